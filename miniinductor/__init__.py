@@ -1,0 +1,1 @@
+"""miniinductor: an FX graph in, fused kernels out."""

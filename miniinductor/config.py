@@ -1,0 +1,34 @@
+"""Every switch of miniinductor, with its default.  `config.patch(name=value)` sets some for a `with` block.
+
+    >>> with miniinductor.config.patch(fusion=False):
+    ...     compiled = miniinductor.compile_fx(gm, inputs)      # one kernel per buffer: the ablation
+
+Mirrors torch/_inductor/config.py (hundreds of flags there; here each optimisation has exactly one).
+"""
+import os
+from contextlib import contextmanager
+
+fusion = True               # the scheduler merges nodes into one kernel
+inlining = True             # pointwise producers are inlined into their consumers instead of being stored
+buffer_reuse = True         # a dead buffer's memory serves a later one
+freezing = False            # parameters are constants: fold what depends on them alone
+vectorize = True            # C++: `omp simd` inner loops; False gives the plain scalar style
+openmp = True               # C++: outer loops run on all threads
+verify = True               # the verifier checks the IR between stages
+debug = int(os.environ.get("MINI_DEBUG", "0"))      # 1: graphs, 2: + loop IR, 3: + fusion decisions, 4: + kernels
+cache_dir = os.environ.get("MINIINDUCTOR_CACHE", os.path.expanduser("~/.cache/miniinductor"))
+
+
+@contextmanager
+def patch(**changes):
+    """Set options for the block.  An unknown name raises AttributeError."""
+    module = globals()
+    for name in changes:
+        if name.startswith("_") or name not in module:
+            raise AttributeError(f"miniinductor.config has no option {name!r}")
+    before = {name: module[name] for name in changes}
+    module.update(changes)
+    try:
+        yield
+    finally:
+        module.update(before)

@@ -1,0 +1,134 @@
+"""The closed vocabulary of the loop IR: `ops`.
+
+In:   nothing.  Out: `ops`, the namespace that loop bodies call, and `OpsHandler`, which names every op.
+
+A loop body is an ordinary Python function over `ops`.  What an op *does* depends on the handler that is installed:
+printing, running with torch, collecting memory accesses, inferring dtypes, writing C++ or Triton.
+
+    >>> def body(i):
+    ...     x = ops.load("x", i)
+    ...     return ops.mul(ops.add(x, ops.constant(1, torch.float32)), x)
+    >>> with set_handler(PrintHandler()):      # the same body, seen through one handler
+    ...     body(sympy.Symbol("i"))
+    'mul(add(load(x, i), constant(1, float32)), load(x, i))'
+
+The set is closed: `OpsHandler` is abstract, there is no `__getattr__` fallback, and a test checks that each handler
+has each op.  Families of ops with one shape of rule stand in the tables `UNARY`, `BINARY`, ... so that a handler may
+treat a family in one line.
+
+Mirrors torch/_inductor/virtualized.py and ops_handler.py (paper section 4.1, "define-by-run loop-level IR").
+Left out: bucketize, device_assert_async, partial accumulate.
+"""
+import threading
+from contextlib import contextmanager
+
+# --- families -----------------------------------------------------------------------------------------------------
+UNARY_FLOAT = (     # float in, float out
+    "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sqrt", "rsqrt", "reciprocal", "sin", "cos", "tan",
+    "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc", "erfinv", "lgamma",
+    "sigmoid",
+)
+UNARY = UNARY_FLOAT + (
+    "neg", "abs", "sign", "floor", "ceil", "trunc", "round", "bitwise_not", "logical_not", "isnan", "isinf", "signbit",
+)
+BINARY = (
+    "add", "sub", "mul", "truediv", "floordiv", "truncdiv", "remainder", "fmod", "pow", "maximum", "minimum",
+    "atan2", "copysign", "nextafter", "hypot",
+    "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_left_shift", "bitwise_right_shift",
+    "logical_and", "logical_or", "logical_xor",
+)
+COMPARISON = ("eq", "ne", "lt", "le", "gt", "ge")
+REDUCTIONS = ("sum", "prod", "max", "min", "argmax", "argmin", "any", "xor_sum")
+
+
+class OpsHandler:
+    """One method per op.  A handler subclasses this and must define every op (see `missing_ops`).
+
+    Values are whatever the handler returns (a string, a tensor, a CSE variable).  `index` is a sympy expression in
+    the loop variables, counted in elements.  Arguments of one arithmetic op have one dtype: lowerings insert
+    `to_dtype`; no op promotes.
+    """
+
+    # memory
+    def load(self, name, index): """The element of buffer `name` at linear offset `index`."""
+    def store(self, name, index, value, mode=None): """Write; mode None | 'atomic_add'."""
+    def reduction(self, dtype, src_dtype, kind, value):
+        """Reduce `value` over the reduction variables; kind in REDUCTIONS.  max/min propagate NaN; argmax/argmin give
+        the *flattened reduction index* (int64) of the first extreme, a NaN counting as the extreme."""
+    def indirect_indexing(self, value, size, check=True, wrap_neg=True):
+        """A runtime integer value -> a sympy symbol usable in an index; out of range raises (check), negatives wrap."""
+
+    # leaves and conversions
+    def constant(self, value, dtype): """A Python scalar as `dtype`."""
+    def index_expr(self, expr, dtype): """The value of a sympy expression in loop variables and sizes, as `dtype`."""
+    def to_dtype(self, x, dtype, src_dtype=None): """Convert as `Tensor.to` does."""
+    def to_dtype_bitcast(self, x, dtype, src_dtype): """Reinterpret the bits."""
+
+    # control
+    def where(self, condition, a, b): """condition ? a : b; both sides are evaluated."""
+    def masked(self, mask, body, other):
+        """body() where mask, else `other` (a Python scalar); memory read in `body` is not touched where mask is false."""
+
+    # random numbers (counter based, one stream per seed): float32 in [0, 1), N(0, 1), int64 in [low, high)
+    def rand(self, seed, offset): ...
+    def randn(self, seed, offset): ...
+    def randint(self, seed, offset, low, high): ...
+
+
+def _declare(name, arity):
+    parameters = ("a", "b", "c")[:arity]
+    scope = {}
+    exec(f"def {name}(self, {', '.join(parameters)}): ...", scope)
+    setattr(OpsHandler, name, scope[name])
+
+
+for _name in UNARY:
+    _declare(_name, 1)
+for _name in BINARY + COMPARISON:
+    _declare(_name, 2)
+_declare("fma", 3)
+
+OP_NAMES = tuple(n for n in vars(OpsHandler) if not n.startswith("_"))
+
+
+def missing_ops(handler_class):
+    """Ops that `handler_class` (or a base other than OpsHandler) does not define: must be empty."""
+    defined = {n for c in handler_class.__mro__ if c not in (OpsHandler, object) for n in vars(c)}
+    return [n for n in OP_NAMES if n not in defined]
+
+
+# --- the switchable namespace -------------------------------------------------------------------------------------
+_current = threading.local()
+
+
+class _Ops:
+    """`ops.add(a, b)` calls the installed handler's `add`."""
+
+
+def _forward(name):
+    def call(self, *args, **kwargs):
+        return getattr(_current.handler, name)(*args, **kwargs)
+    call.__name__ = name
+    call.__doc__ = getattr(OpsHandler, name).__doc__
+    return call
+
+
+for _name in OP_NAMES:
+    setattr(_Ops, _name, _forward(_name))
+
+ops = _Ops()
+
+
+def get_handler():
+    return _current.handler
+
+
+@contextmanager
+def set_handler(handler):
+    """Install `handler` for the `with` block, in this thread."""
+    previous = getattr(_current, "handler", None)
+    _current.handler = handler
+    try:
+        yield handler
+    finally:
+        _current.handler = previous

@@ -1,0 +1,71 @@
+"""What the compiler decided, as objects: one `CompileRecord` per compiled graph.
+
+In:   filled by every stage of `compile_fx`.  Out: read by `explain`, notebooks, tests and error messages, which
+therefore all say the same thing.
+
+    >>> compiled = miniinductor.compile_fx(gm, inputs)
+    >>> print(compiled.record.kernels[0].source)        # the C++ that runs
+    >>> [d.reason for d in compiled.record.fusions if not d.fused]
+
+Mirrors torch/_inductor/debug.py and the trace logs that tlparse reads.
+"""
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+
+@dataclass
+class Fallback:
+    """An op that runs as an eager kernel: `kind` is "extern" (by choice: mm, convolution) or "fallback" (no lowering)."""
+    op: str
+    kind: str
+    reason: str
+    line: str = ""
+
+
+@dataclass
+class FusionDecision:
+    """Two scheduler nodes that were considered together; `reason` is a sentence for a student."""
+    first: str
+    second: str
+    fused: bool
+    category: str       # "vertical" | "horizontal" | "epilogue" | ...
+    reason: str
+    bytes_saved: int = 0
+
+
+@dataclass
+class KernelRecord:
+    """One generated kernel: `nodes` are the names of the buffers it computes, `origins` the FX nodes they came from."""
+    name: str
+    language: str       # "cpp" | "triton"
+    source: str
+    nodes: list
+    origins: list
+    bytes_read: int = 0
+    bytes_written: int = 0
+
+
+@dataclass
+class CompileRecord:
+    """Every stage of one graph's way through miniinductor.  Texts are printable, graphs are `fx.Graph`/`GraphModule`."""
+    input_graph: object = None          # as it came from the front end
+    aten_graph: object = None           # after tracing with decompositions
+    functional_graph: object = None     # after functionalization and graph passes
+    loop_ir: str = ""                   # every buffer's loop body, before fusion
+    fused_ir: str = ""                  # scheduler nodes after fusion
+    fusions: list = field(default_factory=list)
+    fallbacks: list = field(default_factory=list)
+    kernels: list = field(default_factory=list)
+    wrapper_source: str = ""
+    memory_plan: list = field(default_factory=list)    # (buffer, "new" | "reuse of X" | "in place of X", bytes)
+    notes: list = field(default_factory=list)          # anything else a stage decided, as sentences
+    times: dict = field(default_factory=dict)          # stage -> seconds
+
+    @contextmanager
+    def timed(self, stage):
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.times[stage] = self.times.get(stage, 0.0) + time.perf_counter() - start
