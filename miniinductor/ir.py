@@ -15,11 +15,16 @@ memory.  Views are index maths: `View(base, size, reindex)`.
 
 Mirrors torch/_inductor/ir.py (paper section 4.1).  Left out: layouts that are decided late, multi-output templates.
 """
-import sympy
-import torch
+import functools
+import threading
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Callable
 
+import sympy
+import torch
+
+from .index_math import simplify
 from .ops import ops
 
 
@@ -176,12 +181,155 @@ class BufferView:
 
 
 class TensorBox:
-    """A handle on a value that may become stored later.  All users share it, so it is stored once."""
+    """A handle on a value that may become stored later.  All users share it, so it is stored once.
 
-    def __init__(self, data):
-        self.data = data        # Pointwise | Reduction | View | Buffer
+    `reads` and `op_count` bound what the value's loop body costs when it is inlined once more: how many buffers it
+    loads and how many ops it runs.  `stride_hint`: the strides eager gives this value, used when it is stored.
+    """
 
-    # device, dtype, get_size(), make_loader(), realize(), as_buffer_view(): to be completed
+    def __init__(self, data, origins=frozenset(), stride_hint=None):
+        self.data = data        # Pointwise | Reduction | Scatter | View | Buffer
+        self.origins = origins
+        self.stride_hint = stride_hint
+        self.reads, self.op_count, self.heavy = frozenset(), 0, False
+
+    @staticmethod
+    def of_buffer(buffer):
+        box = TensorBox(buffer, buffer.origins)
+        box.reads = frozenset([buffer.name])
+        return box
+
+    def __repr__(self):
+        return f"TensorBox({type(self.data).__name__}, {self.dtype}, {list(self.get_size())})"
+
+    @property
+    def dtype(self):
+        data = self.data
+        return data.base.dtype if isinstance(data, View) else data.layout.dtype if isinstance(data, Buffer) else data.dtype
+
+    @property
+    def device(self):
+        data = self.data
+        return (data.base.device if isinstance(data, View) else
+                data.layout.device if isinstance(data, Buffer) else data.device)
+
+    def get_size(self):
+        return list(self.data.get_size())
+
+    def is_stored(self):
+        return isinstance(self.data, Buffer) or (isinstance(self.data, View) and self.data.base.is_stored())
+
+    def root(self):
+        """The box below all views."""
+        return self.data.base.root() if isinstance(self.data, View) else self
+
+    def make_loader(self):
+        """A function from an index (list of expressions) to the value there, in terms of `ops`."""
+        data = self.data
+        if isinstance(data, View):
+            inner, reindex = data.base.make_loader(), data.reindex
+            return lambda index: inner(reindex(index))
+        if isinstance(data, (Reduction, Scatter)):
+            self.realize()                      # neither can be inlined
+            data = self.data
+        if isinstance(data, Buffer):
+            name, layout = data.name, data.layout
+            return lambda index: ops.load(name, layout.indexer(index))
+        return data.inner_fn
+
+    def realize(self):
+        """Store the value (below a view: what is viewed)."""
+        data = self.data
+        if isinstance(data, View):
+            data.base.realize()
+        elif not isinstance(data, Buffer):
+            graph = building()
+            layout = Layout(data.device, data.dtype, tuple(data.get_size()), self._strides(data))
+            if isinstance(data, Scatter):
+                layout = graph.find(data.target).layout
+            buffer = ComputedBuffer(graph.new_name(), layout, frozenset(self.origins), data)
+            graph.operations.append(buffer)
+            self.data, self.reads, self.op_count, self.heavy = buffer, frozenset([buffer.name]), 0, False
+        return self
+
+    def _strides(self, data):
+        size, hint = tuple(data.get_size()), self.stride_hint
+        if hint is not None and len(hint) == len(size) and is_dense(size, hint):
+            return tuple(hint)
+        return contiguous_strides(size)
+
+    def as_buffer_view(self, copy_strides=None):
+        """This value as stored memory that `as_strided` can describe; copied where its index is not affine."""
+        self.realize()
+        view = self.try_buffer_view()
+        return self.stored_copy(copy_strides).try_buffer_view() if view is None else view
+
+    def try_buffer_view(self):
+        """BufferView of a stored value, or None where no sizes and strides describe it."""
+        size = tuple(self.get_size())
+        base, reindexers = self, []
+        while isinstance(base.data, View):
+            reindexers.append(base.data.reindex)
+            base = base.data.base
+        layout = base.data.layout
+        if not reindexers:
+            return BufferView(base.data.name, size, tuple(layout.stride), layout.offset)
+        variables = [loop_symbol("v", d) for d in range(len(size))]
+        index = [sympy.Integer(0) if n == 1 else v for v, n in zip(variables, size)]
+        for reindex in reindexers:
+            index = reindex(index)
+        found = affine_coefficients(layout.indexer(index), variables, size)
+        if found is None or any(c.is_negative for c in found[0]):
+            return None
+        strides, offset = found
+        plain = contiguous_strides(size)
+        strides = tuple(as_int(plain[d] if size[d] == 1 else c) for d, c in enumerate(strides))
+        return BufferView(base.data.name, size, strides, as_int(offset))
+
+    def stored_copy(self, strides=None):
+        """A new box with the same elements in memory of its own."""
+        box = TensorBox(Pointwise(self.device, self.dtype, self.get_size(), self.make_loader(), self.origins),
+                        self.origins, strides)
+        return box.realize()
+
+
+def affine_coefficients(expr, variables, size):
+    """([coefficient of each variable], constant) if `expr` is affine in them, else None."""
+    expr = simplify(expr, dict(zip(variables, size)))
+    coefficients = dict.fromkeys(variables, sympy.Integer(0))
+    constant = sympy.Integer(0)
+    for term in sympy.Add.make_args(expr):
+        used = [v for v in coefficients if v in term.free_symbols] if term.free_symbols else ()
+        if not used:
+            constant += term
+            continue
+        coefficient = term / used[0]
+        if len(used) > 1 or used[0] in coefficient.free_symbols:
+            return None
+        coefficients[used[0]] += coefficient
+    return [coefficients[v] for v in variables], constant
+
+
+@functools.lru_cache(None)
+def loop_symbol(prefix, number):
+    return sympy.Symbol(f"{prefix}{number}", integer=True, nonnegative=True)
+
+
+def as_int(value):
+    return int(value) if getattr(value, "is_Integer", False) else value
+
+
+def is_dense(size, stride):
+    """Do these strides fill memory without gaps or overlap (in some order of the dimensions)?"""
+    if any(isinstance(n, int) and n == 0 for n in size):
+        return True
+    expected = 1
+    for n, s in sorted(((n, s) for n, s in zip(size, stride) if n != 1),
+                       key=lambda pair: pair[1] if isinstance(pair[1], int) else float("inf")):
+        if s != expected:
+            return False
+        expected = expected * n
+    return True
 
 
 @dataclass
@@ -200,3 +348,34 @@ class Graph:
     operations: list = field(default_factory=list)
     outputs: list = field(default_factory=list)
     mutations: list = field(default_factory=list)
+    name_count: int = 0
+
+    def new_name(self):
+        self.name_count += 1
+        return f"buf{self.name_count - 1}"
+
+    def find(self, name):
+        """The buffer of that name."""
+        if name in self.inputs:
+            return self.inputs[name]
+        if name in self.buffers:
+            return self.buffers[name]
+        return next(b for b in reversed(self.operations) if b.name == name)
+
+
+_current = threading.local()
+
+
+def building():
+    """The graph that `realize()` adds to."""
+    return _current.graph
+
+
+@contextmanager
+def build_graph(graph):
+    previous = getattr(_current, "graph", None)
+    _current.graph = graph
+    try:
+        yield graph
+    finally:
+        _current.graph = previous
