@@ -15,7 +15,6 @@ memory.  Views are index maths: `View(base, size, reindex)`.
 
 Mirrors torch/_inductor/ir.py (paper section 4.1).  Left out: layouts that are decided late, multi-output templates.
 """
-import functools
 import threading
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -187,149 +186,100 @@ class TensorBox:
     loads and how many ops it runs.  `stride_hint`: the strides eager gives this value, used when it is stored.
     """
 
-    def __init__(self, data, origins=frozenset(), stride_hint=None):
-        self.data = data        # Pointwise | Reduction | Scatter | View | Buffer
-        self.origins = origins
-        self.stride_hint = stride_hint
-        self.reads, self.op_count, self.heavy = frozenset(), 0, False
-
-    @staticmethod
-    def of_buffer(buffer):
-        box = TensorBox(buffer, buffer.origins)
-        box.reads = frozenset([buffer.name])
-        return box
-
-    def __repr__(self):
-        return f"TensorBox({type(self.data).__name__}, {self.dtype}, {list(self.get_size())})"
+    def get_size(self):
+        return tuple(self.data.get_size())
 
     @property
     def dtype(self):
-        data = self.data
-        return data.base.dtype if isinstance(data, View) else data.layout.dtype if isinstance(data, Buffer) else data.dtype
+        return self._described().dtype
 
     @property
     def device(self):
-        data = self.data
-        return (data.base.device if isinstance(data, View) else
-                data.layout.device if isinstance(data, Buffer) else data.device)
+        return self._described().device
 
-    def get_size(self):
-        return list(self.data.get_size())
+    @property
+    def origins(self):
+        return self.data.origins
 
-    def is_stored(self):
-        return isinstance(self.data, Buffer) or (isinstance(self.data, View) and self.data.base.is_stored())
-
-    def root(self):
-        """The box below all views."""
-        return self.data.base.root() if isinstance(self.data, View) else self
+    def _described(self):
+        """Whatever knows dtype and device: the layout of a buffer, or the value itself."""
+        box = self
+        while isinstance(box.data, View):
+            box = box.data.base
+        return box.data.layout if isinstance(box.data, Buffer) else box.data
 
     def make_loader(self):
-        """A function from an index (list of expressions) to the value there, in terms of `ops`."""
+        """A function from a list of index expressions to the value there, through `ops`."""
         data = self.data
-        if isinstance(data, View):
-            inner, reindex = data.base.make_loader(), data.reindex
-            return lambda index: inner(reindex(index))
-        if isinstance(data, (Reduction, Scatter)):
-            self.realize()                      # neither can be inlined
+        if isinstance(data, Reduction):
+            self.realize()
             data = self.data
-        if isinstance(data, Buffer):
-            name, layout = data.name, data.layout
-            return lambda index: ops.load(name, layout.indexer(index))
-        return data.inner_fn
-
-    def realize(self):
-        """Store the value (below a view: what is viewed)."""
-        data = self.data
+        if isinstance(data, Pointwise):
+            return data.inner_fn
         if isinstance(data, View):
-            data.base.realize()
-        elif not isinstance(data, Buffer):
-            graph = building()
-            layout = Layout(data.device, data.dtype, tuple(data.get_size()), self._strides(data))
-            if isinstance(data, Scatter):
-                layout = graph.find(data.target).layout
-            buffer = ComputedBuffer(graph.new_name(), layout, frozenset(self.origins), data)
-            graph.operations.append(buffer)
-            self.data, self.reads, self.op_count, self.heavy = buffer, frozenset([buffer.name]), 0, False
-        return self
+            return lambda index: data.base.make_loader()(data.reindex(index))
+        return lambda index: ops.load(data.name, data.layout.indexer(index))
 
-    def _strides(self, data):
-        size, hint = tuple(data.get_size()), self.stride_hint
-        if hint is not None and len(hint) == len(size) and is_dense(size, hint):
-            return tuple(hint)
-        return contiguous_strides(size)
+    def realize(self, stride=None):
+        """Store the value: it becomes a ComputedBuffer of the current graph.  Views realize what they look at.
 
-    def as_buffer_view(self, copy_strides=None):
-        """This value as stored memory that `as_strided` can describe; copied where its index is not affine."""
-        self.realize()
-        view = self.try_buffer_view()
-        return self.stored_copy(copy_strides).try_buffer_view() if view is None else view
+        stride: strides of the buffer, default contiguous.  Returns the buffer's name.
+        """
+        if isinstance(self.data, View):
+            return self.data.base.realize(stride)
+        if not isinstance(self.data, Buffer):
+            data = self.data
+            layout = Layout(data.device, data.dtype, tuple(data.ranges), tuple(stride or contiguous_strides(data.ranges)))
+            self.data = current_graph().add(ComputedBuffer, layout, data.origins, data=data)
+        return self.data.name
 
-    def try_buffer_view(self):
-        """BufferView of a stored value, or None where no sizes and strides describe it."""
-        size = tuple(self.get_size())
-        base, reindexers = self, []
-        while isinstance(base.data, View):
-            reindexers.append(base.data.reindex)
-            base = base.data.base
-        layout = base.data.layout
-        if not reindexers:
-            return BufferView(base.data.name, size, tuple(layout.stride), layout.offset)
-        variables = [loop_symbol("v", d) for d in range(len(size))]
-        index = [sympy.Integer(0) if n == 1 else v for v, n in zip(variables, size)]
-        for reindex in reindexers:
-            index = reindex(index)
-        found = affine_coefficients(layout.indexer(index), variables, size)
-        if found is None or any(c.is_negative for c in found[0]):
+    def copy(self):
+        """An unrealized copy, so that a view can be stored in a layout of its own."""
+        return TensorBox(Pointwise(self.device, self.dtype, list(self.get_size()), self.make_loader(), self.origins))
+
+    def as_buffer_view(self, stride=None):
+        """The value as (buffer, size, stride, offset), storing it if need be; with `stride`, in exactly that layout.
+
+        A chain of views over a buffer is such a view when its index is affine; otherwise it is copied.
+        """
+        if isinstance(self.data, View):
+            self.data.base.realize() if not isinstance(self.data.base.data, View) else None
+            view = self._affine_view()
+            if view is None:
+                copied = self.copy()
+                copied.realize(stride)
+                return copied.as_buffer_view()
+        else:
+            self.realize(stride)
+            layout = self.data.layout
+            view = BufferView(self.data.name, tuple(layout.size), tuple(layout.stride), layout.offset)
+        if stride is not None and not same_layout(view.size, view.stride, stride):
+            copied = self.copy()
+            copied.realize(stride)
+            return copied.as_buffer_view()
+        return view
+
+    def _affine_view(self):
+        """BufferView of a view whose linear index is sum(i_k * stride_k) + offset, else None."""
+        size = self.get_size()
+        index = [sympy.Symbol(f"v{k}", integer=True, nonnegative=True) for k in range(len(size))]
+        expressions, box = list(index), self
+        while isinstance(box.data, View):
+            expressions = box.data.reindex(expressions)
+            box = box.data.base
+        box.realize()
+        linear = sympy.expand(simplify(box.data.layout.indexer(expressions), dict(zip(index, size))))
+        offset = linear.subs({v: 0 for v in index}) if linear.free_symbols else linear
+        stride = [linear.coeff(v) if linear.has(v) else sympy.Integer(0) for v in index]
+        if sympy.expand(linear - offset - sum(s * v for s, v in zip(stride, index))) != 0 or any(
+                s.has(*index) for s in stride if s.free_symbols):
             return None
-        strides, offset = found
-        plain = contiguous_strides(size)
-        strides = tuple(as_int(plain[d] if size[d] == 1 else c) for d, c in enumerate(strides))
-        return BufferView(base.data.name, size, strides, as_int(offset))
-
-    def stored_copy(self, strides=None):
-        """A new box with the same elements in memory of its own."""
-        box = TensorBox(Pointwise(self.device, self.dtype, self.get_size(), self.make_loader(), self.origins),
-                        self.origins, strides)
-        return box.realize()
+        return BufferView(box.data.name, size, tuple(stride), offset)
 
 
-def affine_coefficients(expr, variables, size):
-    """([coefficient of each variable], constant) if `expr` is affine in them, else None."""
-    expr = simplify(expr, dict(zip(variables, size)))
-    coefficients = dict.fromkeys(variables, sympy.Integer(0))
-    constant = sympy.Integer(0)
-    for term in sympy.Add.make_args(expr):
-        used = [v for v in coefficients if v in term.free_symbols] if term.free_symbols else ()
-        if not used:
-            constant += term
-            continue
-        coefficient = term / used[0]
-        if len(used) > 1 or used[0] in coefficient.free_symbols:
-            return None
-        coefficients[used[0]] += coefficient
-    return [coefficients[v] for v in variables], constant
-
-
-@functools.lru_cache(None)
-def loop_symbol(prefix, number):
-    return sympy.Symbol(f"{prefix}{number}", integer=True, nonnegative=True)
-
-
-def as_int(value):
-    return int(value) if getattr(value, "is_Integer", False) else value
-
-
-def is_dense(size, stride):
-    """Do these strides fill memory without gaps or overlap (in some order of the dimensions)?"""
-    if any(isinstance(n, int) and n == 0 for n in size):
-        return True
-    expected = 1
-    for n, s in sorted(((n, s) for n, s in zip(size, stride) if n != 1),
-                       key=lambda pair: pair[1] if isinstance(pair[1], int) else float("inf")):
-        if s != expected:
-            return False
-        expected = expected * n
-    return True
+def same_layout(size, a, b):
+    """Do two strides place the elements alike?  Strides of dimensions of size 1, and of empty tensors, do not matter."""
+    return any(n == 0 for n in size) or all(x == y for n, x, y in zip(size, a, b) if n != 1)
 
 
 @dataclass
@@ -348,34 +298,28 @@ class Graph:
     operations: list = field(default_factory=list)
     outputs: list = field(default_factory=list)
     mutations: list = field(default_factory=list)
-    name_count: int = 0
 
-    def new_name(self):
-        self.name_count += 1
-        return f"buf{self.name_count - 1}"
-
-    def find(self, name):
-        """The buffer of that name."""
-        if name in self.inputs:
-            return self.inputs[name]
-        if name in self.buffers:
-            return self.buffers[name]
-        return next(b for b in reversed(self.operations) if b.name == name)
+    def add(self, kind, layout, origins, **fields):
+        """Append an operation that fills a new buffer; returns it."""
+        operation = kind(name=f"buf{len(self.operations)}", layout=layout, origins=origins, **fields)
+        self.operations.append(operation)
+        self.buffers[operation.name] = operation
+        return operation
 
 
-_current = threading.local()
+_building = threading.local()
 
 
-def building():
-    """The graph that `realize()` adds to."""
-    return _current.graph
+def current_graph():
+    """The graph that `realize` adds to."""
+    return _building.graph
 
 
 @contextmanager
-def build_graph(graph):
-    previous = getattr(_current, "graph", None)
-    _current.graph = graph
+def building(graph):
+    previous = getattr(_building, "graph", None)
+    _building.graph = graph
     try:
         yield graph
     finally:
-        _current.graph = previous
+        _building.graph = previous

@@ -1,1 +1,1 @@
-"""From a PyTorch program to a functional ATen graph: `tracer` records, `functionalize` removes mutation."""
+"""AOTAutograd in miniature: the ATen trace and its functionalization (the joint graph comes with training)."""
