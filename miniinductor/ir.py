@@ -180,11 +180,10 @@ class BufferView:
 
 
 class TensorBox:
-    """A handle on a value that may become stored later.  All users share it, so it is stored once.
+    """A handle on a value that may become stored later.  All users share it, so it is stored once."""
 
-    `reads` and `op_count` bound what the value's loop body costs when it is inlined once more: how many buffers it
-    loads and how many ops it runs.  `stride_hint`: the strides eager gives this value, used when it is stored.
-    """
+    def __init__(self, data):
+        self.data = data        # Pointwise | Reduction | View | Buffer
 
     def get_size(self):
         return tuple(self.data.get_size())

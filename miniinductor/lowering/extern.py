@@ -40,7 +40,7 @@ def eager_kernel(call, args, kwargs, record, reason=None):
     origins = call.origins
     to_view = lambda box: box.as_buffer_view()  # noqa: E731
     args, kwargs = _map_boxes(args, to_view), _map_boxes(kwargs, to_view)
-    graph, value = call.lowerer.graph, call.value
+    graph, value = call.lowerer.lowered, call.value
     if isinstance(value, torch.Tensor):
         kernel = graph.add(ExternKernel, _layout(value), origins, op=op, args=tuple(args), kwargs=kwargs,
                            out_op=EXTERN.get(op))

@@ -84,7 +84,7 @@ class GraphLowering(fx.Interpreter):
 
     def __init__(self, gm, record):
         super().__init__(gm, garbage_collect_values=False)
-        self.graph, self.record, self.boxes = Graph(), record, {}
+        self.lowered, self.record, self.boxes = Graph(), record, {}
         self.fakes = {}                 # id(box) -> fake tensor, for dtype promotion
         self.input_boxes = {}
 
@@ -104,15 +104,15 @@ class GraphLowering(fx.Interpreter):
         if not isinstance(node.meta["val"], torch.Tensor):
             raise NotLowered("an input that is no tensor")
         buffer = InputBuffer(target, _static_layout(node.meta["val"]), frozenset([node.name]))
-        self.graph.inputs[target] = self.graph.buffers[target] = buffer
+        self.lowered.inputs[target] = self.lowered.buffers[target] = buffer
         return self._box(TensorBox(buffer), node)
 
     def get_attr(self, target, args, kwargs):
         tensor = self.fetch_attr(target)
         name = target.replace(".", "_")
-        self.graph.constants[name] = tensor
+        self.lowered.constants[name] = tensor
         buffer = ConstantBuffer(name, _static_layout(tensor), frozenset([self.current.name]))
-        self.graph.buffers[name] = buffer
+        self.lowered.buffers[name] = buffer
         return self._box(TensorBox(buffer), self.current)
 
     def _box(self, box, node):
@@ -172,13 +172,13 @@ def lower_graph(gm, record, written=()):
     Outputs keep the strides that eager gives them.  Raises LoweringError with the op and the user's line.
     """
     lowering = GraphLowering(gm, record)
-    with building(lowering.graph):
+    with building(lowering.lowered):
         outputs, mutations = lowering.run()
         fake_outputs = next(n for n in gm.graph.nodes if n.op == "output").args[0]
         flat, _ = pytree.tree_flatten(outputs, is_leaf=lambda x: isinstance(x, TensorBox))
         fakes = [n.meta["val"] if isinstance(n, fx.Node) else n
                  for n in pytree.tree_flatten(fake_outputs[0], is_leaf=lambda x: isinstance(x, fx.Node))[0]]
-        graph = lowering.graph
+        graph = lowering.lowered
         for box, fake in zip(flat, fakes):
             graph.outputs.append(_output_view(box, fake) if isinstance(box, TensorBox) else box)
         for (_, name), box in zip(written, mutations):
