@@ -2,7 +2,7 @@
 
 In:   a body (a function over `ops`).  Out: `PrintHandler` gives its text, `DtypeHandler` the dtype of its value.
 
-    >>> print(show_buffer(buffer))
+    >>> print(buffer_text(buffer))
     buf0: float32[4, 8] = pointwise i0 < 4, i1 < 8
         tmp0 = load(x, 8*i0 + i1)
         tmp1 = exp(tmp0)
@@ -10,13 +10,14 @@ In:   a body (a function over `ops`).  Out: `PrintHandler` gives its text, `Dtyp
 
 Mirrors torch/_inductor/ops_handler.py and dtype_propagation.py.
 """
+import functools
 import itertools
 
 import sympy
 import torch
 
-from .ir import ComputedBuffer, ExternKernel, MultiOutput, Reduction, Scatter, loop_symbol
-from .ops import BINARY, COMPARISON, OP_NAMES, UNARY, OpsHandler, set_handler
+from .ir import ComputedBuffer, ExternKernel, MultiOutput, Reduction, Scatter
+from .ops import BINARY, COMPARISON, OP_NAMES, UNARY, OpsHandler, ops, set_handler
 
 
 # --- text -----------------------------------------------------------------------------------------------------------
@@ -68,7 +69,7 @@ for _name in OP_NAMES:
         setattr(PrintHandler, _name, _printed(_name))
 
 
-def show_buffer(buffer):
+def buffer_text(buffer):
     """One operation of a graph as text."""
     layout = buffer.layout
     where = f"{_show(layout.dtype)}{list(layout.size)}" if layout is not None else "(several)"
@@ -96,20 +97,24 @@ def _show_argument(argument):
     return f"{name}{list(argument.size)}" if hasattr(argument, "stride") and name else _show(argument)
 
 
-def show_graph(graph):
-    return "\n".join(show_buffer(b) for b in graph.operations)
+def graph_text(graph):
+    return "\n".join(buffer_text(b) for b in graph.operations)
 
 
 # --- running a body under any handler ---------------------------------------------------------------------------------
 def loop_indices(data):
     """Loop variables of a body: i0, i1, ... and r0, r1, ... for the reduced ones."""
-    return ([loop_symbol("i", d) for d in range(len(data.ranges))],
-            [loop_symbol("r", d) for d in range(len(getattr(data, "reduction_ranges", ())))])
+    outer, reduced = len(data.ranges), len(getattr(data, "reduction_ranges", ()))
+    return [_loop_variable("i", d) for d in range(outer)], [_loop_variable("r", d) for d in range(reduced)]
+
+
+@functools.cache
+def _loop_variable(prefix, number):
+    return sympy.Symbol(f"{prefix}{number}", integer=True, nonnegative=True)
 
 
 def run_body(buffer, index, reduction_index):
     """Call the buffer's body, its reduction and its store, on the installed handler."""
-    from .ops import ops
     data, layout = buffer.data, buffer.layout
     if isinstance(data, Reduction):
         value = ops.reduction(data.dtype, data.src_dtype, data.kind, data.inner_fn(index, reduction_index))
