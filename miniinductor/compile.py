@@ -78,14 +78,14 @@ def _compile(gm, example_inputs, mode, generate):
     outputs = OutputPlan(functional)
     if generate:
         from .codegen.wrapper import build
-        from .handlers import graph_text
+        from .handlers import show_graph
         with record.timed("lower"):
             graph = lower_graph(outputs.computed, record, written)
         if config.verify:
             from .verify import verify_graph
             with record.timed("verify"):
                 verify_graph(graph)
-        record.loop_ir = graph_text(graph)
+        record.loop_ir = show_graph(graph)
         run = build(graph, record)
     else:
         run = _interpret(outputs.computed, written)
