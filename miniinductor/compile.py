@@ -78,14 +78,14 @@ def _compile(gm, example_inputs, mode, generate):
     outputs = OutputPlan(functional)
     if generate:
         from .codegen.wrapper import build
-        from .handlers import show_graph
+        from .handlers import graph_text
         with record.timed("lower"):
             graph = lower_graph(outputs.computed, record, written)
         if config.verify:
             from .verify import verify_graph
             with record.timed("verify"):
                 verify_graph(graph)
-        record.loop_ir = show_graph(graph)
+        record.loop_ir = graph_text(graph)
         run = build(graph, record)
     else:
         run = _interpret(outputs.computed, written)
