@@ -15,11 +15,15 @@ memory.  Views are index maths: `View(base, size, reindex)`.
 
 Mirrors torch/_inductor/ir.py (paper section 4.1).  Left out: layouts that are decided late, multi-output templates.
 """
-import sympy
-import torch
+import threading
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Callable
 
+import sympy
+import torch
+
+from .index_math import simplify
 from .ops import ops
 
 
@@ -181,7 +185,100 @@ class TensorBox:
     def __init__(self, data):
         self.data = data        # Pointwise | Reduction | View | Buffer
 
-    # device, dtype, get_size(), make_loader(), realize(), as_buffer_view(): to be completed
+    def get_size(self):
+        return tuple(self.data.get_size())
+
+    @property
+    def dtype(self):
+        return self._described().dtype
+
+    @property
+    def device(self):
+        return self._described().device
+
+    @property
+    def origins(self):
+        return self.data.origins
+
+    def _described(self):
+        """Whatever knows dtype and device: the layout of a buffer, or the value itself."""
+        box = self
+        while isinstance(box.data, View):
+            box = box.data.base
+        return box.data.layout if isinstance(box.data, Buffer) else box.data
+
+    def make_loader(self):
+        """A function from a list of index expressions to the value there, through `ops`."""
+        data = self.data
+        if isinstance(data, Reduction):
+            self.realize()
+            data = self.data
+        if isinstance(data, Pointwise):
+            return data.inner_fn
+        if isinstance(data, View):
+            return lambda index: data.base.make_loader()(data.reindex(index))
+        return lambda index: ops.load(data.name, data.layout.indexer(index))
+
+    def realize(self, stride=None):
+        """Store the value: it becomes a ComputedBuffer of the current graph.  Views realize what they look at.
+
+        stride: strides of the buffer, default contiguous.  Returns the buffer's name.
+        """
+        if isinstance(self.data, View):
+            return self.data.base.realize(stride)
+        if not isinstance(self.data, Buffer):
+            data = self.data
+            layout = Layout(data.device, data.dtype, tuple(data.ranges), tuple(stride or contiguous_strides(data.ranges)))
+            self.data = current_graph().add(ComputedBuffer, layout, data.origins, data=data)
+        return self.data.name
+
+    def copy(self):
+        """An unrealized copy, so that a view can be stored in a layout of its own."""
+        return TensorBox(Pointwise(self.device, self.dtype, list(self.get_size()), self.make_loader(), self.origins))
+
+    def as_buffer_view(self, stride=None):
+        """The value as (buffer, size, stride, offset), storing it if need be; with `stride`, in exactly that layout.
+
+        A chain of views over a buffer is such a view when its index is affine; otherwise it is copied.
+        """
+        if isinstance(self.data, View):
+            self.data.base.realize() if not isinstance(self.data.base.data, View) else None
+            view = self._affine_view()
+            if view is None:
+                copied = self.copy()
+                copied.realize(stride)
+                return copied.as_buffer_view()
+        else:
+            self.realize(stride)
+            layout = self.data.layout
+            view = BufferView(self.data.name, tuple(layout.size), tuple(layout.stride), layout.offset)
+        if stride is not None and not same_layout(view.size, view.stride, stride):
+            copied = self.copy()
+            copied.realize(stride)
+            return copied.as_buffer_view()
+        return view
+
+    def _affine_view(self):
+        """BufferView of a view whose linear index is sum(i_k * stride_k) + offset, else None."""
+        size = self.get_size()
+        index = [sympy.Symbol(f"v{k}", integer=True, nonnegative=True) for k in range(len(size))]
+        expressions, box = list(index), self
+        while isinstance(box.data, View):
+            expressions = box.data.reindex(expressions)
+            box = box.data.base
+        box.realize()
+        linear = sympy.expand(simplify(box.data.layout.indexer(expressions), dict(zip(index, size))))
+        offset = linear.subs({v: 0 for v in index}) if linear.free_symbols else linear
+        stride = [linear.coeff(v) if linear.has(v) else sympy.Integer(0) for v in index]
+        if sympy.expand(linear - offset - sum(s * v for s, v in zip(stride, index))) != 0 or any(
+                s.has(*index) for s in stride if s.free_symbols):
+            return None
+        return BufferView(box.data.name, size, tuple(stride), offset)
+
+
+def same_layout(size, a, b):
+    """Do two strides place the elements alike?  Strides of dimensions of size 1, and of empty tensors, do not matter."""
+    return any(n == 0 for n in size) or all(x == y for n, x, y in zip(size, a, b) if n != 1)
 
 
 @dataclass
@@ -200,3 +297,28 @@ class Graph:
     operations: list = field(default_factory=list)
     outputs: list = field(default_factory=list)
     mutations: list = field(default_factory=list)
+
+    def add(self, kind, layout, origins, **fields):
+        """Append an operation that fills a new buffer; returns it."""
+        operation = kind(name=f"buf{len(self.operations)}", layout=layout, origins=origins, **fields)
+        self.operations.append(operation)
+        self.buffers[operation.name] = operation
+        return operation
+
+
+_building = threading.local()
+
+
+def current_graph():
+    """The graph that `realize` adds to."""
+    return _building.graph
+
+
+@contextmanager
+def building(graph):
+    previous = getattr(_building, "graph", None)
+    _building.graph = graph
+    try:
+        yield graph
+    finally:
+        _building.graph = previous

@@ -1,0 +1,407 @@
+/* The frame hook (PEP 523): swap the code object of a frame before it runs.
+ *
+ * In:   a frame whose arguments are bound but which has not executed one instruction.
+ * Out:  the same frame, pointed at a replacement code object; the ordinary evaluator runs it and clears and pops it by
+ *       its usual rules (3.11: the caller does; 3.12+: the evaluator does).  There is no second frame to clean up.
+ *
+ *     hook.set_callback(lambda func, code, args: None)   # called once for every new code object of this thread
+ *
+ * Mirrors torch/csrc/dynamo/eval_frame.c (paper section 3.1), which builds a second "shadow" frame instead.
+ * Left out: Python 3.14, generators and coroutines (their frames run as they are).
+ */
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#if PY_VERSION_HEX < 0x030B0000 || PY_VERSION_HEX >= 0x030E0000
+#  error "minidynamo's frame hook knows the frames of CPython 3.11, 3.12 and 3.13 only"
+#endif
+#define Py_BUILD_CORE
+#undef _PyGC_FINALIZED                      /* gh-105268: clashes in 3.12 */
+#include <internal/pycore_code.h>
+#include <internal/pycore_frame.h>
+#undef Py_BUILD_CORE
+#include <structmember.h>
+#include <opcode.h>
+
+/* ---- what differs between CPython versions ---------------------------------------------------------------------- */
+typedef _PyInterpreterFrame Frame;
+#if PY_VERSION_HEX >= 0x030C0000
+#  define frame_func(f)    ((f)->f_funcobj)
+#  define frame_slots(co)  ((co)->co_framesize)
+#  define get_extra        PyUnstable_Code_GetExtra
+#  define set_extra        PyUnstable_Code_SetExtra
+#  define new_extra_index  PyUnstable_Eval_RequestCodeExtraIndex
+#else
+#  define frame_func(f)    ((PyObject *)(f)->f_func)
+#  define frame_slots(co)  ((co)->co_nlocalsplus + (co)->co_stacksize + (int)FRAME_SPECIALS_SIZE)
+#  define get_extra        _PyCode_GetExtra
+#  define set_extra        _PyCode_SetExtra
+#  define new_extra_index  _PyEval_RequestCodeExtraIndex
+#endif
+#if PY_VERSION_HEX >= 0x030D0000
+#  define frame_code(f)    ((PyCodeObject *)(f)->f_executable)
+#  define swap_code(f, co) ((f)->f_executable = (PyObject *)(co), (f)->instr_ptr = _PyCode_CODE(co))
+#else
+#  define frame_code(f)    ((f)->f_code)
+#  define swap_code(f, co) ((f)->f_code = (co), (f)->prev_instr = _PyCode_CODE(co) - 1)
+#endif
+
+#define GENERATOR_LIKE (CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR)
+
+static PyObject *return_code;               /* the single instruction RETURN_VALUE, see call_instead */
+
+/* ---- state ------------------------------------------------------------------------------------------------------ */
+static _Thread_local PyObject *callback;    /* NULL: the hook is off in this thread */
+static int enabled_threads;                 /* threads whose callback is set; guarded by the GIL */
+static Py_ssize_t extra_index;              /* our slot in every code object */
+
+/* The slot holds: NULL = never seen, None = always run as is, list = [(guard, replacement code, ...), ...] */
+static PyObject *
+cache_of(PyCodeObject *code)
+{
+    void *cache = NULL;
+    get_extra((PyObject *)code, extra_index, &cache);
+    return (PyObject *)cache;
+}
+
+static void drop_cache(void *cache) { Py_XDECREF((PyObject *)cache); }
+
+static int
+parameter_count(PyCodeObject *co)
+{
+    return co->co_argcount + co->co_kwonlyargcount
+        + !!(co->co_flags & CO_VARARGS) + !!(co->co_flags & CO_VARKEYWORDS);
+}
+
+/* The first entry whose guard(func, *params) is true: a new reference to its code, or NULL (perhaps with an error).
+ * The entry found moves to the front, so that the usual one is checked first. */
+static PyCodeObject *
+lookup(PyObject *cache, PyObject *func, PyObject *const *params, int n)
+{
+    PyObject *stack[64], **args = stack;
+    if (n + 1 > 64 && !(args = PyMem_New(PyObject *, n + 1)))
+        return (PyCodeObject *)PyErr_NoMemory();
+    args[0] = func;
+    memcpy(args + 1, params, n * sizeof(PyObject *));
+    PyCodeObject *found = NULL;
+    for (Py_ssize_t i = 0; !found && i < PyList_GET_SIZE(cache); i++) {     /* a guard may change the list */
+        PyObject *entry = Py_NewRef(PyList_GET_ITEM(cache, i));
+        PyObject *ok = PyObject_Vectorcall(PyTuple_GET_ITEM(entry, 0), args, n + 1, NULL);
+        if (ok && ok != Py_False && (ok == Py_True || PyObject_IsTrue(ok) == 1)) {
+            found = (PyCodeObject *)Py_NewRef(PyTuple_GET_ITEM(entry, 1));
+            if (i > 0 && i < PyList_GET_SIZE(cache) && PyList_GET_ITEM(cache, i) == entry)
+                for (; i > 0; i--) {
+                    PyObject *before = PyList_GET_ITEM(cache, i - 1);
+                    PyList_SET_ITEM(cache, i - 1, PyList_GET_ITEM(cache, i));
+                    PyList_SET_ITEM(cache, i, before);
+                }
+        }
+        Py_DECREF(entry);
+        if (!ok)
+            break;                          /* a guard that raises: the frame raises */
+        Py_DECREF(ok);
+    }
+    if (args != stack)
+        PyMem_Free(args);
+    return found;
+}
+
+/* Is `entry` a (guard, code, ...) whose code can run in a frame of `code`?  Sets an error if not. */
+static int
+valid_entry(PyObject *entry, PyCodeObject *code, int n)
+{
+    if (!PyTuple_Check(entry) || PyTuple_GET_SIZE(entry) < 2 || !PyCode_Check(PyTuple_GET_ITEM(entry, 1))) {
+        PyErr_SetString(PyExc_TypeError, "callback must return None or (guard, code, ...)");
+        return 0;
+    }
+    PyCodeObject *co = (PyCodeObject *)PyTuple_GET_ITEM(entry, 1);
+    if (co->co_argcount != n || parameter_count(co) != n || co->co_nfreevars != code->co_nfreevars
+        || co->co_flags & GENERATOR_LIKE || !(co->co_flags & CO_OPTIMIZED)) {
+        PyErr_Format(PyExc_ValueError, "replacement for %U must take its %d parameters, all positional, and its %d free"
+                     " variables", code->co_name, n, code->co_nfreevars);
+        return 0;
+    }
+    return 1;
+}
+
+/* Ask Python: callback(func, code, args) -> None or (guard, replacement, ...). */
+static PyCodeObject *
+compile(PyObject *cb, PyCodeObject *code, PyObject *cache, PyObject *func, PyObject *const *params, int n)
+{
+    PyObject *args = PyTuple_New(n);
+    if (!args)
+        return NULL;
+    for (int i = 0; i < n; i++)
+        PyTuple_SET_ITEM(args, i, Py_NewRef(params[i]));
+    PyObject *entry = PyObject_CallFunctionObjArgs(cb, func, code, args, NULL);
+    Py_DECREF(args);
+    PyCodeObject *co = NULL;
+    if (entry && entry != Py_None && valid_entry(entry, code, n)) {
+        PyObject *replacement = PyTuple_GET_ITEM(entry, 1);
+        if (set_extra(replacement, extra_index, Py_NewRef(Py_None)) == 0 && PyList_Append(cache, entry) == 0)
+            co = (PyCodeObject *)Py_NewRef(replacement);
+    }
+    Py_XDECREF(entry);
+    return co;
+}
+
+/* Rare: the frame cannot grow in place, its data stack chunk being full.  Call the replacement as a function of the
+ * bound parameters, then let the old frame return (or raise) the outcome: its code becomes the single instruction
+ * RETURN_VALUE and its stack holds the result. */
+static PyObject *
+call_instead(PyThreadState *ts, Frame *frame, PyCodeObject *co, int n)
+{
+    PyFunctionObject *old = (PyFunctionObject *)frame_func(frame);
+    PyObject *result = NULL, *func = PyFunction_New((PyObject *)co, old->func_globals);
+    if (func && (!old->func_closure || PyFunction_SetClosure(func, old->func_closure) == 0))
+        result = PyObject_Vectorcall(func, frame->localsplus, n, NULL);
+    Py_XDECREF(func);
+    Py_DECREF(co);
+#if PY_VERSION_HEX >= 0x030C0000            /* 3.11: the caller clears the frame */
+    PyCodeObject *code = frame_code(frame);
+    for (int i = 0; i < frame->stacktop; i++)
+        Py_CLEAR(frame->localsplus[i]);
+    frame->stacktop = result != NULL;
+    frame->localsplus[0] = result;
+    swap_code(frame, (PyCodeObject *)Py_NewRef(return_code));
+    ts->datastack_top = (PyObject **)frame + frame_slots(frame_code(frame));
+    Py_DECREF(code);
+    return _PyEval_EvalFrameDefault(ts, frame, result == NULL);
+#endif
+    return result;
+}
+
+static PyObject *
+eval_frame(PyThreadState *ts, Frame *frame, int throwflag)
+{
+    PyObject *cb = callback;
+    PyCodeObject *code = frame_code(frame);
+    if (cb == NULL || throwflag || !(code->co_flags & CO_OPTIMIZED) || code->co_flags & GENERATOR_LIKE)
+        return _PyEval_EvalFrameDefault(ts, frame, throwflag);
+    PyObject *cache = cache_of(code);
+    if (cache == Py_None)
+        return _PyEval_EvalFrameDefault(ts, frame, 0);
+    if (cache == NULL && (!(cache = PyList_New(0)) || set_extra((PyObject *)code, extra_index, cache) < 0))
+        return _PyEval_EvalFrameDefault(ts, frame, 1);
+
+    int n = parameter_count(code);
+    PyObject *func = frame_func(frame);
+    Py_INCREF(cache);
+    callback = NULL;                        /* guards and the compiler run unhooked; `cb` stays ours */
+    PyThreadState_EnterTracing(ts);         /* debuggers do not stop in guards */
+    PyCodeObject *co = lookup(cache, func, frame->localsplus, n);
+    PyThreadState_LeaveTracing(ts);
+    if (!co && !PyErr_Occurred())
+        co = compile(cb, code, cache, func, frame->localsplus, n);
+    callback = cb;
+    Py_DECREF(cache);
+    if (!co)        /* throwflag=1 makes the evaluator unwind and pop this frame */
+        return _PyEval_EvalFrameDefault(ts, frame, PyErr_Occurred() != NULL);
+
+    PyObject **end = (PyObject **)frame + frame_slots(co);
+    if (frame_slots(co) > frame_slots(code) && end >= ts->datastack_limit)
+        return call_instead(ts, frame, co, n);
+    ts->datastack_top = end;                /* ours is the topmost frame */
+    for (int i = n; i < co->co_nlocalsplus; i++)
+        frame->localsplus[i] = NULL;
+    frame->stacktop = co->co_nlocalsplus;
+    swap_code(frame, co);
+    Py_DECREF(code);
+    return _PyEval_EvalFrameDefault(ts, frame, 0);
+}
+
+/* ---- switching -------------------------------------------------------------------------------------------------- */
+/* Make `cb` (stolen, or NULL: off) this thread's callback.  The hook is installed while any thread has one, because
+ * an installed hook slows all Python calls of the process.  -1: another tool holds the PEP 523 slot. */
+static int
+switch_to(PyObject *cb)
+{
+    PyInterpreterState *interp = PyInterpreterState_Get();
+    int count = enabled_threads + (cb != NULL) - (callback != NULL);
+    if (!enabled_threads && count) {
+        if (_PyInterpreterState_GetEvalFrameFunc(interp) != _PyEval_EvalFrameDefault) {
+            PyErr_SetString(PyExc_RuntimeError, "another tool has installed a PEP 523 frame evaluator"
+                            " (torch.compile inside minidynamo.compile, a debugger?)");
+            Py_XDECREF(cb);
+            return -1;
+        }
+        _PyInterpreterState_SetEvalFrameFunc(interp, eval_frame);
+    }
+    else if (enabled_threads && !count)
+        _PyInterpreterState_SetEvalFrameFunc(interp, _PyEval_EvalFrameDefault);
+    enabled_threads = count;
+    callback = cb;
+    return 0;
+}
+
+static PyObject *
+set_callback(PyObject *m, PyObject *cb)
+{
+    PyObject *old = callback;
+    if (switch_to(cb == Py_None ? NULL : Py_NewRef(cb)) < 0)
+        return NULL;
+    return old ? old : Py_NewRef(Py_None);
+}
+
+static PyObject *
+get_callback(PyObject *m, PyObject *unused)
+{
+    return Py_NewRef(callback ? callback : Py_None);
+}
+
+static PyObject *
+get_cache(PyObject *m, PyObject *code)
+{
+    if (!PyCode_Check(code))
+        return PyErr_Format(PyExc_TypeError, "expected a code object, got %R", code);
+    PyObject *cache = cache_of((PyCodeObject *)code);
+    return Py_NewRef(cache ? cache : Py_False);
+}
+
+static PyObject *
+set_cache(PyObject *m, PyObject *args)
+{
+    PyObject *code, *cache;
+    if (!PyArg_ParseTuple(args, "O!O", &PyCode_Type, &code, &cache))
+        return NULL;
+    if (cache != Py_None && !PyList_Check(cache))
+        return PyErr_Format(PyExc_TypeError, "expected None or a list, got %R", cache);
+    if (set_extra(code, extra_index, Py_NewRef(cache)) < 0)
+        return NULL;
+    Py_RETURN_NONE;
+}
+
+/* ---- Switched(fn, callback): call fn with the hook on (callback) or off (None) in this thread -------------------- */
+typedef struct {
+    PyObject_HEAD
+    PyObject *fn, *cb, *dict, *weakrefs;
+    vectorcallfunc vectorcall;
+} Switched;
+
+static PyObject *
+switched_call(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *kwnames)
+{
+    Switched *s = (Switched *)self;
+    PyObject *old = callback;               /* its reference stays with us while another is installed */
+    if (old == s->cb)
+        return PyObject_Vectorcall(s->fn, args, nargsf, kwnames);
+    Py_INCREF(s);
+    PyObject *result = NULL;
+    if (switch_to(Py_XNewRef(s->cb)) == 0) {
+        result = PyObject_Vectorcall(s->fn, args, nargsf, kwnames);
+        PyObject *mine = callback;
+        PyObject *type, *value, *traceback;
+        PyErr_Fetch(&type, &value, &traceback);
+        if (switch_to(old) == 0)
+            PyErr_Restore(type, value, traceback);
+        else {
+            Py_CLEAR(result);
+            Py_XDECREF(type); Py_XDECREF(value); Py_XDECREF(traceback);
+        }
+        Py_XDECREF(mine);
+    }
+    Py_DECREF(s);
+    return result;
+}
+
+static PyObject *
+switched_new(PyTypeObject *type, PyObject *args, PyObject *kw)
+{
+    PyObject *fn, *cb;
+    if (!PyArg_ParseTuple(args, "OO", &fn, &cb))
+        return NULL;
+    Switched *s = (Switched *)type->tp_alloc(type, 0);
+    if (s) {
+        s->fn = Py_NewRef(fn);
+        s->cb = cb == Py_None ? NULL : Py_NewRef(cb);
+        s->vectorcall = switched_call;
+    }
+    return (PyObject *)s;
+}
+
+static int
+switched_traverse(Switched *s, visitproc visit, void *arg)
+{
+    Py_VISIT(s->fn); Py_VISIT(s->cb); Py_VISIT(s->dict);
+    return 0;
+}
+
+static int
+switched_clear(Switched *s)
+{
+    Py_CLEAR(s->fn); Py_CLEAR(s->cb); Py_CLEAR(s->dict);
+    return 0;
+}
+
+static void
+switched_dealloc(Switched *s)
+{
+    PyObject_GC_UnTrack(s);
+    if (s->weakrefs)
+        PyObject_ClearWeakRefs((PyObject *)s);
+    switched_clear(s);
+    Py_TYPE(s)->tp_free((PyObject *)s);
+}
+
+static PyObject *
+switched_get(PyObject *self, PyObject *obj, PyObject *type)     /* bind as a method */
+{
+    return obj && obj != Py_None ? PyMethod_New(self, obj) : Py_NewRef(self);
+}
+
+static PyMemberDef switched_members[] = {
+    {"__wrapped__", T_OBJECT, offsetof(Switched, fn), READONLY},
+    {"__vectorcalloffset__", T_PYSSIZET, offsetof(Switched, vectorcall), READONLY},
+    {"__dictoffset__", T_PYSSIZET, offsetof(Switched, dict), READONLY},
+    {NULL}};
+
+static PyGetSetDef switched_getset[] = {
+    {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict},
+    {NULL}};
+
+static PyTypeObject SwitchedType = {
+    PyVarObject_HEAD_INIT(NULL, 0)
+    .tp_name = "minidynamo._frame_hook.Switched",
+    .tp_doc = "Switched(fn, callback): call fn with the hook on (callback) or off (None) in this thread.",
+    .tp_basicsize = sizeof(Switched),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_BASETYPE,
+    .tp_vectorcall_offset = offsetof(Switched, vectorcall),
+    .tp_call = PyVectorcall_Call,
+    .tp_dictoffset = offsetof(Switched, dict),
+    .tp_weaklistoffset = offsetof(Switched, weakrefs),
+    .tp_descr_get = switched_get,
+    .tp_new = switched_new,
+    .tp_dealloc = (destructor)switched_dealloc,
+    .tp_traverse = (traverseproc)switched_traverse,
+    .tp_clear = (inquiry)switched_clear,
+    .tp_members = switched_members,
+    .tp_getset = switched_getset,
+};
+
+static PyMethodDef methods[] = {
+    {"set_callback", set_callback, METH_O, "set_callback(callback or None) -> the previous one; this thread's"},
+    {"get_callback", get_callback, METH_NOARGS, "get_callback() -> this thread's callback or None"},
+    {"get_cache", get_cache, METH_O, "get_cache(code) -> list of entries | None (run as is) | False (never seen)"},
+    {"set_cache", set_cache, METH_VARARGS, "set_cache(code, None to run as is | list of entries)"},
+    {NULL}};
+
+static struct PyModuleDef module = {
+    PyModuleDef_HEAD_INIT, "minidynamo._frame_hook", "PEP 523 frame hook; see frame_hook.py", -1, methods};
+
+PyMODINIT_FUNC
+PyInit__frame_hook(void)
+{
+    extra_index = new_extra_index(drop_cache);
+    unsigned char ret[] = {RETURN_VALUE, 0};
+    PyCodeObject *empty = PyCode_NewEmpty("<frame hook>", "return", 1);
+    PyObject *replace = empty ? PyObject_GetAttrString((PyObject *)empty, "replace") : NULL;
+    PyObject *kw = Py_BuildValue("{s:y#,s:y,s:i}", "co_code", ret, (Py_ssize_t)2, "co_exceptiontable", "",
+                                 "co_stacksize", 1);
+    return_code = replace && kw ? PyObject_VectorcallDict(replace, NULL, 0, kw) : NULL;
+    Py_XDECREF(empty); Py_XDECREF(replace); Py_XDECREF(kw);
+    if (!return_code)
+        return NULL;
+    PyObject *m = PyModule_Create(&module);
+    if (!m || PyModule_AddType(m, &SwitchedType) < 0)
+        return NULL;
+    return m;
+}

@@ -1,0 +1,30 @@
+"""The frame hook's Python face.
+
+In:   a callback `callback(func, code, args) -> None | (guard, code, ...)`, asked once for each new situation of each
+code object that a hooked thread runs.  Out: while it is installed, frames run the code whose guard holds.
+
+    >>> def callback(func, code, args):
+    ...     print("about to run", code.co_name)
+    ...     set_cache(code, None)                   # from now on as is
+    >>> hooked = enabled(f, callback)               # `hooked(...)` runs f with the hook on, in this thread
+
+`guard(func, *params)` gets the function object and every bound parameter (the *args tuple and **kwargs dict included) and
+answers whether the code may run.  A guard that raises makes the frame raise.  The code object that runs instead must
+take the same parameters, all positional, and the same free variables.
+
+The cache of a code object is a plain list of entries that one may print and edit.
+Mirrors torch/csrc/dynamo/eval_frame.c and torch/_dynamo/eval_frame.py (paper section 3.1).
+"""
+from ._frame_hook import Switched, get_cache, get_callback, set_cache, set_callback
+
+__all__ = ["enabled", "disabled", "get_cache", "get_callback", "set_cache", "set_callback"]
+
+
+def enabled(fn, callback):
+    """fn, run with `callback` as this thread's hook.  Costs about one C call."""
+    return Switched(fn, callback)
+
+
+def disabled(fn):
+    """fn, run (with everything it calls) as plain Python."""
+    return Switched(fn, None)

@@ -1,0 +1,130 @@
+"""Resume functions: the rest of a function after a graph break, as a function of its own.
+
+In:   a code object, the instruction to go on at, what lies on the stack there, which locals are bound.
+Out:  a code object whose parameters are those locals and stack values; calling it continues the original.
+
+        def f(x):                       # stack at the break: [], locals: x, y
+            y = x + 1
+            print("hello")      <- graph break at this call
+            return y * 2        <- <resume of f at line 4>(x, y) starts here
+
+The body is kept whole and in order behind a short prefix, so loops, `with` and `try` blocks need no special handling:
+
+    COPY_FREE_VARS n; RESUME; <push the stack values>; <clear their slots>; JUMP_FORWARD target; <original body>
+
+The original's cells and free variables arrive as free variables.  Resume functions can be split again.
+Mirrors torch/_dynamo/resume_execution.py (paper section 3.7).  Left out: generators; splitting while an exception is
+being handled.
+"""
+from .bytecode import Instruction, assemble, disassemble, emit
+from .bytecode.assembler import VERSION
+
+VALUE, NULL = "v", "n"
+GENERATOR_LIKE = 0x20 | 0x80 | 0x200        # CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR
+_cache = {}
+
+
+class CannotSplit(Exception):
+    """No resume function can start here; the message says why.  The frame must run as plain Python."""
+
+
+def parameters(code, stack, live):
+    """Parameter names of the resume function: live plain locals in `co_varnames` order, then one per stack value."""
+    cells = set(code.co_cellvars + code.co_freevars)
+    return [v for v in code.co_varnames if v in live and v not in cells] + _stack_names(code, stack)
+
+
+def closure_names(code):
+    """Variables whose cells the resume function closes over, in order."""
+    return code.co_cellvars + code.co_freevars
+
+
+def _stack_names(code, stack):
+    """Fresh names; a resume function that is split again must not reuse its own."""
+    generation = 1 + max((int(v[1:].split("s")[0]) for v in code.co_varnames if _is_stack_name(v)), default=0)
+    return [f".{generation}s{i}" for i, kind in enumerate(stack) if kind == VALUE]
+
+
+def _is_stack_name(name):
+    return name[:1] == "." and name[1:].replace("s", "", 1).isdigit() and "s" in name
+
+
+def check_splittable(code, body, k):
+    """Raise CannotSplit unless a resume function of `code` may start at instruction k."""
+    if code.co_flags & GENERATOR_LIKE:
+        raise CannotSplit(f"{code.co_name} is a generator or coroutine")
+    if not 0 <= k < len(body):
+        raise CannotSplit(f"{code.co_name} has no instruction {k}")
+    target, before = body[k], body[k - 1].op if k else None
+    if target.op in ("END_FOR", "END_SEND") or before == "END_FOR" and target.op == "POP_TOP" and VERSION >= (3, 13):
+        raise CannotSplit("a specialised FOR_ITER jumps past this instruction")
+    if before in ("PRECALL", "KW_NAMES") or target.op == "PRECALL" and before == "KW_NAMES":
+        raise CannotSplit("between the parts of a call")
+    if target.op in ("COPY_FREE_VARS", "MAKE_CELL", "RETURN_GENERATOR") or "RESUME" not in [i.op for i in body[:k]]:
+        raise CannotSplit("the function has not begun")
+
+
+def resume_code(code, k, stack, live, raising=False):
+    """Code that continues `code` before its k-th instruction.
+
+    stack: kinds from the bottom, VALUE or NULL.  live: names of the bound locals to carry over (a local that may be
+    unbound must not be named: CPython 3.12+ does not check).  raising: one more parameter, an exception, is raised where
+    instruction k stands, so that the handlers around it see it.
+    Raises CannotSplit.  The same arguments give the same code object, whose compiled entries are shared.
+    """
+    key = code, k, tuple(stack), frozenset(live), raising
+    if key not in _cache:
+        _cache[key] = _make_resume_code(*key)
+    return _cache[key]
+
+
+def _make_resume_code(code, k, stack, live, raising):
+    body = disassemble(code)
+    check_splittable(code, body, k)
+    target = body[k]
+    free = closure_names(code)
+    names = _stack_names(code, stack)
+    params = parameters(code, stack, live)
+    unbound = [v for v in code.co_varnames if v not in params and v not in free]
+
+    prefix, remaining = emit.prologue(len(free)), iter(names)
+    for kind in stack:
+        prefix += emit.load_fast(next(remaining)) if kind == VALUE else emit.push_null()
+    for name in names:                          # what was on the stack must not live longer than it did there
+        prefix += emit.delete_fast(name)
+    if raising:
+        params.append(".exception")
+        prefix += emit.load_fast(".exception") + emit.delete_fast(".exception")
+        raise_it = Instruction("RAISE_VARARGS", 1, exc=target.exc)
+        prefix.append(raise_it)
+    else:
+        prefix += emit.jump_forward(target)
+    for ins in prefix:
+        ins.pos = target.pos
+    if "__class__" in free:
+        body = _explicit_super(code, body, free)
+    rest = [ins for ins in body if ins.op not in ("COPY_FREE_VARS", "MAKE_CELL")]
+    line = target.pos[0] if target.pos else code.co_firstlineno
+    original = code.co_name.split("<resume of ")[-1].split(" at line")[0]
+    return assemble(code, prefix + rest, varnames=params + unbound, cellvars=(), freevars=free,
+                    stacksize=max(code.co_stacksize, len(stack)) + 3, co_argcount=len(params), co_posonlyargcount=0,
+                    co_kwonlyargcount=0, co_flags=code.co_flags & ~(4 | 8), co_name=f"<resume of {original} at line {line}>")
+
+
+def _explicit_super(code, body, free):
+    """Zero-argument super() looks at the first slot, which is another variable now: write super(__class__, first)."""
+    first = code.co_varnames[0] if code.co_argcount else None
+    if first is None or first.startswith("."):
+        first = next((v for v in code.co_varnames + free if v in ("self", "cls")), None)
+    if first is None:
+        raise CannotSplit("super() in a function whose first parameter is gone")
+    result = []
+    for n, ins in enumerate(body):
+        result.append(ins)
+        calls = [i for i in body[n + 1: n + 3] if i.op in ("PRECALL", "CALL")]
+        if ins.op == "LOAD_GLOBAL" and ins.arg == "super" and ins.flags and calls and body[n + 1] is calls[0] and calls[0].arg == 0:
+            for call in calls:
+                call.arg = 2
+            result += [Instruction("LOAD_DEREF", "__class__", pos=ins.pos, exc=ins.exc),
+                       Instruction("LOAD_DEREF" if first in free else "LOAD_FAST", first, pos=ins.pos, exc=ins.exc)]
+    return result

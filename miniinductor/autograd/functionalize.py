@@ -1,0 +1,213 @@
+"""Functionalization: a graph with in-place writes and views -> an equal graph without any write.
+
+In:   an ATen graph.  Out: the same values from pure ops; writes to inputs come back as extra outputs.
+
+    y = clone(x)                            y = clone(x)
+    v = slice(y, 0, 1, 3)          ->       v = slice(y, 0, 1, 3)
+    add_(v, 1)                              v1 = add(v, 1)
+    return y                                y1 = slice_scatter(y, v1, 0, 1, 3)
+                                            return y1
+
+The recorded graph is a straight line, so aliasing is fully known: a view shares the storage of its first argument, all else
+is fresh.  Each storage has a root node and a version; a write is pushed through the inverse of each view down to the
+root; a view that is older than its root is replayed when it is read.
+
+Mirrors aten/src/ATen/FunctionalTensorWrapper.cpp and torch/_functorch/_aot_autograd (paper section 3.10).
+Left out: writes to one of two *inputs* that share storage (`compile_fx` runs such calls eagerly).
+"""
+import operator
+
+import torch
+from torch import fx
+
+aten = torch.ops.aten
+
+
+class CannotFunctionalize(Exception):
+    """A write that has no functional form here; the graph runs eagerly."""
+
+
+def _reshape_to_source(value, source, args):
+    return aten.reshape.default, (value, list(source.shape))
+
+
+def _inverse(dims):
+    order = [0] * len(dims)
+    for i, d in enumerate(dims):
+        order[d % len(dims)] = i
+    return order
+
+
+SAME_ELEMENTS = {       # views that only rearrange: the inverse is again a view
+    aten.view.default: _reshape_to_source,
+    aten.reshape.default: _reshape_to_source,
+    aten._unsafe_view.default: _reshape_to_source,
+    aten.unsqueeze.default: _reshape_to_source,
+    aten.squeeze.dim: _reshape_to_source,
+    aten.squeeze.dims: _reshape_to_source,
+    aten.squeeze.default: _reshape_to_source,
+    aten.t.default: lambda value, source, args: (aten.t.default, (value,)),
+    aten.transpose.int: lambda value, source, args: (aten.transpose.int, (value, *args[1:])),
+    aten.permute.default: lambda value, source, args: (aten.permute.default, (value, _inverse(args[1]))),
+}
+PART_OF = {             # views that select: the inverse scatters into the old value
+    aten.slice.Tensor: aten.slice_scatter.default,
+    aten.select.int: aten.select_scatter.default,
+    aten.diagonal.default: aten.diagonal_scatter.default,
+    aten.as_strided.default: aten.as_strided_scatter.default,
+}
+PIECES = {aten.split.Tensor, aten.split_with_sizes.default, aten.unbind.int}
+RENAMED = {             # in-place ops whose functional form has another name
+    aten.bernoulli_.float: aten.bernoulli.p,
+    aten.normal_.default: aten.normal_functional.default,
+    aten.zero_.default: aten.zeros_like.default,
+    aten.fill_.Scalar: aten.full_like.default,
+}
+
+
+def functional_form(op):
+    """aten.add_.Tensor -> aten.add.Tensor, aten.add.out -> aten.add.Tensor; and the names of the written arguments."""
+    written = [a.name for a in op._schema.arguments if a.alias_info and a.alias_info.is_write]
+    if op in RENAMED:
+        return RENAMED[op], written
+    wanted = [(a.name, str(a.type)) for a in op._schema.arguments if not a.is_out]
+    packet = getattr(aten, op._schema.name.split("::")[1].rstrip("_"), None)
+    for name in packet.overloads() if packet else ():
+        candidate = getattr(packet, name)
+        if not candidate._schema.is_mutable and [(a.name, str(a.type)) for a in candidate._schema.arguments] == wanted:
+            return candidate, written
+    raise CannotFunctionalize(f"no functional form of {op}")
+
+
+class Functionalizer:
+    """One pass over the old graph; `value[old]` is the new node that holds what `old` holds now."""
+
+    def __init__(self, graph):
+        self.old, self.new = graph, fx.Graph()
+        self.value, self.root, self.stamp, self.version = {}, {}, {}, {}
+        self.written_inputs = []
+
+    def emit(self, like, target, args, kwargs=None):
+        """A new node, with its fake value and the origin of the old node `like`."""
+        node = self.new.call_function(target, tuple(args), kwargs or {})
+        fake_args, fake_kwargs = fx.map_arg((tuple(args), kwargs or {}), lambda n: n.meta["val"])
+        node.meta.update(like.meta, val=target(*fake_args, **fake_kwargs))
+        return node
+
+    def own(self, node, value):
+        self.value[node], self.root[node], self.version[node], self.stamp[node] = value, node, 0, 0
+
+    def read(self, node):
+        root = self.root[node]
+        if self.stamp[node] != self.version[root]:
+            args, kwargs = fx.map_arg((node.args, node.kwargs), self.read)
+            self.value[node] = self.emit(node, node.target, args, kwargs)
+            self.stamp[node] = self.version[root]
+        return self.value[node]
+
+    def write(self, node, value):
+        """The storage behind `node` (perhaps a view) now holds `value` there."""
+        root, at, whole = self.root[node], node, value
+        while at is not root:
+            source = at.args[0]
+            if at.target is operator.getitem:
+                source, whole = self._scatter_piece(at, whole)
+            elif at.target in SAME_ELEMENTS:
+                whole = self.emit(node, *SAME_ELEMENTS[at.target](whole, source.meta["val"], at.args))
+            elif at.target in PART_OF:
+                whole = self.emit(node, PART_OF[at.target], (self.read(source), whole, *at.args[1:]), at.kwargs)
+            else:
+                raise CannotFunctionalize(f"write through {at.target}")
+            at = source
+        self.value[root] = whole
+        self.version[root] += 1
+        self.stamp[root] = self.version[root]
+        self.value[node], self.stamp[node] = value if node is not root else whole, self.version[root]
+        if root.op in ("placeholder", "get_attr") and root not in self.written_inputs:
+            self.written_inputs.append(root)
+
+    def _scatter_piece(self, piece, value):
+        """A write to one output of split or unbind: (the tensor that was split, its new value)."""
+        call, index = piece.args
+        source = call.args[0]
+        if call.target not in PIECES:
+            raise CannotFunctionalize(f"write to an output of {call.target}")
+        if call.target is aten.unbind.int:
+            dim = call.args[1] if len(call.args) > 1 else call.kwargs.get("dim", 0)
+            return source, self.emit(piece, aten.select_scatter.default, (self.read(source), value, dim, index))
+        dim = call.args[2] if len(call.args) > 2 else call.kwargs.get("dim", 0)
+        sizes = [p.shape[dim] for p in call.meta["val"]]
+        start = sum(sizes[:index])
+        return source, self.emit(piece, aten.slice_scatter.default,
+                                 (self.read(source), value, dim, start, start + sizes[index]))
+
+    def run(self):
+        for node in list(self.old.nodes):
+            if node.op in ("placeholder", "get_attr"):
+                self.own(node, self.new.node_copy(node))
+            elif node.op == "output":
+                outputs = fx.map_arg(node.args[0], self.read)
+                self.new.output((outputs, [self.read(n) for n in self.written_inputs]))
+            else:
+                self.call(node)
+        self.new.eliminate_dead_code(is_impure_node=lambda n: n.op in ("placeholder", "output"))
+        return self.new
+
+    def call(self, node):
+        schema = getattr(node.target, "_schema", None)
+        if schema is not None and schema.is_mutable:
+            return self.call_in_place(node, schema)
+        args, kwargs = fx.map_arg((node.args, node.kwargs), self.read)
+        if all(self.value[a].meta["val"] is a.meta["val"] for a in node.all_input_nodes):
+            value = self.new.call_function(node.target, args, kwargs)       # nothing above it changed
+            value.meta.update(node.meta)
+        else:
+            value = self.emit(node, node.target, args, kwargs)
+        self.own(node, value)
+        source = node.args[0] if node.args and isinstance(node.args[0], fx.Node) else None
+        is_view = source is not None and (
+            (schema is not None and any(a.alias_info for a in schema.arguments))
+            or node.target is operator.getitem and self.root.get(source) is not source
+            or node.target is aten.reshape.default or node.target is aten._unsafe_view.default)
+        if is_view:
+            self.root[node] = self.root[source]
+            self.stamp[node] = self.version[self.root[source]]
+
+    def call_in_place(self, node, schema):
+        target, written = functional_form(node.target)
+        given = {a.name: a.default_value for a in schema.arguments if a.has_default_value()}
+        given.update(zip([a.name for a in schema.arguments], node.args))
+        given.update(node.kwargs)
+        victims = [given[name] for name in written]
+        wanted = [a for a in target._schema.arguments if a.name in given]
+        args = [given[a.name] for a in wanted if not a.kwarg_only]
+        kwargs = {a.name: given[a.name] for a in wanted if a.kwarg_only and given[a.name] is not None}
+        if target is aten.zeros_like.default:
+            args = args[:1]
+        args, kwargs = fx.map_arg((args, kwargs), self.read)
+        result = self.emit(node, target, args, kwargs)
+        results = [result]
+        if len(victims) > 1 or isinstance(result.meta["val"], (tuple, list)):
+            results = [self.emit(node, operator.getitem, (result, i)) for i in range(len(result.meta["val"]))]
+            results = results[-len(victims):]
+        for victim, new in zip(victims, results):
+            have, want = new.meta["val"], victim.meta["val"]
+            if have.dtype != want.dtype:
+                new = self.emit(node, aten._to_copy.default, (new,), {"dtype": want.dtype})
+            if have.shape != want.shape:
+                if any(a.is_out for a in schema.arguments):
+                    raise CannotFunctionalize(f"{node.target} resizes its out= tensor")
+                new = self.emit(node, aten.expand.default, (new, list(want.shape)))
+            self.write(victim, new)
+        if len(victims) == 1:           # the node's own value is its victim
+            node.replace_all_uses_with(victims[0])
+
+
+def functionalize(gm):
+    """(functional GraphModule whose output is (outputs, [new values of written inputs]), names of written inputs)."""
+    functionalizer = Functionalizer(gm.graph)
+    with gm.meta["fake_mode"], torch.no_grad():
+        graph = functionalizer.run()
+    result = fx.GraphModule(gm, graph, "FunctionalGraph")
+    result.meta["fake_mode"] = gm.meta["fake_mode"]
+    return result, [(n.op, n.target) for n in functionalizer.written_inputs]

@@ -1,0 +1,227 @@
+"""ATen tracer: run a function on fake tensors and record every ATen call as an FX node.
+
+In:   a callable over tensors (a captured `fx.GraphModule`).  Out: an `fx.GraphModule` of ATen ops.
+
+    >>> gm = trace(torch.nn.Linear(4, 2), [torch.randn(3, 4)])
+    >>> print(gm.graph)         # t, addmm
+
+A `TorchDispatchMode` sits *below* autograd: by the time an op reaches it, composite ops have been split into ATen ops.
+Parameters stay `get_attr` nodes; other tensors from outside become constants.
+Mirrors torch/fx/experimental/proxy_tensor.py (`make_fx`), paper section 3.10.  Left out: symbolic sizes (issue: dynamic
+shapes), sub-classes of Tensor.
+"""
+import contextlib
+import functools
+import operator
+
+import torch
+import torch.utils._pytree as pytree
+from torch import fx
+from torch._dispatch.python import enable_python_dispatcher
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException, DynamicOutputShapeException, FakeTensor, FakeTensorMode)
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+
+aten = torch.ops.aten
+METADATA_QUESTIONS = {      # answered, not recorded
+    aten.sym_size.default, aten.sym_size.int, aten.sym_stride.default, aten.sym_stride.int,
+    aten.sym_storage_offset.default, aten.sym_numel.default, aten.size.default, aten.stride.default,
+    aten.storage_offset.default, aten.numel.default, aten.is_contiguous.default, aten.is_contiguous.memory_format,
+    aten.is_strides_like_format.default, aten.is_non_overlapping_and_dense.default,
+    torch.ops.prim.device.default, torch.ops.prim.layout.default,
+}
+LIFT = {aten.lift_fresh.default, aten.lift_fresh_copy.default}
+
+
+class DataDependent(Exception):
+    """The program asks for the *value* of a tensor; it cannot be traced whole."""
+
+
+class Tracer(TorchDispatchMode):
+    """Records into `self.graph`; `self.meta` is copied onto each new node (origins, user line)."""
+
+    @classmethod
+    def _should_skip_dynamo(cls):       # else torch wraps the handler in torch._dynamo.disable, at a cost per op
+        return False
+
+    def __init__(self, fake_mode, decompositions=None):
+        super().__init__()
+        self.fake_mode = fake_mode
+        self.decompositions = decompositions or {}
+        self.graph = fx.Graph()
+        self.constants = {}             # attribute name -> real tensor
+        self.meta = {}
+        self._node_of, self._fake_of, self._alive = {}, {}, []
+
+    # --- tensors and their nodes ------------------------------------------------------------------------------------
+    def bind(self, tensor, node):
+        self._node_of[id(tensor)] = node
+        self._alive.append(tensor)      # ids stay unique
+        node.meta.setdefault("val", tensor)
+
+    def placeholder(self, name, fake):
+        node = self.graph.placeholder(name)
+        node.meta["val"] = fake
+        if isinstance(fake, torch.Tensor):
+            self.bind(fake, node)
+        return node
+
+    def constant(self, tensor, name=None):
+        """The get_attr node of a real tensor."""
+        node = self._node_of.get(id(tensor))
+        if node is None:
+            name = name or f"_constant{len(self.constants)}"
+            self.constants[name] = tensor
+            node = self.graph.get_attr(name)
+            self.bind(tensor, node)
+            fake = self.to_fake(tensor)
+            node.meta["val"] = fake
+            self.bind(fake, node)
+        return node
+
+    def node_of(self, tensor):
+        node = self._node_of.get(id(tensor))
+        if node is None:
+            if isinstance(tensor, FakeTensor):
+                raise RuntimeError(f"a fake tensor that this trace did not make: {tensor}")
+            node = self.constant(tensor)
+        return node
+
+    def to_fake(self, tensor):
+        if isinstance(tensor, FakeTensor):
+            return tensor
+        if id(tensor) not in self._fake_of:
+            with _disable_current_modes():
+                self._fake_of[id(tensor)] = self.fake_mode.from_tensor(tensor, static_shapes=True)
+        return self._fake_of[id(tensor)]
+
+    # --- the loop ---------------------------------------------------------------------------------------------------
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        if func in METADATA_QUESTIONS:
+            with self.fake_mode:
+                return func(*args, **kwargs)
+        rule = self.decompositions.get(func)
+        if rule is not None:
+            with self:
+                out = rule(*args, **kwargs)
+            if out is not NotImplemented:
+                return out
+        elif is_composite(func):        # reached when autograd was off
+            with self:
+                return func.decompose(*args, **kwargs)
+        if func in (aten.detach.default, aten.alias.default):
+            with self.fake_mode:        # another tensor object, the same value: no node
+                out = func(self.to_fake(args[0]))
+            self.bind(out, self.node_of(args[0]))
+            return out
+        return self.record(func, args, kwargs)
+
+    def record(self, func, args, kwargs):
+        node_args, node_kwargs = pytree.tree_map_only(torch.Tensor, self.node_of, (tuple(args), dict(kwargs)))
+        try:
+            with self.fake_mode:
+                if func in LIFT:        # given the real tensor, the fake remembers its value (torch.tensor(3.).item())
+                    func = aten.lift_fresh_copy.default
+                    out = aten.lift_fresh.default(*args)
+                else:
+                    fake_args, fake_kwargs = pytree.tree_map_only(torch.Tensor, self.to_fake, (args, kwargs))
+                    out = func(*fake_args, **fake_kwargs)
+        except (DataDependentOutputException, DynamicOutputShapeException) as e:
+            raise DataDependent(f"{func} needs the data of a tensor") from e
+        if isinstance(out, (int, float, bool)):
+            return out
+        node = self.graph.call_function(func, node_args, node_kwargs)
+        node.meta.update(self.meta)
+        self.bind_output(out, node)
+        return out
+
+    def bind_output(self, out, node):
+        if isinstance(out, torch.Tensor) and id(out) in self._node_of and node.target._schema.is_mutable:
+            node.meta["val"] = out      # an in-place op returns its argument; later reads go to the argument's node
+        elif isinstance(out, torch.Tensor):
+            self.bind(out, node)
+        elif isinstance(out, (tuple, list)):
+            node.meta["val"] = out
+            for i, item in enumerate(out):
+                if isinstance(item, (torch.Tensor, tuple, list)):
+                    child = self.graph.call_function(operator.getitem, (node, i))
+                    child.meta.update(self.meta)
+                    self.bind_output_item(item, child)
+
+    def bind_output_item(self, item, child):
+        if isinstance(item, torch.Tensor):
+            self.bind(item, child)
+        else:
+            child.meta["val"] = item
+            for i, part in enumerate(item):
+                grandchild = self.graph.call_function(operator.getitem, (child, i))
+                grandchild.meta.update(self.meta)
+                self.bind_output_item(part, grandchild)
+
+
+@functools.cache
+def is_composite(func):
+    """Does ATen define `func` purely in terms of other ops (CompositeImplicitAutograd)?"""
+    has = torch._C._dispatch_has_kernel_for_dispatch_key
+    return has(func.name(), "CompositeImplicitAutograd") and not has(func.name(), "CPU")
+
+
+class OriginInterpreter(fx.Interpreter):
+    """Runs the captured graph under a tracer, so that each ATen node knows the FX node and user line it came from."""
+
+    def __init__(self, gm, tracer):
+        super().__init__(gm)
+        self.tracer = tracer
+
+    def run_node(self, node):
+        self.tracer.meta = {"origins": frozenset([node.name])} | {
+            key: node.meta[key] for key in ("source_line", "stack_trace", "module_path") if key in node.meta}
+        return super().run_node(node)
+
+    def get_attr(self, target, args, kwargs):
+        tensor = self.fetch_attr(target)
+        if not isinstance(tensor, torch.Tensor):
+            return tensor
+        self.tracer.constant(tensor, target.replace(".", "_"))
+        return self.tracer.to_fake(tensor)
+
+
+def trace(function, args, decompositions=None, fake_mode=None):
+    """function(*args) as an fx.GraphModule of ATen ops, one placeholder per tensor among `args`.
+
+    Raises DataDependent where a size or branch depends on data.  The graph's output has the structure that `function`
+    returned.  Runs under no_grad: autograd is the joint trace's matter.
+    """
+    fake_mode = fake_mode or FakeTensorMode(allow_non_fake_inputs=True, static_shapes=True)
+    tracer = Tracer(fake_mode, decompositions)
+    fakes, originals = [], {}
+    with torch.no_grad():
+        for arg in args:
+            if isinstance(arg, torch.Tensor):
+                fakes.append(originals.setdefault(id(arg), fake_mode.from_tensor(arg, static_shapes=True)))
+            else:
+                fakes.append(arg)
+    bound = set()
+    for i, fake in enumerate(fakes):
+        if isinstance(fake, torch.Tensor):
+            if id(fake) in bound:
+                raise RuntimeError("the same tensor stands for two inputs")
+            bound.add(id(fake))
+            tracer.placeholder(f"arg{i}", fake)
+    run = OriginInterpreter(function, tracer).run if isinstance(function, fx.GraphModule) else function
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(torch.no_grad())
+        stack.enter_context(torch.autocast("cpu", enabled=False)) if torch.is_autocast_enabled("cpu") else None
+        stack.enter_context(enable_python_dispatcher())
+        stack.enter_context(fake_mode)
+        stack.enter_context(tracer)
+        out = run(*fakes)
+    to_node = lambda x: tracer.node_of(x) if isinstance(x, torch.Tensor) else x
+    tracer.graph.output(pytree.tree_map(to_node, out))
+    root = torch.nn.Module()
+    for name, tensor in tracer.constants.items():
+        root.register_buffer(name, tensor) if not isinstance(tensor, torch.nn.Parameter) else root.register_parameter(name, tensor)
+    gm = fx.GraphModule(root, tracer.graph, "AtenGraph")
+    gm.meta["fake_mode"] = fake_mode
+    return gm

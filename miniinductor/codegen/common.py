@@ -1,0 +1,145 @@
+"""What all code generators share: values with a dtype, temporaries named once, index expressions in C syntax.
+
+In:   op calls of a loop body.  Out: text.
+
+    >>> scope = Scope()
+    >>> scope.temporary("in0[x0] * 2", "float", prefix="tmp")      # appends "const float tmp0 = in0[x0] * 2;"
+    'tmp0'
+    >>> scope.temporary("in0[x0] * 2", "float", prefix="tmp")      # common subexpression: nothing appended
+    'tmp0'
+    >>> index_text(8*x0 + FloorDiv(x1, 3))
+    '8*x0 + x1/3'
+
+Mirrors torch/_inductor/codegen/common.py (CSE, ExprPrinter).
+"""
+import functools
+from dataclasses import dataclass
+
+import sympy
+import torch
+
+from ..index_math import FloorDiv, Mod
+
+
+@dataclass(frozen=True)
+class Value:
+    """A computed scalar: `text` is a name or literal in the generated code; `inner`: it changes in the inner loop."""
+    text: str
+    dtype: torch.dtype
+    inner: bool = False
+
+    def __str__(self):
+        return self.text
+
+
+class Scope:
+    """Lines of one nesting level, and the expressions already computed there (or in a level around it)."""
+
+    def __init__(self, parent=None):
+        self.parent, self.lines, self.known = parent, [], {}
+        self.counter = parent.counter if parent else {}
+
+    def fresh(self, prefix):
+        number = self.counter[prefix] = self.counter.get(prefix, -1) + 1
+        return f"{prefix}{number}"
+
+    def lookup(self, expression):
+        scope = self
+        while scope is not None:
+            if expression in scope.known:
+                return scope.known[expression]
+            scope = scope.parent
+        return None
+
+    def temporary(self, expression, c_type, prefix="tmp"):
+        name = self.lookup((expression, c_type))
+        if name is None:
+            name = self.fresh(prefix)
+            self.lines.append(f"const {c_type} {name} = {expression};")
+            self.known[expression, c_type] = name
+        return name
+
+    def add(self, line):
+        self.lines.append(line)
+
+
+def indent(lines, depth=1):
+    return ["    " * depth + line if line and not line.startswith("#pragma-margin") else line for line in lines]
+
+
+SUM, PRODUCT, UNARY, ATOM = 1, 2, 3, 4      # binding strengths
+
+
+def index_text(expr):
+    """A sympy index expression in C.  All divisions are floor divisions of values known to be non-negative, or go
+    through `mini::floordiv`, so `/` and `%` are exact."""
+    return _print(sympy.sympify(expr))[0]
+
+
+@functools.lru_cache(50_000)
+def _print(expr):
+    if expr.is_Integer:
+        text = str(int(expr)) + ("LL" if abs(int(expr)) > 2**31 - 1 else "")
+        return text, (ATOM if expr >= 0 else UNARY)
+    if expr.is_Symbol:
+        return expr.name, ATOM
+    if isinstance(expr, sympy.Add):
+        terms = sorted(expr.args, key=_term_key)
+        text = _within(terms[0], SUM)
+        for term in terms[1:]:
+            coefficient, rest = term.as_coeff_Mul()
+            negative = coefficient.is_negative
+            text += (" - " if negative else " + ") + _within(-term if negative else term, PRODUCT if negative else SUM)
+        return text, SUM
+    if isinstance(expr, sympy.Mul):
+        coefficient, rest = expr.as_coeff_Mul()
+        if coefficient == -1:
+            return "-" + _within(rest, UNARY), UNARY
+        if coefficient.is_Rational and not coefficient.is_Integer:
+            return f"({_within(sympy.Mul(coefficient.p, rest), SUM)})/{int(coefficient.q)}", PRODUCT
+        return "*".join(_within(factor, UNARY) for factor in expr.args), PRODUCT
+    if isinstance(expr, sympy.Pow) and expr.exp.is_Integer and 0 < expr.exp < 8:
+        return "*".join([_within(expr.base, UNARY)] * int(expr.exp)), PRODUCT
+    if isinstance(expr, FloorDiv) or isinstance(expr, Mod) or isinstance(expr, sympy.Mod):
+        a, b = expr.args
+        floor = isinstance(expr, FloorDiv)
+        if _non_negative(a) and _non_negative(b):
+            return f"{_within(a, PRODUCT)}{'/' if floor else '%'}{_within(b, UNARY)}", PRODUCT
+        function = "floordiv" if floor else "remainder"
+        return f"mini::{function}<int64_t>({_within(a, SUM)}, {_within(b, SUM)})", ATOM
+    if isinstance(expr, (sympy.Max, sympy.Min)):
+        function = "maximum" if isinstance(expr, sympy.Max) else "minimum"
+        text = _within(expr.args[0], SUM)
+        for argument in expr.args[1:]:
+            text = f"mini::{function}<int64_t>({text}, {_within(argument, SUM)})"
+        return text, ATOM
+    if isinstance(expr, sympy.floor):
+        return _print(FloorDiv(*sympy.fraction(sympy.together(expr.args[0]))))
+    if isinstance(expr, sympy.core.relational.Relational):
+        return f"({_within(expr.lhs, SUM)} {expr.rel_op} {_within(expr.rhs, SUM)})", ATOM
+    if expr.is_Float:
+        return repr(float(expr)), ATOM
+    raise NotImplementedError(f"no C form for the index expression {expr} ({type(expr).__name__})")
+
+
+def _within(expr, strength):
+    text, own = _print(expr)
+    return text if own >= strength else f"({text})"
+
+
+def _term_key(term):
+    coefficient, rest = term.as_coeff_Mul()
+    return (rest == 1, coefficient.is_negative or False, str(rest))
+
+
+def _non_negative(expr):
+    """True only when sure: no negative coefficient, and only symbols that are loop variables or sizes."""
+    if expr.is_Integer:
+        return expr >= 0
+    if expr.is_Symbol:
+        return not expr.name.startswith("indirect") and not expr.name.startswith("tmp")
+    if isinstance(expr, (sympy.Add, sympy.Mul, FloorDiv, Mod, sympy.Max, sympy.Min)):
+        return all(_non_negative(a) for a in expr.args)
+    if isinstance(expr, sympy.Pow):
+        return _non_negative(expr.base)
+    return False

@@ -1,0 +1,829 @@
+"""One fused group in, one C++ function out.
+
+In:   a scheduler `Group` and the names whose values must be in memory afterwards.  Out: a `Kernel`: source, and which
+buffers and sizes it takes, in order.
+
+    // buf0: softmax_1
+    extern "C" int softmax_kernel(void** args) {
+        const float* in0 = (const float*)args[0];
+        float* out0 = (float*)args[1];
+        int error = 0;
+        #pragma omp parallel for schedule(static)
+        for (int64_t x0 = 0; x0 < 4096; x0++) {
+            float acc0 = -mini::inf;
+            #pragma omp simd reduction(mini::maximum:acc0)
+            for (int64_t r0 = 0; r0 < 1024; r0++) {
+                ...
+
+Every kernel is: outer loops (threads), and in them a sequence of *stages*, each an inner loop (vector lanes) followed by
+statements per outer iteration.  A reduction ends a stage; what needs its result goes into the next.  A value made in
+one stage's inner loop and read in a later one lies in a small scratch array, which stays in the cache.
+Pointers are named by position, never by buffer, so that equal layers of a model give equal sources, compiled once.
+
+Mirrors torch/_inductor/codegen/cpp.py (paper section 4.4 and 4.6).  Left out: explicit vector types (the compiler
+vectorises; see the prelude), GEMM templates.
+"""
+import math
+import re
+from dataclasses import dataclass, field
+
+import sympy
+import torch
+
+from .. import config
+from ..dependencies import int_or_none, loop_variable, loop_variables, merge_loops, stride_of
+from ..ops import BINARY, COMPARISON, UNARY, OpsHandler
+from .common import Scope, Value, indent, index_text
+
+PARALLEL_WORK = 1 << 15     # scalar operations below which starting threads costs more than they save
+CHUNK = 4096                # longest run of float additions into one accumulator: keeps the rounding error of sums small
+COLUMNS = 512               # outer elements reduced together, when a reduction steps through memory by rows
+ROWS = 4                    # rows added at a time there: one load and store of the accumulator per four elements
+TILE = 32                   # square tile of a transposed access
+SCRATCH_BYTES = 1 << 17     # stack for values between stages
+MOST_PARTS = 512            # partial results of a reduction that is itself spread over threads
+
+# dtype -> (type in memory, type of arithmetic)
+TYPES = {
+    torch.float32: ("float", "float"), torch.float64: ("double", "double"),
+    torch.bfloat16: ("mini::bfloat16", "float"), torch.float16: ("mini::float16", "float"),
+    torch.int64: ("int64_t", "int64_t"), torch.int32: ("int32_t", "int32_t"), torch.int16: ("int16_t", "int16_t"),
+    torch.int8: ("int8_t", "int8_t"), torch.uint8: ("uint8_t", "uint8_t"), torch.bool: ("bool", "bool"),
+    torch.uint16: ("uint16_t", "uint16_t"), torch.uint32: ("uint32_t", "uint32_t"),
+    torch.uint64: ("uint64_t", "uint64_t"),
+}
+NARROW = {torch.bfloat16: "bfloat16", torch.float16: "float16"}
+INFIX = {"add": "+", "sub": "-", "mul": "*", "truediv": "/", "bitwise_and": "&", "bitwise_or": "|", "bitwise_xor": "^",
+         "eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
+LOGICAL = {"logical_and": "&", "logical_or": "|", "logical_xor": "^"}
+INTEGER_DIVISIONS = ("floordiv", "truncdiv", "remainder", "fmod")
+# kind -> (initial value, combining expression, OpenMP clause for floats, for integers)
+REDUCERS = {
+    "sum": ("0", "{a} + {b}", "+", "+"), "prod": ("1", "{a} * {b}", "*", "*"),
+    "max": ("lowest", "mini::maximum({a}, {b})", "mini::maximum", "max"),
+    "min": ("highest", "mini::minimum({a}, {b})", "mini::minimum", "min"),
+    "any": ("0", "{a} | {b}", "|", "|"), "xor_sum": ("0", "{a} ^ {b}", "^", "^"),
+    "argmax": ("lowest", "mini::larger({a}, {b})", None, None),
+    "argmin": ("highest", "mini::smaller({a}, {b})", None, None),
+}
+
+
+def memory_type(dtype):
+    return TYPES[dtype][0]
+
+
+def compute_type(dtype):
+    return TYPES[dtype][1]
+
+
+@dataclass
+class Kernel:
+    """`source` has NAME where the function's name goes.  `arguments`: buffer names and size symbols, in order."""
+    source: str
+    arguments: list
+    stored: list            # names of the group whose values it writes to memory
+    read: list
+    summary: str            # a short word for the kernel's name: "softmax", "add_gelu"
+
+
+@dataclass
+class Accumulator:
+    name: str
+    kind: str
+    dtype: torch.dtype      # of the elements (max, argmax) or of the result (sum, prod)
+    updates: list = field(default_factory=list)
+
+    @property
+    def c_type(self):
+        if self.kind.startswith("arg"):
+            return f"mini::Extreme<{compute_type(self.dtype)}>"
+        return "int32_t" if self.kind == "any" else compute_type(self.dtype)
+
+    @property
+    def initial(self):
+        start = REDUCERS[self.kind][0]
+        if start in ("lowest", "highest"):
+            start = limit_text(self.dtype, start == "lowest")
+        return f"{{{start}, INT64_MAX}}" .replace("INT64_MAX", "0x7fffffffffffffffLL") if self.kind.startswith("arg") \
+            else start
+
+    @property
+    def clause(self):
+        return REDUCERS[self.kind][2 if self.dtype.is_floating_point else 3]
+
+    def combine(self, a, b):
+        return REDUCERS[self.kind][1].format(a=a, b=b)
+
+
+def limit_text(dtype, lowest):
+    if dtype.is_floating_point:
+        return "-mini::inf" if lowest else "mini::inf"
+    if dtype is torch.bool:
+        return "false" if lowest else "true"
+    info = torch.iinfo(dtype)
+    return constant_text(info.min if lowest else info.max, dtype)
+
+
+def constant_text(value, dtype):
+    if dtype is torch.bool:
+        return "true" if value else "false"
+    if dtype.is_floating_point:
+        value = float(value)
+        if math.isnan(value):
+            return "mini::nan" if compute_type(dtype) == "float" else "(double)mini::nan"
+        if math.isinf(value):
+            text = "mini::inf" if value > 0 else "-mini::inf"
+            return text if compute_type(dtype) == "float" else f"(double){text}"
+        if compute_type(dtype) == "double":
+            return repr(value)
+        single = torch.tensor(value, dtype=torch.float32).item()
+        if math.isinf(single):
+            return "mini::inf" if single > 0 else "-mini::inf"
+        return repr(single) + "f"
+    value = int(value)
+    if value == -2**63:
+        return "(-9223372036854775807LL - 1)"
+    suffix = "ull" if value >= 2**63 else "LL" if dtype in (torch.int64, torch.uint64, torch.uint32) else ""
+    return f"{value}{suffix}"
+
+
+class CppKernelWriter(OpsHandler):
+    """Plays the bodies of a group into C++ lines."""
+
+    def __init__(self, group, buffers, keep):
+        self.buffers, self.keep = buffers, set(keep)
+        self.nodes, self.group = list(group.nodes), group
+        self.outer, self.inner = group.outer, group.inner
+        self.pointers, self.sizes = {}, []              # buffer name -> C name; size symbols
+        self.values, self.raw = {}, {}                  # buffer -> Value now at hand; rounded value -> its 16 bit form
+        self.scratch, self.stored, self.read = {}, [], []
+        self.has_scatter = bool(group.targets)
+        self.inner_symbols = set()
+
+    # -- plan ------------------------------------------------------------------------------------------------------
+    def plan_loops(self):
+        bodies = merge_loops([n.body for n in self.nodes])
+        self.outer = bodies[0].outer
+        self.inner = max((b.inner for b in bodies), key=len)
+        self.is_pointwise = not self.inner
+        if self.is_pointwise:
+            self.outer, self.inner = self.outer[:-1], self.outer[-1:]
+            if self.inner:
+                bodies = [b.as_full(self.outer, self.inner) for b in bodies]
+        self.bodies = {n.name: b for n, b in zip(self.nodes, bodies)}
+        self.x = loop_variables("x", len(self.outer))
+        self.r = loop_variables("r", len(self.inner))
+        self.outer_count = estimate(self.outer)
+        self.inner_count = estimate(self.inner)
+        operations = sum(len(b.instructions) for b in bodies)
+        self.by_rows = self.is_outer_reduction()
+        work = self.outer_count * self.inner_count * max(1, operations // 4)
+        self.parallel = config.openmp and work >= PARALLEL_WORK and not self.has_scatter
+
+    def is_outer_reduction(self):
+        """Do the reduction's reads step through memory by the last outer loop rather than by the reduction's?"""
+        if self.is_pointwise or not self.outer or self.outer_count < 2:
+            return False
+        last, lane = self.x[-1], self.r[-1]
+        votes = 0
+        for node in self.nodes:
+            if not self.bodies[node.name].inner:
+                continue
+            if not node.is_reduction or any(k.startswith("arg") for k in self.bodies[node.name].reduction_kinds()):
+                return False
+            for access in self.bodies[node.name].reads():
+                along, across = (int_or_none(stride_of(access.index, v)) for v in (last, lane))
+                votes += (along == 1 and across != 1) - (across == 1 and along != 1)
+        return votes > 0 and int_or_none(self.outer[-1]) is not None
+
+    def plan_stages(self):
+        """stage of each node: inner nodes run in inner loop `stage`, outer ones right after it."""
+        self.stage, makers = {}, {n.name: n for n in self.nodes}
+        self.is_inner = {n.name: bool(self.bodies[n.name].inner) for n in self.nodes}
+        ordered, pending = [], list(self.nodes)
+        while pending:          # data-flow order inside the kernel
+            done = {n.name for n in ordered}
+            ready = [n for n in pending
+                     if all(a.name in done or a.name == n.name or a.name not in makers for a in n.body.reads())]
+            ordered += ready
+            pending = [n for n in pending if n not in ready]
+        self.nodes = ordered
+        for node in ordered:
+            inner = self.is_inner[node.name]
+            stage = 0 if inner else -1
+            for access in node.body.reads():
+                producer = makers.get(access.name)
+                if producer is None or producer is node:
+                    continue
+                same_loop = not inner or (self.is_inner[producer.name] and not producer.is_reduction) \
+                    or self.is_pointwise
+                stage = max(stage, self.stage[producer.name] + (0 if same_loop else 1))
+            self.stage[node.name] = stage
+        self.last_stage = max(self.stage.values())
+        self.spread = (self.parallel and not self.is_pointwise and self.outer_count < 8
+                       and self.inner_count * 1 >= PARALLEL_WORK and int_or_none(math.prod(self.inner)) is not None
+                       and not (self.by_rows and self.outer_count > COLUMNS))
+        for node in ordered:    # values that cross stages
+            later = [n for n in ordered if self.stage[n.name] > self.stage[node.name] and self.is_inner[n.name]
+                     and any(a.name == node.name for a in n.body.reads())]
+            if self.is_inner[node.name] and not node.is_reduction and later and node.name not in self.keep:
+                size = int_or_none(math.prod(self.inner))
+                taken = sum(self.scratch_bytes.values()) if hasattr(self, "scratch_bytes") else 0
+                nbytes = size * 8 if size else SCRATCH_BYTES + 1
+                if self.spread or self.by_rows or taken + nbytes > SCRATCH_BYTES:
+                    self.keep.add(node.name)
+                else:
+                    self.scratch_bytes = {**getattr(self, "scratch_bytes", {}), node.name: nbytes}
+                    self.scratch[node.name] = f"scratch{len(self.scratch)}"
+
+    # -- writing ---------------------------------------------------------------------------------------------------
+    def write(self):
+        self.plan_loops()
+        self.plan_stages()
+        self.outside = Scope()
+        if self.by_rows:
+            body = self.write_by_rows()
+        else:
+            body = self.write_stages()
+        lines = self.loop_nest(body)
+        head = ["int error = 0;"] if any("error" in line for line in lines) else []
+        arguments, pointer_lines = [], []
+        for name, pointer in self.pointers.items():
+            const = "" if name in self.stored else "const "
+            c_type = memory_type(self.buffers[name].layout.dtype)
+            origin = ", ".join(sorted(str(o) for o in getattr(self.buffers[name], "origins", ()))[:3])
+            pointer_lines.append(f"{const}{c_type}* {pointer} = ({const}{c_type}*)args[{len(arguments)}];"
+                                 f"    // {name}{': ' + origin if origin else ''}")
+            arguments.append(name)
+        for symbol in self.sizes:
+            pointer_lines.append(f"const int64_t {symbol} = (int64_t)args[{len(arguments)}];")
+            arguments.append(symbol)
+        origins = sorted({str(o) for n in self.nodes for o in n.buffer.origins})
+        lines = [f"// computes {', '.join(n.name for n in self.nodes)}  <-  {', '.join(origins)}",
+                 'extern "C" int NAME(void** args) {',
+                 *indent(pointer_lines + head + lines + ["return error;" if head else "return 0;"]), "}"]
+        source = fold_error_clauses("\n".join(lines))
+        return Kernel(source, arguments, list(self.stored), list(self.read), summary(self.group))
+
+    def write_stages(self):
+        """Outer iteration = per stage: accumulators, inner loop, statements after it."""
+        outside = self.outside
+        for name, array in self.scratch.items():
+            c_type = compute_type(self.buffers[name].layout.dtype)
+            outside.add(f"{c_type} {array}[{math.prod(self.inner)}];")
+        for stage in range(-1, self.last_stage + 1):
+            inner_nodes = [n for n in self.nodes if self.stage[n.name] == stage and self.is_inner[n.name]]
+            if inner_nodes:
+                self.write_inner_stage(inner_nodes)
+            self.where_am_i(outside, ())
+            for node in self.nodes:
+                if self.stage[node.name] == stage and not self.is_inner[node.name]:
+                    self.play(node)
+        return outside.lines
+
+    def where_am_i(self, scope, inner_variables):
+        self.scope, self.inner_variables = scope, set(inner_variables)
+
+    def play(self, node):
+        self.node = node
+        if len(self.nodes) > 1:
+            origins = ", ".join(sorted(str(o) for o in node.buffer.origins))
+            self.scope.add(f"// {node.name}" + (f": {origins}" if origins else ""))
+        self.bodies[node.name].play(self)
+
+    def write_inner_stage(self, nodes):
+        outside, inside = self.outside, Scope(self.outside)
+        self.accumulators, self.deferred = [], []
+        self.where_am_i(inside, self.r)
+        for node in nodes:
+            self.play(node)
+        for node in nodes:      # next stages cannot see values of this loop
+            if not node.is_reduction:
+                self.values.pop(node.name, None)
+        outside.lines += self.inner_loop(inside.lines)
+        self.where_am_i(outside, ())
+        for name, index, value, mode in self.deferred:
+            self.store(name, index, value, mode)
+
+    def inner_loop(self, lines):
+        """The loops over r0, r1, ... around `lines`, chunked where a sum is long, spread over threads where needed."""
+        accumulators = self.accumulators
+        declare = [f"{a.c_type} {a.name} = {a.initial};" for a in accumulators]
+        update = [f"{a.name} = {a.combine(a.name, a.updates[0])};" for a in accumulators]
+        long_sum = self.inner_count > CHUNK and any(a.kind in ("sum", "prod") and a.dtype.is_floating_point
+                                                    for a in accumulators)
+        if not (self.spread or long_sum):
+            return declare + self.lanes(lines + update, accumulators)
+        parts = [Accumulator(a.name.replace("acc", "part"), a.kind, a.dtype, a.updates) for a in accumulators]
+        update = [f"{p.name} = {p.combine(p.name, p.updates[0])};" for p in parts]
+        rest = max(1, estimate(self.inner[1:]))
+        rows = max(1, CHUNK // rest)
+        if self.spread:
+            rows = max(rows, -(-int(self.inner[0]) // MOST_PARTS))
+        blocks = index_text(sympy.ceiling(sympy.Rational(int(self.inner[0]), rows))) if self.spread else None
+        first, size = self.r[0], index_text(self.inner[0])
+        part_declare = [f"{p.c_type} {p.name} = {p.initial};" for p in parts]
+        bounds = [f"const int64_t {first}_end = mini::minimum<int64_t>({first}_block + {rows}, {size});"]
+        block_body = bounds + part_declare + self.lanes(lines + update, parts, first_from=f"{first}_block",
+                                                        first_to=f"{first}_end")
+        if not self.spread:
+            merge = [f"{a.name} = {a.combine(a.name, p.name)};" for a, p in zip(accumulators, parts)]
+            return declare + [f"for (int64_t {first}_block = 0; {first}_block < {size}; {first}_block += {rows}) {{",
+                              *indent(block_body + merge), "}"]
+        save = [f"{p.name}s[block] = {p.name};" for p in parts]
+        lines = [f"{p.c_type} {p.name}s[{blocks}];" for p in parts]
+        lines += ["#pragma omp parallel for schedule(static)ERROR_CLAUSE",
+                  f"for (int64_t block = 0; block < {blocks}; block++) {{",
+                  *indent([f"const int64_t {first}_block = block * {rows};"] + block_body + save), "}"]
+        lines += declare
+        if parts:
+            lines += [f"for (int64_t block = 0; block < {blocks}; block++) {{",
+                      *indent([f"{a.name} = {a.combine(a.name, p.name + 's[block]')};"
+                               for a, p in zip(accumulators, parts)]), "}"]
+        return lines
+
+    def lanes(self, lines, accumulators, first_from="0", first_to=None):
+        """for r0: for r1: ... { lines }, the innermost one as vector lanes."""
+        for variable, size in reversed(list(zip(self.r, self.inner))):
+            start, end = ("0", index_text(size))
+            if variable == self.r[0]:
+                start, end = first_from, first_to or end
+            loop = f"for (int64_t {variable} = {start}; {variable} < {end}; {variable}++) {{"
+            pragma = self.simd(accumulators, lines) if variable == self.r[-1] else []
+            lines = [*pragma, loop, *indent(lines), "}"]
+        return lines
+
+    def simd(self, accumulators, lines):
+        if not config.vectorize or any(a.clause is None for a in accumulators) or not self.lanes_are_free():
+            return []
+        clauses = "".join(f" reduction({a.clause}:{a.name})" for a in accumulators)
+        parallel = self.is_pointwise and self.parallel and (not self.outer or self.outer_count < 8) \
+            and self.inner_count >= 1024 and not getattr(self, "tile", None)
+        head = "#pragma omp parallel for simd schedule(static)" if parallel else "#pragma omp simd"
+        return [head + clauses + "ERROR_CLAUSE"]
+
+    def lanes_are_free(self):
+        """False where two lanes might write the same element (a scatter by an index that changes along the lanes)."""
+        return not self.has_scatter or self.scatter_is_row_wise
+
+    def loop_nest(self, lines):
+        """The outer loops around `lines`."""
+        tile = self.plan_tile()
+        if tile:
+            return self.tiled_nest(lines, tile)
+        threads = self.parallel and self.outer and not self.spread and not (self.is_pointwise and self.outer_count < 8)
+        loops = [(str(v), index_text(n)) for v, n in zip(self.x, self.outer)]
+        if self.by_rows:
+            loops = loops[:-1]
+        for variable, size in reversed(loops):
+            lines = [f"for (int64_t {variable} = 0; {variable} < {size}; {variable}++) {{", *indent(lines), "}"]
+        if threads:
+            depth = len(self.outer)
+            collapse = f" collapse({depth})" if depth > 1 else ""
+            lines.insert(0, f"#pragma omp parallel for{collapse} schedule(static)ERROR_CLAUSE")
+        elif not self.outer and not self.inner:
+            lines = ["{", *indent(lines), "}"]
+        return lines
+
+    # -- transposed access: run over square tiles, so that both sides use whole cache lines
+    def plan_tile(self):
+        if not self.is_pointwise or not self.inner or self.has_scatter:
+            return None
+        lane = self.r[-1]
+        for body in self.bodies.values():
+            for access in body.reads():
+                if int_or_none(stride_of(access.index, lane)) in (0, 1, None):
+                    continue
+                for number, variable in enumerate(self.x):
+                    size, lanes = int_or_none(self.outer[number]), int_or_none(self.inner[-1])
+                    if stride_of(access.index, variable) == 1 and size and lanes and min(size, lanes) >= 8 \
+                            and size * lanes >= TILE * TILE:
+                        return number
+        return None
+
+    def tiled_nest(self, lines, number):
+        """`lines` is the loop over lanes; it becomes the inside of a tile of x<number> and the lanes."""
+        variable, lane = str(self.x[number]), str(self.r[-1])
+        head = next(i for i, line in enumerate(lines) if line.startswith(f"for (int64_t {lane}"))
+        lanes = index_text(self.inner[-1])
+        lines = [line.replace("parallel for simd schedule(static)", "simd") for line in lines]
+        lines[head] = (f"for (int64_t {lane} = {lane}_tile; {lane} < mini::minimum<int64_t>({lane}_tile + {TILE}, "
+                       f"{lanes}); {lane}++) {{")
+        size = index_text(self.outer[number])
+        lines = [f"for (int64_t {variable} = {variable}_tile; {variable} < mini::minimum<int64_t>({variable}_tile + "
+                 f"{TILE}, {size}); {variable}++) {{", *indent(lines), "}"]
+        loops = [(str(v), index_text(n), 1) for k, (v, n) in enumerate(zip(self.x, self.outer)) if k != number]
+        loops += [(f"{variable}_tile", size, TILE), (f"{lane}_tile", lanes, TILE)]
+        for name, end, step in reversed(loops):
+            advance = f"{name}++" if step == 1 else f"{name} += {step}"
+            lines = [f"for (int64_t {name} = 0; {name} < {end}; {advance}) {{", *indent(lines), "}"]
+        if self.parallel:
+            lines.insert(0, f"#pragma omp parallel for collapse({len(loops)}) schedule(static)ERROR_CLAUSE")
+        return lines
+
+    # -- reductions over rows: lanes run along the last outer loop, accumulators are arrays
+    def write_by_rows(self):
+        column, size = self.x[-1], int(self.outer[-1])
+        width = min(size, COLUMNS)
+        self.base = f"{column}_block"
+        lines = []
+        self.arrays = {}                # buffer -> array that holds its value for each column of the block
+        for stage in range(-1, self.last_stage + 1):
+            inner_nodes = [n for n in self.nodes if self.stage[n.name] == stage and self.is_inner[n.name]]
+            outer_nodes = [n for n in self.nodes if self.stage[n.name] == stage and not self.is_inner[n.name]]
+            deferred = []
+            if inner_nodes:
+                stage_lines, deferred = self.rows_loop(inner_nodes, width)
+                lines += stage_lines
+            if deferred or outer_nodes:
+                scope = Scope()
+                scope.counter = self.outside.counter
+                self.where_am_i(scope, ())
+                self.values = {}
+                for name, index, value, mode in deferred:
+                    self.store(name, index, value, mode)
+                for node in outer_nodes:
+                    self.play(node)
+                for node in outer_nodes:
+                    if any(a.name == node.name for n in self.nodes if self.stage[n.name] > stage
+                           for a in n.body.reads()):
+                        array = self.arrays[node.name] = f"column{len(self.arrays)}"
+                        value = self.values[node.name]
+                        lines.append(f"{compute_type(value.dtype)} {array}[{width}];")
+                        scope.add(f"{array}[{column} - {self.base}] = {value};")
+                lines += self.columns_loop(scope.lines)
+        end = index_text(size)
+        head = f"for (int64_t {self.base} = 0; {self.base} < {end}; {self.base} += {width}) {{"
+        bound = f"const int64_t {column}_end = mini::minimum<int64_t>({self.base} + {width}, {end});"
+        return [head, *indent([bound] + lines), "}"]
+
+    def columns_loop(self, lines):
+        column = self.x[-1]
+        pragma = ["#pragma omp simdERROR_CLAUSE"] if config.vectorize else []
+        return [*pragma, f"for (int64_t {column} = {self.base}; {column} < {column}_end; {column}++) {{",
+                *indent(lines), "}"]
+
+    def rows_loop(self, nodes, width):
+        column = self.x[-1]
+        row, rows = self.r[-1], index_text(self.inner[-1])
+
+        def body(step):
+            """The nodes for row `row + step`: lines, and what each adds to its accumulator."""
+            scope = Scope()
+            scope.counter = self.outside.counter
+            self.values, self.accumulators, self.deferred = {}, [], []
+            self.where_am_i(scope, (column, *self.r))
+            saved = self.bodies
+            if step:
+                self.bodies = {n: b.substitute(b.outer, b.inner, {row: row + step}) if b.inner else b
+                               for n, b in saved.items()}
+            first = self.outside.counter.get("acc", -1)
+            for node in nodes:
+                self.play(node)
+            self.bodies = saved
+            if step:
+                self.outside.counter["acc"] = first
+            return scope.lines, self.accumulators, self.deferred
+
+        steps = [body(step) for step in range(ROWS)]
+        accumulators, deferred = steps[0][1], steps[0][2]
+        place = f"[{column} - {self.base}]"
+        together, one = [], steps[0][0][:]
+        for lines, _, _ in steps:
+            together += lines
+        for k, accumulator in enumerate(accumulators):
+            target = accumulator.name + place
+            parts = [s[1][k].updates[0] for s in steps]
+            pairs = accumulator.combine(f"({accumulator.combine(parts[0], parts[1])})",
+                                        f"({accumulator.combine(parts[2], parts[3])})")
+            together.append(f"{target} = {accumulator.combine(target, f'({pairs})')};")
+            one.append(f"{target} = {accumulator.combine(target, parts[0])};")
+        declare = []
+        for a in accumulators:
+            declare += [f"{a.c_type} {a.name}[{width}];",
+                        f"for (int64_t k = 0; k < {width}; k++) {a.name}[k] = {a.initial};"]
+        count = int_or_none(self.inner[-1])
+        whole = f"{rows} - {ROWS - 1}"
+        loops = [f"int64_t {row} = 0;"]
+        if count is None or count >= ROWS:
+            loops += [f"for (; {row} < {whole}; {row} += {ROWS}) {{", *indent(self.columns_loop(together)), "}"]
+        if count is None or count % ROWS:
+            loops += [f"for (; {row} < {rows}; {row}++) {{", *indent(self.columns_loop(one)), "}"]
+        lines = loops
+        long_sum = self.inner_count > CHUNK and any(a.kind in ("sum", "prod") and a.dtype.is_floating_point
+                                                    for a in accumulators)
+        if long_sum and len(self.inner) == 1:
+            lines = self.chunks_of_rows(loops, accumulators, width, row, rows)
+        elif len(self.inner) > 1:
+            lines = ["{", *indent(loops), "}"]
+            for variable, size in reversed(list(zip(self.r[:-1], self.inner[:-1]))):
+                lines = [f"for (int64_t {variable} = 0; {variable} < {index_text(size)}; {variable}++) {{",
+                         *indent(lines), "}"]
+        else:
+            lines = ["{", *indent(lines), "}"]
+        for _, _, value, _ in deferred:
+            self.arrays[value.text] = value.text
+        return declare + lines, deferred
+
+    def chunks_of_rows(self, loops, accumulators, width, row, rows):
+        """Sum CHUNK rows apart and add them up: keeps the rounding error small."""
+        inside = [re.sub(r"\bacc(\d+)\[", r"part\1[", line).replace(f"int64_t {row} = 0", f"int64_t {row} = {row}_block")
+                  .replace(f"{row} < {rows} ", f"{row} < {row}_end ").replace(f"{row} < {rows};", f"{row} < {row}_end;")
+                  for line in loops]
+        chunk = 1024
+        declare, merge = [], []
+        for a in accumulators:
+            part = a.name.replace("acc", "part")
+            declare += [f"{a.c_type} {part}[{width}];",
+                        f"for (int64_t k = 0; k < {width}; k++) {part}[k] = {a.initial};"]
+            merge.append(f"for (int64_t k = 0; k < {width}; k++) {a.name}[k] = "
+                         f"{a.combine(a.name + '[k]', part + '[k]')};")
+        return [f"for (int64_t {row}_block = 0; {row}_block < {rows}; {row}_block += {chunk}) {{",
+                *indent([f"const int64_t {row}_end = mini::minimum<int64_t>({row}_block + {chunk}, {rows});",
+                         *declare, *inside, *merge]), "}"]
+
+    # -- memory ----------------------------------------------------------------------------------------------------
+    def pointer(self, name, written):
+        if name not in self.pointers:
+            kind = "out" if written else "in"
+            number = sum(p.startswith(kind) for p in self.pointers.values())
+            self.pointers[name] = f"{kind}{number}"
+        return self.pointers[name]
+
+    def index(self, expr):
+        """Print an index; sizes in it become arguments."""
+        for symbol in sorted(expr.free_symbols, key=str):
+            if symbol not in self.sizes and not re.fullmatch(r"[xr]\d+|tmp\d+", symbol.name):
+                self.sizes.append(symbol)
+        return index_text(expr)
+
+    def changes_inside(self, expr):
+        return any(s in self.inner_variables or s in self.inner_symbols for s in expr.free_symbols)
+
+    def temporary(self, expression, dtype, inner, c_type=None):
+        """Name a value at the outermost level where it is known."""
+        scope = self.scope
+        if not inner and self.inner_variables and not self.in_mask() and not self.by_rows:
+            scope = self.outside
+        name = self.scope.lookup((expression, c_type or compute_type(dtype)))
+        if name is None:
+            name = scope.temporary(expression, c_type or compute_type(dtype))
+        return Value(name, dtype, inner)
+
+    def in_mask(self):
+        return getattr(self.scope, "is_mask", False)
+
+    def load(self, name, index):
+        if name in self.values:
+            return self.values[name]
+        dtype = self.buffers[name].layout.dtype
+        if self.by_rows and name in self.arrays:
+            return Value(f"{self.arrays[name]}[{self.x[-1]} - {self.base}]", dtype, True)
+        inner = self.changes_inside(index)
+        if name in self.scratch:
+            return self.temporary(f"{self.scratch[name]}[{self.flat_inner()}]", dtype, True)
+        if name not in self.stored and name not in self.read:
+            self.read.append(name)
+        element = f"{self.pointer(name, False)}[{self.index(index)}]"
+        if dtype in NARROW:
+            element = f"mini::to_float({element})"
+        return self.temporary(element, dtype, inner)
+
+    def flat_inner(self):
+        linear = sympy.Integer(0)
+        for variable, size in zip(self.r, self.inner):
+            linear = linear * size + variable
+        return index_text(sympy.expand(linear))
+
+    def store(self, name, index, value, mode=None):
+        if getattr(value, "pending", False) or (isinstance(value, Value) and value.text in self.pending_names()):
+            self.deferred.append((name, index, self.finished(value), mode))
+            return
+        dtype = self.buffers[name].layout.dtype
+        self.values[name] = Value(value.text, dtype, value.inner)
+        if name in self.scratch:
+            self.scope.add(f"{self.scratch[name]}[{self.flat_inner()}] = {value};")
+        if name not in self.keep:
+            return
+        if name not in self.stored:
+            self.stored.append(name)
+        target = f"{self.pointer(name, True)}[{self.index(index)}]"
+        if mode == "atomic_add":
+            self.scatter_is_row_wise = stride_of(index, self.r[-1]) not in (0, None) and not any(
+                s in self.inner_symbols for s in index.free_symbols) if self.r else False
+            if dtype in NARROW:
+                sum_text = f"mini::to_float({target}) + {value}"
+                self.scope.add(f"{target} = mini::to_{NARROW[dtype]}({sum_text});")
+            else:
+                self.scope.add(f"{target} {'|' if dtype is torch.bool else '+'}= {value};")
+            return
+        self.scatter_is_row_wise = False
+        if dtype in NARROW:
+            text = self.raw.get((value.text, dtype)) or f"mini::to_{NARROW[dtype]}({value})"
+        else:
+            text = value.text
+        self.scope.add(f"{target} = {text};")
+
+    # -- reductions
+    def pending_names(self):
+        return {a.name for a in getattr(self, "accumulators", ())} if self.inner_variables else set()
+
+    def finished(self, value):
+        """The accumulator as a plain value, once its loop has ended."""
+        accumulator = next(a for a in self.accumulators if a.name == value.text)
+        place = f"[{self.x[-1]} - {self.base}]" if self.by_rows else ""
+        text = accumulator.name + place
+        if accumulator.kind.startswith("arg"):
+            text += ".index"
+        elif accumulator.kind == "any":
+            text = f"({text} != 0)"
+        return Value(text, value.dtype, self.by_rows)
+
+    def reduction(self, dtype, src_dtype, kind, value, flat_index):
+        if self.is_pointwise or not self.bodies[self.node.name].inner:      # one element: nothing to reduce
+            if kind.startswith("arg"):
+                return Value("0", dtype)
+            if kind == "any":
+                return self.to_dtype(value, torch.bool)
+            return value if value.dtype == dtype else self.to_dtype(value, dtype)
+        element_dtype = dtype if kind in ("sum", "prod", "xor_sum") else src_dtype
+        if kind != "any" and value.dtype != element_dtype:
+            value = self.to_dtype(value, element_dtype) if element_dtype not in NARROW else value
+        accumulator = Accumulator(self.outside.fresh("acc"), kind, element_dtype)
+        if kind.startswith("arg"):
+            accumulator.updates.append(f"{accumulator.c_type}{{{value}, {self.index(flat_index)}}}")
+        elif kind == "any":
+            accumulator.updates.append(f"int32_t({value} != 0)")
+        else:
+            accumulator.updates.append(value.text)
+        self.accumulators.append(accumulator)
+        return Value(accumulator.name, dtype)
+
+    # -- indices at run time
+    def indirect_indexing(self, value, size, check=True, wrap_neg=True):
+        size_text = self.index(sympy.sympify(size))
+        index = self.temporary(f"(int64_t){value}", torch.int64, value.inner)
+        if wrap_neg:
+            index = self.temporary(f"{index} < 0 ? {index} + {size_text} : {index}", torch.int64, value.inner)
+        if check:
+            bad = self.temporary(f"(uint64_t){index} >= (uint64_t){size_text}", torch.bool, value.inner)
+            self.error_if(bad, "INDEX_ERROR")
+            index = self.temporary(f"{bad} ? 0 : {index}", torch.int64, value.inner)
+        symbol = sympy.Symbol(index.text, integer=True)
+        if value.inner:
+            self.inner_symbols.add(symbol)
+        return symbol
+
+    def error_if(self, condition, error):
+        scope = self.scope
+        if not condition.inner and self.inner_variables and not self.in_mask() and not self.by_rows:
+            scope = self.outside
+        line = f"error |= {condition} ? mini::{error} : 0;"
+        if line not in scope.lines:
+            scope.add(line)
+
+    # -- arithmetic --------------------------------------------------------------------------------------------------
+    def constant(self, value, dtype):
+        return Value(constant_text(value, dtype), dtype)
+
+    def index_expr(self, expr, dtype):
+        expr = sympy.sympify(expr)
+        return self.temporary(f"({compute_type(dtype)})({self.index(expr)})", dtype, self.changes_inside(expr))
+
+    def to_dtype(self, x, dtype, src_dtype=None):
+        source = x.dtype
+        if dtype == source:
+            return x
+        if dtype in NARROW:
+            wide = x if compute_type(source) == "float" else self.temporary(f"(float){x}", torch.float32, x.inner)
+            if source is torch.bool:
+                return Value(wide.text, dtype, x.inner)
+            narrow = self.temporary(f"mini::to_{NARROW[dtype]}({wide})", dtype, x.inner, c_type=memory_type(dtype))
+            value = self.temporary(f"mini::to_float({narrow})", dtype, x.inner)
+            self.raw[value.text, dtype] = narrow.text
+            return value
+        if source in NARROW and dtype is torch.float32:
+            return Value(x.text, dtype, x.inner)
+        if dtype is torch.bool:
+            return self.temporary(f"{x} != 0", dtype, x.inner)
+        if source.is_floating_point and not dtype.is_floating_point:
+            return self.temporary(f"mini::to_integer<{compute_type(dtype)}>({x})", dtype, x.inner)
+        return self.temporary(f"({compute_type(dtype)}){x}", dtype, x.inner)
+
+    def to_dtype_bitcast(self, x, dtype, src_dtype):
+        text = x.text
+        if src_dtype in NARROW:
+            text = f"mini::to_{NARROW[src_dtype]}({text})"
+        text = f"mini::bits<{memory_type(dtype)}>({text})"
+        return self.temporary(f"mini::to_float({text})" if dtype in NARROW else text, dtype, x.inner)
+
+    def where(self, condition, a, b):
+        a, b = self.alike(a, b)
+        inner = condition.inner or a.inner or b.inner
+        return self.temporary(f"{condition} ? {a} : {b}", a.dtype, inner)
+
+    def alike(self, a, b):
+        """Python numbers among the arguments take the other's dtype."""
+        if not isinstance(a, Value):
+            a = self.constant(a, b.dtype)
+        if not isinstance(b, Value):
+            b = self.constant(b, a.dtype)
+        return a, b
+
+    def masked(self, mask, body, other):
+        outside = self.scope
+        inside = Scope(outside)
+        inside.is_mask = True
+        self.scope = inside
+        value = body()
+        self.scope = outside
+        inner = bool(self.inner_variables)
+        name = outside.fresh("tmp")
+        lines = [f"{compute_type(value.dtype)} {name} = {constant_text(other, value.dtype)};",
+                 f"if ({mask}) {{", *indent(inside.lines + [f"{name} = {value};"]), "}"]
+        outside.lines += lines
+        return Value(name, value.dtype, inner)
+
+    def fma(self, a, b, c):
+        return self.temporary(f"mini::fma({a}, {b}, {c})", a.dtype, a.inner or b.inner or c.inner)
+
+    def rand(self, seed, offset):
+        return self.temporary(f"mini::rand({seed}, {offset})", torch.float32, seed.inner or offset.inner)
+
+    def randn(self, seed, offset):
+        return self.temporary(f"mini::randn({seed}, {offset})", torch.float32, seed.inner or offset.inner)
+
+    def randint(self, seed, offset, low, high):
+        return self.temporary(f"mini::randint({seed}, {offset}, {low}, {high})", torch.int64,
+                              seed.inner or offset.inner)
+
+    def unary(self, op, x):
+        if op == "neg":
+            return self.temporary(f"-{x}", x.dtype, x.inner)
+        if op == "bitwise_not":
+            return self.temporary(f"{'!' if x.dtype is torch.bool else '~'}{x}", x.dtype, x.inner)
+        if op == "logical_not":
+            return self.temporary(f"{x} == 0", torch.bool, x.inner)
+        dtype = torch.bool if op in ("isnan", "isinf", "signbit") else x.dtype
+        return self.temporary(f"mini::{op}({x})", dtype, x.inner)
+
+    def binary(self, op, a, b):
+        a, b = self.alike(a, b)
+        inner = a.inner or b.inner
+        if op in LOGICAL:
+            return self.temporary(f"({a} != 0) {LOGICAL[op]} ({b} != 0)", torch.bool, inner)
+        dtype = torch.bool if op in COMPARISON else a.dtype
+        if op in INTEGER_DIVISIONS and not a.dtype.is_floating_point and not re.fullmatch(r"-?[1-9]\d*(LL)?", b.text):
+            self.error_if(self.temporary(f"{b} == 0", torch.bool, inner), "ZERO_DIVISION")
+        if op in INFIX:
+            return self.temporary(f"{a} {INFIX[op]} {b}", dtype, inner)
+        c_type = compute_type(a.dtype)
+        return self.temporary(f"mini::{op}<{c_type}>({a}, {b})" if not a.dtype.is_floating_point or op in (
+            "maximum", "minimum", "remainder", "floordiv") else f"mini::{op}({a}, {b})", dtype, inner)
+
+
+def _install(names, family):
+    for name in names:
+        if name not in vars(CppKernelWriter):
+            setattr(CppKernelWriter, name,
+                    lambda self, *args, _name=name: getattr(self, family)(_name, *args))
+
+
+_install(UNARY, "unary")
+_install(BINARY + COMPARISON, "binary")
+
+
+def estimate(sizes):
+    """Number of iterations; an unknown size counts as 128."""
+    return math.prod(int_or_none(n) if int_or_none(n) is not None else 128 for n in sizes)
+
+
+def fold_error_clauses(source):
+    """Loops whose body sets `error` need to say so in their pragma."""
+    lines = source.splitlines()
+    for number, line in enumerate(lines):
+        if "ERROR_CLAUSE" in line:
+            margin = len(line) - len(line.lstrip())
+            inside = []
+            for later in lines[number + 1:]:
+                inside.append(later)
+                if later.startswith(" " * margin + "}"):
+                    break
+            uses = any("error |=" in later for later in inside)
+            lines[number] = line.replace("ERROR_CLAUSE", " reduction(|:error)" if uses else "")
+    return "\n".join(lines) + "\n"
+
+
+def summary(group):
+    """"add_gelu": the FX ops of the group, first ones, each once."""
+    words = []
+    for node in group.nodes:
+        for origin in sorted(node.buffer.origins, key=str):
+            word = re.sub(r"(_default|_tensor|_scalar)?(_\d+)*$", "", str(origin).lower())
+            if word.isidentifier() and word not in words:
+                words.append(word)
+    return "_".join(words[:4])[:40] or ("reduction" if group.is_reduction else "pointwise")
+
+
+def strip_comments(source):
+    return re.sub(r"[ \t]*//[^\n]*", "", source)

@@ -1,0 +1,284 @@
+// The maths of generated kernels.  Self-contained: no standard header, so that a kernel compiles in 0.1 s.
+//
+// Everything is scalar and, for float, branch-free: GCC turns it into vector code inside `#pragma omp simd`.
+// Semantics are torch's: NaN goes through maximum/minimum, integer division by zero raises, shifts by too much are defined.
+// float: own polynomials (Cephes: exp, log; Eigen/XLA rationals: tanh, erf; both as published), a few ulp, right on NaN, inf,
+// -0.0 and subnormals.  double, and what has no short vector form: libm, through compiler builtins.
+typedef signed char int8_t;
+typedef unsigned char uint8_t;
+typedef short int16_t;
+typedef unsigned short uint16_t;
+typedef int int32_t;
+typedef unsigned int uint32_t;
+typedef __INT64_TYPE__ int64_t;
+typedef __UINT64_TYPE__ uint64_t;
+
+namespace mini {
+#define OP static inline __attribute__((always_inline))
+constexpr float inf = __builtin_inff(), nan = __builtin_nanf("");
+
+template <class To, class From> OP To bits(From x) { return __builtin_bit_cast(To, x); }
+template <class T> constexpr bool is_float = false;
+template <> constexpr bool is_float<float> = true;
+template <> constexpr bool is_float<double> = true;
+
+OP float fma(float a, float b, float c) {
+#ifdef __FMA__
+    return __builtin_fmaf(a, b, c);
+#else
+    return a * b + c;
+#endif
+}
+OP double fma(double a, double b, double c) { return __builtin_fma(a, b, c); }
+
+// --- storage types: memory holds 16 bits, arithmetic is float ---------------------------------------------------------
+struct bfloat16 { uint16_t raw; };
+OP float to_float(bfloat16 x) { return bits<float>((uint32_t)x.raw << 16); }
+OP bfloat16 to_bfloat16(float x) {      // nearest, ties to even; NaN stays NaN
+    uint32_t u = bits<uint32_t>(x), rounded = (u + 0x7fffu + ((u >> 16) & 1u)) >> 16;
+    return {(uint16_t)(x != x ? 0x7fc0u : rounded)};
+}
+#ifdef __FLT16_MAX__
+typedef _Float16 float16;
+OP float to_float(float16 x) { return (float)x; }
+OP float16 to_float16(float x) { return (float16)x; }
+#endif
+
+// float -> integer as torch's CPU kernels do it: truncation, and no undefined behaviour out of range
+template <class To, class From> OP To to_integer(From x) {
+    if constexpr (is_float<From>) {
+        if constexpr (sizeof(To) == 8) return (To)(int64_t)x;
+        else if constexpr (sizeof(From) == 4 && sizeof(To) < 4) return (To)(int32_t)x;
+        else if constexpr (sizeof(To) < 4) return (To)(int64_t)x;
+        else return (To)x;
+    }
+    return (To)x;
+}
+
+// --- exp, log and their relatives ---------------------------------------------------------------------------------------
+OP float power_of_two(int32_t n) { return bits<float>((n + 127) << 23); }
+
+OP float exp(float x0) {                        // Cephes expf: 2^n * exp(r), |r| <= ln(2)/2
+    float x = x0 > 89.f ? 89.f : x0;
+    x = x < -104.f ? -104.f : x;
+    float n = __builtin_rintf(x * 1.44269504088896341f);
+    float r = fma(n, 2.12194440e-4f, fma(n, -0.693359375f, x));
+    float p = 1.9875691500e-4f;
+    p = fma(p, r, 1.3981999507e-3f);
+    p = fma(p, r, 8.3334519073e-3f);
+    p = fma(p, r, 4.1665795894e-2f);
+    p = fma(p, r, 1.6666665459e-1f);
+    p = fma(p, r, 5.0000001201e-1f);
+    p = fma(p, r * r, r) + 1.f;
+    int32_t i = (int32_t)n, half = i >> 1;      // 2^n in two steps: right among subnormals and up to inf
+    float y = p * power_of_two(half) * power_of_two(i - half);
+    return x0 != x0 ? x0 : y;
+}
+
+OP float log(float x0) {                        // Cephes logf: x = 2^e * (1 + m)
+    bool tiny = x0 < 1.17549435e-38f;
+    float x = tiny ? x0 * 8388608.f : x0;       // a subnormal is scaled by 2^23 first
+    int32_t b = bits<int32_t>(x), e = (b - 0x3f3504f3) >> 23;
+    float m = bits<float>((int32_t)((uint32_t)b - ((uint32_t)e << 23))) - 1.f, z = m * m;
+    float fe = (float)e - (tiny ? 23.f : 0.f);
+    float p = 7.0376836292e-2f;
+    p = fma(p, m, -1.1514610310e-1f);
+    p = fma(p, m, 1.1676998740e-1f);
+    p = fma(p, m, -1.2420140846e-1f);
+    p = fma(p, m, 1.4249322787e-1f);
+    p = fma(p, m, -1.6668057665e-1f);
+    p = fma(p, m, 2.0000714765e-1f);
+    p = fma(p, m, -2.4999993993e-1f);
+    p = fma(p, m, 3.3333331174e-1f);
+    float y = fma(fe, -2.12194440e-4f, p * m * z) - 0.5f * z;
+    y = fma(fe, 0.693359375f, m + y);
+    y = x0 == 0.f ? -inf : y;
+    y = x0 < 0.f ? nan : y;
+    y = x0 == inf ? x0 : y;
+    return x0 != x0 ? x0 : y;
+}
+
+OP float sigmoid(float x) { return 1.f / (1.f + exp(-x)); }
+OP double sigmoid(double x) { return 1. / (1. + __builtin_exp(-x)); }
+
+OP float log1p(float x) {                       // Kahan: the error of 1 + x cancels in log(u) * x / (u - 1)
+    float u = 1.f + x, y = log(u) * (x / (u - 1.f));
+    y = u == 1.f ? x : y;
+    return u == inf ? u : y;
+}
+OP float expm1(float x) {                       // likewise
+    float u = exp(x), y = (u - 1.f) * (x / log(u));
+    y = u == 1.f ? x : y;
+    y = u - 1.f == -1.f ? -1.f : y;
+    return u == inf ? u : y;
+}
+OP double log1p(double x) { return __builtin_log1p(x); }
+OP double expm1(double x) { return __builtin_expm1(x); }
+
+OP float tanh(float x0) {                       // Eigen/XLA rational, odd/even degree 13/6
+    float x = x0 > 7.90531110763549805f ? 7.90531110763549805f : x0;
+    x = x < -7.90531110763549805f ? -7.90531110763549805f : x;
+    float z = x * x;
+    float p = -2.76076847742355e-16f;
+    p = fma(p, z, 2.00018790482477e-13f);
+    p = fma(p, z, -8.60467152213735e-11f);
+    p = fma(p, z, 5.12229709037114e-08f);
+    p = fma(p, z, 1.48572235717979e-05f);
+    p = fma(p, z, 6.37261928875436e-04f);
+    p = fma(p, z, 4.89352455891786e-03f);
+    float q = 1.19825839466702e-06f;
+    q = fma(q, z, 1.18534705686654e-04f);
+    q = fma(q, z, 2.26843463243900e-03f);
+    q = fma(q, z, 4.89352518554385e-03f);
+    float y = x * p / q;
+    return __builtin_fabsf(x0) < 0.0004f ? x0 : y;
+}
+
+OP float erf(float x) {                         // Eigen/XLA rational, odd/even degree 13/8
+    x = x > 4.f ? 4.f : x;
+    x = x < -4.f ? -4.f : x;
+    float z = x * x;
+    float p = -2.72614225801306e-10f;
+    p = fma(p, z, 2.77068142495902e-08f);
+    p = fma(p, z, -2.10102402082508e-06f);
+    p = fma(p, z, -5.69250639462346e-05f);
+    p = fma(p, z, -7.34990630326855e-04f);
+    p = fma(p, z, -2.95459980854025e-03f);
+    p = fma(p, z, -1.60960333262415e-02f);
+    float q = -1.45660718464996e-05f;
+    q = fma(q, z, -2.13374055278905e-04f);
+    q = fma(q, z, -1.68282697438203e-03f);
+    q = fma(q, z, -7.37332916720468e-03f);
+    q = fma(q, z, -1.42647390514189e-02f);
+    return x * p / q;
+}
+
+template <class T> OP T erfinv(T y0) {          // Winitzki's estimate, then three Newton steps in double
+    double y = y0, a = __builtin_fabs(y);
+    double w = __builtin_log((1. - a) * (1. + a)), t = 4.3307467508 + 0.5 * w;
+    double x = __builtin_sqrt(__builtin_sqrt(t * t - w / 0.147) - t);
+    for (int step = 0; step < 3; step++) {
+        double f = a < 0.5 ? __builtin_erf(x) - a : (1. - a) - __builtin_erfc(x);
+        x -= f / (1.1283791670955126 * __builtin_exp(-x * x) + x * f);      // Halley: f'' = -2 x f'
+    }
+    x = a == 1. ? (double)inf : a < 1. ? x : (double)nan;
+    return a == 0. ? y0 : (T)__builtin_copysign(x, y);
+}
+
+// --- functions that libm has, in both precisions --------------------------------------------------------------------------
+#define LIBM_DOUBLE(name) OP double name(double x) { return __builtin_##name(x); }
+#define LIBM(name) LIBM_DOUBLE(name) OP float name(float x) { return __builtin_##name##f(x); }
+LIBM_DOUBLE(exp) LIBM_DOUBLE(log) LIBM_DOUBLE(tanh) LIBM_DOUBLE(erf)
+LIBM(exp2) LIBM(log2) LIBM(log10) LIBM(sqrt) LIBM(sin) LIBM(cos) LIBM(tan) LIBM(asin) LIBM(acos) LIBM(atan)
+LIBM(sinh) LIBM(cosh) LIBM(asinh) LIBM(acosh) LIBM(atanh) LIBM(erfc) LIBM(lgamma) LIBM(floor) LIBM(ceil) LIBM(trunc)
+OP float rsqrt(float x) { return 1.f / __builtin_sqrtf(x); }
+OP double rsqrt(double x) { return 1. / __builtin_sqrt(x); }
+template <class T> OP T reciprocal(T x) { return T(1) / x; }
+OP float round(float x) { return __builtin_rintf(x); }      // ties to even
+OP double round(double x) { return __builtin_rint(x); }
+#define SAME_ON_INTEGERS(name) template <class T> OP T name(T x) { return x; }
+SAME_ON_INTEGERS(floor) SAME_ON_INTEGERS(ceil) SAME_ON_INTEGERS(trunc) SAME_ON_INTEGERS(round)
+
+#define LIBM2(name) \
+    OP float name(float a, float b) { return __builtin_##name##f(a, b); } \
+    OP double name(double a, double b) { return __builtin_##name(a, b); }
+LIBM2(atan2) LIBM2(copysign) LIBM2(nextafter) LIBM2(hypot) LIBM2(fmod) LIBM2(pow)
+
+// --- arithmetic ------------------------------------------------------------------------------------------------------------
+OP float abs(float x) { return __builtin_fabsf(x); }
+OP double abs(double x) { return __builtin_fabs(x); }
+template <class T> OP T abs(T x) { return x < T(0) ? T(-x) : x; }
+template <class T> OP T sign(T x) { return x != x ? x : T((x > T(0)) - (x < T(0))); }
+OP float sign(float x) { return (float)((x > 0.f) - (x < 0.f)); }           // torch: sign(NaN) is 0
+OP double sign(double x) { return (double)((x > 0.) - (x < 0.)); }
+template <class T> OP bool isnan(T x) { return x != x; }
+OP bool isinf(float x) { return __builtin_fabsf(x) == inf; }
+OP bool isinf(double x) { return __builtin_fabs(x) == (double)inf; }
+template <class T> OP bool isinf(T) { return false; }
+OP bool signbit(float x) { return bits<int32_t>(x) < 0; }
+OP bool signbit(double x) { return bits<int64_t>(x) < 0; }
+template <class T> OP bool signbit(T x) { return x < T(0); }
+
+template <class T> OP T maximum(T a, T b) { return (a > b || a != a) ? a : b; }    // a NaN on either side wins
+template <class T> OP T minimum(T a, T b) { return (a < b || a != a) ? a : b; }
+
+// Integer division.  `error` collects "division by zero"; the quotient of the lowest number by -1 wraps.
+constexpr int INDEX_ERROR = 1, ZERO_DIVISION = 2;
+template <class T> OP T truncdiv(T a, T b) { return b == T(0) ? T(0) : b == T(-1) ? T(T(0) - a) : T(a / b); }
+template <class T> OP T fmod(T a, T b) { return (b == T(0) || b == T(-1)) ? T(0) : T(a % b); }
+template <class T> OP T remainder(T a, T b) {
+    T m = fmod(a, b);
+    return (m != T(0) && ((m < T(0)) != (b < T(0)))) ? T(m + b) : m;
+}
+template <class T> OP T floordiv(T a, T b) {
+    if constexpr (is_float<T>) {                // as torch.floor_divide: exact near integers, signed zeros kept
+        T m = fmod(a, b), d = (a - m) / b;
+        d = (m != T(0) && ((b < T(0)) != (m < T(0)))) ? d - T(1) : d;
+        T f = floor(d);
+        f = d - f > T(0.5) ? f + T(1) : f;
+        f = d == T(0) ? copysign(T(0), a / b) : f;
+        return b == T(0) ? a / b : f;
+    } else {
+        T m = fmod(a, b), d = truncdiv(a, b);
+        return (m != T(0) && ((m < T(0)) != (b < T(0)))) ? T(d - T(1)) : d;
+    }
+}
+template <class T> OP T truncdiv_float(T a, T b) { return trunc(a / b); }
+OP float truncdiv(float a, float b) { return __builtin_truncf(a / b); }
+OP double truncdiv(double a, double b) { return __builtin_trunc(a / b); }
+template <class T> OP T pow(T base, T exponent) {          // integers; torch: a negative exponent gives 0, 1 or -1
+    if (exponent < T(0)) return base == T(1) ? T(1) : base == T(-1) ? (exponent % T(2) ? T(-1) : T(1)) : T(0);
+    T result = 1;
+    for (; exponent; exponent = exponent / T(2), base = T(base * base)) if (exponent % T(2)) result = T(result * base);
+    return result;
+}
+template <class T> OP T bitwise_left_shift(T a, T b) {
+    return (b < T(0) || b >= T(8 * sizeof(T))) ? T(0) : T((uint64_t)a << b);
+}
+template <class T> OP T bitwise_right_shift(T a, T b) {
+    constexpr int last = 8 * sizeof(T) - (T(-1) < T(0) ? 1 : 0);
+    return (b < T(0) || b >= T(8 * sizeof(T))) ? (last == 8 * sizeof(T) ? T(0) : T(a >> (8 * sizeof(T) - 1))) : T(a >> b);
+}
+
+// --- reductions --------------------------------------------------------------------------------------------------------------
+// argmax: the extreme and its place.  A NaN counts as the extreme; among equals the first place wins, in any order of combining.
+template <class T> struct Extreme { T value; int64_t index; };
+template <class T> OP Extreme<T> larger(Extreme<T> a, Extreme<T> b) {
+    bool nan_a = a.value != a.value, nan_b = b.value != b.value;
+    bool equal = a.value == b.value || (nan_a && nan_b);
+    bool take_b = equal ? b.index < a.index : (nan_b || (!nan_a && b.value > a.value));
+    return take_b ? b : a;
+}
+template <class T> OP Extreme<T> smaller(Extreme<T> a, Extreme<T> b) {
+    bool nan_a = a.value != a.value, nan_b = b.value != b.value;
+    bool equal = a.value == b.value || (nan_a && nan_b);
+    bool take_b = equal ? b.index < a.index : (nan_b || (!nan_a && b.value < a.value));
+    return take_b ? b : a;
+}
+#pragma omp declare reduction(maximum : float, double : omp_out = maximum(omp_out, omp_in)) initializer(omp_priv = omp_orig)
+#pragma omp declare reduction(minimum : float, double : omp_out = minimum(omp_out, omp_in)) initializer(omp_priv = omp_orig)
+
+// --- random numbers ------------------------------------------------------------------------------------------------------------
+// Counter based: Philox4x32-10 (Salmon et al., 2011) of (seed, offset), so element `offset` of stream `seed` needs no state.
+OP uint64_t philox(uint64_t seed, uint64_t offset) {
+    uint32_t c0 = (uint32_t)offset, c1 = (uint32_t)(offset >> 32), c2 = 0, c3 = 0;
+    uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
+    for (int round = 0; round < 10; round++) {
+        uint64_t a = 0xD2511F53ull * c0, b = 0xCD9E8D57ull * c2;
+        uint32_t n0 = (uint32_t)(b >> 32) ^ c1 ^ k0, n2 = (uint32_t)(a >> 32) ^ c3 ^ k1;
+        c1 = (uint32_t)b; c3 = (uint32_t)a; c0 = n0; c2 = n2;
+        k0 += 0x9E3779B9u; k1 += 0xBB67AE85u;
+    }
+    return (uint64_t)c1 << 32 | c0;
+}
+OP float uniform(uint32_t u) { return (float)(u >> 8) * 5.9604644775390625e-8f; }          // 24 bits: [0, 1)
+OP float rand(int64_t seed, int64_t offset) { return uniform((uint32_t)philox((uint64_t)seed, (uint64_t)offset)); }
+OP float randn(int64_t seed, int64_t offset) {              // Box-Muller
+    uint64_t u = philox((uint64_t)seed, (uint64_t)offset);
+    float radius = __builtin_sqrtf(-2.f * log(1.f - uniform((uint32_t)u)));
+    return radius * __builtin_cosf(6.28318530717958648f * uniform((uint32_t)(u >> 32)));
+}
+OP int64_t randint(int64_t seed, int64_t offset, int64_t low, int64_t high) {
+    return low + (int64_t)(philox((uint64_t)seed, (uint64_t)offset) % (uint64_t)(high - low));
+}
+}  // namespace mini

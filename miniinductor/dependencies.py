@@ -1,0 +1,431 @@
+"""What a loop body reads and writes, and the loops it runs over, in a form that two bodies can be compared in.
+
+In:   a `ComputedBuffer` (closures over `ops`).  Out: a `LoopBody`: the ops of the body as a list, every index
+expression apart, over the loop variables x0, x1, ... (outer) and r0, r1, ... (reduction).
+
+    >>> body = trace(buffer)                  # the closure runs once, under a recording handler
+    >>> body.reads()                          # [Access("x", 8*x0 + r0)]
+    >>> body.simplify_loops().outer           # (32,)  was (4, 8): both loops run through memory as one
+    >>> body.play(handler)                    # the recorded ops, seen through another handler
+
+Loops change by rewriting index expressions, never by running the closure again:
+    drop size-1 loops; split x so that x//k and x%k become variables; sort by stride; merge neighbours that run
+    through memory as one; and `split_to`, the opposite of merging, to make two bodies run over the same loops.
+
+Mirrors torch/_inductor/dependencies.py and loop_body.py.  Left out: index propagation, value ranges.
+"""
+import functools
+import itertools
+import math
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import sympy
+
+from .index_math import FloorDiv, Mod, simplify
+from .ir import Pointwise, Reduction, Scatter
+from .ops import OP_NAMES, OpsHandler, set_handler
+
+
+@functools.lru_cache(None)
+def loop_variable(prefix, number):
+    return sympy.Symbol(f"{prefix}{number}", integer=True, nonnegative=True)
+
+
+def loop_variables(prefix, count):
+    return [loop_variable(prefix, i) for i in range(count)]
+
+
+class Access(NamedTuple):
+    """Buffer `name` at linear offset `index`; mode is that of a store."""
+    name: str
+    index: sympy.Expr
+    mode: str = None
+
+
+class Ref(NamedTuple):
+    """The value that instruction number `number` computed."""
+    number: int
+
+
+class Slot(NamedTuple):
+    """Entry `number` of `LoopBody.indices`: the only place where loop variables occur."""
+    number: int
+
+
+@dataclass
+class Instruction:
+    op: str
+    args: tuple
+    result: object          # Ref, or the symbol that an indirect_indexing made
+    block: tuple = ()       # the instructions of a masked body
+
+
+# --- recording ----------------------------------------------------------------------------------------------------
+class Recorder(OpsHandler):
+    """Writes each op down, equal ones once."""
+
+    def __init__(self):
+        self.indices, self.instructions, self.seen = [], [], {}
+        self.count = itertools.count()
+
+    def emit(self, op, *args, result=None, block=()):
+        key = (op, args)
+        if not block and op != "store" and key in self.seen:
+            return self.seen[key]
+        result = Ref(next(self.count)) if result is None else result
+        self.instructions.append(Instruction(op, args, result, block))
+        self.seen[key] = result
+        return result
+
+    def slot(self, index):
+        index = sympy.sympify(index)
+        if index not in self.indices:
+            self.indices.append(index)
+        return Slot(self.indices.index(index))
+
+    def load(self, name, index):
+        return self.emit("load", name, self.slot(index))
+
+    def store(self, name, index, value, mode=None):
+        return self.emit("store", name, self.slot(index), value, mode)
+
+    def index_expr(self, expr, dtype):
+        return self.emit("index_expr", self.slot(expr), dtype)
+
+    def reduction(self, dtype, src_dtype, kind, value):
+        return self.emit("reduction", dtype, src_dtype, kind, value, self.slot(self.flat_reduction_index))
+
+    def indirect_indexing(self, value, size, check=True, wrap_neg=True):
+        args = (value, size, check, wrap_neg)
+        known = self.seen.get(("indirect_indexing", args))
+        return known if known is not None else self.emit(
+            "indirect_indexing", *args, result=sympy.Symbol(f"indirect{next(self.count)}", integer=True))
+
+    def masked(self, mask, body, other):
+        outside, seen = self.instructions, self.seen
+        self.instructions, self.seen = [], dict(seen)
+        value = body()
+        block, self.instructions, self.seen = tuple(self.instructions), outside, seen
+        return self.emit("masked", mask, value, other, block=block)
+
+
+def _record_plain(name):
+    return lambda self, *args, **kwargs: self.emit(name, *args, *kwargs.values())
+
+
+for _name in OP_NAMES:
+    if _name not in vars(Recorder):
+        setattr(Recorder, _name, _record_plain(_name))
+
+
+def trace(buffer):
+    """ComputedBuffer -> LoopBody over its own ranges."""
+    data = buffer.data
+    recorder = Recorder()
+    outer_sizes = tuple(data.ranges)
+    inner_sizes = tuple(getattr(data, "reduction_ranges", ()))
+    x, r = loop_variables("x", len(outer_sizes)), loop_variables("r", len(inner_sizes))
+    recorder.flat_reduction_index = flatten(r, inner_sizes)
+    with set_handler(recorder):
+        if isinstance(data, Reduction):
+            value = recorder.reduction(data.dtype, data.src_dtype, data.kind, data.inner_fn(list(x), list(r)))
+            recorder.store(buffer.name, buffer.layout.indexer(x), value)
+        elif isinstance(data, Scatter):
+            value = data.inner_fn(list(x))
+            recorder.store(buffer.name, buffer.layout.indexer(data.output_index(list(x))), value, data.mode)
+        else:
+            assert isinstance(data, Pointwise), type(data)
+            recorder.store(buffer.name, buffer.layout.indexer(x), data.inner_fn(list(x)))
+    body = LoopBody(outer_sizes, inner_sizes, recorder.indices, recorder.instructions)
+    ranges = body.ranges()
+    body.indices = [simplify(i, ranges) if i.has(FloorDiv, Mod) else sympy.expand(i) for i in body.indices]
+    return body
+
+
+def flatten(index, sizes):
+    linear = sympy.Integer(0)
+    for i, n in zip(index, sizes):
+        linear = linear * n + i
+    return sympy.expand(linear)
+
+
+# --- linear forms ---------------------------------------------------------------------------------------------------
+@functools.lru_cache(100_000)
+def linear_form(expr):
+    """(coefficient of each loop variable, loop variables that occur in some other way)."""
+    coefficients, tangled = {}, set()
+    for term in sympy.Add.make_args(sympy.expand(expr)):
+        variables = [s for s in term.free_symbols if is_loop_variable(s)]
+        if len(variables) == 1:
+            coefficient, factor = term.as_independent(variables[0], as_Add=False)
+            if factor == variables[0]:
+                coefficients[factor] = coefficients.get(factor, 0) + coefficient
+                continue
+        tangled.update(variables)
+    return coefficients, frozenset(tangled)
+
+
+@functools.lru_cache(None)
+def is_loop_variable(symbol):
+    return symbol.name[0] in "xr" and symbol.name[1:].isdigit()
+
+
+def stride_of(expr, variable):
+    """Step of `expr` per step of the variable: an expression, or None where it is not constant."""
+    coefficients, tangled = linear_form(expr)
+    return None if variable in tangled else coefficients.get(variable, sympy.Integer(0))
+
+
+# --- the body and its loops -----------------------------------------------------------------------------------------
+@dataclass
+class LoopBody:
+    outer: tuple            # sizes of x0, x1, ...
+    inner: tuple            # sizes of r0, r1, ...
+    indices: list
+    instructions: list
+
+    @property
+    def x(self):
+        return loop_variables("x", len(self.outer))
+
+    @property
+    def r(self):
+        return loop_variables("r", len(self.inner))
+
+    def ranges(self):
+        return {**dict(zip(self.x, self.outer)), **dict(zip(self.r, self.inner))}
+
+    def walk(self, instructions=None):
+        for instruction in self.instructions if instructions is None else instructions:
+            if instruction.block:
+                yield from self.walk(instruction.block)
+            yield instruction
+
+    def reads(self):
+        return [Access(i.args[0], self.indices[i.args[1].number]) for i in self.walk() if i.op == "load"]
+
+    def writes(self):
+        return [Access(i.args[0], self.indices[i.args[1].number], i.args[3]) for i in self.walk() if i.op == "store"]
+
+    def reduction_kinds(self):
+        return [i.args[2] for i in self.walk() if i.op == "reduction"]
+
+    def play(self, handler, instructions=None, values=None):
+        """Call `handler` with each recorded op.  Symbols of indirect indices become those the handler returns."""
+        values = {} if values is None else values
+        symbols = {k: v for k, v in values.items() if isinstance(k, sympy.Symbol)}
+
+        def decode(arg):
+            if isinstance(arg, Ref):
+                return values[arg]
+            if isinstance(arg, Slot):
+                index = self.indices[arg.number]
+                return index.xreplace(symbols) if symbols else index
+            if symbols and isinstance(arg, sympy.Expr):
+                return arg.xreplace(symbols)
+            return arg
+
+        for instruction in self.instructions if instructions is None else instructions:
+            args = [decode(a) for a in instruction.args if instruction.op != "masked"]
+            if instruction.op == "masked":
+                mask, value, other = instruction.args
+
+                def body(block=instruction.block, value=value):
+                    inside = dict(values)
+                    self.play(handler, block, inside)
+                    return inside[value]
+                values[instruction.result] = handler.masked(values[mask], body, other)
+                continue
+            result = getattr(handler, instruction.op)(*args)
+            values[instruction.result] = result
+            if isinstance(instruction.result, sympy.Symbol):
+                symbols[instruction.result] = result
+        return values
+
+    # -- rewriting the loops
+    def substitute(self, outer, inner, mapping):
+        """The same body over other loops: `mapping` gives the old variables in terms of the new ones."""
+        mapping = {old: new for old, new in mapping.items() if old != new}
+        indices = self.indices
+        if mapping:
+            indices = [sympy.expand(i.xreplace(mapping)) if i.free_symbols else i for i in indices]
+            if any(i.has(FloorDiv, Mod) for i in indices):
+                after = replace(self, outer=outer, inner=inner).ranges()
+                indices = [simplify(i, after) if i.has(FloorDiv, Mod) else i for i in indices]
+        return replace(self, outer=tuple(outer), inner=tuple(inner), indices=indices)
+
+    def split_to(self, outer, inner):
+        """Run over the finer loops `outer`, `inner` (each old loop is a product of neighbouring new ones)."""
+        if tuple(outer) == self.outer and tuple(inner) == self.inner:
+            return self
+        mapping = {}
+        for prefix, old_sizes, new_sizes in (("x", self.outer, outer), ("r", self.inner, inner)):
+            new = list(zip(loop_variables(prefix, len(new_sizes)), new_sizes))
+            for number, size in enumerate(old_sizes):
+                part, covered = [], 1
+                while new and (covered != size or new[0][1] == 1):
+                    part.append(new.pop(0))
+                    covered *= part[-1][1]
+                mapping[loop_variable(prefix, number)] = flatten([v for v, _ in part], [n for _, n in part])
+        return self.substitute(outer, inner, mapping)
+
+    def as_full(self, outer, inner):
+        """A pointwise body run over the loops of a reduction: its last loops become r0, r1, ..."""
+        body = self.split_to(tuple(outer) + tuple(inner), ())
+        mapping = {loop_variable("x", len(outer) + i): loop_variable("r", i) for i in range(len(inner))}
+        return body.substitute(outer, inner, mapping)
+
+    def reorder(self, outer_order, inner_order):
+        mapping = {}
+        for prefix, order in (("x", outer_order), ("r", inner_order)):
+            mapping.update({loop_variable(prefix, old): loop_variable(prefix, new) for new, old in enumerate(order)})
+        return self.substitute([self.outer[i] for i in outer_order], [self.inner[i] for i in inner_order], mapping)
+
+    def simplify_loops(self, reorder=True):
+        """Fewest loops, in the order of memory."""
+        body = self.without_unit_loops().split_divisions()
+        if reorder:
+            body = body.reorder(body.stride_order("x"), body.stride_order("r"))
+        return merge_loops([body])[0]
+
+    def without_unit_loops(self):
+        mapping, kept = {}, {"x": [], "r": []}
+        for prefix, sizes in (("x", self.outer), ("r", self.inner)):
+            for number, size in enumerate(sizes):
+                variable = loop_variable(prefix, number)
+                if size == 1:
+                    mapping[variable] = sympy.Integer(0)
+                else:
+                    mapping[variable] = loop_variable(prefix, len(kept[prefix]))
+                    kept[prefix].append(size)
+        return self.substitute(kept["x"], kept["r"], mapping)
+
+    def split_divisions(self):
+        """x//k and x%k, where k divides the size of x, become plain variables: x is split into (size/k, k)."""
+        for _ in range(8):
+            cut = next(self._divisors(), None)
+            if cut is None:
+                break
+            prefix, number, divisor = cut
+            sizes = {"x": list(self.outer), "r": list(self.inner)}
+            size = sizes[prefix][number]
+            sizes[prefix][number:number + 1] = [size // divisor, divisor]
+            self = self.split_to(sizes["x"], sizes["r"])
+        return self
+
+    def _divisors(self):
+        for index in self.indices:
+            for division in index.atoms(FloorDiv, Mod) if index.has(FloorDiv, Mod) else ():
+                dividend, divisor = division.args
+                for prefix, sizes in (("x", self.outer), ("r", self.inner)):
+                    for number, size in enumerate(sizes):
+                        if (dividend == loop_variable(prefix, number) and divisor.is_Integer
+                                and isinstance(int_or_none(size), int) and 1 < divisor < size
+                                and size % divisor == 0):
+                            yield prefix, number, int(divisor)
+
+    def stride_order(self, prefix):
+        """Loops sorted so that the innermost steps through memory by the smallest stride; the store decides first."""
+        sizes = self.outer if prefix == "x" else self.inner
+        count = len(sizes)
+        if count < 2 or (prefix == "r" and any(k.startswith("arg") for k in self.reduction_kinds())):
+            return list(range(count))
+        accesses = (self.writes() if prefix == "x" else []) + self.reads()
+
+        def before(a, b):
+            va, vb = loop_variable(prefix, a), loop_variable(prefix, b)
+            for access in accesses:
+                sa, sb = (int_or_none(stride_of(access.index, v)) for v in (va, vb))
+                if sa is None or sb is None or sa == sb or 0 in (sa, sb):
+                    continue
+                return -1 if abs(sa) > abs(sb) else 1
+            return a - b
+        return sorted(range(count), key=functools.cmp_to_key(before))
+
+    def __str__(self):
+        lines = []
+        for instruction in self.walk():
+            if instruction.op in ("load", "store"):
+                name, slot, *rest = instruction.args
+                lines.append(f"{instruction.op} {name}[{self.indices[slot.number]}]"
+                             + (f" = v{rest[0].number}" if rest else f" -> v{instruction.result.number}"))
+            else:
+                args = ", ".join(self._show(a) for a in instruction.args)
+                lines.append(f"v{instruction.result.number} = {instruction.op}({args})"
+                             if isinstance(instruction.result, Ref) else
+                             f"{instruction.result} = {instruction.op}({args})")
+        return "\n".join(lines)
+
+    def _show(self, arg):
+        if isinstance(arg, Ref):
+            return f"v{arg.number}"
+        if isinstance(arg, Slot):
+            return str(self.indices[arg.number])
+        return str(arg).replace("torch.", "")
+
+
+def int_or_none(value):
+    if isinstance(value, int):
+        return value
+    return int(value) if getattr(value, "is_Integer", False) else None
+
+
+def merge_loops(bodies):
+    """Merge neighbouring loops of bodies that run together, where each access of each body allows it.
+
+    Loops i and i+1 are one loop when each index steps, per step of i, by what size(i+1) steps of i+1 make.
+    Bodies without reduction loops in a group that has some are only asked about the outer ones.
+    """
+    for prefix in "xr":
+        number = 0
+        while True:
+            sizes = max(((b.outer if prefix == "x" else b.inner) for b in bodies), key=len, default=())
+            if number + 1 >= len(sizes):
+                break
+            a, b = loop_variable(prefix, number), loop_variable(prefix, number + 1)
+            if all(_mergeable(index, a, b, sizes[number + 1]) for body in bodies for index in body.indices):
+                merged = sizes[:number] + (sizes[number] * sizes[number + 1],) + sizes[number + 2:]
+                mapping = {a: sympy.Integer(0), b: a}
+                mapping.update({loop_variable(prefix, k): loop_variable(prefix, k - 1)
+                                for k in range(number + 2, len(sizes))})
+                bodies = [_with_loops(body, prefix, merged, mapping) for body in bodies]
+            else:
+                number += 1
+    return bodies
+
+
+def _with_loops(body, prefix, sizes, mapping):
+    if prefix == "x":
+        return body.substitute(sizes, body.inner, mapping)
+    return body.substitute(body.outer, sizes, mapping) if body.inner else body
+
+
+def _mergeable(index, a, b, size_of_b):
+    coefficients, tangled = linear_form(index)
+    if a in tangled or b in tangled:
+        return False
+    return coefficients.get(a, 0) == coefficients.get(b, 0) * size_of_b
+
+
+def common_loops(first, second):
+    """The coarsest loops both size lists can be split to, or None.  common_loops((6, 4), (2, 12)) == (2, 3, 4)."""
+    if first == second:
+        return first
+    if any(int_or_none(n) is None for n in first + second):
+        return None
+    if math.prod(first) != math.prod(second) or 0 in first + second:
+        return None
+    boundaries = set()
+    for sizes in (first, second):
+        step = 1
+        for size in reversed(sizes):
+            step *= int(size)
+            boundaries.add(step)
+    result, below = [], 1
+    for step in sorted(boundaries - {1}):
+        if step % below:
+            return None
+        result.append(step // below)
+        below = step
+    return tuple(reversed(result))

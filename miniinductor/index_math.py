@@ -1,0 +1,115 @@
+"""Integer division and remainder as sympy functions, and their simplification over loop ranges.
+
+In:   index expressions over loop variables.  Out: simpler ones that are equal for every index in range.
+
+    >>> i, j = sympy.symbols("i j", integer=True, nonnegative=True)
+    >>> FloorDiv(8 * i + j, 8)
+    FloorDiv(j, 8) + i
+    >>> simplify(FloorDiv(8 * i + j, 8), {j: 8})
+    i
+
+Both follow Python (floor).  Construction applies what holds for all integers; `simplify` adds what needs ranges.
+Mirrors torch/utils/_sympy/functions.py and torch/_inductor/sizevars.py.
+"""
+import sympy
+
+
+def _split_multiples(expression, divisor):
+    """expression = quotient * divisor + rest, taking every term whose coefficient the divisor divides."""
+    quotient, rest = [], []
+    for term in sympy.Add.make_args(expression):
+        coefficient, factors = term.as_coeff_Mul()
+        if divisor.is_Integer and coefficient.is_Integer and coefficient % divisor == 0:
+            quotient.append(coefficient / divisor * factors)
+        elif not divisor.is_Integer and divisor in sympy.Mul.make_args(term):
+            quotient.append(term / divisor)
+        else:
+            rest.append(term)
+    return sympy.Add(*quotient), sympy.Add(*rest)
+
+
+class FloorDiv(sympy.Function):
+    """a // b, rounding down; b > 0."""
+    nargs = (2,)
+    is_integer = True
+
+    @classmethod
+    def eval(cls, a, b):
+        if b == 1 or a == 0:
+            return a
+        if a.is_Integer and b.is_Integer:
+            return sympy.Integer(int(a) // int(b))
+        if isinstance(a, FloorDiv):
+            return FloorDiv(a.args[0], a.args[1] * b)
+        quotient, rest = _split_multiples(a, b)
+        if quotient != 0:
+            return quotient + FloorDiv(rest, b)
+
+    def _eval_is_nonnegative(self):
+        return self.args[0].is_nonnegative
+
+
+class Mod(sympy.Function):
+    """a % b with the sign of b; b > 0."""
+    nargs = (2,)
+    is_integer = True
+    is_nonnegative = True
+
+    @classmethod
+    def eval(cls, a, b):
+        if b == 1 or a == 0:
+            return sympy.Integer(0)
+        if a.is_Integer and b.is_Integer:
+            return sympy.Integer(int(a) % int(b))
+        if isinstance(a, Mod) and (a.args[1] == b or a.args[1].is_Integer and b.is_Integer and a.args[1] % b == 0):
+            return Mod(a.args[0], b)
+        quotient, rest = _split_multiples(a, b)
+        if quotient != 0:
+            return Mod(rest, b)
+
+
+def bounds(expression, ranges):
+    """(lowest, highest) value of an expression whose variables v run over [0, ranges[v]); None where unknown."""
+    if expression.is_Integer:
+        return int(expression), int(expression)
+    if expression.is_Symbol:
+        size = ranges.get(expression)
+        return (0, int(size) - 1) if size is not None and getattr(size, "is_Integer", True) else None
+    parts = [bounds(a, ranges) for a in expression.args]
+    if None in parts:
+        return None
+    if expression.is_Add:
+        return sum(low for low, _ in parts), sum(high for _, high in parts)
+    if expression.is_Mul:
+        low, high = 1, 1
+        for a, b in parts:
+            ends = (low * a, low * b, high * a, high * b)
+            low, high = min(ends), max(ends)
+        return low, high
+    if isinstance(expression, FloorDiv) and parts[1][0] == parts[1][1] > 0:
+        return parts[0][0] // parts[1][0], parts[0][1] // parts[1][0]
+    if isinstance(expression, Mod) and parts[1][0] == parts[1][1] > 0:
+        return 0, min(parts[1][0] - 1, parts[0][1] if parts[0][0] >= 0 else parts[1][0] - 1)
+    return None
+
+
+def simplify(expression, ranges):
+    """An expression equal to `expression` while each variable v stays in [0, ranges[v])."""
+    expression = sympy.sympify(expression)
+    if not expression.has(FloorDiv, Mod):
+        return expression
+
+    def visit(e):
+        if not e.args or not e.has(FloorDiv, Mod):
+            return e
+        e = e.func(*[visit(a) for a in e.args])
+        if not isinstance(e, (FloorDiv, Mod)) or not e.args[1].is_Integer:
+            return e
+        numerator, divisor = sympy.expand(e.args[0]), int(e.args[1])
+        limits = bounds(numerator, ranges)
+        if limits and limits[0] // divisor == limits[1] // divisor:         # one quotient for all indices
+            quotient = limits[0] // divisor
+            return sympy.Integer(quotient) if isinstance(e, FloorDiv) else numerator - quotient * divisor
+        return e.func(numerator, e.args[1])
+
+    return sympy.expand(visit(expression))

@@ -1,0 +1,1 @@
+"""What runs when a compiled graph is called: building and loading kernels (`build`), calling them (`launcher.c`)."""

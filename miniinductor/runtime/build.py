@@ -1,0 +1,232 @@
+"""C++ sources in, callable kernels out.
+
+In:   kernel sources with NAME where the function's name goes.  Out: one callable per source.  Equal sources are
+compiled once; shared objects are kept on disk under a key of everything they depend on.
+
+    >>> [kernel] = build_kernels([('extern "C" int NAME(void** args) { ... }', "add")])
+    >>> kernel(x, out)              # tensors and ints
+
+On disk: `config.cache_dir/<key>.so`, written under another name and renamed, so a reader sees a whole file or none, and
+two processes that build the same thing at once both end with the same one.  A file that does not load is rebuilt.
+
+Mirrors torch/_inductor/codecache.py and cpp_builder.py.  Left out: precompiled headers (the prelude has no need of
+them), remote caches, cross compilation.
+"""
+import ctypes
+import functools
+import hashlib
+import os
+import platform
+import shutil
+import subprocess
+import tempfile
+
+import torch
+
+from .. import config
+from ..codegen.cpp import strip_comments
+
+# -fno-math-errno, -fno-trapping-math: nobody reads errno or floating-point flags.  Nothing that changes a result:
+# -ffast-math would, and linking with it sets flush-to-zero in the whole process.  -ffp-contract=off: `a*b + c` rounds
+# twice, as eager does.  -fwrapv: integer overflow wraps, as torch's does.
+FLAGS = ("-std=c++17", "-O3", "-march=native", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off", "-fwrapv",
+         "-shared", "-fPIC", "-w")
+PRELUDE = os.path.join(os.path.dirname(os.path.dirname(__file__)), "codegen", "cpp_prelude.h")
+KERNELS_PER_FILE = 6
+
+
+class CompilerError(RuntimeError):
+    """No C++ compiler, or it refused a kernel."""
+
+
+def build_kernels(sources):
+    """[(source, name)] -> callables, in the same order."""
+    unique = {}
+    for source, name in sources:
+        unique.setdefault(strip_comments(source), (source, name))
+    names, texts = {}, []
+    for number, (key, (source, name)) in enumerate(unique.items()):
+        names[key] = f"{name}_{number}"
+        texts.append(source.replace("NAME(", names[key] + "(", 1))
+    files = max(1, min(os.cpu_count() or 1, -(-len(texts) // KERNELS_PER_FILE)))
+    parts = [texts[i::files] for i in range(files)]
+    libraries = build_shared_objects([prelude() + "\n" + "\n".join(part) for part in parts])
+    address = {}
+    for number, key in enumerate(unique):
+        function = getattr(libraries[number % files], names[key])
+        address[key] = ctypes.cast(function, ctypes.c_void_p).value
+    kernels = {key: kernel_type()(address[key], names[key]) for key in unique}
+    for key, kernel in kernels.items():
+        _keep_loaded[address[key]] = libraries
+    return [kernels[strip_comments(source)] for source, _ in sources]
+
+
+_keep_loaded = {}       # kernel address -> the libraries: never unloaded while the process may call them
+
+
+# --- shared objects ---------------------------------------------------------------------------------------------------
+def build_shared_objects(sources):
+    """Load each source's shared object, compiling in parallel those that are not on disk."""
+    folder = cache_folder()
+    command = compiler_command()
+    paths = [os.path.join(folder, cache_key(source, command) + ".so") for source in sources]
+    libraries = [load(path) for path in paths]
+    running = []
+    for number, (source, path) in enumerate(zip(sources, paths)):
+        if libraries[number] is None:
+            running.append((number, path, *start_compiler(source, folder, command)))
+    for number, path, process, temporary in running:
+        _, errors = process.communicate()
+        try:
+            if process.returncode:
+                raise CompilerError(compiler_message(errors.decode(errors="replace"), command, temporary))
+            os.replace(temporary + ".so", path)
+        finally:
+            for suffix in (".cpp", ".so"):
+                if os.path.exists(temporary + suffix) and not (process.returncode and suffix == ".cpp"):
+                    os.unlink(temporary + suffix)
+        libraries[number] = load(path)
+        if libraries[number] is None:
+            raise CompilerError(f"the compiler made {path}, but it cannot be loaded")
+    return libraries
+
+
+def start_compiler(source, folder, command):
+    handle, path = tempfile.mkstemp(suffix=".cpp", dir=folder)
+    temporary = path[:-4]
+    try:
+        with os.fdopen(handle, "w") as file:
+            file.write(source)
+    except OSError as error:
+        os.unlink(path)
+        raise CompilerError(f"cannot write {path}: {error.strerror}; free space or set MINIINDUCTOR_CACHE to another "
+                            "folder") from error
+    process = subprocess.Popen([*command, path, "-o", temporary + ".so", "-lm"],
+                               stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    return process, temporary
+
+
+def compiler_message(errors, command, temporary):
+    if "No space left" in errors:
+        return f"the disk of {os.path.dirname(temporary)} is full: free space or set MINIINDUCTOR_CACHE"
+    return f"{command[0]} refused a generated kernel (kept as {temporary}.cpp):\n{errors[:4000]}"
+
+
+def load(path):
+    """The library, or None where there is none or it is damaged."""
+    if not os.path.exists(path):
+        return None
+    try:
+        return ctypes.CDLL(path)
+    except OSError:
+        try:
+            os.unlink(path)
+        except OSError:
+            pass
+        return None
+
+
+def cache_key(source, command):
+    text = "\0".join([*command, compiler_version(command[0]), cpu_name(), strip_comments(source)])
+    return hashlib.sha256(text.encode()).hexdigest()[:40]
+
+
+_fallback_folder = None
+
+
+def cache_folder():
+    """config.cache_dir, or a folder of this process where that one cannot be written."""
+    global _fallback_folder
+    try:
+        os.makedirs(config.cache_dir, exist_ok=True)
+        if os.access(config.cache_dir, os.W_OK | os.X_OK):
+            handle, probe = tempfile.mkstemp(dir=config.cache_dir)      # os.access says yes to root on read-only disks
+            os.close(handle)
+            os.unlink(probe)
+            return config.cache_dir
+    except OSError:
+        pass
+    if _fallback_folder is None:
+        _fallback_folder = tempfile.mkdtemp(prefix="miniinductor-")
+    return _fallback_folder
+
+
+# --- the compiler -------------------------------------------------------------------------------------------------------
+def compiler_command():
+    flags = list(FLAGS)
+    flags.append("-fopenmp" if config.openmp else "-fopenmp-simd")
+    if vector_bits() == 512:
+        flags.append("-mprefer-vector-width=512")
+    return [find_compiler(os.environ.get("CXX")), *flags]
+
+
+@functools.lru_cache(None)
+def find_compiler(chosen):
+    for name in ([chosen] if chosen else []) + ["g++", "clang++"]:
+        path = shutil.which(name)
+        if path:
+            return path
+    raise CompilerError("miniinductor needs a C++ compiler and found none: install g++ (Debian, Ubuntu: `apt install g++`; "
+                        "conda: `conda install gxx`) or set CXX to one")
+
+
+@functools.lru_cache(None)
+def compiler_version(path):
+    return subprocess.run([path, "-dumpfullversion", "-dumpversion"], capture_output=True, text=True).stdout.strip()
+
+
+@functools.lru_cache(None)
+def cpu_flags():
+    try:
+        with open("/proc/cpuinfo") as file:
+            return frozenset(next((line for line in file if line.startswith("flags")), "").split())
+    except OSError:
+        return frozenset()
+
+
+@functools.lru_cache(None)
+def cpu_name():
+    return platform.machine() + hashlib.sha256(" ".join(sorted(cpu_flags())).encode()).hexdigest()[:12]
+
+
+def vector_bits():
+    return 512 if "avx512f" in cpu_flags() else 256 if "avx2" in cpu_flags() else 128
+
+
+@functools.lru_cache(None)
+def prelude():
+    with open(PRELUDE) as file:
+        return file.read()
+
+
+# --- calling ----------------------------------------------------------------------------------------------------------
+class PlainKernel:
+    """What `_launcher.Kernel` does, through ctypes: for installs without the C extension.  Ten times slower to call."""
+
+    def __init__(self, address, name):
+        self.function = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(address)
+        self.name = name
+
+    def __call__(self, *args):
+        pointers = (ctypes.c_void_p * max(1, len(args)))(*[a if isinstance(a, int) else a.data_ptr() for a in args])
+        error = self.function(ctypes.addressof(pointers))
+        if error & 1:
+            raise IndexError(f"index out of range in self (in compiled kernel {self.name})")
+        if error:
+            raise RuntimeError(f"ZeroDivisionError (in compiled kernel {self.name})")
+
+
+@functools.lru_cache(None)
+def kernel_type():
+    try:
+        from . import _launcher
+    except ImportError:
+        return PlainKernel
+    tensor = torch.ones(3)
+    library = ctypes.CDLL(os.path.join(os.path.dirname(torch.__file__), "lib", "libtorch_cpu.so")) \
+        if platform.system() == "Linux" else None
+    function = getattr(library, "aoti_torch_get_data_ptr", None)
+    if function is not None:
+        _launcher.use_torch(tensor, tensor._cdata, tensor.data_ptr(), ctypes.cast(function, ctypes.c_void_p).value,
+                            torch.nn.Parameter)
+    return _launcher.Kernel

@@ -1,0 +1,153 @@
+/* Calls generated kernels from Python: `Kernel(address, name)(tensor_or_int, ...)`.
+ *
+ * A generated kernel is `int kernel(void** args)`: data pointers and sizes, in order; not 0 is an error (see raise_error).
+ * One call costs about 0.1 us per kernel, because the data pointer of a tensor is read without a Python method call:
+ *
+ *   A `torch.Tensor` object holds, at some offset, an `at::Tensor`, which is one pointer: to the TensorImpl.  At import,
+ *   runtime/build.py gives us a tensor, its TensorImpl (`tensor._cdata`) and libtorch's stable C function
+ *   `aoti_torch_get_data_ptr(at::Tensor*, void**)`.  `use_torch` finds the offset by looking for that pointer and checks
+ *   it against `tensor.data_ptr()`.  If anything does not match, we call the `data_ptr` method instead: slower, same result.
+ *
+ * Mirrors: the C++ wrapper and static launchers of torch/_inductor.  Built without torch's headers.
+ */
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define MOST_ARGUMENTS 256
+
+typedef int (*kernel_function)(void **);
+typedef int32_t (*get_data_ptr_function)(void *, void **);
+
+static get_data_ptr_function get_data_ptr = NULL;
+static Py_ssize_t tensor_offset = 0;
+static PyTypeObject *tensor_type = NULL, *parameter_type = NULL;
+static PyObject *data_ptr_name = NULL;
+
+typedef struct {
+    PyObject_HEAD
+    vectorcallfunc vectorcall;
+    kernel_function function;
+    PyObject *name;
+} Kernel;
+
+/* The pointer a kernel gets for `object`: 0 on success. */
+static int argument(PyObject *object, void **result)
+{
+    if (get_data_ptr && (Py_TYPE(object) == tensor_type || Py_TYPE(object) == parameter_type))
+        if (get_data_ptr((char *)object + tensor_offset, result) == 0)
+            return 0;
+    if (PyLong_Check(object)) {
+        long long number = PyLong_AsLongLong(object);
+        *result = (void *)(intptr_t)number;
+        return number == -1 && PyErr_Occurred() ? -1 : 0;
+    }
+    PyObject *address = PyObject_CallMethodNoArgs(object, data_ptr_name);
+    if (!address) return -1;
+    *result = PyLong_AsVoidPtr(address);
+    Py_DECREF(address);
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+static PyObject *raise_error(int error, PyObject *name)
+{
+    if (error & 1)
+        return PyErr_Format(PyExc_IndexError, "index out of range in self (in compiled kernel %U)", name);
+    return PyErr_Format(PyExc_RuntimeError, "ZeroDivisionError (in compiled kernel %U)", name);
+}
+
+static PyObject *kernel_call(PyObject *callable, PyObject *const *args, size_t flags, PyObject *keywords)
+{
+    Kernel *kernel = (Kernel *)callable;
+    Py_ssize_t count = PyVectorcall_NARGS(flags);
+    void *pointers[MOST_ARGUMENTS];
+    if (count > MOST_ARGUMENTS)
+        return PyErr_Format(PyExc_ValueError, "%U: more than %d arguments", kernel->name, MOST_ARGUMENTS);
+    for (Py_ssize_t i = 0; i < count; i++)
+        if (argument(args[i], &pointers[i]) < 0) return NULL;
+    int error;
+    Py_BEGIN_ALLOW_THREADS
+    error = kernel->function(pointers);
+    Py_END_ALLOW_THREADS
+    if (error) return raise_error(error, kernel->name);
+    Py_RETURN_NONE;
+}
+
+static PyObject *kernel_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
+{
+    unsigned long long address;
+    PyObject *name;
+    if (!PyArg_ParseTuple(args, "KU", &address, &name)) return NULL;
+    Kernel *self = (Kernel *)type->tp_alloc(type, 0);
+    if (!self) return NULL;
+    self->vectorcall = kernel_call;
+    self->function = (kernel_function)(uintptr_t)address;
+    self->name = Py_NewRef(name);
+    return (PyObject *)self;
+}
+
+static void kernel_free(Kernel *self)
+{
+    Py_XDECREF(self->name);
+    Py_TYPE(self)->tp_free((PyObject *)self);
+}
+
+static PyObject *kernel_repr(Kernel *self)
+{
+    return PyUnicode_FromFormat("<compiled kernel %U>", self->name);
+}
+
+static PyTypeObject KernelType = {
+    PyVarObject_HEAD_INIT(NULL, 0)
+    .tp_name = "miniinductor.runtime._launcher.Kernel",
+    .tp_doc = "Kernel(address, name): a generated function; call it with tensors and ints",
+    .tp_basicsize = sizeof(Kernel),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL,
+    .tp_vectorcall_offset = offsetof(Kernel, vectorcall),
+    .tp_call = PyVectorcall_Call,
+    .tp_new = kernel_new,
+    .tp_dealloc = (destructor)kernel_free,
+    .tp_repr = (reprfunc)kernel_repr,
+};
+
+/* use_torch(tensor, tensor._cdata, tensor.data_ptr(), address of aoti_torch_get_data_ptr, Parameter) -> bool */
+static PyObject *use_torch(PyObject *module, PyObject *args)
+{
+    PyObject *tensor, *parameter;
+    unsigned long long impl, data, function;
+    if (!PyArg_ParseTuple(args, "OKKKO", &tensor, &impl, &data, &function, &parameter)) return NULL;
+    Py_ssize_t size = Py_TYPE(tensor)->tp_basicsize;
+    for (Py_ssize_t offset = sizeof(PyObject); offset + (Py_ssize_t)sizeof(void *) <= size; offset += sizeof(void *)) {
+        if (*(uintptr_t *)((char *)tensor + offset) != (uintptr_t)impl) continue;
+        void *found = NULL;
+        get_data_ptr_function candidate = (get_data_ptr_function)(uintptr_t)function;
+        if (candidate((char *)tensor + offset, &found) == 0 && (uintptr_t)found == (uintptr_t)data) {
+            tensor_offset = offset;
+            tensor_type = (PyTypeObject *)Py_NewRef(Py_TYPE(tensor));
+            parameter_type = (PyTypeObject *)Py_NewRef(parameter);
+            get_data_ptr = candidate;
+            Py_RETURN_TRUE;
+        }
+    }
+    Py_RETURN_FALSE;
+}
+
+static PyMethodDef methods[] = {
+    {"use_torch", use_torch, METH_VARARGS, "Find where a tensor object keeps its data pointer; False: it was not found."},
+    {NULL}
+};
+
+static struct PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT, "_launcher", "Calls generated kernels with tensors.", -1, methods
+};
+
+PyMODINIT_FUNC PyInit__launcher(void)
+{
+    PyObject *module = PyModule_Create(&definition);
+    data_ptr_name = PyUnicode_InternFromString("data_ptr");
+    if (!module || !data_ptr_name || PyType_Ready(&KernelType) < 0
+        || PyModule_AddObjectRef(module, "Kernel", (PyObject *)&KernelType) < 0)
+        return NULL;
+    return module;
+}

@@ -1,0 +1,356 @@
+"""Which loop nests become one kernel, and in which order everything runs.
+
+In:   `Graph.operations`.  Out: a list of `ExternNode` and `Group` in execution order; every pair that was considered is
+a `FusionDecision` with a reason in `record.fusions`; `record.fused_ir` shows the groups.
+
+    >>> schedule = Scheduler(graph, record).run()
+    >>> [node.names for node in schedule]         # softmax: one group of three buffers
+    [['buf0', 'buf1', 'buf2']]
+
+Steps: trace each buffer's body and simplify its loops; drop dead buffers; then, greedily, fuse the pair with the best
+score until no pair is left (paper section 4.3).  A pair is fused when
+
+  * both run over the same loops, after splitting them to common ones.  A group has outer loops (one kernel iteration
+    each) and inner loops (the reduction's).  A pointwise body joins a reduction either on the outer loops (an epilogue,
+    such as `1/sum`) or on outer and inner loops together (such as `exp(x - max)`);
+  * each element one side reads of the other's result is the element written in the same iteration;
+  * no path leads from one to the other through a third node (a cycle).
+
+Mirrors torch/_inductor/scheduler.py.  Left out: templates, reordering for communication, peak-memory reordering,
+fusing loops of different order.
+"""
+import heapq
+import math
+from dataclasses import dataclass
+
+from . import config
+from .dependencies import common_loops, int_or_none, trace
+from .ir import BufferView, ComputedBuffer, ExternKernel, MultiOutput, Scatter
+from .records import FusionDecision
+
+MAX_NODES = 64          # bodies in one kernel: beyond that registers spill and compile time grows
+MAX_BUFFERS = 96        # pointers one kernel takes
+
+
+@dataclass
+class Node:
+    """One computed buffer and its loop body."""
+    buffer: ComputedBuffer
+    body: object
+
+    @property
+    def name(self):
+        return self.buffer.name
+
+    @property
+    def is_reduction(self):
+        return bool(self.body.reduction_kinds())
+
+
+class ExternNode:
+    """An eager kernel, or the selection of one of its outputs."""
+
+    def __init__(self, buffer):
+        self.buffer = buffer
+        self.names = [buffer.name]
+        if isinstance(buffer, MultiOutput):
+            self.read_names = {buffer.source}
+        else:
+            self.read_names = {v.name for v in buffer_views((buffer.args, buffer.kwargs))}
+
+
+class Group:
+    """Bodies that run in one kernel, over the same outer (and, for reductions, inner) loops."""
+
+    def __init__(self, nodes, outer, inner):
+        self.nodes, self.outer, self.inner = nodes, tuple(outer), tuple(inner)
+        self.names = [n.name for n in nodes]
+        self.is_reduction = any(n.is_reduction for n in nodes)
+        self.reads = [a for n in nodes for a in n.body.reads()]
+        self.writes = {a.name: a for n in nodes for a in n.body.writes()}
+        self.targets = {n.buffer.data.target for n in nodes if isinstance(n.buffer.data, Scatter)}
+        self.read_names = ({a.name for a in self.reads} | self.targets) - set(self.names)
+
+    @property
+    def full(self):
+        return self.outer + self.inner
+
+    def over(self, outer, inner):
+        """The same group over finer loops."""
+        nodes = [Node(n.buffer, n.body.split_to(outer, inner if n.body.inner else ())) for n in self.nodes]
+        return Group(nodes, outer, inner)
+
+    def as_full(self, outer, inner):
+        return Group([Node(n.buffer, n.body.as_full(outer, inner)) for n in self.nodes], outer, inner)
+
+    def __str__(self):
+        kind = "reduction" if self.is_reduction else "pointwise"
+        lines = [f"{kind} kernel over {list(self.outer)}" + (f" x reduce {list(self.inner)}" if self.inner else "")]
+        for node in self.nodes:
+            origins = ", ".join(sorted(str(o) for o in node.buffer.origins))
+            lines.append(f"  {node.name}: {node.buffer.layout.dtype} {list(node.buffer.layout.size)}  # {origins}")
+            lines += [f"    {line}" for line in str(node.body).splitlines()]
+        return "\n".join(lines)
+
+
+def buffer_views(value):
+    """Every BufferView inside nested arguments."""
+    if isinstance(value, BufferView):
+        yield value
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from buffer_views(item)
+    elif isinstance(value, dict):
+        yield from buffer_views(list(value.values()))
+
+
+def buffer_bytes(buffer):
+    """Size in bytes; a symbolic size counts as 1 MiB, which only serves the scores."""
+    numel = int_or_none(math.prod(buffer.layout.size))
+    return (1 << 20) if numel is None else numel * buffer.layout.dtype.itemsize
+
+
+class Refused(Exception):
+    """Why two nodes do not become one kernel."""
+
+
+class Scheduler:
+    def __init__(self, graph, record):
+        self.graph, self.record = graph, record
+        self.buffers = {**graph.buffers, **graph.inputs, **{b.name: b for b in graph.operations}}
+        self.escaping = {v.name for v in buffer_views([graph.outputs, [v for _, v in graph.mutations]])}
+
+    def run(self):
+        with self.record.timed("dependencies"):
+            nodes = self.live([self.make_node(b) for b in self.graph.operations])
+        with self.record.timed("fusion"):
+            if config.fusion:
+                nodes = self.fuse(nodes)
+            nodes = self.topological(nodes)
+        self.record.fused_ir = "\n\n".join(
+            str(n) if isinstance(n, Group) else f"extern {n.names[0]}: {getattr(n.buffer, 'op', 'output of')} "
+            f"{sorted(n.read_names)}" for n in nodes)
+        return nodes
+
+    def make_node(self, buffer):
+        if isinstance(buffer, (ExternKernel, MultiOutput)):
+            return ExternNode(buffer)
+        body = trace(buffer).simplify_loops()
+        return Group([Node(buffer, body)], body.outer, body.inner)
+
+    def live(self, nodes):
+        """Without the nodes whose results nobody uses.  A scatter writes into its target, so the target's other
+        readers count as users of the scatter only through its own name: lowering reads the new name."""
+        wanted, kept = set(self.escaping), []
+        for node in reversed(nodes):
+            mutates = isinstance(node, ExternNode) and _has_effect(node.buffer)
+            if mutates or any(name in wanted for name in node.names):
+                wanted |= node.read_names
+                kept.append(node)
+            else:
+                self.record.notes.append(f"{node.names[0]} is computed for nobody: dropped")
+        return kept[::-1]
+
+    # -- graph of nodes
+    def topological(self, nodes):
+        """Data-flow order; among the ready ones, the original order."""
+        position = {b.name: i for i, b in enumerate(self.graph.operations)}
+        maker = {name: node for node in nodes for name in node.names}
+        waiting = {id(n): {id(maker[r]) for r in self.must_follow(n, nodes) if r in maker and maker[r] is not n}
+                   for n in nodes}
+        users = {}
+        for node in nodes:
+            for before in waiting[id(node)]:
+                users.setdefault(before, []).append(node)
+        ready = [(max(position[x] for x in n.names), k, n) for k, n in enumerate(nodes) if not waiting[id(n)]]
+        heapq.heapify(ready)
+        order = []
+        while ready:
+            _, k, node = heapq.heappop(ready)
+            order.append(node)
+            for user in users.get(id(node), ()):
+                waiting[id(user)].discard(id(node))
+                if not waiting[id(user)]:
+                    heapq.heappush(ready, (max(position[x] for x in user.names), nodes.index(user), user))
+        assert len(order) == len(nodes), "the fused nodes form a cycle"
+        return order
+
+    def must_follow(self, node, nodes):
+        """Names whose makers run before `node`: what it reads, and, for a scatter, the other readers of its target."""
+        names = set(node.read_names)
+        for target in getattr(node, "targets", ()):
+            names.update(other.names[0] for other in nodes if other is not node and target in other.read_names
+                         and not (set(node.names) & other.read_names))
+        return names
+
+    def reaches(self, start, goal, makers_of, skip_direct):
+        """Does `goal` read, through other nodes, something `start` makes?  Walks from goal towards producers."""
+        stack, seen = [goal], set()
+        while stack:
+            node = stack.pop()
+            for producer in makers_of[id(node)]:
+                if producer is start:
+                    if node is goal and skip_direct:
+                        continue
+                    return True
+                if id(producer) not in seen and self.rank[id(producer)] > self.rank[id(start)]:
+                    seen.add(id(producer))
+                    stack.append(producer)
+        return False
+
+    # -- fusion
+    def fuse(self, nodes):
+        decided = {}
+        while True:
+            nodes = self.topological(nodes)
+            self.rank = {id(n): i for i, n in enumerate(nodes)}
+            maker = {name: node for node in nodes for name in node.names}
+            makers_of = {id(n): {maker[r] for r in self.must_follow(n, nodes) if r in maker} - {n} for n in nodes}
+            fused_now, intervals = {}, []
+            for first, second in self.candidates(nodes):
+                if id(first) in fused_now or id(second) in fused_now:
+                    continue
+                key = (tuple(first.names), tuple(second.names))
+                if key in decided:
+                    continue
+                category, saved = self.category(first, second)
+                low, high = sorted((self.rank[id(first)], self.rank[id(second)]))
+                if any(low <= b and a <= high for a, b in intervals):
+                    continue        # near a pair fused in this round: asked again in the next, over the new graph
+                try:
+                    if self.would_cycle(first, second, makers_of):
+                        raise Refused("another node between them needs the first and feeds the second (a cycle)")
+                    group = self.combine(first, second)
+                    reason = {"vertical": "the second reads what the first writes, in the same iteration",
+                              "epilogue": "the second continues from the reduction's result",
+                              "prologue": "the reduction reads the first's elements as they are made",
+                              "reductions": "both reduce over the same loops",
+                              "horizontal": "independent, same loops, and they share reads"}[category]
+                    fused_now[id(first)] = fused_now[id(second)] = group
+                    intervals.append((low, high))
+                except Refused as refused:
+                    reason = str(refused)
+                decided[key] = FusionDecision(first="+".join(first.names), second="+".join(second.names),
+                                              fused=id(first) in fused_now, category=category, reason=reason,
+                                              bytes_saved=saved)
+            if not fused_now:
+                break
+            result, placed = [], set()
+            for node in nodes:
+                node = fused_now.get(id(node), node)
+                if id(node) not in placed:
+                    placed.add(id(node))
+                    result.append(node)
+            nodes = result
+        self.record.fusions.extend(decided.values())
+        return nodes
+
+    def would_cycle(self, first, second, makers_of):
+        return self.reaches(first, second, makers_of, True) or self.reaches(second, first, makers_of, True)
+
+    def candidates(self, nodes):
+        """Pairs that touch a common buffer, best score first: category, bytes saved, nearness."""
+        touching = {}
+        for node in nodes:
+            for name in [*node.names, *node.read_names]:
+                touching.setdefault(name, []).append(node)
+        pairs = {}
+        for users in touching.values():
+            near = sorted((u for u in users if isinstance(u, Group)), key=lambda n: self.rank[id(n)])
+            for i, first in enumerate(near):
+                for second in near[i + 1:i + 17]:
+                    pairs[id(first), id(second)] = (first, second)
+
+        def score(pair):
+            category, saved = self.category(*pair)
+            return (category != "horizontal", saved, -abs(self.rank[id(pair[0])] - self.rank[id(pair[1])]))
+        return sorted(pairs.values(), key=score, reverse=True)
+
+    def category(self, first, second):
+        flows = set(first.names) & second.read_names
+        shared = flows or (first.read_names & second.read_names)
+        saved = sum(buffer_bytes(self.buffers[name]) for name in shared)
+        if not flows:
+            return "horizontal", saved
+        if first.is_reduction:
+            return ("reductions" if second.is_reduction else "epilogue"), saved
+        return ("prologue" if second.is_reduction else "vertical"), saved
+
+    def combine(self, first, second):
+        """The fused group, or Refused."""
+        if len(first.nodes) + len(second.nodes) > MAX_NODES:
+            raise Refused(f"the kernel would hold more than {MAX_NODES} buffers")
+        if first.targets or second.targets:
+            raise Refused("a scatter writes to elements that no loop variable names")
+        if len(first.read_names | second.read_names | set(first.names) | set(second.names)) > MAX_BUFFERS:
+            raise Refused(f"the kernel would take more than {MAX_BUFFERS} pointers")
+        reasons = []
+        for make in (self.same_loops, self.on_inner_loops, self.on_outer_loops):
+            try:
+                a, b = make(first, second)
+                self.check_accesses(a, b)
+                return Group(a.nodes + b.nodes, a.outer, a.inner or b.inner)
+            except Refused as refused:
+                reasons.append(str(refused))
+        loops = [r for r in reasons if "element" in r] or [r for r in reasons if r] or ["their loops differ"]
+        raise Refused(loops[0])
+
+    def same_loops(self, first, second):
+        if first.is_reduction != second.is_reduction:
+            raise Refused("")
+        outer, inner = common_loops(first.outer, second.outer), common_loops(first.inner, second.inner)
+        if outer is None or inner is None:
+            raise Refused(f"their loops differ: {list(first.outer)} x {list(first.inner)} and "
+                          f"{list(second.outer)} x {list(second.inner)}")
+        return first.over(outer, inner), second.over(outer, inner)
+
+    def on_inner_loops(self, first, second):
+        """A pointwise node over all of a reduction's loops."""
+        reduction, pointwise = (first, second) if first.is_reduction else (second, first)
+        if first.is_reduction == second.is_reduction:
+            raise Refused("")
+        full = common_loops(reduction.full, pointwise.outer)
+        if full is None:
+            raise Refused(f"their loops differ: {list(pointwise.outer)} against {list(reduction.outer)} x "
+                          f"{list(reduction.inner)}")
+        outer_numel, outer, covered = math.prod(reduction.outer), [], 1
+        for size in full:
+            if covered == outer_numel:
+                break
+            outer.append(size)
+            covered *= size
+        outer, inner = tuple(outer), tuple(full[len(outer):])
+        if covered != outer_numel:
+            raise Refused("their loops differ: the pointwise loops cross from outer to reduced ones")
+        reduction, pointwise = reduction.over(outer, inner), pointwise.as_full(outer, inner)
+        return (reduction, pointwise) if first.is_reduction else (pointwise, reduction)
+
+    def on_outer_loops(self, first, second):
+        """A pointwise node over a reduction's outer loops alone."""
+        reduction, pointwise = (first, second) if first.is_reduction else (second, first)
+        outer = common_loops(reduction.outer, pointwise.outer)
+        if first.is_reduction == second.is_reduction or outer is None:
+            raise Refused("")
+        reduction = reduction.over(outer, reduction.inner)
+        pointwise = pointwise.over(outer, ())
+        return (reduction, pointwise) if first.is_reduction else (pointwise, reduction)
+
+    def check_accesses(self, first, second):
+        """Each read of the other's buffer must be of the element written in this iteration."""
+        for writer, reader in ((first, second), (second, first)):
+            for access in reader.reads:
+                written = writer.writes.get(access.name)
+                if written is not None and written.index != access.index:
+                    raise Refused(f"{access.name} is read at element {access.index} where {written.index} is written")
+        reduced = [n for n in first.nodes if n.body.inner and not n.is_reduction]
+        outer_only = {n.name for n in second.nodes if not n.body.inner}
+        for node in second.nodes:       # an outer body cannot take an inner body's many elements
+            if node.name in outer_only and first.inner:
+                for access in node.body.reads():
+                    if access.name in {n.name for n in reduced}:
+                        raise Refused(f"{access.name} has many elements per outer iteration: element mismatch")
+
+
+def _has_effect(buffer):
+    schema = getattr(getattr(buffer, "op", None), "_schema", None)
+    return bool(schema is not None and schema.is_mutable)

@@ -1,0 +1,7 @@
+"""The two C extensions; everything else is in pyproject.toml."""
+from setuptools import Extension, setup
+
+setup(ext_modules=[
+    Extension("minidynamo._frame_hook", ["minidynamo/frame_hook.c"], extra_compile_args=["-O2"]),
+    Extension("miniinductor.runtime._launcher", ["miniinductor/runtime/launcher.c"], extra_compile_args=["-O2"]),
+])
