@@ -33,7 +33,11 @@ METADATA_QUESTIONS = {      # answered, not recorded
 LIFT = {aten.lift_fresh.default, aten.lift_fresh_copy.default}
 
 
-class DataDependent(Exception):
+class CannotTrace(Exception):
+    """This program, on these arguments, is not traced; it runs eagerly."""
+
+
+class DataDependent(CannotTrace):
     """The program asks for the *value* of a tensor; it cannot be traced whole."""
 
 
@@ -190,7 +194,7 @@ class OriginInterpreter(fx.Interpreter):
 def trace(function, args, decompositions=None, fake_mode=None):
     """function(*args) as an fx.GraphModule of ATen ops, one placeholder per tensor among `args`.
 
-    Raises DataDependent where a size or branch depends on data.  The graph's output has the structure that `function`
+    Raises CannotTrace: DataDependent where a size or branch depends on data, or where one tensor is passed twice.  The graph's output has the structure that `function`
     returned.  Runs under no_grad: autograd is the joint trace's matter.
     """
     fake_mode = fake_mode or FakeTensorMode(allow_non_fake_inputs=True, static_shapes=True)
@@ -206,7 +210,7 @@ def trace(function, args, decompositions=None, fake_mode=None):
     for i, fake in enumerate(fakes):
         if isinstance(fake, torch.Tensor):
             if id(fake) in bound:
-                raise RuntimeError("the same tensor stands for two inputs")
+                raise CannotTrace("the same tensor stands for two inputs")
             bound.add(id(fake))
             tracer.placeholder(f"arg{i}", fake)
     run = OriginInterpreter(function, tracer).run if isinstance(function, fx.GraphModule) else function
