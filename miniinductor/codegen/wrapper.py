@@ -1,0 +1,409 @@
+"""The Python function that runs a compiled graph: memory, kernel calls, extern kernels.
+
+In:   a lowered `Graph`.  Out: a callable on the input tensors that returns a list of outputs; `record` gets the kernels,
+the wrapper's source and the memory plan.
+
+    >>> compiled = build(graph, record)
+    >>> print(record.wrapper_source)
+    def call(arg0_1, arg1_1):
+        buf0, buf1 = workspace                  # intermediates: memory kept between calls
+        torch_mm(arg0_1, arg1_1, out=buf0)
+        buf2 = empty_strided((8, 16), (16, 1), dtype=float32)
+        add_relu_0(buf0, buf2)
+        return [buf2]
+
+Memory.  A graph output is freshly allocated in each call.  Intermediates of static size live in one *workspace*: an
+arena in which buffers whose lives do not overlap share bytes.  A workspace is kept between calls, because a fresh page
+costs more than a pass over it; a call takes one from a list and puts it back, so that threads and recursive calls never
+share one.  Memory that an extern kernel's result may alias is never taken from the arena.
+
+Mirrors torch/_inductor/codegen/wrapper.py and memory_planning.py.  Left out: in-place reuse of inputs, a C++ wrapper.
+"""
+import itertools
+import math
+import operator
+
+import sympy
+import torch
+
+from .. import config
+from ..dependencies import int_or_none
+from ..ir import BufferView, ConstantBuffer, ExternKernel, InputBuffer, MultiOutput
+from ..records import KernelRecord
+from ..runtime.build import build_kernels
+from ..scheduler import ExternNode, Group, Scheduler, buffer_bytes, buffer_views
+from .common import indent
+from .cpp import CppKernelWriter
+
+ALIGNMENT = 64
+aten = torch.ops.aten
+# ops whose torch.* form is cheaper to call than the out= overload of the same name
+FAST_OUT = {aten.mm.default: torch.mm, aten.bmm.default: torch.bmm, aten.addmm.default: torch.addmm,
+            aten.baddbmm.default: torch.baddbmm}
+FAST = {**FAST_OUT, aten.convolution.default: torch.convolution, aten.embedding.default: torch.embedding}
+
+
+def build(graph, record):
+    """Schedule, generate and compile `graph`; returns the callable."""
+    return WrapperWriter(graph, record).build()
+
+
+class WrapperWriter:
+    def __init__(self, graph, record):
+        self.graph, self.record = graph, record
+        self.buffers = {**graph.buffers, **graph.inputs, **{b.name: b for b in graph.operations}}
+        self.scope = {"empty_strided": torch.empty_strided, "as_strided": torch.as_strided}
+        self.lines, self.views = [], {}
+        self.scatter_target = {}
+
+    def build(self):
+        record = self.record
+        nodes = Scheduler(self.graph, record).run()
+        with record.timed("codegen"):
+            self.plan_uses(nodes)
+            steps = [self.kernel_step(n) if isinstance(n, Group) else n for n in nodes]
+        with record.timed("compile kernels"):
+            self.compile(steps)
+        with record.timed("wrapper"):
+            self.plan_memory(steps)
+            for position, step in enumerate(steps):
+                self.emit(step, position)
+            source = self.source()
+        record.wrapper_source = source
+        exec(compile(source, "<miniinductor wrapper>", "exec"), self.scope)
+        return self.scope["call"]
+
+    # -- who uses what -----------------------------------------------------------------------------------------------
+    def plan_uses(self, nodes):
+        """Buffers that must be in memory after their kernel: read by another node, or escaping."""
+        self.escaping = {v.name for v in buffer_views([self.graph.outputs, [v for _, v in self.graph.mutations]])}
+        self.used = set(self.escaping)
+        for node in nodes:
+            self.used |= set(node.read_names)
+
+    def kernel_step(self, group):
+        # a scatter writes into memory it takes over, so its own name is always kept
+        keep = {name for name in group.names if name in self.used}
+        kernel = CppKernelWriter(group, self.buffers, keep).write()
+        for node in group.nodes:
+            target = getattr(node.buffer.data, "target", None)
+            if target is not None:
+                self.scatter_target[node.name] = target
+        return KernelStep(group, kernel)
+
+    def compile(self, steps):
+        kernels = [s for s in steps if isinstance(s, KernelStep)]
+        callables = build_kernels([(s.kernel.source, s.kernel.summary) for s in kernels])
+        for step, function in zip(kernels, callables):
+            step.name = getattr(function, "name", None) or repr(function)[len("<compiled kernel "):-1]
+            self.scope[step.name] = function
+            kernel, buffers = step.kernel, self.buffers
+            self.record.kernels.append(KernelRecord(
+                name=step.name, language="cpp", source=kernel.source.replace("NAME(", step.name + "(", 1),
+                nodes=list(step.group.names),
+                origins=sorted({str(o) for n in step.group.nodes for o in n.buffer.origins}),
+                bytes_read=sum(buffer_bytes(buffers[n]) for n in kernel.read),
+                bytes_written=sum(buffer_bytes(buffers[n]) for n in kernel.stored)))
+
+    # -- memory --------------------------------------------------------------------------------------------------------
+    def plan_memory(self, steps):
+        """Choose for each buffer: arena bytes, or a fresh tensor; and when it dies."""
+        self.last_use, born = {}, {}
+        self.pinned = {self.root(name) for name in self.escaping}
+        for position, step in enumerate(steps):
+            for name in step.touched():
+                self.last_use[self.root(name)] = position
+            for name in step.made():
+                born.setdefault(self.root(name), position)
+            if isinstance(step, ExternNode) and self.may_alias(step.buffer):
+                self.pinned |= {self.root(n) for n in step.read_names}
+        arena, self.arena_bytes, self.in_arena = [], 0, {}
+        for position, step in enumerate(steps):
+            for name in step.made():
+                buffer = self.buffers[name]
+                nbytes = storage_bytes(buffer)
+                if name in self.scatter_target:
+                    continue
+                place = "new"
+                if (config.buffer_reuse and name not in self.pinned and nbytes and not isinstance(buffer, MultiOutput)
+                        and self.can_be_placed(buffer)):
+                    size = -(-nbytes // ALIGNMENT) * ALIGNMENT
+                    offset, before = place_in_arena(arena, size, born[name], self.last_use.get(name, position))
+                    arena.append((offset, size, born[name], self.last_use.get(name, position), name))
+                    self.arena_bytes = max(self.arena_bytes, offset + size)
+                    self.in_arena[name] = offset
+                    place = f"reuse of {before}" if before else "new"
+                if not (isinstance(buffer, (ExternKernel, MultiOutput)) and name not in self.in_arena):
+                    self.record.memory_plan.append((name, place, nbytes))
+
+    def can_be_placed(self, buffer):
+        return not isinstance(buffer, ExternKernel) or (buffer.out_op is not None and buffer.layout is not None)
+
+    def may_alias(self, buffer):
+        """Can the extern kernel's result share memory with its arguments?"""
+        if isinstance(buffer, MultiOutput):
+            return True
+        if buffer.out_op is not None and buffer.name in self.buffers and buffer.layout is not None:
+            return False
+        schema = getattr(buffer.op, "_schema", None)
+        return schema is None or any(r.alias_info is not None for r in schema.returns)
+
+    def root(self, name):
+        while name in self.scatter_target:
+            name = self.scatter_target[name]
+        return name
+
+    # -- lines -----------------------------------------------------------------------------------------------------------
+    def emit(self, step, position):
+        if isinstance(step, KernelStep):
+            for name in step.kernel.stored:
+                self.allocate(name)
+            if step.kernel.stored and all(int_or_none(self.buffers[n].layout.numel) == 0 for n in step.kernel.stored):
+                self.lines.append(f"# {step.name}: nothing to compute, its buffers are empty")
+            else:
+                arguments = ", ".join(self.symbol(a) if isinstance(a, sympy.Symbol) else self.tensor(a)
+                                      for a in step.kernel.arguments)
+                self.lines.append(f"{step.name}({arguments})")
+        else:
+            self.emit_extern(step.buffer)
+        dead = [name for name in dict.fromkeys(self.root(n) for n in step.touched())
+                if self.last_use.get(name) == position and self.is_local(name)]
+        if dead:
+            self.lines.append(f"del {', '.join(dead)}")
+
+    def is_local(self, name):
+        """A tensor made in this call that nothing needs any more; del returns its memory early."""
+        buffer = self.buffers.get(name)
+        return (name not in self.in_arena and name not in self.pinned and name not in self.graph.inputs
+                and not isinstance(buffer, (InputBuffer, ConstantBuffer)) and name not in self.graph.constants
+                and name not in self.scatter_target)
+
+    def allocate(self, name):
+        if name in self.scatter_target:
+            self.lines.append(f"{name} = {self.tensor(self.scatter_target[name])}     # written in place")
+        elif name not in self.in_arena:
+            layout = self.buffers[name].layout
+            self.lines.append(f"{name} = empty_strided({self.tuple(layout.size)}, {self.tuple(layout.stride)}, "
+                              f"dtype={self.dtype(layout.dtype)})")
+
+    def emit_extern(self, buffer):
+        name = buffer.name
+        if isinstance(buffer, MultiOutput):
+            path = "".join(f"[{i}]" for i in buffer.index)
+            self.lines.append(f"{name} = {buffer.source}{path}")
+            return
+        arguments = [self.argument(a) for a in buffer.args]
+        arguments += [f"{k}={self.argument(v)}" for k, v in buffer.kwargs.items()]
+        if name in self.in_arena:
+            function = FAST_OUT.get(buffer.op, buffer.out_op)
+            self.lines.append(f"{self.function(function)}({', '.join([*arguments, f'out={name}'])})")
+        else:
+            function = FAST.get(buffer.op, buffer.op) if not buffer.kwargs else buffer.op
+            self.lines.append(f"{name} = {self.function(function)}({', '.join(arguments)})")
+
+    def argument(self, value):
+        if isinstance(value, BufferView):
+            return self.view(value)
+        if isinstance(value, (list, tuple)) and not isinstance(value, torch.Size):
+            items = ", ".join(self.argument(v) for v in value)
+            return f"[{items}]" if isinstance(value, list) else f"({items}{',' if len(value) == 1 else ''})"
+        if isinstance(value, dict):
+            return "{" + ", ".join(f"{k!r}: {self.argument(v)}" for k, v in value.items()) + "}"
+        if isinstance(value, sympy.Basic):
+            return self.number(value)
+        if value is None or isinstance(value, (bool, int, str)):
+            return repr(value)
+        if isinstance(value, float):
+            return repr(value) if math.isfinite(value) else f"float({str(value)!r})"
+        if isinstance(value, torch.dtype):
+            return self.dtype(value)
+        return self.bind(value, "constant")
+
+    def view(self, view):
+        """A buffer as `as_strided` sees it; the buffer itself where that is the same.
+
+        Views of the arena are made once per workspace.  # PyTorch: reinterpret_tensor in each call.
+        """
+        buffer = self.buffers.get(view.name)
+        layout = getattr(buffer, "layout", None)
+        name = self.tensor(view.name)
+        if layout is not None and tuple(view.size) == tuple(layout.size) and same_strides(view, layout):
+            return name
+        root = self.root(view.name)
+        if root in self.in_arena:
+            key = (root, tuple(view.size), tuple(view.stride), view.offset)
+            if key not in self.views:
+                self.views[key] = f"{root}_view{sum(k[0] == root for k in self.views)}"
+            return self.views[key]
+        # as_strided counts from the start of the storage; inputs may themselves be views, so add their own offset
+        offset = self.number(view.offset)
+        base = layout.offset if layout is not None else 0
+        relative = sympy.expand(sympy.sympify(view.offset) - base)
+        if isinstance(buffer, (InputBuffer, ConstantBuffer)):
+            offset = f"{name}.storage_offset()" + (f" + {self.number(relative)}" if relative != 0 else "")
+        return f"as_strided({name}, {self.tuple(view.size)}, {self.tuple(view.stride)}, {offset})"
+
+    def tensor(self, name):
+        """The Python expression for a buffer."""
+        if name in self.graph.constants:
+            self.scope.setdefault(name, self.graph.constants[name])
+        return name
+
+    # -- names and numbers
+    def bind(self, value, prefix):
+        for name, known in self.scope.items():
+            if known is value:
+                return name
+        name = next(n for n in (f"{prefix}{i}" for i in itertools.count()) if n not in self.scope)
+        self.scope[name] = value
+        return name
+
+    def function(self, function):
+        text = str(function) if isinstance(function, torch._ops.OpOverload) else \
+            "torch_" + getattr(function, "__name__", "function")
+        name = "".join(c if c.isalnum() else "_" for c in text)
+        if self.scope.setdefault(name, function) is function:
+            return name
+        return self.bind(function, name + "_")
+
+    def dtype(self, dtype):
+        name = str(dtype).removeprefix("torch.")
+        self.scope[name] = dtype
+        return name
+
+    def number(self, value):
+        value = sympy.sympify(value)
+        for symbol in value.free_symbols:
+            self.symbol(symbol)
+        return str(int(value)) if value.is_Integer else str(value)
+
+    def tuple(self, values):
+        items = [self.number(v) for v in values]
+        return f"({', '.join(items)}{',' if len(items) == 1 else ''})"
+
+    def symbol(self, symbol):
+        """The Python name of a size symbol."""
+        self.symbols.add(symbol)
+        return symbol.name
+
+    symbols = property(lambda self: self.__dict__.setdefault("_symbols", set()))
+
+    def symbol_lines(self):
+        """s0 = arg0.size(1), from the first input that has the size."""
+        lines, known = [], set()
+        for name, buffer in self.graph.inputs.items():
+            layout = getattr(buffer, "layout", None)
+            if layout is None:          # an int input: its name is the symbol's
+                known.add(name)
+                continue
+            for kind, values in (("size", layout.size), ("stride", layout.stride)):
+                for dim, value in enumerate(values):
+                    if value in self.symbols and value not in known:
+                        known.add(value)
+                        lines.append(f"{value} = {name}.{kind}({dim})")
+        return lines
+
+    # -- the function --------------------------------------------------------------------------------------------------
+    def output(self, value):
+        if isinstance(value, BufferView):
+            return self.view(value)
+        return "None" if value is None else self.number(value) if not isinstance(value, (bool, float)) else repr(value)
+
+    def source(self):
+        outputs = f"[{', '.join(self.output(o) for o in self.graph.outputs)}]"
+        mutations = [f"{self.tensor(name)}.copy_({self.view(value)})" for name, value in self.graph.mutations]
+        body = self.symbol_lines() + self.lines
+        if mutations:
+            body += [f"outputs = {outputs}", *mutations]
+            outputs = "outputs"
+        body.append(f"return {outputs}")
+        if self.in_arena:
+            names = [*self.in_arena, *self.views.values()]
+            self.scope["workspaces"] = []
+            self.scope["new_workspace"] = self.workspace_factory()
+            body = ["workspace = workspaces.pop() if workspaces else new_workspace()",
+                    f"{', '.join(names)}{',' if len(names) == 1 else ''} = workspace"] + body
+            body[-1:] = ["workspaces.append(workspace)", body[-1]]
+        if any(isinstance(o, ExternKernel) for o in self.graph.operations) or mutations:
+            self.scope.update(is_grad_enabled=torch.is_grad_enabled, set_grad_enabled=torch._C._set_grad_enabled)
+            body = ["recording = is_grad_enabled()", "set_grad_enabled(False)        # eager kernels: no autograd",
+                    "try:", *indent(body), "finally:", "    set_grad_enabled(recording)"]
+        return "\n".join([f"def call({', '.join(self.graph.inputs)}):", *indent(body)]) + "\n"
+
+    def workspace_factory(self):
+        """A function that makes the arena and every intermediate (and view of one) in it."""
+        plan = []
+        for name, offset in self.in_arena.items():
+            layout = self.buffers[name].layout
+            plan.append((layout.dtype, offset, ints(layout.size), ints(layout.stride), 0))
+        for (name, size, stride, view_offset) in self.views:
+            plan.append((self.buffers[name].layout.dtype, self.in_arena[name], ints(size), ints(stride),
+                         int(view_offset)))
+        total = self.arena_bytes
+
+        def new_workspace():
+            arena = torch.empty(total + ALIGNMENT, dtype=torch.uint8)
+            start = -arena.data_ptr() % ALIGNMENT
+            arena, whole = arena[start:start + total], {}
+            tensors = []
+            for dtype, offset, size, stride, view_offset in plan:
+                usable = (total - offset) // dtype.itemsize * dtype.itemsize
+                typed = arena[offset:offset + usable].view(dtype)
+                tensors.append(typed.as_strided(size, stride, typed.storage_offset() + view_offset))
+            return tuple(tensors)
+        return new_workspace
+
+
+class KernelStep:
+    def __init__(self, group, kernel):
+        self.group, self.kernel, self.name = group, kernel, None
+
+    def made(self):
+        return self.kernel.stored
+
+    def touched(self):
+        return [a for a in self.kernel.arguments if isinstance(a, str)]
+
+
+def _extern_made(self):
+    return [self.buffer.name]
+
+
+def _extern_touched(self):
+    return [*self.names, *self.read_names]
+
+
+ExternNode.made, ExternNode.touched = _extern_made, _extern_touched
+
+
+def ints(values):
+    return tuple(int(v) for v in values)
+
+
+def same_strides(view, layout):
+    if sympy.expand(sympy.sympify(view.offset) - layout.offset) != 0:
+        return False
+    return all(a == b or n == 1 for a, b, n in zip(view.stride, layout.stride, layout.size))
+
+
+def storage_bytes(buffer):
+    """Bytes from the first to the last element, or 0 where a size is symbolic or unknown."""
+    layout = buffer.layout
+    if layout is None or any(int_or_none(v) is None for v in (*layout.size, *layout.stride)):
+        return 0
+    if 0 in ints(layout.size):
+        return 0
+    last = sum((int(n) - 1) * int(s) for n, s in zip(layout.size, layout.stride))
+    return (last + 1) * layout.dtype.itemsize
+
+
+def place_in_arena(arena, size, born, dies):
+    """Lowest offset where `size` bytes are free during [born, dies]; and the name of a dead buffer that lay there."""
+    busy = sorted((o, n) for o, n, b, d, _ in arena if b <= dies and born <= d)
+    offset = 0
+    for start, length in busy:
+        if start - offset >= size:
+            break
+        offset = max(offset, start + length)
+    before = [name for o, n, b, d, name in arena if d < born and o < offset + size and offset < o + n]
+    return offset, before[-1] if before else None

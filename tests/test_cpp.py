@@ -1,0 +1,393 @@
+"""C++ kernels against torch: every op of the vocabulary, all dtypes, irregular shapes, special values."""
+import math
+
+import pytest
+import sympy
+import torch
+
+import miniinductor.config
+from backend_helpers import layer_norm, pointwise, reduce, run, softmax
+from miniinductor.codegen.cpp import CppKernelWriter, constant_text
+from miniinductor.ir import Pointwise, Reduction, Scatter, TensorBox, ComputedBuffer, Layout, current_graph
+from miniinductor.ops import BINARY, COMPARISON, UNARY, UNARY_FLOAT, missing_ops, ops
+
+CPU = torch.device("cpu")
+SPECIAL = torch.tensor([0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 2.5, -2.5, 1e-30, -1e-30, 1e-42, 88.0, -88.0, 1e30, -1e30, 104.0,
+                        -104.0, 3.4e38, math.inf, -math.inf, math.nan, 1e-4, -1e-4, 0.9999999, 1.0000001, 7.9, 4.01])
+
+
+def test_the_writer_defines_every_op():
+    assert missing_ops(CppKernelWriter) == []
+
+
+def same(got, want, ulps=8, atol=0.0):
+    assert got.dtype == want.dtype and got.shape == want.shape
+    if not want.dtype.is_floating_point:
+        assert torch.equal(got, want)
+        return
+    eps = torch.finfo(want.dtype).eps
+    torch.testing.assert_close(got, want, rtol=ulps * eps, atol=atol, equal_nan=True)
+
+
+TORCH_UNARY = {**{n: getattr(torch, n) for n in UNARY if hasattr(torch, n)}}
+
+
+@pytest.mark.parametrize("op", UNARY)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_unary(op, dtype):
+    if op == "bitwise_not":
+        x = torch.randint(-100, 100, (1000,))
+    elif op == "logical_not":
+        x = torch.tensor([0.0, 1.0, -0.0, math.nan, 2.0], dtype=dtype)
+    else:
+        x = torch.cat([SPECIAL, torch.randn(1823) * 3, torch.rand(781) * 2 - 1]).to(dtype)
+    want = TORCH_UNARY[op](x)
+    result = torch.bool if want.dtype == torch.bool else x.dtype
+    (got,), _ = run(lambda b: [pointwise(lambda v: getattr(ops, op)(v), b, dtype=result)], x)
+    if op in UNARY_FLOAT and dtype is torch.float32:
+        exact = TORCH_UNARY[op](x.double()).float()
+        known = torch.isfinite(exact) | ~torch.isfinite(want)
+        same(got[known], exact[known], ulps=8, atol=2e-7 if op in ("sin", "cos", "tan", "lgamma") else 1e-44)
+    else:
+        same(got, want, ulps=16, atol=1e-300)
+    if result.is_floating_point and op not in ("sign", "lgamma"):
+        zeros = x == 0
+        assert torch.equal(torch.signbit(got[zeros]), torch.signbit(want[zeros])), "signed zeros"
+
+
+@pytest.mark.parametrize("op,limit", [("exp", 2), ("log", 2), ("tanh", 4), ("erf", 5), ("sigmoid", 3), ("log1p", 4),
+                                      ("expm1", 5), ("erfinv", 2)])
+def test_accuracy_in_ulp_against_float64(op, limit):
+    x = {"exp": torch.linspace(-87, 88.5, 200_003), "log": torch.rand(200_003) * 10 + 1e-6,
+         "log1p": torch.cat([torch.rand(100_000) * 4 - 0.999, torch.randn(1000) * 1e-5]),
+         "erfinv": torch.rand(100_003) * 2 - 1}.get(op, torch.linspace(-9, 9, 200_003))
+    if op == "sigmoid":
+        x = torch.linspace(-80, 80, 200_003)
+    (got,), _ = run(lambda b: [pointwise(getattr(ops, op), b)], x)
+    exact = getattr(torch, op)(x.double())
+    single = exact.float()
+    ulp = (torch.nextafter(single.abs(), torch.tensor(math.inf)) - single.abs()).double()
+    error = ((got.double() - exact).abs() / ulp)[exact != 0]
+    assert error.max() <= limit, f"{op}: {error.max():.2f} ulp at {x[exact != 0][error.argmax()]}"
+
+
+TORCH_BINARY = {
+    "truncdiv": lambda a, b: torch.div(a, b, rounding_mode="trunc"), "truediv": torch.true_divide,
+    "floordiv": lambda a, b: torch.div(a, b, rounding_mode="floor"),
+}
+
+
+def torch_binary(op):
+    return TORCH_BINARY.get(op) or getattr(torch, op)
+
+
+@pytest.mark.parametrize("op", [o for o in BINARY if not o.startswith("bitwise")] + list(COMPARISON))
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_binary_float(op, dtype):
+    a, b = torch.meshgrid(SPECIAL, SPECIAL, indexing="ij")
+    a = torch.cat([a.flatten(), torch.randn(777)]).to(dtype)
+    b = torch.cat([b.flatten(), torch.randn(777)]).to(dtype)
+    want = torch_binary(op)(a, b)
+    (got,), _ = run(lambda x, y: [pointwise(getattr(ops, op), x, y, dtype=want.dtype)], a, b)
+    same(got, want, ulps=2, atol=1e-44 if dtype == torch.float32 else 0)
+
+
+@pytest.mark.parametrize("op", [o for o in BINARY if o not in ("truediv", "atan2", "copysign", "nextafter", "hypot")]
+                         + list(COMPARISON))
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8])
+def test_binary_integer(op, dtype):
+    low, high = (0, 255) if dtype == torch.uint8 else (-120, 120)
+    a = torch.randint(low, high, (4001,)).to(dtype)
+    b = torch.randint(low, high, (4001,)).to(dtype)
+    if op in ("floordiv", "truncdiv", "remainder", "fmod"):
+        b[b == 0] = 1
+    if "shift" in op or op == "pow":
+        b = (b % 9).to(dtype)
+    want = torch_binary(op)(a, b)
+    (got,), _ = run(lambda x, y: [pointwise(getattr(ops, op), x, y, dtype=want.dtype)], a, b)
+    same(got, want)
+
+
+@pytest.mark.parametrize("op", ["bitwise_and", "bitwise_or", "bitwise_xor", "logical_and", "maximum", "eq", "lt"])
+def test_binary_bool(op):
+    a, b = torch.tensor([True, True, False, False]), torch.tensor([True, False, True, False])
+    (got,), _ = run(lambda x, y: [pointwise(getattr(ops, op), x, y)], a, b)
+    same(got, torch_binary(op)(a, b))
+
+
+@pytest.mark.parametrize("op", ["floordiv", "remainder", "truncdiv", "fmod"])
+def test_integer_division_by_zero_raises(op):
+    a, b = torch.arange(100), torch.arange(100) - 50
+    with pytest.raises(RuntimeError, match="ZeroDivisionError"):
+        run(lambda x, y: [pointwise(getattr(ops, op), x, y)], a, b)
+
+
+def test_lowest_integer_by_minus_one_does_not_trap():
+    a, b = torch.full((64,), -2**63), torch.full((64,), -1)
+    (got,), _ = run(lambda x, y: [pointwise(ops.floordiv, x, y)], a, b)
+    assert torch.equal(got, a)
+
+
+ALL = [torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.int64, torch.int32, torch.int16, torch.int8,
+       torch.uint8, torch.bool]
+
+
+@pytest.mark.parametrize("source", ALL)
+@pytest.mark.parametrize("target", ALL)
+def test_conversions(source, target):
+    x = (torch.randn(533) * 40).abs() if torch.uint8 in (source, target) else torch.randn(533) * 40
+    x[:8] = torch.tensor([0.0, 1.0, 2.5, 3.5, 100.0, 0.49, 0.51, 7.0])
+    x = x.to(source)
+    (got,), _ = run(lambda b: [pointwise(lambda v: ops.to_dtype(v, target, source), b, dtype=target)], x)
+    assert torch.equal(got, x.to(target))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision_arithmetic_is_float_and_rounds_to_even(dtype):
+    x = torch.cat([torch.randn(4099), SPECIAL]).to(dtype)
+    (got,), _ = run(lambda b: [pointwise(lambda v: ops.mul(ops.sigmoid(v), v), b)], x)
+    want = (torch.sigmoid(x.float()) * x.float()).to(dtype)
+    same(got, want, ulps=1.01)
+    (same_bits,), _ = run(lambda b: [pointwise(lambda v: ops.mul(v, ops.constant(1.0, dtype)), b)], x)
+    assert torch.equal(same_bits.isnan(), x.isnan()) and torch.equal(same_bits[~x.isnan()], x[~x.isnan()])
+
+
+def test_bitcast():
+    x = torch.randn(77)
+    (got,), _ = run(lambda b: [pointwise(lambda v: ops.to_dtype_bitcast(v, torch.int32, torch.float32), b,
+                                         dtype=torch.int32)], x)
+    assert torch.equal(got, x.view(torch.int32))
+
+
+SHAPES = [(1,), (7,), (1823, 781), (3, 1, 5), (0, 4), (2, 3, 4, 5), (64, 64), (5, 100_003), ()]
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_shapes(shape):
+    x = torch.randn(shape)
+    (got,), _ = run(lambda b: [pointwise(lambda v: ops.add(ops.mul(v, v), ops.constant(1.5, torch.float32)), b)], x)
+    same(got, x * x + 1.5)
+
+
+@pytest.mark.parametrize("permute", [(0, 1, 2), (2, 1, 0), (1, 0, 2), (0, 2, 1)])
+def test_strides(permute):
+    x, y = torch.randn(33, 65, 70).permute(permute), torch.randn([33, 65, 70][permute[0]], [33, 65, 70][permute[1]],
+                                                                 [33, 65, 70][permute[2]])
+    (got,), _ = run(lambda a, b: [pointwise(ops.add, a, b)], x, y)
+    assert torch.equal(got, x + y)
+    (got,), _ = run(lambda a, b: [pointwise(ops.add, a, b)], x[::2, 1:], y[::2, 1:])
+    assert torch.equal(got, x[::2, 1:] + y[::2, 1:])
+
+
+@pytest.mark.parametrize("shape", [(1024, 1024), (17, 1000), (1000, 17), (3, 300, 200)])
+def test_transposed_add(shape):
+    x, y = torch.randn(shape).transpose(-1, -2), torch.randn(shape).transpose(-1, -2).contiguous()
+    (got,), _ = run(lambda a, b: [pointwise(ops.add, a, b)], x, y)
+    assert torch.equal(got, x + y)
+
+
+REDUCED = [((7, 13), [1]), ((7, 13), [0]), ((7, 13), [0, 1]), ((3, 5, 7), [1]), ((3, 5, 7), [0, 2]), ((1823, 781), [0]),
+           ((1823, 781), [1]), ((1823, 781), [0, 1]), ((4, 100_001), [1]), ((300_007,), [0]), ((5, 1), [1]), ((1, 5), [0]),
+           ((9000, 3), [0]), ((2, 9001, 33), [1]), ((8, 16, 20, 20), [0, 2, 3]), ((6, 0), [1]), ((0, 6), [1])]
+
+
+@pytest.mark.parametrize("shape,dims", REDUCED)
+def test_sum(shape, dims):
+    x = torch.randn(shape)
+    (got,), _ = run(lambda b: [reduce(b, "sum", dims)], x)
+    exact = x.double().sum(dims, keepdim=True)
+    torch.testing.assert_close(got.double(), exact, rtol=1e-6, atol=2e-6 * math.sqrt(max(1, x[0].numel() if x.numel() else 1)))
+    eager_error = (x.sum(dims, keepdim=True).double() - exact).abs().max() if got.numel() else 0
+    assert got.numel() == 0 or (got.double() - exact).abs().max() <= 4 * eager_error + 1e-5
+
+
+@pytest.mark.parametrize("shape,dims", [c for c in REDUCED if 0 not in c[0]])
+@pytest.mark.parametrize("kind", ["max", "min", "any", "prod"])
+def test_other_reductions(shape, dims, kind):
+    x = torch.randn(shape)
+    if kind == "prod":
+        x = 1 + 0.01 * x
+        want = x
+        for d in dims:
+            want = want.double().prod(d, keepdim=True)
+        (got,), _ = run(lambda b: [reduce(b, "prod", dims)], x)
+        torch.testing.assert_close(got, want.float(), rtol=1e-4, atol=1e-6)
+    elif kind == "any":
+        x = x > 3.5
+        (got,), _ = run(lambda b: [reduce(b, "any", dims)], x)
+        want = x
+        for d in dims:
+            want = want.any(d, keepdim=True)
+        assert torch.equal(got, want)
+    else:
+        function = torch.amax if kind == "max" else torch.amin
+        (got,), _ = run(lambda b: [reduce(b, kind, dims)], x)
+        assert torch.equal(got, function(x, dims, keepdim=True))
+        x.view(-1)[x.numel() // 2] = math.nan
+        (got,), _ = run(lambda b: [reduce(b, kind, dims)], x)
+        assert torch.equal(got.isnan(), function(x, dims, keepdim=True).isnan())
+        y = torch.full_like(x, -math.inf if kind == "max" else math.inf)
+        (got,), _ = run(lambda b: [reduce(b, kind, dims)], y)
+        assert torch.equal(got, function(y, dims, keepdim=True))
+
+
+@pytest.mark.parametrize("kind", ["argmax", "argmin"])
+@pytest.mark.parametrize("shape,dim", [((7, 13), 1), ((7, 13), 0), ((301, 55), 1), ((301, 55), 0), ((100_003,), 0), ((1, 4), 0)])
+def test_arg_reductions_take_the_first_of_equals_and_nan(kind, shape, dim):
+    function = getattr(torch, kind)
+    for x in (torch.randn(shape), torch.randint(0, 3, shape).float(), torch.randint(-2, 2, shape)):
+        for poison in (False, True):
+            x = x.clone()
+            if poison and x.dtype.is_floating_point:
+                x.view(-1)[x.numel() // 2] = math.nan
+                x.view(-1)[-1] = math.nan
+            (got,), _ = run(lambda b: [reduce(b, kind, [dim], dtype=torch.int64)], x)
+            values = x.gather(dim, got)
+            best = function(x, dim, keepdim=True)
+            assert torch.equal(torch.nan_to_num(values.float(), 9e9), torch.nan_to_num(x.gather(dim, best).float(), 9e9))
+            hits = (x == values) | (x.isnan() & values.isnan())
+            assert torch.equal(got, hits.int().argmax(dim, keepdim=True)), "not the first"
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.uint8, torch.bfloat16, torch.float64])
+@pytest.mark.parametrize("dim", [0, 1])
+def test_reduction_dtypes(dtype, dim):
+    x = torch.randint(0, 50, (37, 91)).to(dtype)
+    result = dtype if dtype.is_floating_point else torch.int64
+
+    def convert(v):
+        return ops.to_dtype(v, result, dtype)
+    (got,), _ = run(lambda b: [reduce(b, "sum", [dim], dtype=result, function=convert)], x)
+    torch.testing.assert_close(got, x.sum(dim, keepdim=True))
+    (got,), _ = run(lambda b: [reduce(b, "max", [dim])], x)
+    assert torch.equal(got, x.amax(dim, keepdim=True))
+
+
+@pytest.mark.parametrize("shape", [(7, 13), (1, 1), (128, 768), (33, 40_000), (2, 70_001), (1, 100_000)])
+def test_softmax(shape):
+    x = torch.randn(shape) * 4
+    (got,), record = run(lambda b: [softmax(b)], x)
+    torch.testing.assert_close(got, x.softmax(-1), rtol=3e-6, atol=1e-7)
+    assert len(record.kernels) == 1
+
+
+@pytest.mark.parametrize("shape", [(7, 13), (128, 768), (5, 20_001), (4, 1)])
+def test_layer_norm(shape):
+    x, w, b = torch.randn(shape), torch.randn(shape[-1]), torch.randn(shape[-1])
+    (got,), record = run(lambda *a: [layer_norm(*a)], x, w, b)
+    torch.testing.assert_close(got, torch.nn.functional.layer_norm(x, shape[-1:], w, b), rtol=1e-4, atol=1e-5)
+    assert len(record.kernels) == 1
+
+
+@pytest.mark.parametrize("shape", [(50, 33), (5000, 40), (3, 700)])
+def test_statistics_over_rows(shape):
+    x = torch.randn(shape)
+
+    def variance(b):
+        count = shape[0]
+        mean = pointwise(lambda s: ops.mul(s, ops.constant(1 / count, torch.float32)), reduce(b, "sum", [0]), realize=True)
+        centred = pointwise(ops.sub, b, mean)
+        return [mean, reduce(pointwise(lambda v: ops.mul(v, v), centred), "sum", [0])]
+    (mean, square), _ = run(variance, x)
+    torch.testing.assert_close(mean, x.mean(0, keepdim=True), rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(square, ((x - x.mean(0)) ** 2).sum(0, keepdim=True), rtol=1e-4, atol=1e-4)
+
+
+def test_where_and_masked_do_not_touch_what_the_mask_hides():
+    x = torch.randn(100)
+
+    def shifted(b):
+        load = b.make_loader()
+
+        def body(index):
+            i = index[0]
+            inside = ops.lt(ops.index_expr(i, torch.int64), ops.constant(100, torch.int64))
+            return ops.masked(inside, lambda: load([i]), -3.0)
+        return [TensorBox(Pointwise(CPU, torch.float32, [1_000_000], body))]
+    (got,), _ = run(shifted, x)
+    assert torch.equal(got[:100], x) and (got[100:] == -3).all()
+    y = torch.randn(100)
+    (got,), _ = run(lambda a, b: [pointwise(lambda v, w: ops.where(ops.gt(v, w), v, w), a, b)], x, y)
+    assert torch.equal(got, torch.where(x > y, x, y))
+
+
+def gather(table, index):
+    load, at, width = table.make_loader(), index.make_loader(), table.get_size()[1]
+    rows = table.get_size()[0]
+
+    def body(i):
+        return load([ops.indirect_indexing(at(i[:1]), rows), i[1]])
+    return [TensorBox(Pointwise(CPU, table.dtype, [index.get_size()[0], width], body))]
+
+
+@pytest.mark.parametrize("count", [5, 5000])
+def test_indirect_indexing(count):
+    table, index = torch.randn(50, 33), torch.randint(-50, 50, (count,))
+    (got,), _ = run(gather, table, index)
+    assert torch.equal(got, table[index])
+
+
+@pytest.mark.parametrize("bad", [50, -51, 2**40])
+def test_an_index_out_of_range_raises(bad):
+    table, index = torch.randn(50, 33), torch.randint(0, 50, (500,))
+    index[321] = bad
+    with pytest.raises(IndexError, match="out of range"):
+        run(gather, table, index)
+
+
+def test_an_empty_table_raises():
+    with pytest.raises(IndexError):
+        run(gather, torch.randn(0, 33), torch.zeros(5, dtype=torch.int64))
+
+
+def test_scatter_add_with_repeated_indices():
+    index, values = torch.randint(0, 10, (1000,)), torch.randn(1000, 17)
+
+    def embedding_backward(at, v):
+        zero = TensorBox(Pointwise(CPU, torch.float32, [10, 17], lambda i: ops.constant(0, torch.float32)))
+        target = zero.realize()
+        at_load, load = at.make_loader(), v.make_loader()
+        scatter = Scatter(CPU, torch.float32, [1000, 17], load,
+                          lambda i: [ops.indirect_indexing(at_load(i[:1]), 10), i[1]], target, "atomic_add")
+        buffer = current_graph().add(ComputedBuffer, Layout.contiguous(CPU, torch.float32, [10, 17]), frozenset(),
+                                     data=scatter)
+        return [TensorBox(buffer)]
+    (got,), _ = run(embedding_backward, index, values)
+    torch.testing.assert_close(got, torch.zeros(10, 17).index_add(0, index, values), rtol=1e-5, atol=1e-4)
+
+
+def test_random_numbers():
+    seed = torch.tensor([123])
+
+    def numbers(op, count, seed_box, **kw):
+        load = seed_box.make_loader()
+        return TensorBox(Pointwise(CPU, torch.float32, [count], lambda i: getattr(ops, op)(
+            load([0]), ops.index_expr(i[0], torch.int64))))
+    (u, n), _ = run(lambda s: [numbers("rand", 100_000, s), numbers("randn", 100_000, s)], seed)
+    assert 0 <= u.min() and u.max() < 1 and abs(u.mean() - 0.5) < 0.01 and abs(u.var() - 1 / 12) < 0.01
+    assert abs(n.mean()) < 0.02 and abs(n.std() - 1) < 0.02 and n.isfinite().all()
+    (again, _), _ = run(lambda s: [numbers("rand", 100_000, s), numbers("randn", 100_000, s)], seed)
+    (other, _), _ = run(lambda s: [numbers("rand", 100_000, s), numbers("randn", 100_000, s)], seed + 1)
+    assert torch.equal(u, again) and (u == other).float().mean() < 0.01
+
+
+@pytest.mark.parametrize("option", ["vectorize", "openmp", "fusion", "buffer_reuse"])
+def test_switches_change_the_code_not_the_result(option):
+    x, w, b = torch.randn(200, 768), torch.randn(768), torch.randn(768)
+    with miniinductor.config.patch(**{option: False}):
+        (got,), record = run(lambda *a: [softmax(layer_norm(*a))], x, w, b)
+    want = torch.nn.functional.layer_norm(x, (768,), w, b).softmax(-1)
+    torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-6)
+    source = "".join(k.source for k in record.kernels)
+    assert option != "vectorize" or "omp simd" not in source
+    assert option != "openmp" or "omp parallel" not in source
+    assert (len(record.kernels) > 2) == (option == "fusion")
+
+
+def test_constants_keep_their_value():
+    assert constant_text(math.inf, torch.float32) == "mini::inf"
+    assert constant_text(-2**63, torch.int64) == "(-9223372036854775807LL - 1)"
+    for value in (0.1, 1e-45, -0.0, 3.4028234663852886e38, 2.0**-126):
+        (got,), _ = run(lambda b: [pointwise(lambda v: ops.constant(value, torch.float32), b)], torch.zeros(3))
+        want = torch.full((3,), value)
+        assert torch.equal(got, want) and torch.equal(torch.signbit(got), torch.signbit(want))
