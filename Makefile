@@ -1,0 +1,33 @@
+# make course: set up, run the tour, write the page.   make test: set up, run the tests.
+# PYTHON=python3.12 chooses the interpreter, VENV=dir the environment, TORCH="torch==2.12.0" the torch to install.
+VENV   ?= .venv
+TORCH  ?= torch==2.13.0
+BIN     = $(VENV)/bin
+READY   = $(VENV)/.ready
+
+.PHONY: course test test-pythons bench sizes clean setup
+
+course: $(READY)
+	@$(BIN)/python notebooks/build.py
+
+test: $(READY)
+	@echo "[test] running the tests"
+	@$(BIN)/python -m pytest tests
+
+test-pythons:
+	@python3 tests/run_pythons.py
+
+bench: $(READY)
+	@$(BIN)/python -m minidynamo.bench --suite smoke
+
+sizes:
+	@python3 tools/sizes.py
+
+setup: $(READY)
+
+$(READY): pyproject.toml setup.py minidynamo/frame_hook.c miniinductor/runtime/launcher.c tools/setup_environment.py
+	@sh tools/find_python.sh "$(PYTHON)" tools/setup_environment.py "$(VENV)" "$(TORCH)"
+	@touch $(READY)
+
+clean:
+	rm -rf $(VENV) build *.egg-info course minidynamo/*.so miniinductor/runtime/*.so

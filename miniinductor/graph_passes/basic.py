@@ -1,0 +1,89 @@
+"""Common subexpressions, operations that do nothing, dead code.
+
+In:   a functional ATen graph (an `fx.GraphModule`), changed in place.  Out: the number of nodes each pass removed.
+
+    >>> optimize(gm)
+    {'no-ops': 2, 'common subexpressions': 5, 'dead code': 7}
+
+Mirrors torch/_inductor/fx_passes/post_grad.py and torch/_functorch/compile_utils.py (fx_graph_cse).
+"""
+import operator
+
+import torch
+from torch import fx
+
+aten = torch.ops.aten
+RANDOM = torch.Tag.nondeterministic_seeded
+
+
+def optimize(gm):
+    graph = gm.graph
+    counts = {"no-ops": remove_no_ops(graph), "common subexpressions": merge_common(graph)}
+    before = len(graph.nodes)
+    graph.eliminate_dead_code(is_impure_node=lambda n: n.op in ("placeholder", "output"))
+    counts["dead code"] = before - len(graph.nodes)
+    gm.recompile()
+    return counts
+
+
+def _same_layout(a, b):
+    return a.shape == b.shape and a.dtype == b.dtype and a.device == b.device and a.stride() == b.stride()
+
+
+def remove_no_ops(graph):
+    """Copies, casts and reshapes whose result is what they were given.
+
+    A clone may be an output of its own (eager gives fresh memory): those that reach the output stay.
+    """
+    removed = 0
+    targets = {aten.clone.default, aten._to_copy.default, aten.view.default, aten.expand.default, aten.lift_fresh_copy.default}
+    for node in list(graph.nodes):
+        if node.target in targets and isinstance(node.args[0], fx.Node) and not any(u.op == "output" for u in node.users):
+            source = node.args[0]
+            if _same_layout(node.meta["val"], source.meta["val"]) and not _reaches_output_by_views(node):
+                node.replace_all_uses_with(source)
+                graph.erase_node(node)
+                removed += 1
+    return removed
+
+
+def _reaches_output_by_views(node):
+    """Would removing this copy make an output share memory with something else?"""
+    work, seen = [node], set()
+    while work:
+        for user in work.pop().users:
+            if user.op == "output":
+                return True
+            schema = getattr(user.target, "_schema", None)
+            is_view = user.target is operator.getitem or schema is not None and any(a.alias_info for a in schema.arguments)
+            if is_view and user not in seen:
+                seen.add(user)
+                work.append(user)
+    return False
+
+
+def merge_common(graph):
+    """One node for equal calls.  Random ops are never merged."""
+    seen, removed = {}, 0
+    for node in list(graph.nodes):
+        if node.op != "call_function" or RANDOM in getattr(node.target, "tags", ()):
+            continue
+        key = (node.target, _freeze(node.args), _freeze(node.kwargs))
+        try:
+            known = seen.setdefault(key, node)
+        except TypeError:           # an argument that cannot be hashed
+            continue
+        if known is not node and not _reaches_output_by_views(node):
+            node.replace_all_uses_with(known)
+            graph.erase_node(node)
+            removed += 1
+    return removed
+
+
+def _freeze(value):
+    """A hashable key that keeps 1, True and 1.0 apart."""
+    if isinstance(value, (list, tuple)):
+        return tuple(_freeze(v) for v in value)
+    if isinstance(value, dict):
+        return tuple((k, _freeze(v)) for k, v in value.items())
+    return value if isinstance(value, fx.Node) else (type(value), value)

@@ -1,0 +1,215 @@
+"""Handlers that read a loop body without running it: text, counts, dtypes.
+
+In:   a body (a function over `ops`).  Out: `PrintHandler` gives its text, `DtypeHandler` the dtype of its value.
+
+    >>> print(buffer_text(buffer))
+    buf0: float32[4, 8] = pointwise i0 < 4, i1 < 8
+        tmp0 = load(x, 8*i0 + i1)
+        tmp1 = exp(tmp0)
+        store(buf0, 8*i0 + i1, tmp1)
+
+Mirrors torch/_inductor/ops_handler.py and dtype_propagation.py.
+"""
+import functools
+import itertools
+
+import sympy
+import torch
+
+from .ir import ComputedBuffer, ExternKernel, MultiOutput, Reduction, Scatter
+from .ops import BINARY, COMPARISON, OP_NAMES, UNARY, OpsHandler, ops, set_handler
+
+
+# --- text -----------------------------------------------------------------------------------------------------------
+class PrintHandler(OpsHandler):
+    """Each op becomes a line `tmpN = op(...)`; equal lines are written once."""
+
+    def __init__(self):
+        self.lines, self.names, self.count, self.indirect = [], {}, itertools.count(), itertools.count()
+
+    def emit(self, text):
+        if text not in self.names:
+            self.names[text] = f"tmp{next(self.count)}"
+            self.lines.append(f"{self.names[text]} = {text}")
+        return self.names[text]
+
+    def store(self, name, index, value, mode=None):
+        self.lines.append(f"store({name}, {index}, {value}{', ' + mode if mode else ''})")
+
+    def indirect_indexing(self, value, size, check=True, wrap_neg=True):
+        key = ("indirect", value, size, check, wrap_neg)
+        if key not in self.names:
+            symbol = self.names[key] = sympy.Symbol(f"indirect{next(self.indirect)}", integer=True, nonnegative=True)
+            options = ("" if check else ", unchecked") + ("" if wrap_neg else ", no wrap")
+            self.lines.append(f"{symbol} = indirect_indexing({value}, {size}{options})")
+        return self.names[key]
+
+    def masked(self, mask, body, other):
+        outer, self.lines, names = self.lines, [], dict(self.names)
+        value = body()
+        inner, self.lines, self.names = self.lines, outer, names
+        name = f"tmp{next(self.count)}"
+        self.lines.append(f"{name} = masked({mask}, other={other}):")
+        self.lines += [f"    {line}" for line in [*inner, value]]
+        return name
+
+
+def _show(argument):
+    return str(argument).replace("torch.", "")
+
+
+def _printed(name):
+    def method(self, *args, **kwargs):
+        return self.emit(f"{name}({', '.join(map(_show, [*args, *kwargs.values()]))})")
+    return method
+
+
+for _name in OP_NAMES:
+    if _name not in vars(PrintHandler):
+        setattr(PrintHandler, _name, _printed(_name))
+
+
+def buffer_text(buffer):
+    """One operation of a graph as text."""
+    layout = buffer.layout
+    where = f"{_show(layout.dtype)}{list(layout.size)}" if layout is not None else "(several)"
+    origins = f"    # {', '.join(sorted(map(str, buffer.origins)))}" if buffer.origins else ""
+    if isinstance(buffer, MultiOutput):
+        return f"{buffer.name}: {where} = {buffer.source}{list(buffer.index)}{origins}"
+    if isinstance(buffer, ExternKernel):
+        arguments = [*map(_show_argument, buffer.args), *(f"{k}={_show_argument(v)}" for k, v in buffer.kwargs.items())]
+        return f"{buffer.name}: {where} = {buffer.op}({', '.join(arguments)}){origins}"
+    assert isinstance(buffer, ComputedBuffer)
+    index, reduction_index = loop_indices(buffer.data)
+    handler = PrintHandler()
+    with set_handler(handler):
+        run_body(buffer, index, reduction_index)
+    loops = ", ".join(f"{i} < {n}" for i, n in zip(index + reduction_index,
+                                                   [*buffer.data.ranges, *getattr(buffer.data, "reduction_ranges", ())]))
+    lines = [f"{buffer.name}: {where} = {type(buffer.data).__name__.lower()} {loops}{origins}"]
+    return "\n".join(lines + [f"    {line}" for line in handler.lines])
+
+
+def _show_argument(argument):
+    name = getattr(argument, "name", None)
+    if isinstance(argument, (list, tuple)):
+        return f"[{', '.join(map(_show_argument, argument))}]"
+    return f"{name}{list(argument.size)}" if hasattr(argument, "stride") and name else _show(argument)
+
+
+def graph_text(graph):
+    return "\n".join(buffer_text(b) for b in graph.operations)
+
+
+# --- running a body under any handler ---------------------------------------------------------------------------------
+def loop_indices(data):
+    """Loop variables of a body: i0, i1, ... and r0, r1, ... for the reduced ones."""
+    outer, reduced = len(data.ranges), len(getattr(data, "reduction_ranges", ()))
+    return [_loop_variable("i", d) for d in range(outer)], [_loop_variable("r", d) for d in range(reduced)]
+
+
+@functools.cache
+def _loop_variable(prefix, number):
+    return sympy.Symbol(f"{prefix}{number}", integer=True, nonnegative=True)
+
+
+def run_body(buffer, index, reduction_index):
+    """Call the buffer's body, its reduction and its store, on the installed handler."""
+    data, layout = buffer.data, buffer.layout
+    if isinstance(data, Reduction):
+        value = ops.reduction(data.dtype, data.src_dtype, data.kind, data.inner_fn(index, reduction_index))
+    else:
+        value = data.inner_fn(index)
+    if isinstance(data, Scatter):
+        return ops.store(buffer.name, layout.indexer(data.output_index(index)), value, data.mode)
+    return ops.store(buffer.name, layout.indexer(index), value)
+
+
+# --- dtypes -----------------------------------------------------------------------------------------------------------
+class DtypeError(AssertionError):
+    """A body mixes dtypes or stores the wrong one: a bug in a lowering."""
+
+
+class DtypeHandler(OpsHandler):
+    """The value of each op is its dtype; operands of one op must agree."""
+
+    def __init__(self, dtype_of_buffer):
+        self.dtype_of_buffer, self.loads, self.stores = dtype_of_buffer, [], []
+        self.count = itertools.count()
+
+    def load(self, name, index):
+        self.loads.append(name)
+        return self.dtype_of_buffer(name)
+
+    def store(self, name, index, value, mode=None):
+        self.stores.append(name)
+        want = self.dtype_of_buffer(name)
+        if value != want:
+            raise DtypeError(f"{name} holds {want}, the body stores {value}")
+
+    def reduction(self, dtype, src_dtype, kind, value):
+        if value != src_dtype:
+            raise DtypeError(f"reduction {kind} of {src_dtype} is given {value}")
+        return dtype
+
+    def indirect_indexing(self, value, size, check=True, wrap_neg=True):
+        if value not in (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8):
+            raise DtypeError(f"an index of dtype {value}")
+        return sympy.Symbol(f"indirect{next(self.count)}", integer=True, nonnegative=True)
+
+    def constant(self, value, dtype):
+        return dtype
+
+    def index_expr(self, expr, dtype):
+        return dtype
+
+    def to_dtype(self, x, dtype, src_dtype=None):
+        if src_dtype is not None and src_dtype != x:
+            raise DtypeError(f"to_dtype from {src_dtype} is given {x}")
+        return dtype
+
+    to_dtype_bitcast = to_dtype
+
+    def where(self, condition, a, b):
+        self.same("where", a, b)
+        if condition != torch.bool:
+            raise DtypeError(f"where on {condition}")
+        return a
+
+    def masked(self, mask, body, other):
+        if mask != torch.bool:
+            raise DtypeError(f"masked by {mask}")
+        return body()
+
+    def rand(self, seed, offset):
+        return torch.float32
+
+    randn = rand
+
+    def randint(self, seed, offset, low, high):
+        return torch.int64
+
+    def fma(self, a, b, c):
+        return self.same("fma", a, b, c)
+
+    def same(self, op, first, *others):
+        if any(o != first for o in others):
+            raise DtypeError(f"{op} of {[first, *others]}: operands must have one dtype")
+        return first
+
+
+def _dtype_rules():
+    def keep(name):
+        return lambda self, *args: self.same(name, *args)
+
+    def to_bool(name):
+        def method(self, *args):
+            self.same(name, *args)
+            return torch.bool
+        return method
+    boolean = COMPARISON + ("logical_not", "logical_and", "logical_or", "logical_xor", "isnan", "isinf", "signbit")
+    for name in UNARY + BINARY + COMPARISON:
+        setattr(DtypeHandler, name, to_bool(name) if name in boolean else keep(name))
+
+
+_dtype_rules()

@@ -1,0 +1,283 @@
+"""What the loop IR means: it runs here with torch tensors, one element grid per loop nest.
+
+In:   `ir.Graph` and the real inputs.  Out: the outputs, and mutations done.  Slow and plain: this is the definition
+every code generator is tested against.
+
+    >>> outputs = run_graph(graph, [x, y])
+
+Each loop variable is an int64 tensor that varies along its own dimension, so one evaluation of a body computes all
+iterations.  A load checks that every element it touches lies inside its buffer.
+
+Mirrors nothing in PyTorch; the idea is tinygrad's ops_python.py ("the living definition of uops").
+"""
+import itertools
+import math
+
+import sympy
+import torch
+
+from .handlers import loop_indices, run_body
+from .index_math import FloorDiv, Mod
+from .ir import BufferView, ComputedBuffer, ExternKernel, MultiOutput, Scatter
+from .ops import BINARY, COMPARISON, UNARY, OpsHandler, set_handler
+
+
+# --- index expressions ------------------------------------------------------------------------------------------------
+def evaluate(expr, values):
+    """A sympy expression with symbols bound to ints or int64 tensors."""
+    if isinstance(expr, int):
+        return expr
+    if expr.is_Integer:
+        return int(expr)
+    if expr.is_Symbol:
+        return values[expr]
+    args = [evaluate(a, values) for a in expr.args]
+    if expr.is_Add:
+        return sum(args[1:], args[0])
+    if expr.is_Mul:
+        return math.prod(args[1:], start=args[0])
+    if isinstance(expr, FloorDiv):
+        a, b = args
+        return torch.div(a, b, rounding_mode="floor") if torch.is_tensor(a) or torch.is_tensor(b) else a // b
+    if isinstance(expr, Mod):
+        a, b = args
+        return torch.remainder(a, b) if torch.is_tensor(a) or torch.is_tensor(b) else a % b
+    if isinstance(expr, sympy.Max):
+        return max(args)
+    if expr.is_Pow:
+        return args[0] ** args[1]
+    raise NotImplementedError(f"index expression {expr}")
+
+
+# --- the ops ------------------------------------------------------------------------------------------------------------
+def _div_zero_safe(function):
+    """Integer division by zero stops the process in C; eager raises.  So does the interpreter."""
+    def call(a, b):
+        if not a.dtype.is_floating_point and (b == 0).any():
+            raise ZeroDivisionError("ZeroDivisionError")
+        return function(a, b)
+    return call
+
+
+def _floordiv(a, b):
+    return torch.div(a, b, rounding_mode="floor")
+
+
+def _truncdiv(a, b):
+    return torch.div(a, b, rounding_mode="trunc")
+
+
+TORCH_NAME = {"truediv": torch.div, "floordiv": _div_zero_safe(_floordiv), "truncdiv": _div_zero_safe(_truncdiv),
+              "remainder": _div_zero_safe(torch.remainder), "fmod": _div_zero_safe(torch.fmod)}
+
+
+class InterpreterHandler(OpsHandler):
+    """Every value is a tensor that broadcasts against the grid."""
+
+    def __init__(self, memory, data, device):
+        self.memory = memory                # buffer name -> flat tensor
+        index, reduction_index = loop_indices(data)
+        sizes = [*data.ranges, *getattr(data, "reduction_ranges", ())]
+        self.shape, self.outer, self.device = tuple(map(int, sizes)), len(index), device
+        self.values = {}
+        for d, symbol in enumerate(index + reduction_index):
+            view = [1] * len(sizes)
+            view[d] = -1
+            self.values[symbol] = torch.arange(self.shape[d], device=device).view(view)
+        self.mask, self.count = None, itertools.count()
+
+    def grid(self, value, dtype=torch.int64):
+        value = value if torch.is_tensor(value) else torch.tensor(value, dtype=dtype, device=self.device)
+        return value.to(dtype)
+
+    # memory
+    def load(self, name, index):
+        flat = self.memory[name]
+        where = self.grid(evaluate(sympy.sympify(index), self.values))
+        if self.mask is not None:
+            where = torch.where(self.mask, where, torch.zeros_like(where))
+            if flat.numel() == 0:
+                return flat.new_zeros(()).expand(where.shape)
+        if math.prod(self.shape) and where.numel() and not (0 <= int(where.min()) and int(where.max()) < flat.numel()):
+            raise IndexError(f"load of {name}[{index}] is out of bounds")
+        return flat[where] if flat.numel() else flat.new_empty(where.shape)
+
+    def store(self, name, index, value, mode=None):
+        flat = self.memory[name]
+        shape = self.shape[:self.outer]
+        where = self.grid(evaluate(sympy.sympify(index), self.values))
+        if where.dim() > len(shape):
+            where = where.reshape(where.shape[:len(shape)])
+        where, value = where.expand(shape).reshape(-1), value.expand(shape).reshape(-1)
+        assert value.dtype == flat.dtype, (name, value.dtype, flat.dtype)
+        if mode == "atomic_add":
+            flat.index_add_(0, where, value)
+        else:
+            flat[where] = value
+
+    def reduction(self, dtype, src_dtype, kind, value):
+        assert value.dtype == src_dtype, (kind, value.dtype, src_dtype)
+        outer = self.shape[:self.outer]
+        count = math.prod(self.shape[self.outer:])
+        value = value.expand(self.shape).reshape(*outer, count)
+        if kind in ("argmax", "argmin"):
+            result = getattr(torch, kind)(value.to(torch.uint8) if src_dtype == torch.bool else value, -1)
+        elif kind in ("max", "min"):
+            result = getattr(torch, f"a{kind}")(value, -1)
+        elif kind == "xor_sum":
+            result = value.select(-1, 0) if count else value.new_zeros(outer)
+            for i in range(1, count):
+                result = result ^ value.select(-1, i)
+        elif kind == "any":
+            result = value.to(torch.bool).any(-1)
+        else:
+            result = getattr(torch, kind)(value, -1, dtype=dtype)
+        return result.to(dtype)
+
+    def indirect_indexing(self, value, size, check=True, wrap_neg=True):
+        value = value.to(torch.int64)
+        size = int(evaluate(sympy.sympify(size), self.values))
+        if wrap_neg:
+            value = torch.where(value < 0, value + size, value)
+        if check:
+            inside = (value >= 0) & (value < size)
+            if self.mask is not None:
+                inside = inside | ~self.mask
+            if math.prod(self.shape) and not bool(inside.all()):
+                raise IndexError("index out of range in self")
+        symbol = sympy.Symbol(f"interpreted{next(self.count)}", integer=True, nonnegative=True)
+        self.values[symbol] = value
+        return symbol
+
+    # leaves and conversions
+    def constant(self, value, dtype):
+        return torch.tensor(value, dtype=dtype, device=self.device)
+
+    def index_expr(self, expr, dtype):
+        return self.grid(evaluate(sympy.sympify(expr), self.values), dtype)
+
+    def to_dtype(self, x, dtype, src_dtype=None):
+        return x.to(dtype)
+
+    def to_dtype_bitcast(self, x, dtype, src_dtype):
+        return x.contiguous().view(dtype)
+
+    # control
+    def where(self, condition, a, b):
+        return torch.where(condition, a, b)
+
+    def masked(self, mask, body, other):
+        before, self.mask = self.mask, mask if self.mask is None else mask & self.mask
+        value = body()
+        self.mask = before
+        return torch.where(mask, value, torch.tensor(other, dtype=value.dtype, device=self.device))
+
+    # random numbers: a counter-based mix of seed and offset (any good mix will do: one stream per seed)
+    def rand(self, seed, offset):
+        bits = self._mix(seed, offset)
+        return (bits & 0xFFFFFF).to(torch.float32) / float(1 << 24)
+
+    def randn(self, seed, offset):
+        first, second = self.rand(seed, offset * 2), self.rand(seed, offset * 2 + 1)
+        return torch.sqrt(-2 * torch.log(1 - first)) * torch.cos(2 * math.pi * second)
+
+    def randint(self, seed, offset, low, high):
+        return low + self._mix(seed, offset) % (high - low)
+
+    def _mix(self, seed, offset):
+        x = (seed.to(torch.int64) * 0x9E3779B1 + offset.to(torch.int64)) & 0xFFFFFFFF
+        for shift, factor in ((16, 0x85EBCA6B), (13, 0xC2B2AE35)):
+            x = ((x ^ (x >> shift)) * (factor & 0x7FFFFFFF)) & 0xFFFFFFFF
+        return x ^ (x >> 16)
+
+    def fma(self, a, b, c):
+        return (a.double() * b.double() + c.double()).to(a.dtype)
+
+
+def _torch_rule(name):
+    function = TORCH_NAME.get(name) or getattr(torch, name)
+
+    def method(self, *args):
+        result = function(*args)
+        return result if name in COMPARISON or result.dtype == torch.bool else result.to(args[0].dtype)
+    return method
+
+
+for _name in UNARY + BINARY + COMPARISON:
+    setattr(InterpreterHandler, _name, _torch_rule(_name))
+
+
+# --- graphs ---------------------------------------------------------------------------------------------------------------
+def _extent(layout):
+    """Elements from the first to the last one of a buffer."""
+    sizes = [int(n) for n in layout.size]
+    if 0 in sizes:
+        return 0
+    return 1 + int(layout.offset) + sum((n - 1) * int(s) for n, s in zip(sizes, layout.stride))
+
+
+def _flat(tensor):
+    """The memory under a tensor, from its first element on."""
+    if tensor.numel() == 0:
+        return tensor.reshape(-1)
+    extent = 1 + sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride()))
+    return tensor.as_strided((extent,), (1,), tensor.storage_offset())
+
+
+def run_graph(graph, inputs):
+    """Execute a lowered graph: the list of its outputs.  Mutated inputs are written."""
+    memory, several = {}, {}
+    for name, tensor in [*zip(graph.inputs, inputs), *graph.constants.items()]:
+        if isinstance(tensor, torch.Tensor):
+            memory[name] = _flat(tensor.detach())
+
+    def view(v):
+        if isinstance(v, BufferView):
+            flat = memory[v.name]
+            return flat.as_strided([int(n) for n in v.size], [int(s) for s in v.stride],
+                                   flat.storage_offset() + int(v.offset))
+        if isinstance(v, (list, tuple)):
+            return type(v)(view(x) for x in v)
+        return v
+
+    with torch.no_grad():
+        for buffer in graph.operations:
+            if isinstance(buffer, MultiOutput):
+                value = several[buffer.source]
+                for i in buffer.index:
+                    value = value[i]
+                memory[buffer.name] = _flat(_with_layout(value, buffer.layout))
+            elif isinstance(buffer, ExternKernel):
+                value = buffer.op(*[view(a) for a in buffer.args], **{k: view(a) for k, a in buffer.kwargs.items()})
+                if buffer.layout is None:
+                    several[buffer.name] = value
+                else:
+                    memory[buffer.name] = _flat(_with_layout(value, buffer.layout))
+            else:
+                assert isinstance(buffer, ComputedBuffer)
+                run_computed(buffer, memory)
+        outputs = [view(o) if isinstance(o, BufferView) else o for o in graph.outputs]
+        by_name = dict(zip(graph.inputs, inputs))
+        for name, value in graph.mutations:
+            (by_name.get(name) if name in by_name else graph.constants[name]).copy_(view(value))
+    return outputs
+
+
+def _with_layout(value, layout):
+    """An extern kernel's result, in the strides the graph was lowered for."""
+    want = tuple(int(s) for s in layout.stride)
+    if all(n == 1 or a == b for n, a, b in zip(value.shape, value.stride(), want)) or value.numel() == 0:
+        return value
+    out = torch.empty_strided([int(n) for n in layout.size], want, dtype=value.dtype, device=value.device)
+    return out.copy_(value)
+
+
+def run_computed(buffer, memory):
+    layout = buffer.layout
+    if isinstance(buffer.data, Scatter):
+        memory[buffer.name] = memory[buffer.data.target]
+    else:
+        memory[buffer.name] = torch.empty(_extent(layout), dtype=layout.dtype, device=layout.device)
+    handler = InterpreterHandler(memory, buffer.data, layout.device)
+    with set_handler(handler):
+        run_body(buffer, *loop_indices(buffer.data))

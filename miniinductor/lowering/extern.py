@@ -1,0 +1,66 @@
+"""Eager kernels inside a compiled graph: extern kernels by choice, fallback kernels for want of a rule.
+
+In:   an ATen call.  Out: an `ExternKernel` (and `MultiOutput`s) whose tensor arguments are stored buffers.
+
+Matrix products, convolutions, attention and sorting stay library calls: `EXTERN`.  Whatever has no lowering does too, and
+is recorded as a fallback with its reason.
+Mirrors torch/_inductor/kernel/*.py and `fallback_handler`.
+"""
+import torch
+
+from ..ir import ExternKernel, Layout, MultiOutput, TensorBox
+from ..records import Fallback
+from .registry import aten
+
+EXTERN = {      # op -> its out= overload, or None
+    aten.mm.default: aten.mm.out,
+    aten.bmm.default: aten.bmm.out,
+    aten.addmm.default: aten.addmm.out,
+    aten.baddbmm.default: aten.baddbmm.out,
+    aten.mv.default: aten.mv.out,
+    aten.dot.default: None,
+    aten.convolution.default: None,
+    aten._scaled_dot_product_flash_attention_for_cpu.default: None,
+    aten._scaled_dot_product_flash_attention.default: None,
+    aten._scaled_dot_product_efficient_attention.default: None,
+    aten._scaled_dot_product_cudnn_attention.default: None,
+    aten.sort.default: None,
+    aten.sort.stable: None,
+    aten.topk.default: None,
+    aten.cumsum.default: None,
+    aten.cumprod.default: None,
+}
+
+
+def eager_kernel(call, args, kwargs, record, reason=None):
+    """The call as an eager kernel; `reason` makes it a fallback.  Returns a box, or the tuple of boxes the op returns."""
+    op = call.node.target
+    record.fallbacks.append(Fallback(str(op), "fallback" if reason else "extern", reason or "library kernel",
+                                     call.node.meta.get("source_line", "")))
+    origins = call.origins
+    to_view = lambda box: box.as_buffer_view()  # noqa: E731
+    args, kwargs = _map_boxes(args, to_view), _map_boxes(kwargs, to_view)
+    graph, value = call.lowerer.lowered, call.value
+    if isinstance(value, torch.Tensor):
+        kernel = graph.add(ExternKernel, _layout(value), origins, op=op, args=tuple(args), kwargs=kwargs,
+                           out_op=EXTERN.get(op))
+        return TensorBox(kernel)
+    kernel = graph.add(ExternKernel, None, origins, op=op, args=tuple(args), kwargs=kwargs)
+    return _outputs(graph, kernel, value, (), origins)
+
+
+def _outputs(graph, kernel, value, path, origins):
+    if isinstance(value, torch.Tensor):
+        return TensorBox(graph.add(MultiOutput, _layout(value), origins, source=kernel.name, index=path))
+    if isinstance(value, (tuple, list)):
+        return [_outputs(graph, kernel, item, path + (i,), origins) for i, item in enumerate(value)]
+    return value
+
+
+def _layout(fake):
+    return Layout(fake.device, fake.dtype, tuple(int(n) for n in fake.shape), tuple(int(n) for n in fake.stride()))
+
+
+def _map_boxes(tree, function):
+    return torch.utils._pytree.tree_map(lambda x: function(x) if isinstance(x, TensorBox) else x, tree,
+                                        is_leaf=lambda x: isinstance(x, TensorBox))

@@ -1,0 +1,204 @@
+"""Lower a functional ATen graph, node by node.
+
+In:   an `fx.GraphModule` of pure ATen ops whose output is (outputs, new values of written inputs).  Out: an `ir.Graph`.
+
+    >>> graph = lower_graph(gm, CompileRecord(), written=[])
+    >>> [op.name for op in graph.operations]
+    ['buf0', 'buf1']
+
+What is stored and what stays inlined is decided here, by `should_realize`.
+Mirrors torch/_inductor/graph.py (paper section 4.2).
+"""
+import operator
+
+import sympy
+import torch
+import torch.utils._pytree as pytree
+from torch import fx
+
+from .. import config
+from ..ir import ConstantBuffer, Graph, InputBuffer, Layout, Pointwise, TensorBox, View, building
+from ..ops import OP_NAMES, OpsHandler, set_handler
+from . import indexing, pointwise, reductions, views  # noqa: F401  (they fill the table)
+from .extern import EXTERN, eager_kernel
+from .registry import LOWERINGS, Call, NotLowered
+
+MANY_READS = 4          # an inlined value that several users would re-read this often is stored instead
+MANY_OPS = 16
+HUGE = 128              # operations: stored even with one user, so that no kernel grows without end
+
+
+class LoweringError(Exception):
+    """A rule produced something impossible: a bug of ours, named with the op and the user's line."""
+
+
+class _Cost(OpsHandler):
+    """Counts what one element of a value costs."""
+
+    def __init__(self):
+        self.reads = self.operations = 0
+
+    def load(self, name, index):
+        self.reads += 1
+
+    def masked(self, mask, body, other):
+        body()
+
+    def indirect_indexing(self, value, size, check=True, wrap_neg=True):
+        return sympy.Symbol("position", integer=True)
+
+
+def _count(name):
+    def method(self, *args, **kwargs):
+        self.operations += 1
+    return method
+
+
+for _name in OP_NAMES:
+    if _name not in vars(_Cost):
+        setattr(_Cost, _name, _count(_name))
+
+
+def cost(box):
+    """(reads, operations) of one element of an unrealized value."""
+    counter = _Cost()
+    with set_handler(counter):
+        box.make_loader()([sympy.Symbol(f"i{k}", integer=True, nonnegative=True) for k in range(len(box.get_size()))])
+    return counter.reads, counter.operations
+
+
+def should_realize(box, users):
+    """Store this value now?  A view never; a pointwise value if storing is cheaper than computing it in every user."""
+    if not isinstance(box.data, Pointwise):
+        return False
+    if not config.inlining:
+        return True
+    if users <= 1 and len(box.origins) < HUGE // 4:
+        return False
+    reads, operations = cost(box)
+    return operations > HUGE or users > 1 and (reads > MANY_READS or operations > MANY_OPS)
+
+
+class GraphLowering(fx.Interpreter):
+    """Runs the graph with boxes for tensors."""
+
+    def __init__(self, gm, record):
+        super().__init__(gm, garbage_collect_values=False)
+        self.lowered, self.record, self.boxes = Graph(), record, {}
+        self.fakes = {}                 # id(box) -> fake tensor, for dtype promotion
+        self.input_boxes = {}
+
+    def example(self, value):
+        """What torch's promotion rule should see of a box: its fake tensor; numbers are themselves."""
+        if isinstance(value, TensorBox):
+            known = self.fakes.get(id(value))
+            if known is None:
+                known = torch.empty([int(n) for n in value.get_size()], dtype=value.dtype, device="meta")
+                self.fakes[id(value)] = known
+                self.boxes[id(value)] = value
+            return known
+        return value
+
+    def placeholder(self, target, args, kwargs):
+        node = self.current
+        if not isinstance(node.meta["val"], torch.Tensor):
+            raise NotLowered("an input that is no tensor")
+        buffer = InputBuffer(target, _static_layout(node.meta["val"]), frozenset([node.name]))
+        self.lowered.inputs[target] = self.lowered.buffers[target] = buffer
+        return self._box(TensorBox(buffer), node)
+
+    def get_attr(self, target, args, kwargs):
+        tensor = self.fetch_attr(target)
+        name = target.replace(".", "_")
+        self.lowered.constants[name] = tensor
+        buffer = ConstantBuffer(name, _static_layout(tensor), frozenset([self.current.name]))
+        self.lowered.buffers[name] = buffer
+        return self._box(TensorBox(buffer), self.current)
+
+    def _box(self, box, node):
+        self.fakes[id(box)], self.boxes[id(box)] = node.meta["val"], box
+        return box
+
+    def run_node(self, node):
+        self.current = node
+        result = super().run_node(node)
+        if node.op == "call_function":
+            for box in pytree.tree_leaves(result, is_leaf=lambda x: isinstance(x, TensorBox)):
+                if isinstance(box, TensorBox):
+                    self.finish_value(box, node)
+        return result
+
+    def finish_value(self, box, node):
+        value = node.meta["val"]
+        if isinstance(value, torch.Tensor):
+            if tuple(int(n) for n in box.get_size()) != tuple(value.shape) or box.dtype != value.dtype:
+                raise LoweringError(f"{node.target} gave {box.dtype} {box.get_size()}, torch says {value.dtype} "
+                                    f"{tuple(value.shape)} ({node.meta.get('source_line', '')})")
+            self.fakes[id(box)], self.boxes[id(box)] = value, box
+            uses = sum(list(user.all_input_nodes).count(node) + (node in user.all_input_nodes and user.args.count(node) > 1)
+                       for user in node.users)
+            if should_realize(box, uses):
+                box.realize()
+
+    def call_function(self, target, args, kwargs):
+        if target is operator.getitem:
+            return args[0][args[1]]
+        call = Call(self.current, self)
+        rule = LOWERINGS.get(target)
+        if target in EXTERN:
+            return eager_kernel(call, args, kwargs, self.record)
+        if rule is None:
+            return eager_kernel(call, args, kwargs, self.record, "no lowering")
+        devices = {b.device for b in pytree.tree_leaves((args, kwargs), is_leaf=lambda x: isinstance(x, TensorBox))
+                   if isinstance(b, TensorBox) and b.get_size()}
+        try:
+            if len(devices) > 1:
+                raise NotLowered("tensors on several devices")
+            return rule(call, *args, **kwargs)
+        except NotLowered as reason:
+            return eager_kernel(call, args, kwargs, self.record, str(reason))
+
+    def output(self, target, args, kwargs):
+        return args[0]
+
+
+def _static_layout(tensor):
+    return Layout(tensor.device, tensor.dtype, tuple(int(n) for n in tensor.shape), tuple(int(n) for n in tensor.stride()))
+
+
+def lower_graph(gm, record, written=()):
+    """The loop IR of `gm`; `written` names the inputs (op, target) whose new values stand in the second output.
+
+    Outputs keep the strides that eager gives them.  Raises LoweringError with the op and the user's line.
+    """
+    lowering = GraphLowering(gm, record)
+    with building(lowering.lowered):
+        outputs, mutations = lowering.run()
+        fake_outputs = next(n for n in gm.graph.nodes if n.op == "output").args[0]
+        flat, _ = pytree.tree_flatten(outputs, is_leaf=lambda x: isinstance(x, TensorBox))
+        fakes = [n.meta["val"] if isinstance(n, fx.Node) else n
+                 for n in pytree.tree_flatten(fake_outputs[0], is_leaf=lambda x: isinstance(x, fx.Node))[0]]
+        graph = lowering.lowered
+        for box, fake in zip(flat, fakes):
+            graph.outputs.append(_output_view(box, fake) if isinstance(box, TensorBox) else box)
+        for (_, name), box in zip(written, mutations):
+            graph.mutations.append((name.replace(".", "_"), box.as_buffer_view()))
+    return graph
+
+
+def _output_view(box, fake):
+    """An output in eager's strides.  A value that is not stored yet is stored that way at once."""
+    stride = tuple(int(n) for n in fake.stride())
+    if isinstance(box.data, (Pointwise, View)) and not _is_dense(fake):
+        return box.as_buffer_view()         # expanded or overlapping: whatever layout is natural
+    return box.as_buffer_view(stride)
+
+
+def _is_dense(fake):
+    expected = 1
+    for size, stride in sorted(zip(fake.shape, fake.stride()), key=lambda pair: pair[1]):
+        if size != 1:
+            if stride != expected:
+                return False
+            expected *= size
+    return True

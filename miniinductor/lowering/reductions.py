@@ -1,0 +1,172 @@
+"""Reduction lowerings.
+
+In:   sum, mean, amax, argmax, any ...  Out: `Reduction` values, with pointwise work around them.
+
+    mean(x, dim) -> sum(x, dim) / n;  all(x) -> not any(not x);  max(x, dim) -> amax and argmax
+
+float16 and bfloat16 are summed in float32, integers and bools in int64, as torch does.
+Mirrors torch/_inductor/lowering.py (`make_reduction`).
+"""
+import sympy
+import torch
+
+from ..ir import Pointwise, Reduction, TensorBox
+from ..ops import ops
+from .registry import NotLowered, aten, cast, lower, normalize_dims, view
+
+LOW_PRECISION = (torch.float16, torch.bfloat16)
+
+
+def reduce(call, x, dims, keepdim, kind, compute, result, body=None):
+    """Reduce `x` over `dims`: values are converted to `compute`, passed through `body`, reduced, converted to `result`."""
+    size = x.get_size()
+    dims = normalize_dims(dims, len(size))
+    kept = [k for k in range(len(size)) if k not in dims]
+    load, src = x.make_loader(), x.dtype
+    produced = torch.int64 if kind.startswith("arg") else torch.bool if kind == "any" else compute
+
+    def inner(index, rindex):
+        full_index = [None] * len(size)
+        for k, i in zip(kept, index):
+            full_index[k] = i
+        for k, i in zip(dims, rindex):
+            full_index[k] = i
+        value = cast(load(full_index), src, compute)
+        return body(value) if body else value
+
+    ranges = [int(size[k]) for k in kept]
+    reduced = TensorBox(Reduction(x.device, produced, ranges, inner, [int(size[k]) for k in dims], kind, compute,
+                                  call.origins | x.origins))
+    reduced.realize()
+    out = reduced
+    if keepdim:
+        shape = [1 if k in dims else int(n) for k, n in enumerate(size)]
+        out = view(call, reduced, shape, lambda index: [index[k] for k in kept])
+    if produced != result:
+        load_out = out.make_loader()
+        out = TensorBox(Pointwise(x.device, result, list(out.get_size()), lambda index: cast(load_out(index), produced, result),
+                                  call.origins | x.origins))
+    return out
+
+
+def accumulate_dtype(dtype):
+    return torch.float32 if dtype in LOW_PRECISION else dtype
+
+
+def _no_complex(call, x):
+    if x.dtype.is_complex:
+        raise NotLowered("complex numbers")
+
+
+@lower(aten.sum, aten.prod)
+def sum_rule(call, x, dims=None, keepdim=False, dtype=None):
+    _no_complex(call, x)
+    kind = call.node.target._schema.name.split("::")[1]
+    result = call.value.dtype
+    return reduce(call, x, dims, keepdim, kind, accumulate_dtype(result), result)
+
+
+@lower(aten.mean)
+def mean(call, x, dims=None, keepdim=False, dtype=None):
+    _no_complex(call, x)
+    result, size = call.value.dtype, x.get_size()
+    compute = accumulate_dtype(result)
+    count = int(sympy.prod([size[d] for d in normalize_dims(dims, len(size))]))
+    total = reduce(call, x, dims, keepdim, "sum", compute, compute)
+    load = total.make_loader()
+
+    def body(index):
+        if count == 0:
+            return ops.constant(float("nan"), result)
+        return cast(ops.truediv(load(index), ops.constant(count, compute)), compute, result)
+    return TensorBox(Pointwise(x.device, result, list(total.get_size()), body, call.origins | x.origins))
+
+
+@lower(aten.amax.default, aten.amin.default)
+def extreme(call, x, dims=(), keepdim=False):
+    kind = "max" if call.node.target is aten.amax.default else "min"
+    return _extreme(call, x, dims, keepdim, kind)
+
+
+def _extreme(call, x, dims, keepdim, kind):
+    if x.dtype == torch.bool:
+        if kind == "max":
+            return reduce(call, x, dims, keepdim, "any", torch.bool, torch.bool)
+        raise NotLowered("minimum of bools")
+    return reduce(call, x, dims, keepdim, kind, x.dtype, x.dtype)
+
+
+@lower(aten.max.default, aten.min.default)
+def extreme_of_all(call, x):
+    return _extreme(call, x, None, False, call.node.target._schema.name.split("::")[1])
+
+
+@lower(aten.max.dim, aten.min.dim)
+def extreme_with_index(call, x, dim, keepdim=False):
+    kind = call.node.target._schema.name.split("::")[1]
+    if x.dtype == torch.bool or not x.get_size():
+        raise NotLowered("bools or a scalar")
+    return [_extreme(call, x, [dim], keepdim, kind), reduce(call, x, [dim], keepdim, "arg" + kind, x.dtype, torch.int64)]
+
+
+@lower(aten.argmax.default, aten.argmin.default)
+def arg_extreme(call, x, dim=None, keepdim=False):
+    if x.dtype == torch.bool or not x.get_size():
+        raise NotLowered("bools or a scalar")
+    if dim is None and keepdim:
+        raise NotLowered("argmax of all with keepdim")
+    return reduce(call, x, dim, keepdim, call.node.target._schema.name.split("::")[1], x.dtype, torch.int64)
+
+
+def _nonzero(dtype):
+    return None if dtype == torch.bool else lambda v: ops.ne(v, ops.constant(0, dtype))
+
+
+@lower(aten.any, aten.all)
+def any_rule(call, x, dims=None, keepdim=False):
+    _no_complex(call, x)
+    if call.value.dtype != torch.bool:
+        raise NotLowered("uint8 result")
+    truth = _nonzero(x.dtype) or (lambda v: v)
+    if call.node.target._schema.name == "aten::any":
+        return reduce(call, x, dims, keepdim, "any", x.dtype, torch.bool, truth)
+    some_false = reduce(call, x, dims, keepdim, "any", x.dtype, torch.bool, lambda v: ops.logical_not(truth(v)))
+    load = some_false.make_loader()
+    return TensorBox(Pointwise(x.device, torch.bool, list(some_false.get_size()), lambda index: ops.logical_not(load(index)),
+                               call.origins | x.origins))
+
+
+@lower(aten.var.correction, aten.var_mean.correction)
+def variance(call, x, dims=None, *, correction=None, keepdim=False):
+    """Two passes: mean, then the sum of squared differences (accurate where one pass cancels)."""
+    _no_complex(call, x)
+    both = call.node.target is aten.var_mean.correction
+    result = (call.value[0] if both else call.value).dtype
+    compute, size = accumulate_dtype(result), x.get_size()
+    dims = normalize_dims(dims, len(size))
+    count = int(sympy.prod([size[d] for d in dims]))
+    correction = 1 if correction is None else correction
+    if count == 0:
+        raise NotLowered("variance of nothing")
+    total = reduce(call, x, dims, True, "sum", compute, compute)
+    load_total, load = total.make_loader(), x.make_loader()
+
+    def difference(index):
+        at = [sympy.Integer(0) if k in dims else i for k, i in enumerate(index)]
+        centered = ops.sub(cast(load(index), x.dtype, compute), ops.truediv(load_total(at), ops.constant(count, compute)))
+        return ops.mul(centered, centered)
+    squares = TensorBox(Pointwise(x.device, compute, list(size), difference, call.origins | x.origins))
+
+    def scaled(box, divisor):
+        inner = box.make_loader()
+        return TensorBox(Pointwise(x.device, result, list(box.get_size()), lambda index: cast(ops.truediv(
+            inner(index), ops.constant(float(divisor), compute)), compute, result), call.origins | x.origins))
+    variance_box = scaled(reduce(call, squares, dims, keepdim, "sum", compute, compute), max(count - correction, 0))
+    if not both:
+        return variance_box
+    kept_total = total
+    if not keepdim:
+        kept = [k for k in range(len(size)) if k not in dims]
+        kept_total = view(call, total, [size[k] for k in kept], lambda index: [
+            index[kept.index(k)] if k in kept else sympy.Integer(0) for k in range(len(size))])
+    return [variance_box, scaled(kept_total, count)]

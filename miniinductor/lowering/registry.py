@@ -1,0 +1,143 @@
+"""The table of lowering rules and the helpers they share.
+
+In:   ATen ops with `TensorBox` arguments.  Out: `TensorBox`es.
+
+    @lower(aten.relu)                       # every overload of relu
+    def relu(call, x):
+        return pointwise(call, lambda v: ops.maximum(v, ops.constant(0, x.dtype)), x)
+
+A rule gets a `Call` (the FX node: its fake result, its origin) and the arguments with tensors as boxes.  It may raise
+`NotLowered(reason)`: the op then runs as its eager kernel, and the reason is recorded.
+Mirrors torch/_inductor/lowering.py.
+"""
+import numbers
+from dataclasses import dataclass
+
+import sympy
+import torch
+from torch._prims_common import ELEMENTWISE_TYPE_PROMOTION_KIND as Promotion, elementwise_dtypes
+
+from ..ir import Pointwise, TensorBox, View
+from ..ops import ops
+
+aten = torch.ops.aten
+LOWERINGS = {}          # OpOverload -> rule
+
+
+class NotLowered(Exception):
+    """This op, on these arguments, has no rule; it runs as an eager kernel."""
+
+
+@dataclass
+class Call:
+    """The ATen call being lowered."""
+    node: object
+    lowerer: object         # GraphLowering
+
+    @property
+    def value(self):
+        """The fake result: a tensor or a tuple of tensors."""
+        return self.node.meta["val"]
+
+    @property
+    def origins(self):
+        return frozenset([self.node.name])
+
+
+def lower(*targets):
+    """Register a rule for ops or op packets (all overloads that are not in place or out=)."""
+    def register(rule):
+        for target in targets:
+            overloads = [target] if isinstance(target, torch._ops.OpOverload) else [
+                getattr(target, name) for name in target.overloads()]
+            for overload in overloads:
+                if not overload._schema.is_mutable:
+                    LOWERINGS.setdefault(overload, rule)
+        return rule
+    return register
+
+
+# --- building values ----------------------------------------------------------------------------------------------
+def is_number(x):
+    return isinstance(x, (numbers.Number, sympy.Expr)) and not isinstance(x, torch.Tensor)
+
+
+def broadcast_loader(box, size):
+    """A loader that takes an index into the broadcast shape `size`."""
+    own, load = box.get_size(), box.make_loader()
+    skip = len(size) - len(own)
+    fixed = [n == 1 and m != 1 for n, m in zip(own, size[skip:])]
+    if not skip and not any(fixed):
+        return load
+    return lambda index: load([sympy.Integer(0) if f else i for f, i in zip(fixed, index[skip:])])
+
+
+def cast(value, src, dst):
+    return value if src == dst else ops.to_dtype(value, dst, src)
+
+
+def pointwise(call, function, *args, promotion=Promotion.DEFAULT, dtype=None, compute=None):
+    """function over values of `args` (boxes and numbers), broadcast, converted to the computation dtype of torch's
+    promotion rule; the result has the dtype that eager gives it.
+
+    dtype: result dtype, instead of the rule's.  compute: computation dtype, instead of the rule's.
+    """
+    size = tuple(call.value.shape)
+    examples = [a.example if isinstance(a, Scalar) else call.lowerer.example(a) for a in args if a is not None]
+    rule_compute, rule_result = elementwise_dtypes(*examples, type_promotion_kind=promotion)
+    compute = compute or rule_compute
+    result = dtype or call.value.dtype
+    if compute.is_complex or result.is_complex:
+        raise NotLowered("complex numbers")
+    produced = torch.bool if promotion == Promotion.ALWAYS_BOOL else compute
+    loaders = [_operand(a, size, compute) for a in args]
+
+    def body(index):
+        return cast(function(*[load(index) for load in loaders]), produced, result)
+
+    return TensorBox(Pointwise(call.value.device, result, list(size), body, call.origins | all_origins(args)))
+
+
+@dataclass
+class Scalar:
+    """A Python number among pointwise arguments."""
+    example: object
+
+
+def _operand(arg, size, compute):
+    if isinstance(arg, Scalar):
+        arg = arg.example
+    if isinstance(arg, TensorBox):
+        load, dtype = broadcast_loader(arg, size), arg.dtype
+        return lambda index: cast(load(index), dtype, compute)
+    if is_number(arg):
+        return lambda index: ops.constant(arg, compute)
+    raise NotLowered(f"argument {arg!r}")
+
+
+def all_origins(args):
+    return frozenset().union(*[a.origins for a in args if isinstance(a, TensorBox)])
+
+
+def view(call, base, size, reindex):
+    return TensorBox(View(base, [int(n) for n in size], reindex, call.origins | base.origins))
+
+
+def to_dtype(call, box, dtype):
+    """`box` converted, without a node of its own."""
+    if box.dtype == dtype:
+        return box
+    load, src = box.make_loader(), box.dtype
+    return TensorBox(Pointwise(box.device, dtype, list(box.get_size()), lambda index: ops.to_dtype(load(index), dtype, src),
+                               call.origins | box.origins))
+
+
+def normalize_dim(dim, rank):
+    """A dimension number in [0, rank)."""
+    return dim % rank if rank else 0
+
+
+def normalize_dims(dims, rank):
+    if dims is None or (isinstance(dims, (list, tuple)) and not dims):
+        return list(range(rank))
+    return [normalize_dim(d, rank) for d in (dims if isinstance(dims, (list, tuple)) else [dims])]

@@ -1,0 +1,287 @@
+"""View lowerings: index maths, no copies.
+
+In:   reshape, transpose, slice, expand, cat, pad ...  Out: `View`s; ops that join tensors become one `Pointwise`.
+
+    transpose:  index [i, j] of the result is index [j, i] of the base
+    view:       the flat position is cut again, as x // n and x % n only where sizes do not line up
+
+Mirrors torch/_inductor/ir.py (View, SliceView, ExpandView ...).
+"""
+import sympy
+import torch
+
+from ..index_math import FloorDiv, Mod
+from ..ir import Pointwise, TensorBox
+from ..ops import ops
+from .registry import NotLowered, aten, cast, lower, normalize_dim, view
+
+
+def reshape_index(old, new):
+    """index into shape `new` -> index into shape `old` (same number of elements), with few divisions.
+
+    Dimensions are matched in groups of equal product: within a group the index is made flat, then cut again.
+    """
+    old, new = [int(n) for n in old], [int(n) for n in new]
+    groups, i, j = [], 0, 0
+    while i < len(old) or j < len(new):
+        these, those = [], []
+        size_old = size_new = 1
+        while i < len(old) and (size_old < size_new or not these):
+            these.append(i)
+            size_old *= old[i]
+            i += 1
+        while j < len(new) and (size_new < size_old or not those):
+            those.append(j)
+            size_new *= new[j]
+            j += 1
+            while size_old < size_new and i < len(old):
+                these.append(i)
+                size_old *= old[i]
+                i += 1
+        groups.append((these, those))
+
+    def reindex(index):
+        result = [sympy.Integer(0)] * len(old)
+        for these, those in groups:
+            flat = sympy.Integer(0)
+            for k in those:
+                flat = flat * new[k] + index[k]
+            rest = sympy.expand(flat) if len(those) > 1 else flat
+            inside = [k for k in these if old[k] != 1]
+            for position, k in enumerate(reversed(inside)):
+                last = position == len(inside) - 1
+                result[k] = rest if last else Mod(rest, sympy.Integer(old[k]))
+                rest = rest if last else FloorDiv(rest, sympy.Integer(old[k]))
+        return result
+    return reindex
+
+
+@lower(aten.view.default, aten.reshape.default, aten._unsafe_view.default)
+def reshape(call, x, size):
+    old, new = x.get_size(), tuple(call.value.shape)
+    if old == new:
+        return x
+    if 0 in new:
+        return view(call, x, new, lambda index: [sympy.Integer(0)] * len(old))
+    return view(call, x, new, reshape_index(old, new))
+
+
+@lower(aten.squeeze.default, aten.squeeze.dim, aten.squeeze.dims, aten.unsqueeze.default)
+def squeeze(call, x, *args):
+    return reshape(call, x, None)
+
+
+@lower(aten.permute.default)
+def permute(call, x, dims):
+    rank = len(x.get_size())
+    position = {normalize_dim(d, rank): k for k, d in enumerate(dims)}
+    return view(call, x, call.value.shape, lambda index: [index[position[k]] for k in range(rank)])
+
+
+@lower(aten.transpose.int, aten.t.default)
+def transpose(call, x, a=0, b=1):
+    rank = len(x.get_size())
+    if rank < 2:
+        return x
+    order = list(range(rank))
+    a, b = normalize_dim(a, rank), normalize_dim(b, rank)
+    order[a], order[b] = order[b], order[a]
+    return permute(call, x, order)
+
+
+@lower(aten.expand.default)
+def expand(call, x, size, implicit=False):
+    own, new = x.get_size(), tuple(call.value.shape)
+    skip = len(new) - len(own)
+
+    def reindex(index):
+        return [sympy.Integer(0) if n == 1 else i for n, i in zip(own, index[skip:])]
+    return x if own == new else view(call, x, new, reindex)
+
+
+def _shift(index, dim, function):
+    return [function(i) if k == dim else i for k, i in enumerate(index)]
+
+
+@lower(aten.slice.Tensor)
+def slice_tensor(call, x, dim=0, start=None, end=None, step=1):
+    dim = normalize_dim(dim, len(x.get_size()))
+    size = x.get_size()[dim]
+    start = 0 if start is None else start
+    start = min(max(start + size if start < 0 else start, 0), size)
+    if start == 0 and step == 1 and x.get_size() == tuple(call.value.shape):
+        return x
+    return view(call, x, call.value.shape, lambda index: _shift(index, dim, lambda i: i * step + start))
+
+
+@lower(aten.select.int)
+def select(call, x, dim, position):
+    size = x.get_size()
+    dim = normalize_dim(dim, len(size))
+    position = position + size[dim] if position < 0 else position
+    return view(call, x, call.value.shape, lambda index: [*index[:dim], sympy.Integer(position), *index[dim:]])
+
+
+@lower(aten.split.Tensor, aten.split_with_sizes.default)
+def split(call, x, sizes, dim=0):
+    dim = normalize_dim(dim, len(x.get_size()))
+    pieces, start = [], 0
+    for piece in call.value:
+        pieces.append(view(call, x, piece.shape, lambda index, s=start: _shift(index, dim, lambda i: i + s)))
+        start += piece.shape[dim]
+    return pieces
+
+
+@lower(aten.unbind.int)
+def unbind(call, x, dim=0):
+    dim = normalize_dim(dim, len(x.get_size()))
+    return [view(call, x, piece.shape, lambda index, k=k: [*index[:dim], sympy.Integer(k), *index[dim:]])
+            for k, piece in enumerate(call.value)]
+
+
+@lower(aten.diagonal.default)
+def diagonal(call, x, offset=0, dim1=0, dim2=1):
+    rank = len(x.get_size())
+    dim1, dim2 = normalize_dim(dim1, rank), normalize_dim(dim2, rank)
+
+    def reindex(index):
+        rest, d = list(index[:-1]), index[-1]
+        return [d + max(-offset, 0) if k == dim1 else d + max(offset, 0) if k == dim2 else rest.pop(0) for k in range(rank)]
+    return view(call, x, call.value.shape, reindex)
+
+
+@lower(aten.flip.default)
+def flip(call, x, dims):
+    size = x.get_size()
+    dims = {normalize_dim(d, len(size)) for d in dims}
+    return view(call, x, size, lambda index: [size[k] - 1 - i if k in dims else i for k, i in enumerate(index)])
+
+
+@lower(aten.repeat.default)
+def repeat(call, x, repeats):
+    own = x.get_size()
+    skip = len(repeats) - len(own)
+    return view(call, x, call.value.shape,
+                lambda index: [Mod(sympy.sympify(i), sympy.Integer(n)) for n, i in zip(own, index[skip:])])
+
+
+@lower(aten.roll.default)
+def roll(call, x, shifts, dims=()):
+    size = x.get_size()
+    if not dims:
+        raise NotLowered("roll of the flattened tensor")
+    by = {}
+    for dim, shift in zip(dims, shifts):
+        dim = normalize_dim(dim, len(size))
+        by[dim] = by.get(dim, 0) + shift
+    return view(call, x, size, lambda index: [Mod(i + (-by[k] % size[k]), sympy.Integer(size[k])) if k in by and size[k] else i
+                                              for k, i in enumerate(index)])
+
+
+# --- several tensors, or parts of one -------------------------------------------------------------------------------
+def between(i, low, high):
+    """low <= i < high as a runtime condition."""
+    at = ops.index_expr(i, torch.int64)
+    tests = [ops.ge(at, ops.constant(low, torch.int64))] if low is not None else []
+    tests += [ops.lt(at, ops.constant(high, torch.int64))] if high is not None else []
+    return tests[0] if len(tests) == 1 else ops.logical_and(*tests)
+
+
+@lower(aten.cat.default)
+def cat(call, tensors, dim=0):
+    result = call.value
+    parts = [t for t in tensors if t.get_size() != (0,) or len(result.shape) == 1]
+    dim = normalize_dim(dim, len(result.shape))
+    loads = [(t.make_loader(), t.dtype, t.get_size()[dim]) for t in parts if 0 not in t.get_size()]
+    if len(loads) > 8:
+        raise NotLowered("cat of more than eight tensors")
+    if not loads:
+        raise NotLowered("cat of empty tensors")
+
+    def body(index):
+        end, value = result.shape[dim], None
+        for load, dtype, size in reversed(loads):
+            start = end - size
+            inner = lambda load=load, dtype=dtype, start=start: cast(  # noqa: E731
+                load(_shift(index, dim, lambda i: i - start)), dtype, result.dtype)
+            if len(loads) == 1:
+                return inner()
+            low, high = (start or None), (end if end != result.shape[dim] else None)
+            piece = ops.masked(between(index[dim], low, high), inner, 0)
+            value = piece if value is None else ops.where(between(index[dim], None, end), piece, value)
+            end = start
+        return value
+    origins = call.origins.union(*[t.origins for t in tensors])
+    return TensorBox(Pointwise(result.device, result.dtype, [int(n) for n in result.shape], body, origins))
+
+
+@lower(aten.constant_pad_nd.default)
+def constant_pad(call, x, pad, value=0):
+    size, result = x.get_size(), call.value
+    before = [0] * len(size)
+    for k in range(len(pad) // 2):
+        before[len(size) - 1 - k] = pad[2 * k]
+    load = x.make_loader()
+
+    def body(index):
+        inside = [i - b for i, b in zip(index, before)]
+        tests = [between(i, 0 if b > 0 else None, n if r - b > n else None)
+                 for i, b, n, r in zip(inside, before, size, result.shape) if b > 0 or r - b > n]
+        if not tests:
+            return load(inside)
+        mask = tests[0]
+        for test in tests[1:]:
+            mask = ops.logical_and(mask, test)
+        return ops.masked(mask, lambda: load(inside), value)
+    return TensorBox(Pointwise(result.device, result.dtype, [int(n) for n in result.shape], body, call.origins | x.origins))
+
+
+@lower(aten.slice_scatter.default)
+def slice_scatter(call, x, source, dim=0, start=None, end=None, step=1):
+    size = x.get_size()
+    dim = normalize_dim(dim, len(size))
+    start = 0 if start is None else start
+    start = min(max(start + size[dim] if start < 0 else start, 0), size[dim])
+    count, load, load_source = source.get_size()[dim], x.make_loader(), source.make_loader()
+    if count == 0:
+        return x
+
+    def body(index):
+        i = index[dim]
+        test = between(i, start or None, start + (count - 1) * step + 1) if (start, count) != (0, size[dim]) else None
+        if step != 1:
+            on_step = ops.eq(ops.index_expr(Mod(i - start % step, sympy.Integer(step)), torch.int64), ops.constant(0, torch.int64))
+            test = on_step if test is None else ops.logical_and(test, on_step)
+        inner = lambda: cast(load_source(_shift(index, dim, lambda i: FloorDiv(i - start, sympy.Integer(step)))),  # noqa: E731
+                             source.dtype, x.dtype)
+        return inner() if test is None else ops.where(test, ops.masked(test, inner, 0), load(index))
+    return TensorBox(Pointwise(x.device, x.dtype, list(size), body, call.origins | x.origins | source.origins))
+
+
+@lower(aten.select_scatter.default)
+def select_scatter(call, x, source, dim, position):
+    size = x.get_size()
+    dim = normalize_dim(dim, len(size))
+    position = position + size[dim] if position < 0 else position
+    load, load_source = x.make_loader(), source.make_loader()
+
+    def body(index):
+        test = ops.eq(ops.index_expr(index[dim], torch.int64), ops.constant(position, torch.int64))
+        new = cast(load_source([*index[:dim], *index[dim + 1:]]), source.dtype, x.dtype)
+        return ops.where(test, new, load(index))
+    return TensorBox(Pointwise(x.device, x.dtype, list(size), body, call.origins | x.origins | source.origins))
+
+
+def _triangle(keep):
+    def rule(call, x, diagonal=0):
+        load = x.make_loader()
+
+        def body(index):
+            row, column = (ops.index_expr(i, torch.int64) for i in (index[-2] + diagonal, index[-1]))
+            return ops.where(getattr(ops, keep)(column, row), load(index), ops.constant(0, x.dtype))
+        return TensorBox(Pointwise(x.device, x.dtype, list(x.get_size()), body, call.origins | x.origins))
+    return rule
+
+
+lower(aten.tril.default)(_triangle("le"))
+lower(aten.triu.default)(_triangle("ge"))
