@@ -36,7 +36,8 @@ from ..ops import BINARY, COMPARISON, UNARY, OpsHandler
 from .common import Scope, Value, indent, index_text
 
 PARALLEL_WORK = 1 << 15     # scalar operations below which starting threads costs more than they save
-CHUNK = 4096                # longest run of float additions into one accumulator: keeps the rounding error of sums small
+CHUNK = 512                 # longest run of float additions into one accumulator; chunks are then added in double
+ROWS_CHUNK = 128            # the same where rows are added up
 COLUMNS = 512               # outer elements reduced together, when a reduction steps through memory by rows
 ROWS = 4                    # rows added at a time there: one load and store of the accumulator per four elements
 TILE = 32                   # square tile of a transposed access
@@ -91,10 +92,13 @@ class Accumulator:
     name: str
     kind: str
     dtype: torch.dtype      # of the elements (max, argmax) or of the result (sum, prod)
-    updates: list = field(default_factory=list)
+    term: str = ""          # what one iteration adds
+    over_chunks: bool = False   # it adds up partial sums: in double, so that their number costs no accuracy
 
     @property
     def c_type(self):
+        if self.over_chunks and self.loses_bits:
+            return "double"
         if self.kind.startswith("arg"):
             return f"mini::Extreme<{compute_type(self.dtype)}>"
         return "int32_t" if self.kind == "any" else compute_type(self.dtype)
@@ -111,8 +115,31 @@ class Accumulator:
     def clause(self):
         return REDUCERS[self.kind][2 if self.dtype.is_floating_point else 3]
 
+    @property
+    def loses_bits(self):
+        """Does a long run of it lose accuracy?"""
+        return self.kind in ("sum", "prod") and self.dtype.is_floating_point
+
+    def renamed(self, prefix):
+        return Accumulator(self.name.replace("acc", prefix).replace("block", prefix), self.kind, self.dtype, self.term)
+
     def combine(self, a, b):
         return REDUCERS[self.kind][1].format(a=a, b=b)
+
+    def update(self, term, place=""):
+        target = self.name + place
+        return f"{target} = {self.combine(target, term)};"
+
+
+def array_declarations(accumulators, width):
+    lines = []
+    for a in accumulators:
+        lines += [f"{a.c_type} {a.name}[{width}];", f"for (int64_t k = 0; k < {width}; k++) {a.name}[k] = {a.initial};"]
+    return lines
+
+
+def declarations(accumulators):
+    return [f"{a.c_type} {a.name} = {a.initial};" for a in accumulators]
 
 
 def limit_text(dtype, lowest):
@@ -303,52 +330,53 @@ class CppKernelWriter(OpsHandler):
         outside.lines += self.inner_loop(inside.lines)
         self.where_am_i(outside, ())
         for name, index, value, mode in self.deferred:
-            self.store(name, index, value, mode)
+            self.store(name, index, self.finished(value), mode)
 
     def inner_loop(self, lines):
-        """The loops over r0, r1, ... around `lines`, chunked where a sum is long, spread over threads where needed."""
+        """The loops over r0, r1, ... around `lines`, spread over threads where there are few outer iterations."""
         accumulators = self.accumulators
-        declare = [f"{a.c_type} {a.name} = {a.initial};" for a in accumulators]
-        update = [f"{a.name} = {a.combine(a.name, a.updates[0])};" for a in accumulators]
-        long_sum = self.inner_count > CHUNK and any(a.kind in ("sum", "prod") and a.dtype.is_floating_point
-                                                    for a in accumulators)
-        if not (self.spread or long_sum):
-            return declare + self.lanes(lines + update, accumulators)
-        parts = [Accumulator(a.name.replace("acc", "part"), a.kind, a.dtype, a.updates) for a in accumulators]
-        update = [f"{p.name} = {p.combine(p.name, p.updates[0])};" for p in parts]
-        rest = max(1, estimate(self.inner[1:]))
-        rows = max(1, CHUNK // rest)
-        if self.spread:
-            rows = max(rows, -(-int(self.inner[0]) // MOST_PARTS))
-        blocks = index_text(sympy.ceiling(sympy.Rational(int(self.inner[0]), rows))) if self.spread else None
         first, size = self.r[0], index_text(self.inner[0])
-        part_declare = [f"{p.c_type} {p.name} = {p.initial};" for p in parts]
-        bounds = [f"const int64_t {first}_end = mini::minimum<int64_t>({first}_block + {rows}, {size});"]
-        block_body = bounds + part_declare + self.lanes(lines + update, parts, first_from=f"{first}_block",
-                                                        first_to=f"{first}_end")
         if not self.spread:
-            merge = [f"{a.name} = {a.combine(a.name, p.name)};" for a, p in zip(accumulators, parts)]
-            return declare + [f"for (int64_t {first}_block = 0; {first}_block < {size}; {first}_block += {rows}) {{",
-                              *indent(block_body + merge), "}"]
-        save = [f"{p.name}s[block] = {p.name};" for p in parts]
-        lines = [f"{p.c_type} {p.name}s[{blocks}];" for p in parts]
-        lines += ["#pragma omp parallel for schedule(static)ERROR_CLAUSE",
-                  f"for (int64_t block = 0; block < {blocks}; block++) {{",
-                  *indent([f"const int64_t {first}_block = block * {rows};"] + block_body + save), "}"]
-        lines += declare
-        if parts:
-            lines += [f"for (int64_t block = 0; block < {blocks}; block++) {{",
-                      *indent([f"{a.name} = {a.combine(a.name, p.name + 's[block]')};"
-                               for a, p in zip(accumulators, parts)]), "}"]
-        return lines
+            loops = self.chunks(lines, accumulators, "0", size, self.inner_count)
+            return declarations(accumulators) + loops
+        rest = max(1, estimate(self.inner[1:]))
+        rows = max(1, CHUNK // rest, -(-int(self.inner[0]) // MOST_PARTS))
+        blocks = -(-int(self.inner[0]) // rows)
+        of_block = [a.renamed("block") for a in accumulators]
+        for accumulator in accumulators:
+            accumulator.over_chunks = True
+        body = self.chunks(lines, of_block, f"{first}_block", f"{first}_end", rows * rest)
+        body = [f"const int64_t {first}_block = block * {rows};",
+                f"const int64_t {first}_end = mini::minimum<int64_t>({first}_block + {rows}, {size});",
+                *declarations(of_block), *body, *[f"{b.name}s[block] = {b.name};" for b in of_block]]
+        loop = f"for (int64_t block = 0; block < {blocks}; block++) {{"
+        result = [f"{b.c_type} {b.name}s[{blocks}];" for b in of_block]
+        result += ["#pragma omp parallel for schedule(static)ERROR_CLAUSE", loop, *indent(body), "}"]
+        result += declarations(accumulators)
+        if accumulators:
+            result += [loop, *indent([a.update(f"{b.name}s[block]") for a, b in zip(accumulators, of_block)]), "}"]
+        return result
 
-    def lanes(self, lines, accumulators, first_from="0", first_to=None):
-        """for r0: for r1: ... { lines }, the innermost one as vector lanes."""
+    def chunks(self, lines, accumulators, start, end, count):
+        """Loops from r0 = start to end; a long sum of floats is the sum of the sums of chunks."""
+        if count <= 2 * CHUNK or not any(a.loses_bits for a in accumulators):
+            return self.lanes(lines + [a.update(a.term) for a in accumulators], accumulators, start, end)
+        parts = [a.renamed("part") for a in accumulators]
+        for accumulator in accumulators:
+            accumulator.over_chunks = True
+        first, rows = self.r[0], max(1, CHUNK // max(1, estimate(self.inner[1:])))
+        body = [f"const int64_t {first}_stop = mini::minimum<int64_t>({first}_chunk + {rows}, {end});",
+                *declarations(parts),
+                *self.lanes(lines + [p.update(p.term) for p in parts], parts, f"{first}_chunk", f"{first}_stop"),
+                *[a.update(p.name) for a, p in zip(accumulators, parts)]]
+        return [f"for (int64_t {first}_chunk = {start}; {first}_chunk < {end}; {first}_chunk += {rows}) {{",
+                *indent(body), "}"]
+
+    def lanes(self, lines, accumulators, start, end):
+        """for r0 from start to end: for r1: ... { lines }, the innermost one as vector lanes."""
         for variable, size in reversed(list(zip(self.r, self.inner))):
-            start, end = ("0", index_text(size))
-            if variable == self.r[0]:
-                start, end = first_from, first_to or end
-            loop = f"for (int64_t {variable} = {start}; {variable} < {end}; {variable}++) {{"
+            low, high = (start, end) if variable == self.r[0] else ("0", index_text(size))
+            loop = f"for (int64_t {variable} = {low}; {variable} < {high}; {variable}++) {{"
             pragma = self.simd(accumulators, lines) if variable == self.r[-1] else []
             lines = [*pragma, loop, *indent(lines), "}"]
         return lines
@@ -431,24 +459,24 @@ class CppKernelWriter(OpsHandler):
         for stage in range(-1, self.last_stage + 1):
             inner_nodes = [n for n in self.nodes if self.stage[n.name] == stage and self.is_inner[n.name]]
             outer_nodes = [n for n in self.nodes if self.stage[n.name] == stage and not self.is_inner[n.name]]
-            deferred = []
+            deferred, accumulators = [], []
             if inner_nodes:
-                stage_lines, deferred = self.rows_loop(inner_nodes, width)
+                stage_lines, deferred, accumulators = self.rows_loop(inner_nodes, width)
                 lines += stage_lines
             if deferred or outer_nodes:
                 scope = Scope()
                 scope.counter = self.outside.counter
                 self.where_am_i(scope, ())
                 self.values = {}
+                self.accumulators = accumulators
                 for name, index, value, mode in deferred:
-                    self.store(name, index, value, mode)
+                    self.store(name, index, self.finished(value), mode)
                 for node in outer_nodes:
                     self.play(node)
-                for node in outer_nodes:
-                    if any(a.name == node.name for n in self.nodes if self.stage[n.name] > stage
-                           for a in n.body.reads()):
-                        array = self.arrays[node.name] = f"column{len(self.arrays)}"
-                        value = self.values[node.name]
+                for name in [name for name, *_ in deferred] + [n.name for n in outer_nodes]:
+                    if any(a.name == name for n in self.nodes if self.stage[n.name] > stage for a in n.body.reads()):
+                        array = self.arrays[name] = f"column{len(self.arrays)}"
+                        value = self.values[name]
                         lines.append(f"{compute_type(value.dtype)} {array}[{width}];")
                         scope.add(f"{array}[{column} - {self.base}] = {value};")
                 lines += self.columns_loop(scope.lines)
@@ -492,16 +520,11 @@ class CppKernelWriter(OpsHandler):
         for lines, _, _ in steps:
             together += lines
         for k, accumulator in enumerate(accumulators):
-            target = accumulator.name + place
-            parts = [s[1][k].updates[0] for s in steps]
+            parts = [s[1][k].term for s in steps]
             pairs = accumulator.combine(f"({accumulator.combine(parts[0], parts[1])})",
                                         f"({accumulator.combine(parts[2], parts[3])})")
-            together.append(f"{target} = {accumulator.combine(target, f'({pairs})')};")
-            one.append(f"{target} = {accumulator.combine(target, parts[0])};")
-        declare = []
-        for a in accumulators:
-            declare += [f"{a.c_type} {a.name}[{width}];",
-                        f"for (int64_t k = 0; k < {width}; k++) {a.name}[k] = {a.initial};"]
+            together.append(accumulator.update(f"({pairs})", place))
+            one.append(accumulator.update(parts[0], place))
         count = int_or_none(self.inner[-1])
         whole = f"{rows} - {ROWS - 1}"
         loops = [f"int64_t {row} = 0;"]
@@ -509,38 +532,27 @@ class CppKernelWriter(OpsHandler):
             loops += [f"for (; {row} < {whole}; {row} += {ROWS}) {{", *indent(self.columns_loop(together)), "}"]
         if count is None or count % ROWS:
             loops += [f"for (; {row} < {rows}; {row}++) {{", *indent(self.columns_loop(one)), "}"]
-        lines = loops
-        long_sum = self.inner_count > CHUNK and any(a.kind in ("sum", "prod") and a.dtype.is_floating_point
-                                                    for a in accumulators)
-        if long_sum and len(self.inner) == 1:
+        lines = ["{", *indent(loops), "}"]
+        if estimate(self.inner[-1:]) > 2 * ROWS_CHUNK and any(a.loses_bits for a in accumulators):
             lines = self.chunks_of_rows(loops, accumulators, width, row, rows)
-        elif len(self.inner) > 1:
-            lines = ["{", *indent(loops), "}"]
-            for variable, size in reversed(list(zip(self.r[:-1], self.inner[:-1]))):
-                lines = [f"for (int64_t {variable} = 0; {variable} < {index_text(size)}; {variable}++) {{",
-                         *indent(lines), "}"]
-        else:
-            lines = ["{", *indent(lines), "}"]
-        for _, _, value, _ in deferred:
-            self.arrays[value.text] = value.text
-        return declare + lines, deferred
+        for variable, size in reversed(list(zip(self.r[:-1], self.inner[:-1]))):
+            lines = [f"for (int64_t {variable} = 0; {variable} < {index_text(size)}; {variable}++) {{",
+                     *indent(lines), "}"]
+        return array_declarations(accumulators, width) + lines, deferred, accumulators
 
     def chunks_of_rows(self, loops, accumulators, width, row, rows):
-        """Sum CHUNK rows apart and add them up: keeps the rounding error small."""
-        inside = [re.sub(r"\bacc(\d+)\[", r"part\1[", line).replace(f"int64_t {row} = 0", f"int64_t {row} = {row}_block")
-                  .replace(f"{row} < {rows} ", f"{row} < {row}_end ").replace(f"{row} < {rows};", f"{row} < {row}_end;")
+        """Sum ROWS_CHUNK rows apart and add them up."""
+        inside = [re.sub(r"\bacc(\d+)\[", r"part\1[", line).replace(f"int64_t {row} = 0", f"int64_t {row} = {row}_chunk")
+                  .replace(f"{row} < {rows} ", f"{row} < {row}_stop ").replace(f"{row} < {rows};", f"{row} < {row}_stop;")
                   for line in loops]
-        chunk = 1024
-        declare, merge = [], []
-        for a in accumulators:
-            part = a.name.replace("acc", "part")
-            declare += [f"{a.c_type} {part}[{width}];",
-                        f"for (int64_t k = 0; k < {width}; k++) {part}[k] = {a.initial};"]
-            merge.append(f"for (int64_t k = 0; k < {width}; k++) {a.name}[k] = "
-                         f"{a.combine(a.name + '[k]', part + '[k]')};")
-        return [f"for (int64_t {row}_block = 0; {row}_block < {rows}; {row}_block += {chunk}) {{",
-                *indent([f"const int64_t {row}_end = mini::minimum<int64_t>({row}_block + {chunk}, {rows});",
-                         *declare, *inside, *merge]), "}"]
+        parts = [a.renamed("part") for a in accumulators]
+        for accumulator in accumulators:
+            accumulator.over_chunks = True
+        merge = [f"for (int64_t k = 0; k < {width}; k++) {a.update(p.name + '[k]', '[k]')}"
+                 for a, p in zip(accumulators, parts)]
+        return [f"for (int64_t {row}_chunk = 0; {row}_chunk < {rows}; {row}_chunk += {ROWS_CHUNK}) {{",
+                *indent([f"const int64_t {row}_stop = mini::minimum<int64_t>({row}_chunk + {ROWS_CHUNK}, {rows});",
+                         *array_declarations(parts, width), *inside, *merge]), "}"]
 
     # -- memory ----------------------------------------------------------------------------------------------------
     def pointer(self, name, written):
@@ -582,6 +594,8 @@ class CppKernelWriter(OpsHandler):
         inner = self.changes_inside(index)
         if name in self.scratch:
             return self.temporary(f"{self.scratch[name]}[{self.flat_inner()}]", dtype, True)
+        if int_or_none(self.buffers[name].layout.numel) == 0:      # no element to read: the index is out of range, too
+            return self.constant(0, dtype)
         if name not in self.stored and name not in self.read:
             self.read.append(name)
         element = f"{self.pointer(name, False)}[{self.index(index)}]"
@@ -596,8 +610,8 @@ class CppKernelWriter(OpsHandler):
         return index_text(sympy.expand(linear))
 
     def store(self, name, index, value, mode=None):
-        if getattr(value, "pending", False) or (isinstance(value, Value) and value.text in self.pending_names()):
-            self.deferred.append((name, index, self.finished(value), mode))
+        if value.text in self.pending_names():
+            self.deferred.append((name, index, value, mode))
             return
         dtype = self.buffers[name].layout.dtype
         self.values[name] = Value(value.text, dtype, value.inner)
@@ -637,6 +651,8 @@ class CppKernelWriter(OpsHandler):
             text += ".index"
         elif accumulator.kind == "any":
             text = f"({text} != 0)"
+        elif accumulator.c_type == "double" and compute_type(value.dtype) != "double":
+            text = f"(float){text}"
         return Value(text, value.dtype, self.by_rows)
 
     def reduction(self, dtype, src_dtype, kind, value, flat_index):
@@ -651,11 +667,11 @@ class CppKernelWriter(OpsHandler):
             value = self.to_dtype(value, element_dtype) if element_dtype not in NARROW else value
         accumulator = Accumulator(self.outside.fresh("acc"), kind, element_dtype)
         if kind.startswith("arg"):
-            accumulator.updates.append(f"{accumulator.c_type}{{{value}, {self.index(flat_index)}}}")
+            accumulator.term = f"{accumulator.c_type}{{{value}, {self.index(flat_index)}}}"
         elif kind == "any":
-            accumulator.updates.append(f"int32_t({value} != 0)")
+            accumulator.term = f"int32_t({value} != 0)"
         else:
-            accumulator.updates.append(value.text)
+            accumulator.term = value.text
         self.accumulators.append(accumulator)
         return Value(accumulator.name, dtype)
 

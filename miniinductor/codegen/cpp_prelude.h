@@ -150,7 +150,7 @@ OP float erf(float x) {                         // Eigen/XLA rational, odd/even 
     q = fma(q, z, -1.68282697438203e-03f);
     q = fma(q, z, -7.37332916720468e-03f);
     q = fma(q, z, -1.42647390514189e-02f);
-    return x * p / q;
+    return x * (p / q);         // not x * p / q, which loses the last bits of a subnormal x
 }
 
 template <class T> OP T erfinv(T y0) {          // Winitzki's estimate, then three Newton steps in double
