@@ -127,7 +127,7 @@ def assemble(code, instructions, *, varnames=None, cellvars=None, freevars=None,
     freevars = tuple(code.co_freevars if freevars is None else freevars)
     new = code.replace(co_varnames=varnames, co_nlocals=len(varnames), co_cellvars=cellvars, co_freevars=freevars, **replace)
     slot = {name: i for i, name in enumerate(slots(new))}
-    constants, names = list(code.co_consts[:1]), {}     # constant 0 is the docstring
+    constants, names = list(code.co_consts), {name: i for i, name in enumerate(code.co_names)}      # same numbers as before
     constant_index = {id(c): i for i, c in enumerate(constants)}
     todo = []
     for ins in instructions:                            # resolve everything but jumps
