@@ -180,6 +180,20 @@ def test_emitted_globals_and_functions():
     assert make(lambda a: None, e.prologue(0) + e.call(e.make_function(plain, []), e.load_fast("a")) + e.return_value())(5) == 10
 
 
+def test_new_instructions_take_the_line_before_them():
+    def f(x):
+        y = x
+
+        return y
+
+    body = disassemble(f.__code__)
+    body[-2:-2] = emit.load_const(0) + emit.pop_top()
+    body[0:0] = [Instruction("NOP")]
+    lines = [line for line, *_ in assemble(f.__code__, body).co_positions()]
+    first = f.__code__.co_firstlineno
+    assert lines[0] == first and None not in lines and set(lines) == {first, first + 1, first + 3}
+
+
 def test_bodies_may_be_edited():
     def f(x, y=3):
         try:
