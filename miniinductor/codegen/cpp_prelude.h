@@ -71,8 +71,7 @@ OP float exp(float x0) {                        // Cephes expf: 2^n * exp(r), |r
     p = fma(p, r, 5.0000001201e-1f);
     p = fma(p, r * r, r) + 1.f;
     int32_t i = (int32_t)n, half = i >> 1;      // 2^n in two steps: right among subnormals and up to inf
-    float y = p * power_of_two(half) * power_of_two(i - half);
-    return x0 != x0 ? x0 : y;
+    return p * power_of_two(half) * power_of_two(i - half);     // a NaN came through both comparisons, and p
 }
 
 OP float log(float x0) {                        // Cephes logf: x = 2^e * (1 + m)
@@ -255,8 +254,6 @@ template <class T> OP Extreme<T> smaller(Extreme<T> a, Extreme<T> b) {
     bool take_b = equal ? b.index < a.index : (nan_b || (!nan_a && b.value < a.value));
     return take_b ? b : a;
 }
-#pragma omp declare reduction(maximum : float, double : omp_out = maximum(omp_out, omp_in)) initializer(omp_priv = omp_orig)
-#pragma omp declare reduction(minimum : float, double : omp_out = minimum(omp_out, omp_in)) initializer(omp_priv = omp_orig)
 
 // --- random numbers ------------------------------------------------------------------------------------------------------------
 // Counter based: Philox4x32-10 (Salmon et al., 2011) of (seed, offset), so element `offset` of stream `seed` needs no state.
