@@ -140,7 +140,7 @@ class Accumulator:
         return self.kind in ("sum", "prod") and self.dtype.is_floating_point
 
     def renamed(self, prefix):
-        return Accumulator(self.name.replace("acc", prefix).replace("block", prefix), self.kind, self.dtype, self.term)
+        return Accumulator(re.sub(r"^[a-z]+", prefix, self.name), self.kind, self.dtype, self.term)
 
     def combine(self, a, b):
         return REDUCERS[self.kind][1].format(a=a, b=b)
@@ -357,7 +357,7 @@ class CppKernelWriter(OpsHandler):
         accumulators = self.accumulators
         first, size = self.r[0], index_text(self.inner[0])
         if not self.spread:
-            loops = self.chunks(lines, accumulators, "0", size, self.inner_count)
+            loops = self.chunks(lines, accumulators, "0", size)     # decides the accumulators' types
             return declarations(accumulators) + loops
         rest = max(1, estimate(self.inner[1:]))
         rows = max(1, CHUNK // rest, -(-int(self.inner[0]) // MOST_PARTS))
@@ -365,7 +365,7 @@ class CppKernelWriter(OpsHandler):
         of_block = [a.renamed("block") for a in accumulators]
         for accumulator in accumulators:
             accumulator.over_chunks = True
-        body = self.chunks(lines, of_block, f"{first}_block", f"{first}_end", rows * rest)
+        body = self.chunks(lines, of_block, f"{first}_block", f"{first}_end")
         body = [f"const int64_t {first}_block = block * {rows};",
                 f"const int64_t {first}_end = mini::minimum<int64_t>({first}_block + {rows}, {size});",
                 *declarations(of_block), *body, *[f"{b.name}s[block] = {b.name};" for b in of_block]]
@@ -377,31 +377,44 @@ class CppKernelWriter(OpsHandler):
             result += [loop, *indent([a.update(f"{b.name}s[block]") for a, b in zip(accumulators, of_block)]), "}"]
         return result
 
-    def chunks(self, lines, accumulators, start, end, count):
-        """Loops from r0 = start to end; a long sum of floats is the sum of the sums of chunks."""
-        if count <= 2 * CHUNK or not any(a.loses_bits for a in accumulators):
-            return self.lanes(lines, accumulators, start, end)
-        parts = [a.renamed("part") for a in accumulators]
-        for accumulator in accumulators:
-            accumulator.over_chunks = True
-        first, rows = self.r[0], max(1, CHUNK // max(1, estimate(self.inner[1:])))
-        body = [f"const int64_t {first}_stop = mini::minimum<int64_t>({first}_chunk + {rows}, {end});",
-                *declarations(parts),
-                *self.lanes(lines, parts, f"{first}_chunk", f"{first}_stop"),
-                *[a.update(p.name) for a, p in zip(accumulators, parts)]]
-        return [f"for (int64_t {first}_chunk = {start}; {first}_chunk < {end}; {first}_chunk += {rows}) {{",
-                *indent(body), "}"]
+    def chunks(self, lines, accumulators, start, end):
+        """Loops over r0 (from start to end), r1, ...: the innermost runs on vector lanes into accumulators of its own."""
+        if not accumulators or len(self.r) == 1:
+            lines = self.lanes(lines, accumulators, start, end)
+        else:
+            parts = [a.renamed("part") for a in accumulators]
+            for accumulator in accumulators:
+                accumulator.over_chunks = True
+            lines = [*declarations(parts), *self.lanes(lines, parts, "0", index_text(self.inner[-1])),
+                     *[a.update(p.name) for a, p in zip(accumulators, parts)]]
+        for number, (variable, size) in reversed(list(enumerate(zip(self.r[:-1], self.inner[:-1])))):
+            low, high = ("0", index_text(size)) if number else (start, end)
+            lines = [f"for (int64_t {variable} = {low}; {variable} < {high}; {variable}++) {{", *indent(lines), "}"]
+        return lines
 
     def lanes(self, lines, accumulators, start, end):
-        """for r0 from start to end: for r1: ... { lines }, the innermost one as vector lanes."""
+        """The innermost loop.  A long sum of floats is the sum of the sums of chunks."""
+        lane = self.r[-1]
+        if len(self.r) > 1 and not accumulators:
+            start, end = "0", index_text(self.inner[-1])
+        if estimate(self.inner[-1:]) > 2 * CHUNK and any(a.loses_bits for a in accumulators):
+            chunks = [a.renamed("chunk") for a in accumulators]
+            for accumulator in accumulators:
+                accumulator.over_chunks = True
+            body = [f"const int64_t {lane}_stop = mini::minimum<int64_t>({lane}_chunk + {CHUNK}, {end});",
+                    *declarations(chunks), *self.one_loop(lines, chunks, f"{lane}_chunk", f"{lane}_stop"),
+                    *[a.update(c.name) for a, c in zip(accumulators, chunks)]]
+            return [f"for (int64_t {lane}_chunk = {start}; {lane}_chunk < {end}; {lane}_chunk += {CHUNK}) {{",
+                    *indent(body), "}"]
+        return self.one_loop(lines, accumulators, start, end)
+
+    def one_loop(self, lines, accumulators, start, end):
+        lane = self.r[-1]
         lines = lines + [line for a in accumulators for line in a.in_lanes()]
-        for variable, size in reversed(list(zip(self.r, self.inner))):
-            low, high = (start, end) if variable == self.r[0] else ("0", index_text(size))
-            loop = f"for (int64_t {variable} = {low}; {variable} < {high}; {variable}++) {{"
-            pragma = self.simd(accumulators, lines) if variable == self.r[-1] else []
-            lines = [*pragma, loop, *indent(lines), "}"]
-        return [line for a in accumulators for line in a.before_lanes()] + lines + [
-            line for a in accumulators for line in a.after_lanes()]
+        return [*[line for a in accumulators for line in a.before_lanes()],
+                *self.simd(accumulators, lines),
+                f"for (int64_t {lane} = {start}; {lane} < {end}; {lane}++) {{", *indent(lines), "}",
+                *[line for a in accumulators for line in a.after_lanes()]]
 
     def simd(self, accumulators, lines):
         if not config.vectorize or any(a.clause is None for a in accumulators) or not self.lanes_are_free():
