@@ -174,8 +174,8 @@ class FrameCompiler:
         replaced = replacement(frame, compiled)
         with record.timed("guards"):
             guard = self.guard(output, code)
-        for found in record.graph_breaks:
-            records.counters["graph_breaks"][f"{found.reason} at {found.file}:{found.line}"] += 1
+        for found in record.graph_breaks:       # "loop": the consequence of an earlier break inside the loop
+            records.counters["graph_breaks" if found.kind != "loop" else "loop_splits"][f"{found.reason} at {found.file}:{found.line}"] += 1
         record.guard_function, record.guards, record.replacement_code = guard, guard.guards, replaced
         record.source, record.bytecode = LazyText(lambda: source_of(code)), LazyText(lambda: bytecode_of(code))
         record.replacement_bytecode = LazyText(lambda: bytecode_of(replaced))
