@@ -189,8 +189,7 @@ class FrameCompiler:
         return entry
 
     def attempt(self, function, code, args, forced, input_sources):
-        output = OutputGraph(input_sources)
-        output.input_sources = input_sources
+        output = OutputGraph(input_sources, self.backend_name != "eager")
         names = code.co_varnames[:parameter_count(code)]
         bound = {name: Lazy(value, output.tree.local(name)) for name, value in zip(names, args)}
         closure = []
