@@ -18,7 +18,7 @@ from torch import fx
 
 from . import config
 from .autograd.functionalize import CannotFunctionalize, functionalize
-from .autograd.tracer import DataDependent, trace
+from .autograd.tracer import CannotTrace, trace
 from .decompositions import table
 from .graph_passes import optimize
 from .lowering import lower_graph
@@ -70,7 +70,7 @@ def _compile(gm, example_inputs, mode, generate):
         with record.timed("functionalize"):
             functional, written = functionalize(aten_graph)
             functional.meta["written"] = written
-    except (DataDependent, CannotFunctionalize) as reason:
+    except (CannotTrace, CannotFunctionalize) as reason:
         return _run_eagerly(gm, record, str(reason))
     with record.timed("graph passes"):
         optimize(functional)

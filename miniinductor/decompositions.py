@@ -64,7 +64,8 @@ def layer_norm(x, normalized_shape, weight, bias, eps):
         out = out * weight
     if bias is not None:
         out = out + bias
-    return out.to(x.dtype), mean, rstd
+    statistics = x.dtype if x.device.type == "cpu" else wide.dtype
+    return out.to(x.dtype), mean.to(statistics), rstd.to(statistics)
 
 
 @decomposition(aten.native_group_norm.default)
@@ -81,7 +82,7 @@ def group_norm(x, weight, bias, n, c, hw, groups, eps):
     return out.to(x.dtype), mean.reshape(n, groups).to(x.dtype), rstd.reshape(n, groups).to(x.dtype)
 
 
-@decomposition(aten.native_batch_norm.default)
+@decomposition(aten.native_batch_norm.default, aten._native_batch_norm_legit.default)
 def batch_norm(x, weight, bias, running_mean, running_var, training, momentum, eps):
     """Training updates the running statistics in place; functionalization turns that into outputs."""
     if training or running_mean is None:

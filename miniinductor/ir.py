@@ -271,7 +271,7 @@ class TensorBox:
         offset = linear.subs({v: 0 for v in index}) if linear.free_symbols else linear
         stride = [linear.coeff(v) if linear.has(v) else sympy.Integer(0) for v in index]
         if sympy.expand(linear - offset - sum(s * v for s, v in zip(stride, index))) != 0 or any(
-                s.has(*index) for s in stride if s.free_symbols):
+                s.has(*index) for s in stride if s.free_symbols) or any(s.is_negative for s in stride):
             return None
         return BufferView(box.data.name, size, tuple(stride), offset)
 

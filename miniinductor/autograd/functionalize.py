@@ -61,7 +61,6 @@ RENAMED = {             # in-place ops whose functional form has another name
     aten.bernoulli_.float: aten.bernoulli.p,
     aten.normal_.default: aten.normal_functional.default,
     aten.zero_.default: aten.zeros_like.default,
-    aten.fill_.Scalar: aten.full_like.default,
 }
 
 

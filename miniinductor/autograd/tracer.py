@@ -30,10 +30,16 @@ METADATA_QUESTIONS = {      # answered, not recorded
     aten.is_strides_like_format.default, aten.is_non_overlapping_and_dense.default,
     torch.ops.prim.device.default, torch.ops.prim.layout.default,
 }
+RESIZING = {aten.resize_.default, aten.resize_as_.default, aten.set_.source_Tensor, aten.set_.default,
+            aten.set_.source_Storage, aten.set_.source_Storage_storage_offset}
 LIFT = {aten.lift_fresh.default, aten.lift_fresh_copy.default}
 
 
-class DataDependent(Exception):
+class CannotTrace(Exception):
+    """This program, on these arguments, is not traced; it runs eagerly."""
+
+
+class DataDependent(CannotTrace):
     """The program asks for the *value* of a tensor; it cannot be traced whole."""
 
 
@@ -115,7 +121,23 @@ class Tracer(TorchDispatchMode):
                 out = func(self.to_fake(args[0]))
             self.bind(out, self.node_of(args[0]))
             return out
+        if torch.Tag.inplace_view in func.tags:
+            return self.record_inplace_view(func, args, kwargs)
         return self.record(func, args, kwargs)
+
+    def record_inplace_view(self, func, args, kwargs):
+        """`x.unsqueeze_(0)` changes no data: from here on the tensor object x stands for a view of what it was."""
+        tensor, node = args[0], self.node_of(args[0])
+        functional = getattr(getattr(aten, func._schema.name.split("::")[1].rstrip("_"), None), func._overloadname, None)
+        if node.op != "call_function" or functional is None or func in RESIZING:
+            raise CannotTrace(f"{func} changes the shape of an input, or of memory itself")
+        with self.fake_mode:
+            node.meta["val"] = aten.alias(tensor)       # the old node keeps the old shape
+            func(*args, **kwargs)
+        view = self.graph.call_function(functional, (node, *args[1:]), kwargs)
+        view.meta.update(self.meta)
+        self.bind(tensor, view)
+        return tensor
 
     def record(self, func, args, kwargs):
         node_args, node_kwargs = pytree.tree_map_only(torch.Tensor, self.node_of, (tuple(args), dict(kwargs)))
@@ -131,6 +153,8 @@ class Tracer(TorchDispatchMode):
             raise DataDependent(f"{func} needs the data of a tensor") from e
         if isinstance(out, (int, float, bool)):
             return out
+        if any(t.layout != torch.strided for t in pytree.tree_leaves(out) if isinstance(t, torch.Tensor)):
+            raise CannotTrace(f"{func} makes a tensor that is not strided")
         node = self.graph.call_function(func, node_args, node_kwargs)
         node.meta.update(self.meta)
         self.bind_output(out, node)
@@ -190,7 +214,7 @@ class OriginInterpreter(fx.Interpreter):
 def trace(function, args, decompositions=None, fake_mode=None):
     """function(*args) as an fx.GraphModule of ATen ops, one placeholder per tensor among `args`.
 
-    Raises DataDependent where a size or branch depends on data.  The graph's output has the structure that `function`
+    Raises CannotTrace: DataDependent where a size or branch depends on data, or where one tensor is passed twice.  The graph's output has the structure that `function`
     returned.  Runs under no_grad: autograd is the joint trace's matter.
     """
     fake_mode = fake_mode or FakeTensorMode(allow_non_fake_inputs=True, static_shapes=True)
@@ -206,7 +230,7 @@ def trace(function, args, decompositions=None, fake_mode=None):
     for i, fake in enumerate(fakes):
         if isinstance(fake, torch.Tensor):
             if id(fake) in bound:
-                raise RuntimeError("the same tensor stands for two inputs")
+                raise CannotTrace("the same tensor stands for two inputs")
             bound.add(id(fake))
             tracer.placeholder(f"arg{i}", fake)
     run = OriginInterpreter(function, tracer).run if isinstance(function, fx.GraphModule) else function

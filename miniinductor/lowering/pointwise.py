@@ -245,7 +245,8 @@ lower(aten.empty.memory_format, aten.empty_like.default, aten.new_empty.default,
 
 
 @lower(aten.full.default, aten.full_like.default, aten.new_full.default)
-def full_rule(call, size, value, **kwargs):
+def full_rule(call, *args, **kwargs):
+    value = args[-1]
     if not is_number(value):
         raise NotLowered("fill value is a tensor")
     return full(call, call.value.shape, value)

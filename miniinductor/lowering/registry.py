@@ -138,6 +138,8 @@ def normalize_dim(dim, rank):
 
 
 def normalize_dims(dims, rank):
+    if not rank:
+        return []
     if dims is None or (isinstance(dims, (list, tuple)) and not dims):
         return list(range(rank))
     return [normalize_dim(d, rank) for d in (dims if isinstance(dims, (list, tuple)) else [dims])]

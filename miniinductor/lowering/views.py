@@ -161,6 +161,8 @@ def flip(call, x, dims):
 def repeat(call, x, repeats):
     own = x.get_size()
     skip = len(repeats) - len(own)
+    if 0 in own:
+        return view(call, x, call.value.shape, lambda index: list(index[skip:]))
     return view(call, x, call.value.shape,
                 lambda index: [Mod(sympy.sympify(i), sympy.Integer(n)) for n, i in zip(own, index[skip:])])
 

@@ -1,0 +1,118 @@
+"""The public functions: compile, reset, disable, graph_break, is_compiling, mark_dynamic, mark_static.
+
+    >>> model = minidynamo.compile(model, backend="eager")      # behaves like the module
+Mirrors torch/_dynamo/eval_frame.py and decorators.py.
+"""
+import functools
+
+import torch
+
+from . import convert_frame, frame_hook
+from .exceptions import Break
+from .symbolic_eval import torch_rules
+from .variables.constant import ConstantVar
+
+
+def compile(fn_or_module=None, *, backend="inductor", fullgraph=False, dynamic=None, mode=None):
+    """A compiled version of a function or module; without one, a decorator."""
+    if fn_or_module is None:
+        return lambda target: compile(target, backend=backend, fullgraph=fullgraph, dynamic=dynamic, mode=mode)
+    if not callable(fn_or_module):
+        raise TypeError(f"compile() takes a function or a module, not {type(fn_or_module).__name__}")
+    compiler = convert_frame.FrameCompiler(backend, fullgraph, dynamic, mode)
+    if isinstance(fn_or_module, torch.nn.Module):
+        return CompiledModule(fn_or_module, compiler)
+    target = fn_or_module.__wrapped__ if isinstance(fn_or_module, frame_hook.Switched) else fn_or_module
+    compiled = frame_hook.enabled(target, compiler)
+    for name in functools.WRAPPER_ASSIGNMENTS:
+        if hasattr(target, name):
+            setattr(compiled, name, getattr(target, name))
+    return compiled
+
+
+class CompiledModule(torch.nn.Module):
+    """A module whose calls are compiled; everything else is the original's."""
+
+    def __init__(self, module, compiler):
+        self.__dict__["_orig_mod"], self.__dict__["_compiler"] = module, compiler
+        self.__dict__["_run"] = frame_hook.enabled(module, compiler)
+
+    def __call__(self, *args, **kwargs):
+        return self._run(*args, **kwargs)
+
+    def forward(self, *args, **kwargs):
+        return self._run(*args, **kwargs)
+
+    def __getattribute__(self, name):
+        if name in ("_orig_mod", "_run", "_compiler", "__class__", "__call__", "__reduce_ex__", "__dict__"):
+            return object.__getattribute__(self, name)
+        return getattr(object.__getattribute__(self, "_orig_mod"), name)
+
+    def __setattr__(self, name, value):
+        setattr(self._orig_mod, name, value)
+
+    def __delattr__(self, name):
+        delattr(self._orig_mod, name)
+
+    def __reduce_ex__(self, protocol):
+        return _unpickle, (self._orig_mod, self._compiler.backend_name, self._compiler.fullgraph, self._compiler.mode)
+
+    def __repr__(self):
+        return f"CompiledModule({self._orig_mod!r})"
+
+    def __len__(self):
+        return len(self._orig_mod)
+
+    def __getitem__(self, key):
+        return self._orig_mod[key]
+
+    def __iter__(self):
+        return iter(self._orig_mod)
+
+
+def _unpickle(module, backend, fullgraph, mode):
+    return compile(module, backend=backend, fullgraph=fullgraph, mode=mode)
+
+
+def reset():
+    """Forget every compiled entry, the counters and the records."""
+    convert_frame.reset()
+
+
+def disable(fn):
+    """`fn`, run as plain Python with everything it calls."""
+    disabled = frame_hook.disabled(fn)
+    for name in functools.WRAPPER_ASSIGNMENTS:
+        if hasattr(fn, name):
+            try:
+                setattr(disabled, name, getattr(fn, name))
+            except AttributeError:
+                break
+    return disabled
+
+
+def graph_break():
+    """Ask for a graph break here; nothing in plain Python."""
+
+
+def is_compiling():
+    """True while the caller is being traced."""
+    return False
+
+
+def mark_dynamic(tensor, dim):
+    """Ask that size `dim` of `tensor` stays symbolic."""
+    tensor.__dict__.setdefault("_minidynamo_dynamic", set()).add(dim)
+
+
+def mark_static(tensor, dim=None):
+    """Ask that sizes of `tensor` are taken as fixed."""
+    tensor.__dict__.setdefault("_minidynamo_static", set()).update(range(tensor.dim()) if dim is None else [dim])
+
+
+def _break(tx, args, kwargs):
+    raise Break("graph_break()", "minidynamo.graph_break() was called", "remove the call")
+
+
+torch_rules.RULES[graph_break] = _break
+torch_rules.RULES[is_compiling] = lambda tx, args, kwargs: ConstantVar(True)

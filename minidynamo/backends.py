@@ -1,0 +1,57 @@
+"""The registry of backends: what compiles a captured graph.
+
+In:   a name or a callable.   Out: `backend(gm: fx.GraphModule, example_inputs: list) -> callable(*tensors) -> tuple of tensors`.
+
+    >>> @register_backend
+    ... def show(gm, example_inputs):
+    ...     gm.graph.print_tabular()
+    ...     return gm.forward
+
+Mirrors torch/_dynamo/backends/registry.py (paper section 3.9).
+"""
+import importlib
+import types
+
+_REGISTRY = {}
+
+
+def register_backend(fn=None, *, name=None):
+    """Register `fn` under its own or the given name; also a decorator."""
+    if fn is None:
+        return lambda function: register_backend(function, name=name)
+    _REGISTRY[name or fn.__name__] = fn
+    return fn
+
+
+def list_backends():
+    return sorted(_REGISTRY)
+
+
+def lookup_backend(backend):
+    """(name, callable) of a registered name or of any callable."""
+    if callable(backend):
+        return getattr(backend, "__name__", type(backend).__name__), backend
+    if backend not in _REGISTRY:
+        raise ValueError(f"unknown backend {backend!r}; there are {', '.join(list_backends())}, or pass a callable")
+    return backend, _REGISTRY[backend]
+
+
+@register_backend(name="eager")
+def eager(gm, example_inputs, mode=None):
+    """Run the captured graph as it is: shows capture alone.
+
+    The graph's code reads parameters from a plain namespace: nn.Module.__getattr__ would cost more than small ops."""
+    attributes = types.SimpleNamespace(**dict(gm.named_parameters(remove_duplicate=False)), **dict(gm.named_buffers(remove_duplicate=False)))
+    return types.MethodType(type(gm).forward, attributes)
+
+
+@register_backend(name="aot_eager")
+def aot_eager(gm, example_inputs, mode=None):
+    """miniinductor's trace and functionalization, then eager kernels."""
+    return importlib.import_module("miniinductor").aot_eager(gm, example_inputs)
+
+
+@register_backend(name="inductor")
+def inductor(gm, example_inputs, mode=None):
+    """miniinductor: fused kernels."""
+    return importlib.import_module("miniinductor").compile_fx(gm, example_inputs, mode=mode)

@@ -1,0 +1,7 @@
+"""Benchmarks: eager, torch.compile and ours, interleaved in one process.
+
+    python -m minidynamo.bench --suite smoke --json result.json
+
+Files: workloads.py (functions and inputs), models.py (real models, random weights), runner.py (measuring), suites.py (what
+each suite runs and prints).  This package and the tests are the only places that import the real torch.compile.
+"""

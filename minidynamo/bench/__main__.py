@@ -1,0 +1,25 @@
+"""python -m minidynamo.bench --suite NAME [--threads N] [--json FILE] [--only TEXT]"""
+import argparse
+import json
+import sys
+
+from .suites import SUITES
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="python -m minidynamo.bench", description=__doc__)
+    parser.add_argument("--suite", default="smoke", choices=sorted(SUITES), help="what to run")
+    parser.add_argument("--threads", type=int, default=None, help="torch threads (default: torch's own choice)")
+    parser.add_argument("--only", default="", help="run the rows whose name contains this")
+    parser.add_argument("--json", default=None, help="also write the figures to this file")
+    parser.add_argument("--no-peer", action="store_true", help="leave torch.compile out")
+    options = parser.parse_args()
+    result = SUITES[options.suite](options)
+    if options.json:
+        with open(options.json, "w") as file:
+            json.dump(result, file, indent=1)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,119 @@
+"""Measuring: interleaved rounds, medians, ratios with their spread; compile times with fresh caches.
+
+In:   variants of one computation, {name: callable}.  Out: `Timing`s.
+
+    >>> timings = interleave({"eager": f, "ours": g})
+    >>> ratio(timings, "eager", "ours")         # (median, low quartile, high quartile) of eager / ours, per round
+    (1.9, 1.85, 1.97)
+
+One round runs every variant once (a batch of calls long enough to time), so that a slow moment of the machine hits all
+of them; the ratio is taken within a round.
+"""
+import os
+import resource
+import shutil
+import statistics
+import tempfile
+import time
+from dataclasses import dataclass
+
+import torch
+
+
+@dataclass
+class Timing:
+    """Seconds per call, one figure per round."""
+    seconds: list
+
+    @property
+    def median(self):
+        return statistics.median(self.seconds)
+
+
+def interleave(variants, budget=3.0, rounds=(7, 40)):
+    """Time each of `variants` in turn, about `budget` seconds in all."""
+    batch = {}
+    for name, function in variants.items():
+        function()
+        start = time.perf_counter()
+        function()
+        batch[name] = max(1, int(2e-3 / max(time.perf_counter() - start, 1e-7)))
+    seconds = {name: [] for name in variants}
+    start = time.perf_counter()
+    while len(next(iter(seconds.values()))) < rounds[0] or (
+            time.perf_counter() - start < budget and len(next(iter(seconds.values()))) < rounds[1]):
+        for name, function in variants.items():
+            begin = time.perf_counter()
+            for _ in range(batch[name]):
+                function()
+            seconds[name].append((time.perf_counter() - begin) / batch[name])
+    return {name: Timing(values) for name, values in seconds.items()}
+
+
+def ratio(timings, slow, fast):
+    """Median and quartiles of slow / fast over the rounds: above 1, `fast` is faster."""
+    values = sorted(a / b for a, b in zip(timings[slow].seconds, timings[fast].seconds))
+    low, middle, high = statistics.quantiles(values, n=4) if len(values) > 1 else values * 3
+    return middle, low, high
+
+
+def cpu_seconds():
+    """CPU time of this process and of its finished children."""
+    own, children = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
+    return own.ru_utime + own.ru_stime + children.ru_utime + children.ru_stime
+
+
+@dataclass
+class CompileTime:
+    wall: float
+    cpu: float
+
+
+def timed_first_call(function):
+    """(result, CompileTime) of a call that compiles."""
+    cpu, start = cpu_seconds(), time.perf_counter()
+    result = function()
+    return result, CompileTime(time.perf_counter() - start, cpu_seconds() - cpu)
+
+
+class FreshCaches:
+    """New, empty cache folders for both compilers, and none of their worker processes kept (`with` block)."""
+
+    def __enter__(self):
+        import miniinductor
+        self.folder = tempfile.mkdtemp(prefix="minidynamo-bench-")
+        self.patch = miniinductor.config.patch(cache_dir=os.path.join(self.folder, "ours"))
+        self.patch.__enter__()
+        self.before = os.environ.get("TORCHINDUCTOR_CACHE_DIR")
+        os.environ["TORCHINDUCTOR_CACHE_DIR"] = os.path.join(self.folder, "peer")
+        return self
+
+    def __exit__(self, *error):
+        self.patch.__exit__(*error)
+        os.environ.pop("TORCHINDUCTOR_CACHE_DIR")
+        if self.before is not None:
+            os.environ["TORCHINDUCTOR_CACHE_DIR"] = self.before
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def largest_difference(a, b):
+    """Largest absolute difference between two results (tensors, tuples, ModelOutputs)."""
+    pairs = list(zip(tensors_of(a), tensors_of(b), strict=True))
+    return max(((x.double() - y.double()).abs().max().item() for x, y in pairs if x.numel()), default=0.0)
+
+
+def tensors_of(value):
+    if isinstance(value, torch.Tensor):
+        return [value]
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, (list, tuple)):
+        return [t for item in value for t in tensors_of(item)]
+    return []
+
+
+def peer_compile(function, **options):
+    """The real torch.compile, told to compile in this process (its default worker pool would hide CPU time)."""
+    import torch._inductor.config as inductor_config
+    inductor_config.compile_threads = 1
+    return torch.compile(function, **options)

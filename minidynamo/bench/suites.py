@@ -1,0 +1,111 @@
+"""The suites: which rows, which figures, and how they print.
+
+In:   command line options.  Out: a table on the terminal and a list of dictionaries for JSON.
+
+    >>> SUITES["smoke"](options)
+
+A row's result is compared with eager before anything is timed; a wrong row is printed as such and has no time.
+"""
+import datetime
+import platform
+
+import torch
+
+import minidynamo
+
+from .models import MODELS
+from .runner import FreshCaches, interleave, largest_difference, peer_compile, ratio, timed_first_call
+from .workloads import WORKLOADS
+
+SUITES = {}
+TOLERANCE = 1e-3
+
+
+def suite(name):
+    def register(function):
+        SUITES[name] = function
+        return function
+    return register
+
+
+def machine():
+    """What the figures were measured on."""
+    return {"date": datetime.date.today().isoformat(), "python": platform.python_version(), "torch": torch.__version__,
+            "threads": torch.get_num_threads(), "device": torch.cuda.get_device_name() if torch.cuda.is_available() else "CPU"}
+
+
+def rows(only):
+    for name, build in WORKLOADS.items():
+        if only in name:
+            function, inputs = build()
+            yield name, function, inputs, {}
+    for name, build in MODELS.items():
+        if only in name:
+            model, inputs = build()
+            yield name, model, [], inputs
+
+
+def measure(name, function, args, kwargs, peer=True):
+    """One row: agreement with eager, cold compile times, steady-state times."""
+    minidynamo.reset()
+    row = {"name": name}
+    eager = lambda: function(*args, **kwargs)  # noqa: E731
+    expected = eager()
+    variants = {"eager": eager}
+    compilers = {"ours": minidynamo.compile} | ({"torch.compile": peer_compile} if peer else {})
+    for label, compiler in compilers.items():
+        compiled = compiler(function)
+        with FreshCaches():
+            result, spent = timed_first_call(lambda: compiled(*args, **kwargs))
+        row[f"{label} compile"] = {"wall": spent.wall, "cpu": spent.cpu}
+        row[f"{label} difference"] = largest_difference(expected, result)
+        if row[f"{label} difference"] <= TOLERANCE:
+            variants[label] = lambda compiled=compiled: compiled(*args, **kwargs)
+    timings = interleave(variants)
+    row["seconds"] = {label: timing.median for label, timing in timings.items()}
+    row["rounds"] = len(timings["eager"].seconds)
+    for label in variants:
+        if label != "eager":
+            row[f"eager / {label}"] = ratio(timings, "eager", label)
+    if "ours" in variants and "torch.compile" in variants:
+        row["torch.compile / ours"] = ratio(timings, "torch.compile", "ours")
+    return row
+
+
+def show_ratio(value):
+    return f"{value[0]:6.2f} [{value[1]:5.2f}-{value[2]:5.2f}]" if value else "     -               "
+
+
+@suite("smoke")
+def smoke(options):
+    """Every workload and model once: ratios, compile times, per-call overhead."""
+    if options.threads:
+        torch.set_num_threads(options.threads)
+    about = machine()
+    print(", ".join(f"{key} {value}" for key, value in about.items()), flush=True)
+    print("ratios are medians over interleaved rounds [quartiles]; above 1: the second is faster\n")
+    print(f"{'':20} {'eager':>10} {'ours':>10} {'peer':>10}   {'eager / ours':21} {'eager / peer':21} {'peer / ours':21} "
+          f"{'compile s (CPU s): ours':>24} {'peer':>15} {'difference':>10}")
+    result = []
+    with torch.no_grad():
+        for name, function, args, kwargs in rows(options.only):
+            row = measure(name, function, args, kwargs, peer=not options.no_peer)
+            result.append(row)
+            print(format_row(row), flush=True)
+    minidynamo.reset()
+    return {"machine": about, "command": f"python -m minidynamo.bench --suite {options.suite}", "rows": result}
+
+
+def format_row(row):
+    def seconds(label):
+        value = row["seconds"].get(label)
+        return f"{value * 1e3:8.3f}ms" if value is not None else f"{'wrong' if label + ' difference' in row else '-':>10}"
+
+    def compile_time(label):
+        value = row.get(f"{label} compile")
+        return f"{value['wall']:6.2f} ({value['cpu']:6.2f})" if value else "-"
+
+    return (f"{row['name']:20} {seconds('eager')} {seconds('ours')} {seconds('torch.compile')}   "
+            f"{show_ratio(row.get('eager / ours'))} {show_ratio(row.get('eager / torch.compile'))} "
+            f"{show_ratio(row.get('torch.compile / ours'))} {compile_time('ours'):>24} {compile_time('torch.compile'):>15} "
+            f"{row['ours difference']:10.1e}")

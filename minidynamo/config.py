@@ -1,0 +1,37 @@
+"""Every switch of minidynamo, with its default.  `config.patch(name=value)` sets some for a `with` block.
+
+    >>> with minidynamo.config.patch(recompile_limit=2):
+    ...     ...
+
+| MINI_DEBUG | prints on stderr |
+|---|---|
+| 1 | graph breaks, recompiles, skipped frames |
+| 2 | + captured graphs and guards |
+
+Mirrors torch/_dynamo/config.py.
+"""
+import os
+from contextlib import contextmanager
+
+raise_internal_errors = False       # the compiler's own failures raise instead of running the frame eagerly
+recompile_limit = 8                 # entries per code object and `self`; then the code runs as plain Python
+attempt_limit = 200                 # restarts of one frame's analysis (one per graph break met)
+guard_parameter_metadata = True     # dtype, device, shape of parameters are checked besides their identity
+count_hits = True                   # count calls of compiled graphs in `counters["cache_hits"]`
+keep_records = 1000                 # frame records kept in `minidynamo.records.frames`
+debug = int(os.environ.get("MINI_DEBUG", "0"))
+
+
+@contextmanager
+def patch(**changes):
+    """Set options for the block.  An unknown name raises AttributeError."""
+    module = globals()
+    for name in changes:
+        if name.startswith("_") or name not in module:
+            raise AttributeError(f"minidynamo.config has no option {name!r}")
+    before = {name: module[name] for name in changes}
+    module.update(changes)
+    try:
+        yield
+    finally:
+        module.update(before)

@@ -1,0 +1,307 @@
+"""One frame in, (guard, replacement code) out: the callback of the frame hook.
+
+In:   the function, its code object and its bound parameters, from the hook, before anything ran.
+Out:  None (run it as it is) or `(guard, code, record)`; every decision lands in `records`.
+
+    >>> callback = FrameCompiler(backend="eager")
+    >>> compiled = frame_hook.enabled(fn, callback)
+
+The frame is traced until it returns or until a place where it must be split; what was learned there (the speculation log)
+is kept and tracing starts over.  If the compiler itself fails, the frame runs eagerly and the failure is recorded.
+Mirrors torch/_dynamo/convert_frame.py.
+"""
+import dis
+import functools
+import inspect
+import io
+import os
+import sys
+import sysconfig
+import threading
+import traceback
+import weakref
+
+import torch
+
+from . import backends, config, frame_hook, records
+from .exceptions import Restart, SkipFrame, Unsupported
+from .graph_capture import OutputGraph
+from .guards import Guard, GuardFunction, watch
+from .reconstruct import parameter_count, replacement
+from .symbolic_eval.evaluator import RootFrame
+from .variables.base import Lazy
+from .variables.functions import CellVar, FunctionVar
+
+OURS = os.path.dirname(os.path.abspath(__file__)) + os.sep
+BENCH = os.path.join(OURS, "bench") + os.sep       # its workloads are user programs
+TORCH = os.path.dirname(torch.__file__) + os.sep
+TORCH_MODULES = os.path.join(TORCH, "nn", "modules") + os.sep
+STANDARD = tuple({sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib")})
+SITE = tuple({sysconfig.get_path(name) + os.sep for name in ("purelib", "platlib")})
+LOCK = threading.RLock()
+COMPILING = threading.local()
+STATE = (("GRAD_MODE", torch.is_grad_enabled), ("INFERENCE", torch.is_inference_mode_enabled),
+         ("AUTOCAST", torch._C._is_any_autocast_enabled), ("DTYPE", torch.get_default_dtype),
+         ("DETERMINISTIC", torch.are_deterministic_algorithms_enabled),
+         ("FUNCTION_MODES", torch._C._len_torch_function_stack), ("DISPATCH_MODES", torch._C._len_torch_dispatch_stack))
+CODES = weakref.WeakValueDictionary()       # every code object that has entries: what `reset` forgets
+
+
+def skip_reason(code):
+    """Why frames of this code are left alone, or None."""
+    file = code.co_filename
+    if file.startswith(OURS) and not file.startswith(BENCH):
+        return "minidynamo's own code"
+    if file.startswith(TORCH):
+        if file.startswith(TORCH_MODULES) and code.co_name not in ("_call_impl", "_wrapped_call_impl", "__init__"):
+            return None
+        return "torch's own code"
+    if file.startswith("<") and code.co_name == "<module>" or file.startswith("<frozen"):
+        return "not a function"
+    if file.startswith(STANDARD) and not file.startswith(SITE):
+        return "the standard library"
+    if code.co_flags & (inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR):
+        return "a generator or coroutine"
+    return None
+
+
+class FrameCompiler:
+    """The callback that one `minidynamo.compile(...)` installs."""
+
+    def __init__(self, backend="inductor", fullgraph=False, dynamic=None, mode=None):
+        self.backend_name, self.backend = backends.lookup_backend(backend)
+        self.registered = isinstance(backend, str)
+        self.fullgraph, self.dynamic, self.mode = fullgraph, dynamic, mode
+
+    def __call__(self, function, code, args):
+        reason = skip_reason(code)
+        if reason is not None:
+            frame_hook.set_cache(code, None)
+            return None
+        if getattr(COMPILING, "active", False):
+            return None
+        with LOCK:
+            COMPILING.active = True
+            try:
+                return self.convert(function, code, args)
+            finally:
+                COMPILING.active = False
+
+    def convert(self, function, code, args):
+        record = records.FrameRecord(code, getattr(function, "__qualname__", code.co_name), backend=self.backend_name)
+        entries = frame_hook.get_cache(code) or []
+        if self.over_limit(code, entries, args, record):
+            return None
+        records.counters["frames"][code.co_name] += 1
+        state = [read() for _, read in STATE]
+        limit = sys.getrecursionlimit()
+        sys.setrecursionlimit(max(limit, 20000))
+        try:
+            result = self.trace(function, code, args, record)
+        except Unsupported:
+            raise
+        except SkipFrame as skipped:
+            return self.skip(code, record, str(skipped))
+        except Exception as error:
+            if config.raise_internal_errors:
+                raise
+            record.error = "".join(traceback.format_exception(error))
+            records.counters["errors"][f"{type(error).__name__}: {error}"] += 1
+            return self.skip(code, record, f"the compiler failed: {type(error).__name__}: {error}")
+        finally:
+            sys.setrecursionlimit(limit)
+            torch._C._set_grad_enabled(state[0])
+        if result is None:
+            return self.skip(code, record, record.skipped or "no tensor operation to compile")
+        records.frames.append(record)
+        CODES[id(code)] = code
+        debug(1, record.graph_breaks and "\n".join(f"graph break: {found}" for found in record.graph_breaks))
+        debug(2, record.graph is not None and record.graph.print_readable(print_output=False), record.guard_function.source)
+        return result
+
+    def over_limit(self, code, entries, args, record):
+        """Are there too many entries for this code and this `self`?"""
+        own = id(args[0]) if args and isinstance(args[0], torch.nn.Module) else None
+        before = [entry for entry in entries if getattr(entry[0], "owner", None) == own] if own is not None else entries
+        if before:
+            guard = getattr(before[-1][0], "guard_function", None)
+            failure = guard.first_failure(None, *args) if guard is not None else None
+            record.recompile_reason = f"{failure[1]}" if failure else ""
+            records.counters["recompiles"][f"{code.co_name}: {record.recompile_reason}"] += 1
+            debug(1, f"recompiling {code.co_name}: {record.recompile_reason}")
+        if len(before) < config.recompile_limit:
+            return False
+        message = (f"{code.co_name} ({code.co_filename}:{code.co_firstlineno}) was compiled {len(before)} times "
+                   f"(config.recompile_limit); it runs as plain Python from now on where no entry fits. "
+                   f"Last guard that failed: {record.recompile_reason}")
+        records.counters["skipped"][message] += 1
+        record.skipped = message
+        records.frames.append(record)
+        if self.fullgraph:
+            raise Unsupported(message)
+        return True
+
+    def skip(self, code, record, reason):
+        record.skipped = reason
+        records.counters["skipped"][f"{code.co_name}: {reason}"] += 1
+        records.frames.append(record)
+        debug(1, f"skipped {code.co_name}: {reason}")
+        frame_hook.set_cache(code, None)
+        return None
+
+    def trace(self, function, code, args, record):
+        forced, input_sources = {}, set()
+        with record.timed("trace"):
+            for _ in range(config.attempt_limit):
+                record.attempts += 1
+                try:
+                    frame = self.attempt(function, code, args, forced, input_sources)
+                    break
+                except Restart:
+                    if self.fullgraph and forced:
+                        raise Unsupported(self.explain_break(next(iter(forced.values())))) from None
+            else:
+                raise SkipFrame(f"gave up after {config.attempt_limit} attempts")
+        output = frame.output
+        if frame.split is not None:
+            found = frame.split[1]
+            file, line, _ = found.stack[-1]
+            record.graph_breaks.append(records.BreakRecord(found.kind, found.reason, found.hint, file, line, found.stack))
+        elif not output.calls:
+            record.skipped = "no tensor operation to compile"
+            return None
+        record.input_sources = output.inputs
+        compiled = functools.partial(self.compile_graph, output, record)
+        replaced = replacement(frame, compiled)
+        with record.timed("guards"):
+            guard = self.guard(output, code)
+        for found in record.graph_breaks:       # "loop": the consequence of an earlier break inside the loop
+            records.counters["graph_breaks" if found.kind != "loop" else "loop_splits"][f"{found.reason} at {found.file}:{found.line}"] += 1
+        record.guard_function, record.guards, record.replacement_code = guard, guard.guards, replaced
+        record.source, record.bytecode = LazyText(lambda: source_of(code)), LazyText(lambda: bytecode_of(code))
+        record.replacement_bytecode = LazyText(lambda: bytecode_of(replaced))
+        check = guard.check
+        check.owner = id(args[0]) if args and isinstance(args[0], torch.nn.Module) else None
+        check.guard_function, check.record = guard, record
+        entry = (check, replaced)
+        if output.modules:
+            code_ref, check_ref = weakref.ref(code), weakref.ref(check)
+            check.watching = watch(output.modules, lambda: drop_entry(code_ref(), check_ref()))
+        return entry
+
+    def attempt(self, function, code, args, forced, input_sources):
+        output = OutputGraph(input_sources, self.backend_name != "eager")
+        names = code.co_varnames[:parameter_count(code)]
+        bound = {name: Lazy(value, output.tree.local(name)) for name, value in zip(names, args)}
+        closure = []
+        for n, (name, cell) in enumerate(zip(code.co_freevars, function.__closure__ or ())):
+            try:
+                content = Lazy(cell.cell_contents, output.tree.free(n, name))
+            except ValueError:
+                content = None
+            variable = CellVar(content, None, name)
+            output.memo[id(cell)] = (variable, cell)
+            closure.append(variable)
+        root = FunctionVar(None, code, function.__globals__, function.__qualname__, closure=tuple(closure))
+        frame = RootFrame(output, root, bound, forced)
+        try:
+            frame.run()
+        finally:
+            for (setter, key), before in output.state_writes.items():
+                output.state_writes[setter, key] = (before, STATE_READERS[setter](*key))
+            for (setter, key), (before, _) in output.state_writes.items():
+                setter(*key, before)
+        output.state_writes = {k: v for k, v in output.state_writes.items() if v[0] != v[1]}
+        return frame
+
+    def compile_graph(self, output, record, outputs):
+        """(callable or None, input variables): the backend's work on the captured graph."""
+        if not output.calls:
+            return None, []
+        with record.timed("graph"):
+            gm, example_inputs = output.finish(outputs)
+        record.graph, record.example_inputs = gm, [variable.fake for variable in output.inputs]
+        records.counters["graphs"][record.function] += 1
+        with record.timed("backend"):
+            try:
+                if self.registered:
+                    compiled = self.backend(gm, example_inputs, mode=self.mode) if self.mode is not None else self.backend(gm, example_inputs)
+                else:
+                    compiled = self.backend(gm, example_inputs)
+            except Exception as error:
+                if config.raise_internal_errors:
+                    raise
+                record.error = "".join(traceback.format_exception(error))
+                records.counters["errors"][f"backend {self.backend_name}: {type(error).__name__}: {error}"] += 1
+                compiled = gm.forward
+        record.backend_record = getattr(compiled, "record", None)
+        return frame_hook.disabled(compiled), output.inputs
+
+    def guard(self, output, code):
+        state = [Guard(name, None, f"{name.lower()}() == {'state_' + name.lower()}", {name.lower(): read, "state_" + name.lower(): read()})
+                 for name, read in STATE]
+        mutated = [v for v in output.sourced if v.mutated and v.source.kind not in ("dict", "raw_dict")]
+        for variable in mutated:        # a write must not reach something that was taken for another object
+            for other in output.sourced:
+                if other is not variable and other.source is not variable.source and other.source.kind not in ("dict", "raw_dict") \
+                        and other.source.kind != "pinned" and other.python_type() is variable.python_type():
+                    output.guard_pair("{0} is not {1}", variable.source, other.source)
+        return GuardFunction(output.tree, list(code.co_varnames[:parameter_count(code)]), state, output.pair_guards)
+
+    def explain_break(self, found):
+        file, line, function = found.stack[-1]
+        text = [f"graph break under fullgraph=True: {found.reason}", f'  File "{file}", line {line}, in {function}']
+        if found.hint:
+            text.append(f"  hint: {found.hint}")
+        return "\n".join(text)
+
+
+STATE_READERS = {torch._C._set_grad_enabled: torch.is_grad_enabled, torch.set_autocast_enabled: torch.is_autocast_enabled,
+                 torch.set_autocast_dtype: torch.get_autocast_dtype, torch.set_autocast_cache_enabled: torch.is_autocast_cache_enabled}
+
+
+def drop_entry(code, check):
+    """A module that an entry was made for has died."""
+    entries = frame_hook.get_cache(code) if code is not None else None
+    if entries:
+        entries[:] = [entry for entry in entries if entry[0] is not check]
+
+
+class LazyText:
+    """Text made when somebody reads it: disassembling costs more than tracing a small function."""
+
+    def __init__(self, make):
+        self.make = make
+
+    def __str__(self):
+        return self.make()
+
+
+def bytecode_of(code):
+    text = io.StringIO()
+    dis.dis(code, file=text, depth=0)
+    return text.getvalue()
+
+
+def source_of(code):
+    try:
+        return inspect.getsource(code)
+    except (OSError, TypeError):
+        return ""
+
+
+def debug(level, *texts):
+    if config.debug >= level:
+        for text in texts:
+            if text:
+                print(text, file=sys.stderr)
+
+
+def reset():
+    """Forget every entry."""
+    with LOCK:
+        for code in list(CODES.values()):
+            frame_hook.set_cache(code, [])
+        CODES.clear()
+        records.frames.clear()
+        records.counters.clear()

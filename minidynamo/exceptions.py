@@ -1,0 +1,36 @@
+"""The exceptions of capture: what the user sees, and the signals that the evaluator uses inside.
+
+    Unsupported        for the user, under fullgraph=True: a graph break with its line
+    Break              the evaluator met something it cannot trace: the root frame is split there
+    Restart            analysis starts over, knowing the places where it must split
+    SkipFrame          this frame cannot be split: run it as plain Python
+    ObservedException  the *traced program* raised; handlers of the traced program see it
+"""
+
+
+class Unsupported(RuntimeError):
+    """A graph break where none was allowed (fullgraph=True)."""
+
+
+class Break(Exception):
+    """`kind` groups breaks in the counters, `reason` is a sentence, `hint` says how to remove the break."""
+
+    def __init__(self, kind, reason, hint=""):
+        super().__init__(reason)
+        self.kind, self.reason, self.hint, self.stack = kind, reason, hint, None
+
+
+class Restart(Exception):
+    """Trace again from the start."""
+
+
+class SkipFrame(Exception):
+    """Run the frame as it is; `reason` is recorded."""
+
+
+class ObservedException(Exception):
+    """`var` is the symbolic exception object that the traced program raised."""
+
+    def __init__(self, var):
+        super().__init__(var)
+        self.var = var

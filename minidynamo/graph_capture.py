@@ -1,0 +1,309 @@
+"""The FX graph under construction, with everything one attempt at a frame collects: inputs, attributes, guards.
+
+In:   `call_graph("call_function", torch.add, [x, y], {})` from the evaluator, variables as arguments.
+Out:  a node in `graph` (executed once with fake tensors) and a variable for its result; `finish(outputs)` gives the
+      `fx.GraphModule` and its example inputs for the backend.
+
+    >>> output.call_graph(tx, "call_method", "relu", [x], {})
+
+Parameters and buffers of modules are `get_attr` nodes guarded by identity; other tensors are placeholders.  Each node's
+meta holds `example_value`, `stack_trace`, `source_line`, `user_stack` and `module_path`.
+Mirrors torch/_dynamo/output_graph.py (paper section 3.5).
+"""
+import contextlib
+import linecache
+import operator
+
+import torch
+import torch.fx
+from torch._subclasses import fake_tensor
+
+from .exceptions import Break
+from .guards import Guard
+from .sources import SourceTree
+from .variables.base import Lazy
+from .variables.builder import Builder
+from .variables.constant import ConstantVar, is_constant_value
+from .variables.containers import DictVar, ListVar, SetVar, SliceVar, TupleVar
+from .variables.objects import GlobalsVar
+from .variables.tensor import TensorVar
+
+LITERAL_KEYS = (str, int, bool, type(None))
+INPLACE_OPERATORS = {operator.setitem, operator.delitem, operator.iadd, operator.isub, operator.imul, operator.itruediv,
+                     operator.ifloordiv, operator.imod, operator.ipow, operator.imatmul, operator.iand, operator.ior,
+                     operator.ixor, operator.ilshift, operator.irshift}
+
+
+class OutputGraph(Builder):
+    """One attempt.  `inputs`: tensor variables behind the placeholders, in order."""
+
+    def __init__(self, input_sources=(), generates_code=True):
+        self.generates_code = generates_code        # does the backend rely on parameters' shapes and devices?
+        self.tree = SourceTree()
+        self.graph = torch.fx.Graph()
+        self.fake_mode = fake_tensor.FakeTensorMode(static_shapes=True)
+        self.inputs, self.attributes, self.by_fake, self.memo, self.pinned_memo = [], {}, {}, {}, {}
+        self.globals, self.pair_guards, self.sourced, self.module_stack, self.modules = {}, [], [], [], []
+        self.input_sources = input_sources          # names of tensors that must be placeholders (replaced buffers)
+        self.last_input, self.calls, self.frame, self.global_hooks_guarded = None, 0, None, False
+        self.state_writes = {}                      # state function -> getter of the value at the end
+        self.names = {}
+
+    # ---- guards
+    def guard(self, source, kind, check, value=None):
+        """Hang a guard on `source`; `{pin}` and `{key}` in the check stand for `value`."""
+        if kind in source.guards:
+            return
+        pins = {}
+        for field in ("{pin}", "{key}"):
+            if field in check:
+                if type(value) in LITERAL_KEYS:
+                    text = repr(value).replace("{", "{{").replace("}", "}}")
+                else:
+                    pin = self.tree.pinned(value)
+                    text, pins = pin.key, {pin.key: value}
+                check = check.replace(field, text)
+        name = kind if isinstance(kind, str) else kind[0]
+        source.guards[kind] = Guard(name, source, check, pins, self.frame.user_line() if self.frame is not None else "")
+
+    def guard_pair(self, check, first, second):
+        line = self.frame.user_line() if self.frame is not None else ""
+        self.pair_guards.append(Guard("ALIAS" if " is {" in check else "DISTINCT", (first, second), check, {}, line))
+
+    def guard_no_global_hooks(self):
+        if not self.global_hooks_guarded:
+            self.global_hooks_guarded = True
+            hooks = torch.nn.modules.module
+            for name in ("_global_forward_hooks", "_global_forward_pre_hooks", "_global_backward_hooks",
+                         "_global_backward_pre_hooks"):
+                self.guard(self.tree.pinned(getattr(hooks, name), name), "NO_HOOKS", "not {0}")
+                if getattr(hooks, name):
+                    raise Break("module", "global module hooks are installed")
+
+    def globals_of(self, values):
+        found = self.globals.get(id(values))
+        if found is None:
+            found = self.globals[id(values)] = GlobalsVar(values, self)
+        return found
+
+    def as_input(self, source):
+        """The tensor at `source` is replaced while tracing: it must be a placeholder, not part of the graph's state."""
+        if source.name() not in self.input_sources:
+            self.input_sources.add(source.name())
+            raise Break("restart", "a buffer is replaced in forward")
+
+    # ---- inputs
+    def unique_name(self, text):
+        text = "".join(c if c.isalnum() else "_" for c in text).strip("_")
+        while "__" in text:
+            text = text.replace("__", "_")
+        text = text if text and not text[0].isdigit() else "t_" + text
+        count = self.names[text] = self.names.get(text, -1) + 1
+        return f"{text}_{count}" if count else text
+
+    def add_input(self, kind, name, fake):
+        """A placeholder (kept before everything else) or get_attr node."""
+        graph = self.graph
+        with graph.inserting_after(self.last_input) if kind == "placeholder" and self.last_input is not None else \
+                graph.inserting_before(next(iter(graph.nodes), None)) if kind == "placeholder" and len(graph.nodes) else \
+                contextlib.nullcontext():
+            node = graph.create_node(kind, name, name=name)
+        if kind == "placeholder":
+            self.last_input = node
+        node.meta["example_value"] = fake
+        return node
+
+    def fake_of(self, tensor):
+        return self.fake_mode.from_tensor(tensor, static_shapes=True)
+
+    # ---- nodes
+    @contextlib.contextmanager
+    def inside_module(self, module):
+        self.module_stack.append(module_path(module.source))
+        try:
+            yield
+        finally:
+            self.module_stack.pop()
+
+    def call_graph(self, tx, op, target, args, kwargs):
+        """Run once with fake tensors, record, wrap the result."""
+        fake_args = [self.to_fake(a) for a in args]
+        fake_kwargs = {k: self.to_fake(v) for k, v in kwargs.items()}
+        try:
+            with self.fake_mode:
+                if op == "call_function":
+                    result = target(*fake_args, **fake_kwargs)
+                else:
+                    result = getattr(fake_args[0], target)(*fake_args[1:], **fake_kwargs)
+        except (fake_tensor.DataDependentOutputException, fake_tensor.DynamicOutputShapeException) as error:
+            raise Break("data-dependent", f"{describe(target)} needs the tensor's values ({error})",
+                        "the shape or value depends on data; keep it outside the compiled function") from None
+        except fake_tensor.UnsupportedFakeTensorException as error:
+            raise Break("fake tensor", f"{describe(target)}: {error}") from None
+        except Exception as error:     # the program's own error: plain Python raises it, with its own message
+            text = str(error).strip()
+            raise Break("op failed", f"{describe(target)} failed while tracing: {type(error).__name__}: "
+                                     f"{text.splitlines()[0] if text else ''}") from None
+        if not self._holds_tensor(result):
+            if result is None and op == "call_function":
+                self._node(tx, op, target, args, kwargs, None)
+            return self.wrap_result(result)
+        known = self.by_fake.get(id(result))
+        if known is not None and not self._writes(op, target, kwargs):
+            return known
+        node = self._node(tx, op, target, args, kwargs, result)
+        return known if known is not None else self._wrap_output(node, result)
+
+    def call_state(self, tx, setter, values):
+        """A change of the thread's state: made now for the ops that follow, and recorded."""
+        node = self._node(tx, "call_function", setter, [ConstantVar(value) for value in values], {}, None)
+        self.calls -= 1
+        setter(*values)
+        return node
+
+    def _writes(self, op, target, kwargs):
+        if "out" in kwargs or "inplace" in kwargs:
+            return True
+        name = target if op == "call_method" else getattr(target, "__name__", "")
+        return target in INPLACE_OPERATORS or name.endswith("_") and not name.endswith("__") or name.startswith("__i")
+
+    def _node(self, tx, op, target, args, kwargs, result):
+        node = self.graph.create_node(op, target, tuple(self.to_node(a) for a in args),
+                                      {k: self.to_node(v) for k, v in kwargs.items()})
+        self.calls += 1
+        meta = node.meta
+        meta["example_value"] = result
+        meta["user_stack"] = stack = tx.user_stack()
+        file, line, function = stack[-1]
+        text = linecache.getline(file, line).strip()
+        meta["source_line"] = (file, line, text)
+        node.stack_trace = f'  File "{file}", line {line}, in {function}\n    {text}'
+        if self.module_stack:
+            meta["module_path"] = self.module_stack[-1]
+        return node
+
+    def _holds_tensor(self, value):
+        if isinstance(value, torch.Tensor):
+            return True
+        if isinstance(value, (tuple, list)):
+            return any(self._holds_tensor(item) for item in value)
+        return False
+
+    def _wrap_output(self, node, value):
+        if isinstance(value, torch.Tensor):
+            known = self.by_fake.get(id(value))
+            if known is not None:
+                return known
+            variable = TensorVar(node, value)
+            self.by_fake[id(value)] = variable
+            return variable
+        if isinstance(value, (tuple, list)):
+            items = []
+            for n, item in enumerate(value):
+                if self._holds_tensor(item):
+                    part = self.graph.create_node("call_function", operator.getitem, (node, n))
+                    part.meta = dict(node.meta, example_value=item)
+                    items.append(self._wrap_output(part, item))
+                else:
+                    items.append(self.wrap_result(item))
+            return ListVar(items) if type(value) is list else TupleVar(items, type(value))
+        return self.wrap_result(value)
+
+    def to_fake(self, variable):
+        """The value to run with fake tensors."""
+        kind = type(variable)
+        if kind is TensorVar:
+            return variable.fake
+        if kind is ConstantVar:
+            return variable.value
+        if kind is Lazy:
+            return self.to_fake(variable.realize(self.frame))
+        if kind is TupleVar:
+            items = [self.to_fake(variable.item(self.frame, n)) for n in range(len(variable.items))]
+            return variable.cls(*items) if hasattr(variable.cls, "_fields") else \
+                tuple(items) if variable.cls is torch.Size else variable.cls(items)
+        if kind is ListVar:
+            return [self.to_fake(item) for item in variable.iterate(self.frame)]
+        if kind is DictVar:
+            return {key.as_constant(): self.to_fake(value) for key, value in variable.pairs(self.frame)}
+        if kind is SliceVar:
+            return slice(*[self.to_fake(part) for part in variable.parts])
+        identity = variable.identity()
+        if identity is not variable and callable(identity):
+            return identity
+        raise Break("argument", f"{variable} as an argument of a torch function")
+
+    def to_node(self, variable):
+        """The argument as it stands in the graph."""
+        kind = type(variable)
+        if kind is TensorVar:
+            return variable.node
+        if kind is ConstantVar:
+            return variable.value
+        if kind is Lazy:
+            return self.to_node(variable.realize(self.frame))
+        if kind is TupleVar:
+            items = [self.to_node(item) for item in variable.items]
+            return variable.cls(*items) if hasattr(variable.cls, "_fields") else tuple(items)
+        if kind is ListVar:
+            return [self.to_node(item) for item in variable.items]
+        if kind is DictVar:
+            return {key.as_constant(): self.to_node(value) for key, value in variable.pairs(self.frame)}
+        if kind is SliceVar:
+            return slice(*[self.to_node(part) for part in variable.parts])
+        return variable.identity()
+
+    def wrap_result(self, value):
+        """A value that a folded call gave: constants and containers of constants; anything else is pinned."""
+        if is_constant_value(value):
+            return ConstantVar(value)
+        kind = type(value)
+        if kind is tuple or kind is torch.Size or isinstance(value, tuple) and hasattr(kind, "_fields"):
+            return TupleVar([self.wrap_result(item) for item in value], kind)
+        if kind is list:
+            return ListVar([self.wrap_result(item) for item in value])
+        if kind is dict:
+            pairs = [(self.wrap_result(k), self.wrap_result(v)) for k, v in value.items()]
+            return DictVar({k.hash_key(self.frame): (k, v) for k, v in pairs})
+        if kind in (set, frozenset):
+            return SetVar.of(self.frame, [self.wrap_result(item) for item in value], kind)
+        if isinstance(value, torch.Tensor):
+            raise Break("argument", "a folded call gave a tensor")
+        return self.wrap_pinned(value)
+
+    # ---- the end
+    def finish(self, outputs):
+        """The captured GraphModule, returning `outputs` as a tuple, and the real example inputs."""
+        self.graph.output(tuple(variable.node for variable in outputs))
+        used = []
+        for variable in self.inputs:
+            if variable.node.users:
+                used.append(variable)
+            else:
+                self.graph.erase_node(variable.node)
+        for node in list(self.graph.nodes):
+            if node.op == "get_attr" and not node.users:
+                self.graph.erase_node(node)
+        self.inputs = used
+        root = torch.nn.Module()
+        for name, tensor in self.attributes.items():
+            if isinstance(tensor, torch.nn.Parameter):
+                root.register_parameter(name, tensor)
+            else:
+                root.register_buffer(name, tensor)
+        return torch.fx.GraphModule(root, self.graph, "CapturedGraph"), [variable.value for variable in used]
+
+
+def describe(target):
+    return f"Tensor.{target}" if isinstance(target, str) else getattr(target, "__qualname__", None) or \
+        getattr(target, "__name__", str(target))
+
+
+def module_path(source):
+    """"transformer.h.0.attn" for self.transformer.h[0].attn."""
+    parts = []
+    while source is not None:
+        if source.kind == "item" and source.base is not None and source.base.kind == "item" and source.base.key == "_modules":
+            parts.append(str(source.key))
+        source = source.base
+    return ".".join(reversed(parts))

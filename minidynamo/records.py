@@ -1,0 +1,73 @@
+"""What capture decided, as objects: one `FrameRecord` per compiled frame, and the counters.
+
+In:   filled by `convert_frame`.   Out: read by `explain`, notebooks, tests and messages.
+
+    >>> minidynamo.counters["graph_breaks"]        # Counter({'the call of print() at model.py:12': 1})
+    >>> records.frames[-1].guards[0].code          # "type(x) is P_Tensor"
+
+Mirrors torch/_dynamo/utils.py (counters, CompilationMetrics).
+"""
+import collections
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+
+@dataclass
+class BreakRecord:
+    """A graph break: `stack` is [(file, line, function), ...], outermost first."""
+    kind: str
+    reason: str
+    hint: str
+    file: str
+    line: int
+    stack: list
+
+    def __str__(self):
+        return f"{self.reason} at {self.file}:{self.line}" + (f" (hint: {self.hint})" if self.hint else "")
+
+
+@dataclass
+class FrameRecord:
+    """One frame's way through capture.  Texts are printable; `guards` are `guards.Guard` objects."""
+    code: object
+    function: str
+    source: str = ""                    # the user's source text
+    bytecode: str = ""                  # dis of the original
+    replacement_code: object = None
+    replacement_bytecode: str = ""
+    guards: list = field(default_factory=list)
+    guard_function: object = None       # guards.GuardFunction
+    graph_breaks: list = field(default_factory=list)
+    graph: object = None                # fx.GraphModule, or None
+    example_inputs: list = field(default_factory=list)
+    input_sources: list = field(default_factory=list)
+    backend: str = ""
+    backend_record: object = None
+    times: dict = field(default_factory=dict)
+    attempts: int = 0
+    skipped: str = ""                   # why the frame runs as plain Python
+    error: str = ""                     # traceback of a failure of the compiler itself
+    recompile_reason: str = ""          # which guard of the entry before failed
+    hits: int = 0                       # calls after the first one
+
+    @contextmanager
+    def timed(self, stage):
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.times[stage] = self.times.get(stage, 0.0) + time.perf_counter() - start
+
+
+class Counters(dict):
+    """{"frames": Counter, "graphs": Counter, "graph_breaks": Counter by reason and line, "recompiles", "cache_hits", "skipped",
+    "errors"}; a group appears when it is asked for."""
+
+    def __missing__(self, group):
+        self[group] = collections.Counter()
+        return self[group]
+
+
+counters = Counters()
+frames = collections.deque(maxlen=1000)

@@ -1,0 +1,71 @@
+"""What replacement code calls: small helpers that rebuild objects and replay mutations.
+
+In:   values from the stack of a replacement code.   Out: the objects as the traced program left them.
+
+    >>> new_object(Point, {"x": 1}, None)       # an instance without running __init__ again
+"""
+import collections
+
+
+def new_object(cls, fields, slots, payload):
+    """An instance of `cls` with this __dict__, these slots and these contents; `__init__` was traced, not run again."""
+    base = next((b for b in (collections.OrderedDict, dict, list, set) if issubclass(cls, b)), object)
+    made = base.__new__(cls)
+    if payload is not None:
+        if isinstance(made, dict):
+            for key, value in payload.items():
+                base.__setitem__(made, key, value)
+        else:
+            (list.extend if base is list else set.update)(made, payload)
+    if fields:
+        object.__getattribute__(made, "__dict__").update(fields)
+    for name, value in (slots or {}).items():
+        object.__setattr__(made, name, value)
+    return made
+
+
+def new_exception(cls, args, fields, cause):
+    made = cls.__new__(cls, *args)
+    made.args = args
+    if fields:
+        made.__dict__.update(fields)
+    if cause is not None:
+        made.__cause__ = cause
+    return made
+
+
+def iterator_at(sequence, index):
+    """iter(sequence) after `index` steps, still looking at the live sequence."""
+    made = iter(sequence)
+    made.__setstate__(index)
+    return made
+
+
+def replace_dict(target, contents):
+    kind = collections.OrderedDict if isinstance(target, collections.OrderedDict) else dict
+    kind.clear(target)
+    for key, value in contents.items():
+        kind.__setitem__(target, key, value)
+
+
+def replace_items(target, contents):
+    """Contents of a deque or a set."""
+    target.clear()
+    (target.extend if isinstance(target, collections.deque) else target.update)(contents)
+
+
+def set_slot(target, name, value):
+    object.__setattr__(target, name, value)
+
+
+def del_slot(target, name):
+    object.__delattr__(target, name)
+
+
+def new_function(template, defaults, kwdefaults, name, attributes):
+    template.__defaults__ = defaults
+    template.__kwdefaults__ = kwdefaults
+    template.__qualname__ = name
+    template.__name__ = name.rpartition(".")[2]
+    template.__dict__.update(attributes or {})
+    return template

@@ -1,0 +1,115 @@
+"""Where a value comes from: one tree of sources per captured frame.
+
+In:   the evaluator asks for children: `tree.local("x").attr("config").item("hidden")`.
+Out:  guards hang on the nodes (`guards.py` prints the tree as one Python function, every prefix evaluated once) and
+      `reconstruct.py` loads the value again with bytecode.
+
+    >>> tree = SourceTree()
+    >>> tree.local("self").instance_dict().item("training").name()
+    "self.__dict__['training']"
+
+Mirrors torch/_dynamo/source.py (paper section 3.3), where each access is a class of its own; here it is a row of `KINDS`.
+"""
+import re
+
+KINDS = {   # kind -> how the access is written, given the parent's name and the key
+    "local": "{k}",
+    "free": "this_function.__closure__[{k[0]}].cell_contents",
+    "pinned": "{k}",
+    "attr": "{p}.{k}",
+    "getattr": "getattr({p}, {k!r})",
+    "item": "{p}[{k!r}]",
+    "dict_item": "dict.__getitem__({p}, {k!r})",
+    "list_item": "list.__getitem__({p}, {k!r})",
+    "tuple_item": "tuple.__getitem__({p}, {k!r})",
+    "pinned_item": "{p}[{k}]",
+    "dict": "{p}.__dict__",
+    "raw_dict": "object.__getattribute__({p}, '__dict__')",    # the class overrides __getattribute__
+    "closure": "{p}.__closure__[{k}]",
+    "cell": "{p}.cell_contents",
+    "class_item": "{p}.__dict__[{k!r}]",
+    "type": "type({p})",
+}
+
+
+def identifier(name):
+    """A parameter's name in the guard function: resume functions have names like `.1s0`, and none may hide ours."""
+    plain = "".join(c if c.isalnum() or c == "_" else "_" for c in name)
+    return name if plain == name and not re.match(r"(P_|G_|v\d|state_|this_function|copysign|dispatch_keys)", name) else "L" + plain
+
+
+class Source:
+    """A node: `base` is the value it is read from, `key` the name or index, `guards` what was assumed about it."""
+    __slots__ = ("kind", "base", "key", "children", "guards", "value", "alias_of")
+
+    def __init__(self, kind, base, key, value=None):
+        self.kind, self.base, self.key, self.value = kind, base, key, value
+        self.children, self.guards, self.alias_of = {}, {}, None
+
+    def child(self, kind, key=None):
+        slot = (kind, type(key), key)
+        found = self.children.get(slot)
+        if found is None:
+            found = self.children[slot] = Source(kind, self, key)
+        return found
+
+    def attr(self, name):
+        return self.child("attr" if name.isidentifier() else "getattr", name)
+
+    def item(self, key):
+        return self.child("item", key)
+
+    def instance_dict(self, plain=True):
+        return self.child("dict" if plain else "raw_dict")
+
+    def cell_of(self, index):
+        return self.child("closure", index).child("cell")
+
+    def expr(self, parent):
+        """This access as Python, where `parent` names the base."""
+        return KINDS[self.kind].format(p=parent, k=identifier(self.key) if self.kind == "local" else self.key)
+
+    def name(self):
+        """The whole access, as a student reads it."""
+        if self.kind == "free":
+            return self.key[1]
+        return self.expr(self.base.name() if self.base else None)
+
+    def root(self):
+        node = self
+        while node.base is not None:
+            node = node.base
+        return node
+
+    def __repr__(self):
+        return f"Source({self.name()})"
+
+
+class SourceTree:
+    """The roots of one frame: its parameters, its closure, and objects pinned by reference (globals dicts, classes)."""
+
+    def __init__(self):
+        self.locals, self.frees, self.pins, self.names = {}, {}, {}, {}
+
+    def local(self, name):
+        if name not in self.locals:
+            self.locals[name] = Source("local", None, name)
+        return self.locals[name]
+
+    def free(self, index, name):
+        if name not in self.frees:
+            self.frees[name] = Source("free", None, (index, name))
+        return self.frees[name]
+
+    def pinned(self, value, hint=None):
+        """A source for an object that the entry holds by reference."""
+        found = self.pins.get(id(value))
+        if found is None:
+            name = self.unique(hint or getattr(value, "__name__", None) or type(value).__name__)
+            found = self.pins[id(value)] = Source("pinned", None, name, value)
+        return found
+
+    def unique(self, hint):
+        hint = "P_" + "".join(c if c.isalnum() else "_" for c in str(hint))
+        count = self.names[hint] = self.names.get(hint, -1) + 1
+        return f"{hint}_{count}" if count else hint

@@ -1,0 +1,722 @@
+"""What calling a builtin means: one rule per function or class, tables for the rest.
+
+In:   `call_c(tx, function, args, kwargs)`, `call_class(tx, cls, args, kwargs)`.   Out: a variable, or `Break`.
+
+    >>> RULES[len](tx, [list_variable], {})
+
+Pure functions on constants are folded by calling them; functions that take callbacks are traced as `polyfills`.
+Mirrors torch/_dynamo/variables/builtin.py.
+"""
+import builtins
+import collections
+import copy
+import dataclasses
+import functools
+import inspect
+import itertools
+import logging
+import operator
+import sys
+import types
+import typing
+import warnings
+
+import torch
+
+from .. import polyfills
+from ..exceptions import Break, ObservedException
+from ..variables.constant import ConstantVar
+from ..variables.containers import DictVar, DictViewVar, ListVar, SequenceVar, SetVar, TupleVar
+from ..variables.functions import BoundMethodVar, CallableVar, FunctionVar, PartialVar
+from ..variables.iterators import EnumerateVar, FilterVar, IteratorVar, MapVar, SentinelVar, ZipVar
+from ..variables.objects import ClassVar, ObjectVar, PyModuleVar, SuperVar, allocate, initialise_payload, instantiate, lookup
+from ..variables.tensor import TensorVar
+from .opcodes import slice_of
+from .operations import BINARY, COMPARE
+
+NONE = ConstantVar(None)
+RULES, CLASS_RULES = {}, {}
+PURE_MODULES = {"math", "operator", "_operator", "builtins", "_functools", "inspect", "itertools", "re", "string", "posixpath",
+                "keyword", "numbers", "typing", "types", "cmath", "unicodedata", "textwrap", "os.path", "genericpath", "_sre"}
+IMPURE = {print, input, open, exec, eval, compile, globals, locals, vars, dir, id, __import__, breakpoint, help,
+          builtins.__build_class__}
+CONSTANT_CLASSES = {int, float, str, bytes, bool, complex, range, torch.device, torch.dtype, torch.finfo, torch.iinfo}
+
+
+def rule(*functions):
+    def register(handler):
+        for function in functions:
+            RULES[function] = handler
+        return handler
+    return register
+
+
+def class_rule(*classes):
+    def register(handler):
+        for cls in classes:
+            CLASS_RULES[cls] = handler
+        return handler
+    return register
+
+
+# ---- the two entries
+def call_c(tx, value, args, kwargs):
+    from . import torch_rules
+    try:
+        found = RULES.get(value) or torch_rules.RULES.get(value)
+    except TypeError:
+        found = None
+    if found is not None:
+        return found(tx, args, kwargs)
+    if torch_rules.is_leaf(value):
+        return torch_rules.call_leaf(tx, value, args, kwargs)
+    if value in POLYFILLS:
+        return tx.output.wrap_pinned(POLYFILLS[value]).call(tx, args, kwargs)
+    if isinstance(value, (types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType)):
+        return call_descriptor(tx, value, args, kwargs)
+    if isinstance(value, functools._lru_cache_wrapper):
+        return tx.output.wrap_pinned(value.__wrapped__).call(tx, args, kwargs)
+    if isinstance(value, operator.itemgetter):
+        items = tx.output.wrap_result(value.__reduce__()[1])
+        return tx.output.wrap_pinned(polyfills.itemgetter_call).call(tx, [items, *args], kwargs)
+    if isinstance(value, operator.attrgetter):
+        names = tx.output.wrap_result(value.__reduce__()[1])
+        return tx.output.wrap_pinned(polyfills.attrgetter_call).call(tx, [names, *args], kwargs)
+    owner = getattr(value, "__self__", None)
+    if isinstance(owner, type):
+        return call_class_method(tx, owner, value, args, kwargs)
+    if is_pure(value):
+        values, named = [a.real() for a in args], {k: v.real() for k, v in kwargs.items()}
+        return tx.fold(value, *values, **named)
+    name = getattr(value, "__qualname__", None) or getattr(value, "__name__", str(value))
+    module = getattr(value, "__module__", None)
+    raise Break("C function", f"the call of {module + '.' if module and module != 'builtins' else ''}{name}()",
+                "move it out of the compiled function" if value is not print else "print after the compiled function")
+
+
+def is_pure(value):
+    if value in IMPURE:
+        return False
+    module = getattr(value, "__module__", None)
+    if module is None:
+        owner = getattr(value, "__self__", None)
+        module = owner.__name__ if isinstance(owner, types.ModuleType) else type(owner).__module__
+    return module in PURE_MODULES
+
+
+def call_class_method(tx, owner, value, args, kwargs):
+    """dict.fromkeys, int.from_bytes, torch.Size methods..."""
+    if value.__name__ == "fromkeys":
+        made = DictVar({}, owner)
+        for key in args[0].iterate(tx):
+            made.store(tx, key, args[1] if len(args) > 1 else NONE)
+        return made
+    if issubclass(owner, (int, float, str, bytes)):
+        return tx.fold(value, *[a.as_constant() for a in args])
+    if value.__name__ in ("__subclasscheck__", "__instancecheck__", "mro", "__init_subclass__", "__subclasshook__"):
+        return tx.fold_pinned(value, *[a.real() for a in args])
+    raise Break("C function", f"the call of {owner.__name__}.{value.__name__}()")
+
+
+def _new_rule(new):
+    def new_object(tx, args, kwargs):
+        """object.__new__(cls), dict.__new__(cls), tuple.__new__(cls, items)."""
+        cls = args[0].as_constant()
+        if issubclass(cls, tuple):
+            items = list(args[1].iterate(tx)) if len(args) > 1 else []
+            return TupleVar(items, cls) if hasattr(cls, "_fields") or cls is tuple else call_class(tx, cls, args[1:], kwargs)
+        return allocate(tx, cls, args[1:], new)
+    return new_object
+
+
+for _class in (object, dict, tuple, list, set, collections.OrderedDict, BaseException):
+    RULES[_class.__new__] = _new_rule(_class.__new__)
+
+
+def call_descriptor(tx, value, args, kwargs):
+    """dict.get(d, k), object.__setattr__(o, n, v), str.join(s, parts): the method of args[0] by that C class."""
+    owner, name, self, rest = value.__objclass__, value.__name__, args[0], args[1:]
+    if isinstance(self, ObjectVar):
+        if owner is object and name in OBJECT_METHODS:
+            return OBJECT_METHODS[name](tx, self, *rest)
+        if owner in (BaseException, Exception) and name == "__init__":
+            self.init_args = list(rest)
+            return NONE
+        if self.payload is not None and issubclass(owner, (dict, list, tuple, set)):
+            if name == "__init__":
+                initialise_payload(tx, self.payload, rest, kwargs)
+                return NONE
+            if name == "__repr__":
+                raise Break("string", f"the text of {self}")
+            if name == "__ior__" or name == "__or__":
+                raise Break("C function", f"{owner.__name__}.{name}")
+            return self.payload.call_method(tx, name, rest, kwargs)
+        if issubclass(owner, BaseException) and name == "with_traceback":
+            return self
+        if issubclass(owner, BaseException) and name in ("__str__", "__repr__"):
+            return ConstantVar(text(tx, self, "str" if name == "__str__" else "repr"))
+        if owner.__module__ in ("builtins", "re", "inspect") and self.value is not None and self.fields is None:
+            return tx.fold(value, *[a.real() for a in args], **{k: v.real() for k, v in kwargs.items()})
+        raise Break("C function", f"the call of {owner.__name__}.{name}() on {self}")
+    if isinstance(self, TensorVar) and issubclass(torch.Tensor, owner):
+        return self.call_method(tx, name, rest, kwargs)
+    if isinstance(self, IteratorVar) and name == "__next__":
+        return self.method___next__(tx)
+    if isinstance(self, SuperVar):
+        return self.getattr(tx, name).call(tx, rest, kwargs)
+    if owner is object and name in OBJECT_METHODS and not isinstance(self, ConstantVar):
+        return OBJECT_METHODS[name](tx, self, *rest)
+    if owner is type and name == "__call__" and isinstance(self, ClassVar):
+        return instantiate(tx, self.value, rest, kwargs)
+    if isinstance(self, ClassVar) and owner is type:
+        return tx.fold_pinned(value, *[a.real() for a in args])
+    if isinstance(self, (FunctionVar, BoundMethodVar)) and name == "__get__":
+        return BoundMethodVar(self, rest[0])
+    if isinstance(self, ConstantVar):
+        return self.call_method(tx, name, rest, kwargs) if isinstance(self.value, owner) else \
+            tx.fold(value, *[a.as_constant() for a in args])
+    if issubclass(self.python_type(), owner):
+        return self.call_method(tx, name, rest, kwargs)
+    raise Break("C function", f"the call of {owner.__name__}.{name}() on {self}")
+
+
+
+def _object_getattribute(tx, self, name):
+    return self.generic_getattr(tx, name.as_constant())
+
+
+def _object_setattr(tx, self, name, value):
+    self.generic_setattr(tx, name.as_constant(), value)
+    return NONE
+
+
+def _object_delattr(tx, self, name):
+    self.generic_delattr(tx, name.as_constant())
+    return NONE
+
+
+OBJECT_METHODS = {
+    "__getattribute__": _object_getattribute, "__setattr__": _object_setattr, "__delattr__": _object_delattr,
+    "__init__": lambda tx, self, *rest: NONE, "__init_subclass__": lambda tx, self, *rest: NONE,
+    "__eq__": lambda tx, self, other: ConstantVar(True if self.identity() is other.identity() else NotImplemented),
+    "__ne__": lambda tx, self, other: ConstantVar(False if self.identity() is other.identity() else NotImplemented),
+    "__repr__": lambda tx, self: ConstantVar(text(tx, self, "repr")), "__str__": lambda tx, self: ConstantVar(text(tx, self, "str")),
+}
+
+
+@rule(torch.nn.Module.__setattr__)
+def module_setattr(tx, args, kwargs):
+    self, name, value = args
+    self.module_setattr(tx, name.as_constant(), value)
+    return NONE
+
+
+@rule(torch.nn.Module.__getattr__)
+def module_getattr(tx, args, kwargs):
+    return args[0].module_getattr(tx, args[1].as_constant())
+
+
+def call_class(tx, cls, args, kwargs):
+    found = CLASS_RULES.get(cls)
+    if found is not None:
+        return found(tx, args, kwargs)
+    if cls in POLYFILLS:
+        return tx.output.wrap_pinned(POLYFILLS[cls]).call(tx, args, kwargs)
+    if cls in CONSTANT_CLASSES:
+        return constant_class(tx, cls, args, kwargs)
+    from . import torch_rules
+    found = torch_rules.RULES.get(cls)
+    if found is not None:
+        return found(tx, args, kwargs)
+    if issubclass(cls, tuple) and hasattr(cls, "_fields") and isinstance(cls.__new__, types.FunctionType):
+        return tx.output.wrap_pinned(cls.__new__).call(tx, [ClassVar(cls), *args], kwargs)
+    if issubclass(cls, tuple) and cls.__module__ == "torch.return_types":
+        raise Break("class", f"making a {cls.__name__}")
+    if type(cls).__name__ in ("EnumType", "EnumMeta"):
+        return tx.fold_pinned(cls, *[a.as_constant() for a in args])
+    if cls in FOLDED_CLASSES:
+        return tx.output.wrap_pinned(cls(*[a.real() for a in args], **{k: v.real() for k, v in kwargs.items()}))
+    if issubclass(cls, (torch.Tensor, torch.autograd.Function)):
+        raise Break("class", f"making a {cls.__name__}")
+    return instantiate(tx, cls, args, kwargs)
+
+
+FOLDED_CLASSES = {operator.itemgetter, operator.attrgetter, operator.methodcaller, inspect.Parameter, object}
+
+
+def constant_class(tx, cls, args, kwargs):
+    if cls in (int, float, bool, str, complex) and args:
+        value = args[0]
+        if isinstance(value, TensorVar):
+            method = {int: "__int__", float: "__float__", bool: "__bool__", complex: "__complex__"}.get(cls)
+            if method:
+                return value.call_method(tx, method, [], {})
+            raise Break("string", "the text of a tensor")
+        if cls is bool:
+            return ConstantVar(value.truth(tx))
+        if cls is str:
+            return ConstantVar(text(tx, value, "str")) if len(args) == 1 else tx.fold(str, *[a.as_constant() for a in args])
+        if isinstance(value, ObjectVar):
+            method = value.special(tx, {int: "__int__", float: "__float__", complex: "__complex__"}[cls])
+            if method is not None:
+                return method.call(tx, [], {})
+    return tx.fold(cls, *[a.as_constant() for a in args], **{k: v.as_constant() for k, v in kwargs.items()})
+
+
+# ---- text
+def text(tx, value, how):
+    """str(), repr(), ascii() or format() on the host."""
+    convert = {"str": str, "repr": repr, "ascii": ascii, "format": format}[how]
+    if isinstance(value, ObjectVar):
+        if issubclass(value.cls, BaseException) and how != "repr" and isinstance(lookup(value.cls, "__str__")[1], types.WrapperDescriptorType):
+            args = [a.as_constant() for a in value.init_args or ()]
+            return str(value.cls(*args))
+        for name in (("__repr__",) if how == "repr" else ("__format__", "__str__", "__repr__") if how == "format" else ("__str__", "__repr__")):
+            method = lookup(value.cls, name)[1]
+            if isinstance(method, types.FunctionType):
+                args = [ConstantVar("")] if name == "__format__" else []
+                return tx.output.wrap_pinned(method).call(tx, [value, *args], {}).as_constant()
+        if value.pinned or value.source is not None and value.source.kind == "pinned":
+            return convert(value.real())
+        raise Break("string", f"the text of {value}")
+    if isinstance(value, (ClassVar, CallableVar, PyModuleVar)):
+        return convert(value.identity())
+    if isinstance(value, FunctionVar):
+        raise Break("string", "the text of a function")
+    if isinstance(value, TensorVar):
+        raise Break("string", "the text of a tensor", "print or format tensors outside the compiled function")
+    return tx.fold(convert, value.as_constant()).value
+
+
+@rule(repr)
+def _repr(tx, args, kwargs):
+    return ConstantVar(text(tx, args[0], "repr"))
+
+
+@rule(format)
+def _format(tx, args, kwargs):
+    return tx.fold(format, *[a.as_constant() for a in args])
+
+
+# ---- attributes and types
+@rule(getattr)
+def _getattr(tx, args, kwargs):
+    try:
+        return args[0].getattr(tx, args[1].as_constant())
+    except ObservedException as raised:
+        if len(args) < 3 or not issubclass(raised.var.python_type(), AttributeError):
+            raise
+        return args[2]
+
+
+@rule(hasattr)
+def _hasattr(tx, args, kwargs):
+    return ConstantVar(tx.has_attr(args[0], args[1].as_constant()))
+
+
+@rule(setattr)
+def _setattr(tx, args, kwargs):
+    args[0].setattr(tx, args[1].as_constant(), args[2])
+    return NONE
+
+
+@rule(delattr)
+def _delattr(tx, args, kwargs):
+    args[0].delattr(tx, args[1].as_constant())
+    return NONE
+
+
+@rule(vars)
+def _vars(tx, args, kwargs):
+    if not args:
+        raise Break("C function", "the call of vars()")
+    return args[0].getattr(tx, "__dict__")
+
+
+@rule(isinstance)
+def _isinstance(tx, args, kwargs):
+    value, kinds = args[0], class_list(tx, args[1])
+    kind = value.python_type()
+    for cls in kinds:
+        check = lookup(type(cls), "__instancecheck__")[1]
+        if isinstance(value, TensorVar) and isinstance(check, types.FunctionType):
+            if cls is torch.nn.Parameter:
+                found = issubclass(kind, torch.nn.Parameter)
+            elif value.value is not None:
+                found = isinstance(value.value, cls)
+            else:
+                found = isinstance(value.fake, cls) and cls is not torch._subclasses.FakeTensor and not hasattr(cls, "__torch_dispatch__")
+        elif isinstance(check, types.FunctionType) and check.__module__ not in ("abc", "typing"):
+            found = isinstance(value.real(), cls)
+        elif check is not type.__instancecheck__ and not isinstance(cls, type):
+            found = tx.fold(isinstance, value.real(), cls).value
+        else:
+            found = issubclass(kind, cls)
+        if found:
+            return ConstantVar(True)
+    return ConstantVar(False)
+
+
+def class_list(tx, variable):
+    if isinstance(variable, TupleVar):
+        return [cls for item in variable.iterate(tx) for cls in class_list(tx, item)]
+    found = variable.identity()
+    if isinstance(found, types.UnionType) or typing.get_origin(found) is typing.Union:
+        return [type(None) if part is None else part for part in typing.get_args(found)]
+    if not isinstance(found, type):
+        tx.raise_(TypeError, "isinstance() arg 2 must be a type, a tuple of types, or a union")
+    return [found]
+
+
+@rule(issubclass)
+def _issubclass(tx, args, kwargs):
+    if not isinstance(args[0], ClassVar):
+        tx.raise_(TypeError, "issubclass() arg 1 must be a class")
+    return ConstantVar(issubclass(args[0].value, tuple(class_list(tx, args[1]))))
+
+
+@rule(callable)
+def _callable(tx, args, kwargs):
+    value = args[0]
+    if isinstance(value, ObjectVar):
+        return ConstantVar(hasattr(value.cls, "__call__"))
+    return ConstantVar(hasattr(value.python_type(), "__call__"))
+
+
+@rule(id)
+def _id(tx, args, kwargs):
+    raise Break("C function", "the call of id()")
+
+
+@rule(hash)
+def _hash(tx, args, kwargs):
+    if isinstance(args[0], ObjectVar):
+        method = args[0].special(tx, "__hash__")
+        if isinstance(method, BoundMethodVar) and isinstance(method.function, FunctionVar):
+            return method.call(tx, [], {})
+        raise Break("C function", "hash() of an object")
+    return tx.fold(hash, args[0].as_constant())
+
+
+@class_rule(type)
+def _type(tx, args, kwargs):
+    if len(args) != 1:
+        raise Break("class", "making a class in a compiled frame")
+    return tx.output.wrap_pinned(args[0].python_type())
+
+
+@class_rule(super)
+def _super(tx, args, kwargs):
+    return SuperVar(args[0].as_constant(), args[1])
+
+
+@class_rule(property, staticmethod, classmethod)
+def _descriptor(tx, args, kwargs):
+    raise Break("class", "making a descriptor in a compiled frame")
+
+
+@class_rule(types.MethodType)
+def _method(tx, args, kwargs):
+    return BoundMethodVar(*args)
+
+
+@class_rule(functools.partial)
+def _partial(tx, args, kwargs):
+    function = args[0]
+    if isinstance(function, PartialVar):
+        return PartialVar(function.function, [*function.args, *args[1:]], {**function.kwargs, **kwargs})
+    return PartialVar(function, list(args[1:]), kwargs)
+
+
+# ---- containers
+@class_rule(list)
+def _list(tx, args, kwargs):
+    return ListVar(list(args[0].iterate(tx)) if args else [])
+
+
+@class_rule(tuple)
+def _tuple(tx, args, kwargs):
+    if args and isinstance(args[0], TupleVar) and args[0].cls is tuple:
+        return args[0]
+    return TupleVar(list(args[0].iterate(tx)) if args else [])
+
+
+@class_rule(torch.Size)
+def _size(tx, args, kwargs):
+    return TupleVar(list(args[0].iterate(tx)) if args else [], torch.Size)
+
+
+@class_rule(dict)
+def _dict(tx, args, kwargs):
+    made = DictVar({})
+    made.method_update(tx, *args, **kwargs)
+    return made
+
+
+@class_rule(collections.OrderedDict)
+def _ordered_dict(tx, args, kwargs):
+    made = DictVar({}, collections.OrderedDict)
+    made.method_update(tx, *args, **kwargs)
+    return made
+
+
+@class_rule(collections.defaultdict)
+def _defaultdict(tx, args, kwargs):
+    made = DictVar({}, collections.defaultdict, factory=args[0] if args else None)
+    made.method_update(tx, *args[1:], **kwargs)
+    return made
+
+
+@class_rule(collections.deque)
+def _deque(tx, args, kwargs):
+    made = ListVar(list(args[0].iterate(tx)) if args else [], collections.deque)
+    limit = args[1] if len(args) > 1 else kwargs.get("maxlen", NONE)
+    made.extra = limit.as_constant()
+    made._changed()
+    made.mutated = False
+    return made
+
+
+@class_rule(set)
+def _set(tx, args, kwargs):
+    return SetVar.of(tx, args[0].iterate(tx) if args else ())
+
+
+@class_rule(frozenset)
+def _frozenset(tx, args, kwargs):
+    return SetVar.of(tx, args[0].iterate(tx) if args else (), frozenset)
+
+
+@class_rule(slice)
+def _slice(tx, args, kwargs):
+    return slice_of([NONE, args[0]] if len(args) == 1 else list(args))
+
+
+@class_rule(enumerate)
+def _enumerate(tx, args, kwargs):
+    start = args[1] if len(args) > 1 else kwargs.get("start", ConstantVar(0))
+    return EnumerateVar(tx.iter_of(args[0]), start.as_constant())
+
+
+@class_rule(zip)
+def _zip(tx, args, kwargs):
+    return ZipVar([tx.iter_of(a) for a in args], "strict" in kwargs and kwargs["strict"].truth(tx))
+
+
+@class_rule(map)
+def _map(tx, args, kwargs):
+    return MapVar(args[0], [tx.iter_of(a) for a in args[1:]])
+
+
+@class_rule(filter)
+def _filter(tx, args, kwargs):
+    return FilterVar(args[0], tx.iter_of(args[1]))
+
+
+@class_rule(reversed)
+def _reversed(tx, args, kwargs):
+    value = args[0]
+    if isinstance(value, ObjectVar):
+        method = value.special(tx, "__reversed__")
+        if isinstance(method, BoundMethodVar) and isinstance(method.function, FunctionVar):
+            return method.call(tx, [], {})
+        items = list(value.iterate(tx)) if value.payload is not None else \
+            [value.getitem(tx, ConstantVar(n)) for n in range(value.length(tx))]
+        return tx.iter_of(TupleVar(items[::-1]))
+    if isinstance(value, ConstantVar) and isinstance(value.value, range):
+        return tx.iter_of(ConstantVar(value.value[::-1]))
+    if isinstance(value, (SequenceVar, DictVar, DictViewVar, ConstantVar)):
+        return tx.iter_of(TupleVar(list(value.iterate(tx))[::-1]))
+    tx.raise_(TypeError, f"'{value.python_type().__name__}' object is not reversible")
+
+
+@rule(len)
+def _len(tx, args, kwargs):
+    return ConstantVar(args[0].length(tx))
+
+
+@rule(iter)
+def _iter(tx, args, kwargs):
+    if len(args) > 1:
+        raise Break("C function", "iter(function, sentinel)")
+    return tx.iter_of(args[0])
+
+
+@rule(next)
+def _next(tx, args, kwargs):
+    if isinstance(args[0], IteratorVar):
+        value = args[0].next(tx)
+    else:
+        value = SentinelVar(args[0]).next(tx)
+    if value is None:
+        if len(args) > 1:
+            return args[1]
+        tx.raise_(StopIteration)
+    return value
+
+
+@rule(sorted)
+def _sorted(tx, args, kwargs):
+    return ListVar(tx.sorted(list(args[0].iterate(tx)), kwargs.get("key"), kwargs.get("reverse", ConstantVar(False)).truth(tx)))
+
+
+@rule(any)
+def _any(tx, args, kwargs):
+    return ConstantVar(any(item.truth(tx) for item in args[0].iterate(tx)))
+
+
+@rule(all)
+def _all(tx, args, kwargs):
+    return ConstantVar(all(item.truth(tx) for item in args[0].iterate(tx)))
+
+
+@rule(sum)
+def _sum(tx, args, kwargs):
+    total = args[1] if len(args) > 1 else kwargs.get("start", ConstantVar(0))
+    for item in args[0].iterate(tx):
+        total = tx.binary("+", total, item)
+    return total
+
+
+def _extreme(tx, args, kwargs, symbol, name):
+    values = list(args[0].iterate(tx)) if len(args) == 1 else list(args)
+    key = kwargs.get("key")
+    if not values:
+        if "default" in kwargs:
+            return kwargs["default"]
+        tx.raise_(ValueError, f"{name}() iterable argument is empty" if sys.version_info >= (3, 12) else f"{name}() arg is an empty sequence")
+    def measure(value):
+        return value if key is None or key.identity() is None else key.call(tx, [value], {})
+    best, best_key = values[0], measure(values[0])
+    for value in values[1:]:
+        value_key = measure(value)
+        if tx.compare(symbol, value_key, best_key).truth(tx):
+            best, best_key = value, value_key
+    return best
+
+
+@rule(max)
+def _max(tx, args, kwargs):
+    return _extreme(tx, args, kwargs, ">", "max")
+
+
+@rule(min)
+def _min(tx, args, kwargs):
+    return _extreme(tx, args, kwargs, "<", "min")
+
+
+@rule(abs)
+def _abs(tx, args, kwargs):
+    value = args[0]
+    if isinstance(value, TensorVar):
+        return value.call_method(tx, "abs", [], {})
+    if isinstance(value, ObjectVar):
+        return value._through(tx, "__abs__", [])
+    return tx.fold(abs, value.as_constant())
+
+
+@rule(pow)
+def _pow(tx, args, kwargs):
+    return tx.binary("**", *args) if len(args) == 2 else tx.fold(pow, *[a.as_constant() for a in args])
+
+
+@rule(divmod)
+def _divmod(tx, args, kwargs):
+    return TupleVar([tx.binary("//", *args), tx.binary("%", *args)])
+
+
+@rule(round)
+def _round(tx, args, kwargs):
+    if isinstance(args[0], TensorVar):
+        return args[0].call_method(tx, "round", args[1:], kwargs)
+    return tx.fold(round, *[a.as_constant() for a in args])
+
+
+# ---- operator
+def _operator_rule(symbol, method):
+    return lambda tx, args, kwargs: getattr(tx, method)(symbol, *args)
+
+
+for _symbol, _function in BINARY.items():
+    RULES[_function] = _operator_rule(_symbol, "binary")
+for _symbol, _function in COMPARE.items():
+    RULES[_function] = _operator_rule(_symbol, "compare")
+RULES[operator.neg], RULES[operator.pos] = _operator_rule("-", "unary"), _operator_rule("+", "unary")
+RULES[operator.invert], RULES[operator.not_] = _operator_rule("~", "unary"), _operator_rule("not", "unary")
+RULES[operator.getitem] = lambda tx, args, kwargs: args[0].getitem(tx, args[1])
+RULES[operator.contains] = lambda tx, args, kwargs: ConstantVar(args[0].contains(tx, args[1]))
+RULES[operator.truth] = lambda tx, args, kwargs: ConstantVar(args[0].truth(tx))
+RULES[operator.is_] = lambda tx, args, kwargs: ConstantVar(tx.same(*args))
+RULES[operator.is_not] = lambda tx, args, kwargs: ConstantVar(not tx.same(*args))
+RULES[operator.index] = lambda tx, args, kwargs: args[0].call_method(tx, "__index__", [], {}) if isinstance(args[0], TensorVar) \
+    else tx.fold(operator.index, args[0].as_constant())
+
+
+@rule(operator.setitem)
+def _setitem(tx, args, kwargs):
+    args[0].setitem(tx, args[1], args[2])
+    return NONE
+
+
+@rule(operator.delitem)
+def _delitem(tx, args, kwargs):
+    args[0].delitem(tx, args[1])
+    return NONE
+
+
+# ---- typing, dataclasses, inspect, copy
+@rule(typing.cast)
+def _cast(tx, args, kwargs):
+    return args[1]
+
+
+@rule(dataclasses.fields)
+def _fields(tx, args, kwargs):
+    cls = args[0].value if isinstance(args[0], ClassVar) else args[0].python_type()
+    return TupleVar([tx.output.wrap_pinned(field) for field in dataclasses.fields(cls)])
+
+
+@rule(dataclasses.is_dataclass)
+def _is_dataclass(tx, args, kwargs):
+    return ConstantVar(hasattr(args[0].value if isinstance(args[0], ClassVar) else args[0].python_type(), "__dataclass_fields__"))
+
+
+def _fold_inspect(function):
+    return lambda tx, args, kwargs: tx.fold_pinned(lambda: function(*[a.real() for a in args], **{k: v.real() for k, v in kwargs.items()}))
+
+
+for _function in (inspect.signature, inspect.isfunction, inspect.isclass, inspect.ismethod, inspect.isgeneratorfunction,
+                  inspect.getfullargspec):
+    RULES[_function] = _fold_inspect(_function)
+
+
+@rule(warnings.warn)
+def _warn(tx, args, kwargs):
+    raise Break("warning", "warnings.warn()", "warn outside the compiled function")
+
+
+@rule(copy.copy, copy.deepcopy)
+def _copy(tx, args, kwargs):
+    value = args[0]
+    if isinstance(value, ConstantVar):
+        return value
+    if isinstance(value, (ListVar, DictVar, SetVar)) and value.is_constant():
+        return value.call_method(tx, "copy", [], {})
+    raise Break("C function", f"copying {value}")
+
+
+def _log_rule(level):
+    def log(tx, args, kwargs):
+        """Logger.debug/info...: nothing happens while the level is off (guarded); else the graph breaks."""
+        logger = args[0].real()
+        if logger.isEnabledFor(level):
+            raise Break("logging", f"Logger call at level {logging.getLevelName(level)}", "log outside the compiled function")
+        tx.output.guard(tx.output.tree.pinned(logger), ("LOGGER", level), f"{{0}}.isEnabledFor({level}) is False")
+        return NONE
+    return log
+
+
+for _name, _level in (("debug", 10), ("info", 20), ("warning", 30), ("error", 40), ("critical", 50)):
+    RULES[getattr(logging.Logger, _name)] = _log_rule(_level)
+
+POLYFILLS = {**polyfills.POLYFILLS, itertools.chain.from_iterable: polyfills.from_iterable}

@@ -1,0 +1,88 @@
+"""What the evaluator needs to know about a code object, computed once per code object and kept while it lives.
+
+In:   a code object.
+Out:  `CodeInfo`: `ops` (handler, argument, exception entry, line) per canonical operation, `groups` (operation -> first
+      operation of its native instruction), `natives` (operation -> index of the native instruction where a split may start).
+Mirrors torch/_dynamo/bytecode_analysis.py (liveness) and the per-frame set-up of symbolic_convert.py.
+"""
+import os
+import weakref
+
+from ..bytecode import canonical, disassemble
+from . import opcodes
+
+PREFIXES = ("KW_NAMES", "PRECALL", "EXTENDED_ARG")      # belong to the CALL that follows
+INTERNAL = (os.sep + "torch" + os.sep, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+_CACHE = {}
+
+
+class CodeInfo:
+    """See the module header."""
+
+    def __init__(self, code):
+        natives = disassemble(code)
+        operations, first = canonical(natives)
+        for operation in operations:            # generators' operations are known here, not to the canonical set
+            if operation.op == "UNSUPPORTED" and operation.arg in opcodes.HANDLERS:
+                arg = operation.instruction.arg
+                operation.op, operation.arg = operation.arg, first[id(arg)] if id(arg) in first else arg
+        self.operations = operations
+        index = {id(native): n for n, native in enumerate(natives)}
+        self.ops, self.groups, self.natives = [], [], []
+        line = code.co_firstlineno
+        for n, operation in enumerate(operations):
+            native = opcodes.native_of(operation)
+            position = opcodes.position_of(native)
+            line = position if position is not None else line
+            handler = opcodes.HANDLERS.get(operation.op, opcodes.UNSUPPORTED)
+            arg = operation.arg if handler is not opcodes.UNSUPPORTED else (operation.op, operation.arg)
+            self.ops.append((handler, arg, operation.exc, line))
+            first = n
+            if n and opcodes.native_of(operations[n - 1]) is native:
+                first = self.groups[n - 1]
+            self.groups.append(first)
+            start = index[id(native)]
+            while start and natives[start - 1].op in PREFIXES:
+                start -= 1
+            self.natives.append((start, index[id(native)]))
+        self.native_count = len(natives)
+        self.internal = any(part in code.co_filename for part in INTERNAL)
+        self._live = None
+
+    def live_before(self, position):
+        """Names of locals that may be read from canonical operation `position` on."""
+        if self._live is None:
+            self._live = liveness(self.operations)
+        return self._live[position] if position < len(self._live) else frozenset()
+
+
+def liveness(operations):
+    """Backward dataflow: before each operation, the fast locals that may be read later."""
+    live = [frozenset()] * (len(operations) + 1)
+    changed = True
+    while changed:
+        changed = False
+        for n in range(len(operations) - 1, -1, -1):
+            operation = operations[n]
+            op, arg = operation.op, operation.arg
+            after = set() if op in ("RETURN_VALUE", "RAISE_VARARGS", "RERAISE", "JUMP") else set(live[n + 1])
+            if op == "JUMP" or op.startswith("POP_JUMP") or op in ("FOR_ITER", "SEND"):
+                after |= live[arg]
+            if op in ("STORE_FAST", "DELETE_FAST"):
+                after.discard(arg)
+            if op in ("LOAD_FAST", "DELETE_FAST", "LOAD_FAST_AND_CLEAR", "MAKE_CELL", "LOAD_CLOSURE"):
+                after.add(arg)
+            if operation.exc is not None:
+                after |= live[operation.exc[0]]
+            after = frozenset(after)
+            if after != live[n]:
+                live[n], changed = after, True
+    return live
+
+
+def code_info(code):
+    found = _CACHE.get(id(code))
+    if found is None:
+        found = _CACHE[id(code)] = CodeInfo(code)
+        weakref.finalize(code, _CACHE.pop, id(code), None)
+    return found

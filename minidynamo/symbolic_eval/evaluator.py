@@ -1,0 +1,202 @@
+"""A frame of the symbolic machine: runs canonical opcodes on variables, inlines calls, unwinds exceptions.
+
+In:   a function variable and its bound parameters.   Out: the returned variable; graph, guards, side effects on `output`.
+
+    >>> frame = Frame(output, function, bound_locals, parent=None)
+    >>> frame.run()                     # -> the returned variable, or a signal of `exceptions.py`
+
+Only the root frame can be split.  Whatever cannot be traced raises `Break`; the root loop turns it into a `Restart` that
+knows the step to split at, so that a half-done inlined call leaves nothing behind.
+Mirrors torch/_dynamo/symbolic_convert.py (InstructionTranslator; paper sections 3.4 and 3.7).
+"""
+import inspect
+
+from ..exceptions import Break, ObservedException, Restart, SkipFrame
+from ..variables.base import NULL
+from ..variables.constant import ConstantVar
+from ..variables.functions import bind
+from ..variables.iterators import GeneratorVar
+from . import builtin_rules, opcodes, torch_rules
+from .code_info import code_info
+from .operations import Operations
+
+RUNNING = []                # the stack of frames being evaluated in this thread's compile (one compile at a time)
+GENERATOR = inspect.CO_GENERATOR
+ASYNC = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE
+MAX_DEPTH = 120
+
+
+def current():
+    """The frame that is being evaluated."""
+    return RUNNING[-1]
+
+
+class Frame(Operations):
+    """One activation: `locals` name -> variable, `cells` name -> CellVar, `stack`, `handled` (exceptions being handled)."""
+
+    def __init__(self, output, function, bound, parent=None):
+        code = function.code
+        self.output, self.function, self.code, self.parent = output, function, code, parent
+        self.info = code_info(code)
+        self.globals = output.globals_of(function.globals)
+        self.locals, self.cells = bound, dict(zip(code.co_freevars, function.closure))
+        self.stack, self.handled, self.pc, self.returned, self.yielded = [], [], 0, None, None
+        self.depth = parent.depth + 1 if parent is not None else 0
+        self.line = code.co_firstlineno
+        if self.depth > MAX_DEPTH:
+            raise Break("depth", f"calls nest deeper than {MAX_DEPTH} while tracing")
+
+    # ---- where are we
+    def user_stack(self):
+        """(file, line, function) from the outermost frame to the innermost one that is not torch's or ours."""
+        frames, frame = [], self
+        while frame is not None:
+            if not frame.info.internal or frame.parent is None:
+                frames.append((frame.code.co_filename, frame.line, frame.code.co_name))
+            frame = frame.parent
+        return frames[::-1]
+
+    def user_line(self):
+        frame = self
+        while frame.info.internal and frame.parent is not None:
+            frame = frame.parent
+        return f"{frame.code.co_filename}:{frame.line}"
+
+    # ---- running
+    def run(self):
+        RUNNING.append(self)
+        caller, self.output.frame = self.output.frame, self
+        try:
+            self.loop()
+            return self.returned
+        finally:
+            RUNNING.pop()
+            self.output.frame = caller
+
+    def loop(self):
+        ops = self.info.ops
+        while True:
+            handler, arg, handler_entry, self.line = ops[self.pc]
+            self.pc += 1
+            try:
+                if handler(self, arg):
+                    return
+            except ObservedException as raised:
+                self.unwind(raised, handler_entry)
+
+    def unwind(self, raised, entry):
+        """Go to the handler of the instruction that raised."""
+        if entry is None:
+            raise raised
+        target, depth, lasti = entry
+        del self.stack[depth:]
+        if lasti:
+            self.stack.append(ConstantVar("lasti"))
+        self.stack.append(raised.var)
+        if self.handled and self.handled[-1] is not None and self.handled[-1] is not raised.var:
+            getattr(raised.var, "slots", {}).setdefault("__context__", self.handled[-1])
+        self.pc = target
+
+    def pop(self):
+        return self.stack.pop()
+
+    def popn(self, n):
+        if not n:
+            return []
+        values = self.stack[-n:]
+        del self.stack[-n:]
+        return values
+
+    def push(self, variable):
+        self.stack.append(variable)
+
+    # ---- calls
+    def call_function(self, function, args, kwargs):
+        """A Python function: a rule, a graph node, or inlined."""
+        fn = function.fn
+        if fn is not None:
+            rule = torch_rules.RULES.get(fn) or builtin_rules.RULES.get(fn)
+            if rule is not None:
+                return rule(self, args, kwargs)
+            if torch_rules.is_leaf(fn):
+                return torch_rules.call_leaf(self, fn, args, kwargs)
+            torch_rules.refuse(fn)
+        return self.inline(function, args, kwargs)
+
+    def inline(self, function, args, kwargs):
+        code = function.code
+        if code.co_flags & ASYNC:
+            raise Break("coroutine", f"the coroutine {function.name} is not traced")
+        frame = Frame(self.output, function, bind(self, function, args, kwargs), self)
+        if code.co_flags & GENERATOR:
+            return GeneratorVar(frame)
+        return frame.run()
+
+    def call_c(self, value, args, kwargs):
+        return builtin_rules.call_c(self, value, args, kwargs)
+
+    def call_class(self, cls, args, kwargs):
+        return builtin_rules.call_class(self, cls, args, kwargs)
+
+    def resume_generator(self, tx, sent, throw=None):
+        """Run until the next yield: the yielded variable, or None when the body returned."""
+        self.parent, self.yielded = tx, None
+        if sent is not None:
+            self.push(sent)
+        if throw is not None:
+            entry = self.info.ops[self.pc - 1][2]
+            self.push(NULL)
+            self.unwind(ObservedException(throw), entry)
+        self.run()
+        return self.yielded
+
+
+class RootFrame(Frame):
+    """The frame that is compiled: counts its steps and stops where the speculation log says so."""
+
+    def __init__(self, output, function, bound, forced):
+        super().__init__(output, function, bound)
+        self.forced, self.step, self.split = forced, 0, None
+
+    def loop(self):
+        ops, groups = self.info.ops, self.info.groups
+        group_step = 0
+        while True:
+            pc = self.pc
+            handler, arg, entry, self.line = ops[pc]
+            self.step += 1
+            if groups[pc] == pc:
+                group_step = self.step
+            if self.step in self.forced:
+                self.split = (pc, self.forced[self.step])
+                return
+            self.pc = pc + 1
+            try:
+                if handler(self, arg):
+                    return
+            except ObservedException as raised:
+                if entry is None:
+                    kind = raised.var.python_type().__name__
+                    self.break_at(group_step, Break("exception", f"{kind} leaves the frame", ""))
+                self.unwind(raised, entry)
+            except Break as reason:
+                self.break_at(group_step, reason)
+
+    def break_at(self, step, reason):
+        """Trace again, splitting at this step."""
+        if reason.kind == "restart":
+            raise Restart()
+        if reason.stack is None:
+            reason.stack = self.output.frame.user_stack() if self.output.frame is not None else self.user_stack()
+        if self.handled:
+            raise SkipFrame(f"a graph break inside an except or finally block: {reason.reason}") from reason
+        if step in self.forced:
+            raise SkipFrame(f"cannot split here: {reason.reason}") from reason
+        self.forced[step] = reason
+        raise Restart()
+
+
+def describe_break(reason):
+    """file:line of the innermost user frame, for messages."""
+    file, line, function = reason.stack[-1]
+    return f"{reason.reason} at {file}:{line} in {function}"

@@ -1,0 +1,724 @@
+"""One function per canonical opcode (names as in CPython 3.13).  A function returns True when the frame is left.
+
+In:   the frame and the opcode's argument.   Out: the frame's stack, locals and program counter.
+
+    >>> HANDLERS["BINARY_OP"](frame, "+")
+
+Mirrors the opcode methods of torch/_dynamo/symbolic_convert.py.
+"""
+import importlib
+import sys
+
+from ..exceptions import Break, ObservedException
+from ..variables.base import NULL, Lazy
+from ..variables.constant import ConstantVar
+from ..variables.containers import DictVar, ListVar, SequenceVar, SetVar, SliceVar, TupleVar, dict_pairs
+from ..variables.functions import CellVar, DeferredVar, FunctionVar
+from ..variables.iterators import GeneratorVar, IteratorVar
+from ..variables.objects import ClassVar, ObjectVar, SuperVar
+
+HANDLERS = {}
+
+
+def opcode(function):
+    HANDLERS[function.__name__] = function
+    return function
+
+
+def native_of(operation):
+    return operation.instruction
+
+
+def position_of(native):
+    return native.pos[0] if native.pos else None
+
+
+def UNSUPPORTED(frame, arg):
+    raise Break("opcode", f"the instruction {arg[0] if arg[0] != 'UNSUPPORTED' else arg[1]} is not traced")
+
+
+# ---- the stack
+@opcode
+def POP_TOP(frame, _):
+    frame.stack.pop()
+
+
+@opcode
+def COPY(frame, n):
+    frame.stack.append(frame.stack[-n])
+
+
+@opcode
+def SWAP(frame, n):
+    stack = frame.stack
+    stack[-1], stack[-n] = stack[-n], stack[-1]
+
+
+@opcode
+def PUSH_NULL(frame, _):
+    frame.stack.append(NULL)
+
+
+@opcode
+def END_FOR(frame, _):
+    frame.stack.pop()
+
+
+# ---- variables
+@opcode
+def LOAD_CONST(frame, value):
+    frame.stack.append(constant_of(frame, value))
+
+
+def constant_of(frame, value):
+    if isinstance(value, (tuple, frozenset)):
+        return frame.output.wrap_result(value)
+    if isinstance(value, type):
+        return ClassVar(value)
+    return ConstantVar(value)
+
+
+@opcode
+def LOAD_FAST(frame, name):
+    value = frame.locals.get(name)
+    if value is None:
+        if name in frame.cells:
+            frame.stack.append(frame.cells[name])
+            return
+        frame.raise_(UnboundLocalError, f"cannot access local variable '{name}' where it is not associated with a value")
+    if type(value) is Lazy:
+        value = frame.locals[name] = value.realize(frame)
+    frame.stack.append(value)
+
+
+@opcode
+def STORE_FAST(frame, name):
+    value = frame.stack.pop()
+    if value is NULL:
+        frame.locals.pop(name, None)
+    elif type(value) is CellVar and name in frame.code.co_cellvars:
+        frame.cells[name] = value
+    else:
+        frame.locals[name] = value
+
+
+@opcode
+def DELETE_FAST(frame, name):
+    if frame.locals.pop(name, None) is None:
+        frame.raise_(UnboundLocalError, f"cannot access local variable '{name}' where it is not associated with a value")
+
+
+@opcode
+def LOAD_FAST_AND_CLEAR(frame, name):
+    if name in frame.cells and name in frame.code.co_cellvars:
+        frame.stack.append(frame.cells.pop(name))
+        return
+    value = frame.locals.pop(name, NULL)
+    frame.stack.append(value.realize(frame))
+
+
+@opcode
+def MAKE_CELL(frame, name):
+    cell = frame.cells[name] = CellVar(frame.locals.pop(name, None))
+    cell.cell = name if frame.parent is None else None      # the root's own cells exist in the replacement code too
+
+
+@opcode
+def LOAD_CLOSURE(frame, name):
+    frame.stack.append(frame.cells[name])
+
+
+@opcode
+def LOAD_DEREF(frame, name):
+    value = frame.cells[name].load(frame)
+    if value is None:
+        if name in frame.code.co_freevars:
+            frame.raise_(NameError, f"cannot access free variable '{name}' where it is not associated with a value in enclosing scope")
+        frame.raise_(UnboundLocalError, f"cannot access local variable '{name}' where it is not associated with a value")
+    frame.stack.append(value)
+
+
+@opcode
+def STORE_DEREF(frame, name):
+    frame.cells[name].store(frame.stack.pop())
+
+
+@opcode
+def DELETE_DEREF(frame, name):
+    LOAD_DEREF(frame, name)
+    frame.stack.pop()
+    frame.cells[name].store(None)
+
+
+@opcode
+def LOAD_GLOBAL(frame, name):
+    frame.stack.append(frame.globals.load(frame, name))
+
+
+@opcode
+def LOAD_NAME(frame, name):
+    frame.stack.append(frame.globals.load(frame, name))
+
+
+@opcode
+def STORE_GLOBAL(frame, name):
+    frame.globals.written[name] = frame.stack.pop()
+
+
+@opcode
+def DELETE_GLOBAL(frame, name):
+    raise Break("global", f"del of the global {name}")
+
+
+# ---- attributes and items
+@opcode
+def LOAD_ATTR(frame, name):
+    frame.stack.append(frame.stack.pop().getattr(frame, name))
+
+
+@opcode
+def LOAD_METHOD(frame, name):
+    owner = frame.stack.pop()
+    try:
+        found = owner.getattr(frame, name)
+    except Break as broken:
+        if broken.kind == "restart":
+            raise
+        broken.stack = frame.user_stack()
+        found = DeferredVar(owner, name, broken)
+    push_callable(frame, found)
+
+
+def push_callable(frame, found):
+    """A callable and NULL in this version's order: after a split the real CALL finds them."""
+    frame.stack.extend((NULL, found) if sys.version_info < (3, 13) else (found, NULL))
+
+
+@opcode
+def STORE_ATTR(frame, name):
+    owner = frame.stack.pop()
+    owner.setattr(frame, name, frame.stack.pop())
+
+
+@opcode
+def DELETE_ATTR(frame, name):
+    frame.stack.pop().delattr(frame, name)
+
+
+@opcode
+def LOAD_SUPER_ATTR(frame, arg):
+    name, flags = arg
+    _, cls, instance = frame.popn(3)
+    found = SuperVar(cls.as_constant(), instance).getattr(frame, name)
+    if flags & 1:
+        push_callable(frame, found)
+    else:
+        frame.stack.append(found)
+
+
+@opcode
+def IMPORT_NAME(frame, name):
+    level, fromlist = frame.popn(2)
+    package = frame.function.globals.get("__package__") or frame.function.globals.get("__name__", "").rpartition(".")[0]
+    names = fromlist.as_constant()
+    try:
+        level = level.as_constant()
+        module = importlib.__import__(name, {"__package__": package, "__name__": frame.function.globals.get("__name__")},
+                                      None, names or (), level)
+    except ImportError as error:
+        frame.raise_(type(error), str(error))
+    frame.stack.append(frame.output.wrap_pinned(module))
+
+
+@opcode
+def IMPORT_FROM(frame, name):
+    module = frame.stack[-1]
+    try:
+        frame.stack.append(module.getattr(frame, name))
+    except ObservedException:
+        found = sys.modules.get(f"{module.value.__name__}.{name}")
+        if found is None:
+            frame.raise_(ImportError, f"cannot import name {name!r} from {module.value.__name__!r}")
+        frame.stack.append(frame.output.wrap_pinned(found))
+
+
+@opcode
+def BINARY_SUBSCR(frame, _):
+    owner, key = frame.popn(2)
+    frame.stack.append(getitem(frame, owner, key))
+
+
+def getitem(frame, owner, key):
+    return owner.getitem(frame, key)
+
+
+@opcode
+def STORE_SUBSCR(frame, _):
+    value, owner, key = frame.popn(3)
+    owner.setitem(frame, key, value)
+
+
+@opcode
+def DELETE_SUBSCR(frame, _):
+    owner, key = frame.popn(2)
+    owner.delitem(frame, key)
+
+
+@opcode
+def BUILD_SLICE(frame, n):
+    frame.stack.append(slice_of(frame.popn(n)))
+
+
+def slice_of(parts):
+    parts = parts if len(parts) == 3 else [*parts, ConstantVar(None)]
+    if all(type(part) is ConstantVar for part in parts):
+        return ConstantVar(slice(*[part.value for part in parts]))
+    return SliceVar(parts)
+
+
+# ---- operators
+@opcode
+def UNARY_OP(frame, symbol):
+    frame.stack.append(frame.unary(symbol, frame.stack.pop()))
+
+
+@opcode
+def BINARY_OP(frame, symbol):
+    a, b = frame.popn(2)
+    frame.stack.append(frame.binary(symbol, a, b))
+
+
+@opcode
+def COMPARE_OP(frame, symbol):
+    a, b = frame.popn(2)
+    frame.stack.append(frame.compare(symbol, a, b))
+
+
+@opcode
+def IS_OP(frame, invert):
+    a, b = frame.popn(2)
+    frame.stack.append(ConstantVar(frame.same(a, b) != bool(invert)))
+
+
+@opcode
+def CONTAINS_OP(frame, invert):
+    item, owner = frame.popn(2)
+    frame.stack.append(ConstantVar(owner.contains(frame, item) != bool(invert)))
+
+
+# ---- building
+@opcode
+def BUILD_TUPLE(frame, n):
+    frame.stack.append(TupleVar(frame.popn(n)))
+
+
+@opcode
+def BUILD_LIST(frame, n):
+    frame.stack.append(ListVar(frame.popn(n)))
+
+
+@opcode
+def BUILD_SET(frame, n):
+    frame.stack.append(SetVar.of(frame, frame.popn(n)))
+
+
+@opcode
+def BUILD_STRING(frame, n):
+    frame.stack.append(ConstantVar("".join(part.as_constant() for part in frame.popn(n))))
+
+
+@opcode
+def BUILD_MAP(frame, n):
+    made, values = DictVar({}), frame.popn(2 * n)
+    for key, value in zip(values[::2], values[1::2]):
+        made.store(frame, key, value)
+    frame.stack.append(made)
+
+
+@opcode
+def BUILD_CONST_KEY_MAP(frame, n):
+    *values, keys = frame.popn(n + 1)
+    made = DictVar({})
+    for key, value in zip(keys.iterate(frame), values):
+        made.store(frame, key, value)
+    frame.stack.append(made)
+
+
+@opcode
+def LIST_APPEND(frame, n):
+    value = frame.stack.pop()
+    frame.stack[-n].items.append(value)
+
+
+@opcode
+def SET_ADD(frame, n):
+    value = frame.stack.pop()
+    frame.stack[-n].method_add(frame, value)
+
+
+@opcode
+def MAP_ADD(frame, n):
+    key, value = frame.popn(2)
+    frame.stack[-n].store(frame, key, value)
+
+
+@opcode
+def LIST_EXTEND(frame, n):
+    values = frame.stack.pop()
+    frame.stack[-n].items.extend(values.iterate(frame))
+
+
+@opcode
+def SET_UPDATE(frame, n):
+    values = frame.stack.pop()
+    frame.stack[-n].method_update(frame, values)
+
+
+@opcode
+def DICT_UPDATE(frame, n):
+    other = frame.stack.pop()
+    frame.stack[-n].method_update(frame, other)
+
+
+@opcode
+def DICT_MERGE(frame, n):
+    other = frame.stack.pop()
+    into = frame.stack[-n]
+    for key, value in dict_pairs(frame, other):
+        if key.hash_key(frame) in into.items:
+            callee = frame.stack[-n - 2]
+            frame.raise_(TypeError, f"{getattr(callee, 'name', callee)}() got multiple values for keyword argument {key.as_constant()!r}")
+        into.store(frame, key, value)
+
+
+@opcode
+def LIST_TO_TUPLE(frame, _):
+    frame.stack.append(TupleVar(list(frame.stack.pop().iterate(frame))))
+
+
+@opcode
+def UNPACK_SEQUENCE(frame, n):
+    values = unpack(frame, frame.stack.pop(), n)
+    if len(values) != n:
+        frame.raise_(ValueError, f"not enough values to unpack (expected {n}, got {len(values)})" if len(values) < n
+                     else f"too many values to unpack (expected {n})")
+    frame.stack.extend(reversed(values))
+
+
+def unpack(frame, value, n):
+    if isinstance(value, SequenceVar):
+        return list(value.iterate(frame))
+    out = []
+    for item in value.iterate(frame):
+        out.append(item)
+        if len(out) > n:
+            break
+    return out
+
+
+@opcode
+def UNPACK_EX(frame, arg):
+    before, after = arg & 255, arg >> 8
+    values = list(frame.stack.pop().iterate(frame))
+    if len(values) < before + after:
+        frame.raise_(ValueError, f"not enough values to unpack (expected at least {before + after}, got {len(values)})")
+    middle = ListVar(values[before:len(values) - after])
+    frame.stack.extend(reversed([*values[:before], middle, *values[len(values) - after:]]))
+
+
+@opcode
+def CONVERT_VALUE(frame, kind):
+    from .builtin_rules import text
+    value = frame.stack.pop()
+    frame.stack.append(ConstantVar(text(frame, value, {1: "str", 2: "repr", 3: "ascii"}[kind])))
+
+
+@opcode
+def FORMAT_SIMPLE(frame, _):
+    from .builtin_rules import text
+    value = frame.stack.pop()
+    frame.stack.append(value if type(value) is ConstantVar and type(value.value) is str else ConstantVar(text(frame, value, "format")))
+
+
+@opcode
+def FORMAT_WITH_SPEC(frame, _):
+    value, spec = frame.popn(2)
+    frame.stack.append(frame.fold(format, value.as_constant(), spec.as_constant()))
+
+
+# ---- calls
+def callee(frame, args):
+    """(callable, arguments): the two slots hold NULL and the callable, in either order, or method and self."""
+    first, second = frame.popn(2)
+    if first is NULL:
+        return second, args
+    return (first, args) if second is NULL else (first, [second, *args])
+
+
+@opcode
+def CALL(frame, n):
+    function, args = callee(frame, frame.popn(n))
+    if type(function) is ClassVar and function.value is super and not args:
+        args = zero_argument_super(frame)
+    frame.stack.append(function.call(frame, args, {}))
+
+
+def zero_argument_super(frame):
+    name = frame.code.co_varnames[0]
+    first = frame.locals.get(name) or frame.cells[name].load(frame)
+    return [frame.cells["__class__"].load(frame), first.realize(frame)]
+
+
+@opcode
+def CALL_KW(frame, n):
+    names = frame.stack.pop().as_constant()
+    values = frame.popn(n)
+    kwargs = dict(zip(names, values[n - len(names):]))
+    function, args = callee(frame, values[:n - len(names)])
+    frame.stack.append(function.call(frame, args, kwargs))
+
+
+@opcode
+def CALL_FUNCTION_EX(frame, flags):
+    kwargs = {key.as_constant(): value for key, value in dict_pairs(frame, frame.stack.pop())} if flags & 1 else {}
+    args = list(frame.stack.pop().iterate(frame))
+    function, args = callee(frame, args)
+    frame.stack.append(function.call(frame, args, kwargs))
+
+
+@opcode
+def MAKE_FUNCTION(frame, flags):
+    code = frame.stack.pop().value
+    made = FunctionVar(None, code, frame.function.globals, code.co_qualname)
+    for bit in (8, 4, 2, 1):
+        if flags and flags & bit:
+            function_attribute(frame, made, bit, frame.stack.pop())
+    frame.stack.append(made)
+
+
+@opcode
+def SET_FUNCTION_ATTRIBUTE(frame, bit):
+    made = frame.stack.pop()
+    function_attribute(frame, made, bit, frame.stack.pop())
+    frame.stack.append(made)
+
+
+def function_attribute(frame, made, bit, value):
+    if bit == 1:
+        made.defaults = tuple(value.iterate(frame))
+    elif bit == 2:
+        made.kwdefaults = {key.as_constant(): item for key, item in value.pairs(frame)}
+    elif bit == 4:
+        parts = list(value.iterate(frame))
+        made.annotations = DictVar({k.as_constant(): (k, v) for k, v in zip(parts[::2], parts[1::2])})
+    else:
+        made.closure = tuple(value.items)
+
+
+@opcode
+def LOAD_BUILD_CLASS(frame, _):
+    raise Break("class", "a class statement in a compiled frame", "define the class outside")
+
+
+# ---- control flow
+@opcode
+def JUMP(frame, target):
+    frame.pc = target
+
+
+@opcode
+def POP_JUMP_IF_FALSE(frame, target):
+    if not frame.stack.pop().truth(frame):
+        frame.pc = target
+
+
+@opcode
+def POP_JUMP_IF_TRUE(frame, target):
+    if frame.stack.pop().truth(frame):
+        frame.pc = target
+
+
+@opcode
+def POP_JUMP_IF_NONE(frame, target):
+    if frame.stack.pop().identity() is None:
+        frame.pc = target
+
+
+@opcode
+def POP_JUMP_IF_NOT_NONE(frame, target):
+    if frame.stack.pop().identity() is not None:
+        frame.pc = target
+
+
+@opcode
+def GET_ITER(frame, _):
+    frame.stack.append(frame.iter_of(frame.stack.pop()))
+
+
+@opcode
+def FOR_ITER(frame, target):
+    if not isinstance(frame.stack[-1], IteratorVar):
+        raise Break("loop", "the next step of a loop whose iterator was made before this frame")
+    value = frame.stack[-1].next(frame)
+    if value is None:
+        frame.stack.pop()
+        frame.pc = target
+    else:
+        frame.stack.append(value)
+
+
+@opcode
+def GET_LEN(frame, _):
+    frame.stack.append(ConstantVar(frame.stack[-1].length(frame)))
+
+
+@opcode
+def RETURN_VALUE(frame, _):
+    frame.returned = frame.stack.pop()
+    return True
+
+
+# ---- generators
+@opcode
+def RETURN_GENERATOR(frame, _):
+    frame.stack.append(ConstantVar(None))
+
+
+@opcode
+def YIELD_VALUE(frame, _):
+    frame.yielded = frame.stack.pop()
+    return True
+
+
+@opcode
+def GET_YIELD_FROM_ITER(frame, _):
+    frame.stack.append(frame.iter_of(frame.stack.pop()))
+
+
+@opcode
+def SEND(frame, target):
+    sent, receiver = frame.stack.pop(), frame.stack[-1]
+    if isinstance(receiver, GeneratorVar):
+        value = receiver.send(frame, sent)
+        result = receiver.frame.returned if value is None else None
+    else:
+        value, result = receiver.next(frame), None
+    if value is None:
+        frame.stack[-1:] = [result or ConstantVar(None)] if sys.version_info < (3, 12) else [receiver, result or ConstantVar(None)]
+        frame.pc = target
+    else:
+        frame.stack.append(value)
+
+
+@opcode
+def END_SEND(frame, _):
+    del frame.stack[-2]
+
+
+# ---- exceptions
+@opcode
+def RAISE_VARARGS(frame, n):
+    if n == 0:
+        if not frame.handled or frame.handled[-1] is None:
+            frame.raise_(RuntimeError, "No active exception to reraise")
+        raise ObservedException(frame.handled[-1])
+    values = [v.call(frame, [], {}) if type(v) is ClassVar else v for v in frame.popn(n)]
+    if not isinstance(values[0], ObjectVar) or not issubclass(values[0].python_type(), BaseException):
+        frame.raise_(TypeError, "exceptions must derive from BaseException")
+    if n == 2:
+        values[0].slots["__cause__"] = values[1]
+        values[0].slots["__suppress_context__"] = ConstantVar(True)
+    raise ObservedException(values[0])
+
+
+@opcode
+def RERAISE(frame, _):
+    raise ObservedException(frame.stack.pop())
+
+
+@opcode
+def PUSH_EXC_INFO(frame, _):
+    raised = frame.stack.pop()
+    frame.stack.append(frame.handled[-1] if frame.handled and frame.handled[-1] is not None else ConstantVar(None))
+    frame.stack.append(raised)
+    frame.handled.append(raised)
+
+
+@opcode
+def POP_EXCEPT(frame, _):
+    frame.stack.pop()
+    frame.handled.pop()
+
+
+@opcode
+def CHECK_EXC_MATCH(frame, _):
+    expected = frame.stack.pop()
+    kinds = [v.as_constant() for v in expected.iterate(frame)] if isinstance(expected, TupleVar) else [expected.as_constant()]
+    for kind in kinds:
+        if not (isinstance(kind, type) and issubclass(kind, BaseException)):
+            frame.raise_(TypeError, "catching classes that do not inherit from BaseException is not allowed")
+    frame.stack.append(ConstantVar(issubclass(frame.stack[-1].python_type(), tuple(kinds))))
+
+
+@opcode
+def BEFORE_WITH(frame, _):
+    manager = frame.stack.pop()
+    if not isinstance(manager, ObjectVar):
+        raise Break("with", f"{manager} as a context manager")
+    enter, leave = manager.special(frame, "__enter__"), manager.special(frame, "__exit__")
+    if enter is None or leave is None:
+        missed = " (missed __exit__ method)" if enter is not None else ""
+        frame.raise_(TypeError, f"'{manager.cls.__name__}' object does not support the context manager protocol{missed}")
+    frame.stack.append(leave)
+    frame.stack.append(enter.call(frame, [], {}))
+
+
+@opcode
+def WITH_EXCEPT_START(frame, _):
+    raised = frame.stack[-1]
+    kind = frame.output.wrap_pinned(raised.python_type())
+    frame.stack.append(frame.stack[-4].call(frame, [kind, raised, ConstantVar(None)], {}))
+
+
+@opcode
+def CALL_INTRINSIC_1(frame, which):
+    raise Break("opcode", f"the intrinsic {which} is not traced")
+
+
+# ---- match
+@opcode
+def MATCH_SEQUENCE(frame, _):
+    frame.stack.append(ConstantVar(isinstance(frame.stack[-1], SequenceVar)))
+
+
+@opcode
+def MATCH_MAPPING(frame, _):
+    frame.stack.append(ConstantVar(isinstance(frame.stack[-1], DictVar)))
+
+
+@opcode
+def MATCH_KEYS(frame, _):
+    keys, subject = frame.stack[-1], frame.stack[-2]
+    found = [subject.get(frame, key) for key in keys.iterate(frame)]
+    frame.stack.append(TupleVar(found) if all(value is not None for value in found) else ConstantVar(None))
+
+
+@opcode
+def MATCH_CLASS(frame, count):
+    subject, cls, names = frame.popn(3)
+    kind = cls.as_constant()
+    if not issubclass(subject.python_type(), kind):
+        frame.stack.append(ConstantVar(None))
+        return
+    match_self = kind in (bool, bytearray, bytes, dict, float, frozenset, int, list, set, str, tuple)
+    if count and match_self:
+        values, attributes = [subject], []
+    else:
+        values, attributes = [], list(getattr(kind, "__match_args__", ()))[:count]
+    try:
+        values += [subject.getattr(frame, name) for name in (*attributes, *names.as_constant())]
+        frame.stack.append(TupleVar(values))
+    except ObservedException as raised:
+        if not issubclass(raised.var.python_type(), AttributeError):
+            raise
+        frame.stack.append(ConstantVar(None))

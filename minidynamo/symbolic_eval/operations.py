@@ -1,0 +1,290 @@
+"""Python's operators on variables: arithmetic, comparison, truth, iteration, folding, raising.
+
+In:   variables.   Out: variables, or host booleans where control flow needs them.
+
+    >>> tx.binary("+", x, ConstantVar(1))
+    >>> tx.fold(len, "abc")             # run a pure call now; its exception becomes the traced program's
+
+Mirrors parts of torch/_dynamo/variables/builtin.py.
+"""
+import functools
+import operator
+
+from ..exceptions import Break, ObservedException
+from ..variables.constant import ConstantVar
+from ..variables.containers import DictVar, DictViewVar, ListVar, SequenceVar, SequenceVar_of, SetVar, TupleVar
+from ..variables.functions import BoundMethodVar, FunctionVar, MethodVar
+from ..variables.iterators import HostIterator, IteratorVar, RangeIterator, SentinelVar, SequenceIterator
+from ..variables.objects import ClassVar, ObjectVar, lookup
+from ..variables.tensor import TensorVar
+
+BINARY = {"+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv, "//": operator.floordiv, "%": operator.mod,
+          "**": operator.pow, "@": operator.matmul, "&": operator.and_, "|": operator.or_, "^": operator.xor,
+          "<<": operator.lshift, ">>": operator.rshift, "+=": operator.iadd, "-=": operator.isub, "*=": operator.imul,
+          "/=": operator.itruediv, "//=": operator.ifloordiv, "%=": operator.imod, "**=": operator.ipow, "@=": operator.imatmul,
+          "&=": operator.iand, "|=": operator.ior, "^=": operator.ixor, "<<=": operator.ilshift, ">>=": operator.irshift}
+SPECIAL = {"+": "add", "-": "sub", "*": "mul", "/": "truediv", "//": "floordiv", "%": "mod", "**": "pow", "@": "matmul",
+           "&": "and", "|": "or", "^": "xor", "<<": "lshift", ">>": "rshift"}
+COMPARE = {"<": operator.lt, "<=": operator.le, "==": operator.eq, "!=": operator.ne, ">": operator.gt, ">=": operator.ge}
+COMPARE_SPECIAL = {"<": ("__lt__", "__gt__"), "<=": ("__le__", "__ge__"), "==": ("__eq__", "__eq__"), "!=": ("__ne__", "__ne__"),
+                   ">": ("__gt__", "__lt__"), ">=": ("__ge__", "__le__")}
+UNARY = {"-": operator.neg, "+": operator.pos, "~": operator.invert, "not": operator.not_}
+UNARY_SPECIAL = {"-": "__neg__", "+": "__pos__", "~": "__invert__"}
+SET_METHODS = {"|": "union", "&": "intersection", "-": "difference", "^": "symmetric_difference"}
+
+
+class Operations:
+    """Mixed into `Frame`; `self` is the `tx` of every variable method."""
+
+    # ---- raising and folding
+    def raise_(self, kind, *args):
+        self.raise_var(kind, [ConstantVar(arg) for arg in args])
+
+    def raise_var(self, kind, args):
+        made = ObjectVar(kind, fields=DictVar({}))
+        made.init_args = args
+        raise ObservedException(made)
+
+    def fold(self, function, *args, **kwargs):
+        """Call now.  The program's exception if it raises."""
+        try:
+            value = function(*args, **kwargs)
+        except Break:
+            raise
+        except Exception as error:
+            self.raise_(type(error), *error.args) if all(isinstance(a, (str, int, float, type(None))) for a in error.args) else \
+                self.raise_(type(error), str(error))
+        return self.output.wrap_result(value)
+
+    def fold_pinned(self, function, *args):
+        """Like `fold`, for results that are fixed objects (classes, functions)."""
+        try:
+            value = function(*args)
+        except Break:
+            raise
+        except Exception as error:
+            self.raise_(type(error), *[str(a) for a in error.args])
+        return self.output.wrap_result(value) if isinstance(value, (tuple, list, dict, str, int)) else self.output.wrap_pinned(value)
+
+    # ---- truth and identity
+    def truth(self, variable):
+        return variable.truth(self)
+
+    def same(self, a, b):
+        """a is b."""
+        first, second = a.identity(), b.identity()
+        if isinstance(a, ConstantVar) and isinstance(b, ConstantVar):
+            return first is second or type(first) is type(second) and type(first) not in (float, complex) and first == second
+        return first is second
+
+    def equal(self, a, b):
+        """bool(a == b) on the host."""
+        return self.compare("==", a, b).truth(self)
+
+    # ---- operators
+    def binary(self, symbol, a, b):
+        if type(a) is ConstantVar and type(b) is ConstantVar:
+            return self.fold(BINARY[symbol], a.value, b.value)
+        if isinstance(a, TensorVar) or isinstance(b, TensorVar) and not isinstance(a, ObjectVar):
+            return self.output.call_graph(self, "call_function", BINARY[symbol], [a, b], {})
+        inplace = len(symbol) > 1 and symbol[-1] == "="
+        plain = symbol[:-1] if inplace else symbol
+        if isinstance(a, ObjectVar) or isinstance(b, ObjectVar):
+            return self._binary_special(plain, inplace, a, b)
+        if isinstance(a, SequenceVar):
+            result = self._sequence_binary(plain, inplace, a, b)
+            if result is not None:
+                return result
+        if plain == "*" and isinstance(b, SequenceVar) and isinstance(a, ConstantVar):
+            return self._sequence_binary("*", False, b, a)
+        if isinstance(a, DictVar) and plain == "|" and isinstance(b, DictVar):
+            result = a if inplace else a.method_copy(self)
+            result.method_update(self, b)
+            return result
+        if isinstance(a, (SetVar, DictViewVar)) and plain in SET_METHODS and isinstance(b, (SetVar, DictViewVar)):
+            left = a if isinstance(a, SetVar) else SetVar.of(self, a.iterate(self))
+            result = left.call_method(self, SET_METHODS[plain], [b], {})
+            if inplace and a is left and a.cls is set:
+                a.items, a.mutated = result.items, True
+                return a
+            return result
+        if isinstance(a, ClassVar) or isinstance(b, ClassVar) or callable(a.identity()) and callable(b.identity()):
+            return self.fold_pinned(BINARY[symbol], a.identity(), b.identity())
+        return self.fold(BINARY[symbol], a.as_constant(), b.as_constant())
+
+    def _sequence_binary(self, plain, inplace, a, b):
+        if plain == "+" and isinstance(b, SequenceVar):
+            if inplace and isinstance(a, ListVar):
+                a.method_extend(self, b)
+                return a
+            if isinstance(a, ListVar) == isinstance(b, ListVar):
+                return SequenceVar_of(a.cls, [*a.iterate(self), *b.iterate(self)])
+            self.raise_(TypeError, f'can only concatenate {a.cls.__name__} (not "{b.cls.__name__}") to {a.cls.__name__}')
+        if plain == "+" and inplace and isinstance(a, ListVar):
+            a.method_extend(self, b)
+            return a
+        if plain == "*" and isinstance(b, ConstantVar) and isinstance(b.value, int):
+            if inplace and isinstance(a, ListVar):
+                a.items[:] = list(a.iterate(self)) * b.value
+                a._changed()
+                return a
+            return SequenceVar_of(a.cls, list(a.iterate(self)) * b.value)
+        return None
+
+    def _binary_special(self, plain, inplace, a, b):
+        name = SPECIAL[plain]
+        attempts = [(a, f"__i{name}__", b)] if inplace else []
+        attempts += [(a, f"__{name}__", b), (b, f"__r{name}__", a)]
+        if isinstance(a, ObjectVar) and isinstance(b, ObjectVar) and b.cls is not a.cls and issubclass(b.cls, a.cls):
+            attempts.insert(len(attempts) - 2, attempts.pop())
+        for left, method, right in attempts:
+            if isinstance(left, ObjectVar):
+                bound = left.special(self, method)
+                if bound is not None:
+                    result = bound.call(self, [right], {})
+                    if result.identity() is not NotImplemented:
+                        return result
+        first, second = a.python_type().__name__, b.python_type().__name__
+        self.raise_(TypeError, f"unsupported operand type(s) for {plain}{'=' if inplace else ''}: '{first}' and '{second}'")
+
+    def unary(self, symbol, a):
+        if symbol == "not":
+            return ConstantVar(not a.truth(self))
+        if isinstance(a, TensorVar):
+            return self.output.call_graph(self, "call_function", UNARY[symbol], [a], {})
+        if isinstance(a, ObjectVar):
+            method = a.special(self, UNARY_SPECIAL[symbol])
+            if method is None:
+                self.raise_(TypeError, f"bad operand type for unary {symbol}: '{a.cls.__name__}'")
+            return method.call(self, [], {})
+        return self.fold(UNARY[symbol], a.as_constant())
+
+    def compare(self, symbol, a, b):
+        if type(a) is ConstantVar and type(b) is ConstantVar:
+            return self.fold(COMPARE[symbol], a.value, b.value)
+        if isinstance(a, ObjectVar) or isinstance(b, ObjectVar):
+            return self._compare_special(symbol, a, b)
+        if isinstance(a, TensorVar) or isinstance(b, TensorVar):
+            other = b if isinstance(a, TensorVar) else a
+            if not isinstance(other, (TensorVar, ConstantVar)) or other.identity() is None:
+                if symbol in ("==", "!="):
+                    return ConstantVar(symbol == "!=")
+            return self.output.call_graph(self, "call_function", COMPARE[symbol], [a, b], {})
+        if isinstance(a, SequenceVar) and isinstance(b, SequenceVar):
+            return self._compare_sequences(symbol, a, b)
+        if isinstance(a, DictVar) and isinstance(b, DictVar) and symbol in ("==", "!="):
+            left, right = a.pairs(self), b.pairs(self)
+            same = len(left) == len(right) and all(
+                b.get(self, k) is not None and (b.get(self, k) is v or self.equal(v, b.get(self, k))) for k, v in left)
+            return ConstantVar(same == (symbol == "=="))
+        if isinstance(a, (SetVar, DictViewVar)) and isinstance(b, (SetVar, DictViewVar)):
+            return self.fold(COMPARE[symbol], {v.hash_key(self) for v in a.iterate(self)}, {v.hash_key(self) for v in b.iterate(self)})
+        if symbol in ("==", "!="):
+            if isinstance(a, (ConstantVar,)) != isinstance(b, (ConstantVar,)) or type(a) is not type(b):
+                if not (a.is_constant() and b.is_constant()):
+                    return ConstantVar((a.identity() is b.identity()) == (symbol == "=="))
+            try:
+                return self.fold(COMPARE[symbol], a.real(), b.real())
+            except Break:
+                return ConstantVar((a.identity() is b.identity()) == (symbol == "=="))
+        return self.fold(COMPARE[symbol], a.as_constant(), b.as_constant())
+
+    def _compare_special(self, symbol, a, b):
+        forward, backward = COMPARE_SPECIAL[symbol]
+        for left, method, right in ((a, forward, b), (b, backward, a)):
+            if isinstance(left, ObjectVar):
+                bound = left.special(self, method)
+                if isinstance(bound, BoundMethodVar) and not isinstance(bound.function, FunctionVar):
+                    if left.payload is not None:
+                        other = getattr(right, "payload", None) or right
+                        return self.compare(symbol, left.payload, other)
+                    bound = None
+                if bound is not None:
+                    result = bound.call(self, [right], {})
+                    if result.identity() is not NotImplemented:
+                        return result
+        if symbol == "!=" and (lookup(a.python_type(), "__eq__")[1] is not object.__eq__):
+            return ConstantVar(not self.compare("==", a, b).truth(self))
+        if symbol in ("==", "!="):
+            return ConstantVar((a.identity() is b.identity()) == (symbol == "=="))
+        first, second = a.python_type().__name__, b.python_type().__name__
+        self.raise_(TypeError, f"'{symbol}' not supported between instances of '{first}' and '{second}'")
+
+    def _compare_sequences(self, symbol, a, b):
+        if isinstance(a, ListVar) != isinstance(b, ListVar):
+            if symbol in ("==", "!="):
+                return ConstantVar(symbol == "!=")
+            self.raise_(TypeError, f"'{symbol}' not supported between instances of '{a.cls.__name__}' and '{b.cls.__name__}'")
+        for left, right in zip(a.iterate(self), b.iterate(self)):
+            if left.identity() is not right.identity() and not self.equal(left, right):
+                return ConstantVar(symbol == "!=") if symbol in ("==", "!=") else self.compare(symbol, left, right)
+        return self.fold(COMPARE[symbol], len(a.items), len(b.items))
+
+    # ---- iteration
+    def iter_of(self, variable):
+        """iter(variable)."""
+        if isinstance(variable, IteratorVar):
+            return variable
+        if isinstance(variable, SequenceVar):
+            return SequenceIterator(variable)
+        if isinstance(variable, ConstantVar) and type(variable.value) is range:
+            return RangeIterator(variable.value)
+        if isinstance(variable, ObjectVar):
+            return self._iter_of_object(variable)
+        if isinstance(variable, (DictVar, DictViewVar, SetVar)):
+            return HostIterator(list(variable.iterate(self)))
+        return HostIterator(variable.iterate(self))
+
+    def _iter_of_object(self, variable):
+        method = variable.special(self, "__iter__")
+        if method is not None:
+            if isinstance(method, BoundMethodVar) and not isinstance(method.function, FunctionVar) and variable.payload is not None:
+                return self.iter_of(variable.payload)
+            made = method.call(self, [], {})
+            return made if isinstance(made, IteratorVar) else SentinelVar(made)
+        if variable.special(self, "__getitem__") is not None:
+            return HostIterator(self._by_index(variable))
+        self.raise_(TypeError, f"'{variable.cls.__name__}' object is not iterable")
+
+    def _by_index(self, variable):
+        index = 0
+        while True:
+            try:
+                value = variable.getitem(self, ConstantVar(index))
+            except ObservedException as raised:
+                if issubclass(raised.var.python_type(), IndexError):
+                    return
+                raise
+            yield value
+            index += 1
+
+    def sorted(self, values, key, reverse):
+        keys = values if key is None or key.identity() is None else [key.call(self, [value], {}) for value in values]
+        order = sorted(range(len(values)), reverse=reverse, key=functools.cmp_to_key(
+            lambda i, j: -1 if self.compare("<", keys[i], keys[j]).truth(self) else
+            1 if self.compare("<", keys[j], keys[i]).truth(self) else 0))
+        return [values[i] for i in order]
+
+    # ---- attributes
+    def has_attr(self, variable, name):
+        try:
+            variable.getattr(self, name)
+            return True
+        except ObservedException as raised:
+            if issubclass(raised.var.python_type(), AttributeError):
+                return False
+            raise
+
+    def method_of(self, variable, name):
+        """A natively implemented method of a container, string or tensor, as a value."""
+        if not hasattr(variable.python_type(), name):
+            self.raise_(AttributeError, f"'{variable.python_type().__name__}' object has no attribute '{name}'")
+        return MethodVar(variable, name)
+
+    def text_of(self, variable):
+        """str(variable) on the host."""
+        if variable.is_constant():
+            return variable.as_constant()
+        if isinstance(variable, (ListVar, TupleVar, DictVar, SetVar)):
+            return variable.as_constant()
+        raise Break("string", f"the text of {variable}")

@@ -1,0 +1,191 @@
+"""What calling a torch function means: a graph node, a constant, a change of the thread's state, or a graph break.
+
+In:   `is_leaf(fn)`: does this function go into the graph whole?  `call_leaf`, `RULES`.   Out: variables.
+
+    >>> is_leaf(torch.nn.functional.softmax), is_leaf(torch.nn.Linear.forward)
+    (True, False)
+
+Torch's Python code that is not a leaf (nn modules, distributions) is inlined like the user's.
+Mirrors torch/_dynamo/trace_rules.py and variables/torch.py.
+"""
+import types
+
+import torch
+
+from ..exceptions import Break
+from ..variables.constant import ConstantVar
+from ..variables.containers import DictVar, ListVar, SequenceVar, TupleVar
+from ..variables.tensor import TensorVar
+
+RULES = {}
+LEAF_MODULES = ("torch.nn.functional", "torch._C._nn", "torch.functional", "torch._C._special", "torch._C._linalg", "torch._C._fft",
+                "torch.special", "torch.linalg", "torch.fft", "torch._jit_internal", "torch._C._VariableFunctions", "torch._C._sparse",
+                "torch.sparse", "torch._C._nested")
+REFUSED = ("torch._dynamo", "torch._inductor", "torch.jit", "torch.autograd", "torch.distributed", "torch.utils.checkpoint", "torch.fx",
+           "torch._functorch", "torch.func", "torch.optim.lr_scheduler", "torch.serialization", "torch.export", "torch.utils.data",
+           "torch._subclasses", "torch.cuda", "torch.profiler", "torch.library", "torch._tensor_str", "torch.random")
+TRACED = ("torch.autograd.grad_mode",)
+_LEAVES = {}
+
+
+def is_leaf(fn):
+    """Does `fn` become one node?"""
+    known = _LEAVES.get(id(fn))
+    if known is None or known[1] is not fn:
+        known = _LEAVES[id(fn)] = (_decide(fn), fn)
+    return known[0]
+
+
+def _decide(fn):
+    if isinstance(fn, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
+        return True
+    module = getattr(fn, "__module__", None)
+    if isinstance(fn, types.FunctionType):
+        if module in LEAF_MODULES:
+            return True
+        return module == "torch" and getattr(torch, fn.__name__, None) is fn or \
+            module == "torch._tensor" and getattr(torch.Tensor, fn.__name__, None) is fn
+    if isinstance(fn, types.BuiltinFunctionType):
+        if getattr(torch._C._VariableFunctions, fn.__name__, None) == fn:
+            return True
+        return module in LEAF_MODULES
+    return False
+
+
+def refuse(fn):
+    """Torch code that must not be traced: break at the call."""
+    if getattr(fn, "_minidynamo_disabled", False):
+        raise Break("disabled", f"{fn.__qualname__} is disabled")
+    module = fn.__module__ or ""
+    if module.startswith("torch.") and module.startswith(REFUSED) and not module.startswith(TRACED):
+        raise Break("torch", f"the call of {module}.{fn.__qualname__}()")
+
+
+def call_leaf(tx, fn, args, kwargs):
+    return tx.output.call_graph(tx, "call_function", fn, args, kwargs)
+
+
+def rule(*functions):
+    def register(handler):
+        for function in functions:
+            if function is not None:
+                RULES[function] = handler
+        return handler
+    return register
+
+
+def _at(path):
+    """torch.a.b.c, or None where this torch has no such name."""
+    value = torch
+    for name in path.split("."):
+        value = getattr(value, name, None)
+    return value
+
+
+# ---- are we compiling
+@rule(_at("compiler.is_compiling"), _at("compiler.is_dynamo_compiling"), _at("_utils.is_compiling"))
+def _is_compiling(tx, args, kwargs):
+    return ConstantVar(True)
+
+
+@rule(_at("compiler.is_exporting"), _at("jit.is_scripting"), _at("jit.is_tracing"), _at("_C._get_tracing_state"), _at("onnx.is_in_onnx_export"),
+      _at("_jit_internal.is_scripting"), _at("cuda.is_current_stream_capturing"), _at("xpu.is_current_stream_capturing"))
+def _is_false(tx, args, kwargs):
+    return ConstantVar(False)
+
+
+RULES[torch._C._get_tracing_state] = lambda tx, args, kwargs: ConstantVar(None)
+
+
+# ---- the thread's state: read for real (guarded once per frame), written in the graph and here
+READERS = ["is_grad_enabled", "is_inference_mode_enabled", "is_autocast_enabled", "is_autocast_cpu_enabled", "get_autocast_dtype",
+           "get_autocast_gpu_dtype", "get_autocast_cpu_dtype", "is_autocast_cache_enabled", "get_default_dtype",
+           "are_deterministic_algorithms_enabled", "is_deterministic_algorithms_warn_only_enabled", "_C._is_any_autocast_enabled",
+           "amp.autocast_mode.is_autocast_available", "_C._is_autocast_available", "cuda.is_available", "is_anomaly_enabled", "_C._has_torch_function",
+           "get_num_threads", "backends.cuda.flash_sdp_enabled", "is_storage", "_C._get_privateuse1_backend_name", "get_autocast_dtype",
+           "autograd.forward_ad._is_fwd_grad_enabled", "_C._functorch.maybe_current_level", "backends.mps.is_available", "is_warn_always_enabled",
+           "cuda.device_count", "cuda.is_initialized", "utils._python_dispatch.is_in_torch_dispatch_mode", "can_cast", "_C._get_default_device",
+           "cuda.is_bf16_supported", "_C._cuda_getDeviceCount", "xpu.is_available", "amp.is_autocast_available"]
+
+
+def _fold(function):
+    return lambda tx, args, kwargs: tx.fold_pinned(
+        lambda: function(*[a.as_constant() for a in args], **{k: v.as_constant() for k, v in kwargs.items()}))
+
+
+for _name in READERS:
+    if callable(_at(_name)):
+        RULES[_at(_name)] = _fold(_at(_name))
+RULES[torch.promote_types] = _fold(torch.promote_types)
+
+
+@rule(torch.is_tensor)
+def _is_tensor(tx, args, kwargs):
+    return ConstantVar(isinstance(args[0], TensorVar))
+
+
+@rule(torch.is_floating_point, torch.is_complex)
+def _dtype_test(tx, args, kwargs):
+    return ConstantVar(args[0].fake.dtype.is_floating_point)
+
+
+RULES[torch.is_complex] = lambda tx, args, kwargs: ConstantVar(args[0].fake.dtype.is_complex)
+RULES[torch.numel] = lambda tx, args, kwargs: ConstantVar(args[0].fake.numel())
+
+
+@rule(torch.overrides.has_torch_function, torch.overrides.has_torch_function_unary, torch.overrides.has_torch_function_variadic)
+def _has_torch_function(tx, args, kwargs):
+    return ConstantVar(False)
+
+
+def _state(setter, getter):
+    def write(tx, args, kwargs):
+        """Now, for the ops that follow while tracing; as a node, for the run.  `convert_frame` restores it after tracing."""
+        values = [a.as_constant() for a in args]
+        tx.output.state_writes.setdefault((setter, tuple(values[:-1])), getter(*values[:-1]))
+        tx.output.call_state(tx, setter, values)
+        return ConstantVar(None)
+    return write
+
+
+RULES[torch._C._set_grad_enabled] = _state(torch._C._set_grad_enabled, torch.is_grad_enabled)
+RULES[torch.set_autocast_enabled] = _state(torch.set_autocast_enabled, torch.is_autocast_enabled)
+RULES[torch.set_autocast_dtype] = _state(torch.set_autocast_dtype, torch.get_autocast_dtype)
+RULES[torch.set_autocast_cache_enabled] = _state(torch.set_autocast_cache_enabled, torch.is_autocast_cache_enabled)
+
+
+@rule(torch.autocast_increment_nesting, torch.autocast_decrement_nesting)
+def _nesting(tx, args, kwargs):
+    raise Break("autocast", "entering autocast in a compiled frame", "enter autocast outside the compiled function")
+
+
+@rule(torch.manual_seed, torch.seed, torch.get_rng_state, torch.set_rng_state, torch.initial_seed, torch.set_default_dtype,
+      torch.use_deterministic_algorithms, torch.set_num_threads, torch.save, torch.load, torch.from_numpy, torch.compile,
+      torch.set_default_device)
+def _global_state(tx, args, kwargs):
+    raise Break("torch", "a torch function that changes or reads state outside the graph")
+
+
+# ---- making tensors from Python values
+@rule(torch.tensor, torch.as_tensor, torch.asarray)
+def _tensor(tx, args, kwargs):
+    data = args[0] if args else kwargs["data"]
+    if contains_tensor(tx, data) and not isinstance(data, TensorVar):
+        raise Break("data-dependent", "torch.tensor() of tensors reads their values", "use torch.stack")
+    if isinstance(data, (ListVar, TupleVar)):
+        args = [tx.output.wrap_result(tx.output.to_fake(data)), *args[1:]]
+    return tx.output.call_graph(tx, "call_function", torch.tensor if isinstance(data, ConstantVar) or not isinstance(data, TensorVar)
+                                else torch.as_tensor, args, kwargs)
+
+
+def contains_tensor(tx, variable):
+    if isinstance(variable, SequenceVar):
+        return any(contains_tensor(tx, item) for item in variable.iterate(tx))
+    if isinstance(variable, DictVar):
+        return any(contains_tensor(tx, value) for _, value in variable.pairs(tx))
+    return isinstance(variable, TensorVar)
+
+
+@rule(torch.nn.Parameter)
+def _parameter(tx, args, kwargs):
+    raise Break("module", "making a Parameter in a compiled frame", "make parameters in __init__")

@@ -1,0 +1,130 @@
+"""`Variable`: the protocol of symbolic values, and `Lazy`, a value nobody has looked at yet.
+
+In:   the evaluator's operations (attribute, call, item, iteration, truth) with symbolic arguments.
+Out:  other variables; graph nodes and guards as side products; `Break` where tracing must stop.
+
+    >>> list_variable.call_method(tx, "append", [constant], {})
+
+Every operation has a default that raises `Break`, naming the type: refusing is the base case.
+Mirrors torch/_dynamo/variables/base.py (VariableTracker).
+# PyTorch: mutation is recorded beside immutable trackers; here a variable *is* the symbolic object and is mutated in
+# place: aliasing comes for free, and a failed attempt throws everything away and traces again.
+"""
+from ..exceptions import Break
+
+
+class Variable:
+    """One symbolic value.  `source` says where the real one came from (None: made in this frame)."""
+    __slots__ = ("source", "mutated")
+
+    def __init__(self, source=None):
+        self.source, self.mutated = source, False
+
+    # ---- what it is
+    def realize(self, tx):
+        return self
+
+    def python_type(self):
+        raise Break("type", f"the type of {self} is not known while tracing")
+
+    def is_constant(self):
+        return False
+
+    def as_constant(self):
+        raise Break("constant", f"{self} is not a constant")
+
+    def real(self):
+        """The real Python object that stands behind this variable, if it is one that calls may be folded on."""
+        return self.as_constant()
+
+    def identity(self):
+        """Two variables are the same object iff their identities are the same object."""
+        return self
+
+    def hash_key(self, tx):
+        """A host-side key for dictionaries and sets."""
+        raise Break("hash", f"{self} as a dictionary key is not traced")
+
+    # ---- operations
+    def getattr(self, tx, name):
+        raise Break("attribute", f"reading .{name} of {self} is not traced")
+
+    def setattr(self, tx, name, value):
+        raise Break("attribute", f"setting .{name} of {self} is not traced")
+
+    def delattr(self, tx, name):
+        raise Break("attribute", f"deleting .{name} of {self} is not traced")
+
+    def call(self, tx, args, kwargs):
+        raise Break("call", f"calling {self} is not traced")
+
+    def call_method(self, tx, name, args, kwargs):
+        method = getattr(self, "method_" + name, None)
+        if method is not None:
+            return method(tx, *args, **kwargs)
+        return self.getattr(tx, name).call(tx, args, kwargs)
+
+    def truth(self, tx):
+        raise Break("truth", f"the truth of {self} is not known while tracing")
+
+    def iterate(self, tx):
+        """A host iterator over variables."""
+        raise Break("iteration", f"iterating over {self} is not traced")
+
+    def length(self, tx):
+        raise Break("length", f"len({self}) is not traced")
+
+    def getitem(self, tx, key):
+        raise Break("item", f"{self}[...] is not traced")
+
+    def setitem(self, tx, key, value):
+        raise Break("item", f"{self}[...] = ... is not traced")
+
+    def delitem(self, tx, key):
+        raise Break("item", f"del {self}[...] is not traced")
+
+    def contains(self, tx, item):
+        for value in self.iterate(tx):
+            if value.identity() is item.identity() or tx.equal(value, item):
+                return True
+        return False
+
+    # ---- rebuilding
+    def reconstruct(self, cg):
+        """Emit code that pushes this value; only called when `source` cannot give it."""
+        raise Break("reconstruct", f"{self} cannot be rebuilt after a graph break")
+
+    def __repr__(self):
+        name = type(self).__name__.removesuffix("Var").lower()
+        return f"{name}({self.source.name()})" if self.source is not None else name
+
+
+class Lazy(Variable):
+    """A real value with its source that was not looked at: no guard yet."""
+    __slots__ = ("value", "variable")
+
+    def __init__(self, value, source):
+        self.source, self.mutated, self.value, self.variable = source, False, value, None
+
+    def realize(self, tx):
+        if self.variable is None:
+            self.variable = tx.output.wrap(self.value, self.source)
+        return self.variable
+
+    def peek(self):
+        """The variable if somebody looked, else self."""
+        return self if self.variable is None else self.variable
+
+
+class Null(Variable):
+    """The NULL that CPython's call protocol pushes, and unbound slots that inlined comprehensions save."""
+    __slots__ = ()
+
+    def reconstruct(self, cg):
+        cg.push_null()
+
+    def __repr__(self):
+        return "NULL"
+
+
+NULL = Null()

@@ -1,0 +1,323 @@
+"""From a real value and its source to a variable, guarding what is assumed: the one place where reality enters.
+
+In:   `wrap(value, source)`.   Out: a variable; guards on `source`.
+
+    >>> output.wrap(self.config, source)     # ObjectVar, guarded by its type; attributes are wrapped when they are read
+
+`wrap_pinned(value)` is for objects that nobody is expected to replace (torch's functions, classes, code objects).
+Mirrors torch/_dynamo/variables/builder.py.
+"""
+import collections
+import enum
+import functools
+import types
+import typing
+
+import torch
+
+from ..exceptions import Break
+from .. import config
+from ..guards import constant_check
+from .base import Lazy
+from .constant import LITERALS, ConstantVar, is_constant_value
+from .containers import DictVar, ListVar, SetVar, TupleVar
+from .functions import BoundMethodVar, CallableVar, CellVar, FunctionVar, MethodVar
+from .objects import ClassVar, ModuleVar, ObjectVar, PyModuleVar, lookup, partial_of, trusted
+from .tensor import TensorVar
+
+C_CALLABLES = (types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType, types.MethodWrapperType,
+               types.ClassMethodDescriptorType, types.GetSetDescriptorType, functools._lru_cache_wrapper,
+               torch._ops.OpOverload, torch._ops.OpOverloadPacket, type(torch.ops.aten))
+MODULE_TABLES = ("_parameters", "_buffers", "_modules")      # nn.Module keeps these dicts itself
+TENSOR_TYPES = (torch.Tensor, torch.nn.Parameter)
+
+
+class Builder:
+    """The wrapping half of `OutputGraph`."""
+
+    def wrap(self, value, source):
+        kind = type(value)
+        if kind in LITERALS or is_constant_value(value):
+            return self._constant(value, source)
+        if kind is type or isinstance(value, type):
+            self.guard(source, "ID", "{0} is {pin}", value)
+            return self.wrap_pinned(value)
+        if kind is types.FunctionType:
+            return self._function(value, source)
+        if kind is types.BuiltinMethodType and not isinstance(value.__self__, (types.ModuleType, type, type(None))):
+            self.guard(source, "METHOD", f"type({{0}}) is {{pin}} and {{0}}.__name__ == {value.__name__!r}", kind)
+            return MethodVar(self.wrap(value.__self__, source.attr("__self__")), value.__name__)
+        if kind in C_CALLABLES or kind is types.ModuleType:
+            self.guard(source, "ID" if kind is not types.BuiltinFunctionType else "EQ",
+                       "{0} == {pin}" if kind in (types.BuiltinFunctionType, types.MethodWrapperType) else "{0} is {pin}", value)
+            return self.wrap_pinned(value)
+        known = self.memo.get(id(value))
+        if known is not None:
+            variable = known[0]
+            if variable.source is not source and variable.source is not None and source.kind != "pinned":
+                if source.alias_of is None:
+                    source.alias_of = variable.source
+                    self.guard_pair("{0} is {1}", source, variable.source)
+            return variable
+        variable = self._new(value, kind, source)
+        self.memo[id(value)] = (variable, value)
+        return variable
+
+    def _constant(self, value, source):
+        check, pin = constant_check(value)
+        if pin is not None and (isinstance(pin, enum.Enum) or type(pin) in (torch.dtype, torch.layout, torch.memory_format)):
+            check = "{0} is {pin}"
+        self.guard(source, "EQUALS", check, pin)
+        return ConstantVar(value)
+
+    def _function(self, value, source):
+        if source.root().kind == "pinned" or source.kind == "pinned":
+            if source.kind != "pinned":
+                self.guard(source, "ID", "{0} is {pin}", value)
+            return self.wrap_pinned(value)
+        known = self.memo.get(id(value))
+        if known is None:
+            self.guard(source, "TYPE", "type({0}) is {pin}", types.FunctionType)
+            self.guard(source, "CODE", "{0}.__code__ is {pin}", value.__code__)
+            known = self.memo[id(value)] = (self.function_of(value, source), value)
+        elif known[0].source is not source:
+            self.guard_pair("{0} is {1}", source, known[0].source)
+        return known[0]
+
+    def function_of(self, fn, source, guarded=True):
+        """FunctionVar of a real function; defaults and cells are read through `source`."""
+        defaults = [self._default(d, source.attr("__defaults__").item(n), guarded) for n, d in enumerate(fn.__defaults__ or ())]
+        kwdefaults = {k: self._default(d, source.attr("__kwdefaults__").item(k), guarded)
+                      for k, d in (fn.__kwdefaults__ or {}).items()}
+        closure = [self.cell_of(cell, source.child("closure", n)) for n, cell in enumerate(fn.__closure__ or ())]
+        return FunctionVar(fn, fn.__code__, fn.__globals__, fn.__qualname__, tuple(defaults), kwdefaults, tuple(closure), source)
+
+    def _default(self, value, source, guarded):
+        return ConstantVar(value) if not guarded and is_constant_value(value) else Lazy(value, source)
+
+    def cell_of(self, cell, source):
+        known = self.memo.get(id(cell))
+        if known is None:
+            try:
+                content = Lazy(cell.cell_contents, source.child("cell"))
+            except ValueError:
+                content = None
+            known = self.memo[id(cell)] = (CellVar(content, source, cell), cell)
+        return known[0]
+
+    def _new(self, value, kind, source):
+        if kind in TENSOR_TYPES:
+            return self._tensor(value, kind, source)
+        if isinstance(value, torch.Tensor):
+            raise Break("tensor subclass", f"the tensor subclass {kind.__name__} is not traced")
+        build = CONTAINERS.get(kind)
+        if build is not None:
+            if source.key not in MODULE_TABLES:
+                self.guard(source, "TYPE", "type({0}) is {pin}", kind)
+            variable = build(self, value, source)
+            self.sourced.append(variable)
+            return variable
+        if isinstance(value, torch.nn.Module):
+            return self._module(value, kind, source)
+        if kind is types.MethodType:
+            self.guard(source, "TYPE", "type({0}) is {pin}", kind)
+            return BoundMethodVar(self.wrap(value.__func__, source.attr("__func__")),
+                                  self.wrap(value.__self__, source.attr("__self__")), source)
+        if kind is functools.partial:
+            self.guard(source, "TYPE", "type({0}) is {pin}", kind)
+            self.guard(source, "LENGTH", f"len({{0}}.args) == {len(value.args)} and [*{{0}}.keywords] == {{pin}}", list(value.keywords))
+            return partial_of(self.frame, value, source)
+        if isinstance(value, tuple) and hasattr(kind, "_fields") and kind.__new__ is not tuple.__new__:
+            self.guard(source, "TYPE", "type({0}) is {pin}", kind)
+            return TupleVar([Lazy(item, source.child("tuple_item", n)) for n, item in enumerate(value)], kind, source)
+        return self._object(value, kind, source)
+
+    def _tensor(self, value, kind, source):
+        parent = source.base
+        owned = parent is not None and parent.key in ("_parameters", "_buffers") and parent.kind == "item"
+        if owned and source.name() not in self.input_sources:
+            self.guard(source, "ID", "{0} is {pin}", value)
+            self.guard(source, "DTYPE", "{0}.dtype is {pin}", value.dtype)
+            if self.generates_code and config.guard_parameter_metadata:     # `p.data = ...` keeps the identity
+                self.guard_place(value, source)
+                self.guard(source, "SHAPE", f"{{0}}.shape == {tuple(value.shape)}")
+            if torch.is_grad_enabled():
+                self.guard(source, "GRAD", f"{{0}}.requires_grad is {value.requires_grad}")
+            name = self.unique_name(module_name(source))
+            fake = self.fake_of(value)
+            node = self.add_input("get_attr", name, fake)
+            self.attributes[name] = value
+            node.meta["module_path"] = module_name(source).rpartition(".")[0]
+            variable = TensorVar(node, fake, kind, source, value)
+        else:
+            self.guard_tensor(value, kind, source)
+            fake = self.fake_of(value)
+            node = self.add_input("placeholder", self.unique_name(source.name()), fake)
+            variable = TensorVar(node, fake, kind, source, value)
+            for other in self.inputs:           # two inputs that differ now must differ later: writes may reach both
+                self.guard_pair("{0} is not {1}", source, other.source)
+            self.inputs.append(variable)
+        self.by_fake[id(fake)] = variable
+        return variable
+
+    def guard_tensor(self, value, kind, source):
+        self.guard(source, "TENSOR", "type({0}) is {pin}", kind)
+        self.guard(source, "DTYPE", "{0}.dtype is {pin}", value.dtype)
+        self.guard(source, "SHAPE", f"{{0}}.shape == {tuple(value.shape)}")
+        if value.layout is torch.strided:
+            self.guard(source, "STRIDE", f"{{0}}.stride() == {tuple(value.stride())}")
+        self.guard(source, "GRAD", f"{{0}}.requires_grad is {value.requires_grad}")
+        self.guard_place(value, source)
+        self.guard(source, "VIEW_BITS", f"{{0}}.is_neg() is {value.is_neg()}" +
+                   (f" and {{0}}.is_conj() is {value.is_conj()}" if value.is_complex() else ""))
+
+    def guard_place(self, value, source):
+        if value.is_cpu:
+            self.guard(source, "DEVICE", "{0}.is_cpu")
+        else:
+            self.guard(source, "DEVICE", "{0}.device == {pin}", value.device)
+
+    def _module(self, value, kind, source):
+        if isinstance(value, torch.jit.ScriptModule):
+            raise Break("module", "a TorchScript module is not traced")
+        inner = source.base is not None and source.base.key == "_modules"
+        if inner:
+            self.guard(source, "TYPE", "type({0}) is {pin}", kind)
+        else:
+            self.guard(source, "MODULE", f"id({{0}}) == {id(value)}")
+            self.modules.append(value)
+        plain = lookup(kind, "__getattribute__")[1] is object.__getattribute__
+        fields = self.fields_of(value, source.instance_dict(plain))
+        return ModuleVar(kind, value, source, fields)
+
+    def fields_of(self, value, source):
+        """The instance __dict__ as a DictVar whose entries are wrapped when read."""
+        own = object.__getattribute__(value, "__dict__")
+        known = self.memo.get(id(own))
+        if known is None:
+            items = {}
+            for name, item in own.items():
+                inner = source.item(name) if name not in source.children else source.item(name)
+                items[name] = (ConstantVar(name), Lazy(item, inner))
+            known = self.memo[id(own)] = (DictVar(items, source=source), own)
+            known[0].real_keys = list(items)
+            self.sourced.append(known[0])
+        return known[0]
+
+    def _object(self, value, kind, source):
+        pinned = source.kind == "pinned"
+        if not pinned:
+            self.guard(source, "TYPE", "type({0}) is {pin}", kind)
+        fields = None
+        if kind.__dictoffset__ and hasattr(value, "__dict__"):
+            plain = lookup(kind, "__getattribute__")[1] is object.__getattribute__
+            fields = self.fields_of(value, source.instance_dict(plain))
+        variable = ObjectVar(kind, value, source, fields)
+        for base, build in ((collections.OrderedDict, _dict), (dict, _dict), (list, _list), (tuple, _tuple)):
+            if isinstance(value, base):
+                variable.payload = build(self, value, source, base)
+                self.sourced.append(variable.payload)
+                break
+        self.sourced.append(variable)
+        return variable
+
+    def wrap_pinned(self, value):
+        """A variable for an object held by reference, without a guard."""
+        if is_constant_value(value):
+            return ConstantVar(value)
+        known = self.pinned_memo.get(id(value))
+        if known is None:
+            known = self.pinned_memo[id(value)] = (self._pinned(value, type(value)), value)
+        return known[0]
+
+    def _pinned(self, value, kind):
+        if isinstance(value, type):
+            return ClassVar(value)
+        if kind is types.FunctionType:
+            if value.__closure__ or value.__defaults__ or value.__kwdefaults__:
+                return self._pinned_function(value)
+            return FunctionVar(value, value.__code__, value.__globals__, value.__qualname__)
+        if kind is types.ModuleType or isinstance(value, types.ModuleType):
+            return PyModuleVar(value)
+        if kind in C_CALLABLES or isinstance(value, C_CALLABLES):
+            return CallableVar(value)
+        if isinstance(value, (types.GenericAlias, typing._Final)) or getattr(kind, "__module__", "") == "typing":
+            return CallableVar(value)
+        if callable(value) and trusted(kind.__module__) and not hasattr(kind, "__dict__"):
+            return CallableVar(value)
+        if kind is types.MethodType and isinstance(value.__self__, type):
+            return BoundMethodVar(self.wrap_pinned(value.__func__), self.wrap_pinned(value.__self__))
+        return self.wrap(value, self.tree.pinned(value))
+
+    def _pinned_function(self, value):
+        variable = self.function_of(value, self.tree.pinned(value), guarded=False)
+        variable.source = None
+        return variable
+
+    def wrap_class_attribute(self, owner, found, name, unwrap=None):
+        """An attribute found on a class: guarded for user classes, taken as fixed for torch's and the standard library's."""
+        if trusted(owner.__module__):
+            return self.wrap_pinned(found)
+        source = self.tree.pinned(owner).child("class_item", name)
+        return self.wrap(found, source.attr(unwrap) if unwrap else source)
+
+
+def module_name(source):
+    """"h.0.weight" for a parameter's source."""
+    from ..graph_capture import module_path
+    owner = source.base.base
+    while owner is not None and owner.kind in ("dict", "raw_dict"):
+        owner = owner.base
+    path = module_path(owner)
+    return f"{path}.{source.key}" if path else str(source.key)
+
+
+def _list(builder, value, source, base=list):
+    builder.guard(source, "LENGTH", f"len({{0}}) == {len(value)}" if type(value) in (list, collections.deque) else
+                  f"list.__len__({{0}}) == {len(value)}")
+    kind = "item" if type(value) in (list, collections.deque) else "list_item"
+    variable = ListVar([Lazy(item, source.child(kind, n)) for n, item in enumerate(value)], type(value) if kind == "item" else list, source)
+    if type(value) is collections.deque:
+        builder.guard(source, "MAXLEN", f"{{0}}.maxlen == {value.maxlen}")
+        variable.extra = value.maxlen
+    return variable
+
+
+def _tuple(builder, value, source, base=tuple):
+    builder.guard(source, "LENGTH", f"len({{0}}) == {len(value)}")
+    kind = type(value) if type(value) in (tuple, torch.Size) or hasattr(type(value), "_fields") else tuple
+    return TupleVar([Lazy(item, source.child("tuple_item" if type(value) is not kind else "item", n)) for n, item in enumerate(value)],
+                    kind, source)
+
+
+def _dict(builder, value, source, base=dict):
+    exact = type(value) in (dict, collections.OrderedDict, collections.defaultdict, types.MappingProxyType)
+    items = {}
+    for key, item in dict.items(value) if isinstance(value, dict) else value.items():
+        if is_constant_value(key):
+            variable, child = ConstantVar(key), source.child("item" if exact else "dict_item", key)
+            if type(key) not in (str, int, bool, type(None)):
+                child = source.child("pinned_item", builder.tree.pinned(key).key)
+        elif isinstance(key, (type, types.FunctionType, types.BuiltinFunctionType)) or \
+                isinstance(key, tuple) and all(type(part) in LITERALS for part in key):
+            variable = builder.wrap_result(key)
+            child = source.child("pinned_item", builder.tree.pinned(key).key)
+        else:
+            raise Break("dictionary", f"a dictionary with a {type(key).__name__} as a key")
+        items[variable.hash_key(builder.frame)] = (variable, Lazy(item, child))
+    factory = None
+    if type(value) is collections.defaultdict and value.default_factory is not None:
+        factory = Lazy(value.default_factory, source.attr("default_factory"))
+    return DictVar(items, type(value) if exact else base, source, factory)
+
+
+def _set(builder, value, source):
+    if not all(is_constant_value(item) or isinstance(item, type) for item in value):
+        raise Break("set", "a set with elements that are not constants")
+    builder.guard(source, "EQUALS", "{0} == {pin}", type(value)(value))
+    items = [builder.wrap_pinned(item) for item in value]
+    return SetVar({item.hash_key(builder.frame): item for item in items}, type(value), source)
+
+
+CONTAINERS = {list: _list, collections.deque: _list, tuple: _tuple, torch.Size: _tuple, dict: _dict,
+              collections.OrderedDict: _dict, collections.defaultdict: _dict, set: _set, frozenset: _set}

@@ -1,0 +1,99 @@
+"""Constants: numbers, strings, None, dtypes, devices, enums... and whatever pure call can be folded on them.
+
+In:   a Python value that is immutable and compared by value or is a singleton.
+Out:  operations run for real; their exceptions become the traced program's exceptions.
+
+    >>> ConstantVar(3).binary(...)      # the evaluator: operator.add(3, 4) -> ConstantVar(7)
+Mirrors torch/_dynamo/variables/constant.py.
+"""
+import enum
+import types
+
+import torch
+
+from ..exceptions import Break
+from .base import Variable
+
+LITERALS = {int, float, bool, complex, str, bytes, type(None), type(Ellipsis), type(NotImplemented)}
+CONSTANT_TYPES = LITERALS | {torch.dtype, torch.device, torch.layout, torch.memory_format, range, slice,
+                             torch.finfo, torch.iinfo, types.CodeType}
+
+
+def is_constant_value(value):
+    """May `value` live in a ConstantVar?"""
+    kind = type(value)
+    return kind in CONSTANT_TYPES or isinstance(value, enum.Enum)
+
+
+class ConstantVar(Variable):
+    """`value` itself.  Reading it was guarded by equality and type when it came from a source."""
+    __slots__ = ("value",)
+
+    def __init__(self, value, source=None):
+        self.source, self.mutated, self.value = source, False, value
+
+    def python_type(self):
+        return type(self.value)
+
+    def is_constant(self):
+        return True
+
+    def as_constant(self):
+        return self.value
+
+    def identity(self):
+        return self.value
+
+    def hash_key(self, tx):
+        return self.value
+
+    def truth(self, tx):
+        return bool(self.value)
+
+    def getattr(self, tx, name):
+        if isinstance(self.value, enum.Enum) and isinstance(getattr(type(self.value), name, None), types.FunctionType):
+            from .functions import BoundMethodVar
+            return BoundMethodVar(tx.output.wrap_pinned(getattr(type(self.value), name)), self)
+        return tx.fold(getattr, self.value, name)
+
+    def call_method(self, tx, name, args, kwargs):
+        if name == "join" and type(self.value) is str and len(args) == 1:
+            return tx.fold(self.value.join, [item.as_constant() for item in args[0].iterate(tx)])
+        if name == "format" and type(self.value) is str:
+            return tx.fold(self.value.format, *[tx.text_of(a) for a in args], **{k: tx.text_of(a) for k, a in kwargs.items()})
+        if isinstance(self.value, enum.Enum):
+            return self.getattr(tx, name).call(tx, args, kwargs)
+        return self._fold_method(tx, name, args, kwargs)
+
+    def _fold_method(self, tx, name, args, kwargs):
+        values = [a.as_constant() for a in args]
+        return tx.fold(lambda: getattr(self.value, name)(*values, **{k: v.as_constant() for k, v in kwargs.items()}))
+
+    def iterate(self, tx):
+        if isinstance(self.value, (str, bytes, range)):
+            return (ConstantVar(item) for item in self.value)
+        tx.raise_(TypeError, f"{type(self.value).__name__!r} object is not iterable")
+
+    def length(self, tx):
+        return tx.fold(len, self.value).value
+
+    def getitem(self, tx, key):
+        return tx.fold(lambda: self.value[key.as_constant()])
+
+    def setitem(self, tx, key, value):
+        tx.raise_(TypeError, f"{type(self.value).__name__!r} object does not support item assignment")
+
+    def setattr(self, tx, name, value):
+        tx.raise_(AttributeError, f"{type(self.value).__name__!r} object has no attribute {name!r}")
+
+    def contains(self, tx, item):
+        return tx.fold(lambda: item.as_constant() in self.value).value
+
+    def call(self, tx, args, kwargs):
+        tx.raise_(TypeError, f"{type(self.value).__name__!r} object is not callable")
+
+    def reconstruct(self, cg):
+        cg.load_const(self.value)
+
+    def __repr__(self):
+        return f"constant {self.value!r}"

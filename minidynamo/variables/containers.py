@@ -1,0 +1,598 @@
+"""Containers: list, tuple, torch.Size, named tuples, deque; dict, OrderedDict, defaultdict, set, frozenset; dict views.
+
+In:   host lists and dicts of variables.   Out: the same methods as Python's, on variables.
+
+    >>> ListVar([a, b]).call_method(tx, "append", [c], {})        # recorded; replayed after the graph if it was the user's list
+
+A container with a source fills itself lazily and guards only what was read: the length of a list, one key of a dict.
+Mirrors torch/_dynamo/variables/lists.py and dicts.py.
+"""
+import collections
+
+import torch
+
+from ..exceptions import Break
+from .base import Lazy, Variable
+from .constant import ConstantVar
+
+
+class SequenceVar(Variable):
+    """Items in order; `cls` is the exact Python type."""
+    __slots__ = ("items", "cls", "extra")
+
+    def __init__(self, items, cls, source=None):
+        self.source, self.mutated, self.items, self.cls, self.extra = source, False, items, cls, None
+
+    def python_type(self):
+        return self.cls
+
+    def item(self, tx, index):
+        found = self.items[index]
+        if type(found) is Lazy:
+            found = self.items[index] = found.realize(tx)
+        return found
+
+    def is_constant(self):
+        return all(item.is_constant() for item in self.items)
+
+    def as_constant(self):
+        values = [(item.as_constant() if type(item) is not Lazy else self._lazy_constant(n)) for n, item in enumerate(self.items)]
+        return self.cls(*values) if hasattr(self.cls, "_fields") else self.cls(values)
+
+    def _lazy_constant(self, index):
+        from ..symbolic_eval.evaluator import current
+        return self.item(current(), index).as_constant()
+
+    def truth(self, tx):
+        return bool(self.items)
+
+    def length(self, tx):
+        return len(self.items)
+
+    def iterate(self, tx):
+        index = 0
+        while index < len(self.items):      # the list may grow while it is walked, as in Python
+            yield self.item(tx, index)
+            index += 1
+
+    def index_of(self, tx, key):
+        if not key.is_constant():
+            raise Break("item", f"an index that is not a constant ({key})", "index with a Python int")
+        return key.as_constant()
+
+    def getitem(self, tx, key):
+        index = self.index_of(tx, key)
+        if isinstance(index, slice):
+            return SequenceVar_of(self.cls, self.items[index])
+        if not hasattr(index, "__index__"):
+            tx.raise_(TypeError, f"{self.cls.__name__} indices must be integers or slices, not {type(index).__name__}")
+        try:
+            return self.item(tx, index)
+        except IndexError:
+            tx.raise_(IndexError, f"{self.cls.__name__} index out of range")
+
+    def getattr(self, tx, name):
+        fields = getattr(self.cls, "_fields", ())
+        if name in fields:
+            return self.item(tx, fields.index(name))
+        if name == "__class__":
+            return tx.output.wrap_pinned(self.cls)
+        return tx.method_of(self, name)
+
+    def method_index(self, tx, value, *bounds):
+        for n, item in enumerate(self.iterate(tx)):
+            if item.identity() is value.identity() or tx.equal(item, value):
+                return ConstantVar(n)
+        tx.raise_(ValueError, f"{tx.text_of(value)!r} is not in list" if self.cls is list else "tuple.index(x): x not in tuple")
+
+    def method_count(self, tx, value):
+        return ConstantVar(sum(item.identity() is value.identity() or tx.equal(item, value) for item in self.iterate(tx)))
+
+    def method_numel(self, tx):
+        return ConstantVar(torch.Size(self.as_constant()).numel())
+
+    def method___len__(self, tx):
+        return ConstantVar(len(self.items))
+
+    def method___getitem__(self, tx, key):
+        return self.getitem(tx, key)
+
+    def method___contains__(self, tx, item):
+        return ConstantVar(self.contains(tx, item))
+
+    def method___iter__(self, tx):
+        return tx.iter_of(self)
+
+    def reconstruct(self, cg):
+        cg.sequence(self)
+
+
+class TupleVar(SequenceVar):
+    """tuple, torch.Size, namedtuple."""
+    __slots__ = ()
+
+    def __init__(self, items, cls=tuple, source=None):
+        super().__init__(items, cls, source)
+
+    def hash_key(self, tx):
+        return tuple(self.item(tx, n).hash_key(tx) for n in range(len(self.items)))
+
+    def setitem(self, tx, key, value):
+        tx.raise_(TypeError, f"{self.cls.__name__!r} object does not support item assignment")
+
+    def method__replace(self, tx, **changes):
+        items = [changes.get(name, item) for name, item in zip(self.cls._fields, self.items)]
+        return TupleVar(items, self.cls)
+
+    def method__asdict(self, tx):
+        return DictVar({name: (ConstantVar(name), item) for name, item in zip(self.cls._fields, self.items)})
+
+
+class ListVar(SequenceVar):
+    """list and collections.deque (`extra` is its maxlen)."""
+    __slots__ = ()
+
+    def __init__(self, items, cls=list, source=None):
+        super().__init__(items, cls, source)
+
+    def is_constant(self):
+        return False
+
+    def hash_key(self, tx):
+        tx.raise_(TypeError, f"unhashable type: {self.cls.__name__!r}")
+
+    def _changed(self):
+        self.mutated = True
+        if self.extra is not None:
+            del self.items[:max(0, len(self.items) - self.extra)]
+        return ConstantVar(None)
+
+    def setitem(self, tx, key, value):
+        index = self.index_of(tx, key)
+        try:
+            self.items[index] = list(value.iterate(tx)) if isinstance(index, slice) else value
+        except (IndexError, TypeError, ValueError) as error:
+            tx.raise_(type(error), *error.args)
+        self._changed()
+
+    def delitem(self, tx, key):
+        try:
+            del self.items[self.index_of(tx, key)]
+        except IndexError as error:
+            tx.raise_(IndexError, *error.args)
+        self._changed()
+
+    def method_append(self, tx, value):
+        self.items.append(value)
+        return self._changed()
+
+    def method_appendleft(self, tx, value):
+        self.items.insert(0, value)
+        self.mutated = True
+        if self.extra is not None:
+            del self.items[self.extra:]
+        return ConstantVar(None)
+
+    def method_extend(self, tx, values):
+        for value in list(values.items) if values is self else values.iterate(tx):
+            self.items.append(value)
+        return self._changed()
+
+    def method_insert(self, tx, index, value):
+        self.items.insert(index.as_constant(), value)
+        return self._changed()
+
+    def method_pop(self, tx, index=ConstantVar(-1)):
+        if not self.items:
+            tx.raise_(IndexError, "pop from empty list" if self.cls is list else "pop from an empty deque")
+        value = self.getitem(tx, index) if -len(self.items) <= index.as_constant() < len(self.items) else None
+        if value is None:
+            tx.raise_(IndexError, "pop index out of range")
+        del self.items[index.as_constant()]
+        self._changed()
+        return value
+
+    def method_popleft(self, tx):
+        return self.method_pop(tx, ConstantVar(0))
+
+    def method_remove(self, tx, value):
+        index = self.method_index(tx, value).value if self.contains(tx, value) else None
+        if index is None:
+            tx.raise_(ValueError, "list.remove(x): x not in list")
+        del self.items[index]
+        return self._changed()
+
+    def method_clear(self, tx):
+        self.items.clear()
+        return self._changed()
+
+    def method_reverse(self, tx):
+        self.items.reverse()
+        return self._changed()
+
+    def method_copy(self, tx):
+        return ListVar(list(self.items), self.cls)
+
+    def method_sort(self, tx, key=None, reverse=ConstantVar(False)):
+        self.items[:] = tx.sorted(list(self.iterate(tx)), key, reverse.as_constant())
+        return self._changed()
+
+    def method___setitem__(self, tx, key, value):
+        self.setitem(tx, key, value)
+        return ConstantVar(None)
+
+
+def SequenceVar_of(cls, items):
+    """A new sequence of exactly this type."""
+    if cls is list or cls is collections.deque:
+        return ListVar(list(items), cls)
+    return TupleVar(list(items), tuple if hasattr(cls, "_fields") else cls)
+
+
+class DictVar(Variable):
+    """`items`: host key -> (key variable, value variable).  `cls`: dict, OrderedDict or defaultdict (with `factory`).
+
+    With a source, a key that was read is guarded alone; walking the dict or asking its length guards all keys.  Writes are
+    kept in `written` and `deleted`, so that replay can store just the keys that changed."""
+    __slots__ = ("items", "cls", "factory", "written", "rewritten", "real_keys")
+
+    def __init__(self, items, cls=dict, source=None, factory=None):
+        self.source, self.mutated, self.items, self.cls, self.factory = source, False, items, cls, factory
+        self.written, self.rewritten, self.real_keys = {}, False, list(items) if source is not None else ()
+
+    def python_type(self):
+        return self.cls
+
+    def guard_keys(self, tx):
+        if self.source is not None and "KEYS" not in self.source.guards:
+            tx.output.guard(self.source, "KEYS", "[*{0}] == {pin}", self.real_keys)
+
+    def get(self, tx, key):
+        """The value under `key`, or None; guarded either way."""
+        host = key.hash_key(tx)
+        pair = self.items.get(host)
+        if pair is None:
+            if self.source is not None and host not in self.written and "KEYS" not in self.source.guards:
+                tx.output.guard(self.source, ("ABSENT", host), "{key} not in {0}", host)
+            return None
+        value = pair[1]
+        if type(value) is Lazy:
+            read, value = value.source, value.realize(tx)
+            self.items[host] = (pair[0], value)
+            if self.source is not None and not read.guards and not read.children and read.alias_of is None:
+                tx.output.guard(self.source, ("PRESENT", host), "{key} in {0}", host)
+        return value
+
+    def store(self, tx, key, value):
+        host = key.hash_key(tx)
+        old = self.items.get(host)
+        self.items[host] = (old[0] if old else key, value)
+        self.written[host] = True
+        self.mutated = True
+
+    def remove(self, tx, key):
+        self.items.pop(key.hash_key(tx))
+        self.written[key.hash_key(tx)] = True
+        self.mutated = self.rewritten = True
+
+    def truth(self, tx):
+        return self.length(tx) > 0
+
+    def length(self, tx):
+        self.guard_keys(tx)
+        return len(self.items)
+
+    def keys(self, tx):
+        self.guard_keys(tx)
+        return [pair[0].realize(tx) for pair in self.items.values()]
+
+    def pairs(self, tx):
+        return [(key, self.get(tx, key)) for key in self.keys(tx)]
+
+    def iterate(self, tx):
+        return iter(self.keys(tx))
+
+    def getitem(self, tx, key):
+        value = self.get(tx, key)
+        if value is None:
+            if self.factory is not None and self.factory.realize(tx).identity() is not None:
+                value = self.factory.realize(tx).call(tx, [], {})
+                self.store(tx, key, value)
+                return value
+            tx.raise_var(KeyError, [key])
+        return value
+
+    def setitem(self, tx, key, value):
+        self.store(tx, key, value)
+
+    def delitem(self, tx, key):
+        if self.get(tx, key) is None:
+            tx.raise_var(KeyError, [key])
+        self.remove(tx, key)
+
+    def contains(self, tx, key):
+        found = self.items.get(key.hash_key(tx))
+        if found is not None and type(found[1]) is Lazy and self.source is not None and "KEYS" not in self.source.guards:
+            tx.output.guard(self.source, ("PRESENT", key.hash_key(tx)), "{key} in {0}", key.hash_key(tx))
+            return True
+        return found is not None or self.get(tx, key) is not None
+
+    def as_constant(self):
+        from ..symbolic_eval.evaluator import current
+        tx = current()
+        return self.cls((key.as_constant(), value.as_constant()) for key, value in self.pairs(tx))
+
+    def hash_key(self, tx):
+        tx.raise_(TypeError, f"unhashable type: {self.cls.__name__!r}")
+
+    def getattr(self, tx, name):
+        if name == "__class__":
+            return tx.output.wrap_pinned(self.cls)
+        return tx.method_of(self, name)
+
+    def method_get(self, tx, key, default=ConstantVar(None)):
+        value = self.get(tx, key)
+        return default if value is None else value
+
+    def method_keys(self, tx):
+        return DictViewVar(self, "keys")
+
+    def method_values(self, tx):
+        return DictViewVar(self, "values")
+
+    def method_items(self, tx):
+        return DictViewVar(self, "items")
+
+    def method_pop(self, tx, key, *default):
+        value = self.get(tx, key)
+        if value is None:
+            if default:
+                return default[0]
+            tx.raise_var(KeyError, [key])
+        self.remove(tx, key)
+        return value
+
+    def method_popitem(self, tx, last=ConstantVar(True)):
+        keys = self.keys(tx)
+        if not keys:
+            tx.raise_(KeyError, "popitem(): dictionary is empty")
+        key = keys[-1 if last.as_constant() else 0]
+        return TupleVar([key, self.method_pop(tx, key)])
+
+    def method_setdefault(self, tx, key, default=ConstantVar(None)):
+        value = self.get(tx, key)
+        if value is None:
+            self.store(tx, key, default)
+            value = default
+        return value
+
+    def method_update(self, tx, *others, **named):
+        for other in others:
+            for key, value in dict_pairs(tx, other):
+                self.store(tx, key, value)
+        for name, value in named.items():
+            self.store(tx, ConstantVar(name), value)
+        return ConstantVar(None)
+
+    def method_clear(self, tx):
+        self.guard_keys(tx)
+        self.items.clear()
+        self.mutated = self.rewritten = True
+        return ConstantVar(None)
+
+    def method_copy(self, tx):
+        self.guard_keys(tx)
+        return DictVar(dict(self.items), self.cls, factory=self.factory)
+
+    def method_move_to_end(self, tx, key, last=ConstantVar(True)):
+        host = key.hash_key(tx)
+        self.getitem(tx, key)
+        pair = self.items.pop(host)
+        self.items = {**self.items, host: pair} if last.as_constant() else {host: pair, **self.items}
+        self.mutated = self.rewritten = True
+        return ConstantVar(None)
+
+    def method___len__(self, tx):
+        return ConstantVar(self.length(tx))
+
+    def method___getitem__(self, tx, key):
+        return self.getitem(tx, key)
+
+    def method___setitem__(self, tx, key, value):
+        self.setitem(tx, key, value)
+        return ConstantVar(None)
+
+    def method___delitem__(self, tx, key):
+        self.delitem(tx, key)
+        return ConstantVar(None)
+
+    def method___contains__(self, tx, key):
+        return ConstantVar(self.contains(tx, key))
+
+    def method___iter__(self, tx):
+        return tx.iter_of(self)
+
+    def reconstruct(self, cg):
+        cg.dictionary(self)
+
+
+def dict_pairs(tx, other):
+    """(key, value) variables of a mapping or of an iterable of pairs."""
+    payload = getattr(other, "payload", None)
+    if isinstance(other, DictVar):
+        return other.pairs(tx)
+    if isinstance(payload, DictVar):
+        return payload.pairs(tx)
+    if tx.has_attr(other, "keys"):
+        return [(key, other.getitem(tx, key)) for key in other.call_method(tx, "keys", [], {}).iterate(tx)]
+    pairs = []
+    for n, pair in enumerate(other.iterate(tx)):
+        pair = list(pair.iterate(tx))
+        if len(pair) != 2:
+            tx.raise_(ValueError, f"dictionary update sequence element #{n} has length {len(pair)}; 2 is required")
+        pairs.append(tuple(pair))
+    return pairs
+
+
+class DictViewVar(Variable):
+    """dict.keys(), .values() or .items(): reads through to the dict."""
+    __slots__ = ("dict", "kind")
+
+    def __init__(self, of, kind):
+        self.source, self.mutated, self.dict, self.kind = None, False, of, kind
+
+    def python_type(self):
+        return {"keys": type({}.keys()), "values": type({}.values()), "items": type({}.items())}[self.kind]
+
+    def iterate(self, tx):
+        if self.kind == "keys":
+            return iter(self.dict.keys(tx))
+        pairs = ((key, self.dict.get(tx, key)) for key in self.dict.keys(tx))
+        return (value for _, value in pairs) if self.kind == "values" else (TupleVar([k, v]) for k, v in pairs)
+
+    def length(self, tx):
+        return self.dict.length(tx)
+
+    def truth(self, tx):
+        return self.dict.truth(tx)
+
+    def contains(self, tx, item):
+        return self.dict.contains(tx, item) if self.kind == "keys" else super().contains(tx, item)
+
+    def getattr(self, tx, name):
+        return tx.method_of(self, name)
+
+    def method___iter__(self, tx):
+        return tx.iter_of(self)
+
+    def reconstruct(self, cg):
+        cg.value(self.dict)
+        cg.load_attr(self.kind)
+        cg.call_nullary()
+
+
+class SetVar(Variable):
+    """set and frozenset: host key -> key variable, in insertion order."""
+    __slots__ = ("items", "cls")
+
+    def __init__(self, items, cls=set, source=None):
+        self.source, self.mutated, self.items, self.cls = source, False, items, cls
+
+    @classmethod
+    def of(cls, tx, values, kind=set):
+        return cls({value.hash_key(tx): value for value in values}, kind)
+
+    def python_type(self):
+        return self.cls
+
+    def is_constant(self):
+        return self.cls is frozenset and all(item.is_constant() for item in self.items.values())
+
+    def as_constant(self):
+        return self.cls(item.as_constant() for item in self.items.values())
+
+    def hash_key(self, tx):
+        if self.cls is set:
+            tx.raise_(TypeError, "unhashable type: 'set'")
+        return frozenset(self.items)
+
+    def truth(self, tx):
+        return bool(self.items)
+
+    def length(self, tx):
+        return len(self.items)
+
+    def iterate(self, tx):
+        if len(self.items) > 1:             # Python's order depends on hashes: take it from a real set of the keys
+            order = list(self.cls(self.items))
+            return iter([self.items[key] for key in order])
+        return iter(list(self.items.values()))
+
+    def contains(self, tx, item):
+        return item.hash_key(tx) in self.items
+
+    def getattr(self, tx, name):
+        return tx.method_of(self, name)
+
+    def method_add(self, tx, value):
+        self.items.setdefault(value.hash_key(tx), value)
+        self.mutated = True
+        return ConstantVar(None)
+
+    def method_discard(self, tx, value):
+        self.mutated |= self.items.pop(value.hash_key(tx), None) is not None
+        return ConstantVar(None)
+
+    def method_remove(self, tx, value):
+        if value.hash_key(tx) not in self.items:
+            tx.raise_var(KeyError, [value])
+        return self.method_discard(tx, value)
+
+    def method_update(self, tx, *others):
+        for other in others:
+            for value in other.iterate(tx):
+                self.method_add(tx, value)
+        return ConstantVar(None)
+
+    def method_clear(self, tx):
+        self.items.clear()
+        self.mutated = True
+        return ConstantVar(None)
+
+    def method_copy(self, tx):
+        return SetVar(dict(self.items), self.cls)
+
+
+    def method_union(self, tx, *others):
+        merged = dict(self.items)
+        for other in others:
+            for value in other.iterate(tx):
+                merged.setdefault(value.hash_key(tx), value)
+        return SetVar(merged, self.cls)
+
+    def method_intersection(self, tx, *others):
+        keys = [{value.hash_key(tx) for value in other.iterate(tx)} for other in others]
+        return SetVar({k: v for k, v in self.items.items() if all(k in other for other in keys)}, self.cls)
+
+    def method_difference(self, tx, *others):
+        keys = [{value.hash_key(tx) for value in other.iterate(tx)} for other in others]
+        return SetVar({k: v for k, v in self.items.items() if not any(k in other for other in keys)}, self.cls)
+
+    def method_symmetric_difference(self, tx, other):
+        left, right = self.method_difference(tx, other), SetVar.of(tx, other.iterate(tx)).method_difference(tx, self)
+        return SetVar({**left.items, **right.items}, self.cls)
+
+    def method_issubset(self, tx, other):
+        keys = {value.hash_key(tx) for value in other.iterate(tx)}
+        return ConstantVar(all(key in keys for key in self.items))
+
+    def method_issuperset(self, tx, other):
+        return ConstantVar(all(value.hash_key(tx) in self.items for value in other.iterate(tx)))
+
+    def method_isdisjoint(self, tx, other):
+        return ConstantVar(not any(value.hash_key(tx) in self.items for value in other.iterate(tx)))
+
+    def method___contains__(self, tx, item):
+        return ConstantVar(self.contains(tx, item))
+
+    def method___len__(self, tx):
+        return ConstantVar(len(self.items))
+
+    def reconstruct(self, cg):
+        cg.set(self)
+
+
+class SliceVar(Variable):
+    """A slice with parts that are not constants (x[: tensor])."""
+    __slots__ = ("parts",)
+
+    def __init__(self, parts):
+        self.source, self.mutated, self.parts = None, False, parts
+
+    def python_type(self):
+        return slice
+
+    def reconstruct(self, cg):
+        for part in self.parts:
+            cg.value(part)
+        cg.emit("BUILD_SLICE", 3, effect=-2)

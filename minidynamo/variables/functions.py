@@ -1,0 +1,348 @@
+"""Callables: Python functions (inlined), closures and their cells, bound methods, partials, C callables.
+
+In:   arguments as variables.   Out: whatever inlining (`tx.inline`) or the rules for C callables give.
+
+    >>> FunctionVar.real(fn).call(tx, [x], {})      # traces fn's bytecode in place
+Mirrors torch/_dynamo/variables/functions.py (paper section 3.4, inlining).
+"""
+import functools
+import inspect
+import types
+
+from ..exceptions import Break
+from .base import Lazy, Variable
+from .constant import ConstantVar
+from .containers import DictVar, TupleVar
+
+
+class CellVar(Variable):
+    """A closure cell: `content` is None while unbound."""
+    __slots__ = ("content", "cell")
+
+    def __init__(self, content=None, source=None, cell=None):
+        self.source, self.mutated, self.content, self.cell = source, False, content, cell
+
+    def load(self, tx):
+        if type(self.content) is Lazy:
+            self.content = self.content.realize(tx)
+        return self.content
+
+    def store(self, value):
+        self.content, self.mutated = value, True
+
+    def python_type(self):
+        return types.CellType
+
+    def getattr(self, tx, name):
+        if name == "cell_contents":
+            if self.content is None:
+                tx.raise_(ValueError, "Cell is empty")
+            return self.load(tx)
+        return super().getattr(tx, name)
+
+    def reconstruct(self, cg):
+        cg.cell(self)
+
+
+class FunctionVar(Variable):
+    """A Python function: a real one (`fn`) or one made in this frame (`fn` None)."""
+    __slots__ = ("fn", "code", "globals", "name", "defaults", "kwdefaults", "closure", "attrs", "annotations")
+
+    def __init__(self, fn, code, globals_, name, defaults=(), kwdefaults=None, closure=(), source=None):
+        self.source, self.mutated, self.fn, self.code, self.globals, self.name = source, False, fn, code, globals_, name
+        self.defaults, self.kwdefaults, self.closure, self.attrs = defaults, kwdefaults or {}, closure, None
+        self.annotations = None
+
+    def python_type(self):
+        return types.FunctionType
+
+    def real(self):
+        if self.fn is None or self.attrs is not None:
+            raise Break("constant", f"the function {self.name} was made in this frame; a real one is needed")
+        return self.fn
+
+    def identity(self):
+        return self if self.fn is None else self.fn
+
+    def hash_key(self, tx):
+        return self.identity()
+
+    def truth(self, tx):
+        return True
+
+    def getattr(self, tx, name):
+        if self.attrs is not None and name in self.attrs.items:
+            return self.attrs.get(tx, ConstantVar(name))
+        if name == "__dict__":
+            return self._dict(tx)
+        if name in ("__name__", "__qualname__", "__code__", "__doc__", "__module__", "__defaults__", "__kwdefaults__",
+                    "__annotations__", "__closure__", "__globals__") or self.fn is not None:
+            return self._function_attribute(tx, name)
+        tx.raise_(AttributeError, f"'function' object has no attribute {name!r}")
+
+    def _function_attribute(self, tx, name):
+        if self.fn is None:
+            if name == "__name__":
+                return ConstantVar(self.name.rpartition(".")[2])
+            if name == "__qualname__":
+                return ConstantVar(self.name)
+            if name == "__code__":
+                return ConstantVar(self.code)
+            if name == "__doc__":
+                doc = self.code.co_consts[0] if self.code.co_consts else None
+                return ConstantVar(doc if isinstance(doc, str) else None)
+            if name == "__module__":
+                return ConstantVar(self.globals.get("__name__"))
+            if name == "__defaults__":
+                return TupleVar(list(self.defaults)) if self.defaults else ConstantVar(None)
+            if name == "__annotations__":
+                return self.annotations or DictVar({})
+            raise Break("attribute", f"{name} of a function made in this frame")
+        try:
+            value = getattr(self.fn, name)
+        except AttributeError as error:
+            tx.raise_(AttributeError, *error.args)
+        if name in ("__globals__", "__closure__"):
+            raise Break("attribute", f"function.{name} is not traced")
+        if self.source is None or name.startswith("__") and name not in ("__wrapped__",):
+            return tx.output.wrap_pinned(value)
+        return tx.output.wrap(value, self.source.attr(name))
+
+    def _dict(self, tx):
+        if self.attrs is None:
+            own = vars(self.fn) if self.fn is not None else {}
+            self.attrs = DictVar({name: (ConstantVar(name), tx.output.wrap_pinned(value)) for name, value in own.items()})
+            self.attrs.mutated = False
+        return self.attrs
+
+    def setattr(self, tx, name, value):
+        if self.fn is not None:
+            raise Break("attribute", f"setting .{name} of the function {self.name}")
+        if name in ("__name__", "__qualname__"):
+            self.name = value.as_constant()
+        elif name == "__annotations__":
+            self.annotations = value
+        self._dict(tx).store(tx, ConstantVar(name), value)
+
+    def call(self, tx, args, kwargs):
+        return tx.call_function(self, args, kwargs)
+
+    def method___get__(self, tx, instance, owner=None):
+        return self if instance.identity() is None else BoundMethodVar(self, instance)
+
+    def reconstruct(self, cg):
+        cg.function(self)
+
+    def __repr__(self):
+        return f"the function {self.name}"
+
+
+def bind(tx, function, args, kwargs):
+    """Parameters of a call as CPython binds them: name -> variable.  Raises the traced program's TypeError."""
+    code = function.code
+    positional, names = code.co_argcount, code.co_varnames
+    keyword_only = names[positional:positional + code.co_kwonlyargcount]
+    flags, slot = code.co_flags, positional + code.co_kwonlyargcount
+    bound = dict(zip(names[:positional], args))
+    extra = args[positional:]
+    if flags & inspect.CO_VARARGS:
+        bound[names[slot]] = TupleVar(list(extra))
+        slot += 1
+    elif extra:
+        need = f"from {positional - len(function.defaults)} to {positional}" if function.defaults else str(positional)
+        plural = "" if need == "1" else "s"
+        verb = "was" if len(args) == 1 else "were"
+        tx.raise_(TypeError, f"{function.name}() takes {need} positional argument{plural} but {len(args)} {verb} given")
+    rest = {}
+    for name, value in kwargs.items():
+        if name in names[code.co_posonlyargcount:positional] or name in keyword_only:
+            if name in bound:
+                tx.raise_(TypeError, f"{function.name}() got multiple values for argument {name!r}")
+            bound[name] = value
+        else:
+            rest[name] = value
+    if flags & inspect.CO_VARKEYWORDS:
+        bound[names[slot]] = DictVar({name: (ConstantVar(name), value) for name, value in rest.items()})
+    elif rest:
+        tx.raise_(TypeError, f"{function.name}() got an unexpected keyword argument {next(iter(rest))!r}")
+    missing = []
+    first_default = positional - len(function.defaults)
+    for n in range(len(args), positional):
+        if names[n] not in bound:
+            if n >= first_default:
+                bound[names[n]] = function.defaults[n - first_default]
+            else:
+                missing.append(names[n])
+    _complain(tx, function, missing, "positional")
+    missing = []
+    for name in keyword_only:
+        if name not in bound:
+            if name in function.kwdefaults:
+                bound[name] = function.kwdefaults[name]
+            else:
+                missing.append(name)
+    _complain(tx, function, missing, "keyword-only")
+    return bound
+
+
+def _complain(tx, function, missing, kind):
+    if missing:
+        quoted = [repr(name) for name in missing]
+        text = quoted[0] if len(quoted) == 1 else " and ".join(quoted) if len(quoted) == 2 else \
+            ", ".join(quoted[:-1]) + ", and " + quoted[-1]
+        tx.raise_(TypeError, f"{function.name}() missing {len(missing)} required {kind} argument"
+                             f"{'s' if len(missing) > 1 else ''}: {text}")
+
+
+class BoundMethodVar(Variable):
+    """function.__get__(instance)."""
+    __slots__ = ("function", "instance")
+
+    def __init__(self, function, instance, source=None):
+        self.source, self.mutated, self.function, self.instance = source, False, function, instance
+
+    def python_type(self):
+        return types.MethodType
+
+    def truth(self, tx):
+        return True
+
+    def real(self):
+        return getattr(self.instance.real(), self.function.real().__name__)
+
+    def getattr(self, tx, name):
+        if name == "__self__":
+            return self.instance
+        if name == "__func__":
+            return self.function
+        return self.function.getattr(tx, name)
+
+    def call(self, tx, args, kwargs):
+        return self.function.call(tx, [self.instance, *args], kwargs)
+
+    def hash_key(self, tx):
+        return ("bound method", self.function.identity(), self.instance.identity())
+
+    def reconstruct(self, cg):
+        cg.call_object(types.MethodType, self.function, self.instance)
+
+    def __repr__(self):
+        return f"the method {getattr(self.function, 'name', self.function)}"
+
+
+class MethodVar(Variable):
+    """A method found by name on a variable that implements it natively (list.append, tensor.view, str.join...)."""
+    __slots__ = ("instance", "name")
+
+    def __init__(self, instance, name):
+        self.source, self.mutated, self.instance, self.name = None, False, instance, name
+
+    def python_type(self):
+        return types.BuiltinMethodType
+
+    def truth(self, tx):
+        return True
+
+    def getattr(self, tx, name):
+        if name == "__name__":
+            return ConstantVar(self.name)
+        if name == "__self__":
+            return self.instance
+        return super().getattr(tx, name)
+
+    def call(self, tx, args, kwargs):
+        return self.instance.call_method(tx, self.name, args, kwargs)
+
+    def reconstruct(self, cg):
+        cg.value(self.instance)
+        cg.load_attr(self.name)
+
+    def __repr__(self):
+        return f"the method .{self.name} of {self.instance}"
+
+
+class DeferredVar(Variable):
+    """An attribute that tracing could not read: reading is put off to the call, where the graph can break."""
+    __slots__ = ("instance", "name", "broken")
+
+    def __init__(self, instance, name, broken):
+        self.source, self.mutated, self.instance, self.name, self.broken = None, False, instance, name, broken
+
+    def call(self, tx, args, kwargs):
+        raise self.broken
+
+    def reconstruct(self, cg):
+        cg.value(self.instance)
+        cg.load_attr(self.name)
+
+
+class PartialVar(Variable):
+    """functools.partial."""
+    __slots__ = ("function", "args", "kwargs")
+
+    def __init__(self, function, args, kwargs, source=None):
+        self.source, self.mutated, self.function, self.args, self.kwargs = source, False, function, args, kwargs
+
+    def python_type(self):
+        return functools.partial
+
+    def truth(self, tx):
+        return True
+
+    def real(self):
+        return functools.partial(self.function.real(), *[a.real() for a in self.args],
+                                 **{k: v.real() for k, v in self.kwargs.items()})
+
+    def getattr(self, tx, name):
+        if name == "func":
+            return self.function
+        if name == "args":
+            return TupleVar(list(self.args))
+        if name == "keywords":
+            return DictVar({k: (ConstantVar(k), v) for k, v in self.kwargs.items()})
+        tx.raise_(AttributeError, f"'functools.partial' object has no attribute {name!r}")
+
+    def call(self, tx, args, kwargs):
+        return self.function.call(tx, [*self.args, *args], {**self.kwargs, **kwargs})
+
+    def reconstruct(self, cg):
+        cg.call_object_kw(functools.partial, [self.function, *self.args], self.kwargs)
+
+
+class CallableVar(Variable):
+    """A C callable or torch function: builtins, method descriptors, slot wrappers, `torch.*`; the rules decide."""
+    __slots__ = ("value",)
+
+    def __init__(self, value, source=None):
+        self.source, self.mutated, self.value = source, False, value
+
+    def python_type(self):
+        return type(self.value)
+
+    def real(self):
+        return self.value
+
+    def identity(self):
+        return self.value
+
+    def hash_key(self, tx):
+        return self.value
+
+    def truth(self, tx):
+        return True
+
+    def getattr(self, tx, name):
+        return tx.fold_pinned(getattr, self.value, name)
+
+    def call(self, tx, args, kwargs):
+        return tx.call_c(self.value, args, kwargs)
+
+    def method___get__(self, tx, instance, owner=None):
+        return BoundMethodVar(self, instance)
+
+    def reconstruct(self, cg):
+        cg.load_const(self.value)
+
+    def __repr__(self):
+        return f"{getattr(self.value, '__module__', None) or ''}.{getattr(self.value, '__qualname__', self.value)}".lstrip(".")
+

@@ -1,0 +1,290 @@
+"""Iterators: each keeps what is left, so that a loop that breaks in the middle can go on after the break.
+
+In:   variables.   Out: `next(tx)` -> variable or None at the end; `reconstruct` rebuilds the rest.
+
+    >>> SequenceIterator(list_variable).next(tx)
+Mirrors torch/_dynamo/variables/iter.py.
+"""
+from ..exceptions import Break
+from .base import Variable
+from .constant import ConstantVar
+from .containers import TupleVar
+
+
+class IteratorVar(Variable):
+    """Something with __next__."""
+    __slots__ = ()
+
+    def next(self, tx):
+        raise NotImplementedError
+
+    def iterate(self, tx):
+        while (value := self.next(tx)) is not None:
+            yield value
+
+    def truth(self, tx):
+        return True
+
+    def python_type(self):
+        return type(iter(()))
+
+    def getattr(self, tx, name):
+        return tx.method_of(self, name)
+
+    def method___next__(self, tx):
+        value = self.next(tx)
+        if value is None:
+            tx.raise_(StopIteration)
+        return value
+
+    def method___iter__(self, tx):
+        return self
+
+
+class SequenceIterator(IteratorVar):
+    """Over a list or tuple variable (live: the list may grow)."""
+    __slots__ = ("sequence", "index")
+
+    def __init__(self, sequence):
+        self.source, self.mutated, self.sequence, self.index = None, False, sequence, 0
+
+    def next(self, tx):
+        if self.sequence is None or self.index >= len(self.sequence.items):
+            self.sequence = None
+            return None
+        self.index += 1
+        return self.sequence.item(tx, self.index - 1)
+
+    def python_type(self):
+        return type(iter([]))
+
+    def reconstruct(self, cg):
+        if self.sequence is None:
+            cg.load_const(())
+            cg.emit("GET_ITER", effect=0)
+            return
+        cg.call_helper("iterator_at", self.sequence, ConstantVar(self.index))
+
+
+class HostIterator(IteratorVar):
+    """Over host-side values already known: range, str, dict views.  What is left is rebuilt as a tuple's iterator."""
+    __slots__ = ("left", "kind")
+
+    def __init__(self, values, kind=type(iter(()))):
+        self.source, self.mutated, self.left, self.kind = None, False, iter(values), kind
+
+    def next(self, tx):
+        return next(self.left, None)
+
+    def python_type(self):
+        return self.kind
+
+    def reconstruct(self, cg):
+        rest = list(self.left)
+        self.left = iter(rest)
+        cg.value(TupleVar(rest))
+        cg.emit("GET_ITER", effect=0)
+
+
+class RangeIterator(IteratorVar):
+    __slots__ = ("left",)
+
+    def __init__(self, left):
+        self.source, self.mutated, self.left = None, False, left
+
+    def next(self, tx):
+        if not self.left:
+            return None
+        value, self.left = self.left[0], self.left[1:]
+        return ConstantVar(value)
+
+    def python_type(self):
+        return type(iter(range(0)))
+
+    def reconstruct(self, cg):
+        cg.load_const(self.left)
+        cg.emit("GET_ITER", effect=0)
+
+
+class EnumerateVar(IteratorVar):
+    __slots__ = ("inner", "count")
+
+    def __init__(self, inner, count):
+        self.source, self.mutated, self.inner, self.count = None, False, inner, count
+
+    def next(self, tx):
+        value = self.inner.next(tx)
+        if value is None:
+            return None
+        self.count += 1
+        return TupleVar([ConstantVar(self.count - 1), value])
+
+    def python_type(self):
+        return enumerate
+
+    def reconstruct(self, cg):
+        cg.call_object(enumerate, self.inner, ConstantVar(self.count))
+
+
+class ZipVar(IteratorVar):
+    __slots__ = ("inners", "strict")
+
+    def __init__(self, inners, strict=False):
+        self.source, self.mutated, self.inners, self.strict = None, False, inners, strict
+
+    def next(self, tx):
+        values = []
+        for n, inner in enumerate(self.inners):
+            value = inner.next(tx)
+            if value is None:
+                if self.strict:
+                    self._check(tx, n)
+                return None
+            values.append(value)
+        return TupleVar(values) if values else None
+
+    def _check(self, tx, n):
+        if n:
+            tx.raise_(ValueError, f"zip() argument {n + 1} is shorter than argument{'s 1-' + str(n) if n > 1 else ' 1'}")
+        for m, inner in enumerate(self.inners[1:], 1):
+            if inner.next(tx) is not None:
+                tx.raise_(ValueError, f"zip() argument {m + 1} is longer than argument{'s 1-' + str(m) if m > 1 else ' 1'}")
+
+    def python_type(self):
+        return zip
+
+    def reconstruct(self, cg):
+        if self.strict:
+            raise Break("reconstruct", "zip(strict=True) in the middle of a loop that breaks")
+        cg.call_object(zip, *self.inners)
+
+
+class MapVar(IteratorVar):
+    __slots__ = ("function", "inners")
+
+    def __init__(self, function, inners):
+        self.source, self.mutated, self.function, self.inners = None, False, function, inners
+
+    def next(self, tx):
+        values = []
+        for inner in self.inners:
+            value = inner.next(tx)
+            if value is None:
+                return None
+            values.append(value)
+        return self.function.call(tx, values, {})
+
+    def python_type(self):
+        return map
+
+    def reconstruct(self, cg):
+        cg.call_object(map, self.function, *self.inners)
+
+
+class FilterVar(IteratorVar):
+    __slots__ = ("function", "inner")
+
+    def __init__(self, function, inner):
+        self.source, self.mutated, self.function, self.inner = None, False, function, inner
+
+    def next(self, tx):
+        while (value := self.inner.next(tx)) is not None:
+            keep = value if self.function.identity() is None else self.function.call(tx, [value], {})
+            if tx.truth(keep):
+                return value
+        return None
+
+    def python_type(self):
+        return filter
+
+    def reconstruct(self, cg):
+        cg.call_object(filter, self.function, self.inner)
+
+
+class SentinelVar(IteratorVar):
+    """iter(function, sentinel), and objects with a Python __next__ (`sentinel` None)."""
+    __slots__ = ("object",)
+
+    def __init__(self, of):
+        self.source, self.mutated, self.object = None, False, of
+
+    def next(self, tx):
+        from ..exceptions import ObservedException
+        try:
+            return self.object.call_method(tx, "__next__", [], {})
+        except ObservedException as raised:
+            if issubclass(raised.var.python_type(), StopIteration):
+                return None
+            raise
+
+    def identity(self):
+        return self.object.identity()
+
+    def getattr(self, tx, name):
+        return self.object.getattr(tx, name)
+
+    def python_type(self):
+        return self.object.python_type()
+
+    def reconstruct(self, cg):
+        cg.value(self.object)
+
+
+class GeneratorVar(IteratorVar):
+    """A generator function's frame, run on demand by the evaluator."""
+    __slots__ = ("frame", "done", "started")
+
+    def __init__(self, frame):
+        self.source, self.mutated, self.frame, self.done, self.started = None, False, frame, False, False
+
+    def next(self, tx):
+        return self.send(tx, ConstantVar(None))
+
+    def send(self, tx, value):
+        """The next yielded variable, or None; the return value is then in `frame.returned`."""
+        if self.done:
+            return None
+        try:
+            yielded = self.frame.resume_generator(tx, value if self.started else None)
+        except BaseException:
+            self.done = True
+            raise
+        self.started = True
+        self.done = yielded is None
+        return yielded
+
+    def python_type(self):
+        return type(_ for _ in ())
+
+    def method_send(self, tx, value):
+        yielded = self.send(tx, value)
+        if yielded is None:
+            tx.raise_var(StopIteration, [] if self.frame.returned is None or self.frame.returned.identity() is None else [self.frame.returned])
+        return yielded
+
+    def method_close(self, tx):
+        if self.started and not self.done:
+            raise Break("generator", "closing a generator that is not finished")
+        self.done = True
+        return ConstantVar(None)
+
+    def method_throw(self, tx, *exception):
+        raised = exception[1] if len(exception) > 1 and exception[1].identity() is not None else exception[0]
+        if isinstance(raised.identity(), type):
+            raised = raised.call(tx, [], {})
+        if not self.started or self.done:
+            self.done = True
+            from ..exceptions import ObservedException
+            raise ObservedException(raised)
+        try:
+            yielded = self.frame.resume_generator(tx, None, throw=raised)
+        except BaseException:
+            self.done = True
+            raise
+        self.done = yielded is None
+        if yielded is None:
+            tx.raise_(StopIteration)
+        return yielded
+
+    def reconstruct(self, cg):
+        raise Break("reconstruct", f"the generator {self.frame.code.co_name} lives across a graph break")

@@ -1,0 +1,618 @@
+"""Instances, classes, modules, `super()`: Python's attribute protocol on variables.
+
+In:   attribute reads and writes, calls of classes.
+Out:  the protocol's steps, inlining Python-level descriptors and `__getattr__`, guarding the entries that were read.
+
+    >>> ObjectVar(Config, value=config, source=src).getattr(tx, "hidden_size")
+
+An instance's `__dict__` is a `DictVar` (`fields`), so `obj.x`, `obj.__dict__['x']` and `vars(obj)` see the same symbolic
+state; a subclass of dict, list or tuple keeps its contents in `payload`.
+Mirrors torch/_dynamo/variables/user_defined.py and nn_module.py.
+"""
+import collections
+import enum
+import functools
+import types
+
+import torch
+
+from ..exceptions import Break, ObservedException
+from .base import Lazy, Variable
+from .constant import ConstantVar
+from .containers import DictVar, ListVar, SetVar, TupleVar
+from .functions import BoundMethodVar, CallableVar, FunctionVar, PartialVar
+
+MISSING = object()
+TRUSTED_PACKAGES = {"torch", "builtins", "collections", "abc", "typing", "functools", "enum", "dataclasses", "contextlib", "math",
+                    "operator", "itertools", "types", "inspect", "numbers", "copy", "warnings", "os", "sys", "re", "logging",
+                    "threading", "contextvars", "_contextvars", "numpy", "random", "time", "string", "weakref", "_weakref",
+                    "_thread", "_collections_abc", "_abc", "genericpath", "posixpath", "io", "packaging", "importlib"}
+HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+
+
+def trusted(module_name):
+    """Is this module taken as unchangeable (torch, the standard library)?  # PyTorch: the same, by skip lists."""
+    return (module_name or "").partition(".")[0] in TRUSTED_PACKAGES
+
+
+def lookup(cls, name):
+    """(owner, attribute) in the MRO, or (None, MISSING): type(obj).__mro__ without running descriptors."""
+    for owner in cls.__mro__:
+        if name in owner.__dict__:
+            return owner, owner.__dict__[name]
+    return None, MISSING
+
+
+class ObjectVar(Variable):
+    """An instance of a Python class: real (`value`) or made in this frame."""
+    __slots__ = ("cls", "value", "fields", "slots", "payload", "init_args", "pinned")
+
+    def __init__(self, cls, value=None, source=None, fields=None, payload=None, pinned=False):
+        self.source, self.mutated, self.cls, self.value, self.fields, self.payload = source, False, cls, value, fields, payload
+        self.slots, self.init_args, self.pinned = {}, None, pinned
+
+    def python_type(self):
+        return self.cls
+
+    def identity(self):
+        return self if self.value is None else self.value
+
+    def real(self):
+        if self.value is None or self.mutated or (self.fields is not None and self.fields.mutated):
+            raise Break("constant", f"{self} was made or changed in this frame; a real object is needed")
+        return self.value
+
+    def hash_key(self, tx):
+        _, method = lookup(self.cls, "__hash__")
+        if method is object.__hash__:
+            return self.identity()
+        if self.value is not None and self.pinned:
+            return self.value
+        if isinstance(method, types.FunctionType):
+            return ("hashed", self.cls, tuple(p[1].hash_key(tx) for p in self.fields.items.values())) \
+                if "__dataclass_params__" in dir(self.cls) else super().hash_key(tx)
+        return self.identity()
+
+    # ---- attributes
+    def getattr(self, tx, name):
+        _, getter = lookup(self.cls, "__getattribute__")
+        try:
+            if isinstance(getter, types.FunctionType):
+                return tx.output.wrap_pinned(getter).call(tx, [self, ConstantVar(name)], {})
+            return self.generic_getattr(tx, name)
+        except ObservedException as raised:
+            _, fallback = lookup(self.cls, "__getattr__")
+            if not issubclass(raised.var.python_type(), AttributeError) or fallback is MISSING:
+                raise
+            return self.fallback_getattr(tx, name, fallback)
+
+    def fallback_getattr(self, tx, name, fallback):
+        return tx.output.wrap_pinned(fallback).call(tx, [self, ConstantVar(name)], {})
+
+    def generic_getattr(self, tx, name):
+        """object.__getattribute__."""
+        if name == "__class__":
+            return tx.output.wrap_pinned(self.cls)
+        owner, found = lookup(self.cls, name)
+        if found is not MISSING and not isinstance(found, (types.FunctionType, staticmethod, classmethod)):
+            data = self.data_descriptor(tx, owner, found, name)
+            if data is not None:
+                return data
+        if self.fields is not None:
+            if name == "__dict__":
+                return self.fields
+            own = self.fields.get(tx, ConstantVar(name))
+            if own is not None:
+                return own
+        if found is MISSING:
+            self.missing(tx, name)
+        return self.class_attribute(tx, owner, found, name)
+
+    def missing(self, tx, name):
+        tx.raise_(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'")
+
+    def data_descriptor(self, tx, owner, found, name):
+        """What a data descriptor of the class gives, or None if `found` is none."""
+        if isinstance(found, property):
+            if found.fget is None:
+                tx.raise_(AttributeError, f"property {name!r} of {self.cls.__name__!r} object has no getter")
+            return tx.output.wrap_pinned(found.fget).call(tx, [self], {})
+        if isinstance(found, types.MemberDescriptorType):
+            return self.slot(tx, name)
+        if isinstance(found, types.GetSetDescriptorType):
+            if name == "__dict__" and self.fields is not None:
+                return self.fields
+            if name in ("args", "__cause__", "__context__", "__traceback__", "__suppress_context__") and name in self.slots:
+                return self.slots[name]
+            if name == "args" and self.init_args is not None:
+                return TupleVar(list(self.init_args))
+            if name in ("__cause__", "__context__", "__traceback__"):
+                return ConstantVar(None)
+            if self.value is not None:
+                return tx.output.wrap(getattr(self.value, name), self.source.attr(name))
+            raise Break("attribute", f"{self.cls.__name__}.{name} is kept by C code")
+        kind = type(found)
+        if hasattr(kind, "__set__") and hasattr(kind, "__get__"):
+            if isinstance(lookup(kind, "__get__")[1], types.FunctionType):
+                return tx.output.wrap_pinned(found).call_method(tx, "__get__", [self, tx.output.wrap_pinned(self.cls)], {})
+            raise Break("attribute", f"the descriptor {kind.__name__} of {self.cls.__name__}.{name}")
+        return None
+
+    def slot(self, tx, name):
+        if name in self.slots:
+            if self.slots[name] is None:
+                self.missing(tx, name)
+            return self.slots[name].realize(tx)
+        if self.value is None or not hasattr(self.value, name):
+            self.missing(tx, name)
+        return tx.output.wrap(getattr(self.value, name), self.source.attr(name))
+
+    def class_attribute(self, tx, owner, found, name):
+        """A non-data class attribute, bound to this instance."""
+        if isinstance(found, types.FunctionType):
+            return BoundMethodVar(tx.output.wrap_class_attribute(owner, found, name), self)
+        if isinstance(found, staticmethod):
+            return tx.output.wrap_class_attribute(owner, found.__func__, name, unwrap="__func__")
+        if isinstance(found, classmethod):
+            return BoundMethodVar(tx.output.wrap_class_attribute(owner, found.__func__, name, unwrap="__func__"),
+                                  tx.output.wrap_pinned(self.cls))
+        if isinstance(found, functools.cached_property):
+            value = tx.output.wrap_pinned(found.func).call(tx, [self], {})
+            self.fields.store(tx, ConstantVar(name), value)
+            return value
+        if isinstance(found, (types.MethodDescriptorType, types.WrapperDescriptorType)):
+            return BoundMethodVar(CallableVar(found), self)
+        if isinstance(found, types.BuiltinFunctionType):
+            return CallableVar(found)
+        getter = lookup(type(found), "__get__")[1]
+        if isinstance(getter, types.FunctionType):
+            return tx.output.wrap_pinned(found).call_method(tx, "__get__", [self, tx.output.wrap_pinned(self.cls)], {})
+        if getter is not MISSING:
+            if isinstance(found, (functools.partialmethod, functools._lru_cache_wrapper)):
+                return BoundMethodVar(tx.output.wrap_pinned(found), self)
+            raise Break("attribute", f"the descriptor {type(found).__name__} of {self.cls.__name__}.{name}")
+        return tx.output.wrap_class_attribute(owner, found, name)
+
+    def setattr(self, tx, name, value):
+        _, setter = lookup(self.cls, "__setattr__")
+        if isinstance(setter, types.FunctionType):
+            tx.output.wrap_pinned(setter).call(tx, [self, ConstantVar(name), value], {})
+        else:
+            self.generic_setattr(tx, name, value)
+
+    def generic_setattr(self, tx, name, value):
+        """object.__setattr__."""
+        owner, found = lookup(self.cls, name)
+        if isinstance(found, property):
+            if found.fset is None:
+                tx.raise_(AttributeError, f"property {name!r} of {self.cls.__name__!r} object has no setter")
+            tx.output.wrap_pinned(found.fset).call(tx, [self, value], {})
+        elif isinstance(found, types.MemberDescriptorType):
+            self.slots[name], self.mutated = value, True
+        elif found is not MISSING and isinstance(lookup(type(found), "__set__")[1], types.FunctionType):
+            tx.output.wrap_pinned(found).call_method(tx, "__set__", [self, value], {})
+        elif found is not MISSING and hasattr(type(found), "__set__") and issubclass(self.cls, BaseException):
+            self.slots[name] = value
+        elif self.fields is None or self.pinned or found is not MISSING and hasattr(type(found), "__set__"):
+            raise Break("attribute", f"setting .{name} of {self}")
+        else:
+            self.fields.store(tx, ConstantVar(name), value)
+
+    def delattr(self, tx, name):
+        _, deleter = lookup(self.cls, "__delattr__")
+        if isinstance(deleter, types.FunctionType):
+            tx.output.wrap_pinned(deleter).call(tx, [self, ConstantVar(name)], {})
+        else:
+            self.generic_delattr(tx, name)
+
+    def generic_delattr(self, tx, name):
+        if isinstance(lookup(self.cls, name)[1], types.MemberDescriptorType):
+            self.slot(tx, name)
+            self.slots[name], self.mutated = None, True
+        elif self.fields is None or self.pinned:
+            raise Break("attribute", f"deleting .{name} of {self}")
+        elif self.fields.get(tx, ConstantVar(name)) is None:
+            self.missing(tx, name)
+        else:
+            self.fields.remove(tx, ConstantVar(name))
+
+    # ---- operations, through the class
+    def special(self, tx, name):
+        """The bound special method, or None.  Looked up on the class, as Python does."""
+        owner, found = lookup(self.cls, name)
+        if found is MISSING or found is None or isinstance(found, types.WrapperDescriptorType) and owner is object:
+            return None
+        return self.class_attribute(tx, owner, found, name)
+
+    def call(self, tx, args, kwargs):
+        method = self.special(tx, "__call__")
+        if method is None:
+            tx.raise_(TypeError, f"'{self.cls.__name__}' object is not callable")
+        if isinstance(method, BoundMethodVar) and isinstance(method.function, CallableVar):
+            return tx.call_c(self.real(), args, kwargs)
+        return method.call(tx, args, kwargs)
+
+    def truth(self, tx):
+        for name in ("__bool__", "__len__"):
+            method = self.special(tx, name)
+            if method is not None:
+                return method.call(tx, [], {}).truth(tx)
+        return True
+
+    def length(self, tx):
+        return self._through(tx, "__len__", []).as_constant()
+
+    def _through(self, tx, name, args):
+        method = self.special(tx, name)
+        if method is None:
+            tx.raise_(TypeError, f"'{self.cls.__name__}' object does not support {name}")
+        return method.call(tx, args, {})
+
+    def getitem(self, tx, key):
+        if lookup(self.cls, "__getitem__")[1] is MISSING:
+            tx.raise_(TypeError, f"'{self.cls.__name__}' object is not subscriptable")
+        return self._through(tx, "__getitem__", [key])
+
+    def setitem(self, tx, key, value):
+        if lookup(self.cls, "__setitem__")[1] is MISSING:
+            tx.raise_(TypeError, f"'{self.cls.__name__}' object does not support item assignment")
+        self._through(tx, "__setitem__", [key, value])
+
+    def delitem(self, tx, key):
+        self._through(tx, "__delitem__", [key])
+
+    def contains(self, tx, item):
+        if self.special(tx, "__contains__") is not None:
+            return self._through(tx, "__contains__", [item]).truth(tx)
+        return super().contains(tx, item)
+
+    def iterate(self, tx):
+        return tx.iter_of(self).iterate(tx)
+
+    def call_method(self, tx, name, args, kwargs):
+        return self.getattr(tx, name).call(tx, args, kwargs)
+
+    def reconstruct(self, cg):
+        cg.object(self)
+
+    def __repr__(self):
+        return f"{self.cls.__name__} object" + (f" {self.source.name()}" if self.source is not None and not self.pinned else "")
+
+
+class ModuleVar(ObjectVar):
+    """torch.nn.Module: parameters, buffers and submodules live in dicts of their own; calling runs `forward`."""
+    __slots__ = ()
+
+    def is_table(self, name):
+        return name in ("_parameters", "_buffers", "_modules")
+
+    def table(self, tx, name):
+        pair = self.fields.items.get(name)
+        if pair is None:
+            return DictVar({})
+        return self.fields.get(tx, ConstantVar(name))
+
+    def fallback_getattr(self, tx, name, fallback):
+        if fallback is not torch.nn.Module.__getattr__:
+            return super().fallback_getattr(tx, name, fallback)
+        return self.module_getattr(tx, name)
+
+    def module_getattr(self, tx, name):
+        """nn.Module.__getattr__."""
+        for table in ("_parameters", "_buffers", "_modules"):
+            entries = self.table(tx, table)
+            if name in entries.items:
+                return entries.get(tx, ConstantVar(name))
+        tx.raise_(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'")
+
+    def generic_getattr(self, tx, name):
+        # The tables are consulted early: names live in one place only (nn.Module.__setattr__ sees to it).
+        if self.fields is not None and name not in self.fields.items and lookup(self.cls, name)[1] is MISSING \
+                and lookup(self.cls, "__getattr__")[1] is torch.nn.Module.__getattr__:
+            return self.module_getattr(tx, name)
+        return super().generic_getattr(tx, name)
+
+    def setattr(self, tx, name, value):
+        setter = lookup(self.cls, "__setattr__")[1]
+        if setter is torch.nn.Module.__setattr__:
+            self.module_setattr(tx, name, value)
+        else:
+            super().setattr(tx, name, value)
+
+    def module_setattr(self, tx, name, value):
+        """nn.Module.__setattr__, where it only stores."""
+        kind = value.python_type()
+        if issubclass(kind, (torch.nn.Parameter, torch.nn.Module)):
+            raise Break("module", f"assigning a {kind.__name__} to self.{name} in forward", "assign it in __init__")
+        if name in self.table(tx, "_parameters").items or name in self.table(tx, "_modules").items:
+            raise Break("module", f"replacing the parameter or submodule self.{name} in forward")
+        buffers = self.table(tx, "_buffers")
+        if name in buffers.items:
+            tx.output.as_input(buffers.source.item(name))
+            buffers.store(tx, ConstantVar(name), value)
+        else:
+            self.generic_setattr(tx, name, value)
+
+    def call(self, tx, args, kwargs):
+        if lookup(self.cls, "__call__")[1] is not torch.nn.Module.__dict__["__call__"]:
+            return super().call(tx, args, kwargs)
+        output = tx.output
+        output.guard_no_global_hooks()
+        hooked = False
+        for name in HOOKS:
+            if name in self.fields.items:
+                hooks = self.value.__dict__[name]
+                source = self.fields.source.item(name)
+                if hooks:
+                    hooked = True
+                else:
+                    output.guard(source, "NO_HOOKS", "not {0}")
+        if hooked:
+            from ..polyfills import call_with_hooks
+            if self.value._backward_hooks or self.value._backward_pre_hooks:
+                raise Break("module", f"backward hooks of {self.cls.__name__}")
+            return output.wrap_pinned(call_with_hooks).call(
+                tx, [self, TupleVar(list(args)), DictVar({k: (ConstantVar(k), v) for k, v in kwargs.items()})], {})
+        with output.inside_module(self):
+            return self.getattr(tx, "forward").call(tx, args, kwargs)
+
+
+class ClassVar(Variable):
+    """A class.  Calling it makes an instance: `__new__`, `__init__`, traced."""
+    __slots__ = ("value",)
+
+    def __init__(self, value, source=None):
+        self.source, self.mutated, self.value = source, False, value
+
+    def python_type(self):
+        return type(self.value)
+
+    def is_constant(self):
+        return True
+
+    def as_constant(self):
+        return self.value
+
+    def identity(self):
+        return self.value
+
+    def hash_key(self, tx):
+        return self.value
+
+    def truth(self, tx):
+        return True
+
+    def getattr(self, tx, name):
+        cls = self.value
+        if name in ("__name__", "__qualname__", "__module__", "__mro__", "__bases__", "__doc__", "__class__", "__dict__",
+                    "__subclasses__", "__flags__", "__base__", "mro"):
+            return tx.fold_pinned(getattr, cls, name)
+        owner, found = lookup(cls, name)
+        meta_owner, meta = lookup(type(cls), name)
+        if meta is not MISSING and (found is MISSING or isinstance(meta, property)) and type(cls) is not type:
+            if isinstance(meta, types.FunctionType):
+                return BoundMethodVar(tx.output.wrap_pinned(meta), self)
+            if isinstance(meta, property):
+                return tx.output.wrap_pinned(meta.fget).call(tx, [self], {})
+        if found is MISSING:
+            if meta is not MISSING:
+                return BoundMethodVar(CallableVar(meta), self) if callable(meta) else tx.fold_pinned(getattr, cls, name)
+            tx.raise_(AttributeError, f"type object '{cls.__name__}' has no attribute '{name}'")
+        if isinstance(found, types.FunctionType):
+            return tx.output.wrap_class_attribute(owner, found, name)
+        if isinstance(found, staticmethod):
+            return tx.output.wrap_class_attribute(owner, found.__func__, name, unwrap="__func__")
+        if isinstance(found, classmethod):
+            return BoundMethodVar(tx.output.wrap_class_attribute(owner, found.__func__, name, unwrap="__func__"), self)
+        if isinstance(found, property) or hasattr(type(found), "__get__"):
+            return tx.fold_pinned(getattr, cls, name)
+        return tx.output.wrap_class_attribute(owner, found, name)
+
+    def setattr(self, tx, name, value):
+        raise Break("attribute", f"setting {self.value.__name__}.{name} on the class")
+
+    def getitem(self, tx, key):
+        if isinstance(self.value, enum.EnumMeta) or hasattr(self.value, "__class_getitem__"):
+            return tx.fold_pinned(lambda: self.value[key.as_constant()])
+        return super().getitem(tx, key)
+
+    def iterate(self, tx):
+        if isinstance(self.value, enum.EnumMeta):
+            return (ConstantVar(member) for member in self.value)
+        tx.raise_(TypeError, f"'{type(self.value).__name__}' object is not iterable")
+
+    def contains(self, tx, item):
+        return tx.fold(lambda: item.as_constant() in self.value).value
+
+    def length(self, tx):
+        return tx.fold(len, self.value).value
+
+    def call(self, tx, args, kwargs):
+        return tx.call_class(self.value, args, kwargs)
+
+    def reconstruct(self, cg):
+        cg.load_const(self.value)
+
+    def __repr__(self):
+        return f"the class {self.value.__qualname__}"
+
+
+def instantiate(tx, cls, args, kwargs):
+    """type.__call__: an object of a Python class, its `__new__` and `__init__` traced."""
+    meta_call = lookup(type(cls), "__call__")[1]
+    if type(cls) is not type and isinstance(meta_call, types.FunctionType):
+        raise Break("class", f"the metaclass {type(cls).__name__} overrides __call__")
+    abstract = getattr(cls, "__abstractmethods__", None)
+    if abstract:
+        raise Break("class", f"{cls.__name__} is abstract")
+    owner, new = lookup(cls, "__new__")
+    if isinstance(new, staticmethod) and isinstance(new.__func__, types.FunctionType):
+        made = tx.output.wrap_pinned(new.__func__).call(tx, [tx.output.wrap_pinned(cls), *args], kwargs)
+    else:
+        made = allocate(tx, cls, args)
+    if not issubclass(made.python_type(), cls) or not isinstance(made, ObjectVar):
+        return made
+    owner, init = lookup(cls, "__init__")
+    if isinstance(init, types.FunctionType):
+        result = BoundMethodVar(tx.output.wrap_class_attribute(owner, init, "__init__"), made).call(tx, args, kwargs)
+        if result.identity() is not None:
+            tx.raise_(TypeError, f"__init__() should return None, not '{result.python_type().__name__}'")
+    elif made.payload is not None and not isinstance(made.payload, TupleVar):
+        initialise_payload(tx, made.payload, args, kwargs)
+    elif issubclass(cls, BaseException):
+        made.init_args = list(args)
+    elif init is object.__init__ and (args or kwargs) and not isinstance(new, staticmethod):
+        tx.raise_(TypeError, f"{cls.__name__}() takes no arguments")
+    elif init is not object.__init__:
+        raise Break("class", f"{cls.__name__}.__init__ is C code")
+    return made
+
+
+def allocate(tx, cls, args=(), new=None):
+    """new(cls) for allocators that are object's or a container's; `new` is cls.__new__ unless one was called by name."""
+    new = new or lookup(cls, "__new__")[1]
+    fields = DictVar({}) if cls.__dictoffset__ else None
+    if new is object.__new__:
+        if issubclass(cls, torch.nn.Module):
+            raise Break("module", f"making a {cls.__name__} in a compiled frame", "make modules in __init__")
+        return ObjectVar(cls, fields=fields)
+    for base, make in ((collections.OrderedDict, lambda: DictVar({}, collections.OrderedDict)), (dict, lambda: DictVar({})),
+                       (list, lambda: ListVar([])), (set, lambda: SetVar({}))):
+        if issubclass(cls, base) and new is base.__new__:
+            return ObjectVar(cls, fields=fields, payload=make())
+    if issubclass(cls, BaseException):
+        made = ObjectVar(cls, fields=fields)
+        made.init_args = list(args)
+        return made
+    raise Break("class", f"{cls.__name__} is allocated by C code")
+
+
+def initialise_payload(tx, payload, args, kwargs):
+    """dict.__init__, list.__init__, set.__init__."""
+    if isinstance(payload, DictVar):
+        payload.method_update(tx, *args, **kwargs)
+    elif args:
+        payload.call_method(tx, "extend" if isinstance(payload, ListVar) else "update", list(args), {})
+
+
+class SuperVar(Variable):
+    """super(cls, obj)."""
+    __slots__ = ("start", "object")
+
+    def __init__(self, start, of):
+        self.source, self.mutated, self.start, self.object = None, False, start, of
+
+    def python_type(self):
+        return super
+
+    def getattr(self, tx, name):
+        bound_to_class = isinstance(self.object, ClassVar)
+        mro = (self.object.value if bound_to_class else self.object.python_type()).__mro__
+        for owner in mro[mro.index(self.start) + 1:]:
+            if name in owner.__dict__:
+                found = owner.__dict__[name]
+                break
+        else:
+            tx.raise_(AttributeError, f"'super' object has no attribute '{name}'")
+        if name == "__new__":
+            return tx.output.wrap_pinned(found.__func__ if isinstance(found, staticmethod) else found)
+        if not bound_to_class and isinstance(self.object, ObjectVar):
+            if isinstance(found, property):
+                return tx.output.wrap_pinned(found.fget).call(tx, [self.object], {})
+            return self.object.class_attribute(tx, owner, found, name)
+        if isinstance(found, classmethod):
+            target = self.object if bound_to_class else tx.output.wrap_pinned(self.object.python_type())
+            return BoundMethodVar(tx.output.wrap_pinned(found.__func__), target)
+        if isinstance(found, staticmethod):
+            return tx.output.wrap_pinned(found.__func__)
+        if bound_to_class:
+            return tx.output.wrap_pinned(found)
+        return BoundMethodVar(tx.output.wrap_pinned(found), self.object)
+
+    def reconstruct(self, cg):
+        cg.call_object(super, ClassVar(self.start), self.object)
+
+
+class PyModuleVar(Variable):
+    """A Python module (`import math`): attributes of torch and the standard library are taken as fixed."""
+    __slots__ = ("value",)
+
+    def __init__(self, value, source=None):
+        self.source, self.mutated, self.value = source, False, value
+
+    def python_type(self):
+        return types.ModuleType
+
+    def real(self):
+        return self.value
+
+    def identity(self):
+        return self.value
+
+    def hash_key(self, tx):
+        return self.value
+
+    def truth(self, tx):
+        return True
+
+    def getattr(self, tx, name):
+        try:
+            value = getattr(self.value, name)
+        except AttributeError as error:
+            tx.raise_(AttributeError, *error.args)
+        if trusted(self.value.__name__):
+            return tx.output.wrap_pinned(value)
+        pin = tx.output.tree.pinned(self.value.__dict__, "G_" + self.value.__name__)
+        written = tx.output.globals_of(self.value.__dict__).written
+        if name in written:
+            return written[name]
+        if name not in self.value.__dict__:
+            return tx.output.wrap_pinned(value)
+        return tx.output.wrap(value, pin.item(name))
+
+    def setattr(self, tx, name, value):
+        tx.output.globals_of(self.value.__dict__).written[name] = value
+
+    def reconstruct(self, cg):
+        cg.load_const(self.value)
+
+    def __repr__(self):
+        return f"module {self.value.__name__}"
+
+
+class GlobalsVar:
+    """One module's globals: reads are guarded by name, writes are kept and replayed."""
+
+    def __init__(self, values, output):
+        self.values, self.output, self.written, self.cache = values, output, {}, {}
+        self.trusted = trusted(values.get("__name__"))
+        builtins = values.get("__builtins__", __builtins__)
+        self.builtins = builtins if isinstance(builtins, dict) else vars(builtins)
+        self.source = None if self.trusted else output.tree.pinned(values, "G_" + str(values.get("__name__", "")))
+
+    def load(self, tx, name):
+        found = self.written.get(name) or self.cache.get(name)
+        if found is None:
+            found = self.cache[name] = self._read(tx, name)
+        return found
+
+    def _read(self, tx, name):
+        output = self.output
+        if name in self.values and not (name in self.written):
+            value = self.values[name]
+            return output.wrap_pinned(value) if self.trusted else output.wrap(value, self.source.item(name))
+        if name not in self.builtins or name in self.written:
+            tx.raise_(NameError, f"name {name!r} is not defined")
+        if not self.trusted:
+            output.guard(self.source, ("BUILTIN", name), "{key} not in {0}", name)
+        return output.wrap_pinned(self.builtins[name])
+
+
+def partial_of(tx, value, source):
+    """A real functools.partial, its parts read through `source`."""
+    wrap = tx.output.wrap
+    args = [wrap(a, source.attr("args").item(n)) for n, a in enumerate(value.args)]
+    kwargs = {k: wrap(v, source.attr("keywords").item(k)) for k, v in value.keywords.items()}
+    return PartialVar(wrap(value.func, source.attr("func")), args, kwargs, source)
+
+

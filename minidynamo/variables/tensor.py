@@ -1,0 +1,177 @@
+"""Tensors: a node of the FX graph and a fake tensor that knows shape, dtype, device and requires_grad.
+
+In:   attribute reads, methods and operators on it.
+Out:  graph nodes (through `tx.output.call_graph`), constants for metadata; what needs the *values* breaks the graph.
+
+    >>> TensorVar(node, fake).getattr(tx, "shape")      # TupleVar of constants, no node
+Mirrors torch/_dynamo/variables/tensor.py (paper section 3.5).
+"""
+import operator
+
+import torch
+
+from ..exceptions import Break
+from .base import Variable
+from .constant import ConstantVar
+from .containers import TupleVar
+
+METADATA = {"dtype", "device", "layout", "ndim", "requires_grad", "is_leaf", "is_cuda", "is_cpu", "is_sparse", "is_quantized",
+            "is_meta", "is_mps", "is_xpu", "is_mkldnn", "is_nested", "itemsize", "nbytes", "names", "output_nr", "is_sparse_csr",
+            "is_mtia", "is_ipu", "is_xla", "is_vulkan", "is_maia", "retains_grad", "_is_view"}
+VIEWS = {"T", "mT", "H", "mH", "real", "imag", "data"}
+VALUE_METHODS = {"item", "tolist", "numpy", "__int__", "__float__", "__bool__", "__index__", "__complex__", "__array__", "cpu_numpy"}
+BREAKING_METHODS = {"backward", "register_hook", "register_post_accumulate_grad_hook", "retain_grad", "share_memory_",
+                    "data_ptr", "storage", "untyped_storage", "storage_offset", "__dlpack__", "pin_memory", "set_", "apply_",
+                    "map_", "__reduce_ex__", "__deepcopy__", "record_stream"}
+
+
+class TensorVar(Variable):
+    """`node` in the graph under construction, `fake` its example value, `cls` Tensor or Parameter; `real` for inputs."""
+    __slots__ = ("node", "fake", "cls", "value")
+
+    def __init__(self, node, fake, cls=torch.Tensor, source=None, value=None):
+        self.source, self.mutated, self.node, self.fake, self.cls, self.value = source, False, node, fake, cls, value
+
+    def python_type(self):
+        return self.cls
+
+    def real(self):
+        raise Break("constant", "a tensor where a constant is needed")
+
+    def hash_key(self, tx):
+        return self
+
+    def truth(self, tx):
+        return self._value_of(tx, bool, "a branch on a tensor's value", "use torch.where, or keep the test outside")
+
+    def _value_of(self, tx, convert, reason, hint):
+        """The value, where fake tensors know it (a constant made in the frame); else a break."""
+        try:
+            with tx.output.fake_mode:
+                return convert(self.fake)
+        except Exception:
+            raise Break("data-dependent", f"{reason} ({self.describe()})", hint) from None
+
+    def describe(self):
+        return f"{str(self.fake.dtype).removeprefix('torch.')}{list(self.fake.shape)}"
+
+    def length(self, tx):
+        if not self.fake.dim():
+            tx.raise_(TypeError, "len() of a 0-d tensor")
+        return self.fake.shape[0]
+
+    def iterate(self, tx):
+        if not self.fake.dim():
+            tx.raise_(TypeError, "iteration over a 0-d tensor")
+        return tx.output.call_graph(tx, "call_method", "unbind", [self, ConstantVar(0)], {}).iterate(tx)
+
+    def getitem(self, tx, key):
+        return tx.output.call_graph(tx, "call_function", operator.getitem, [self, key], {})
+
+    def setitem(self, tx, key, value):
+        tx.output.call_graph(tx, "call_function", operator.setitem, [self, key, value], {})
+
+    def contains(self, tx, item):
+        result = tx.output.call_graph(tx, "call_method", "__contains__", [self, item], {})
+        return result.truth(tx)
+
+    def getattr(self, tx, name):
+        if name == "shape":
+            self.guard_shape(tx)
+            return TupleVar([ConstantVar(n) for n in self.fake.shape], torch.Size)
+        if name in METADATA:
+            return ConstantVar(getattr(self.fake, name))
+        if name == "grad":
+            return self._grad(tx)
+        if name == "grad_fn" and self.fake.grad_fn is None:
+            return ConstantVar(None)
+        if name in VIEWS:
+            return tx.output.call_graph(tx, "call_function", getattr, [self, ConstantVar(name)], {})
+        if name == "__class__":
+            return tx.output.wrap_pinned(self.cls)
+        if name == "_typed_storage" or name in BREAKING_METHODS and not hasattr(torch.Tensor, name):
+            raise Break("tensor attribute", f"Tensor.{name} is not traced")
+        found = getattr(torch.Tensor, name, None)
+        own = getattr(self.value, "__dict__", {})
+        if self.value is not None and name in own:
+            return tx.output.wrap(own[name], self.source.attr(name))
+        if found is None:
+            tx.raise_(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'")
+        if not callable(found):
+            raise Break("tensor attribute", f"Tensor.{name} is not traced")
+        return tx.method_of(self, name)
+
+    def guard_shape(self, tx):
+        """A parameter's shape was asked for: from now on it matters whatever the backend is."""
+        if self.source is not None and self.value is not None:
+            tx.output.guard(self.source, "SHAPE", f"{{0}}.shape == {tuple(self.value.shape)}")
+
+    def _grad(self, tx):
+        if self.source is None or self.value is None:
+            if not self.fake.requires_grad or not self.fake.is_leaf:
+                return ConstantVar(None)
+            raise Break("tensor attribute", "the .grad of a tensor made in this frame")
+        return tx.output.wrap(self.value.grad, self.source.attr("grad"))
+
+    def setattr(self, tx, name, value):
+        if name == "requires_grad" and value.as_constant() == self.fake.requires_grad:
+            return
+        raise Break("tensor attribute", f"setting Tensor.{name}", "set it outside the compiled function")
+
+    def call_method(self, tx, name, args, kwargs):
+        special = getattr(self, "method_" + name, None)
+        if special is not None:
+            return special(tx, *args, **kwargs)
+        if name in VALUE_METHODS:
+            return self._python_value(tx, name)
+        if name in BREAKING_METHODS:
+            raise Break("tensor method", f"Tensor.{name}() is not traced")
+        if not hasattr(torch.Tensor, name):
+            return self.getattr(tx, name).call(tx, args, kwargs)
+        if isinstance(getattr(torch.Tensor, name), property) or not callable(getattr(torch.Tensor, name)):
+            return self.getattr(tx, name).call(tx, args, kwargs)
+        return tx.output.call_graph(tx, "call_method", name, [self, *args], kwargs)
+
+    def _python_value(self, tx, name):
+        hint = "the value leaves the graph; keep it a tensor" if name == "item" else ""
+        value = self._value_of(tx, lambda fake: getattr(fake, name)(), f"Tensor.{name}()", hint)
+        if type(value) not in (int, float, bool, complex):
+            raise Break("data-dependent", f"Tensor.{name}() ({self.describe()})", hint)
+        return ConstantVar(value)
+
+    # ---- metadata that needs no node
+    def method_size(self, tx, dim=None):
+        self.guard_shape(tx)
+        if dim is not None and dim.identity() is not None:
+            return tx.fold(lambda: self.fake.size(dim.as_constant()))
+        return self.getattr(tx, "shape")
+
+    def method_dim(self, tx):
+        return ConstantVar(self.fake.dim())
+
+    method_ndimension = method_dim
+
+    def method_numel(self, tx):
+        return ConstantVar(self.fake.numel())
+
+    method_nelement = method_numel
+
+    def method_stride(self, tx, dim=None):
+        if dim is not None:
+            return tx.fold(lambda: self.fake.stride(dim.as_constant()))
+        return TupleVar([ConstantVar(n) for n in self.fake.stride()])
+
+    def method___len__(self, tx):
+        return ConstantVar(self.length(tx))
+
+    def method_type(self, tx, *args, **kwargs):
+        if not args and not kwargs:
+            return ConstantVar(self.fake.type())
+        return tx.output.call_graph(tx, "call_method", "type", [self, *args], kwargs)
+
+    def method___hash__(self, tx):
+        raise Break("tensor method", "hash(tensor)")
+
+    def reconstruct(self, cg):
+        cg.load_graph_output(self)
+
