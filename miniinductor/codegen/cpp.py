@@ -357,7 +357,7 @@ class CppKernelWriter(OpsHandler):
     def inner_loop(self, lines):
         """The loops over r0, r1, ... around `lines`, spread over threads where there are few outer iterations."""
         accumulators = self.accumulators
-        first, size = self.r[0], index_text(self.inner[0])
+        first, size = self.r[0], self.size(self.inner[0])
         if not self.spread:
             loops = self.chunks(lines, accumulators, "0", size)     # decides the accumulators' types
             return declarations(accumulators) + loops
@@ -387,10 +387,10 @@ class CppKernelWriter(OpsHandler):
             parts = [a.renamed("part") for a in accumulators]
             for accumulator in accumulators:
                 accumulator.over_chunks = True
-            lines = [*declarations(parts), *self.lanes(lines, parts, "0", index_text(self.inner[-1])),
+            lines = [*declarations(parts), *self.lanes(lines, parts, "0", self.size(self.inner[-1])),
                      *[a.update(p.name) for a, p in zip(accumulators, parts)]]
         for number, (variable, size) in reversed(list(enumerate(zip(self.r[:-1], self.inner[:-1])))):
-            low, high = ("0", index_text(size)) if number else (start, end)
+            low, high = ("0", self.size(size)) if number else (start, end)
             lines = [f"for (int64_t {variable} = {low}; {variable} < {high}; {variable}++) {{", *indent(lines), "}"]
         return lines
 
@@ -398,7 +398,7 @@ class CppKernelWriter(OpsHandler):
         """The innermost loop.  A long sum of floats is the sum of the sums of chunks."""
         lane = self.r[-1]
         if len(self.r) > 1 and not accumulators:
-            start, end = "0", index_text(self.inner[-1])
+            start, end = "0", self.size(self.inner[-1])
         if estimate(self.inner[-1:]) > 2 * CHUNK and any(a.loses_bits for a in accumulators):
             chunks = [a.renamed("chunk") for a in accumulators]
             for accumulator in accumulators:
@@ -436,7 +436,7 @@ class CppKernelWriter(OpsHandler):
         if self.tile is not None:
             return self.tiled_nest(lines, self.tile)
         threads = self.parallel and self.outer and not self.spread and not (self.is_pointwise and self.outer_count < 8)
-        loops = [(str(v), index_text(n)) for v, n in zip(self.x, self.outer)]
+        loops = [(str(v), self.size(n)) for v, n in zip(self.x, self.outer)]
         if self.by_rows:
             loops = loops[:-1]
         for variable, size in reversed(loops):
@@ -470,11 +470,11 @@ class CppKernelWriter(OpsHandler):
         """`lines` is the loop over lanes; it becomes the inside of a tile of x<number> and the lanes."""
         variable, lane = str(self.x[number]), str(self.r[-1])
         head = next(i for i, line in enumerate(lines) if line.startswith(f"for (int64_t {lane}"))
-        lanes = index_text(self.inner[-1])
+        lanes = self.size(self.inner[-1])
         lines = [line.replace("parallel for simd schedule(static)", "simd") for line in lines]
         lines[head] = (f"for (int64_t {lane} = {lane}_tile; {lane} < mini::minimum<int64_t>({lane}_tile + {TILE}, "
                        f"{lanes}); {lane}++) {{")
-        size = index_text(self.outer[number])
+        size = self.size(self.outer[number])
         columns_head = f"for (int64_t {variable} = {variable}_tile; {variable} < mini::minimum<int64_t>({variable}_tile + " \
                        f"{TILE}, {size}); {variable}++)"
         fill = []
@@ -483,7 +483,7 @@ class CppKernelWriter(OpsHandler):
                      f"        {array}[{variable} - {variable}_tile][{lane} - {lane}_tile] = {element};", "}"]
         lines = fill + [f"for (int64_t {variable} = {variable}_tile; {variable} < mini::minimum<int64_t>({variable}_tile + "
                  f"{TILE}, {size}); {variable}++) {{", *indent(lines), "}"]
-        loops = [(str(v), index_text(n), 1) for k, (v, n) in enumerate(zip(self.x, self.outer)) if k != number]
+        loops = [(str(v), self.size(n), 1) for k, (v, n) in enumerate(zip(self.x, self.outer)) if k != number]
         loops += [(f"{variable}_tile", size, TILE), (f"{lane}_tile", lanes, TILE)]
         for name, end, step in reversed(loops):
             advance = f"{name}++" if step == 1 else f"{name} += {step}"
@@ -523,7 +523,7 @@ class CppKernelWriter(OpsHandler):
                         lines.append(f"{compute_type(value.dtype)} {array}[{width}];")
                         scope.add(f"{array}[{column} - {self.base}] = {value};")
                 lines += self.columns_loop(scope.lines)
-        end = index_text(size)
+        end = self.size(size)
         head = f"for (int64_t {self.base} = 0; {self.base} < {end}; {self.base} += {width}) {{"
         bound = f"const int64_t {column}_end = mini::minimum<int64_t>({self.base} + {width}, {end});"
         return [head, *indent([bound] + lines), "}"]
@@ -536,7 +536,7 @@ class CppKernelWriter(OpsHandler):
 
     def rows_loop(self, nodes, width):
         column = self.x[-1]
-        row, rows = self.r[-1], index_text(self.inner[-1])
+        row, rows = self.r[-1], self.size(self.inner[-1])
 
         def body(step):
             """The nodes for row `row + step`: lines, and what each adds to its accumulator."""
@@ -579,7 +579,7 @@ class CppKernelWriter(OpsHandler):
         if estimate(self.inner[-1:]) > 2 * ROWS_CHUNK and any(a.loses_bits for a in accumulators):
             lines = self.chunks_of_rows(loops, accumulators, width, row, rows)
         for variable, size in reversed(list(zip(self.r[:-1], self.inner[:-1]))):
-            lines = [f"for (int64_t {variable} = 0; {variable} < {index_text(size)}; {variable}++) {{",
+            lines = [f"for (int64_t {variable} = 0; {variable} < {self.size(size)}; {variable}++) {{",
                      *indent(lines), "}"]
         return array_declarations(accumulators, width) + lines, deferred, accumulators
 
@@ -611,6 +611,10 @@ class CppKernelWriter(OpsHandler):
             if symbol not in self.sizes and not re.fullmatch(r"[xr]\d+|tmp\d+", symbol.name):
                 self.sizes.append(symbol)
         return index_text(expr)
+
+    def size(self, number):
+        """Print the size of a loop."""
+        return self.index(sympy.sympify(number))
 
     def changes_inside(self, expr):
         return any(s in self.inner_variables or s in self.inner_symbols for s in expr.free_symbols)
@@ -869,8 +873,8 @@ _install(BINARY + COMPARISON, "binary")
 
 
 def estimate(sizes):
-    """Number of iterations; an unknown size counts as 128."""
-    return math.prod(int_or_none(n) if int_or_none(n) is not None else 128 for n in sizes)
+    """Number of iterations; an unknown size counts as 512."""
+    return math.prod(512 if int_or_none(n) is None else int_or_none(n) for n in sizes)
 
 
 def fold_error_clauses(source):
