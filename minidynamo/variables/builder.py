@@ -18,7 +18,7 @@ import torch
 from ..exceptions import Break
 from .. import config
 from ..guards import constant_check
-from .base import Lazy
+from .base import Lazy, OpaqueVar
 from .constant import LITERALS, ConstantVar, is_constant_value
 from .containers import DictVar, ListVar, SetVar, TupleVar
 from .functions import BoundMethodVar, CallableVar, CellVar, FunctionVar, MethodVar
@@ -59,7 +59,13 @@ class Builder:
                     source.alias_of = variable.source
                     self.guard_pair("{0} is {1}", source, variable.source)
             return variable
-        variable = self._new(value, kind, source)
+        try:
+            variable = self._new(value, kind, source)
+        except Break as broken:
+            if broken.kind == "restart":
+                raise
+            self.guard(source, "TYPE", "type({0}) is {pin}", kind)
+            variable = OpaqueVar(value, source, broken)
         self.memo[id(value)] = (variable, value)
         return variable
 
