@@ -305,7 +305,7 @@ def _dict(builder, value, source, base=dict):
             if type(key) not in (str, int, bool, type(None)):
                 child = source.child("pinned_item", builder.tree.pinned(key).key)
         elif isinstance(key, (type, types.FunctionType, types.BuiltinFunctionType)) or \
-                isinstance(key, tuple) and all(type(part) in LITERALS for part in key):
+                isinstance(key, tuple) and all(type(part) in LITERALS or isinstance(part, type) for part in key):
             variable = builder.wrap_result(key)
             child = source.child("pinned_item", builder.tree.pinned(key).key)
         else:
