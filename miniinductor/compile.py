@@ -21,7 +21,7 @@ from .autograd.functionalize import CannotFunctionalize, functionalize
 from .autograd.tracer import CannotTrace, trace
 from .decompositions import table
 from .graph_passes import optimize
-from .lowering import lower_graph
+from .lowering import CannotLower, lower_graph
 from .records import CompileRecord
 
 aten = torch.ops.aten
@@ -79,8 +79,11 @@ def _compile(gm, example_inputs, mode, generate):
     if generate:
         from .codegen.wrapper import build
         from .handlers import graph_text
-        with record.timed("lower"):
-            graph = lower_graph(outputs.computed, record, written)
+        try:
+            with record.timed("lower"):
+                graph = lower_graph(outputs.computed, record, written)
+        except CannotLower as reason:
+            return _run_eagerly(gm, record, str(reason))
         if config.verify:
             from .verify import verify_graph
             with record.timed("verify"):

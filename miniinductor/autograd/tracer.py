@@ -22,6 +22,8 @@ from torch._subclasses.fake_tensor import (
     DataDependentOutputException, DynamicOutputShapeException, FakeTensor, FakeTensorMode)
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
+from .functionalize import CannotFunctionalize, functional_form
+
 aten = torch.ops.aten
 METADATA_QUESTIONS = {      # answered, not recorded
     aten.sym_size.default, aten.sym_size.int, aten.sym_stride.default, aten.sym_stride.int,
@@ -121,6 +123,11 @@ class Tracer(TorchDispatchMode):
                 out = func(self.to_fake(args[0]))
             self.bind(out, self.node_of(args[0]))
             return out
+        if func._schema.is_mutable and (rule := self.decompositions.get(functional_of(func))) is not None:
+            with self:                  # x.silu_() is x.copy_(silu(x)), and silu has a decomposition
+                out = rule(*args, **kwargs)
+                if out is not NotImplemented:
+                    return args[0].copy_(out)
         if torch.Tag.inplace_view in func.tags:
             return self.record_inplace_view(func, args, kwargs)
         return self.record(func, args, kwargs)
@@ -182,6 +189,21 @@ class Tracer(TorchDispatchMode):
                 grandchild = self.graph.call_function(operator.getitem, (child, i))
                 grandchild.meta.update(self.meta)
                 self.bind_output_item(part, grandchild)
+
+
+@functools.cache
+def functional_of(func):
+    """aten.silu_ -> aten.silu, for ops that write their first argument and return it; else None."""
+    arguments, returns = func._schema.arguments, func._schema.returns
+    name = func._schema.name.split("::")[1]
+    if func.namespace != "aten" or not name.endswith("_") or len(returns) != 1 or torch.Tag.inplace_view in func.tags:
+        return None
+    if [a.name for a in arguments if a.alias_info and a.alias_info.is_write] != [arguments[0].name]:
+        return None
+    try:
+        return functional_form(func)[0]
+    except CannotFunctionalize:
+        return None
 
 
 @functools.cache
