@@ -1,0 +1,32 @@
+"""minidynamo: Python functions in, FX graphs and guarded replacement bytecode out.
+
+    >>> import torch, minidynamo
+    >>> @minidynamo.compile(backend="eager")
+    ... def f(x):
+    ...     return torch.relu(x) + 1
+
+The files in the order in which a call flows through them: `frame_hook` (C), `convert_frame`, `bytecode/`, `symbolic_eval/`,
+`variables/`, `sources`, `guards`, `graph_capture`, `reconstruct`, `resume`, `backends`.  `minidynamo.bytecode`, `.resume` and
+`.frame_hook` import without torch: everything else loads on first use.
+Mirrors torch/_dynamo (paper section 3).
+"""
+import importlib
+
+_HOME = {"compile": "api", "reset": "api", "disable": "api", "graph_break": "api", "is_compiling": "api", "mark_dynamic": "api",
+         "mark_static": "api", "explain": "api", "register_backend": "backends", "list_backends": "backends", "counters": "records",
+         "Unsupported": "exceptions"}
+__all__ = [*_HOME, "config"]
+
+
+def __getattr__(name):
+    if name in _HOME:
+        value = getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
+        globals()[name] = value
+        return value
+    if name in ("config", "records", "backends", "convert_frame"):
+        return importlib.import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__():
+    return sorted([*globals(), *_HOME])

@@ -7,7 +7,7 @@ import functools
 
 import torch
 
-from . import _frame_hook, convert_frame
+from . import convert_frame, frame_hook
 from .exceptions import Break
 from .symbolic_eval import torch_rules
 from .variables.constant import ConstantVar
@@ -22,8 +22,8 @@ def compile(fn_or_module=None, *, backend="inductor", fullgraph=False, dynamic=N
     compiler = convert_frame.FrameCompiler(backend, fullgraph, dynamic, mode)
     if isinstance(fn_or_module, torch.nn.Module):
         return CompiledModule(fn_or_module, compiler)
-    target = getattr(fn_or_module, "__wrapped__", fn_or_module) if isinstance(fn_or_module, _frame_hook.Compiled) else fn_or_module
-    compiled = _frame_hook.Compiled(target, compiler)
+    target = fn_or_module.__wrapped__ if isinstance(fn_or_module, frame_hook.Switched) else fn_or_module
+    compiled = frame_hook.enabled(target, compiler)
     for name in functools.WRAPPER_ASSIGNMENTS:
         if hasattr(target, name):
             setattr(compiled, name, getattr(target, name))
@@ -35,7 +35,7 @@ class CompiledModule(torch.nn.Module):
 
     def __init__(self, module, compiler):
         self.__dict__["_orig_mod"], self.__dict__["_compiler"] = module, compiler
-        self.__dict__["_run"] = _frame_hook.Compiled(module, compiler)
+        self.__dict__["_run"] = frame_hook.enabled(module, compiler)
 
     def __call__(self, *args, **kwargs):
         return self._run(*args, **kwargs)
@@ -81,7 +81,7 @@ def reset():
 
 def disable(fn):
     """`fn`, run as plain Python with everything it calls."""
-    disabled = _frame_hook.Disabled(fn)
+    disabled = frame_hook.disabled(fn)
     for name in functools.WRAPPER_ASSIGNMENTS:
         if hasattr(fn, name):
             try:

@@ -4,7 +4,7 @@ In:   the function, its code object and its bound parameters, from the hook, bef
 Out:  None (run it as it is) or `(guard, code, record)`; every decision lands in `records`.
 
     >>> callback = FrameCompiler(backend="eager")
-    >>> compiled = _frame_hook.Compiled(fn, callback)
+    >>> compiled = frame_hook.enabled(fn, callback)
 
 The frame is traced until it returns or until a place where it must be split; what was learned there (the speculation log)
 is kept and tracing starts over.  If the compiler itself fails, the frame runs eagerly and the failure is recorded.
@@ -23,7 +23,7 @@ import weakref
 
 import torch
 
-from . import _frame_hook, backends, config, records
+from . import backends, config, frame_hook, records
 from .exceptions import Restart, SkipFrame, Unsupported
 from .graph_capture import OutputGraph
 from .guards import Guard, GuardFunction, watch
@@ -75,7 +75,7 @@ class FrameCompiler:
     def __call__(self, function, code, args):
         reason = skip_reason(code)
         if reason is not None:
-            _frame_hook.set_cache(code, None)
+            frame_hook.set_cache(code, None)
             return None
         if getattr(COMPILING, "active", False):
             return None
@@ -88,7 +88,7 @@ class FrameCompiler:
 
     def convert(self, function, code, args):
         record = records.FrameRecord(code, getattr(function, "__qualname__", code.co_name), backend=self.backend_name)
-        entries = _frame_hook.get_cache(code) or []
+        entries = frame_hook.get_cache(code) or []
         if self.over_limit(code, entries, args, record):
             return None
         records.counters["frames"][code.co_name] += 1
@@ -145,7 +145,7 @@ class FrameCompiler:
         records.counters["skipped"][f"{code.co_name}: {reason}"] += 1
         records.frames.append(record)
         debug(1, f"skipped {code.co_name}: {reason}")
-        _frame_hook.set_cache(code, None)
+        frame_hook.set_cache(code, None)
         return None
 
     def trace(self, function, code, args, record):
@@ -235,7 +235,7 @@ class FrameCompiler:
                 records.counters["errors"][f"backend {self.backend_name}: {type(error).__name__}: {error}"] += 1
                 compiled = gm.forward
         record.backend_record = getattr(compiled, "record", None)
-        return _frame_hook.Disabled(compiled), output.inputs
+        return frame_hook.disabled(compiled), output.inputs
 
     def guard(self, output, code):
         state = [Guard(name, None, f"{name.lower()}() == {'state_' + name.lower()}", {name.lower(): read, "state_" + name.lower(): read()})
@@ -262,7 +262,7 @@ STATE_READERS = {torch._C._set_grad_enabled: torch.is_grad_enabled, torch.set_au
 
 def drop_entry(code, check):
     """A module that an entry was made for has died."""
-    entries = _frame_hook.get_cache(code) if code is not None else None
+    entries = frame_hook.get_cache(code) if code is not None else None
     if entries:
         entries[:] = [entry for entry in entries if entry[0] is not check]
 
@@ -301,7 +301,7 @@ def reset():
     """Forget every entry."""
     with LOCK:
         for code in list(CODES.values()):
-            _frame_hook.set_cache(code, [])
+            frame_hook.set_cache(code, [])
         CODES.clear()
         records.frames.clear()
         records.counters.clear()

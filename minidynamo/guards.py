@@ -4,7 +4,7 @@ In:   `Guard`s on the nodes of a `SourceTree`.
 Out:  `GuardFunction`: `.check(func, *parameters) -> bool`, `.source` (its text), `.guards`, `.first_failure(...)`.
 
     >>> print(entry.guards.source)
-    def check(func, x):
+    def check(this_function, x):
         if not (type(x) is P_Tensor and x.dtype is P_float32 and x.shape == (2, 3) and ...): return False
         return True
 
@@ -18,6 +18,8 @@ Mirrors torch/_dynamo/guards.py and the C++ guard tree of torch/csrc/dynamo/guar
 import math
 import weakref
 from dataclasses import dataclass, field
+
+from .sources import identifier
 
 
 @dataclass(slots=True)
@@ -61,7 +63,7 @@ class GuardFunction:
     """The compiled check of one cache entry."""
 
     def __init__(self, tree, parameters, state_guards, pair_guards):
-        self.parameters = parameters
+        self.parameters = parameters = [identifier(name) for name in parameters]
         self.namespace = {"copysign": math.copysign}
         self.guards = list(state_guards)
         self.lines, self.names, self.count = [], {}, 0
@@ -70,7 +72,7 @@ class GuardFunction:
             self.namespace[pin.key] = pin.value
             self.names[pin] = pin.key
         for name, node in tree.locals.items():
-            self.names[node] = name
+            self.names[node] = identifier(name)
         for node in tree.locals.values():
             self._own_checks(node, self.names[node])
         self._conditions([self._render(guard, "") for guard in state_guards])
@@ -85,7 +87,7 @@ class GuardFunction:
             self.namespace.update(guard.pins)
             self._conditions([guard.check.format(*[self.names[node] for node in guard.source])])
         body = [f"        {line}" for line in self.lines] or ["        pass"]
-        self.source = "\n".join([f"def check({', '.join(['func', *parameters])}):", "    try:", *body,
+        self.source = "\n".join([f"def check({', '.join(['this_function', *parameters])}):", "    try:", *body,
                                  "        return True", "    except Exception:", "        return False", ""])
         exec(compile(self.source, "<minidynamo guard>", "exec"), self.namespace)
         self.check = self.namespace["check"]
@@ -130,7 +132,7 @@ class GuardFunction:
 
     def first_failure(self, func, *values):
         """(guard, reason) of the first guard that is false for these parameters, or None."""
-        scope = dict(self.namespace, func=func, **dict(zip(self.parameters, values)))
+        scope = dict(self.namespace, this_function=func, **dict(zip(self.parameters, values)))
         for guard in self.guards:
             try:
                 if isinstance(guard.source, tuple):

@@ -10,9 +10,11 @@ Out:  guards hang on the nodes (`guards.py` prints the tree as one Python functi
 
 Mirrors torch/_dynamo/source.py (paper section 3.3), where each access is a class of its own; here it is a row of `KINDS`.
 """
+import re
+
 KINDS = {   # kind -> how the access is written, given the parent's name and the key
     "local": "{k}",
-    "free": "func.__closure__[{k[0]}].cell_contents",
+    "free": "this_function.__closure__[{k[0]}].cell_contents",
     "pinned": "{k}",
     "attr": "{p}.{k}",
     "getattr": "getattr({p}, {k!r})",
@@ -28,6 +30,12 @@ KINDS = {   # kind -> how the access is written, given the parent's name and the
     "class_item": "{p}.__dict__[{k!r}]",
     "type": "type({p})",
 }
+
+
+def identifier(name):
+    """A parameter's name in the guard function: resume functions have names like `.1s0`, and none may hide ours."""
+    plain = "".join(c if c.isalnum() or c == "_" else "_" for c in name)
+    return name if plain == name and not re.match(r"(P_|G_|v\d|state_|this_function|copysign|dispatch_keys)", name) else "L" + plain
 
 
 class Source:
@@ -59,7 +67,7 @@ class Source:
 
     def expr(self, parent):
         """This access as Python, where `parent` names the base."""
-        return KINDS[self.kind].format(p=parent, k=self.key)
+        return KINDS[self.kind].format(p=parent, k=identifier(self.key) if self.kind == "local" else self.key)
 
     def name(self):
         """The whole access, as a student reads it."""

@@ -21,9 +21,11 @@ class CodeInfo:
 
     def __init__(self, code):
         natives = disassemble(code)
-        operations = canonical(natives)
-        if isinstance(operations, tuple):
-            operations = operations[0]
+        operations, first = canonical(natives)
+        for operation in operations:            # generators' operations are known here, not to the canonical set
+            if operation.op == "UNSUPPORTED" and operation.arg in opcodes.HANDLERS:
+                arg = operation.instruction.arg
+                operation.op, operation.arg = operation.arg, first[id(arg)] if id(arg) in first else arg
         self.operations = operations
         index = {id(native): n for n, native in enumerate(natives)}
         self.ops, self.groups, self.natives = [], [], []

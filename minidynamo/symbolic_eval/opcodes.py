@@ -26,7 +26,7 @@ def opcode(function):
 
 
 def native_of(operation):
-    return operation.ins
+    return operation.instruction
 
 
 def position_of(native):
@@ -71,8 +71,8 @@ def LOAD_CONST(frame, value):
 
 
 def constant_of(frame, value):
-    if isinstance(value, (tuple, frozenset)) or hasattr(value, "co_code"):
-        return frame.output.wrap_result(value) if not hasattr(value, "co_code") else frame.output.wrap_pinned(value)
+    if isinstance(value, (tuple, frozenset)):
+        return frame.output.wrap_result(value)
     if isinstance(value, type):
         return ClassVar(value)
     return ConstantVar(value)

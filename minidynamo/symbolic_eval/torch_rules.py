@@ -45,9 +45,7 @@ def _decide(fn):
         return module == "torch" and getattr(torch, fn.__name__, None) is fn or \
             module == "torch._tensor" and getattr(torch.Tensor, fn.__name__, None) is fn
     if isinstance(fn, types.BuiltinFunctionType):
-        owner = getattr(fn, "__self__", None)
-        kind = owner if isinstance(owner, type) else type(owner)
-        if kind.__name__ in ("_VariableFunctionsClass", "_VariableFunctions"):
+        if getattr(torch._C._VariableFunctions, fn.__name__, None) == fn:
             return True
         return module in LEAF_MODULES
     return False

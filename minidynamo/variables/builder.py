@@ -44,7 +44,7 @@ class Builder:
             return self.wrap_pinned(value)
         if kind is types.FunctionType:
             return self._function(value, source)
-        if kind in C_CALLABLES or kind is types.ModuleType or kind is types.CodeType:
+        if kind in C_CALLABLES or kind is types.ModuleType:
             self.guard(source, "ID" if kind is not types.BuiltinFunctionType else "EQ",
                        "{0} == {pin}" if kind in (types.BuiltinFunctionType, types.MethodWrapperType) else "{0} is {pin}", value)
             return self.wrap_pinned(value)

@@ -16,7 +16,7 @@ from .base import Variable
 
 LITERALS = {int, float, bool, complex, str, bytes, type(None), type(Ellipsis), type(NotImplemented)}
 CONSTANT_TYPES = LITERALS | {torch.dtype, torch.device, torch.layout, torch.memory_format, range, slice,
-                             torch.finfo, torch.iinfo}
+                             torch.finfo, torch.iinfo, types.CodeType}
 
 
 def is_constant_value(value):

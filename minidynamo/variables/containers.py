@@ -257,9 +257,9 @@ class DictVar(Variable):
             return None
         value = pair[1]
         if type(value) is Lazy:
-            value = value.realize(tx)
+            read, value = value.source, value.realize(tx)
             self.items[host] = (pair[0], value)
-            if self.source is not None and not value.source.guards and not value.source.children:
+            if self.source is not None and not read.guards and not read.children and read.alias_of is None:
                 tx.output.guard(self.source, ("PRESENT", host), "{key} in {0}", host)
         return value
 

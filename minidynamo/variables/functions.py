@@ -87,7 +87,7 @@ class FunctionVar(Variable):
             if name == "__qualname__":
                 return ConstantVar(self.name)
             if name == "__code__":
-                return tx.output.wrap_pinned(self.code)
+                return ConstantVar(self.code)
             if name == "__doc__":
                 doc = self.code.co_consts[0] if self.code.co_consts else None
                 return ConstantVar(doc if isinstance(doc, str) else None)
