@@ -17,7 +17,7 @@ import torch.utils._pytree as pytree
 from torch import fx
 
 from . import config
-from .autograd.functionalize import CannotFunctionalize, functionalize
+from .autograd.functionalize import CannotFunctionalize, functionalize, is_needed
 from .autograd.tracer import CannotTrace, trace
 from .decompositions import table
 from .graph_passes import optimize
@@ -168,7 +168,7 @@ class OutputPlan:
         copied = {}
         graph.graph_copy(gm.graph, copied)
         graph.output(([copied[n] for n in needed], [copied[n] for n in written]))
-        graph.eliminate_dead_code(is_impure_node=lambda n: n.op in ("placeholder", "output"))
+        graph.eliminate_dead_code(is_impure_node=is_needed)
         self.computed = fx.GraphModule(gm, graph, "ComputedGraph")
         self.computed.meta.update(gm.meta)
 

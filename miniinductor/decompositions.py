@@ -22,8 +22,7 @@ OURS = {}
 # in torch's table, but not in its core set: that set keeps them whole for other back ends
 ALSO_FROM_TORCH = """
 elu fmod dist addbmm addmv ldexp round narrow_copy permute_copy view_copy unbind_copy split_with_sizes_copy slice_copy
-diagonal_scatter unfold_copy fmax fmin native_dropout linspace logspace grid_sampler_2d _upsample_bilinear2d_aa
-upsample_nearest2d upsample_bilinear2d upsample_trilinear3d upsample_bicubic2d masked_scatter
+diagonal_scatter unfold_copy linspace logspace upsample_nearest2d upsample_trilinear3d masked_scatter
 native_layer_norm_backward native_group_norm_backward native_batch_norm_backward embedding_dense_backward
 _softmax_backward_data _log_softmax_backward_data gelu_backward silu_backward
 """.split()
@@ -94,7 +93,7 @@ def group_norm(x, weight, bias, n, c, hw, groups, eps):
 def batch_norm(x, weight, bias, running_mean, running_var, training, momentum, eps):
     """Training updates the running statistics in place; functionalization turns that into outputs."""
     if training or running_mean is None:
-        y, mean, variance, rstd = _batch_statistics(x, weight, bias, eps)
+        y, mean, variance, rstd = _batch_statistics(x, weight, bias, running_mean, eps)
         if running_mean is not None:
             count = x.numel() // x.shape[1]
             running_mean.copy_(momentum * mean + (1 - momentum) * running_mean)
@@ -105,11 +104,13 @@ def batch_norm(x, weight, bias, running_mean, running_var, training, momentum, e
 
 @decomposition(aten._native_batch_norm_legit.no_stats)
 def batch_norm_no_stats(x, weight, bias, training, momentum, eps):
-    y, mean, _, rstd = _batch_statistics(x, weight, bias, eps)
+    y, mean, _, rstd = _batch_statistics(x, weight, bias, None, eps)
     return y, mean, rstd
 
 
-def _batch_statistics(x, weight, bias, eps):
+def _batch_statistics(x, weight, bias, running_mean, eps):
+    """(normalised x, mean, variance, 1 / deviation).  The statistics have the dtype of the parameters."""
+    kept = next((t.dtype for t in (weight, running_mean) if t is not None), x.dtype)
     dims = [0, *range(2, x.dim())]
     shape = [1, -1] + [1] * (x.dim() - 2)
     wide = upcast(x)
@@ -120,7 +121,7 @@ def _batch_statistics(x, weight, bias, eps):
         out = out * weight.reshape(shape)
     if bias is not None:
         out = out + bias.reshape(shape)
-    return out.to(x.dtype), mean.reshape(-1), variance.reshape(-1), rstd.reshape(-1)
+    return out.to(x.dtype), mean.reshape(-1).to(kept), variance.reshape(-1), rstd.reshape(-1).to(kept)
 
 
 @decomposition(aten._native_batch_norm_legit_no_training.default)
@@ -168,17 +169,18 @@ def addcmul(x, a, b, *, value=1):
     return x + (product if value == 1 else value * product)
 
 
-def _whole_numbers_stay(op):
-    """Eager resamples integer images with a fixed-point kernel of its own; the float formula rounds otherwise."""
+def _only_wide_floats(op):
+    """Eager resamples integer images and bfloat16 with kernels of its own, which round otherwise than the formula."""
     rule = decomposition_table.get(op) or dict(core_aten_decompositions().items()).get(op)
 
     @decomposition(op)
     def resample(x, *args, **kwargs):
-        return rule(x, *args, **kwargs) if x.dtype.is_floating_point else NotImplemented
+        return rule(x, *args, **kwargs) if x.dtype in (torch.float32, torch.float64) else NotImplemented
 
 
-for _op in (aten.upsample_bilinear2d.default, aten.upsample_bicubic2d.default):
-    _whole_numbers_stay(_op)
+for _op in (aten.upsample_bilinear2d.default, aten.upsample_bilinear2d.vec, aten.upsample_bicubic2d.default,
+            aten.upsample_bicubic2d.vec, aten.grid_sampler_2d.default):
+    _only_wide_floats(_op)
 
 
 @decomposition(aten.linalg_vector_norm.default)

@@ -114,7 +114,7 @@ class Tracer(TorchDispatchMode):
             with self:
                 out = rule(*args, **kwargs)
             if out is not NotImplemented:
-                return out
+                return self.in_eager_layout(func, args, kwargs, out)
         elif is_composite(func):        # reached when autograd was off
             with self:
                 return func.decompose(*args, **kwargs)
@@ -132,12 +132,29 @@ class Tracer(TorchDispatchMode):
             return self.record_inplace_view(func, args, kwargs)
         return self.record(func, args, kwargs)
 
+    def in_eager_layout(self, func, args, kwargs, out):
+        """The result of a decomposition, in the strides that the op itself gives where an argument is not contiguous."""
+        if func._schema.is_mutable or all(t.is_contiguous() for t in pytree.tree_leaves((args, kwargs))
+                                          if isinstance(t, torch.Tensor)):
+            return out
+        fake_args, fake_kwargs = pytree.tree_map_only(torch.Tensor, self.to_fake, (args, kwargs))
+        with self.fake_mode:
+            wanted = pytree.tree_leaves(func(*fake_args, **fake_kwargs))
+        leaves, spec = pytree.tree_flatten(out)
+        for i, (have, want) in enumerate(zip(leaves, wanted)):
+            if isinstance(have, torch.Tensor) and have.shape == want.shape and any(
+                    n > 1 and a != b for n, a, b in zip(have.shape, have.stride(), want.stride())):
+                order = sorted(range(want.dim()), key=lambda d: want.stride(d), reverse=True)
+                with self:
+                    leaves[i] = have.permute(order).contiguous().permute([order.index(d) for d in range(want.dim())])
+        return pytree.tree_unflatten(leaves, spec)
+
     def record_inplace_view(self, func, args, kwargs):
         """`x.unsqueeze_(0)` changes no data: from here on the tensor object x stands for a view of what it was."""
         tensor, node = args[0], self.node_of(args[0])
-        functional = getattr(getattr(aten, func._schema.name.split("::")[1].rstrip("_"), None), func._overloadname, None)
-        if node.op != "call_function" or functional is None or func in RESIZING:
+        if node.op != "call_function" or func in RESIZING:
             raise CannotTrace(f"{func} changes the shape of an input, or of memory itself")
+        functional = functional_form(func)[0]
         with self.fake_mode:
             node.meta["val"] = aten.alias(tensor)       # the old node keeps the old shape
             func(*args, **kwargs)

@@ -144,6 +144,17 @@ def power(call, a, b):
     return pointwise(call, ops.pow, a, b)
 
 
+@lower(aten.fmax.default, aten.fmin.default)
+def extreme_ignoring_nan(call, a, b):
+    name = "maximum" if call.node.target is aten.fmax.default else "minimum"
+    dtype = compute_dtype(call, a, b)
+    if dtype == torch.bool:
+        return pointwise(call, ops.logical_or if name == "maximum" else ops.logical_and, a, b)
+    if not dtype.is_floating_point:
+        return pointwise(call, getattr(ops, name), a, b)
+    return pointwise(call, lambda u, v: ops.where(ops.isnan(u), v, ops.where(ops.isnan(v), u, getattr(ops, name)(u, v))), a, b)
+
+
 @lower(aten.relu.default)
 def relu(call, x):
     return pointwise(call, lambda v: ops.maximum(v, ops.constant(0, compute_dtype(call, x))), x)
