@@ -175,8 +175,8 @@ class FrameCompiler:
         replaced = replacement(frame, compiled)
         with record.timed("guards"):
             guard = self.guard(output, code)
-        for found in record.graph_breaks:
-            records.counters["graph_breaks"][f"{found.reason} at {found.file}:{found.line}"] += 1
+        for found in record.graph_breaks:       # "loop": the consequence of an earlier break inside the loop
+            records.counters["graph_breaks" if found.kind != "loop" else "loop_splits"][f"{found.reason} at {found.file}:{found.line}"] += 1
         record.guard_function, record.guards, record.replacement_code = guard, guard.guards, replaced
         record.source, record.bytecode = LazyText(lambda: source_of(code)), LazyText(lambda: bytecode_of(code))
         record.replacement_bytecode = LazyText(lambda: bytecode_of(replaced))
@@ -190,8 +190,7 @@ class FrameCompiler:
         return entry
 
     def attempt(self, function, code, args, forced, input_sources):
-        output = OutputGraph(input_sources)
-        output.input_sources = input_sources
+        output = OutputGraph(input_sources, self.backend_name != "eager")
         names = code.co_varnames[:parameter_count(code)]
         bound = {name: Lazy(value, output.tree.local(name)) for name, value in zip(names, args)}
         closure = []

@@ -37,13 +37,14 @@ INPLACE_OPERATORS = {operator.setitem, operator.delitem, operator.iadd, operator
 class OutputGraph(Builder):
     """One attempt.  `inputs`: tensor variables behind the placeholders, in order."""
 
-    def __init__(self, input_sources=()):
+    def __init__(self, input_sources=(), generates_code=True):
+        self.generates_code = generates_code        # does the backend rely on parameters' shapes and devices?
         self.tree = SourceTree()
         self.graph = torch.fx.Graph()
         self.fake_mode = fake_tensor.FakeTensorMode(static_shapes=True)
         self.inputs, self.attributes, self.by_fake, self.memo, self.pinned_memo = [], {}, {}, {}, {}
         self.globals, self.pair_guards, self.sourced, self.module_stack, self.modules = {}, [], [], [], []
-        self.input_sources = set(input_sources)     # names of tensors that must be placeholders (replaced buffers)
+        self.input_sources = input_sources          # names of tensors that must be placeholders (replaced buffers)
         self.last_input, self.calls, self.frame, self.global_hooks_guarded = None, 0, None, False
         self.state_writes = {}                      # state function -> getter of the value at the end
         self.names = {}

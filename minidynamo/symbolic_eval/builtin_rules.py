@@ -111,8 +111,6 @@ def call_class_method(tx, owner, value, args, kwargs):
         for key in args[0].iterate(tx):
             made.store(tx, key, args[1] if len(args) > 1 else NONE)
         return made
-    if value is object.__new__ or value.__name__ == "__new__":
-        return new_object(tx, args, kwargs)
     if issubclass(owner, (int, float, str, bytes)):
         return tx.fold(value, *[a.as_constant() for a in args])
     if value.__name__ in ("__subclasscheck__", "__instancecheck__", "mro", "__init_subclass__", "__subclasshook__"):
@@ -120,17 +118,19 @@ def call_class_method(tx, owner, value, args, kwargs):
     raise Break("C function", f"the call of {owner.__name__}.{value.__name__}()")
 
 
-def new_object(tx, args, kwargs):
-    """object.__new__(cls), dict.__new__(cls), tuple.__new__(cls, items)."""
-    cls = args[0].as_constant()
-    if issubclass(cls, tuple):
-        items = list(args[1].iterate(tx)) if len(args) > 1 else []
-        return TupleVar(items, cls) if hasattr(cls, "_fields") or cls is tuple else call_class(tx, cls, args[1:], kwargs)
-    return allocate(tx, cls, args[1:])
+def _new_rule(new):
+    def new_object(tx, args, kwargs):
+        """object.__new__(cls), dict.__new__(cls), tuple.__new__(cls, items)."""
+        cls = args[0].as_constant()
+        if issubclass(cls, tuple):
+            items = list(args[1].iterate(tx)) if len(args) > 1 else []
+            return TupleVar(items, cls) if hasattr(cls, "_fields") or cls is tuple else call_class(tx, cls, args[1:], kwargs)
+        return allocate(tx, cls, args[1:], new)
+    return new_object
 
 
-RULES[object.__new__] = RULES[dict.__new__] = RULES[tuple.__new__] = RULES[list.__new__] = new_object
-RULES[collections.OrderedDict.__new__] = RULES[BaseException.__new__] = RULES[set.__new__] = new_object
+for _class in (object, dict, tuple, list, set, collections.OrderedDict, BaseException):
+    RULES[_class.__new__] = _new_rule(_class.__new__)
 
 
 def call_descriptor(tx, value, args, kwargs):

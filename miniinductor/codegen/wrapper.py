@@ -21,7 +21,7 @@ Mirrors torch/_inductor/codegen/wrapper.py and memory_planning.py.  Left out: in
 """
 import itertools
 import math
-import operator
+import textwrap
 
 import sympy
 import torch
@@ -322,7 +322,7 @@ class WrapperWriter:
             self.scope["workspaces"] = []
             self.scope["new_workspace"] = self.workspace_factory()
             body = ["workspace = workspaces.pop() if workspaces else new_workspace()",
-                    f"{', '.join(names)}{',' if len(names) == 1 else ''} = workspace"] + body
+                    *unpacking(names)] + body
             body[-1:] = ["workspaces.append(workspace)", body[-1]]
         if any(isinstance(o, ExternKernel) for o in self.graph.operations) or mutations:
             self.scope.update(is_grad_enabled=torch.is_grad_enabled, set_grad_enabled=torch._C._set_grad_enabled)
@@ -374,6 +374,13 @@ def _extern_touched(self):
 
 
 ExternNode.made, ExternNode.touched = _extern_made, _extern_touched
+
+
+def unpacking(names):
+    """`(a, b, ...) = workspace`, over as many lines as it takes."""
+    text = f"({', '.join(names)},) = workspace"
+    return [("" if number == 0 else " ") + line
+            for number, line in enumerate(textwrap.wrap(text, 110, break_long_words=False))]
 
 
 def ints(values):
