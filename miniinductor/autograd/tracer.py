@@ -15,6 +15,7 @@ import functools
 import operator
 
 import torch
+import torch.nn.functional as F
 import torch.utils._pytree as pytree
 from torch import fx
 from torch._dispatch.python import enable_python_dispatcher
@@ -34,6 +35,7 @@ METADATA_QUESTIONS = {      # answered, not recorded
 }
 RESIZING = {aten.resize_.default, aten.resize_as_.default, aten.set_.source_Tensor, aten.set_.default,
             aten.set_.source_Storage, aten.set_.source_Storage_storage_offset}
+RESAMPLING = {F.interpolate, F.upsample, F.upsample_bilinear, F.grid_sample}
 LIFT = {aten.lift_fresh.default, aten.lift_fresh_copy.default}
 
 
@@ -241,6 +243,14 @@ class OriginInterpreter(fx.Interpreter):
         self.tracer.meta = {"origins": frozenset([node.name])} | {
             key: node.meta[key] for key in ("source_line", "stack_trace", "module_path") if key in node.meta}
         return super().run_node(node)
+
+    def call_function(self, target, args, kwargs):
+        images = [a for a in args[:1] if isinstance(a, torch.Tensor)]
+        if target in RESAMPLING and images and images[0].dtype not in (torch.float32, torch.float64):
+            # Python's rule for it would split it before it reaches us; eager's kernel rounds in a way of its own
+            with torch._C._DisablePythonDispatcher():
+                return super().call_function(target, args, kwargs)
+        return super().call_function(target, args, kwargs)
 
     def get_attr(self, target, args, kwargs):
         tensor = self.fetch_attr(target)
