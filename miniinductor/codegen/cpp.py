@@ -58,14 +58,13 @@ INFIX = {"add": "+", "sub": "-", "mul": "*", "truediv": "/", "bitwise_and": "&",
          "eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
 LOGICAL = {"logical_and": "&", "logical_or": "|", "logical_xor": "^"}
 INTEGER_DIVISIONS = ("floordiv", "truncdiv", "remainder", "fmod")
-# kind -> (initial value, combining expression, OpenMP clause for floats, for integers)
+# kind -> (initial value, combining expression, OpenMP's name of it)
 REDUCERS = {
-    "sum": ("0", "{a} + {b}", "+", "+"), "prod": ("1", "{a} * {b}", "*", "*"),
-    "max": ("lowest", "mini::maximum({a}, {b})", "mini::maximum", "max"),
-    "min": ("highest", "mini::minimum({a}, {b})", "mini::minimum", "min"),
-    "any": ("0", "{a} | {b}", "|", "|"), "xor_sum": ("0", "{a} ^ {b}", "^", "^"),
-    "argmax": ("lowest", "mini::larger({a}, {b})", None, None),
-    "argmin": ("highest", "mini::smaller({a}, {b})", None, None),
+    "sum": ("0", "{a} + {b}", "+"), "prod": ("1", "{a} * {b}", "*"),
+    "max": ("lowest", "mini::maximum({a}, {b})", "max"), "min": ("highest", "mini::minimum({a}, {b})", "min"),
+    "any": ("0", "{a} | {b}", "|"), "xor_sum": ("0", "{a} ^ {b}", "^"),
+    "argmax": ("lowest", "mini::larger({a}, {b})", None),
+    "argmin": ("highest", "mini::smaller({a}, {b})", None),
 }
 
 
@@ -113,7 +112,27 @@ class Accumulator:
 
     @property
     def clause(self):
-        return REDUCERS[self.kind][2 if self.dtype.is_floating_point else 3]
+        operator = REDUCERS[self.kind][2]
+        watch = f" reduction(|:{self.nan_flag})" if self.nan_flag else ""
+        return operator and f" reduction({operator}:{self.name}){watch}"
+
+    @property
+    def nan_flag(self):
+        """Vector maximum instructions drop NaN, so lanes take the plain maximum and note whether they saw one."""
+        return f"{self.name}_nan" if self.kind in ("max", "min") and self.dtype.is_floating_point else None
+
+    def before_lanes(self):
+        return [f"int32_t {self.nan_flag} = 0;"] if self.nan_flag else []
+
+    def in_lanes(self):
+        if not self.nan_flag:
+            return [self.update(self.term)]
+        sign = ">" if self.kind == "max" else "<"
+        return [f"{self.name} = {self.term} {sign} {self.name} ? {self.term} : {self.name};",
+                f"{self.nan_flag} |= {self.term} != {self.term};"]
+
+    def after_lanes(self):
+        return [f"{self.name} = {self.nan_flag} ? mini::nan : {self.name};"] if self.nan_flag else []
 
     @property
     def loses_bits(self):
@@ -121,7 +140,7 @@ class Accumulator:
         return self.kind in ("sum", "prod") and self.dtype.is_floating_point
 
     def renamed(self, prefix):
-        return Accumulator(self.name.replace("acc", prefix).replace("block", prefix), self.kind, self.dtype, self.term)
+        return Accumulator(re.sub(r"^[a-z]+", prefix, self.name), self.kind, self.dtype, self.term)
 
     def combine(self, a, b):
         return REDUCERS[self.kind][1].format(a=a, b=b)
@@ -204,6 +223,8 @@ class CppKernelWriter(OpsHandler):
         self.inner_count = estimate(self.inner)
         operations = sum(len(b.instructions) for b in bodies)
         self.by_rows = self.is_outer_reduction()
+        self.tile = self.plan_tile()
+        self.tile_loads = {}            # element -> (array, type in memory)
         work = self.outer_count * self.inner_count * max(1, operations // 4)
         self.parallel = config.openmp and work >= PARALLEL_WORK and not self.has_scatter
 
@@ -278,15 +299,15 @@ class CppKernelWriter(OpsHandler):
         for name, pointer in self.pointers.items():
             const = "" if name in self.stored else "const "
             c_type = memory_type(self.buffers[name].layout.dtype)
-            origin = ", ".join(sorted(str(o) for o in getattr(self.buffers[name], "origins", ()))[:3])
+            made_by = origin_text(getattr(self.buffers[name], "origins", ()), limit=3)
             pointer_lines.append(f"{const}{c_type}* {pointer} = ({const}{c_type}*)args[{len(arguments)}];"
-                                 f"    // {name}{': ' + origin if origin else ''}")
+                                 f"    // {name}{made_by}")
             arguments.append(name)
         for symbol in self.sizes:
             pointer_lines.append(f"const int64_t {symbol} = (int64_t)args[{len(arguments)}];")
             arguments.append(symbol)
-        origins = sorted({str(o) for n in self.nodes for o in n.buffer.origins})
-        lines = [f"// computes {', '.join(n.name for n in self.nodes)}  <-  {', '.join(origins)}",
+        origins = {o for n in self.nodes for o in n.buffer.origins}
+        lines = [f"// computes {', '.join(n.name for n in self.nodes)}{origin_text(origins, limit=12)}",
                  'extern "C" int NAME(void** args) {',
                  *indent(pointer_lines + head + lines + ["return error;" if head else "return 0;"]), "}"]
         source = fold_error_clauses("\n".join(lines))
@@ -314,8 +335,7 @@ class CppKernelWriter(OpsHandler):
     def play(self, node):
         self.node = node
         if len(self.nodes) > 1:
-            origins = ", ".join(sorted(str(o) for o in node.buffer.origins))
-            self.scope.add(f"// {node.name}" + (f": {origins}" if origins else ""))
+            self.scope.add(f"// {node.name}{origin_text(node.buffer.origins)}")
         self.bodies[node.name].play(self)
 
     def write_inner_stage(self, nodes):
@@ -337,7 +357,7 @@ class CppKernelWriter(OpsHandler):
         accumulators = self.accumulators
         first, size = self.r[0], index_text(self.inner[0])
         if not self.spread:
-            loops = self.chunks(lines, accumulators, "0", size, self.inner_count)
+            loops = self.chunks(lines, accumulators, "0", size)     # decides the accumulators' types
             return declarations(accumulators) + loops
         rest = max(1, estimate(self.inner[1:]))
         rows = max(1, CHUNK // rest, -(-int(self.inner[0]) // MOST_PARTS))
@@ -345,7 +365,7 @@ class CppKernelWriter(OpsHandler):
         of_block = [a.renamed("block") for a in accumulators]
         for accumulator in accumulators:
             accumulator.over_chunks = True
-        body = self.chunks(lines, of_block, f"{first}_block", f"{first}_end", rows * rest)
+        body = self.chunks(lines, of_block, f"{first}_block", f"{first}_end")
         body = [f"const int64_t {first}_block = block * {rows};",
                 f"const int64_t {first}_end = mini::minimum<int64_t>({first}_block + {rows}, {size});",
                 *declarations(of_block), *body, *[f"{b.name}s[block] = {b.name};" for b in of_block]]
@@ -357,36 +377,51 @@ class CppKernelWriter(OpsHandler):
             result += [loop, *indent([a.update(f"{b.name}s[block]") for a, b in zip(accumulators, of_block)]), "}"]
         return result
 
-    def chunks(self, lines, accumulators, start, end, count):
-        """Loops from r0 = start to end; a long sum of floats is the sum of the sums of chunks."""
-        if count <= 2 * CHUNK or not any(a.loses_bits for a in accumulators):
-            return self.lanes(lines + [a.update(a.term) for a in accumulators], accumulators, start, end)
-        parts = [a.renamed("part") for a in accumulators]
-        for accumulator in accumulators:
-            accumulator.over_chunks = True
-        first, rows = self.r[0], max(1, CHUNK // max(1, estimate(self.inner[1:])))
-        body = [f"const int64_t {first}_stop = mini::minimum<int64_t>({first}_chunk + {rows}, {end});",
-                *declarations(parts),
-                *self.lanes(lines + [p.update(p.term) for p in parts], parts, f"{first}_chunk", f"{first}_stop"),
-                *[a.update(p.name) for a, p in zip(accumulators, parts)]]
-        return [f"for (int64_t {first}_chunk = {start}; {first}_chunk < {end}; {first}_chunk += {rows}) {{",
-                *indent(body), "}"]
+    def chunks(self, lines, accumulators, start, end):
+        """Loops over r0 (from start to end), r1, ...: the innermost runs on vector lanes into accumulators of its own."""
+        if not accumulators or len(self.r) == 1:
+            lines = self.lanes(lines, accumulators, start, end)
+        else:
+            parts = [a.renamed("part") for a in accumulators]
+            for accumulator in accumulators:
+                accumulator.over_chunks = True
+            lines = [*declarations(parts), *self.lanes(lines, parts, "0", index_text(self.inner[-1])),
+                     *[a.update(p.name) for a, p in zip(accumulators, parts)]]
+        for number, (variable, size) in reversed(list(enumerate(zip(self.r[:-1], self.inner[:-1])))):
+            low, high = ("0", index_text(size)) if number else (start, end)
+            lines = [f"for (int64_t {variable} = {low}; {variable} < {high}; {variable}++) {{", *indent(lines), "}"]
+        return lines
 
     def lanes(self, lines, accumulators, start, end):
-        """for r0 from start to end: for r1: ... { lines }, the innermost one as vector lanes."""
-        for variable, size in reversed(list(zip(self.r, self.inner))):
-            low, high = (start, end) if variable == self.r[0] else ("0", index_text(size))
-            loop = f"for (int64_t {variable} = {low}; {variable} < {high}; {variable}++) {{"
-            pragma = self.simd(accumulators, lines) if variable == self.r[-1] else []
-            lines = [*pragma, loop, *indent(lines), "}"]
-        return lines
+        """The innermost loop.  A long sum of floats is the sum of the sums of chunks."""
+        lane = self.r[-1]
+        if len(self.r) > 1 and not accumulators:
+            start, end = "0", index_text(self.inner[-1])
+        if estimate(self.inner[-1:]) > 2 * CHUNK and any(a.loses_bits for a in accumulators):
+            chunks = [a.renamed("chunk") for a in accumulators]
+            for accumulator in accumulators:
+                accumulator.over_chunks = True
+            body = [f"const int64_t {lane}_stop = mini::minimum<int64_t>({lane}_chunk + {CHUNK}, {end});",
+                    *declarations(chunks), *self.one_loop(lines, chunks, f"{lane}_chunk", f"{lane}_stop"),
+                    *[a.update(c.name) for a, c in zip(accumulators, chunks)]]
+            return [f"for (int64_t {lane}_chunk = {start}; {lane}_chunk < {end}; {lane}_chunk += {CHUNK}) {{",
+                    *indent(body), "}"]
+        return self.one_loop(lines, accumulators, start, end)
+
+    def one_loop(self, lines, accumulators, start, end):
+        lane = self.r[-1]
+        lines = lines + [line for a in accumulators for line in a.in_lanes()]
+        return [*[line for a in accumulators for line in a.before_lanes()],
+                *self.simd(accumulators, lines),
+                f"for (int64_t {lane} = {start}; {lane} < {end}; {lane}++) {{", *indent(lines), "}",
+                *[line for a in accumulators for line in a.after_lanes()]]
 
     def simd(self, accumulators, lines):
         if not config.vectorize or any(a.clause is None for a in accumulators) or not self.lanes_are_free():
             return []
-        clauses = "".join(f" reduction({a.clause}:{a.name})" for a in accumulators)
+        clauses = "".join(a.clause for a in accumulators)
         parallel = self.is_pointwise and self.parallel and (not self.outer or self.outer_count < 8) \
-            and self.inner_count >= 1024 and not getattr(self, "tile", None)
+            and self.inner_count >= 1024 and self.tile is None
         head = "#pragma omp parallel for simd schedule(static)" if parallel else "#pragma omp simd"
         return [head + clauses + "ERROR_CLAUSE"]
 
@@ -396,9 +431,8 @@ class CppKernelWriter(OpsHandler):
 
     def loop_nest(self, lines):
         """The outer loops around `lines`."""
-        tile = self.plan_tile()
-        if tile:
-            return self.tiled_nest(lines, tile)
+        if self.tile is not None:
+            return self.tiled_nest(lines, self.tile)
         threads = self.parallel and self.outer and not self.spread and not (self.is_pointwise and self.outer_count < 8)
         loops = [(str(v), index_text(n)) for v, n in zip(self.x, self.outer)]
         if self.by_rows:
@@ -417,17 +451,18 @@ class CppKernelWriter(OpsHandler):
     def plan_tile(self):
         if not self.is_pointwise or not self.inner or self.has_scatter:
             return None
-        lane = self.r[-1]
-        for body in self.bodies.values():
-            for access in body.reads():
-                if int_or_none(stride_of(access.index, lane)) in (0, 1, None):
-                    continue
-                for number, variable in enumerate(self.x):
-                    size, lanes = int_or_none(self.outer[number]), int_or_none(self.inner[-1])
-                    if stride_of(access.index, variable) == 1 and size and lanes and min(size, lanes) >= 8 \
-                            and size * lanes >= TILE * TILE:
-                        return number
+        for number in range(len(self.x)):
+            size, lanes = int_or_none(self.outer[number]), int_or_none(self.inner[-1])
+            if size and lanes and min(size, lanes) >= 8 and size * lanes >= TILE * TILE and any(
+                    self.is_transposed(access.index, number) for b in self.bodies.values() for access in b.reads()):
+                return number
         return None
+
+    def is_transposed(self, index, number):
+        """Does the read step by one along outer loop `number`, and further along the lanes?"""
+        along_lanes = int_or_none(stride_of(index, self.r[-1]))
+        return (along_lanes not in (0, 1, None) and stride_of(index, self.x[number]) == 1
+                and not any(s.name.startswith(("tmp", "indirect")) for s in index.free_symbols))
 
     def tiled_nest(self, lines, number):
         """`lines` is the loop over lanes; it becomes the inside of a tile of x<number> and the lanes."""
@@ -438,7 +473,13 @@ class CppKernelWriter(OpsHandler):
         lines[head] = (f"for (int64_t {lane} = {lane}_tile; {lane} < mini::minimum<int64_t>({lane}_tile + {TILE}, "
                        f"{lanes}); {lane}++) {{")
         size = index_text(self.outer[number])
-        lines = [f"for (int64_t {variable} = {variable}_tile; {variable} < mini::minimum<int64_t>({variable}_tile + "
+        columns_head = f"for (int64_t {variable} = {variable}_tile; {variable} < mini::minimum<int64_t>({variable}_tile + " \
+                       f"{TILE}, {size}); {variable}++)"
+        fill = []
+        for element, (array, c_type) in self.tile_loads.items():
+            fill += [f"{c_type} {array}[{TILE}][{TILE}];", lines[head], f"    {columns_head}",
+                     f"        {array}[{variable} - {variable}_tile][{lane} - {lane}_tile] = {element};", "}"]
+        lines = fill + [f"for (int64_t {variable} = {variable}_tile; {variable} < mini::minimum<int64_t>({variable}_tile + "
                  f"{TILE}, {size}); {variable}++) {{", *indent(lines), "}"]
         loops = [(str(v), index_text(n), 1) for k, (v, n) in enumerate(zip(self.x, self.outer)) if k != number]
         loops += [(f"{variable}_tile", size, TILE), (f"{lane}_tile", lanes, TILE)]
@@ -599,6 +640,11 @@ class CppKernelWriter(OpsHandler):
         if name not in self.stored and name not in self.read:
             self.read.append(name)
         element = f"{self.pointer(name, False)}[{self.index(index)}]"
+        if self.tile is not None and not self.in_mask() and self.is_transposed(index, self.tile):
+            if element not in self.tile_loads:
+                self.tile_loads[element] = (f"tile{len(self.tile_loads)}", memory_type(dtype))
+            variable, lane = self.x[self.tile], self.r[-1]
+            element = f"{self.tile_loads[element][0]}[{variable} - {variable}_tile][{lane} - {lane}_tile]"
         if dtype in NARROW:
             element = f"mini::to_float({element})"
         return self.temporary(element, dtype, inner)
@@ -678,7 +724,7 @@ class CppKernelWriter(OpsHandler):
     # -- indices at run time
     def indirect_indexing(self, value, size, check=True, wrap_neg=True):
         size_text = self.index(sympy.sympify(size))
-        index = self.temporary(f"(int64_t){value}", torch.int64, value.inner)
+        index = self.to_dtype(value, torch.int64)
         if wrap_neg:
             index = self.temporary(f"{index} < 0 ? {index} + {size_text} : {index}", torch.int64, value.inner)
         if check:
@@ -704,7 +750,10 @@ class CppKernelWriter(OpsHandler):
 
     def index_expr(self, expr, dtype):
         expr = sympy.sympify(expr)
-        return self.temporary(f"({compute_type(dtype)})({self.index(expr)})", dtype, self.changes_inside(expr))
+        text, inner = self.index(expr), self.changes_inside(expr)
+        if dtype is torch.int64:
+            return Value(text, dtype) if expr.is_Integer else self.temporary(text, dtype, inner)
+        return self.temporary(f"({compute_type(dtype)})({text})", dtype, inner)
 
     def to_dtype(self, x, dtype, src_dtype=None):
         source = x.dtype
@@ -786,6 +835,14 @@ class CppKernelWriter(OpsHandler):
     def binary(self, op, a, b):
         a, b = self.alike(a, b)
         inner = a.inner or b.inner
+        neutral = {"add": "0", "sub": "0", "mul": "1"}.get(op)
+        if neutral and not a.dtype.is_floating_point:
+            if b.text.removesuffix("LL") == neutral:
+                return a
+            if a.text.removesuffix("LL") == neutral and op != "sub":
+                return b
+        if op in LOGICAL and a.dtype == b.dtype == torch.bool:
+            return self.temporary(f"{a} {LOGICAL[op]} {b}", torch.bool, inner)
         if op in LOGICAL:
             return self.temporary(f"({a} != 0) {LOGICAL[op]} ({b} != 0)", torch.bool, inner)
         dtype = torch.bool if op in COMPARISON else a.dtype
@@ -830,15 +887,30 @@ def fold_error_clauses(source):
     return "\n".join(lines) + "\n"
 
 
+def in_graph_order(origins):
+    """FX nodes in the order of their graph; parameters and inputs left out."""
+    nodes = [o for o in origins if getattr(o, "op", "call_function") == "call_function"]
+    return sorted(nodes, key=lambda o: (getattr(o, "_sort_key", ()), str(o)))
+
+
+def origin_text(origins, limit=8):
+    """": add, mul, ... (3 more)", for comments."""
+    names = [str(o) for o in in_graph_order(origins)]
+    more = f", ... ({len(names) - limit} before)" if len(names) > limit else ""
+    return f": {', '.join(names[-limit:])}{more}" if names else ""
+
+
 def summary(group):
-    """"add_gelu": the FX ops of the group, first ones, each once."""
+    """"add_gelu": the last few FX ops of the group, each once."""
     words = []
-    for node in group.nodes:
-        for origin in sorted(node.buffer.origins, key=str):
-            word = re.sub(r"(_default|_tensor|_scalar)?(_\d+)*$", "", str(origin).lower())
-            if word.isidentifier() and word not in words:
-                words.append(word)
-    return "_".join(words[:4])[:40] or ("reduction" if group.is_reduction else "pointwise")
+    for origin in reversed(in_graph_order({o for n in group.nodes for o in n.buffer.origins})):
+        word = re.sub(r"(_(default|tensor|scalar|int|dim|self|correction|tensor_scalar))?(_\d+)*$", "", str(origin).lower())
+        word = word.strip("_")
+        if word.isidentifier() and word not in words:
+            words.insert(0, word)
+        if len(words) == 4:
+            break
+    return "_".join(words)[:40].strip("_") or ("reduction" if group.is_reduction else "pointwise")
 
 
 def strip_comments(source):
