@@ -196,8 +196,9 @@ def constant_text(value, dtype):
 class CppKernelWriter(OpsHandler):
     """Plays the bodies of a group into C++ lines."""
 
-    def __init__(self, group, buffers, keep):
+    def __init__(self, group, buffers, keep, order=None):
         self.buffers, self.keep = buffers, set(keep)
+        self.order = order              # FX node name -> its place in the graph; None: by name
         self.nodes, self.group = list(group.nodes), group
         self.outer, self.inner = group.outer, group.inner
         self.pointers, self.sizes = {}, []              # buffer name -> C name; size symbols
@@ -299,7 +300,7 @@ class CppKernelWriter(OpsHandler):
         for name, pointer in self.pointers.items():
             const = "" if name in self.stored else "const "
             c_type = memory_type(self.buffers[name].layout.dtype)
-            made_by = origin_text(getattr(self.buffers[name], "origins", ()), limit=3)
+            made_by = origin_text(getattr(self.buffers[name], "origins", ()), self.order, limit=3)
             pointer_lines.append(f"{const}{c_type}* {pointer} = ({const}{c_type}*)args[{len(arguments)}];"
                                  f"    // {name}{made_by}")
             arguments.append(name)
@@ -307,11 +308,12 @@ class CppKernelWriter(OpsHandler):
             pointer_lines.append(f"const int64_t {symbol} = (int64_t)args[{len(arguments)}];")
             arguments.append(symbol)
         origins = {o for n in self.nodes for o in n.buffer.origins}
-        lines = [f"// computes {', '.join(n.name for n in self.nodes)}{origin_text(origins, limit=12)}",
+        lines = [f"// computes {', '.join(n.name for n in self.nodes)}{origin_text(origins, self.order, limit=12)}",
                  'extern "C" int NAME(void** args) {',
                  *indent(pointer_lines + head + lines + ["return error;" if head else "return 0;"]), "}"]
         source = fold_error_clauses("\n".join(lines))
-        return Kernel(source, arguments, list(self.stored), list(self.read), summary(self.group))
+        return Kernel(source, arguments, list(self.stored), list(self.read),
+                      summary(self.group, self.order))
 
     def write_stages(self):
         """Outer iteration = per stage: accumulators, inner loop, statements after it."""
@@ -335,7 +337,7 @@ class CppKernelWriter(OpsHandler):
     def play(self, node):
         self.node = node
         if len(self.nodes) > 1:
-            self.scope.add(f"// {node.name}{origin_text(node.buffer.origins)}")
+            self.scope.add(f"// {node.name}{origin_text(node.buffer.origins, self.order)}")
         self.bodies[node.name].play(self)
 
     def write_inner_stage(self, nodes):
@@ -887,26 +889,26 @@ def fold_error_clauses(source):
     return "\n".join(lines) + "\n"
 
 
-def in_graph_order(origins):
-    """FX nodes in the order of their graph; parameters and inputs left out."""
-    nodes = [o for o in origins if getattr(o, "op", "call_function") == "call_function"]
-    return sorted(nodes, key=lambda o: (getattr(o, "_sort_key", ()), str(o)))
+def in_graph_order(origins, order):
+    """Names of the FX nodes, in the order of their graph; what is not computed (inputs, parameters) left out."""
+    names = {str(o) for o in origins}
+    return sorted(names) if order is None else sorted(names & order.keys(), key=order.get)
 
 
-def origin_text(origins, limit=8):
-    """": add, mul, ... (3 more)", for comments."""
-    names = [str(o) for o in in_graph_order(origins)]
-    more = f", ... ({len(names) - limit} before)" if len(names) > limit else ""
-    return f": {', '.join(names[-limit:])}{more}" if names else ""
+def origin_text(origins, order, limit=8):
+    """": add, mul, ... (3 before)", for comments."""
+    names = in_graph_order(origins, order)
+    more = f"{len(names) - limit} more, ..., " if len(names) > limit else ""
+    return f": {more}{', '.join(names[-limit:])}" if names else ""
 
 
-def summary(group):
+def summary(group, order):
     """"add_gelu": the last few FX ops of the group, each once."""
     words = []
-    for origin in reversed(in_graph_order({o for n in group.nodes for o in n.buffer.origins})):
-        word = re.sub(r"(_(default|tensor|scalar|int|dim|self|correction|tensor_scalar))?(_\d+)*$", "", str(origin).lower())
+    for name in reversed(in_graph_order({o for n in group.nodes for o in n.buffer.origins}, order)):
+        word = re.sub(r"(_(default|tensor_scalar|tensor|scalar|int|dim|self|correction))?(_\d+)?$", "", name.lower())
         word = word.strip("_")
-        if word.isidentifier() and word not in words:
+        if word.isidentifier() and word not in words and word not in ("view", "unsqueeze", "permute", "expand"):
             words.insert(0, word)
         if len(words) == 4:
             break

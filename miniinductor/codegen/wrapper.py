@@ -55,6 +55,8 @@ class WrapperWriter:
         self.scope = {"empty_strided": torch.empty_strided, "as_strided": torch.as_strided}
         self.lines, self.views = [], {}
         self.scatter_target = {}
+        nodes = getattr(getattr(record.functional_graph, "graph", record.functional_graph), "nodes", None)
+        self.order = nodes and {n.name: i for i, n in enumerate(nodes) if n.op == "call_function"}
 
     def build(self):
         record = self.record
@@ -84,7 +86,7 @@ class WrapperWriter:
     def kernel_step(self, group):
         # a scatter writes into memory it takes over, so its own name is always kept
         keep = {name for name in group.names if name in self.used}
-        kernel = CppKernelWriter(group, self.buffers, keep).write()
+        kernel = CppKernelWriter(group, self.buffers, keep, self.order).write()
         for node in group.nodes:
             target = getattr(node.buffer.data, "target", None)
             if target is not None:
@@ -142,7 +144,7 @@ class WrapperWriter:
     def may_alias(self, buffer):
         """Can the extern kernel's result share memory with its arguments?"""
         if isinstance(buffer, MultiOutput):
-            return True
+            return False            # its kernel was asked already
         if buffer.out_op is not None and buffer.name in self.buffers and buffer.layout is not None:
             return False
         schema = getattr(buffer.op, "_schema", None)
@@ -328,8 +330,9 @@ class WrapperWriter:
             self.scope["workspaces"] = []
             self.scope["new_workspace"] = self.workspace_factory()
             body = ["workspace = workspaces.pop() if workspaces else new_workspace()",
-                    *unpacking(names)] + body
+                    f"({', '.join(names)},) = workspace"] + body
             body[-1:] = ["workspaces.append(workspace)", body[-1]]
+        body = [piece for line in body for piece in wrapped(line)]
         if any(isinstance(o, ExternKernel) for o in self.graph.operations) or mutations:
             self.scope.update(is_grad_enabled=torch.is_grad_enabled, set_grad_enabled=torch._C._set_grad_enabled)
             body = ["recording = is_grad_enabled()", "set_grad_enabled(False)        # eager kernels: no autograd",
@@ -390,11 +393,13 @@ def _extern_touched(self):
 ExternNode.made, ExternNode.touched = _extern_made, _extern_touched
 
 
-def unpacking(names):
-    """`(a, b, ...) = workspace`, over as many lines as it takes."""
-    text = f"({', '.join(names)},) = workspace"
-    return [("" if number == 0 else " ") + line
-            for number, line in enumerate(textwrap.wrap(text, 110, break_long_words=False))]
+def wrapped(line, width=108):
+    """A long call or tuple over several lines, broken at commas, aligned after its opening bracket."""
+    if len(line) <= width or "(" not in line:
+        return [line]
+    column = line.index("(") + 1
+    pieces = textwrap.wrap(line[column:], max(40, width - column), break_long_words=False, break_on_hyphens=False)
+    return [line[:column] + pieces[0], *[" " * column + piece for piece in pieces[1:]]]
 
 
 def ints(values):
