@@ -22,6 +22,7 @@ def compile(fn_or_module=None, *, backend="inductor", fullgraph=False, dynamic=N
     compiler = convert_frame.FrameCompiler(backend, fullgraph, dynamic, mode)
     if isinstance(fn_or_module, torch.nn.Module):
         return CompiledModule(fn_or_module, compiler)
+    compiler.entry = getattr(fn_or_module, "__code__", None)
     target = fn_or_module.__wrapped__ if isinstance(fn_or_module, frame_hook.Switched) else fn_or_module
     compiled = frame_hook.enabled(target, compiler)
     for name in functools.WRAPPER_ASSIGNMENTS:

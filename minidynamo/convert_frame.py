@@ -71,7 +71,7 @@ class FrameCompiler:
     def __init__(self, backend="inductor", fullgraph=False, dynamic=None, mode=None):
         self.backend_name, self.backend = backends.lookup_backend(backend)
         self.registered = isinstance(backend, str)
-        self.fullgraph, self.dynamic, self.mode = fullgraph, dynamic, mode
+        self.fullgraph, self.dynamic, self.mode, self.entry = fullgraph, dynamic, mode, None
 
     def __call__(self, function, code, args):
         reason = skip_reason(code)
@@ -165,6 +165,8 @@ class FrameCompiler:
         output = frame.output
         if frame.split is not None:
             found = frame.split[1]
+            if not output.calls and not output.inputs and not self.worth_splitting(code, args):
+                raise SkipFrame(f"no tensor before a graph break: {found.reason}")
             file, line, _ = found.stack[-1]
             record.graph_breaks.append(records.BreakRecord(found.kind, found.reason, found.hint, file, line, found.stack))
         elif not output.calls:
@@ -188,6 +190,14 @@ class FrameCompiler:
             code_ref, check_ref = weakref.ref(code), weakref.ref(check)
             check.watching = watch(output.modules, lambda: drop_entry(code_ref(), check_ref()))
         return entry
+
+    def worth_splitting(self, code, args):
+        """May tensors follow?  Asked where none was met before a break: yes for the function that was compiled itself."""
+        if code is self.entry or code.co_name.startswith("<resume of"):
+            return True
+        values = [item for value in args for item in (value if type(value) in (list, tuple) else
+                                                      value.values() if type(value) is dict else (value,))]
+        return any(isinstance(value, (torch.Tensor, torch.nn.Module)) for value in values)
 
     def attempt(self, function, code, args, forced, input_sources):
         output = OutputGraph(input_sources, self.backend_name != "eager")

@@ -32,6 +32,9 @@ LITERAL_KEYS = (str, int, bool, type(None))
 INPLACE_OPERATORS = {operator.setitem, operator.delitem, operator.iadd, operator.isub, operator.imul, operator.itruediv,
                      operator.ifloordiv, operator.imod, operator.ipow, operator.imatmul, operator.iand, operator.ior,
                      operator.ixor, operator.ilshift, operator.irshift}
+PLAIN_OPERATORS = {getattr(operator, "i" + name): getattr(operator, name) for name in
+                   ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "lshift", "rshift")}
+PLAIN_OPERATORS.update({operator.iand: operator.and_, operator.ior: operator.or_, operator.ixor: operator.xor})
 
 
 class OutputGraph(Builder):
@@ -127,6 +130,8 @@ class OutputGraph(Builder):
 
     def call_graph(self, tx, op, target, args, kwargs):
         """Run once with fake tensors, record, wrap the result."""
+        if target in PLAIN_OPERATORS and type(args[0]) is not TensorVar:      # `2 += tensor` is `2 + tensor`
+            target = PLAIN_OPERATORS[target]
         fake_args = [self.to_fake(a) for a in args]
         fake_kwargs = {k: self.to_fake(v) for k, v in kwargs.items()}
         try:

@@ -29,7 +29,7 @@ from ..variables.constant import ConstantVar
 from ..variables.containers import DictVar, DictViewVar, ListVar, SequenceVar, SetVar, TupleVar
 from ..variables.functions import BoundMethodVar, CallableVar, FunctionVar, PartialVar
 from ..variables.iterators import EnumerateVar, FilterVar, IteratorVar, MapVar, SentinelVar, ZipVar
-from ..variables.objects import ClassVar, ObjectVar, PyModuleVar, SuperVar, allocate, initialise_payload, instantiate, lookup
+from ..variables.objects import ClassVar, ModuleVar, ObjectVar, PyModuleVar, SuperVar, allocate, initialise_payload, instantiate, lookup
 from ..variables.tensor import TensorVar
 from .opcodes import slice_of
 from .operations import BINARY, COMPARE
@@ -695,14 +695,54 @@ def _warn(tx, args, kwargs):
     raise Break("warning", "warnings.warn()", "warn outside the compiled function")
 
 
-@rule(copy.copy, copy.deepcopy)
+@rule(copy.copy)
 def _copy(tx, args, kwargs):
     value = args[0]
-    if isinstance(value, ConstantVar):
-        return value
-    if isinstance(value, (ListVar, DictVar, SetVar)) and value.is_constant():
+    if isinstance(value, (ListVar, DictVar, SetVar)):
         return value.call_method(tx, "copy", [], {})
-    raise Break("C function", f"copying {value}")
+    if isinstance(value, (ConstantVar, TupleVar, ClassVar, FunctionVar)):
+        return value
+    return copied_object(tx, value, "__copy__", lambda item: item)
+
+
+@rule(copy.deepcopy)
+def _deepcopy(tx, args, kwargs):
+    return deep_copy(tx, args[0], {})
+
+
+def deep_copy(tx, value, done):
+    """copy.deepcopy of containers and plain objects."""
+    if isinstance(value, (ConstantVar, ClassVar, FunctionVar, CallableVar)):
+        return value
+    if id(value) in done:
+        return done[id(value)]
+    if isinstance(value, DictVar):
+        made = done[id(value)] = DictVar({}, value.cls, factory=value.factory)
+        for key, item in value.pairs(tx):
+            made.store(tx, key, deep_copy(tx, item, done))
+        return made
+    if isinstance(value, SetVar):
+        return value.method_copy(tx)
+    if isinstance(value, ListVar):
+        made = done[id(value)] = ListVar([], value.cls)
+        made.extra = value.extra
+        made.items.extend(deep_copy(tx, item, done) for item in value.iterate(tx))
+        return made
+    if isinstance(value, TupleVar):
+        return TupleVar([deep_copy(tx, item, done) for item in value.iterate(tx)], value.cls)
+    return copied_object(tx, value, "__deepcopy__", lambda item: deep_copy(tx, item, done))
+
+
+def copied_object(tx, value, special, copy_item):
+    """A plain object with its fields copied; anything with a protocol of its own breaks the graph."""
+    if not isinstance(value, ObjectVar) or value.payload is not None or value.fields is None or \
+            isinstance(value, ModuleVar) or any(lookup(value.cls, name)[0] not in (None, object) for name in
+                                                (special, "__reduce_ex__", "__reduce__", "__getstate__", "__setstate__", "__slots__")):
+        raise Break("C function", f"copying {value}")
+    fields = DictVar({})
+    for key, item in value.fields.pairs(tx):
+        fields.store(tx, key, copy_item(item))
+    return ObjectVar(value.cls, fields=fields)
 
 
 def _log_rule(level):

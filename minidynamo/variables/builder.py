@@ -18,7 +18,7 @@ import torch
 from ..exceptions import Break
 from .. import config
 from ..guards import constant_check
-from .base import Lazy
+from .base import Lazy, OpaqueVar
 from .constant import LITERALS, ConstantVar, is_constant_value
 from .containers import DictVar, ListVar, SetVar, TupleVar
 from .functions import BoundMethodVar, CallableVar, CellVar, FunctionVar, MethodVar
@@ -59,7 +59,13 @@ class Builder:
                     source.alias_of = variable.source
                     self.guard_pair("{0} is {1}", source, variable.source)
             return variable
-        variable = self._new(value, kind, source)
+        try:
+            variable = self._new(value, kind, source)
+        except Break as broken:
+            if broken.kind == "restart":
+                raise
+            self.guard(source, "TYPE", "type({0}) is {pin}", kind)
+            variable = OpaqueVar(value, source, broken)
         self.memo[id(value)] = (variable, value)
         return variable
 
@@ -299,7 +305,7 @@ def _dict(builder, value, source, base=dict):
             if type(key) not in (str, int, bool, type(None)):
                 child = source.child("pinned_item", builder.tree.pinned(key).key)
         elif isinstance(key, (type, types.FunctionType, types.BuiltinFunctionType)) or \
-                isinstance(key, tuple) and all(type(part) in LITERALS for part in key):
+                isinstance(key, tuple) and all(type(part) in LITERALS or isinstance(part, type) for part in key):
             variable = builder.wrap_result(key)
             child = source.child("pinned_item", builder.tree.pinned(key).key)
         else:

@@ -192,7 +192,7 @@ class WrapperWriter:
         name = buffer.name
         if isinstance(buffer, MultiOutput):
             path = "".join(f"[{i}]" for i in buffer.index)
-            self.lines.append(f"{name} = {buffer.source}{path}")
+            self.lines.append(f"{name} = {self.checked(f'{buffer.source}{path}', buffer)}")
             return
         arguments = [self.argument(a) for a in buffer.args]
         arguments += [f"{k}={self.argument(v)}" for k, v in buffer.kwargs.items()]
@@ -201,7 +201,13 @@ class WrapperWriter:
             self.lines.append(f"{self.function(function)}({', '.join([*arguments, f'out={name}'])})")
         else:
             function = FAST.get(buffer.op, buffer.op) if not buffer.kwargs else buffer.op
-            self.lines.append(f"{name} = {self.function(function)}({', '.join(arguments)})")
+            call = f"{self.function(function)}({', '.join(arguments)})"
+            self.lines.append(f"{name} = {call if buffer.layout is None else self.checked(call, buffer)}")
+
+    def checked(self, expression, buffer):
+        """An eager kernel chooses its result's strides itself; the kernels that read it were written for these."""
+        self.scope["in_layout"] = in_layout
+        return f"in_layout({expression}, {self.tuple(buffer.layout.stride)})"
 
     def argument(self, value):
         if isinstance(value, BufferView):
@@ -241,7 +247,7 @@ class WrapperWriter:
         offset = self.number(view.offset)
         base = layout.offset if layout is not None else 0
         relative = sympy.expand(sympy.sympify(view.offset) - base)
-        if isinstance(buffer, (InputBuffer, ConstantBuffer)):
+        if isinstance(buffer, (InputBuffer, ConstantBuffer, ExternKernel, MultiOutput)):
             offset = f"{name}.storage_offset()" + (f" + {self.number(relative)}" if relative != 0 else "")
         return f"as_strided({name}, {self.tuple(view.size)}, {self.tuple(view.stride)}, {offset})"
 
@@ -355,6 +361,14 @@ class WrapperWriter:
                 tensors.append(typed.as_strided(size, stride, typed.storage_offset() + view_offset))
             return tuple(tensors)
         return new_workspace
+
+
+def in_layout(tensor, stride):
+    """The tensor, copied if its strides are others; strides of dimensions of size 1 do not matter."""
+    if tensor.stride() == stride or not tensor.numel() or all(
+            n == 1 or a == b for n, a, b in zip(tensor.shape, tensor.stride(), stride)):
+        return tensor
+    return torch.empty_strided(tensor.shape, stride, dtype=tensor.dtype, device=tensor.device).copy_(tensor)
 
 
 class KernelStep:
