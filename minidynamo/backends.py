@@ -10,6 +10,7 @@ In:   a name or a callable.   Out: `backend(gm: fx.GraphModule, example_inputs: 
 Mirrors torch/_dynamo/backends/registry.py (paper section 3.9).
 """
 import importlib
+import types
 
 _REGISTRY = {}
 
@@ -37,8 +38,11 @@ def lookup_backend(backend):
 
 @register_backend(name="eager")
 def eager(gm, example_inputs, mode=None):
-    """Run the captured graph as it is: shows capture alone."""
-    return gm.forward
+    """Run the captured graph as it is: shows capture alone.
+
+    The graph's code reads parameters from a plain namespace: nn.Module.__getattr__ would cost more than small ops."""
+    attributes = types.SimpleNamespace(**dict(gm.named_parameters(remove_duplicate=False)), **dict(gm.named_buffers(remove_duplicate=False)))
+    return types.MethodType(type(gm).forward, attributes)
 
 
 @register_backend(name="aot_eager")

@@ -33,6 +33,7 @@ from .variables.base import Lazy
 from .variables.functions import CellVar, FunctionVar
 
 OURS = os.path.dirname(os.path.abspath(__file__)) + os.sep
+BENCH = os.path.join(OURS, "bench") + os.sep       # its workloads are user programs
 TORCH = os.path.dirname(torch.__file__) + os.sep
 TORCH_MODULES = os.path.join(TORCH, "nn", "modules") + os.sep
 STANDARD = tuple({sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib")})
@@ -49,7 +50,7 @@ CODES = weakref.WeakValueDictionary()       # every code object that has entries
 def skip_reason(code):
     """Why frames of this code are left alone, or None."""
     file = code.co_filename
-    if file.startswith(OURS):
+    if file.startswith(OURS) and not file.startswith(BENCH):
         return "minidynamo's own code"
     if file.startswith(TORCH):
         if file.startswith(TORCH_MODULES) and code.co_name not in ("_call_impl", "_wrapped_call_impl", "__init__"):
@@ -70,7 +71,7 @@ class FrameCompiler:
     def __init__(self, backend="inductor", fullgraph=False, dynamic=None, mode=None):
         self.backend_name, self.backend = backends.lookup_backend(backend)
         self.registered = isinstance(backend, str)
-        self.fullgraph, self.dynamic, self.mode = fullgraph, dynamic, mode
+        self.fullgraph, self.dynamic, self.mode, self.entry = fullgraph, dynamic, mode, None
 
     def __call__(self, function, code, args):
         reason = skip_reason(code)
@@ -164,6 +165,8 @@ class FrameCompiler:
         output = frame.output
         if frame.split is not None:
             found = frame.split[1]
+            if not output.calls and not output.inputs and not self.worth_splitting(code, args):
+                raise SkipFrame(f"no tensor before a graph break: {found.reason}")
             file, line, _ = found.stack[-1]
             record.graph_breaks.append(records.BreakRecord(found.kind, found.reason, found.hint, file, line, found.stack))
         elif not output.calls:
@@ -174,8 +177,8 @@ class FrameCompiler:
         replaced = replacement(frame, compiled)
         with record.timed("guards"):
             guard = self.guard(output, code)
-        for found in record.graph_breaks:
-            records.counters["graph_breaks"][f"{found.reason} at {found.file}:{found.line}"] += 1
+        for found in record.graph_breaks:       # "loop": the consequence of an earlier break inside the loop
+            records.counters["graph_breaks" if found.kind != "loop" else "loop_splits"][f"{found.reason} at {found.file}:{found.line}"] += 1
         record.guard_function, record.guards, record.replacement_code = guard, guard.guards, replaced
         record.source, record.bytecode = LazyText(lambda: source_of(code)), LazyText(lambda: bytecode_of(code))
         record.replacement_bytecode = LazyText(lambda: bytecode_of(replaced))
@@ -188,9 +191,16 @@ class FrameCompiler:
             check.watching = watch(output.modules, lambda: drop_entry(code_ref(), check_ref()))
         return entry
 
+    def worth_splitting(self, code, args):
+        """May tensors follow?  Asked where none was met before a break: yes for the function that was compiled itself."""
+        if code is self.entry or code.co_name.startswith("<resume of"):
+            return True
+        values = [item for value in args for item in (value if type(value) in (list, tuple) else
+                                                      value.values() if type(value) is dict else (value,))]
+        return any(isinstance(value, (torch.Tensor, torch.nn.Module)) for value in values)
+
     def attempt(self, function, code, args, forced, input_sources):
-        output = OutputGraph(input_sources)
-        output.input_sources = input_sources
+        output = OutputGraph(input_sources, self.backend_name != "eager")
         names = code.co_varnames[:parameter_count(code)]
         bound = {name: Lazy(value, output.tree.local(name)) for name, value in zip(names, args)}
         closure = []

@@ -32,18 +32,22 @@ LITERAL_KEYS = (str, int, bool, type(None))
 INPLACE_OPERATORS = {operator.setitem, operator.delitem, operator.iadd, operator.isub, operator.imul, operator.itruediv,
                      operator.ifloordiv, operator.imod, operator.ipow, operator.imatmul, operator.iand, operator.ior,
                      operator.ixor, operator.ilshift, operator.irshift}
+PLAIN_OPERATORS = {getattr(operator, "i" + name): getattr(operator, name) for name in
+                   ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "lshift", "rshift")}
+PLAIN_OPERATORS.update({operator.iand: operator.and_, operator.ior: operator.or_, operator.ixor: operator.xor})
 
 
 class OutputGraph(Builder):
     """One attempt.  `inputs`: tensor variables behind the placeholders, in order."""
 
-    def __init__(self, input_sources=()):
+    def __init__(self, input_sources=(), generates_code=True):
+        self.generates_code = generates_code        # does the backend rely on parameters' shapes and devices?
         self.tree = SourceTree()
         self.graph = torch.fx.Graph()
         self.fake_mode = fake_tensor.FakeTensorMode(static_shapes=True)
         self.inputs, self.attributes, self.by_fake, self.memo, self.pinned_memo = [], {}, {}, {}, {}
         self.globals, self.pair_guards, self.sourced, self.module_stack, self.modules = {}, [], [], [], []
-        self.input_sources = set(input_sources)     # names of tensors that must be placeholders (replaced buffers)
+        self.input_sources = input_sources          # names of tensors that must be placeholders (replaced buffers)
         self.last_input, self.calls, self.frame, self.global_hooks_guarded = None, 0, None, False
         self.state_writes = {}                      # state function -> getter of the value at the end
         self.names = {}
@@ -126,6 +130,8 @@ class OutputGraph(Builder):
 
     def call_graph(self, tx, op, target, args, kwargs):
         """Run once with fake tensors, record, wrap the result."""
+        if target in PLAIN_OPERATORS and type(args[0]) is not TensorVar:      # `2 += tensor` is `2 + tensor`
+            target = PLAIN_OPERATORS[target]
         fake_args = [self.to_fake(a) for a in args]
         fake_kwargs = {k: self.to_fake(v) for k, v in kwargs.items()}
         try:

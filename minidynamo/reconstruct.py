@@ -484,6 +484,12 @@ def _with_continuations(frame, body, start, begin, end, prefix):
     names = [f".s{n}" for n in range(len(kinds) + 8)]
     out, appended = list(body), []
     fall = _continuation(frame, natives, begin, end, end + 1, kinds, bound, False)
+    if native.op == "FOR_ITER" and V >= (3, 12):    # its exit must reach END_FOR; the loop's continuation stands behind it
+        after = index[id(target)] + (1 if V < (3, 13) else 2)
+        taken = _continuation(frame, natives, begin, end, after, kinds[:-1] + ["v"] * 2, bound, False)
+        if taken is not None:
+            out[after:after] = taken
+        target = None
     if fall is not None:
         out[end + 1:end + 1] = fall
     if target is not None:

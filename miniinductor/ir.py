@@ -216,7 +216,8 @@ class TensorBox:
         if isinstance(data, Pointwise):
             return data.inner_fn
         if isinstance(data, View):
-            return lambda index: data.base.make_loader()(data.reindex(index))
+            inner = data.base.make_loader()     # now: what is stored after this value was made must not be read by it
+            return lambda index: inner(data.reindex(index))
         return lambda index: ops.load(data.name, data.layout.indexer(index))
 
     def realize(self, stride=None):

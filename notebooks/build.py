@@ -45,6 +45,7 @@ def clean(value, pairs):
 def execute(source):
     """The executed notebook of one text source."""
     import jupytext
+    import nbformat
     from nbclient import NotebookClient
     notebook = jupytext.read(source)
     notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
@@ -56,7 +57,7 @@ def execute(source):
         cell["id"] = f"cell-{number:03d}"
         cell.metadata.pop("execution", None)
         if cell.cell_type == "code":
-            cell.outputs = [clean(output, pairs) for output in cell.outputs
+            cell.outputs = [nbformat.from_dict(clean(output, pairs)) for output in cell.outputs
                             if not (output.output_type == "stream" and output.name == "stderr")]
     notebook.metadata = {k: notebook.metadata[k] for k in ("kernelspec",) if k in notebook.metadata}
     return notebook

@@ -2,18 +2,23 @@
 import math
 
 import pytest
-import sympy
 import torch
 
 import miniinductor.config
 from backend_helpers import layer_norm, pointwise, reduce, run, softmax
-from miniinductor.codegen.cpp import CppKernelWriter, constant_text
-from miniinductor.ir import Pointwise, Reduction, Scatter, TensorBox, ComputedBuffer, Layout, current_graph
+from miniinductor.codegen.cpp import CppKernelWriter
+from miniinductor.codegen.cpp_expressions import constant_text
+from miniinductor.ir import Pointwise, Scatter, TensorBox, ComputedBuffer, Layout, current_graph
 from miniinductor.ops import BINARY, COMPARISON, UNARY, UNARY_FLOAT, missing_ops, ops
 
 CPU = torch.device("cpu")
 SPECIAL = torch.tensor([0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 2.5, -2.5, 1e-30, -1e-30, 1e-42, 88.0, -88.0, 1e30, -1e30, 104.0,
                         -104.0, 3.4e38, math.inf, -math.inf, math.nan, 1e-4, -1e-4, 0.9999999, 1.0000001, 7.9, 4.01])
+
+
+@pytest.fixture(autouse=True)
+def fixed_seed():
+    torch.manual_seed(0)
 
 
 def test_the_writer_defines_every_op():
@@ -49,7 +54,7 @@ def test_unary(op, dtype):
         known = torch.isfinite(exact) | ~torch.isfinite(want)
         same(got[known], exact[known], ulps=8, atol=2e-7 if op in ("sin", "cos", "tan", "lgamma") else 1e-44)
     else:
-        same(got, want, ulps=16, atol=1e-300)
+        same(got, want, ulps=16, atol=1e-14 if op == "lgamma" else 1e-300)
     if result.is_floating_point and op not in ("sign", "lgamma"):
         zeros = x == 0
         assert torch.equal(torch.signbit(got[zeros]), torch.signbit(want[zeros])), "signed zeros"

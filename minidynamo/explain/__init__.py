@@ -9,8 +9,20 @@ In:   a function or module and its arguments.  Out: an `Explanation`; the call i
 Files: explanation.py (what there is), views.py (how it shows), draw.py (pictures), page.py (the HTML file).
 Mirrors torch/_dynamo/eval_frame.py (`explain`) and the tlparse tool.
 """
+import sys
+
 from .draw import Picture, draw_graph
 from .explanation import Explanation, explain
 from .views import Code, Table
 
 __all__ = ["explain", "Explanation", "Picture", "draw_graph", "Code", "Table"]
+
+
+class _CallablePackage(type(sys)):
+    """Importing this package binds its name in `minidynamo`, where `minidynamo.explain(fn)` must stay a function."""
+
+    def __call__(self, fn, **options):
+        return explain(fn, **options)
+
+
+sys.modules[__name__].__class__ = _CallablePackage

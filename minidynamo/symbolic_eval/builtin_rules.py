@@ -29,7 +29,7 @@ from ..variables.constant import ConstantVar
 from ..variables.containers import DictVar, DictViewVar, ListVar, SequenceVar, SetVar, TupleVar
 from ..variables.functions import BoundMethodVar, CallableVar, FunctionVar, PartialVar
 from ..variables.iterators import EnumerateVar, FilterVar, IteratorVar, MapVar, SentinelVar, ZipVar
-from ..variables.objects import ClassVar, ObjectVar, PyModuleVar, SuperVar, allocate, initialise_payload, instantiate, lookup
+from ..variables.objects import ClassVar, ModuleVar, ObjectVar, PyModuleVar, SuperVar, allocate, initialise_payload, instantiate, lookup
 from ..variables.tensor import TensorVar
 from .opcodes import slice_of
 from .operations import BINARY, COMPARE
@@ -111,8 +111,6 @@ def call_class_method(tx, owner, value, args, kwargs):
         for key in args[0].iterate(tx):
             made.store(tx, key, args[1] if len(args) > 1 else NONE)
         return made
-    if value is object.__new__ or value.__name__ == "__new__":
-        return new_object(tx, args, kwargs)
     if issubclass(owner, (int, float, str, bytes)):
         return tx.fold(value, *[a.as_constant() for a in args])
     if value.__name__ in ("__subclasscheck__", "__instancecheck__", "mro", "__init_subclass__", "__subclasshook__"):
@@ -120,17 +118,19 @@ def call_class_method(tx, owner, value, args, kwargs):
     raise Break("C function", f"the call of {owner.__name__}.{value.__name__}()")
 
 
-def new_object(tx, args, kwargs):
-    """object.__new__(cls), dict.__new__(cls), tuple.__new__(cls, items)."""
-    cls = args[0].as_constant()
-    if issubclass(cls, tuple):
-        items = list(args[1].iterate(tx)) if len(args) > 1 else []
-        return TupleVar(items, cls) if hasattr(cls, "_fields") or cls is tuple else call_class(tx, cls, args[1:], kwargs)
-    return allocate(tx, cls, args[1:])
+def _new_rule(new):
+    def new_object(tx, args, kwargs):
+        """object.__new__(cls), dict.__new__(cls), tuple.__new__(cls, items)."""
+        cls = args[0].as_constant()
+        if issubclass(cls, tuple):
+            items = list(args[1].iterate(tx)) if len(args) > 1 else []
+            return TupleVar(items, cls) if hasattr(cls, "_fields") or cls is tuple else call_class(tx, cls, args[1:], kwargs)
+        return allocate(tx, cls, args[1:], new)
+    return new_object
 
 
-RULES[object.__new__] = RULES[dict.__new__] = RULES[tuple.__new__] = RULES[list.__new__] = new_object
-RULES[collections.OrderedDict.__new__] = RULES[BaseException.__new__] = RULES[set.__new__] = new_object
+for _class in (object, dict, tuple, list, set, collections.OrderedDict, BaseException):
+    RULES[_class.__new__] = _new_rule(_class.__new__)
 
 
 def call_descriptor(tx, value, args, kwargs):
@@ -695,14 +695,54 @@ def _warn(tx, args, kwargs):
     raise Break("warning", "warnings.warn()", "warn outside the compiled function")
 
 
-@rule(copy.copy, copy.deepcopy)
+@rule(copy.copy)
 def _copy(tx, args, kwargs):
     value = args[0]
-    if isinstance(value, ConstantVar):
-        return value
-    if isinstance(value, (ListVar, DictVar, SetVar)) and value.is_constant():
+    if isinstance(value, (ListVar, DictVar, SetVar)):
         return value.call_method(tx, "copy", [], {})
-    raise Break("C function", f"copying {value}")
+    if isinstance(value, (ConstantVar, TupleVar, ClassVar, FunctionVar)):
+        return value
+    return copied_object(tx, value, "__copy__", lambda item: item)
+
+
+@rule(copy.deepcopy)
+def _deepcopy(tx, args, kwargs):
+    return deep_copy(tx, args[0], {})
+
+
+def deep_copy(tx, value, done):
+    """copy.deepcopy of containers and plain objects."""
+    if isinstance(value, (ConstantVar, ClassVar, FunctionVar, CallableVar)):
+        return value
+    if id(value) in done:
+        return done[id(value)]
+    if isinstance(value, DictVar):
+        made = done[id(value)] = DictVar({}, value.cls, factory=value.factory)
+        for key, item in value.pairs(tx):
+            made.store(tx, key, deep_copy(tx, item, done))
+        return made
+    if isinstance(value, SetVar):
+        return value.method_copy(tx)
+    if isinstance(value, ListVar):
+        made = done[id(value)] = ListVar([], value.cls)
+        made.extra = value.extra
+        made.items.extend(deep_copy(tx, item, done) for item in value.iterate(tx))
+        return made
+    if isinstance(value, TupleVar):
+        return TupleVar([deep_copy(tx, item, done) for item in value.iterate(tx)], value.cls)
+    return copied_object(tx, value, "__deepcopy__", lambda item: deep_copy(tx, item, done))
+
+
+def copied_object(tx, value, special, copy_item):
+    """A plain object with its fields copied; anything with a protocol of its own breaks the graph."""
+    if not isinstance(value, ObjectVar) or value.payload is not None or value.fields is None or \
+            isinstance(value, ModuleVar) or any(lookup(value.cls, name)[0] not in (None, object) for name in
+                                                (special, "__reduce_ex__", "__reduce__", "__getstate__", "__setstate__", "__slots__")):
+        raise Break("C function", f"copying {value}")
+    fields = DictVar({})
+    for key, item in value.fields.pairs(tx):
+        fields.store(tx, key, copy_item(item))
+    return ObjectVar(value.cls, fields=fields)
 
 
 def _log_rule(level):

@@ -190,6 +190,8 @@ class RootFrame(Frame):
             reason.stack = self.output.frame.user_stack() if self.output.frame is not None else self.user_stack()
         if self.handled:
             raise SkipFrame(f"a graph break inside an except or finally block: {reason.reason}") from reason
+        if self.info.operations[self.info.groups[self.pc - 1]].op == "LOAD_FAST":
+            raise SkipFrame(f"a local variable cannot be traced: {reason.reason}") from reason
         if step in self.forced:
             raise SkipFrame(f"cannot split here: {reason.reason}") from reason
         self.forced[step] = reason

@@ -14,7 +14,7 @@ from ..variables.base import NULL, Lazy
 from ..variables.constant import ConstantVar
 from ..variables.containers import DictVar, ListVar, SequenceVar, SetVar, SliceVar, TupleVar, dict_pairs
 from ..variables.functions import CellVar, DeferredVar, FunctionVar
-from ..variables.iterators import GeneratorVar
+from ..variables.iterators import GeneratorVar, IteratorVar
 from ..variables.objects import ClassVar, ObjectVar, SuperVar
 
 HANDLERS = {}
@@ -186,8 +186,12 @@ def LOAD_METHOD(frame, name):
             raise
         broken.stack = frame.user_stack()
         found = DeferredVar(owner, name, broken)
-    frame.stack.append(found)
-    frame.stack.append(NULL)
+    push_callable(frame, found)
+
+
+def push_callable(frame, found):
+    """A callable and NULL in this version's order: after a split the real CALL finds them."""
+    frame.stack.extend((NULL, found) if sys.version_info < (3, 13) else (found, NULL))
 
 
 @opcode
@@ -205,9 +209,11 @@ def DELETE_ATTR(frame, name):
 def LOAD_SUPER_ATTR(frame, arg):
     name, flags = arg
     _, cls, instance = frame.popn(3)
-    frame.stack.append(SuperVar(cls.as_constant(), instance).getattr(frame, name))
+    found = SuperVar(cls.as_constant(), instance).getattr(frame, name)
     if flags & 1:
-        frame.stack.append(NULL)
+        push_callable(frame, found)
+    else:
+        frame.stack.append(found)
 
 
 @opcode
@@ -551,6 +557,8 @@ def GET_ITER(frame, _):
 
 @opcode
 def FOR_ITER(frame, target):
+    if not isinstance(frame.stack[-1], IteratorVar):
+        raise Break("loop", "the next step of a loop whose iterator was made before this frame")
     value = frame.stack[-1].next(frame)
     if value is None:
         frame.stack.pop()

@@ -116,6 +116,29 @@ class Lazy(Variable):
         return self if self.variable is None else self.variable
 
 
+class OpaqueVar(Variable):
+    """A real value that cannot be traced: it may be passed on; using it breaks the graph."""
+    __slots__ = ("value", "broken")
+
+    def __init__(self, value, source, broken):
+        self.source, self.mutated, self.value, self.broken = source, False, value, broken
+
+    def python_type(self):
+        return type(self.value)
+
+    def identity(self):
+        return self
+
+    def _refuse(self, *args):
+        raise self.broken
+
+    as_constant = real = hash_key = getattr = setattr = delattr = call = truth = iterate = length = _refuse
+    getitem = setitem = delitem = contains = _refuse
+
+    def call_method(self, tx, name, args, kwargs):
+        raise self.broken
+
+
 class Null(Variable):
     """The NULL that CPython's call protocol pushes, and unbound slots that inlined comprehensions save."""
     __slots__ = ()

@@ -18,18 +18,18 @@ import torch
 from ..exceptions import Break
 from .. import config
 from ..guards import constant_check
-from .base import Lazy
+from .base import Lazy, OpaqueVar
 from .constant import LITERALS, ConstantVar, is_constant_value
 from .containers import DictVar, ListVar, SetVar, TupleVar
-from .functions import BoundMethodVar, CallableVar, CellVar, FunctionVar
+from .functions import BoundMethodVar, CallableVar, CellVar, FunctionVar, MethodVar
 from .objects import ClassVar, ModuleVar, ObjectVar, PyModuleVar, lookup, partial_of, trusted
 from .tensor import TensorVar
 
 C_CALLABLES = (types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType, types.MethodWrapperType,
                types.ClassMethodDescriptorType, types.GetSetDescriptorType, functools._lru_cache_wrapper,
                torch._ops.OpOverload, torch._ops.OpOverloadPacket, type(torch.ops.aten))
+MODULE_TABLES = ("_parameters", "_buffers", "_modules")      # nn.Module keeps these dicts itself
 TENSOR_TYPES = (torch.Tensor, torch.nn.Parameter)
-dispatch_keys = torch._C._dispatch_keys
 
 
 class Builder:
@@ -44,6 +44,9 @@ class Builder:
             return self.wrap_pinned(value)
         if kind is types.FunctionType:
             return self._function(value, source)
+        if kind is types.BuiltinMethodType and not isinstance(value.__self__, (types.ModuleType, type, type(None))):
+            self.guard(source, "METHOD", f"type({{0}}) is {{pin}} and {{0}}.__name__ == {value.__name__!r}", kind)
+            return MethodVar(self.wrap(value.__self__, source.attr("__self__")), value.__name__)
         if kind in C_CALLABLES or kind is types.ModuleType:
             self.guard(source, "ID" if kind is not types.BuiltinFunctionType else "EQ",
                        "{0} == {pin}" if kind in (types.BuiltinFunctionType, types.MethodWrapperType) else "{0} is {pin}", value)
@@ -56,7 +59,13 @@ class Builder:
                     source.alias_of = variable.source
                     self.guard_pair("{0} is {1}", source, variable.source)
             return variable
-        variable = self._new(value, kind, source)
+        try:
+            variable = self._new(value, kind, source)
+        except Break as broken:
+            if broken.kind == "restart":
+                raise
+            self.guard(source, "TYPE", "type({0}) is {pin}", kind)
+            variable = OpaqueVar(value, source, broken)
         self.memo[id(value)] = (variable, value)
         return variable
 
@@ -109,7 +118,8 @@ class Builder:
             raise Break("tensor subclass", f"the tensor subclass {kind.__name__} is not traced")
         build = CONTAINERS.get(kind)
         if build is not None:
-            self.guard(source, "TYPE", "type({0}) is {pin}", kind)
+            if source.key not in MODULE_TABLES:
+                self.guard(source, "TYPE", "type({0}) is {pin}", kind)
             variable = build(self, value, source)
             self.sourced.append(variable)
             return variable
@@ -133,10 +143,12 @@ class Builder:
         owned = parent is not None and parent.key in ("_parameters", "_buffers") and parent.kind == "item"
         if owned and source.name() not in self.input_sources:
             self.guard(source, "ID", "{0} is {pin}", value)
-            if config.guard_parameter_metadata:
-                place = "is_cpu" if value.is_cpu else "is_cuda" if value.is_cuda else "is_meta"
-                self.guard(source, "PARAMETER", f"{{0}}.dtype is {{pin}} and {{0}}.{place} and {{0}}.shape == {tuple(value.shape)}"
-                           f" and {{0}}.requires_grad is {value.requires_grad}", value.dtype)
+            self.guard(source, "DTYPE", "{0}.dtype is {pin}", value.dtype)
+            if self.generates_code and config.guard_parameter_metadata:     # `p.data = ...` keeps the identity
+                self.guard_place(value, source)
+                self.guard(source, "SHAPE", f"{{0}}.shape == {tuple(value.shape)}")
+            if torch.is_grad_enabled():
+                self.guard(source, "GRAD", f"{{0}}.requires_grad is {value.requires_grad}")
             name = self.unique_name(module_name(source))
             fake = self.fake_of(value)
             node = self.add_input("get_attr", name, fake)
@@ -161,9 +173,14 @@ class Builder:
         if value.layout is torch.strided:
             self.guard(source, "STRIDE", f"{{0}}.stride() == {tuple(value.stride())}")
         self.guard(source, "GRAD", f"{{0}}.requires_grad is {value.requires_grad}")
-        self.guard(source, "KEYS", "dispatch_keys({0}) == {pin}", dispatch_keys(value))
-        source.guards["KEYS"].pins["dispatch_keys"] = dispatch_keys
-        if not value.is_cpu:
+        self.guard_place(value, source)
+        self.guard(source, "VIEW_BITS", f"{{0}}.is_neg() is {value.is_neg()}" +
+                   (f" and {{0}}.is_conj() is {value.is_conj()}" if value.is_complex() else ""))
+
+    def guard_place(self, value, source):
+        if value.is_cpu:
+            self.guard(source, "DEVICE", "{0}.is_cpu")
+        else:
             self.guard(source, "DEVICE", "{0}.device == {pin}", value.device)
 
     def _module(self, value, kind, source):
@@ -288,7 +305,7 @@ def _dict(builder, value, source, base=dict):
             if type(key) not in (str, int, bool, type(None)):
                 child = source.child("pinned_item", builder.tree.pinned(key).key)
         elif isinstance(key, (type, types.FunctionType, types.BuiltinFunctionType)) or \
-                isinstance(key, tuple) and all(type(part) in LITERALS for part in key):
+                isinstance(key, tuple) and all(type(part) in LITERALS or isinstance(part, type) for part in key):
             variable = builder.wrap_result(key)
             child = source.child("pinned_item", builder.tree.pinned(key).key)
         else:

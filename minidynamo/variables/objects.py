@@ -468,9 +468,9 @@ def instantiate(tx, cls, args, kwargs):
     return made
 
 
-def allocate(tx, cls, args=()):
-    """cls.__new__(cls) for classes whose allocator is object's or a container's."""
-    new = lookup(cls, "__new__")[1]
+def allocate(tx, cls, args=(), new=None):
+    """new(cls) for allocators that are object's or a container's; `new` is cls.__new__ unless one was called by name."""
+    new = new or lookup(cls, "__new__")[1]
     fields = DictVar({}) if cls.__dictoffset__ else None
     if new is object.__new__:
         if issubclass(cls, torch.nn.Module):

@@ -77,6 +77,7 @@ class TensorVar(Variable):
 
     def getattr(self, tx, name):
         if name == "shape":
+            self.guard_shape(tx)
             return TupleVar([ConstantVar(n) for n in self.fake.shape], torch.Size)
         if name in METADATA:
             return ConstantVar(getattr(self.fake, name))
@@ -99,6 +100,11 @@ class TensorVar(Variable):
         if not callable(found):
             raise Break("tensor attribute", f"Tensor.{name} is not traced")
         return tx.method_of(self, name)
+
+    def guard_shape(self, tx):
+        """A parameter's shape was asked for: from now on it matters whatever the backend is."""
+        if self.source is not None and self.value is not None:
+            tx.output.guard(self.source, "SHAPE", f"{{0}}.shape == {tuple(self.value.shape)}")
 
     def _grad(self, tx):
         if self.source is None or self.value is None:
@@ -135,6 +141,7 @@ class TensorVar(Variable):
 
     # ---- metadata that needs no node
     def method_size(self, tx, dim=None):
+        self.guard_shape(tx)
         if dim is not None and dim.identity() is not None:
             return tx.fold(lambda: self.fake.size(dim.as_constant()))
         return self.getattr(tx, "shape")

@@ -78,6 +78,11 @@ def functional_form(op):
     raise CannotFunctionalize(f"no functional form of {op}")
 
 
+def is_needed(node):
+    """Must this node stay, though nobody reads it?  Random ops advance the generator, so later draws depend on them."""
+    return node.op in ("placeholder", "output") or torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
+
+
 class Functionalizer:
     """One pass over the old graph; `value[old]` is the new node that holds what `old` holds now."""
 
@@ -149,7 +154,7 @@ class Functionalizer:
                 self.new.output((outputs, [self.read(n) for n in self.written_inputs]))
             else:
                 self.call(node)
-        self.new.eliminate_dead_code(is_impure_node=lambda n: n.op in ("placeholder", "output"))
+        self.new.eliminate_dead_code(is_impure_node=is_needed)
         return self.new
 
     def call(self, node):

@@ -98,7 +98,7 @@ def _extreme(call, x, dims, keepdim, kind):
     if x.dtype == torch.bool:
         if kind == "max":
             return reduce(call, x, dims, keepdim, "any", torch.bool, torch.bool)
-        raise NotLowered("minimum of bools")
+        return every(call, x, dims, keepdim)
     return reduce(call, x, dims, keepdim, kind, x.dtype, x.dtype)
 
 
@@ -134,9 +134,15 @@ def any_rule(call, x, dims=None, keepdim=False):
     if call.value.dtype != torch.bool:
         raise NotLowered("uint8 result")
     truth = _nonzero(x.dtype) or (lambda v: v)
+    true = _mapped(call, x, truth)
     if call.node.target._schema.name == "aten::any":
-        return reduce(call, _mapped(call, x, truth), dims, keepdim, "any", torch.bool, torch.bool)
-    false = _mapped(call, x, lambda v: ops.logical_not(truth(v)))
+        return reduce(call, true, dims, keepdim, "any", torch.bool, torch.bool)
+    return every(call, true, dims, keepdim)
+
+
+def every(call, x, dims, keepdim):
+    """all(x) of bools: no element is false."""
+    false = _mapped(call, x, ops.logical_not)
     some_false = reduce(call, false, dims, keepdim, "any", torch.bool, torch.bool)
     load = some_false.make_loader()
     return TensorBox(Pointwise(x.device, torch.bool, list(some_false.get_size()), lambda index: ops.logical_not(load(index)),

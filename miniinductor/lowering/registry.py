@@ -28,6 +28,10 @@ class NotLowered(Exception):
     """This op, on these arguments, has no rule; it runs as an eager kernel."""
 
 
+class CannotLower(Exception):
+    """This graph cannot be compiled; it runs eagerly."""
+
+
 @dataclass
 class Call:
     """The ATen call being lowered."""
@@ -130,6 +134,17 @@ def to_dtype(call, box, dtype):
     load, src = box.make_loader(), box.dtype
     return TensorBox(Pointwise(box.device, dtype, list(box.get_size()), lambda index: ops.to_dtype(load(index), dtype, src),
                                call.origins | box.origins))
+
+
+def is_dense(fake):
+    """Does the (fake) tensor fill its memory without gaps or overlap?"""
+    expected = 1
+    for size, stride in sorted(zip(fake.shape, fake.stride()), key=lambda pair: pair[1]):
+        if size != 1:
+            if stride != expected:
+                return False
+            expected *= size
+    return True
 
 
 def normalize_dim(dim, rank):

@@ -57,7 +57,7 @@ print(f"  needed: read x, read y, write the result       -> {3 * megabytes:.0f} 
 
 # %%
 e = minidynamo.explain(scaled_gelu)(x, y)
-print("same numbers as eager:", torch.allclose(e.result, scaled_gelu(x, y), atol=1e-6))
+print("same numbers as eager:", torch.allclose(e.result, scaled_gelu(x, y), atol=1e-5))
 e
 
 # %% [markdown]
@@ -207,7 +207,6 @@ print("library calls:", dict(Counter(f.op for f in record.fallbacks)))
 # One of them, with the FX nodes it came from: the residual addition and the layer norm that follows, in one kernel.
 
 # %%
-max(record.kernels, key=lambda k: len(k.nodes) * (k.source.count("for (") < 8))
 longest = max(record.kernels, key=lambda k: len(k.nodes))
 from minidynamo.explain import Code
 Code(longest.source, longest.language, f"{longest.name}: {', '.join(longest.nodes)}")
