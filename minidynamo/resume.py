@@ -76,23 +76,31 @@ def check_splittable(code, body, k, handling=None):
 
 
 def handling_exceptions(body):
-    """Indices of the instructions that may run while an exception is being handled: that state belongs to the frame."""
+    """Indices of the instructions that may run while an exception is being handled: that state belongs to the frame.
+
+    Followed along all paths: where on the stack PUSH_EXC_INFO has put what POP_EXCEPT restores.  An exception cuts the stack
+    to its handler's depth, and with it what lies higher.
+    """
     index = {id(ins): n for n, ins in enumerate(body)}
-    depth, todo = {}, [(0, 0)]
+    bottom = {id(ins.exc[0]): ins.exc[1] + ins.exc[2] for ins in body if ins.exc}       # of a handler: the exception lies there
+    seen, todo = set(), [(0, ())]
     while todo:
         n, handled = todo.pop()
-        if depth.get(n, -1) >= handled:
+        if (n, handled) in seen:
             continue
-        depth[n], ins = handled, body[n]
-        if ins.exc:                             # PUSH_EXC_INFO cannot raise: its handler sees one more exception
-            todo.append((index[id(ins.exc[0])], handled + (ins.op == "PUSH_EXC_INFO")))
-        handled += (ins.op == "PUSH_EXC_INFO") - (ins.op == "POP_EXCEPT")
+        seen.add((n, handled))
+        ins = body[n]
+        if ins.exc:
+            todo.append((index[id(ins.exc[0])], tuple(position for position in handled if position < ins.exc[1])))
+        if ins.op == "PUSH_EXC_INFO":
+            handled += (bottom.get(id(ins), 0),)
+        elif ins.op == "POP_EXCEPT":
+            handled = handled[:-1]
         if isinstance(ins.arg, Instruction):
             todo.append((index[id(ins.arg)], handled))
         if ins.op not in ENDS:
             todo.append((n + 1, handled))
-    entries = {id(ins.exc[0]) for ins in body if ins.exc}           # there the exception lies on the stack already
-    return {n for n, handled in depth.items() if handled > 0 or id(body[n]) in entries}
+    return {n for n, handled in seen if handled or id(body[n]) in bottom}
 
 
 def resume_code(code, k, stack, live, raising=False):

@@ -20,7 +20,7 @@ import pytest
 
 from minidynamo.bytecode import disassemble
 from minidynamo.bytecode.assembler import VERSION
-from minidynamo.resume import CannotSplit, closure_names, parameters, resume_code
+from minidynamo.resume import CannotSplit, check_splittable, closure_names, parameters, resume_code
 from split_points import split, split_points
 from test_bytecode import Derived, FUNCTIONS
 
@@ -214,6 +214,36 @@ def test_no_split_while_an_exception_is_handled():
     assert not points & set(handling)
     assert points & set(finals) and set(finals) - points        # the finally block exists twice
     assert points & set(done)                                   # after the handler all is well again
+
+
+def test_handlers_in_loops_are_left_again():
+    """The analysis ends (a handler that goes on with the loop), and after the handler all is well."""
+    def f(items):
+        out = []
+        for item in items:
+            try:
+                try:
+                    with contextlib.nullcontext():
+                        out.append(1 / item)
+                except ZeroDivisionError as e:
+                    out.append(str(e))
+                    continue
+                finally:
+                    out.append("f")
+            except TypeError:
+                out.append("t")
+                break
+            out.append(len(out))
+        return out
+
+    want = f([1, 0, 2]), f([1, "x", 3])
+    body = disassemble(f.__code__)
+    check_splittable(f.__code__, body, next(n for n, ins in enumerate(body) if ins.arg == "len"))
+
+    def check(point):
+        assert (f([1, 0, 2]), f([1, "x", 3])) == want, point
+
+    assert each_split(f, check) > 10
 
 
 def test_no_split_of_generators_nor_before_the_beginning():
