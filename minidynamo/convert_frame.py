@@ -52,7 +52,7 @@ def skip_reason(code):
     if file.startswith(OURS):
         return "minidynamo's own code"
     if file.startswith(TORCH):
-        if file.startswith(TORCH_MODULES) and code.co_name not in ("_call_impl", "_wrapped_call_impl", "__init__"):
+        if file.startswith(TORCH_MODULES) and (code.co_name == "forward" or code.co_name.startswith("<resume of forward")):
             return None
         return "torch's own code"
     if file.startswith("<") and code.co_name == "<module>" or file.startswith("<frozen"):

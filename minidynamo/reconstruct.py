@@ -335,7 +335,7 @@ class Codegen:
                 commit(*store)
             elif isinstance(variable, DictVar) and not variable.rewritten and variable.source.kind in ("dict", "raw_dict") or \
                     isinstance(variable, DictVar) and not variable.rewritten and variable.cls is dict and variable.source.kind != "payload":
-                for host in variable.written:
+                for host in reversed(variable.written):         # written back last first: new keys keep their order
                     key, value = variable.items[host]
                     self.value(value)
                     self.value(variable)
@@ -351,7 +351,7 @@ class Codegen:
                     self.build("BUILD_TUPLE", variable.items if isinstance(variable.items, list) else list(variable.items.values()))
                 commit(("call", 2))
         for values in self.output.globals.values():
-            for name, value in values.written.items():
+            for name, value in reversed(values.written.items()):
                 self.value(value)
                 self.load_const(values.values)
                 self.load_const(name)
