@@ -173,7 +173,7 @@ class FrameCompiler:
             return None
         record.input_sources = output.inputs
         compiled = functools.partial(self.compile_graph, output, record)
-        replaced = replacement(frame, compiled)
+        replaced = replacement(frame, compiled, record.calls.__next__ if config.count_hits else None)
         with record.timed("guards"):
             guard = self.guard(output, code)
         for found in record.graph_breaks:       # "loop": the consequence of an earlier break inside the loop
@@ -274,6 +274,8 @@ def drop_entry(code, check):
     entries = frame_hook.get_cache(code) if code is not None else None
     if entries:
         entries[:] = [entry for entry in entries if entry[0] is not check]
+    if check is not None and check.record in records.frames:      # the record would keep the parameters alive
+        records.frames.remove(check.record)
 
 
 class LazyText:

@@ -395,8 +395,8 @@ def _peek(variable):
     return variable.peek() if type(variable) is Lazy else variable
 
 
-def replacement(frame, compile_graph):
-    """(code object, GraphModule or None).  `compile_graph(outputs)` gives (callable or None, input variables)."""
+def replacement(frame, compile_graph, tick=None):
+    """The code object.  `compile_graph(outputs)` gives (callable or None, input variables); `tick()` counts calls."""
     tail = Codegen(frame)
     if frame.split is None:
         tail.value(frame.returned)
@@ -409,6 +409,10 @@ def replacement(frame, compile_graph):
     graph, inputs = compile_graph(tail.outputs)
     head = Codegen(frame)
     head.temps, head.prefix = tail.temps, tail.prefix
+    if tick is not None:
+        head.start_call(lambda: head.load_const(tick))
+        head.finish_call(0)
+        head.emit("POP_TOP", None, -1)
     if graph is not None:
         head.start_call(lambda: head.load_const(graph))
         for variable in inputs:

@@ -138,7 +138,6 @@ def test_dead_module_frees_its_entry():
     minidynamo.compile(model, backend="eager")(A)
     assert len(frame_hook.get_cache(Net.forward.__code__)) == 1
     dead = weakref.ref(model)
-    records.frames.clear()
     del model
     gc.collect()
     assert dead() is None and frame_hook.get_cache(Net.forward.__code__) == []
@@ -151,6 +150,13 @@ def test_recompile_limit():
             torch.testing.assert_close(compiled(A, n), A + n)
     assert minidynamo.counters["graphs"].total() == 3
     assert any("recompile_limit" in reason for reason in minidynamo.counters["skipped"])
+
+
+def test_hits_are_counted():
+    compiled = minidynamo.compile(Net().eval(), backend="eager")
+    for _ in range(4):
+        compiled(A)
+    assert minidynamo.counters["cache_hits"].total() == 3 and records.frames[-1].hits == 3
 
 
 def test_first_failure_is_named():
