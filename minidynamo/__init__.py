@@ -13,9 +13,9 @@ Mirrors torch/_dynamo (paper section 3).
 import importlib
 
 _HOME = {"compile": "api", "reset": "api", "disable": "api", "graph_break": "api", "is_compiling": "api", "mark_dynamic": "api",
-         "mark_static": "api", "explain": "api", "register_backend": "backends", "list_backends": "backends", "counters": "records",
+         "mark_static": "api", "register_backend": "backends", "list_backends": "backends", "counters": "records",
          "Unsupported": "exceptions"}
-__all__ = [*_HOME, "config"]
+__all__ = [*_HOME, "config", "explain"]
 
 
 def __getattr__(name):
@@ -23,7 +23,7 @@ def __getattr__(name):
         value = getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
         globals()[name] = value
         return value
-    if name in ("config", "records", "backends", "convert_frame"):
+    if name in ("config", "records", "backends", "convert_frame", "explain"):
         return importlib.import_module(f"{__name__}.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 

@@ -1,4 +1,4 @@
-"""The public functions: compile, reset, disable, graph_break, is_compiling, mark_dynamic, mark_static, explain.
+"""The public functions: compile, reset, disable, graph_break, is_compiling, mark_dynamic, mark_static.
 
     >>> model = minidynamo.compile(model, backend="eager")      # behaves like the module
 Mirrors torch/_dynamo/eval_frame.py and decorators.py.
@@ -109,12 +109,6 @@ def mark_dynamic(tensor, dim):
 def mark_static(tensor, dim=None):
     """Ask that sizes of `tensor` are taken as fixed."""
     tensor.__dict__.setdefault("_minidynamo_static", set()).update(range(tensor.dim()) if dim is None else [dim])
-
-
-def explain(fn):
-    """`explain(fn)(*args, **kwargs)` runs `fn` compiled and returns every stage as an object."""
-    from .explain import explain as explain_
-    return explain_(fn)
 
 
 def _break(tx, args, kwargs):

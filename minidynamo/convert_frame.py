@@ -33,6 +33,7 @@ from .variables.base import Lazy
 from .variables.functions import CellVar, FunctionVar
 
 OURS = os.path.dirname(os.path.abspath(__file__)) + os.sep
+BENCH = os.path.join(OURS, "bench") + os.sep       # its workloads are user programs
 TORCH = os.path.dirname(torch.__file__) + os.sep
 TORCH_MODULES = os.path.join(TORCH, "nn", "modules") + os.sep
 STANDARD = tuple({sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib")})
@@ -49,7 +50,7 @@ CODES = weakref.WeakValueDictionary()       # every code object that has entries
 def skip_reason(code):
     """Why frames of this code are left alone, or None."""
     file = code.co_filename
-    if file.startswith(OURS):
+    if file.startswith(OURS) and not file.startswith(BENCH):
         return "minidynamo's own code"
     if file.startswith(TORCH):
         if file.startswith(TORCH_MODULES) and (code.co_name == "forward" or code.co_name.startswith("<resume of forward")):

@@ -66,43 +66,21 @@ cache_of(PyCodeObject *code)
 static void drop_cache(void *cache) { Py_XDECREF((PyObject *)cache); }
 
 static int
+put_cache(PyObject *code, PyObject *cache)
+{
+    PyObject *old = Py_XNewRef(cache_of((PyCodeObject *)code));     /* dies after the slot is consistent again */
+    int status = set_extra(code, extra_index, Py_NewRef(cache));
+    if (status < 0)
+        Py_DECREF(cache);
+    Py_XDECREF(old);
+    return status;
+}
+
+static int
 parameter_count(PyCodeObject *co)
 {
     return co->co_argcount + co->co_kwonlyargcount
         + !!(co->co_flags & CO_VARARGS) + !!(co->co_flags & CO_VARKEYWORDS);
-}
-
-/* The first entry whose guard(func, *params) is true: a new reference to its code, or NULL (perhaps with an error).
- * The entry found moves to the front, so that the usual one is checked first. */
-static PyCodeObject *
-lookup(PyObject *cache, PyObject *func, PyObject *const *params, int n)
-{
-    PyObject *stack[64], **args = stack;
-    if (n + 1 > 64 && !(args = PyMem_New(PyObject *, n + 1)))
-        return (PyCodeObject *)PyErr_NoMemory();
-    args[0] = func;
-    memcpy(args + 1, params, n * sizeof(PyObject *));
-    PyCodeObject *found = NULL;
-    for (Py_ssize_t i = 0; !found && i < PyList_GET_SIZE(cache); i++) {     /* a guard may change the list */
-        PyObject *entry = Py_NewRef(PyList_GET_ITEM(cache, i));
-        PyObject *ok = PyObject_Vectorcall(PyTuple_GET_ITEM(entry, 0), args, n + 1, NULL);
-        if (ok && ok != Py_False && (ok == Py_True || PyObject_IsTrue(ok) == 1)) {
-            found = (PyCodeObject *)Py_NewRef(PyTuple_GET_ITEM(entry, 1));
-            if (i > 0 && i < PyList_GET_SIZE(cache) && PyList_GET_ITEM(cache, i) == entry)
-                for (; i > 0; i--) {
-                    PyObject *before = PyList_GET_ITEM(cache, i - 1);
-                    PyList_SET_ITEM(cache, i - 1, PyList_GET_ITEM(cache, i));
-                    PyList_SET_ITEM(cache, i, before);
-                }
-        }
-        Py_DECREF(entry);
-        if (!ok)
-            break;                          /* a guard that raises: the frame raises */
-        Py_DECREF(ok);
-    }
-    if (args != stack)
-        PyMem_Free(args);
-    return found;
 }
 
 /* Is `entry` a (guard, code, ...) whose code can run in a frame of `code`?  Sets an error if not. */
@@ -110,7 +88,7 @@ static int
 valid_entry(PyObject *entry, PyCodeObject *code, int n)
 {
     if (!PyTuple_Check(entry) || PyTuple_GET_SIZE(entry) < 2 || !PyCode_Check(PyTuple_GET_ITEM(entry, 1))) {
-        PyErr_SetString(PyExc_TypeError, "callback must return None or (guard, code, ...)");
+        PyErr_Format(PyExc_TypeError, "expected None or (guard, code, ...) for %U, got %R", code->co_name, entry);
         return 0;
     }
     PyCodeObject *co = (PyCodeObject *)PyTuple_GET_ITEM(entry, 1);
@@ -121,6 +99,39 @@ valid_entry(PyObject *entry, PyCodeObject *code, int n)
         return 0;
     }
     return 1;
+}
+
+/* The first entry whose guard(func, *params) is true: a new reference to its code, or NULL (perhaps with an error).
+ * The entry found moves to the front, so that the usual one is checked first. */
+static PyCodeObject *
+lookup(PyObject *cache, PyCodeObject *code, PyObject *func, PyObject *const *params, int n)
+{
+    PyObject *stack[64], **args = stack;
+    if (n + 1 > 64 && !(args = PyMem_New(PyObject *, n + 1)))
+        return (PyCodeObject *)PyErr_NoMemory();
+    args[0] = func;
+    memcpy(args + 1, params, n * sizeof(PyObject *));
+    PyCodeObject *found = NULL;
+    int verdict = 0;                        /* 1: the guard holds, -1: an error, which the frame raises */
+    for (Py_ssize_t i = 0; !verdict && i < PyList_GET_SIZE(cache); i++) {   /* a guard may change the list */
+        PyObject *entry = Py_NewRef(PyList_GET_ITEM(cache, i));             /* and Python may have put anything there */
+        PyObject *ok = valid_entry(entry, code, n) ? PyObject_Vectorcall(PyTuple_GET_ITEM(entry, 0), args, n + 1, NULL) : NULL;
+        verdict = ok == Py_True ? 1 : ok == Py_False ? 0 : ok ? PyObject_IsTrue(ok) : -1;
+        if (verdict == 1) {
+            found = (PyCodeObject *)Py_NewRef(PyTuple_GET_ITEM(entry, 1));
+            if (i < PyList_GET_SIZE(cache) && PyList_GET_ITEM(cache, i) == entry)
+                for (; i > 0; i--) {
+                    PyObject *before = PyList_GET_ITEM(cache, i - 1);
+                    PyList_SET_ITEM(cache, i - 1, PyList_GET_ITEM(cache, i));
+                    PyList_SET_ITEM(cache, i, before);
+                }
+        }
+        Py_DECREF(entry);
+        Py_XDECREF(ok);
+    }
+    if (args != stack)
+        PyMem_Free(args);
+    return found;
 }
 
 /* Ask Python: callback(func, code, args) -> None or (guard, replacement, ...). */
@@ -137,7 +148,7 @@ compile(PyObject *cb, PyCodeObject *code, PyObject *cache, PyObject *func, PyObj
     PyCodeObject *co = NULL;
     if (entry && entry != Py_None && valid_entry(entry, code, n)) {
         PyObject *replacement = PyTuple_GET_ITEM(entry, 1);
-        if (set_extra(replacement, extra_index, Py_NewRef(Py_None)) == 0 && PyList_Append(cache, entry) == 0)
+        if (put_cache(replacement, Py_None) == 0 && PyList_Append(cache, entry) == 0)
             co = (PyCodeObject *)Py_NewRef(replacement);
     }
     Py_XDECREF(entry);
@@ -170,6 +181,8 @@ call_instead(PyThreadState *ts, Frame *frame, PyCodeObject *co, int n)
     return result;
 }
 
+static int switch_to(PyObject *cb);
+
 static PyObject *
 eval_frame(PyThreadState *ts, Frame *frame, int throwflag)
 {
@@ -180,18 +193,24 @@ eval_frame(PyThreadState *ts, Frame *frame, int throwflag)
     PyObject *cache = cache_of(code);
     if (cache == Py_None)
         return _PyEval_EvalFrameDefault(ts, frame, 0);
-    if (cache == NULL && (!(cache = PyList_New(0)) || set_extra((PyObject *)code, extra_index, cache) < 0))
+    if (cache)
+        Py_INCREF(cache);
+    else if (!(cache = PyList_New(0)) || put_cache((PyObject *)code, cache) < 0)
         return _PyEval_EvalFrameDefault(ts, frame, 1);
 
     int n = parameter_count(code);
     PyObject *func = frame_func(frame);
-    Py_INCREF(cache);
     callback = NULL;                        /* guards and the compiler run unhooked; `cb` stays ours */
     PyThreadState_EnterTracing(ts);         /* debuggers do not stop in guards */
-    PyCodeObject *co = lookup(cache, func, frame->localsplus, n);
+    PyCodeObject *co = lookup(cache, code, func, frame->localsplus, n);
     PyThreadState_LeaveTracing(ts);
     if (!co && !PyErr_Occurred())
         co = compile(cb, code, cache, func, frame->localsplus, n);
+    PyObject *left = callback;              /* one that they set ends with them */
+    if (left) {
+        switch_to(NULL);
+        Py_DECREF(left);
+    }
     callback = cb;
     Py_DECREF(cache);
     if (!co)        /* throwflag=1 makes the evaluator unwind and pop this frame */
@@ -265,7 +284,7 @@ set_cache(PyObject *m, PyObject *args)
         return NULL;
     if (cache != Py_None && !PyList_Check(cache))
         return PyErr_Format(PyExc_TypeError, "expected None or a list, got %R", cache);
-    if (set_extra(code, extra_index, Py_NewRef(cache)) < 0)
+    if (put_cache(code, cache) < 0)
         return NULL;
     Py_RETURN_NONE;
 }
@@ -294,7 +313,7 @@ switched_call(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *kw
         if (switch_to(old) == 0)
             PyErr_Restore(type, value, traceback);
         else {
-            Py_CLEAR(result);
+            Py_CLEAR(result);               /* the hook stays off */
             Py_XDECREF(type); Py_XDECREF(value); Py_XDECREF(traceback);
         }
         Py_XDECREF(mine);
@@ -350,8 +369,7 @@ switched_get(PyObject *self, PyObject *obj, PyObject *type)     /* bind as a met
 
 static PyMemberDef switched_members[] = {
     {"__wrapped__", T_OBJECT, offsetof(Switched, fn), READONLY},
-    {"__vectorcalloffset__", T_PYSSIZET, offsetof(Switched, vectorcall), READONLY},
-    {"__dictoffset__", T_PYSSIZET, offsetof(Switched, dict), READONLY},
+    {"__callback__", T_OBJECT, offsetof(Switched, cb), READONLY},
     {NULL}};
 
 static PyGetSetDef switched_getset[] = {
@@ -390,7 +408,10 @@ static struct PyModuleDef module = {
 PyMODINIT_FUNC
 PyInit__frame_hook(void)
 {
-    extra_index = new_extra_index(drop_cache);
+    if ((extra_index = new_extra_index(drop_cache)) < 0) {
+        PyErr_SetString(PyExc_RuntimeError, "no free slot in code objects: too many PEP 523 tools in this process");
+        return NULL;
+    }
     unsigned char ret[] = {RETURN_VALUE, 0};
     PyCodeObject *empty = PyCode_NewEmpty("<frame hook>", "return", 1);
     PyObject *replace = empty ? PyObject_GetAttrString((PyObject *)empty, "replace") : NULL;

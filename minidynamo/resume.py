@@ -16,12 +16,15 @@ The original's cells and free variables arrive as free variables.  Resume functi
 Mirrors torch/_dynamo/resume_execution.py (paper section 3.7).  Left out: generators; splitting while an exception is
 being handled.
 """
+import weakref
+
 from .bytecode import Instruction, assemble, disassemble, emit
 from .bytecode.assembler import VERSION
 
 VALUE, NULL = "v", "n"
 GENERATOR_LIKE = 0x20 | 0x80 | 0x200        # CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR
-_cache = {}
+ENDS = {"RETURN_VALUE", "RETURN_CONST", "RAISE_VARARGS", "RERAISE", "JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT"}
+_cache = {}         # id(code) -> {(k, stack, live, raising): resume code}; equal code objects may be of different files
 
 
 class CannotSplit(Exception):
@@ -58,10 +61,34 @@ def check_splittable(code, body, k):
     target, before = body[k], body[k - 1].op if k else None
     if target.op in ("END_FOR", "END_SEND") or before == "END_FOR" and target.op == "POP_TOP" and VERSION >= (3, 13):
         raise CannotSplit("a specialised FOR_ITER jumps past this instruction")
-    if before in ("PRECALL", "KW_NAMES") or target.op == "PRECALL" and before == "KW_NAMES":
+    if before in ("PRECALL", "KW_NAMES"):
         raise CannotSplit("between the parts of a call")
+    if k and body[k - 1] in _super_calls(body):
+        raise CannotSplit("between super and its call")
     if target.op in ("COPY_FREE_VARS", "MAKE_CELL", "RETURN_GENERATOR") or "RESUME" not in [i.op for i in body[:k]]:
         raise CannotSplit("the function has not begun")
+    if k in _handling(body):
+        raise CannotSplit("an exception is being handled here")
+
+
+def _handling(body):
+    """Indices of the instructions that may run while an exception is being handled: that state belongs to the frame."""
+    index = {id(ins): n for n, ins in enumerate(body)}
+    depth, todo = {}, [(0, 0)]
+    while todo:
+        n, handled = todo.pop()
+        if depth.get(n, -1) >= handled:
+            continue
+        depth[n], ins = handled, body[n]
+        if ins.exc:                             # PUSH_EXC_INFO cannot raise: its handler sees one more exception
+            todo.append((index[id(ins.exc[0])], handled + (ins.op == "PUSH_EXC_INFO")))
+        handled += (ins.op == "PUSH_EXC_INFO") - (ins.op == "POP_EXCEPT")
+        if isinstance(ins.arg, Instruction):
+            todo.append((index[id(ins.arg)], handled))
+        if ins.op not in ENDS:
+            todo.append((n + 1, handled))
+    entries = {id(ins.exc[0]) for ins in body if ins.exc}           # there the exception lies on the stack already
+    return {n for n, handled in depth.items() if handled > 0 or id(body[n]) in entries}
 
 
 def resume_code(code, k, stack, live, raising=False):
@@ -72,10 +99,13 @@ def resume_code(code, k, stack, live, raising=False):
     instruction k stands, so that the handlers around it see it.
     Raises CannotSplit.  The same arguments give the same code object, whose compiled entries are shared.
     """
-    key = code, k, tuple(stack), frozenset(live), raising
-    if key not in _cache:
-        _cache[key] = _make_resume_code(*key)
-    return _cache[key]
+    if id(code) not in _cache:
+        _cache[id(code)] = {}
+        weakref.finalize(code, _cache.pop, id(code), None)
+    made, key = _cache[id(code)], (k, tuple(stack), frozenset(live), raising)
+    if key not in made:
+        made[key] = _make_resume_code(code, *key)
+    return made[key]
 
 
 def _make_resume_code(code, k, stack, live, raising):
@@ -84,7 +114,7 @@ def _make_resume_code(code, k, stack, live, raising):
     target = body[k]
     free = closure_names(code)
     names = _stack_names(code, stack)
-    params = parameters(code, stack, live)
+    params = parameters(code, stack, live) + [".exception"] * raising
     unbound = [v for v in code.co_varnames if v not in params and v not in free]
 
     prefix, remaining = emit.prologue(len(free)), iter(names)
@@ -93,16 +123,14 @@ def _make_resume_code(code, k, stack, live, raising):
     for name in names:                          # what was on the stack must not live longer than it did there
         prefix += emit.delete_fast(name)
     if raising:
-        params.append(".exception")
         prefix += emit.load_fast(".exception") + emit.delete_fast(".exception")
-        raise_it = Instruction("RAISE_VARARGS", 1, exc=target.exc)
-        prefix.append(raise_it)
+        prefix.append(Instruction("RAISE_VARARGS", 1, exc=target.exc))
     else:
         prefix += emit.jump_forward(target)
     for ins in prefix:
         ins.pos = target.pos
     if "__class__" in free:
-        body = _explicit_super(code, body, free)
+        body = _explicit_super(code, body, free, params)
     rest = [ins for ins in body if ins.op not in ("COPY_FREE_VARS", "MAKE_CELL")]
     line = target.pos[0] if target.pos else code.co_firstlineno
     original = code.co_name.split("<resume of ")[-1].split(" at line")[0]
@@ -111,20 +139,30 @@ def _make_resume_code(code, k, stack, live, raising):
                     co_kwonlyargcount=0, co_flags=code.co_flags & ~(4 | 8), co_name=f"<resume of {original} at line {line}>")
 
 
-def _explicit_super(code, body, free):
+def _super_calls(body):
+    """The `LOAD_GLOBAL super` whose call without arguments follows at once."""
+    return [ins for ins, call in zip(body, body[1:]) if ins.op == "LOAD_GLOBAL" and ins.arg == "super" and ins.flags
+            and call.op in ("PRECALL", "CALL") and call.arg == 0]
+
+
+def _explicit_super(code, body, free, params):
     """Zero-argument super() looks at the first slot, which is another variable now: write super(__class__, first)."""
+    for ins in body:
+        if ins.op == "LOAD_SUPER_ATTR":         # both lie on the stack; without this bit an unspecialised one ignores them
+            ins.flags |= 2
+    calls = _super_calls(body)
+    if not calls:
+        return body
     first = code.co_varnames[0] if code.co_argcount else None
-    if first is None or first.startswith("."):
-        first = next((v for v in code.co_varnames + free if v in ("self", "cls")), None)
-    if first is None:
-        raise CannotSplit("super() in a function whose first parameter is gone")
+    if first not in params and first not in free:
+        raise CannotSplit(f"super() needs the first parameter, {first}, which is not carried over")
     result = []
     for n, ins in enumerate(body):
         result.append(ins)
-        calls = [i for i in body[n + 1: n + 3] if i.op in ("PRECALL", "CALL")]
-        if ins.op == "LOAD_GLOBAL" and ins.arg == "super" and ins.flags and calls and body[n + 1] is calls[0] and calls[0].arg == 0:
-            for call in calls:
-                call.arg = 2
+        if ins in calls:
+            for call in body[n + 1: n + 3]:
+                if call.op in ("PRECALL", "CALL"):
+                    call.arg = 2
             result += [Instruction("LOAD_DEREF", "__class__", pos=ins.pos, exc=ins.exc),
                        Instruction("LOAD_DEREF" if first in free else "LOAD_FAST", first, pos=ins.pos, exc=ins.exc)]
     return result

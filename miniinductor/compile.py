@@ -17,11 +17,11 @@ import torch.utils._pytree as pytree
 from torch import fx
 
 from . import config
-from .autograd.functionalize import CannotFunctionalize, functionalize
-from .autograd.tracer import DataDependent, trace
+from .autograd.functionalize import CannotFunctionalize, functionalize, is_needed
+from .autograd.tracer import CannotTrace, trace
 from .decompositions import table
 from .graph_passes import optimize
-from .lowering import lower_graph
+from .lowering import CannotLower, lower_graph
 from .records import CompileRecord
 
 aten = torch.ops.aten
@@ -70,7 +70,7 @@ def _compile(gm, example_inputs, mode, generate):
         with record.timed("functionalize"):
             functional, written = functionalize(aten_graph)
             functional.meta["written"] = written
-    except (DataDependent, CannotFunctionalize) as reason:
+    except (CannotTrace, CannotFunctionalize) as reason:
         return _run_eagerly(gm, record, str(reason))
     with record.timed("graph passes"):
         optimize(functional)
@@ -79,8 +79,11 @@ def _compile(gm, example_inputs, mode, generate):
     if generate:
         from .codegen.wrapper import build
         from .handlers import graph_text
-        with record.timed("lower"):
-            graph = lower_graph(outputs.computed, record, written)
+        try:
+            with record.timed("lower"):
+                graph = lower_graph(outputs.computed, record, written)
+        except CannotLower as reason:
+            return _run_eagerly(gm, record, str(reason))
         if config.verify:
             from .verify import verify_graph
             with record.timed("verify"):
@@ -165,7 +168,7 @@ class OutputPlan:
         copied = {}
         graph.graph_copy(gm.graph, copied)
         graph.output(([copied[n] for n in needed], [copied[n] for n in written]))
-        graph.eliminate_dead_code(is_impure_node=lambda n: n.op in ("placeholder", "output"))
+        graph.eliminate_dead_code(is_impure_node=is_needed)
         self.computed = fx.GraphModule(gm, graph, "ComputedGraph")
         self.computed.meta.update(gm.meta)
 

@@ -12,13 +12,20 @@ import functools
 import math
 
 import torch
-from torch._decomp import core_aten_decompositions
+from torch._decomp import core_aten_decompositions, decomposition_table
 
 from .lowering.extern import EXTERN
 from .lowering.registry import LOWERINGS
 
 aten = torch.ops.aten
 OURS = {}
+# in torch's table, but not in its core set: that set keeps them whole for other back ends
+ALSO_FROM_TORCH = """
+elu fmod dist addbmm addmv ldexp round narrow_copy permute_copy view_copy unbind_copy split_with_sizes_copy slice_copy
+diagonal_scatter unfold_copy linspace logspace upsample_nearest2d upsample_trilinear3d masked_scatter
+native_layer_norm_backward native_group_norm_backward native_batch_norm_backward embedding_dense_backward
+_softmax_backward_data _log_softmax_backward_data gelu_backward silu_backward
+""".split()
 LOW_PRECISION = (torch.float16, torch.bfloat16)
 
 
@@ -64,7 +71,8 @@ def layer_norm(x, normalized_shape, weight, bias, eps):
         out = out * weight
     if bias is not None:
         out = out + bias
-    return out.to(x.dtype), mean, rstd
+    statistics = x.dtype if x.device.type == "cpu" else wide.dtype
+    return out.to(x.dtype), mean.to(statistics), rstd.to(statistics)
 
 
 @decomposition(aten.native_group_norm.default)
@@ -81,18 +89,39 @@ def group_norm(x, weight, bias, n, c, hw, groups, eps):
     return out.to(x.dtype), mean.reshape(n, groups).to(x.dtype), rstd.reshape(n, groups).to(x.dtype)
 
 
-@decomposition(aten.native_batch_norm.default)
+@decomposition(aten.native_batch_norm.default, aten._native_batch_norm_legit.default)
 def batch_norm(x, weight, bias, running_mean, running_var, training, momentum, eps):
     """Training updates the running statistics in place; functionalization turns that into outputs."""
     if training or running_mean is None:
-        y, mean, rstd, new_mean, new_var = aten._native_batch_norm_legit_functional(
-            x, weight, bias, running_mean, running_var, training, momentum, eps) if running_mean is not None else (
-            *aten._native_batch_norm_legit.no_stats(x, weight, bias, training, momentum, eps), None, None)
-        if new_mean is not None:
-            running_mean.copy_(new_mean)
-            running_var.copy_(new_var)
+        y, mean, variance, rstd = _batch_statistics(x, weight, bias, running_mean, eps)
+        if running_mean is not None:
+            count = x.numel() // x.shape[1]
+            running_mean.copy_(momentum * mean + (1 - momentum) * running_mean)
+            running_var.copy_(momentum * variance * (count / (count - 1)) + (1 - momentum) * running_var)
         return y, mean, rstd
     return aten._native_batch_norm_legit_no_training(x, weight, bias, running_mean, running_var, momentum, eps)
+
+
+@decomposition(aten._native_batch_norm_legit.no_stats)
+def batch_norm_no_stats(x, weight, bias, training, momentum, eps):
+    y, mean, _, rstd = _batch_statistics(x, weight, bias, None, eps)
+    return y, mean, rstd
+
+
+def _batch_statistics(x, weight, bias, running_mean, eps):
+    """(normalised x, mean, variance, 1 / deviation).  The statistics have the dtype of the parameters."""
+    kept = next((t.dtype for t in (weight, running_mean) if t is not None), x.dtype)
+    dims = [0, *range(2, x.dim())]
+    shape = [1, -1] + [1] * (x.dim() - 2)
+    wide = upcast(x)
+    variance, mean = torch.var_mean(wide, dims, correction=0, keepdim=True)
+    rstd = torch.rsqrt(variance + eps)
+    out = (wide - mean) * rstd
+    if weight is not None:
+        out = out * weight.reshape(shape)
+    if bias is not None:
+        out = out + bias.reshape(shape)
+    return out.to(x.dtype), mean.reshape(-1).to(kept), variance.reshape(-1), rstd.reshape(-1).to(kept)
 
 
 @decomposition(aten._native_batch_norm_legit_no_training.default)
@@ -140,6 +169,38 @@ def addcmul(x, a, b, *, value=1):
     return x + (product if value == 1 else value * product)
 
 
+def _only_wide_floats(op):
+    """Eager resamples integer images and bfloat16 with kernels of its own, which round otherwise than the formula."""
+    rule = decomposition_table.get(op) or dict(core_aten_decompositions().items()).get(op)
+
+    @decomposition(op)
+    def resample(x, *args, **kwargs):
+        return rule(x, *args, **kwargs) if x.dtype in (torch.float32, torch.float64) else NotImplemented
+
+
+for _op in (aten.upsample_bilinear2d.default, aten.upsample_bilinear2d.vec, aten.upsample_bicubic2d.default,
+            aten.upsample_bicubic2d.vec, aten.grid_sampler_2d.default):
+    _only_wide_floats(_op)
+
+
+@decomposition(aten.linalg_vector_norm.default)
+def vector_norm(x, ord=2, dim=None, keepdim=False, *, dtype=None):
+    if x.dtype.is_complex or not x.dim() or 0 in x.shape:
+        return NotImplemented
+    result = dtype or x.dtype
+    size = (upcast(x) if dtype is None else x.to(dtype)).abs()
+    dims = list(range(x.dim())) if dim is None else dim
+    if ord in (math.inf, -math.inf):
+        return (torch.amax if ord > 0 else torch.amin)(size, dims, keepdim).to(result)
+    if ord == 0:
+        return torch.sum(size != 0, dims, keepdim).to(result)
+    if ord == 1:
+        return torch.sum(size, dims, keepdim).to(result)
+    if ord == 2:
+        return torch.sqrt(torch.sum(size * size, dims, keepdim)).to(result)
+    return torch.pow(torch.sum(torch.pow(size, ord), dims, keepdim), 1.0 / ord).to(result)
+
+
 @decomposition(aten.var.dim)
 def var_dim(x, dim, unbiased=True, keepdim=False):
     return torch.var(x, dim, correction=int(unbiased), keepdim=keepdim)
@@ -161,6 +222,12 @@ def table():
     result = {op: function for op, function in dict(core_aten_decompositions().items()).items()
               if isinstance(op, torch._ops.OpOverload) and op not in LOWERINGS and op not in EXTERN
               and not op._schema.is_mutable}
+    for name in ALSO_FROM_TORCH:
+        packet = getattr(aten, name, None)
+        for overload in packet.overloads() if packet is not None else ():
+            op = getattr(packet, overload)
+            if op in decomposition_table and op not in LOWERINGS and op not in EXTERN and not op._schema.is_mutable:
+                result[op] = decomposition_table[op]
     result.update(OURS)
     return result
 

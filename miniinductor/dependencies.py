@@ -21,8 +21,9 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import sympy
+import torch
 
-from .index_math import FloorDiv, Mod, simplify
+from .index_math import FloorDiv, Mod, bounds, simplify
 from .ir import Pointwise, Reduction, Scatter
 from .ops import OP_NAMES, OpsHandler, set_handler
 
@@ -63,11 +64,17 @@ class Instruction:
 
 # --- recording ----------------------------------------------------------------------------------------------------
 class Recorder(OpsHandler):
-    """Writes each op down, equal ones once."""
+    """Writes each op down, equal ones once.
 
-    def __init__(self):
+    Integers that are known as index expressions (from `index_expr`, constants and their sums and products) are followed,
+    so that indexing with them is an ordinary index, without a bounds check where the loops' sizes prove it.
+    """
+
+    def __init__(self, ranges):
         self.indices, self.instructions, self.seen = [], [], {}
         self.count = itertools.count()
+        self.ranges = ranges
+        self.known = {}             # Ref -> the sympy expression it equals
 
     def emit(self, op, *args, result=None, block=()):
         key = (op, args)
@@ -91,12 +98,47 @@ class Recorder(OpsHandler):
         return self.emit("store", name, self.slot(index), value, mode)
 
     def index_expr(self, expr, dtype):
-        return self.emit("index_expr", self.slot(expr), dtype)
+        result = self.emit("index_expr", self.slot(expr), dtype)
+        return self.knows(result, sympy.sympify(expr), dtype)
+
+    def constant(self, value, dtype):
+        result = self.emit("constant", value, dtype)
+        return self.knows(result, sympy.Integer(int(value)), dtype) if isinstance(value, int) else result
+
+    def to_dtype(self, x, dtype, src_dtype=None):
+        result = self.emit("to_dtype", x, dtype, src_dtype)
+        return self.knows(result, self.known.get(x), dtype)
+
+    def knows(self, result, expr, dtype):
+        """int32 and int64 only: they hold every index without wrapping."""
+        if expr is not None and dtype in (torch.int32, torch.int64):
+            self.known[result] = expr
+        return result
+
+    def arithmetic(self, op, a, b):
+        result = self.emit(op, a, b)
+        if a in self.known and b in self.known:
+            x, y = self.known[a], self.known[b]
+            self.known[result] = sympy.expand({"add": x + y, "sub": x - y, "mul": x * y}[op])
+        return result
+
+    def add(self, a, b):
+        return self.arithmetic("add", a, b)
+
+    def sub(self, a, b):
+        return self.arithmetic("sub", a, b)
+
+    def mul(self, a, b):
+        return self.arithmetic("mul", a, b)
 
     def reduction(self, dtype, src_dtype, kind, value):
         return self.emit("reduction", dtype, src_dtype, kind, value, self.slot(self.flat_reduction_index))
 
     def indirect_indexing(self, value, size, check=True, wrap_neg=True):
+        expr = self.known.get(value)
+        limits = expr is not None and bounds(expr, self.ranges)
+        if limits and None not in limits and limits[0] >= 0 and int_or_none(size) is not None and limits[1] < size:
+            return expr
         args = (value, size, check, wrap_neg)
         known = self.seen.get(("indirect_indexing", args))
         return known if known is not None else self.emit(
@@ -122,10 +164,10 @@ for _name in OP_NAMES:
 def trace(buffer):
     """ComputedBuffer -> LoopBody over its own ranges."""
     data = buffer.data
-    recorder = Recorder()
     outer_sizes = tuple(data.ranges)
     inner_sizes = tuple(getattr(data, "reduction_ranges", ()))
     x, r = loop_variables("x", len(outer_sizes)), loop_variables("r", len(inner_sizes))
+    recorder = Recorder({v: n for v, n in zip(x + r, outer_sizes + inner_sizes)})
     recorder.flat_reduction_index = flatten(r, inner_sizes)
     with set_handler(recorder):
         if isinstance(data, Reduction):
@@ -137,10 +179,45 @@ def trace(buffer):
         else:
             assert isinstance(data, Pointwise), type(data)
             recorder.store(buffer.name, buffer.layout.indexer(x), data.inner_fn(list(x)))
-    body = LoopBody(outer_sizes, inner_sizes, recorder.indices, recorder.instructions)
+    body = LoopBody(outer_sizes, inner_sizes, *without_unused(recorder.indices, recorder.instructions))
     ranges = body.ranges()
     body.indices = [simplify(i, ranges) if i.has(FloorDiv, Mod) else sympy.expand(i) for i in body.indices]
     return body
+
+
+def without_unused(indices, instructions):
+    """Only the instructions whose result something uses, and the indices those need, numbered anew."""
+    used, renumber, kept_indices = set(), {}, []
+
+    def sweep(block):
+        kept = []
+        for instruction in reversed(block):
+            if instruction.op != "store" and instruction.result not in used:
+                continue
+            if instruction.op == "masked":
+                used.update(instruction.args[:2])
+                instruction = replace(instruction, block=tuple(sweep(instruction.block)))
+            for arg in instruction.args:
+                used.add(arg if isinstance(arg, Ref) else None)
+                if isinstance(arg, Slot):
+                    used.update(indices[arg.number].free_symbols)
+                elif isinstance(arg, sympy.Basic):
+                    used.update(arg.free_symbols)
+            kept.append(instruction)
+        return kept[::-1]
+
+    def renumbered(instruction):
+        args = []
+        for arg in instruction.args:
+            if isinstance(arg, Slot):
+                if arg not in renumber:
+                    renumber[arg] = Slot(len(kept_indices))
+                    kept_indices.append(indices[arg.number])
+                arg = renumber[arg]
+            args.append(arg)
+        return replace(instruction, args=tuple(args), block=tuple(renumbered(i) for i in instruction.block))
+    instructions = [renumbered(i) for i in sweep(instructions)]
+    return kept_indices, instructions
 
 
 def flatten(index, sizes):

@@ -216,7 +216,8 @@ class TensorBox:
         if isinstance(data, Pointwise):
             return data.inner_fn
         if isinstance(data, View):
-            return lambda index: data.base.make_loader()(data.reindex(index))
+            inner = data.base.make_loader()     # now: what is stored after this value was made must not be read by it
+            return lambda index: inner(data.reindex(index))
         return lambda index: ops.load(data.name, data.layout.indexer(index))
 
     def realize(self, stride=None):
@@ -271,7 +272,7 @@ class TensorBox:
         offset = linear.subs({v: 0 for v in index}) if linear.free_symbols else linear
         stride = [linear.coeff(v) if linear.has(v) else sympy.Integer(0) for v in index]
         if sympy.expand(linear - offset - sum(s * v for s, v in zip(stride, index))) != 0 or any(
-                s.has(*index) for s in stride if s.free_symbols):
+                s.has(*index) for s in stride if s.free_symbols) or any(s.is_negative for s in stride):
             return None
         return BufferView(box.data.name, size, tuple(stride), offset)
 

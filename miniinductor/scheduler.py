@@ -23,6 +23,8 @@ import heapq
 import math
 from dataclasses import dataclass
 
+import torch
+
 from . import config
 from .dependencies import common_loops, int_or_none, trace
 from .ir import BufferView, ComputedBuffer, ExternKernel, MultiOutput, Scatter
@@ -118,6 +120,8 @@ class Scheduler:
     def __init__(self, graph, record):
         self.graph, self.record = graph, record
         self.buffers = {**graph.buffers, **graph.inputs, **{b.name: b for b in graph.operations}}
+        effects = [b.name for b in graph.operations if _has_effect(b)]
+        self.effect_before = {later: {earlier} for earlier, later in zip(effects, effects[1:])}
         self.escaping = {v.name for v in buffer_views([graph.outputs, [v for _, v in graph.mutations]])}
 
     def run(self):
@@ -176,8 +180,9 @@ class Scheduler:
         return order
 
     def must_follow(self, node, nodes):
-        """Names whose makers run before `node`: what it reads, and, for a scatter, the other readers of its target."""
-        names = set(node.read_names)
+        """Names whose makers run before `node`: what it reads; for a scatter, the other readers of its target; for an
+        eager kernel with an effect, the one before it."""
+        names = set(node.read_names) | self.effect_before.get(node.names[0], set())
         for target in getattr(node, "targets", ()):
             names.update(other.names[0] for other in nodes if other is not node and target in other.read_names
                          and not (set(node.names) & other.read_names))
@@ -352,5 +357,7 @@ class Scheduler:
 
 
 def _has_effect(buffer):
-    schema = getattr(getattr(buffer, "op", None), "_schema", None)
-    return bool(schema is not None and schema.is_mutable)
+    """Does the eager kernel do more than compute?  Random ones advance the generator, so they stay, in their order."""
+    op = getattr(buffer, "op", None)
+    schema = getattr(op, "_schema", None)
+    return bool(schema is not None and schema.is_mutable) or torch.Tag.nondeterministic_seeded in getattr(op, "tags", ())

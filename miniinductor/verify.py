@@ -1,72 +1,135 @@
-"""The verifier between lowering and scheduling: cheap checks that an `ir.Graph` makes sense.
+"""Is a lowered graph well formed?  Run between lowering and scheduling (`config.verify`, on by default).
 
-In:   an `ir.Graph`.  Out: nothing; raises VerifyError that names the buffer.
+In:   `ir.Graph`.  Out: nothing; `BadGraph` names the buffer and what is wrong with it.
 
     >>> verify_graph(graph)
 
-Checked: every buffer that is read was written before (or is an input or constant), names are unique, each computed buffer has
-the dtype and shape of its layout.
-Mirrors the idea of tinygrad's uop/spec.py; PyTorch has no such stage.
+Rules: names are unique; every buffer that is read was made before; the operands of each op have one dtype, and a body
+stores its buffer's dtype; a plain load stays inside its buffer; every view of an extern argument or output does too;
+a scatter's target is stored.  A rule broken here is a bug in a lowering, found before it becomes a wrong number.
+
+The idea is tinygrad's uop/spec.py; the nearest in PyTorch is torch/_inductor/dtype_propagation.py.
+Left out: symbolic sizes (their bounds are not checked).
 """
 import sympy
-import torch.utils._pytree as pytree
 
-from .handlers import loop_indices, run_body
+from .handlers import DtypeError, DtypeHandler, loop_indices, run_body
+from .index_math import bounds
 from .ir import BufferView, ComputedBuffer, ExternKernel, MultiOutput, Scatter
-from .ops import OP_NAMES, OpsHandler, set_handler
+from .ops import REDUCTIONS, set_handler
 
 
-class VerifyError(AssertionError):
-    """A stage of miniinductor produced something impossible: a bug of ours."""
+class BadGraph(AssertionError):
+    """The loop IR breaks a rule."""
 
 
-class _Reads(OpsHandler):
-    """Collects the names of buffers that a body loads."""
+def extent(size, stride, offset=0):
+    """One past the highest element that a view reaches, or None where sizes are symbolic."""
+    if any(n == 0 for n in size):
+        return 0
+    parts = [offset, *size, *stride]
+    if not all(isinstance(p, int) or getattr(p, "is_Integer", False) for p in parts):
+        return None
+    return 1 + int(offset) + sum((int(n) - 1) * int(s) for n, s in zip(size, stride))
 
-    def __init__(self):
-        self.names = set()
+
+class _Verifier(DtypeHandler):
+    """Dtypes, and where loads go."""
+
+    def __init__(self, known, buffer):
+        super().__init__(lambda name: self.layout(name).dtype)
+        self.known, self.buffer, self.masks = known, buffer, 0
+        data = buffer.data
+        index, reduction_index = loop_indices(data)
+        self.ranges = dict(zip(index + reduction_index, [*data.ranges, *getattr(data, "reduction_ranges", ())]))
+        self.empty = any(n == 0 for n in self.ranges.values())
+
+    def layout(self, name):
+        if name == self.buffer.name:
+            return self.buffer.layout
+        if name not in self.known:
+            raise BadGraph(f"{self.buffer.name} reads {name}, which nothing made before")
+        return self.known[name]
 
     def load(self, name, index):
-        self.names.add(name)
+        layout = self.layout(name)
+        if name == self.buffer.name:
+            raise BadGraph(f"{name} reads itself")
+        size = extent(layout.size, layout.stride, layout.offset)
+        if not self.masks and not self.empty and size is not None:
+            limits = bounds(sympy.sympify(index), self.ranges)
+            if limits is not None and not (0 <= limits[0] and limits[1] < size):
+                raise BadGraph(f"{self.buffer.name} loads {name}[{index}], elements {limits[0]} to {limits[1]} of {size}")
+        return layout.dtype
 
     def masked(self, mask, body, other):
-        body()
+        self.masks += 1
+        value = super().masked(mask, body, other)
+        self.masks -= 1
+        return value
 
-    def indirect_indexing(self, value, size, check=True, wrap_neg=True):
-        return sympy.Symbol("position", integer=True)
-
-
-for _name in OP_NAMES:
-    if _name not in vars(_Reads):
-        setattr(_Reads, _name, lambda self, *args, **kwargs: None)
-
-
-def reads(operation):
-    """Names of the buffers that an operation reads."""
-    if isinstance(operation, MultiOutput):
-        return {operation.source}
-    if isinstance(operation, ExternKernel):
-        leaves = pytree.tree_leaves((operation.args, operation.kwargs), is_leaf=lambda x: isinstance(x, BufferView))
-        return {leaf.name for leaf in leaves if isinstance(leaf, BufferView)}
-    collector = _Reads()
-    with set_handler(collector):
-        run_body(operation, *loop_indices(operation.data))
-    return collector.names | ({operation.data.target} if isinstance(operation.data, Scatter) else set())
+    def reduction(self, dtype, src_dtype, kind, value):
+        if kind not in REDUCTIONS:
+            raise BadGraph(f"{self.buffer.name}: no reduction is called {kind!r}")
+        return super().reduction(dtype, src_dtype, kind, value)
 
 
 def verify_graph(graph):
-    known = set(graph.inputs) | set(graph.constants)
-    for operation in graph.operations:
-        if operation.name in known:
-            raise VerifyError(f"two buffers are called {operation.name}")
-        missing = reads(operation) - known
-        if missing:
-            raise VerifyError(f"{operation.name} reads {', '.join(sorted(missing))}, which nothing wrote before")
-        if isinstance(operation, ComputedBuffer) and not isinstance(operation.data, Scatter):
-            data, layout = operation.data, operation.layout
-            if data.dtype != layout.dtype or tuple(data.ranges) != tuple(layout.size):
-                raise VerifyError(f"{operation.name}: body {data.dtype} {list(data.ranges)}, layout {layout.dtype} {list(layout.size)}")
-        known.add(operation.name)
-    for view in [*graph.outputs, *(value for _, value in graph.mutations)]:
-        if isinstance(view, BufferView) and view.name not in known:
-            raise VerifyError(f"output {view.name} was never written")
+    """Raise BadGraph if the graph breaks a rule."""
+    known = {name: b.layout for name, b in [*graph.inputs.items(), *graph.buffers.items()]
+             if not isinstance(b, (ComputedBuffer, ExternKernel, MultiOutput))}
+    several = set()
+    for buffer in graph.operations:
+        if buffer.name in known or buffer.name in several:
+            raise BadGraph(f"two buffers are called {buffer.name}")
+        if isinstance(buffer, ExternKernel):
+            for view in views_in([buffer.args, buffer.kwargs]):
+                _check_view(view, known, buffer.name)
+            if buffer.layout is None:
+                several.add(buffer.name)
+                continue
+        elif isinstance(buffer, MultiOutput):
+            if buffer.source not in several:
+                raise BadGraph(f"{buffer.name} is an output of {buffer.source}, which is no kernel with several outputs")
+        else:
+            _check_computed(buffer, known)
+        known[buffer.name] = buffer.layout
+    for view in views_in([graph.outputs, [v for _, v in graph.mutations]]):
+        _check_view(view, known, "the output")
+    for name, _ in graph.mutations:
+        if name not in graph.inputs and name not in graph.constants:
+            raise BadGraph(f"{name} is written, but is neither an input nor a constant")
+
+
+def views_in(tree):
+    """Every BufferView inside nested lists, tuples and dicts."""
+    if isinstance(tree, BufferView):
+        yield tree
+    elif isinstance(tree, (list, tuple)):
+        for item in tree:
+            yield from views_in(item)
+    elif isinstance(tree, dict):
+        yield from views_in(list(tree.values()))
+
+
+def _check_view(view, known, user):
+    if view.name not in known:
+        raise BadGraph(f"{user} reads {view.name}, which nothing made before")
+    layout = known[view.name]
+    need, have = extent(view.size, view.stride, view.offset), extent(layout.size, layout.stride, layout.offset)
+    if need is not None and have is not None and need > have:
+        raise BadGraph(f"{user} sees {view}, beyond the {have} elements of {view.name}")
+
+
+def _check_computed(buffer, known):
+    data, layout = buffer.data, buffer.layout
+    if isinstance(data, Scatter):
+        if data.target not in known:
+            raise BadGraph(f"{buffer.name} scatters into {data.target}, which nothing made before")
+    elif tuple(data.ranges) != tuple(layout.size):
+        raise BadGraph(f"{buffer.name} loops over {list(data.ranges)} but holds {list(layout.size)}")
+    try:
+        with set_handler(_Verifier(known, buffer)):
+            run_body(buffer, *loop_indices(data))
+    except DtypeError as error:
+        raise BadGraph(f"{buffer.name} ({', '.join(sorted(buffer.origins))}): {error}") from None

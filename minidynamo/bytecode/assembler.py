@@ -52,7 +52,7 @@ class Instruction:
     arg:   resolved: a constant, a name, a variable name, the target `Instruction` of a jump, else an int or None.
     flags: the low bits of LOAD_GLOBAL (push NULL), LOAD_ATTR (method) and LOAD_SUPER_ATTR.
     exc:   None or (handler Instruction, stack depth, push the last instruction's offset).
-    pos:   (line, end line, column, end column) or None.
+    pos:   (line, end line, column, end column); None: that of the instruction before it.
     """
     __slots__ = ("op", "arg", "flags", "exc", "pos", "end")
 
@@ -127,7 +127,7 @@ def assemble(code, instructions, *, varnames=None, cellvars=None, freevars=None,
     freevars = tuple(code.co_freevars if freevars is None else freevars)
     new = code.replace(co_varnames=varnames, co_nlocals=len(varnames), co_cellvars=cellvars, co_freevars=freevars, **replace)
     slot = {name: i for i, name in enumerate(slots(new))}
-    constants, names = list(code.co_consts[:1]), {}     # constant 0 is the docstring
+    constants, names = list(code.co_consts), {name: i for i, name in enumerate(code.co_names)}      # same numbers as before
     constant_index = {id(c): i for i, c in enumerate(constants)}
     todo = []
     for ins in instructions:                            # resolve everything but jumps
@@ -144,13 +144,15 @@ def assemble(code, instructions, *, varnames=None, cellvars=None, freevars=None,
         todo.append([ins, op, arg or 0])
     begin = _resolve_jumps(todo)
     raw, table, lines, line = bytearray(), [], bytearray(), code.co_firstlineno
+    pos = (line, line, None, None)
     where = {id(ins): start for start, (ins, _, _) in zip(begin, todo)}
     for start, (ins, op, arg) in zip(begin, todo):
         units = (ins.end - start) - 1 - CACHES[op]      # EXTENDED_ARGs
         for k in range(units, 0, -1):
             raw += bytes((OPCODE["EXTENDED_ARG"], arg >> 8 * k & 255))
         raw += bytes((op, arg & 255)) + bytes(2 * CACHES[op])
-        line = write_position(lines, ins.pos, ins.end - start, line)
+        pos = ins.pos or pos
+        line = write_position(lines, pos, ins.end - start, line)
         if ins.exc:
             handler, depth, lasti = ins.exc
             entry = [start, ins.end, where[id(handler)], depth, lasti]
@@ -238,7 +240,7 @@ def write_position(out, pos, units, line):
     while units > 0:
         length = min(units, 8) - 1
         units -= 8
-        if pos is None or pos[0] is None:
+        if pos[0] is None:
             out.append(0x80 | 15 << 3 | length)                     # no location
             continue
         number, end, column, end_column = pos

@@ -8,7 +8,8 @@ canonical list.  Each is linked to the native instruction it came from, where a 
     ['LOAD_FAST', 'COPY', 'POP_JUMP_IF_TRUE', 'POP_TOP', 'LOAD_FAST', 'RETURN_VALUE']
 
 Mirrors the version checks spread through torch/_dynamo/symbolic_convert.py; here the evaluator never asks for a version.
-Left out: generators' and coroutines' operations (such frames run as plain Python).
+Generators' operations are CPython's own: an exhausted SEND leaves the result on the stack (3.12+: above the receiver,
+which END_SEND removes) and jumps.  Left out: coroutines and exception groups (such frames run as plain Python).
 """
 import dis
 
@@ -41,6 +42,7 @@ KEPT = set("""
     POP_JUMP_IF_FALSE POP_JUMP_IF_TRUE POP_JUMP_IF_NONE POP_JUMP_IF_NOT_NONE GET_ITER FOR_ITER RETURN_VALUE
     RAISE_VARARGS RERAISE PUSH_EXC_INFO POP_EXCEPT CHECK_EXC_MATCH BEFORE_WITH WITH_EXCEPT_START
     MATCH_CLASS MATCH_MAPPING MATCH_SEQUENCE MATCH_KEYS GET_LEN
+    RETURN_GENERATOR YIELD_VALUE GET_YIELD_FROM_ITER SEND END_SEND
 """.split())
 RENAMED = {"LOAD_FAST_CHECK": "LOAD_FAST", "JUMP_FORWARD": "JUMP", "JUMP_BACKWARD": "JUMP",
            "JUMP_BACKWARD_NO_INTERRUPT": "JUMP"}

@@ -61,7 +61,6 @@ RENAMED = {             # in-place ops whose functional form has another name
     aten.bernoulli_.float: aten.bernoulli.p,
     aten.normal_.default: aten.normal_functional.default,
     aten.zero_.default: aten.zeros_like.default,
-    aten.fill_.Scalar: aten.full_like.default,
 }
 
 
@@ -77,6 +76,11 @@ def functional_form(op):
         if not candidate._schema.is_mutable and [(a.name, str(a.type)) for a in candidate._schema.arguments] == wanted:
             return candidate, written
     raise CannotFunctionalize(f"no functional form of {op}")
+
+
+def is_needed(node):
+    """Must this node stay, though nobody reads it?  Random ops advance the generator, so later draws depend on them."""
+    return node.op in ("placeholder", "output") or torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
 
 
 class Functionalizer:
@@ -150,7 +154,7 @@ class Functionalizer:
                 self.new.output((outputs, [self.read(n) for n in self.written_inputs]))
             else:
                 self.call(node)
-        self.new.eliminate_dead_code(is_impure_node=lambda n: n.op in ("placeholder", "output"))
+        self.new.eliminate_dead_code(is_impure_node=is_needed)
         return self.new
 
     def call(self, node):

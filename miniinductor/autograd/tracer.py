@@ -15,12 +15,15 @@ import functools
 import operator
 
 import torch
+import torch.nn.functional as F
 import torch.utils._pytree as pytree
 from torch import fx
 from torch._dispatch.python import enable_python_dispatcher
 from torch._subclasses.fake_tensor import (
     DataDependentOutputException, DynamicOutputShapeException, FakeTensor, FakeTensorMode)
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+
+from .functionalize import CannotFunctionalize, functional_form
 
 aten = torch.ops.aten
 METADATA_QUESTIONS = {      # answered, not recorded
@@ -30,10 +33,17 @@ METADATA_QUESTIONS = {      # answered, not recorded
     aten.is_strides_like_format.default, aten.is_non_overlapping_and_dense.default,
     torch.ops.prim.device.default, torch.ops.prim.layout.default,
 }
+RESIZING = {aten.resize_.default, aten.resize_as_.default, aten.set_.source_Tensor, aten.set_.default,
+            aten.set_.source_Storage, aten.set_.source_Storage_storage_offset}
+RESAMPLING = {F.interpolate, F.upsample, F.upsample_bilinear, F.grid_sample}
 LIFT = {aten.lift_fresh.default, aten.lift_fresh_copy.default}
 
 
-class DataDependent(Exception):
+class CannotTrace(Exception):
+    """This program, on these arguments, is not traced; it runs eagerly."""
+
+
+class DataDependent(CannotTrace):
     """The program asks for the *value* of a tensor; it cannot be traced whole."""
 
 
@@ -106,7 +116,7 @@ class Tracer(TorchDispatchMode):
             with self:
                 out = rule(*args, **kwargs)
             if out is not NotImplemented:
-                return out
+                return self.in_eager_layout(func, args, kwargs, out)
         elif is_composite(func):        # reached when autograd was off
             with self:
                 return func.decompose(*args, **kwargs)
@@ -115,7 +125,45 @@ class Tracer(TorchDispatchMode):
                 out = func(self.to_fake(args[0]))
             self.bind(out, self.node_of(args[0]))
             return out
+        if func._schema.is_mutable and (rule := self.decompositions.get(functional_of(func))) is not None:
+            with self:                  # x.silu_() is x.copy_(silu(x)), and silu has a decomposition
+                out = rule(*args, **kwargs)
+                if out is not NotImplemented:
+                    return args[0].copy_(out)
+        if torch.Tag.inplace_view in func.tags:
+            return self.record_inplace_view(func, args, kwargs)
         return self.record(func, args, kwargs)
+
+    def in_eager_layout(self, func, args, kwargs, out):
+        """The result of a decomposition, in the strides that the op itself gives where an argument is not contiguous."""
+        if func._schema.is_mutable or all(t.is_contiguous() for t in pytree.tree_leaves((args, kwargs))
+                                          if isinstance(t, torch.Tensor)):
+            return out
+        fake_args, fake_kwargs = pytree.tree_map_only(torch.Tensor, self.to_fake, (args, kwargs))
+        with self.fake_mode:
+            wanted = pytree.tree_leaves(func(*fake_args, **fake_kwargs))
+        leaves, spec = pytree.tree_flatten(out)
+        for i, (have, want) in enumerate(zip(leaves, wanted)):
+            if isinstance(have, torch.Tensor) and have.shape == want.shape and any(
+                    n > 1 and a != b for n, a, b in zip(have.shape, have.stride(), want.stride())):
+                order = sorted(range(want.dim()), key=lambda d: want.stride(d), reverse=True)
+                with self:
+                    leaves[i] = have.permute(order).contiguous().permute([order.index(d) for d in range(want.dim())])
+        return pytree.tree_unflatten(leaves, spec)
+
+    def record_inplace_view(self, func, args, kwargs):
+        """`x.unsqueeze_(0)` changes no data: from here on the tensor object x stands for a view of what it was."""
+        tensor, node = args[0], self.node_of(args[0])
+        if node.op != "call_function" or func in RESIZING:
+            raise CannotTrace(f"{func} changes the shape of an input, or of memory itself")
+        functional = functional_form(func)[0]
+        with self.fake_mode:
+            node.meta["val"] = aten.alias(tensor)       # the old node keeps the old shape
+            func(*args, **kwargs)
+        view = self.graph.call_function(functional, (node, *args[1:]), kwargs)
+        view.meta.update(self.meta)
+        self.bind(tensor, view)
+        return tensor
 
     def record(self, func, args, kwargs):
         node_args, node_kwargs = pytree.tree_map_only(torch.Tensor, self.node_of, (tuple(args), dict(kwargs)))
@@ -131,6 +179,8 @@ class Tracer(TorchDispatchMode):
             raise DataDependent(f"{func} needs the data of a tensor") from e
         if isinstance(out, (int, float, bool)):
             return out
+        if any(t.layout != torch.strided for t in pytree.tree_leaves(out) if isinstance(t, torch.Tensor)):
+            raise CannotTrace(f"{func} makes a tensor that is not strided")
         node = self.graph.call_function(func, node_args, node_kwargs)
         node.meta.update(self.meta)
         self.bind_output(out, node)
@@ -161,6 +211,21 @@ class Tracer(TorchDispatchMode):
 
 
 @functools.cache
+def functional_of(func):
+    """aten.silu_ -> aten.silu, for ops that write their first argument and return it; else None."""
+    arguments, returns = func._schema.arguments, func._schema.returns
+    name = func._schema.name.split("::")[1]
+    if func.namespace != "aten" or not name.endswith("_") or len(returns) != 1 or torch.Tag.inplace_view in func.tags:
+        return None
+    if [a.name for a in arguments if a.alias_info and a.alias_info.is_write] != [arguments[0].name]:
+        return None
+    try:
+        return functional_form(func)[0]
+    except CannotFunctionalize:
+        return None
+
+
+@functools.cache
 def is_composite(func):
     """Does ATen define `func` purely in terms of other ops (CompositeImplicitAutograd)?"""
     has = torch._C._dispatch_has_kernel_for_dispatch_key
@@ -179,6 +244,14 @@ class OriginInterpreter(fx.Interpreter):
             key: node.meta[key] for key in ("source_line", "stack_trace", "module_path") if key in node.meta}
         return super().run_node(node)
 
+    def call_function(self, target, args, kwargs):
+        images = [a for a in args[:1] if isinstance(a, torch.Tensor)]
+        if target in RESAMPLING and images and images[0].dtype not in (torch.float32, torch.float64):
+            # Python's rule for it would split it before it reaches us; eager's kernel rounds in a way of its own
+            with torch._C._DisablePythonDispatcher():
+                return super().call_function(target, args, kwargs)
+        return super().call_function(target, args, kwargs)
+
     def get_attr(self, target, args, kwargs):
         tensor = self.fetch_attr(target)
         if not isinstance(tensor, torch.Tensor):
@@ -190,7 +263,7 @@ class OriginInterpreter(fx.Interpreter):
 def trace(function, args, decompositions=None, fake_mode=None):
     """function(*args) as an fx.GraphModule of ATen ops, one placeholder per tensor among `args`.
 
-    Raises DataDependent where a size or branch depends on data.  The graph's output has the structure that `function`
+    Raises CannotTrace: DataDependent where a size or branch depends on data, or where one tensor is passed twice.  The graph's output has the structure that `function`
     returned.  Runs under no_grad: autograd is the joint trace's matter.
     """
     fake_mode = fake_mode or FakeTensorMode(allow_non_fake_inputs=True, static_shapes=True)
@@ -206,7 +279,7 @@ def trace(function, args, decompositions=None, fake_mode=None):
     for i, fake in enumerate(fakes):
         if isinstance(fake, torch.Tensor):
             if id(fake) in bound:
-                raise RuntimeError("the same tensor stands for two inputs")
+                raise CannotTrace("the same tensor stands for two inputs")
             bound.add(id(fake))
             tracer.placeholder(f"arg{i}", fake)
     run = OriginInterpreter(function, tracer).run if isinstance(function, fx.GraphModule) else function

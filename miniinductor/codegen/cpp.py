@@ -25,55 +25,22 @@ vectorises; see the prelude), GEMM templates.
 """
 import math
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import sympy
 import torch
 
 from .. import config
-from ..dependencies import int_or_none, loop_variable, loop_variables, merge_loops, stride_of
-from ..ops import BINARY, COMPARISON, UNARY, OpsHandler
-from .common import Scope, Value, indent, index_text
+from ..dependencies import int_or_none, loop_variables, merge_loops, stride_of
+from .common import Scope, Value, in_graph_order, indent, index_text, origin_text
+from .cpp_expressions import NARROW, CppExpressions, compute_type, memory_type
+from .cpp_reductions import CHUNK, COLUMNS, Accumulator, RowReductions, declarations, estimate
 
 PARALLEL_WORK = 1 << 15     # scalar operations below which starting threads costs more than they save
-CHUNK = 4096                # longest run of float additions into one accumulator: keeps the rounding error of sums small
-COLUMNS = 512               # outer elements reduced together, when a reduction steps through memory by rows
-ROWS = 4                    # rows added at a time there: one load and store of the accumulator per four elements
 TILE = 32                   # square tile of a transposed access
 SCRATCH_BYTES = 1 << 17     # stack for values between stages
 MOST_PARTS = 512            # partial results of a reduction that is itself spread over threads
 
-# dtype -> (type in memory, type of arithmetic)
-TYPES = {
-    torch.float32: ("float", "float"), torch.float64: ("double", "double"),
-    torch.bfloat16: ("mini::bfloat16", "float"), torch.float16: ("mini::float16", "float"),
-    torch.int64: ("int64_t", "int64_t"), torch.int32: ("int32_t", "int32_t"), torch.int16: ("int16_t", "int16_t"),
-    torch.int8: ("int8_t", "int8_t"), torch.uint8: ("uint8_t", "uint8_t"), torch.bool: ("bool", "bool"),
-    torch.uint16: ("uint16_t", "uint16_t"), torch.uint32: ("uint32_t", "uint32_t"),
-    torch.uint64: ("uint64_t", "uint64_t"),
-}
-NARROW = {torch.bfloat16: "bfloat16", torch.float16: "float16"}
-INFIX = {"add": "+", "sub": "-", "mul": "*", "truediv": "/", "bitwise_and": "&", "bitwise_or": "|", "bitwise_xor": "^",
-         "eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
-LOGICAL = {"logical_and": "&", "logical_or": "|", "logical_xor": "^"}
-INTEGER_DIVISIONS = ("floordiv", "truncdiv", "remainder", "fmod")
-# kind -> (initial value, combining expression, OpenMP clause for floats, for integers)
-REDUCERS = {
-    "sum": ("0", "{a} + {b}", "+", "+"), "prod": ("1", "{a} * {b}", "*", "*"),
-    "max": ("lowest", "mini::maximum({a}, {b})", "mini::maximum", "max"),
-    "min": ("highest", "mini::minimum({a}, {b})", "mini::minimum", "min"),
-    "any": ("0", "{a} | {b}", "|", "|"), "xor_sum": ("0", "{a} ^ {b}", "^", "^"),
-    "argmax": ("lowest", "mini::larger({a}, {b})", None, None),
-    "argmin": ("highest", "mini::smaller({a}, {b})", None, None),
-}
-
-
-def memory_type(dtype):
-    return TYPES[dtype][0]
-
-
-def compute_type(dtype):
-    return TYPES[dtype][1]
 
 
 @dataclass
@@ -86,79 +53,21 @@ class Kernel:
     summary: str            # a short word for the kernel's name: "softmax", "add_gelu"
 
 
-@dataclass
-class Accumulator:
-    name: str
-    kind: str
-    dtype: torch.dtype      # of the elements (max, argmax) or of the result (sum, prod)
-    updates: list = field(default_factory=list)
-
-    @property
-    def c_type(self):
-        if self.kind.startswith("arg"):
-            return f"mini::Extreme<{compute_type(self.dtype)}>"
-        return "int32_t" if self.kind == "any" else compute_type(self.dtype)
-
-    @property
-    def initial(self):
-        start = REDUCERS[self.kind][0]
-        if start in ("lowest", "highest"):
-            start = limit_text(self.dtype, start == "lowest")
-        return f"{{{start}, INT64_MAX}}" .replace("INT64_MAX", "0x7fffffffffffffffLL") if self.kind.startswith("arg") \
-            else start
-
-    @property
-    def clause(self):
-        return REDUCERS[self.kind][2 if self.dtype.is_floating_point else 3]
-
-    def combine(self, a, b):
-        return REDUCERS[self.kind][1].format(a=a, b=b)
-
-
-def limit_text(dtype, lowest):
-    if dtype.is_floating_point:
-        return "-mini::inf" if lowest else "mini::inf"
-    if dtype is torch.bool:
-        return "false" if lowest else "true"
-    info = torch.iinfo(dtype)
-    return constant_text(info.min if lowest else info.max, dtype)
-
-
-def constant_text(value, dtype):
-    if dtype is torch.bool:
-        return "true" if value else "false"
-    if dtype.is_floating_point:
-        value = float(value)
-        if math.isnan(value):
-            return "mini::nan" if compute_type(dtype) == "float" else "(double)mini::nan"
-        if math.isinf(value):
-            text = "mini::inf" if value > 0 else "-mini::inf"
-            return text if compute_type(dtype) == "float" else f"(double){text}"
-        if compute_type(dtype) == "double":
-            return repr(value)
-        single = torch.tensor(value, dtype=torch.float32).item()
-        if math.isinf(single):
-            return "mini::inf" if single > 0 else "-mini::inf"
-        return repr(single) + "f"
-    value = int(value)
-    if value == -2**63:
-        return "(-9223372036854775807LL - 1)"
-    suffix = "ull" if value >= 2**63 else "LL" if dtype in (torch.int64, torch.uint64, torch.uint32) else ""
-    return f"{value}{suffix}"
-
-
-class CppKernelWriter(OpsHandler):
+class CppKernelWriter(RowReductions, CppExpressions):
     """Plays the bodies of a group into C++ lines."""
 
-    def __init__(self, group, buffers, keep):
+    def __init__(self, group, buffers, keep, order=None):
         self.buffers, self.keep = buffers, set(keep)
+        self.order = order              # FX node name -> its place in the graph; None: by name
         self.nodes, self.group = list(group.nodes), group
         self.outer, self.inner = group.outer, group.inner
         self.pointers, self.sizes = {}, []              # buffer name -> C name; size symbols
         self.values, self.raw = {}, {}                  # buffer -> Value now at hand; rounded value -> its 16 bit form
         self.scratch, self.stored, self.read = {}, [], []
         self.has_scatter = bool(group.targets)
-        self.inner_symbols = set()
+        self.inner_symbols = set()                      # indirect indices that change in the inner loop
+        self.accumulators, self.inner_variables = [], set()
+        self.scatter_is_row_wise = False                # a scatter whose lanes write different elements
 
     # -- plan ------------------------------------------------------------------------------------------------------
     def plan_loops(self):
@@ -177,6 +86,8 @@ class CppKernelWriter(OpsHandler):
         self.inner_count = estimate(self.inner)
         operations = sum(len(b.instructions) for b in bodies)
         self.by_rows = self.is_outer_reduction()
+        self.tile = self.plan_tile()
+        self.tile_loads = {}            # element -> (array, type in memory)
         work = self.outer_count * self.inner_count * max(1, operations // 4)
         self.parallel = config.openmp and work >= PARALLEL_WORK and not self.has_scatter
 
@@ -220,20 +131,21 @@ class CppKernelWriter(OpsHandler):
                 stage = max(stage, self.stage[producer.name] + (0 if same_loop else 1))
             self.stage[node.name] = stage
         self.last_stage = max(self.stage.values())
+        # few outer iterations over much: the reduction itself is spread over the threads
         self.spread = (self.parallel and not self.is_pointwise and self.outer_count < 8
-                       and self.inner_count * 1 >= PARALLEL_WORK and int_or_none(math.prod(self.inner)) is not None
+                       and self.inner_count >= PARALLEL_WORK and int_or_none(math.prod(self.inner)) is not None
                        and not (self.by_rows and self.outer_count > COLUMNS))
-        for node in ordered:    # values that cross stages
+        scratch_bytes = 0
+        for node in ordered:    # values that cross stages: in scratch memory, or stored where that would be too large
             later = [n for n in ordered if self.stage[n.name] > self.stage[node.name] and self.is_inner[n.name]
                      and any(a.name == node.name for a in n.body.reads())]
             if self.is_inner[node.name] and not node.is_reduction and later and node.name not in self.keep:
                 size = int_or_none(math.prod(self.inner))
-                taken = sum(self.scratch_bytes.values()) if hasattr(self, "scratch_bytes") else 0
                 nbytes = size * 8 if size else SCRATCH_BYTES + 1
-                if self.spread or self.by_rows or taken + nbytes > SCRATCH_BYTES:
+                if self.spread or self.by_rows or scratch_bytes + nbytes > SCRATCH_BYTES:
                     self.keep.add(node.name)
                 else:
-                    self.scratch_bytes = {**getattr(self, "scratch_bytes", {}), node.name: nbytes}
+                    scratch_bytes += nbytes
                     self.scratch[node.name] = f"scratch{len(self.scratch)}"
 
     # -- writing ---------------------------------------------------------------------------------------------------
@@ -251,19 +163,20 @@ class CppKernelWriter(OpsHandler):
         for name, pointer in self.pointers.items():
             const = "" if name in self.stored else "const "
             c_type = memory_type(self.buffers[name].layout.dtype)
-            origin = ", ".join(sorted(str(o) for o in getattr(self.buffers[name], "origins", ()))[:3])
+            made_by = origin_text(getattr(self.buffers[name], "origins", ()), self.order, limit=3)
             pointer_lines.append(f"{const}{c_type}* {pointer} = ({const}{c_type}*)args[{len(arguments)}];"
-                                 f"    // {name}{': ' + origin if origin else ''}")
+                                 f"    // {name}{made_by}")
             arguments.append(name)
         for symbol in self.sizes:
             pointer_lines.append(f"const int64_t {symbol} = (int64_t)args[{len(arguments)}];")
             arguments.append(symbol)
-        origins = sorted({str(o) for n in self.nodes for o in n.buffer.origins})
-        lines = [f"// computes {', '.join(n.name for n in self.nodes)}  <-  {', '.join(origins)}",
+        origins = {o for n in self.nodes for o in n.buffer.origins}
+        lines = [f"// computes {', '.join(n.name for n in self.nodes)}{origin_text(origins, self.order, limit=12)}",
                  'extern "C" int NAME(void** args) {',
                  *indent(pointer_lines + head + lines + ["return error;" if head else "return 0;"]), "}"]
         source = fold_error_clauses("\n".join(lines))
-        return Kernel(source, arguments, list(self.stored), list(self.read), summary(self.group))
+        return Kernel(source, arguments, list(self.stored), list(self.read),
+                      summary(self.group, self.order))
 
     def write_stages(self):
         """Outer iteration = per stage: accumulators, inner loop, statements after it."""
@@ -287,8 +200,7 @@ class CppKernelWriter(OpsHandler):
     def play(self, node):
         self.node = node
         if len(self.nodes) > 1:
-            origins = ", ".join(sorted(str(o) for o in node.buffer.origins))
-            self.scope.add(f"// {node.name}" + (f": {origins}" if origins else ""))
+            self.scope.add(f"// {node.name}{origin_text(node.buffer.origins, self.order)}")
         self.bodies[node.name].play(self)
 
     def write_inner_stage(self, nodes):
@@ -303,62 +215,78 @@ class CppKernelWriter(OpsHandler):
         outside.lines += self.inner_loop(inside.lines)
         self.where_am_i(outside, ())
         for name, index, value, mode in self.deferred:
-            self.store(name, index, value, mode)
+            self.store(name, index, self.finished(value), mode)
 
     def inner_loop(self, lines):
-        """The loops over r0, r1, ... around `lines`, chunked where a sum is long, spread over threads where needed."""
+        """The loops over r0, r1, ... around `lines`, spread over threads where there are few outer iterations."""
         accumulators = self.accumulators
-        declare = [f"{a.c_type} {a.name} = {a.initial};" for a in accumulators]
-        update = [f"{a.name} = {a.combine(a.name, a.updates[0])};" for a in accumulators]
-        long_sum = self.inner_count > CHUNK and any(a.kind in ("sum", "prod") and a.dtype.is_floating_point
-                                                    for a in accumulators)
-        if not (self.spread or long_sum):
-            return declare + self.lanes(lines + update, accumulators)
-        parts = [Accumulator(a.name.replace("acc", "part"), a.kind, a.dtype, a.updates) for a in accumulators]
-        update = [f"{p.name} = {p.combine(p.name, p.updates[0])};" for p in parts]
-        rest = max(1, estimate(self.inner[1:]))
-        rows = max(1, CHUNK // rest)
-        if self.spread:
-            rows = max(rows, -(-int(self.inner[0]) // MOST_PARTS))
-        blocks = index_text(sympy.ceiling(sympy.Rational(int(self.inner[0]), rows))) if self.spread else None
-        first, size = self.r[0], index_text(self.inner[0])
-        part_declare = [f"{p.c_type} {p.name} = {p.initial};" for p in parts]
-        bounds = [f"const int64_t {first}_end = mini::minimum<int64_t>({first}_block + {rows}, {size});"]
-        block_body = bounds + part_declare + self.lanes(lines + update, parts, first_from=f"{first}_block",
-                                                        first_to=f"{first}_end")
+        first, size = self.r[0], self.size(self.inner[0])
         if not self.spread:
-            merge = [f"{a.name} = {a.combine(a.name, p.name)};" for a, p in zip(accumulators, parts)]
-            return declare + [f"for (int64_t {first}_block = 0; {first}_block < {size}; {first}_block += {rows}) {{",
-                              *indent(block_body + merge), "}"]
-        save = [f"{p.name}s[block] = {p.name};" for p in parts]
-        lines = [f"{p.c_type} {p.name}s[{blocks}];" for p in parts]
-        lines += ["#pragma omp parallel for schedule(static)ERROR_CLAUSE",
-                  f"for (int64_t block = 0; block < {blocks}; block++) {{",
-                  *indent([f"const int64_t {first}_block = block * {rows};"] + block_body + save), "}"]
-        lines += declare
-        if parts:
-            lines += [f"for (int64_t block = 0; block < {blocks}; block++) {{",
-                      *indent([f"{a.name} = {a.combine(a.name, p.name + 's[block]')};"
-                               for a, p in zip(accumulators, parts)]), "}"]
+            loops = self.chunks(lines, accumulators, "0", size)     # decides the accumulators' types
+            return declarations(accumulators) + loops
+        rest = max(1, estimate(self.inner[1:]))
+        rows = max(1, CHUNK // rest, -(-int(self.inner[0]) // MOST_PARTS))
+        blocks = -(-int(self.inner[0]) // rows)
+        of_block = [a.renamed("block") for a in accumulators]
+        for accumulator in accumulators:
+            accumulator.over_chunks = True
+        body = self.chunks(lines, of_block, f"{first}_block", f"{first}_end")
+        body = [f"const int64_t {first}_block = block * {rows};",
+                f"const int64_t {first}_end = mini::minimum<int64_t>({first}_block + {rows}, {size});",
+                *declarations(of_block), *body, *[f"{b.name}s[block] = {b.name};" for b in of_block]]
+        loop = f"for (int64_t block = 0; block < {blocks}; block++) {{"
+        result = [f"{b.c_type} {b.name}s[{blocks}];" for b in of_block]
+        result += ["#pragma omp parallel for schedule(static)ERROR_CLAUSE", loop, *indent(body), "}"]
+        result += declarations(accumulators)
+        if accumulators:
+            result += [loop, *indent([a.update(f"{b.name}s[block]") for a, b in zip(accumulators, of_block)]), "}"]
+        return result
+
+    def chunks(self, lines, accumulators, start, end):
+        """Loops over r0 (from start to end), r1, ...: the innermost runs on vector lanes into accumulators of its own."""
+        if not accumulators or len(self.r) == 1:
+            lines = self.lanes(lines, accumulators, start, end)
+        else:
+            parts = [a.renamed("part") for a in accumulators]
+            for accumulator in accumulators:
+                accumulator.over_chunks = True
+            lines = [*declarations(parts), *self.lanes(lines, parts, "0", self.size(self.inner[-1])),
+                     *[a.update(p.name) for a, p in zip(accumulators, parts)]]
+        for number, (variable, size) in reversed(list(enumerate(zip(self.r[:-1], self.inner[:-1])))):
+            low, high = ("0", self.size(size)) if number else (start, end)
+            lines = [f"for (int64_t {variable} = {low}; {variable} < {high}; {variable}++) {{", *indent(lines), "}"]
         return lines
 
-    def lanes(self, lines, accumulators, first_from="0", first_to=None):
-        """for r0: for r1: ... { lines }, the innermost one as vector lanes."""
-        for variable, size in reversed(list(zip(self.r, self.inner))):
-            start, end = ("0", index_text(size))
-            if variable == self.r[0]:
-                start, end = first_from, first_to or end
-            loop = f"for (int64_t {variable} = {start}; {variable} < {end}; {variable}++) {{"
-            pragma = self.simd(accumulators, lines) if variable == self.r[-1] else []
-            lines = [*pragma, loop, *indent(lines), "}"]
-        return lines
+    def lanes(self, lines, accumulators, start, end):
+        """The innermost loop.  A long sum of floats is the sum of the sums of chunks."""
+        lane = self.r[-1]
+        if len(self.r) > 1 and not accumulators:
+            start, end = "0", self.size(self.inner[-1])
+        if estimate(self.inner[-1:]) > 2 * CHUNK and any(a.loses_bits for a in accumulators):
+            chunks = [a.renamed("chunk") for a in accumulators]
+            for accumulator in accumulators:
+                accumulator.over_chunks = True
+            body = [f"const int64_t {lane}_stop = mini::minimum<int64_t>({lane}_chunk + {CHUNK}, {end});",
+                    *declarations(chunks), *self.one_loop(lines, chunks, f"{lane}_chunk", f"{lane}_stop"),
+                    *[a.update(c.name) for a, c in zip(accumulators, chunks)]]
+            return [f"for (int64_t {lane}_chunk = {start}; {lane}_chunk < {end}; {lane}_chunk += {CHUNK}) {{",
+                    *indent(body), "}"]
+        return self.one_loop(lines, accumulators, start, end)
+
+    def one_loop(self, lines, accumulators, start, end):
+        lane = self.r[-1]
+        lines = lines + [line for a in accumulators for line in a.in_lanes()]
+        return [*[line for a in accumulators for line in a.before_lanes()],
+                *self.simd(accumulators, lines),
+                f"for (int64_t {lane} = {start}; {lane} < {end}; {lane}++) {{", *indent(lines), "}",
+                *[line for a in accumulators for line in a.after_lanes()]]
 
     def simd(self, accumulators, lines):
         if not config.vectorize or any(a.clause is None for a in accumulators) or not self.lanes_are_free():
             return []
-        clauses = "".join(f" reduction({a.clause}:{a.name})" for a in accumulators)
+        clauses = "".join(a.clause for a in accumulators)
         parallel = self.is_pointwise and self.parallel and (not self.outer or self.outer_count < 8) \
-            and self.inner_count >= 1024 and not getattr(self, "tile", None)
+            and self.inner_count >= 1024 and self.tile is None
         head = "#pragma omp parallel for simd schedule(static)" if parallel else "#pragma omp simd"
         return [head + clauses + "ERROR_CLAUSE"]
 
@@ -368,11 +296,10 @@ class CppKernelWriter(OpsHandler):
 
     def loop_nest(self, lines):
         """The outer loops around `lines`."""
-        tile = self.plan_tile()
-        if tile:
-            return self.tiled_nest(lines, tile)
+        if self.tile is not None:
+            return self.tiled_nest(lines, self.tile)
         threads = self.parallel and self.outer and not self.spread and not (self.is_pointwise and self.outer_count < 8)
-        loops = [(str(v), index_text(n)) for v, n in zip(self.x, self.outer)]
+        loops = [(str(v), self.size(n)) for v, n in zip(self.x, self.outer)]
         if self.by_rows:
             loops = loops[:-1]
         for variable, size in reversed(loops):
@@ -389,30 +316,37 @@ class CppKernelWriter(OpsHandler):
     def plan_tile(self):
         if not self.is_pointwise or not self.inner or self.has_scatter:
             return None
-        lane = self.r[-1]
-        for body in self.bodies.values():
-            for access in body.reads():
-                if int_or_none(stride_of(access.index, lane)) in (0, 1, None):
-                    continue
-                for number, variable in enumerate(self.x):
-                    size, lanes = int_or_none(self.outer[number]), int_or_none(self.inner[-1])
-                    if stride_of(access.index, variable) == 1 and size and lanes and min(size, lanes) >= 8 \
-                            and size * lanes >= TILE * TILE:
-                        return number
+        for number in range(len(self.x)):
+            size, lanes = int_or_none(self.outer[number]), int_or_none(self.inner[-1])
+            if size and lanes and min(size, lanes) >= 8 and size * lanes >= TILE * TILE and any(
+                    self.is_transposed(access.index, number) for b in self.bodies.values() for access in b.reads()):
+                return number
         return None
+
+    def is_transposed(self, index, number):
+        """Does the read step by one along outer loop `number`, and further along the lanes?"""
+        along_lanes = int_or_none(stride_of(index, self.r[-1]))
+        return (along_lanes not in (0, 1, None) and stride_of(index, self.x[number]) == 1
+                and not any(s.name.startswith(("tmp", "indirect")) for s in index.free_symbols))
 
     def tiled_nest(self, lines, number):
         """`lines` is the loop over lanes; it becomes the inside of a tile of x<number> and the lanes."""
         variable, lane = str(self.x[number]), str(self.r[-1])
         head = next(i for i, line in enumerate(lines) if line.startswith(f"for (int64_t {lane}"))
-        lanes = index_text(self.inner[-1])
+        lanes = self.size(self.inner[-1])
         lines = [line.replace("parallel for simd schedule(static)", "simd") for line in lines]
         lines[head] = (f"for (int64_t {lane} = {lane}_tile; {lane} < mini::minimum<int64_t>({lane}_tile + {TILE}, "
                        f"{lanes}); {lane}++) {{")
-        size = index_text(self.outer[number])
-        lines = [f"for (int64_t {variable} = {variable}_tile; {variable} < mini::minimum<int64_t>({variable}_tile + "
+        size = self.size(self.outer[number])
+        columns_head = f"for (int64_t {variable} = {variable}_tile; {variable} < mini::minimum<int64_t>({variable}_tile + " \
+                       f"{TILE}, {size}); {variable}++)"
+        fill = []
+        for element, (array, c_type) in self.tile_loads.items():
+            fill += [f"{c_type} {array}[{TILE}][{TILE}];", lines[head], f"    {columns_head}",
+                     f"        {array}[{variable} - {variable}_tile][{lane} - {lane}_tile] = {element};", "}"]
+        lines = fill + [f"for (int64_t {variable} = {variable}_tile; {variable} < mini::minimum<int64_t>({variable}_tile + "
                  f"{TILE}, {size}); {variable}++) {{", *indent(lines), "}"]
-        loops = [(str(v), index_text(n), 1) for k, (v, n) in enumerate(zip(self.x, self.outer)) if k != number]
+        loops = [(str(v), self.size(n), 1) for k, (v, n) in enumerate(zip(self.x, self.outer)) if k != number]
         loops += [(f"{variable}_tile", size, TILE), (f"{lane}_tile", lanes, TILE)]
         for name, end, step in reversed(loops):
             advance = f"{name}++" if step == 1 else f"{name} += {step}"
@@ -420,127 +354,6 @@ class CppKernelWriter(OpsHandler):
         if self.parallel:
             lines.insert(0, f"#pragma omp parallel for collapse({len(loops)}) schedule(static)ERROR_CLAUSE")
         return lines
-
-    # -- reductions over rows: lanes run along the last outer loop, accumulators are arrays
-    def write_by_rows(self):
-        column, size = self.x[-1], int(self.outer[-1])
-        width = min(size, COLUMNS)
-        self.base = f"{column}_block"
-        lines = []
-        self.arrays = {}                # buffer -> array that holds its value for each column of the block
-        for stage in range(-1, self.last_stage + 1):
-            inner_nodes = [n for n in self.nodes if self.stage[n.name] == stage and self.is_inner[n.name]]
-            outer_nodes = [n for n in self.nodes if self.stage[n.name] == stage and not self.is_inner[n.name]]
-            deferred = []
-            if inner_nodes:
-                stage_lines, deferred = self.rows_loop(inner_nodes, width)
-                lines += stage_lines
-            if deferred or outer_nodes:
-                scope = Scope()
-                scope.counter = self.outside.counter
-                self.where_am_i(scope, ())
-                self.values = {}
-                for name, index, value, mode in deferred:
-                    self.store(name, index, value, mode)
-                for node in outer_nodes:
-                    self.play(node)
-                for node in outer_nodes:
-                    if any(a.name == node.name for n in self.nodes if self.stage[n.name] > stage
-                           for a in n.body.reads()):
-                        array = self.arrays[node.name] = f"column{len(self.arrays)}"
-                        value = self.values[node.name]
-                        lines.append(f"{compute_type(value.dtype)} {array}[{width}];")
-                        scope.add(f"{array}[{column} - {self.base}] = {value};")
-                lines += self.columns_loop(scope.lines)
-        end = index_text(size)
-        head = f"for (int64_t {self.base} = 0; {self.base} < {end}; {self.base} += {width}) {{"
-        bound = f"const int64_t {column}_end = mini::minimum<int64_t>({self.base} + {width}, {end});"
-        return [head, *indent([bound] + lines), "}"]
-
-    def columns_loop(self, lines):
-        column = self.x[-1]
-        pragma = ["#pragma omp simdERROR_CLAUSE"] if config.vectorize else []
-        return [*pragma, f"for (int64_t {column} = {self.base}; {column} < {column}_end; {column}++) {{",
-                *indent(lines), "}"]
-
-    def rows_loop(self, nodes, width):
-        column = self.x[-1]
-        row, rows = self.r[-1], index_text(self.inner[-1])
-
-        def body(step):
-            """The nodes for row `row + step`: lines, and what each adds to its accumulator."""
-            scope = Scope()
-            scope.counter = self.outside.counter
-            self.values, self.accumulators, self.deferred = {}, [], []
-            self.where_am_i(scope, (column, *self.r))
-            saved = self.bodies
-            if step:
-                self.bodies = {n: b.substitute(b.outer, b.inner, {row: row + step}) if b.inner else b
-                               for n, b in saved.items()}
-            first = self.outside.counter.get("acc", -1)
-            for node in nodes:
-                self.play(node)
-            self.bodies = saved
-            if step:
-                self.outside.counter["acc"] = first
-            return scope.lines, self.accumulators, self.deferred
-
-        steps = [body(step) for step in range(ROWS)]
-        accumulators, deferred = steps[0][1], steps[0][2]
-        place = f"[{column} - {self.base}]"
-        together, one = [], steps[0][0][:]
-        for lines, _, _ in steps:
-            together += lines
-        for k, accumulator in enumerate(accumulators):
-            target = accumulator.name + place
-            parts = [s[1][k].updates[0] for s in steps]
-            pairs = accumulator.combine(f"({accumulator.combine(parts[0], parts[1])})",
-                                        f"({accumulator.combine(parts[2], parts[3])})")
-            together.append(f"{target} = {accumulator.combine(target, f'({pairs})')};")
-            one.append(f"{target} = {accumulator.combine(target, parts[0])};")
-        declare = []
-        for a in accumulators:
-            declare += [f"{a.c_type} {a.name}[{width}];",
-                        f"for (int64_t k = 0; k < {width}; k++) {a.name}[k] = {a.initial};"]
-        count = int_or_none(self.inner[-1])
-        whole = f"{rows} - {ROWS - 1}"
-        loops = [f"int64_t {row} = 0;"]
-        if count is None or count >= ROWS:
-            loops += [f"for (; {row} < {whole}; {row} += {ROWS}) {{", *indent(self.columns_loop(together)), "}"]
-        if count is None or count % ROWS:
-            loops += [f"for (; {row} < {rows}; {row}++) {{", *indent(self.columns_loop(one)), "}"]
-        lines = loops
-        long_sum = self.inner_count > CHUNK and any(a.kind in ("sum", "prod") and a.dtype.is_floating_point
-                                                    for a in accumulators)
-        if long_sum and len(self.inner) == 1:
-            lines = self.chunks_of_rows(loops, accumulators, width, row, rows)
-        elif len(self.inner) > 1:
-            lines = ["{", *indent(loops), "}"]
-            for variable, size in reversed(list(zip(self.r[:-1], self.inner[:-1]))):
-                lines = [f"for (int64_t {variable} = 0; {variable} < {index_text(size)}; {variable}++) {{",
-                         *indent(lines), "}"]
-        else:
-            lines = ["{", *indent(lines), "}"]
-        for _, _, value, _ in deferred:
-            self.arrays[value.text] = value.text
-        return declare + lines, deferred
-
-    def chunks_of_rows(self, loops, accumulators, width, row, rows):
-        """Sum CHUNK rows apart and add them up: keeps the rounding error small."""
-        inside = [re.sub(r"\bacc(\d+)\[", r"part\1[", line).replace(f"int64_t {row} = 0", f"int64_t {row} = {row}_block")
-                  .replace(f"{row} < {rows} ", f"{row} < {row}_end ").replace(f"{row} < {rows};", f"{row} < {row}_end;")
-                  for line in loops]
-        chunk = 1024
-        declare, merge = [], []
-        for a in accumulators:
-            part = a.name.replace("acc", "part")
-            declare += [f"{a.c_type} {part}[{width}];",
-                        f"for (int64_t k = 0; k < {width}; k++) {part}[k] = {a.initial};"]
-            merge.append(f"for (int64_t k = 0; k < {width}; k++) {a.name}[k] = "
-                         f"{a.combine(a.name + '[k]', part + '[k]')};")
-        return [f"for (int64_t {row}_block = 0; {row}_block < {rows}; {row}_block += {chunk}) {{",
-                *indent([f"const int64_t {row}_end = mini::minimum<int64_t>({row}_block + {chunk}, {rows});",
-                         *declare, *inside, *merge]), "}"]
 
     # -- memory ----------------------------------------------------------------------------------------------------
     def pointer(self, name, written):
@@ -556,6 +369,10 @@ class CppKernelWriter(OpsHandler):
             if symbol not in self.sizes and not re.fullmatch(r"[xr]\d+|tmp\d+", symbol.name):
                 self.sizes.append(symbol)
         return index_text(expr)
+
+    def size(self, number):
+        """Print the size of a loop."""
+        return self.index(sympy.sympify(number))
 
     def changes_inside(self, expr):
         return any(s in self.inner_variables or s in self.inner_symbols for s in expr.free_symbols)
@@ -582,9 +399,16 @@ class CppKernelWriter(OpsHandler):
         inner = self.changes_inside(index)
         if name in self.scratch:
             return self.temporary(f"{self.scratch[name]}[{self.flat_inner()}]", dtype, True)
+        if int_or_none(self.buffers[name].layout.numel) == 0:      # no element to read: the index is out of range, too
+            return self.constant(0, dtype)
         if name not in self.stored and name not in self.read:
             self.read.append(name)
         element = f"{self.pointer(name, False)}[{self.index(index)}]"
+        if self.tile is not None and not self.in_mask() and self.is_transposed(index, self.tile):
+            if element not in self.tile_loads:
+                self.tile_loads[element] = (f"tile{len(self.tile_loads)}", memory_type(dtype))
+            variable, lane = self.x[self.tile], self.r[-1]
+            element = f"{self.tile_loads[element][0]}[{variable} - {variable}_tile][{lane} - {lane}_tile]"
         if dtype in NARROW:
             element = f"mini::to_float({element})"
         return self.temporary(element, dtype, inner)
@@ -596,8 +420,8 @@ class CppKernelWriter(OpsHandler):
         return index_text(sympy.expand(linear))
 
     def store(self, name, index, value, mode=None):
-        if getattr(value, "pending", False) or (isinstance(value, Value) and value.text in self.pending_names()):
-            self.deferred.append((name, index, self.finished(value), mode))
+        if value.text in self.pending_names():
+            self.deferred.append((name, index, value, mode))
             return
         dtype = self.buffers[name].layout.dtype
         self.values[name] = Value(value.text, dtype, value.inner)
@@ -626,7 +450,7 @@ class CppKernelWriter(OpsHandler):
 
     # -- reductions
     def pending_names(self):
-        return {a.name for a in getattr(self, "accumulators", ())} if self.inner_variables else set()
+        return {a.name for a in self.accumulators} if self.inner_variables else set()
 
     def finished(self, value):
         """The accumulator as a plain value, once its loop has ended."""
@@ -637,6 +461,8 @@ class CppKernelWriter(OpsHandler):
             text += ".index"
         elif accumulator.kind == "any":
             text = f"({text} != 0)"
+        elif accumulator.c_type == "double" and compute_type(value.dtype) != "double":
+            text = f"(float){text}"
         return Value(text, value.dtype, self.by_rows)
 
     def reduction(self, dtype, src_dtype, kind, value, flat_index):
@@ -651,151 +477,13 @@ class CppKernelWriter(OpsHandler):
             value = self.to_dtype(value, element_dtype) if element_dtype not in NARROW else value
         accumulator = Accumulator(self.outside.fresh("acc"), kind, element_dtype)
         if kind.startswith("arg"):
-            accumulator.updates.append(f"{accumulator.c_type}{{{value}, {self.index(flat_index)}}}")
+            accumulator.term = f"{accumulator.c_type}{{{value}, {self.index(flat_index)}}}"
         elif kind == "any":
-            accumulator.updates.append(f"int32_t({value} != 0)")
+            accumulator.term = f"int32_t({value} != 0)"
         else:
-            accumulator.updates.append(value.text)
+            accumulator.term = value.text
         self.accumulators.append(accumulator)
         return Value(accumulator.name, dtype)
-
-    # -- indices at run time
-    def indirect_indexing(self, value, size, check=True, wrap_neg=True):
-        size_text = self.index(sympy.sympify(size))
-        index = self.temporary(f"(int64_t){value}", torch.int64, value.inner)
-        if wrap_neg:
-            index = self.temporary(f"{index} < 0 ? {index} + {size_text} : {index}", torch.int64, value.inner)
-        if check:
-            bad = self.temporary(f"(uint64_t){index} >= (uint64_t){size_text}", torch.bool, value.inner)
-            self.error_if(bad, "INDEX_ERROR")
-            index = self.temporary(f"{bad} ? 0 : {index}", torch.int64, value.inner)
-        symbol = sympy.Symbol(index.text, integer=True)
-        if value.inner:
-            self.inner_symbols.add(symbol)
-        return symbol
-
-    def error_if(self, condition, error):
-        scope = self.scope
-        if not condition.inner and self.inner_variables and not self.in_mask() and not self.by_rows:
-            scope = self.outside
-        line = f"error |= {condition} ? mini::{error} : 0;"
-        if line not in scope.lines:
-            scope.add(line)
-
-    # -- arithmetic --------------------------------------------------------------------------------------------------
-    def constant(self, value, dtype):
-        return Value(constant_text(value, dtype), dtype)
-
-    def index_expr(self, expr, dtype):
-        expr = sympy.sympify(expr)
-        return self.temporary(f"({compute_type(dtype)})({self.index(expr)})", dtype, self.changes_inside(expr))
-
-    def to_dtype(self, x, dtype, src_dtype=None):
-        source = x.dtype
-        if dtype == source:
-            return x
-        if dtype in NARROW:
-            wide = x if compute_type(source) == "float" else self.temporary(f"(float){x}", torch.float32, x.inner)
-            if source is torch.bool:
-                return Value(wide.text, dtype, x.inner)
-            narrow = self.temporary(f"mini::to_{NARROW[dtype]}({wide})", dtype, x.inner, c_type=memory_type(dtype))
-            value = self.temporary(f"mini::to_float({narrow})", dtype, x.inner)
-            self.raw[value.text, dtype] = narrow.text
-            return value
-        if source in NARROW and dtype is torch.float32:
-            return Value(x.text, dtype, x.inner)
-        if dtype is torch.bool:
-            return self.temporary(f"{x} != 0", dtype, x.inner)
-        if source.is_floating_point and not dtype.is_floating_point:
-            return self.temporary(f"mini::to_integer<{compute_type(dtype)}>({x})", dtype, x.inner)
-        return self.temporary(f"({compute_type(dtype)}){x}", dtype, x.inner)
-
-    def to_dtype_bitcast(self, x, dtype, src_dtype):
-        text = x.text
-        if src_dtype in NARROW:
-            text = f"mini::to_{NARROW[src_dtype]}({text})"
-        text = f"mini::bits<{memory_type(dtype)}>({text})"
-        return self.temporary(f"mini::to_float({text})" if dtype in NARROW else text, dtype, x.inner)
-
-    def where(self, condition, a, b):
-        a, b = self.alike(a, b)
-        inner = condition.inner or a.inner or b.inner
-        return self.temporary(f"{condition} ? {a} : {b}", a.dtype, inner)
-
-    def alike(self, a, b):
-        """Python numbers among the arguments take the other's dtype."""
-        if not isinstance(a, Value):
-            a = self.constant(a, b.dtype)
-        if not isinstance(b, Value):
-            b = self.constant(b, a.dtype)
-        return a, b
-
-    def masked(self, mask, body, other):
-        outside = self.scope
-        inside = Scope(outside)
-        inside.is_mask = True
-        self.scope = inside
-        value = body()
-        self.scope = outside
-        inner = bool(self.inner_variables)
-        name = outside.fresh("tmp")
-        lines = [f"{compute_type(value.dtype)} {name} = {constant_text(other, value.dtype)};",
-                 f"if ({mask}) {{", *indent(inside.lines + [f"{name} = {value};"]), "}"]
-        outside.lines += lines
-        return Value(name, value.dtype, inner)
-
-    def fma(self, a, b, c):
-        return self.temporary(f"mini::fma({a}, {b}, {c})", a.dtype, a.inner or b.inner or c.inner)
-
-    def rand(self, seed, offset):
-        return self.temporary(f"mini::rand({seed}, {offset})", torch.float32, seed.inner or offset.inner)
-
-    def randn(self, seed, offset):
-        return self.temporary(f"mini::randn({seed}, {offset})", torch.float32, seed.inner or offset.inner)
-
-    def randint(self, seed, offset, low, high):
-        return self.temporary(f"mini::randint({seed}, {offset}, {low}, {high})", torch.int64,
-                              seed.inner or offset.inner)
-
-    def unary(self, op, x):
-        if op == "neg":
-            return self.temporary(f"-{x}", x.dtype, x.inner)
-        if op == "bitwise_not":
-            return self.temporary(f"{'!' if x.dtype is torch.bool else '~'}{x}", x.dtype, x.inner)
-        if op == "logical_not":
-            return self.temporary(f"{x} == 0", torch.bool, x.inner)
-        dtype = torch.bool if op in ("isnan", "isinf", "signbit") else x.dtype
-        return self.temporary(f"mini::{op}({x})", dtype, x.inner)
-
-    def binary(self, op, a, b):
-        a, b = self.alike(a, b)
-        inner = a.inner or b.inner
-        if op in LOGICAL:
-            return self.temporary(f"({a} != 0) {LOGICAL[op]} ({b} != 0)", torch.bool, inner)
-        dtype = torch.bool if op in COMPARISON else a.dtype
-        if op in INTEGER_DIVISIONS and not a.dtype.is_floating_point and not re.fullmatch(r"-?[1-9]\d*(LL)?", b.text):
-            self.error_if(self.temporary(f"{b} == 0", torch.bool, inner), "ZERO_DIVISION")
-        if op in INFIX:
-            return self.temporary(f"{a} {INFIX[op]} {b}", dtype, inner)
-        c_type = compute_type(a.dtype)
-        return self.temporary(f"mini::{op}<{c_type}>({a}, {b})" if not a.dtype.is_floating_point or op in (
-            "maximum", "minimum", "remainder", "floordiv") else f"mini::{op}({a}, {b})", dtype, inner)
-
-
-def _install(names, family):
-    for name in names:
-        if name not in vars(CppKernelWriter):
-            setattr(CppKernelWriter, name,
-                    lambda self, *args, _name=name: getattr(self, family)(_name, *args))
-
-
-_install(UNARY, "unary")
-_install(BINARY + COMPARISON, "binary")
-
-
-def estimate(sizes):
-    """Number of iterations; an unknown size counts as 128."""
-    return math.prod(int_or_none(n) if int_or_none(n) is not None else 128 for n in sizes)
 
 
 def fold_error_clauses(source):
@@ -814,16 +502,14 @@ def fold_error_clauses(source):
     return "\n".join(lines) + "\n"
 
 
-def summary(group):
-    """"add_gelu": the FX ops of the group, first ones, each once."""
+def summary(group, order):
+    """"add_gelu": the last few FX ops of the group, each once."""
     words = []
-    for node in group.nodes:
-        for origin in sorted(node.buffer.origins, key=str):
-            word = re.sub(r"(_default|_tensor|_scalar)?(_\d+)*$", "", str(origin).lower())
-            if word.isidentifier() and word not in words:
-                words.append(word)
-    return "_".join(words[:4])[:40] or ("reduction" if group.is_reduction else "pointwise")
-
-
-def strip_comments(source):
-    return re.sub(r"[ \t]*//[^\n]*", "", source)
+    for name in reversed(in_graph_order({o for n in group.nodes for o in n.buffer.origins}, order)):
+        word = re.sub(r"(_(default|tensor_scalar|tensor|scalar|int|dim|self|correction))?(_\d+)?$", "", name.lower())
+        word = word.strip("_")
+        if word.isidentifier() and word not in words and word not in ("view", "unsqueeze", "permute", "expand"):
+            words.insert(0, word)
+        if len(words) == 4:
+            break
+    return "_".join(words)[:40].strip("_") or ("reduction" if group.is_reduction else "pointwise")

@@ -2,7 +2,7 @@
 //
 // Everything is scalar and, for float, branch-free: GCC turns it into vector code inside `#pragma omp simd`.
 // Semantics are torch's: NaN goes through maximum/minimum, integer division by zero raises, shifts by too much are defined.
-// float: own polynomials (Cephes: exp, log; Eigen/XLA rationals: tanh, erf; both as published), a few ulp, right on NaN, inf,
+// float: own polynomials (exp: our fit; log: Cephes; tanh, erf: Eigen/XLA rationals, as published), a few ulp, right on NaN, inf,
 // -0.0 and subnormals.  double, and what has no short vector form: libm, through compiler builtins.
 typedef signed char int8_t;
 typedef unsigned char uint8_t;
@@ -56,23 +56,22 @@ template <class To, class From> OP To to_integer(From x) {
 }
 
 // --- exp, log and their relatives ---------------------------------------------------------------------------------------
-OP float power_of_two(int32_t n) { return bits<float>((n + 127) << 23); }
-
-OP float exp(float x0) {                        // Cephes expf: 2^n * exp(r), |r| <= ln(2)/2
-    float x = x0 > 89.f ? 89.f : x0;
+OP float exp(float x0) {                        // 2^n * exp(r), |r| <= ln(2)/2; polynomial: our own minimax fit, 3e-9
+    float x = x0 > 89.f ? 89.f : x0;            // a NaN passes both comparisons, and comes out of the polynomial
     x = x < -104.f ? -104.f : x;
-    float n = __builtin_rintf(x * 1.44269504088896341f);
+    constexpr float shift = 12582912.f;         // 1.5 * 2^23: adding it rounds to an integer, found in the low bits
+    float t = fma(x, 1.44269504088896341f, shift), n = t - shift;
     float r = fma(n, 2.12194440e-4f, fma(n, -0.693359375f, x));
-    float p = 1.9875691500e-4f;
-    p = fma(p, r, 1.3981999507e-3f);
-    p = fma(p, r, 8.3334519073e-3f);
-    p = fma(p, r, 4.1665795894e-2f);
-    p = fma(p, r, 1.6666665459e-1f);
-    p = fma(p, r, 5.0000001201e-1f);
-    p = fma(p, r * r, r) + 1.f;
-    int32_t i = (int32_t)n, half = i >> 1;      // 2^n in two steps: right among subnormals and up to inf
-    float y = p * power_of_two(half) * power_of_two(i - half);
-    return x0 != x0 ? x0 : y;
+    float p = 1.3814572e-3f;
+    p = fma(p, r, 8.3687296e-3f);
+    p = fma(p, r, 4.1668388e-2f);
+    p = fma(p, r, 1.6666521e-1f);
+    p = fma(p, r, 4.9999994e-1f);
+    p = fma(p, r, 1.f);
+    p = fma(p, r, 1.f);
+    int32_t i = bits<int32_t>(t), half = i >> 1;        // 2^n in two steps: right among subnormals and up to inf
+    float low = bits<float>((half << 23) + 0x3f800000), high = bits<float>(((i - half) << 23) + 0x3f800000);
+    return p * low * high;
 }
 
 OP float log(float x0) {                        // Cephes logf: x = 2^e * (1 + m)
@@ -150,7 +149,7 @@ OP float erf(float x) {                         // Eigen/XLA rational, odd/even 
     q = fma(q, z, -1.68282697438203e-03f);
     q = fma(q, z, -7.37332916720468e-03f);
     q = fma(q, z, -1.42647390514189e-02f);
-    return x * p / q;
+    return x * (p / q);         // not x * p / q, which loses the last bits of a subnormal x
 }
 
 template <class T> OP T erfinv(T y0) {          // Winitzki's estimate, then three Newton steps in double
@@ -255,8 +254,6 @@ template <class T> OP Extreme<T> smaller(Extreme<T> a, Extreme<T> b) {
     bool take_b = equal ? b.index < a.index : (nan_b || (!nan_a && b.value < a.value));
     return take_b ? b : a;
 }
-#pragma omp declare reduction(maximum : float, double : omp_out = maximum(omp_out, omp_in)) initializer(omp_priv = omp_orig)
-#pragma omp declare reduction(minimum : float, double : omp_out = minimum(omp_out, omp_in)) initializer(omp_priv = omp_orig)
 
 // --- random numbers ------------------------------------------------------------------------------------------------------------
 // Counter based: Philox4x32-10 (Salmon et al., 2011) of (seed, offset), so element `offset` of stream `seed` needs no state.

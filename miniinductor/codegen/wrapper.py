@@ -21,7 +21,7 @@ Mirrors torch/_inductor/codegen/wrapper.py and memory_planning.py.  Left out: in
 """
 import itertools
 import math
-import operator
+import textwrap
 
 import sympy
 import torch
@@ -55,6 +55,8 @@ class WrapperWriter:
         self.scope = {"empty_strided": torch.empty_strided, "as_strided": torch.as_strided}
         self.lines, self.views = [], {}
         self.scatter_target = {}
+        nodes = getattr(getattr(record.functional_graph, "graph", record.functional_graph), "nodes", None)
+        self.order = nodes and {n.name: i for i, n in enumerate(nodes) if n.op == "call_function"}
 
     def build(self):
         record = self.record
@@ -84,7 +86,7 @@ class WrapperWriter:
     def kernel_step(self, group):
         # a scatter writes into memory it takes over, so its own name is always kept
         keep = {name for name in group.names if name in self.used}
-        kernel = CppKernelWriter(group, self.buffers, keep).write()
+        kernel = CppKernelWriter(group, self.buffers, keep, self.order).write()
         for node in group.nodes:
             target = getattr(node.buffer.data, "target", None)
             if target is not None:
@@ -142,7 +144,7 @@ class WrapperWriter:
     def may_alias(self, buffer):
         """Can the extern kernel's result share memory with its arguments?"""
         if isinstance(buffer, MultiOutput):
-            return True
+            return False            # its kernel was asked already
         if buffer.out_op is not None and buffer.name in self.buffers and buffer.layout is not None:
             return False
         schema = getattr(buffer.op, "_schema", None)
@@ -190,7 +192,7 @@ class WrapperWriter:
         name = buffer.name
         if isinstance(buffer, MultiOutput):
             path = "".join(f"[{i}]" for i in buffer.index)
-            self.lines.append(f"{name} = {buffer.source}{path}")
+            self.lines.append(f"{name} = {self.checked(f'{buffer.source}{path}', buffer)}")
             return
         arguments = [self.argument(a) for a in buffer.args]
         arguments += [f"{k}={self.argument(v)}" for k, v in buffer.kwargs.items()]
@@ -199,7 +201,13 @@ class WrapperWriter:
             self.lines.append(f"{self.function(function)}({', '.join([*arguments, f'out={name}'])})")
         else:
             function = FAST.get(buffer.op, buffer.op) if not buffer.kwargs else buffer.op
-            self.lines.append(f"{name} = {self.function(function)}({', '.join(arguments)})")
+            call = f"{self.function(function)}({', '.join(arguments)})"
+            self.lines.append(f"{name} = {call if buffer.layout is None else self.checked(call, buffer)}")
+
+    def checked(self, expression, buffer):
+        """An eager kernel chooses its result's strides itself; the kernels that read it were written for these."""
+        self.scope["in_layout"] = in_layout
+        return f"in_layout({expression}, {self.tuple(buffer.layout.stride)})"
 
     def argument(self, value):
         if isinstance(value, BufferView):
@@ -239,7 +247,7 @@ class WrapperWriter:
         offset = self.number(view.offset)
         base = layout.offset if layout is not None else 0
         relative = sympy.expand(sympy.sympify(view.offset) - base)
-        if isinstance(buffer, (InputBuffer, ConstantBuffer)):
+        if isinstance(buffer, (InputBuffer, ConstantBuffer, ExternKernel, MultiOutput)):
             offset = f"{name}.storage_offset()" + (f" + {self.number(relative)}" if relative != 0 else "")
         return f"as_strided({name}, {self.tuple(view.size)}, {self.tuple(view.stride)}, {offset})"
 
@@ -322,8 +330,9 @@ class WrapperWriter:
             self.scope["workspaces"] = []
             self.scope["new_workspace"] = self.workspace_factory()
             body = ["workspace = workspaces.pop() if workspaces else new_workspace()",
-                    f"{', '.join(names)}{',' if len(names) == 1 else ''} = workspace"] + body
+                    f"({', '.join(names)},) = workspace"] + body
             body[-1:] = ["workspaces.append(workspace)", body[-1]]
+        body = [piece for line in body for piece in wrapped(line)]
         if any(isinstance(o, ExternKernel) for o in self.graph.operations) or mutations:
             self.scope.update(is_grad_enabled=torch.is_grad_enabled, set_grad_enabled=torch._C._set_grad_enabled)
             body = ["recording = is_grad_enabled()", "set_grad_enabled(False)        # eager kernels: no autograd",
@@ -354,6 +363,14 @@ class WrapperWriter:
         return new_workspace
 
 
+def in_layout(tensor, stride):
+    """The tensor, copied if its strides are others; strides of dimensions of size 1 do not matter."""
+    if tensor.stride() == stride or not tensor.numel() or all(
+            n == 1 or a == b for n, a, b in zip(tensor.shape, tensor.stride(), stride)):
+        return tensor
+    return torch.empty_strided(tensor.shape, stride, dtype=tensor.dtype, device=tensor.device).copy_(tensor)
+
+
 class KernelStep:
     def __init__(self, group, kernel):
         self.group, self.kernel, self.name = group, kernel, None
@@ -374,6 +391,15 @@ def _extern_touched(self):
 
 
 ExternNode.made, ExternNode.touched = _extern_made, _extern_touched
+
+
+def wrapped(line, width=108):
+    """A long call or tuple over several lines, broken at commas, aligned after its opening bracket."""
+    if len(line) <= width or "(" not in line:
+        return [line]
+    column = line.index("(") + 1
+    pieces = textwrap.wrap(line[column:], max(40, width - column), break_long_words=False, break_on_hyphens=False)
+    return [line[:column] + pieces[0], *[" " * column + piece for piece in pieces[1:]]]
 
 
 def ints(values):

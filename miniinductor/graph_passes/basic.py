@@ -12,6 +12,8 @@ import operator
 import torch
 from torch import fx
 
+from ..autograd.functionalize import is_needed
+
 aten = torch.ops.aten
 RANDOM = torch.Tag.nondeterministic_seeded
 
@@ -20,7 +22,7 @@ def optimize(gm):
     graph = gm.graph
     counts = {"no-ops": remove_no_ops(graph), "common subexpressions": merge_common(graph)}
     before = len(graph.nodes)
-    graph.eliminate_dead_code(is_impure_node=lambda n: n.op in ("placeholder", "output"))
+    graph.eliminate_dead_code(is_impure_node=is_needed)
     counts["dead code"] = before - len(graph.nodes)
     gm.recompile()
     return counts

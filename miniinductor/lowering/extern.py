@@ -10,7 +10,7 @@ import torch
 
 from ..ir import ExternKernel, Layout, MultiOutput, TensorBox
 from ..records import Fallback
-from .registry import aten
+from .registry import CannotLower, aten, is_dense
 
 EXTERN = {      # op -> its out= overload, or None
     aten.mm.default: aten.mm.out,
@@ -31,6 +31,8 @@ EXTERN = {      # op -> its out= overload, or None
     aten.cumprod.default: None,
 }
 
+READS_STORAGE = {aten.as_strided.default, aten.as_strided_copy.default, aten.as_strided_scatter.default}
+
 
 def eager_kernel(call, args, kwargs, record, reason=None):
     """The call as an eager kernel; `reason` makes it a fallback.  Returns a box, or the tuple of boxes the op returns."""
@@ -38,7 +40,7 @@ def eager_kernel(call, args, kwargs, record, reason=None):
     record.fallbacks.append(Fallback(str(op), "fallback" if reason else "extern", reason or "library kernel",
                                      call.node.meta.get("source_line", "")))
     origins = call.origins
-    to_view = lambda box: box.as_buffer_view()  # noqa: E731
+    to_view = lambda box: _argument(call, box)  # noqa: E731
     args, kwargs = _map_boxes(args, to_view), _map_boxes(kwargs, to_view)
     graph, value = call.lowerer.lowered, call.value
     if isinstance(value, torch.Tensor):
@@ -47,6 +49,20 @@ def eager_kernel(call, args, kwargs, record, reason=None):
         return TensorBox(kernel)
     kernel = graph.add(ExternKernel, None, origins, op=op, args=tuple(args), kwargs=kwargs)
     return _outputs(graph, kernel, value, (), origins)
+
+
+def _argument(call, box):
+    """A stored view of `box`, in the strides eager gives it: many kernels let their arguments' layout decide their result's.
+
+    Kernels with an out= overload are told the result's layout, so they take the argument as it lies.
+    """
+    if call.node.target in EXTERN and EXTERN[call.node.target] is not None:
+        return box.as_buffer_view()
+    fake = call.lowerer.example(box)
+    dense = not fake.is_meta and is_dense(fake)
+    if call.node.target in READS_STORAGE and not (dense and fake.storage_offset() == 0):
+        raise CannotLower(f"{call.node.target} reads memory behind a tensor that is itself a view")
+    return box.as_buffer_view(tuple(fake.stride()) if dense else None)
 
 
 def _outputs(graph, kernel, value, path, origins):

@@ -19,9 +19,9 @@ from torch import fx
 from .. import config
 from ..ir import ConstantBuffer, Graph, InputBuffer, Layout, Pointwise, TensorBox, View, building
 from ..ops import OP_NAMES, OpsHandler, set_handler
-from . import indexing, pointwise, reductions, views  # noqa: F401  (they fill the table)
+from . import indexing, pointwise, pooling, reductions, views  # noqa: F401  (they fill the table)
 from .extern import EXTERN, eager_kernel
-from .registry import LOWERINGS, Call, NotLowered
+from .registry import LOWERINGS, Call, NotLowered, is_dense
 
 MANY_READS = 4          # an inlined value that several users would re-read this often is stored instead
 MANY_OPS = 16
@@ -138,7 +138,7 @@ class GraphLowering(fx.Interpreter):
             uses = sum(list(user.all_input_nodes).count(node) + (node in user.all_input_nodes and user.args.count(node) > 1)
                        for user in node.users)
             if should_realize(box, uses):
-                box.realize()
+                box.realize(tuple(int(n) for n in value.stride()) if is_dense(value) else None)
 
     def call_function(self, target, args, kwargs):
         if target is operator.getitem:
@@ -189,16 +189,7 @@ def lower_graph(gm, record, written=()):
 def _output_view(box, fake):
     """An output in eager's strides.  A value that is not stored yet is stored that way at once."""
     stride = tuple(int(n) for n in fake.stride())
-    if isinstance(box.data, (Pointwise, View)) and not _is_dense(fake):
+    if isinstance(box.data, (Pointwise, View)) and not is_dense(fake):
         return box.as_buffer_view()         # expanded or overlapping: whatever layout is natural
     return box.as_buffer_view(stride)
 
-
-def _is_dense(fake):
-    expected = 1
-    for size, stride in sorted(zip(fake.shape, fake.stride()), key=lambda pair: pair[1]):
-        if size != 1:
-            if stride != expected:
-                return False
-            expected *= size
-    return True

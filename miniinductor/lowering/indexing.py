@@ -3,11 +3,12 @@
 In:   tensors of positions.  Out: `Pointwise` values that load through `ops.indirect_indexing` (checked: an index out of
 range raises IndexError).
 
-Mirrors torch/_inductor/lowering.py (`index_impl`, `gather`, `embedding`).  Left out: boolean masks (size depends on data).
+Writes through positions (`index_put`, `scatter`) store into a copy.
+Mirrors torch/_inductor/lowering.py (`index_impl`, `gather`, `embedding`, `index_put_impl`).  Left out: boolean masks (size depends on data).
 """
 import torch
 
-from ..ir import Pointwise, TensorBox
+from ..ir import ComputedBuffer, Pointwise, Scatter, TensorBox, current_graph
 from ..ops import ops
 from .registry import NotLowered, aten, broadcast_loader, cast, lower, normalize_dim
 
@@ -63,15 +64,22 @@ def index_tensor(call, x, indices):
     if any(t.dtype not in (torch.int64, torch.int32) for _, t in given):
         raise NotLowered("a boolean mask: the size of the result depends on data")
     shape = torch.broadcast_shapes(*[tuple(t.get_size()) for _, t in given])
+    load, place = x.make_loader(), _placer(size, given, shape)
+    if 0 in tuple(call.value.shape) or any(size[k] == 0 for k, _ in given):
+        raise NotLowered("indexing with empty tensors")
+    origins = call.origins.union(x.origins, *[t.origins for _, t in given])
+    return TensorBox(Pointwise(x.device, x.dtype, [int(n) for n in call.value.shape], lambda index: load(place(index)),
+                               origins))
+
+
+def _placer(size, given, shape):
+    """index into x[i, :, j] -> index into x.  given: [(dimension, index tensor)]; shape: what they broadcast to."""
     positions = [k for k, _ in given]
     adjacent = positions == list(range(positions[0], positions[0] + len(positions)))
     front = positions[0] if adjacent else 0
-    load = x.make_loader()
     loaders = {k: (broadcast_loader(t, shape), t.dtype) for k, t in given}
-    if 0 in tuple(call.value.shape) or any(size[k] == 0 for k in positions):
-        raise NotLowered("indexing with empty tensors")
 
-    def body(index):
+    def place(index):
         block, rest = index[front:front + len(shape)], [*index[:front], *index[front + len(shape):]]
         at = []
         for k in range(len(size)):
@@ -80,83 +88,68 @@ def index_tensor(call, x, indices):
                 at.append(ops.indirect_indexing(cast(loader(list(block)), dtype, torch.int64), size[k]))
             else:
                 at.append(rest.pop(0))
-        return load(at)
-    origins = call.origins.union(x.origins, *[t.origins for _, t in given])
-    return TensorBox(Pointwise(x.device, x.dtype, [int(n) for n in call.value.shape], body, origins))
+        return at
+    return place
 
 
-# --- pooling and resampling: windows of fixed size, unrolled ---------------------------------------------------------
-def _pair(value, default):
-    value = list(value) if isinstance(value, (list, tuple)) else [value]
-    return value * 2 if len(value) == 1 else value if value else list(default)
+# --- writes whose place depends on data ---------------------------------------------------------------------------------
+ATOMIC = (torch.float32, torch.float64, torch.int32, torch.int64)      # dtypes that kernels can add to atomically
 
 
-@lower(aten.max_pool2d_with_indices.default)
-def max_pool2d(call, x, kernel, stride=(), padding=0, dilation=1, ceil_mode=False):
-    kernel, padding, dilation = _pair(kernel, ()), _pair(padding, ()), _pair(dilation, ())
-    stride = _pair(stride, kernel) if stride else kernel
-    values, indices = call.value
-    height, width = x.get_size()[-2:]
-    if kernel[0] * kernel[1] > 25:
-        raise NotLowered("a window of more than 25 elements")
-    load = x.make_loader()
-
-    def window(index):
-        *batch, row, column = index
-        for a in range(kernel[0]):
-            for b in range(kernel[1]):
-                i, j = row * stride[0] - padding[0] + a * dilation[0], column * stride[1] - padding[1] + b * dilation[1]
-                yield batch, i, j
-
-    def element(batch, i, j):
-        lowest = float("-inf") if x.dtype.is_floating_point else torch.iinfo(x.dtype).min
-        if not any(padding) and not ceil_mode:
-            return load([*batch, i, j])
-        tests = [ops.ge(ops.index_expr(i, torch.int64), ops.constant(0, torch.int64)),
-                 ops.lt(ops.index_expr(i, torch.int64), ops.constant(height, torch.int64)),
-                 ops.ge(ops.index_expr(j, torch.int64), ops.constant(0, torch.int64)),
-                 ops.lt(ops.index_expr(j, torch.int64), ops.constant(width, torch.int64))]
-        mask = ops.logical_and(ops.logical_and(tests[0], tests[1]), ops.logical_and(tests[2], tests[3]))
-        return ops.masked(mask, lambda: load([*batch, i, j]), lowest)
-
-    def best(index):
-        result = None
-        for place in window(index):
-            value = element(*place)
-            result = value if result is None else ops.maximum(value, result)
-        return result
-
-    def position(index):
-        result = where = None
-        for batch, i, j in window(index):
-            value, here = element(batch, i, j), ops.index_expr(i * width + j, torch.int64)
-            if result is None:
-                result, where = value, here
-            else:
-                better = ops.logical_or(ops.gt(value, result), ops.isnan(value)) if x.dtype.is_floating_point else ops.gt(value, result)
-                where, result = ops.where(better, here, where), ops.maximum(value, result)
-        return where
-    make = lambda fake, body: TensorBox(Pointwise(x.device, fake.dtype, [int(n) for n in fake.shape], body,  # noqa: E731
-                                                  call.origins | x.origins))
-    return [make(values, best), make(indices, position)]
+def scatter_into(call, x, ranges, value, place, add):
+    """A copy of x in which element place(index) becomes (add: grows by) value(index), for index in `ranges`."""
+    if add and x.dtype not in ATOMIC:
+        raise NotLowered(f"atomic addition of {x.dtype}")
+    if 0 in ranges:
+        return x.copy()
+    base = x.copy()
+    base.realize()
+    graph, origins = current_graph(), call.origins | x.origins
+    data = Scatter(x.device, x.dtype, [int(n) for n in ranges], value, place, base.data.name,
+                   "atomic_add" if add else None, origins)
+    return TensorBox(graph.add(ComputedBuffer, base.data.layout, origins, data=data))
 
 
-@lower(aten.avg_pool2d.default)
-def avg_pool2d(call, x, kernel, stride=(), padding=0, ceil_mode=False, count_include_pad=True, divisor_override=None):
-    kernel, padding = _pair(kernel, ()), _pair(padding, ())
-    stride = _pair(stride, kernel) if stride else kernel
-    if any(padding) or ceil_mode or kernel[0] * kernel[1] > 25 or not x.dtype.is_floating_point:
-        raise NotLowered("padding, ceil_mode or a large window")
-    load, dtype = x.make_loader(), call.value.dtype
-    compute = torch.float32 if dtype in (torch.float16, torch.bfloat16) else dtype
+@lower(aten.index_put.default, aten._unsafe_index_put.default)
+def index_put(call, x, indices, values, accumulate=False):
+    size = x.get_size()
+    given = [(k, t) for k, t in enumerate(indices) if t is not None]
+    if len(given) == 1 and given[0][1].dtype == torch.bool:
+        return _put_where(call, x, *given[0], values, accumulate)
+    if any(t.dtype not in (torch.int64, torch.int32) for _, t in given):
+        raise NotLowered("boolean masks among several indices")
+    shape = torch.broadcast_shapes(*[tuple(t.get_size()) for _, t in given])
+    positions = [k for k, _ in given]
+    rest = [n for k, n in enumerate(size) if k not in positions]
+    adjacent = positions == list(range(positions[0], positions[0] + len(positions)))
+    front = positions[0] if adjacent else 0
+    ranges = [*rest[:front], *shape, *rest[front:]]
+    return scatter_into(call, x, ranges, broadcast_loader(values, ranges), _placer(size, given, shape), accumulate)
+
+
+def _put_where(call, x, dim, mask, value, accumulate):
+    """x[mask] = scalar is a choice per element."""
+    if value.get_size() not in ((), (1,)) or dim or accumulate:
+        raise NotLowered("a boolean mask with a tensor of values")
+    rank, load, test = len(mask.get_size()), x.make_loader(), mask.make_loader()
+    load_value = broadcast_loader(value, ())
 
     def body(index):
-        *batch, row, column = index
-        total = None
-        for a in range(kernel[0]):
-            for b in range(kernel[1]):
-                value = cast(load([*batch, row * stride[0] + a, column * stride[1] + b]), dtype, compute)
-                total = value if total is None else ops.add(total, value)
-        count = divisor_override or kernel[0] * kernel[1]
-        return cast(ops.truediv(total, ops.constant(count, compute)), compute, dtype)
-    return TensorBox(Pointwise(x.device, dtype, [int(n) for n in call.value.shape], body, call.origins | x.origins))
+        return ops.where(test(index[:rank]), load_value([]), load(index))
+    return TensorBox(Pointwise(x.device, x.dtype, list(x.get_size()), body,
+                               call.origins | x.origins | mask.origins | value.origins))
+
+
+@lower(aten.scatter.src, aten.scatter.value, aten.scatter_add.default)
+def scatter(call, x, dim, index, source):
+    size = x.get_size()
+    if not size or not index.get_size():
+        raise NotLowered("scatter of scalars")
+    dim, dtype = normalize_dim(dim, len(size)), x.dtype
+    load_index = index.make_loader()
+    value = source.make_loader() if isinstance(source, TensorBox) else lambda at: ops.constant(source, dtype)
+
+    def place(at):
+        position = ops.indirect_indexing(cast(load_index(at), index.dtype, torch.int64), size[dim], wrap_neg=False)
+        return [position if k == dim else i for k, i in enumerate(at)]
+    return scatter_into(call, x, list(index.get_size()), value, place, call.node.target is aten.scatter_add.default)

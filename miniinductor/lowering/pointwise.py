@@ -109,16 +109,18 @@ def compute_dtype(call, *args, promotion=DEFAULT):
 def div(call, a, b, rounding_mode=None):
     if rounding_mode is None:
         return pointwise(call, ops.truediv, a, b, promotion=INT_TO_FLOAT)
-    dtype = compute_dtype(call, a, b)
+    dtype, result = compute_dtype(call, a, b), call.value.dtype
     if rounding_mode == "floor":
-        return pointwise(call, ops.floordiv, a, b)
-    if dtype.is_floating_point:
-        return pointwise(call, lambda u, v: ops.trunc(ops.truediv(u, v)), a, b)
+        return floor_divide(call, a, b)
+    if dtype.is_floating_point:         # eager rounds the quotient of float16 and bfloat16 before it truncates
+        return pointwise(call, lambda u, v: ops.trunc(cast(cast(ops.truediv(u, v), dtype, result), result, dtype)), a, b)
     return pointwise(call, ops.truncdiv, a, b)
 
 
 @lower(aten.floor_divide)
 def floor_divide(call, a, b):
+    if call.value.dtype in (torch.float16, torch.bfloat16):
+        raise NotLowered("eager floors float16 and bfloat16 quotients in a way of its own")
     return pointwise(call, ops.floordiv, a, b)
 
 
@@ -140,6 +142,17 @@ def power(call, a, b):
     if not dtype.is_floating_point:
         raise NotLowered("integer power")
     return pointwise(call, ops.pow, a, b)
+
+
+@lower(aten.fmax.default, aten.fmin.default)
+def extreme_ignoring_nan(call, a, b):
+    name = "maximum" if call.node.target is aten.fmax.default else "minimum"
+    dtype = compute_dtype(call, a, b)
+    if dtype == torch.bool:
+        return pointwise(call, ops.logical_or if name == "maximum" else ops.logical_and, a, b)
+    if not dtype.is_floating_point:
+        return pointwise(call, getattr(ops, name), a, b)
+    return pointwise(call, lambda u, v: ops.where(ops.isnan(u), v, ops.where(ops.isnan(v), u, getattr(ops, name)(u, v))), a, b)
 
 
 @lower(aten.relu.default)
@@ -245,7 +258,8 @@ lower(aten.empty.memory_format, aten.empty_like.default, aten.new_empty.default,
 
 
 @lower(aten.full.default, aten.full_like.default, aten.new_full.default)
-def full_rule(call, size, value, **kwargs):
+def full_rule(call, *args, **kwargs):
+    value = args[-1]
     if not is_number(value):
         raise NotLowered("fill value is a tensor")
     return full(call, call.value.shape, value)

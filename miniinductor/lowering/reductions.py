@@ -17,13 +17,13 @@ from .registry import NotLowered, aten, cast, lower, normalize_dims, view
 LOW_PRECISION = (torch.float16, torch.bfloat16)
 
 
-def reduce(call, x, dims, keepdim, kind, compute, result, body=None):
-    """Reduce `x` over `dims`: values are converted to `compute`, passed through `body`, reduced, converted to `result`."""
+def reduce(call, x, dims, keepdim, kind, compute, result):
+    """Reduce `x` over `dims`: values are converted to `compute`, reduced, converted to `result`."""
     size = x.get_size()
     dims = normalize_dims(dims, len(size))
     kept = [k for k in range(len(size)) if k not in dims]
     load, src = x.make_loader(), x.dtype
-    produced = torch.int64 if kind.startswith("arg") else torch.bool if kind == "any" else compute
+    produced = torch.int64 if kind.startswith("arg") else compute
 
     def inner(index, rindex):
         full_index = [None] * len(size)
@@ -31,8 +31,7 @@ def reduce(call, x, dims, keepdim, kind, compute, result, body=None):
             full_index[k] = i
         for k, i in zip(dims, rindex):
             full_index[k] = i
-        value = cast(load(full_index), src, compute)
-        return body(value) if body else value
+        return cast(load(full_index), src, compute)
 
     ranges = [int(size[k]) for k in kept]
     reduced = TensorBox(Reduction(x.device, produced, ranges, inner, [int(size[k]) for k in dims], kind, compute,
@@ -47,6 +46,13 @@ def reduce(call, x, dims, keepdim, kind, compute, result, body=None):
         out = TensorBox(Pointwise(x.device, result, list(out.get_size()), lambda index: cast(load_out(index), produced, result),
                                   call.origins | x.origins))
     return out
+
+
+def _mapped(call, x, function):
+    """function(x), a truth value for each element."""
+    load = x.make_loader()
+    return TensorBox(Pointwise(x.device, torch.bool, list(x.get_size()), lambda index: function(load(index)),
+                               call.origins | x.origins))
 
 
 def accumulate_dtype(dtype):
@@ -92,7 +98,7 @@ def _extreme(call, x, dims, keepdim, kind):
     if x.dtype == torch.bool:
         if kind == "max":
             return reduce(call, x, dims, keepdim, "any", torch.bool, torch.bool)
-        raise NotLowered("minimum of bools")
+        return every(call, x, dims, keepdim)
     return reduce(call, x, dims, keepdim, kind, x.dtype, x.dtype)
 
 
@@ -128,9 +134,16 @@ def any_rule(call, x, dims=None, keepdim=False):
     if call.value.dtype != torch.bool:
         raise NotLowered("uint8 result")
     truth = _nonzero(x.dtype) or (lambda v: v)
+    true = _mapped(call, x, truth)
     if call.node.target._schema.name == "aten::any":
-        return reduce(call, x, dims, keepdim, "any", x.dtype, torch.bool, truth)
-    some_false = reduce(call, x, dims, keepdim, "any", x.dtype, torch.bool, lambda v: ops.logical_not(truth(v)))
+        return reduce(call, true, dims, keepdim, "any", torch.bool, torch.bool)
+    return every(call, true, dims, keepdim)
+
+
+def every(call, x, dims, keepdim):
+    """all(x) of bools: no element is false."""
+    false = _mapped(call, x, ops.logical_not)
+    some_false = reduce(call, false, dims, keepdim, "any", torch.bool, torch.bool)
     load = some_false.make_loader()
     return TensorBox(Pointwise(x.device, torch.bool, list(some_false.get_size()), lambda index: ops.logical_not(load(index)),
                                call.origins | x.origins))

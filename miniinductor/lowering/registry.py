@@ -28,6 +28,10 @@ class NotLowered(Exception):
     """This op, on these arguments, has no rule; it runs as an eager kernel."""
 
 
+class CannotLower(Exception):
+    """This graph cannot be compiled; it runs eagerly."""
+
+
 @dataclass
 class Call:
     """The ATen call being lowered."""
@@ -132,12 +136,25 @@ def to_dtype(call, box, dtype):
                                call.origins | box.origins))
 
 
+def is_dense(fake):
+    """Does the (fake) tensor fill its memory without gaps or overlap?"""
+    expected = 1
+    for size, stride in sorted(zip(fake.shape, fake.stride()), key=lambda pair: pair[1]):
+        if size != 1:
+            if stride != expected:
+                return False
+            expected *= size
+    return True
+
+
 def normalize_dim(dim, rank):
     """A dimension number in [0, rank)."""
     return dim % rank if rank else 0
 
 
 def normalize_dims(dims, rank):
+    if not rank:
+        return []
     if dims is None or (isinstance(dims, (list, tuple)) and not dims):
         return list(range(rank))
     return [normalize_dim(d, rank) for d in (dims if isinstance(dims, (list, tuple)) else [dims])]

@@ -11,9 +11,9 @@ import sympy
 import torch
 
 from ..index_math import FloorDiv, Mod
-from ..ir import Pointwise, TensorBox
+from ..ir import Buffer, Layout, Pointwise, TensorBox, same_layout
 from ..ops import ops
-from .registry import NotLowered, aten, cast, lower, normalize_dim, view
+from .registry import CannotLower, NotLowered, aten, cast, is_dense, lower, normalize_dim, view
 
 
 def reshape_index(old, new):
@@ -150,6 +150,34 @@ def diagonal(call, x, offset=0, dim1=0, dim2=1):
     return view(call, x, call.value.shape, reindex)
 
 
+@lower(aten.unfold.default)
+def unfold(call, x, dim, size, step):
+    """Windows along one dimension, which come last in the result."""
+    rank = len(x.get_size())
+    if not rank:
+        raise NotLowered("unfold of a scalar")
+    dim = normalize_dim(dim, rank)
+    return view(call, x, call.value.shape, lambda index: _shift(index[:-1], dim, lambda i: i * step + index[-1]))
+
+
+@lower(aten.as_strided.default)
+def as_strided(call, x, size, stride, storage_offset=None):
+    """Another view of x's memory; x must lie there as eager has it."""
+    fake = call.lowerer.example(x)
+    at = x.as_buffer_view(tuple(fake.stride()) if is_dense(fake) else None)
+    if fake.is_meta or not same_layout(at.size, at.stride, fake.stride()):
+        raise CannotLower("as_strided of a tensor that does not lie in memory as eager has it")
+    buffer = call.lowerer.lowered.buffers[at.name]
+    start = fake.storage_offset() - int(at.offset)          # where the buffer begins in eager's storage
+    offset = (fake.storage_offset() if storage_offset is None else storage_offset) - start
+    last = offset + sum((n - 1) * s for n, s in zip(size, stride))
+    if offset < 0 or 0 not in size and last > sum((int(n) - 1) * int(s) for n, s in zip(
+            buffer.layout.size, buffer.layout.stride)):
+        raise CannotLower("as_strided reaches beyond the tensor it is given")
+    layout = Layout(x.device, x.dtype, tuple(size), tuple(stride), offset)
+    return TensorBox(Buffer(at.name, layout, call.origins | x.origins))
+
+
 @lower(aten.flip.default)
 def flip(call, x, dims):
     size = x.get_size()
@@ -161,6 +189,8 @@ def flip(call, x, dims):
 def repeat(call, x, repeats):
     own = x.get_size()
     skip = len(repeats) - len(own)
+    if 0 in own:
+        return view(call, x, call.value.shape, lambda index: list(index[skip:]))
     return view(call, x, call.value.shape,
                 lambda index: [Mod(sympy.sympify(i), sympy.Integer(n)) for n, i in zip(own, index[skip:])])
 

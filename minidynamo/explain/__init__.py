@@ -1,0 +1,28 @@
+"""explain: every stage of a compilation as an object that shows itself.
+
+    >>> e = minidynamo.explain(model)(x)
+    >>> e                       # a summary; in a notebook: tables and pictures
+    >>> e.graph, e.guards, e.bytecode, e.aten, e.loop_ir, e.fusion, e.kernels, e.wrapper, e.breaks, e.times
+    >>> e.save("page.html")     # one self-contained file
+
+In:   a function or module and its arguments.  Out: an `Explanation`; the call itself really runs.
+Files: explanation.py (what there is), views.py (how it shows), draw.py (pictures), page.py (the HTML file).
+Mirrors torch/_dynamo/eval_frame.py (`explain`) and the tlparse tool.
+"""
+import sys
+
+from .draw import Picture, draw_graph
+from .explanation import Explanation, explain
+from .views import Code, Table
+
+__all__ = ["explain", "Explanation", "Picture", "draw_graph", "Code", "Table"]
+
+
+class _CallablePackage(type(sys)):
+    """Importing this package binds its name in `minidynamo`, where `minidynamo.explain(fn)` must stay a function."""
+
+    def __call__(self, fn, **options):
+        return explain(fn, **options)
+
+
+sys.modules[__name__].__class__ = _CallablePackage

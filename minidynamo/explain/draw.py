@@ -1,0 +1,138 @@
+"""Drawing FX graphs and fusion groups as SVG.
+
+In:   an `fx.Graph`.  Out: a `Picture` with `.svg`, `.png(path)` and `.text` (the same content without a picture).
+
+    >>> draw_graph(gm.graph)                # in a notebook: the picture
+    >>> print(draw_graph(gm.graph).text)    # in a terminal
+
+A large graph is drawn by module first: one box per module path, edges where data flows, the number of operations inside.
+Kinds differ by shape and line, not by colour alone, so that a black and white print is legible; each SVG element carries
+the id of its node.
+"""
+import html
+from dataclasses import dataclass
+
+LARGE = 150             # nodes; above it, boxes are modules
+STYLES = {              # node kind -> shape, line, fill
+    "placeholder": ("invhouse", "solid", "#e8f0fe"), "get_attr": ("note", "dashed", "#f3f3f3"),
+    "call": ("box", "solid", "#ffffff"), "output": ("house", "bold", "#e6f4ea"), "module": ("box3d", "solid", "#fff8e1"),
+}
+
+
+@dataclass
+class Picture:
+    """A drawn graph: nodes {id: (label, kind)}, edges [(from, to)]; rendered when asked for."""
+    title: str
+    nodes: dict
+    edges: list
+
+    @property
+    def text(self):
+        incoming = {}
+        for a, b in self.edges:
+            incoming.setdefault(b, []).append(a)
+        return "\n".join([self.title] + [f"  {name}: {label.splitlines()[0]}" + (
+            f"  <- {', '.join(incoming[name])}" if name in incoming else "") for name, (label, _) in self.nodes.items()])
+
+    def _graph(self):
+        import pygraphviz
+        graph = pygraphviz.AGraph(directed=True, name=self.title, rankdir="TB", nodesep=0.15, ranksep=0.25)
+        graph.node_attr.update(fontname="Helvetica", fontsize=10, margin="0.08,0.04", height=0.25)
+        graph.edge_attr.update(arrowsize=0.6, color="#555555")
+        for name, (label, kind) in self.nodes.items():
+            shape, line, fill = STYLES[kind]
+            graph.add_node(name, id=name, label=label, shape=shape, style=f"filled,{line}", fillcolor=fill,
+                           tooltip=label.replace("\n", " "))
+        for a, b in self.edges:
+            graph.add_edge(a, b)
+        return graph
+
+    @property
+    def svg(self):
+        """SVG text, or None where no Graphviz is to be had."""
+        try:
+            data = self._graph().draw(format="svg", prog="dot").decode()
+        except (ImportError, OSError):
+            return None
+        start = data.index("<svg")
+        return data[start:].replace("<svg", f'<svg role="img" aria-label="{html.escape(self.title)}"', 1)
+
+    def png(self, path):
+        self._graph().draw(path, format="png", prog="dot")
+
+    def _repr_html_(self):
+        svg = self.svg
+        if svg is None:
+            return f"<pre>{html.escape(self.text)}</pre>"
+        return (f'<div style="max-height:640px;overflow:auto;border:1px solid #ddd">{svg}</div>'
+                f"<details><summary>{html.escape(self.title)}, as text</summary><pre>{html.escape(self.text)}</pre></details>")
+
+    def __repr__(self):
+        return self.text
+
+
+def _value(node):
+    return node.meta.get("val", node.meta.get("example_value"))
+
+
+def shape_text(value):
+    """f32[3, 4] for a tensor, else nothing."""
+    if hasattr(value, "dtype") and hasattr(value, "shape"):
+        name = str(value.dtype).removeprefix("torch.")
+        short = {"float32": "f32", "float64": "f64", "bfloat16": "bf16", "float16": "f16", "int64": "i64", "int32": "i32"}
+        return f"{short.get(name, name)}{list(value.shape)}"
+    return ""
+
+
+def target_text(node):
+    target = node.target
+    if isinstance(target, str):
+        return target
+    return str(target) if hasattr(target, "_schema") else getattr(target, "__name__", str(target))
+
+
+def draw_graph(graph, title="FX graph", by_module=None, depth=3):
+    """A Picture of an fx.Graph; by_module: None (only if it is large) | True | False.  depth: parts of a module path."""
+    graph = getattr(graph, "graph", graph)
+    calls = [n for n in graph.nodes if n.op not in ("get_attr",)]
+    if by_module or by_module is None and len(calls) > LARGE:
+        return _by_module(graph, title, depth)
+    nodes, edges = {}, []
+    for node in graph.nodes:
+        kind = node.op if node.op in STYLES else "call"
+        head = node.name if node.op in ("placeholder", "get_attr", "output") else f"{node.name}\n{target_text(node)}"
+        nodes[node.name] = (f"{head}\n{shape_text(_value(node))}".rstrip(), kind)
+        edges += [(source.name, node.name) for source in node.all_input_nodes]
+    return Picture(title, nodes, edges)
+
+
+def _by_module(graph, title, depth):
+    group, counts = {}, {}
+    for node in graph.nodes:
+        if node.op == "get_attr":
+            continue
+        path = ".".join(str(node.meta.get("module_path", "")).split(".")[:depth])
+        group[node] = node.name if node.op in ("placeholder", "output") else path or "(top level)"
+        counts[group[node]] = counts.get(group[node], 0) + 1
+    nodes, edges = {}, []
+    for node, name in group.items():
+        if node.op in ("placeholder", "output"):
+            nodes[name] = (f"{name}\n{shape_text(_value(node))}".rstrip(), node.op)
+        else:
+            nodes[name] = (f"{name}\n{counts[name]} operations", "module")
+        for source in node.all_input_nodes:
+            if source in group and group[source] != name and (group[source], name) not in edges:
+                edges.append((group[source], name))
+    return Picture(f"{title}, by module ({len(group)} operations)", nodes, edges)
+
+
+def draw_fusion(record):
+    """Which buffers went into which kernel: a Picture of kernels and eager kernels in order."""
+    nodes, edges = {}, []
+    previous = None
+    for kernel in record.kernels:
+        nodes[kernel.name] = (f"{kernel.name}\n{', '.join(kernel.nodes)}\nfrom {', '.join(map(str, kernel.origins[:6]))}", "call")
+        if previous:
+            edges.append((previous, kernel.name))
+        previous = kernel.name
+    return Picture("kernels and the buffers they compute", nodes, edges)

@@ -1,0 +1,201 @@
+"""The explanation of one call: what capture and the compiler recorded, stage by stage.
+
+In:   `records.FrameRecord`s and the `CompileRecord`s behind them.  Out: an `Explanation`.
+
+    >>> e = explain(f)(x)
+    >>> e.frames[0].graph                   # stages of one frame; e.graph is that of the main frame
+"""
+import functools
+
+from .. import records
+from .draw import draw_fusion, draw_graph
+from .views import Code, Pair, Several, Table
+
+
+class Missing:
+    """A stage that this compilation did not reach."""
+
+    def __init__(self, why):
+        self.why = why
+
+    def __repr__(self):
+        return f"({self.why})"
+
+    def _repr_html_(self):
+        return f"<i>{self.why}</i>"
+
+
+stage = functools.cached_property       # computed when first asked for
+
+
+class FrameExplanation:
+    """Every stage of one frame."""
+
+    def __init__(self, record):
+        self.record = record
+        self.compiled = record.backend_record       # CompileRecord, or None with other backends
+
+    def _compiled(self, build):
+        if self.record.graph is None:
+            return Missing("nothing of this frame was captured")
+        return build(self.compiled) if self.compiled is not None else Missing("this backend keeps no records")
+
+    @stage
+    def source(self):
+        return Code(str(self.record.source), "python", self.record.function)
+
+    @stage
+    def bytecode(self):
+        """The original and the replacement, side by side."""
+        return Pair(Code(str(self.record.bytecode), "text", "original bytecode"),
+                    Code(str(self.record.replacement_bytecode), "text", "replacement bytecode"))
+
+    @stage
+    def guards(self):
+        return Table(["kind", "assumption", "user line"],
+                     [(g.kind, getattr(g, "code", None) if not isinstance(g.source, tuple) else g.check, g.line)
+                      for g in self.record.guards], f"{len(self.record.guards)} guards of {self.record.function}")
+
+    @stage
+    def guard_source(self):
+        return Code(getattr(self.record.guard_function, "source", ""), "python", "the generated guard function")
+
+    @stage
+    def breaks(self):
+        return Table(["line", "kind", "reason", "hint"],
+                     [(f"{b.file.rsplit('/', 1)[-1]}:{b.line}", b.kind, b.reason, b.hint) for b in self.record.graph_breaks],
+                     f"{len(self.record.graph_breaks)} graph breaks")
+
+    @stage
+    def graph(self):
+        """The captured FX graph, drawn."""
+        return draw_graph(self.record.graph, f"FX graph of {self.record.function}") if self.record.graph is not None else Missing(
+            "nothing of this frame was captured")
+
+    @stage
+    def graph_text(self):
+        return Code(_graph_code(self.record.graph), "python", "the captured graph as Python") if self.record.graph is not None \
+            else Missing("nothing of this frame was captured")
+
+    @stage
+    def aten(self):
+        return self._compiled(lambda c: Code(_graph_code(c.functional_graph or c.aten_graph), "python",
+                                             "the functional ATen graph as Python") if c.aten_graph is not None
+                              else Missing("; ".join(c.notes) or "not traced"))
+
+    @stage
+    def aten_graph(self):
+        return self._compiled(lambda c: draw_graph(c.functional_graph, "functional ATen graph")
+                              if c.functional_graph is not None else Missing("; ".join(c.notes) or "not traced"))
+
+    @stage
+    def loop_ir(self):
+        return self._compiled(lambda c: Code(c.loop_ir, "python", "loop IR, before fusion"))
+
+    @stage
+    def fused_ir(self):
+        return self._compiled(lambda c: Code(c.fused_ir, "python", "scheduler nodes, after fusion"))
+
+    @stage
+    def fusion(self):
+        return self._compiled(lambda c: Table(
+            ["first", "second", "fused", "category", "reason", "bytes saved"],
+            [(d.first, d.second, "yes" if d.fused else "no", d.category, d.reason, d.bytes_saved) for d in c.fusions],
+            f"{sum(d.fused for d in c.fusions)} of {len(c.fusions)} considered pairs were fused"))
+
+    @stage
+    def kernel_picture(self):
+        return self._compiled(draw_fusion)
+
+    @stage
+    def kernels(self):
+        return self._compiled(lambda c: Several([
+            Code(k.source, k.language, f"{k.name}: {', '.join(k.nodes)}, from {', '.join(map(str, k.origins))}") for k in c.kernels]))
+
+    @stage
+    def eager_kernels(self):
+        return self._compiled(lambda c: Table(["op", "kind", "why"], [(f.op, f.kind, f.reason) for f in c.fallbacks],
+                                              f"{len(c.fallbacks)} eager kernels"))
+
+    @stage
+    def wrapper(self):
+        return self._compiled(lambda c: Code(c.wrapper_source, "python", "the wrapper"))
+
+    @stage
+    def memory(self):
+        return self._compiled(lambda c: Table(["buffer", "memory", "bytes"], c.memory_plan, "memory plan"))
+
+    @stage
+    def times(self):
+        spent = {f"capture: {k}": v for k, v in self.record.times.items()}
+        if self.compiled is not None:
+            spent |= {f"miniinductor: {k}": v for k, v in self.compiled.times.items()}
+        return Table(["stage", "milliseconds"], [(k, f"{v * 1e3:.1f}") for k, v in spent.items()], "time per stage")
+
+    SECTIONS = (("source", "Source"), ("bytecode", "Bytecode"), ("guards", "Guards"), ("guard_source", "Guard function"),
+                ("breaks", "Graph breaks"), ("graph", "FX graph"), ("graph_text", "FX graph as Python"),
+                ("aten", "ATen graph"), ("loop_ir", "Loop IR"), ("fused_ir", "Loop IR after fusion"),
+                ("fusion", "Fusion decisions"), ("kernel_picture", "Kernels"), ("kernels", "Kernel source"),
+                ("eager_kernels", "Eager kernels"), ("wrapper", "Wrapper"), ("memory", "Memory plan"), ("times", "Times"))
+
+
+class Explanation:
+    """What happened when the function ran: `result`, `frames`, and the stages of the main frame as attributes."""
+
+    def __init__(self, name, result, frame_records, counters):
+        self.name, self.result, self.counters = name, result, counters
+        self.frames = [FrameExplanation(record) for record in frame_records]
+        captured = [f for f in self.frames if f.record.graph is not None]
+        self.main = max(captured, key=lambda f: len(f.record.graph.graph.nodes), default=self.frames[0] if self.frames else None)
+
+    def __getattr__(self, name):
+        if name.startswith("_") or name == "main":
+            raise AttributeError(name)
+        if self.main is None:
+            return Missing("no frame was compiled")
+        return getattr(self.main, name)
+
+    def __dir__(self):
+        return sorted([*super().__dir__(), *(key for key, _ in FrameExplanation.SECTIONS)])
+
+    @property
+    def summary(self):
+        rows = []
+        for frame in self.frames:
+            record, compiled = frame.record, frame.compiled
+            operations = len([n for n in record.graph.graph.nodes if n.op.startswith("call")]) if record.graph is not None else 0
+            rows.append((record.function, operations, len(record.guards), len(record.graph_breaks),
+                         len(compiled.kernels) if compiled is not None else "-",
+                         len(compiled.fallbacks) if compiled is not None else "-", record.skipped or ""))
+        return Table(["frame", "operations", "guards", "breaks", "kernels", "eager kernels", "skipped because"], rows, self.name)
+
+    def __repr__(self):
+        return repr(self.summary)
+
+    def _repr_html_(self):
+        return self.summary._repr_html_()
+
+    def save(self, path):
+        """Write one self-contained HTML file; returns the path."""
+        from .page import render
+        with open(path, "w") as file:
+            file.write(render(self))
+        return path
+
+
+def _graph_code(gm):
+    return gm.print_readable(print_output=False) if gm is not None else ""
+
+
+def explain(fn, **options):
+    """explain(fn)(*args, **kwargs): run fn compiled from scratch and return an Explanation.  options: those of compile."""
+    from .. import api
+
+    def run(*args, **kwargs):
+        api.reset()
+        compiled = api.compile(fn, **options)
+        result = compiled(*args, **kwargs)
+        name = getattr(fn, "__qualname__", type(fn).__name__)
+        return Explanation(name, result, [r for r in records.frames if r.graph is not None or r.graph_breaks],
+                           {k: dict(v) for k, v in records.counters.items()})
+    return run

@@ -1,0 +1,83 @@
+"""One stage of compilation as something a notebook and a terminal can show.
+
+In:   text or objects.  Out: `Code`, `Table`, `Texts`: each has `_repr_html_` (highlighted) and a plain text form.
+
+    >>> Code("int main() {}", "cpp", "a kernel")
+"""
+import html
+from dataclasses import dataclass
+
+
+@dataclass
+class Code:
+    """Source text; language is a pygments name ("python", "cpp", "text")."""
+    source: str
+    language: str = "python"
+    title: str = ""
+
+    def _repr_html_(self):
+        head = f"<b>{html.escape(self.title)}</b>" if self.title else ""
+        try:
+            from pygments import highlight
+            from pygments.formatters import HtmlFormatter
+            from pygments.lexers import get_lexer_by_name
+            body = highlight(self.source, get_lexer_by_name(self.language), HtmlFormatter(noclasses=True, style="friendly"))
+        except ImportError:
+            body = f"<pre>{html.escape(self.source)}</pre>"
+        return f'{head}<div style="max-height:520px;overflow:auto;font-size:12px">{body}</div>'
+
+    def __repr__(self):
+        return (f"# {self.title}\n" if self.title else "") + self.source
+
+
+@dataclass
+class Table:
+    """Rows of cells under column names."""
+    columns: list
+    rows: list
+    title: str = ""
+
+    def _repr_html_(self):
+        cell = lambda tag, value: f"<{tag} style='text-align:left;padding:2px 10px'>{html.escape(str(value))}</{tag}>"  # noqa: E731
+        head = "".join(cell("th", c) for c in self.columns)
+        body = "".join("<tr>" + "".join(cell("td", v) for v in row) + "</tr>" for row in self.rows)
+        title = f"<b>{html.escape(self.title)}</b>" if self.title else ""
+        return f"{title}<div style='max-height:420px;overflow:auto'><table><tr>{head}</tr>{body}</table></div>"
+
+    def __repr__(self):
+        texts = [[str(c) for c in self.columns]] + [[str(v) for v in row] for row in self.rows]
+        widths = [max(len(row[k]) for row in texts) for k in range(len(self.columns))]
+        lines = ["  ".join(value.ljust(w) for value, w in zip(row, widths)).rstrip() for row in texts]
+        return "\n".join(([self.title] if self.title else []) + [lines[0], "-" * min(sum(widths) + 2 * len(widths), 110), *lines[1:]])
+
+
+@dataclass
+class Pair:
+    """Two views side by side (one under the other in a terminal)."""
+    left: object
+    right: object
+
+    def _repr_html_(self):
+        return ("<div style='display:flex;gap:16px;flex-wrap:wrap'>"
+                + "".join(f"<div style='flex:1;min-width:320px'>{v._repr_html_()}</div>" for v in (self.left, self.right)) + "</div>")
+
+    def __repr__(self):
+        return f"{self.left!r}\n\n{self.right!r}"
+
+
+@dataclass
+class Several:
+    """Views one after the other."""
+    parts: list
+
+    def _repr_html_(self):
+        return "<br>".join(part._repr_html_() for part in self.parts)
+
+    def __repr__(self):
+        return "\n\n".join(map(repr, self.parts))
+
+    def __getitem__(self, index):
+        return self.parts[index]
+
+    def __len__(self):
+        return len(self.parts)

@@ -1,0 +1,266 @@
+# ---
+# jupyter:
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # 00 · The tour: GPT-2 through a compiler you can read
+#
+# `torch.compile(model)` makes a PyTorch program faster without changing it. How? This course rebuilds it, small and real:
+#
+# * **minidynamo** watches Python run, and turns a function into a *graph* of tensor operations, plus *guards* that say when
+#   the graph may be used again;
+# * **miniinductor** turns that graph into *fused kernels*: C++ that computes many operations in one pass over memory.
+#
+# In this tour the real GPT-2 (12 layers, random weights) goes through every stage, and at each stage you look at what is there.
+#
+# **What you will learn:** the names of the stages, what each takes and gives, and where the speed comes from.
+#
+# *A picture to keep in mind.* Eager PyTorch is a cook who fetches the ingredients, performs one step, puts everything back on
+# the shelf, and then reads the next step. Capture is an observer who writes down the recipe while the cook works. The
+# compiler is the one who reads the whole recipe and notices that five steps can happen in the same pan. *Exactly:* the shelf is
+# main memory, the pan is the CPU's registers and cache, and a step is one kernel.
+
+# %%
+import torch
+import minidynamo
+import miniinductor
+
+torch.set_grad_enabled(False)
+torch.manual_seed(0);
+
+# %% [markdown]
+# ## The problem: eager mode forgets between operations
+#
+# Eager PyTorch runs one kernel per operation. Each reads its inputs from memory and writes its result to memory, even if the
+# next operation reads it back at once. For a chain of cheap operations the memory traffic is nearly all of the time.
+
+# %%
+def scaled_gelu(x, y):
+    return torch.nn.functional.gelu(2 * x + 1) * torch.sigmoid(y)
+
+x, y = torch.randn(1024, 1024), torch.randn(1024, 1024)
+megabytes = x.numel() * 4 / 1e6
+print(f"five operations, each reading and writing {megabytes:.1f} MB or more:")
+print(f"  eager moves 2x:2, +1:2, gelu:2, sigmoid:2, *:3 -> {11 * megabytes:.0f} MB")
+print(f"  needed: read x, read y, write the result       -> {3 * megabytes:.0f} MB")
+
+# %% [markdown]
+# Compile it. `explain` runs the function through our compiler and keeps every stage.
+
+# %%
+e = minidynamo.explain(scaled_gelu)(x, y)
+print("same numbers as eager:", torch.allclose(e.result, scaled_gelu(x, y), atol=1e-5))
+e
+
+# %% [markdown]
+# ## Stage 1 · The frame hook
+#
+# CPython lets an extension decide how a *frame* (one call of a Python function) is evaluated: PEP 523. Our hook
+# (`minidynamo/frame_hook.c`) swaps the frame's code object before its first instruction runs. On the left the bytecode
+# that Python compiled from `scaled_gelu`; on the right what ran instead: load the inputs, call the compiled graph, return.
+
+# %%
+e.bytecode
+
+# %% [markdown]
+# ## Stage 2 · Symbolic evaluation: from bytecode to a graph
+#
+# To write the replacement, minidynamo *evaluates the original bytecode symbolically*: a stack machine in Python
+# (`minidynamo/symbolic_eval/`) on which a tensor is a node of a graph that is being built. `2 * x` does not multiply; it
+# adds a node `mul`.
+
+# %%
+e.graph
+
+# %% [markdown]
+# ## Stage 3 · Guards: when may the graph be used again?
+#
+# The graph is right for *this* `x`: float32, this shape. Every assumption made on the way is a **guard**. They become one
+# generated Python function, which runs before each call. You can read it.
+
+# %%
+e.guards
+
+# %%
+e.guard_source
+
+# %% [markdown]
+# Another shape fails a guard, and the function is compiled once more:
+
+# %%
+minidynamo.reset()
+compiled = minidynamo.compile(scaled_gelu)
+compiled(x, y)
+compiled(x, y)
+compiled(x[:3], y[:3])
+print(minidynamo.counters)
+
+# %% [markdown]
+# ## Stage 4 · ATen: a small vocabulary
+#
+# PyTorch has about two thousand operations. miniinductor traces the graph once more, below autograd, where everything is one of a
+# few hundred **ATen** operations, *decomposes* many of those into simpler ones, and removes in-place writes
+# (*functionalization*). `gelu` is now made of `erf`, `mul` and `add`.
+
+# %%
+e.aten
+
+# %% [markdown]
+# ## Stage 5 · The loop IR: tensors as functions of an index
+#
+# *Lowering* turns each ATen operation into a Python function from an index to a value, over a closed set of scalar operations
+# (`miniinductor/ops.py`). A pointwise operation that calls its producer's function has *inlined* it: five operations have
+# become one loop body.
+
+# %%
+e.loop_ir
+
+# %% [markdown]
+# ## Stage 6 · C++
+#
+# The same Python function, run with a handler that prints C++ (`miniinductor/codegen/cpp.py`), gives the kernel. One loop, each
+# element read once and written once.
+
+# %%
+e.kernels
+
+# %% [markdown]
+# ## Stage 7 · The wrapper
+#
+# What is called in the end is a short Python function that allocates memory and launches kernels.
+
+# %%
+e.wrapper
+
+# %% [markdown]
+# ## A reduction: softmax in one kernel
+#
+# `softmax` has two reductions (a maximum and a sum) and pointwise work between and after them. The *scheduler*
+# (`miniinductor/scheduler.py`) decides what shares a kernel, and records why, or why not.
+
+# %%
+s = minidynamo.explain(lambda x: torch.softmax(x, -1))(x)
+s.fusion
+
+# %%
+s.kernels
+
+# %% [markdown]
+# ## When capture must stop: graph breaks
+#
+# A `print` cannot go into a graph. minidynamo compiles what comes before it, lets Python run the `print`, and continues in a
+# **resume function** that holds the rest. The program behaves as before, and the break is recorded with its line.
+
+# %%
+def talkative(x):
+    x = torch.relu(x) + 1
+    print("the sum is positive:", bool(x.sum() > 0))
+    return x * 2
+
+t = minidynamo.explain(talkative)(torch.randn(4))
+t
+
+# %%
+for frame in t.frames:
+    print(frame.breaks, "\n")
+
+# %% [markdown]
+# ## The real model: GPT-2
+#
+# The same stages, on the whole model: 12 layers, 124 million parameters, written by people who did not think of us.
+
+# %%
+from minidynamo.bench.models import gpt2
+
+model, inputs = gpt2()
+g = minidynamo.explain(model)(**inputs)
+expected = model(**inputs)
+print("one graph, no break:", len(g.frames) == 1 and not g.frames[0].record.graph_breaks)
+print("largest difference to eager below 1e-4:", (g.result.logits - expected.logits).abs().max().item() < 1e-4)
+g
+
+# %% [markdown]
+# The graph is large, so it is drawn by module first.
+
+# %%
+g.graph
+
+# %% [markdown]
+# Matrix products and attention stay *library calls*: nobody writes a better matrix product in an afternoon. Everything
+# between them is fused.
+
+# %%
+from collections import Counter
+record = g.main.compiled
+print(len(record.kernels), "fused kernels written by us;", len({k.source for k in record.kernels}), "different sources")
+print("library calls:", dict(Counter(f.op for f in record.fallbacks)))
+
+# %% [markdown]
+# One of them, with the FX nodes it came from: the residual addition and the layer norm that follows, in one kernel.
+
+# %%
+longest = max(record.kernels, key=lambda k: len(k.nodes))
+from minidynamo.explain import Code
+Code(longest.source, longest.language, f"{longest.name}: {', '.join(longest.nodes)}")
+
+# %% [markdown]
+# Where compile time goes:
+
+# %% tags=["volatile"]
+g.times
+
+# %% [markdown]
+# ## Is it faster?
+#
+# Measured on the machine that ran this notebook: eager, ours, and the real `torch.compile`, interleaved in one process. The
+# bars are medians of eager's time over the compiled time (above 1 is faster than eager), the lines are quartiles.
+
+# %% tags=["volatile"]
+from minidynamo.bench.plots import speedup_bars
+from minidynamo.bench.suites import machine, measure
+from minidynamo.bench.workloads import WORKLOADS
+
+rows = []
+for name in ("gelu*sigmoid", "softmax", "layer norm", "tiny (per call)"):
+    function, arguments = WORKLOADS[name]()
+    rows.append(measure(name, function, arguments, {}))
+rows.append(measure("GPT-2", model, [], inputs))
+speedup_bars(rows, machine());
+
+# %% tags=["volatile"]
+for row in rows:
+    print(f"{row['name']:16} cold compile: ours {row['ours compile']['wall']:6.2f} s, torch.compile {row['torch.compile compile']['wall']:6.2f} s")
+
+# %% [markdown]
+# ## What real PyTorch does beyond this
+#
+# | stage | here | in PyTorch | paper |
+# |---|---|---|---|
+# | frame hook | `minidynamo/frame_hook.c` | `torch/csrc/dynamo/eval_frame.c` | 3.1 |
+# | symbolic evaluation | `minidynamo/symbolic_eval/` | `torch/_dynamo/symbolic_convert.py` | 3.4 |
+# | guards | `minidynamo/guards.py` | `torch/_dynamo/guards.py`, a tree in C++ | 3.3 |
+# | graph breaks | `minidynamo/resume.py` | `torch/_dynamo/resume_execution.py` | 3.7 |
+# | ATen trace | `miniinductor/autograd/` | `torch/_functorch/aot_autograd.py` | 3.10 |
+# | lowering and loop IR | `miniinductor/lowering/`, `ir.py` | `torch/_inductor/lowering.py`, `ir.py` | 4.1 |
+# | scheduling | `miniinductor/scheduler.py` | `torch/_inductor/scheduler.py` | 4.4 |
+# | C++ | `miniinductor/codegen/cpp.py` | `torch/_inductor/codegen/cpp.py` | 4.6 |
+#
+# The paper: *PyTorch 2: Faster Machine Learning Through Dynamic Python Bytecode Transformation and Graph Compilation*, ASPLOS 2024.
+#
+# **What this tour leaves out:** training (the joint forward and backward graph), sizes that vary, GPUs. They have chapters of
+# their own.
+#
+# ## Recap
+#
+# * A frame hook swaps a function's bytecode for a call of a compiled graph; **guards** say when that is allowed.
+# * **Symbolic evaluation** of the bytecode builds the graph; what cannot be captured becomes a **graph break**.
+# * **Lowering** makes tensors into functions of an index; **inlining and fusion** keep values out of memory.
+# * The speed comes from moving fewer bytes and from paying Python's overhead once per graph instead of once per operation.

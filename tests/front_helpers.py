@@ -1,0 +1,79 @@
+"""The front half on its own: trace, functionalize, optimise, lower, verify, and run with the reference interpreter."""
+import copy
+
+import torch
+import torch.utils._pytree as pytree
+
+from miniinductor.autograd.functionalize import functionalize
+from miniinductor.autograd.tracer import trace
+from miniinductor.decompositions import table
+from miniinductor.graph_passes import optimize
+from miniinductor.interpreter import run_graph
+from miniinductor.lowering import lower_graph
+from miniinductor.records import CompileRecord
+from miniinductor.verify import verify_graph
+
+torch.set_num_threads(2)
+
+
+def lower(function, args):
+    """(ir.Graph, CompileRecord) of function(*args)."""
+    record = CompileRecord()
+    with torch.no_grad():
+        record.aten_graph = trace(function, args, table())
+        record.functional_graph, written = functionalize(record.aten_graph)
+        optimize(record.functional_graph)
+        graph = lower_graph(record.functional_graph, record, written)
+    verify_graph(graph)
+    return graph, record
+
+
+def interpret(function, args):
+    """(flat outputs, CompileRecord); inputs that the program writes are written."""
+    graph, record = lower(function, args)
+    return run_graph(graph, [a for a in args if isinstance(a, torch.Tensor)]), record
+
+
+def fallbacks(record):
+    return [f"{f.op}: {f.reason}" for f in record.fallbacks if f.kind == "fallback"]
+
+
+def clone_input(t):
+    """A copy in the same strides."""
+    if not isinstance(t, torch.Tensor):
+        return copy.deepcopy(t)
+    out = torch.empty_strided(t.size(), t.stride(), dtype=t.dtype) if t.numel() and 0 not in t.stride() else t.clone()
+    return out.copy_(t)
+
+
+TOLERANCE = {torch.float16: 2e-3, torch.bfloat16: 2e-2, torch.float32: 1e-5, torch.float64: 1e-10}
+
+
+def check(function, *args, native=True, strides=True):
+    """The interpreter on the lowered graph gives what eager gives: values, dtypes, shapes, strides, written inputs.
+
+    native: no op may have fallen back to its eager kernel.
+    """
+    eager_args, our_args = [clone_input(a) for a in args], [clone_input(a) for a in args]
+    state = torch.get_rng_state()
+    with torch.no_grad():
+        want = [x for x in pytree.tree_leaves(function(*eager_args))]
+    torch.set_rng_state(state)
+    got, record = interpret(function, our_args)
+    assert len(got) == len(want)
+    for ours, eager in zip(got, want):
+        if not isinstance(eager, torch.Tensor):
+            assert ours == eager
+            continue
+        assert ours.dtype == eager.dtype and ours.shape == eager.shape, (ours.dtype, eager.dtype, ours.shape, eager.shape)
+        tolerance = TOLERANCE.get(eager.dtype, 0)
+        torch.testing.assert_close(ours, eager, rtol=tolerance, atol=tolerance, equal_nan=True)
+        if strides and eager.numel():
+            assert [s for n, s in zip(eager.shape, eager.stride()) if n != 1] == [
+                s for n, s in zip(ours.shape, ours.stride()) if n != 1], (ours.stride(), eager.stride())
+    for ours, eager in zip(our_args, eager_args):
+        if isinstance(eager, torch.Tensor):
+            torch.testing.assert_close(ours, eager, rtol=1e-5, atol=1e-5, equal_nan=True)
+    if native:
+        assert not fallbacks(record), fallbacks(record)
+    return record

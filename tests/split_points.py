@@ -1,0 +1,135 @@
+"""Where a function can be split, found by static analysis; and a function split there, as a graph break would do it.
+
+In:   a code object.  Out: `split_points(code)`: [(instruction, stack kinds, live names)] where all of that is known;
+`split(code, point)`: code that runs up to there and calls the resume function.
+"""
+import dis
+
+from minidynamo.bytecode import Instruction, assemble, disassemble, emit
+from minidynamo.bytecode.assembler import VERSION
+from minidynamo.resume import ENDS, GENERATOR_LIKE, NULL, VALUE, CannotSplit, check_splittable, closure_names, parameters, resume_code
+
+UNKNOWN, EXCEPTION = "?", "e"           # kinds besides VALUE and NULL; EXCEPTION: an exception or what it displaced
+
+
+class Undecided(Exception):
+    """The analysis does not know this operation."""
+
+
+def effect(ins, jump):
+    opcode = dis.opmap[ins.op]
+    if isinstance(ins.arg, Instruction):
+        arg = 0
+    elif ins.op in ("LOAD_GLOBAL", "LOAD_ATTR", "LOAD_SUPER_ATTR"):
+        arg = ins.flags
+    elif opcode >= dis.HAVE_ARGUMENT:
+        arg = ins.arg if isinstance(ins.arg, int) and opcode not in dis.hasconst else 0
+    else:
+        arg = None
+    return dis.stack_effect(opcode, arg, jump=jump)
+
+
+def step(ins, stack, bound, jump):
+    """The stack after `ins`; `bound` is updated."""
+    stack, op, arg = list(stack), ins.op, ins.arg
+    if op == "PUSH_NULL":
+        stack.append(NULL)
+    elif op == "LOAD_GLOBAL" and ins.flags:
+        stack += [NULL, VALUE] if VERSION < (3, 13) else [VALUE, NULL]
+    elif op == "LOAD_METHOD" or op == "LOAD_ATTR" and ins.flags:
+        stack[-1:] = [UNKNOWN, UNKNOWN]
+    elif op == "LOAD_SUPER_ATTR" and ins.flags & 1:
+        stack[-3:] = [UNKNOWN, UNKNOWN]
+    elif op == "COPY":
+        stack.append(stack[-arg])
+    elif op == "SWAP":
+        stack[-1], stack[-arg] = stack[-arg], stack[-1]
+    elif op == "LOAD_FAST_AND_CLEAR":
+        stack.append(bound.get(arg, UNKNOWN))
+        bound[arg] = NULL
+    elif op == "STORE_FAST":
+        bound[arg] = stack.pop()
+    elif op == "DELETE_FAST":
+        bound[arg] = NULL
+    elif op == "PUSH_EXC_INFO":
+        stack.append(EXCEPTION)
+    elif op == "CALL":
+        stack[-arg - 2:] = [VALUE]
+    elif op in ("CALL_KW", "CALL_FUNCTION_EX"):
+        stack[effect(ins, jump) - 1:] = [VALUE]
+    elif op in ("SEND", "YIELD_VALUE", "RETURN_GENERATOR"):
+        raise Undecided(op)
+    elif op not in ("PRECALL", "KW_NAMES"):
+        change = effect(ins, jump)
+        stack = stack[:change] if change < 0 else stack + [VALUE] * change
+    return stack
+
+
+def states(code):
+    """Per instruction: (stack kinds, {local: kind}) or None where nothing arrives."""
+    body = disassemble(code)
+    index = {id(ins): n for n, ins in enumerate(body)}
+    count = code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & 4) + bool(code.co_flags & 8)
+    result = [None] * len(body)
+    todo = [(0, [], {v: VALUE if n < count else NULL for n, v in enumerate(code.co_varnames)})]
+    while todo:
+        n, stack, bound = todo.pop()
+        if result[n] is not None:
+            old_stack, old_bound = result[n]
+            if len(old_stack) != len(stack):
+                raise Undecided("stack depths differ")
+            stack = [a if a == b else UNKNOWN for a, b in zip(old_stack, stack)]
+            bound = {v: a if a == bound.get(v) else UNKNOWN for v, a in old_bound.items()}
+            if (stack, bound) == result[n]:
+                continue
+        result[n] = stack, bound
+        ins = body[n]
+        if ins.exc:
+            handler, depth, lasti = ins.exc
+            entry = stack[:depth] + [EXCEPTION] * (lasti + 1)
+            todo.append((index[id(handler)], entry, dict(bound)))
+            if ins.op in ("STORE_FAST", "DELETE_FAST", "LOAD_FAST_AND_CLEAR"):
+                todo.append((index[id(handler)], entry, {**bound, ins.arg: UNKNOWN}))
+        if isinstance(ins.arg, Instruction):
+            after = dict(bound)
+            todo.append((index[id(ins.arg)], step(ins, stack, after, True), after))
+        if ins.op not in ENDS:
+            after = dict(bound)
+            todo.append((n + 1, step(ins, stack, after, False), after))
+    return body, result
+
+
+def split_points(code):
+    if code.co_flags & GENERATOR_LIKE or not code.co_flags & 2:
+        return []
+    try:
+        body, found = states(code)
+    except Undecided:
+        return []
+    free, points = closure_names(code), []
+    for k, state in enumerate(found):
+        if state is None or not set(state[0]) <= {VALUE, NULL} or any(kind == UNKNOWN for v, kind in state[1].items() if v not in free):
+            continue
+        try:
+            check_splittable(code, body, k)
+        except CannotSplit:
+            continue
+        points.append((k, tuple(state[0]), frozenset(v for v, kind in state[1].items() if kind == VALUE)))
+    return points
+
+
+def split(code, point):
+    """Code like `code` that at `point` calls the resume function, or None where an exception handler starts there."""
+    k, stack, live = point
+    rest, body, free = resume_code(code, k, stack, live), disassemble(code), closure_names(code)
+    target, temporaries = body[k], [f".split{i}" for i in range(len(stack))]
+    stash = [ins for name in reversed(temporaries) for ins in emit.store_fast(name)]
+    names = parameters(code, (), live) + [t for t, kind in zip(temporaries, stack) if kind == VALUE]
+    piece = stash + emit.call(emit.make_function(rest, free), *(emit.load_fast(v) for v in names)) + emit.return_value()
+    for ins in piece:
+        ins.pos = target.pos
+    for ins in body:
+        if ins.arg is target:
+            ins.arg = piece[0]
+    return assemble(code, body[:k] + piece + body[k:], varnames=code.co_varnames + tuple(temporaries),
+                    stacksize=code.co_stacksize + len(names) + len(free) + 4)

@@ -1,0 +1,445 @@
+"""The bytecode package against CPython itself: the standard library of the running version, read and written again, and its
+functions executed by a small concrete interpreter of the canonical operations.  No torch."""
+import dis
+import os
+import random
+import sysconfig
+import types
+import warnings
+
+import pytest
+
+from canonical_interpreter import stub
+from minidynamo.bytecode import Instruction, assemble, canonical, disassemble, emit, slots
+from minidynamo.bytecode.assembler import PAIRS, VERSION, read_exception_table, write_exception_table
+
+STDLIB = sysconfig.get_paths()["stdlib"]
+MODULES = sorted(name for name in os.listdir(STDLIB) if name.endswith(".py")) + [
+    "asyncio/base_events.py", "email/message.py", "json/decoder.py", "json/encoder.py", "collections/__init__.py", "unittest/mock.py"]
+
+
+def code_objects(code):
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from code_objects(constant)
+
+
+def library_codes(modules=MODULES):
+    for name in modules:
+        with open(os.path.join(STDLIB, name), "rb") as file, warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield from code_objects(compile(file.read(), name, "exec"))
+
+
+def resolved(code):
+    """What the code does, whatever the numbering of its constants and names; the 3.13 pairs read as two."""
+    result = []
+    for ins in disassemble(code):
+        arg = ("->", ins.arg.end - 2) if isinstance(ins.arg, Instruction) else (type(ins.arg), ins.arg)
+        handler = ins.exc and (ins.exc[0].op, ins.exc[1:])
+        result.append((ins.op, str(arg) if isinstance(ins.arg, types.CodeType) else arg, ins.flags, handler, ins.pos))
+    return result
+
+
+def comparable(rows):
+    """The same without jump distances, for code whose layout changed."""
+    return [(op, arg[0] if arg[0] == "->" else repr(arg), *rest) for op, arg, *rest in rows]
+
+
+def has_pairs(code):
+    return any(op in PAIRS for op in code.co_code[::2])
+
+
+def test_the_standard_library_round_trips():
+    exact = total = 0
+    for code in library_codes():
+        again = assemble(code, disassemble(code))
+        total += 1
+        assert slots(again) == slots(code) and again.co_stacksize == code.co_stacksize and again.co_flags == code.co_flags
+        assert comparable(resolved(again)) == comparable(resolved(code)), code
+        if not has_pairs(code):                     # else the split pairs move everything behind them
+            assert again.co_code == code.co_code, code
+            assert list(read_exception_table(again.co_exceptiontable)) == list(read_exception_table(code.co_exceptiontable))
+            assert list(again.co_positions()) == list(code.co_positions())
+            exact += 1
+    assert total > 8000 and exact > total / 3
+
+
+def test_every_operation_of_the_standard_library_has_a_canonical_form():
+    """Only module bodies, class bodies and coroutines use operations the evaluator does not know."""
+    unknown = set()
+    for code in library_codes():
+        if code.co_flags & 2 and not code.co_flags & (0x80 | 0x200):        # CO_OPTIMIZED, no coroutine
+            operations, first = canonical(disassemble(code))
+            unknown |= {op.arg for op in operations if op.op == "UNSUPPORTED"}
+            for op in operations:
+                if op.op in ("JUMP", "FOR_ITER", "SEND") or op.op.startswith("POP_JUMP_IF"):
+                    assert 0 <= op.arg < len(operations)
+                assert op.exc is None or 0 <= op.exc[0] < len(operations)
+    assert unknown <= {"CALL_INTRINSIC_1", "CALL_INTRINSIC_2", "PREP_RERAISE_STAR", "CHECK_EG_MATCH", "ASYNC_GEN_WRAP", "CLEANUP_THROW",
+                       "LOAD_FROM_DICT_OR_DEREF"}, unknown
+
+
+def test_exception_table_encoding():
+    rng = random.Random(0)
+    entries = []
+    position = 0
+    for _ in range(300):
+        start = position + rng.choice([0, 1, 63, 64, 5000, 300000])
+        stop = start + rng.choice([1, 63, 64, 4095, 4096])
+        entries.append((start, stop, rng.randrange(1 << 20), rng.randrange(200), rng.randrange(2)))
+        position = stop
+    back = [(a // 2, b // 2, c // 2, d, e) for a, b, c, d, e in read_exception_table(write_exception_table(entries))]
+    assert back == entries
+
+
+@pytest.mark.parametrize("padding", [0, 1, 100, 126, 127, 128, 129, 254, 255, 256, 257, 1000, 66000])
+def test_jumps_grow_extended_args(padding):
+    def f(n):
+        total = 0
+        for i in range(n):
+            if i % 2:
+                total += i
+        return total
+
+    body = disassemble(f.__code__)
+    for _ in range(3):                               # one lot inside the loop, one inside the branch, one in front
+        where = next(i for i, ins in enumerate(body) if ins.op == ("BINARY_OP", "STORE_FAST", "GET_ITER")[_])
+        body[where:where] = [Instruction("NOP", pos=body[where].pos) for _ in range(padding)]
+    code = assemble(f.__code__, body)
+    assert types.FunctionType(code, globals())(10) == 25
+    assert code.co_code.count(dis.opmap["EXTENDED_ARG"]) >= (padding >= 300)
+
+
+def test_a_jump_in_the_wrong_direction_is_refused():
+    body = disassemble((lambda x: x).__code__)
+    with pytest.raises(ValueError, match="wrong way"):
+        assemble((lambda x: x).__code__, body + [Instruction("JUMP_FORWARD", body[0])])
+
+
+def test_constants_are_kept_apart_by_identity():
+    values = (1, True, 1.0, 0.0, -0.0, (0.0,), (-0.0,), "a", b"a", (1,), (True,))
+    body = emit.prologue(0) + [ins for value in values for ins in emit.load_const(value)]
+    body += emit.build_tuple(len(values)) + emit.return_value()
+    code = assemble((lambda: None).__code__, body, stacksize=20)
+    got = types.FunctionType(code, {})()
+    assert [(type(v), str(v)) for v in got] == [(type(v), str(v)) for v in values]
+
+
+def make(code_like, body, **kwargs):
+    return types.FunctionType(assemble(code_like.__code__, body, stacksize=30, **kwargs), globals())
+
+
+def test_emitters():
+    e = emit
+    two = lambda a, b: None
+    run = lambda body, *args: make(two, e.prologue(0) + body + e.return_value())(*args)
+    a, b = e.load_fast("a"), e.load_fast("b")
+    assert run(e.call(e.load_global("max"), a, b), 3, 8) == 8
+    assert run(e.call(a + e.load_attr("upper")), "x", 0) == "X"
+    assert run(e.call_kw(e.load_global("dict"), [a], {"p": b, "q": e.load_const(7)}), [("k", 1)], 2) == {"k": 1, "p": 2, "q": 7}
+    assert run(e.call_kw(e.load_global("print") + e.pop_top() + e.load_global("dict"), [], {"p": b}), 0, 2) == {"p": 2}
+    assert run(a + b + e.build_tuple(2), 1, 2) == (1, 2)
+    assert run(a + b + e.build_list(2), 1, 2) == [1, 2]
+    assert run(a + b + e.build_set(2), 1, 2) == {1, 2}
+    assert run(a + b + e.build_map(1), 1, 2) == {1: 2}
+    assert run(a + b + e.subscr(), [5, 6], 1) == 6
+    assert run(a + e.load_const(1) + e.load_const(3) + e.build_slice(2) + e.subscr(), [5, 6, 7, 8], 0) == [6, 7]
+    assert run(a + b + e.swap(2) + e.build_tuple(2), 1, 2) == (2, 1)
+    assert run(a + b + e.copy(2) + e.build_tuple(3), 1, 2) == (1, 2, 1)
+    assert run(a + e.unpack_sequence(2) + e.swap(2) + e.build_tuple(2), (4, 5), 0) == (4, 5)
+    assert run(b + a + e.store_attr("tag") + a + e.load_attr("tag"), types.SimpleNamespace(), 9) == 9
+    assert run(b + a + e.load_const(0) + e.store_subscr() + a, [1, 2], 9) == [9, 2]
+    assert run(a + e.load_const(0) + e.delete_subscr() + a, [1, 2], 9) == [2]
+    box = types.SimpleNamespace(tag=1)
+    assert run(a + e.delete_attr("tag") + a, box, 0) is box and not hasattr(box, "tag")
+    with pytest.raises(UnboundLocalError):
+        make(lambda a: None, e.prologue(0) + e.delete_fast("a") + [Instruction(
+            "LOAD_FAST_CHECK" if VERSION >= (3, 12) else "LOAD_FAST", "a")] + e.return_value())(1)
+
+
+def test_emitted_globals_and_functions():
+    e = emit
+    scope = {}
+    code = assemble((lambda a: None).__code__, e.prologue(0) + e.load_fast("a") + e.store_global("g") + e.load_global("g") + e.return_value())
+    assert types.FunctionType(code, scope)(4) == 4 and scope == {"g": 4}
+    code = assemble((lambda a: None).__code__, e.prologue(0) + e.delete_global("g") + e.load_const(None) + e.return_value())
+    types.FunctionType(code, scope)(4)
+    assert scope == {}
+
+    def outer(x):
+        def inner(y):
+            return x + y
+        return inner
+
+    inner = next(c for c in outer.__code__.co_consts if isinstance(c, types.CodeType))
+    body = [Instruction("MAKE_CELL", "x")] + e.prologue(0) + e.call(e.make_function(inner, ["x"]), e.load_const(10)) + e.return_value()
+    assert types.FunctionType(assemble(outer.__code__, body, stacksize=10), {})(5) == 15
+    plain = (lambda y: y * 2).__code__
+    assert make(lambda a: None, e.prologue(0) + e.call(e.make_function(plain, []), e.load_fast("a")) + e.return_value())(5) == 10
+
+
+def test_new_instructions_take_the_line_before_them():
+    def f(x):
+        y = x
+
+        return y
+
+    body = disassemble(f.__code__)
+    body[-2:-2] = emit.load_const(0) + emit.pop_top()
+    body[0:0] = [Instruction("NOP")]
+    lines = [line for line, *_ in assemble(f.__code__, body).co_positions()]
+    first = f.__code__.co_firstlineno
+    assert lines[0] == first and None not in lines and set(lines) == {first, first + 1, first + 3}
+
+
+def test_bodies_may_be_edited():
+    def f(x, y=3):
+        try:
+            return 10 / x + y
+        except ZeroDivisionError:
+            return -1
+
+    body = disassemble(f.__code__)
+    for ins in body:
+        if ins.op == "LOAD_CONST" and ins.arg == 10:
+            ins.arg = 20
+    f2 = types.FunctionType(assemble(f.__code__, body), globals(), argdefs=(3,))
+    assert (f(5), f2(5), f2(0)) == (5.0, 7.0, -1)
+
+
+# ---- the canonical operations, executed --------------------------------------------------------------------------
+class Manager:
+    def __init__(self, swallow):
+        self.swallow, self.log = swallow, []
+
+    def __enter__(self):
+        self.log.append("in")
+        return self
+
+    def __exit__(self, kind, value, traceback):
+        self.log.append(kind and kind.__name__)
+        return self.swallow
+
+
+class Base:
+    def __init__(self, n):
+        self.n = n
+
+    def m(self, k):
+        return self.n + k
+
+
+class Derived(Base):
+    def __init__(self, n):
+        super().__init__(n * 2)
+
+    def m(self, k):
+        return super().m(k) + super(Derived, self).m(1)
+
+
+def arithmetic(a, b):
+    c = a + b * a - b / 7
+    c += a // 3
+    c **= 2
+    return c, -a, +b, ~int(a), not a, a & b, a | b, a ^ b, a << 2, a >> 1, a % 5, a < b, a <= b, a == b, a != b, a >= b, a > b
+
+
+def control(a, b):
+    out = []
+    for i in range(a):
+        if i == b:
+            continue
+        elif i > 5:
+            break
+        out.append(i or "zero")
+    else:
+        out.append("else")
+    while a and b:
+        a, b = a - 1, b - 1
+    x = None if a else b
+    return out, a or b, a and b, x is None, x is not None, a in out, b not in out, 1 < a <= 4
+
+
+def containers(a, b):
+    t = (a, *range(b), "e")
+    d = {"k": a, **{"x": b}, 3: t}
+    first, *middle, last = t
+    (p, q), r = (a, b), {a, *t}
+    s = t[1:3], t[::2], t[-1]
+    lst = list(range(10))
+    lst[2:4] = [a]
+    del lst[0], d["k"]
+    lst[1] += 5
+    return t, d, first, middle, last, p, q, sorted(map(str, r)), s, lst, {1: 2, 3: 4}, {1, 2, 3}, [1, 2, 3]
+
+
+def comprehensions(a, b):
+    x = "kept"
+    squares = [x * x for x in range(a) if x % 2]
+    table = {x: [y for y in range(x)] for x in range(b)}
+    closure = [f() for f in [lambda y=x: (y, a) for x in range(3)]]
+    return squares, table, {x for x in squares}, x, closure, sum(y for y in range(a))
+
+
+def exceptions(a, b):
+    log = []
+    try:
+        try:
+            log.append(a // b)
+            [][a]
+        except ZeroDivisionError as e:
+            log.append(str(e))
+            raise ValueError("v") from e
+        except (IndexError, KeyError):
+            log.append("index")
+        else:
+            log.append("else")
+        finally:
+            log.append("finally")
+    except ValueError as e:
+        log.append((str(e), type(e.__cause__).__name__))
+    for i in range(3):
+        try:
+            if i == 1:
+                continue
+            log.append(i)
+        finally:
+            log.append(-i)
+    assert log, "no log"
+    return log
+
+
+def managers(a, b):
+    m, n = Manager(True), Manager(False)
+    with m as x, n:
+        x.log.append(a // b)
+    with n:
+        n.log.append("body")
+    try:
+        with n:
+            raise KeyError(a)
+    except KeyError:
+        m.log.append("out")
+    return m.log, n.log
+
+
+def strings(a, b):
+    return f"{a}{b!r:>8}{a:{b + 5}d}{'x'!s}{a!a}" + "%d" % b, f"{a:04d}", f"{b}"
+
+
+def calls(a, b, *rest, key=5, **kw):
+    def inner(p, /, q=a, *args, k=1, **kws):
+        nonlocal a
+        a += 1
+        return p, q, args, k, kws, a
+    args, kwargs = (1, 2, 3), {"k": 4, "z": 5}
+    return (inner(1), inner(1, 2, 3, k=9), inner(*args, **kwargs), inner(*args, 7, k=0), inner(1, **kwargs), rest, key, kw,
+            "a,b".split(","), max([a, b], key=lambda v: -v), (lambda *s, **t: (s, t))(1, u=2))
+
+
+def variables(a, b):
+    if a > 3:
+        late = a
+    try:
+        late
+    except UnboundLocalError:
+        late = "unbound"
+    del b
+    try:
+        return b
+    except NameError as e:
+        return type(e).__name__, late
+
+
+def matching(a, b):
+    out = []
+    for subject in (a, (a, b), {"k": b, "r": 1}, [1, 2, 3, b], Base(b), "s", None):
+        match subject:
+            case int(n) if n > 100:
+                out.append("big")
+            case int():
+                out.append("int")
+            case (x, y):
+                out.append((x, y))
+            case [1, *others]:
+                out.append(others)
+            case {"k": v, **more}:
+                out.append((v, more))
+            case Base(n=value):
+                out.append(value)
+            case None:
+                out.append("none")
+            case _:
+                out.append("other")
+    return out
+
+
+def imports(a, b):
+    import os.path as p
+    from collections import OrderedDict, namedtuple
+    class Local(Base):
+        x = a
+        def m(self, k):
+            return super().m(k) * 2
+    return p.join(str(a), "b"), OrderedDict(z=b), namedtuple("N", "f")(a), Local(3).m(4), Local.x
+
+
+def inheritance(a, b):
+    return Derived(a).m(b)
+
+
+FUNCTIONS = [arithmetic, control, containers, comprehensions, exceptions, managers, strings, calls, variables, matching, imports,
+             inheritance]
+
+
+@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda f: f.__name__)
+@pytest.mark.parametrize("a, b", [(7, 2), (2, 5), (0, 0), (1, 0), (200, 1), (-3, 4)])
+def test_canonical_operations_compute_what_cpython_computes(function, a, b):
+    def outcome():
+        try:
+            return repr(function(a, b))
+        except Exception as error:
+            return repr(error)
+    want = outcome()
+    changed = [function] + [m for m in (Derived.__init__, Derived.m) if function is inheritance]
+    codes = [f.__code__ for f in changed]
+    try:
+        for f, code in zip(changed, codes):
+            f.__code__ = stub(code)
+        assert outcome() == want
+    finally:
+        for f, code in zip(changed, codes):
+            f.__code__ = code
+
+
+def test_json_runs_on_canonical_operations():
+    """A library of the standard library, every function of it interpreted."""
+    import json
+    import json.decoder
+    import json.encoder
+    import json.scanner
+    data = {"a": [1, 2.5, None, True, "q\"\n\u00e9"], "b": {"c": [], "d": {}}, "e": -1e300}
+    text, indented = json.dumps(data), json.dumps(data, indent=2, sort_keys=True)
+    modules = json, json.decoder, json.encoder, json.scanner
+    saved = []
+    for module in modules:
+        holders = [module] + [v for v in vars(module).values() if isinstance(v, type) and v.__module__ == module.__name__]
+        for holder in holders:
+            for f in vars(holder).values():
+                if isinstance(f, types.FunctionType) and f.__module__ == module.__name__ and not f.__code__.co_flags & (0x20 | 0x80 | 0x200):
+                    saved.append((f, f.__code__))
+    assert len(saved) > 15
+    try:
+        for f, code in saved:
+            f.__code__ = stub(code)
+        assert json.dumps(data) == text and json.dumps(data, indent=2, sort_keys=True) == indented
+        assert json.loads(indented) == data
+        make_scanner = json.scanner.py_make_scanner(json.JSONDecoder())
+        assert make_scanner(text, 0) == (data, len(text))
+        with pytest.raises(json.JSONDecodeError, match="Expecting"):
+            json.loads("[1, 2,,]")
+    finally:
+        for f, code in saved:
+            f.__code__ = code

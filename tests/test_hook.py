@@ -1,0 +1,640 @@
+"""The frame hook: signatures, caches, errors, threads, tracing, full stack chunks, reference counts.  No torch."""
+import gc
+import inspect
+import sys
+import threading
+import traceback
+import weakref
+
+import pytest
+
+from minidynamo import frame_hook
+from minidynamo._frame_hook import Switched
+from minidynamo.bytecode import Instruction, assemble, disassemble, emit
+from minidynamo.frame_hook import disabled, enabled, get_cache, get_callback, set_cache, set_callback
+
+STARS = 4 | 8
+
+
+def yes(func, *params):
+    return True
+
+
+def flat(code, body, varnames=None, extra_stack=0):
+    """A replacement: the same parameters, all positional."""
+    count = code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & 4) + bool(code.co_flags & 8)
+    return assemble(code, body, varnames=varnames, stacksize=code.co_stacksize + extra_stack, co_argcount=count, co_posonlyargcount=0,
+                    co_kwonlyargcount=0, co_flags=code.co_flags & ~STARS)
+
+
+def patched(code, old, new):
+    """The replacement in which constant `old` is `new`."""
+    body = disassemble(code)
+    for ins in body:
+        if ins.op in ("LOAD_CONST", "RETURN_CONST") and ins.arg == old:
+            ins.arg = new
+    return flat(code, body)
+
+
+def returning(code, value):
+    body = [ins for ins in disassemble(code) if ins.op in ("COPY_FREE_VARS", "MAKE_CELL", "RESUME")]
+    return flat(code, body + emit.load_const(value) + emit.return_value())
+
+
+def only(function, entry):
+    """A callback with one entry for `function`; everything else runs as is."""
+    def callback(func, code, args):
+        if code is not function.__code__:
+            return set_cache(code, None)
+        return entry(func, code, args) if callable(entry) else entry
+    return callback
+
+
+@pytest.fixture(autouse=True)
+def hook_is_off_afterwards():
+    yield
+    assert get_callback() is None
+
+
+# ---- replacing ---------------------------------------------------------------------------------------------------
+def test_every_signature_is_bound_before_the_swap():
+    def f(a, /, b, c=3, *args, d, e=5, **kw):
+        return "old", a, b, c, args, d, e, kw
+
+    seen = []
+    def entry(func, code, args):
+        seen.append(args)
+        return yes, patched(code, "old", "new")
+    run = enabled(f, only(f, entry))
+    assert run(1, 2, d=4) == ("new", 1, 2, 3, (), 4, 5, {})
+    assert run(1, 2, 9, 10, 11, d=4, e=0, z=1) == ("new", 1, 2, 9, (10, 11), 4, 0, {"z": 1})
+    assert seen == [(1, 2, 3, 4, 5, (), {})]                # frame order: positional, keyword-only, *args, **kwargs
+    with pytest.raises(TypeError, match="missing"):
+        run(1)
+    assert f(1, 2, d=4)[0] == "old"
+
+
+def test_cells_free_variables_methods_and_super():
+    free = 10
+    def f(a, b):
+        nonlocal free
+        get = lambda: a + b + free
+        free += 1
+        return get(), "old"
+
+    assert enabled(f, only(f, lambda func, code, args: (yes, patched(code, "old", "new"))))(1, 2) == (14, "new") and free == 11
+
+    class A:
+        def m(self, k):
+            return k
+
+    class B(A):
+        def m(self, k):
+            return super().m(k) + 1, "old"
+
+    b = B()
+    B.m = enabled(B.m, only(B.m, lambda func, code, args: (yes, patched(code, "old", "new"))))
+    assert b.m(3) == B.m(b, 3) == (4, "new")
+
+
+def test_more_locals_and_a_deeper_stack_than_the_original():
+    def f(a):
+        return a
+
+    def entry(func, code, args):
+        names = tuple(f"x{i}" for i in range(300))
+        body = emit.prologue(0)
+        for name in names:
+            body += emit.load_fast("a") + emit.store_fast(name)
+        for name in names:
+            body += emit.load_fast(name)
+        return yes, flat(code, body + emit.build_tuple(300) + emit.return_value(), code.co_varnames + names, 301)
+
+    run = enabled(f, only(f, entry))
+    for _ in range(3):
+        assert run(7) == (7,) * 300
+
+
+def test_the_replacement_may_fail_catch_and_loop():
+    def f(a):
+        try:
+            for i in range(a):
+                if i == 3:
+                    raise ValueError("old")
+            return i
+        except ValueError as e:
+            return str(e)
+
+    run = enabled(f, only(f, lambda func, code, args: (yes, patched(code, "old", "new"))))
+    assert [run(2), run(9)] == [1, "new"]
+
+    def g(a):
+        return 10 / a, "old"
+    run = enabled(g, only(g, lambda func, code, args: (yes, patched(code, "old", "new"))))
+    for _ in range(100):
+        with pytest.raises(ZeroDivisionError) as info:
+            run(0)
+    last = traceback.extract_tb(info.value.__traceback__)[-1]
+    assert (last.name, last.line) == ("g", 'return 10 / a, "old"') and last.filename == __file__
+    assert run(5) == (2.0, "new")
+
+
+def test_generators_coroutines_and_class_bodies_run_as_they_are():
+    def g(n):
+        for i in range(n):
+            yield i
+
+    async def c():
+        return 5
+
+    def f():
+        class Body:
+            x = 3
+        async_result = c()
+        try:
+            async_result.send(None)
+        except StopIteration as stop:
+            return list(g(3)), stop.value, Body.x, [i for i in range(2)], eval("1 + 1")
+
+    asked = []
+    def callback(func, code, args):
+        asked.append(code.co_name)
+        set_cache(code, None)
+    assert enabled(f, callback)() == ([0, 1, 2], 5, 3, [0, 1], 2)
+    assert not {"g", "c", "Body"} & set(asked) and "f" in asked
+
+
+# ---- the cache ---------------------------------------------------------------------------------------------------
+def test_entries_are_tried_in_turn_and_the_hit_moves_to_the_front():
+    def f(x):
+        return x, "none"
+
+    calls = []
+    def entry(func, code, args):
+        wanted = type(args[0])
+        def guard(func, x):
+            calls.append(wanted.__name__)
+            return type(x) is wanted
+        return guard, patched(code, "none", wanted.__name__), "a record"
+
+    assert get_cache(f.__code__) is False
+    run = enabled(f, only(f, entry))
+    assert [run(x)[1] for x in (1, "s", 1.5)] == ["int", "str", "float"]
+    assert [e[1].co_consts[-1] for e in get_cache(f.__code__)] == ["int", "str", "float"] and get_cache(f.__code__)[0][2] == "a record"
+    calls.clear()
+    assert run(2.5)[1] == "float" and calls == ["int", "str", "float"]
+    calls.clear()
+    assert run(3.5)[1] == "float" and calls == ["float"]
+    assert [e[1].co_consts[-1] for e in get_cache(f.__code__)] == ["float", "int", "str"]
+    assert f(1) == (1, "none")
+
+
+def test_returning_none_asks_again_and_a_none_cache_does_not():
+    def f():
+        return 1
+
+    asked = []
+    def callback(func, code, args):
+        asked.append(code)
+        if len(asked) == 3:
+            set_cache(code, None)
+    run = enabled(f, callback)
+    assert [run() for _ in range(6)] == [1] * 6 and asked == [f.__code__] * 3 and get_cache(f.__code__) is None
+    set_cache(f.__code__, [])
+    assert run() == 1 and len(asked) == 4
+
+
+def test_replacements_are_not_hooked_themselves():
+    def f(n):
+        return f(n - 1) + 1 if n else "old"
+
+    replacement = returning(f.__code__, "new")
+    run = enabled(f, only(f, (yes, replacement)))
+    assert run(3) == "new" and get_cache(replacement) is None
+
+
+@pytest.mark.parametrize("change", ["clear", "append", "replace", "skip"])
+def test_a_guard_may_change_the_cache_it_is_called_from(change):
+    def f(x):
+        return "as is"
+
+    code = f.__code__
+    def entry(value, verdict):
+        def guard(func, x):
+            cache = get_cache(code)
+            if change == "clear" and cache:
+                cache.clear()
+            elif change == "append" and len(cache) < 50:
+                cache.append(entry(value + 1, verdict))
+            elif change == "replace":
+                set_cache(code, [])
+            elif change == "skip":
+                set_cache(code, None)
+            gc.collect()
+            return verdict
+        return guard, returning(code, value)
+
+    for verdict in (True, False):
+        set_cache(code, [entry(0, verdict) for _ in range(5)])
+        got = enabled(f, lambda func, code, args: None)(1)
+        assert got == (0 if verdict else "as is")
+
+
+@pytest.mark.parametrize("junk", [5, (), (yes,), (yes, 3), [yes, None], (yes, (lambda a, b: 0).__code__)])
+def test_an_edited_cache_cannot_corrupt_the_frame(junk):
+    def f(x):
+        return "as is"
+
+    set_cache(f.__code__, [junk])
+    with pytest.raises((TypeError, ValueError)):
+        enabled(f, lambda func, code, args: None)(1)
+    set_cache(f.__code__, None)
+    assert enabled(f, lambda func, code, args: None)(1) == "as is"
+
+
+def test_bad_arguments():
+    for call in (lambda: get_cache(5), lambda: set_cache(5, None), lambda: set_cache(yes.__code__, 5), lambda: set_cache(yes.__code__, ()),
+                 lambda: Switched(yes)):
+        with pytest.raises(TypeError):
+            call()
+
+
+def test_unfit_replacements_are_refused():
+    def f(a, *args):
+        return a
+
+    def g():
+        yield 1
+
+    x = 0
+    unfit = [5, (yes,), (yes, None), (yes, f.__code__), (yes, (lambda a: 1).__code__), (yes, g.__code__), (yes, (lambda a, b: x).__code__),
+             (yes, (lambda a, *, b: 1).__code__)]
+    for result in unfit:
+        with pytest.raises((TypeError, ValueError)):
+            enabled(f, only(f, result))(1, 2)
+    assert get_cache(f.__code__) == []
+    assert enabled(f, only(f, (yes, (lambda a, b: (a, b)).__code__)))(1, 2) == (1, (2,))
+
+
+# ---- errors ------------------------------------------------------------------------------------------------------
+def test_errors_of_callback_and_guard_unwind_the_frame():
+    def f(x):
+        return x
+
+    def bad(func, *params):
+        raise KeyError("guard")
+
+    class Odd:
+        def __bool__(self):
+            raise KeyError("truth")
+
+    def fails(func, code, args):
+        raise RuntimeError("callback")
+
+    def caller(run):
+        try:
+            run(object())
+        except Exception as error:
+            return repr(error)
+
+    for _ in range(200):
+        assert caller(enabled(f, fails)) == "RuntimeError('callback')"
+    code = returning(f.__code__, 1)
+    for guard, text in ((bad, "KeyError('guard')"), (lambda *a: Odd(), "KeyError('truth')"), (5, "TypeError(\"'int' object is not callable\")")):
+        for others in ([], [(yes, code)]):
+            set_cache(f.__code__, [(guard, code), *others])
+            assert caller(enabled(f, fails)) == text
+    set_cache(f.__code__, [(lambda *a: [], code), (lambda *a: [1], code)])
+    assert enabled(f, fails)(2) == 1
+
+
+# ---- switching ---------------------------------------------------------------------------------------------------
+def test_enabled_and_disabled_nest():
+    seen = []
+    def callback(tag):
+        def callback(func, code, args):
+            if code.co_name in ("inner", "middle", "outer"):
+                seen.append((tag, code.co_name))
+        return callback
+
+    def inner():
+        return get_callback()
+
+    first, second = callback(1), callback(2)
+    off = disabled(inner)
+    on = enabled(inner, second)
+    def middle():
+        return inner(), off(), on(), inner()
+
+    assert enabled(middle, first)() == (first, None, second, first)
+    assert seen == [(1, "middle"), (1, "inner"), (2, "inner"), (1, "inner")]
+    assert disabled(enabled(inner, first))() is first and enabled(disabled(inner), first)() is None
+
+    def raises():
+        raise ValueError
+    with pytest.raises(ValueError):
+        enabled(disabled(raises), first)()
+
+
+def test_set_callback_returns_the_previous_one():
+    def one(func, code, args):
+        set_cache(code, None)
+    def two(func, code, args):
+        set_cache(code, None)
+    assert set_callback(one) is None and set_callback(two) is one and set_callback(None) is two and set_callback(None) is None
+
+
+def test_a_callback_left_by_a_callback_ends_with_it():
+    def f():
+        return 1
+
+    other = lambda func, code, args: None
+    def callback(func, code, args):
+        set_callback(other)
+        assert get_callback() is other
+    run = enabled(f, callback)
+    assert run() == 1 and get_callback() is None
+    watch = weakref.ref(other)
+    del other, callback, run
+    gc.collect()
+    assert watch() is None
+
+
+def test_callbacks_and_guards_run_unhooked():
+    def helper():
+        return get_callback()
+
+    def f():
+        return "as is"
+
+    found = []
+    def callback(func, code, args):
+        found.append(helper())
+        def guard(func):
+            found.append(helper())
+            return True
+        return guard, returning(code, "new")
+
+    run = enabled(f, only(f, callback))
+    assert run() == run() == "new" and found == [None, None] and get_cache(helper.__code__) is False
+
+
+def test_the_wrapper_is_a_good_citizen():
+    class A:
+        def m(self, x, *, k=1):
+            """doc"""
+            return self, x, k
+    class_method = classmethod(enabled(lambda cls: cls, lambda *a: None))
+    a, wrapped = A(), disabled(A.m)
+    A.w, A.c = wrapped, class_method
+    assert a.w(1, k=2) == (a, 1, 2) and A.w is wrapped and A.c() is A
+    wrapped.note = 3
+    assert wrapped.note == 3 and vars(wrapped) == {"note": 3} and wrapped.__wrapped__ is A.__dict__["m"]
+    assert list(inspect.signature(wrapped).parameters) == ["self", "x", "k"] and inspect.unwrap(wrapped) is A.__dict__["m"]
+    watch = weakref.ref(wrapped)
+    wrapped.myself = wrapped
+    del A.w, wrapped
+    gc.collect()
+    assert watch() is None
+    with pytest.raises(TypeError):
+        disabled(5)()
+
+
+def test_another_pep_523_tool_is_not_overwritten():
+    ctypes = pytest.importorskip("ctypes")
+    if sys.version_info >= (3, 12) and not hasattr(ctypes.pythonapi, "_PyInterpreterState_SetEvalFrameFunc"):
+        pytest.skip("the symbol is hidden")
+    api = ctypes.pythonapi
+    api.PyInterpreterState_Get.restype = ctypes.c_void_p
+    default = ctypes.cast(api._PyEval_EvalFrameDefault, ctypes.c_void_p).value
+    set_function = api._PyInterpreterState_SetEvalFrameFunc
+    set_function.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
+    interpreter = api.PyInterpreterState_Get()
+    # the second tool: a trampoline in executable memory that jumps to the default evaluator
+    mmap = pytest.importorskip("mmap")
+    import platform
+    if platform.machine() != "x86_64" or not hasattr(mmap, "PROT_EXEC"):
+        pytest.skip("needs a trampoline for this machine")
+    memory = mmap.mmap(-1, 4096, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
+    memory.write(b"\x48\xb8" + default.to_bytes(8, "little") + b"\xff\xe0")
+    address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+    run = enabled(lambda: 5, lambda *a: None)
+    set_function(interpreter, address)
+    try:
+        with pytest.raises(RuntimeError, match="another tool"):
+            run()
+        with pytest.raises(RuntimeError, match="another tool"):
+            set_callback(yes)
+    finally:
+        set_function(interpreter, default)
+    assert run() == 5
+
+
+# ---- threads, tracing, stacks ------------------------------------------------------------------------------------
+def test_threads_have_their_own_callbacks():
+    def f(x):
+        return x, "old"
+
+    new = patched(f.__code__, "old", "new")
+    set_cache(f.__code__, [(lambda func, x: x % 2 == 0, new)])
+    run, failures, barrier = enabled(f, only(f, None)), [], threading.Barrier(8)
+
+    def work(hooked):
+        barrier.wait()
+        for i in range(3000):
+            got = (run if hooked else f)(i)
+            if got != (i, "new" if hooked and i % 2 == 0 else "old") or get_callback() is not None:
+                failures.append((hooked, i, got))
+
+    threads = [threading.Thread(target=work, args=(n % 2,)) for n in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+
+
+def test_tracing_sees_the_function_and_not_the_guards():
+    def guard(func, x):
+        return True
+
+    def f(x):
+        y = x + 1
+        return y
+
+    set_cache(f.__code__, [(guard, flat(f.__code__, disassemble(f.__code__)))])
+    run, events = enabled(f, lambda *a: None), []
+    def tracer(frame, event, arg):
+        events.append((frame.f_code.co_name, event))
+        return tracer
+    old = sys.gettrace()
+    sys.settrace(tracer)
+    try:
+        run(1)
+    finally:
+        sys.settrace(old)
+    events = [e for e in events if e[0] in ("f", "guard")]
+    assert events == [("f", "call"), ("f", "line"), ("f", "line"), ("f", "return")]
+
+    profile = []
+    sys.setprofile(lambda frame, event, arg: profile.append((frame.f_code.co_name, event)) if event in ("call", "return") else None)
+    try:
+        run(1)
+    finally:
+        sys.setprofile(None)
+    assert [e for e in profile if e[0] in ("f", "guard")] == [("f", "call"), ("f", "return")]
+
+
+def wide(code, size, count):
+    """The replacement of g(n, k): needs `size` slots, then calls on; at the bottom it returns 0."""
+    names = tuple(f"x{i}" for i in range(size))
+    body = emit.prologue(0)
+    for name in names:
+        body += emit.load_fast("n") + emit.store_fast(name)
+    end = emit.load_const(0)
+    body += emit.load_fast("n") + [Instruction(FALSE, end[0])]
+    body += emit.load_const(1) + emit.call(emit.load_global(count), emit.load_fast("n") + emit.load_const(1) + [
+        Instruction("BINARY_OP", 10)], emit.load_fast("k")) + [Instruction("BINARY_OP", 0)] + emit.return_value()
+    body += end + emit.load_fast(names[-1]) + emit.pop_top() + emit.return_value()
+    return flat(code, body, code.co_varnames + names, 20)
+
+
+FALSE = "POP_JUMP_FORWARD_IF_FALSE" if sys.version_info < (3, 12) else "POP_JUMP_IF_FALSE"
+
+
+def chunk_g(n, k):
+    return 1 + chunk_g(n - 1, k) if n else 0
+
+
+@pytest.mark.parametrize("size", [1, 7, 50, 300, 1900, 5000])
+def test_frames_that_do_not_fit_their_stack_chunk(size):
+    """Replacements far larger than the frame, nested: sooner or later the 16 KB chunk is full."""
+    code = chunk_g.__code__
+    set_cache(code, [(yes, wide(code, size, "chunk_g"))])
+    run = enabled(chunk_g, lambda *a: None)
+    try:
+        for depth in (0, 1, 5, 40, 120):
+            assert run(depth, object()) == depth
+        before = len(gc.get_objects())
+        for _ in range(20):
+            run(60, object())
+        assert len(gc.get_objects()) < before + 50
+    finally:
+        set_cache(code, [])
+
+
+def chunk_error(n, k):
+    return 1 / n if n == 0 else chunk_error(n - 1, k)
+
+
+@pytest.mark.parametrize("size", [50, 1900])
+def test_errors_in_frames_that_do_not_fit(size):
+    code = chunk_error.__code__
+    names = tuple(f"x{i}" for i in range(size))
+    set_cache(code, [(yes, flat(code, disassemble(code), code.co_varnames + names, 20))])
+    witness = weakref.ref(k := type("K", (), {})())
+    try:
+        for depth in (0, 3, 60):
+            with pytest.raises(ZeroDivisionError):
+                enabled(chunk_error, lambda *a: None)(depth, k)
+        del k
+        gc.collect()
+        assert witness() is None
+    finally:
+        set_cache(code, [])
+
+
+def test_a_hundred_parameters():
+    names = ", ".join(f"p{i}" for i in range(100))
+    scope = {}
+    exec(f"def f({names}): return 'old'", scope)
+    f = scope["f"]
+    got = []
+    set_cache(f.__code__, [(lambda func, *params: got.append((func, params)) or True, returning(f.__code__, "new"))])
+    assert enabled(f, lambda *a: None)(*range(100)) == "new" and got == [(f, tuple(range(100)))]
+
+
+def test_recursion_errors_stay_errors():
+    def f(n):
+        return f(n + 1)
+
+    def callback(func, code, args):
+        set_cache(code, None)
+    with pytest.raises(RecursionError):
+        enabled(f, callback)(0)
+    set_cache(f.__code__, [(yes, flat(f.__code__, disassemble(f.__code__)))])
+    with pytest.raises(RecursionError):
+        enabled(f, callback)(0)
+
+
+def test_no_references_leak():
+    def f(a, b, *args, c=1):
+        d = (a, b)
+        if a is None:
+            raise ValueError
+        return d
+
+    code = f.__code__
+    set_cache(code, [(lambda func, a, *rest: a != b"", patched(code, 1, 1)), (yes, returning(code, None))])
+    run, a, b = enabled(f, lambda *args: None), object(), object()
+    def many(n):
+        for i in range(n):
+            run(a, b, b, c=a)
+            run(b"", a)
+            try:
+                run(None, b)
+            except ValueError:
+                pass
+    many(100)
+    entries = [x for e in get_cache(code) for x in e]
+    def counts():
+        return [sys.getrefcount(x) for x in (a, b, f, code, run, *entries)]
+    before = counts()
+    many(5000)
+    assert counts() == before
+
+
+def test_caches_die_with_their_code():
+    scope = {}
+    exec("def f(x): return 1", scope)
+    class Record:
+        pass
+    record = Record()
+    witness = weakref.ref(record)
+    set_cache(scope["f"].__code__, [(yes, scope["f"].__code__.replace(co_name="other"), record)])
+    assert enabled(scope["f"], lambda *a: None)(1) == 1
+    del record, scope
+    gc.collect()
+    assert witness() is None
+
+
+def test_a_dying_entry_may_look_at_the_cache():
+    def f(x):
+        return 1
+
+    seen = []
+    class Nosy:
+        def __del__(self):
+            seen.append(get_cache(f.__code__))
+    set_cache(f.__code__, [(yes, returning(f.__code__, 2), Nosy())])
+    set_cache(f.__code__, None)
+    assert seen == [None]
+
+
+def test_the_callback_takes_part_in_garbage_collection():
+    def f():
+        return 1
+    class Callback:
+        def __call__(self, func, code, args):
+            set_cache(code, None)
+    callback = Callback()
+    callback.run = enabled(f, callback)
+    assert callback.run() == 1 and callback.run.__callback__ is callback
+    witness = weakref.ref(callback)
+    del callback
+    gc.collect()
+    assert witness() is None
+
+
+def test_public_names():
+    assert all(hasattr(frame_hook, name) for name in frame_hook.__all__)

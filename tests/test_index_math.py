@@ -1,0 +1,65 @@
+"""Index maths: every simplification equals the original at every point of the loops' ranges."""
+import itertools
+import random
+
+import pytest
+import sympy
+import torch
+
+from miniinductor.index_math import FloorDiv, Mod, bounds, simplify
+from miniinductor.lowering.views import reshape_index
+
+i, j = sympy.symbols("i j", integer=True, nonnegative=True)
+
+
+def expression(depth, rng):
+    if depth == 0:
+        return rng.choice([i, j, sympy.Integer(rng.randint(0, 9))])
+    kind = rng.random()
+    if kind < 0.3:
+        return expression(depth - 1, rng) + expression(depth - 1, rng)
+    if kind < 0.5:
+        return rng.randint(1, 8) * expression(depth - 1, rng)
+    return rng.choice([FloorDiv, Mod])(expression(depth - 1, rng), sympy.Integer(rng.randint(1, 12)))
+
+
+def value(e, a, b):
+    """Python's own // and %, whatever FloorDiv.eval would do."""
+    return eval(str(sympy.sympify(e)), {"i": a, "j": b, "FloorDiv": lambda x, y: x // y, "Mod": lambda x, y: x % y})
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_simplify_keeps_every_value(seed):
+    rng = random.Random(seed)
+    ranges = {i: rng.randint(1, 12), j: rng.randint(1, 12)}
+    e = expression(4, rng)
+    simple = simplify(e, ranges)
+    limits = bounds(sympy.expand(simple), ranges)
+    for a, b in itertools.product(range(ranges[i]), range(ranges[j])):
+        assert value(e, a, b) == value(simple, a, b), (e, simple, a, b)
+        if limits is not None:
+            assert limits[0] <= value(simple, a, b) <= limits[1]
+
+
+def test_what_simplifies():
+    assert simplify(FloorDiv(8 * i + j, 8), {i: 4, j: 8}) == i
+    assert simplify(Mod(8 * i + j, 8), {i: 4, j: 8}) == j
+    assert simplify(Mod(i, 7), {i: 7}) == i
+    assert simplify(FloorDiv(i, 7), {i: 7}) == 0
+    assert FloorDiv(FloorDiv(i, 3), 4) == FloorDiv(i, 12)
+    assert FloorDiv(sympy.Integer(-7), sympy.Integer(2)) == -4 and Mod(sympy.Integer(-7), sympy.Integer(2)) == 1
+
+
+SHAPES = [((2, 3, 4), (6, 4)), ((6, 4), (2, 3, 4)), ((2, 12), (24,)), ((4, 6), (6, 4)), ((1, 5, 1), (5,)), ((5,), (1, 5, 1)),
+          ((4, 6, 10), (2, 12, 2, 5)), ((3, 1, 4), (12, 1)), ((8, 9), (6, 12)), ((), (1,)), ((1,), ()), ((7,), (7, 1, 1))]
+
+
+@pytest.mark.parametrize("old,new", SHAPES, ids=str)
+def test_reshape_finds_the_same_element(old, new):
+    x = torch.arange(int(torch.tensor(old or (1,)).prod())).view(old)
+    y = x.view(new)
+    variables = sympy.symbols(f"x0:{len(new)}", integer=True, nonnegative=True)
+    expressions = reshape_index(old, new)(list(variables))
+    for at in itertools.product(*map(range, new)):
+        where = tuple(int(sympy.sympify(e).subs(dict(zip(variables, at)))) for e in expressions)
+        assert x[where] == y[at]

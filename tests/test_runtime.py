@@ -1,0 +1,266 @@
+"""Building, caching, launching, and the wrapper's memory."""
+import os
+import stat
+import subprocess
+import sys
+import threading
+
+import pytest
+import torch
+
+import miniinductor.config
+from backend_helpers import CPU, make_graph, pointwise, reduce, run, softmax
+from miniinductor.codegen.wrapper import build
+from miniinductor.ir import BufferView
+from miniinductor.ops import ops
+from miniinductor.records import CompileRecord
+from miniinductor.runtime import build as builder
+from test_scheduler import exp, mm
+
+SOURCE = """extern "C" int NAME(void** args) {
+    const float* in0 = (const float*)args[0];   // a comment
+    float* out0 = (float*)args[1];
+    for (int64_t x0 = 0; x0 < 8; x0++) out0[x0] = in0[x0] + %s;
+    return 0;
+}
+"""
+
+
+@pytest.fixture
+def cache(tmp_path):
+    with miniinductor.config.patch(cache_dir=str(tmp_path / "cache")):
+        yield tmp_path / "cache"
+
+
+def launch(kernel):
+    x, out = torch.arange(8.0), torch.empty(8)
+    kernel(x, out)
+    return out - x
+
+
+def test_equal_sources_are_compiled_once(cache):
+    a, b, c = builder.build_kernels([(SOURCE % "1", "a"), ((SOURCE % "1").replace("comment", "remark"), "b"),
+                                     (SOURCE % "2", "c")])
+    assert a is b and a is not c
+    assert torch.equal(launch(a), torch.full((8,), 1.0)) and torch.equal(launch(c), torch.full((8,), 2.0))
+
+
+def test_the_disk_cache_is_used(cache, monkeypatch):
+    builder.build_kernels([(SOURCE % "3", "k")])
+    [file] = cache.glob("*.so")
+    assert list(cache.iterdir()) == [file], "temporary files stay behind"
+    monkeypatch.setattr(builder, "start_compiler", lambda *a: pytest.fail("compiled again"))
+    [kernel] = builder.build_kernels([(SOURCE % "3", "k")])
+    assert torch.equal(launch(kernel), torch.full((8,), 3.0))
+
+
+def test_a_damaged_file_is_rebuilt(cache):
+    key = builder.cache_key(builder.prelude() + "\n" + (SOURCE % "4").replace("NAME(", "k_0(", 1), builder.compiler_command())
+    cache.mkdir()
+    (cache / f"{key}.so").write_bytes(b"not a library")
+    [kernel] = builder.build_kernels([(SOURCE % "4", "k")])
+    assert torch.equal(launch(kernel), torch.full((8,), 4.0)) and (cache / f"{key}.so").stat().st_size > 1000
+
+
+def test_the_key_depends_on_flags(cache):
+    command = builder.compiler_command()
+    assert builder.cache_key("x", command) != builder.cache_key("x", [*command, "-O0"]) != builder.cache_key("y", command)
+
+
+def test_a_folder_that_cannot_be_made_falls_back(tmp_path):
+    (tmp_path / "file").write_text("")
+    with miniinductor.config.patch(cache_dir=str(tmp_path / "file" / "cache")):
+        assert builder.cache_folder() != miniinductor.config.cache_dir
+        [kernel] = builder.build_kernels([(SOURCE % "5", "k")])
+    assert torch.equal(launch(kernel), torch.full((8,), 5.0))
+
+
+def test_a_read_only_folder_falls_back(cache, monkeypatch):
+    cache.mkdir()
+    cache.chmod(stat.S_IRUSR | stat.S_IXUSR)
+    monkeypatch.setattr(os, "access", lambda *a: False)     # root may write anyway
+    [kernel] = builder.build_kernels([(SOURCE % "6", "k")])
+    assert torch.equal(launch(kernel), torch.full((8,), 6.0)) and not list(cache.iterdir())
+
+
+def test_a_missing_compiler_says_what_to_install(cache, monkeypatch):
+    builder.find_compiler.cache_clear()
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.delenv("CXX", raising=False)
+    with pytest.raises(builder.CompilerError, match="install g"):
+        builder.build_kernels([(SOURCE % "7", "k")])
+    monkeypatch.undo()
+    builder.find_compiler.cache_clear()
+
+
+def test_a_refused_kernel_shows_the_compiler_message(cache):
+    with pytest.raises(builder.CompilerError, match="nonsense"):
+        builder.build_kernels([('extern "C" int NAME(void**) { return nonsense; }', "k")])
+
+
+def test_two_processes_build_the_same_kernel(cache):
+    code = (f"import sys; sys.path[:0] = {sys.path!r}\n"
+            f"import torch, miniinductor.config; miniinductor.config.cache_dir = {str(cache)!r}\n"
+            "from test_runtime import SOURCE, launch, builder\n"
+            "[k] = builder.build_kernels([(SOURCE % '8', 'k')]); print(launch(k)[0].item())")
+    workers = [subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) for _ in range(3)]
+    assert [w.communicate(timeout=120)[0].strip() for w in workers] == ["8.0"] * 3
+    assert len(list(cache.iterdir())) == 1
+
+
+def test_a_killed_build_leaves_nothing_that_loads(cache):
+    cache.mkdir()
+    (cache / "tmpabc.cpp").write_text("half a file")
+    (cache / "tmpabc.so").write_bytes(b"\x7fELF half")
+    [kernel] = builder.build_kernels([(SOURCE % "9", "k")])
+    assert torch.equal(launch(kernel), torch.full((8,), 9.0))
+
+
+def test_the_launcher_takes_views_ints_and_parameters():
+    (got,), _ = run(lambda a: [pointwise(ops.neg, a)], torch.nn.Parameter(torch.randn(5)).detach())
+    x = torch.randn(10)
+    (got,), _ = run(lambda a: [pointwise(ops.neg, a)], x[3:8])
+    assert torch.equal(got, -x[3:8])
+    plain = builder.PlainKernel
+    record, tensors = CompileRecord(), [torch.randn(6, 7)]
+    builder_type, builder.kernel_type = builder.kernel_type, lambda: plain
+    try:
+        compiled = build(make_graph(lambda a: [softmax(a)], *tensors), record)
+    finally:
+        builder.kernel_type = builder_type
+    torch.testing.assert_close(compiled(*tensors)[0], tensors[0].softmax(-1))
+
+
+def test_the_launcher_refuses_what_has_no_pointer():
+    [kernel] = builder.build_kernels([(SOURCE % "1", "a")])
+    with pytest.raises((AttributeError, TypeError)):
+        kernel("a string", torch.empty(8))
+
+
+# --- memory -----------------------------------------------------------------------------------------------------------
+def chain(a, w):
+    for _ in range(6):
+        a = exp(pointwise(lambda v: ops.mul(ops.tanh(v), ops.constant(0.1, torch.float32)), mm(a, w)))
+    return [a]
+
+
+def eager_chain(a, w):
+    for _ in range(6):
+        a = (torch.tanh(a @ w) * 0.1).exp()
+    return a
+
+
+def test_dead_buffers_are_reused():
+    a, w = torch.randn(64, 64), torch.randn(64, 64)
+    (got,), record = run(chain, a, w)
+    torch.testing.assert_close(got, eager_chain(a, w), rtol=1e-4, atol=1e-5)
+    assert sum(place.startswith("reuse of") for _, place, _ in record.memory_plan) >= 7
+    with miniinductor.config.patch(buffer_reuse=False):
+        (got,), record = run(chain, a, w)
+    assert all(place == "new" for _, place, _ in record.memory_plan)
+
+
+def test_outputs_never_share_memory_with_later_calls():
+    a, w = torch.randn(64, 64), torch.randn(64, 64)
+    compiled = build(make_graph(lambda x, y: [mm(exp(x), y), exp(mm(x, y))], a, w), CompileRecord())
+    first = compiled(a, w)
+    kept = [t.clone() for t in first]
+    second = compiled(a + 1, w)
+    assert all(torch.equal(t, k) for t, k in zip(first, kept))
+    assert not {t.untyped_storage().data_ptr() for t in first} & {t.untyped_storage().data_ptr() for t in second}
+
+
+def test_threads_do_not_share_a_workspace():
+    a, w = torch.randn(64, 64), torch.randn(64, 64)
+    compiled = build(make_graph(chain, a, w), CompileRecord())
+    failures = []
+
+    def work(scale):
+        for _ in range(100):
+            x = a * scale
+            if not torch.allclose(compiled(x, w)[0], eager_chain(x, w), rtol=1e-3, atol=1e-4):
+                failures.append(scale)
+    threads = [threading.Thread(target=work, args=(s,)) for s in (0.1, 0.5, 1.0, 2.0)]
+    [t.start() for t in threads]
+    [t.join() for t in threads]
+    assert not failures
+
+
+def test_a_call_after_a_failed_call_is_right():
+    from test_cpp import gather
+    compiled = build(make_graph(lambda t, i: [exp(gather(t, i)[0])], torch.randn(5, 3), torch.zeros(4, dtype=torch.int64)),
+                     CompileRecord())
+    table = torch.randn(5, 3)
+    with pytest.raises(IndexError):
+        compiled(table, torch.full((4,), 7))
+    torch.testing.assert_close(compiled(table, torch.tensor([0, 4, -1, 2]))[0], table[[0, 4, -1, 2]].exp())
+
+
+def test_mutations_are_written_back():
+    x = torch.randn(5)
+    graph = make_graph(lambda a: [exp(a)], x)
+    graph.mutations = [("arg0", graph.outputs[0])]
+    before = x.clone()
+    [out] = build(graph, CompileRecord())(x)
+    assert torch.equal(x, out)
+    torch.testing.assert_close(x, before.exp())
+
+
+def test_constants_follow_their_data():
+    weight = torch.nn.Parameter(torch.ones(4))
+    graph = make_graph(lambda a, w: [pointwise(ops.mul, a, w)], torch.randn(4), weight.detach())
+    graph.constants["arg1"] = weight
+    del graph.inputs["arg1"]
+    compiled = build(graph, CompileRecord())
+    x = torch.randn(4)
+    assert torch.equal(compiled(x)[0], x)
+    weight.data = torch.full((4,), 3.0)
+    assert torch.equal(compiled(x)[0], x * 3)
+
+
+def test_outputs_that_are_views_inputs_ints_and_none():
+    x = torch.randn(4, 6)
+    graph = make_graph(lambda a: [exp(a)], x)
+    full = graph.outputs[0]
+    graph.outputs = [BufferView("arg0", (4, 6), (6, 1)), BufferView(full.name, (6, 4), (1, 6)), 7, None]
+    same, transposed, number, nothing = build(graph, CompileRecord())(x)
+    assert same is x and number == 7 and nothing is None
+    torch.testing.assert_close(transposed, x.exp().t())
+
+
+def test_tiny_calls_are_cheaper_than_eager():
+    import time
+    x = torch.randn(16)
+    compiled = build(make_graph(lambda a: [pointwise(lambda v: ops.mul(ops.add(ops.exp(v), v), ops.sin(v)), a)], x),
+                     CompileRecord())
+
+    def seconds(function):
+        best = 1e9
+        for _ in range(20):
+            start = time.perf_counter()
+            for _ in range(200):
+                function(x)
+            best = min(best, time.perf_counter() - start)
+        return best
+    assert seconds(compiled) < seconds(lambda v: (torch.exp(v) + v) * torch.sin(v))
+
+
+@pytest.mark.parametrize("sizes", [("n", 8), (5, "n"), ("n", "n")])
+@pytest.mark.parametrize("function,reference", [
+    (lambda a: [softmax(a)], lambda x: x.softmax(-1)),
+    (lambda a: [reduce(a, "sum", [0])], lambda x: x.sum(0, keepdim=True)),
+    (lambda a: [pointwise(ops.sin, reduce(exp(a), "max", [1]))], lambda x: x.exp().amax(1, keepdim=True).sin()),
+])
+def test_symbolic_sizes_are_kernel_arguments(sizes, function, reference):
+    import sympy
+    from miniinductor import ir
+    n = sympy.Symbol("n", integer=True, positive=True)
+    layout = ir.Layout.contiguous(CPU, torch.float32, tuple(n if s == "n" else s for s in sizes))
+    graph = ir.Graph()
+    graph.inputs["arg0"] = graph.buffers["arg0"] = ir.InputBuffer("arg0", layout)
+    with ir.building(graph):
+        graph.outputs = [b.as_buffer_view() for b in function(ir.TensorBox(graph.inputs["arg0"]))]
+    compiled = build(graph, CompileRecord())
+    for size in (3, 8, 501):
+        x = torch.randn([size if s == "n" else s for s in sizes])
+        torch.testing.assert_close(compiled(x)[0], reference(x), rtol=1e-4, atol=1e-4)

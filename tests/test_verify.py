@@ -1,0 +1,55 @@
+"""The verifier finds graphs that make no sense."""
+import pytest
+import torch
+
+from front_helpers import lower
+from miniinductor.ir import BufferView
+from miniinductor.ops import ops
+from miniinductor.verify import BadGraph, verify_graph
+
+
+def graph():
+    return lower(lambda x: (x.sum(1) + 1, x @ x.t()), [torch.randn(4, 8)])[0]
+
+
+def spoil_dtype(g):
+    g.operations[0].data.src_dtype = torch.float64
+
+
+def spoil_order(g):
+    del g.operations[0]
+
+
+def spoil_bounds(g):
+    inner = g.operations[0].data.inner_fn
+    g.operations[0].data.inner_fn = lambda index, rindex: inner([index[0] + 1], rindex)
+
+
+def spoil_loops(g):
+    g.operations[0].data.ranges = [5]
+
+
+def spoil_output(g):
+    g.outputs[0] = BufferView(g.outputs[0].name, (4, 4), (4, 1), 0)
+
+
+def spoil_store(g):
+    data = g.operations[-1].data
+    inner = data.inner_fn
+    data.inner_fn = lambda index: ops.to_dtype(inner(index), torch.int64)
+
+
+def spoil_twice(g):
+    g.operations.append(g.operations[-1])
+
+
+@pytest.mark.parametrize("spoil,what", [
+    (spoil_dtype, "reduction sum of torch.float64"), (spoil_order, "nothing made before"), (spoil_bounds, "elements 8 to 39 of 32"),
+    (spoil_loops, "loops over"), (spoil_output, "beyond the 4 elements"), (spoil_store, "the body stores torch.int64"),
+    (spoil_twice, "two buffers are called")], ids=lambda x: getattr(x, "__name__", ""))
+def test_a_spoilt_graph_is_refused(spoil, what):
+    g = graph()
+    verify_graph(g)
+    spoil(g)
+    with pytest.raises(BadGraph, match=what):
+        verify_graph(g)
