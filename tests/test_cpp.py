@@ -2,13 +2,13 @@
 import math
 
 import pytest
-import sympy
 import torch
 
 import miniinductor.config
 from backend_helpers import layer_norm, pointwise, reduce, run, softmax
-from miniinductor.codegen.cpp import CppKernelWriter, constant_text
-from miniinductor.ir import Pointwise, Reduction, Scatter, TensorBox, ComputedBuffer, Layout, current_graph
+from miniinductor.codegen.cpp import CppKernelWriter
+from miniinductor.codegen.cpp_expressions import constant_text
+from miniinductor.ir import Pointwise, Scatter, TensorBox, ComputedBuffer, Layout, current_graph
 from miniinductor.ops import BINARY, COMPARISON, UNARY, UNARY_FLOAT, missing_ops, ops
 
 CPU = torch.device("cpu")

@@ -243,3 +243,24 @@ def test_tiny_calls_are_cheaper_than_eager():
             best = min(best, time.perf_counter() - start)
         return best
     assert seconds(compiled) < seconds(lambda v: (torch.exp(v) + v) * torch.sin(v))
+
+
+@pytest.mark.parametrize("sizes", [("n", 8), (5, "n"), ("n", "n")])
+@pytest.mark.parametrize("function,reference", [
+    (lambda a: [softmax(a)], lambda x: x.softmax(-1)),
+    (lambda a: [reduce(a, "sum", [0])], lambda x: x.sum(0, keepdim=True)),
+    (lambda a: [pointwise(ops.sin, reduce(exp(a), "max", [1]))], lambda x: x.exp().amax(1, keepdim=True).sin()),
+])
+def test_symbolic_sizes_are_kernel_arguments(sizes, function, reference):
+    import sympy
+    from miniinductor import ir
+    n = sympy.Symbol("n", integer=True, positive=True)
+    layout = ir.Layout.contiguous(CPU, torch.float32, tuple(n if s == "n" else s for s in sizes))
+    graph = ir.Graph()
+    graph.inputs["arg0"] = graph.buffers["arg0"] = ir.InputBuffer("arg0", layout)
+    with ir.building(graph):
+        graph.outputs = [b.as_buffer_view() for b in function(ir.TensorBox(graph.inputs["arg0"]))]
+    compiled = build(graph, CompileRecord())
+    for size in (3, 8, 501):
+        x = torch.randn([size if s == "n" else s for s in sizes])
+        torch.testing.assert_close(compiled(x)[0], reference(x), rtol=1e-4, atol=1e-4)

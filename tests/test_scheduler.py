@@ -4,10 +4,10 @@ import torch
 
 import miniinductor.config
 from backend_helpers import CPU, layer_norm, make_graph, pointwise, reduce, run, softmax
-from miniinductor.ir import BufferView, ExternKernel, Layout, TensorBox, current_graph
+from miniinductor.ir import ExternKernel, Layout, TensorBox, current_graph
 from miniinductor.ops import ops
 from miniinductor.records import CompileRecord
-from miniinductor.scheduler import Group, Scheduler
+from miniinductor.scheduler import Scheduler
 
 
 def schedule(function, *tensors):

@@ -13,6 +13,7 @@ In:   op calls of a loop body.  Out: text.
 Mirrors torch/_inductor/codegen/common.py (CSE, ExprPrinter).
 """
 import functools
+import re
 from dataclasses import dataclass
 
 import sympy
@@ -64,7 +65,7 @@ class Scope:
 
 
 def indent(lines, depth=1):
-    return ["    " * depth + line if line and not line.startswith("#pragma-margin") else line for line in lines]
+    return ["    " * depth + line if line else line for line in lines]
 
 
 SUM, PRODUCT, UNARY, ATOM = 1, 2, 3, 4      # binding strengths
@@ -143,3 +144,21 @@ def _non_negative(expr):
     if isinstance(expr, sympy.Pow):
         return _non_negative(expr.base)
     return False
+
+
+# --- comments ---------------------------------------------------------------------------------------------------------
+def in_graph_order(origins, order):
+    """Names of the FX nodes, in the order of their graph; what is not computed (inputs, parameters) left out."""
+    names = {str(o) for o in origins}
+    return sorted(names) if order is None else sorted(names & order.keys(), key=order.get)
+
+
+def origin_text(origins, order, limit=8):
+    """": add, mul, ... (3 before)", for comments."""
+    names = in_graph_order(origins, order)
+    more = f"{len(names) - limit} more, ..., " if len(names) > limit else ""
+    return f": {more}{', '.join(names[-limit:])}" if names else ""
+
+
+def strip_comments(source):
+    return re.sub(r"[ \t]*//[^\n]*", "", source)

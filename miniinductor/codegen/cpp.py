@@ -25,55 +25,22 @@ vectorises; see the prelude), GEMM templates.
 """
 import math
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import sympy
 import torch
 
 from .. import config
-from ..dependencies import int_or_none, loop_variable, loop_variables, merge_loops, stride_of
-from ..ops import BINARY, COMPARISON, UNARY, OpsHandler
-from .common import Scope, Value, indent, index_text
+from ..dependencies import int_or_none, loop_variables, merge_loops, stride_of
+from .common import Scope, Value, in_graph_order, indent, index_text, origin_text
+from .cpp_expressions import NARROW, CppExpressions, compute_type, memory_type
+from .cpp_reductions import CHUNK, COLUMNS, Accumulator, RowReductions, declarations, estimate
 
 PARALLEL_WORK = 1 << 15     # scalar operations below which starting threads costs more than they save
-CHUNK = 512                 # longest run of float additions into one accumulator; chunks are then added in double
-ROWS_CHUNK = 128            # the same where rows are added up
-COLUMNS = 512               # outer elements reduced together, when a reduction steps through memory by rows
-ROWS = 4                    # rows added at a time there: one load and store of the accumulator per four elements
 TILE = 32                   # square tile of a transposed access
 SCRATCH_BYTES = 1 << 17     # stack for values between stages
 MOST_PARTS = 512            # partial results of a reduction that is itself spread over threads
 
-# dtype -> (type in memory, type of arithmetic)
-TYPES = {
-    torch.float32: ("float", "float"), torch.float64: ("double", "double"),
-    torch.bfloat16: ("mini::bfloat16", "float"), torch.float16: ("mini::float16", "float"),
-    torch.int64: ("int64_t", "int64_t"), torch.int32: ("int32_t", "int32_t"), torch.int16: ("int16_t", "int16_t"),
-    torch.int8: ("int8_t", "int8_t"), torch.uint8: ("uint8_t", "uint8_t"), torch.bool: ("bool", "bool"),
-    torch.uint16: ("uint16_t", "uint16_t"), torch.uint32: ("uint32_t", "uint32_t"),
-    torch.uint64: ("uint64_t", "uint64_t"),
-}
-NARROW = {torch.bfloat16: "bfloat16", torch.float16: "float16"}
-INFIX = {"add": "+", "sub": "-", "mul": "*", "truediv": "/", "bitwise_and": "&", "bitwise_or": "|", "bitwise_xor": "^",
-         "eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
-LOGICAL = {"logical_and": "&", "logical_or": "|", "logical_xor": "^"}
-INTEGER_DIVISIONS = ("floordiv", "truncdiv", "remainder", "fmod")
-# kind -> (initial value, combining expression, OpenMP's name of it)
-REDUCERS = {
-    "sum": ("0", "{a} + {b}", "+"), "prod": ("1", "{a} * {b}", "*"),
-    "max": ("lowest", "mini::maximum({a}, {b})", "max"), "min": ("highest", "mini::minimum({a}, {b})", "min"),
-    "any": ("0", "{a} | {b}", "|"), "xor_sum": ("0", "{a} ^ {b}", "^"),
-    "argmax": ("lowest", "mini::larger({a}, {b})", None),
-    "argmin": ("highest", "mini::smaller({a}, {b})", None),
-}
-
-
-def memory_type(dtype):
-    return TYPES[dtype][0]
-
-
-def compute_type(dtype):
-    return TYPES[dtype][1]
 
 
 @dataclass
@@ -86,114 +53,7 @@ class Kernel:
     summary: str            # a short word for the kernel's name: "softmax", "add_gelu"
 
 
-@dataclass
-class Accumulator:
-    name: str
-    kind: str
-    dtype: torch.dtype      # of the elements (max, argmax) or of the result (sum, prod)
-    term: str = ""          # what one iteration adds
-    over_chunks: bool = False   # it adds up partial sums: in double, so that their number costs no accuracy
-
-    @property
-    def c_type(self):
-        if self.over_chunks and self.loses_bits:
-            return "double"
-        if self.kind.startswith("arg"):
-            return f"mini::Extreme<{compute_type(self.dtype)}>"
-        return "int32_t" if self.kind == "any" else compute_type(self.dtype)
-
-    @property
-    def initial(self):
-        start = REDUCERS[self.kind][0]
-        if start in ("lowest", "highest"):
-            start = limit_text(self.dtype, start == "lowest")
-        return f"{{{start}, INT64_MAX}}" .replace("INT64_MAX", "0x7fffffffffffffffLL") if self.kind.startswith("arg") \
-            else start
-
-    @property
-    def clause(self):
-        operator = REDUCERS[self.kind][2]
-        watch = f" reduction(|:{self.nan_flag})" if self.nan_flag else ""
-        return operator and f" reduction({operator}:{self.name}){watch}"
-
-    @property
-    def nan_flag(self):
-        """Vector maximum instructions drop NaN, so lanes take the plain maximum and note whether they saw one."""
-        return f"{self.name}_nan" if self.kind in ("max", "min") and self.dtype.is_floating_point else None
-
-    def before_lanes(self):
-        return [f"int32_t {self.nan_flag} = 0;"] if self.nan_flag else []
-
-    def in_lanes(self):
-        if not self.nan_flag:
-            return [self.update(self.term)]
-        sign = ">" if self.kind == "max" else "<"
-        return [f"{self.name} = {self.term} {sign} {self.name} ? {self.term} : {self.name};",
-                f"{self.nan_flag} |= {self.term} != {self.term};"]
-
-    def after_lanes(self):
-        return [f"{self.name} = {self.nan_flag} ? mini::nan : {self.name};"] if self.nan_flag else []
-
-    @property
-    def loses_bits(self):
-        """Does a long run of it lose accuracy?"""
-        return self.kind in ("sum", "prod") and self.dtype.is_floating_point
-
-    def renamed(self, prefix):
-        return Accumulator(re.sub(r"^[a-z]+", prefix, self.name), self.kind, self.dtype, self.term)
-
-    def combine(self, a, b):
-        return REDUCERS[self.kind][1].format(a=a, b=b)
-
-    def update(self, term, place=""):
-        target = self.name + place
-        return f"{target} = {self.combine(target, term)};"
-
-
-def array_declarations(accumulators, width):
-    lines = []
-    for a in accumulators:
-        lines += [f"{a.c_type} {a.name}[{width}];", f"for (int64_t k = 0; k < {width}; k++) {a.name}[k] = {a.initial};"]
-    return lines
-
-
-def declarations(accumulators):
-    return [f"{a.c_type} {a.name} = {a.initial};" for a in accumulators]
-
-
-def limit_text(dtype, lowest):
-    if dtype.is_floating_point:
-        return "-mini::inf" if lowest else "mini::inf"
-    if dtype is torch.bool:
-        return "false" if lowest else "true"
-    info = torch.iinfo(dtype)
-    return constant_text(info.min if lowest else info.max, dtype)
-
-
-def constant_text(value, dtype):
-    if dtype is torch.bool:
-        return "true" if value else "false"
-    if dtype.is_floating_point:
-        value = float(value)
-        if math.isnan(value):
-            return "mini::nan" if compute_type(dtype) == "float" else "(double)mini::nan"
-        if math.isinf(value):
-            text = "mini::inf" if value > 0 else "-mini::inf"
-            return text if compute_type(dtype) == "float" else f"(double){text}"
-        if compute_type(dtype) == "double":
-            return repr(value)
-        single = torch.tensor(value, dtype=torch.float32).item()
-        if math.isinf(single):
-            return "mini::inf" if single > 0 else "-mini::inf"
-        return repr(single) + "f"
-    value = int(value)
-    if value == -2**63:
-        return "(-9223372036854775807LL - 1)"
-    suffix = "ull" if value >= 2**63 else "LL" if dtype in (torch.int64, torch.uint64, torch.uint32) else ""
-    return f"{value}{suffix}"
-
-
-class CppKernelWriter(OpsHandler):
+class CppKernelWriter(RowReductions, CppExpressions):
     """Plays the bodies of a group into C++ lines."""
 
     def __init__(self, group, buffers, keep, order=None):
@@ -205,7 +65,9 @@ class CppKernelWriter(OpsHandler):
         self.values, self.raw = {}, {}                  # buffer -> Value now at hand; rounded value -> its 16 bit form
         self.scratch, self.stored, self.read = {}, [], []
         self.has_scatter = bool(group.targets)
-        self.inner_symbols = set()
+        self.inner_symbols = set()                      # indirect indices that change in the inner loop
+        self.accumulators, self.inner_variables = [], set()
+        self.scatter_is_row_wise = False                # a scatter whose lanes write different elements
 
     # -- plan ------------------------------------------------------------------------------------------------------
     def plan_loops(self):
@@ -269,20 +131,21 @@ class CppKernelWriter(OpsHandler):
                 stage = max(stage, self.stage[producer.name] + (0 if same_loop else 1))
             self.stage[node.name] = stage
         self.last_stage = max(self.stage.values())
+        # few outer iterations over much: the reduction itself is spread over the threads
         self.spread = (self.parallel and not self.is_pointwise and self.outer_count < 8
-                       and self.inner_count * 1 >= PARALLEL_WORK and int_or_none(math.prod(self.inner)) is not None
+                       and self.inner_count >= PARALLEL_WORK and int_or_none(math.prod(self.inner)) is not None
                        and not (self.by_rows and self.outer_count > COLUMNS))
-        for node in ordered:    # values that cross stages
+        scratch_bytes = 0
+        for node in ordered:    # values that cross stages: in scratch memory, or stored where that would be too large
             later = [n for n in ordered if self.stage[n.name] > self.stage[node.name] and self.is_inner[n.name]
                      and any(a.name == node.name for a in n.body.reads())]
             if self.is_inner[node.name] and not node.is_reduction and later and node.name not in self.keep:
                 size = int_or_none(math.prod(self.inner))
-                taken = sum(self.scratch_bytes.values()) if hasattr(self, "scratch_bytes") else 0
                 nbytes = size * 8 if size else SCRATCH_BYTES + 1
-                if self.spread or self.by_rows or taken + nbytes > SCRATCH_BYTES:
+                if self.spread or self.by_rows or scratch_bytes + nbytes > SCRATCH_BYTES:
                     self.keep.add(node.name)
                 else:
-                    self.scratch_bytes = {**getattr(self, "scratch_bytes", {}), node.name: nbytes}
+                    scratch_bytes += nbytes
                     self.scratch[node.name] = f"scratch{len(self.scratch)}"
 
     # -- writing ---------------------------------------------------------------------------------------------------
@@ -357,7 +220,7 @@ class CppKernelWriter(OpsHandler):
     def inner_loop(self, lines):
         """The loops over r0, r1, ... around `lines`, spread over threads where there are few outer iterations."""
         accumulators = self.accumulators
-        first, size = self.r[0], index_text(self.inner[0])
+        first, size = self.r[0], self.size(self.inner[0])
         if not self.spread:
             loops = self.chunks(lines, accumulators, "0", size)     # decides the accumulators' types
             return declarations(accumulators) + loops
@@ -387,10 +250,10 @@ class CppKernelWriter(OpsHandler):
             parts = [a.renamed("part") for a in accumulators]
             for accumulator in accumulators:
                 accumulator.over_chunks = True
-            lines = [*declarations(parts), *self.lanes(lines, parts, "0", index_text(self.inner[-1])),
+            lines = [*declarations(parts), *self.lanes(lines, parts, "0", self.size(self.inner[-1])),
                      *[a.update(p.name) for a, p in zip(accumulators, parts)]]
         for number, (variable, size) in reversed(list(enumerate(zip(self.r[:-1], self.inner[:-1])))):
-            low, high = ("0", index_text(size)) if number else (start, end)
+            low, high = ("0", self.size(size)) if number else (start, end)
             lines = [f"for (int64_t {variable} = {low}; {variable} < {high}; {variable}++) {{", *indent(lines), "}"]
         return lines
 
@@ -398,7 +261,7 @@ class CppKernelWriter(OpsHandler):
         """The innermost loop.  A long sum of floats is the sum of the sums of chunks."""
         lane = self.r[-1]
         if len(self.r) > 1 and not accumulators:
-            start, end = "0", index_text(self.inner[-1])
+            start, end = "0", self.size(self.inner[-1])
         if estimate(self.inner[-1:]) > 2 * CHUNK and any(a.loses_bits for a in accumulators):
             chunks = [a.renamed("chunk") for a in accumulators]
             for accumulator in accumulators:
@@ -436,7 +299,7 @@ class CppKernelWriter(OpsHandler):
         if self.tile is not None:
             return self.tiled_nest(lines, self.tile)
         threads = self.parallel and self.outer and not self.spread and not (self.is_pointwise and self.outer_count < 8)
-        loops = [(str(v), index_text(n)) for v, n in zip(self.x, self.outer)]
+        loops = [(str(v), self.size(n)) for v, n in zip(self.x, self.outer)]
         if self.by_rows:
             loops = loops[:-1]
         for variable, size in reversed(loops):
@@ -470,11 +333,11 @@ class CppKernelWriter(OpsHandler):
         """`lines` is the loop over lanes; it becomes the inside of a tile of x<number> and the lanes."""
         variable, lane = str(self.x[number]), str(self.r[-1])
         head = next(i for i, line in enumerate(lines) if line.startswith(f"for (int64_t {lane}"))
-        lanes = index_text(self.inner[-1])
+        lanes = self.size(self.inner[-1])
         lines = [line.replace("parallel for simd schedule(static)", "simd") for line in lines]
         lines[head] = (f"for (int64_t {lane} = {lane}_tile; {lane} < mini::minimum<int64_t>({lane}_tile + {TILE}, "
                        f"{lanes}); {lane}++) {{")
-        size = index_text(self.outer[number])
+        size = self.size(self.outer[number])
         columns_head = f"for (int64_t {variable} = {variable}_tile; {variable} < mini::minimum<int64_t>({variable}_tile + " \
                        f"{TILE}, {size}); {variable}++)"
         fill = []
@@ -483,7 +346,7 @@ class CppKernelWriter(OpsHandler):
                      f"        {array}[{variable} - {variable}_tile][{lane} - {lane}_tile] = {element};", "}"]
         lines = fill + [f"for (int64_t {variable} = {variable}_tile; {variable} < mini::minimum<int64_t>({variable}_tile + "
                  f"{TILE}, {size}); {variable}++) {{", *indent(lines), "}"]
-        loops = [(str(v), index_text(n), 1) for k, (v, n) in enumerate(zip(self.x, self.outer)) if k != number]
+        loops = [(str(v), self.size(n), 1) for k, (v, n) in enumerate(zip(self.x, self.outer)) if k != number]
         loops += [(f"{variable}_tile", size, TILE), (f"{lane}_tile", lanes, TILE)]
         for name, end, step in reversed(loops):
             advance = f"{name}++" if step == 1 else f"{name} += {step}"
@@ -491,111 +354,6 @@ class CppKernelWriter(OpsHandler):
         if self.parallel:
             lines.insert(0, f"#pragma omp parallel for collapse({len(loops)}) schedule(static)ERROR_CLAUSE")
         return lines
-
-    # -- reductions over rows: lanes run along the last outer loop, accumulators are arrays
-    def write_by_rows(self):
-        column, size = self.x[-1], int(self.outer[-1])
-        width = min(size, COLUMNS)
-        self.base = f"{column}_block"
-        lines = []
-        self.arrays = {}                # buffer -> array that holds its value for each column of the block
-        for stage in range(-1, self.last_stage + 1):
-            inner_nodes = [n for n in self.nodes if self.stage[n.name] == stage and self.is_inner[n.name]]
-            outer_nodes = [n for n in self.nodes if self.stage[n.name] == stage and not self.is_inner[n.name]]
-            deferred, accumulators = [], []
-            if inner_nodes:
-                stage_lines, deferred, accumulators = self.rows_loop(inner_nodes, width)
-                lines += stage_lines
-            if deferred or outer_nodes:
-                scope = Scope()
-                scope.counter = self.outside.counter
-                self.where_am_i(scope, ())
-                self.values = {}
-                self.accumulators = accumulators
-                for name, index, value, mode in deferred:
-                    self.store(name, index, self.finished(value), mode)
-                for node in outer_nodes:
-                    self.play(node)
-                for name in [name for name, *_ in deferred] + [n.name for n in outer_nodes]:
-                    if any(a.name == name for n in self.nodes if self.stage[n.name] > stage for a in n.body.reads()):
-                        array = self.arrays[name] = f"column{len(self.arrays)}"
-                        value = self.values[name]
-                        lines.append(f"{compute_type(value.dtype)} {array}[{width}];")
-                        scope.add(f"{array}[{column} - {self.base}] = {value};")
-                lines += self.columns_loop(scope.lines)
-        end = index_text(size)
-        head = f"for (int64_t {self.base} = 0; {self.base} < {end}; {self.base} += {width}) {{"
-        bound = f"const int64_t {column}_end = mini::minimum<int64_t>({self.base} + {width}, {end});"
-        return [head, *indent([bound] + lines), "}"]
-
-    def columns_loop(self, lines):
-        column = self.x[-1]
-        pragma = ["#pragma omp simdERROR_CLAUSE"] if config.vectorize else []
-        return [*pragma, f"for (int64_t {column} = {self.base}; {column} < {column}_end; {column}++) {{",
-                *indent(lines), "}"]
-
-    def rows_loop(self, nodes, width):
-        column = self.x[-1]
-        row, rows = self.r[-1], index_text(self.inner[-1])
-
-        def body(step):
-            """The nodes for row `row + step`: lines, and what each adds to its accumulator."""
-            scope = Scope()
-            scope.counter = self.outside.counter
-            self.values, self.accumulators, self.deferred = {}, [], []
-            self.where_am_i(scope, (column, *self.r))
-            saved = self.bodies
-            if step:
-                self.bodies = {n: b.substitute(b.outer, b.inner, {row: row + step}) if b.inner else b
-                               for n, b in saved.items()}
-            first = self.outside.counter.get("acc", -1)
-            for node in nodes:
-                self.play(node)
-            self.bodies = saved
-            if step:
-                self.outside.counter["acc"] = first
-            return scope.lines, self.accumulators, self.deferred
-
-        steps = [body(step) for step in range(ROWS)]
-        accumulators, deferred = steps[0][1], steps[0][2]
-        place = f"[{column} - {self.base}]"
-        together, one = [], steps[0][0][:]
-        for lines, _, _ in steps:
-            together += lines
-        for k, accumulator in enumerate(accumulators):
-            parts = [s[1][k].term for s in steps]
-            pairs = accumulator.combine(f"({accumulator.combine(parts[0], parts[1])})",
-                                        f"({accumulator.combine(parts[2], parts[3])})")
-            together.append(accumulator.update(f"({pairs})", place))
-            one.append(accumulator.update(parts[0], place))
-        count = int_or_none(self.inner[-1])
-        whole = f"{rows} - {ROWS - 1}"
-        loops = [f"int64_t {row} = 0;"]
-        if count is None or count >= ROWS:
-            loops += [f"for (; {row} < {whole}; {row} += {ROWS}) {{", *indent(self.columns_loop(together)), "}"]
-        if count is None or count % ROWS:
-            loops += [f"for (; {row} < {rows}; {row}++) {{", *indent(self.columns_loop(one)), "}"]
-        lines = ["{", *indent(loops), "}"]
-        if estimate(self.inner[-1:]) > 2 * ROWS_CHUNK and any(a.loses_bits for a in accumulators):
-            lines = self.chunks_of_rows(loops, accumulators, width, row, rows)
-        for variable, size in reversed(list(zip(self.r[:-1], self.inner[:-1]))):
-            lines = [f"for (int64_t {variable} = 0; {variable} < {index_text(size)}; {variable}++) {{",
-                     *indent(lines), "}"]
-        return array_declarations(accumulators, width) + lines, deferred, accumulators
-
-    def chunks_of_rows(self, loops, accumulators, width, row, rows):
-        """Sum ROWS_CHUNK rows apart and add them up."""
-        inside = [re.sub(r"\bacc(\d+)\[", r"part\1[", line).replace(f"int64_t {row} = 0", f"int64_t {row} = {row}_chunk")
-                  .replace(f"{row} < {rows} ", f"{row} < {row}_stop ").replace(f"{row} < {rows};", f"{row} < {row}_stop;")
-                  for line in loops]
-        parts = [a.renamed("part") for a in accumulators]
-        for accumulator in accumulators:
-            accumulator.over_chunks = True
-        merge = [f"for (int64_t k = 0; k < {width}; k++) {a.update(p.name + '[k]', '[k]')}"
-                 for a, p in zip(accumulators, parts)]
-        return [f"for (int64_t {row}_chunk = 0; {row}_chunk < {rows}; {row}_chunk += {ROWS_CHUNK}) {{",
-                *indent([f"const int64_t {row}_stop = mini::minimum<int64_t>({row}_chunk + {ROWS_CHUNK}, {rows});",
-                         *array_declarations(parts, width), *inside, *merge]), "}"]
 
     # -- memory ----------------------------------------------------------------------------------------------------
     def pointer(self, name, written):
@@ -611,6 +369,10 @@ class CppKernelWriter(OpsHandler):
             if symbol not in self.sizes and not re.fullmatch(r"[xr]\d+|tmp\d+", symbol.name):
                 self.sizes.append(symbol)
         return index_text(expr)
+
+    def size(self, number):
+        """Print the size of a loop."""
+        return self.index(sympy.sympify(number))
 
     def changes_inside(self, expr):
         return any(s in self.inner_variables or s in self.inner_symbols for s in expr.free_symbols)
@@ -688,7 +450,7 @@ class CppKernelWriter(OpsHandler):
 
     # -- reductions
     def pending_names(self):
-        return {a.name for a in getattr(self, "accumulators", ())} if self.inner_variables else set()
+        return {a.name for a in self.accumulators} if self.inner_variables else set()
 
     def finished(self, value):
         """The accumulator as a plain value, once its loop has ended."""
@@ -723,155 +485,6 @@ class CppKernelWriter(OpsHandler):
         self.accumulators.append(accumulator)
         return Value(accumulator.name, dtype)
 
-    # -- indices at run time
-    def indirect_indexing(self, value, size, check=True, wrap_neg=True):
-        size_text = self.index(sympy.sympify(size))
-        index = self.to_dtype(value, torch.int64)
-        if wrap_neg:
-            index = self.temporary(f"{index} < 0 ? {index} + {size_text} : {index}", torch.int64, value.inner)
-        if check:
-            bad = self.temporary(f"(uint64_t){index} >= (uint64_t){size_text}", torch.bool, value.inner)
-            self.error_if(bad, "INDEX_ERROR")
-            index = self.temporary(f"{bad} ? 0 : {index}", torch.int64, value.inner)
-        symbol = sympy.Symbol(index.text, integer=True)
-        if value.inner:
-            self.inner_symbols.add(symbol)
-        return symbol
-
-    def error_if(self, condition, error):
-        scope = self.scope
-        if not condition.inner and self.inner_variables and not self.in_mask() and not self.by_rows:
-            scope = self.outside
-        line = f"error |= {condition} ? mini::{error} : 0;"
-        if line not in scope.lines:
-            scope.add(line)
-
-    # -- arithmetic --------------------------------------------------------------------------------------------------
-    def constant(self, value, dtype):
-        return Value(constant_text(value, dtype), dtype)
-
-    def index_expr(self, expr, dtype):
-        expr = sympy.sympify(expr)
-        text, inner = self.index(expr), self.changes_inside(expr)
-        if dtype is torch.int64:
-            return Value(text, dtype) if expr.is_Integer else self.temporary(text, dtype, inner)
-        return self.temporary(f"({compute_type(dtype)})({text})", dtype, inner)
-
-    def to_dtype(self, x, dtype, src_dtype=None):
-        source = x.dtype
-        if dtype == source:
-            return x
-        if dtype in NARROW:
-            wide = x if compute_type(source) == "float" else self.temporary(f"(float){x}", torch.float32, x.inner)
-            if source is torch.bool:
-                return Value(wide.text, dtype, x.inner)
-            narrow = self.temporary(f"mini::to_{NARROW[dtype]}({wide})", dtype, x.inner, c_type=memory_type(dtype))
-            value = self.temporary(f"mini::to_float({narrow})", dtype, x.inner)
-            self.raw[value.text, dtype] = narrow.text
-            return value
-        if source in NARROW and dtype is torch.float32:
-            return Value(x.text, dtype, x.inner)
-        if dtype is torch.bool:
-            return self.temporary(f"{x} != 0", dtype, x.inner)
-        if source.is_floating_point and not dtype.is_floating_point:
-            return self.temporary(f"mini::to_integer<{compute_type(dtype)}>({x})", dtype, x.inner)
-        return self.temporary(f"({compute_type(dtype)}){x}", dtype, x.inner)
-
-    def to_dtype_bitcast(self, x, dtype, src_dtype):
-        text = x.text
-        if src_dtype in NARROW:
-            text = f"mini::to_{NARROW[src_dtype]}({text})"
-        text = f"mini::bits<{memory_type(dtype)}>({text})"
-        return self.temporary(f"mini::to_float({text})" if dtype in NARROW else text, dtype, x.inner)
-
-    def where(self, condition, a, b):
-        a, b = self.alike(a, b)
-        inner = condition.inner or a.inner or b.inner
-        return self.temporary(f"{condition} ? {a} : {b}", a.dtype, inner)
-
-    def alike(self, a, b):
-        """Python numbers among the arguments take the other's dtype."""
-        if not isinstance(a, Value):
-            a = self.constant(a, b.dtype)
-        if not isinstance(b, Value):
-            b = self.constant(b, a.dtype)
-        return a, b
-
-    def masked(self, mask, body, other):
-        outside = self.scope
-        inside = Scope(outside)
-        inside.is_mask = True
-        self.scope = inside
-        value = body()
-        self.scope = outside
-        inner = bool(self.inner_variables)
-        name = outside.fresh("tmp")
-        lines = [f"{compute_type(value.dtype)} {name} = {constant_text(other, value.dtype)};",
-                 f"if ({mask}) {{", *indent(inside.lines + [f"{name} = {value};"]), "}"]
-        outside.lines += lines
-        return Value(name, value.dtype, inner)
-
-    def fma(self, a, b, c):
-        return self.temporary(f"mini::fma({a}, {b}, {c})", a.dtype, a.inner or b.inner or c.inner)
-
-    def rand(self, seed, offset):
-        return self.temporary(f"mini::rand({seed}, {offset})", torch.float32, seed.inner or offset.inner)
-
-    def randn(self, seed, offset):
-        return self.temporary(f"mini::randn({seed}, {offset})", torch.float32, seed.inner or offset.inner)
-
-    def randint(self, seed, offset, low, high):
-        return self.temporary(f"mini::randint({seed}, {offset}, {low}, {high})", torch.int64,
-                              seed.inner or offset.inner)
-
-    def unary(self, op, x):
-        if op == "neg":
-            return self.temporary(f"-{x}", x.dtype, x.inner)
-        if op == "bitwise_not":
-            return self.temporary(f"{'!' if x.dtype is torch.bool else '~'}{x}", x.dtype, x.inner)
-        if op == "logical_not":
-            return self.temporary(f"{x} == 0", torch.bool, x.inner)
-        dtype = torch.bool if op in ("isnan", "isinf", "signbit") else x.dtype
-        return self.temporary(f"mini::{op}({x})", dtype, x.inner)
-
-    def binary(self, op, a, b):
-        a, b = self.alike(a, b)
-        inner = a.inner or b.inner
-        neutral = {"add": "0", "sub": "0", "mul": "1"}.get(op)
-        if neutral and not a.dtype.is_floating_point:
-            if b.text.removesuffix("LL") == neutral:
-                return a
-            if a.text.removesuffix("LL") == neutral and op != "sub":
-                return b
-        if op in LOGICAL and a.dtype == b.dtype == torch.bool:
-            return self.temporary(f"{a} {LOGICAL[op]} {b}", torch.bool, inner)
-        if op in LOGICAL:
-            return self.temporary(f"({a} != 0) {LOGICAL[op]} ({b} != 0)", torch.bool, inner)
-        dtype = torch.bool if op in COMPARISON else a.dtype
-        if op in INTEGER_DIVISIONS and not a.dtype.is_floating_point and not re.fullmatch(r"-?[1-9]\d*(LL)?", b.text):
-            self.error_if(self.temporary(f"{b} == 0", torch.bool, inner), "ZERO_DIVISION")
-        if op in INFIX:
-            return self.temporary(f"{a} {INFIX[op]} {b}", dtype, inner)
-        c_type = compute_type(a.dtype)
-        return self.temporary(f"mini::{op}<{c_type}>({a}, {b})" if not a.dtype.is_floating_point or op in (
-            "maximum", "minimum", "remainder", "floordiv") else f"mini::{op}({a}, {b})", dtype, inner)
-
-
-def _install(names, family):
-    for name in names:
-        if name not in vars(CppKernelWriter):
-            setattr(CppKernelWriter, name,
-                    lambda self, *args, _name=name: getattr(self, family)(_name, *args))
-
-
-_install(UNARY, "unary")
-_install(BINARY + COMPARISON, "binary")
-
-
-def estimate(sizes):
-    """Number of iterations; an unknown size counts as 128."""
-    return math.prod(int_or_none(n) if int_or_none(n) is not None else 128 for n in sizes)
-
 
 def fold_error_clauses(source):
     """Loops whose body sets `error` need to say so in their pragma."""
@@ -889,19 +502,6 @@ def fold_error_clauses(source):
     return "\n".join(lines) + "\n"
 
 
-def in_graph_order(origins, order):
-    """Names of the FX nodes, in the order of their graph; what is not computed (inputs, parameters) left out."""
-    names = {str(o) for o in origins}
-    return sorted(names) if order is None else sorted(names & order.keys(), key=order.get)
-
-
-def origin_text(origins, order, limit=8):
-    """": add, mul, ... (3 before)", for comments."""
-    names = in_graph_order(origins, order)
-    more = f"{len(names) - limit} more, ..., " if len(names) > limit else ""
-    return f": {more}{', '.join(names[-limit:])}" if names else ""
-
-
 def summary(group, order):
     """"add_gelu": the last few FX ops of the group, each once."""
     words = []
@@ -913,7 +513,3 @@ def summary(group, order):
         if len(words) == 4:
             break
     return "_".join(words)[:40].strip("_") or ("reduction" if group.is_reduction else "pointwise")
-
-
-def strip_comments(source):
-    return re.sub(r"[ \t]*//[^\n]*", "", source)

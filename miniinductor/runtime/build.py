@@ -24,7 +24,7 @@ import tempfile
 import torch
 
 from .. import config
-from ..codegen.cpp import strip_comments
+from ..codegen.common import strip_comments
 
 # -fno-math-errno, -fno-trapping-math: nobody reads errno or floating-point flags.  Nothing that changes a result:
 # -ffast-math would, and linking with it sets flush-to-zero in the whole process.  -ffp-contract=off: `a*b + c` rounds

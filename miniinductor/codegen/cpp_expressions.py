@@ -1,0 +1,224 @@
+"""Scalar ops in, C++ expressions out: types, constants, and one rule per op or family of ops.
+
+In:   `Value`s (a name in the generated code and its dtype).  Out: `Value`s; what has to be computed is named through
+`self.temporary`, what may go wrong sets `error` through `self.error_if`.
+
+    >>> writer.add(Value("tmp0", torch.float32), Value("1.5f", torch.float32))      # const float tmp1 = tmp0 + 1.5f;
+    Value(text='tmp1', dtype=torch.float32, inner=False)
+
+Functions of the prelude carry the ops' names, so that most families are one line here.  bfloat16 and float16 are
+float while they are computed with; an explicit conversion to them rounds.
+
+Mirrors CppOverrides in torch/_inductor/codegen/cpp.py.
+"""
+import math
+import re
+
+import sympy
+import torch
+
+from ..ops import BINARY, COMPARISON, UNARY, OpsHandler
+from .common import Scope, Value, indent
+
+# dtype -> (type in memory, type of arithmetic)
+TYPES = {
+    torch.float32: ("float", "float"), torch.float64: ("double", "double"),
+    torch.bfloat16: ("mini::bfloat16", "float"), torch.float16: ("mini::float16", "float"),
+    torch.int64: ("int64_t", "int64_t"), torch.int32: ("int32_t", "int32_t"), torch.int16: ("int16_t", "int16_t"),
+    torch.int8: ("int8_t", "int8_t"), torch.uint8: ("uint8_t", "uint8_t"), torch.bool: ("bool", "bool"),
+    torch.uint16: ("uint16_t", "uint16_t"), torch.uint32: ("uint32_t", "uint32_t"),
+    torch.uint64: ("uint64_t", "uint64_t"),
+}
+NARROW = {torch.bfloat16: "bfloat16", torch.float16: "float16"}
+INFIX = {"add": "+", "sub": "-", "mul": "*", "truediv": "/", "bitwise_and": "&", "bitwise_or": "|", "bitwise_xor": "^",
+         "eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
+LOGICAL = {"logical_and": "&", "logical_or": "|", "logical_xor": "^"}
+INTEGER_DIVISIONS = ("floordiv", "truncdiv", "remainder", "fmod")
+
+
+def memory_type(dtype):
+    return TYPES[dtype][0]
+
+
+def compute_type(dtype):
+    return TYPES[dtype][1]
+
+
+def limit_text(dtype, lowest):
+    if dtype.is_floating_point:
+        return "-mini::inf" if lowest else "mini::inf"
+    if dtype is torch.bool:
+        return "false" if lowest else "true"
+    info = torch.iinfo(dtype)
+    return constant_text(info.min if lowest else info.max, dtype)
+
+
+def constant_text(value, dtype):
+    if dtype is torch.bool:
+        return "true" if value else "false"
+    if dtype.is_floating_point:
+        value = float(value)
+        if math.isnan(value):
+            return "mini::nan" if compute_type(dtype) == "float" else "(double)mini::nan"
+        if math.isinf(value):
+            text = "mini::inf" if value > 0 else "-mini::inf"
+            return text if compute_type(dtype) == "float" else f"(double){text}"
+        if compute_type(dtype) == "double":
+            return repr(value)
+        single = torch.tensor(value, dtype=torch.float32).item()
+        if math.isinf(single):
+            return "mini::inf" if single > 0 else "-mini::inf"
+        return repr(single) + "f"
+    value = int(value)
+    if value == -2**63:
+        return "(-9223372036854775807LL - 1)"
+    suffix = "ull" if value >= 2**63 else "LL" if dtype in (torch.int64, torch.uint64, torch.uint32) else ""
+    return f"{value}{suffix}"
+
+
+class CppExpressions(OpsHandler):
+    """The ops without memory and reductions; `CppKernelWriter` adds those."""
+
+    # -- indices at run time
+    def indirect_indexing(self, value, size, check=True, wrap_neg=True):
+        size_text = self.index(sympy.sympify(size))
+        index = self.to_dtype(value, torch.int64)
+        if wrap_neg:
+            index = self.temporary(f"{index} < 0 ? {index} + {size_text} : {index}", torch.int64, value.inner)
+        if check:
+            bad = self.temporary(f"(uint64_t){index} >= (uint64_t){size_text}", torch.bool, value.inner)
+            self.error_if(bad, "INDEX_ERROR")
+            index = self.temporary(f"{bad} ? 0 : {index}", torch.int64, value.inner)
+        symbol = sympy.Symbol(index.text, integer=True)
+        if value.inner:
+            self.inner_symbols.add(symbol)
+        return symbol
+
+    def error_if(self, condition, error):
+        scope = self.scope
+        if not condition.inner and self.inner_variables and not self.in_mask() and not self.by_rows:
+            scope = self.outside
+        line = f"error |= {condition} ? mini::{error} : 0;"
+        if line not in scope.lines:
+            scope.add(line)
+
+    # -- arithmetic --------------------------------------------------------------------------------------------------
+    def constant(self, value, dtype):
+        return Value(constant_text(value, dtype), dtype)
+
+    def index_expr(self, expr, dtype):
+        expr = sympy.sympify(expr)
+        text, inner = self.index(expr), self.changes_inside(expr)
+        if dtype is torch.int64:
+            return Value(text, dtype) if expr.is_Integer else self.temporary(text, dtype, inner)
+        return self.temporary(f"({compute_type(dtype)})({text})", dtype, inner)
+
+    def to_dtype(self, x, dtype, src_dtype=None):
+        source = x.dtype
+        if dtype == source:
+            return x
+        if dtype in NARROW:
+            wide = x if compute_type(source) == "float" else self.temporary(f"(float){x}", torch.float32, x.inner)
+            if source is torch.bool:
+                return Value(wide.text, dtype, x.inner)
+            narrow = self.temporary(f"mini::to_{NARROW[dtype]}({wide})", dtype, x.inner, c_type=memory_type(dtype))
+            value = self.temporary(f"mini::to_float({narrow})", dtype, x.inner)
+            self.raw[value.text, dtype] = narrow.text
+            return value
+        if source in NARROW and dtype is torch.float32:
+            return Value(x.text, dtype, x.inner)
+        if dtype is torch.bool:
+            return self.temporary(f"{x} != 0", dtype, x.inner)
+        if source.is_floating_point and not dtype.is_floating_point:
+            return self.temporary(f"mini::to_integer<{compute_type(dtype)}>({x})", dtype, x.inner)
+        return self.temporary(f"({compute_type(dtype)}){x}", dtype, x.inner)
+
+    def to_dtype_bitcast(self, x, dtype, src_dtype):
+        text = x.text
+        if src_dtype in NARROW:
+            text = f"mini::to_{NARROW[src_dtype]}({text})"
+        text = f"mini::bits<{memory_type(dtype)}>({text})"
+        return self.temporary(f"mini::to_float({text})" if dtype in NARROW else text, dtype, x.inner)
+
+    def where(self, condition, a, b):
+        a, b = self.alike(a, b)
+        inner = condition.inner or a.inner or b.inner
+        return self.temporary(f"{condition} ? {a} : {b}", a.dtype, inner)
+
+    def alike(self, a, b):
+        """Python numbers among the arguments take the other's dtype."""
+        if not isinstance(a, Value):
+            a = self.constant(a, b.dtype)
+        if not isinstance(b, Value):
+            b = self.constant(b, a.dtype)
+        return a, b
+
+    def masked(self, mask, body, other):
+        outside = self.scope
+        inside = Scope(outside)
+        inside.is_mask = True
+        self.scope = inside
+        value = body()
+        self.scope = outside
+        inner = bool(self.inner_variables)
+        name = outside.fresh("tmp")
+        lines = [f"{compute_type(value.dtype)} {name} = {constant_text(other, value.dtype)};",
+                 f"if ({mask}) {{", *indent(inside.lines + [f"{name} = {value};"]), "}"]
+        outside.lines += lines
+        return Value(name, value.dtype, inner)
+
+    def fma(self, a, b, c):
+        return self.temporary(f"mini::fma({a}, {b}, {c})", a.dtype, a.inner or b.inner or c.inner)
+
+    def rand(self, seed, offset):
+        return self.temporary(f"mini::rand({seed}, {offset})", torch.float32, seed.inner or offset.inner)
+
+    def randn(self, seed, offset):
+        return self.temporary(f"mini::randn({seed}, {offset})", torch.float32, seed.inner or offset.inner)
+
+    def randint(self, seed, offset, low, high):
+        return self.temporary(f"mini::randint({seed}, {offset}, {low}, {high})", torch.int64,
+                              seed.inner or offset.inner)
+
+    def unary(self, op, x):
+        if op == "neg":
+            return self.temporary(f"-{x}", x.dtype, x.inner)
+        if op == "bitwise_not":
+            return self.temporary(f"{'!' if x.dtype is torch.bool else '~'}{x}", x.dtype, x.inner)
+        if op == "logical_not":
+            return self.temporary(f"{x} == 0", torch.bool, x.inner)
+        dtype = torch.bool if op in ("isnan", "isinf", "signbit") else x.dtype
+        return self.temporary(f"mini::{op}({x})", dtype, x.inner)
+
+    def binary(self, op, a, b):
+        a, b = self.alike(a, b)
+        inner = a.inner or b.inner
+        neutral = {"add": "0", "sub": "0", "mul": "1"}.get(op)
+        if neutral and not a.dtype.is_floating_point:
+            if b.text.removesuffix("LL") == neutral:
+                return a
+            if a.text.removesuffix("LL") == neutral and op != "sub":
+                return b
+        if op in LOGICAL and a.dtype == b.dtype == torch.bool:
+            return self.temporary(f"{a} {LOGICAL[op]} {b}", torch.bool, inner)
+        if op in LOGICAL:
+            return self.temporary(f"({a} != 0) {LOGICAL[op]} ({b} != 0)", torch.bool, inner)
+        dtype = torch.bool if op in COMPARISON else a.dtype
+        if op in INTEGER_DIVISIONS and not a.dtype.is_floating_point and not re.fullmatch(r"-?[1-9]\d*(LL)?", b.text):
+            self.error_if(self.temporary(f"{b} == 0", torch.bool, inner), "ZERO_DIVISION")
+        if op in INFIX:
+            return self.temporary(f"{a} {INFIX[op]} {b}", dtype, inner)
+        c_type = compute_type(a.dtype)
+        return self.temporary(f"mini::{op}<{c_type}>({a}, {b})" if not a.dtype.is_floating_point or op in (
+            "maximum", "minimum", "remainder", "floordiv") else f"mini::{op}({a}, {b})", dtype, inner)
+
+
+def _install(names, family):
+    for name in names:
+        if name not in vars(CppExpressions):
+            setattr(CppExpressions, name,
+                    lambda self, *args, _name=name: getattr(self, family)(_name, *args))
+
+
+_install(UNARY, "unary")
+_install(BINARY + COMPARISON, "binary")
