@@ -402,8 +402,13 @@ def wrapped(line, width=108):
     """A long call or tuple over several lines, broken at commas, aligned after its opening bracket."""
     if len(line) <= width or "(" not in line:
         return [line]
+    if "'" in line or '"' in line or ")" not in line:       # never cut a string
+        return [line]
     column = line.index("(") + 1
-    pieces = textwrap.wrap(line[column:], max(40, width - column), break_long_words=False, break_on_hyphens=False)
+    end = line.rindex(")")              # a line can only be cut between brackets
+    pieces = textwrap.wrap(line[column:end], max(40, width - column), break_long_words=False, break_on_hyphens=False)
+    pieces = pieces or [""]
+    pieces[-1] += line[end:]
     return [line[:column] + pieces[0], *[" " * column + piece for piece in pieces[1:]]]
 
 
