@@ -53,7 +53,7 @@ def skip_reason(code):
     if file.startswith(OURS) and not file.startswith(BENCH):
         return "minidynamo's own code"
     if file.startswith(TORCH):
-        if file.startswith(TORCH_MODULES) and code.co_name not in ("_call_impl", "_wrapped_call_impl", "__init__"):
+        if file.startswith(TORCH_MODULES) and (code.co_name == "forward" or code.co_name.startswith("<resume of forward")):
             return None
         return "torch's own code"
     if file.startswith("<") and code.co_name == "<module>" or file.startswith("<frozen"):
@@ -174,7 +174,7 @@ class FrameCompiler:
             return None
         record.input_sources = output.inputs
         compiled = functools.partial(self.compile_graph, output, record)
-        replaced = replacement(frame, compiled)
+        replaced = replacement(frame, compiled, record.calls.__next__ if config.count_hits else None)
         with record.timed("guards"):
             guard = self.guard(output, code)
         for found in record.graph_breaks:       # "loop": the consequence of an earlier break inside the loop
@@ -275,6 +275,8 @@ def drop_entry(code, check):
     entries = frame_hook.get_cache(code) if code is not None else None
     if entries:
         entries[:] = [entry for entry in entries if entry[0] is not check]
+    if check is not None and check.record in records.frames:      # the record would keep the parameters alive
+        records.frames.remove(check.record)
 
 
 class LazyText:

@@ -335,7 +335,7 @@ class Codegen:
                 commit(*store)
             elif isinstance(variable, DictVar) and not variable.rewritten and variable.source.kind in ("dict", "raw_dict") or \
                     isinstance(variable, DictVar) and not variable.rewritten and variable.cls is dict and variable.source.kind != "payload":
-                for host in variable.written:
+                for host in reversed(variable.written):         # written back last first: new keys keep their order
                     key, value = variable.items[host]
                     self.value(value)
                     self.value(variable)
@@ -351,7 +351,7 @@ class Codegen:
                     self.build("BUILD_TUPLE", variable.items if isinstance(variable.items, list) else list(variable.items.values()))
                 commit(("call", 2))
         for values in self.output.globals.values():
-            for name, value in values.written.items():
+            for name, value in reversed(values.written.items()):
                 self.value(value)
                 self.load_const(values.values)
                 self.load_const(name)
@@ -395,8 +395,8 @@ def _peek(variable):
     return variable.peek() if type(variable) is Lazy else variable
 
 
-def replacement(frame, compile_graph):
-    """(code object, GraphModule or None).  `compile_graph(outputs)` gives (callable or None, input variables)."""
+def replacement(frame, compile_graph, tick=None):
+    """The code object.  `compile_graph(outputs)` gives (callable or None, input variables); `tick()` counts calls."""
     tail = Codegen(frame)
     if frame.split is None:
         tail.value(frame.returned)
@@ -409,6 +409,10 @@ def replacement(frame, compile_graph):
     graph, inputs = compile_graph(tail.outputs)
     head = Codegen(frame)
     head.temps, head.prefix = tail.temps, tail.prefix
+    if tick is not None:
+        head.start_call(lambda: head.load_const(tick))
+        head.finish_call(0)
+        head.emit("POP_TOP", None, -1)
     if graph is not None:
         head.start_call(lambda: head.load_const(graph))
         for variable in inputs:
