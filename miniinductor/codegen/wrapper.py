@@ -400,10 +400,12 @@ ExternNode.made, ExternNode.touched = _extern_made, _extern_touched
 
 def wrapped(line, width=108):
     """A long call or tuple over several lines, broken at commas, aligned after its opening bracket."""
-    if len(line) <= width or "(" not in line:
+    if len(line) <= width or "(" not in line or ")" not in line or "'" in line or '"' in line:      # never cut a string
         return [line]
-    column, end = line.index("(") + 1, line.rindex(")")         # what stands outside the brackets stays on its line
-    pieces = textwrap.wrap(line[column:end], max(40, width - column), break_long_words=False, break_on_hyphens=False) or [""]
+    column = line.index("(") + 1
+    end = line.rindex(")")              # a line can only be cut between brackets
+    pieces = textwrap.wrap(line[column:end], max(40, width - column), break_long_words=False, break_on_hyphens=False)
+    pieces = pieces or [""]
     pieces[-1] += line[end:]
     return [line[:column] + pieces[0], *[" " * column + piece for piece in pieces[1:]]]
 
