@@ -75,6 +75,8 @@ def call_c(tx, value, args, kwargs):
     if isinstance(value, (types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType)):
         return call_descriptor(tx, value, args, kwargs)
     if isinstance(value, functools._lru_cache_wrapper):
+        if all(a.is_constant() for a in (*args, *kwargs.values())):     # its results are cached by its own contract
+            return tx.fold_pinned(lambda: value(*[a.as_constant() for a in args], **{k: v.as_constant() for k, v in kwargs.items()}))
         return tx.output.wrap_pinned(value.__wrapped__).call(tx, args, kwargs)
     if isinstance(value, operator.itemgetter):
         items = tx.output.wrap_result(value.__reduce__()[1])
@@ -236,6 +238,10 @@ def call_class(tx, cls, args, kwargs):
         return tx.fold_pinned(cls, *[a.as_constant() for a in args])
     if cls in FOLDED_CLASSES:
         return tx.output.wrap_pinned(cls(*[a.real() for a in args], **{k: v.real() for k, v in kwargs.items()}))
+    if cls.__module__ == "torch.nn.modules.activation" and all(a.is_constant() for a in (*args, *kwargs.values())):
+        made = cls(*[a.as_constant() for a in args], **{k: v.as_constant() for k, v in kwargs.items()})
+        if not any(True for _ in made.parameters()):        # a stateless module made in forward: nn.Softmax(dim=-1)(x)
+            return tx.output.wrap_pinned(made)
     if issubclass(cls, (torch.Tensor, torch.autograd.Function)):
         raise Break("class", f"making a {cls.__name__}")
     return instantiate(tx, cls, args, kwargs)
