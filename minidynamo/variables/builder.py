@@ -184,7 +184,7 @@ class Builder:
             self.guard(source, "DEVICE", "{0}.device == {pin}", value.device)
 
     def _module(self, value, kind, source):
-        if isinstance(value, torch.jit.ScriptModule):
+        if kind.__module__.startswith("torch.jit"):
             raise Break("module", "a TorchScript module is not traced")
         inner = source.base is not None and source.base.key == "_modules"
         if inner:
