@@ -82,6 +82,10 @@ class Counters(dict):
         self[group] = collections.Counter()
         return self[group]
 
+    def __str__(self):
+        return "\n".join(f"{group}: {sum(counter.values())}" + "".join(f"\n    {count} x {what}" for what, count in counter.most_common())
+                         for group, counter in self.items() if counter)
+
 
 counters = Counters()
 frames = collections.deque(maxlen=1000)

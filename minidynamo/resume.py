@@ -16,6 +16,7 @@ The original's cells and free variables arrive as free variables.  Resume functi
 Mirrors torch/_dynamo/resume_execution.py (paper section 3.7).  Left out: generators; splitting while an exception is
 being handled.
 """
+import re
 import weakref
 
 from .bytecode import Instruction, assemble, disassemble, emit
@@ -24,6 +25,7 @@ from .bytecode.assembler import VERSION
 VALUE, NULL = "v", "n"
 GENERATOR_LIKE = 0x20 | 0x80 | 0x200        # CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR
 ENDS = {"RETURN_VALUE", "RETURN_CONST", "RAISE_VARARGS", "RERAISE", "JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT"}
+OWN_NAME = re.compile(r"\.(\d+)(s\d+|exception)$")
 _cache = {}         # id(code) -> {(k, stack, live, raising): resume code}; equal code objects may be of different files
 
 
@@ -42,14 +44,13 @@ def closure_names(code):
     return code.co_cellvars + code.co_freevars
 
 
+def _generation(code):
+    """How often this function has been resumed: a resume function that is split again must not reuse its own names."""
+    return 1 + max((int(found[1]) for found in map(OWN_NAME.match, code.co_varnames) if found), default=0)
+
+
 def _stack_names(code, stack):
-    """Fresh names; a resume function that is split again must not reuse its own."""
-    generation = 1 + max((int(v[1:].split("s")[0]) for v in code.co_varnames if _is_stack_name(v)), default=0)
-    return [f".{generation}s{i}" for i, kind in enumerate(stack) if kind == VALUE]
-
-
-def _is_stack_name(name):
-    return name[:1] == "." and name[1:].replace("s", "", 1).isdigit() and "s" in name
+    return [f".{_generation(code)}s{i}" for i, kind in enumerate(stack) if kind == VALUE]
 
 
 def check_splittable(code, body, k):
@@ -114,7 +115,8 @@ def _make_resume_code(code, k, stack, live, raising):
     target = body[k]
     free = closure_names(code)
     names = _stack_names(code, stack)
-    params = parameters(code, stack, live) + [".exception"] * raising
+    exception = f".{_generation(code)}exception"
+    params = parameters(code, stack, live) + [exception] * raising
     unbound = [v for v in code.co_varnames if v not in params and v not in free]
 
     prefix, remaining = emit.prologue(len(free)), iter(names)
@@ -123,7 +125,7 @@ def _make_resume_code(code, k, stack, live, raising):
     for name in names:                          # what was on the stack must not live longer than it did there
         prefix += emit.delete_fast(name)
     if raising:
-        prefix += emit.load_fast(".exception") + emit.delete_fast(".exception")
+        prefix += emit.load_fast(exception) + emit.delete_fast(exception)
         prefix.append(Instruction("RAISE_VARARGS", 1, exc=target.exc))
     else:
         prefix += emit.jump_forward(target)

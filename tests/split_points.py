@@ -89,7 +89,9 @@ def states(code):
             entry = stack[:depth] + [EXCEPTION] * (lasti + 1)
             todo.append((index[id(handler)], entry, dict(bound)))
             if ins.op in ("STORE_FAST", "DELETE_FAST", "LOAD_FAST_AND_CLEAR"):
-                todo.append((index[id(handler)], entry, {**bound, ins.arg: UNKNOWN}))
+                after = dict(bound)
+                step(ins, stack, after, False)
+                todo.append((index[id(handler)], entry, after))
         if isinstance(ins.arg, Instruction):
             after = dict(bound)
             todo.append((index[id(ins.arg)], step(ins, stack, after, True), after))
@@ -119,17 +121,18 @@ def split_points(code):
 
 
 def split(code, point):
-    """Code like `code` that at `point` calls the resume function, or None where an exception handler starts there."""
+    """Code like `code` that at `point` returns what the resume function returns."""
     k, stack, live = point
     rest, body, free = resume_code(code, k, stack, live), disassemble(code), closure_names(code)
     target, temporaries = body[k], [f".split{i}" for i in range(len(stack))]
     stash = [ins for name in reversed(temporaries) for ins in emit.store_fast(name)]
-    names = parameters(code, (), live) + [t for t, kind in zip(temporaries, stack) if kind == VALUE]
-    piece = stash + emit.call(emit.make_function(rest, free), *(emit.load_fast(v) for v in names)) + emit.return_value()
+    names = [t for t, kind in zip(temporaries, stack) if kind == VALUE]
+    arguments = [emit.load_fast(v) for v in parameters(code, (), live)] + [emit.load_fast(t) + emit.delete_fast(t) for t in names]
+    piece = stash + emit.call(emit.make_function(rest, free), *arguments) + emit.return_value()
     for ins in piece:
         ins.pos = target.pos
     for ins in body:
         if ins.arg is target:
             ins.arg = piece[0]
     return assemble(code, body[:k] + piece + body[k:], varnames=code.co_varnames + tuple(temporaries),
-                    stacksize=code.co_stacksize + len(names) + len(free) + 4)
+                    stacksize=code.co_stacksize + len(arguments) + len(free) + 4)

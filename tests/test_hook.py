@@ -492,14 +492,11 @@ def wide(code, size, count):
     for name in names:
         body += emit.load_fast("n") + emit.store_fast(name)
     end = emit.load_const(0)
-    body += emit.load_fast("n") + [Instruction(FALSE, end[0])]
+    body += emit.load_fast("n") + emit.jump_if_false(end[0])
     body += emit.load_const(1) + emit.call(emit.load_global(count), emit.load_fast("n") + emit.load_const(1) + [
         Instruction("BINARY_OP", 10)], emit.load_fast("k")) + [Instruction("BINARY_OP", 0)] + emit.return_value()
     body += end + emit.load_fast(names[-1]) + emit.pop_top() + emit.return_value()
     return flat(code, body, code.co_varnames + names, 20)
-
-
-FALSE = "POP_JUMP_FORWARD_IF_FALSE" if sys.version_info < (3, 12) else "POP_JUMP_IF_FALSE"
 
 
 def chunk_g(n, k):

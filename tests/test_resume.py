@@ -304,7 +304,7 @@ def test_a_raising_continuation_of_a_raising_continuation():
     first = resume_code(code, *at(with_block, "len"), raising=True)
     point = next(p for p in split_points(first) if p[2] and len(p[1]) == 0)
     again = resume_code(first, *point, raising=True)
-    assert again.co_varnames.count(".exception") == 1
+    assert len(set(again.co_varnames)) == len(again.co_varnames)
     with pytest.raises(LookupError):
         types.FunctionType(again, globals())(*[0] * (again.co_argcount - 1), LookupError())
 
@@ -316,7 +316,8 @@ def test_names_lines_and_cache():
     assert made is resume_code(code, *point) and made is resume_code(code, point[0], list(point[1]), set(point[2]))
     line = code.co_firstlineno + 3
     assert made.co_name == f"<resume of with_block at line {line}>"
-    again = resume_code(made, *split_points(made)[-1])
+    body = disassemble(made)
+    again = resume_code(made, *next(p for p in split_points(made) if body[p[0]].pos[0] == line + 2))
     assert again.co_name == f"<resume of with_block at line {code.co_firstlineno + 5}>"
     assert made.co_filename == code.co_filename and made.co_firstlineno == code.co_firstlineno
     twin = code.replace(co_filename="elsewhere.py")
@@ -358,6 +359,7 @@ def test_cells_arrive_as_free_variables():
 
 
 def test_what_was_on_the_stack_dies_with_it():
+    """The caller hands its stack over (it deletes its own names), and the resume function deletes the parameters."""
     class Witness:
         pass
 

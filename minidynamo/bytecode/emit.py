@@ -27,6 +27,13 @@ subscr, store_subscr, delete_subscr = _simple("BINARY_SUBSCR"), _simple("STORE_S
 jump_forward = _simple("JUMP_FORWARD")
 
 
+def jump_if_false(target):
+    """Pop a value of any type; if it is false, jump forward."""
+    if VERSION < (3, 12):
+        return [Instruction("POP_JUMP_FORWARD_IF_FALSE", target)]
+    return ([Instruction("TO_BOOL")] if VERSION >= (3, 13) else []) + [Instruction("POP_JUMP_IF_FALSE", target)]
+
+
 def call(function, *arguments):
     """Call `function` with `arguments`, each a piece that pushes one value."""
     values = [ins for piece in arguments for ins in piece]

@@ -47,16 +47,18 @@ class CodeInfo:
             self.natives.append((start, index[id(native)]))
         self.native_count = len(natives)
         self.internal = any(part in code.co_filename for part in INTERNAL)
+        # zero-argument super() reads the first slot, though no instruction says so
+        self.super_reads = code.co_varnames[0] if "__class__" in code.co_freevars and code.co_argcount else None
         self._live = None
 
     def live_before(self, position):
         """Names of locals that may be read from canonical operation `position` on."""
         if self._live is None:
-            self._live = liveness(self.operations)
+            self._live = liveness(self.operations, self.super_reads)
         return self._live[position] if position < len(self._live) else frozenset()
 
 
-def liveness(operations):
+def liveness(operations, super_reads=None):
     """Backward dataflow: before each operation, the fast locals that may be read later."""
     live = [frozenset()] * (len(operations) + 1)
     changed = True
@@ -72,6 +74,8 @@ def liveness(operations):
                 after.discard(arg)
             if op in ("LOAD_FAST", "DELETE_FAST", "LOAD_FAST_AND_CLEAR", "MAKE_CELL", "LOAD_CLOSURE"):
                 after.add(arg)
+            if super_reads and op == "LOAD_GLOBAL" and arg == "super":
+                after.add(super_reads)
             if operation.exc is not None:
                 after |= live[operation.exc[0]]
             after = frozenset(after)
