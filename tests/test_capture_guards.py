@@ -159,6 +159,20 @@ def test_hits_are_counted():
     assert minidynamo.counters["cache_hits"].total() == 3 and records.frames[-1].hits == 3
 
 
+def test_backends_do_not_share_entries():
+    seen = []
+
+    def mine(gm, inputs):
+        seen.append(len(inputs))
+        return gm.forward
+
+    def f(x):
+        return x + 1
+    for backend in ("eager", mine, "eager", mine):
+        torch.testing.assert_close(minidynamo.compile(f, backend=backend)(A), A + 1)
+    assert seen == [1] and minidynamo.counters["frames"].total() == 2
+
+
 def test_first_failure_is_named():
     minidynamo.compile(lambda x, n: x + n, backend="eager")(A, 1)
     guard = records.frames[-1].guard_function

@@ -17,10 +17,10 @@ import types
 import torch
 
 from ..exceptions import Break, ObservedException
-from .base import Lazy, Variable
+from .base import Variable
 from .constant import ConstantVar
 from .containers import DictVar, ListVar, SetVar, TupleVar
-from .functions import BoundMethodVar, CallableVar, FunctionVar, PartialVar
+from .functions import BoundMethodVar, CallableVar, PartialVar
 
 MISSING = object()
 TRUSTED_PACKAGES = {"torch", "builtins", "collections", "abc", "typing", "functools", "enum", "dataclasses", "contextlib", "math",
