@@ -53,8 +53,11 @@ def _stack_names(code, stack):
     return [f".{_generation(code)}s{i}" for i, kind in enumerate(stack) if kind == VALUE]
 
 
-def check_splittable(code, body, k):
-    """Raise CannotSplit unless a resume function of `code` may start at instruction k."""
+def check_splittable(code, body, k, handling=None):
+    """Raise CannotSplit unless a resume function of `code` may start at instruction k.
+
+    handling: `handling_exceptions(body)`, for one who asks for many k.
+    """
     if code.co_flags & GENERATOR_LIKE:
         raise CannotSplit(f"{code.co_name} is a generator or coroutine")
     if not 0 <= k < len(body):
@@ -68,11 +71,11 @@ def check_splittable(code, body, k):
         raise CannotSplit("between super and its call")
     if target.op in ("COPY_FREE_VARS", "MAKE_CELL", "RETURN_GENERATOR") or "RESUME" not in [i.op for i in body[:k]]:
         raise CannotSplit("the function has not begun")
-    if k in _handling(body):
+    if k in (handling_exceptions(body) if handling is None else handling):
         raise CannotSplit("an exception is being handled here")
 
 
-def _handling(body):
+def handling_exceptions(body):
     """Indices of the instructions that may run while an exception is being handled: that state belongs to the frame."""
     index = {id(ins): n for n, ins in enumerate(body)}
     depth, todo = {}, [(0, 0)]

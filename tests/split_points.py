@@ -7,7 +7,8 @@ import dis
 
 from minidynamo.bytecode import Instruction, assemble, disassemble, emit
 from minidynamo.bytecode.assembler import VERSION
-from minidynamo.resume import ENDS, GENERATOR_LIKE, NULL, VALUE, CannotSplit, check_splittable, closure_names, parameters, resume_code
+from minidynamo.resume import (ENDS, GENERATOR_LIKE, NULL, VALUE, CannotSplit, check_splittable, closure_names, handling_exceptions,
+                               parameters, resume_code)
 
 UNKNOWN, EXCEPTION = "?", "e"           # kinds besides VALUE and NULL; EXCEPTION: an exception or what it displaced
 
@@ -108,12 +109,12 @@ def split_points(code):
         body, found = states(code)
     except Undecided:
         return []
-    free, points = closure_names(code), []
+    free, points, handling = closure_names(code), [], handling_exceptions(body)
     for k, state in enumerate(found):
         if state is None or not set(state[0]) <= {VALUE, NULL} or any(kind == UNKNOWN for v, kind in state[1].items() if v not in free):
             continue
         try:
-            check_splittable(code, body, k)
+            check_splittable(code, body, k, handling)
         except CannotSplit:
             continue
         points.append((k, tuple(state[0]), frozenset(v for v, kind in state[1].items() if kind == VALUE)))
