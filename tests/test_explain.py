@@ -1,6 +1,7 @@
 """explain: every stage is there, shows itself as text and as HTML, and says so where it was not reached."""
 import html.parser
 
+import pytest
 import torch
 
 import minidynamo
@@ -63,5 +64,6 @@ def test_large_graphs_are_drawn_by_module():
     graph.output(node)
     picture = draw_graph(graph)
     assert len(picture.nodes) == 5 and ("block.0", "block.1") in picture.edges
-    assert picture.svg.startswith("<svg") and 'id="block.1"' in picture.svg
     assert "block.2: block.2" in picture.text
+    pytest.importorskip("pygraphviz")
+    assert picture.svg.startswith("<svg") and 'id="block.1"' in picture.svg
