@@ -490,7 +490,7 @@ def _with_continuations(frame, body, start, begin, end, prefix):
     fall = _continuation(frame, natives, begin, end, end + 1, kinds, bound, False)
     if native.op == "FOR_ITER" and V >= (3, 12):    # its exit must reach END_FOR; the loop's continuation stands behind it
         after = index[id(target)] + (1 if V < (3, 13) else 2)
-        taken = _continuation(frame, natives, begin, end, after, kinds[:-1] + ["v"] * 2, bound, False)
+        taken = _continuation(frame, natives, begin, end, after, kinds, bound, False, exhausted=True)
         if taken is not None:
             out[after:after] = taken
         target = None
@@ -508,8 +508,11 @@ def _with_continuations(frame, body, start, begin, end, prefix):
     return out[:start] + prefix + [jump] + out[start:] + appended, tuple(names), len(kinds) + len(bound) + len(code.co_cellvars) + 8
 
 
-def _continuation(frame, natives, begin, end, where, kinds, bound, jump):
-    """Instructions that call the resume function for native instruction `where`, or None to go on in this frame."""
+def _continuation(frame, natives, begin, end, where, kinds, bound, jump, exhausted=False):
+    """Instructions that call the resume function for native instruction `where`, or None to go on in this frame.
+
+    exhausted: a FOR_ITER that ended; from 3.12 on it has popped its iterator and skipped END_FOR itself.
+    """
     code, native = frame.code, natives[end]
     if where >= len(natives) or native.op in ("RETURN_VALUE", "RAISE_VARARGS", "RERAISE", "LOAD_METHOD", "LOAD_SUPER_ATTR") or native.flags:
         return None
@@ -517,13 +520,15 @@ def _continuation(frame, natives, begin, end, where, kinds, bound, jump):
     if target.op in ("END_FOR", "RETURN_VALUE", "POP_TOP") and (target.op == "END_FOR" or natives[where - 1].op == "END_FOR"):
         return None
     kinds = list(kinds)
-    for n in range(begin, end + 1):
+    if exhausted:
+        kinds.pop()
+    for n in range(begin, end + 1 if not exhausted else begin):
         effect = _effect(natives[n], jump and n == end)
         if effect < 0:
             del kinds[effect:]
         else:
             kinds += ["v"] * effect
-    if kinds and not native.op.startswith(NO_RESULT):
+    if kinds and not exhausted and not native.op.startswith(NO_RESULT):
         kinds[-1] = "v"
     if native.op == "BEFORE_WITH":
         kinds[-2] = "v"
