@@ -19,10 +19,11 @@ def compile(fn_or_module=None, *, backend="inductor", fullgraph=False, dynamic=N
         return lambda target: compile(target, backend=backend, fullgraph=fullgraph, dynamic=dynamic, mode=mode)
     if not callable(fn_or_module):
         raise TypeError(f"compile() takes a function or a module, not {type(fn_or_module).__name__}")
-    compiler = convert_frame.FrameCompiler(backend, fullgraph, dynamic, mode)
+    compiler = convert_frame.FrameCompiler.of(backend, fullgraph, dynamic, mode)
     if isinstance(fn_or_module, torch.nn.Module):
         return CompiledModule(fn_or_module, compiler)
-    compiler.entry = getattr(fn_or_module, "__code__", None)
+    if hasattr(fn_or_module, "__code__"):
+        compiler.entries.add(fn_or_module.__code__)
     target = fn_or_module.__wrapped__ if isinstance(fn_or_module, frame_hook.Switched) else fn_or_module
     compiled = frame_hook.enabled(target, compiler)
     for name in functools.WRAPPER_ASSIGNMENTS:

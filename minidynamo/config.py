@@ -17,8 +17,7 @@ raise_internal_errors = False       # the compiler's own failures raise instead 
 recompile_limit = 8                 # entries per code object and `self`; then the code runs as plain Python
 attempt_limit = 200                 # restarts of one frame's analysis (one per graph break met)
 guard_parameter_metadata = True     # dtype, device, shape of parameters are checked besides their identity
-count_hits = True                   # count calls of compiled graphs in `counters["cache_hits"]`
-keep_records = 1000                 # frame records kept in `minidynamo.records.frames`
+count_hits = True                   # replacement code counts its calls (one C call, about 40 ns)
 debug = int(os.environ.get("MINI_DEBUG", "0"))
 
 

@@ -40,6 +40,7 @@ STANDARD = tuple({sysconfig.get_path(name) + os.sep for name in ("stdlib", "plat
 SITE = tuple({sysconfig.get_path(name) + os.sep for name in ("purelib", "platlib")})
 LOCK = threading.RLock()
 COMPILING = threading.local()
+COMPILERS = {}
 STATE = (("GRAD_MODE", torch.is_grad_enabled), ("INFERENCE", torch.is_inference_mode_enabled),
          ("AUTOCAST", torch._C._is_any_autocast_enabled), ("DTYPE", torch.get_default_dtype),
          ("DETERMINISTIC", torch.are_deterministic_algorithms_enabled),
@@ -53,7 +54,7 @@ def skip_reason(code):
     if file.startswith(OURS) and not file.startswith(BENCH):
         return "minidynamo's own code"
     if file.startswith(TORCH):
-        if file.startswith(TORCH_MODULES) and code.co_name not in ("_call_impl", "_wrapped_call_impl", "__init__"):
+        if file.startswith(TORCH_MODULES) and (code.co_name == "forward" or code.co_name.startswith("<resume of forward")):
             return None
         return "torch's own code"
     if file.startswith("<") and code.co_name == "<module>" or file.startswith("<frozen"):
@@ -71,7 +72,15 @@ class FrameCompiler:
     def __init__(self, backend="inductor", fullgraph=False, dynamic=None, mode=None):
         self.backend_name, self.backend = backends.lookup_backend(backend)
         self.registered = isinstance(backend, str)
-        self.fullgraph, self.dynamic, self.mode, self.entry = fullgraph, dynamic, mode, None
+        self.fullgraph, self.dynamic, self.mode, self.entries = fullgraph, dynamic, mode, set()
+
+    @classmethod
+    def of(cls, backend, fullgraph, dynamic, mode):
+        """The compiler for these options: the same one each time, so that entries are shared."""
+        key = (backend, fullgraph, dynamic, mode)
+        if key not in COMPILERS:
+            COMPILERS[key] = cls(*key)
+        return COMPILERS[key]
 
     def __call__(self, function, code, args):
         reason = skip_reason(code)
@@ -122,6 +131,7 @@ class FrameCompiler:
     def over_limit(self, code, entries, args, record):
         """Are there too many entries for this code and this `self`?"""
         own = id(args[0]) if args and isinstance(args[0], torch.nn.Module) else None
+        entries = [entry for entry in entries if entry[2] is self]
         before = [entry for entry in entries if getattr(entry[0], "owner", None) == own] if own is not None else entries
         if before:
             guard = getattr(before[-1][0], "guard_function", None)
@@ -174,7 +184,7 @@ class FrameCompiler:
             return None
         record.input_sources = output.inputs
         compiled = functools.partial(self.compile_graph, output, record)
-        replaced = replacement(frame, compiled)
+        replaced = replacement(frame, compiled, record.calls.__next__ if config.count_hits else None)
         with record.timed("guards"):
             guard = self.guard(output, code)
         for found in record.graph_breaks:       # "loop": the consequence of an earlier break inside the loop
@@ -185,7 +195,7 @@ class FrameCompiler:
         check = guard.check
         check.owner = id(args[0]) if args and isinstance(args[0], torch.nn.Module) else None
         check.guard_function, check.record = guard, record
-        entry = (check, replaced)
+        entry = (check, replaced, self)
         if output.modules:
             code_ref, check_ref = weakref.ref(code), weakref.ref(check)
             check.watching = watch(output.modules, lambda: drop_entry(code_ref(), check_ref()))
@@ -193,7 +203,7 @@ class FrameCompiler:
 
     def worth_splitting(self, code, args):
         """May tensors follow?  Asked where none was met before a break: yes for the function that was compiled itself."""
-        if code is self.entry or code.co_name.startswith("<resume of"):
+        if code in self.entries or code.co_name.startswith("<resume of"):
             return True
         values = [item for value in args for item in (value if type(value) in (list, tuple) else
                                                       value.values() if type(value) is dict else (value,))]
@@ -275,6 +285,8 @@ def drop_entry(code, check):
     entries = frame_hook.get_cache(code) if code is not None else None
     if entries:
         entries[:] = [entry for entry in entries if entry[0] is not check]
+    if check is not None and check.record in records.frames:      # the record would keep the parameters alive
+        records.frames.remove(check.record)
 
 
 class LazyText:

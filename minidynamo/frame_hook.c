@@ -104,7 +104,7 @@ valid_entry(PyObject *entry, PyCodeObject *code, int n)
 /* The first entry whose guard(func, *params) is true: a new reference to its code, or NULL (perhaps with an error).
  * The entry found moves to the front, so that the usual one is checked first. */
 static PyCodeObject *
-lookup(PyObject *cache, PyCodeObject *code, PyObject *func, PyObject *const *params, int n)
+lookup(PyObject *cb, PyObject *cache, PyCodeObject *code, PyObject *func, PyObject *const *params, int n)
 {
     PyObject *stack[64], **args = stack;
     if (n + 1 > 64 && !(args = PyMem_New(PyObject *, n + 1)))
@@ -114,7 +114,11 @@ lookup(PyObject *cache, PyCodeObject *code, PyObject *func, PyObject *const *par
     PyCodeObject *found = NULL;
     int verdict = 0;                        /* 1: the guard holds, -1: an error, which the frame raises */
     for (Py_ssize_t i = 0; !verdict && i < PyList_GET_SIZE(cache); i++) {   /* a guard may change the list */
-        PyObject *entry = Py_NewRef(PyList_GET_ITEM(cache, i));             /* and Python may have put anything there */
+        PyObject *other = PyList_GET_ITEM(cache, i);
+        if (PyTuple_Check(other) && PyTuple_GET_SIZE(other) > 2 && PyCallable_Check(PyTuple_GET_ITEM(other, 2))
+            && PyTuple_GET_ITEM(other, 2) != cb)                            /* made by another callback */
+            continue;
+        PyObject *entry = Py_NewRef(other);                                 /* and Python may have put anything there */
         PyObject *ok = valid_entry(entry, code, n) ? PyObject_Vectorcall(PyTuple_GET_ITEM(entry, 0), args, n + 1, NULL) : NULL;
         verdict = ok == Py_True ? 1 : ok == Py_False ? 0 : ok ? PyObject_IsTrue(ok) : -1;
         if (verdict == 1) {
@@ -202,7 +206,7 @@ eval_frame(PyThreadState *ts, Frame *frame, int throwflag)
     PyObject *func = frame_func(frame);
     callback = NULL;                        /* guards and the compiler run unhooked; `cb` stays ours */
     PyThreadState_EnterTracing(ts);         /* debuggers do not stop in guards */
-    PyCodeObject *co = lookup(cache, code, func, frame->localsplus, n);
+    PyCodeObject *co = lookup(cb, cache, code, func, frame->localsplus, n);
     PyThreadState_LeaveTracing(ts);
     if (!co && !PyErr_Occurred())
         co = compile(cb, code, cache, func, frame->localsplus, n);

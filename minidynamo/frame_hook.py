@@ -12,6 +12,7 @@ code object that a hooked thread runs.  Out: while it is installed, frames run t
 answers whether the code may run.  A guard that raises makes the frame raise.  The code object that runs instead must
 take the same parameters, all positional, and the same free variables.
 
+An entry whose third item is callable belongs to that callback: other callbacks pass it over.
 The cache of a code object is a plain list of entries that one may print and edit.
 Mirrors torch/csrc/dynamo/eval_frame.c and torch/_dynamo/eval_frame.py (paper section 3.1).
 """

@@ -335,7 +335,7 @@ class Codegen:
                 commit(*store)
             elif isinstance(variable, DictVar) and not variable.rewritten and variable.source.kind in ("dict", "raw_dict") or \
                     isinstance(variable, DictVar) and not variable.rewritten and variable.cls is dict and variable.source.kind != "payload":
-                for host in variable.written:
+                for host in reversed(variable.written):         # written back last first: new keys keep their order
                     key, value = variable.items[host]
                     self.value(value)
                     self.value(variable)
@@ -351,7 +351,7 @@ class Codegen:
                     self.build("BUILD_TUPLE", variable.items if isinstance(variable.items, list) else list(variable.items.values()))
                 commit(("call", 2))
         for values in self.output.globals.values():
-            for name, value in values.written.items():
+            for name, value in reversed(values.written.items()):
                 self.value(value)
                 self.load_const(values.values)
                 self.load_const(name)
@@ -395,8 +395,8 @@ def _peek(variable):
     return variable.peek() if type(variable) is Lazy else variable
 
 
-def replacement(frame, compile_graph):
-    """(code object, GraphModule or None).  `compile_graph(outputs)` gives (callable or None, input variables)."""
+def replacement(frame, compile_graph, tick=None):
+    """The code object.  `compile_graph(outputs)` gives (callable or None, input variables); `tick()` counts calls."""
     tail = Codegen(frame)
     if frame.split is None:
         tail.value(frame.returned)
@@ -409,6 +409,10 @@ def replacement(frame, compile_graph):
     graph, inputs = compile_graph(tail.outputs)
     head = Codegen(frame)
     head.temps, head.prefix = tail.temps, tail.prefix
+    if tick is not None:
+        head.start_call(lambda: head.load_const(tick))
+        head.finish_call(0)
+        head.emit("POP_TOP", None, -1)
     if graph is not None:
         head.start_call(lambda: head.load_const(graph))
         for variable in inputs:
@@ -486,7 +490,7 @@ def _with_continuations(frame, body, start, begin, end, prefix):
     fall = _continuation(frame, natives, begin, end, end + 1, kinds, bound, False)
     if native.op == "FOR_ITER" and V >= (3, 12):    # its exit must reach END_FOR; the loop's continuation stands behind it
         after = index[id(target)] + (1 if V < (3, 13) else 2)
-        taken = _continuation(frame, natives, begin, end, after, kinds[:-1] + ["v"] * 2, bound, False)
+        taken = _continuation(frame, natives, begin, end, after, kinds, bound, False, exhausted=True)
         if taken is not None:
             out[after:after] = taken
         target = None
@@ -504,8 +508,11 @@ def _with_continuations(frame, body, start, begin, end, prefix):
     return out[:start] + prefix + [jump] + out[start:] + appended, tuple(names), len(kinds) + len(bound) + len(code.co_cellvars) + 8
 
 
-def _continuation(frame, natives, begin, end, where, kinds, bound, jump):
-    """Instructions that call the resume function for native instruction `where`, or None to go on in this frame."""
+def _continuation(frame, natives, begin, end, where, kinds, bound, jump, exhausted=False):
+    """Instructions that call the resume function for native instruction `where`, or None to go on in this frame.
+
+    exhausted: a FOR_ITER that ended; from 3.12 on it has popped its iterator and skipped END_FOR itself.
+    """
     code, native = frame.code, natives[end]
     if where >= len(natives) or native.op in ("RETURN_VALUE", "RAISE_VARARGS", "RERAISE", "LOAD_METHOD", "LOAD_SUPER_ATTR") or native.flags:
         return None
@@ -513,13 +520,15 @@ def _continuation(frame, natives, begin, end, where, kinds, bound, jump):
     if target.op in ("END_FOR", "RETURN_VALUE", "POP_TOP") and (target.op == "END_FOR" or natives[where - 1].op == "END_FOR"):
         return None
     kinds = list(kinds)
-    for n in range(begin, end + 1):
+    if exhausted:
+        kinds.pop()
+    for n in range(begin, end + 1 if not exhausted else begin):
         effect = _effect(natives[n], jump and n == end)
         if effect < 0:
             del kinds[effect:]
         else:
             kinds += ["v"] * effect
-    if kinds and not native.op.startswith(NO_RESULT):
+    if kinds and not exhausted and not native.op.startswith(NO_RESULT):
         kinds[-1] = "v"
     if native.op == "BEFORE_WITH":
         kinds[-2] = "v"

@@ -8,6 +8,7 @@ In:   filled by `convert_frame`.   Out: read by `explain`, notebooks, tests and 
 Mirrors torch/_dynamo/utils.py (counters, CompilationMetrics).
 """
 import collections
+import itertools
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -27,7 +28,7 @@ class BreakRecord:
         return f"{self.reason} at {self.file}:{self.line}" + (f" (hint: {self.hint})" if self.hint else "")
 
 
-@dataclass
+@dataclass(eq=False)
 class FrameRecord:
     """One frame's way through capture.  Texts are printable; `guards` are `guards.Guard` objects."""
     code: object
@@ -49,7 +50,12 @@ class FrameRecord:
     skipped: str = ""                   # why the frame runs as plain Python
     error: str = ""                     # traceback of a failure of the compiler itself
     recompile_reason: str = ""          # which guard of the entry before failed
-    hits: int = 0                       # calls after the first one
+    calls: object = field(default_factory=itertools.count)      # replacement code steps it; see config.count_hits
+
+    @property
+    def hits(self):
+        """Calls that an entry answered: all but the one it was compiled for."""
+        return max(0, self.calls.__reduce__()[1][0] - 1)
 
     @contextmanager
     def timed(self, stage):
@@ -64,9 +70,21 @@ class Counters(dict):
     """{"frames": Counter, "graphs": Counter, "graph_breaks": Counter by reason and line, "recompiles", "cache_hits", "skipped",
     "errors"}; a group appears when it is asked for."""
 
+    def __getitem__(self, group):
+        if group == "cache_hits":       # read off the records: the hot path only steps a counter
+            hits = self[group] = collections.Counter()
+            for record in frames:
+                if record.hits:
+                    hits[record.function] += record.hits
+        return super().__getitem__(group)
+
     def __missing__(self, group):
         self[group] = collections.Counter()
         return self[group]
+
+    def __str__(self):
+        return "\n".join(f"{group}: {sum(counter.values())}" + "".join(f"\n    {count} x {what}" for what, count in counter.most_common())
+                         for group, counter in self.items() if counter)
 
 
 counters = Counters()

@@ -183,6 +183,21 @@ for _op in (aten.upsample_bilinear2d.default, aten.upsample_bilinear2d.vec, aten
     _only_wide_floats(_op)
 
 
+def _no_whole_numbers(op):
+    """Eager computes integer sequences in the integer type."""
+    rule = dict(core_aten_decompositions().items())[op]
+
+    @decomposition(op)
+    def sequence(*args, dtype=None, **kwargs):
+        whole = dtype is not None and not dtype.is_floating_point
+        return NotImplemented if whole else rule(*args, dtype=dtype, **kwargs)
+
+
+for _op in [op for op in dict(core_aten_decompositions().items()) if isinstance(op, torch._ops.OpOverload)
+            and op._schema.name in ("aten::linspace", "aten::logspace") and not op._schema.is_mutable]:
+    _no_whole_numbers(_op)
+
+
 @decomposition(aten.linalg_vector_norm.default)
 def vector_norm(x, ord=2, dim=None, keepdim=False, *, dtype=None):
     if x.dtype.is_complex or not x.dim() or 0 in x.shape:

@@ -112,4 +112,19 @@ def simplify(expression, ranges):
             return sympy.Integer(quotient) if isinstance(e, FloorDiv) else numerator - quotient * divisor
         return e.func(numerator, e.args[1])
 
-    return sympy.expand(visit(expression))
+    return join_quotients(sympy.expand(visit(expression)))
+
+
+def join_quotients(expression):
+    """c*b*FloorDiv(a, b) + c*Mod(a, b)  ->  c*a: what merging two dimensions that lie side by side leaves behind."""
+    if not expression.is_Add or not expression.has(Mod):
+        return expression
+    for term in expression.args:
+        remainder = next((f for f in sympy.Mul.make_args(term) if isinstance(f, Mod)), None)
+        if remainder is None:
+            continue
+        (a, b), c = remainder.args, term / remainder
+        quotient = c * b * FloorDiv(a, b)
+        if quotient in expression.args:
+            return join_quotients(sympy.expand(expression - term - quotient + c * a))
+    return expression

@@ -198,7 +198,8 @@ class TensorBox:
 
     @property
     def origins(self):
-        return self.data.origins
+        """What its users must name as theirs: nothing once the value is stored, for then it is another kernel's work."""
+        return frozenset() if isinstance(self.data, Buffer) else self.data.origins
 
     def _described(self):
         """Whatever knows dtype and device: the layout of a buffer, or the value itself."""

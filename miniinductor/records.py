@@ -62,6 +62,10 @@ class CompileRecord:
     notes: list = field(default_factory=list)          # anything else a stage decided, as sentences
     times: dict = field(default_factory=dict)          # stage -> seconds
 
+    def notes_of(self, text):
+        """Notes that contain `text`."""
+        return [note for note in self.notes if text in note]
+
     @contextmanager
     def timed(self, stage):
         start = time.perf_counter()

@@ -46,6 +46,7 @@ def test_what_simplifies():
     assert simplify(Mod(8 * i + j, 8), {i: 4, j: 8}) == j
     assert simplify(Mod(i, 7), {i: 7}) == i
     assert simplify(FloorDiv(i, 7), {i: 7}) == 0
+    assert simplify(24 * FloorDiv(i, 4) + 6 * Mod(i, 4) + j, {i: 8, j: 6}) == 6 * i + j
     assert FloorDiv(FloorDiv(i, 3), 4) == FloorDiv(i, 12)
     assert FloorDiv(sympy.Integer(-7), sympy.Integer(2)) == -4 and Mod(sympy.Integer(-7), sympy.Integer(2)) == 1
 

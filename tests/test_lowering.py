@@ -352,6 +352,12 @@ def test_an_expensive_value_with_two_users_is_stored():
     assert len(graph.operations) == 3           # total, its sum, its double
 
 
+def test_a_linear_layer_copies_nothing():
+    """[2, 5, 8] seen as [10, 8] is the same memory: the index is affine again after simplification."""
+    graph, _ = lower(lambda x, w: F.linear(x * 2, w).view(2, 5, 2, 3).transpose(1, 2) + 1, [torch.randn(2, 5, 8), torch.randn(6, 8)])
+    assert [type(o).__name__ for o in graph.operations] == ["ComputedBuffer", "ExternKernel", "ComputedBuffer"]
+
+
 def test_softmax_is_two_reductions_and_a_division():
     graph, _ = lower(lambda x: F.softmax(x, -1), [torch.randn(4, 5)])
     assert [type(o.data).__name__ for o in graph.operations] == ["Reduction", "Reduction", "Pointwise"]

@@ -196,6 +196,26 @@ def test_a_call_after_a_failed_call_is_right():
     torch.testing.assert_close(compiled(table, torch.tensor([0, 4, -1, 2]))[0], table[[0, 4, -1, 2]].exp())
 
 
+def test_inference_mode_and_normal_calls_mix():
+    a, w = torch.randn(64, 64), torch.randn(64, 64)
+    compiled = build(make_graph(chain, a, w), CompileRecord())
+    with torch.inference_mode():
+        first = compiled(a, w)[0]
+    second = compiled(a, w)[0]
+    with torch.inference_mode():
+        third = compiled(a, w)[0]
+    assert torch.equal(first, second) and torch.equal(second, third)
+
+
+def test_calls_under_another_default_device_and_with_gradients_on():
+    a, w = torch.randn(64, 64), torch.randn(64, 64, requires_grad=True)
+    compiled = build(make_graph(chain, a, w.detach()), CompileRecord())
+    with torch.device("meta"):
+        got = compiled(a, w)[0]
+    assert got.device.type == "cpu" and not got.requires_grad and torch.is_grad_enabled()
+    torch.testing.assert_close(got, eager_chain(a, w).detach(), rtol=1e-4, atol=1e-5)
+
+
 def test_mutations_are_written_back():
     x = torch.randn(5)
     graph = make_graph(lambda a: [exp(a)], x)
@@ -243,6 +263,13 @@ def test_tiny_calls_are_cheaper_than_eager():
             best = min(best, time.perf_counter() - start)
         return best
     assert seconds(compiled) < seconds(lambda v: (torch.exp(v) + v) * torch.sin(v))
+
+
+def test_other_devices_are_refused():
+    graph = make_graph(lambda a: [exp(a)], torch.randn(4))
+    graph.inputs["arg0"].layout.device = torch.device("cuda")
+    with pytest.raises(NotImplementedError, match="cuda"):
+        build(graph, CompileRecord())
 
 
 @pytest.mark.parametrize("sizes", [("n", 8), (5, "n"), ("n", "n")])

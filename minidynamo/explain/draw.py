@@ -10,6 +10,7 @@ Kinds differ by shape and line, not by colour alone, so that a black and white p
 the id of its node.
 """
 import html
+import re
 from dataclasses import dataclass
 
 LARGE = 150             # nodes; above it, boxes are modules
@@ -100,7 +101,9 @@ def draw_graph(graph, title="FX graph", by_module=None, depth=3):
     nodes, edges = {}, []
     for node in graph.nodes:
         kind = node.op if node.op in STYLES else "call"
-        head = node.name if node.op in ("placeholder", "get_attr", "output") else f"{node.name}\n{target_text(node)}"
+        target = target_text(node)
+        plain = kind != "call" or re.sub(r"_\d+$", "", node.name) == target
+        head = node.name if plain else f"{node.name}\n{target}"
         nodes[node.name] = (f"{head}\n{shape_text(_value(node))}".rstrip(), kind)
         edges += [(source.name, node.name) for source in node.all_input_nodes]
     return Picture(title, nodes, edges)

@@ -9,17 +9,13 @@ Mirrors torch/_dynamo/variables/builtin.py.
 """
 import builtins
 import collections
-import copy
-import dataclasses
 import functools
 import inspect
 import itertools
-import logging
 import operator
 import sys
 import types
 import typing
-import warnings
 
 import torch
 
@@ -29,7 +25,7 @@ from ..variables.constant import ConstantVar
 from ..variables.containers import DictVar, DictViewVar, ListVar, SequenceVar, SetVar, TupleVar
 from ..variables.functions import BoundMethodVar, CallableVar, FunctionVar, PartialVar
 from ..variables.iterators import EnumerateVar, FilterVar, IteratorVar, MapVar, SentinelVar, ZipVar
-from ..variables.objects import ClassVar, ModuleVar, ObjectVar, PyModuleVar, SuperVar, allocate, initialise_payload, instantiate, lookup
+from ..variables.objects import ClassVar, ObjectVar, PyModuleVar, SuperVar, allocate, initialise_payload, instantiate, lookup
 from ..variables.tensor import TensorVar
 from .opcodes import slice_of
 from .operations import BINARY, COMPARE
@@ -75,6 +71,8 @@ def call_c(tx, value, args, kwargs):
     if isinstance(value, (types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType)):
         return call_descriptor(tx, value, args, kwargs)
     if isinstance(value, functools._lru_cache_wrapper):
+        if all(a.is_constant() for a in (*args, *kwargs.values())):     # its results are cached by its own contract
+            return tx.fold_pinned(lambda: value(*[a.as_constant() for a in args], **{k: v.as_constant() for k, v in kwargs.items()}))
         return tx.output.wrap_pinned(value.__wrapped__).call(tx, args, kwargs)
     if isinstance(value, operator.itemgetter):
         items = tx.output.wrap_result(value.__reduce__()[1])
@@ -236,6 +234,10 @@ def call_class(tx, cls, args, kwargs):
         return tx.fold_pinned(cls, *[a.as_constant() for a in args])
     if cls in FOLDED_CLASSES:
         return tx.output.wrap_pinned(cls(*[a.real() for a in args], **{k: v.real() for k, v in kwargs.items()}))
+    if cls.__module__ == "torch.nn.modules.activation" and all(a.is_constant() for a in (*args, *kwargs.values())):
+        made = cls(*[a.as_constant() for a in args], **{k: v.as_constant() for k, v in kwargs.items()})
+        if not any(True for _ in made.parameters()):        # a stateless module made in forward: nn.Softmax(dim=-1)(x)
+            return tx.output.wrap_pinned(made)
     if issubclass(cls, (torch.Tensor, torch.autograd.Function)):
         raise Break("class", f"making a {cls.__name__}")
     return instantiate(tx, cls, args, kwargs)
@@ -663,100 +665,5 @@ def _delitem(tx, args, kwargs):
     args[0].delitem(tx, args[1])
     return NONE
 
-
-# ---- typing, dataclasses, inspect, copy
-@rule(typing.cast)
-def _cast(tx, args, kwargs):
-    return args[1]
-
-
-@rule(dataclasses.fields)
-def _fields(tx, args, kwargs):
-    cls = args[0].value if isinstance(args[0], ClassVar) else args[0].python_type()
-    return TupleVar([tx.output.wrap_pinned(field) for field in dataclasses.fields(cls)])
-
-
-@rule(dataclasses.is_dataclass)
-def _is_dataclass(tx, args, kwargs):
-    return ConstantVar(hasattr(args[0].value if isinstance(args[0], ClassVar) else args[0].python_type(), "__dataclass_fields__"))
-
-
-def _fold_inspect(function):
-    return lambda tx, args, kwargs: tx.fold_pinned(lambda: function(*[a.real() for a in args], **{k: v.real() for k, v in kwargs.items()}))
-
-
-for _function in (inspect.signature, inspect.isfunction, inspect.isclass, inspect.ismethod, inspect.isgeneratorfunction,
-                  inspect.getfullargspec):
-    RULES[_function] = _fold_inspect(_function)
-
-
-@rule(warnings.warn)
-def _warn(tx, args, kwargs):
-    raise Break("warning", "warnings.warn()", "warn outside the compiled function")
-
-
-@rule(copy.copy)
-def _copy(tx, args, kwargs):
-    value = args[0]
-    if isinstance(value, (ListVar, DictVar, SetVar)):
-        return value.call_method(tx, "copy", [], {})
-    if isinstance(value, (ConstantVar, TupleVar, ClassVar, FunctionVar)):
-        return value
-    return copied_object(tx, value, "__copy__", lambda item: item)
-
-
-@rule(copy.deepcopy)
-def _deepcopy(tx, args, kwargs):
-    return deep_copy(tx, args[0], {})
-
-
-def deep_copy(tx, value, done):
-    """copy.deepcopy of containers and plain objects."""
-    if isinstance(value, (ConstantVar, ClassVar, FunctionVar, CallableVar)):
-        return value
-    if id(value) in done:
-        return done[id(value)]
-    if isinstance(value, DictVar):
-        made = done[id(value)] = DictVar({}, value.cls, factory=value.factory)
-        for key, item in value.pairs(tx):
-            made.store(tx, key, deep_copy(tx, item, done))
-        return made
-    if isinstance(value, SetVar):
-        return value.method_copy(tx)
-    if isinstance(value, ListVar):
-        made = done[id(value)] = ListVar([], value.cls)
-        made.extra = value.extra
-        made.items.extend(deep_copy(tx, item, done) for item in value.iterate(tx))
-        return made
-    if isinstance(value, TupleVar):
-        return TupleVar([deep_copy(tx, item, done) for item in value.iterate(tx)], value.cls)
-    return copied_object(tx, value, "__deepcopy__", lambda item: deep_copy(tx, item, done))
-
-
-def copied_object(tx, value, special, copy_item):
-    """A plain object with its fields copied; anything with a protocol of its own breaks the graph."""
-    if not isinstance(value, ObjectVar) or value.payload is not None or value.fields is None or \
-            isinstance(value, ModuleVar) or any(lookup(value.cls, name)[0] not in (None, object) for name in
-                                                (special, "__reduce_ex__", "__reduce__", "__getstate__", "__setstate__", "__slots__")):
-        raise Break("C function", f"copying {value}")
-    fields = DictVar({})
-    for key, item in value.fields.pairs(tx):
-        fields.store(tx, key, copy_item(item))
-    return ObjectVar(value.cls, fields=fields)
-
-
-def _log_rule(level):
-    def log(tx, args, kwargs):
-        """Logger.debug/info...: nothing happens while the level is off (guarded); else the graph breaks."""
-        logger = args[0].real()
-        if logger.isEnabledFor(level):
-            raise Break("logging", f"Logger call at level {logging.getLevelName(level)}", "log outside the compiled function")
-        tx.output.guard(tx.output.tree.pinned(logger), ("LOGGER", level), f"{{0}}.isEnabledFor({level}) is False")
-        return NONE
-    return log
-
-
-for _name, _level in (("debug", 10), ("info", 20), ("warning", 30), ("error", 40), ("critical", 50)):
-    RULES[getattr(logging.Logger, _name)] = _log_rule(_level)
 
 POLYFILLS = {**polyfills.POLYFILLS, itertools.chain.from_iterable: polyfills.from_iterable}

@@ -16,7 +16,7 @@ from ..variables.base import NULL
 from ..variables.constant import ConstantVar
 from ..variables.functions import bind
 from ..variables.iterators import GeneratorVar
-from . import builtin_rules, opcodes, torch_rules
+from . import builtin_rules, library_rules, torch_rules
 from .code_info import code_info
 from .operations import Operations
 
@@ -115,7 +115,7 @@ class Frame(Operations):
         """A Python function: a rule, a graph node, or inlined."""
         fn = function.fn
         if fn is not None:
-            rule = torch_rules.RULES.get(fn) or builtin_rules.RULES.get(fn)
+            rule = torch_rules.RULES.get(fn) or library_rules.RULES.get(fn)
             if rule is not None:
                 return rule(self, args, kwargs)
             if torch_rules.is_leaf(fn):

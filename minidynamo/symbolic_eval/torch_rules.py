@@ -160,7 +160,7 @@ def _nesting(tx, args, kwargs):
 
 
 @rule(torch.manual_seed, torch.seed, torch.get_rng_state, torch.set_rng_state, torch.initial_seed, torch.set_default_dtype,
-      torch.use_deterministic_algorithms, torch.set_num_threads, torch.save, torch.load, torch.from_numpy, torch.compile,
+      torch.use_deterministic_algorithms, torch.set_num_threads, torch.save, torch.load, torch.from_numpy, _at("compile"),
       torch.set_default_device)
 def _global_state(tx, args, kwargs):
     raise Break("torch", "a torch function that changes or reads state outside the graph")

@@ -184,7 +184,7 @@ class Builder:
             self.guard(source, "DEVICE", "{0}.device == {pin}", value.device)
 
     def _module(self, value, kind, source):
-        if isinstance(value, torch.jit.ScriptModule):
+        if kind.__module__.startswith("torch.jit"):
             raise Break("module", "a TorchScript module is not traced")
         inner = source.base is not None and source.base.key == "_modules"
         if inner:
@@ -304,7 +304,7 @@ def _dict(builder, value, source, base=dict):
             variable, child = ConstantVar(key), source.child("item" if exact else "dict_item", key)
             if type(key) not in (str, int, bool, type(None)):
                 child = source.child("pinned_item", builder.tree.pinned(key).key)
-        elif isinstance(key, (type, types.FunctionType, types.BuiltinFunctionType)) or \
+        elif isinstance(key, (type, types.FunctionType, types.BuiltinFunctionType, types.GenericAlias, types.UnionType, typing._Final)) or \
                 isinstance(key, tuple) and all(type(part) in LITERALS or isinstance(part, type) for part in key):
             variable = builder.wrap_result(key)
             child = source.child("pinned_item", builder.tree.pinned(key).key)

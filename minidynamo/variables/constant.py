@@ -11,7 +11,6 @@ import types
 
 import torch
 
-from ..exceptions import Break
 from .base import Variable
 
 LITERALS = {int, float, bool, complex, str, bytes, type(None), type(Ellipsis), type(NotImplemented)}

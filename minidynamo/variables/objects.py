@@ -17,10 +17,10 @@ import types
 import torch
 
 from ..exceptions import Break, ObservedException
-from .base import Lazy, Variable
+from .base import Variable
 from .constant import ConstantVar
 from .containers import DictVar, ListVar, SetVar, TupleVar
-from .functions import BoundMethodVar, CallableVar, FunctionVar, PartialVar
+from .functions import BoundMethodVar, CallableVar, PartialVar
 
 MISSING = object()
 TRUSTED_PACKAGES = {"torch", "builtins", "collections", "abc", "typing", "functools", "enum", "dataclasses", "contextlib", "math",
@@ -312,6 +312,12 @@ class ModuleVar(ObjectVar):
             return self.module_getattr(tx, name)
         return super().generic_getattr(tx, name)
 
+    def getitem(self, tx, key):
+        if self.cls is torch.nn.ModuleList and key.is_constant() and isinstance(key.as_constant(), slice):
+            children = [value for _, value in self.table(tx, "_modules").pairs(tx)]
+            return ModuleListVar(children[key.as_constant()], torch.nn.ModuleList)
+        return super().getitem(tx, key)
+
     def setattr(self, tx, name, value):
         setter = lookup(self.cls, "__setattr__")[1]
         if setter is torch.nn.Module.__setattr__:
@@ -355,6 +361,21 @@ class ModuleVar(ObjectVar):
                 tx, [self, TupleVar(list(args)), DictVar({k: (ConstantVar(k), v) for k, v in kwargs.items()})], {})
         with output.inside_module(self):
             return self.getattr(tx, "forward").call(tx, args, kwargs)
+
+
+class ModuleListVar(TupleVar):
+    """A slice of a ModuleList, made in this frame: walked, indexed, measured."""
+    __slots__ = ()
+
+    def is_constant(self):
+        return False
+
+    def getitem(self, tx, key):
+        found = self.index_of(tx, key)
+        return ModuleListVar(self.items[found], self.cls) if isinstance(found, slice) else super().getitem(tx, key)
+
+    def reconstruct(self, cg):
+        cg.call_object(torch.nn.ModuleList, TupleVar(self.items))
 
 
 class ClassVar(Variable):

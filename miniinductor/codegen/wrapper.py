@@ -8,7 +8,7 @@ the wrapper's source and the memory plan.
     def call(arg0_1, arg1_1):
         buf0, buf1 = workspace                  # intermediates: memory kept between calls
         torch_mm(arg0_1, arg1_1, out=buf0)
-        buf2 = empty_strided((8, 16), (16, 1), dtype=float32)
+        buf2 = empty_strided((8, 16), (16, 1), dtype=float32, device=cpu)
         add_relu_0(buf0, buf2)
         return [buf2]
 
@@ -44,7 +44,11 @@ FAST = {**FAST_OUT, aten.convolution.default: torch.convolution, aten.embedding.
 
 
 def build(graph, record):
-    """Schedule, generate and compile `graph`; returns the callable."""
+    """Schedule, generate and compile `graph`; returns the callable.  Raises NotImplementedError off the CPU."""
+    layouts = [b.layout for b in [*graph.inputs.values(), *graph.operations] if getattr(b, "layout", None) is not None]
+    elsewhere = {str(layout.device) for layout in layouts} - {"cpu"}
+    if elsewhere:
+        raise NotImplementedError(f"no code generator for device {', '.join(sorted(elsewhere))}: only cpu so far")
     return WrapperWriter(graph, record).build()
 
 
@@ -52,7 +56,7 @@ class WrapperWriter:
     def __init__(self, graph, record):
         self.graph, self.record = graph, record
         self.buffers = {**graph.buffers, **graph.inputs, **{b.name: b for b in graph.operations}}
-        self.scope = {"empty_strided": torch.empty_strided, "as_strided": torch.as_strided}
+        self.scope = {"empty_strided": torch.empty_strided, "as_strided": torch.as_strided, "cpu": torch.device("cpu")}
         self.lines, self.views = [], {}
         self.scatter_target = {}
         nodes = getattr(getattr(record.functional_graph, "graph", record.functional_graph), "nodes", None)
@@ -186,7 +190,7 @@ class WrapperWriter:
         elif name not in self.in_arena:
             layout = self.buffers[name].layout
             self.lines.append(f"{name} = empty_strided({self.tuple(layout.size)}, {self.tuple(layout.stride)}, "
-                              f"dtype={self.dtype(layout.dtype)})")
+                              f"dtype={self.dtype(layout.dtype)}, device=cpu)")
 
     def emit_extern(self, buffer):
         name = buffer.name
@@ -350,8 +354,9 @@ class WrapperWriter:
                          int(view_offset)))
         total = self.arena_bytes
 
+        @torch.inference_mode(False)        # tensors made in inference mode could not be written outside of it
         def new_workspace():
-            arena = torch.empty(total + ALIGNMENT, dtype=torch.uint8)
+            arena = torch.empty(total + ALIGNMENT, dtype=torch.uint8, device="cpu")
             start = -arena.data_ptr() % ALIGNMENT
             arena, whole = arena[start:start + total], {}
             tensors = []
@@ -395,10 +400,13 @@ ExternNode.made, ExternNode.touched = _extern_made, _extern_touched
 
 def wrapped(line, width=108):
     """A long call or tuple over several lines, broken at commas, aligned after its opening bracket."""
-    if len(line) <= width or "(" not in line:
+    if len(line) <= width or "(" not in line or ")" not in line or "'" in line or '"' in line:      # never cut a string
         return [line]
     column = line.index("(") + 1
-    pieces = textwrap.wrap(line[column:], max(40, width - column), break_long_words=False, break_on_hyphens=False)
+    end = line.rindex(")")              # a line can only be cut between brackets
+    pieces = textwrap.wrap(line[column:end], max(40, width - column), break_long_words=False, break_on_hyphens=False)
+    pieces = pieces or [""]
+    pieces[-1] += line[end:]
     return [line[:column] + pieces[0], *[" " * column + piece for piece in pieces[1:]]]
 
 

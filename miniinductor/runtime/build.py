@@ -153,11 +153,12 @@ def cache_folder():
 
 # --- the compiler -------------------------------------------------------------------------------------------------------
 def compiler_command():
-    flags = list(FLAGS)
-    flags.append("-fopenmp" if config.openmp else "-fopenmp-simd")
+    compiler, flags = find_compiler(os.environ.get("CXX")), list(FLAGS)
+    # clang brings its own OpenMP runtime, which does not know torch's number of threads: one thread there
+    flags.append("-fopenmp" if config.openmp and "clang" not in os.path.basename(compiler) else "-fopenmp-simd")
     if vector_bits() == 512:
         flags.append("-mprefer-vector-width=512")
-    return [find_compiler(os.environ.get("CXX")), *flags]
+    return [compiler, *flags]
 
 
 @functools.lru_cache(None)

@@ -1,0 +1,31 @@
+"""The benchmark runner on tiny inputs: what it measures is right; no test depends on a time."""
+import torch
+
+import minidynamo
+from minidynamo.bench import runner, suites
+
+
+def test_a_row_has_every_figure():
+    with torch.no_grad():
+        row = suites.measure("relu", lambda x: torch.relu(x) + 1, [torch.randn(8)], {}, peer=False)
+    assert row["ours difference"] < 1e-6
+    assert set(row["seconds"]) == {"eager", "ours"} and row["eager / ours"][0] > 0
+    assert row["ours compile"]["wall"] > 0 and "relu" in suites.format_row(row)
+
+
+def test_a_wrong_result_is_not_timed(monkeypatch):
+    monkeypatch.setattr(minidynamo, "compile", lambda f: lambda x: f(x) + 1)
+    row = suites.measure("wrong", lambda x: x * 2, [torch.ones(2)], {}, peer=False)
+    assert "ours" not in row["seconds"] and "wrong" in suites.format_row(row)
+
+
+def test_interleaving_counts_every_round():
+    calls = []
+    timings = runner.interleave({"a": lambda: calls.append("a"), "b": lambda: calls.append("b")}, budget=0, rounds=(3, 3))
+    assert len(timings["a"].seconds) == len(timings["b"].seconds) == 3
+    middle, low, high = runner.ratio(timings, "a", "b")
+    assert low <= middle <= high
+
+
+def test_difference_looks_into_structures():
+    assert runner.largest_difference({"x": [torch.ones(2)]}, {"x": [torch.zeros(2)]}) == 1

@@ -1,0 +1,181 @@
+"""Guards: whatever a compiled entry assumed, changing it gives plain Python's result, through a recompile."""
+import gc
+import math
+import weakref
+
+import pytest
+import torch
+
+import minidynamo
+from minidynamo import config, frame_hook, records
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    minidynamo.reset()
+    with config.patch(raise_internal_errors=True):
+        yield
+    minidynamo.reset()
+
+
+def check(function, *calls):
+    """Each call, compiled, equals plain Python; returns how many frames were compiled."""
+    compiled = minidynamo.compile(function, backend="eager")
+    for args in calls:
+        torch.testing.assert_close(compiled(*args), function(*args), equal_nan=True)
+    return minidynamo.counters["frames"].total()
+
+
+A = torch.arange(6.).reshape(2, 3) - 2
+
+
+@pytest.mark.parametrize("other", [A[:, :2], A.double(), A.t(), A.clone().requires_grad_(), A.int(), torch.empty(0, 3), A[0],
+                                   torch.nn.Parameter(A.clone())], ids=str)
+def test_tensor_metadata(other):
+    assert check(lambda x: x * x.shape[0] + x.stride()[0] + x.requires_grad, (A,), (A.clone(),), (other,), (A,)) == 2
+
+
+@pytest.mark.parametrize("first, second", [(1, True), (1, 1.0), (0.0, -0.0), (1.0, math.nan), (2, 3), ("a", "b"), (None, 0)])
+def test_constants_by_value_and_type(first, second):
+    def f(x, c):
+        return x + (1 if c is True else 2 if isinstance(c, int) else 3 if isinstance(c, str) else 4 if c is None else
+                    math.copysign(5, c) if c == c else 6)
+    assert check(f, (A, first), (A, second), (A, first), (A, second)) == 2
+
+
+def test_nan_hits():
+    assert check(lambda x, c: x + (c != c), (A, math.nan), (A, float("nan"))) == 1
+
+
+def test_list_length_and_dict_keys():
+    assert check(lambda x, items: x + len(items), (A, [1]), (A, [1]), (A, [1, 2])) == 2
+    assert check(lambda x, d: x + sum(d.values()) + ("b" in d), (A, {"a": 1}), (A, {"b": 1}), (A, {"a": 1, "b": 1})) == 5
+
+
+SCALE = 2.0
+
+
+def test_global():
+    global SCALE
+    compiled = minidynamo.compile(lambda x: x * SCALE, backend="eager")
+    for SCALE in (2.0, 3.0, 2.0):
+        torch.testing.assert_close(compiled(A), A * SCALE)
+    assert minidynamo.counters["frames"].total() == 2
+
+
+def test_same_tensor_twice():
+    def f(x, y):
+        x.add_(1)
+        return y * 2
+    compiled = minidynamo.compile(f, backend="eager")
+    for same in (False, True, False, True):
+        x = A.clone()
+        y = x if same else A.clone()
+        torch.testing.assert_close(compiled(x, y), (A + same) * 2)
+    assert minidynamo.counters["frames"].total() == 2
+
+
+def test_grad_mode():
+    def f(x):
+        return x * 2
+    x = A.clone().requires_grad_()
+    compiled = minidynamo.compile(f, backend="eager")
+    assert compiled(x).requires_grad
+    with torch.no_grad():
+        assert not compiled(x).requires_grad
+
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = torch.nn.ModuleList([torch.nn.Linear(3, 3), torch.nn.Dropout(0.5), torch.nn.BatchNorm1d(3)])
+        self.scale = 1.0
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x)
+        return x * self.scale
+
+
+@pytest.mark.parametrize("change", [
+    lambda m: setattr(m, "scale", 2.0),
+    lambda m: setattr(m.layers[0], "weight", torch.nn.Parameter(torch.ones(3, 3))),
+    lambda m: m.layers.append(torch.nn.Linear(3, 2)),
+    lambda m: m.layers.__setitem__(0, torch.nn.Linear(3, 3)),
+    lambda m: m.layers[2].train(),
+    lambda m: m.layers[0].register_forward_hook(lambda mod, args, out: out + 1),
+    lambda m: m.layers[0].register_forward_pre_hook(lambda mod, args: (args[0] * 2,)),
+    lambda m: setattr(m.layers[0], "forward", lambda x: x * 5),
+    lambda m: m.double(),
+], ids=range(9))
+def test_module_changes(change):
+    torch.manual_seed(0)
+    model = Net().eval()
+    compiled = minidynamo.compile(model, backend="eager")
+    torch.testing.assert_close(compiled(A), model(A))
+    compiled(A)
+    assert minidynamo.counters["frames"].total() == 1
+    change(model)
+    x = A.to(model.layers[2].running_mean.dtype)
+    before = {k: v.clone() for k, v in model.state_dict().items()}
+    expected = model(x)
+    model.load_state_dict(before)
+    torch.testing.assert_close(compiled(x), expected)
+    assert minidynamo.counters["frames"].total() == 2
+
+
+def test_compiled_module_is_the_module():
+    model = Net()
+    compiled = minidynamo.compile(model, backend="eager")
+    assert isinstance(compiled, torch.nn.Module) and list(compiled.state_dict()) == list(model.state_dict())
+    assert [*compiled.parameters()][0] is model.layers[0].weight
+    compiled.eval()
+    assert not model.training and not compiled.training
+
+
+def test_dead_module_frees_its_entry():
+    model = Net().eval()
+    minidynamo.compile(model, backend="eager")(A)
+    assert len(frame_hook.get_cache(Net.forward.__code__)) == 1
+    dead = weakref.ref(model)
+    del model
+    gc.collect()
+    assert dead() is None and frame_hook.get_cache(Net.forward.__code__) == []
+
+
+def test_recompile_limit():
+    compiled = minidynamo.compile(lambda x, n: x + n, backend="eager")
+    with config.patch(recompile_limit=3):
+        for n in range(6):
+            torch.testing.assert_close(compiled(A, n), A + n)
+    assert minidynamo.counters["graphs"].total() == 3
+    assert any("recompile_limit" in reason for reason in minidynamo.counters["skipped"])
+
+
+def test_hits_are_counted():
+    compiled = minidynamo.compile(Net().eval(), backend="eager")
+    for _ in range(4):
+        compiled(A)
+    assert minidynamo.counters["cache_hits"].total() == 3 and records.frames[-1].hits == 3
+
+
+def test_backends_do_not_share_entries():
+    seen = []
+
+    def mine(gm, inputs):
+        seen.append(len(inputs))
+        return gm.forward
+
+    def f(x):
+        return x + 1
+    for backend in ("eager", mine, "eager", mine):
+        torch.testing.assert_close(minidynamo.compile(f, backend=backend)(A), A + 1)
+    assert seen == [1] and minidynamo.counters["frames"].total() == 2
+
+
+def test_first_failure_is_named():
+    minidynamo.compile(lambda x, n: x + n, backend="eager")(A, 1)
+    guard = records.frames[-1].guard_function
+    assert guard.first_failure(None, A, 1) is None
+    assert "n == 1" in guard.first_failure(None, A, 2)[1]
+    assert "shape" in guard.first_failure(None, A[:1], 1)[1]

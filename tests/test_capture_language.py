@@ -1,0 +1,425 @@
+"""Language features under capture: each plain function runs compiled (backend eager) and must equal plain Python.
+
+Values, mutations of the arguments, exceptions and printed text are compared, twice (the second call hits the cache);
+the numbers of graphs and of graph breaks are asserted.
+"""
+import binascii
+import collections
+import contextlib
+import copy
+import dataclasses
+import enum
+import functools
+import io
+
+import pytest
+import torch
+
+import minidynamo
+from minidynamo import config
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    minidynamo.reset()
+    with config.patch(raise_internal_errors=True):
+        yield
+    minidynamo.reset()
+
+
+def same(a, b):
+    assert type(a) is type(b)
+    if isinstance(a, torch.Tensor):
+        torch.testing.assert_close(a, b, equal_nan=True)
+        assert a.requires_grad == b.requires_grad
+    elif isinstance(a, dict):
+        assert list(a) == list(b)
+        for key in a:
+            same(a[key], b[key])
+    elif isinstance(a, (list, tuple, collections.deque)):
+        assert len(a) == len(b)
+        for x, y in zip(a, b):
+            same(x, y)
+    elif isinstance(a, BaseException):
+        assert str(a) == str(b)
+    elif hasattr(a, "__dict__"):
+        same(vars(a), vars(b))
+    else:
+        assert a == b
+
+
+def outcome(function, args, kwargs):
+    """(result or exception, arguments afterwards, printed text)."""
+    args, printed = copy.deepcopy(args), io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        try:
+            result = function(*args, **kwargs)
+        except Exception as error:
+            result = error
+    return result, args, printed.getvalue()
+
+
+def make_test(*args, graphs=1, breaks=0, **kwargs):
+    """A plain function becomes a test that compares it compiled with itself, and counts."""
+    def decorate(function):
+        def test():
+            expected = outcome(function, args, kwargs)
+            compiled = minidynamo.compile(function, backend="eager")
+            for _ in range(2):
+                same(outcome(compiled, args, kwargs), expected)
+            assert minidynamo.counters["graphs"].total() == graphs
+            assert len(minidynamo.counters["graph_breaks"]) == breaks, minidynamo.counters["graph_breaks"]
+            assert not minidynamo.counters["errors"]
+        test.__doc__ = function.__doc__
+        return test
+    return decorate
+
+
+def X():
+    return torch.arange(6.).reshape(2, 3) - 2.
+
+
+def three_breaks(x):
+    total = x
+    for i in range(3):
+        total = total + i
+        print("step", i)
+    if total.sum().item() > 0:
+        total = total * 2
+    else:
+        total = total - 1
+    with torch.no_grad():
+        y = total + 1
+        c = binascii.crc32(b"abc")
+        y = y * (c % 7)
+    return y, total
+
+
+def test_three_breaks():
+    expected = outcome(three_breaks, (X(),), {})
+    compiled = minidynamo.compile(three_breaks, backend="eager")
+    same(outcome(compiled, (X(),), {}), expected)
+    same(outcome(compiled, (X(),), {}), expected)
+    reasons = sorted(minidynamo.counters["graph_breaks"])
+    assert len(reasons) == 3, reasons
+    first = three_breaks.__code__.co_firstlineno
+    for reason, (text, line) in zip(reasons, (("Tensor.item()", 5), ("binascii.crc32", 11), ("print()", 4))):
+        assert text in reason and reason.endswith(f"{__file__}:{first + line}"), reasons
+
+
+@make_test(X(), graphs=2, breaks=1)
+def test_branch_taken(x):
+    return x + 1 if x.sum() > 0 else x - 1
+
+
+@make_test(-X(), graphs=2, breaks=1)
+def test_branch_not_taken(x):
+    if x.sum() > 0:
+        return x + 1
+    return x - 1
+
+
+def helper(x):
+    x = x * 2
+    print("in helper")
+    return x + 1
+
+
+@make_test(X(), graphs=4, breaks=2)
+def test_break_in_a_callee(x):
+    a = x + 1
+    b = helper(a)
+    return b * a
+
+
+@make_test(X())
+def test_closure_and_nonlocal(x):
+    k = 3
+
+    def g(y):
+        nonlocal k
+        k += 1
+        return y * k
+    return g(x) + g(x), k
+
+
+@make_test(X(), 1, 2, a=3, b=4)
+def test_star_arguments(x, *args, a=1, **kw):
+    for v in args:
+        x = x + v
+    return x * a + kw.get("b", 0)
+
+
+@make_test(X())
+def test_containers(x):
+    items = [x, x + 1]
+    d = {"a": items, "b": 2}
+    items.append(x * 2)
+    d["c"] = [v + 1 for v in items]
+    first, *rest = d["c"]
+    return d, rest, first, sum(items), items is d["a"]
+
+
+@make_test([1, 2], {"z": 1}, X())
+def test_mutated_arguments(items, d, x):
+    items.append(x + 1)
+    d["k"] = x * 2
+    d["j"] = 3
+    items[0] = 5
+    return len(items)
+
+
+@make_test(X())
+def test_generators(x):
+    def g():
+        for i in range(3):
+            yield x + i
+
+    def h():
+        yield from g()
+        return 3
+    return [v for v in h()], sum(g())
+
+
+@dataclasses.dataclass
+class Box:
+    a: object
+    b: int = 2
+
+    def area(self):
+        return self.a * self.b
+
+
+@make_test(X())
+def test_objects(x):
+    p = Box(x)
+    p.b += 1
+    return p.area() + Box(x, b=7).area(), p
+
+
+@make_test(X())
+def test_exceptions(x):
+    try:
+        raise ValueError("bad %d" % 3)
+    except ValueError as e:
+        m = str(e)
+    finally:
+        x = x + 1
+    try:
+        {}["q"]
+    except KeyError as e:
+        m += repr(e.args)
+    return x, m
+
+
+@make_test(X(), breaks=1)
+def test_exception_leaves(x):
+    x = x + 1
+    raise RuntimeError(f"shape {tuple(x.shape)}")
+
+
+@make_test(X(), [1, -5, 7], graphs=3, breaks=3)
+def test_breaks_in_a_loop(x, items):
+    for i, v in enumerate(items):
+        x = x + v
+        if x.sum() > 3:
+            print("big", i)
+            continue
+        print("small")
+    return x
+
+
+@make_test(X().requires_grad_())
+def test_no_grad(x):
+    with torch.no_grad():
+        y = x * 2
+    return y, torch.is_grad_enabled(), x * 3
+
+
+@make_test(X().requires_grad_())
+@torch.no_grad()
+def test_no_grad_decorator(x):
+    return x * 2
+
+
+@make_test(X())
+def test_in_place(x):
+    x.add_(1)
+    y = x[0]
+    y.mul_(2)
+    x[1] = 0
+    return x
+
+
+@make_test(X())
+def test_format(x):
+    return f"{x.shape} {x.dtype!r} {3.14159:.2f}", x + 1
+
+
+@make_test(X())
+def test_builtins(x):
+    return (sorted([3, 1, 2], key=lambda v: -v), max(1, 5, 3), min([4, 2]), list(zip([1, 2], "ab")),
+            list(map(lambda v: v + x, [1, 2])), any([0, 1]), all([]), [*reversed([1, 2])], x + 1)
+
+
+class Colour(enum.Enum):
+    RED = 1
+    BLUE = 2
+
+
+@make_test(X())
+def test_enum(x):
+    return x + Colour.RED.value if Colour.RED is not Colour.BLUE else x
+
+
+@make_test(X())
+def test_match(x):
+    match x.shape:
+        case (a, b):
+            return x + a * b
+        case _:
+            return x
+
+
+def down(x, n=3):
+    return x if n == 0 else down(x + 1, n - 1)
+
+
+@make_test(X())
+def test_recursion(x):
+    return down(x)
+
+
+Pair = collections.namedtuple("Pair", "a b")
+
+
+@make_test(X())
+def test_namedtuple(x):
+    t = Pair(x + 1, 2)
+    return t, t.a * t.b, t._replace(b=3)
+
+
+@make_test(X())
+def test_collections(x):
+    d = collections.defaultdict(list)
+    d["a"].append(x + 1)
+    o = collections.OrderedDict(a=1)
+    o["z"] = x
+    o.move_to_end("a")
+    q = collections.deque([1, 2, 3], maxlen=3)
+    q.append(x)
+    return d, o, q
+
+
+@make_test(X())
+def test_aliasing(x):
+    a = [1]
+    b = a
+    b += [2]
+    s = {1, 2} | {3}
+    return a, s, x + len(s), functools.reduce(lambda p, q: p + q, [x, x, x])
+
+
+@make_test([1, 2], X())
+def test_swap(items, x):
+    items[0], items[1] = items[1], items[0]
+    return x + 1
+
+
+@make_test(X())
+def test_unbound_local(x):
+    y = x + 1
+    z = y
+    del y
+    try:
+        y
+    except UnboundLocalError as e:
+        return str(e), z
+
+
+@make_test(X(), graphs=2, breaks=1)
+def test_graph_break(x):
+    x = x + 1
+    minidynamo.graph_break()
+    return x * 2
+
+
+@make_test(X(), graphs=2, breaks=1)
+def test_break_inside_with(x):
+    with contextlib.suppress(ValueError):
+        x = x + 1
+        print("inside")
+        x = x * 2
+        raise ValueError
+    return x + 3
+
+
+@make_test(X())
+def test_partial_and_lambda(x):
+    return functools.partial(torch.add, x)(x) + (lambda *a, **k: a[0] + k["z"])(x, z=2)
+
+
+@make_test(X(), breaks=1)
+def test_break_inside_try(x):
+    try:
+        print("t")
+        x = x + 1
+        x.foo_bar
+    except AttributeError as e:
+        return str(e), x
+
+
+@make_test(X())
+def test_returned_input_is_the_input(x):
+    y = x + 1
+    return [x, y], x is x
+
+
+def test_identity_of_inputs():
+    compiled = minidynamo.compile(lambda x, d: (x, d, x + 1), backend="eager")
+    x, d = X(), {}
+    for _ in range(2):
+        got = compiled(x, d)
+        assert got[0] is x and got[1] is d
+
+
+def test_fullgraph_names_the_line():
+    def f(x):
+        x = x + 1
+        print("no")
+        return x
+    with pytest.raises(minidynamo.Unsupported, match="print") as caught:
+        minidynamo.compile(f, backend="eager", fullgraph=True)(X())
+    assert f"line {f.__code__.co_firstlineno + 2}" in str(caught.value)
+
+
+STEPS = 0
+
+
+def test_global_write():
+    global STEPS
+
+    def f(x):
+        global STEPS
+        STEPS = STEPS + 1
+        return x + STEPS
+    compiled = minidynamo.compile(f, backend="eager")
+    for expected in (1., 2.):
+        torch.testing.assert_close(compiled(torch.zeros(2)), torch.full((2,), expected))
+    assert STEPS == 2
+
+
+def test_object_attribute_write():
+    class Counter:
+        def __init__(self):
+            self.n, self.log = 0, []
+
+        def step(self, x):
+            self.n += 1
+            self.log.append(self.n)
+            return x + self.n
+    counter = Counter()
+    compiled = minidynamo.compile(lambda x: counter.step(x) + counter.step(x), backend="eager")
+    torch.testing.assert_close(compiled(torch.zeros(2)), torch.full((2,), 3.))
+    torch.testing.assert_close(compiled(torch.zeros(2)), torch.full((2,), 7.))
+    assert counter.n == 4 and counter.log == [1, 2, 3, 4]

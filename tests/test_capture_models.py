@@ -1,0 +1,65 @@
+"""Hugging Face models, default layers: one graph, zero breaks, eager's outputs, second call from the cache."""
+import pytest
+import torch
+
+import minidynamo
+from minidynamo import config
+
+transformers = pytest.importorskip("transformers")
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    minidynamo.reset()
+    with config.patch(raise_internal_errors=True):
+        yield
+    minidynamo.reset()
+
+
+def tokens():
+    return torch.randint(5, 1000, (1, 128), generator=torch.Generator().manual_seed(0))
+
+
+def masked():
+    mask = torch.ones(1, 128, dtype=torch.long)
+    mask[0, 100:] = 0
+    return {"input_ids": tokens(), "attention_mask": mask}
+
+
+MODELS = {
+    "GPT2LMHeadModel": (lambda: transformers.GPT2LMHeadModel(transformers.GPT2Config()), lambda: {"input_ids": tokens()}),
+    "GPT2Model-mask": (lambda: transformers.GPT2Model(transformers.GPT2Config()), masked),
+    "BertModel": (lambda: transformers.BertModel(transformers.BertConfig()), lambda: {"input_ids": tokens()}),
+    "BertModel-mask": (lambda: transformers.BertModel(transformers.BertConfig()), masked),
+    "ResNet": (lambda: transformers.ResNetForImageClassification(transformers.ResNetConfig()),
+               lambda: {"pixel_values": torch.randn(1, 3, 224, 224)}),
+    "Llama": (lambda: transformers.LlamaForCausalLM(transformers.LlamaConfig(
+        hidden_size=64, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, intermediate_size=64, vocab_size=1000)), masked),
+    "T5": (lambda: transformers.T5ForConditionalGeneration(transformers.T5Config(
+        vocab_size=1000, d_model=64, d_kv=16, d_ff=64, num_layers=2, num_heads=4)), lambda: dict(masked(), decoder_input_ids=tokens()[:, :9])),
+    "ViT": (lambda: transformers.ViTForImageClassification(transformers.ViTConfig(
+        hidden_size=64, num_hidden_layers=2, num_attention_heads=4, intermediate_size=64, image_size=32, patch_size=8)),
+        lambda: {"pixel_values": torch.randn(2, 3, 32, 32)}),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_one_graph(name):
+    make, inputs = MODELS[name]
+    torch.manual_seed(0)
+    model, inputs = make().eval(), inputs()
+    compiled = minidynamo.compile(model, backend="eager")
+    with torch.no_grad():
+        expected = model(**inputs)
+        for _ in range(2):
+            got = compiled(**inputs)
+            assert type(got) is type(expected) and list(got) == list(expected)
+            for key, value in expected.items():
+                if isinstance(value, torch.Tensor):
+                    torch.testing.assert_close(got[key], value, rtol=1e-4, atol=1e-4)
+                elif hasattr(value, "layers"):
+                    for ours, theirs in zip(got[key].layers, value.layers):
+                        assert list(vars(ours)) == list(vars(theirs))
+                        torch.testing.assert_close(ours.keys, theirs.keys, rtol=1e-4, atol=1e-4)
+    assert minidynamo.counters["frames"].total() == minidynamo.counters["graphs"].total() == 1
+    assert not minidynamo.counters["graph_breaks"] and not minidynamo.counters["errors"]

@@ -1,0 +1,119 @@
+"""Whole programs through the whole system: real models, and a function that breaks three times."""
+import contextlib
+import io
+import marshal
+
+import pytest
+import torch
+
+import minidynamo
+from minidynamo import records
+from minidynamo.bench.models import MODELS
+from minidynamo.bench.runner import largest_difference
+
+
+@pytest.fixture(autouse=True)
+def clean():
+    minidynamo.reset()
+    with minidynamo.config.patch(raise_internal_errors=True), torch.no_grad():
+        yield
+    minidynamo.reset()
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_real_model_is_one_graph_and_right(name):
+    model, inputs = MODELS[name]()
+    compiled = minidynamo.compile(model, backend="inductor", fullgraph=True)
+    expected = model(**inputs)
+    first = compiled(**inputs)
+    assert type(first) is type(expected)
+    assert largest_difference(expected, first) < 1e-4
+    assert sum(minidynamo.counters["graphs"].values()) == 1
+    assert not minidynamo.counters["graph_breaks"] and not minidynamo.counters["errors"]
+    hits = sum(minidynamo.counters["cache_hits"].values())
+    assert largest_difference(expected, compiled(**inputs)) < 1e-4
+    assert sum(minidynamo.counters["cache_hits"].values()) == hits + 1
+    assert sum(minidynamo.counters["graphs"].values()) == 1
+    record = next(f for f in records.frames if f.graph is not None).backend_record
+    assert record.kernels and not record.notes_of("runs eagerly")
+    assert not [f for f in record.fallbacks if f.kind == "fallback"]
+
+
+class Announce:
+    def __enter__(self):
+        print("enter")
+        return self
+
+    def __exit__(self, *error):
+        print("exit", error[0])
+
+
+def breaks_three_times(x):
+    for i in range(3):
+        x = x + i
+        print("step", i)                        # break 1
+    if x.sum().item() > 0:                      # break 2
+        x = x * 2
+    else:
+        x = x - 1
+    with Announce():
+        x = x + len(marshal.dumps((1, 2)))      # break 3
+    return x
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_three_breaks(backend, sign):
+    x = sign * (torch.rand(5) + 3)
+    outputs = []
+    for function in (breaks_three_times, minidynamo.compile(breaks_three_times, backend=backend)):
+        for _ in range(2):
+            with contextlib.redirect_stdout(io.StringIO()) as text:
+                result = function(x.clone())
+            outputs.append((result, text.getvalue()))
+    for result, text in outputs[1:]:
+        assert torch.allclose(result, outputs[0][0]) and text == outputs[0][1]
+    first = breaks_three_times.__code__.co_firstlineno
+    reasons = {(f"{reason}") for reason in minidynamo.counters["graph_breaks"]}
+    for word, line in (("print", first + 3), ("item", first + 4), ("marshal.dumps", first + 9)):
+        assert any(word in reason and f"{__file__}:{line}" in reason for reason in reasons), (word, line, reasons)
+
+
+def test_fullgraph_names_the_users_line():
+    with pytest.raises(minidynamo.Unsupported, match=f"test_end_to_end.py.*{breaks_three_times.__code__.co_firstlineno + 3}"):
+        minidynamo.compile(breaks_three_times, fullgraph=True)(torch.ones(3))
+
+
+def test_gradients_are_never_dropped():
+    def f(x, w):
+        return torch.tanh(x * w).sum()
+    with torch.enable_grad():
+        w = torch.randn(4, requires_grad=True)
+        x = torch.randn(4)
+        minidynamo.compile(f)(x, w).backward()
+        expected = torch.autograd.grad(f(x, w), w)[0]
+    assert torch.allclose(w.grad, expected)
+
+
+def test_mutated_inputs_and_aliased_outputs():
+    def f(x):
+        x.add_(1)
+        return x, x.view(-1), x * 2
+    a = torch.randn(3, 4)
+    b = a.clone()
+    one, flat, double = minidynamo.compile(f)(a)
+    expected = f(b)
+    assert one is a and flat.data_ptr() == a.data_ptr()
+    for got, want in zip((one, flat, double), expected):
+        assert torch.allclose(got, want)
+
+
+def test_a_parameter_whose_data_is_replaced():
+    model = torch.nn.Linear(3, 2)
+    compiled = minidynamo.compile(model)
+    x = torch.randn(4, 3)
+    compiled(x)
+    model.weight.data = torch.randn(2, 3)
+    assert torch.allclose(compiled(x), model(x), atol=1e-6)
+    model.double()
+    assert compiled(x.double()).dtype == torch.float64

@@ -1,0 +1,69 @@
+"""explain: every stage is there, shows itself as text and as HTML, and says so where it was not reached."""
+import html.parser
+
+import pytest
+import torch
+
+import minidynamo
+from minidynamo.explain import draw_graph
+from minidynamo.explain.explanation import FrameExplanation
+
+
+def chain(x, y):
+    return torch.softmax(torch.relu(x) + y, -1)
+
+
+def explained(**options):
+    with torch.no_grad():
+        return minidynamo.explain(chain, **options)(torch.randn(3, 5), torch.randn(5))
+
+
+def test_every_stage_shows_itself():
+    e = explained()
+    for key, _ in FrameExplanation.SECTIONS:
+        stage = getattr(e, key)
+        assert repr(stage) and stage._repr_html_(), key
+    assert "relu" in repr(e.graph) and "amax" in repr(e.aten)
+    assert "extern \"C\"" in repr(e.kernels) and "load(" in repr(e.loop_ir)
+    assert "def " in repr(e.wrapper) and "RETURN_VALUE" in repr(e.bytecode)
+    assert any("shape" in str(row) for row in e.guards.rows)
+    assert torch.allclose(e.result, e.result) and e.frames[0].record.graph is not None
+
+
+def test_stages_that_were_not_reached_say_so():
+    e = explained(backend="eager")
+    assert "keeps no records" in repr(e.kernels)
+
+
+def test_breaks_have_lines():
+    def f(x):
+        x = x + 1
+        minidynamo.graph_break()
+        return x * 2
+    with torch.no_grad():
+        e = minidynamo.explain(f)(torch.randn(3))
+    (row,) = e.frames[0].breaks.rows
+    assert row[0] == f"test_explain.py:{f.__code__.co_firstlineno + 2}"
+
+
+def test_the_page_is_well_formed_and_complete_in_itself(tmp_path):
+    path = explained().save(str(tmp_path / "page.html"))
+    text = open(path).read()
+    html.parser.HTMLParser().feed(text)
+    assert "http://" not in text.replace("http://www.w3.org", "") and "https://" not in text
+    for key, heading in FrameExplanation.SECTIONS:
+        assert f"<h3>{heading}</h3>" in text
+
+
+def test_large_graphs_are_drawn_by_module():
+    graph = torch.fx.Graph()
+    node = graph.placeholder("x")
+    for i in range(300):
+        node = graph.call_function(torch.relu, (node,))
+        node.meta["module_path"] = f"block.{i // 100}"
+    graph.output(node)
+    picture = draw_graph(graph)
+    assert len(picture.nodes) == 5 and ("block.0", "block.1") in picture.edges
+    assert "block.2: block.2" in picture.text
+    pytest.importorskip("pygraphviz")
+    assert picture.svg.startswith("<svg") and 'id="block.1"' in picture.svg
