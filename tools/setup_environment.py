@@ -51,7 +51,7 @@ def main(environment, torch):
         step(f"torch {have} is there")
     else:
         step(f"installing {torch} (the largest part)")
-        run(*pip, torch, what="Installing torch")
+        run(*pip, torch, "numpy", what="Installing torch")
     step("installing the packages, building the two C extensions")
     have = have or subprocess.run([python, "-c", "import torch; print(torch.__version__)"], stdout=subprocess.PIPE,
                                   text=True).stdout.strip()
