@@ -18,7 +18,7 @@ from torch import fx
 
 from .. import config
 from ..ir import ConstantBuffer, Graph, InputBuffer, Layout, Pointwise, TensorBox, View, building
-from ..ops import OP_NAMES, OpsHandler, set_handler
+from ..ops import OP_NAMES, UNARY_FLOAT, OpsHandler, set_handler
 from . import indexing, pointwise, pooling, reductions, views  # noqa: F401  (they fill the table)
 from .extern import EXTERN, eager_kernel
 from .registry import LOWERINGS, Call, NotLowered, is_dense
@@ -48,9 +48,14 @@ class _Cost(OpsHandler):
         return sympy.Symbol("position", integer=True)
 
 
+EXPENSIVE = (set(UNARY_FLOAT) | {"pow", "atan2"}) - {"sqrt", "rsqrt", "reciprocal"}      # each costs like MANY_OPS others
+
+
 def _count(name):
+    price = MANY_OPS if name in EXPENSIVE else 1
+
     def method(self, *args, **kwargs):
-        self.operations += 1
+        self.operations += price
     return method
 
 

@@ -199,8 +199,9 @@ g.graph
 # %%
 from collections import Counter
 record = g.main.compiled
-print(len(record.kernels), "fused kernels written by us;", len({k.source for k in record.kernels}), "different sources")
-print("library calls:", dict(Counter(f.op for f in record.fallbacks)))
+print(len(record.kernels), "fused kernels generated here, between these library calls:")
+for op, count in Counter(f.op for f in record.fallbacks).items():
+    print(f"{count:4} calls of {op}")
 
 # %% [markdown]
 # One of them, with the FX nodes it came from: the residual addition and the layer norm that follows, in one kernel.
@@ -236,7 +237,8 @@ speedup_bars(rows, machine());
 
 # %% tags=["volatile"]
 for row in rows:
-    print(f"{row['name']:16} cold compile: ours {row['ours compile']['wall']:6.2f} s, torch.compile {row['torch.compile compile']['wall']:6.2f} s")
+    ours, peer = (row[f"{label} compile"]["wall"] for label in ("ours", "torch.compile"))
+    print(f"{row['name']:16} cold compile: ours {ours:6.2f} s, torch.compile {peer:6.2f} s")
 
 # %% [markdown]
 # ## What real PyTorch does beyond this
@@ -254,8 +256,8 @@ for row in rows:
 #
 # The paper: *PyTorch 2: Faster Machine Learning Through Dynamic Python Bytecode Transformation and Graph Compilation*, ASPLOS 2024.
 #
-# **What this tour leaves out:** training (the joint forward and backward graph), sizes that vary, GPUs. They have chapters of
-# their own.
+# **What this tour leaves out:** training (the joint forward and backward graph), sizes that vary, GPUs: the compiler does not do
+# them yet.
 #
 # ## Recap
 #
