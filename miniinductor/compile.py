@@ -11,6 +11,7 @@ depend on data, writes to inputs that share memory.
 Mirrors torch/_inductor/compile_fx.py and torch/_functorch/_aot_autograd/runtime_wrappers.py.
 """
 import operator
+import sys
 
 import torch
 import torch.utils._pytree as pytree
@@ -79,6 +80,7 @@ def _compile(gm, example_inputs, mode, generate):
     if generate:
         from .codegen.wrapper import build
         from .handlers import graph_text
+        from .runtime.build import CompilerError
         try:
             with record.timed("lower"):
                 graph = lower_graph(outputs.computed, record, written)
@@ -89,7 +91,11 @@ def _compile(gm, example_inputs, mode, generate):
             with record.timed("verify"):
                 verify_graph(graph)
         record.loop_ir = graph_text(graph)
-        run = build(graph, record)
+        try:
+            run = build(graph, record)
+        except CompilerError as reason:
+            return _run_eagerly(gm, record, str(reason))
+        _print_stages(record)
     else:
         run = _interpret(outputs.computed, written)
     if written:
@@ -108,7 +114,18 @@ def eager_reason(gm, inputs):
         return "the graph turns gradients on"
     if any(t.layout != torch.strided for t in [*inputs, *gm.parameters(), *gm.buffers()]):
         return "a tensor that is not strided (sparse, mkldnn)"
+    if any(t.device.type != "cpu" for t in [*inputs, *gm.parameters(), *gm.buffers()]):
+        return "a tensor that is not on the CPU: there is no code generator for its device yet"
     return None
+
+
+def _print_stages(record):
+    """What MINI_DEBUG asks for, on stderr."""
+    stages = ((1, [str(record.functional_graph.graph)]), (2, [record.loop_ir, record.fused_ir]),
+              (3, map(str, record.fusions)), (4, [kernel.source for kernel in record.kernels]))
+    for level, texts in stages:
+        if config.debug >= level:
+            print(*texts, sep="\n", file=sys.stderr)
 
 
 def _run_eagerly(gm, record, reason):

@@ -11,11 +11,10 @@ from contextlib import contextmanager
 fusion = True               # the scheduler merges nodes into one kernel
 inlining = True             # pointwise producers are inlined into their consumers instead of being stored
 buffer_reuse = True         # a dead buffer's memory serves a later one
-freezing = False            # parameters are constants: fold what depends on them alone
 vectorize = True            # C++: `omp simd` inner loops; False gives the plain scalar style
 openmp = True               # C++: outer loops run on all threads
 verify = True               # the verifier checks the IR between stages
-debug = int(os.environ.get("MINI_DEBUG", "0"))      # 1: graphs, 2: + loop IR, 3: + fusion decisions, 4: + kernels
+debug = int(os.environ.get("MINI_DEBUG", "0"))      # 1: ATen graphs, 2: + loop IR, 3: + fusion decisions, 4: + kernels
 cache_dir = os.environ.get("MINIINDUCTOR_CACHE", os.path.expanduser("~/.cache/miniinductor"))
 
 
