@@ -98,9 +98,10 @@ def _compile(gm, example_inputs, mode, generate):
         _print_stages(record)
     else:
         run = _interpret(outputs.computed, written)
+    run = outputs.wrap(run)
     if written:
         run = _guard_shared_memory(run, gm, record)
-    return CompiledGraph(outputs.wrap(run), record)
+    return CompiledGraph(run, record)
 
 
 def eager_reason(gm, inputs):
@@ -147,12 +148,15 @@ def _interpret(gm, written):
 
 
 def _guard_shared_memory(run, gm, record):
-    """A graph that writes to an input is only right if no other input shares its memory: look at every call."""
-    record.notes.append("writes to inputs: each call first checks that no two inputs share memory")
+    """A graph that writes is only right if no two of its tensors share memory: look at every call."""
+    record.notes.append("writes to tensors: each call first checks that no two of the graph's tensors share memory")
+    held = [*gm.parameters(), *gm.buffers()]        # each tensor once
 
     def checked(*inputs):
-        storages = {t.untyped_storage()._cdata for t in inputs}
-        return run(*inputs) if len(storages) == len(inputs) else pytree.tree_leaves(gm(*inputs))
+        tensors = [*inputs, *held]
+        if len({t.untyped_storage()._cdata for t in tensors}) == len(tensors):
+            return run(*inputs)
+        return gm(*inputs)
     return checked
 
 

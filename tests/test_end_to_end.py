@@ -139,3 +139,31 @@ def test_debug_levels_print_the_stages(capsys):
         minidynamo.compile(lambda x: torch.relu(x) + 2)(torch.randn(5))
     printed = capsys.readouterr().err
     assert "relu" in printed and "load(" in printed and 'extern "C"' in printed
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+def test_a_written_buffer_that_shares_memory_with_an_input(backend):
+    class Counting(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("seen", torch.zeros(4))
+
+        def forward(self, x):
+            self.seen.add_(1)
+            return x * 2
+
+    model, reference = Counting(), Counting()
+    compiled = minidynamo.compile(model, backend=backend)
+    for _ in range(2):
+        assert torch.equal(compiled(model.seen[:3]), reference(reference.seen[:3]))
+        assert torch.equal(model.seen, reference.seen)
+
+
+def test_two_inputs_that_share_memory_one_written():
+    def f(x, y):
+        x.add_(1)
+        return x, y * 2
+    compiled = minidynamo.compile(f)
+    a, b = torch.arange(6.0), torch.arange(6.0)
+    got, want = compiled(a, a[:3]), f(b, b[:3])
+    assert got[0] is a and torch.equal(got[0], want[0]) and torch.equal(got[1], want[1])
