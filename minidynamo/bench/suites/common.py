@@ -1,4 +1,4 @@
-"""The suites: which rows, which figures, and how they print.
+"""What the suites share: their registry, one row measured and printed.
 
 In:   command line options.  Out: a table on the terminal and a list of dictionaries for JSON.
 
@@ -13,9 +13,9 @@ import torch
 
 import minidynamo
 
-from .models import MODELS
-from .runner import FreshCaches, interleave, largest_difference, peer_compile, ratio, timed_first_call
-from .workloads import WORKLOADS
+from ..models import MODELS
+from ..runner import FreshCaches, interleave, largest_difference, peer_compile, ratio, timed_first_call
+from ..workloads import WORKLOADS
 
 SUITES = {}
 TOLERANCE = 1e-3
@@ -74,26 +74,6 @@ def measure(name, function, args, kwargs, peer=True):
 
 def show_ratio(value):
     return f"{value[0]:6.2f} [{value[1]:5.2f}-{value[2]:5.2f}]" if value else "     -               "
-
-
-@suite("smoke")
-def smoke(options):
-    """Every workload and model once: ratios, compile times, per-call overhead."""
-    if options.threads:
-        torch.set_num_threads(options.threads)
-    about = machine()
-    print(", ".join(f"{key} {value}" for key, value in about.items()), flush=True)
-    print("ratios are medians over interleaved rounds [quartiles]; above 1: the second is faster\n")
-    print(f"{'':20} {'eager':>10} {'ours':>10} {'peer':>10}   {'eager / ours':21} {'eager / peer':21} {'peer / ours':21} "
-          f"{'compile s (CPU s): ours':>24} {'peer':>15} {'difference':>10}")
-    result = []
-    with torch.no_grad():
-        for name, function, args, kwargs in rows(options.only):
-            row = measure(name, function, args, kwargs, peer=not options.no_peer)
-            result.append(row)
-            print(format_row(row), flush=True)
-    minidynamo.reset()
-    return {"machine": about, "command": f"python -m minidynamo.bench --suite {options.suite}", "rows": result}
 
 
 def format_row(row):
