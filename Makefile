@@ -1,14 +1,21 @@
-# make course: set up, run the tour, write the page.   make test: set up, run the tests.
+# make course: set up, run the notebooks, build the pages.   make test: set up, run the tests.
+# make exercises: the solved notebooks.   make test-notebooks: run every notebook again, compare with what is stored.
 # PYTHON=python3.12 chooses the interpreter, VENV=dir the environment, TORCH="torch==2.12.0" the torch to install.
 VENV   ?= .venv
 TORCH  ?= torch==2.13.0
 BIN     = $(VENV)/bin
 READY   = $(VENV)/.ready
 
-.PHONY: course test test-pythons bench sizes clean setup
+.PHONY: course exercises test-notebooks test test-pythons bench sizes clean setup
 
 course: $(READY)
 	@$(BIN)/python notebooks/build.py
+
+exercises: $(READY)
+	@$(BIN)/python notebooks/build.py --exercises
+
+test-notebooks: $(READY)
+	@$(BIN)/python notebooks/build.py --check
 
 test: $(READY)
 	@echo "[test] running the tests"
@@ -30,4 +37,4 @@ $(READY): pyproject.toml setup.py minidynamo/frame_hook.c miniinductor/runtime/l
 	@touch $(READY)
 
 clean:
-	rm -rf $(VENV) build *.egg-info course minidynamo/*.so miniinductor/runtime/*.so
+	rm -rf $(VENV) build *.egg-info course notebooks/solutions minidynamo/*.so miniinductor/runtime/*.so

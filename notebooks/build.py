@@ -1,23 +1,64 @@
-"""Run the notebooks from their text sources and render the pages.
+"""Run the notebooks from their text sources and build the course's pages.
 
-usage: python notebooks/build.py [NAME ...] [--no-execute]
+usage: python notebooks/build.py [NAME ...] [--no-execute] [--check] [--exercises]
 
-In:   notebooks/src/NN_name.py (jupytext, py:percent).  Out: notebooks/NN_name.ipynb, executed and cleaned (no machine
-paths, no addresses), and course/NN_name.html with course/index.html.
+In:   notebooks/src/NN_name.py (jupytext, py:percent).
+Out:  notebooks/NN_name.ipynb      the student's version, executed: exercise stubs are empty, their check cells were not run
+      course/                      the site (Sphinx and myst-nb), from the stored notebooks
+      notebooks/solutions/         with --exercises: the solved versions, executed, every check PASS (not committed)
+
+Tags of cells: `exercise` (what stands between BEGIN SOLUTION and END SOLUTION is the student's part; `BEGIN SOLUTION instead of
+pass` leaves `pass` there), `check` (run in the solved
+version only), `volatile` (the output is a measurement: --check does not compare it).
+--check runs the notebooks again and compares their text outputs with the stored ones.
 """
 import argparse
 import os
 import re
+import shutil
+import subprocess
 import sys
 import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-SOURCES, NOTEBOOKS, PAGES = ROOT / "notebooks" / "src", ROOT / "notebooks", ROOT / "course"
+NOTEBOOKS = ROOT / "notebooks"
+SOURCES, SOLUTIONS, SITE, PAGES = NOTEBOOKS / "src", NOTEBOOKS / "solutions", NOTEBOOKS / "site", ROOT / "course"
+SOLUTION = re.compile(r"^([ \t]*)### BEGIN SOLUTION(?: instead of (\w+))?\n.*?^[ \t]*### END SOLUTION\n?", re.S | re.M)
+EMPTY = 'raise NotImplementedError("your turn")'
 
 
 def step(text):
     print(f"[course] {text}", flush=True)
+
+
+# ---- from source to notebook
+def read(name):
+    import jupytext
+    notebook = jupytext.read(SOURCES / f"{name}.py")
+    notebook.metadata = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
+    return notebook
+
+
+def tags(cell):
+    return cell.metadata.get("tags", [])
+
+
+def student(notebook):
+    """The solutions taken out; the check cells are not to be run."""
+    for cell in notebook.cells:
+        if "exercise" in tags(cell):
+            cell.source = SOLUTION.sub(lambda m: f"{m[1]}{m[2] or EMPTY}\n", cell.source + "\n").rstrip("\n")
+        if "check" in tags(cell):
+            cell.metadata["tags"] = [*tags(cell), "skip-execution"]
+    return notebook
+
+
+def solved(notebook):
+    """The solutions left in, without their markers."""
+    for cell in notebook.cells:
+        cell.source = re.sub(r"^[ \t]*### (BEGIN|END) SOLUTION.*\n?", "", cell.source + "\n", flags=re.M).rstrip("\n")
+    return notebook
 
 
 def replacements():
@@ -44,15 +85,13 @@ def clean(value, pairs):
     return value
 
 
-def execute(source):
-    """The executed notebook of one text source."""
-    import jupytext
+def execute(notebook):
+    """Run it in a fresh kernel, in the folder of the notebooks; outputs cleaned of what belongs to this machine."""
     import nbformat
     from nbclient import NotebookClient
-    notebook = jupytext.read(source)
-    notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
     os.environ["PYTHONPATH"] = str(ROOT)
-    client = NotebookClient(notebook, timeout=900, kernel_name="python3", resources={"metadata": {"path": str(ROOT)}})
+    os.environ["PYDEVD_DISABLE_FILE_VALIDATION"] = "1"
+    client = NotebookClient(notebook, timeout=900, kernel_name="python3", resources={"metadata": {"path": str(NOTEBOOKS)}})
     client.execute()
     pairs = replacements()
     for number, cell in enumerate(notebook.cells):
@@ -61,55 +100,72 @@ def execute(source):
         if cell.cell_type == "code":
             cell.outputs = [nbformat.from_dict(clean(output, pairs)) for output in cell.outputs
                             if not (output.output_type == "stream" and output.name == "stderr")]
-    notebook.metadata = {k: notebook.metadata[k] for k in ("kernelspec",) if k in notebook.metadata}
     return notebook
 
 
-def render(notebook_path):
-    """One page, and its title."""
-    import nbformat
-    from nbconvert import HTMLExporter
-    notebook = nbformat.read(notebook_path, as_version=4)
-    exporter = HTMLExporter(template_name="basic", exclude_input_prompt=True, exclude_output_prompt=True)
-    body, _ = exporter.from_notebook_node(notebook)
-    title = next((re.sub(r"^#+\s*", "", line) for cell in notebook.cells if cell.cell_type == "markdown"
-                  for line in cell.source.splitlines() if line.startswith("#")), notebook_path.stem)
-    page = PAGES / f"{notebook_path.stem}.html"
-    page.write_text(page_html(title, body))
-    return page, title
+# ---- comparing
+def texts(cell):
+    """What a reader of the terminal form sees, with digits beyond the fourth masked."""
+    parts = [o.get("text") or o.get("data", {}).get("text/plain", "") for o in cell.get("outputs", [])]
+    text = "".join("".join(part) for part in parts)
+    return re.sub(r"(\d\.\d{3})\d+", r"\1", text).strip()
 
 
-def page_html(title, body):
-    from pygments.formatters import HtmlFormatter
-    style = (NOTEBOOKS / "page.css").read_text() + HtmlFormatter(style="friendly").get_style_defs(".highlight")
-    return (f'<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
-            f"<title>{title}</title><style>{style}</style></head><body><nav><a href='index.html'>the course</a></nav>"
-            f"<main>{body}</main></body></html>")
+def differences(stored, fresh):
+    """[(cell number, stored text, new text)] of the cells whose text outputs differ."""
+    found = []
+    for number, (a, b) in enumerate(zip(stored.cells, fresh.cells, strict=True)):
+        if a.cell_type == "code" and "volatile" not in tags(a) and texts(a) != texts(b):
+            found.append((number, texts(a), texts(b)))
+    return found
+
+
+# ---- pages
+def build_site(names):
+    """Sphinx over the stored notebooks; a warning is an error."""
+    work = ROOT / "build" / "site"
+    shutil.rmtree(work, ignore_errors=True)
+    shutil.copytree(SITE, work)
+    for name in names:
+        shutil.copy(NOTEBOOKS / f"{name}.ipynb", work)
+    index = work / "index.md"
+    index.write_text(index.read_text().replace("@NOTEBOOKS@", "\n".join(names)))
+    subprocess.run([sys.executable, work / "api.py", ROOT, work / "api.md"], check=True)
+    subprocess.run([sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html", work, ROOT / "build" / "html"], check=True)
+    shutil.rmtree(PAGES, ignore_errors=True)
+    shutil.copytree(ROOT / "build" / "html", PAGES, ignore=shutil.ignore_patterns(".doctrees", ".buildinfo"))
+    step(f"start here: {PAGES / 'index.html'}")
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("names", nargs="*", help="notebooks to build, such as 00_tour (default: all)")
-    parser.add_argument("--no-execute", action="store_true", help="render what is stored")
+    parser.add_argument("names", nargs="*", help="notebooks, such as 00_tour (default: all)")
+    parser.add_argument("--no-execute", action="store_true", help="build the pages from what is stored")
+    parser.add_argument("--check", action="store_true", help="run again and compare with what is stored")
+    parser.add_argument("--exercises", action="store_true", help="write and run the solved versions")
     options = parser.parse_args()
     import nbformat
-    PAGES.mkdir(exist_ok=True)
-    names = options.names or sorted(p.stem for p in SOURCES.glob("*.py"))
-    links = []
-    for name in names:
+    every = sorted(p.stem for p in SOURCES.glob("*.py"))
+    failed = False
+    for name in () if options.no_execute else options.names or every:
+        start = time.time()
+        step(f"running {name}")
         path = NOTEBOOKS / f"{name}.ipynb"
-        if not options.no_execute:
-            step(f"running {name}")
-            start = time.time()
-            notebook = execute(SOURCES / f"{name}.py")
-            nbformat.write(notebook, path)
-            step(f"{name} ran in {time.time() - start:.0f} s")
-        page, title = render(path)
-        links.append(f'<li><a href="{page.name}">{title}</a></li>')
-        step(f"page: {page}")
-    index = PAGES / "index.html"
-    index.write_text(page_html("minidynamo: the course", f"<h1>A real torch.compile, small enough to read</h1><ol start='0'>{''.join(links)}</ol>"))
-    step(f"start here: {index}")
+        if options.exercises:
+            SOLUTIONS.mkdir(exist_ok=True)
+            nbformat.write(execute(solved(read(name))), SOLUTIONS / f"{name}.ipynb")
+        else:
+            notebook = execute(student(read(name)))
+            if options.check:
+                for number, before, after in differences(nbformat.read(path, as_version=4), notebook):
+                    failed = True
+                    step(f"{name}, cell {number} differs\n--- stored\n{before}\n--- now\n{after}")
+            else:
+                nbformat.write(notebook, path)
+        step(f"{name} took {time.time() - start:.0f} s")
+    if not options.check and not options.exercises:
+        build_site(every)
+    return int(failed)
 
 
 if __name__ == "__main__":

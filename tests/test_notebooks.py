@@ -1,17 +1,23 @@
-"""The stored notebook is its source, executed: same cells, no error, no path of a machine, no stray noise."""
+"""The stored notebook is its source, executed: same cells, no error, no path of a machine, no stray noise; exercises check."""
 import json
+import re
+import sys
 from pathlib import Path
 
 import pytest
 
 jupytext = pytest.importorskip("jupytext")
 NOTEBOOKS = Path(__file__).resolve().parent.parent / "notebooks"
+sys.path.insert(0, str(NOTEBOOKS))
+import build        # noqa: E402
+import exercises    # noqa: E402
+
 NAMES = sorted(p.stem for p in (NOTEBOOKS / "src").glob("*.py"))
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_stored_notebook_has_the_cells_of_its_source(name):
-    source = jupytext.read(NOTEBOOKS / "src" / f"{name}.py")
+    source = build.student(build.read(name))
     stored = json.loads((NOTEBOOKS / f"{name}.ipynb").read_text())
     assert [(c.cell_type, c.source) for c in source.cells] == [(c["cell_type"], "".join(c["source"])) for c in stored["cells"]]
 
@@ -21,9 +27,69 @@ def test_outputs_are_there_and_clean(name):
     text = (NOTEBOOKS / f"{name}.ipynb").read_text()
     stored = json.loads(text)
     code = [c for c in stored["cells"] if c["cell_type"] == "code"]
-    assert all(c["execution_count"] for c in code)
+    assert all(c["execution_count"] or "check" in c["metadata"].get("tags", []) for c in code)
     assert not any(o["output_type"] == "error" for c in code for o in c["outputs"])
-    assert sum(bool(c["outputs"]) for c in code) > len(code) // 2
-    assert "image/png" in text and "<svg" in text
+    explaining = [c for c in code if not {"exercise", "check"} & set(c["metadata"].get("tags", []))]
+    assert sum(bool(c["outputs"]) for c in explaining) > len(explaining) // 2
     assert "/tmp/" not in text and "site-packages/" not in text
     assert len(text) < 1_500_000
+
+
+def answers(name, prepare):
+    """{exercise: the student's answer}, from the exercise cells of one notebook, with the imports those cells need."""
+    notebook = prepare(build.read(name))
+    scope = {}
+    for cell in notebook.cells:
+        if cell.cell_type != "code":
+            continue
+        if {"exercise", "support"} & set(build.tags(cell)):
+            exec(compile(cell.source, f"<{name}>", "exec"), scope)
+        elif "check" not in build.tags(cell):
+            imports = [line for line in cell.source.splitlines() if re.match(r"(import|from) ", line)]
+            exec("\n".join(imports), scope)
+    calls = {m[1]: m[2] for cell in notebook.cells if "check" in build.tags(cell)
+             for m in re.finditer(r'^check\("([\d.]+)", (.+)\)$', cell.source, re.M)}
+    return {exercise: eval(argument, scope) for exercise, argument in calls.items()}
+
+
+EXERCISES = sorted({(name, m) for name in NAMES for m in re.findall(r'check\("([\d.]+)"', (NOTEBOOKS / "src" / f"{name}.py").read_text())})
+
+
+@pytest.mark.parametrize("name, exercise", EXERCISES)
+def test_the_solution_passes_and_an_empty_answer_fails(name, exercise, capsys, monkeypatch):
+    monkeypatch.chdir(NOTEBOOKS)
+    exercises.check(exercise, answers(name, build.solved)[exercise])
+    assert "FAIL" not in capsys.readouterr().out
+    with pytest.raises(exercises.ExerciseFailed):
+        exercises.check(exercise, answers(name, build.student)[exercise])
+    assert "FAIL" in capsys.readouterr().out
+
+
+def test_every_registered_exercise_is_in_a_notebook():
+    exercises.load()
+    assert {e for _, e in EXERCISES} == set(exercises.CHECKS)
+
+
+def test_an_exercise_needs_no_later_chapter():
+    for name, exercise in EXERCISES:
+        assert exercise.startswith(name[:2] + ".")
+
+
+def test_a_planted_edit_of_a_stored_output_is_found():
+    import copy
+
+    import nbformat
+    stored = nbformat.read(NOTEBOOKS / f"{NAMES[1]}.ipynb", as_version=4)
+    edited = copy.deepcopy(stored)
+    assert build.differences(stored, edited) == []
+    cell = next(c for c in edited.cells if c.cell_type == "code" and build.texts(c) and "volatile" not in build.tags(c))
+    cell.outputs[0] = nbformat.v4.new_output("stream", text="something else")
+    assert len(build.differences(stored, edited)) == 1
+
+
+def test_one_notebook_runs_again_to_the_same_outputs():
+    """The others: `make test-notebooks`."""
+    import nbformat
+    name = "01_eager_and_graph"
+    fresh = build.execute(build.student(build.read(name)))
+    assert build.differences(nbformat.read(NOTEBOOKS / f"{name}.ipynb", as_version=4), fresh) == []

@@ -13,9 +13,9 @@ import sys
 
 from .draw import Picture, draw_graph
 from .explanation import Explanation, explain
-from .views import Code, Table
+from .views import Code, Table, excerpt
 
-__all__ = ["explain", "Explanation", "Picture", "draw_graph", "Code", "Table"]
+__all__ = ["explain", "Explanation", "Picture", "draw_graph", "Code", "Table", "excerpt"]
 
 
 class _CallablePackage(type(sys)):

@@ -5,6 +5,8 @@ In:   text or objects.  Out: `Code`, `Table`, `Texts`: each has `_repr_html_` (h
     >>> Code("int main() {}", "cpp", "a kernel")
 """
 import html
+import inspect
+import textwrap
 from dataclasses import dataclass
 
 
@@ -28,6 +30,18 @@ class Code:
 
     def __repr__(self):
         return (f"# {self.title}\n" if self.title else "") + self.source
+
+
+def excerpt(thing, title=None):
+    """The source of a function or class of ours (or anybody's) as `Code`, titled with its file."""
+    file = inspect.getsourcefile(thing).replace("\\", "/")
+    for package in ("/minidynamo/", "/miniinductor/", "/torch/"):
+        if package in file:
+            file = file[file.rindex(package) + 1:]
+            break
+    else:
+        file = "this notebook"
+    return Code(textwrap.dedent(inspect.getsource(thing)).rstrip(), "python", title or f"{thing.__qualname__}, {file}")
 
 
 @dataclass

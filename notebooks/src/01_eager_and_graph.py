@@ -1,0 +1,412 @@
+# ---
+# jupyter:
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # 01 · Eager mode, graph mode, and five ways to get from one to the other
+#
+# A compiler needs to see more than one operation at a time: it needs a *graph*. A PyTorch program is not a graph. It is a Python
+# program that happens to call tensor operations, one after the other. This notebook builds five earlier ways of getting a graph out of
+# it, each in about forty lines, and watches each one fail in its own way. The failures are the requirements of everything that follows.
+#
+# **What you will learn:** what eager mode is and why people love it; what a graph buys; record/replay, scripting, symbolic tracing,
+# lazy tensors and staging; and what none of them can do.
+#
+# The paper tells this story in its section 2.
+
+# %%
+import time
+
+import torch
+from minidynamo import prior
+from minidynamo.explain import Code, Table, excerpt
+
+torch.manual_seed(0);
+
+# %% [markdown]
+# ## Eager mode: the program *is* the model
+#
+# In eager mode each line runs when Python reaches it. One can print, use a debugger, write an `if`, keep a list, call any library. That is
+# why PyTorch won. The price is that at the moment an operation runs nobody knows what comes next.
+#
+# *The kitchen.* Eager mode is a cook who is told one step at a time through the kitchen door. He cannot put the second pan on the stove
+# early, because he does not know there will be a second pan. *Exactly:* each call goes through Python, the dispatcher, autograd and a
+# kernel launch, and each kernel reads its inputs from memory and writes its output to memory.
+
+# %%
+def score(x, threshold=0.0):
+    """Something a person would write: a branch on data, a Python number from a tensor, a print, a list."""
+    history = []
+    y = x * 2
+    history.append(y.mean())
+    if y.sum() > threshold:             # decided by the *values* in y
+        y = torch.relu(y)
+    else:
+        y = -y
+    scale = float(x.abs().max())        # a tensor becomes a Python number
+    return y / scale, len(history)
+
+positive, negative = torch.tensor([1.0, 2.0, -0.5]), torch.tensor([-1.0, -2.0, 0.5])
+print("positive:", score(positive))
+print("negative:", score(negative))
+
+# %% [markdown]
+# Two inputs, two different sequences of operations. Every capture mechanism below is asked to handle parts of this function.
+#
+# ## 1 · Record and replay
+#
+# Run the function once, write down each operation, and replay the tape. `torch.jit.trace` works like this.
+
+# %%
+excerpt(prior.recording.Recording.__torch_function__)
+
+# %%
+def branch(x):
+    y = x * 2
+    if y.sum() > 0:
+        y = torch.relu(y)
+    else:
+        y = -y
+    return y
+
+tape = prior.record(branch, positive)
+tape
+
+# %% [markdown]
+# The `if` is not on the tape. The tape of `positive` is wrong for `negative`, **silently**:
+
+# %%
+print("eager :", branch(negative))
+print("replay:", tape(negative))
+
+# %% [markdown]
+# The original does the same, with a warning:
+
+# %%
+import warnings
+
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    traced = torch.jit.trace(branch, positive, check_trace=False)
+print("replay:", traced(negative))
+print("warning:", str(next(w.message for w in caught if "Python boolean" in str(w.message))).split(".")[0])
+
+# %% [markdown]
+# A Python number is frozen in the same way. `float(x.abs().max())` was 2.0 when the tape was made, so it is 2.0 for ever:
+
+# %%
+def normalised(x):
+    return x / float(x.abs().max())
+
+tape = prior.record(normalised, positive)
+print(tape)
+print("eager :", normalised(torch.tensor([10.0])))
+print("replay:", tape(torch.tensor([10.0])))
+
+# %% [markdown]
+# **Requirement 1:** a captured graph must come with the conditions under which it is right.
+#
+# ## 2 · Scripting: compile the text
+#
+# If running the program loses the `if`, read the program instead. `torch.jit.script` parses the source and compiles it. Ours is a checker
+# and an interpreter over Python's `ast`:
+
+# %%
+excerpt(prior.scripting.Script.check)
+
+# %%
+scripted = prior.script(branch)
+print(scripted)
+print("eager   :", branch(negative))
+print("scripted:", scripted(negative))
+
+# %% [markdown]
+# The branch survived. But every construct of Python has to be written into the compiler, and a model is not written in a subset:
+
+# %%
+def with_a_list(x):
+    parts = [x, x * 2]
+    return torch.cat(parts)
+
+def with_a_helper(x):
+    return branch(x) + 1
+
+def with_a_fstring(x):
+    name = f"layer {1}"
+    return x
+
+for function in (with_a_list, with_a_helper, with_a_fstring):
+    try:
+        prior.script(function)
+    except prior.NotScriptable as error:
+        print(f"{function.__name__:15} {error}")
+
+# %% [markdown]
+# The real one knows far more of Python than our forty lines, and still:
+
+# %%
+def logits(model_output: dict, **options):
+    return {k: v * options.get("scale", 1) for k, v in model_output.items()}
+
+try:
+    torch.jit.script(logits)
+except Exception as error:
+    print(type(error).__name__, "-", next(line for line in str(error).splitlines() if line.strip()))
+
+# %% [markdown]
+# **Requirement 2:** the input is Python, all of it. What cannot be captured must still run.
+#
+# ## 3 · Symbolic tracing: run the program on stand-ins
+#
+# `torch.fx.symbolic_trace` calls the function with objects that look like tensors and write down what is done to them. No source text is
+# needed, and any Python *around* the tensors works:
+
+# %%
+excerpt(prior.symbolic.StandIn)
+
+# %%
+print(prior.symbolic_trace(with_a_list))
+
+# %% [markdown]
+# A stand-in has no value, so Python cannot branch on it:
+
+# %%
+try:
+    prior.symbolic_trace(branch)
+except prior.CannotTrace as error:
+    print("ours:", error)
+try:
+    torch.fx.symbolic_trace(branch)
+except torch.fx.proxy.TraceError as error:
+    print("fx  :", error)
+
+# %% [markdown]
+# Worse than an error is what passes unnoticed. A random number, a flag, a counter: whatever is not a tensor is evaluated while tracing and
+# becomes part of the graph.
+
+# %%
+training = True
+
+def dropout_if_training(x):
+    return x * 0.5 if training else x
+
+graph = torch.fx.symbolic_trace(dropout_if_training)
+training = False
+print("eager :", dropout_if_training(torch.ones(2)))
+print("graph :", graph(torch.ones(2)))
+
+# %% [markdown]
+# **Requirement 3:** every Python value that the graph depends on must be known and checked, not just the tensors.
+#
+# ## 4 · Lazy tensors: never stop running Python
+#
+# Let Python run as always, but let operations only *collect* what is to be done. When somebody needs a value, turn what was collected into
+# a graph, look it up by a hash, compile it if it is new. PyTorch/XLA works like this. It handles everything:
+
+# %%
+from minidynamo.prior.lazy import COUNTS, lazy
+
+for x in (positive, negative):
+    print("eager:", branch(x), "  lazy:", branch(lazy(x)).compute())
+COUNTS
+
+# %% [markdown]
+# Nothing is lost, because nothing is skipped: the whole Python program runs *every time*, and then the graph is built and hashed again,
+# every time, to find out that it is the same as yesterday.
+
+# %% tags=["volatile"]
+def chain(x):
+    for _ in range(50):
+        x = x * 1.01 + 0.1
+    return x
+
+def seconds(function, repeats=200):
+    function()
+    start = time.perf_counter()
+    for _ in range(repeats):
+        function()
+    return (time.perf_counter() - start) / repeats
+
+x = torch.ones(16)
+print(f"eager                     {seconds(lambda: chain(x)) * 1e6:7.0f} us")
+print(f"lazy, always a cache hit  {seconds(lambda: chain(lazy(x)).compute()) * 1e6:7.0f} us")
+
+# %% [markdown]
+# A real lazy system overlaps this cost with the device's work; with small operations the cost still shows (paper, section 2).
+#
+# **Requirement 4:** on a cache hit, the captured Python must not run at all.
+#
+# ## 5 · Staging: let the user promise
+#
+# JAX's `jit` traces like number 3, on abstract values (shape and dtype, no numbers), once per combination of shapes and dtypes. On a hit
+# Python is skipped. It is simple and fast because the *user* promises that the function is pure.
+
+# %%
+@prior.stage
+def noisy(x):
+    print("tracing")
+    return torch.sin(x) * 2
+
+noisy(torch.ones(3)), noisy(torch.ones(3))
+
+# %%
+print(list(noisy.programs.values())[0].graph)
+
+# %% [markdown]
+# The print happened once. In JAX this is the documented contract; for existing PyTorch programs it is a changed program:
+
+# %%
+calls = []
+
+@prior.stage
+def counted(x):
+    calls.append(1)
+    return x + 1
+
+for _ in range(5):
+    counted(torch.ones(3))
+print("calls counted:", len(calls), "of 5")
+
+# %% [markdown]
+# **Requirement 5:** side effects happen as often, and in the order, that plain Python has them.
+#
+# ## The table, and the way out
+#
+# | mechanism | branch on data | any Python | keeps side effects | Python skipped on a hit | wrong answers |
+# |---|---|---|---|---|---|
+# | record/replay | no | looks like it | no | yes | **silently** |
+# | scripting | yes | no | yes | yes | no |
+# | symbolic trace | error | around tensors | no | yes | **silently** (flags) |
+# | lazy tensors | yes | yes | yes | **no** | no |
+# | staging | error | around tensors | no | yes | if the promise is broken |
+# | **minidynamo / TorchDynamo** | graph break | yes | yes | yes | no |
+#
+# The idea of TorchDynamo: work on *bytecode*. That is what Python really executes, so all of Python is there; it can be evaluated
+# symbolically like number 3; every assumption becomes a **guard** (requirements 1 and 3); what cannot be captured becomes a **graph break** and
+# runs as plain Python (requirement 2); on a hit the original bytecode does not run (4); writes and prints are replayed (5).
+
+# %%
+import minidynamo
+
+compiled = minidynamo.compile(score)
+for x in (positive, negative, torch.tensor([10.0])):
+    assert str(compiled(x)) == str(score(x))
+print(minidynamo.counters)
+
+# %% [markdown]
+# Three inputs, right each time, and the breaks are on record: the branch on `y.sum()` and the `float()`.
+#
+# The same comparison on a real model: BERT takes its attention mask as a dictionary of inputs, and returns a data class.
+
+# %%
+from minidynamo.bench.models import bert
+
+model, inputs = bert(layers=2)
+rows = []
+with torch.no_grad():
+    expected = model(**inputs).last_hidden_state
+    for name, capture in (("record/replay (ours)", lambda: prior.record(lambda ids: model(input_ids=ids).last_hidden_state, inputs["input_ids"])(
+                              inputs["input_ids"])),
+                          ("script (torch.jit)", lambda: torch.jit.script(model)(**inputs)),
+                          ("symbolic trace (torch.fx)", lambda: torch.fx.symbolic_trace(model)(**inputs)),
+                          ("minidynamo", lambda: minidynamo.compile(model, backend="eager", fullgraph=True)(**inputs).last_hidden_state)):
+        try:
+            result = capture()
+            rows.append((name, "captured" if torch.equal(result, expected) else "wrong numbers", ""))
+        except Exception as error:
+            rows.append((name, "failed", f"{type(error).__name__}: {str(error).strip().splitlines()[0][:80]}"))
+Table(["mechanism", "BERT, 2 layers", ""], rows)
+
+# %% [markdown]
+# ## Exercises
+#
+# **01.1** The recorder freezes Python numbers. Write `is_safe(function, a, b)`: record on `a`, replay on `b`, and return True if the replay
+# agrees with eager on `b`. (This is what `torch.jit.trace(..., check_inputs=...)` does. Why is it not enough?)
+#
+# *Hints.* `prior.record(function, a)` gives the tape; call it on `b`. Compare with `torch.equal`.
+
+# %% tags=["exercise"]
+def is_safe(function, a: torch.Tensor, b: torch.Tensor) -> bool:
+    """True if the recording of `function` on `a` gives eager's answer on `b`."""
+    ### BEGIN SOLUTION
+    return torch.equal(prior.record(function, a)(b), function(b))
+    ### END SOLUTION
+
+# %% tags=["check"]
+from exercises import check
+
+check("01.1", is_safe)
+
+# %% [markdown]
+# **01.2** The scripting language has no list displays. Teach it one: subclass `Script` so that `[a, b]` is part of the language.
+#
+# *Hints.* `KNOWN` is the tuple of accepted node classes: add `ast.List`. `value(node, names)` evaluates an expression: handle `ast.List`
+# (its elements are in `node.elts`) and leave the rest to `super()`.
+
+# %% tags=["exercise"]
+import ast
+
+class ScriptWithLists(prior.scripting.Script):
+    """The scripted language, with list displays."""
+    ### BEGIN SOLUTION instead of pass
+    KNOWN = (*prior.scripting.Script.KNOWN, ast.List)
+
+    def value(self, node, names):
+        if isinstance(node, ast.List):
+            return [self.value(element, names) for element in node.elts]
+        return super().value(node, names)
+    ### END SOLUTION
+
+# %% tags=["check"]
+check("01.2", ScriptWithLists)
+
+# %% [markdown]
+# **01.3** The stager traces again for each new shape, but not when a *global flag* changes. Write `stage_with(function, read)`, a stager whose
+# cache key also contains `read()`, the value of something the function depends on. You have just invented a guard.
+#
+# *Hints.* One `prior.stage(function)` per value of `read()`, kept in a dictionary, is enough.
+
+# %% tags=["exercise"]
+def stage_with(function, read):
+    """A staged `function` that is traced again when `read()` gives another value."""
+    ### BEGIN SOLUTION
+    staged = {}
+
+    def run(*inputs):
+        key = read()
+        if key not in staged:
+            staged[key] = prior.stage(function)
+        return staged[key](*inputs)
+    return run
+    ### END SOLUTION
+
+# %% tags=["check"]
+check("01.3", stage_with)
+
+# %% [markdown]
+# ## What real PyTorch has
+#
+# | mechanism | file | fate |
+# |---|---|---|
+# | record/replay | `torch/jit/_trace.py` | kept for old exports |
+# | scripting | `torch/jit/frontend.py` | deprecated in favour of `torch.compile` and `torch.export` |
+# | symbolic trace | `torch/fx/_symbolic_trace.py` | the tool for graph-to-graph work; the graph format lives on |
+# | lazy tensors | `torch/csrc/lazy/` | PyTorch/XLA |
+# | TorchDynamo | `torch/_dynamo/` | `torch.compile` |
+#
+# ## Recap
+#
+# * Eager mode runs a Python program; a compiler wants a graph.
+# * Capture by running once loses what was not a tensor operation; capture by reading covers a subset; capture by always running costs
+#   Python on each call.
+# * The requirements: conditions with every graph, all of Python, every dependency checked, no Python on a hit, side effects kept.
+#
+# Next: the graph itself.
