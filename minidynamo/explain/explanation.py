@@ -196,6 +196,6 @@ def explain(fn, **options):
         compiled = api.compile(fn, **options)
         result = compiled(*args, **kwargs)
         name = getattr(fn, "__qualname__", type(fn).__name__)
-        return Explanation(name, result, [r for r in records.frames if r.graph is not None or r.graph_breaks],
+        return Explanation(name, result, [r for n, r in enumerate(records.frames) if r.graph is not None or r.graph_breaks or n == 0],
                            {k: dict(v) for k, v in records.counters.items()})
     return run

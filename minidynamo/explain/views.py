@@ -41,7 +41,8 @@ def excerpt(thing, title=None):
             break
     else:
         file = "this notebook"
-    return Code(textwrap.dedent(inspect.getsource(thing)).rstrip(), "python", title or f"{thing.__qualname__}, {file}")
+    name = getattr(thing, "__qualname__", thing.__name__)
+    return Code(textwrap.dedent(inspect.getsource(thing)).rstrip(), "python", title or f"{name}, {file}")
 
 
 @dataclass

@@ -11,7 +11,7 @@ html_theme = "sphinx_book_theme"
 html_title = "A real torch.compile, small enough to read"
 html_static_path = ["static"]
 html_css_files = ["course.css"]
-html_theme_options = {"use_download_button": False, "use_fullscreen_button": False, "show_toc_level": 2,
+html_theme_options = {"use_download_button": False, "use_fullscreen_button": False, "secondary_sidebar_items": [],
                       "pygments_light_style": "friendly", "home_page_in_toc": True}
 html_context = {"default_mode": "light"}
 html_show_copyright = False

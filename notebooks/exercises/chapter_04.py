@@ -1,0 +1,100 @@
+"""Checks of notebook 04: bytecode and symbolic evaluation."""
+import torch
+
+from . import close, exercise, row
+
+
+def powers(x):
+    for p in range(3):
+        x = x * p
+    return x
+
+
+def nested(x):
+    for a in (1, 2):
+        for b in (10, 20):
+            x = x + a * b
+    return x
+
+
+def never(x):
+    for a in ():
+        x = x * 2
+    return x
+
+
+def operations(machine):
+    machine.run()
+    return [n.target.__name__ for n in machine.graph.nodes if n.op == "call_function"]
+
+
+def result(machine, x):
+    machine.run()
+    return torch.fx.GraphModule({}, machine.graph)(x)
+
+
+@exercise("04.1", "for loops")
+def _(answer):
+    yield row("three turns give three multiplications", lambda: operations(answer(powers, ["x"])), ["mul"] * 3)
+    yield row("nested loops", lambda: operations(answer(nested, ["x"])), ["add"] * 4)
+    yield row("with the right numbers", lambda: result(answer(nested, ["x"]), torch.ones(1)), torch.tensor([91.0]), same=close)
+    yield row("an empty loop", lambda: operations(answer(never, ["x"])), [])
+
+
+def square(v):
+    return v * v
+
+
+def twice(v, w):
+    return square(v) + square(w)
+
+
+def program(x):
+    return twice(x, x + 1) - 3
+
+
+@exercise("04.2", "inlining")
+def _(answer):
+    yield row("two levels deep: add, mul, mul, add, sub", lambda: operations(answer(program, ["x"])), ["add", "mul", "mul", "add", "sub"])
+    yield row("with the right numbers", lambda: result(answer(program, ["x"]), torch.tensor([2.0])), torch.tensor([10.0]), same=close)
+
+    def with_torch(x):
+        return torch.relu(square(x))
+    yield row("torch functions stay calls", lambda: operations(answer(with_torch, ["x"])), ["mul", "relu"])
+
+
+def matched(x, parts):
+    match parts:
+        case [a]:
+            return x + a
+        case [a, b]:
+            return x * a + b
+        case _:
+            return x
+
+
+@exercise("04.3", "GET_LEN in the real evaluator")
+def _(answer):
+    import minidynamo
+    from minidynamo.symbolic_eval import code_info, opcodes
+    used = []
+
+    def spy(frame, arg):
+        used.append(1)
+        return answer(frame, arg)
+
+    def run(parts):
+        minidynamo.reset()
+        code_info._CACHE.clear()
+        original = opcodes.HANDLERS["GET_LEN"]
+        opcodes.HANDLERS["GET_LEN"] = spy
+        try:
+            with minidynamo.config.patch(raise_internal_errors=True):
+                return minidynamo.compile(matched, backend="eager", fullgraph=True)(torch.ones(2), parts)
+        finally:
+            opcodes.HANDLERS["GET_LEN"] = original
+            code_info._CACHE.clear()
+            minidynamo.reset()
+    for parts in ([3], [3, 4], [1, 2, 3]):
+        yield row(f"match {parts}", lambda: run(parts), matched(torch.ones(2), parts), same=close)
+    yield row("your handler was really used", lambda: len(used) >= 3)

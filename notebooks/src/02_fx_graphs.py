@@ -1,0 +1,317 @@
+# ---
+# jupyter:
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # 02 · FX graphs: a program as data
+#
+# Whatever captures a program must write it down in some form that other programs can read and change. In PyTorch this form is the
+# **FX graph**. It is what minidynamo produces and what every backend receives.
+#
+# **What you will learn:** the six kinds of nodes; how a graph is Python code and back; interpreting, transforming and drawing it; what a
+# *backend* is. At the end you write three graph passes that run on BERT.
+
+# %%
+import operator
+from collections import Counter
+
+import torch
+import torch.fx as fx
+
+import minidynamo
+from minidynamo.explain import Code, Table, draw_graph
+
+torch.manual_seed(0)
+torch.set_grad_enabled(False);
+
+# %% [markdown]
+# ## Why not just a list?
+#
+# In notebook 01 the tape was a list of `(operation, arguments, result slot)`. That is enough to replay. It is not enough to *change* the
+# program: who uses `v3`? May `v5` be deleted? If I insert an operation, what must be renumbered?
+
+# %%
+tape = [("relu", ["v0"], "v1"), ("add", ["v1", "v1"], "v2"), ("mul", ["v0", "v0"], "v3")]
+uses = {name: [row for row in tape if name in row[1]] for name in ("v1", "v2", "v3")}
+print("v3 is used by", uses["v3"], "- so it can go; but each question is a search through the whole tape")
+
+# %% [markdown]
+# A graph keeps the answer with each node: its inputs (`node.args`) and its users (`node.users`), both ways, always consistent.
+#
+# *The kitchen.* A tape is the order in which the cook did things. A graph is the recipe card that says which bowl goes into which pot; two
+# steps that do not feed each other may swap. *Exactly:* nodes are operations, edges are values, and the list order is one valid
+# topological order.
+#
+# ## Six kinds of nodes
+#
+# | op | what it is | target |
+# |---|---|---|
+# | `placeholder` | an input | its name |
+# | `get_attr` | a tensor that the module owns | the path to it |
+# | `call_function` | `torch.relu(x)`, `operator.add(x, y)` | the function |
+# | `call_method` | `x.view(2, 3)` | the method's name |
+# | `call_module` | `self.linear(x)` | the path to the module |
+# | `output` | what is returned | "output" |
+#
+# Build one by hand:
+
+# %%
+graph = fx.Graph()
+x = graph.placeholder("x")
+doubled = graph.call_function(operator.mul, (x, 2))
+clipped = graph.call_method("clamp", (doubled,), {"min": 0.0})
+graph.output(clipped)
+print(graph)
+print("inputs of clamp:", clipped.args, clipped.kwargs, "   users of mul:", list(doubled.users))
+
+# %% [markdown]
+# A `GraphModule` is the graph together with generated Python code that runs it. The graph prints as a program because it *is* one:
+
+# %%
+module = fx.GraphModule(torch.nn.Module(), graph)
+print(module.code)
+module(torch.tensor([-1.0, 3.0]))
+
+# %% [markdown]
+# ## What minidynamo writes down
+#
+# A backend is any function that takes a `GraphModule` and example inputs and gives back something callable. The simplest one looks and
+# returns the graph unchanged:
+
+# %%
+seen = []
+
+def look(gm, example_inputs):
+    seen.append(gm)
+    return gm.forward
+
+class Block(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.up, self.down = torch.nn.Linear(8, 32), torch.nn.Linear(32, 8)
+
+    def forward(self, x, scale=None):
+        hidden = torch.nn.functional.gelu(self.up(x))
+        if scale is not None:                       # decided while capturing: a guard, not a node
+            hidden = hidden * scale
+        return x + self.down(hidden)
+
+block = Block()
+minidynamo.compile(block, backend=look)(torch.randn(4, 8))
+print(seen[0].code)
+
+# %% [markdown]
+# Three things to notice. There is no `if`: it was decided, and a guard remembers. There is no `call_module`: calls of modules were *inlined*
+# down to functions, because a graph that stops at `self.up` could not be fused across it. And the weights are `get_attr`
+# nodes: reads of the module's own parameters, not copies of them.
+#
+# ## Metadata
+#
+# A node carries a dictionary, `node.meta`. minidynamo fills in the value's *fake tensor* (shape, dtype, strides, no data), the user's line
+# and the path of the module it came from.
+
+# %%
+rows = []
+for node in seen[0].graph.nodes:
+    value = node.meta.get("example_value", node.meta.get("val"))
+    rows.append((node.op, node.name, tuple(value.shape) if hasattr(value, "shape") else "", node.meta.get("module_path", "")))
+Table(["op", "name", "shape", "module"], rows)
+
+# %% [markdown]
+# Pictures come from the same data. Shapes distinguish inputs, operations and the output:
+
+# %%
+draw_graph(seen[0], "Block")
+
+# %% [markdown]
+# ## Reading a graph: an interpreter
+#
+# An interpreter is a loop over the nodes with an environment. Ten lines; every analysis of a graph is a variation of it.
+
+# %%
+def interpret(gm, *inputs):
+    environment, inputs = {}, iter(inputs)
+    look_up = lambda value: fx.node.map_arg(value, lambda node: environment[node])
+    for node in gm.graph.nodes:
+        args, kwargs = look_up(node.args), look_up(node.kwargs)
+        if node.op == "placeholder":
+            environment[node] = next(inputs)
+        elif node.op == "call_function":
+            environment[node] = node.target(*args, **kwargs)
+        elif node.op == "call_method":
+            environment[node] = getattr(args[0], node.target)(*args[1:], **kwargs)
+        elif node.op == "output":
+            return args[0]
+
+interpret(module, torch.tensor([-1.0, 3.0]))
+
+# %% [markdown]
+# The same loop with *bytes* as values tells how much memory traffic eager mode causes:
+
+# %%
+def eager_bytes(gm):
+    size = lambda node: (v.numel() * v.element_size() if isinstance(v := node.meta.get("example_value"), torch.Tensor) else 0)
+    return sum(size(node) + sum(size(source) for source in node.all_input_nodes)
+               for node in gm.graph.nodes if node.op.startswith("call"))
+
+print("Block moves", eager_bytes(seen[0]), "bytes in eager mode")
+
+# %% [markdown]
+# ## Changing a graph: a pass
+#
+# A pass walks over the graph and rewrites it. This one removes multiplications by one. The important call is
+# `replace_all_uses_with`: every user of the old node now reads the new one.
+
+# %%
+def remove_mul_by_one(gm):
+    for node in list(gm.graph.nodes):
+        if node.op == "call_function" and node.target is operator.mul and node.args[1] == 1:
+            node.replace_all_uses_with(node.args[0])
+            gm.graph.erase_node(node)
+    gm.recompile()
+    return gm
+
+def padded(x):
+    return torch.relu(x * 1) * 1
+
+graphs = []
+minidynamo.compile(padded, backend=lambda gm, _: graphs.append(remove_mul_by_one(gm)) or gm.forward)(torch.randn(3))
+print(graphs[0].code)
+
+# %% [markdown]
+# **A naive pass fails.** `x * 1` is not always `x`: if `x` holds integers and the factor is `1.0`, the product has another dtype. And it is
+# never the same *object*: a caller that writes into the result must not write into `x`. Passes are where compilers get numbers wrong.
+
+# %%
+def promotes(x):
+    return x * 1.0
+
+wrong = minidynamo.compile(promotes, backend=lambda gm, _: remove_mul_by_one(gm).forward)(torch.tensor([1, 2]))
+print("eager:", promotes(torch.tensor([1, 2])).dtype, "  after the naive pass:", wrong.dtype)
+minidynamo.reset()
+
+# %% [markdown]
+# miniinductor's own version of this pass looks at the metadata first:
+
+# %%
+from minidynamo.explain import excerpt
+from miniinductor.graph_passes import basic
+
+excerpt(basic)
+
+# %% [markdown]
+# ## A real model
+#
+# BERT with 12 layers is one graph. Which operations is it made of?
+
+# %%
+from minidynamo.bench.models import bert
+
+model, inputs = bert()
+seen.clear()
+minidynamo.compile(model, backend=look, fullgraph=True)(**inputs)
+counts = Counter(getattr(n.target, "__name__", n.target) for n in seen[0].graph.nodes if n.op.startswith("call"))
+Table(["operation", "times"], counts.most_common(12), f"BERT: {sum(counts.values())} operations")
+
+# %%
+draw_graph(seen[0], "BERT", by_module=True, depth=2)
+
+# %% [markdown]
+# ## Exercises
+#
+# **02.1** Write `largest_value(gm)`: the name of the node whose value has the most elements (inputs and outputs do not count).
+#
+# *Hints.* Only nodes whose `op` starts with `"call"`. The value is `node.meta["example_value"]`.
+
+# %% tags=["exercise"]
+def largest_value(gm: fx.GraphModule) -> str:
+    """Name of the call node with the largest value."""
+    ### BEGIN SOLUTION
+    calls = [n for n in gm.graph.nodes if n.op.startswith("call") and isinstance(n.meta.get("example_value"), torch.Tensor)]
+    return max(calls, key=lambda n: n.meta["example_value"].numel()).name
+    ### END SOLUTION
+
+# %% tags=["check"]
+from exercises import check
+
+check("02.1", largest_value)
+
+# %% [markdown]
+# **02.2** *Common subexpressions.* Write the pass `merge_equal(gm)`: when two nodes call the same function with the same arguments, the second is
+# replaced by the first. Return the graph module, recompiled. It must not merge random operations (`torch.rand_like`, `dropout`).
+#
+# *Hints.* Walk in order; keep a dictionary from `(node.target, node.args, sorted kwargs)` to the first node. Arguments that cannot be hashed
+# (lists) may be left alone. `call_function` only.
+
+# %% tags=["exercise"]
+RANDOM = (torch.rand_like, torch.randn_like, torch.nn.functional.dropout)
+
+def merge_equal(gm: fx.GraphModule) -> fx.GraphModule:
+    """Each pure call is computed once."""
+    ### BEGIN SOLUTION
+    first = {}
+    for node in list(gm.graph.nodes):
+        if node.op != "call_function" or node.target in RANDOM:
+            continue
+        key = (node.target, node.args, tuple(sorted(node.kwargs.items())))
+        try:
+            earlier = first.setdefault(key, node)
+        except TypeError:
+            continue
+        if earlier is not node:
+            node.replace_all_uses_with(earlier)
+            gm.graph.erase_node(node)
+    gm.recompile()
+    return gm
+    ### END SOLUTION
+
+# %% tags=["check"]
+check("02.2", merge_equal)
+
+# %% [markdown]
+# **02.3** *A safe version.* Repair `remove_mul_by_one`: remove `x * one` only where nothing can tell the difference in the numbers: the result has the
+# dtype and shape of `x`.
+#
+# *Hints.* Compare `node.meta["example_value"]` with that of `node.args[0]`. `node.args[0]` may be a number.
+
+# %% tags=["exercise"]
+def remove_mul_by_one_safely(gm: fx.GraphModule) -> fx.GraphModule:
+    """Like remove_mul_by_one, but never changes a dtype or a shape."""
+    ### BEGIN SOLUTION
+    for node in list(gm.graph.nodes):
+        if node.op == "call_function" and node.target is operator.mul and isinstance(node.args[0], fx.Node) \
+                and isinstance(node.args[1], (int, float)) and node.args[1] == 1:
+            before, after = node.args[0].meta["example_value"], node.meta["example_value"]
+            if (before.dtype, before.shape) == (after.dtype, after.shape):
+                node.replace_all_uses_with(node.args[0])
+                gm.graph.erase_node(node)
+    gm.recompile()
+    return gm
+    ### END SOLUTION
+
+# %% tags=["check"]
+check("02.3", remove_mul_by_one_safely)
+
+# %% [markdown]
+# ## What real PyTorch has
+#
+# * `torch/fx/graph.py`, `node.py`, `graph_module.py`: the format is the same one; we use it, not a copy of it.
+# * `torch/fx/interpreter.py`: the loop above, as a class to inherit from.
+# * `torch/_inductor/fx_passes/`: hundreds of rewrites; `torch/_inductor/pattern_matcher.py` matches patterns written as Python functions.
+# * Inputs in real graphs can also be sizes (`SymInt`); notebook 14.
+#
+# ## Recap
+#
+# * A graph is a program as data: nodes with inputs *and* users.
+# * minidynamo's graphs hold functions and methods only; control flow was decided (guards), modules were inlined, weights are `get_attr` nodes.
+# * A backend is a function from a graph to a callable; a pass is a function from a graph to a graph, and must prove that nobody can tell.
+#
+# Next: how minidynamo gets to see the program at all.

@@ -1,0 +1,295 @@
+# ---
+# jupyter:
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # 03 · The frame hook: asking CPython for every function call
+#
+# `minidynamo.compile(f)` returns something that behaves like `f`. When it is called, minidynamo has to get between Python and the function
+# *and the functions that it calls*, see their bytecode, and let something else run instead. CPython has a door for this: PEP 523.
+#
+# **What you will learn:** what a frame and a code object are; why wrapping functions is not enough; PEP 523; how our hook swaps a code object;
+# the per-code cache; why the hook costs nothing when it is off.
+
+# %%
+import dis
+import time
+
+import torch
+
+import minidynamo
+from minidynamo import frame_hook
+from minidynamo.explain import Code, Table, excerpt
+
+torch.manual_seed(0)
+torch.set_grad_enabled(False);
+
+# %% [markdown]
+# ## A call in CPython
+#
+# A function object points to a **code object**: bytecode, constants, names. Calling it creates a **frame**: the code object, an array of
+# local variables, a value stack, and the place where execution stands. The evaluator then runs the frame.
+
+# %%
+def area(width, height):
+    product = width * height
+    return product
+
+code = area.__code__
+Table(["field of the code object", "value"],
+      [("co_name", code.co_name), ("co_varnames", code.co_varnames), ("co_consts", code.co_consts), ("co_stacksize", code.co_stacksize),
+       ("bytes of bytecode", len(code.co_code))])
+
+# %%
+dis.dis(area)
+
+# %% [markdown]
+# *The kitchen.* The code object is the recipe card; a frame is one cook at one stove with that card, a finger on the current line and bowls on
+# the counter. *Exactly:* one code object, many frames; recursion has several at once.
+#
+# ## The naive version: a wrapper
+#
+# Why not a decorator that looks at the arguments and decides?
+
+# %%
+log = []
+
+def naive_compile(function):
+    def wrapper(*args):
+        log.append(function.__name__)       # here one could compile and run something else
+        return function(*args)
+    return wrapper
+
+def inner(x):
+    return torch.relu(x)
+
+@naive_compile
+def outer(x):
+    print("a graph break")                  # cannot be captured ...
+    return inner(x) + 1                     # ... but what follows, and `inner`, could be
+
+outer(torch.randn(3))
+log
+
+# %% [markdown]
+# `outer` cannot be captured as a whole, so the wrapper has to give it up as a whole: it never learns about `inner`, nor can it compile *the rest*
+# of `outer` after the `print`. We need to be asked about every frame that runs inside.
+#
+# ## PEP 523
+#
+# CPython keeps a function pointer per interpreter: "evaluate this frame". An extension may replace it. Ours is in
+# `minidynamo/frame_hook.c`; here is what it looks like from Python. The callback is asked once about each new code object:
+
+# %%
+asked = []
+
+def callback(function, code, args):
+    asked.append((code.co_name, args))
+    frame_hook.set_cache(code, None)        # from now on, leave this code alone
+    return None                             # nothing to run instead
+
+def helper(a):
+    return a + 1
+
+def program(a):
+    return helper(a) * helper(a + 10)
+
+hooked = frame_hook.enabled(program, callback)
+print(hooked(1))
+asked
+
+# %% [markdown]
+# `helper` was seen although nobody wrapped it, and it was asked about *before its first instruction ran*, with its arguments bound.
+# It was asked about once, because the callback said "leave it alone".
+#
+# ## Swapping the code
+#
+# A callback may answer with `(guard, code)`. If `guard(function, *args)` is true, the frame runs `code` instead. Same parameters, other
+# instructions:
+
+# %%
+def slow_double(x):
+    total = x
+    for _ in range(1):
+        total = total + x
+    return total
+
+def fast_double(x):
+    return x * 2
+
+def replace(function, code, args):
+    if code is slow_double.__code__:
+        return (lambda function, x: isinstance(x, int)), fast_double.__code__
+    return None
+
+hooked = frame_hook.enabled(slow_double, replace)
+print(hooked(21), "- and what ran was fast_double:", frame_hook.get_cache(slow_double.__code__)[0][1].co_name)
+
+# %% [markdown]
+# For a string the guard is false, the callback is asked again, and answers with the same entry again, whose guard is still false; the
+# original code runs.
+
+# %%
+print(hooked("ab"), hooked(1.5))
+print(len(frame_hook.get_cache(slow_double.__code__)), "entries in the cache of this code object")
+
+# %% [markdown]
+# The C side, where it happens: the code object in the frame is replaced before the evaluator starts.
+
+# %%
+import re
+from pathlib import Path
+
+text = (Path(minidynamo.__file__).parent / "frame_hook.c").read_text()
+header = text[:text.index("*/") + 2]
+Code(header, "c", "frame_hook.c, its header")
+
+# %%
+start = text.index("#if PY_VERSION_HEX >= 0x030D0000\n#  define frame_code")
+Code(text[start:text.index("#endif", start) + 6], "c", "what differs between CPython versions")
+
+# %% [markdown]
+# PyTorch builds a second frame (a "shadow frame") for the replacement code, copies the arguments, and frees it afterwards. We point the frame that
+# is already there at other code. That is possible because a frame that has not run yet holds nothing but its arguments.
+#
+# ## Three details that make it sound
+#
+# 1. **Once per code object.** The cache hangs on the code object itself (`_PyCode_SetExtra`), so a lookup is a pointer away.
+# 2. **Per thread.** The callback is thread-local. A thread that did not ask for compilation is not affected.
+# 3. **The hook's own Python runs without the hook**: guards, callbacks, and the compiler would otherwise compile themselves.
+
+# %%
+import threading
+
+def who(x):
+    return threading.current_thread().name
+
+asked.clear()
+hooked = frame_hook.enabled(lambda: who(1), callback)
+other = threading.Thread(target=who, args=(1,))
+hooked(), other.start(), other.join()
+[name for name, _ in asked]
+
+# %% [markdown]
+# Only the frames of the hooked thread were seen: the lambda, its `who`, and what `who` called in the `threading` module.
+#
+# ## What it costs
+#
+# When the evaluator pointer is replaced, *every* Python call in the process goes through our function first. So it is installed only
+# while some thread is inside a compiled call, and removed when the last one leaves. Outside, Python runs at full speed:
+
+# %% tags=["volatile"]
+def fib(n):
+    return n if n < 2 else fib(n - 1) + fib(n - 2)
+
+def seconds(function, repeats=7):
+    times = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        function()
+        times.append(time.perf_counter() - start)
+    return sorted(times)[repeats // 2]
+
+before = seconds(lambda: fib(20))
+inside = seconds(frame_hook.enabled(lambda: fib(20), callback))
+after = seconds(lambda: fib(20))
+print(f"before {before * 1e3:.2f} ms   with the hook on {inside * 1e3:.2f} ms   after {after * 1e3:.2f} ms")
+
+# %% [markdown]
+# ## The real thing
+#
+# minidynamo's callback is `FrameCompiler`. Its first question is whether to leave the frame alone:
+
+# %%
+from minidynamo import convert_frame
+
+excerpt(convert_frame.skip_reason)
+
+# %% [markdown]
+# On a real model: which frames does it see when GPT-2 runs, and what becomes of them?
+
+# %%
+from minidynamo.bench.models import gpt2
+
+model, inputs = gpt2(layers=2)
+e = minidynamo.explain(model)(**inputs)
+print(len(e.frames), "frame was compiled; the", len({n.meta.get("module_path") for n in e.main.record.graph.graph.nodes}),
+      "modules inside it were inlined by the symbolic evaluator, not by the hook")
+e
+
+# %% [markdown]
+# ## Exercises
+#
+# **03.1** Write `count_calls(function, *args)`: run `function(*args)` under the hook and return `{name: how often a frame with that name was
+# started}`.
+#
+# *Hints.* A callback that returns `None` *without* calling `set_cache` is asked again for the next frame of that code. Leave the hooked
+# function itself in the count.
+
+# %% tags=["exercise"]
+def count_calls(function, *args) -> dict:
+    """How often each function was called inside `function(*args)`."""
+    ### BEGIN SOLUTION
+    counts = {}
+
+    def callback(function, code, args):
+        counts[code.co_name] = counts.get(code.co_name, 0) + 1
+        return None
+
+    frame_hook.enabled(function, callback)(*args)
+    return counts
+    ### END SOLUTION
+
+# %% tags=["check"]
+from exercises import check
+
+check("03.1", count_calls)
+
+# %% [markdown]
+# **03.2** *A memo in the frame hook.* Write `memoising(function, result_of)`: a hooked version of a one-argument function. When its argument is an `int` that is a key of
+# the dictionary `result_of`, a replacement that returns the stored result runs; otherwise the function itself.
+#
+# *Hints.* Build one replacement per known argument: a function `def stored(n): return value` whose `value` is a *default* cannot work (the parameters must
+# be the same), a constant can: `stored.__code__.replace(co_consts=...)`, or compile source text with `repr(value)` in it. The guard is
+# `lambda function, n: n == key`. The callback is asked again whenever no entry's guard holds.
+
+# %% tags=["exercise"]
+def memoising(function, result_of: dict):
+    """`function`, answered from `result_of` where the argument is known."""
+    ### BEGIN SOLUTION
+    def callback(called, code, args):
+        if code is not function.__code__ or args[0] not in result_of:
+            return None
+        key, scope = args[0], {}
+        (name,) = code.co_varnames[:1]
+        exec(f"def stored({name}): return {result_of[key]!r}", scope)
+        return (lambda called, n: type(n) is int and n == key), scope["stored"].__code__
+    return frame_hook.enabled(function, callback)
+    ### END SOLUTION
+
+# %% tags=["check"]
+check("03.2", memoising)
+
+# %% [markdown]
+# ## What real PyTorch has
+#
+# * `torch/csrc/dynamo/eval_frame.c`, `cache_entry.cpp`, `extra_state.cpp`: the hook, with a C++ guard tree and shadow frames.
+# * `torch/_dynamo/eval_frame.py`: the Python side; `torch/_dynamo/convert_frame.py` is the callback.
+# * CPython's side is `_PyInterpreterState_SetEvalFrameFunc` (PEP 523; paper section 3.1). 3.11, 3.12 and 3.13 each changed the frame's layout.
+# * Generators and coroutines: PyTorch compiles some; here their frames always run as they are.
+#
+# ## Recap
+#
+# * The hook sees every frame of its thread before the first instruction, with the arguments bound.
+# * A cache entry is a guard and a code object with the same parameters; the frame is pointed at it.
+# * The hook is installed only while a compiled call is running.
+#
+# Next: what the callback does with the bytecode.

@@ -1,0 +1,332 @@
+# ---
+# jupyter:
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # 05 · Variables, sources, guards
+#
+# While evaluating, minidynamo decided things: `flag` was true, the list had three entries, `x` was float32. The graph is right only while these
+# decisions stay right. A **guard** is such an assumption, written as a check on the inputs. To write it one has to know where each value came
+# from: its **source**.
+#
+# **What you will learn:** variables and lazy values; sources as a tree; what is guarded and what is not; the generated guard function;
+# recompilation and its limit; whether guards are asserts.
+
+# %%
+import torch
+
+import minidynamo
+from minidynamo.explain import Code, Table, excerpt
+
+torch.manual_seed(0)
+torch.set_grad_enabled(False);
+
+# %% [markdown]
+# ## The naive version: key the cache by the arguments
+#
+# The stager of notebook 01 cached by shape and dtype. A Python function depends on more than its arguments:
+
+# %%
+from minidynamo import prior
+
+settings = {"scale": 2.0}
+
+def scaled(x):
+    return x * settings["scale"]
+
+staged = prior.stage(scaled)
+staged(torch.ones(2))
+settings["scale"] = 10.0
+print("eager:", scaled(torch.ones(2)), "  staged:", staged(torch.ones(2)), "<- wrong")
+
+# %% [markdown]
+# One could key by *everything*: all globals, all attributes, recursively. That would be right, and slower than the function. The way out: note
+# what the evaluator *looked at* while it ran.
+
+# %%
+compiled = minidynamo.compile(scaled, backend="eager")
+settings["scale"] = 2.0
+print(compiled(torch.ones(2)))
+settings["scale"] = 10.0
+print(compiled(torch.ones(2)))
+settings["unrelated"] = "something else"
+compiled(torch.ones(2))
+print(minidynamo.counters)
+
+# %% [markdown]
+# One recompilation, for the entry that was read; none for the one that was not.
+#
+# *The kitchen.* Someone wrote the recipe while watching the cook. Beside it, in the margin: "the oven was at 180 degrees; there were four eggs".
+# Before using the recipe again, read the margin. *Exactly:* a guard is a Boolean expression over the function's arguments and surroundings; the
+# entry may run if all of its guards are true.
+#
+# ## Lazy values
+#
+# Arguments are wrapped as `Lazy`: nothing is assumed about a value that nobody looks at.
+
+# %%
+from minidynamo.variables.base import Lazy
+
+excerpt(Lazy)
+
+# %%
+def uses_one(x, ignored, flag):
+    if flag:
+        return x + 1
+    return ignored
+
+e = minidynamo.explain(uses_one, backend="eager")(torch.ones(2), object(), True)
+Table(["kind", "assumption"], [(g.kind, g.code) for g in e.main.record.guards if g.source is not None])
+
+# %% [markdown]
+# `ignored` has no guard. And of `flag` only what was used.
+#
+# ## Sources: where did it come from?
+#
+# Each value that was read from somewhere carries a `Source`, a node of a tree: local, then attribute, then item. The same tree is used to write guards,
+# and to load the value again in the replacement code.
+
+# %%
+from minidynamo.sources import KINDS, SourceTree
+
+tree = SourceTree()
+source = tree.local("self").attr("layers").item(0).attr("weight")
+print(source.name())
+Table(["kind", "written as"], list(KINDS.items())[:9], "how an access is written ({p}: the parent, {k}: the key)")
+
+# %% [markdown]
+# ## What gets guarded
+#
+# A table of small programs and the guards that they cause (the guards on the thread's state, which every entry has, are left out):
+
+# %%
+class Settings:
+    def __init__(self):
+        self.scale, self.names = 2, ["a", "b"]
+
+def programs():
+    offset = 3
+    def closure(x): return x + offset
+    def attribute(x, s): return x * s.scale
+    def length(x, s): return x * len(s.names)
+    def type_test(x, s): return x + 1 if isinstance(s, Settings) else x * 2
+    def has(x, s): return x + 1 if hasattr(s, "missing") else x * 2
+    def key(x, s): return x + {"a": 1}["a"] if "a" in s.names else x * 2
+    def identity(x, s): return x + 1 if x is s else x * 2
+    return closure, attribute, length, type_test, has, key, identity
+
+rows = []
+for function in programs():
+    arguments = (torch.ones(2),) if function.__name__ == "closure" else (torch.ones(2), Settings())
+    record = minidynamo.explain(function, backend="eager")(*arguments).main.record
+    for guard in record.guards:
+        if guard.source is not None and not (isinstance(guard.source, tuple) is False and guard.source.name() == "x"):
+            code = guard.check if isinstance(guard.source, tuple) else guard.code
+            rows.append((function.__name__, guard.kind, code))
+Table(["program", "kind", "guard"], rows)
+
+# %% [markdown]
+# Tensors: type, dtype, shape, strides, `requires_grad`, device, and the dispatch keys. Not their values; those flow through the graph.
+
+# %%
+e = minidynamo.explain(lambda x: x + 1, backend="eager")(torch.ones(2, 3))
+Table(["kind", "assumption"], [(g.kind, g.code) for g in e.main.record.guards if g.source is not None])
+
+# %% [markdown]
+# And the surroundings: grad mode, autocast, default dtype and so on, because the same Python means other operations under them.
+#
+# ## The guard function
+#
+# All guards of an entry become one Python function. Prefixes that several guards share are read once. It is what really runs before each call:
+
+# %%
+e.guard_source
+
+# %%
+e = minidynamo.explain(programs()[2], backend="eager")(torch.ones(2), Settings())
+e.guard_source
+
+# %% [markdown]
+# Any exception while checking counts as false: if `s.names` is gone, the assumption that it has length 2 does not hold.
+
+# %%
+from minidynamo.guards import GuardFunction
+
+excerpt(GuardFunction.first_failure)
+
+# %% [markdown]
+# ## Recompilation, and when it stops
+#
+# When no entry fits, the frame is captured again and a second entry is added. A function that is called with ever new constants would compile
+# for ever, so there is a limit, with a message:
+
+# %%
+minidynamo.reset()
+
+def multiplied(x, factor):
+    return x * factor
+
+compiled = minidynamo.compile(multiplied, backend="eager")
+with minidynamo.config.patch(recompile_limit=3):
+    for factor in range(6):
+        compiled(torch.ones(2), factor)
+print(minidynamo.counters)
+
+# %% [markdown]
+# ## Are guards asserts?
+#
+# They look alike: both check something at run time. The difference is what follows when the check is false. An assert *stops* the program: the assumption was the
+# programmer's. A failed guard *starts* something: the assumption was the compiler's, and the program is fine. So a guard must never be visible to the
+# program: it may not raise, print, or change anything. And it is checked *before* the code runs, all of them at once; an assert stands where the
+# programmer put it.
+
+# %%
+def positive(x, n):
+    assert n > 0, "n must be positive"
+    return x * n
+
+minidynamo.reset()
+compiled = minidynamo.compile(positive, backend="eager")
+print(compiled(torch.ones(1), 1), compiled(torch.ones(1), 2))
+try:
+    compiled(torch.ones(1), -1)
+except AssertionError as error:
+    print("AssertionError:", error)
+print("recompiles:", sum(minidynamo.counters["recompiles"].values()))
+
+# %% [markdown]
+# The guard `n == 1` failed twice. The first time a new entry was made; the second time evaluation met the program's own assert, and the program
+# raised as it should.
+#
+# ## Soundness
+#
+# A guard that is missing is the worst kind of bug: the answer is wrong and nothing says so. `tests/` therefore attacks guards: compile, change *one*
+# thing of the surroundings at random, call again; it must be recompiled or still right. Try it by hand:
+
+# %%
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear, self.scale = torch.nn.Linear(4, 4), 1.0
+
+    def forward(self, x):
+        return torch.nn.functional.dropout(self.linear(x), 0.5, self.training) * self.scale
+
+def change_nothing(m): pass
+def change_scale(m): m.scale = 3.0
+def change_weight(m): m.linear.weight.data.mul_(2)
+def change_module(m): m.linear = torch.nn.Linear(4, 4)
+def change_mode(m): m.train()
+def add_a_hook(m): m.linear.register_forward_hook(lambda module, args, output: output * 100)
+
+rows, x = [], torch.ones(2, 4)
+for change in (change_nothing, change_scale, change_weight, change_module, change_mode, add_a_hook):
+    minidynamo.reset()
+    model = Model().eval()
+    compiled = minidynamo.compile(model, backend="eager")
+    compiled(x)
+    change(model)
+    torch.manual_seed(1)
+    got = compiled(x)
+    torch.manual_seed(1)
+    rows.append((change.__name__, "right" if torch.equal(got, model(x)) else "WRONG",
+                 "; ".join(minidynamo.counters["recompiles"]) or "no recompilation needed"))
+Table(["change", "result", "recompiled because"], rows)
+
+# %% [markdown]
+# ## A real model
+#
+# How many guards does GPT-2 need, and of which kinds?
+
+# %%
+from collections import Counter
+from minidynamo.bench.models import gpt2
+
+model, inputs = gpt2(layers=4)
+e = minidynamo.explain(model, backend="eager")(**inputs)
+Table(["kind", "guards"], Counter(g.kind for g in e.main.record.guards).most_common(10),
+      f"GPT-2, 4 layers: more than {len(e.main.record.guards) // 100 * 100} guards")
+
+# %% [markdown]
+# ## Exercises
+#
+# **05.1** *A guard by hand.* Write `guard_for(function, *args)`: a Python function of the same arguments that returns True as long as all of these hold: each tensor argument has the same
+# dtype and shape, each other argument is equal to and of the same type as now.
+#
+# *Hints.* Build a list of facts while you look at `args`; return a closure that checks them. `1 == True` in Python: compare types too. A value of another
+# type must give False, not an exception.
+
+# %% tags=["exercise"]
+def guard_for(function, *args):
+    """A check that is true for arguments on which a graph captured with `args` may be used."""
+    ### BEGIN SOLUTION
+    def fact(value):
+        return (type(value), value.dtype, tuple(value.shape)) if isinstance(value, torch.Tensor) else (type(value), value)
+
+    facts = [fact(a) for a in args]
+    return lambda *now: len(now) == len(facts) and [fact(a) for a in now] == facts
+    ### END SOLUTION
+
+# %% tags=["check"]
+from exercises import check
+
+check("05.1", guard_for)
+
+# %% [markdown]
+# **05.2** *Who fails first?* Write `why(record, *args)`: the text of the first guard of a `FrameRecord` that is false for these arguments, or `"all guards hold"`.
+#
+# *Hints.* `record.guard_function.first_failure(None, *args)` returns `(guard, reason)` or None. The reason is the text.
+
+# %% tags=["exercise"]
+def why(record, *args) -> str:
+    """The first guard that fails for `args`."""
+    ### BEGIN SOLUTION
+    found = record.guard_function.first_failure(None, *args)
+    return found[1] if found else "all guards hold"
+    ### END SOLUTION
+
+# %% tags=["check"]
+check("05.2", why)
+
+# %% [markdown]
+# **05.3** *A new guard kind.* `torch.backends.mkldnn.enabled` may change which kernel runs. Write `mkldnn_guard()`: a `Guard` that holds as long as the flag has the value it
+# has now. The check builds a guard function with it and changes the flag.
+#
+# *Hints.* `Guard(kind, source, check, pins)`: a guard on the surroundings has `source=None`; `check` is Python text; `pins` are the names it
+# uses. Look at how `convert_frame.FrameCompiler.guard` makes the guard for grad mode.
+
+# %% tags=["exercise"]
+from minidynamo.guards import Guard
+
+def mkldnn_guard() -> Guard:
+    """A guard on torch.backends.mkldnn.enabled."""
+    ### BEGIN SOLUTION
+    backend = torch.backends.mkldnn
+    return Guard("MKLDNN", None, f"P_mkldnn.enabled is {backend.enabled}", {"P_mkldnn": backend})
+    ### END SOLUTION
+
+# %% tags=["check"]
+check("05.3", mkldnn_guard)
+
+# %% [markdown]
+# ## What real PyTorch has
+#
+# * `torch/_dynamo/guards.py` and `torch/csrc/dynamo/guards.cpp`: a tree of C++ objects per entry. Paper, section 3.3.
+# * `torch/_dynamo/source.py`: one class per kind of access. `torch/_dynamo/variables/`: variables; mutation is recorded beside immutable trackers.
+# * Shapes that became symbolic have guards such as `x.shape[0] > 1`; notebook 14.
+#
+# ## Recap
+#
+# * Values are lazy; looking at one creates a guard at its source.
+# * An entry runs if its guard function, one generated Python function, returns True.
+# * A failed guard means another entry or a recompilation; the program never notices.
+#
+# Next: what happens when evaluation cannot go on.
