@@ -9,7 +9,8 @@ Out:  notebooks/NN_name.ipynb      the student's version, executed: exercise stu
 
 Tags of cells: `exercise` (what stands between BEGIN SOLUTION and END SOLUTION is the student's part; `BEGIN SOLUTION instead of
 pass` leaves `pass` there), `check` (run in the solved
-version only), `volatile` (the output is a measurement: --check does not compare it).
+version only), `volatile` (the output is a measurement: --check does not compare it),
+`support` (defines what the exercises use).
 --check runs the notebooks again and compares their text outputs with the stored ones.
 """
 import argparse

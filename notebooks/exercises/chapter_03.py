@@ -22,13 +22,16 @@ def _(answer):
     yield row("the hook is off afterwards", still_plain, None)
 
 
+ran = []
+
+
+def square(n):
+    ran.append(n)
+    return n * n
+
+
 @exercise("03.2", "a memo in the frame hook")
 def _(answer):
-    ran = []
-
-    def square(n):
-        ran.append(n)
-        return n * n
     yield row("an unknown argument is computed", lambda: answer(square, {})(3), 9)
     ran.clear()
     yield row("a known one is answered from the table", lambda: answer(square, {5: 1234})(5), 1234)
@@ -36,6 +39,6 @@ def _(answer):
     memo = []
 
     def both():
-        memo.append(answer(square, {5: 1, 6: 2}))
-        return [memo[0](n) for n in (5, 6, 5, 7)]
+        memo.append(answer(square, {8: 1, 6: 2}))
+        return [memo[0](n) for n in (8, 6, 8, 7)]
     yield row("several entries live side by side", both, [1, 2, 1, 49])

@@ -83,7 +83,7 @@ excerpt(translate)
 # Two kinds of values: Python objects that we know, and nodes of an FX graph that stand for tensors. An operation on known values is simply
 # done; an operation that involves a node becomes a node.
 
-# %%
+# %% tags=["support"]
 BINARY = {"+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv, "@": operator.matmul}
 COMPARE = {"<": operator.lt, ">": operator.gt, "==": operator.eq, "!=": operator.ne, "<=": operator.le, ">=": operator.ge}
 NULL = object()
@@ -148,6 +148,7 @@ class Machine:
         if not condition:
             self.pc = target
 
+# %%
 machine = Machine(polynomial, ["a", "b"])
 machine.run()
 print(machine.graph)
