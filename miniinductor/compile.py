@@ -24,6 +24,7 @@ from .decompositions import table
 from .graph_passes import optimize
 from .lowering import CannotLower, lower_graph
 from .records import CompileRecord
+from .runtime.triton_build import why_not
 
 aten = torch.ops.aten
 ALIASES = {         # an output made from an input by these is a view of it, and is made again from the real input
@@ -93,7 +94,7 @@ def _compile(gm, example_inputs, mode, generate):
         record.loop_ir = graph_text(graph)
         try:
             run = build(graph, record)
-        except CompilerError as reason:
+        except (CompilerError, NotImplementedError) as reason:
             return _run_eagerly(gm, record, str(reason))
         _print_stages(record)
     else:
@@ -115,9 +116,8 @@ def eager_reason(gm, inputs):
         return "the graph turns gradients on"
     if any(t.layout != torch.strided for t in [*inputs, *gm.parameters(), *gm.buffers()]):
         return "a tensor that is not strided (sparse, mkldnn)"
-    if any(t.device.type != "cpu" for t in [*inputs, *gm.parameters(), *gm.buffers()]):
-        return "a tensor that is not on the CPU: there is no code generator for its device yet"
-    return None
+    devices = {t.device for t in [*inputs, *gm.parameters(), *gm.buffers()]} - {torch.device("cpu")}
+    return next((reason for device in devices if (reason := why_not(device))), None)
 
 
 def _print_stages(record):

@@ -283,6 +283,9 @@ class Scheduler:
 
     def combine(self, first, second):
         """The fused group, or Refused."""
+        devices = {n.buffer.layout.device for n in first.nodes + second.nodes}
+        if len(devices) > 1:
+            raise Refused(f"they run on different devices: {', '.join(sorted(map(str, devices)))}")
         if len(first.nodes) + len(second.nodes) > MAX_NODES:
             raise Refused(f"the kernel would hold more than {MAX_NODES} buffers")
         if first.targets or second.targets:

@@ -2,3 +2,7 @@
 
 `python tests/run_pythons.py` runs those on every CPython 3.11-3.13 that it finds.
 """
+import os
+
+# Triton reads this once, when it is first imported (by torch, too): its kernels then run on the CPU.  `make test-gpu` sets 0.
+os.environ.setdefault("TRITON_INTERPRET", "1")

@@ -1,4 +1,4 @@
-"""What all code generators share: values with a dtype, temporaries named once, index expressions in C syntax.
+"""What all code generators share: values with a dtype, temporaries named once, index expressions, kernels as text.
 
 In:   op calls of a loop body.  Out: text.
 
@@ -15,6 +15,7 @@ Mirrors torch/_inductor/codegen/common.py (CSE, ExprPrinter).
 import functools
 import re
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import sympy
 import torch
@@ -24,10 +25,12 @@ from ..index_math import FloorDiv, Mod
 
 @dataclass(frozen=True)
 class Value:
-    """A computed scalar: `text` is a name or literal in the generated code; `inner`: it changes in the inner loop."""
+    """A computed scalar: `text` is a name or literal in the generated code.
+
+    inner: what it varies with.  C++: does it change in the inner loop?  Triton: a frozenset of the tile's axes."""
     text: str
     dtype: torch.dtype
-    inner: bool = False
+    inner: object = False
 
     def __str__(self):
         return self.text
@@ -53,15 +56,40 @@ class Scope:
         return None
 
     def temporary(self, expression, c_type, prefix="tmp"):
+        """c_type: a C type, or None in Python."""
         name = self.lookup((expression, c_type))
         if name is None:
             name = self.fresh(prefix)
-            self.lines.append(f"const {c_type} {name} = {expression};")
+            self.lines.append(f"const {c_type} {name} = {expression};" if c_type else f"{name} = {expression}")
             self.known[expression, c_type] = name
         return name
 
     def add(self, line):
         self.lines.append(line)
+
+
+@dataclass
+class Kernel:
+    """`source` has NAME where the function's name goes.  `arguments`: buffer names and size symbols, in order."""
+    source: str
+    arguments: list
+    stored: list            # names of the group whose values it writes to memory
+    read: list
+    summary: str            # a short word for the kernel's name: "softmax", "add_gelu"
+    launch: object = None   # Triton: how many programs, and which block sizes to try
+
+
+def summary(group, order):
+    """"add_gelu": the last few FX ops of the group, each once."""
+    words = []
+    for name in reversed(in_graph_order({o for n in group.nodes for o in n.buffer.origins}, order)):
+        word = re.sub(r"(_(default|tensor_scalar|tensor|scalar|int|dim|self|correction))?(_\d+)?$", "", name.lower())
+        word = word.strip("_")
+        if word.isidentifier() and word not in words and word not in ("view", "unsqueeze", "permute", "expand"):
+            words.insert(0, word)
+        if len(words) == 4:
+            break
+    return "_".join(words)[:40].strip("_") or ("reduction" if group.is_reduction else "pointwise")
 
 
 def indent(lines, depth=1):
@@ -71,16 +99,32 @@ def indent(lines, depth=1):
 SUM, PRODUCT, UNARY, ATOM = 1, 2, 3, 4      # binding strengths
 
 
-def index_text(expr):
-    """A sympy index expression in C.  All divisions are floor divisions of values known to be non-negative, or go
-    through `mini::floordiv`, so `/` and `%` are exact."""
-    return _print(sympy.sympify(expr))[0]
+class Dialect(NamedTuple):
+    """How a language spells what index expressions need."""
+    long_suffix: str
+    divide: str             # of non-negative integers
+    functions: str          # floordiv and remainder of any integers, maximum, minimum
+
+
+DIALECTS = {"c": Dialect("LL", "/", "mini::{}<int64_t>"), "triton": Dialect("", "//", "integer_{}")}
+
+
+def index_text(expr, language="c"):
+    """A sympy index expression as text.  All divisions are floor divisions of values known to be non-negative, or go
+    through a function, so `/` and `%` are exact."""
+    return _print(sympy.sympify(expr), language)[0]
 
 
 @functools.lru_cache(50_000)
-def _print(expr):
+def _print(expr, language):
+    dialect = DIALECTS[language]
+
+    def _within(expr, strength):
+        text, own = _print(expr, language)
+        return text if own >= strength else f"({text})"
+
     if expr.is_Integer:
-        text = str(int(expr)) + ("LL" if abs(int(expr)) > 2**31 - 1 else "")
+        text = str(int(expr)) + (dialect.long_suffix if abs(int(expr)) > 2**31 - 1 else "")
         return text, (ATOM if expr >= 0 else UNARY)
     if expr.is_Symbol:
         return expr.name, ATOM
@@ -97,7 +141,7 @@ def _print(expr):
         if coefficient == -1:
             return "-" + _within(rest, UNARY), UNARY
         if coefficient.is_Rational and not coefficient.is_Integer:
-            return f"({_within(sympy.Mul(coefficient.p, rest), SUM)})/{int(coefficient.q)}", PRODUCT
+            return f"({_within(sympy.Mul(coefficient.p, rest), SUM)}){dialect.divide}{int(coefficient.q)}", PRODUCT
         return "*".join(_within(factor, UNARY) for factor in expr.args), PRODUCT
     if isinstance(expr, sympy.Pow) and expr.exp.is_Integer and 0 < expr.exp < 8:
         return "*".join([_within(expr.base, UNARY)] * int(expr.exp)), PRODUCT
@@ -105,27 +149,22 @@ def _print(expr):
         a, b = expr.args
         floor = isinstance(expr, FloorDiv)
         if _non_negative(a) and _non_negative(b):
-            return f"{_within(a, PRODUCT)}{'/' if floor else '%'}{_within(b, UNARY)}", PRODUCT
-        function = "floordiv" if floor else "remainder"
-        return f"mini::{function}<int64_t>({_within(a, SUM)}, {_within(b, SUM)})", ATOM
+            return f"{_within(a, PRODUCT)}{dialect.divide if floor else '%'}{_within(b, UNARY)}", PRODUCT
+        function = dialect.functions.format("floordiv" if floor else "remainder")
+        return f"{function}({_within(a, SUM)}, {_within(b, SUM)})", ATOM
     if isinstance(expr, (sympy.Max, sympy.Min)):
         function = "maximum" if isinstance(expr, sympy.Max) else "minimum"
         text = _within(expr.args[0], SUM)
         for argument in expr.args[1:]:
-            text = f"mini::{function}<int64_t>({text}, {_within(argument, SUM)})"
+            text = f"{dialect.functions.format(function)}({text}, {_within(argument, SUM)})"
         return text, ATOM
     if isinstance(expr, sympy.floor):
-        return _print(FloorDiv(*sympy.fraction(sympy.together(expr.args[0]))))
+        return _print(FloorDiv(*sympy.fraction(sympy.together(expr.args[0]))), language)
     if isinstance(expr, sympy.core.relational.Relational):
         return f"({_within(expr.lhs, SUM)} {expr.rel_op} {_within(expr.rhs, SUM)})", ATOM
     if expr.is_Float:
         return repr(float(expr)), ATOM
-    raise NotImplementedError(f"no C form for the index expression {expr} ({type(expr).__name__})")
-
-
-def _within(expr, strength):
-    text, own = _print(expr)
-    return text if own >= strength else f"({text})"
+    raise NotImplementedError(f"no text for the index expression {expr} ({type(expr).__name__})")
 
 
 def _term_key(term):
@@ -160,5 +199,5 @@ def origin_text(origins, order, limit=8):
     return f": {more}{', '.join(names[-limit:])}" if names else ""
 
 
-def strip_comments(source):
-    return re.sub(r"[ \t]*//[^\n]*", "", source)
+def strip_comments(source, sign="//"):
+    return re.sub(rf"[ \t]*{sign} [^\n]*", "", source)

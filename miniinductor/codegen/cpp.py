@@ -25,14 +25,13 @@ vectorises; see the prelude), GEMM templates.
 """
 import math
 import re
-from dataclasses import dataclass
 
 import sympy
 import torch
 
 from .. import config
 from ..dependencies import int_or_none, loop_variables, merge_loops, stride_of
-from .common import Scope, Value, in_graph_order, indent, index_text, origin_text
+from .common import Kernel, Scope, Value, indent, index_text, origin_text, summary
 from .cpp_expressions import NARROW, CppExpressions, compute_type, memory_type
 from .cpp_reductions import CHUNK, COLUMNS, Accumulator, RowReductions, declarations, estimate
 
@@ -40,17 +39,6 @@ PARALLEL_WORK = 1 << 15     # scalar operations below which starting threads cos
 TILE = 32                   # square tile of a transposed access
 SCRATCH_BYTES = 1 << 17     # stack for values between stages
 MOST_PARTS = 512            # partial results of a reduction that is itself spread over threads
-
-
-
-@dataclass
-class Kernel:
-    """`source` has NAME where the function's name goes.  `arguments`: buffer names and size symbols, in order."""
-    source: str
-    arguments: list
-    stored: list            # names of the group whose values it writes to memory
-    read: list
-    summary: str            # a short word for the kernel's name: "softmax", "add_gelu"
 
 
 class CppKernelWriter(RowReductions, CppExpressions):
@@ -500,16 +488,3 @@ def fold_error_clauses(source):
             uses = any("error |=" in later for later in inside)
             lines[number] = line.replace("ERROR_CLAUSE", " reduction(|:error)" if uses else "")
     return "\n".join(lines) + "\n"
-
-
-def summary(group, order):
-    """"add_gelu": the last few FX ops of the group, each once."""
-    words = []
-    for name in reversed(in_graph_order({o for n in group.nodes for o in n.buffer.origins}, order)):
-        word = re.sub(r"(_(default|tensor_scalar|tensor|scalar|int|dim|self|correction))?(_\d+)?$", "", name.lower())
-        word = word.strip("_")
-        if word.isidentifier() and word not in words and word not in ("view", "unsqueeze", "permute", "expand"):
-            words.insert(0, word)
-        if len(words) == 4:
-            break
-    return "_".join(words)[:40].strip("_") or ("reduction" if group.is_reduction else "pointwise")

@@ -31,9 +31,12 @@ from ..dependencies import int_or_none
 from ..ir import BufferView, ConstantBuffer, ExternKernel, InputBuffer, MultiOutput
 from ..records import KernelRecord
 from ..runtime.build import build_kernels
+from ..runtime.triton_build import build_triton_kernels
 from ..scheduler import ExternNode, Group, Scheduler, buffer_bytes, buffer_views
 from .common import indent
 from .cpp import CppKernelWriter
+from .split_reductions import split_reductions
+from .triton import TritonKernelWriter
 
 ALIGNMENT = 64
 aten = torch.ops.aten
@@ -44,19 +47,29 @@ FAST = {**FAST_OUT, aten.convolution.default: torch.convolution, aten.embedding.
 
 
 def build(graph, record):
-    """Schedule, generate and compile `graph`; returns the callable.  Raises NotImplementedError off the CPU."""
-    layouts = [b.layout for b in [*graph.inputs.values(), *graph.operations] if getattr(b, "layout", None) is not None]
-    elsewhere = {str(layout.device) for layout in layouts} - {"cpu"}
-    if elsewhere:
-        raise NotImplementedError(f"no code generator for device {', '.join(sorted(elsewhere))}: only cpu so far")
+    """Schedule, generate and compile `graph`; returns the callable.
+
+    Raises NotImplementedError where there is no code generator, CompilerError where its compiler is missing or fails."""
     return WrapperWriter(graph, record).build()
+
+
+def language_of(device):
+    """Which code generator writes the kernels of a device."""
+    if device.type == "cuda":
+        return "triton"
+    if device.type == "cpu":
+        return config.cpu_backend
+    raise NotImplementedError(f"there is no code generator for device {device}")
 
 
 class WrapperWriter:
     def __init__(self, graph, record):
         self.graph, self.record = graph, record
+        self.device = main_device(graph)
+        if language_of(self.device) == "triton" and config.split_reductions:
+            split_reductions(graph, record)
         self.buffers = {**graph.buffers, **graph.inputs, **{b.name: b for b in graph.operations}}
-        self.scope = {"empty_strided": torch.empty_strided, "as_strided": torch.as_strided, "cpu": torch.device("cpu")}
+        self.scope = {"empty_strided": torch.empty_strided, "as_strided": torch.as_strided}
         self.lines, self.views = [], {}
         self.scatter_target = {}
         nodes = getattr(getattr(record.functional_graph, "graph", record.functional_graph), "nodes", None)
@@ -90,26 +103,43 @@ class WrapperWriter:
     def kernel_step(self, group):
         # a scatter writes into memory it takes over, so its own name is always kept
         keep = {name for name in group.names if name in self.used}
-        kernel = CppKernelWriter(group, self.buffers, keep, self.order).write()
+        device = group.nodes[0].buffer.layout.device
+        if any(self.buffers[name].layout.device != device for name in group.read_names):
+            raise NotImplementedError(f"a kernel on {device} that reads a tensor of another device")
+        language = language_of(device)
+        writer = {"cpp": CppKernelWriter, "triton": TritonKernelWriter}[language]
+        kernel = writer(group, self.buffers, keep, self.order).write()
         for node in group.nodes:
             target = getattr(node.buffer.data, "target", None)
             if target is not None:
                 self.scatter_target[node.name] = target
-        return KernelStep(group, kernel)
+        return KernelStep(group, kernel, language, device)
 
     def compile(self, steps):
-        kernels = [s for s in steps if isinstance(s, KernelStep)]
-        callables = build_kernels([(s.kernel.source, s.kernel.summary) for s in kernels])
-        for step, function in zip(kernels, callables):
-            step.name = getattr(function, "name", None) or repr(function)[len("<compiled kernel "):-1]
-            self.scope[step.name] = function
-            kernel, buffers = step.kernel, self.buffers
+        kernels, buffers = [s for s in steps if isinstance(s, KernelStep)], self.buffers
+        for place in dict.fromkeys((s.language, s.device) for s in kernels):
+            self.compile_for(*place, [s for s in kernels if (s.language, s.device) == place])
+        for step in kernels:
+            kernel = step.kernel
             self.record.kernels.append(KernelRecord(
-                name=step.name, language="cpp", source=kernel.source.replace("NAME(", step.name + "(", 1),
+                name=step.name, language=step.language, source=kernel.source.replace("NAME(", step.name + "(", 1),
                 nodes=list(step.group.names),
                 origins=sorted({str(o) for n in step.group.nodes for o in n.buffer.origins}),
                 bytes_read=sum(buffer_bytes(buffers[n]) for n in kernel.read),
                 bytes_written=sum(buffer_bytes(buffers[n]) for n in kernel.stored)))
+
+    def compile_for(self, language, device, steps):
+        if language == "cpp":
+            functions = build_kernels([(s.kernel.source, s.kernel.summary) for s in steps])
+            for step, function in zip(steps, functions):
+                step.name = getattr(function, "name", None) or repr(function)[len("<compiled kernel "):-1]
+        else:
+            moved = [sum(buffer_bytes(self.buffers[n]) for n in [*s.kernel.read, *s.kernel.stored]) for s in steps]
+            functions = build_triton_kernels([s.kernel for s in steps], device, moved)
+            names = {}
+            for step, function in zip(steps, functions):
+                step.name = names.setdefault(function, f"{step.kernel.summary}_{len(names)}")
+        self.scope.update({step.name: function for step, function in zip(steps, functions)})
 
     # -- memory --------------------------------------------------------------------------------------------------------
     def plan_memory(self, steps):
@@ -132,7 +162,7 @@ class WrapperWriter:
                     continue
                 place = "new"
                 if (config.buffer_reuse and name not in self.pinned and nbytes and not isinstance(buffer, MultiOutput)
-                        and self.can_be_placed(buffer)):
+                        and self.can_be_placed(buffer) and buffer.layout.device == self.device):
                     size = -(-nbytes // ALIGNMENT) * ALIGNMENT
                     offset, before = place_in_arena(arena, size, born[name], self.last_use.get(name, position))
                     arena.append((offset, size, born[name], self.last_use.get(name, position), name))
@@ -169,7 +199,7 @@ class WrapperWriter:
             else:
                 arguments = ", ".join(self.symbol(a) if isinstance(a, sympy.Symbol) else self.tensor(a)
                                       for a in step.kernel.arguments)
-                self.lines.append(f"{step.name}({arguments})")
+                self.lines.append(f"{step.name}({arguments}{', stream' if step.device.type == 'cuda' else ''})")
         else:
             self.emit_extern(step.buffer)
         dead = [name for name in dict.fromkeys(self.root(n) for n in step.touched())
@@ -190,7 +220,7 @@ class WrapperWriter:
         elif name not in self.in_arena:
             layout = self.buffers[name].layout
             self.lines.append(f"{name} = empty_strided({self.tuple(layout.size)}, {self.tuple(layout.stride)}, "
-                              f"dtype={self.dtype(layout.dtype)}, device=cpu)")
+                              f"dtype={self.dtype(layout.dtype)}, device={self.device_name(layout.device)})")
 
     def emit_extern(self, buffer):
         name = buffer.name
@@ -283,6 +313,11 @@ class WrapperWriter:
         self.scope[name] = dtype
         return name
 
+    def device_name(self, device):
+        name = str(device).replace(":", "")
+        self.scope[name] = device
+        return name
+
     def number(self, value):
         value = sympy.sympify(value)
         for symbol in value.free_symbols:
@@ -331,11 +366,21 @@ class WrapperWriter:
         body.append(f"return {outputs}")
         if self.in_arena:
             names = [*self.in_arena, *self.views.values()]
-            self.scope["workspaces"] = []
             self.scope["new_workspace"] = self.workspace_factory()
-            body = ["workspace = workspaces.pop() if workspaces else new_workspace()",
+            if self.device.type == "cuda":      # calls on one stream run in order: they may share what lies between them
+                self.scope["workspaces_of"] = {}
+                take = ["workspaces = workspaces_of.setdefault(stream, [])"]
+            else:
+                self.scope["workspaces"], take = [], []
+            body = [*take, "workspace = workspaces.pop() if workspaces else new_workspace()",
                     f"({', '.join(names)},) = workspace"] + body
             body[-1:] = ["workspaces.append(workspace)", body[-1]]
+        if self.device.type == "cuda":
+            number = self.device.index or 0
+            self.scope.update(current_stream=torch._C._cuda_getCurrentRawStream, current_device=torch._C._cuda_getDevice,
+                              on_device=torch.cuda.device)
+            body = [f"if current_device() != {number}:", f"    with on_device({number}):",
+                    f"        return call({', '.join(self.graph.inputs)})", f"stream = current_stream({number})", *body]
         body = [piece for line in body for piece in wrapped(line)]
         if any(isinstance(o, ExternKernel) for o in self.graph.operations) or mutations:
             self.scope.update(is_grad_enabled=torch.is_grad_enabled, set_grad_enabled=torch._C._set_grad_enabled)
@@ -352,11 +397,11 @@ class WrapperWriter:
         for (name, size, stride, view_offset) in self.views:
             plan.append((self.buffers[name].layout.dtype, self.in_arena[name], ints(size), ints(stride),
                          int(view_offset)))
-        total = self.arena_bytes
+        total, device = self.arena_bytes, self.device
 
         @torch.inference_mode(False)        # tensors made in inference mode could not be written outside of it
         def new_workspace():
-            arena = torch.empty(total + ALIGNMENT, dtype=torch.uint8, device="cpu")
+            arena = torch.empty(total + ALIGNMENT, dtype=torch.uint8, device=device)
             start = -arena.data_ptr() % ALIGNMENT
             arena, whole = arena[start:start + total], {}
             tensors = []
@@ -368,6 +413,16 @@ class WrapperWriter:
         return new_workspace
 
 
+def main_device(graph):
+    """The device of the graph's kernels: that of its GPU tensors, if it has some."""
+    devices = {b.layout.device for b in [*graph.inputs.values(), *graph.buffers.values(), *graph.operations]
+               if getattr(b, "layout", None) is not None}
+    elsewhere = sorted(devices - {torch.device("cpu")}, key=str)
+    if len(elsewhere) > 1:
+        raise NotImplementedError(f"tensors on several devices: {', '.join(map(str, elsewhere))}")
+    return elsewhere[0] if elsewhere else torch.device("cpu")
+
+
 def in_layout(tensor, stride):
     """The tensor, copied if its strides are others; strides of dimensions of size 1 do not matter."""
     if tensor.stride() == stride or not tensor.numel() or all(
@@ -377,8 +432,8 @@ def in_layout(tensor, stride):
 
 
 class KernelStep:
-    def __init__(self, group, kernel):
-        self.group, self.kernel, self.name = group, kernel, None
+    def __init__(self, group, kernel, language, device):
+        self.group, self.kernel, self.language, self.device, self.name = group, kernel, language, device, None
 
     def made(self):
         return self.kernel.stored

@@ -1,0 +1,124 @@
+"""Reductions with few outputs become two: without this, few programs would read much.
+
+In:   an `ir.Graph` for a GPU.  Out: the same graph, in which such a Reduction is a partial one, with an output per chunk,
+and a small one over the chunks.
+
+    sum over 2^26 elements  ->  partial[2048] = sums of 32768 each;  sum of partial
+    sum over dim 0 of [16384, 4096]  ->  partial[32, 4096];  sum of partial over dim 0
+
+Runs before the scheduler, which fuses the partial one with what makes its elements, as any other reduction.
+Mirrors `Reduction.num_splits` and `create_multilayer` in torch/_inductor/ir.py.  Left out: argmax and argmin.
+"""
+import math
+
+import sympy
+import torch
+
+from ..dependencies import int_or_none, loop_variables, stride_of, trace
+from ..index_math import FloorDiv, Mod, simplify
+from ..ir import ComputedBuffer, Layout, Reduction, contiguous_strides
+from ..ops import ops
+
+PROGRAMS = 132 * 8          # enough work for every processor
+LEAST_CHUNK = 128           # elements (rows, where columns are reduced) that a program should at least add up
+LEAST_ELEMENTS = 1 << 17    # below this a second kernel costs more than it saves
+NEUTRAL = {"sum": 0, "prod": 1, "any": False, "xor_sum": 0}
+
+
+def split_reductions(graph, record):
+    """Rewrite the graph's operations in place; each split is noted in the record."""
+    operations = []
+    for buffer in graph.operations:
+        parts = split(buffer) if isinstance(buffer, ComputedBuffer) and isinstance(buffer.data, Reduction) else None
+        if parts:
+            record.notes.append(f"{buffer.name}: {math.prod(buffer.data.ranges)} outputs of {math.prod(buffer.data.reduction_ranges)} "
+                                f"elements each are too few: reduced in {parts[0].layout.numel // math.prod(buffer.data.ranges)} chunks")
+            graph.buffers[parts[0].name] = parts[0]
+            graph.buffers[buffer.name] = parts[1]
+        operations += parts or [buffer]
+    graph.operations[:] = operations
+
+
+def split(buffer):
+    """(partial, final), or None where one kernel is enough."""
+    data = buffer.data
+    sizes = [*data.ranges, *data.reduction_ranges]
+    if data.kind.startswith("arg") or any(int_or_none(n) is None for n in sizes):
+        return None
+    outputs, count = math.prod(map(int, data.ranges)), math.prod(map(int, data.reduction_ranges))
+    if outputs * count < LEAST_ELEMENTS or not outputs:
+        return None
+    columns = runs_along_outputs(buffer)
+    programs = -(-outputs // 128) if columns else outputs
+    chunks = min(PROGRAMS // programs, count // (LEAST_CHUNK if columns else 4096))
+    if chunks < 2:
+        return None
+    chunks = nearest_divisor(count, chunks)
+    chunk = -(-count // chunks)
+    chunks = -(-count // chunk)
+    # columns: neighbouring programs write neighbouring outputs, so the chunk is the slower dimension
+    place = 0 if columns else len(data.ranges)
+    reduction_ranges, inner_fn = [int(n) for n in data.reduction_ranges], data.inner_fn
+
+    def partial(index, rindex):
+        outer = list(index)
+        flat = outer.pop(place) * chunk + rindex[0]
+        at = unflatten(flat, reduction_ranges, {**dict(zip(index, ranges)), rindex[0]: chunk})
+        if chunks * chunk == count:
+            return inner_fn(outer, at)
+        inside = ops.lt(ops.index_expr(flat, torch.int64), ops.constant(count, torch.int64))
+        other = NEUTRAL[data.kind] if data.kind in NEUTRAL else extreme(data.src_dtype, data.kind == "max")
+        return ops.masked(inside, lambda: inner_fn(outer, at), other)
+
+    ranges = [int(n) for n in data.ranges]
+    ranges.insert(place, chunks)
+    name = f"{buffer.name}_chunks"
+    first = Reduction(data.device, data.dtype, ranges, partial, [chunk], data.kind, data.src_dtype, data.origins)
+    layout = Layout(data.device, data.dtype, tuple(ranges), contiguous_strides(ranges))
+
+    def whole(index, rindex):
+        at = list(index)
+        at.insert(place, rindex[0])
+        return ops.load(name, layout.indexer(at))
+    second = Reduction(data.device, data.dtype, data.ranges, whole, [chunks], data.kind, data.dtype, data.origins)
+    return (ComputedBuffer(name, layout, buffer.origins, data=first),
+            ComputedBuffer(buffer.name, buffer.layout, buffer.origins, data=second))
+
+
+def runs_along_outputs(buffer):
+    """Do the reads step by one along the last output dimension, rather than along the reduced ones?"""
+    body = trace(buffer).simplify_loops()
+    if not body.outer or not body.inner:
+        return False
+    x, r = loop_variables("x", len(body.outer))[-1], loop_variables("r", len(body.inner))[-1]
+    votes = 0
+    for access in body.reads():
+        across, along = (int_or_none(stride_of(access.index, v)) for v in (x, r))
+        votes += (across == 1 and along != 1) - (along == 1 and across != 1)
+    return votes > 0
+
+
+def nearest_divisor(count, wanted):
+    """A divisor of `count` between wanted / 2 and 2 * wanted, so that no chunk is cut short; else `wanted`."""
+    near = [d for d in range(max(2, wanted // 2), 2 * wanted + 1) if count % d == 0]
+    return min(near, key=lambda d: abs(d - wanted), default=wanted)
+
+
+def unflatten(flat, sizes, ranges):
+    """The multi-dimensional index of element `flat`."""
+    index, below = [], math.prod(sizes)
+    for position, size in enumerate(sizes):
+        below //= size
+        at = FloorDiv(flat, sympy.Integer(below))
+        if position:
+            at = Mod(at, sympy.Integer(size))
+        index.append(simplify(sympy.expand(at), ranges))
+    return index
+
+
+def extreme(dtype, lowest):
+    if dtype.is_floating_point:
+        return -math.inf if lowest else math.inf
+    if dtype is torch.bool:
+        return not lowest
+    return torch.iinfo(dtype).min if lowest else torch.iinfo(dtype).max

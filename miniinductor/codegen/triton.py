@@ -1,0 +1,421 @@
+"""One fused group in, one Triton function out.
+
+In:   a scheduler `Group` and the names whose values must be in memory afterwards.  Out: a `Kernel`: source, the buffers it
+takes, and a `Launch`: how many programs, which block sizes to try.
+
+    @triton.jit
+    def softmax_0(in0, out0, XBLOCK: tl.constexpr, RBLOCK: tl.constexpr):
+        # in0: arg0_1, float32[16384, 4096];  out0: buf2, float32[16384, 4096]
+        x0 = tl.program_id(0) * XBLOCK + tl.arange(0, XBLOCK)[:, None]      # 16384 rows
+        r0 = tl.arange(0, RBLOCK)[None, :]                                  # 4096, all in one tile
+        tmp0 = tl.load(in0 + (4096*x0 + r0))
+        # buf0: amax
+        tmp1 = tl.reduce(tmp0, 1, larger)[:, None]
+        ...
+
+One program computes one tile; a value is a tile, or broadcasts to one, and knows the axes along which it varies:
+
+    pointwise     [XBLOCK]            every loop flattened into x
+    tile          [YBLOCK, XBLOCK]    reads run along y, writes along x: each side in whole cache lines
+    reduction     [XBLOCK, RBLOCK]    persistent: a row fits in one tile, so nothing is read twice
+                                      looped: r in steps of RBLOCK; a loop per *stage*: a reduction ends a stage, and what a
+                                      later stage needs of an earlier one's elements is computed again
+
+Loop nests, stages and names are those of `cpp`; only where C++ has loops, Triton has axes.
+Mirrors torch/_inductor/codegen/triton.py (paper section 4.4).  Left out: symbolic sizes, descending to CTA clusters.
+"""
+import math
+import re
+from dataclasses import dataclass
+
+import sympy
+import torch
+
+from ..dependencies import int_or_none, loop_variables, merge_loops, stride_of
+from .common import Kernel, Scope, Value, indent, index_text, origin_text, summary
+from .triton_configs import block_configs, persistent_limit, power_of_2
+from .triton_expressions import HELPERS, NARROW, TritonExpressions, compute_dtype, literal, triton_type
+
+BIG = 2**31 - 1
+
+# kind -> (start, how two values combine, how a tile becomes one column)
+REDUCERS = {
+    "sum": ("0", "{a} + {b}", "tl.sum({a}, 1)"), "prod": ("1", "{a} * {b}", "tl.reduce({a}, 1, multiply)"),
+    "max": ("lowest", "larger({a}, {b})", "tl.reduce({a}, 1, larger)"),
+    "min": ("highest", "smaller({a}, {b})", "tl.reduce({a}, 1, smaller)"),
+    "any": ("0", "{a} | {b}", "tl.max({a}, 1)"), "xor_sum": ("0", "{a} ^ {b}", "tl.xor_sum({a}, 1)"),
+    "argmax": ("lowest", "argument_of_larger({a}, {b})", "tl.reduce(({a}), 1, argument_of_larger)"),
+    "argmin": ("highest", "argument_of_smaller({a}, {b})", "tl.reduce(({a}), 1, argument_of_smaller)"),
+}
+
+
+@dataclass
+class Launch:
+    """sizes: axis -> elements, in the order of the grid; configs: block sizes to try, the best guess first."""
+    kind: str
+    sizes: dict
+    configs: list
+    dtypes: list            # of the pointers, in order
+    asserts: bool           # the kernel checks indices
+    extents: list           # elements behind each pointer
+
+    def grid(self, config):
+        """Programs along each axis of the grid."""
+        return tuple(-(-size // config.block(axis)) for axis, size in self.sizes.items() if axis != "r")
+
+
+class Axis:
+    """One dimension of the tile: the loops that are flattened into it."""
+
+    def __init__(self, name, variables, sizes, slice_text):
+        self.name, self.block, self.slice = name, name.upper() + "BLOCK", slice_text
+        self.loops = [(v, int(n)) for v, n in zip(variables, sizes)]
+        self.numel = math.prod(n for _, n in self.loops)
+        self.mask = None
+
+    def lines(self, start):
+        """Names of the loop variables, from the flat index that begins at `start`."""
+        index = f"tl.arange(0, {self.block}){self.slice}"
+        index = f"{start} + {index}" if start else index
+        if len(self.loops) == 1:
+            flat, lines = str(self.loops[0][0]), []
+        else:
+            flat, lines, below = f"{self.name}index", [], self.numel
+            for position, (variable, size) in enumerate(self.loops):
+                below //= size
+                text = flat if below == 1 else f"{flat} // {below}"
+                if position:
+                    text = f"{text} % {size}" if below == 1 else f"({text}) % {size}"
+                lines.append(f"{variable} = {text}{' ' * max(1, 40 - len(text))}# < {size}")
+        lines.insert(0, f"{flat} = {index}{' ' * max(1, 60 - len(index))}# {self.name}: {self.numel}")
+        if self.mask:
+            lines.insert(1, f"{self.mask} = {flat} < {self.numel}")
+        return lines
+
+
+class TritonKernelWriter(TritonExpressions):
+    """Plays the bodies of a group into Triton lines."""
+
+    def __init__(self, group, buffers, keep, order=None):
+        self.buffers, self.keep, self.order = buffers, set(keep), order
+        self.nodes, self.group = list(group.nodes), group
+        self.pointers, self.values, self.raw = {}, {}, {}
+        self.stored, self.read, self.literals, self.symbol_axes = [], [], set(), {}
+        self.mask, self.asserts, self.replaying = None, False, False
+        self.accumulators, self.deferred = [], []
+
+    # -- plan ---------------------------------------------------------------------------------------------------------
+    def plan(self):
+        bodies = merge_loops([n.body for n in self.nodes])
+        outer, inner = bodies[0].outer, max((b.inner for b in bodies), key=len)
+        if any(int_or_none(n) is None for n in (*outer, *inner)):
+            raise NotImplementedError("Triton kernels of symbolic sizes")
+        self.bodies = {n.name: b for n, b in zip(self.nodes, bodies)}
+        x, r = loop_variables("x", len(outer)), loop_variables("r", len(inner))
+        self.is_pointwise = not inner
+        if self.is_pointwise:
+            cut = self.transposed_at(outer, bodies)
+            self.kind = "tile" if cut else "pointwise"
+            self.axes = [Axis("y", x[:cut], outer[:cut], "[:, None]"), Axis("x", x[cut:], outer[cut:], "[None, :]")] \
+                if cut else [Axis("x", x, outer, "")]
+        else:
+            self.axes = [Axis("x", x, outer, "[:, None]"), Axis("r", r, inner, "[None, :]")]
+            columns = self.runs_along_x(x, r)
+            numel = self.axes[1].numel
+            self.kind = "persistent" if numel <= persistent_limit(columns) else "looped"
+        self.sizes = {a.name: a.numel for a in self.axes}
+        self.configs = block_configs(self.kind, self.sizes, not self.is_pointwise and columns)
+        free = [c for c in self.configs if all(n % c.block(a) == 0 for a, n in self.sizes.items())]
+        if free:                # sizes that the blocks divide need no masks
+            self.configs = free
+        self.axis_of = {v: a.name for a in self.axes for v, _ in a.loops}
+        for axis in self.axes:
+            if any(axis.numel % c.block(axis.name) for c in self.configs) or axis.numel == 0:
+                axis.mask = f"{axis.name}mask"
+        self.order_nodes()
+
+    def transposed_at(self, outer, bodies):
+        """Number of loops that belong to y, if some read steps by one along an earlier loop and not along the last."""
+        for number, variable in enumerate(loop_variables("x", len(outer) - 1)):
+            last = loop_variables("x", len(outer))[-1]
+            for access in (a for b in bodies for a in b.reads()):
+                along_last = int_or_none(stride_of(access.index, last))
+                if (along_last not in (0, 1, None) and stride_of(access.index, variable) == 1
+                        and min(outer[number], outer[-1]) >= 8):
+                    return number + 1
+        return None
+
+    def runs_along_x(self, x, r):
+        """Do the reduction's reads step through memory by the last outer loop rather than by the reduction's?"""
+        votes = 0
+        for body in self.bodies.values():
+            for access in body.reads() if body.inner and x else ():
+                across, along = (int_or_none(stride_of(access.index, v)) for v in (x[-1], r[-1]))
+                votes += (across == 1 and along != 1) - (along == 1 and across != 1)
+        return votes > 0
+
+    def order_nodes(self):
+        """Data-flow order, and in which loop (stage) each node runs; -1: before the first."""
+        makers, ordered, pending, self.stage = {n.name: n for n in self.nodes}, [], list(self.nodes), {}
+        self.is_inner = {n.name: bool(self.bodies[n.name].inner) for n in self.nodes}
+        while pending:
+            done = {n.name for n in ordered}
+            ready = [n for n in pending if all(a.name in done or a.name == n.name or a.name not in makers
+                                               for a in n.body.reads())]
+            ordered += ready
+            pending = [n for n in pending if n not in ready]
+        for node in ordered:
+            inner, stage = self.is_inner[node.name], 0 if self.is_inner[node.name] else -1
+            for access in node.body.reads():
+                producer = makers.get(access.name)
+                if producer is not None and producer is not node:
+                    same_loop = not inner or (self.is_inner[producer.name] and not producer.is_reduction)
+                    stage = max(stage, self.stage[producer.name] + (0 if same_loop else 1))
+            self.stage[node.name] = stage
+        self.nodes, self.makers = ordered, makers
+
+    # -- writing --------------------------------------------------------------------------------------------------------
+    def write(self):
+        self.plan()
+        self.outside = self.scope = Scope()
+        if self.kind == "looped":
+            for stage in range(-1, max(self.stage.values()) + 1):
+                self.write_stage(stage)
+        else:
+            for node in self.nodes:
+                self.play(node)
+        body = self.grid_lines() + self.outside.lines
+        arguments, notes = list(self.pointers), []
+        for name, pointer in self.pointers.items():
+            layout = self.buffers[name].layout
+            notes.append(f"# {pointer}: {name}, {str(layout.dtype).removeprefix('torch.')}{[int(n) for n in layout.size]}"
+                         f"{origin_text(getattr(self.buffers[name], 'origins', ()), self.order, limit=3)}")
+        origins = {o for n in self.nodes for o in n.buffer.origins}
+        blocks = "".join(f", {a.block}: tl.constexpr" for a in self.axes)
+        lines = ["@triton.jit", f"def NAME({', '.join(self.pointers.values())}{blocks}):",
+                 *indent([f"# computes {', '.join(n.name for n in self.nodes)}{origin_text(origins, self.order, limit=12)}",
+                          *notes, *body])]
+        source = with_imports("\n".join(lines) + "\n")
+        launch = Launch(self.kind, self.sizes, self.configs, [self.buffers[n].layout.dtype for n in arguments],
+                        self.asserts, [self.reach(n) for n in arguments])
+        return Kernel(source, arguments, list(self.stored), list(self.read), summary(self.group, self.order), launch)
+
+    def grid_lines(self):
+        """Index lines of the axes that the grid runs over; and of r where its row is one tile."""
+        largest = max([*map(self.reach, self.pointers), *[a.numel for a in self.axes]])
+        wide = largest + (1 << 20) > BIG        # int32 indices where they fit, with room for the last tile
+        lines = []
+        for number, axis in enumerate(a for a in self.axes if a.name != "r"):
+            lines += axis.lines(f"tl.program_id({number}){'.to(tl.int64)' if wide else ''} * {axis.block}")
+        if self.kind == "persistent":
+            lines += self.axes[1].lines("")
+        return lines
+
+    def reach(self, name):
+        """Elements from the first to the last one of a buffer."""
+        layout = self.buffers[name].layout
+        return 1 + sum((int(n) - 1) * int(s) for n, s in zip(layout.size, layout.stride)) if 0 not in layout.size else 0
+
+    def play(self, node):
+        self.node = node
+        if len(self.nodes) > 1:
+            self.scope.add(f"# {node.name}{origin_text(node.buffer.origins, self.order)}")
+        self.bodies[node.name].play(self)
+
+    def write_stage(self, stage):
+        """A loop over r for the inner nodes of a stage, then what follows per row."""
+        axis, outside = self.axes[1], self.outside
+        inner = [n for n in self.nodes if self.stage[n.name] == stage and self.is_inner[n.name]]
+        if inner:
+            self.accumulators, self.deferred = [], []
+            self.scope = Scope(outside)
+            for node in inner:
+                self.play(node)
+            lines, self.scope = self.scope.lines, outside
+            for accumulator in self.accumulators:
+                outside.add(accumulator.declaration)
+            outside.add(f"for r_start in range(0, {axis.numel}, RBLOCK):")
+            outside.lines += indent(axis.lines("r_start") + lines + [a.update for a in self.accumulators])
+            self.values = {n: v for n, v in self.values.items() if n not in self.makers or "r" not in v.inner}
+            finished = {a.name: a for a in self.accumulators}
+            self.accumulators = []
+            for name, index, value, mode in self.deferred:
+                self.store(name, index, finished[value.text].finish(self), mode)
+        for node in self.nodes:
+            if self.stage[node.name] == stage and not self.is_inner[node.name]:
+                self.play(node)
+
+    # -- indices and masks ------------------------------------------------------------------------------------------------
+    def index(self, expr):
+        return index_text(expr, "triton")
+
+    def axes_of(self, expr):
+        """The axes along which an index changes."""
+        axes = set()
+        for symbol in expr.free_symbols:
+            axes |= self.symbol_axes[symbol] if symbol in self.symbol_axes else {self.axis_of[symbol]}
+        return frozenset(axes)
+
+    def mask_text(self, axes):
+        """Which elements along these axes exist; "" for all."""
+        masks = [a.mask for a in self.axes if a.mask and a.name in axes]
+        return " & ".join(masks + ([self.mask.text] if self.mask is not None else []))
+
+    def shape(self, axes=None):
+        return "[" + ", ".join(a.block if axes is None or a.name in axes else "1" for a in self.axes) + "]"
+
+    def all_axes(self, inner):
+        return frozenset(a.name for a in self.axes if inner or a.name != "r")
+
+    def element(self, name, index, axes, written):
+        """The pointers to elements, as a tile that varies along `axes` at least."""
+        if name not in self.pointers:
+            kind = "out" if written else "in"
+            self.pointers[name] = f"{kind}{sum(p.startswith(kind) for p in self.pointers.values())}"
+        text, own = self.index(index), self.axes_of(index)
+        if not axes <= own:
+            text = f"tl.full({self.shape(axes)}, {text}, tl.int32)" if not own else \
+                f"tl.broadcast_to({text}, {self.shape(axes | own)})"
+        elif not text.isidentifier():
+            text = f"({text})"
+        return f"{self.pointers[name]} + {text}"
+
+    def temporary(self, expression, dtype, axes):
+        """Name a value where it is known: what does not change along r, before the loop over r."""
+        scope = self.scope if "r" in axes else self.outside
+        name = self.scope.lookup((expression, None)) or scope.temporary(expression, None)
+        return Value(name, dtype, axes)
+
+    # -- memory -----------------------------------------------------------------------------------------------------------
+    def load(self, name, index):
+        if name in self.values:
+            return self.values[name]
+        dtype = self.buffers[name].layout.dtype
+        if name in self.makers and name != self.node.name:      # elements of an earlier loop: cheaper computed than stored
+            return self.replay(self.makers[name])
+        if int_or_none(self.buffers[name].layout.numel) == 0:
+            return self.constant(0, dtype)
+        if name not in self.stored and name not in self.read:
+            self.read.append(name)
+        axes = self.axes_of(index)
+        pointed = self.mask.inner if self.mask is not None else frozenset()
+        mask = self.mask_text(axes | pointed)
+        text = self.element(name, index, pointed, False)
+        text = f"tl.load({text}, {mask}, other=0)" if mask else f"tl.load({text})"
+        return self.temporary(f"{text}.to(tl.float32)" if dtype in NARROW else text, dtype, axes | pointed)
+
+    def replay(self, node):
+        before, self.node, self.replaying = (self.node, self.replaying), node, True
+        self.bodies[node.name].play(self)
+        self.node, self.replaying = before
+        return self.values[node.name]
+
+    def store(self, name, index, value, mode=None):
+        if any(a.name == value.text for a in self.accumulators):
+            self.deferred.append((name, index, value, mode))
+            return
+        dtype = self.buffers[name].layout.dtype
+        if mode is None:
+            self.values[name] = Value(value.text, dtype, value.inner)
+        if name not in self.keep or self.replaying:
+            return
+        if name not in self.stored:
+            self.stored.append(name)
+        axes = self.all_axes(self.is_inner[name] and not self.makers[name].is_reduction)
+        target, mask = self.element(name, index, axes, True), self.mask_text(axes)
+        text = self.raw.get((value.text, dtype)) or (f"{self.solid(value)}.to({triton_type(dtype)})" if dtype in NARROW
+                                                     else value.text)
+        if mode == "atomic_add":
+            self.scope.add(f'tl.atomic_add({target}, {self.solid(value)}{f", {mask}" if mask else ""}, sem="relaxed")')
+        else:
+            self.scope.add(f"tl.store({target}, {text}{f', {mask}' if mask else ''})")
+
+    # -- reductions -----------------------------------------------------------------------------------------------------------
+    def reduction(self, dtype, src_dtype, kind, value, flat_index):
+        if not self.is_inner[self.node.name]:           # one element: nothing to reduce
+            return self.constant(0, dtype) if kind.startswith("arg") else self.to_dtype(
+                value, torch.bool if kind == "any" else dtype)
+        element = torch.int32 if kind == "any" else dtype if kind in ("sum", "prod", "xor_sum") else src_dtype
+        if value.dtype != element:
+            value = self.to_dtype(value, torch.bool) if kind == "any" and value.dtype is not torch.bool else value
+            value = self.to_dtype(value, element)
+        accumulator = Accumulator(self, kind, element, dtype, value, flat_index)
+        if self.kind == "persistent":
+            return accumulator.whole(self)
+        self.accumulators.append(accumulator)
+        return Value(accumulator.name, dtype, self.all_axes(True))
+
+
+class Accumulator:
+    """A reduction under way: its tile of partial results, or, where the row is one tile, the row itself."""
+
+    def __init__(self, writer, kind, element, dtype, value, flat_index):
+        self.kind, self.dtype, self.element = kind, dtype, compute_dtype(element)
+        start, self.combining, self.ending = REDUCERS[kind]
+        if kind in ("max", "min") and not element.is_floating_point:
+            self.combining, self.ending = f"tl.{kind}imum({{a}}, {{b}})", f"tl.{kind}({{a}}, 1)"
+        self.start = limit(self.element, start == "lowest") if start in ("lowest", "highest") else \
+            f"{start}.0" if self.element.is_floating_point else start
+        self.has_index, self.mask = kind.startswith("arg"), writer.axes[1].mask
+        self.name = writer.outside.fresh("acc")
+        typed, full = triton_type(self.element), writer.shape()
+        self.full = f"tl.full({full}, {self.start}, {typed})"
+        self.value = writer.solid(value)
+        spread = value.inner != writer.all_axes(True)
+        self.term = f"tl.broadcast_to({self.value}, {full})" if spread else self.value.text
+        self.index = f"tl.broadcast_to({writer.index(flat_index)}, {full}).to(tl.int64)"
+        self.no_index = f"tl.full({full}, {BIG}, tl.int64)"
+
+    @property
+    def declaration(self):
+        return f"{self.name}, {self.name}_index = {self.full}, {self.no_index}" if self.has_index else \
+            f"{self.name} = {self.full}"
+
+    @property
+    def update(self):
+        if self.has_index:
+            term, index = self.inside()
+            return f"{self.name}, {self.name}_index = {self.combining.format(a=f'{self.name}, {self.name}_index', b=f'{term}, {index}')}"
+        text = self.combining.format(a=self.name, b=self.value)
+        return f"{self.name} = tl.where({self.mask}, {text}, {self.name})" if self.mask else f"{self.name} = {text}"
+
+    def inside(self):
+        """Value and index, with what lies beyond the end of the row made neutral."""
+        if not self.mask:
+            return self.term, self.index
+        return f"tl.where({self.mask}, {self.term}, {self.start})", f"tl.where({self.mask}, {self.index}, {BIG})"
+
+    def whole(self, writer):
+        term, index = self.inside()
+        return self.column(writer, f"{term}, {index}" if self.has_index else term)
+
+    def finish(self, writer):
+        return self.column(writer, f"{self.name}, {self.name}_index" if self.has_index else self.name)
+
+    def column(self, writer, tile):
+        text = self.ending.format(a=tile) + ("[1]" if self.has_index else "") + "[:, None]"
+        value = writer.temporary(f"{text} != 0" if self.kind == "any" else text, self.dtype, frozenset("x"))
+        return value
+
+
+def limit(dtype, lowest):
+    if dtype.is_floating_point:
+        return literal(-math.inf if lowest else math.inf, dtype)
+    if dtype is torch.bool:
+        return str(not lowest)
+    info = torch.iinfo(dtype)
+    return str(info.min if lowest else info.max)
+
+
+def with_imports(text):
+    """The kernel as a complete file: imports, and the helper functions it uses."""
+    needed, frontier = {}, text
+    while True:
+        found = {n: HELPERS[n] for n in HELPERS if n not in needed and re.search(rf"\b{n}\b", frontier)}
+        if not found:
+            break
+        needed |= found
+        frontier = "\n".join(found.values())
+    helpers = "".join(f"@triton.jit{body}\n\n\n" for body in needed.values())
+    libdevice = "from triton.language.extra import libdevice\n" if "libdevice." in text + helpers else ""
+    return f"import triton\nimport triton.language as tl\n{libdevice}\n\n{helpers}{text}"

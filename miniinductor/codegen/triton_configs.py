@@ -1,0 +1,100 @@
+"""Block sizes: which tiles a kernel is cut into, and which ones are worth trying.
+
+In:   the kind of loop nest and the sizes of its axes.  Out: a few `Config`s, the first one a good guess.
+
+    >>> block_configs("pointwise", {"x": 1 << 20})[0]
+    Config(blocks=(('XBLOCK', 1024),), num_warps=4, num_stages=1)
+
+A program (a block of threads) computes one tile.  Enough bytes must be in flight: 4 to 16 elements for each of 32 *
+num_warps threads, and programs for every processor.  With one tile per row of a reduction ("persistent") each element is
+read once, however often it is used.
+
+Mirrors the `*_heuristics` of torch/_inductor/runtime/triton_heuristics.py.
+"""
+import os
+from dataclasses import dataclass
+
+
+PERSISTENT = 32768          # longest row that one program holds in registers
+PERSISTENT_COLUMNS = 64     # the same where memory runs along x
+PROCESSORS = 132            # of the GPU we tune for (H100); others only see other tile counts
+INTERPRETED_TILE = 65536    # the interpreter pays per program, not per element
+
+
+@dataclass(frozen=True)
+class Config:
+    blocks: tuple           # ((name, size), ...)
+    num_warps: int
+    num_stages: int = 1
+
+    def block(self, axis):
+        return dict(self.blocks)[axis.upper() + "BLOCK"]
+
+    def __str__(self):
+        return ", ".join(f"{name}={size}" for name, size in self.blocks) + f", num_warps={self.num_warps}"
+
+
+def power_of_2(n):
+    """The smallest power of 2 that is at least n."""
+    return 1 << max(0, int(n) - 1).bit_length()
+
+
+def _config(warps, stages=1, **blocks):
+    return Config(tuple((axis.upper() + "BLOCK", size) for axis, size in blocks.items()), warps, stages)
+
+
+def persistent_limit(columns):
+    return PERSISTENT_COLUMNS if columns else PERSISTENT
+
+
+def block_configs(kind, sizes, columns=False):
+    """Configs to try.  kind: "pointwise" (axis x), "tile" (y, x), "persistent" or "looped" (x, r).
+
+    columns: memory runs along x, so that neighbouring threads should work on neighbouring outputs."""
+    x, r = sizes["x"], sizes.get("r", 1)
+    if os.environ.get("TRITON_INTERPRET") == "1":
+        found = _interpreted(kind, sizes)
+    elif kind == "pointwise":
+        # small ones: more programs than processors before more elements per thread
+        top = min(1024, max(32, power_of_2(x // (PROCESSORS * 8))))
+        found = [_config(max(1, min(4, top // 64)), x=min(top, power_of_2(x)))]
+        if top == 1024:
+            found += [_config(4, x=512), _config(8, x=2048), _config(8, x=1024), _config(8, x=4096)]
+    elif kind == "tile":
+        y_small, x_small = power_of_2(sizes["y"]), power_of_2(x)
+        found = [_config(w, y=min(a, y_small), x=min(b, x_small)) for a, b, w in (
+            (64, 64, 8), (32, 64, 4), (64, 32, 4), (32, 32, 4), (128, 32, 8), (32, 128, 8), (128, 64, 8), (16, 128, 4))]
+    elif columns:
+        wide = [(128, 8, 4), (64, 16, 4), (128, 16, 8), (256, 8, 8), (32, 32, 4), (64, 32, 8), (256, 4, 4)]
+        if kind == "persistent":
+            found = [_config(w, x=min(a, power_of_2(x)), r=power_of_2(r)) for a, w in (
+                (max(8, 2048 // power_of_2(r)), 4), (max(8, 1024 // power_of_2(r)), 4), (max(8, 4096 // power_of_2(r)), 8))]
+        else:
+            found = [_config(w, 2, x=min(a, power_of_2(x)), r=b) for a, b, w in wide]
+    elif kind == "persistent":
+        block = power_of_2(r)
+        rows = min(power_of_2(x), max(1, 1024 // block))
+        elements = rows * block
+        warps = max(1, min(16, elements // 512))
+        found = [_config(warps, x=rows, r=block)]
+        if elements >= 2048:
+            found += [_config(w, x=rows, r=block) for w in (warps // 2, warps * 2, warps * 4) if 1 <= w <= 32
+                      and elements <= w * 32 * 64]
+        elif rows > 1:
+            found += [_config(warps, x=rows // 2, r=block), _config(min(8, warps * 2), x=rows * 2, r=block)]
+    else:
+        found = [_config(w, s, x=1, r=min(b, power_of_2(r))) for b, w, s in (
+            (4096, 8, 1), (2048, 8, 2), (8192, 16, 1), (4096, 16, 1), (2048, 4, 1))]
+        if r <= 2048:
+            found.insert(0, _config(4, x=min(8, power_of_2(x)), r=min(256, power_of_2(r))))
+    return list(dict.fromkeys(found))
+
+
+def _interpreted(kind, sizes):
+    if kind == "tile":
+        return [_config(1, y=min(64, power_of_2(sizes["y"])), x=min(256, power_of_2(sizes["x"])))]
+    block = power_of_2(sizes["x"])
+    if kind == "pointwise":
+        return [_config(1, x=min(INTERPRETED_TILE, block))]
+    r = power_of_2(sizes["r"]) if kind == "persistent" else min(4096, power_of_2(sizes["r"]))
+    return [_config(1, x=max(1, min(block, INTERPRETED_TILE // r)), r=r)]

@@ -1,0 +1,290 @@
+"""Triton sources in, callable kernels out: compiled in parallel processes, tuned, kept on disk.
+
+In:   `codegen.common.Kernel`s and the device.  Out: one callable per kernel: tensors and, on a GPU, the stream.
+
+    >>> [kernel] = build_triton_kernels([kernel], torch.device("cuda", 0))
+    >>> kernel(x, out, torch._C._cuda_getCurrentRawStream(0))
+
+On a GPU: each (source, block sizes) is machine code in `config.cache_dir/<key>.cubin`; a warm start loads that and never
+imports triton.  A kernel that moves many bytes is timed with each of its block sizes, and the winner is remembered in
+`<key>.best`.  A launch is one C call (`launcher.c`).
+
+On the CPU, with TRITON_INTERPRET=1: the same source runs in Triton's interpreter, program by program, on numpy arrays.
+
+Mirrors torch/_inductor/runtime/triton_heuristics.py, static_cuda_launcher.py and async_compile.py.
+"""
+import atexit
+import functools
+import hashlib
+import importlib.metadata
+import importlib.util
+import itertools
+import json
+import os
+import statistics
+import subprocess
+import sys
+import threading
+
+import torch
+
+from .. import config
+from ..codegen.common import strip_comments
+from .build import CompilerError, cache_folder
+
+WORKER = os.path.join(os.path.dirname(__file__), "triton_worker.py")
+TUNED_BYTES = 1 << 24           # kernels that move less take the first configuration
+SIGNATURE = {torch.bool: "i1", torch.float32: "fp32", torch.float64: "fp64", torch.float16: "fp16", torch.bfloat16: "bf16",
+             torch.uint8: "u8", torch.uint16: "u16", torch.uint32: "u32", torch.uint64: "u64",
+             torch.int8: "i8", torch.int16: "i16", torch.int32: "i32", torch.int64: "i64"}
+
+
+def why_not(device):
+    """Why Triton kernels cannot be built for this device, or None."""
+    if importlib.util.find_spec("triton") is None:
+        return "triton is not installed (Linux: pip install triton)"
+    interpreting = os.environ.get("TRITON_INTERPRET") == "1"
+    if device.type == "cpu":
+        return None if interpreting else "Triton kernels run on the CPU only in its interpreter: set TRITON_INTERPRET=1"
+    if interpreting:
+        return "TRITON_INTERPRET=1 is set: kernels run on the CPU only"
+    return None if device.type == "cuda" and torch.version.cuda else f"Triton kernels for {device}"
+
+
+def build_triton_kernels(kernels, device, bytes_moved=()):
+    """Kernels -> callables, in the same order.  Raises CompilerError with Triton's message."""
+    reason = why_not(device)
+    if reason:
+        raise CompilerError(reason)
+    named = [(k, named_source(k)) for k in kernels]
+    if device.type == "cpu":
+        return [InterpretedKernel(k, source) for k, source in named]
+    unique = {}
+    for (kernel, source), moved in zip(named, bytes_moved or itertools.repeat(0)):
+        unique.setdefault(source_key(kernel, source), CudaCode(kernel, source, device, moved))
+    jobs = [job for code in unique.values() for job in code.jobs()]
+    errors = compile_all(jobs)
+    for code in unique.values():
+        code.choose(errors)
+    return [unique[source_key(kernel, source)].callable() for kernel, source in named]
+
+
+def named_source(kernel):
+    return kernel.source.replace("NAME(", kernel.summary + "_kernel(", 1)
+
+
+def source_key(kernel, source):
+    text = "\0".join([strip_comments(source, "#"), str(kernel.launch.dtypes), str(kernel.launch.configs),
+                      str(kernel.launch.sizes)])
+    return hashlib.sha256(text.encode()).hexdigest()[:24]
+
+
+def source_file(source):
+    """A kernel must stand in a file: Triton reads its text."""
+    path = os.path.join(cache_folder(), f"triton_{hashlib.sha256(source.encode()).hexdigest()[:24]}.py")
+    if not os.path.exists(path):
+        with open(f"{path}.{os.getpid()}", "w") as file:
+            file.write(source)
+        os.replace(f"{path}.{os.getpid()}", path)
+    return path
+
+
+# --- on a GPU ------------------------------------------------------------------------------------------------------------
+class CudaCode:
+    """One source on one device: its configurations, their machine code, the chosen one."""
+
+    def __init__(self, kernel, source, device, moved):
+        self.kernel, self.source, self.moved = kernel, source, moved
+        self.device = device.index or 0
+        properties = torch.cuda.get_device_properties(self.device)
+        self.capability = properties.major * 10 + properties.minor
+        self.context = f"{properties.name} {triton_version()}"
+        self.configs = list(kernel.launch.configs)
+        self.best_file = os.path.join(cache_folder(), self.key("best") + ".best")
+        known = self.known_best()
+        if known is not None:
+            self.configs = [known]
+        elif moved < TUNED_BYTES and not config.max_autotune:
+            self.configs = self.configs[:1]
+
+    def key(self, *parts):
+        text = "\0".join([strip_comments(self.source, "#"), str(self.kernel.launch.dtypes), self.context, *map(str, parts)])
+        return hashlib.sha256(text.encode()).hexdigest()[:40]
+
+    def known_best(self):
+        try:
+            with open(self.best_file) as file:
+                name = file.read()
+        except OSError:
+            return None
+        return next((c for c in self.configs if str(c) == name), None)
+
+    def cubin(self, cfg, aligned=True):
+        return os.path.join(cache_folder(), self.key(cfg, cfg.num_stages, aligned) + ".cubin")
+
+    def jobs(self, aligned=True):
+        """What has to be compiled."""
+        pointers = [p.strip() for p in self.source.split("_kernel(", 1)[1].split(")", 1)[0].split(",")]
+        pointers = pointers[:len(self.kernel.launch.dtypes)]
+        types = {p: "*" + SIGNATURE[d] for p, d in zip(pointers, self.kernel.launch.dtypes)}
+        for cfg in self.configs:
+            if not os.path.exists(self.cubin(cfg, aligned)):
+                blocks = dict(cfg.blocks)
+                yield {"path": source_file(self.source), "name": self.kernel.summary + "_kernel", "aligned": aligned,
+                       "signature": types | {b: "constexpr" for b in blocks}, "constants": blocks,
+                       "num_warps": cfg.num_warps, "num_stages": cfg.num_stages, "asserts": self.kernel.launch.asserts,
+                       "capability": self.capability, "cubin": self.cubin(cfg, aligned),
+                       "triton_cache": os.path.join(cache_folder(), "triton")}
+
+    def load(self, cfg, aligned=True):
+        """The kernel with these block sizes, ready to call."""
+        from . import _launcher
+        path = self.cubin(cfg, aligned)
+        with open(path, "rb") as file:
+            about, code = json.loads(file.readline()), file.read()
+        function = _launcher.load_cubin(code, about["name"], about["shared"], self.device)
+        grid = (*self.kernel.launch.grid(cfg), 1)[:2]
+        if grid[1] > 65535 or grid[0] > 2**31 - 1:
+            raise CompilerError(f"{about['name']}: a grid of {grid} programs")
+        launch = _launcher.CudaKernel(function, self.kernel.summary, self.device, *grid, about["threads"], about["shared"],
+                                      Unaligned(self, cfg) if aligned else None)
+        return launch
+
+    def choose(self, errors):
+        """Load; where there are several configurations, time them."""
+        loaded, reason = {}, None
+        for cfg in self.configs:
+            try:
+                loaded[cfg] = self.load(cfg)
+            except (OSError, RuntimeError) as error:        # it did not compile, or needs more than a processor has
+                reason = errors.get(self.cubin(cfg)) or error
+        if not loaded:
+            raise CompilerError(f"Triton refused a generated kernel (kept as {source_file(self.source)}): {reason}")
+        self.best = next(iter(loaded))
+        if len(loaded) > 1:
+            self.best = min(loaded, key=self.timed(loaded).get)
+            with open(self.best_file, "w") as file:
+                file.write(str(self.best))
+        self.launch = loaded[self.best]
+
+    def timed(self, loaded):
+        """Seconds of each configuration, on tensors of the right sizes (zeros for indices, so that they are in range)."""
+        device = torch.device("cuda", self.device)
+        try:
+            tensors = [torch.empty(n, dtype=d, device=device) for n, d in zip(self.kernel.launch.extents,
+                                                                              self.kernel.launch.dtypes)]
+        except torch.cuda.OutOfMemoryError:
+            return {cfg: i for i, cfg in enumerate(loaded)}
+        for tensor in tensors:
+            tensor.normal_() if tensor.is_floating_point() else tensor.zero_()
+        stream, seconds = torch.cuda.current_stream(device), {cfg: [] for cfg in loaded}
+        for _ in range(9):
+            for cfg, launch in loaded.items():
+                start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+                torch.cuda._sleep(20_000)           # the launch must not be part of the time
+                start.record(stream)
+                launch(*tensors, stream.cuda_stream)
+                end.record(stream)
+                seconds[cfg].append((start, end))
+        stream.synchronize()
+        return {cfg: statistics.median(s.elapsed_time(e) for s, e in pairs[2:]) for cfg, pairs in seconds.items()}
+
+    def callable(self):
+        if 0 in self.kernel.launch.grid(self.best):
+            return lambda *tensors: None            # nothing to compute
+        return self.launch
+
+
+class Unaligned:
+    """The kernel for pointers that are not 16-byte aligned: compiled when it is first called."""
+
+    def __init__(self, code, cfg):
+        self.code, self.cfg, self.kernel = code, cfg, None
+
+    def __call__(self, *arguments):
+        if self.kernel is None:
+            jobs = [j for j in self.code.jobs(False) if j["cubin"] == self.code.cubin(self.cfg, False)]
+            errors = compile_all(jobs)
+            if errors:
+                raise CompilerError(next(iter(errors.values())))
+            self.kernel = self.code.load(self.cfg, False)
+        return self.kernel(*arguments)
+
+
+@functools.lru_cache(None)
+def triton_version():
+    return importlib.metadata.version("triton")
+
+
+# --- worker processes --------------------------------------------------------------------------------------------------
+_workers, _lock = [], threading.Lock()
+
+
+def start_workers(count=None):
+    """Start worker processes, so that they are ready when kernels have been written."""
+    count = min(count or 8, os.cpu_count() or 1)
+    environment = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"}
+    while len(_workers) < count:
+        _workers.append(subprocess.Popen([sys.executable, WORKER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                                         env=environment, stderr=subprocess.DEVNULL))
+    if len(_workers) == count:
+        atexit.register(stop_workers)
+
+
+def stop_workers():
+    while _workers:
+        worker = _workers.pop()
+        worker.stdin.close()
+        worker.wait()
+
+
+def compile_all(jobs):
+    """Compile in parallel: {cubin: error} of the jobs that failed."""
+    if not jobs:
+        return {}
+    errors, waiting = {}, iter(jobs)
+    with _lock:
+        start_workers(len(jobs))
+
+        def serve(worker):
+            while True:
+                with turn:
+                    job = next(waiting, None)
+                if job is None:
+                    return
+                worker.stdin.write(json.dumps(job) + "\n")
+                worker.stdin.flush()
+                answer = worker.stdout.readline()
+                error = json.loads(answer).get("error") if answer else "the compiler process died"
+                if error:
+                    errors[job["cubin"]] = error
+        turn = threading.Lock()
+        threads = [threading.Thread(target=serve, args=(worker,)) for worker in _workers]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        _workers[:] = [w for w in _workers if w.poll() is None]
+    return errors
+
+
+# --- in the interpreter -------------------------------------------------------------------------------------------------
+class InterpretedKernel:
+    """A kernel that Triton's interpreter runs, program by program."""
+
+    def __init__(self, kernel, source):
+        self.kernel, self.source, self.function = kernel, source, None
+        self.config = kernel.launch.configs[0]
+
+    def __call__(self, *tensors):
+        if self.function is None:
+            from .triton_interpreter import load_interpreted
+            self.function = load_interpreted(source_file(self.source), self.kernel.summary + "_kernel")
+        grid = self.kernel.launch.grid(self.config)
+        if 0 not in grid:
+            try:
+                self.function[grid](*tensors, **dict(self.config.blocks))
+            except Exception as error:
+                if "index out of range" in str(error):
+                    raise IndexError(f"index out of range in self (in compiled kernel {self.kernel.summary})") from None
+                raise

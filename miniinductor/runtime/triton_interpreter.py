@@ -1,0 +1,91 @@
+"""What Triton's interpreter lacks: libdevice, rounding to bfloat16, reductions with functions of one's own in reasonable time.
+
+In:   the file of a kernel.  Out: its function, to be called as `function[grid](...)` with CPU tensors.
+
+    TRITON_INTERPRET=1 python ...
+
+The interpreter runs a kernel's Python with numpy arrays as tiles.  torch's own functions stand in for libdevice's; float32
+is rounded to bfloat16 instead of cut off; a tile is reduced by folding it in halves, as a GPU does, instead of element by
+element; indices are checked.
+"""
+import dataclasses
+import importlib.util
+import os
+
+import numpy as np
+import torch
+
+from .build import CompilerError
+
+
+class Libdevice:
+    """`libdevice.tanh(tile)`: torch.tanh on the numpy array behind the tile."""
+    functions = {"rint": torch.round, "pow": torch.pow, "fmod": lambda a, b: torch.from_numpy(np.fmod(a.numpy(), b.numpy())), **{name: getattr(torch, name) for name in (
+        "expm1", "log10", "log1p", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erfc",
+        "erfinv", "lgamma", "trunc", "atan2", "copysign", "nextafter", "hypot")}}
+
+    def __getattr__(self, name):
+        function = self.functions[name]
+
+        def call(*tiles):
+            import triton.language as tl
+            from triton.runtime.interpreter import TensorHandle
+            arrays = np.broadcast_arrays(*[t.handle.data for t in tiles])
+            result = function(*[torch.from_numpy(np.ascontiguousarray(a)) for a in arrays]).numpy()
+            kind = tiles[0].dtype.scalar
+            result = result.reshape(arrays[0].shape)
+            return tl.core.tensor(TensorHandle(result, kind), tl.block_type(kind, list(result.shape)) if result.ndim else kind)
+        return call
+
+
+def fold_in_halves(self, input):
+    """ReduceOps.generic_reduce for tiles whose reduced side is a power of two: log2(n) calls on arrays."""
+    axis = self.axis
+    arrays = [t.handle.data for t in input]
+    while arrays[0].shape[axis] > 1:
+        half = arrays[0].shape[axis] // 2
+        parts = [np.split(a, [half], axis) for a in arrays]
+        sides = [[self.to_tensor(p[side], t.dtype) for p, t in zip(parts, input)] for side in (0, 1)]
+        combined = self.combine_fn.fn(*sides[0], *sides[1])
+        arrays = [t.handle.data for t in (combined if isinstance(combined, tuple) else (combined,))]
+    if not self.keep_dims:
+        arrays = [a.squeeze(axis) for a in arrays]
+    return [self.to_tensor(a, t.dtype) for a, t in zip(arrays, input)]
+
+
+def mend(interpreter):
+    """Put our own in the place of what is slow or wrong there (once per process)."""
+    import triton.language as tl
+    builder = interpreter.InterpreterBuilder
+    if interpreter.ReduceOps.generic_reduce is fold_in_halves:
+        return
+    interpreter.ReduceOps.generic_reduce = fold_in_halves
+    interpreter.interpreter_builder.options = dataclasses.replace(
+        interpreter.interpreter_builder.options, debug=True, sanitize_overflow=False)
+    cast = builder.cast_impl
+
+    def cast_and_round(self, source, target):
+        if source.get_element_ty() == tl.float32 and target.scalar == tl.bfloat16:
+            rounded = torch.from_numpy(np.ascontiguousarray(source.data)).bfloat16().view(torch.int16).numpy()
+            return interpreter.TensorHandle(rounded.view(np.uint16).reshape(source.data.shape), tl.bfloat16)
+        return cast(self, source, target)
+    builder.cast_impl = cast_and_round
+    np.seterr(all="ignore")         # tiles compute on elements that a mask hides
+
+
+def load_interpreted(path, name):
+    """The interpreted function `name` of the file.  Raises CompilerError if triton was imported without the interpreter."""
+    if os.environ.get("TRITON_INTERPRET") != "1":
+        raise CompilerError("set TRITON_INTERPRET=1 before triton is imported")
+    from triton.runtime import interpreter
+    mend(interpreter)
+    spec = importlib.util.spec_from_file_location(os.path.basename(path)[:-3], path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    if hasattr(module, "libdevice"):
+        module.libdevice = Libdevice()
+    function = getattr(module, name)
+    if not isinstance(function, interpreter.InterpretedFunction) or not isinstance(
+            module.tl.sum, interpreter.InterpretedFunction):
+        raise CompilerError("triton was imported before TRITON_INTERPRET=1 was set")
+    return function
