@@ -97,7 +97,8 @@ class FrameCompiler:
                 COMPILING.active = False
 
     def convert(self, function, code, args):
-        record = records.FrameRecord(code, getattr(function, "__qualname__", code.co_name), backend=self.backend_name)
+        record = records.FrameRecord(code, code.co_name if code.co_name.startswith("<resume of") else
+                                     getattr(function, "__qualname__", code.co_name), backend=self.backend_name)
         entries = frame_hook.get_cache(code) or []
         if self.over_limit(code, entries, args, record):
             return None

@@ -165,7 +165,7 @@ def main():
                 nbformat.write(notebook, path)
         step(f"{name} took {time.time() - start:.0f} s")
     if not options.check and not options.exercises:
-        build_site(every)
+        build_site([name for name in every if (NOTEBOOKS / f"{name}.ipynb").exists()])
     return int(failed)
 
 

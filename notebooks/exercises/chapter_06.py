@@ -1,0 +1,51 @@
+"""Checks of notebook 06: graph breaks."""
+import torch
+
+from . import close, exercise, row
+
+
+def reference(x):
+    return x / float(x.abs().max()) if x.sum() > 0 else -x
+
+
+@exercise("06.1", "remove the breaks")
+def _(answer):
+    import minidynamo
+    inputs = torch.tensor([1.0, 2.0, -4.0, 5.0]), torch.tensor([-1.0, 0.5])
+    for x in inputs:
+        yield row(f"the numbers for {x.tolist()}", lambda: answer(x), reference(x), same=close)
+
+    def breaks():
+        minidynamo.reset()
+        with torch.no_grad():
+            minidynamo.compile(answer, backend="eager")(inputs[0])
+        count = sum(minidynamo.counters["graph_breaks"].values())
+        minidynamo.reset()
+        return count
+    yield row("no graph break", breaks, 0)
+
+
+def straight(a, b, c):
+    d = a + b
+    e = d * c
+    f = e - a
+    return f + e
+
+
+def overwritten(a, b):
+    a = b + 1
+    b = a * 2
+    return a - b
+
+
+@exercise("06.2", "what is alive")
+def _(answer):
+    yield row("before the second line of straight", lambda: set(answer(straight, 3)), {"a", "c", "d"})
+    yield row("before the last line", lambda: set(answer(straight, 5)), {"e", "f"})
+    yield row("a variable that is overwritten is not alive", lambda: set(answer(overwritten, 2)), {"b"})
+
+
+@exercise("06.3", "a resume function by hand")
+def _(answer):
+    yield row("straight(2, 3, 4), resumed at its third line", lambda: answer(straight, 4)(a=2, e=20), straight(2, 3, 4))
+    yield row("overwritten, resumed at its last line", lambda: answer(overwritten, 4)(3, 5), -2)

@@ -1,0 +1,62 @@
+"""Checks of notebook 10: scheduling and fusion."""
+import torch
+
+from . import close, exercise, row
+
+
+@exercise("10.1", "the same iteration")
+def _(answer):
+    yield row("y[i] and y[i]", lambda: bool(answer((1, 0), (1, 0))), True)
+    yield row("y[i] and y[i - 1]", lambda: bool(answer((1, 0), (1, -1))), False)
+    yield row("y[2 i] and y[i]", lambda: bool(answer((2, 0), (1, 0))), False)
+    yield row("y[3 i + 1] and y[3 i + 1]", lambda: bool(answer((3, 1), (3, 1))), True)
+
+
+@exercise("10.2", "bytes saved")
+def _(answer):
+    sizes = {"x": 100, "y": 40, "z": 4}
+    yield row("both read x", lambda: answer({"reads": {"x"}, "writes": {"y"}}, {"reads": {"x"}, "writes": {"z"}}, sizes), 100)
+    yield row("the second reads what the first writes", lambda: answer({"reads": {"x"}, "writes": {"y"}}, {"reads": {"y"}, "writes": {"z"}}, sizes), 40)
+    yield row("both", lambda: answer({"reads": {"x"}, "writes": {"y"}}, {"reads": {"x", "y"}, "writes": {"z"}}, sizes), 140)
+    yield row("nothing in common", lambda: answer({"reads": {"x"}, "writes": {"y"}}, {"reads": {"z"}, "writes": set()}, sizes), 0)
+
+
+def contested(big, small):
+    """`a` may be fused with a distant reader of a large buffer or with a near reader of a small one, not with both."""
+    return big.sum(0), small.exp() + 1, big.sin() + big.sum(0)
+
+
+@exercise("10.3", "a better score")
+def _(answer):
+    yield row("a vertical fusion comes before a horizontal one", lambda: answer("vertical", 1, 9) > answer("horizontal", 10 ** 9, 0))
+    yield row("more bytes come first", lambda: answer("vertical", 1000, 9) > answer("vertical", 10, 0))
+    yield row("of equals, the nearer", lambda: answer("vertical", 10, 1) > answer("vertical", 10, 5))
+
+    import minidynamo
+    from miniinductor.scheduler import Scheduler
+    original = Scheduler.candidates
+    used = []
+
+    def candidates(self, nodes):
+        def score(pair):
+            used.append(1)
+            category, saved = self.category(*pair)
+            return answer(category, saved, abs(self.rank[id(pair[0])] - self.rank[id(pair[1])]))
+        return sorted(original(self, nodes), key=score, reverse=True)
+
+    def compiled():
+        Scheduler.candidates = candidates
+        try:
+            with torch.no_grad():
+                return minidynamo.explain(contested)(x, y)
+        finally:
+            Scheduler.candidates = original
+            minidynamo.reset()
+    x, y = torch.randn(40, 30), torch.randn(30)
+    yield row("in the real scheduler: the numbers are right", lambda: list(compiled().result), list(contested(x, y)), same=close)
+    yield row("no more memory traffic than with the scheduler's own score", lambda: traffic(compiled()) <= traffic(minidynamo.explain(contested)(x, y)))
+    yield row("your score was really used", lambda: len(used) > 0)
+
+
+def traffic(explanation):
+    return sum(k.bytes_read + k.bytes_written for k in explanation.main.compiled.kernels)

@@ -1,0 +1,319 @@
+# ---
+# jupyter:
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # 06 · Graph breaks and resume functions
+#
+# Some things cannot go into a graph: a `print`, a branch on a tensor's value, a call into a library that nobody can look into. The earlier mechanisms
+# of notebook 01 gave up, or went on and were wrong. minidynamo compiles what comes before, lets Python do the thing itself, and compiles what comes
+# after. The place is a **graph break**; the rest of the function becomes a **resume function**.
+#
+# **What you will learn:** what must survive a break; how the rest of a function becomes a function; loops, `with` and `try` blocks; breaks inside
+# inlined calls; how to read the records and get rid of breaks.
+
+# %%
+import dis
+
+import torch
+
+import minidynamo
+from minidynamo.bytecode import disassemble
+from minidynamo.explain import Code, Table, excerpt
+from minidynamo.resume import resume_code
+
+torch.manual_seed(0)
+torch.set_grad_enabled(False);
+
+# %% [markdown]
+# ## The naive version: give up
+#
+# If evaluation meets something unknown, run the whole frame as plain Python. That is right, and it is what `torch.compile` does with a frame that it cannot
+# split. But one `print` in a training loop would switch the compiler off for everything around it:
+
+# %%
+def talkative(x):
+    x = torch.relu(x) + 1           # could be one kernel
+    print("the mean is", float(x.mean()))
+    return x * 2 - 1                # could be one kernel
+
+e = minidynamo.explain(talkative)(torch.tensor([-1.0, 3.0]))
+e
+
+# %% [markdown]
+# Not so here. There are three frames: the start, and two resume functions, each with its own graph.
+
+# %%
+for frame in e.frames:
+    graph = frame.record.graph
+    print(frame.record.function, "->", [n.name for n in graph.graph.nodes if n.op.startswith("call")] if graph else "nothing to compile")
+
+# %%
+e.frames[0].breaks
+
+# %% [markdown]
+# *The kitchen.* The recipe says "now phone the supplier and use whatever he has". Nobody can write that down in advance. So the recipe ends there, the cook
+# phones, and a second recipe begins with "you have a hot pan and whatever he sold you". *Exactly:* at a break the frame holds local variables, a stack of
+# half-finished expressions, and perhaps open `with` blocks. All of it must reach the code that goes on.
+#
+# ## The rest of a function as a function
+#
+# Take `talkative` at the instruction after the `print` line. What is alive there? The local `x`, and an empty stack. So the rest is a function of `x`:
+
+# %%
+body = disassemble(talkative.__code__)
+first_of_line_4 = next(n for n, ins in enumerate(body) if ins.pos and ins.pos[0] == talkative.__code__.co_firstlineno + 3)
+rest = resume_code(talkative.__code__, first_of_line_4, stack=[], live={"x"})
+print("parameters:", rest.co_varnames[:rest.co_argcount])
+dis.dis(rest, depth=0)
+
+# %% [markdown]
+# The original body is still there, whole and in order. In front of it is a short prefix that restores the stack and jumps to the right place. That is why loops, `with` and
+# `try` need no special treatment: the code around the target is the code that always was around it.
+#
+# It is an ordinary function. Call it:
+
+# %%
+import types
+
+types.FunctionType(rest, globals())(torch.tensor([1.0, 4.0]))
+
+# %% [markdown]
+# A value that was on the stack arrives as one more parameter. In `a() + b()`, a break at the call of `b` leaves the result of `a()` on the stack:
+
+# %%
+def sum_of_two(x):
+    return torch.sin(x) + float(x.max())
+
+body = disassemble(sum_of_two.__code__)
+addition = next(n for n, ins in enumerate(body) if ins.op == "BINARY_OP")
+rest = resume_code(sum_of_two.__code__, addition, stack=["v", "v"], live=set())
+print("parameters:", rest.co_varnames[:rest.co_argcount], "(the left and right operand of +)")
+types.FunctionType(rest, globals())(torch.ones(2), 10.0)
+
+# %% [markdown]
+# ## The replacement code at a break
+#
+# What runs instead of `talkative` ends with: do the unsupported call, then call the resume function with everything that is alive, and return what it
+# returns. The resume function is a frame like any other: the hook asks about it, so it gets captured and compiled in turn, when it is first reached.
+
+# %%
+e.frames[0].bytecode
+
+# %% [markdown]
+# ## A branch on data
+#
+# At `if y.sum() > 0` the break is *at the jump*. Both sides become resume functions, but only the side that is taken is compiled, when it is taken first:
+
+# %%
+def branch(x):
+    y = x * 2
+    if y.sum() > 0:
+        return torch.relu(y)
+    return torch.sin(y)
+
+minidynamo.reset()
+compiled = minidynamo.compile(branch)
+compiled(torch.ones(3))
+print("after a positive input: ", sorted(minidynamo.counters["frames"]))
+compiled(-torch.ones(3))
+print("after a negative input: ", sorted(minidynamo.counters["frames"]))
+assert torch.equal(compiled(-torch.ones(3)), branch(-torch.ones(3)))
+
+# %% [markdown]
+# ## Loops, `with`, `try`, nested calls
+#
+# Printing order, values and cleanup are those of plain Python:
+
+# %%
+class Logged:
+    def __init__(self, name): self.name = name
+    def __enter__(self): print("enter", self.name)
+    def __exit__(self, *error): print("exit", self.name, "after", error[0].__name__ if error[0] else "no error")
+
+def inner(x):
+    x = x + 1
+    minidynamo.graph_break()
+    return x * 3
+
+def everything(x):
+    for step in range(2):
+        with Logged(f"step {step}"):
+            try:
+                x = inner(x)
+                print("step", step, "sum", x.sum().item())
+            finally:
+                x = x - 1
+    return x
+
+minidynamo.reset()
+compiled = minidynamo.compile(everything)
+result = compiled(torch.ones(2))
+print("-- plain Python:")
+assert torch.equal(result, everything(torch.ones(2)))
+
+# %%
+Table(["what", "where", "hint"], [(b.reason, f"line {b.line}", b.hint) for record in minidynamo.records.frames for b in record.graph_breaks])
+
+# %% [markdown]
+# A break inside the inlined call of `inner` splits the *caller* at the call; `inner` itself then runs as a frame of its own, and is split there.
+#
+# ## How the place is found
+#
+# The evaluator does not plan ahead. It runs; when something raises `Break`, it remembers the step, throws away everything, and evaluates again from the
+# start, stopping just before that step. A half-done inlined call leaves nothing behind, because the attempt that went into it was thrown away.
+
+# %%
+from minidynamo.symbolic_eval.evaluator import RootFrame
+
+excerpt(RootFrame.loop)
+
+# %% [markdown]
+# ## No breaks allowed
+#
+# `fullgraph=True` turns the record into an exception with your line:
+
+# %%
+try:
+    minidynamo.compile(talkative, fullgraph=True)(torch.ones(2))
+except minidynamo.Unsupported as error:
+    print(error)
+
+# %% [markdown]
+# ## What a break costs
+#
+# Each break ends a graph: no fusion across it, another guard check, another call. And an intermediate that could have stayed in a register must be written to
+# memory.
+
+# %% tags=["volatile"]
+from minidynamo.bench.runner import interleave
+
+def smooth(x):
+    for _ in range(4):
+        x = torch.tanh(x * 1.1 + 0.1)
+    return x
+
+def broken(x):
+    for _ in range(4):
+        x = torch.tanh(x * 1.1 + 0.1)
+        minidynamo.graph_break()
+    return x
+
+x = torch.randn(256, 1024)
+minidynamo.reset()
+variants = {"eager": lambda: smooth(x), "compiled": (lambda f: lambda: f(x))(minidynamo.compile(smooth)),
+            "compiled, a break per step": (lambda f: lambda: f(x))(minidynamo.compile(broken))}
+Table(["", "microseconds"], [(name, f"{timing.median * 1e6:.0f}") for name, timing in interleave(variants, budget=1.5).items()])
+
+# %% [markdown]
+# ## A real model
+#
+# ResNet with someone's debugging line in the middle of `forward`: a hook that prints. The model is still right, and the record says where to look.
+
+# %%
+from minidynamo.bench.models import resnet
+
+model, inputs = resnet(size=64)
+expected = model(**inputs).logits
+
+def debugging_hook(module, args, output):
+    print("stage output is finite:", bool(torch.isfinite(output).all()))
+
+handle = model.resnet.encoder.stages[1].register_forward_hook(debugging_hook)
+minidynamo.reset()
+compiled = minidynamo.compile(model, backend="eager")
+logits = compiled(**inputs).logits
+handle.remove()
+print("right:", torch.allclose(logits, expected, atol=1e-4), "  graphs:", sum(minidynamo.counters["graphs"].values()))
+Table(["times", "break"], [(n, text) for text, n in minidynamo.counters["graph_breaks"].items()][:4])
+
+# %% [markdown]
+# ## Exercises
+#
+# **06.1** *Remove the breaks.* Write `clipped` so that it gives the numbers of `original` (below it) with no graph break.
+#
+# *Hints.* A branch on data that only chooses between two tensors is `torch.where`. A Python number computed from a tensor can stay a
+# tensor.
+
+# %% tags=["exercise"]
+def clipped(x: torch.Tensor) -> torch.Tensor:
+    """x / max(|x|) if the sum of x is positive, else -x.  No graph break."""
+    ### BEGIN SOLUTION
+    return torch.where(x.sum() > 0, x / x.abs().max(), -x)
+    ### END SOLUTION
+
+def original(x):
+    if x.sum() > 0:
+        return x / float(x.abs().max())
+    return -x
+
+# %% tags=["check"]
+from exercises import check
+
+check("06.1", clipped)
+
+# %% [markdown]
+# **06.2** *What is alive?* Write `alive(function, line)`: the set of local variables that may still be read once execution is at the beginning of the `line`-th line of the function
+# (1 is the `def` line), for straight-line code without jumps. These are the resume function's parameters.
+#
+# *Hints.* Walk *backwards* over `disassemble(function.__code__)` from the end to the first instruction of that line: `LOAD_FAST` makes its
+# variable alive, `STORE_FAST` ends its life. `ins.pos[0]` is the line number; `function.__code__.co_firstlineno` is that of the `def`.
+
+# %% tags=["exercise"]
+def alive(function, line: int) -> set:
+    """Names of the locals that are read at or after `line` before they are written."""
+    ### BEGIN SOLUTION
+    names, start = set(), function.__code__.co_firstlineno + line - 1
+    for ins in reversed(disassemble(function.__code__)):
+        if ins.pos is None or ins.pos[0] is None or ins.pos[0] < start:
+            continue
+        if ins.op == "STORE_FAST":
+            names.discard(ins.arg)
+        elif ins.op == "LOAD_FAST":
+            names.add(ins.arg)
+    return names
+    ### END SOLUTION
+
+# %% tags=["check"]
+check("06.2", alive)
+
+# %% [markdown]
+# **06.3** *A resume function by hand.* Write `rest_from(function, line)`: the rest of a straight-line function from the beginning of that line, as a function of the
+# locals that are alive there.
+#
+# *Hints.* `resume_code(code, k, stack=[], live=...)` with `k` the index of the line's first instruction; then `types.FunctionType(code, function.__globals__)`.
+
+# %% tags=["exercise"]
+def rest_from(function, line: int):
+    """The part of `function` from `line` on, as a function."""
+    ### BEGIN SOLUTION
+    code = function.__code__
+    k = next(n for n, ins in enumerate(disassemble(code)) if ins.pos and ins.pos[0] == code.co_firstlineno + line - 1)
+    return types.FunctionType(resume_code(code, k, stack=[], live=alive(function, line)), function.__globals__)
+    ### END SOLUTION
+
+# %% tags=["check"]
+check("06.3", rest_from)
+
+# %% [markdown]
+# ## What real PyTorch has
+#
+# * `torch/_dynamo/resume_execution.py`: the same idea; re-enters `with` blocks by generated code. Paper, section 3.7 and following.
+# * `torch/_dynamo/exc.py`, `graph_break_hints.py`: kinds of breaks and hints. `TORCH_LOGS=graph_breaks` prints them; here `MINI_DEBUG=1`.
+# * Since 2.8 PyTorch can also break inside an inlined function and resume there (nested graph breaks); here the caller is split at the call.
+#
+# ## Recap
+#
+# * A break splits a frame into: a compiled prefix, one instruction of plain Python, and a resume function.
+# * The resume function is the original code behind a prefix that restores locals and stack, and is captured like any frame.
+# * Every break is a record with kind, reason, hint and line; `fullgraph=True` makes it an error.
+#
+# Next: writes that others can see.

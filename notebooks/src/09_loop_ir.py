@@ -1,0 +1,309 @@
+# ---
+# jupyter:
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # 09 · Decompositions and the define-by-run loop IR
+#
+# A backend has a graph of ATen operations. There are about two thousand of them, and a kernel for each pair that one might want to fuse is out of the question.
+# Two steps make the problem small: **decompose** complicated operations into simpler ones, and write each of the simple ones as *one element's computation*.
+#
+# **What you will learn:** decompositions; tensors as functions of an index; why an IR made of Python functions is so short; handlers; views as index maths;
+# reductions; when a value is stored. At the end you add an operation to the compiler.
+
+# %%
+import sympy
+import torch
+
+import minidynamo
+import miniinductor
+from minidynamo.explain import Code, Table, excerpt
+from miniinductor.ops import ops, set_handler
+
+torch.manual_seed(0)
+torch.set_grad_enabled(False);
+
+# %% [markdown]
+# ## Decompositions
+#
+# `softmax` has a kernel of its own in eager mode. For a fusing compiler that kernel is a wall: nothing can be fused into it. Written with simpler operations, it is
+# two reductions and some pointwise work:
+
+# %%
+from miniinductor import decompositions
+
+excerpt(decompositions.softmax)
+
+# %%
+e = minidynamo.explain(lambda x: torch.softmax(x, -1))(torch.randn(4, 8))
+e.aten
+
+# %% [markdown]
+# Some decompositions are ours, because their *form* decides what can be fused. The rest are PyTorch's own, which are a maintained library of formulas.
+
+# %%
+table = decompositions.table()
+print(len([op for op in table if op in decompositions.OURS]), "decompositions are ours, the others are torch's")
+
+# %% [markdown]
+# ## The naive IR: one loop per operation
+#
+# Now each operation that is left must become loops. The obvious way is to write a loop for each and let each fill a buffer:
+
+# %%
+def relu_loop(x, out):
+    for i in range(len(x)):
+        out[i] = max(x[i], 0.0)
+
+def double_loop(x, out):
+    for i in range(len(x)):
+        out[i] = x[i] * 2
+
+x, a, b = [-1.0, 3.0], [0.0] * 2, [0.0] * 2
+relu_loop(x, a)
+double_loop(a, b)
+print(b, "- with a buffer `a` in between that nobody asked for")
+
+# %% [markdown]
+# Fusing them means merging two loop nests: matching their variables, substituting, removing the buffer. Compilers have done that for decades, with a lot of code.
+#
+# ## The trick: a tensor is a function from an index to a value
+#
+# Do not write the loop. Write what happens *at index i*, as a Python function. Then composing two operations is calling a function:
+
+# %%
+def relu(load):
+    return lambda i: ops.maximum(load(i), ops.constant(0, torch.float32))
+
+def double(load):
+    return lambda i: ops.mul(load(i), ops.constant(2, torch.float32))
+
+load_x = lambda i: ops.load("x", i)
+body = double(relu(load_x))             # fusion has happened: there is no buffer in between
+
+# %% [markdown]
+# `ops` is a namespace that does nothing by itself. What `ops.mul` *does* depends on the handler that is installed while the body runs. Run it with a handler that prints:
+
+# %%
+from miniinductor.handlers import PrintHandler
+
+i = sympy.Symbol("i", integer=True, nonnegative=True)
+
+def show(body, *index):
+    printer = PrintHandler()
+    with set_handler(printer):
+        body(*index)
+    return "\n".join(printer.lines)
+
+print(show(body, i))
+
+# %% [markdown]
+# With a handler that works out dtypes, the same body gives a dtype:
+
+# %%
+from miniinductor.handlers import DtypeHandler
+
+with set_handler(DtypeHandler(lambda name: torch.float32)):
+    print(body(i))
+
+# %% [markdown]
+# *The kitchen.* A recipe written as instructions that can be *followed*, *read aloud*, *priced* or *translated*, depending on who gets it. *Exactly:* the IR is
+# **define-by-run**: a program of the IR is a Python function, and running it against different implementations of `ops` prints it, finds its memory
+# accesses, infers its types, executes it with torch, or writes C++ or Triton. No tree of nodes, no visitor.
+#
+# The vocabulary is closed. `OpsHandler` names every operation, and a test checks that each handler has each of them:
+
+# %%
+from miniinductor.ops import BINARY, COMPARISON, OP_NAMES, REDUCTIONS, UNARY
+
+print(len(OP_NAMES), "operations, among them:", ", ".join(n for n in OP_NAMES if n not in UNARY + BINARY + COMPARISON))
+print("reductions:", ", ".join(REDUCTIONS))
+
+# %% [markdown]
+# ## Views cost nothing
+#
+# A transpose is a function that swaps the indices *before* loading. So are slices, expands, flips, reshapes:
+
+# %%
+load_matrix = lambda r, c: ops.load("x", 8 * r + c)                 # a 4 x 8 matrix, row after row
+
+transposed = lambda r, c: load_matrix(c, r)
+every_other = lambda r, c: transposed(2 * r, c)
+
+r, c = sympy.symbols("r c", integer=True, nonnegative=True)
+print(show(every_other, r, c))
+
+# %% [markdown]
+# Three views, no copy: they have become arithmetic on one index, which sympy simplifies.
+#
+# ## Lowering: ATen operation to IR
+#
+# A lowering takes boxes (`TensorBox`) that hold such functions and returns a new box. Most are one line of a table:
+
+# %%
+from miniinductor.lowering import pointwise
+
+Table(["ATen op", "op of the IR", "promotion"], [(name, op, str(p).split(".")[-1]) for name, (op, p) in list(pointwise.UNARY.items())[:8]])
+
+# %%
+from miniinductor.lowering import registry
+
+excerpt(registry.pointwise)
+
+# %% [markdown]
+# The result for softmax. Each buffer has a body; `r0` is the variable that is reduced over. `exp(x - max)` appears inside the sum's body: it was inlined.
+
+# %%
+e.loop_ir
+
+# %% [markdown]
+# ## When is a value stored?
+#
+# Inlining everything would compute shared values again and again. A value is **realized** (given a buffer) when storing is cheaper. The rule is one function:
+
+# %%
+from miniinductor.lowering import graph as lowering_graph
+
+excerpt(lowering_graph.should_realize)
+
+# %% [markdown]
+# Reductions are always realized: their value is needed as a whole before anybody can use it. Compare with inlining switched off:
+
+# %%
+def chain(x):
+    return (torch.sin(x) + 1) * torch.cos(x) - x
+
+for inlining in (True, False):
+    with miniinductor.config.patch(inlining=inlining, fusion=False):
+        e = minidynamo.explain(chain)(torch.randn(100))
+        print(f"inlining={inlining}: {len(e.main.compiled.kernels)} kernel(s)")
+
+# %% [markdown]
+# ## The IR has a meaning that one can run
+#
+# One of the handlers executes the IR with torch tensors, slowly and plainly. It is the *definition* of the IR; every code generator is tested against it.
+
+# %%
+from miniinductor.interpreter import InterpreterHandler
+
+values = torch.tensor([-1.0, 3.0, -2.0])
+excerpt(InterpreterHandler.masked)
+
+# %% [markdown]
+# ## A real model
+#
+# What becomes of GPT-2's operations?
+
+# %%
+from minidynamo.bench.models import gpt2
+
+model, inputs = gpt2(layers=2)
+e = minidynamo.explain(model)(**inputs)
+compiled = e.main.compiled
+nodes = [n for n in compiled.functional_graph.graph.nodes if n.op == "call_function"]
+print(f"{len(nodes)} ATen operations -> {compiled.loop_ir.count(' = pointwise') + compiled.loop_ir.count(' = reduction')} loop nests and "
+      f"{len(compiled.fallbacks)} calls of library kernels")
+print("\n".join(compiled.loop_ir.splitlines()[:24]))
+
+# %% [markdown]
+# ## Exercises
+#
+# **09.1** *A decomposition.* The operation `course::hat` below is new to PyTorch and to the compiler: `hat(x) = max(0, 1 - |x|)`. Write its decomposition into torch
+# operations. The check registers it and looks that no eager fallback is left.
+#
+# *Hints.* Any torch functions may be used; they are traced to ATen.
+
+# %% tags=["support"]
+@torch.library.custom_op("course::hat", mutates_args=())
+def hat(x: torch.Tensor) -> torch.Tensor:
+    return torch.relu(1 - x.abs())
+
+@hat.register_fake
+def _(x):
+    return torch.empty_like(x)
+
+# %% tags=["exercise"]
+def hat_decomposition(x: torch.Tensor) -> torch.Tensor:
+    """max(0, 1 - |x|) from simple torch operations."""
+    ### BEGIN SOLUTION
+    return torch.clamp_min(1 - torch.abs(x), 0)
+    ### END SOLUTION
+
+# %% tags=["check"]
+from exercises import check
+
+check("09.1", hat_decomposition)
+
+# %% [markdown]
+# **09.2** *A lowering.* Now write the same operation directly in the loop IR, as a lowering. The check registers it, compiles `hat(x) * 2 + 1` and expects *one* kernel.
+#
+# *Hints.* `registry.pointwise(call, function, x)`, where `function` maps one value to one value with `ops`. A constant needs a dtype:
+# `ops.constant(1, x.dtype)`. There are `ops.sub`, `ops.abs`, `ops.maximum`.
+
+# %% tags=["exercise"]
+def lower_hat(call, x):
+    """The lowering of course::hat: a TensorBox."""
+    ### BEGIN SOLUTION
+    one, zero = (lambda: ops.constant(1, x.dtype)), (lambda: ops.constant(0, x.dtype))
+    return registry.pointwise(call, lambda v: ops.maximum(ops.sub(one(), ops.abs(v)), zero()), x)
+    ### END SOLUTION
+
+# %% tags=["check"]
+check("09.2", lower_hat)
+
+# %% [markdown]
+# **09.3** *A handler.* Write a handler that counts: how many loads and how many arithmetic operations one element of a body costs.
+#
+# *Hints.* Subclass `CountingBase` below: it has every op, and each one calls `self.count(name)` and returns a dummy. Override `count`. Loads are the op `"load"`;
+# `"constant"` costs nothing.
+
+# %% tags=["support"]
+from miniinductor.ops import OP_NAMES, OpsHandler
+
+class CountingBase(OpsHandler):
+    """Each op reports its name to `count`."""
+    loads = arithmetic = 0
+
+    def count(self, name):
+        pass
+
+for _name in OP_NAMES:
+    setattr(CountingBase, _name, lambda self, *args, name=_name, **kwargs: self.count(name))
+
+# %% tags=["exercise"]
+class Counter(CountingBase):
+    """After a body ran: `loads` and `arithmetic` (everything that is neither a load nor a constant)."""
+    ### BEGIN SOLUTION instead of pass
+    def count(self, name):
+        if name == "load":
+            self.loads += 1
+        elif name != "constant":
+            self.arithmetic += 1
+    ### END SOLUTION
+
+# %% tags=["check"]
+check("09.3", Counter)
+
+# %% [markdown]
+# ## What real PyTorch has
+#
+# * `torch/_inductor/ir.py`, `lowering.py`, `virtualized.py`: the same design, with layouts decided late, templates and many more rules. Paper, section 4.
+# * `torch/_decomp/`: the decompositions we share.
+# * tinygrad's `ops_python.py` gave the idea of an interpreter as the definition.
+#
+# ## Recap
+#
+# * Decompositions make operations fewer and their insides visible.
+# * A tensor is a function from an index to a value; composing is fusing; views are index maths.
+# * The meaning of `ops` is chosen by the handler; the set of ops is closed.
+# * A value is stored when that is cheaper than computing it again.
+#
+# Next: which of the stored ones share a kernel.

@@ -1,0 +1,252 @@
+# ---
+# jupyter:
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # 10 · Scheduling and fusion
+#
+# After lowering there is a list of buffers, each with a loop body. Inlining has removed the values that nobody needs to store. The scheduler decides which of
+# the remaining bodies run in **one kernel**, and in which order the kernels run.
+#
+# **What you will learn:** why fewer bytes mean less time; dependencies from index expressions; when two loop nests may share a kernel; kinds of fusion; greedy
+# choice; reading the record of every decision. At the end you write the fusion rule.
+
+# %%
+import torch
+
+import minidynamo
+import miniinductor
+from minidynamo.explain import Code, Table, draw_graph, excerpt
+
+torch.manual_seed(0)
+torch.set_grad_enabled(False);
+
+# %% [markdown]
+# ## Why: bytes
+#
+# A modern core multiplies in a fraction of a nanosecond and fetches a cache line from memory in a hundred. For pointwise work and reductions, time is bytes.
+#
+# *The kitchen.* Walking to the shelf takes longer than chopping. Chop, salt and mix in one go at the counter. *Exactly:* each kernel streams its inputs from main
+# memory through the caches into registers, and its outputs back.
+
+# %%
+def softmax(x):
+    return torch.softmax(x, -1)
+
+x = torch.randn(512, 1000)
+
+def traffic(**switches):
+    with miniinductor.config.patch(**switches):
+        e = minidynamo.explain(softmax)(x)
+    kernels = e.main.compiled.kernels
+    return len(kernels), sum(k.bytes_read + k.bytes_written for k in kernels) / 1e6
+
+rows = [(name, *traffic(**switches)) for name, switches in
+        (("nothing fused", {"fusion": False, "inlining": False}), ("inlining only", {"fusion": False}), ("fusion and inlining", {}))]
+Table(["", "kernels", "megabytes moved"], [(n, k, f"{b:.1f}") for n, k, b in rows], "softmax of 512 x 1000 float32 (2.0 MB)")
+
+# %% [markdown]
+# ## The naive rule fails
+#
+# "Fuse whatever is next to each other and has the same shape." Here is a program on which that rule gives wrong numbers:
+
+# %%
+def shifted(x):
+    y = torch.sin(x)                    # buffer y
+    return y + torch.roll(y, 1)         # reads y[i] and y[i - 1]
+
+def naive_kernel(x):
+    y, out = torch.full_like(x, float("nan")), torch.empty_like(x)
+    for i in range(len(x)):             # one loop for both: same shape!
+        y[i] = torch.sin(x[i])
+        out[i] = y[i] + y[i - 1]        # at i = 0 this is y[-1], which has not been computed
+    return out
+
+v = torch.arange(4.0)
+print("eager:", shifted(v))
+print("naive:", naive_kernel(v))
+
+# %% [markdown]
+# The rule must look at *which element* is read. That is what symbolic index expressions are for.
+#
+# ## Dependencies
+#
+# Each body is run once with a handler that records its loads and stores: buffer name and index expression, in the loop variables.
+
+# %%
+from miniinductor.dependencies import Recorder
+
+excerpt(Recorder)
+
+# %% [markdown]
+# Two nests may share a kernel if
+#
+# 1. they run over the same loops (after splitting or merging them);
+# 2. each element that the second reads of the first's result is the element written *in the same iteration*;
+# 3. no third node must run between them (a cycle).
+
+# %%
+from miniinductor.scheduler import Scheduler
+
+excerpt(Scheduler.check_accesses)
+
+# %% [markdown]
+# ## Kinds
+#
+# | kind | first | second | example |
+# |---|---|---|---|
+# | vertical | pointwise | pointwise that reads it | a value stored for several users, and one of them |
+# | prologue | pointwise | reduction that reads it | `sum(exp(x))` with `exp(x)` stored |
+# | epilogue | reduction | pointwise that reads it | `x / sum(x)` |
+# | reductions | reduction | reduction over the same loops | `max`, then `sum(exp(x - max))` |
+# | horizontal | any | independent, reads the same data | `sin(x)` and `cos(x)` |
+
+# %%
+e = minidynamo.explain(softmax)(x)
+e.fusion
+
+# %%
+e.fused_ir
+
+# %% [markdown]
+# Refusals are recorded with the same care. `x.sum(0)` and `x.sum(1)` read the same matrix and cannot share loops:
+
+# %%
+e = minidynamo.explain(lambda x: (x.sum(0), x.sum(1), (x + 1).t() @ x))(torch.randn(64, 48))
+e.fusion
+
+# %% [markdown]
+# ## Choosing: greedy, by score
+#
+# Often a node could be fused with several others, and not with all. The scheduler sorts the candidate pairs by kind, bytes saved and nearness, takes the best, and asks
+# again. This is not optimal; it is what TorchInductor does, and it is good.
+
+# %%
+excerpt(Scheduler.candidates)
+
+# %% [markdown]
+# How much does each step bring? Measured here, one switch at a time:
+
+# %% tags=["volatile"]
+from minidynamo.bench.runner import interleave
+
+def layer_norm_gelu(x, w, b):
+    return torch.nn.functional.gelu(torch.nn.functional.layer_norm(x, (x.shape[-1],), w, b)) + x
+
+arguments = torch.randn(2048, 1024), torch.randn(1024), torch.randn(1024)
+variants = {"eager": lambda: layer_norm_gelu(*arguments)}
+for name, switches in (("neither", {"fusion": False, "inlining": False}), ("inlining", {"fusion": False}), ("fusion", {"inlining": False}), ("both", {})):
+    with miniinductor.config.patch(**switches):
+        graph = []
+        minidynamo.reset()
+        compiled = minidynamo.compile(lambda x, w, b: layer_norm_gelu(x, w, b), backend=lambda gm, inputs: graph.append(
+            miniinductor.compile_fx(gm, inputs)) or graph[0])
+        compiled(*arguments)
+    variants[name] = lambda compiled=compiled: compiled(*arguments)
+timings = interleave(variants, budget=3)
+Table(["", "milliseconds", "eager / this"], [(name, f"{t.median * 1e3:.2f}", f"{timings['eager'].median / t.median:.2f}") for name, t in timings.items()])
+
+# %% [markdown]
+# ## Order and memory
+#
+# After fusion the kernels are put into an order in which every reader comes after its writer, and buffers that are no longer needed lend their memory to later ones:
+
+# %%
+e = minidynamo.explain(lambda x, w: torch.relu(torch.relu(torch.relu(x @ w) @ w) @ w))(torch.randn(64, 64), torch.randn(64, 64))
+e.memory
+
+# %% [markdown]
+# ## A real model
+#
+# BERT: which decisions were taken, and why were pairs refused?
+
+# %%
+from collections import Counter
+from minidynamo.bench.models import bert
+
+model, inputs = bert(layers=4)
+e = minidynamo.explain(model)(**inputs)
+fusions = e.main.compiled.fusions
+Table(["fused", "kind", "pairs"], [("yes" if f else "no", c, n) for (f, c), n in sorted(Counter((d.fused, d.category) for d in fusions).items())])
+
+# %%
+Table(["pairs", "refused because"], [(n, reason) for reason, n in Counter(d.reason for d in fusions if not d.fused).most_common(5)])
+
+# %%
+e.kernel_picture
+
+# %% [markdown]
+# ## Exercises
+#
+# **10.1** *Same iteration?* Two one-dimensional loop nests over `i` in `[0, n)`. The first writes `y[write(i)]`; the second reads `y[read(i)]`, where both are linear:
+# `a * i + b`. Write `may_fuse(write, read)` for pairs `(a, b)`: True if the element that is read in iteration `i` is the one written in iteration `i`.
+#
+# *Hints.* This is condition 2, for one loop.
+
+# %% tags=["exercise"]
+def may_fuse(write: tuple, read: tuple) -> bool:
+    """May a nest that writes y[write] and one that reads y[read] share a kernel?"""
+    ### BEGIN SOLUTION
+    return tuple(write) == tuple(read)
+    ### END SOLUTION
+
+# %% tags=["check"]
+from exercises import check
+
+check("10.1", may_fuse)
+
+# %% [markdown]
+# **10.2** *Bytes saved.* Write `bytes_saved(first, second, sizes)`: what fusing two nodes saves. A node is `{"reads": set, "writes": set}` of buffer names; `sizes` gives bytes. Fusing
+# saves one read of every buffer that both read, and one read of every buffer that the first writes and the second reads. (The write itself is saved only
+# if nobody else needs the buffer; leave that aside.)
+
+# %% tags=["exercise"]
+def bytes_saved(first: dict, second: dict, sizes: dict) -> int:
+    """Memory traffic that the fused kernel does not cause."""
+    ### BEGIN SOLUTION
+    shared = (first["reads"] | first["writes"]) & second["reads"]
+    return sum(sizes[name] for name in shared)
+    ### END SOLUTION
+
+# %% tags=["check"]
+check("10.2", bytes_saved)
+
+# %% [markdown]
+# **10.3** *A fusion rule that beats the naive one.* The scheduler orders its candidate pairs with a score. Write `better_score(category, saved, distance)`; pairs with larger scores
+# (tuples compare from the left) are tried first. The check also puts your score into the real scheduler, compiles a program with it, and compares
+# numbers and memory traffic.
+#
+# *Hints.* `category` is a string, as in the table above; `saved` is bytes; `distance` is how far apart the nodes are (0 or more). What matters most?
+
+# %% tags=["exercise"]
+def better_score(category: str, saved: int, distance: int) -> tuple:
+    """Larger is better."""
+    ### BEGIN SOLUTION
+    return (category != "horizontal", saved, -distance)
+    ### END SOLUTION
+
+# %% tags=["check"]
+check("10.3", better_score)
+
+# %% [markdown]
+# ## What real PyTorch has
+#
+# * `torch/_inductor/scheduler.py` (about 7,000 lines): the same loop of scored pairs; plus templates with epilogues, reordering for peak memory and for communication,
+#   benchmarking a fusion before taking it. Paper, section 4.3 and following.
+# * `torch/_inductor/dependencies.py`: `MemoryDep` is our `Access`.
+#
+# ## Recap
+#
+# * For cheap operations, time is bytes; fusion is there to move fewer.
+# * Symbolic indices decide whether two nests can share iterations.
+# * Greedy by kind, bytes and distance; every refusal has a reason.
+#
+# Next: the kernel as C++.

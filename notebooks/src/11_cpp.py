@@ -1,0 +1,348 @@
+# ---
+# jupyter:
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # 11 · C++ and OpenMP code generation
+#
+# A fused group of loop bodies becomes one C++ function: loops outside, one line per operation inside, memory read once and written once. The compiler that
+# everybody has does the rest, if the code is written so that it can.
+#
+# **What you will learn:** a code generator as one more handler; common subexpressions and index printing; what lets GCC vectorise; threads; accurate sums;
+# transposed access; why compile time matters; building and caching. At the end you write parts of a generator and a kernel by hand.
+
+# %%
+import sympy
+import torch
+
+import minidynamo
+import miniinductor
+from minidynamo.explain import Code, Table, excerpt
+from miniinductor.ops import OP_NAMES, OpsHandler, ops, set_handler
+
+torch.manual_seed(0)
+torch.set_grad_enabled(False);
+
+# %% [markdown]
+# ## A generator in twenty lines
+#
+# The body is a Python function over `ops` (notebook 09). A handler whose values are *names of C variables* and whose operations append lines is a code generator:
+
+# %%
+class TinyCpp(OpsHandler):
+    """Each op appends a line `const float tN = ...;` and returns `tN`."""
+
+    def __init__(self):
+        self.lines = []
+
+    def line(self, expression):
+        name = f"t{len(self.lines)}"
+        self.lines.append(f"const float {name} = {expression};")
+        return name
+
+    def load(self, name, index): return self.line(f"{name}[{index}]")
+    def constant(self, value, dtype): return f"{float(value)}f"
+    def add(self, a, b): return self.line(f"{a} + {b}")
+    def mul(self, a, b): return self.line(f"{a} * {b}")
+    def maximum(self, a, b): return self.line(f"{a} > {b} ? {a} : {b}")
+    def store(self, name, index, value, mode=None): self.lines.append(f"{name}[{index}] = {value};")
+
+def body(i):
+    x = ops.load("x", i)
+    twice = ops.mul(x, ops.constant(2, torch.float32))
+    ops.store("out", i, ops.maximum(ops.add(twice, ops.load("x", i)), ops.constant(0, torch.float32)))
+
+def tiny_kernel(body, n):
+    with set_handler(TinyCpp()) as handler:
+        body(sympy.Symbol("i"))
+    inner = "\n".join("        " + line for line in handler.lines)
+    return ('extern "C" int NAME(void** args) {\n    const float* x = (const float*)args[0];\n    float* out = (float*)args[1];\n'
+            f"    for (long i = 0; i < {n}; i++) {{\n{inner}\n    }}\n    return 0;\n}}")
+
+source = tiny_kernel(body, 1000)
+Code(source, "cpp", "our twenty lines wrote this")
+
+# %% [markdown]
+# It compiles and runs:
+
+# %%
+from miniinductor.runtime.build import build_kernels
+
+(kernel,) = build_kernels([(source, "tiny")])
+x, out = torch.randn(1000), torch.empty(1000)
+kernel(x, out)
+torch.equal(out, torch.relu(2 * x + x))
+
+# %% [markdown]
+# ## Where it fails
+#
+# `x[i]` is loaded twice. `maximum` loses NaN: `nan > 0` is false, so the result is 0, where torch says NaN:
+
+# %%
+x[0] = float("nan")
+kernel(x, out)
+print("tiny:", out[0], "  torch:", torch.relu(x)[0])
+
+# %% [markdown]
+# The real generator knows the dtype of every value, writes an expression once (`Scope`), and takes its maths from a small prelude with torch's semantics.
+
+# %%
+from miniinductor.codegen import common
+
+excerpt(common.Scope)
+
+# %%
+from pathlib import Path
+
+prelude = (Path(miniinductor.__file__).parent / "codegen" / "cpp_prelude.h").read_text()
+start = prelude.index("OP float exp(float x0)")
+Code(prelude[start:prelude.index("\n}", start) + 2], "cpp", "exp, from the prelude")
+
+# %% [markdown]
+# Two things to see in `exp`: it has no branch and calls no library, so GCC can turn it into vector instructions; and it handles NaN, overflow and underflow by
+# arithmetic. A kernel with `std::exp` inside runs one element at a time.
+#
+# ## A pointwise kernel
+
+# %%
+def gelu_gate(x, y):
+    return torch.nn.functional.gelu(x) * y
+
+arguments = torch.randn(512, 1000), torch.randn(512, 1000)
+e = minidynamo.explain(gelu_gate)(*arguments)
+e.kernels
+
+# %% [markdown]
+# The two dimensions were merged into one loop, since both inputs are contiguous. `#pragma omp parallel for simd`: threads outside, vectors inside. The same in the plain style:
+
+# %%
+with miniinductor.config.patch(vectorize=False, openmp=False):
+    e = minidynamo.explain(gelu_gate)(*arguments)
+e.kernels
+
+# %% [markdown]
+# ## A reduction, fused
+#
+# Softmax: three inner loops over a row that stays in the cache; `exp(x - max)` is kept in a small array on the stack, so nothing is computed twice:
+
+# %%
+e = minidynamo.explain(lambda x: torch.softmax(x, -1))(arguments[0])
+e.kernels
+
+# %% [markdown]
+# ## Sums that are right
+#
+# Adding a million float32 numbers one after the other loses digits: each addition rounds. Vector lanes help (each lane adds fewer), chunks help more:
+
+# %%
+ones = torch.full((1, 10_000_000), 0.1)
+exact = ones.double().sum().item()
+running_sum = """extern "C" int NAME(void** args) {
+    const float* x = (const float*)args[0];
+    float total = 0;
+    for (long i = 0; i < 10000000; i++) total += x[i];
+    *(float*)args[1] = total;
+    return 0;
+}"""
+in_sequence = torch.empty(1)
+build_kernels([(running_sum, "running")])[0](ones, in_sequence)
+ours = minidynamo.compile(lambda x: x.sum(-1))(ones).item()
+Table(["", "relative error"], [("one running sum in float32", f"{abs(in_sequence.item() - exact) / exact:.0e}"),
+                               ("eager's sum", f"{abs(ones.sum(-1).item() - exact) / exact:.0e}"),
+                               ("our kernel", "below 1e-6" if abs(ours - exact) / exact < 1e-6 else f"{abs(ours - exact) / exact:.0e}")])
+
+# %% [markdown]
+# ## Transposed access
+#
+# `x + y.t()` reads `y` across its rows. Straight loops use one number of every cache line they fetch. The generator copies small square tiles first:
+
+# %%
+e = minidynamo.explain(lambda x, y: x + y.t())(torch.randn(512, 1000), torch.randn(1000, 512))
+e.kernels
+
+# %% [markdown]
+# ## How close to the machine?
+#
+# A roofline: a kernel can be limited by memory traffic or by arithmetic. Measure what a plain copy of the same size reaches, and compare:
+
+# %% tags=["volatile"]
+from minidynamo.bench.runner import interleave
+
+x, y = torch.randn(4096, 1024), torch.randn(4096, 1024)
+out = torch.empty_like(x)
+programs = {"gelu(x) * y": (gelu_gate, (x, y), 3), "softmax": (lambda x: torch.softmax(x, -1), (x,), 2), "sum over rows": (lambda x: x.sum(-1), (x,), 1)}
+variants = {"copy": lambda: out.copy_(x)}
+for name, (function, inputs, _) in programs.items():
+    compiled = minidynamo.compile(function)
+    compiled(*inputs)
+    variants[name] = lambda compiled=compiled, inputs=inputs: compiled(*inputs)
+    variants[name + ", eager"] = lambda function=function, inputs=inputs: function(*inputs)
+timings = interleave(variants, budget=4)
+size = x.numel() * 4 / 1e9
+rate = {"copy": 2 * size / timings["copy"].median} | {name: programs[name.removesuffix(", eager")][2] * size / timings[name].median
+                                                   for name in variants if name != "copy"}
+
+import matplotlib.pyplot as plt
+
+figure, axis = plt.subplots(figsize=(7, 2.8))
+names = list(rate)[::-1]
+axis.barh(names, [rate[n] for n in names], color=["0.8" if "eager" in n else "0.35" for n in names], edgecolor="black")
+axis.axvline(rate["copy"], linestyle="--", color="black")
+axis.set_xlabel("GB/s of necessary traffic (dashed: a plain copy)")
+figure.tight_layout()
+
+# %% [markdown]
+# ## Compile time is part of the product
+#
+# TorchInductor's kernels include torch's headers and take seconds each to compile. Ours include nothing. All kernels of a graph go into a few files that are compiled at
+# the same time, kernels that are equal are compiled once, and shared objects stay on disk under a key of source, flags, compiler and CPU.
+
+# %%
+from miniinductor.runtime import build
+
+excerpt(build.cache_key)
+
+# %% tags=["volatile"]
+from minidynamo.bench.runner import FreshCaches, timed_first_call
+
+def fresh():
+    minidynamo.reset()
+    compiled = minidynamo.compile(gelu_gate)
+    return timed_first_call(lambda: compiled(*arguments))[1]
+
+with FreshCaches():
+    cold, warm = fresh(), fresh()
+print(f"first compilation {cold.wall:.2f} s, with the shared object on disk {warm.wall:.2f} s")
+
+# %% [markdown]
+# ## A real model
+#
+# BERT has 12 equal layers. How many kernels are called, and how many are different?
+
+# %%
+from minidynamo.bench.models import bert
+from miniinductor.codegen.common import strip_comments
+
+model, inputs = bert()
+e = minidynamo.explain(model)(**inputs)
+kernels = e.main.compiled.kernels
+different = {strip_comments(k.source).replace(k.name, "") for k in kernels}
+print(f"{len(kernels)} kernel calls, {len(different)} different kernels")
+
+# %%
+longest = max(kernels, key=lambda k: len(k.nodes))
+Code(longest.source, "cpp", "the one that computes the most buffers")
+
+# %% [markdown]
+# ## Exercises
+#
+# **11.1** *Write once.* Give `TinyCpp` common subexpressions: asking for the same expression again returns the earlier name and appends nothing.
+#
+# *Hints.* Override `line`; keep a dictionary.
+
+# %% tags=["support"]
+class TinyCppBase(OpsHandler):
+    """TinyCpp again, for the exercises."""
+
+    def __init__(self):
+        self.lines = []
+
+    def line(self, expression):
+        name = f"t{len(self.lines)}"
+        self.lines.append(f"const float {name} = {expression};")
+        return name
+
+    def load(self, name, index): return self.line(f"{name}[{index}]")
+    def constant(self, value, dtype): return f"{float(value)}f"
+    def add(self, a, b): return self.line(f"{a} + {b}")
+    def mul(self, a, b): return self.line(f"{a} * {b}")
+    def maximum(self, a, b): return self.line(f"{a} > {b} ? {a} : {b}")
+    def store(self, name, index, value, mode=None): self.lines.append(f"{name}[{index}] = {value};")
+
+# %% tags=["exercise"]
+class TinyCppOnce(TinyCppBase):
+    """Equal expressions are computed once."""
+    ### BEGIN SOLUTION instead of pass
+    def __init__(self):
+        super().__init__()
+        self.known = {}
+
+    def line(self, expression):
+        if expression not in self.known:
+            self.known[expression] = super().line(expression)
+        return self.known[expression]
+    ### END SOLUTION
+
+# %% tags=["check"]
+from exercises import check
+
+check("11.1", TinyCppOnce)
+
+# %% [markdown]
+# **11.2** *NaN.* Repair `maximum`: if either operand is NaN, the result is NaN. No branch, no library call: an expression that GCC can vectorise.
+#
+# *Hints.* `a != a` is true exactly for NaN. If `a` is NaN return `a`; otherwise `a > b ? a : b` returns `b` when `b` is NaN. Why?
+
+# %% tags=["exercise"]
+class TinyCppNan(TinyCppBase):
+    """maximum goes as torch.maximum does."""
+    ### BEGIN SOLUTION instead of pass
+    def maximum(self, a, b):
+        return self.line(f"{a} != {a} || {a} > {b} ? {a} : {b}")
+    ### END SOLUTION
+
+# %% tags=["check"]
+check("11.2", TinyCppNan)
+
+# %% [markdown]
+# **11.3** *A kernel by hand.* Write the C++ source of a kernel that computes the sum of each row of a `rows x columns` float32 matrix, accurately enough: relative error below 1e-6 on
+# ten million numbers. `NAME(void** args)`: `args[0]` is the matrix, `args[1]` the sums.
+#
+# *Hints.* An accumulator of type `double` is accurate and slow-ish; partial sums in float over short chunks, added up in double, are accurate and fast. Return 0.
+
+# %% tags=["exercise"]
+def row_sums(rows: int, columns: int) -> str:
+    """C++ source of the kernel."""
+    ### BEGIN SOLUTION
+    return f"""
+    extern "C" int NAME(void** args) {{
+        const float* in = (const float*)args[0];
+        float* out = (float*)args[1];
+        for (long row = 0; row < {rows}; row++) {{
+            double total = 0;
+            for (long chunk = 0; chunk < {columns}; chunk += 16) {{
+                float part = 0;
+                const long stop = chunk + 16 < {columns} ? chunk + 16 : {columns};
+                for (long k = chunk; k < stop; k++) part += in[row * {columns} + k];
+                total += part;
+            }}
+            out[row] = (float)total;
+        }}
+        return 0;
+    }}"""
+    ### END SOLUTION
+
+# %% tags=["check"]
+check("11.3", row_sums)
+
+# %% [markdown]
+# ## What real PyTorch has
+#
+# * `torch/_inductor/codegen/cpp.py`: explicit vector classes (`at::vec`), masked tails, many CPU targets, GEMM templates. Paper, section 4.
+# * `torch/_inductor/codecache.py`, `cpp_builder.py`: caches, also across machines.
+#
+# ## Recap
+#
+# * A code generator is a handler whose values are names.
+# * Branch-free scalar maths inside simple loops is what a C++ compiler vectorises best.
+# * Accuracy (chunked sums, NaN) and access patterns (tiles) are the generator's job; GCC will not do them.
+#
+# Next: the same IR on a GPU.
