@@ -6,7 +6,7 @@ TORCH  ?= torch==2.13.0
 BIN     = $(VENV)/bin
 READY   = $(VENV)/.ready
 
-.PHONY: course exercises test-notebooks test test-pythons bench sizes clean setup
+.PHONY: course exercises test-notebooks test test-pythons bench ops sizes clean setup
 
 course: $(READY)
 	@$(BIN)/python notebooks/build.py
@@ -26,6 +26,9 @@ test-pythons:
 
 bench: $(READY)
 	@$(BIN)/python -m minidynamo.bench --suite smoke
+
+ops: $(READY)		# every op PyTorch tests itself with, compiled, against eager (3 minutes on 2 cores)
+	@$(BIN)/python tests/sweeps/ops.py
 
 sizes:
 	@python3 tools/sizes.py
