@@ -12,6 +12,7 @@ import functools
 import math
 
 import torch
+from torch._prims_common import ELEMENTWISE_TYPE_PROMOTION_KIND as Promotion, elementwise_dtypes
 from torch._decomp import core_aten_decompositions, decomposition_table
 
 from .lowering.extern import EXTERN
@@ -22,7 +23,7 @@ OURS = {}
 # in torch's table, but not in its core set: that set keeps them whole for other back ends
 ALSO_FROM_TORCH = """
 elu fmod dist addbmm addmv ldexp round narrow_copy permute_copy view_copy unbind_copy split_with_sizes_copy slice_copy
-diagonal_scatter unfold_copy linspace logspace upsample_nearest2d upsample_trilinear3d masked_scatter
+unfold_copy linspace logspace upsample_nearest2d upsample_trilinear3d masked_scatter
 native_layer_norm_backward native_group_norm_backward native_batch_norm_backward embedding_dense_backward
 _softmax_backward_data _log_softmax_backward_data gelu_backward silu_backward
 """.split()
@@ -41,11 +42,18 @@ def upcast(x):
     return x.to(torch.float32) if x.dtype in LOW_PRECISION else x
 
 
+def _one_or_none(function, x, half_to_float):
+    """A scalar is a vector of one element; of an empty tensor there is nothing to compute."""
+    if x.numel():
+        return function(x.reshape(1), 0, half_to_float).reshape(())
+    return x.new_empty(x.shape, dtype=torch.float32 if half_to_float else x.dtype)
+
+
 @decomposition(aten._softmax.default)
 def softmax(x, dim, half_to_float):
     wide = upcast(x)
     if x.numel() == 0 or x.dim() == 0:
-        return NotImplemented
+        return _one_or_none(softmax, x, half_to_float)
     e = torch.exp(wide - torch.amax(wide, dim, keepdim=True))
     return (e / torch.sum(e, dim, keepdim=True)).to(torch.float32 if half_to_float else x.dtype)
 
@@ -54,7 +62,7 @@ def softmax(x, dim, half_to_float):
 def log_softmax(x, dim, half_to_float):
     wide = upcast(x)
     if x.numel() == 0 or x.dim() == 0:
-        return NotImplemented
+        return _one_or_none(log_softmax, x, half_to_float)
     shifted = wide - torch.amax(wide, dim, keepdim=True)
     return (shifted - torch.log(torch.sum(torch.exp(shifted), dim, keepdim=True))).to(
         torch.float32 if half_to_float else x.dtype)
@@ -163,10 +171,17 @@ def hardsigmoid(x):
     return (torch.clamp(upcast(x) + 3, 0, 6) / 6).to(x.dtype)
 
 
-@decomposition(aten.addcmul.default)
-def addcmul(x, a, b, *, value=1):
-    product = a * b
-    return x + (product if value == 1 else value * product)
+def _multiply_and_add(function):
+    """x + value * a (* or /) b, rounded once to the result's dtype."""
+    def rule(x, a, b, *, value=1):
+        compute, result = elementwise_dtypes(x, a, b, type_promotion_kind=Promotion.DEFAULT)
+        x, a, b = x.to(compute), a.to(compute), b.to(compute)
+        return (x + function(a if value == 1 else value * a, b)).to(result)
+    return rule
+
+
+decomposition(aten.addcmul.default)(_multiply_and_add(torch.mul))
+decomposition(aten.addcdiv.default)(_multiply_and_add(torch.div))
 
 
 def _only_wide_floats(op):
@@ -179,29 +194,32 @@ def _only_wide_floats(op):
 
 
 for _op in (aten.upsample_bilinear2d.default, aten.upsample_bilinear2d.vec, aten.upsample_bicubic2d.default,
-            aten.upsample_bicubic2d.vec, aten.grid_sampler_2d.default):
+            aten.upsample_bicubic2d.vec, aten.upsample_linear1d.default, aten.upsample_trilinear3d.default,
+            aten.grid_sampler_2d.default):
     _only_wide_floats(_op)
 
 
-def _no_whole_numbers(op):
-    """Eager computes integer sequences in the integer type."""
+def _only_wide_results(op):
+    """Eager computes sequences of integers and of narrow floats in that type."""
     rule = dict(core_aten_decompositions().items())[op]
 
     @decomposition(op)
     def sequence(*args, dtype=None, **kwargs):
-        whole = dtype is not None and not dtype.is_floating_point
-        return NotImplemented if whole else rule(*args, dtype=dtype, **kwargs)
+        narrow = dtype is not None and (not dtype.is_floating_point or dtype in LOW_PRECISION)
+        return NotImplemented if narrow else rule(*args, dtype=dtype, **kwargs)
 
 
 for _op in [op for op in dict(core_aten_decompositions().items()) if isinstance(op, torch._ops.OpOverload)
             and op._schema.name in ("aten::linspace", "aten::logspace") and not op._schema.is_mutable]:
-    _no_whole_numbers(_op)
+    _only_wide_results(_op)
 
 
 @decomposition(aten.linalg_vector_norm.default)
 def vector_norm(x, ord=2, dim=None, keepdim=False, *, dtype=None):
-    if x.dtype.is_complex or not x.dim() or 0 in x.shape:
+    if x.dtype.is_complex or 0 in x.shape:
         return NotImplemented
+    if not x.dim():
+        return vector_norm(x.reshape(1), ord, [0], dtype=dtype)
     result = dtype or x.dtype
     size = (upcast(x) if dtype is None else x.to(dtype)).abs()
     dims = list(range(x.dim())) if dim is None else dim
@@ -221,14 +239,79 @@ def var_dim(x, dim, unbiased=True, keepdim=False):
     return torch.var(x, dim, correction=int(unbiased), keepdim=keepdim)
 
 
-@decomposition(aten._adaptive_avg_pool2d.default, aten.adaptive_avg_pool2d.default)
-def adaptive_avg_pool2d(x, output_size):
-    height, width = x.shape[-2:]
-    if tuple(output_size) == (1, 1):
-        return torch.mean(x, [-2, -1], keepdim=True)
-    if output_size[0] and output_size[1] and height % output_size[0] == 0 and width % output_size[1] == 0:
-        return aten.avg_pool2d(x, [height // output_size[0], width // output_size[1]])
-    return NotImplemented
+@decomposition(aten._adaptive_avg_pool2d.default, aten._adaptive_avg_pool3d.default)
+def adaptive_avg_pool(x, output_size):
+    """Windows of one size are a mean or an average pool; others have a lowering."""
+    rank = len(output_size)
+    if all(n == 1 for n in output_size) and x.numel():
+        return torch.mean(x, list(range(-rank, 0)), keepdim=True)
+    windows = [n // m if m and n % m == 0 else 0 for n, m in zip(x.shape[-rank:], output_size)]
+    return (aten.avg_pool2d if rank == 2 else aten.avg_pool3d)(x, windows) if all(windows) else NotImplemented
+
+
+@decomposition(aten.index_reduce.default)
+def index_reduce(x, dim, index, source, reduce, *, include_self=True):
+    if not x.dim():
+        return NotImplemented
+    shape = [1] * x.dim()
+    shape[dim] = -1
+    reduce = {"prod": "prod", "mean": "mean", "amax": "amax", "amin": "amin"}[reduce]
+    return torch.scatter_reduce(x, dim, index.reshape(shape).expand(source.shape), source, reduce, include_self=include_self)
+
+
+IDENTITY = {"sum": 0, "prod": 1, "mean": 0, "amax": -math.inf, "amin": math.inf}
+
+
+@decomposition(aten.scatter_reduce.two)
+def scatter_reduce(x, dim, index, source, reduce, *, include_self=True):
+    """In terms of the plain kind, which has a lowering: x takes part, and the combination is sum, prod, amax or amin."""
+    if x.dtype in LOW_PRECISION or x.dtype == torch.bool:
+        return NotImplemented
+    if include_self and reduce != "mean":
+        return NotImplemented
+    if not include_self:
+        identity = IDENTITY[reduce]
+        if not x.dtype.is_floating_point and math.isinf(identity):
+            identity = torch.iinfo(x.dtype).min if identity < 0 else torch.iinfo(x.dtype).max
+        start = torch.scatter(x, dim, index, identity)
+    else:
+        start = x
+    if reduce != "mean":
+        return aten.scatter_reduce(start, dim, index, source, reduce)
+    ones = torch.ones_like(x) if include_self else torch.zeros_like(x)
+    count = torch.scatter_add(ones, dim, index, torch.ones_like(source))
+    return torch.div(torch.scatter_add(start, dim, index, source), torch.clamp(count, min=1),
+                     rounding_mode=None if x.dtype.is_floating_point else "floor")
+
+
+@decomposition(aten.scatter.reduce, aten.scatter.value_reduce)
+def scatter_with_reduce(x, dim, index, source, *, reduce):
+    source = source if isinstance(source, torch.Tensor) else torch.full(index.shape, source, dtype=x.dtype)
+    return torch.scatter_reduce(x, dim, index, source, {"add": "sum", "multiply": "prod"}[reduce])
+
+
+@decomposition(aten.rrelu_with_noise.default)
+def rrelu(x, noise, lower=0.125, upper=1 / 3, training=False, generator=None):
+    return NotImplemented if training else torch.nn.functional.leaky_relu(x, (lower + upper) / 2)
+
+
+@decomposition(aten._batch_norm_with_update.default)
+def batch_norm_with_update(x, weight, bias, running_mean, running_var, momentum, eps):
+    return *batch_norm(x, weight, bias, running_mean, running_var, True, momentum, eps), x.new_empty((0,), dtype=torch.uint8)
+
+
+@decomposition(aten._trilinear.default)
+def trilinear(a, b, c, expand1, expand2, expand3, sumdim, unroll_dim=1):
+    for dims, place in ((expand1, 0), (expand2, 1), (expand3, 2)):
+        for dim in dims:
+            a, b, c = (t.unsqueeze(dim) if k == place else t for k, t in enumerate((a, b, c)))
+    product = upcast(a) * b * c
+    return (torch.sum(product, sumdim) if sumdim else product).to(a.dtype)
+
+
+@decomposition(aten.take.default)
+def take(x, index):
+    return aten.index(x.reshape(-1), [index])
 
 
 @functools.cache

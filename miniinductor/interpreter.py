@@ -71,6 +71,9 @@ TORCH_NAME = {"truediv": torch.div, "floordiv": _div_zero_safe(_floordiv), "trun
               "remainder": _div_zero_safe(torch.remainder), "fmod": _div_zero_safe(torch.fmod)}
 
 
+SCATTER_MODES = {"atomic_add": "sum", "atomic_mul": "prod", "atomic_max": "amax", "atomic_min": "amin"}
+
+
 class InterpreterHandler(OpsHandler):
     """Every value is a tensor that broadcasts against the grid."""
 
@@ -110,8 +113,8 @@ class InterpreterHandler(OpsHandler):
             where = where.reshape(where.shape[:len(shape)])
         where, value = where.expand(shape).reshape(-1), value.expand(shape).reshape(-1)
         assert value.dtype == flat.dtype, (name, value.dtype, flat.dtype)
-        if mode == "atomic_add":
-            flat.index_add_(0, where, value)
+        if mode:
+            flat.scatter_reduce_(0, where, value, SCATTER_MODES[mode])
         else:
             flat[where] = value
 

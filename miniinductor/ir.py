@@ -96,7 +96,7 @@ class Reduction:
 @dataclass
 class Scatter:
     """output[output_index(index)] = (or +=) inner_fn(index), over a copy of nothing: the buffer it writes is `target`,
-    an already realised buffer whose memory it takes over.  mode: None | 'atomic_add'."""
+    an already realised buffer whose memory it takes over.  mode: that of `ops.store`."""
     device: torch.device
     dtype: torch.dtype
     ranges: list

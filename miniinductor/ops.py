@@ -51,7 +51,8 @@ class OpsHandler:
 
     # memory
     def load(self, name, index): """The element of buffer `name` at linear offset `index`."""
-    def store(self, name, index, value, mode=None): """Write; mode None | 'atomic_add'."""
+    def store(self, name, index, value, mode=None): """Write; mode None, or how to combine with what is
+        there: 'atomic_add' | 'atomic_mul' | 'atomic_max' | 'atomic_min' (NaN wins)."""
     def reduction(self, dtype, src_dtype, kind, value):
         """Reduce `value` over the reduction variables; kind in REDUCTIONS.  max/min propagate NaN; argmax/argmin give
         the *flattened reduction index* (int64) of the first extreme, a NaN counting as the extreme."""

@@ -420,10 +420,14 @@ class CppKernelWriter(RowReductions, CppExpressions):
         if name not in self.stored:
             self.stored.append(name)
         target = f"{self.pointer(name, True)}[{self.index(index)}]"
-        if mode == "atomic_add":
+        if mode:
             self.scatter_is_row_wise = stride_of(index, self.r[-1]) not in (0, None) and not any(
                 s in self.inner_symbols for s in index.free_symbols) if self.r else False
-            if dtype in NARROW:
+            if mode != "atomic_add":
+                combined = {"atomic_mul": f"{target} * {value}", "atomic_max": f"mini::maximum<{compute_type(dtype)}>({target}, {value})",
+                            "atomic_min": f"mini::minimum<{compute_type(dtype)}>({target}, {value})"}[mode]
+                self.scope.add(f"{target} = {combined};")
+            elif dtype in NARROW:
                 sum_text = f"mini::to_float({target}) + {value}"
                 self.scope.add(f"{target} = mini::to_{NARROW[dtype]}({sum_text});")
             else:

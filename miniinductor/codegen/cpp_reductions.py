@@ -30,7 +30,7 @@ ROWS = 4                    # rows added at a time there: one load and store of 
 # kind -> (initial value, combining expression, OpenMP's name of it)
 REDUCERS = {
     "sum": ("0", "{a} + {b}", "+"), "prod": ("1", "{a} * {b}", "*"),
-    "max": ("lowest", "mini::maximum({a}, {b})", "max"), "min": ("highest", "mini::minimum({a}, {b})", "min"),
+    "max": ("lowest", "mini::maximum{type}({a}, {b})", "max"), "min": ("highest", "mini::minimum{type}({a}, {b})", "min"),
     "any": ("0", "{a} | {b}", "|"), "xor_sum": ("0", "{a} ^ {b}", "^"),
     "argmax": ("lowest", "mini::larger({a}, {b})", None),
     "argmin": ("highest", "mini::smaller({a}, {b})", None),
@@ -94,7 +94,7 @@ class Accumulator:
         return Accumulator(re.sub(r"^[a-z]+", prefix, self.name), self.kind, self.dtype, self.term)
 
     def combine(self, a, b):
-        return REDUCERS[self.kind][1].format(a=a, b=b)
+        return REDUCERS[self.kind][1].format(a=a, b=b, type=f"<{self.c_type}>")
 
     def update(self, term, place=""):
         target = self.name + place

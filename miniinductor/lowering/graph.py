@@ -17,7 +17,7 @@ import torch.utils._pytree as pytree
 from torch import fx
 
 from .. import config
-from ..ir import ConstantBuffer, Graph, InputBuffer, Layout, Pointwise, TensorBox, View, building
+from ..ir import Buffer, ConstantBuffer, Graph, InputBuffer, Layout, Pointwise, TensorBox, View, building
 from ..ops import OP_NAMES, UNARY_FLOAT, OpsHandler, set_handler
 from . import indexing, pointwise, pooling, reductions, views  # noqa: F401  (they fill the table)
 from .extern import EXTERN, eager_kernel
@@ -152,6 +152,8 @@ class GraphLowering(fx.Interpreter):
         rule = LOWERINGS.get(target)
         if target in EXTERN:
             return eager_kernel(call, args, kwargs, self.record)
+        if torch.Tag.nondeterministic_seeded in target.tags and rule is None:
+            return eager_kernel(call, args, kwargs, self.record)    # by choice: it draws from torch's generator, as eager does
         if rule is None:
             return eager_kernel(call, args, kwargs, self.record, "no lowering")
         devices = {b.device for b in pytree.tree_leaves((args, kwargs), is_leaf=lambda x: isinstance(x, TensorBox))
@@ -159,12 +161,22 @@ class GraphLowering(fx.Interpreter):
         try:
             if len(devices) > 1:
                 raise NotLowered("tensors on several devices")
-            return rule(call, *args, **kwargs)
+            result = rule(call, *args, **kwargs)
+            if any(not _complex_is_only_seen(b) for b in pytree.tree_leaves(result, is_leaf=lambda x: isinstance(x, TensorBox))):
+                raise NotLowered("complex numbers")
+            return result
         except NotLowered as reason:
             return eager_kernel(call, args, kwargs, self.record, str(reason))
 
     def output(self, target, args, kwargs):
         return args[0]
+
+
+def _complex_is_only_seen(box):
+    """Kernels hold no complex numbers: a complex value is stored by an eager kernel and may be seen through views, no more."""
+    if not isinstance(box, TensorBox) or not box.dtype.is_complex:
+        return True
+    return isinstance(box.data, Buffer) or isinstance(box.data, View) and box._affine_view() is not None
 
 
 def _static_layout(tensor):

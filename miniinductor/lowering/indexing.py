@@ -6,11 +6,13 @@ range raises IndexError).
 Writes through positions (`index_put`, `scatter`) store into a copy.
 Mirrors torch/_inductor/lowering.py (`index_impl`, `gather`, `embedding`, `index_put_impl`).  Left out: boolean masks (size depends on data).
 """
+import sympy
 import torch
 
 from ..ir import ComputedBuffer, Pointwise, Scatter, TensorBox, current_graph
 from ..ops import ops
-from .registry import NotLowered, aten, broadcast_loader, cast, lower, normalize_dim
+from .pointwise import full
+from .registry import NotLowered, aten, broadcast_loader, cast, lower, normalize_dim, view
 
 
 @lower(aten.embedding.default)
@@ -25,15 +27,20 @@ def embedding(call, weight, indices, padding_idx=-1, scale_grad_by_freq=False, s
                                call.origins | weight.origins | indices.origins))
 
 
+def _at_least_1d(call, box):
+    """A scalar is indexed as a vector of one element."""
+    return box if box.get_size() else view(call, box, [1], lambda index: [])
+
+
 @lower(aten.gather.default)
 def gather(call, x, dim, index, sparse_grad=False):
+    x, index_at = _at_least_1d(call, x), _at_least_1d(call, index)
     size = x.get_size()
-    if not size:
-        raise NotLowered("gather from a scalar")
     dim = normalize_dim(dim, len(size))
-    load, load_index = x.make_loader(), index.make_loader()
+    load, load_index = x.make_loader(), index_at.make_loader()
 
     def body(at):
+        at = at or [sympy.Integer(0)]
         position = ops.indirect_indexing(cast(load_index(at), index.dtype, torch.int64), size[dim], wrap_neg=False)
         return load([position if k == dim else i for k, i in enumerate(at)])
     return TensorBox(Pointwise(x.device, x.dtype, [int(n) for n in call.value.shape], body,
@@ -42,13 +49,13 @@ def gather(call, x, dim, index, sparse_grad=False):
 
 @lower(aten.index_select.default)
 def index_select(call, x, dim, index):
+    x, index = _at_least_1d(call, x), _at_least_1d(call, index)
     size = x.get_size()
-    if not size or len(index.get_size()) != 1:
-        raise NotLowered("index_select on scalars")
     dim = normalize_dim(dim, len(size))
     load, load_index = x.make_loader(), index.make_loader()
 
     def body(at):
+        at = at or [sympy.Integer(0)]
         position = ops.indirect_indexing(cast(load_index([at[dim]]), index.dtype, torch.int64), size[dim], wrap_neg=False)
         return load([position if k == dim else i for k, i in enumerate(at)])
     return TensorBox(Pointwise(x.device, x.dtype, [int(n) for n in call.value.shape], body,
@@ -65,7 +72,9 @@ def index_tensor(call, x, indices):
         raise NotLowered("a boolean mask: the size of the result depends on data")
     shape = torch.broadcast_shapes(*[tuple(t.get_size()) for _, t in given])
     load, place = x.make_loader(), _placer(size, given, shape)
-    if 0 in tuple(call.value.shape) or any(size[k] == 0 for k, _ in given):
+    if 0 in tuple(call.value.shape):
+        return full(call, call.value.shape, 0)
+    if any(size[k] == 0 for k, _ in given):
         raise NotLowered("indexing with empty tensors")
     origins = call.origins.union(x.origins, *[t.origins for _, t in given])
     return TensorBox(Pointwise(x.device, x.dtype, [int(n) for n in call.value.shape], lambda index: load(place(index)),
@@ -94,19 +103,20 @@ def _placer(size, given, shape):
 
 # --- writes whose place depends on data ---------------------------------------------------------------------------------
 ATOMIC = (torch.float32, torch.float64, torch.int32, torch.int64)      # dtypes that kernels can add to atomically
+COMBINE = {"sum": "atomic_add", "prod": "atomic_mul", "amax": "atomic_max", "amin": "atomic_min"}
 
 
-def scatter_into(call, x, ranges, value, place, add):
-    """A copy of x in which element place(index) becomes (add: grows by) value(index), for index in `ranges`."""
-    if add and x.dtype not in ATOMIC:
-        raise NotLowered(f"atomic addition of {x.dtype}")
+def scatter_into(call, x, ranges, value, place, mode=None):
+    """A copy of x in which element place(index) becomes (mode: is combined with) value(index), for index in `ranges`."""
+    if mode and (x.dtype not in ATOMIC or mode != "atomic_add" and x.device.type != "cpu"):
+        raise NotLowered(f"{mode} of {x.dtype} on {x.device.type}")
     if 0 in ranges:
         return x.copy()
     base = x.copy()
     base.realize()
     graph, origins = current_graph(), call.origins | x.origins
     data = Scatter(x.device, x.dtype, [int(n) for n in ranges], value, place, base.data.name,
-                   "atomic_add" if add else None, origins)
+                   mode, origins)
     return TensorBox(graph.add(ComputedBuffer, base.data.layout, origins, data=data))
 
 
@@ -124,7 +134,8 @@ def index_put(call, x, indices, values, accumulate=False):
     adjacent = positions == list(range(positions[0], positions[0] + len(positions)))
     front = positions[0] if adjacent else 0
     ranges = [*rest[:front], *shape, *rest[front:]]
-    return scatter_into(call, x, ranges, broadcast_loader(values, ranges), _placer(size, given, shape), accumulate)
+    return scatter_into(call, x, ranges, broadcast_loader(values, ranges), _placer(size, given, shape),
+                        "atomic_add" if accumulate else None)
 
 
 def _put_where(call, x, dim, mask, value, accumulate):
@@ -140,11 +151,14 @@ def _put_where(call, x, dim, mask, value, accumulate):
                                call.origins | x.origins | mask.origins | value.origins))
 
 
-@lower(aten.scatter.src, aten.scatter.value, aten.scatter_add.default)
-def scatter(call, x, dim, index, source):
+@lower(aten.scatter.src, aten.scatter.value, aten.scatter_add.default, aten.scatter_reduce.two)
+def scatter(call, x, dim, index, source, reduce=None, include_self=True):
+    if not include_self or reduce == "mean":
+        raise NotLowered("mean, or without the tensor's own values")       # of dtypes that the decomposition leaves
+    is_scalar = not x.get_size()
+    x, index = _at_least_1d(call, x), _at_least_1d(call, index)
+    source = _at_least_1d(call, source) if isinstance(source, TensorBox) else source
     size = x.get_size()
-    if not size or not index.get_size():
-        raise NotLowered("scatter of scalars")
     dim, dtype = normalize_dim(dim, len(size)), x.dtype
     load_index = index.make_loader()
     value = source.make_loader() if isinstance(source, TensorBox) else lambda at: ops.constant(source, dtype)
@@ -152,4 +166,6 @@ def scatter(call, x, dim, index, source):
     def place(at):
         position = ops.indirect_indexing(cast(load_index(at), index.dtype, torch.int64), size[dim], wrap_neg=False)
         return [position if k == dim else i for k, i in enumerate(at)]
-    return scatter_into(call, x, list(index.get_size()), value, place, call.node.target is aten.scatter_add.default)
+    mode = "atomic_add" if call.node.target is aten.scatter_add.default else COMBINE.get(reduce)
+    result = scatter_into(call, x, list(index.get_size()), value, place, mode)
+    return view(call, result, (), lambda _: [sympy.Integer(0)]) if is_scalar else result

@@ -13,7 +13,7 @@ import torch
 from ..ir import Pointwise, TensorBox
 from ..ops import ops
 from .registry import (
-    NotLowered, Promotion, aten, broadcast_loader, cast, is_number, lower, pointwise)
+    LOWERINGS, NotLowered, Promotion, aten, broadcast_loader, cast, is_number, lower, pointwise)
 
 DEFAULT, INT_TO_FLOAT, BOOL = Promotion.DEFAULT, Promotion.INT_TO_FLOAT, Promotion.ALWAYS_BOOL
 NO_OPMATH = Promotion.NO_OPMATH
@@ -139,8 +139,8 @@ def power(call, a, b):
             return pointwise(call, lambda v, _: raise_to(v), a, b)
         if dtype.is_floating_point and b == -1:
             return pointwise(call, lambda v, _: ops.reciprocal(v), a, b)
-    if not dtype.is_floating_point:
-        raise NotLowered("integer power")
+    if dtype == torch.bool or not dtype.is_floating_point and is_number(b):
+        raise NotLowered("power of a truth value, or an integer to a large or negative number")
     return pointwise(call, ops.pow, a, b)
 
 
@@ -239,11 +239,13 @@ def copy(call, destination, source, non_blocking=False):
 
 
 # --- creation -----------------------------------------------------------------------------------------------------
-def full(call, size, value):
-    dtype = call.value.dtype
+def full(call, size, value, dtype=None):
+    """`value` everywhere; dtype: if not that of the (first) result."""
+    first = call.value[0] if isinstance(call.value, (tuple, list)) else call.value
+    dtype = dtype or first.dtype
     if dtype.is_complex:
         raise NotLowered("complex numbers")
-    return TensorBox(Pointwise(call.value.device, dtype, [int(n) for n in size], lambda index: ops.constant(value, dtype),
+    return TensorBox(Pointwise(first.device, dtype, [int(n) for n in size], lambda index: ops.constant(value, dtype),
                                call.origins))
 
 
@@ -254,7 +256,7 @@ def _fill_rule(value):
 lower(aten.zeros.default, aten.zeros_like.default, aten.new_zeros.default)(_fill_rule(0))
 lower(aten.ones.default, aten.ones_like.default, aten.new_ones.default)(_fill_rule(1))
 lower(aten.empty.memory_format, aten.empty_like.default, aten.new_empty.default, aten.empty_strided.default,
-      aten.new_empty_strided.default)(_fill_rule(0))      # any content is right; zeros are reproducible
+      aten.new_empty_strided.default, aten.empty_permuted.default)(_fill_rule(0))      # any content is right; zeros are reproducible
 
 
 @lower(aten.full.default, aten.full_like.default, aten.new_full.default)
@@ -290,3 +292,12 @@ def arange(call, *args, **kwargs):
             return cast(value, wide, dtype)
         return ops.index_expr(index[0] * int(step) + int(start), dtype)
     return TensorBox(Pointwise(call.value.device, dtype, [int(n) for n in call.value.shape], body, call.origins))
+
+
+# --- prims: what torch's decompositions are written in has the rules of the ATen ops of the same name ------------------------
+for _name in [*UNARY, *BINARY, "add", "sub", "div", "pow", "where", "fmax", "fmin", "square"]:
+    _aten, _prim = getattr(aten, _name, None), getattr(torch.ops.prims, _name, None)
+    if _aten is not None and _prim is not None:
+        _rules = [LOWERINGS[getattr(_aten, overload)] for overload in ("default", "Tensor", "Tensor_Tensor", "self")
+                  if overload in _aten.overloads() and getattr(_aten, overload) in LOWERINGS]
+        LOWERINGS.setdefault(_prim.default, _rules[0])

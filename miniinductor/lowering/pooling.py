@@ -1,88 +1,192 @@
-"""Pooling: windows of fixed size, unrolled into one pointwise body.
+"""Pooling over two or three dimensions: max, average, adaptive.
 
-In:   max_pool2d, avg_pool2d.  Out: `Pointwise` values that read every element of their window.
+In:   max_pool2d, avg_pool3d, ...  Out: a `Pointwise` that reads every element of its window; where windows are large, a `Reduction`
+over the window.
 
-Mirrors torch/_inductor/lowering.py (`max_pool2d_with_indices`, `avg_pool2d`).  Left out: windows of more than 25 elements
-(they run as eager kernels).
+    avg_pool2d(x, 3, padding=1):  the window of output i starts at i*stride - 1; what lies outside x counts as 0
+    adaptive_avg_pool2d(x, 7):    the window of output i: floor(i*n / 7) up to ceil((i+1)*n / 7); sizes differ by one
+
+Mirrors torch/_inductor/lowering.py (`max_pool2d_with_indices`, `avg_pool2d`, `_adaptive_avg_pool2d`).  Left out: max pools with large
+windows, fractional pools (they run as eager kernels).
 """
+import functools
+import itertools
+import math
+from dataclasses import dataclass
+from typing import Callable
+
 import torch
 
-from ..ir import Pointwise, TensorBox
+from ..index_math import FloorDiv
+from ..ir import Pointwise, Reduction, TensorBox
 from ..ops import ops
+from .reductions import accumulate_dtype
 from .registry import NotLowered, aten, cast, lower
+from .views import between
+
+UNROLLED = 25           # elements of a window that are written out; a larger one becomes the loops of a reduction
 
 
-def _pair(value, default):
+@dataclass
+class Windows:
+    """The window of each output, one entry of every list per pooled dimension."""
+    x: TensorBox
+    counts: list            # most elements of a window
+    place: Callable         # (dimension, output index, k) -> where in x its element k lies
+    limits: Callable        # (dimension, output index) -> (low, high): where a place must lie; None where it always does
+
+    def element(self, index, at, outside):
+        """(is element `at` of the window of output `index` inside x, or None if always; its value, else `outside`; its flat place)"""
+        rank, load = len(self.counts), self.x.make_loader()
+        batch, output = list(index[:-rank]), index[-rank:]
+        places = [self.place(d, output[d], at[d]) for d in range(rank)]
+        tests = [between(places[d], low, high) for d in range(rank) for low, high in [self.limits(d, output[d])]
+                 if low is not None or high is not None]
+        flat = functools.reduce(lambda total, d: total * int(self.x.get_size()[d - rank]) + places[d], range(rank), 0)
+        if not tests:
+            return None, load(batch + places), flat
+        inside = functools.reduce(ops.logical_and, tests)
+        return inside, ops.masked(inside, lambda: load(batch + places), outside), flat
+
+    def elements(self, index, outside):
+        return (self.element(index, at, outside) for at in itertools.product(*map(range, self.counts)))
+
+    def total(self, call, compute):
+        """The sum over each window, as `compute`."""
+        dtype, size = self.x.dtype, [int(n) for n in call.value.shape]
+
+        def one(index, at):
+            return cast(self.element(index, at, 0)[1], dtype, compute)
+        origins = call.origins | self.x.origins
+        if math.prod(self.counts) <= UNROLLED:
+            return TensorBox(Pointwise(self.x.device, compute, size, lambda index: functools.reduce(
+                ops.add, [one(index, at) for at in itertools.product(*map(range, self.counts))]), origins))
+        box = TensorBox(Reduction(self.x.device, compute, size, one, self.counts, "sum", compute, origins))
+        box.realize()
+        return box
+
+
+def _many(value, rank, default=None):
     value = list(value) if isinstance(value, (list, tuple)) else [value]
-    return value * 2 if len(value) == 1 else value if value else list(default)
+    return list(default) if not value else value * rank if len(value) == 1 else value
 
 
-@lower(aten.max_pool2d_with_indices.default)
-def max_pool2d(call, x, kernel, stride=(), padding=0, dilation=1, ceil_mode=False):
-    kernel, padding, dilation = _pair(kernel, ()), _pair(padding, ()), _pair(dilation, ())
-    stride = _pair(stride, kernel) if stride else kernel
-    values, indices = call.value
-    height, width = x.get_size()[-2:]
-    if kernel[0] * kernel[1] > 25:
-        raise NotLowered("a window of more than 25 elements")
-    load = x.make_loader()
+def fixed_windows(x, outputs, kernel, stride, padding, dilation):
+    """Windows of one size at equal distances, perhaps reaching out of x."""
+    sizes = [int(n) for n in x.get_size()[-len(kernel):]]
+    last = [(m - 1) * s - p + (k - 1) * d for m, s, p, k, d in zip(outputs, stride, padding, kernel, dilation)]
 
-    def window(index):
-        *batch, row, column = index
-        for a in range(kernel[0]):
-            for b in range(kernel[1]):
-                i, j = row * stride[0] - padding[0] + a * dilation[0], column * stride[1] - padding[1] + b * dilation[1]
-                yield batch, i, j
+    def limits(d, output):
+        return 0 if padding[d] else None, sizes[d] if last[d] >= sizes[d] else None
+    return Windows(x, kernel, lambda d, output, k: output * stride[d] - padding[d] + k * dilation[d], limits)
 
-    def element(batch, i, j):
-        lowest = float("-inf") if x.dtype.is_floating_point else torch.iinfo(x.dtype).min
-        if not any(padding) and not ceil_mode:
-            return load([*batch, i, j])
-        tests = [ops.ge(ops.index_expr(i, torch.int64), ops.constant(0, torch.int64)),
-                 ops.lt(ops.index_expr(i, torch.int64), ops.constant(height, torch.int64)),
-                 ops.ge(ops.index_expr(j, torch.int64), ops.constant(0, torch.int64)),
-                 ops.lt(ops.index_expr(j, torch.int64), ops.constant(width, torch.int64))]
-        mask = ops.logical_and(ops.logical_and(tests[0], tests[1]), ops.logical_and(tests[2], tests[3]))
-        return ops.masked(mask, lambda: load([*batch, i, j]), lowest)
 
-    def best(index):
-        result = None
-        for place in window(index):
-            value = element(*place)
-            result = value if result is None else ops.maximum(value, result)
-        return result
+def adaptive_windows(x, outputs):
+    """Windows that cover x evenly."""
+    sizes = [int(n) for n in x.get_size()[-len(outputs):]]
+    start = lambda d, i: FloorDiv(i * sizes[d], outputs[d])                             # noqa: E731
+    end = lambda d, i: FloorDiv((i + 1) * sizes[d] + outputs[d] - 1, outputs[d])        # noqa: E731
+    widths = [[int(end(d, i)) - int(start(d, i)) for i in range(m)] for d, m in enumerate(outputs)]
+    windows = Windows(x, [max(w) for w in widths], lambda d, output, k: start(d, output) + k,
+                      lambda d, output: (None, end(d, output) if len(set(widths[d])) > 1 else None))
+    return windows, lambda d, output: end(d, output) - start(d, output)
 
-    def position(index):
-        result = where = None
-        for batch, i, j in window(index):
-            value, here = element(batch, i, j), ops.index_expr(i * width + j, torch.int64)
-            if result is None:
-                result, where = value, here
-            else:
-                better = ops.logical_or(ops.gt(value, result), ops.isnan(value)) if x.dtype.is_floating_point else ops.gt(value, result)
-                where, result = ops.where(better, here, where), ops.maximum(value, result)
+
+def _is_empty(call, x):
+    value = call.value[0] if isinstance(call.value, (tuple, list)) else call.value
+    if 0 in tuple(value.shape) or 0 in x.get_size():
+        raise NotLowered("pooling of an empty tensor")
+    return value
+
+
+# --- max ----------------------------------------------------------------------------------------------------------------------
+@lower(aten.max_pool2d_with_indices.default, aten.max_pool3d_with_indices.default)
+def max_pool(call, x, kernel, stride=(), padding=0, dilation=1, ceil_mode=False):
+    rank, value = 2 if "2d" in str(call.node.target) else 3, _is_empty(call, x)
+    kernel = _many(kernel, rank)
+    return _largest(call, fixed_windows(x, value.shape[-rank:], kernel, _many(stride, rank, kernel), _many(padding, rank),
+                                        _many(dilation, rank)))
+
+
+@lower(aten.adaptive_max_pool2d.default, aten.adaptive_max_pool3d.default)
+def adaptive_max_pool(call, x, output_size):
+    _is_empty(call, x)
+    return _largest(call, adaptive_windows(x, list(output_size))[0])
+
+
+def _largest(call, windows):
+    """[largest element, its place]: the first among equals; a NaN is the largest, the last one among several (as eager does it)."""
+    x = windows.x
+    if math.prod(windows.counts) > UNROLLED:
+        raise NotLowered(f"a window of more than {UNROLLED} elements")
+    floating = x.dtype.is_floating_point
+    lowest = float("-inf") if floating else torch.iinfo(x.dtype).min
+
+    def largest(index):
+        return functools.reduce(lambda best, new: ops.maximum(new, best), [value for _, value, _ in windows.elements(index, lowest)])
+
+    def place(index):
+        best = where = None
+        for inside, value, flat in windows.elements(index, lowest):
+            here = ops.index_expr(flat, torch.int64)
+            if best is None:
+                where = here if inside is None else ops.where(inside, here, ops.constant(-1, torch.int64))
+                best = value
+                continue
+            better = ops.logical_or(ops.gt(value, best), ops.lt(where, ops.constant(0, torch.int64)))
+            better = ops.logical_or(better, ops.isnan(value)) if floating else better
+            better = better if inside is None else ops.logical_and(inside, better)
+            where, best = ops.where(better, here, where), ops.maximum(value, best)
         return where
-    make = lambda fake, body: TensorBox(Pointwise(x.device, fake.dtype, [int(n) for n in fake.shape], body,  # noqa: E731
-                                                  call.origins | x.origins))
-    return [make(values, best), make(indices, position)]
+    return [TensorBox(Pointwise(x.device, fake.dtype, [int(n) for n in fake.shape], body, call.origins | x.origins))
+            for fake, body in zip(call.value, (largest, place))]
 
 
-@lower(aten.avg_pool2d.default)
-def avg_pool2d(call, x, kernel, stride=(), padding=0, ceil_mode=False, count_include_pad=True, divisor_override=None):
-    kernel, padding = _pair(kernel, ()), _pair(padding, ())
-    stride = _pair(stride, kernel) if stride else kernel
-    if any(padding) or ceil_mode or kernel[0] * kernel[1] > 25 or not x.dtype.is_floating_point:
-        raise NotLowered("padding, ceil_mode or a large window")
-    load, dtype = x.make_loader(), call.value.dtype
-    compute = torch.float32 if dtype in (torch.float16, torch.bfloat16) else dtype
+# --- average --------------------------------------------------------------------------------------------------------------------
+@lower(aten.avg_pool2d.default, aten.avg_pool3d.default)
+def avg_pool(call, x, kernel, stride=(), padding=0, ceil_mode=False, count_include_pad=True, divisor_override=None):
+    rank, value = 2 if "2d" in str(call.node.target) else 3, _is_empty(call, x)
+    kernel, padding = _many(kernel, rank), _many(padding, rank)
+    stride, sizes = _many(stride, rank, kernel), [int(n) for n in x.get_size()[-rank:]]
+    windows = fixed_windows(x, value.shape[-rank:], kernel, stride, padding, [1] * rank)
+    constant = lambda v: ops.constant(v, torch.int64)       # noqa: E731
+
+    def count(d, output):
+        """Elements of the window along dimension d that count; a number where every window has as many."""
+        pad = padding[d] if count_include_pad else 0
+        low, high = windows.limits(d, output)
+        if low is None and high is None or count_include_pad and (value.shape[d - rank] - 1) * stride[d] + kernel[d] <= sizes[d] + 2 * pad:
+            return kernel[d]
+        start = ops.index_expr(output * stride[d] - padding[d], torch.int64)
+        end = ops.minimum(ops.add(start, constant(kernel[d])), constant(sizes[d] + pad))
+        return ops.sub(end, start if count_include_pad else ops.maximum(start, constant(0)))
+    return _average(call, windows, (lambda d, output: divisor_override if not d else 1) if divisor_override else count)
+
+
+@lower(aten._adaptive_avg_pool2d.default, aten._adaptive_avg_pool3d.default)
+def adaptive_avg_pool(call, x, output_size):
+    _is_empty(call, x)
+    windows, width = adaptive_windows(x, list(output_size))
+    return _average(call, windows, lambda d, output: ops.index_expr(width(d, output), torch.int64))
+
+
+def _average(call, windows, count):
+    """total / (count(0) * count(1) * ...)"""
+    dtype, rank = call.value.dtype, len(windows.counts)
+    if not dtype.is_floating_point:
+        raise NotLowered("an average of integers")
+    compute = accumulate_dtype(dtype)
+    total = windows.total(call, compute)
+    load = total.make_loader()
 
     def body(index):
-        *batch, row, column = index
-        total = None
-        for a in range(kernel[0]):
-            for b in range(kernel[1]):
-                value = cast(load([*batch, row * stride[0] + a, column * stride[1] + b]), dtype, compute)
-                total = value if total is None else ops.add(total, value)
-        count = divisor_override or kernel[0] * kernel[1]
-        return cast(ops.truediv(total, ops.constant(count, compute)), compute, dtype)
-    return TensorBox(Pointwise(x.device, dtype, [int(n) for n in call.value.shape], body, call.origins | x.origins))
+        counts = [count(d, output) for d, output in enumerate(index[-rank:])]
+        numbers = math.prod(c for c in counts if isinstance(c, int))
+        others = [c for c in counts if not isinstance(c, int)]
+        if others:
+            product = functools.reduce(ops.mul, others, ops.constant(numbers, torch.int64))
+            divisor = ops.to_dtype(product, compute, torch.int64)
+        else:
+            divisor = ops.constant(numbers, compute)
+        return cast(ops.truediv(load(index), divisor), compute, dtype)
+    return TensorBox(Pointwise(total.device, dtype, list(total.get_size()), body, call.origins | total.origins))

@@ -12,6 +12,7 @@ import torch
 
 from ..ir import Pointwise, Reduction, TensorBox
 from ..ops import ops
+from .pointwise import full
 from .registry import NotLowered, aten, cast, lower, normalize_dims, view
 
 LOW_PRECISION = (torch.float16, torch.bfloat16)
@@ -110,18 +111,16 @@ def extreme_of_all(call, x):
 @lower(aten.max.dim, aten.min.dim)
 def extreme_with_index(call, x, dim, keepdim=False):
     kind = call.node.target._schema.name.split("::")[1]
-    if x.dtype == torch.bool or not x.get_size():
-        raise NotLowered("bools or a scalar")
-    return [_extreme(call, x, [dim], keepdim, kind), reduce(call, x, [dim], keepdim, "arg" + kind, x.dtype, torch.int64)]
+    return [_extreme(call, x, [dim], keepdim, kind), _place(call, x, [dim], keepdim, "arg" + kind)]
 
 
 @lower(aten.argmax.default, aten.argmin.default)
 def arg_extreme(call, x, dim=None, keepdim=False):
-    if x.dtype == torch.bool or not x.get_size():
-        raise NotLowered("bools or a scalar")
-    if dim is None and keepdim:
-        raise NotLowered("argmax of all with keepdim")
-    return reduce(call, x, dim, keepdim, call.node.target._schema.name.split("::")[1], x.dtype, torch.int64)
+    return _place(call, x, dim, keepdim, call.node.target._schema.name.split("::")[1])
+
+
+def _place(call, x, dims, keepdim, kind):
+    return reduce(call, x, dims, keepdim, kind, torch.uint8 if x.dtype == torch.bool else x.dtype, torch.int64)
 
 
 def _nonzero(dtype):
@@ -160,7 +159,8 @@ def variance(call, x, dims=None, *, correction=None, keepdim=False):
     count = int(sympy.prod([size[d] for d in dims]))
     correction = 1 if correction is None else correction
     if count == 0:
-        raise NotLowered("variance of nothing")
+        values = [full(call, v.shape, float("nan"), v.dtype) for v in (call.value if both else [call.value])]
+        return values if both else values[0]
     total = reduce(call, x, dims, True, "sum", compute, compute)
     load_total, load = total.make_loader(), x.make_loader()
 

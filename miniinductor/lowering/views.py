@@ -11,7 +11,7 @@ import sympy
 import torch
 
 from ..index_math import FloorDiv, Mod
-from ..ir import Buffer, Layout, Pointwise, TensorBox, same_layout
+from ..ir import Buffer, Layout, Pointwise, TensorBox, contiguous_strides, same_layout
 from ..ops import ops
 from .registry import CannotLower, NotLowered, aten, cast, is_dense, lower, normalize_dim, view
 
@@ -155,7 +155,7 @@ def unfold(call, x, dim, size, step):
     """Windows along one dimension, which come last in the result."""
     rank = len(x.get_size())
     if not rank:
-        raise NotLowered("unfold of a scalar")
+        return view(call, x, call.value.shape, lambda index: [])
     dim = normalize_dim(dim, rank)
     return view(call, x, call.value.shape, lambda index: _shift(index[:-1], dim, lambda i: i * step + index[-1]))
 
@@ -198,8 +198,13 @@ def repeat(call, x, repeats):
 @lower(aten.roll.default)
 def roll(call, x, shifts, dims=()):
     size = x.get_size()
-    if not dims:
-        raise NotLowered("roll of the flattened tensor")
+    if not dims:        # of the flattened tensor
+        count = sympy.prod(size)
+        if not count:
+            return x
+        back = reshape_index(size, [count])
+        flat = lambda index: sum((i * s for i, s in zip(index, contiguous_strides(size))), sympy.Integer(0))  # noqa: E731
+        return view(call, x, size, lambda index: back([Mod(flat(index) + -sum(shifts) % count, sympy.Integer(count))]))
     by = {}
     for dim, shift in zip(dims, shifts):
         dim = normalize_dim(dim, len(size))
@@ -210,10 +215,11 @@ def roll(call, x, shifts, dims=()):
 
 # --- several tensors, or parts of one -------------------------------------------------------------------------------
 def between(i, low, high):
-    """low <= i < high as a runtime condition."""
+    """low <= i < high as a runtime condition; low, high: a number, an index expression, or None."""
     at = ops.index_expr(i, torch.int64)
-    tests = [ops.ge(at, ops.constant(low, torch.int64))] if low is not None else []
-    tests += [ops.lt(at, ops.constant(high, torch.int64))] if high is not None else []
+    value = lambda v: ops.index_expr(v, torch.int64) if isinstance(v, sympy.Expr) else ops.constant(v, torch.int64)  # noqa: E731
+    tests = [ops.ge(at, value(low))] if low is not None else []
+    tests += [ops.lt(at, value(high))] if high is not None else []
     return tests[0] if len(tests) == 1 else ops.logical_and(*tests)
 
 
@@ -286,6 +292,22 @@ def slice_scatter(call, x, source, dim=0, start=None, end=None, step=1):
                              source.dtype, x.dtype)
         return inner() if test is None else ops.where(test, ops.masked(test, inner, 0), load(index))
     return TensorBox(Pointwise(x.device, x.dtype, list(size), body, call.origins | x.origins | source.origins))
+
+
+@lower(aten.diagonal_scatter.default)
+def diagonal_scatter(call, x, source, offset=0, dim1=0, dim2=1):
+    rank, load, load_source = len(x.get_size()), x.make_loader(), source.make_loader()
+    dim1, dim2 = normalize_dim(dim1, rank), normalize_dim(dim2, rank)
+
+    def body(index):
+        row, column = index[dim1] - max(-offset, 0), index[dim2] - max(offset, 0)
+        test = ops.eq(ops.index_expr(row, torch.int64), ops.index_expr(column, torch.int64))
+        if offset:      # above or left of where the diagonal starts
+            test = ops.logical_and(test, ops.ge(ops.index_expr(row, torch.int64), ops.constant(0, torch.int64)))
+        rest = [i for k, i in enumerate(index) if k not in (dim1, dim2)]
+        new = ops.masked(test, lambda: cast(load_source([*rest, row]), source.dtype, x.dtype), 0)
+        return ops.where(test, new, load(index))
+    return TensorBox(Pointwise(x.device, x.dtype, list(x.get_size()), body, call.origins | x.origins | source.origins))
 
 
 @lower(aten.select_scatter.default)

@@ -13,8 +13,8 @@ is seeded before each call, so random ops must draw what eager draws.  Two worke
 kills its worker, is a failure of that op alone.  Results are kept in a file as they come: a second run goes on where the first ended.
 
 Tolerances are torch's: `assert_close`'s defaults for the dtype, or the OpInfo's own `toleranceOverride` where that is wider.  A result
-outside them is right only if it is at least as near to the float64 result as eager's is (bfloat16: eager rounds after each step of some
-formulas that a kernel computes in float32; torch's tests of its own compiler make the same allowance with `reference_in_float`).
+outside them is right only if it is as near to the float64 result as eager's is (bfloat16: at most twice as far, root mean square:
+eager rounds at other places of some formulas.  The same allowance as in `same` of torch/_dynamo/utils.py).
 """
 import argparse
 import collections
@@ -95,15 +95,15 @@ def tolerance(op, dtype):
 
 
 def error_sizes(op, sample, *results):
-    """Largest distance of each result to what eager gives in float64; None where the op does not take float64."""
+    """Root mean square distance of each result to what eager gives in float64; None where the op does not take float64."""
     import torch
     import torch.utils._pytree as pytree
     args, kwargs = pytree.tree_map_only(torch.Tensor, lambda t: t.double() if t.is_floating_point() else t, copy.deepcopy(sample[:2]))
     try:
         torch.manual_seed(SEED)
         exact = pytree.tree_leaves(op.op(*args, **kwargs))
-        return [max((float((a.double() - b).abs().nan_to_num(0).max()) for a, b in zip(pytree.tree_leaves(r), exact) if a.numel()),
-                    default=0.0) for r in results]
+        return [max((float((a.double() - b).square().nan_to_num(0).mean().sqrt()) for a, b in zip(pytree.tree_leaves(r), exact)
+                     if a.numel()), default=0.0) for r in results]
     except Exception:
         return None
 
@@ -113,7 +113,7 @@ def difference(op, got, sample, dtype):
     problem = eager_difference(op, got, sample[2], dtype)
     if problem and "not close" in problem:
         sizes = error_sizes(op, sample, got, sample[2])
-        if sizes and sizes[0] <= sizes[1]:
+        if sizes and sizes[0] <= sizes[1] * (2 if dtype.itemsize == 2 else 1):
             return None
         problem += f" (distance to float64: ours {sizes[0]:.3g}, eager's {sizes[1]:.3g})" if sizes else ""
     return problem

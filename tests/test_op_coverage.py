@@ -1,0 +1,106 @@
+"""Lowerings that the op sweep (`make ops`) asked for, at their edges; through the reference interpreter of the loop IR."""
+import pytest
+import torch
+import torch.nn.functional as F
+
+from front_helpers import check, fallbacks, interpret
+from miniinductor import compile_fx
+
+nan, inf = float("nan"), float("inf")
+
+
+def x_of(*size, dtype=torch.float32):
+    torch.manual_seed(0)
+    return (torch.randn(*size) * 4).to(dtype)
+
+
+@pytest.mark.parametrize("padding,ceil_mode,include,divisor", [(0, False, True, None), (1, False, True, None), (1, True, False, None),
+                                                                 (1, True, True, None), (1, False, True, 3)])
+@pytest.mark.parametrize("kernel,stride", [((3, 4), 2), (6, (3, 2))])
+def test_average_pools(padding, ceil_mode, include, divisor, kernel, stride):
+    check(lambda x: F.avg_pool2d(x, kernel, stride, padding, ceil_mode, include, divisor), x_of(2, 3, 11, 13))
+    check(lambda x: F.avg_pool3d(x, 4, 2, padding, ceil_mode, include, divisor), x_of(2, 7, 9, 8))
+
+
+@pytest.mark.parametrize("size", [(1, 1), (7, 7), (3, 5), (4, 13), (11, 1)])
+def test_adaptive_pools(size):
+    x = x_of(2, 3, 11, 13)
+    check(lambda x: F.adaptive_avg_pool2d(x, size), x)
+    check(lambda x: F.adaptive_avg_pool2d(x.bfloat16(), size), x)
+    if 11 // size[0] * (13 // size[1]) <= 9:
+        check(lambda x: F.adaptive_max_pool2d(x, size, return_indices=True), x)
+
+
+def test_max_pool_counts_only_what_lies_inside():
+    x = torch.full((1, 1, 5, 5), -inf)
+    check(lambda x: F.max_pool2d(x, 3, 2, 1, return_indices=True), x)
+    x[0, 0, 1, 1] = x[0, 0, 1, 2] = nan
+    check(lambda x: F.max_pool2d(x, 3, 2, 1, return_indices=True), x)
+    check(lambda x: F.max_pool3d(x[None], (1, 3, 2), 2, (0, 1, 1), return_indices=True), x)
+
+
+@pytest.mark.parametrize("reduce", ["sum", "prod", "mean", "amax", "amin"])
+@pytest.mark.parametrize("include_self", [True, False])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int64], ids=str)
+def test_scatter_reduce(reduce, include_self, dtype):
+    x, source = x_of(5, 6, dtype=dtype), x_of(4, 6, dtype=dtype)
+    index = torch.randint(0, 5, (4, 6))
+    check(lambda x, i, s: (torch.scatter_reduce(x, 0, i, s, reduce, include_self=include_self),
+                           torch.scatter_reduce(x[0, 0], 0, i[0, 0] * 0, s[0, 0], reduce, include_self=include_self)), x, index, source)
+    if reduce != "sum":
+        check(lambda x, i, s: torch.index_reduce(x, 1, i, s, reduce, include_self=include_self), x, torch.tensor([1, 0, 1, 5]), source.t()[:5, :4])
+
+
+def test_scatter_reduce_compiled():
+    """The same through C++; a NaN wins over every number."""
+    x, source, index = x_of(5, 6), x_of(4, 6), torch.randint(0, 5, (4, 6))
+    source[0, 0] = nan
+    gm = torch.fx.symbolic_trace(lambda x, i, s: tuple(torch.scatter_reduce(x, 0, i, s, r) for r in ("sum", "prod", "amax", "amin")))
+    compiled = compile_fx(gm, [x, index, source])
+    assert not fallbacks(compiled.record)
+    for ours, eager in zip(compiled(x, index, source), gm(x, index, source)):
+        torch.testing.assert_close(ours, eager, equal_nan=True)
+
+
+def test_scalars_where_tensors_are_usual():
+    x, i = torch.tensor(3.5), torch.tensor(0)
+    check(lambda x, i: (x.softmax(0), x.log_softmax(0), x.max(0), x.argmin(), x.gather(0, i), x.index_select(0, i), x.unfold(0, 1, 1),
+                        torch.take(x, i), x.scatter(0, i, 2.0), torch.linalg.vector_norm(x)), x, i)
+    check(lambda x: (x.max(1), x.min(1), x.argmax(keepdim=True)), x_of(3, 4).round())
+    check(lambda x: (x.max(1), x.min(1)), x_of(3, 4) > 0)
+
+
+def test_nothing():
+    x = torch.empty(0, 3)
+    check(lambda x: (x.softmax(1), x.log_softmax(0), x.var(0), *torch.var_mean(x, 0), x.roll(1), x.t().sum(1)), x)
+
+
+@pytest.mark.parametrize("offset", [-2, 0, 1])
+def test_diagonal_scatter(offset):
+    x = x_of(4, 3, 5)
+    check(lambda x: torch.diagonal_scatter(x, x.diagonal(offset, 0, 2) * 2, offset, 0, 2), x)
+    check(lambda x: x.roll(7) + x.roll(-3, 1), x)
+
+
+def test_multiply_and_add_rounds_once():
+    a, b, c = (x_of(50, dtype=torch.bfloat16) + k for k in range(3))
+    check(lambda a, b, c: (torch.addcmul(a, b, c, value=0.3), torch.addcdiv(a, b, c, value=0.3)), a, b, c)
+    check(lambda a, b, c: torch.addcmul(a, b, c, value=2), *(torch.arange(5) + k for k in range(3)))
+
+
+def test_integer_powers_of_tensors():
+    base, exponent = torch.tensor([-3, -1, 0, 1, 2])[:, None], torch.tensor([-2, -1, 0, 1, 5])
+    check(lambda a, b: a ** b, base, exponent)
+    check(lambda a, b: a ** b, base.to(torch.int8), exponent.to(torch.int32))
+
+
+def test_complex_values_are_seen_through_views_and_computed_by_eager_kernels():
+    def f(x):
+        z = torch.fft.fft2(x)
+        return z, F.pad(z, (1, 1)), z.flip(0).abs(), torch.fft.ifft2(z, s=(7, 3)).real
+    check(f, x_of(4, 5), native=False)
+
+
+def test_draws_are_torchs_own_and_no_want_of_a_rule():
+    _, record = interpret(lambda x: torch.rand_like(x) + torch.randn(3), [x_of(2, 3)])
+    assert {f.kind for f in record.fallbacks} == {"extern"}
