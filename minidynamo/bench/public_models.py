@@ -1,0 +1,200 @@
+"""The public list: architectures of `transformers` and `timm`, tiny, with random weights, that capture and compilation are measured on.
+
+In:   a name of `NAMES`.  Out: (model in eval mode, inputs, targets): 2 layers, hidden size 64, 4 heads, sequence 16, batch 2 with a
+padded second row, images 32x32 (a few architectures need more).  `model(**inputs)` is inference; `model(**inputs, **targets)` returns a
+loss first where the class computes one, else `loss_of(output)` is the mean of squares of the first floating tensor.
+
+    >>> model, inputs, targets = build("GPT2LMHeadModel")
+    >>> model(**inputs).logits.shape
+    torch.Size([2, 16, 1000])
+
+Nothing is downloaded.  timm is optional: without it its rows raise ImportError.
+"""
+import importlib.util
+import re
+import sys
+
+import torch
+
+VOCABULARY, HIDDEN, LAYERS, HEADS, SEQUENCE, BATCH, IMAGE = 1000, 64, 2, 4, 16, 2, 32
+
+# ---- configuration arguments that families share
+COMMON = dict(vocab_size=VOCABULARY, pad_token_id=0, bos_token_id=1, eos_token_id=2)
+ENCODER = dict(COMMON, hidden_size=HIDDEN, num_hidden_layers=LAYERS, num_attention_heads=HEADS, intermediate_size=128, max_position_embeddings=64)
+DECODER = dict(ENCODER, num_key_value_heads=2)
+VISION = dict(hidden_size=HIDDEN, num_hidden_layers=LAYERS, num_attention_heads=HEADS, intermediate_size=128, image_size=IMAGE, patch_size=8)
+GPT = dict(COMMON, n_embd=HIDDEN, n_layer=LAYERS, n_head=HEADS, n_positions=64)
+SEQ2SEQ = dict(COMMON, d_model=HIDDEN, encoder_layers=LAYERS, decoder_layers=LAYERS, encoder_attention_heads=HEADS, decoder_attention_heads=HEADS,
+               encoder_ffn_dim=128, decoder_ffn_dim=128, max_position_embeddings=64, decoder_start_token_id=2)
+
+
+# ---- inputs: (inputs, targets), from one generator
+def ids(generator, length=SEQUENCE):
+    return torch.randint(3, VOCABULARY, (BATCH, length), generator=generator)
+
+
+def text(generator, config, length=SEQUENCE):
+    mask = torch.ones(BATCH, length, dtype=torch.long)
+    mask[1, length - 4:] = 0
+    tokens = ids(generator, length).masked_fill(mask == 0, 0)
+    return {"input_ids": tokens, "attention_mask": mask}, {"labels": tokens.masked_fill(mask == 0, -100)}
+
+
+def translation(generator, config):
+    inputs, _ = text(generator, config)
+    target = ids(generator, 9)
+    return dict(inputs, decoder_input_ids=target), {"labels": target}
+
+
+def image(generator, config, size=IMAGE):
+    pixels = torch.randn(BATCH, 3, size, size, generator=generator)
+    return {"pixel_values": pixels}, {"labels": torch.tensor([0, 1])}
+
+
+def text_and_image(generator, config):
+    inputs, _ = text(generator, config)
+    return dict(inputs, **image(generator, config)[0]), {}
+
+
+def layout(generator, config):
+    inputs, targets = text(generator, config)
+    corner = torch.randint(0, 500, (BATCH, SEQUENCE, 2), generator=generator)
+    return dict(inputs, bbox=torch.cat([corner, corner + 100], -1)), targets
+
+
+def segmentation(generator, config):
+    inputs, _ = image(generator, config)
+    return inputs, {"labels": torch.randint(0, 2, (BATCH, IMAGE, IMAGE), generator=generator)}
+
+
+def question(generator, config):
+    inputs, _ = text_and_image(generator, config)
+    return inputs, {"labels": torch.rand(BATCH, config.num_labels, generator=generator)}
+
+
+def speech(generator, config):
+    return {"input_values": torch.randn(BATCH, 2000, generator=generator)}, {}
+
+
+def spectrogram(generator, config):
+    features = torch.randn(BATCH, config.num_mel_bins, 2 * config.max_source_positions, generator=generator)
+    target = ids(generator, 9)
+    return {"input_features": features, "decoder_input_ids": target}, {"labels": target}
+
+
+def detection(generator, config):
+    return image(generator, config, 64)[0], {}
+
+
+def blocks(generator, config):
+    return text(generator, config, 64)
+
+
+# ---- the table: class name -> (configuration class, its arguments, inputs)
+TRANSFORMERS = {
+    "AlbertForMaskedLM": ("AlbertConfig", dict(ENCODER, embedding_size=32), text),
+    "BeitForImageClassification": ("BeitConfig", VISION, image),
+    "BigBirdForMaskedLM": ("BigBirdConfig", dict(ENCODER, max_position_embeddings=128, block_size=4, num_random_blocks=1), blocks),
+    "BlenderbotSmallForConditionalGeneration": ("BlenderbotSmallConfig", SEQ2SEQ, translation),
+    "BlipForConditionalGeneration": ("BlipConfig", dict(
+        text_config=dict(ENCODER, encoder_hidden_size=HIDDEN, projection_dim=HIDDEN), vision_config=VISION, projection_dim=HIDDEN), text_and_image),
+    "CLIPModel": ("CLIPConfig", dict(text_config=dict(ENCODER, projection_dim=HIDDEN), vision_config=dict(VISION, projection_dim=HIDDEN),
+                                     projection_dim=HIDDEN), text_and_image),
+    "CodeGenForCausalLM": ("CodeGenConfig", dict(GPT, n_ctx=64, rotary_dim=8), text),
+    "DeiTForImageClassification": ("DeiTConfig", VISION, image),
+    "DetrForObjectDetection": ("DetrConfig", dict({k: v for k, v in SEQ2SEQ.items() if k not in COMMON}, num_queries=10, use_timm_backbone=False,
+                                                  use_pretrained_backbone=False, backbone=None, backbone_config="resnet"), detection),
+    "ElectraForMaskedLM": ("ElectraConfig", dict(ENCODER, embedding_size=32), text),
+    "GPT2LMHeadModel": ("GPT2Config", GPT, text),
+    "GPTNeoForCausalLM": ("GPTNeoConfig", dict(COMMON, hidden_size=HIDDEN, num_layers=2, num_heads=HEADS, attention_types=[[["global", "local"], 1]],
+                                               intermediate_size=128, max_position_embeddings=64, window_size=8), text),
+    "GPTJForCausalLM": ("GPTJConfig", dict(GPT, rotary_dim=8), text),
+    "LayoutLMForMaskedLM": ("LayoutLMConfig", ENCODER, layout),
+    "LongformerForMaskedLM": ("LongformerConfig", dict(ENCODER, attention_window=8), text),
+    "M2M100ForConditionalGeneration": ("M2M100Config", SEQ2SEQ, translation),
+    "MarianMTModel": ("MarianConfig", dict(SEQ2SEQ, decoder_vocab_size=VOCABULARY), translation),
+    "MBartForConditionalGeneration": ("MBartConfig", SEQ2SEQ, translation),
+    "MobileBertForMaskedLM": ("MobileBertConfig", dict(ENCODER, embedding_size=32, intra_bottleneck_size=32, true_hidden_size=32), text),
+    "ModernBertForMaskedLM": ("ModernBertConfig", dict(ENCODER, cls_token_id=1, sep_token_id=2, local_attention=8), text),
+    "MPNetForMaskedLM": ("MPNetConfig", ENCODER, text),
+    "Olmo2ForCausalLM": ("Olmo2Config", DECODER, text),
+    "OPTForCausalLM": ("OPTConfig", dict(COMMON, hidden_size=HIDDEN, num_hidden_layers=LAYERS, num_attention_heads=HEADS, ffn_dim=128,
+                                         max_position_embeddings=64, word_embed_proj_dim=HIDDEN), text),
+    "PhiForCausalLM": ("PhiConfig", DECODER, text),
+    "Phi3ForCausalLM": ("Phi3Config", DECODER, text),
+    "PoolFormerForImageClassification": ("PoolFormerConfig", dict(depths=[1, 1, 1, 1], hidden_sizes=[16, 32, 48, 64]), image),
+    "Qwen2ForCausalLM": ("Qwen2Config", DECODER, text),
+    "Qwen3ForCausalLM": ("Qwen3Config", dict(DECODER, head_dim=16), text),
+    "ResNetForImageClassification": ("ResNetConfig", dict(embedding_size=16, hidden_sizes=[16, 32, 48, 64], depths=[1, 1, 1, 1]), image),
+    "SegformerForSemanticSegmentation": ("SegformerConfig", dict(depths=[1, 1, 1, 1], hidden_sizes=[16, 32, 48, 64], num_attention_heads=[1, 2, 3, 4],
+                                                                 decoder_hidden_size=32), segmentation),
+    "SqueezeBertForMaskedLM": ("SqueezeBertConfig", dict(ENCODER, embedding_size=HIDDEN), text),
+    "StableLmForCausalLM": ("StableLmConfig", DECODER, text),
+    "Starcoder2ForCausalLM": ("Starcoder2Config", DECODER, text),
+    "T5ForConditionalGeneration": ("T5Config", dict(vocab_size=VOCABULARY, d_model=HIDDEN, d_kv=16, d_ff=128, num_layers=LAYERS, num_heads=HEADS,
+                                                    use_cache=True, decoder_start_token_id=0), translation),
+    "ViltForQuestionAnswering": ("ViltConfig", dict(VISION, vocab_size=VOCABULARY, max_position_embeddings=40, num_labels=5), question),
+    "Wav2Vec2ForCTC": ("Wav2Vec2Config", dict(vocab_size=32, hidden_size=HIDDEN, num_hidden_layers=LAYERS, num_attention_heads=HEADS,
+                                              intermediate_size=128, conv_dim=[32, 32], conv_stride=[5, 4], conv_kernel=[10, 8],
+                                              num_feat_extract_layers=2, num_conv_pos_embeddings=16, num_conv_pos_embedding_groups=4), speech),
+    "WhisperForConditionalGeneration": ("WhisperConfig", dict(
+        COMMON, d_model=HIDDEN, encoder_layers=LAYERS, decoder_layers=LAYERS, encoder_attention_heads=HEADS, decoder_attention_heads=HEADS,
+        encoder_ffn_dim=128, decoder_ffn_dim=128, max_source_positions=SEQUENCE, max_target_positions=64, decoder_start_token_id=2,
+        begin_suppress_tokens=None), spectrogram),
+    "XLNetLMHeadModel": ("XLNetConfig", dict(COMMON, d_model=HIDDEN, n_layer=LAYERS, n_head=HEADS, d_inner=128), text),
+}
+TIMM = {        # name in the list -> (timm's model, arguments, image size)
+    "botnet": ("botnet26t_256", dict(img_size=64), 64), "cait": ("cait_xxs24_224", dict(img_size=32, depth=2), 32),
+    "convnext": ("convnext_atto", dict(depths=(1, 1, 1, 1)), 32), "eva02": ("eva02_tiny_patch14_224", dict(img_size=28, depth=2), 28),
+    "ghostnet": ("ghostnet_050", {}, 32), "lcnet": ("lcnet_050", {}, 32), "pit": ("pit_ti_224", dict(img_size=64), 64),
+    "repvgg": ("repvgg_a0", {}, 32), "vit": ("vit_tiny_patch16_224", dict(img_size=32, depth=2), 32),
+}
+NAMES = [*TRANSFORMERS, *TIMM]
+
+
+def build(name, seed=0):
+    """(model in eval mode, inputs, targets).  KeyError for an unknown name, ImportError without the library."""
+    generator = torch.Generator().manual_seed(seed)
+    torch.manual_seed(seed)
+    load_torchvision()
+    if name in TIMM:
+        import timm
+        kind, arguments, size = TIMM[name]
+        model = timm.create_model(kind, num_classes=10, **arguments).eval()
+        return model, {"x": torch.randn(BATCH, 3, size, size, generator=generator)}, {}
+    import transformers
+    config_name, arguments, inputs_of = TRANSFORMERS[name]
+    arguments = dict(arguments)
+    if arguments.get("backbone_config") == "resnet":
+        arguments["backbone_config"] = transformers.ResNetConfig(embedding_size=16, hidden_sizes=[16, 32, 48, 64], depths=[1, 1, 1, 1],
+                                                                 out_features=["stage4"])
+    config = getattr(transformers, config_name)(**arguments)
+    model = getattr(transformers, name)(config).eval()
+    return model, *inputs_of(generator, config)
+
+
+def loss_of(output):
+    """A scalar to differentiate: the loss that the model computed, else the mean square of its first floating tensor."""
+    if getattr(output, "loss", None) is not None:
+        return output.loss
+    values = [output] if isinstance(output, torch.Tensor) else list(output.values() if isinstance(output, dict) else output)
+    return next(v for v in values if isinstance(v, torch.Tensor) and v.is_floating_point()).square().mean()
+
+
+def load_torchvision():
+    """transformers and timm import torchvision where it is installed.  One that was built for another torch fails, because its operators do not
+    load; no model here calls one, so they are declared by name.  Nothing happens where it loads, or where it is missing."""
+    while "torchvision" not in sys.modules and importlib.util.find_spec("torchvision"):
+        try:
+            importlib.import_module("torchvision")
+        except RuntimeError as error:
+            missing = re.search(r"operator torchvision::(\w+) does not exist", str(error))
+            if missing is None:
+                raise
+            DECLARED.append(torch.library.Library("torchvision", "FRAGMENT"))       # its operators live as long as it does
+            DECLARED[-1].define(f"{missing[1]}() -> ()")
+            for module in [m for m in sys.modules if m.split(".")[0] == "torchvision"]:
+                del sys.modules[module]
+
+
+DECLARED = []
