@@ -10,6 +10,7 @@ The frame is traced until it returns or until a place where it must be split; wh
 is kept and tracing starts over.  If the compiler itself fails, the frame runs eagerly and the failure is recorded.
 Mirrors torch/_dynamo/convert_frame.py.
 """
+import contextlib
 import dis
 import functools
 import inspect
@@ -92,7 +93,8 @@ class FrameCompiler:
         with LOCK:
             COMPILING.active = True
             try:
-                return self.convert(function, code, args)
+                with no_saved_tensor_hooks():
+                    return self.convert(function, code, args)
             finally:
                 COMPILING.active = False
 
@@ -279,6 +281,20 @@ class FrameCompiler:
 
 STATE_READERS = {torch._C._set_grad_enabled: torch.is_grad_enabled, torch.set_autocast_enabled: torch.is_autocast_enabled,
                  torch.set_autocast_dtype: torch.get_autocast_dtype, torch.set_autocast_cache_enabled: torch.is_autocast_cache_enabled}
+
+
+@contextlib.contextmanager
+def no_saved_tensor_hooks():
+    """The user's hooks are for the tensors of the run, not for the fake ones of tracing."""
+    state, hooks = torch._C._autograd, []
+    while (top := state._top_saved_tensors_default_hooks(False)) is not None:
+        hooks.append(top)
+        state._pop_saved_tensors_default_hooks()
+    try:
+        yield
+    finally:
+        for pair in reversed(hooks):
+            state._push_saved_tensors_default_hooks(*pair)
 
 
 def drop_entry(code, check):

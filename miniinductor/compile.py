@@ -6,8 +6,8 @@ Out:  a `CompiledGraph`, called with the same tensors.
     >>> compiled = compile_fx(gm, [x])
     >>> compiled(x), compiled.record.times
 
-What cannot be compiled runs eagerly, which is recorded: graphs that need gradients (until the joint graph lands), graphs that
-depend on data, writes to inputs that share memory.
+A graph that needs gradients goes through autograd/: a joint graph, cut in two, each half through the same stages.
+What cannot be compiled runs eagerly, which is recorded: graphs that depend on data, writes to inputs that share memory.
 Mirrors torch/_inductor/compile_fx.py and torch/_functorch/_aot_autograd/runtime_wrappers.py.
 """
 import operator
@@ -19,11 +19,15 @@ from torch import fx
 
 from . import config
 from .autograd.functionalize import CannotFunctionalize, functionalize, is_needed
-from .autograd.tracer import CannotTrace, trace
+from .autograd.runtime import compile_training
+from .autograd.tracer import CannotTrace, no_autocast, trace
 from .decompositions import table
 from .graph_passes import optimize
 from .lowering import CannotLower, lower_graph
+from .lowering.extern import EXTERN
+from .lowering.registry import LOWERINGS
 from .records import CompileRecord
+from .runtime.build import CompilerError
 from .runtime.triton_build import why_not
 
 aten = torch.ops.aten
@@ -32,6 +36,9 @@ ALIASES = {         # an output made from an input by these is a view of it, and
     aten.squeeze.dims, aten.squeeze.default, aten.t.default, aten.transpose.int, aten.permute.default, aten.slice.Tensor,
     aten.select.int, aten.diagonal.default, aten.as_strided.default, aten.expand.default,
 }
+
+SCATTERS = {op for packet in (aten.index_put, aten.scatter, aten.scatter_add, aten.scatter_reduce, aten.index_add)
+            for op in (getattr(packet, name) for name in packet.overloads())}
 
 
 class CompiledGraph:
@@ -65,54 +72,64 @@ def _compile(gm, example_inputs, mode, generate):
     eager = eager_reason(gm, example_inputs)
     if eager:
         return _run_eagerly(gm, record, eager)
+    decompositions = table() if generate else None
+    compile_graph = _generate if generate else _interpret
     try:
-        with record.timed("trace"):
-            aten_graph = trace(gm, example_inputs, table() if generate else None)
-            record.aten_graph = aten_graph
-        with record.timed("functionalize"):
-            functional, written = functionalize(aten_graph)
-            functional.meta["written"] = written
-    except (CannotTrace, CannotFunctionalize) as reason:
+        if needs_gradients(gm, example_inputs):
+            run = compile_training(gm, example_inputs, record, decompositions, optimize, compile_graph, is_cheap)
+            written = record.joint_graph.meta["written"]
+        else:
+            with record.timed("trace"):
+                record.aten_graph = trace(gm, example_inputs, decompositions)
+            with record.timed("functionalize"):
+                record.functional_graph, written = functionalize(record.aten_graph)
+                record.functional_graph.meta["written"] = written
+            with record.timed("graph passes"):
+                optimize(record.functional_graph)
+            outputs = OutputPlan(record.functional_graph)
+            run = outputs.wrap(compile_graph(outputs.computed, record, written))
+            if torch.is_autocast_enabled("cpu"):
+                run = no_autocast()(run)
+    except (CannotTrace, CannotFunctionalize, CannotLower, CompilerError) as reason:
         return _run_eagerly(gm, record, str(reason))
-    with record.timed("graph passes"):
-        optimize(functional)
-        record.functional_graph = functional
-    outputs = OutputPlan(functional)
-    if generate:
-        from .codegen.wrapper import build
-        from .handlers import graph_text
-        from .runtime.build import CompilerError
-        try:
-            with record.timed("lower"):
-                graph = lower_graph(outputs.computed, record, written)
-        except CannotLower as reason:
-            return _run_eagerly(gm, record, str(reason))
-        if config.verify:
-            from .verify import verify_graph
-            with record.timed("verify"):
-                verify_graph(graph)
-        record.loop_ir = graph_text(graph)
-        try:
-            run = build(graph, record)
-        except (CompilerError, NotImplementedError) as reason:
-            return _run_eagerly(gm, record, str(reason))
-        _print_stages(record)
-    else:
-        run = _interpret(outputs.computed, written)
-    run = outputs.wrap(run)
     if written:
         run = _guard_shared_memory(run, gm, record)
     return CompiledGraph(run, record)
 
 
+def _generate(functional, record, written):
+    """Lower, fuse and build one functional graph whose output is (values, new values of `written`); the callable that runs it."""
+    from .codegen.wrapper import build
+    from .handlers import graph_text
+    with record.timed("lower"):
+        graph = lower_graph(functional, record, written)
+    if config.verify:
+        from .verify import verify_graph
+        with record.timed("verify"):
+            verify_graph(graph)
+    record.loop_ir = graph_text(graph)
+    try:
+        run = build(graph, record)
+    except NotImplementedError as reason:
+        raise CannotLower(str(reason)) from reason
+    _print_stages(record)
+    return run
+
+
+def needs_gradients(gm, inputs):
+    return torch.is_grad_enabled() and any(t.requires_grad for t in [*inputs, *gm.parameters(), *gm.buffers()])
+
+
+def is_cheap(op):
+    """Is `op` part of fused kernels, so that computing it again costs little?"""
+    return op in LOWERINGS and op not in EXTERN and op not in SCATTERS
+
+
 def eager_reason(gm, inputs):
     """Why this graph must not be compiled yet, or None."""
-    if torch.is_grad_enabled() and any(
-            isinstance(t, torch.Tensor) and t.requires_grad for t in [*inputs, *gm.parameters(), *gm.buffers()]):
-        return "gradients are needed: the joint forward and backward graph is not built yet"
     if any(type(t) not in (torch.Tensor, torch.nn.Parameter) for t in inputs):
         return "an input is no plain tensor"
-    if any(node.target is torch._C._set_grad_enabled and node.args[0] for node in gm.graph.nodes):
+    if not torch.is_grad_enabled() and any(node.target is torch._C._set_grad_enabled and node.args[0] for node in gm.graph.nodes):
         return "the graph turns gradients on"
     if any(t.layout != torch.strided for t in [*inputs, *gm.parameters(), *gm.buffers()]):
         return "a tensor that is not strided (sparse, mkldnn)"
@@ -134,7 +151,7 @@ def _run_eagerly(gm, record, reason):
     return CompiledGraph(gm.forward, record)
 
 
-def _interpret(gm, written):
+def _interpret(gm, record, written):
     """Run the functional graph with eager kernels and write mutated inputs back."""
     names = [n.target for n in gm.graph.nodes if n.op == "placeholder"]
 

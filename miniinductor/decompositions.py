@@ -214,6 +214,35 @@ for _op in [op for op in dict(core_aten_decompositions().items()) if isinstance(
     _only_wide_results(_op)
 
 
+@decomposition(aten.bernoulli_.float)
+def bernoulli(x, p=0.5, *, generator=None):
+    """Eager's draws, kept as booleans: a dropout mask costs one byte an element until backward."""
+    if generator is not None:
+        return NotImplemented
+    return x.copy_(aten.bernoulli.p(torch.empty(x.shape, dtype=torch.bool, device=x.device), p))
+
+
+@decomposition(aten.native_dropout.default)
+def native_dropout(x, p, train):
+    """Attention's dropout, in the form that eager's own dropout has on the CPU."""
+    if train is False or not 0 < p < 1:
+        return NotImplemented
+    keep = torch.empty_like(x).bernoulli_(1 - p)
+    return x * (keep / (1 - p)), keep != 0
+
+
+@decomposition(aten.nll_loss_backward.default)
+def nll_loss_backward(gradient, x, target, weight, reduction, ignore_index, total_weight):
+    """As a comparison with the class number instead of a scatter: it fuses with the softmax around it."""
+    if x.dim() not in (1, 2):
+        return NotImplemented
+    classes = torch.arange(x.shape[-1], device=x.device)
+    hit = (classes == target.unsqueeze(-1)) & (target != ignore_index).unsqueeze(-1)
+    scale = -gradient / total_weight if reduction == 1 else -gradient
+    scale = scale.unsqueeze(-1) if reduction == 0 and x.dim() == 2 else scale
+    return torch.where(hit, scale if weight is None else scale * weight, 0).to(x.dtype)
+
+
 @decomposition(aten.linalg_vector_norm.default)
 def vector_norm(x, ord=2, dim=None, keepdim=False, *, dtype=None):
     if x.dtype.is_complex or 0 in x.shape:

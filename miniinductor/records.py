@@ -47,11 +47,26 @@ class KernelRecord:
 
 
 @dataclass
+class SavedActivation:
+    """A value that the forward half keeps for the backward half.  is_input: in memory anyway, costs nothing."""
+    name: str
+    op: str
+    shape: str
+    bytes: int
+    is_input: bool
+    reason: str         # "input" | "random" | "eager kernel" | "small result of a reduction" | "smallest cut"
+    line: str = ""
+
+
+@dataclass
 class CompileRecord:
     """Every stage of one graph's way through miniinductor.  Texts are printable, graphs are `fx.Graph`/`GraphModule`."""
     input_graph: object = None          # as it came from the front end
     aten_graph: object = None           # after tracing with decompositions
     functional_graph: object = None     # after functionalization and graph passes
+    joint_graph: object = None          # training: forward and backward in one functional graph
+    saved: list = field(default_factory=list)           # training: SavedActivation, the cut
+    backward: object = None             # training: the CompileRecord of the backward half; this one is the forward half's
     loop_ir: str = ""                   # every buffer's loop body, before fusion
     fused_ir: str = ""                  # scheduler nodes after fusion
     fusions: list = field(default_factory=list)

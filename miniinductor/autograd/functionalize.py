@@ -61,6 +61,7 @@ RENAMED = {             # in-place ops whose functional form has another name
     aten.bernoulli_.float: aten.bernoulli.p,
     aten.normal_.default: aten.normal_functional.default,
     aten.zero_.default: aten.zeros_like.default,
+    aten._native_batch_norm_legit.default: aten._native_batch_norm_legit_functional.default,
 }
 
 
@@ -203,7 +204,9 @@ class Functionalizer:
                     raise CannotFunctionalize(f"{node.target} resizes its out= tensor")
                 new = self.emit(node, aten.expand.default, (new, list(want.shape)))
             self.write(victim, new)
-        if len(victims) == 1:           # the node's own value is its victim
+        if isinstance(node.meta["val"], tuple) and node.meta["val"]:
+            self.own(node, result)      # batch norm: its statistics are written, its results are read by getitem
+        elif len(victims) == 1:         # the node's own value is its victim
             node.replace_all_uses_with(victims[0])
 
 

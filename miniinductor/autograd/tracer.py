@@ -35,6 +35,7 @@ METADATA_QUESTIONS = {      # answered, not recorded
 }
 RESIZING = {aten.resize_.default, aten.resize_as_.default, aten.set_.source_Tensor, aten.set_.default,
             aten.set_.source_Storage, aten.set_.source_Storage_storage_offset}
+OWN_DROPOUT = {F.dropout, torch.dropout, F.dropout1d, F.dropout2d, F.dropout3d, F.alpha_dropout, F.feature_alpha_dropout}
 RESAMPLING = {F.interpolate, F.upsample, F.upsample_bilinear, F.grid_sample}
 LIFT = {aten.lift_fresh.default, aten.lift_fresh_copy.default}
 
@@ -45,6 +46,18 @@ class CannotTrace(Exception):
 
 class DataDependent(CannotTrace):
     """The program asks for the *value* of a tensor; it cannot be traced whole."""
+
+
+def ambient_autocast():
+    """Autocast as it is, without its cache of cast weights: fake casts must not get into it."""
+    if not torch.is_autocast_enabled("cpu"):
+        return contextlib.nullcontext()
+    return torch.autocast("cpu", dtype=torch.get_autocast_dtype("cpu"), cache_enabled=False)
+
+
+def no_autocast():
+    """The casts are in the graph; running it must not cast again."""
+    return torch.autocast("cpu", enabled=False) if torch.is_autocast_enabled("cpu") else contextlib.nullcontext()
 
 
 class Tracer(TorchDispatchMode):
@@ -61,6 +74,7 @@ class Tracer(TorchDispatchMode):
         self.graph = fx.Graph()
         self.constants = {}             # attribute name -> real tensor
         self.meta = {}
+        self.before_record = None       # called before each op: the joint trace sets `meta` of backward ops there
         self._node_of, self._fake_of, self._alive = {}, {}, []
 
     # --- tensors and their nodes ------------------------------------------------------------------------------------
@@ -105,12 +119,29 @@ class Tracer(TorchDispatchMode):
                 self._fake_of[id(tensor)] = self.fake_mode.from_tensor(tensor, static_shapes=True)
         return self._fake_of[id(tensor)]
 
+    def module(self, name):
+        """The recorded graph, with the real tensors that it refers to."""
+        root = torch.nn.Module()
+        for key, tensor in self.constants.items():
+            (root.register_parameter if isinstance(tensor, torch.nn.Parameter) else root.register_buffer)(key, tensor)
+        gm = fx.GraphModule(root, self.graph, name)
+        gm.meta["fake_mode"] = self.fake_mode
+        return gm
+
     # --- the loop ---------------------------------------------------------------------------------------------------
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
+        if self.before_record is not None:
+            self.before_record()
         if func in METADATA_QUESTIONS:
             with self.fake_mode:
                 return func(*args, **kwargs)
+        if func._schema.is_mutable and torch.Tag.nondeterministic_seeded in func.tags and args:
+            order = sorted(range(args[0].dim()), key=args[0].stride, reverse=True)
+            if order != sorted(order):  # eager draws in the order of memory; the functional form in that of the indices
+                with self:
+                    func(args[0].permute(order), *args[1:], **kwargs)
+                return args[0]
         rule = self.decompositions.get(func)
         if rule is not None:
             with self:
@@ -246,8 +277,8 @@ class OriginInterpreter(fx.Interpreter):
 
     def call_function(self, target, args, kwargs):
         images = [a for a in args[:1] if isinstance(a, torch.Tensor)]
-        if target in RESAMPLING and images and images[0].dtype not in (torch.float32, torch.float64):
-            # Python's rule for it would split it before it reaches us; eager's kernel rounds in a way of its own
+        if target in OWN_DROPOUT or target in RESAMPLING and images and images[0].dtype not in (torch.float32, torch.float64):
+            # Python's rule for it would split it before it reaches us; eager draws, and rounds, in a way of its own
             with torch._C._DisablePythonDispatcher():
                 return super().call_function(target, args, kwargs)
         return super().call_function(target, args, kwargs)
@@ -284,17 +315,9 @@ def trace(function, args, decompositions=None, fake_mode=None):
             tracer.placeholder(f"arg{i}", fake)
     run = OriginInterpreter(function, tracer).run if isinstance(function, fx.GraphModule) else function
     with contextlib.ExitStack() as stack:
-        stack.enter_context(torch.no_grad())
-        stack.enter_context(torch.autocast("cpu", enabled=False)) if torch.is_autocast_enabled("cpu") else None
-        stack.enter_context(enable_python_dispatcher())
-        stack.enter_context(fake_mode)
-        stack.enter_context(tracer)
+        for context in (torch.no_grad(), ambient_autocast(), enable_python_dispatcher(), fake_mode, tracer):
+            stack.enter_context(context)
         out = run(*fakes)
     to_node = lambda x: tracer.node_of(x) if isinstance(x, torch.Tensor) else x
     tracer.graph.output(pytree.tree_map(to_node, out))
-    root = torch.nn.Module()
-    for name, tensor in tracer.constants.items():
-        root.register_buffer(name, tensor) if not isinstance(tensor, torch.nn.Parameter) else root.register_parameter(name, tensor)
-    gm = fx.GraphModule(root, tracer.graph, "AtenGraph")
-    gm.meta["fake_mode"] = fake_mode
-    return gm
+    return tracer.module("AtenGraph")

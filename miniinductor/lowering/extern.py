@@ -29,6 +29,14 @@ EXTERN = {      # op -> its out= overload, or None
     aten.topk.default: None,
     aten.cumsum.default: None,
     aten.cumprod.default: None,
+    aten.convolution_backward.default: None,
+    aten._scaled_dot_product_flash_attention_for_cpu_backward.default: None,
+    aten._scaled_dot_product_flash_attention_backward.default: None,
+    aten._scaled_dot_product_efficient_attention_backward.default: None,
+    aten._scaled_dot_product_cudnn_attention_backward.default: None,
+    aten.max_pool2d_with_indices_backward.default: None,
+    aten.bernoulli.p: None,
+    aten.bernoulli.default: None,
 }
 
 READS_STORAGE = {aten.as_strided.default, aten.as_strided_copy.default, aten.as_strided_scatter.default}

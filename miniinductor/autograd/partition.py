@@ -1,0 +1,262 @@
+"""Split the joint graph in two: what to save for the backward half is a minimum cut.
+
+In:   a `Joint`.  Out: `Parts`: a forward graph that also returns what is saved, a backward graph, the list of saved values.
+
+Cost model.  Saving a value costs its bytes; an input costs (almost) nothing, since it is in memory anyway, unless the
+program overwrites it: then it must be copied.  Computing a value again costs nothing if it is cheap, because it is fused
+into the backward kernel that needs it, and is forbidden otherwise:
+
+    random ops                      a second draw would differ
+    matrix products, convolutions, attention, whatever runs as an eager kernel      too slow
+    reductions that shrink their input at least fourfold                            slow to redo, small to keep
+
+So each value is an edge in -> out with its cost as capacity, values flow from what cannot be computed again to what the
+backward half reads, and the cheapest set of values that separates the two is a minimum cut (max-flow, networkx).
+`config.partition`: "min-cut", "save-everything" (what eager would keep), "recompute-all" (only what must be kept).
+Mirrors torch/_functorch/partitioners.py (paper section 3.10).  Left out: a memory budget, heuristics for long chains.
+"""
+import math
+import operator
+from dataclasses import dataclass
+
+import networkx
+import torch
+from torch import fx
+
+from .. import config
+from ..records import SavedActivation
+from .functionalize import is_needed
+
+aten = torch.ops.aten
+RANDOM = torch.Tag.nondeterministic_seeded
+VIEW_COPIES = {aten._unsafe_view.default, aten.reshape.default}
+
+
+@dataclass
+class Parts:
+    """forward: primals -> results, new values of written primals, saved values (nodes that are no primals).
+    backward: saved values, tangents -> gradients of the primals that get one.  saved: nodes of the joint graph."""
+    forward: object
+    backward: object
+    saved: list
+    tangents: list              # placeholders of the joint graph
+    gradients: list             # for each primal the position among backward's outputs, or None
+    activations: list           # SavedActivation: for explain
+
+
+def is_view(node):
+    schema = getattr(node.target, "_schema", None)
+    return node.op == "call_function" and (
+        node.target in VIEW_COPIES or schema is not None and any(a.alias_info for a in schema.arguments))
+
+
+def element_bytes(value):
+    """Bytes of a tensor's elements."""
+    return math.prod(int(n) for n in value.shape) * value.dtype.itemsize if isinstance(value, torch.Tensor) else 0
+
+
+def why_saved(node, is_cheap, value=None):
+    """Why this value must not be computed again, or "" if it may be."""
+    if node.op != "call_function":
+        return "input"
+    value = node.meta["val"] if value is None else value
+    if node.target is operator.getitem:
+        return why_saved(node.args[0], is_cheap, value)
+    if RANDOM in getattr(node.target, "tags", ()):
+        return "random"
+    if is_view(node):
+        return ""
+    if not is_cheap(node.target):
+        return "eager kernel"
+    largest = max((s.meta["val"].numel() for s in node.all_input_nodes if isinstance(s.meta["val"], torch.Tensor)), default=0)
+    if isinstance(value, torch.Tensor) and value.numel() * 4 <= largest and config.partition != "recompute-all":
+        return "small result of a reduction"
+    return ""
+
+
+def is_dense(tensor):
+    expected = 1
+    for size, stride in sorted(zip(tensor.shape, tensor.stride()), key=lambda pair: pair[1]):
+        if size != 1:
+            if stride != expected:
+                return False
+            expected *= size
+    return True
+
+
+def backward_nodes(graph):
+    """Everything that depends on a tangent."""
+    found = set()
+    for node in graph.nodes:
+        if node.op == "placeholder" and node.target.startswith("tangent") or node.op == "call_function" and any(
+                source in found for source in node.all_input_nodes):
+            found.add(node)
+    return found
+
+
+def choose_saved(graph, gradients, overwritten, is_cheap):
+    """The forward values to keep, as nodes in graph order."""
+    backward = backward_nodes(graph)
+    read = [s for n in graph.nodes if n in backward for s in n.all_input_nodes if s not in backward]
+    read += [n for n in gradients if isinstance(n, fx.Node) and n not in backward]
+    needed, work, reasons = set(), list(read), {}
+    while work:
+        node = work.pop()
+        if node not in needed and node.op != "get_attr":
+            needed.add(node)
+            reasons[node] = why_saved(node, is_cheap)
+            if not reasons[node]:
+                work.extend(node.all_input_nodes)
+    cut = networkx.DiGraph()
+    cut.add_nodes_from(("source", "sink"))
+    for node in needed:
+        value, cost = node.meta["val"], math.inf
+        if node.op == "placeholder":
+            cost = max(element_bytes(value), 1) if node.target in overwritten else 1e-3
+        elif isinstance(value, torch.Tensor) and (is_dense(value) or not (is_view(node) or not reasons[node])):
+            cost = max(element_bytes(value), 1)
+            if config.partition == "save-everything" and any(user in backward for user in node.users):
+                cost = 1e-6
+            if config.partition == "recompute-all" and not reasons[node]:
+                cost = math.inf
+        cut.add_edge((node, "in"), (node, "out"), capacity=cost)
+        sources = [s for s in node.all_input_nodes if s.op != "get_attr"]
+        if reasons[node]:
+            cut.add_edge("source", (node, "in"), capacity=math.inf)
+        for source in sources if not reasons[node] else ():
+            cut.add_edge((source, "out"), (node, "in"), capacity=math.inf)
+    for node in read:
+        if node in needed:
+            cut.add_edge((node, "out"), "sink", capacity=math.inf)
+    # solved from the sink, networkx names the smallest set at the source: among equal cuts the earliest values, which are
+    # in memory anyway (results of eager kernels)
+    _, (_, near) = networkx.minimum_cut(cut.reverse(copy=False), "sink", "source",
+                                        flow_func=networkx.algorithms.flow.boykov_kolmogorov)
+    return [n for n in graph.nodes if n in needed and (n, "in") in near and (n, "out") not in near], reasons
+
+
+def partition(joint, primals, is_cheap):
+    """Parts of the joint graph; `is_cheap(op)`: does the op become part of a fused kernel?"""
+    graph = joint.graph.graph
+    (results, gradients), writes = list(graph.nodes)[-1].args[0]
+    placeholders = [n for n in graph.nodes if n.op == "placeholder"]
+    inputs, tangents = placeholders[:primals], placeholders[primals:]
+    overwritten = {inputs[w.primal].target for w in joint.writes}
+    saved, reasons = choose_saved(graph, gradients, overwritten, is_cheap)
+    activations = [SavedActivation(n.name, str(n.target), _shape(n.meta["val"]), element_bytes(n.meta["val"]),
+                                   n.op == "placeholder" and n.target not in overwritten, reasons[n] or "smallest cut",
+                                   n.meta.get("source_line", "")) for n in saved]
+    extra = [n for n in saved if n.op != "placeholder" or n.target in overwritten]      # other inputs need not pass through
+    forward = extract(joint.graph, inputs, [*results, *extra, *writes], lambda new: (
+        [new(r) for r in results] + [_own_copy(new(n), overwritten) for n in extra], [new(w) for w in writes]), random=True)
+    unique = list(dict.fromkeys(g for g in gradients if isinstance(g, fx.Node)))
+    backward = extract(joint.graph, [*saved, *tangents], unique, lambda new: (_not_shared([new(g) for g in unique]), []))
+    where = [unique.index(g) if isinstance(g, fx.Node) else None for g in gradients]
+    return Parts(forward, backward, saved, tangents, where, activations)
+
+
+def _shape(value):
+    return f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)}"
+
+
+def _root(node):
+    while is_view(node):
+        node = node.args[0]
+    return node
+
+
+def _own_copy(node, overwritten):
+    """A saved value; a copy if it shares memory with an input that is overwritten when the call ends."""
+    root = _root(node)
+    return _clone(node) if root.op == "placeholder" and root.target in overwritten else node
+
+
+def _clone(node):
+    copy = node.graph.call_function(aten.clone.default, (node,))
+    copy.meta.update(node.meta, val=node.meta["val"].clone())
+    return copy
+
+
+def _not_shared(gradients):
+    """Gradients that share no memory with one another or with what the caller holds: autograd may adopt them as `.grad`."""
+    seen, result = set(), []
+    for node in gradients:
+        root = _root(node)
+        alone = root not in seen and (root.op == "call_function" or root is node)
+        result.append(node if alone else _clone(node))
+        seen.add(root)
+    return result
+
+
+def extract(gm, inputs, wanted, make_output, random=False):
+    """The part of gm's graph that computes the nodes `wanted` from the nodes `inputs`; make_output(copied) gives its output.
+
+    random: keep random ops whose value nobody reads: later draws depend on them.
+    """
+    graph, copied, needed = fx.Graph(), {}, set()
+    for node in inputs:
+        copied[node] = graph.placeholder(node.name)
+        copied[node].meta.update(node.meta)
+    work = [n for n in wanted if isinstance(n, fx.Node)]
+    work += [n for n in gm.graph.nodes if n.op == "call_function" and is_needed(n)] if random else []
+    while work:
+        node = work.pop()
+        if node not in needed and node not in copied:
+            needed.add(node)
+            work.extend(node.all_input_nodes)
+    for node in gm.graph.nodes:
+        if node in needed:
+            if node.op == "placeholder":
+                raise AssertionError(f"{node} is not available in this half")
+            copied[node] = graph.node_copy(node, copied.__getitem__)
+    with gm.meta["fake_mode"]:
+        graph.output(make_output(lambda node: copied[node] if isinstance(node, fx.Node) else node))
+    part = fx.GraphModule(gm, graph)
+    part.meta["fake_mode"] = gm.meta["fake_mode"]
+    return part
+
+
+def without_tangents(gm, missing):
+    """The backward graph for the case that the tangents named in `missing` do not arrive.
+
+    Every backward op is linear in all that depends on tangents, so an op that only sees missing ones is zero; a sum leaves
+    such a term out; elsewhere a zero that is needed is made.
+    """
+    if not missing:
+        return gm
+    graph, copied, zero, live = fx.Graph(), {}, set(), set()
+
+    def use(node):
+        if node not in copied:
+            value = node.meta["val"]
+            copied[node] = graph.call_function(aten.full.default, (list(value.shape), 0), {"dtype": value.dtype, "device": value.device})
+            copied[node].meta.update(node.meta)
+        return copied[node]
+
+    for node in gm.graph.nodes:
+        linear = [s for s in node.all_input_nodes if s in zero or s in live]
+        if node.op == "output":
+            values = [None if n in zero else copied[n] for n in node.args[0][0]]
+            graph.output((values, []))
+        elif node.target in missing and node.op == "placeholder" or linear and all(s in zero for s in linear):
+            zero.add(node)
+        elif node.target is aten.add.Tensor and any(s in zero for s in linear) and not node.kwargs and (
+                term := _same_value(node, [a for a in node.args if a not in zero])) is not None:
+            copied[node] = copied[term]
+            live.add(node)
+        else:
+            copied[node] = graph.node_copy(node, use)
+            if linear or node.op == "placeholder" and node.target.startswith("tangent"):
+                live.add(node)
+    graph.eliminate_dead_code(is_impure_node=is_needed)
+    result = fx.GraphModule(gm, graph)
+    result.meta["fake_mode"] = gm.meta["fake_mode"]
+    return result
+
+
+def _same_value(node, terms):
+    """The one term that is left, if it has the shape, strides and dtype of the sum."""
+    if len(terms) != 1 or not isinstance(terms[0], fx.Node):
+        return None
+    have, want = terms[0].meta["val"], node.meta["val"]
+    return terms[0] if (have.shape, have.stride(), have.dtype) == (want.shape, want.stride(), want.dtype) else None

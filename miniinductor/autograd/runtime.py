@@ -1,0 +1,176 @@
+"""A compiled forward and a compiled backward as one `torch.autograd.Function`.
+
+In:   a captured graph that needs gradients.  Out: a callable on the graph's inputs whose results have history.
+
+    >>> run = compile_training(gm, inputs, record, decompositions, compile_graph, is_cheap)
+    >>> run(x).sum().backward()         # gradients arrive in x.grad and in the module's parameters
+
+What the function does around the two compiled halves:
+- parameters and buffers are arguments, so that autograd sees them: their hooks fire, `.grad` accumulates;
+- saved values go through `ctx.save_for_backward`, so that saved-tensor hooks and autograd's version checks work;
+- a written tensor with history is returned and copied back outside, with autograd on; buffers are written inside;
+- outputs that are inputs, views of inputs or of one another are made outside (joint.py plans it);
+- a gradient in other strides is copied; differentiating twice raises.
+Mirrors torch/_functorch/_aot_autograd/runtime_wrappers.py.
+"""
+import contextlib
+
+import torch
+import torch.utils._pytree as pytree
+
+from ..lowering import CannotLower
+from ..runtime.build import CompilerError
+from .joint import trace_joint
+from .partition import partition, without_tangents
+from .tracer import no_autocast
+
+aten = torch.ops.aten
+
+
+def compile_training(gm, inputs, record, decompositions, optimize, compile_graph, is_cheap):
+    """`gm` as a callable with gradients.
+
+    optimize(gm) and compile_graph(gm, record, written) -> callable that returns a list: the passes and the code generator.
+    Raises CannotTrace, CannotFunctionalize, CannotLower or CompilerError: run it eagerly then.
+    """
+    held = held_tensors(gm)
+    with record.timed("trace"):
+        joint = trace_joint(gm, inputs, held, decompositions)
+    record.aten_graph, record.joint_graph = joint.recorded, joint.graph
+    with record.timed("graph passes"):
+        optimize(joint.graph)
+    with record.timed("partition"):
+        parts = partition(joint, len(inputs) + len(held), is_cheap)
+    record.saved = parts.activations
+    record.functional_graph = parts.forward
+    written = [("placeholder", f"primal{w.primal}") for w in joint.writes if w.result is None]
+    forward = compile_graph(inner_writes(parts.forward, joint), record, written)
+    return connect(joint, parts, forward, Backward(parts, record, compile_graph), held)
+
+
+class Backward:
+    """The backward half, compiled when it is first needed: only then it is known which results reached the loss.
+
+    A model that returns logits and a loss is mostly differentiated by its loss alone; the graph for that case has nothing of
+    the logits' gradient left.  # PyTorch: compiles with the forward half and fills in zeros.
+    """
+
+    def __init__(self, parts, record, compile_graph):
+        self.parts, self.record, self.compile_graph, self.variants = parts, record, compile_graph, {}
+
+    def __call__(self, saved, given):
+        arrived = tuple(tangent is not None for tangent in given)
+        run = self.variants.get(arrived)
+        if run is None:
+            run = self.variants[arrived] = self.compile(arrived)
+        return run(*saved, *[tangent for tangent in given if tangent is not None])
+
+    def compile(self, arrived):
+        record = self.record
+        graph = without_tangents(self.parts.backward, [n.name for n, there in zip(self.parts.tangents, arrived) if not there])
+        half = type(record)(input_graph=record.input_graph, aten_graph=record.aten_graph, joint_graph=record.joint_graph,
+                            functional_graph=graph)
+        record.backward = half
+        try:
+            return self.compile_graph(graph, half, [])
+        except (CannotLower, CompilerError) as reason:
+            half.notes.append(f"runs with eager kernels: {reason}")
+            return lambda *tensors: graph(*tensors)[0]
+
+
+def held_tensors(gm):
+    """The distinct tensors behind get_attr nodes: parameters and buffers."""
+    return list({id(t): t for t in [*gm.parameters(), *gm.buffers()]}.values())
+
+
+def inner_writes(forward, joint):
+    """Leave in the forward graph's second output only the writes that autograd does not record."""
+    output = next(n for n in forward.graph.nodes if n.op == "output")
+    results, writes = output.args[0]
+    by_name = dict(zip([target for _, target in joint.written], writes))
+    output.args = ((results, [by_name[f"primal{w.primal}"] for w in joint.writes if w.result is None]),)
+    return forward
+
+
+def connect(joint, parts, run_forward, run_backward, held):
+    """The callable: an autograd function around the two halves, and the aliases around that."""
+    count = joint.count
+    differentiable = set(joint.tangents)
+    # a saved primal is passed on as it is; the others follow the results
+    primal_names = {n.target: i for i, n in enumerate(n for n in joint.graph.graph.nodes if n.op == "placeholder")}
+    overwritten = {f"primal{w.primal}" for w in joint.writes}
+    saved_inputs = [primal_names[n.target] if n.op == "placeholder" and n.target not in overwritten else None for n in parts.saved]
+    saved_strides = [n.meta["val"].stride() for n in parts.saved]
+    gradients, tangents = parts.gradients, [(i, node.meta["val"].stride()) for i, node in zip(joint.tangents, parts.tangents)]
+
+    class Compiled(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, *primals):
+            values = run_forward(*primals)
+            # a view made without autograd could not be written by the program
+            results = [v.detach() if isinstance(v, torch.Tensor) and v._is_view() else v for v in values[:count]]
+            kept = iter(values[count:])
+            ctx.save_for_backward(*[next(kept) if i is None else primals[i] for i in saved_inputs])
+            ctx.set_materialize_grads(False)
+            ctx.mark_non_differentiable(*[r for i, r in enumerate(results) if i not in differentiable and isinstance(r, torch.Tensor)])
+            return tuple(results)
+
+        @staticmethod
+        def backward(ctx, *given):
+            saved = [t if t.stride() == stride else restride(t, stride) for t, stride in zip(ctx.saved_tensors, saved_strides)]
+            arrived = [t if t is None or t.stride() == stride else restride(t, stride)
+                       for t, stride in ((given[i], stride) for i, stride in tangents)]
+            with torch.no_grad(), no_autocast():
+                values = run_backward(saved, arrived)
+            if torch.is_grad_enabled():             # create_graph=True
+                values = OnceOnly.apply(torch.empty(0, requires_grad=True), *values)
+            return tuple([None if at is None else values[at] for at in gradients])
+
+    apply = Compiled.apply if joint.tangents else lambda *primals: tuple(run_forward(*primals)[:count])
+    outside = [w for w in joint.writes if w.result is not None]
+    plan, structure = joint.outputs, joint.structure
+
+    def call(*inputs):
+        with no_autocast():
+            results = apply(*inputs, *held)
+        if outside:
+            primals = [*inputs, *held]
+            for write in outside:
+                primals[write.primal].copy_(results[write.result])      # autograd is on: the input gets new history
+        leaves = []
+        for output in plan:
+            if output.kind == "value":
+                leaves.append(output.at)
+                continue
+            if output.kind == "computed":
+                base = results[output.at]
+            else:
+                base = inputs[output.at] if output.at < len(inputs) else held[output.at - len(inputs)]
+            leaves.append(base if output.views is None else replay(base, output))
+        return pytree.tree_unflatten(leaves, structure)
+    return call
+
+
+def replay(tensor, output):
+    """The views that lead from `tensor` to an output."""
+    with torch.no_grad() if output.history == "no_grad" else contextlib.nullcontext():
+        for op, args, kwargs in output.views or ((aten.alias.default, (), {}),):
+            tensor = op(tensor, *args, **kwargs)
+    return tensor.detach() if output.history == "detached" else tensor
+
+
+def restride(tensor, stride):
+    return torch.empty_strided(tensor.shape, stride, dtype=tensor.dtype, device=tensor.device).copy_(tensor)
+
+
+class OnceOnly(torch.autograd.Function):
+    """Gradients under create_graph=True: they have no history, and say so when somebody differentiates them."""
+
+    @staticmethod
+    def forward(ctx, marker, *gradients):
+        return tuple(g.detach() for g in gradients)
+
+    @staticmethod
+    def backward(ctx, *gradients):
+        raise RuntimeError("compiled code cannot be differentiated twice: its backward half has no derivative. "
+                           'Compile this function with backend="eager", or leave it uncompiled, where second derivatives are needed.')
