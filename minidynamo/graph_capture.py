@@ -16,6 +16,7 @@ import operator
 
 import torch
 import torch.fx
+import torch.utils._pytree as pytree
 from torch._subclasses import fake_tensor
 
 from .exceptions import Break
@@ -29,9 +30,6 @@ from .variables.objects import GlobalsVar
 from .variables.tensor import TensorVar
 
 LITERAL_KEYS = (str, int, bool, type(None))
-INPLACE_OPERATORS = {operator.setitem, operator.delitem, operator.iadd, operator.isub, operator.imul, operator.itruediv,
-                     operator.ifloordiv, operator.imod, operator.ipow, operator.imatmul, operator.iand, operator.ior,
-                     operator.ixor, operator.ilshift, operator.irshift}
 PLAIN_OPERATORS = {getattr(operator, "i" + name): getattr(operator, name) for name in
                    ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "lshift", "rshift")}
 PLAIN_OPERATORS.update({operator.iand: operator.and_, operator.ior: operator.or_, operator.ixor: operator.xor})
@@ -49,6 +47,7 @@ class OutputGraph(Builder):
         self.globals, self.pair_guards, self.sourced, self.module_stack, self.modules = {}, [], [], [], []
         self.input_sources = input_sources          # names of tensors that must be placeholders (replaced buffers)
         self.last_input, self.calls, self.frame, self.global_hooks_guarded = None, 0, None, False
+        self.makers = {}            # id of a stateless module made in the frame -> partial that makes it
         self.state_writes = {}                      # state function -> getter of the value at the end
         self.names = {}
 
@@ -134,6 +133,7 @@ class OutputGraph(Builder):
             target = PLAIN_OPERATORS[target]
         fake_args = [self.to_fake(a) for a in args]
         fake_kwargs = {k: self.to_fake(v) for k, v in kwargs.items()}
+        versions = self._versions((fake_args, fake_kwargs))
         try:
             with self.fake_mode:
                 if op == "call_function":
@@ -154,8 +154,8 @@ class OutputGraph(Builder):
                 self._node(tx, op, target, args, kwargs, None)
             return self.wrap_result(result)
         known = self.by_fake.get(id(result))
-        if known is not None and not self._writes(op, target, kwargs):
-            return known
+        if known is not None and versions is not None and versions == self._versions((fake_args, fake_kwargs)):
+            return known        # an argument came back as it was: x.contiguous(), dropout(x, training=False)
         node = self._node(tx, op, target, args, kwargs, result)
         return known if known is not None else self._wrap_output(node, result)
 
@@ -166,11 +166,11 @@ class OutputGraph(Builder):
         setter(*values)
         return node
 
-    def _writes(self, op, target, kwargs):
-        if "out" in kwargs or "inplace" in kwargs:
-            return True
-        name = target if op == "call_method" else getattr(target, "__name__", "")
-        return target in INPLACE_OPERATORS or name.endswith("_") and not name.endswith("__") or name.startswith("__i")
+    @staticmethod
+    def _versions(values):
+        """How often each tensor among the arguments was written to; None where torch does not count (inference tensors)."""
+        tensors = [leaf for leaf in pytree.tree_leaves(values) if isinstance(leaf, torch.Tensor)]
+        return None if any(t.is_inference() for t in tensors) else [t._version for t in tensors]
 
     def _node(self, tx, op, target, args, kwargs, result):
         node = self.graph.create_node(op, target, tuple(self.to_node(a) for a in args),

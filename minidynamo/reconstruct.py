@@ -148,7 +148,7 @@ class Codegen:
             self.emit("LOAD_DEREF", key[1], 1)
             return
         if kind == "pinned":
-            self.load_const(source.value)
+            self.pinned(source.value)
             return
         if kind in ("raw_dict", "dict_item", "list_item", "tuple_item"):
             function = {"raw_dict": object.__getattribute__, "dict_item": dict.__getitem__, "list_item": list.__getitem__,
@@ -176,6 +176,20 @@ class Codegen:
                 self.load_attr("__closure__" if kind == "closure" else "__dict__")
             self.load_const(self.pins[key] if kind == "pinned_item" else key)
             self.emit("BINARY_SUBSCR", None, -1)
+
+    def pinned(self, value):
+        """An object that the entry holds; a stateless module made in the frame is made anew in each call, once."""
+        maker = self.output.makers.get(id(value))
+        if maker is None:
+            self.load_const(value)
+        elif id(value) in self.variable_temps:
+            self.load_fast(self.variable_temps[id(value)][0])
+        else:
+            self.start_call(lambda: self.load_const(maker))
+            self.finish_call(0)
+            self.variable_temps[id(value)] = self.temp(), value
+            self.emit("COPY", 1, 1)
+            self.store_fast(self.variable_temps[id(value)][0])
 
     def load_graph_output(self, variable):
         if variable not in self.outputs:

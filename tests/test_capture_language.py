@@ -423,3 +423,25 @@ def test_object_attribute_write():
     torch.testing.assert_close(compiled(torch.zeros(2)), torch.full((2,), 3.))
     torch.testing.assert_close(compiled(torch.zeros(2)), torch.full((2,), 7.))
     assert counter.n == 4 and counter.log == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("function", [
+    lambda x: torch.nn.functional.hardswish(x + 1, True), lambda x: torch.nn.functional.relu(x - 1, True),
+    lambda x: (torch.nn.functional.dropout(x + 1, 0.0, False, True), x), lambda x: torch.nn.Hardswish(True)(x * 3),
+    lambda x: torch.nn.functional.threshold(x * 2, 0.5, -1.0, True)])
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.enable_grad, torch.inference_mode])
+def test_an_in_place_flag_given_by_position(function, mode):
+    x = torch.tensor([-2., 0.25, 3.])
+    with mode():
+        same(minidynamo.compile(function, backend="eager", fullgraph=True)(x.clone()), function(x.clone()))
+
+
+def test_stateless_modules_made_in_a_frame():
+    def loss(x, y):
+        criterion = torch.nn.CrossEntropyLoss(ignore_index=-1)
+        return criterion(torch.nn.Flatten()(x), y), [criterion, criterion]
+    x, y = torch.randn(4, 5), torch.tensor([0, -1, 2, 3])
+    compiled = minidynamo.compile(loss, backend="eager", fullgraph=True)
+    (first, [a, b]), (second, [c, _]) = compiled(x, y), compiled(x, y)
+    torch.testing.assert_close(first, loss(x, y)[0])
+    assert a is b and a is not c and type(a) is torch.nn.CrossEntropyLoss and a.ignore_index == -1

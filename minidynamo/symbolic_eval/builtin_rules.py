@@ -234,9 +234,12 @@ def call_class(tx, cls, args, kwargs):
         return tx.fold_pinned(cls, *[a.as_constant() for a in args])
     if cls in FOLDED_CLASSES:
         return tx.output.wrap_pinned(cls(*[a.real() for a in args], **{k: v.real() for k, v in kwargs.items()}))
-    if cls.__module__ == "torch.nn.modules.activation" and all(a.is_constant() for a in (*args, *kwargs.values())):
-        made = cls(*[a.as_constant() for a in args], **{k: v.as_constant() for k, v in kwargs.items()})
-        if not any(True for _ in made.parameters()):        # a stateless module made in forward: nn.Softmax(dim=-1)(x)
+    if issubclass(cls, torch.nn.Module) and cls.__module__.startswith("torch.nn.modules.") and all(
+            a.is_constant() for a in (*args, *kwargs.values())):
+        make = functools.partial(cls, *[a.as_constant() for a in args], **{k: v.as_constant() for k, v in kwargs.items()})
+        made = make()
+        if not any(v is not None for t in (made._parameters, made._buffers, made._modules) for v in t.values()):    # stateless
+            tx.output.makers[id(made)] = make
             return tx.output.wrap_pinned(made)
     if issubclass(cls, (torch.Tensor, torch.autograd.Function)):
         raise Break("class", f"making a {cls.__name__}")

@@ -1,0 +1,135 @@
+"""--suite capture: the public models, captured by ours and by TorchDynamo: whole graphs, breaks, equal outputs, capture time."""
+import statistics
+import time
+import warnings
+from collections import Counter
+
+import torch
+
+import minidynamo
+
+from ..models import bert, gpt2
+from ..public_models import NAMES, build, loss_of
+from ..runner import largest_difference, tensors_of
+from .common import machine, suite
+
+
+def run(model, inputs, train):
+    torch.manual_seed(1)
+    with torch.set_grad_enabled(train):
+        return model(**inputs)
+
+
+def ours(model, inputs, train, backend="eager"):
+    """(output, graphs, breaks, seconds) of a first call."""
+    minidynamo.reset()
+    start = time.perf_counter()
+    output = run(minidynamo.compile(model, backend=backend), inputs, train)
+    seconds = time.perf_counter() - start
+    breaks = {b.reason: b for record in minidynamo.records.frames for b in record.graph_breaks if b.kind != "loop"}
+    return output, minidynamo.counters["graphs"].total(), list(breaks), seconds
+
+
+def dynamo(model, inputs, train):
+    """The same of torch.compile(backend="eager")."""
+    import torch._dynamo
+    from torch._dynamo.utils import counters
+    torch._dynamo.reset()
+    counters.clear()
+    start = time.perf_counter()
+    output = run(torch.compile(model, backend="eager"), inputs, train)
+    return output, counters["stats"]["unique_graphs"], list(counters["graph_break"]), time.perf_counter() - start
+
+
+def difference(expected, output):
+    """Largest difference relative to the largest value; 0 where both hold the same NaNs."""
+    scale = max((t.abs().double().nan_to_num(0, 0, 0).max().item() for t in tensors_of(expected) if t.numel()), default=1)
+    found = largest_difference(expected, output)
+    return found / max(scale, 1e-30)
+
+
+@suite("capture")
+def capture(options):
+    """Each public model in inference and as a forward with labels in train mode."""
+    warnings.filterwarnings("ignore")
+    print(", ".join(f"{k} {v}" for k, v in machine().items()))
+    print(f"{'model':42}{'mode':6}{'ours':>16}{'torch.compile':>16}{'outputs':>10}{'inductor':>10}{'capture s':>16}")
+    rows = []
+    for name in (n for n in NAMES if options.only in n):
+        for mode in ("infer", "train"):
+            row = {"name": name, "mode": mode}
+            try:
+                model, inputs, targets = build(name)
+            except ImportError as error:
+                row["skipped"] = str(error)
+                print(f"{name:42}{mode:6}  skipped: {error}")
+                rows.append(row)
+                continue
+            model.train(mode == "train")
+            inputs = dict(inputs, **targets) if mode == "train" else inputs
+            state = {k: v.clone() for k, v in model.state_dict().items()}
+            outputs = {}
+            for label, capture_with in (("eager", None), ("ours", ours), ("inductor", None), ("peer", None if options.no_peer else dynamo)):
+                model.load_state_dict(state)
+                try:
+                    if label == "eager":
+                        outputs[label] = run(model, inputs, mode == "train")
+                    elif label == "inductor":
+                        outputs[label] = ours(model, inputs, mode == "train", "inductor")[0]
+                    elif capture_with is not None:
+                        outputs[label], graphs, breaks, seconds = capture_with(model, inputs, mode == "train")
+                        row[label] = {"graphs": graphs, "breaks": breaks, "seconds": seconds, "whole": graphs == 1 and not breaks}
+                except Exception as error:      # a model that fails is a row, not the end of the suite
+                    row[label] = {"error": f"{type(error).__name__}: {error}", "whole": False}
+            for label in ("ours", "inductor", "peer"):
+                if label in outputs:
+                    expected, got = (outputs["eager"], outputs[label]) if mode == "infer" else (
+                        loss_of(outputs["eager"]).detach(), loss_of(outputs[label]).detach())
+                    row[f"{label} difference"] = difference(expected, got)
+            rows.append(row)
+            print(format_capture(row), flush=True)
+    print(summary(rows))
+    times = capture_times() if not options.only else {}
+    return {"machine": machine(), "rows": rows, "capture times": times}
+
+
+def format_capture(row):
+    def graphs(label):
+        found = row.get(label)
+        if found is None or "error" in found:
+            return "-" if found is None else "error"
+        return "whole" if found["whole"] else f"{found['graphs']} graphs"
+    numbers = [f"{row[k]:10.1e}" if k in row else f"{'-':>10}" for k in ("ours difference", "inductor difference")]
+    seconds = " / ".join(f"{row[k]['seconds']:.2f}" for k in ("ours", "peer") if "seconds" in row.get(k, {}))
+    text = f"{row['name']:42}{row['mode']:6}{graphs('ours'):>16}{graphs('peer'):>16}{''.join(numbers)}{seconds:>16}"
+    for label in ("ours", "peer"):
+        found = row.get(label, {})
+        text += "".join(f"\n        {label}: {line.splitlines()[0][:150]}" for line in
+                        ([found["error"]] if "error" in found else found.get("breaks", [])[:2]))
+    return text
+
+
+def summary(rows):
+    lines = []
+    for mode in ("infer", "train"):
+        of_mode = [r for r in rows if r["mode"] == mode and "skipped" not in r]
+        whole = Counter({label: sum(r.get(label, {}).get("whole", False) for r in of_mode) for label in ("ours", "peer")})
+        wrong = [r["name"] for r in of_mode if r.get("ours difference", 1) > 1e-4]
+        wrong_code = [r["name"] for r in of_mode if r.get("inductor difference", 1) > 1e-4]
+        lines.append(f"{mode}: whole graphs ours {whole['ours']}, torch.compile {whole['peer']}, of {len(of_mode)}; outputs of ours that differ: "
+                     f"{wrong or 'none'}; with backend inductor: {wrong_code or 'none'}")
+    return "\n".join(lines)
+
+
+def capture_times(rounds=5):
+    """Median seconds of a first call with backend "eager", GPT-2 and BERT with 12 layers, ours and TorchDynamo."""
+    result = {}
+    for name, make in (("GPT-2", gpt2), ("BERT", bert)):
+        model, inputs = make()
+        times = {"ours": [], "peer": []}
+        for _ in range(rounds):
+            for label, capture_with in (("ours", ours), ("peer", dynamo)):
+                times[label].append(capture_with(model, inputs, False)[3])
+        result[name] = {label: statistics.median(values) for label, values in times.items()}
+        print(f"{name}: first call with backend eager: ours {result[name]['ours']:.2f} s, torch.compile {result[name]['peer']:.2f} s")
+    return result
