@@ -6,7 +6,7 @@ TORCH  ?= torch==2.13.0
 BIN     = $(VENV)/bin
 READY   = $(VENV)/.ready
 
-.PHONY: course exercises test-notebooks test test-pythons bench ops sizes clean setup
+.PHONY: course exercises test-notebooks test test-pythons bench ops fuzz-graphs sizes clean setup
 
 course: $(READY)
 	@$(BIN)/python notebooks/build.py
@@ -29,6 +29,9 @@ bench: $(READY)
 
 ops: $(READY)		# every op PyTorch tests itself with, compiled, against eager (3 minutes on 2 cores)
 	@$(BIN)/python tests/sweeps/ops.py
+
+fuzz-graphs: $(READY)	# 5,000 random graphs: C++ against the interpreter of the loop IR against eager (5 minutes on 2 cores)
+	@$(BIN)/python tests/sweeps/graphs.py
 
 sizes:
 	@python3 tools/sizes.py

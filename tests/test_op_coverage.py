@@ -104,3 +104,56 @@ def test_complex_values_are_seen_through_views_and_computed_by_eager_kernels():
 def test_draws_are_torchs_own_and_no_want_of_a_rule():
     _, record = interpret(lambda x: torch.rand_like(x) + torch.randn(3), [x_of(2, 3)])
     assert {f.kind for f in record.fallbacks} == {"extern"}
+
+
+# --- found by random graphs (tests/sweeps/graphs.py) --------------------------------------------------------------------------------
+def compiled(function, *args):
+    gm = torch.fx.symbolic_trace(function)
+    return compile_fx(gm, list(args))(*args)
+
+
+@pytest.mark.parametrize("copy", [lambda x: x.repeat(1), lambda x: x.roll(8), lambda x: x.flip(0).flip(0), lambda x: torch.floor(x)])
+def test_a_copy_in_eager_shares_no_memory(copy):
+    x = torch.arange(8)
+    (out,) = compiled(lambda x: (copy(x),), x)
+    out += 1
+    assert torch.equal(x, torch.arange(8))
+    first, second = compiled(lambda x: (x * 2, copy(x * 2)), x)
+    first += 100
+    assert torch.equal(second, torch.arange(8) * 2)
+
+
+def test_two_inputs_that_change_places():
+    def f(x, y):
+        t = x.clone()
+        x.copy_(y)
+        y.copy_(t)
+        return x + y
+    x, y = torch.zeros(3), torch.ones(3)
+    assert torch.equal(compiled(f, x, y), torch.ones(3)) and torch.equal(x, torch.ones(3)) and torch.equal(y, torch.zeros(3))
+
+
+def test_scalars_are_rounded_to_narrow_floats_as_eager_does_it():
+    for dtype in (torch.float16, torch.bfloat16):
+        x, s, whole = x_of(100, dtype=dtype), torch.tensor(0.3337), torch.arange(100) * 7 + 1
+        x[0] = 0.3337
+        f = lambda x, s, n: (x + s, s - x, x * s, s * x, x / s, s / x, x == s, x == 0.3337, x * 0.3337, 0.3337 - x, x + n, n * x,  # noqa: E731
+                             torch.maximum(x, s), x < n)
+        for ours, eager in zip(compiled(f, x, s, whole), f(x, s, whole)):
+            assert torch.equal(ours, eager)
+
+
+def test_a_number_wraps_into_its_dtype():
+    x = torch.tensor([3, 200], dtype=torch.uint8)
+    assert torch.equal(compiled(lambda x: x < -1, x), x < -1)
+
+
+def test_an_integer_has_no_negative_zero():
+    x = torch.tensor([-0.5, 0.5, -1.5] * 30)
+    for dtype in (torch.int64, torch.int32, torch.int8):
+        assert torch.equal(compiled(lambda x: 1 / x.to(dtype), x), 1 / x.to(dtype))
+
+
+def test_a_pool_of_a_value_that_is_stored_later():
+    f = lambda x: (F.adaptive_avg_pool2d(x - 1, (2, 3)), x - 1, (x - 1).mean((0, 1, 2)))  # noqa: E731
+    check(f, x_of(8, 5, 64))

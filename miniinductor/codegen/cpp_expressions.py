@@ -70,6 +70,8 @@ def constant_text(value, dtype):
             return "mini::inf" if single > 0 else "-mini::inf"
         return repr(single) + "f"
     value = int(value)
+    info = torch.iinfo(dtype)
+    value = (value - info.min) % (info.max - info.min + 1) + info.min       # as torch converts a scalar: -1 is 255 in uint8
     if value == -2**63:
         return "(-9223372036854775807LL - 1)"
     suffix = "ull" if value >= 2**63 else "LL" if dtype in (torch.int64, torch.uint64, torch.uint32) else ""

@@ -45,8 +45,12 @@ OP float16 to_float16(float x) { return (float16)x; }
 #endif
 
 // float -> integer as torch's CPU kernels do it: truncation, and no undefined behaviour out of range
+// GCC before 13 makes trunc(x) of (float)(int)x, which keeps the sign of -0.5; of (float)(int)(trunc(x) + 0) it makes trunc(x) + 0.
+OP float whole(float x) { return __builtin_truncf(x) + 0.f; }
+OP double whole(double x) { return __builtin_trunc(x) + 0.; }
 template <class To, class From> OP To to_integer(From x) {
     if constexpr (is_float<From>) {
+        x = whole(x);
         if constexpr (sizeof(To) == 8) return (To)(int64_t)x;
         else if constexpr (sizeof(From) == 4 && sizeof(To) < 4) return (To)(int32_t)x;
         else if constexpr (sizeof(To) < 4) return (To)(int64_t)x;

@@ -325,6 +325,8 @@ class TritonKernelWriter(TritonExpressions):
         target, mask = self.element(name, index, axes, True), self.mask_text(axes)
         text = self.raw.get((value.text, dtype)) or (f"{self.solid(value)}.to({triton_type(dtype)})" if dtype in NARROW
                                                      else value.text)
+        if mode not in (None, "atomic_add"):
+            raise NotImplementedError(f"a Triton kernel that stores with {mode}")
         if mode == "atomic_add":
             self.scope.add(f'tl.atomic_add({target}, {self.solid(value)}{f", {mask}" if mask else ""}, sem="relaxed")')
         else:

@@ -193,20 +193,48 @@ def lower_graph(gm, record, written=()):
         outputs, mutations = lowering.run()
         fake_outputs = next(n for n in gm.graph.nodes if n.op == "output").args[0]
         flat, _ = pytree.tree_flatten(outputs, is_leaf=lambda x: isinstance(x, TensorBox))
-        fakes = [n.meta["val"] if isinstance(n, fx.Node) else n
-                 for n in pytree.tree_flatten(fake_outputs[0], is_leaf=lambda x: isinstance(x, fx.Node))[0]]
-        graph = lowering.lowered
-        for box, fake in zip(flat, fakes):
-            graph.outputs.append(_output_view(box, fake) if isinstance(box, TensorBox) else box)
+        nodes = pytree.tree_flatten(fake_outputs[0], is_leaf=lambda x: isinstance(x, fx.Node))[0]
+        graph, owners = lowering.lowered, {}
+        for box, node in zip(flat, nodes):
+            graph.outputs.append(_output_view(box, node, owners, lowering) if isinstance(box, TensorBox) else box)
+        given = {*graph.inputs, *graph.constants}
         for (_, name), box in zip(written, mutations):
-            graph.mutations.append((name.replace(".", "_"), box.as_buffer_view()))
+            name, view = name.replace(".", "_"), box.as_buffer_view()
+            if view.name in given and len(written) > 1:     # it may be written before it is read: x, y = y, x
+                view = _copied(box, None)
+            graph.mutations.append((name, view))
     return graph
 
 
-def _output_view(box, fake):
-    """An output in eager's strides.  A value that is not stored yet is stored that way at once."""
-    stride = tuple(int(n) for n in fake.stride())
-    if isinstance(box.data, (Pointwise, View)) and not is_dense(fake):
-        return box.as_buffer_view()         # expanded or overlapping: whatever layout is natural
-    return box.as_buffer_view(stride)
+def _output_view(box, node, owners, lowering):
+    """An output in eager's strides.  A value that is not stored yet is stored that way at once.
+
+    Outputs share memory with each other, or with an input, only where the ops say so: `x.repeat(1)` is a copy in eager, though it is
+    index maths here.  owners: buffer -> the node that made it, as far as views were followed.
+    """
+    fake, graph, base = node.meta["val"], lowering.lowered, box
+    stride = tuple(int(n) for n in fake.stride()) if is_dense(fake) or not isinstance(box.data, (Pointwise, View)) else None
+    while isinstance(base.data, View):
+        base = base.data.base
+    made = lowering.fakes.get(id(base))
+    if base is not box and made is not None and is_dense(made):     # what a view looks at lies as eager has it
+        base.realize(tuple(int(n) for n in made.stride()))
+    view, maker = box.as_buffer_view(stride), node      # stride None: expanded or overlapping: whatever layout is natural
+    while maker.op == "call_function" and (maker.target is operator.getitem or _is_view(maker.target)):
+        maker = maker.args[0]
+    is_given = view.name in graph.inputs or view.name in graph.constants
+    if is_given != (maker.op in ("placeholder", "get_attr")) or owners.setdefault(view.name, maker) is not maker:
+        view = _copied(box, stride)
+    return view
+
+
+def _is_view(target):
+    arguments = getattr(getattr(target, "_schema", None), "arguments", ())
+    return bool(arguments and arguments[0].alias_info and not arguments[0].alias_info.is_write)
+
+
+def _copied(box, stride):
+    box = box.copy()
+    box.realize(stride)
+    return box.as_buffer_view()
 

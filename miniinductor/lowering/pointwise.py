@@ -47,11 +47,11 @@ def _register_unary(name, op, promotion):
     @lower(getattr(aten, name).default)
     def rule(call, x):
         if name in NO_INTEGER_KERNEL and not x.dtype.is_floating_point:
-            return x
+            return x.copy()
         if name in ("isnan", "isinf") and not x.dtype.is_floating_point:
             return full(call, call.value.shape, False)
         if name in ("sign", "sgn", "abs", "signbit") and x.dtype == torch.bool:
-            return x if name != "signbit" else full(call, call.value.shape, False)
+            return x.copy() if name != "signbit" else full(call, call.value.shape, False)
         if name == "logical_not":
             return pointwise(call, lambda v: ops.logical_not(_truth(v, x.dtype)), x, promotion=BOOL, compute=x.dtype)
         if name == "bitwise_not" and x.dtype == torch.bool:
@@ -74,7 +74,7 @@ def _register_binary(name, op, promotion):
             function = ops.logical_and
         if name in ("maximum", "minimum") and call.value.dtype == torch.bool:
             function = ops.logical_or if name == "maximum" else ops.logical_and
-        return pointwise(call, function, a, b, promotion=promotion)
+        return pointwise(call, function, a, b, promotion=promotion, wide_second=name == "mul")
 
 
 for _name, (_op, _promotion) in UNARY.items():
@@ -108,7 +108,7 @@ def compute_dtype(call, *args, promotion=DEFAULT):
 @lower(aten.div)
 def div(call, a, b, rounding_mode=None):
     if rounding_mode is None:
-        return pointwise(call, ops.truediv, a, b, promotion=INT_TO_FLOAT)
+        return pointwise(call, ops.truediv, a, b, promotion=INT_TO_FLOAT, wide_second=True)
     dtype, result = compute_dtype(call, a, b), call.value.dtype
     if rounding_mode == "floor":
         return floor_divide(call, a, b)

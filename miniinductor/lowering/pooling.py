@@ -35,9 +35,12 @@ class Windows:
     place: Callable         # (dimension, output index, k) -> where in x its element k lies
     limits: Callable        # (dimension, output index) -> (low, high): where a place must lie; None where it always does
 
+    def __post_init__(self):
+        self.load = self.x.make_loader()        # now: what is stored later must not be read by this value
+
     def element(self, index, at, outside):
         """(is element `at` of the window of output `index` inside x, or None if always; its value, else `outside`; its flat place)"""
-        rank, load = len(self.counts), self.x.make_loader()
+        rank, load = len(self.counts), self.load
         batch, output = list(index[:-rank]), index[-rank:]
         places = [self.place(d, output[d], at[d]) for d in range(rank)]
         tests = [between(places[d], low, high) for d in range(rank) for low, high in [self.limits(d, output[d])]

@@ -80,11 +80,16 @@ def cast(value, src, dst):
     return value if src == dst else ops.to_dtype(value, dst, src)
 
 
-def pointwise(call, function, *args, promotion=Promotion.DEFAULT, dtype=None, compute=None):
+NARROW = (torch.float16, torch.bfloat16)
+
+
+def pointwise(call, function, *args, promotion=Promotion.DEFAULT, dtype=None, compute=None, wide_second=False):
     """function over values of `args` (boxes and numbers), broadcast, converted to the computation dtype of torch's
     promotion rule; the result has the dtype that eager gives it.
 
     dtype: result dtype, instead of the rule's.  compute: computation dtype, instead of the rule's.
+    Numbers and tensors of another dtype are rounded to float16 or bfloat16 where that is the common dtype, as eager does it;
+    wide_second: but not the second argument, if it is a scalar (eager's mul and div).
     """
     size = tuple(call.value.shape)
     examples = [a.example if isinstance(a, Scalar) else call.lowerer.example(a) for a in args if a is not None]
@@ -94,7 +99,10 @@ def pointwise(call, function, *args, promotion=Promotion.DEFAULT, dtype=None, co
     if compute.is_complex or result.is_complex:
         raise NotLowered("complex numbers")
     produced = torch.bool if promotion == Promotion.ALWAYS_BOOL else compute
-    loaders = [_operand(a, size, compute) for a in args]
+    common = compute if compute != rule_compute else elementwise_dtypes(*examples, type_promotion_kind=Promotion.NO_OPMATH)[0]
+    narrow = [common if common in NARROW and not (wide_second and k == 1 and (is_number(a) or not a.get_size())) else compute
+              for k, a in enumerate(args)]
+    loaders = [_operand(a, size, n, compute) for a, n in zip(args, narrow)]
 
     def body(index):
         return cast(function(*[load(index) for load in loaders]), produced, result)
@@ -108,14 +116,16 @@ class Scalar:
     example: object
 
 
-def _operand(arg, size, compute):
+def _operand(arg, size, narrow, compute):
+    """A loader of `arg`, rounded to `narrow` (the dtype eager converts it to) and converted to `compute`."""
     if isinstance(arg, Scalar):
         arg = arg.example
     if isinstance(arg, TensorBox):
         load, dtype = broadcast_loader(arg, size), arg.dtype
-        return lambda index: cast(load(index), dtype, compute)
+        return lambda index: cast(cast(load(index), dtype, narrow), narrow, compute)
     if is_number(arg):
-        return lambda index: ops.constant(arg, compute)
+        number = torch.tensor(arg, dtype=torch.float64).to(narrow).item() if narrow in NARROW and not isinstance(arg, sympy.Expr) else arg
+        return lambda index: ops.constant(number, compute)
     raise NotLowered(f"argument {arg!r}")
 
 

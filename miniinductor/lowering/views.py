@@ -178,11 +178,16 @@ def as_strided(call, x, size, stride, storage_offset=None):
     return TensorBox(Buffer(at.name, layout, call.origins | x.origins))
 
 
+def copied_view(*args):
+    """Index maths like a view, but memory of its own where it is stored: what eager copies."""
+    return view(*args).copy()
+
+
 @lower(aten.flip.default)
 def flip(call, x, dims):
     size = x.get_size()
     dims = {normalize_dim(d, len(size)) for d in dims}
-    return view(call, x, size, lambda index: [size[k] - 1 - i if k in dims else i for k, i in enumerate(index)])
+    return copied_view(call, x, size, lambda index: [size[k] - 1 - i if k in dims else i for k, i in enumerate(index)])
 
 
 @lower(aten.repeat.default)
@@ -190,8 +195,8 @@ def repeat(call, x, repeats):
     own = x.get_size()
     skip = len(repeats) - len(own)
     if 0 in own:
-        return view(call, x, call.value.shape, lambda index: list(index[skip:]))
-    return view(call, x, call.value.shape,
+        return copied_view(call, x, call.value.shape, lambda index: list(index[skip:]))
+    return copied_view(call, x, call.value.shape,
                 lambda index: [Mod(sympy.sympify(i), sympy.Integer(n)) for n, i in zip(own, index[skip:])])
 
 
@@ -201,15 +206,15 @@ def roll(call, x, shifts, dims=()):
     if not dims:        # of the flattened tensor
         count = sympy.prod(size)
         if not count:
-            return x
+            return x.copy()
         back = reshape_index(size, [count])
         flat = lambda index: sum((i * s for i, s in zip(index, contiguous_strides(size))), sympy.Integer(0))  # noqa: E731
-        return view(call, x, size, lambda index: back([Mod(flat(index) + -sum(shifts) % count, sympy.Integer(count))]))
+        return copied_view(call, x, size, lambda index: back([Mod(flat(index) + -sum(shifts) % count, sympy.Integer(count))]))
     by = {}
     for dim, shift in zip(dims, shifts):
         dim = normalize_dim(dim, len(size))
         by[dim] = by.get(dim, 0) + shift
-    return view(call, x, size, lambda index: [Mod(i + (-by[k] % size[k]), sympy.Integer(size[k])) if k in by and size[k] else i
+    return copied_view(call, x, size, lambda index: [Mod(i + (-by[k] % size[k]), sympy.Integer(size[k])) if k in by and size[k] else i
                                               for k, i in enumerate(index)])
 
 
@@ -280,7 +285,7 @@ def slice_scatter(call, x, source, dim=0, start=None, end=None, step=1):
     start = min(max(start + size[dim] if start < 0 else start, 0), size[dim])
     count, load, load_source = source.get_size()[dim], x.make_loader(), source.make_loader()
     if count == 0:
-        return x
+        return x.copy()
 
     def body(index):
         i = index[dim]
