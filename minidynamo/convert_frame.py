@@ -25,10 +25,10 @@ import weakref
 import torch
 
 from . import backends, config, frame_hook, records
-from .exceptions import Restart, SkipFrame, Unsupported
+from .exceptions import Break, Restart, SkipFrame, Unsupported
 from .graph_capture import OutputGraph
 from .guards import Guard, GuardFunction, watch
-from .reconstruct import parameter_count, replacement
+from .reconstruct import parameter_count, rebuild, replacement
 from .symbolic_eval.evaluator import RootFrame
 from .variables.base import Lazy
 from .variables.functions import CellVar, FunctionVar
@@ -169,10 +169,16 @@ class FrameCompiler:
                 record.attempts += 1
                 try:
                     frame = self.attempt(function, code, args, forced, input_sources)
+                    tail = rebuild(frame)
                     break
                 except Restart:
-                    if self.fullgraph and forced:
-                        raise Unsupported(self.explain_break(next(iter(forced.values())))) from None
+                    pass
+                except Break as broken:     # a value cannot be rebuilt: plain Python must make it
+                    if broken.step is None or broken.step in forced:
+                        raise SkipFrame(str(broken)) from broken
+                    forced[broken.step] = broken
+                if self.fullgraph and forced:
+                    raise Unsupported(self.explain_break(next(iter(forced.values()))))
             else:
                 raise SkipFrame(f"gave up after {config.attempt_limit} attempts")
         output = frame.output
@@ -187,7 +193,7 @@ class FrameCompiler:
             return None
         record.input_sources = output.inputs
         compiled = functools.partial(self.compile_graph, output, record)
-        replaced = replacement(frame, compiled, record.calls.__next__ if config.count_hits else None)
+        replaced = replacement(frame, tail, compiled, record.calls.__next__ if config.count_hits else None)
         with record.timed("guards"):
             guard = self.guard(output, code)
         for found in record.graph_breaks:       # "loop": the consequence of an earlier break inside the loop

@@ -13,11 +13,14 @@ class Unsupported(RuntimeError):
 
 
 class Break(Exception):
-    """`kind` groups breaks in the counters, `reason` is a sentence, `hint` says how to remove the break."""
+    """`kind` groups breaks in the counters, `reason` is a sentence, `hint` says how to remove the break.
 
-    def __init__(self, kind, reason, hint=""):
+    `stack` and `step` of the root frame: where it was met, or where a value was made that cannot be rebuilt.
+    """
+
+    def __init__(self, kind, reason, hint="", stack=None, step=None):
         super().__init__(reason)
-        self.kind, self.reason, self.hint, self.stack = kind, reason, hint, None
+        self.kind, self.reason, self.hint, self.stack, self.step = kind, reason, hint, stack, step
 
 
 class Restart(Exception):

@@ -409,17 +409,24 @@ def _peek(variable):
     return variable.peek() if type(variable) is Lazy else variable
 
 
-def replacement(frame, compile_graph, tick=None):
-    """The code object.  `compile_graph(outputs)` gives (callable or None, input variables); `tick()` counts calls."""
+def rebuild(frame):
+    """The `Codegen` that runs after the graph: values and mutations, then the return or the state at the split.
+
+    Raises `Break` with the `step` that made it, where a value cannot be rebuilt (a generator that has started).
+    """
     tail = Codegen(frame)
     if frame.split is None:
         tail.value(frame.returned)
         tail.mutations()
         tail.restore_state()
         tail.emit("RETURN_VALUE", None, -1)
-        stores = []
     else:
-        stores = _push_state(tail, frame)
+        _push_state(tail, frame)
+    return tail
+
+
+def replacement(frame, tail, compile_graph, tick=None):
+    """The code object.  `compile_graph(outputs)` gives (callable or None, input variables); `tick()` counts calls."""
     graph, inputs = compile_graph(tail.outputs)
     head = Codegen(frame)
     head.temps, head.prefix = tail.temps, tail.prefix
@@ -436,8 +443,10 @@ def replacement(frame, compile_graph, tick=None):
         for n in range(len(tail.outputs)):
             head.store_fast(f"{head.prefix}g{n}")
     names = tail.temps + [f"{head.prefix}g{n}" for n in range(len(tail.outputs))]
-    prefix = head.instructions + tail.instructions
-    return _assemble(frame, prefix, names, max(head.max_depth, tail.max_depth), stores)
+    if frame.split is not None:         # nothing made here lives longer than in the original
+        for name in names:
+            tail.emit("DELETE_FAST", name)
+    return _assemble(frame, head.instructions + tail.instructions, names, max(head.max_depth, tail.max_depth))
 
 
 def _push_state(tail, frame):
@@ -462,7 +471,6 @@ def _push_state(tail, frame):
     for name in frame.code.co_varnames:         # what the traced part unbound must not reappear
         if name in live and name not in frame.locals and name in _parameters(frame.code) and name not in frame.code.co_cellvars:
             tail.emit("DELETE_FAST", name)
-    return stores
 
 
 def _parameters(code):
@@ -473,7 +481,7 @@ def parameter_count(code):
     return code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & 4) + bool(code.co_flags & 8)
 
 
-def _assemble(frame, prefix, names, depth, stores):
+def _assemble(frame, prefix, names, depth):
     code = frame.code
     body = disassemble(code)
     start = next(n for n, native in enumerate(body) if native.op == "RESUME") + 1
@@ -569,7 +577,8 @@ def _continuation(frame, natives, begin, end, where, kinds, bound, jump, exhaust
     else:
         call.append(Instruction("MAKE_FUNCTION", 8 if free else 0))
     args = [v for v in code.co_varnames if v in live and v not in free] + [t for t, kind in zip(temps, kinds) if kind == "v"]
-    call += [Instruction("LOAD_FAST", name) for name in args]
+    for name in args:       # moved, not copied: the caller must not keep what the rest of the function lets go
+        call += [Instruction("LOAD_FAST", name), Instruction("DELETE_FAST", name)]
     if V < (3, 12):
         call.append(Instruction("PRECALL", len(args)))
     call += [Instruction("CALL", len(args)), Instruction("RETURN_VALUE")]

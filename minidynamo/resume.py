@@ -21,6 +21,7 @@ import weakref
 
 from .bytecode import Instruction, assemble, disassemble, emit
 from .bytecode.assembler import VERSION
+from .exceptions import SkipFrame
 
 VALUE, NULL = "v", "n"
 GENERATOR_LIKE = 0x20 | 0x80 | 0x200        # CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR
@@ -29,8 +30,8 @@ OWN_NAME = re.compile(r"\.(\d+)(s\d+|exception)$")
 _cache = {}         # id(code) -> {(k, stack, live, raising): resume code}; equal code objects may be of different files
 
 
-class CannotSplit(Exception):
-    """No resume function can start here; the message says why.  The frame must run as plain Python."""
+class CannotSplit(SkipFrame):
+    """No resume function can start here; the message says why.  The frame runs as plain Python, recorded as skipped."""
 
 
 def parameters(code, stack, live):

@@ -36,6 +36,7 @@ PURE_MODULES = {"math", "operator", "_operator", "builtins", "_functools", "insp
                 "keyword", "numbers", "typing", "types", "cmath", "unicodedata", "textwrap", "os.path", "genericpath", "_sre"}
 IMPURE = {print, input, open, exec, eval, compile, globals, locals, vars, dir, id, __import__, breakpoint, help,
           builtins.__build_class__}
+IMMUTABLE = {object, bytes, slice, range, types.MappingProxyType, types.GenericAlias, types.UnionType, types.CodeType}
 CONSTANT_CLASSES = {int, float, str, bytes, bool, complex, range, torch.device, torch.dtype, torch.finfo, torch.iinfo}
 
 
@@ -153,7 +154,7 @@ def call_descriptor(tx, value, args, kwargs):
             return self
         if issubclass(owner, BaseException) and name in ("__str__", "__repr__"):
             return ConstantVar(text(tx, self, "str" if name == "__str__" else "repr"))
-        if owner.__module__ in ("builtins", "re", "inspect") and self.value is not None and self.fields is None:
+        if (owner in IMMUTABLE or owner.__module__ in ("re", "inspect")) and self.value is not None and self.fields is None:
             return tx.fold(value, *[a.real() for a in args], **{k: v.real() for k, v in kwargs.items()})
         raise Break("C function", f"the call of {owner.__name__}.{name}() on {self}")
     if isinstance(self, TensorVar) and issubclass(torch.Tensor, owner):
@@ -276,6 +277,9 @@ def text(tx, value, how):
         if issubclass(value.cls, BaseException) and how != "repr" and isinstance(lookup(value.cls, "__str__")[1], types.WrapperDescriptorType):
             args = [a.as_constant() for a in value.init_args or ()]
             return str(value.cls(*args))
+        if issubclass(value.cls, BaseException) and how == "repr" and isinstance(lookup(value.cls, "__repr__")[1], types.WrapperDescriptorType):
+            parts = ", ".join([text(tx, a, "repr") for a in value.init_args or ()])
+            return f"{value.cls.__name__}({parts})"
         for name in (("__repr__",) if how == "repr" else ("__format__", "__str__", "__repr__") if how == "format" else ("__str__", "__repr__")):
             method = lookup(value.cls, name)[1]
             if isinstance(method, types.FunctionType):

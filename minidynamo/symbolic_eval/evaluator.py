@@ -129,7 +129,7 @@ class Frame(Operations):
             raise Break("coroutine", f"the coroutine {function.name} is not traced")
         frame = Frame(self.output, function, bind(self, function, args, kwargs), self)
         if code.co_flags & GENERATOR:
-            return GeneratorVar(frame)
+            return GeneratorVar(frame, (self.user_stack(), self.output.root.group_step))
         return frame.run()
 
     def call_c(self, value, args, kwargs):
@@ -156,17 +156,17 @@ class RootFrame(Frame):
 
     def __init__(self, output, function, bound, forced):
         super().__init__(output, function, bound)
-        self.forced, self.step, self.split = forced, 0, None
+        self.forced, self.step, self.group_step, self.raised_step, self.split = forced, 0, 0, 0, None
+        output.root = self
 
     def loop(self):
         ops, groups = self.info.ops, self.info.groups
-        group_step = 0
         while True:
             pc = self.pc
             handler, arg, entry, self.line = ops[pc]
             self.step += 1
             if groups[pc] == pc:
-                group_step = self.step
+                self.group_step = self.step
             if self.step in self.forced:
                 self.split = (pc, self.forced[self.step])
                 return
@@ -177,19 +177,21 @@ class RootFrame(Frame):
             except ObservedException as raised:
                 if entry is None:
                     kind = raised.var.python_type().__name__
-                    self.break_at(group_step, Break("exception", f"{kind} leaves the frame", ""))
+                    self.break_at(Break("exception", f"{kind} leaves the frame", ""))
+                if not self.handled:
+                    self.raised_step = self.group_step
                 self.unwind(raised, entry)
             except Break as reason:
-                self.break_at(group_step, reason)
+                self.break_at(reason)
 
-    def break_at(self, step, reason):
-        """Trace again, splitting at this step."""
+    def break_at(self, reason):
+        """Trace again, splitting at this instruction; in an except or finally block, whose state belongs to the frame, at the
+        instruction that raised: it and the handler run as plain Python."""
         if reason.kind == "restart":
             raise Restart()
         if reason.stack is None:
             reason.stack = self.output.frame.user_stack() if self.output.frame is not None else self.user_stack()
-        if self.handled:
-            raise SkipFrame(f"a graph break inside an except or finally block: {reason.reason}") from reason
+        step = self.raised_step if self.handled else self.group_step
         if self.info.operations[self.info.groups[self.pc - 1]].op == "LOAD_FAST":
             raise SkipFrame(f"a local variable cannot be traced: {reason.reason}") from reason
         if step in self.forced:

@@ -5,10 +5,12 @@ In, out: as in `builtin_rules`, whose table these rules join.
     >>> RULES[dataclasses.fields](tx, [class_variable], {})
 Mirrors torch/_dynamo/variables/misc.py and the polyfills of torch/_dynamo.
 """
+import contextlib
 import copy
 import dataclasses
 import inspect
 import logging
+import sys
 import typing
 import warnings
 
@@ -42,6 +44,17 @@ def _fold_inspect(function):
 for _function in (inspect.signature, inspect.isfunction, inspect.isclass, inspect.ismethod, inspect.isgeneratorfunction,
                   inspect.getfullargspec):
     RULES[_function] = _fold_inspect(_function)
+
+
+@rule(sys.exc_info)
+def _exc_info(tx, args, kwargs):
+    """For contextlib's ExitStack, which asks whether an exception is being handled around it."""
+    frame = tx
+    while frame is not None and not frame.handled:
+        frame = frame.parent
+    if frame is not None or tx.code.co_filename != contextlib.__file__:
+        raise Break("C function", "the call of sys.exc_info()")
+    return TupleVar([NONE] * 3)
 
 
 @rule(warnings.warn)

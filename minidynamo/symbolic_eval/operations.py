@@ -9,13 +9,14 @@ Mirrors parts of torch/_dynamo/variables/builtin.py.
 """
 import functools
 import operator
+import types
 
 from ..exceptions import Break, ObservedException
 from ..variables.constant import ConstantVar
 from ..variables.containers import DictVar, DictViewVar, ListVar, SequenceVar, SequenceVar_of, SetVar, TupleVar
 from ..variables.functions import BoundMethodVar, FunctionVar, MethodVar
 from ..variables.iterators import HostIterator, IteratorVar, RangeIterator, SentinelVar, SequenceIterator
-from ..variables.objects import ClassVar, ObjectVar, lookup
+from ..variables.objects import MISSING, ClassVar, ObjectVar, lookup
 from ..variables.tensor import TensorVar
 
 BINARY = {"+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv, "//": operator.floordiv, "%": operator.mod,
@@ -277,8 +278,11 @@ class Operations:
 
     def method_of(self, variable, name):
         """A natively implemented method of a container, string or tensor, as a value."""
-        if not hasattr(variable.python_type(), name):
+        owner, found = lookup(variable.python_type(), name)
+        if found is MISSING:
             self.raise_(AttributeError, f"'{variable.python_type().__name__}' object has no attribute '{name}'")
+        if isinstance(found, types.FunctionType) and not hasattr(variable, "method_" + name) and not isinstance(variable, TensorVar):
+            return BoundMethodVar(self.output.wrap_class_attribute(owner, found, name), variable)       # of a named tuple's class
         return MethodVar(variable, name)
 
     def text_of(self, variable):

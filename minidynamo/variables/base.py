@@ -16,6 +16,7 @@ from ..exceptions import Break
 class Variable:
     """One symbolic value.  `source` says where the real one came from (None: made in this frame)."""
     __slots__ = ("source", "mutated")
+    native = False                      # a method that the variable itself implements
 
     def __init__(self, source=None):
         self.source, self.mutated = source, False
@@ -62,7 +63,10 @@ class Variable:
         method = getattr(self, "method_" + name, None)
         if method is not None:
             return method(tx, *args, **kwargs)
-        return self.getattr(tx, name).call(tx, args, kwargs)
+        found = self.getattr(tx, name)
+        if found.native and found.instance is self:         # the method's call would come back here
+            raise Break("method", f"the method .{name}() of {self} is not traced")
+        return found.call(tx, args, kwargs)
 
     def truth(self, tx):
         raise Break("truth", f"the truth of {self} is not known while tracing")

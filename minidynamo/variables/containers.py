@@ -173,6 +173,16 @@ class ListVar(SequenceVar):
             del self.items[self.extra:]
         return ConstantVar(None)
 
+    def method_extendleft(self, tx, values):
+        for value in list(values.iterate(tx)):
+            self.method_appendleft(tx, value)
+        return ConstantVar(None)
+
+    def method_rotate(self, tx, n=ConstantVar(1)):
+        shift = n.as_constant() % len(self.items) if self.items else 0
+        self.items[:] = self.items[len(self.items) - shift:] + self.items[:len(self.items) - shift]
+        return self._changed()
+
     def method_extend(self, tx, values):
         for value in list(values.items) if values is self else values.iterate(tx):
             self.items.append(value)
@@ -542,6 +552,25 @@ class SetVar(Variable):
     def method_copy(self, tx):
         return SetVar(dict(self.items), self.cls)
 
+    def method_pop(self, tx):
+        if not self.items:
+            tx.raise_(KeyError, "pop from an empty set")
+        value = next(self.iterate(tx))
+        self.method_discard(tx, value)
+        return value
+
+    def _update(self, tx, changed):
+        self.items, self.mutated = changed.items, True
+        return ConstantVar(None)
+
+    def method_intersection_update(self, tx, *others):
+        return self._update(tx, self.method_intersection(tx, *others))
+
+    def method_difference_update(self, tx, *others):
+        return self._update(tx, self.method_difference(tx, *others))
+
+    def method_symmetric_difference_update(self, tx, other):
+        return self._update(tx, self.method_symmetric_difference(tx, other))
 
     def method_union(self, tx, *others):
         merged = dict(self.items)

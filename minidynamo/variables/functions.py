@@ -151,8 +151,11 @@ def bind(tx, function, args, kwargs):
     elif extra:
         need = f"from {positional - len(function.defaults)} to {positional}" if function.defaults else str(positional)
         plural = "" if need == "1" else "s"
-        verb = "was" if len(args) == 1 else "were"
-        tx.raise_(TypeError, f"{function.name}() takes {need} positional argument{plural} but {len(args)} {verb} given")
+        given, named = str(len(args)), sum(name in kwargs for name in keyword_only)
+        if named:
+            given += f" positional argument{'s' if len(args) != 1 else ''} (and {named} keyword-only argument{'s' if named != 1 else ''})"
+        verb = "was" if len(args) == 1 and not named else "were"
+        tx.raise_(TypeError, f"{function.name}() takes {need} positional argument{plural} but {given} {verb} given")
     rest = {}
     for name, value in kwargs.items():
         if name in names[code.co_posonlyargcount:positional] or name in keyword_only:
@@ -233,6 +236,7 @@ class BoundMethodVar(Variable):
 class MethodVar(Variable):
     """A method found by name on a variable that implements it natively (list.append, tensor.view, str.join...)."""
     __slots__ = ("instance", "name")
+    native = True
 
     def __init__(self, instance, name):
         self.source, self.mutated, self.instance, self.name = None, False, instance, name

@@ -5,7 +5,7 @@ In:   variables.   Out: `next(tx)` -> variable or None at the end; `reconstruct`
     >>> SequenceIterator(list_variable).next(tx)
 Mirrors torch/_dynamo/variables/iter.py.
 """
-from ..exceptions import Break
+from ..exceptions import Break, ObservedException
 from .base import Variable
 from .constant import ConstantVar
 from .containers import TupleVar
@@ -209,7 +209,6 @@ class SentinelVar(IteratorVar):
         self.source, self.mutated, self.object = None, False, of
 
     def next(self, tx):
-        from ..exceptions import ObservedException
         try:
             return self.object.call_method(tx, "__next__", [], {})
         except ObservedException as raised:
@@ -232,10 +231,10 @@ class SentinelVar(IteratorVar):
 
 class GeneratorVar(IteratorVar):
     """A generator function's frame, run on demand by the evaluator."""
-    __slots__ = ("frame", "done", "started")
+    __slots__ = ("frame", "made", "done", "started")
 
-    def __init__(self, frame):
-        self.source, self.mutated, self.frame, self.done, self.started = None, False, frame, False, False
+    def __init__(self, frame, made):
+        self.source, self.mutated, self.frame, self.made, self.done, self.started = None, False, frame, made, False, False
 
     def next(self, tx):
         return self.send(tx, ConstantVar(None))
@@ -264,7 +263,16 @@ class GeneratorVar(IteratorVar):
 
     def method_close(self, tx):
         if self.started and not self.done:
-            raise Break("generator", "closing a generator that is not finished")
+            try:
+                tx.raise_(GeneratorExit)
+            except ObservedException as leave:
+                try:
+                    self.method_throw(tx, leave.var)
+                except ObservedException as raised:
+                    if not issubclass(raised.var.python_type(), (GeneratorExit, StopIteration)):
+                        raise
+                else:
+                    tx.raise_(RuntimeError, "generator ignored GeneratorExit")
         self.done = True
         return ConstantVar(None)
 
@@ -274,8 +282,10 @@ class GeneratorVar(IteratorVar):
             raised = raised.call(tx, [], {})
         if not self.started or self.done:
             self.done = True
-            from ..exceptions import ObservedException
             raise ObservedException(raised)
+        operations, at = self.frame.info.operations, self.frame.pc
+        if operations[at].op == "JUMP" and operations[operations[at].arg].op == "SEND":
+            raise Break("generator", "throwing into a generator that waits for another one (yield from)")
         try:
             yielded = self.frame.resume_generator(tx, None, throw=raised)
         except BaseException:
@@ -287,4 +297,5 @@ class GeneratorVar(IteratorVar):
         return yielded
 
     def reconstruct(self, cg):
-        raise Break("reconstruct", f"the generator {self.frame.code.co_name} lives across a graph break")
+        raise Break("generator", f"the generator {self.frame.code.co_name} lives across a graph break or leaves the frame",
+                    "consume it before", *self.made)

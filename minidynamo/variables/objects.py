@@ -193,6 +193,8 @@ class ObjectVar(Variable):
             tx.output.wrap_pinned(found).call_method(tx, "__set__", [self, value], {})
         elif found is not MISSING and hasattr(type(found), "__set__") and issubclass(self.cls, BaseException):
             self.slots[name] = value
+        elif self.fields is None and found is MISSING and not self.pinned and self.cls.__module__ != "builtins":
+            self.missing(tx, name)
         elif self.fields is None or self.pinned or found is not MISSING and hasattr(type(found), "__set__"):
             raise Break("attribute", f"setting .{name} of {self}")
         else:
