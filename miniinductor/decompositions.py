@@ -344,6 +344,35 @@ def take(x, index):
     return aten.index(x.reshape(-1), [index])
 
 
+def _foreach(base, in_place):
+    """_foreach_add(xs, ys, alpha=2): torch.add of each element, so that equal loops can become one kernel (an optimizer's step)."""
+    function = {"norm": torch.linalg.vector_norm}.get(base) or (
+        getattr(torch.Tensor, base + "_", None) if in_place else getattr(torch, base, None))
+
+    def rule(xs, *others, scalar=1, scalars=None, **kwargs):
+        value = [scalar] * len(xs) if scalars is None else scalars
+        if base in ("addcmul", "addcdiv"):
+            a, b, *rest = others
+            value = [rest[0]] * len(xs) if rest and not isinstance(rest[0], (list, tuple)) else rest[0] if rest else value
+            if isinstance(value, torch.Tensor) or any(isinstance(v, torch.Tensor) for v in value):
+                return NotImplemented
+            results = [function(x, p, q, value=v) for x, p, q, v in zip(xs, a, b, value)]
+        else:
+            if scalars is not None:
+                others = (*others, scalars)
+            results = [function(x, *[o[k] if isinstance(o, (list, tuple)) else o for o in others], **kwargs) for k, x in enumerate(xs)]
+        return None if in_place else results
+    return function and rule
+
+
+for _name in torch._C._dispatch_get_all_op_names():
+    if _name.startswith("aten::_foreach_"):
+        _name, _, _overload = _name.removeprefix("aten::").partition(".")
+        _rule = _foreach(_name.removeprefix("_foreach_").rstrip("_"), _name.endswith("_"))
+        if _rule and "out" not in _overload:
+            OURS[getattr(getattr(aten, _name), _overload or "default")] = _rule
+
+
 @functools.cache
 def table():
     """op -> function, for the tracer."""

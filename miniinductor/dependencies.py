@@ -24,7 +24,8 @@ import sympy
 import torch
 
 from .index_math import FloorDiv, Mod, bounds, simplify
-from .ir import Pointwise, Reduction, Scatter
+from .handlers import run_body
+from .ir import Pointwise, Reduction, Scan, Scatter
 from .ops import OP_NAMES, OpsHandler, set_handler
 
 
@@ -173,6 +174,8 @@ def trace(buffer):
         if isinstance(data, Reduction):
             value = recorder.reduction(data.dtype, data.src_dtype, data.kind, data.inner_fn(list(x), list(r)))
             recorder.store(buffer.name, buffer.layout.indexer(x), value)
+        elif isinstance(data, Scan):
+            run_body(buffer, list(x), list(r))
         elif isinstance(data, Scatter):
             value = data.inner_fn(list(x))
             recorder.store(buffer.name, buffer.layout.indexer(data.output_index(list(x))), value, data.mode)
@@ -287,6 +290,9 @@ class LoopBody:
 
     def reduction_kinds(self):
         return [i.args[2] for i in self.walk() if i.op == "reduction"]
+
+    def has_scan(self):
+        return any(i.op == "scan" for i in self.instructions)
 
     def play(self, handler, instructions=None, values=None):
         """Call `handler` with each recorded op.  Symbols of indirect indices become those the handler returns."""
@@ -406,7 +412,7 @@ class LoopBody:
         """Loops sorted so that the innermost steps through memory by the smallest stride; the store decides first."""
         sizes = self.outer if prefix == "x" else self.inner
         count = len(sizes)
-        if count < 2 or (prefix == "r" and any(k.startswith("arg") for k in self.reduction_kinds())):
+        if count < 2 or (prefix == "r" and (self.has_scan() or any(k.startswith("arg") for k in self.reduction_kinds()))):
             return list(range(count))
         accesses = (self.writes() if prefix == "x" else []) + self.reads()
 

@@ -16,7 +16,7 @@ import itertools
 import sympy
 import torch
 
-from .ir import ComputedBuffer, ExternKernel, MultiOutput, Reduction, Scatter
+from .ir import ComputedBuffer, ExternKernel, MultiOutput, Reduction, Scan, Scatter
 from .ops import BINARY, COMPARISON, OP_NAMES, UNARY, OpsHandler, ops, set_handler
 
 
@@ -118,8 +118,12 @@ def run_body(buffer, index, reduction_index):
     data, layout = buffer.data, buffer.layout
     if isinstance(data, Reduction):
         value = ops.reduction(data.dtype, data.src_dtype, data.kind, data.inner_fn(index, reduction_index))
-    else:
+    elif not isinstance(data, Scan):
         value = data.inner_fn(index)
+    if isinstance(data, Scan):
+        value = ops.scan(data.src_dtype, data.kind, data.inner_fn(index, reduction_index))
+        value = ops.to_dtype(value, data.dtype, data.src_dtype) if data.dtype != data.src_dtype else value
+        return ops.store(buffer.name, layout.indexer(data.output_index(index, reduction_index)), value)
     if isinstance(data, Scatter):
         return ops.store(buffer.name, layout.indexer(data.output_index(index)), value, data.mode)
     return ops.store(buffer.name, layout.indexer(index), value)
@@ -150,6 +154,11 @@ class DtypeHandler(OpsHandler):
     def reduction(self, dtype, src_dtype, kind, value):
         if value != src_dtype:
             raise DtypeError(f"reduction {kind} of {src_dtype} is given {value}")
+        return dtype
+
+    def scan(self, dtype, kind, value):
+        if value != dtype:
+            raise DtypeError(f"scan {kind} of {dtype} is given {value}")
         return dtype
 
     def indirect_indexing(self, value, size, check=True, wrap_neg=True):

@@ -18,7 +18,7 @@ import torch
 
 from .handlers import loop_indices, run_body
 from .index_math import FloorDiv, Mod
-from .ir import BufferView, ComputedBuffer, ExternKernel, MultiOutput, Scatter
+from .ir import BufferView, ComputedBuffer, ExternKernel, MultiOutput, Scan, Scatter
 from .ops import BINARY, COMPARISON, UNARY, OpsHandler, set_handler
 
 
@@ -87,6 +87,7 @@ class InterpreterHandler(OpsHandler):
             view = [1] * len(sizes)
             view[d] = -1
             self.values[symbol] = torch.arange(self.shape[d], device=device).view(view)
+        self.is_scan = isinstance(data, Scan)
         self.mask, self.count = None, itertools.count()
 
     def grid(self, value, dtype=torch.int64):
@@ -107,7 +108,7 @@ class InterpreterHandler(OpsHandler):
 
     def store(self, name, index, value, mode=None):
         flat = self.memory[name]
-        shape = self.shape[:self.outer]
+        shape = self.shape if self.is_scan else self.shape[:self.outer]
         where = self.grid(evaluate(sympy.sympify(index), self.values))
         if where.dim() > len(shape):
             where = where.reshape(where.shape[:len(shape)])
@@ -136,6 +137,11 @@ class InterpreterHandler(OpsHandler):
         else:
             result = getattr(torch, kind)(value, -1, dtype=dtype)
         return result.to(dtype)
+
+    def scan(self, dtype, kind, value):
+        flat = value.expand(self.shape).reshape(*self.shape[:self.outer], -1)
+        result = {"sum": torch.cumsum, "prod": torch.cumprod, "logaddexp": torch.logcumsumexp}[kind](flat, -1)
+        return result.to(dtype).reshape(self.shape)
 
     def indirect_indexing(self, value, size, check=True, wrap_neg=True):
         value = value.to(torch.int64)

@@ -94,6 +94,24 @@ class Reduction:
 
 
 @dataclass
+class Scan:
+    """value[output_index(index, rindex)] = combination of inner_fn(index, r) for all r up to rindex: cumsum.  Computed as `src_dtype`."""
+    device: torch.device
+    dtype: torch.dtype
+    size: list
+    ranges: list                            # of all dimensions but the scanned one
+    inner_fn: Callable
+    reduction_ranges: list
+    output_index: Callable                  # (index, rindex) -> list of expressions
+    kind: str                               # one of ops.SCANS
+    src_dtype: torch.dtype
+    origins: frozenset = frozenset()
+
+    def get_size(self):
+        return self.size
+
+
+@dataclass
 class Scatter:
     """output[output_index(index)] = (or +=) inner_fn(index), over a copy of nothing: the buffer it writes is `target`,
     an already realised buffer whose memory it takes over.  mode: that of `ops.store`."""
@@ -145,7 +163,7 @@ class ConstantBuffer(Buffer):
 
 @dataclass
 class ComputedBuffer(Buffer):
-    """A loop nest that fills the buffer: data is Pointwise, Reduction or Scatter."""
+    """A loop nest that fills the buffer: data is Pointwise, Reduction, Scan or Scatter."""
     data: object = None
 
 
@@ -183,7 +201,7 @@ class TensorBox:
     """A handle on a value that may become stored later.  All users share it, so it is stored once."""
 
     def __init__(self, data):
-        self.data = data        # Pointwise | Reduction | View | Buffer
+        self.data = data        # Pointwise | Reduction | Scan | View | Buffer
 
     def get_size(self):
         return tuple(self.data.get_size())
@@ -211,7 +229,7 @@ class TensorBox:
     def make_loader(self):
         """A function from a list of index expressions to the value there, through `ops`."""
         data = self.data
-        if isinstance(data, Reduction):
+        if isinstance(data, (Reduction, Scan)):
             self.realize()
             data = self.data
         if isinstance(data, Pointwise):
@@ -230,7 +248,7 @@ class TensorBox:
             return self.data.base.realize(stride)
         if not isinstance(self.data, Buffer):
             data = self.data
-            layout = Layout(data.device, data.dtype, tuple(data.ranges), tuple(stride or contiguous_strides(data.ranges)))
+            layout = Layout(data.device, data.dtype, tuple(data.get_size()), tuple(stride or contiguous_strides(data.get_size())))
             self.data = current_graph().add(ComputedBuffer, layout, data.origins, data=data)
         return self.data.name
 

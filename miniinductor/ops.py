@@ -38,6 +38,7 @@ BINARY = (
     "logical_and", "logical_or", "logical_xor",
 )
 COMPARISON = ("eq", "ne", "lt", "le", "gt", "ge")
+SCANS = ("sum", "prod", "logaddexp")
 REDUCTIONS = ("sum", "prod", "max", "min", "argmax", "argmin", "any", "xor_sum")
 
 
@@ -56,6 +57,9 @@ class OpsHandler:
     def reduction(self, dtype, src_dtype, kind, value):
         """Reduce `value` over the reduction variables; kind in REDUCTIONS.  max/min propagate NaN; argmax/argmin give
         the *flattened reduction index* (int64) of the first extreme, a NaN counting as the extreme."""
+    def scan(self, dtype, kind, value):
+        """Combine `value` with those of all earlier iterations of the reduction variables; kind in SCANS.  Every iteration has its
+        own result: cumsum."""
     def indirect_indexing(self, value, size, check=True, wrap_neg=True):
         """A runtime integer value -> a sympy symbol usable in an index; out of range raises (check), negatives wrap."""
 

@@ -68,6 +68,7 @@ class Group:
         self.nodes, self.outer, self.inner = nodes, tuple(outer), tuple(inner)
         self.names = [n.name for n in nodes]
         self.is_reduction = any(n.is_reduction for n in nodes)
+        self.has_scan = any(n.body.has_scan() for n in nodes)
         self.reads = [a for n in nodes for a in n.body.reads()]
         self.writes = {a.name: a for n in nodes for a in n.body.writes()}
         self.targets = {n.buffer.data.target for n in nodes if isinstance(n.buffer.data, Scatter)}
@@ -288,6 +289,8 @@ class Scheduler:
             raise Refused(f"they run on different devices: {', '.join(sorted(map(str, devices)))}")
         if len(first.nodes) + len(second.nodes) > MAX_NODES:
             raise Refused(f"the kernel would hold more than {MAX_NODES} buffers")
+        if first.has_scan or second.has_scan:
+            raise Refused("a scan goes through its loop in order, and its results are read at other places")
         if first.targets or second.targets:
             raise Refused("a scatter writes to elements that no loop variable names")
         if len(first.read_names | second.read_names | set(first.names) | set(second.names)) > MAX_BUFFERS:

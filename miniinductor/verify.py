@@ -15,7 +15,7 @@ import sympy
 
 from .handlers import DtypeError, DtypeHandler, loop_indices, run_body
 from .index_math import bounds
-from .ir import BufferView, ComputedBuffer, ExternKernel, MultiOutput, Scatter
+from .ir import BufferView, ComputedBuffer, ExternKernel, MultiOutput, Scan, Scatter
 from .ops import REDUCTIONS, set_handler
 
 
@@ -126,7 +126,7 @@ def _check_computed(buffer, known):
     if isinstance(data, Scatter):
         if data.target not in known:
             raise BadGraph(f"{buffer.name} scatters into {data.target}, which nothing made before")
-    elif tuple(data.ranges) != tuple(layout.size):
+    elif not isinstance(data, Scan) and tuple(data.ranges) != tuple(layout.size):
         raise BadGraph(f"{buffer.name} loops over {list(data.ranges)} but holds {list(layout.size)}")
     try:
         with set_handler(_Verifier(known, buffer)):

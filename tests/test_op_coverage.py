@@ -157,3 +157,41 @@ def test_an_integer_has_no_negative_zero():
 def test_a_pool_of_a_value_that_is_stored_later():
     f = lambda x: (F.adaptive_avg_pool2d(x - 1, (2, 3)), x - 1, (x - 1).mean((0, 1, 2)))  # noqa: E731
     check(f, x_of(8, 5, 64))
+
+
+# --- scans and lists ----------------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("name", ["cumsum", "cumprod", "logcumsumexp"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.int32, torch.bool], ids=str)
+def test_scans(name, dtype):
+    if name == "logcumsumexp" and not dtype.is_floating_point:
+        pytest.skip("eager has none for whole numbers")
+    x = x_of(3, 1, 7, 5, dtype=dtype) / 8 if dtype.is_floating_point else x_of(3, 1, 7, 5, dtype=dtype)
+    if dtype == torch.float32:
+        x[0, 0, 2, 3], x[1, 0, 1, 1] = nan, inf
+    f = lambda x: tuple(getattr(torch, name)(y, d) for d in range(4) for y in (x, x.transpose(2, 3)))  # noqa: E731
+    check(f, x)
+    for ours, eager in zip(compiled(f, x), f(x)):
+        torch.testing.assert_close(ours, eager, rtol=1e-6 if dtype == torch.float32 else None, atol=0 if dtype == torch.float32 else None,
+                                   equal_nan=True)
+
+
+def test_scans_of_odd_shapes_and_over_threads():
+    f = lambda x: (torch.cumsum(x, 0), torch.cumsum(x * 2, 0) + 1, torch.cumsum(x.reshape(-1, 8).repeat(1, 2), 1), x.cumsum(0).sum())  # noqa: E731
+    for n in (8, 40_000, 100_000):
+        x = x_of(n)
+        for ours, eager in zip(compiled(f, x)[:3], f(x)[:3]):
+            assert torch.equal(ours, eager)
+    check(lambda x: (x.cumsum(0), x[0, 0].cumsum(0), x[:0].cumsum(1)), x_of(1, 3))
+
+
+def test_lists_of_tensors():
+    def f(a, b, c, d):
+        xs, ys = [a, b], [c, d]
+        total = torch._foreach_add(xs, ys, alpha=2)
+        torch._foreach_mul_(total, 0.5)
+        torch._foreach_lerp_(total, ys, 0.1)
+        torch._foreach_addcdiv_(total, xs, torch._foreach_add(torch._foreach_sqrt(torch._foreach_abs(ys)), 1.0), [0.1, 0.2])
+        torch._foreach_addcmul_(total, xs, ys, value=-2)
+        torch._foreach_copy_(ys, xs)
+        return *total, *torch._foreach_norm(xs), *torch._foreach_maximum(xs, ys), *torch._foreach_div(xs, [2.0, 3.0])
+    check(f, x_of(5, 3), x_of(7), x_of(5, 3) * 2, x_of(7) * 3)

@@ -120,7 +120,7 @@ class CppKernelWriter(RowReductions, CppExpressions):
             self.stage[node.name] = stage
         self.last_stage = max(self.stage.values())
         # few outer iterations over much: the reduction itself is spread over the threads
-        self.spread = (self.parallel and not self.is_pointwise and self.outer_count < 8
+        self.spread = (self.parallel and not self.group.has_scan and not self.is_pointwise and self.outer_count < 8
                        and self.inner_count >= PARALLEL_WORK and int_or_none(math.prod(self.inner)) is not None
                        and not (self.by_rows and self.outer_count > COLUMNS))
         scratch_bytes = 0
@@ -280,7 +280,7 @@ class CppKernelWriter(RowReductions, CppExpressions):
 
     def lanes_are_free(self):
         """False where two lanes might write the same element (a scatter by an index that changes along the lanes)."""
-        return not self.has_scatter or self.scatter_is_row_wise
+        return not self.group.has_scan and (not self.has_scatter or self.scatter_is_row_wise)
 
     def loop_nest(self, lines):
         """The outer loops around `lines`."""
@@ -456,6 +456,16 @@ class CppKernelWriter(RowReductions, CppExpressions):
         elif accumulator.c_type == "double" and compute_type(value.dtype) != "double":
             text = f"(float){text}"
         return Value(text, value.dtype, self.by_rows)
+
+    def scan(self, dtype, kind, value):
+        if self.is_pointwise or not self.bodies[self.node.name].inner:      # one element
+            return value
+        total, c_type = self.outside.fresh("scan"), compute_type(dtype)
+        start, combined = {"sum": ("0", f"{total} + {value}"), "prod": ("1", f"{total} * {value}"),
+                           "logaddexp": ("-mini::inf", f"mini::logaddexp({total}, {value})")}[kind]
+        self.outside.add(f"{c_type} {total} = {start};")
+        self.scope.add(f"{total} = {combined};")
+        return Value(total, dtype, True)
 
     def reduction(self, dtype, src_dtype, kind, value, flat_index):
         if self.is_pointwise or not self.bodies[self.node.name].inner:      # one element: nothing to reduce

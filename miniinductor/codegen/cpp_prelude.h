@@ -243,6 +243,11 @@ template <class T> OP T bitwise_right_shift(T a, T b) {
     return (b < T(0) || b >= T(8 * sizeof(T))) ? (last == 8 * sizeof(T) ? T(0) : T(a >> (8 * sizeof(T) - 1))) : T(a >> b);
 }
 
+OP double logaddexp(double a, double b) {      // of logcumsumexp: b is the new element
+    double low = b != b || b < a ? b : a, high = b != b || b > a ? b : a;
+    return low != high || __builtin_isfinite(low) ? __builtin_log1p(__builtin_exp(low - high)) + high : a;
+}
+
 // --- reductions --------------------------------------------------------------------------------------------------------------
 // argmax: the extreme and its place.  A NaN counts as the extreme; among equals the first place wins, in any order of combining.
 template <class T> struct Extreme { T value; int64_t index; };

@@ -333,6 +333,9 @@ class TritonKernelWriter(TritonExpressions):
             self.scope.add(f"tl.store({target}, {text}{f', {mask}' if mask else ''})")
 
     # -- reductions -----------------------------------------------------------------------------------------------------------
+    def scan(self, dtype, kind, value):
+        raise NotImplementedError("a scan is an eager kernel where Triton writes the kernels: lowering sees to it")
+
     def reduction(self, dtype, src_dtype, kind, value, flat_index):
         if not self.is_inner[self.node.name]:           # one element: nothing to reduce
             return self.constant(0, dtype) if kind.startswith("arg") else self.to_dtype(

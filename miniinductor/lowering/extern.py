@@ -27,8 +27,6 @@ EXTERN = {      # op -> its out= overload, or None
     aten.sort.default: None,
     aten.sort.stable: None,
     aten.topk.default: None,
-    aten.cumsum.default: None,
-    aten.cumprod.default: None,
     aten.convolution_backward.default: None,
     aten._scaled_dot_product_flash_attention_for_cpu_backward.default: None,
     aten._scaled_dot_product_flash_attention_backward.default: None,

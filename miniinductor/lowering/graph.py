@@ -21,7 +21,7 @@ from ..ir import Buffer, ConstantBuffer, Graph, InputBuffer, Layout, Pointwise, 
 from ..ops import OP_NAMES, UNARY_FLOAT, OpsHandler, set_handler
 from . import indexing, pointwise, pooling, reductions, views  # noqa: F401  (they fill the table)
 from .extern import EXTERN, eager_kernel
-from .registry import LOWERINGS, Call, NotLowered, is_dense
+from .registry import LOWERINGS, Call, CannotLower, NotLowered, is_dense
 
 MANY_READS = 4          # an inlined value that several users would re-read this often is stored instead
 MANY_OPS = 16
@@ -223,7 +223,7 @@ def _output_view(box, node, owners, lowering):
     while maker.op == "call_function" and (maker.target is operator.getitem or _is_view(maker.target)):
         maker = maker.args[0]
     is_given = view.name in graph.inputs or view.name in graph.constants
-    if is_given != (maker.op in ("placeholder", "get_attr")) or owners.setdefault(view.name, maker) is not maker:
+    if is_given and maker.op == "call_function" or owners.setdefault(view.name, maker) is not maker:
         view = _copied(box, stride)
     return view
 
@@ -234,6 +234,8 @@ def _is_view(target):
 
 
 def _copied(box, stride):
+    if box.dtype.is_complex:
+        raise CannotLower("an output of complex numbers that would share memory with another tensor")
     box = box.copy()
     box.realize(stride)
     return box.as_buffer_view()

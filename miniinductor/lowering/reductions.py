@@ -10,10 +10,11 @@ Mirrors torch/_inductor/lowering.py (`make_reduction`).
 import sympy
 import torch
 
-from ..ir import Pointwise, Reduction, TensorBox
+from .. import config
+from ..ir import Pointwise, Reduction, Scan, TensorBox
 from ..ops import ops
 from .pointwise import full
-from .registry import NotLowered, aten, cast, lower, normalize_dims, view
+from .registry import NotLowered, aten, cast, lower, normalize_dim, normalize_dims, to_dtype, view
 
 LOW_PRECISION = (torch.float16, torch.bfloat16)
 
@@ -183,3 +184,21 @@ def variance(call, x, dims=None, *, correction=None, keepdim=False):
         kept_total = view(call, total, [size[k] for k in kept], lambda index: [
             index[kept.index(k)] if k in kept else sympy.Integer(0) for k in range(len(size))])
     return [variance_box, scaled(kept_total, count)]
+
+
+@lower(aten.cumsum.default, aten.cumprod.default, aten.logcumsumexp.default)
+def cumulative(call, x, dim, *, dtype=None):
+    """Accumulated in double (float32, float64), float32 (narrow floats) or int64, and rounded at every step, as eager does it."""
+    size, result = [int(n) for n in x.get_size()], call.value.dtype
+    if result.is_complex or x.dtype.is_complex or x.device.type != "cpu" or config.cpu_backend != "cpp":
+        raise NotLowered("complex numbers, or a device whose scans are eager kernels")
+    kind = {"cumsum": "sum", "cumprod": "prod"}.get(call.node.target._schema.name.split("::")[1], "logaddexp")
+    if not size or 0 in size:
+        return to_dtype(call, x, result).copy()
+    compute = torch.float32 if result in LOW_PRECISION and kind != "logaddexp" else torch.float64 if result.is_floating_point else torch.int64
+    dim, load, src = normalize_dim(dim, len(size)), x.make_loader(), x.dtype
+    whole = lambda index, rindex: [*index[:dim], rindex[0], *index[dim:]]  # noqa: E731
+    box = TensorBox(Scan(x.device, result, size, size[:dim] + size[dim + 1:], lambda index, rindex: cast(cast(
+        load(whole(index, rindex)), src, result), result, compute), [size[dim]], whole, kind, compute, call.origins | x.origins))
+    box.realize()
+    return box
