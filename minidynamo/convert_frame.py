@@ -46,6 +46,10 @@ STATE = (("GRAD_MODE", torch.is_grad_enabled), ("INFERENCE", torch.is_inference_
          ("AUTOCAST", torch._C._is_any_autocast_enabled), ("DTYPE", torch.get_default_dtype),
          ("DETERMINISTIC", torch.are_deterministic_algorithms_enabled),
          ("FUNCTION_MODES", torch._C._len_torch_function_stack), ("DISPATCH_MODES", torch._C._len_torch_dispatch_stack))
+DETAILS = (     # looked at only where the state above says that they matter
+    (("AUTOCAST_DTYPES", lambda: [(torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)) for kind in ("cpu", "cuda")]),
+     torch._C._is_any_autocast_enabled),
+    (("DEFAULT_DEVICE", torch.get_default_device), torch._C._len_torch_function_stack))
 CODES = weakref.WeakValueDictionary()       # every code object that has entries: what `reset` forgets
 
 
@@ -268,7 +272,7 @@ class FrameCompiler:
 
     def guard(self, output, code):
         state = [Guard(name, None, f"{name.lower()}() == {'state_' + name.lower()}", {name.lower(): read, "state_" + name.lower(): read()})
-                 for name, read in STATE]
+                 for name, read in (*STATE, *(detail for detail, applies in DETAILS if applies()))]
         mutated = [v for v in output.sourced if v.mutated and v.source.kind not in ("dict", "raw_dict")]
         for variable in mutated:        # a write must not reach something that was taken for another object
             for other in output.sourced:

@@ -105,18 +105,19 @@ class GuardFunction:
         self._conditions([self._render(guard, name) for guard in node.guards.values()])
 
     def _below(self, node, name):
-        leaves = []                     # children that are looked at once need no local of their own
+        inner = [c for c in node.children.values() if c.children or c in self._pair_nodes]
+        leaves = []                     # children with nothing below them need no name for long
         for child in node.children.values():
-            if child.children or child in self._pair_nodes or sum(g.check.count("{0}") for g in child.guards.values()) > 1:
-                continue
-            for guard in child.guards.values():
-                self.guards.append(guard)
-                leaves.append(self._render(guard, child.expr(name)))
+            if child not in inner:
+                value = f"(leaf := {child.expr(name)})" if sum(g.check.count("{0}") for g in child.guards.values()) > 1 else child.expr(name)
+                for guard in child.guards.values():
+                    self.guards.append(guard)
+                    leaves.append(self._render(guard, "\0").replace("\0", value, 1).replace("\0", "leaf"))
+                    value = "leaf"
         for start in range(0, len(leaves), 8):
             self._conditions(leaves[start:start + 8])
-        for child in node.children.values():
-            if child.children or child in self._pair_nodes or sum(g.check.count("{0}") for g in child.guards.values()) > 1:
-                self._visit(child, name)
+        for child in inner:
+            self._visit(child, name)
 
     def _visit(self, node, parent):
         if not self._needed(node):

@@ -35,7 +35,7 @@ KINDS = {   # kind -> how the access is written, given the parent's name and the
 def identifier(name):
     """A parameter's name in the guard function: resume functions have names like `.1s0`, and none may hide ours."""
     plain = "".join(c if c.isalnum() or c == "_" else "_" for c in name)
-    return name if plain == name and not re.match(r"(P_|G_|v\d|state_|this_function|copysign|dispatch_keys)", name) else "L" + plain
+    return name if plain == name and not re.match(r"(P_|G_|v\d|state_|this_function|copysign|leaf$|dispatch_keys)", name) else "L" + plain
 
 
 class Source:

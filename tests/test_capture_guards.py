@@ -179,3 +179,21 @@ def test_first_failure_is_named():
     assert guard.first_failure(None, A, 1) is None
     assert "n == 1" in guard.first_failure(None, A, 2)[1]
     assert "shape" in guard.first_failure(None, A[:1], 1)[1]
+
+
+def test_the_autocast_dtype_is_guarded():
+    x = torch.randn(8, 8)
+    compiled = minidynamo.compile(lambda x: x @ x)
+    with torch.no_grad():
+        for dtype in (torch.bfloat16, torch.float16, torch.bfloat16):
+            with torch.autocast("cpu", dtype=dtype):
+                assert compiled(x).dtype == dtype
+        assert compiled(x).dtype == torch.float32
+
+
+def test_the_default_device_is_guarded():
+    compiled = minidynamo.compile(lambda x: torch.zeros(3) + x.shape[0])
+    for name in ("meta", "cpu", "meta"):
+        with torch.device(name):
+            assert compiled(torch.ones(2)).device.type == name
+    assert compiled(torch.ones(2)).device.type == "cpu"
