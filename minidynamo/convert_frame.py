@@ -106,7 +106,7 @@ class FrameCompiler:
         record = records.FrameRecord(code, code.co_name if code.co_name.startswith("<resume of") else
                                      getattr(function, "__qualname__", code.co_name), backend=self.backend_name)
         entries = frame_hook.get_cache(code) or []
-        if self.over_limit(code, entries, args, record):
+        if self.over_limit(function, code, entries, args, record):
             return None
         records.counters["frames"][code.co_name] += 1
         state = [read() for _, read in STATE]
@@ -135,18 +135,19 @@ class FrameCompiler:
         debug(2, record.graph is not None and record.graph.print_readable(print_output=False), record.guard_function.source)
         return result
 
-    def over_limit(self, code, entries, args, record):
+    def over_limit(self, function, code, entries, args, record):
         """Are there too many entries for this code and this `self`?"""
         own = id(args[0]) if args and isinstance(args[0], torch.nn.Module) else None
         entries = [entry for entry in entries if entry[2] is self]
         before = [entry for entry in entries if getattr(entry[0], "owner", None) == own] if own is not None else entries
         if before:
             guard = getattr(before[-1][0], "guard_function", None)
-            failure = guard.first_failure(None, *args) if guard is not None else None
-            record.recompile_reason = f"{failure[1]}" if failure else ""
-            records.counters["recompiles"][f"{code.co_name}: {record.recompile_reason}"] += 1
-            debug(1, f"recompiling {code.co_name}: {record.recompile_reason}")
+            failure = guard.first_failure(function, *args) if guard is not None else None
+            record.failed_guard, record.recompile_reason = failure or (None, "")
         if len(before) < config.recompile_limit:
+            if before:
+                records.counters["recompiles"][f"{code.co_name}: {record.recompile_reason}"] += 1
+                debug(1, f"recompiling {code.co_name}: {record.recompile_reason}")
             return False
         message = (f"{code.co_name} ({code.co_filename}:{code.co_firstlineno}) was compiled {len(before)} times "
                    f"(config.recompile_limit); it runs as plain Python from now on where no entry fits. "

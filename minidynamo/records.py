@@ -49,7 +49,8 @@ class FrameRecord:
     attempts: int = 0
     skipped: str = ""                   # why the frame runs as plain Python
     error: str = ""                     # traceback of a failure of the compiler itself
-    recompile_reason: str = ""          # which guard of the entry before failed
+    recompile_reason: str = ""          # what the first failing guard of the entry before found
+    failed_guard: object = None         # that guards.Guard
     calls: object = field(default_factory=itertools.count)      # replacement code steps it; see config.count_hits
 
     @property

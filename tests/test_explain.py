@@ -67,3 +67,25 @@ def test_large_graphs_are_drawn_by_module():
     assert "block.2: block.2" in picture.text
     pytest.importorskip("pygraphviz")
     assert picture.svg.startswith("<svg") and 'id="block.1"' in picture.svg
+
+
+def test_why_recompile_names_the_first_guard_that_fails():
+    def scaled(x, options):
+        return x * options["scale"]
+    e = minidynamo.explain(scaled, backend="eager")(torch.ones(2), {"scale": 2})
+    assert not e.why_recompile(torch.ones(2), {"scale": 2}).rows
+    ((frame, kind, found, line),) = e.why_recompile(torch.ones(2), {"scale": 3}).rows
+    assert frame.endswith("scaled") and kind == "EQUALS" and "options['scale'] == 2" in found and "test_explain.py" in line
+    ((_, kind, found, _),) = e.why_recompile(torch.ones(3), {"scale": 3}).rows
+    assert kind == "SHAPE" and "x.shape == (2,)" in found
+
+
+def test_why_recompile_reads_closures():
+    scale = 2
+
+    def scaled(x):
+        return x * scale
+    e = minidynamo.explain(scaled, backend="eager")(torch.ones(2))
+    scale = 5
+    ((_, _, found, _),) = e.why_recompile(torch.ones(2)).rows
+    assert "is false" in found and "cell_contents" in found

@@ -142,8 +142,8 @@ class FrameExplanation:
 class Explanation:
     """What happened when the function ran: `result`, `frames`, and the stages of the main frame as attributes."""
 
-    def __init__(self, name, result, frame_records, counters):
-        self.name, self.result, self.counters = name, result, counters
+    def __init__(self, name, result, frame_records, counters, compiled=None):
+        self.name, self.result, self.counters, self.compiled_function = name, result, counters, compiled
         self.frames = [FrameExplanation(record) for record in frame_records]
         captured = [f for f in self.frames if f.record.graph is not None]
         self.main = max(captured, key=lambda f: len(f.record.graph.graph.nodes), default=self.frames[0] if self.frames else None)
@@ -175,6 +175,15 @@ class Explanation:
     def _repr_html_(self):
         return self.summary._repr_html_()
 
+    def why_recompile(self, *args, **kwargs):
+        """Call the function with other arguments: a table of the frames that had to be compiled again, each with the first guard of the last
+        entry that failed, what it found, and the user's line that caused the guard.  No rows: every guard held."""
+        before = len(records.frames)
+        self.compiled_function(*args, **kwargs)
+        rows = [(r.function, r.failed_guard.kind if r.failed_guard else "", r.recompile_reason, r.failed_guard.line if r.failed_guard else "")
+                for r in list(records.frames)[before:] if r.recompile_reason]
+        return Table(["frame", "kind", "first guard that failed", "user line"], rows, f"{len(rows)} frames were compiled again")
+
     def save(self, path):
         """Write one self-contained HTML file; returns the path."""
         from .page import render
@@ -197,5 +206,5 @@ def explain(fn, **options):
         result = compiled(*args, **kwargs)
         name = getattr(fn, "__qualname__", type(fn).__name__)
         return Explanation(name, result, [r for n, r in enumerate(records.frames) if r.graph is not None or r.graph_breaks or n == 0],
-                           {k: dict(v) for k, v in records.counters.items()})
+                           {k: dict(v) for k, v in records.counters.items()}, compiled)
     return run
