@@ -16,6 +16,7 @@ import functools
 import inspect
 import io
 import os
+import re
 import sys
 import sysconfig
 import threading
@@ -24,7 +25,7 @@ import weakref
 
 import torch
 
-from . import backends, config, frame_hook, records
+from . import backends, config, frame_hook, records, runtime
 from .exceptions import Break, Restart, SkipFrame, Unsupported
 from .graph_capture import OutputGraph
 from .guards import Guard, GuardFunction, watch
@@ -37,6 +38,7 @@ OURS = os.path.dirname(os.path.abspath(__file__)) + os.sep
 BENCH = os.path.join(OURS, "bench") + os.sep       # its workloads are user programs
 TORCH = os.path.dirname(torch.__file__) + os.sep
 TORCH_MODULES = os.path.join(TORCH, "nn", "modules") + os.sep
+OPTIMIZERS = os.path.join(TORCH, "optim") + os.sep
 STANDARD = tuple({sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib")})
 SITE = tuple({sysconfig.get_path(name) + os.sep for name in ("purelib", "platlib")})
 LOCK = threading.RLock()
@@ -60,6 +62,8 @@ def skip_reason(code):
         return "minidynamo's own code"
     if file.startswith(TORCH):
         if file.startswith(TORCH_MODULES) and (code.co_name == "forward" or code.co_name.startswith("<resume of forward")):
+            return None
+        if file.startswith(OPTIMIZERS) and re.fullmatch(r"step|<resume of step.*", code.co_name):
             return None
         return "torch's own code"
     if file.startswith("<") and code.co_name == "<module>" or file.startswith("<frozen"):
@@ -245,6 +249,9 @@ class FrameCompiler:
                 output.state_writes[setter, key] = (before, STATE_READERS[setter](*key))
             for (setter, key), (before, _) in output.state_writes.items():
                 setter(*key, before)
+            if output.autocast_depth or torch.set_autocast_cache_enabled in [setter for setter, _ in output.state_writes]:
+                torch.clear_autocast_cache()        # of fake tensors
+        output.all_writes = output.state_writes
         output.state_writes = {k: v for k, v in output.state_writes.items() if v[0] != v[1]}
         return frame
 
@@ -269,11 +276,17 @@ class FrameCompiler:
                 records.counters["errors"][f"backend {self.backend_name}: {type(error).__name__}: {error}"] += 1
                 compiled = gm.forward
         record.backend_record = getattr(compiled, "record", None)
+        if output.all_writes:
+            before = [(setter, key, value) for (setter, key), (value, _) in output.all_writes.items()]
+            compiled = runtime.restoring(compiled, before)
         return frame_hook.disabled(compiled), output.inputs
 
     def guard(self, output, code):
         state = [Guard(name, None, f"{name.lower()}() == {'state_' + name.lower()}", {name.lower(): read, "state_" + name.lower(): read()})
                  for name, read in (*STATE, *(detail for detail, applies in DETAILS if applies()))]
+        if len(output.inputs) > 1:      # inputs that differ now must differ later: writes may reach both
+            ids = ", ".join(f"id({{{n}}})" for n in range(len(output.inputs)))
+            output.guard_pair(f"len({{{{{ids}}}}}) == {len(output.inputs)}", *[variable.source for variable in output.inputs])
         mutated = [v for v in output.sourced if v.mutated and v.source.kind not in ("dict", "raw_dict")]
         for variable in mutated:        # a write must not reach something that was taken for another object
             for other in output.sourced:
@@ -291,7 +304,8 @@ class FrameCompiler:
 
 
 STATE_READERS = {torch._C._set_grad_enabled: torch.is_grad_enabled, torch.set_autocast_enabled: torch.is_autocast_enabled,
-                 torch.set_autocast_dtype: torch.get_autocast_dtype, torch.set_autocast_cache_enabled: torch.is_autocast_cache_enabled}
+                 torch.set_autocast_dtype: torch.get_autocast_dtype, torch.set_autocast_cache_enabled: torch.is_autocast_cache_enabled,
+                 torch.set_default_dtype: torch.get_default_dtype}
 
 
 @contextlib.contextmanager

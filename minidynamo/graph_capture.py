@@ -49,6 +49,7 @@ class OutputGraph(Builder):
         self.last_input, self.calls, self.frame, self.global_hooks_guarded = None, 0, None, False
         self.makers = {}            # id of a stateless module made in the frame -> partial that makes it
         self.state_writes = {}                      # state function -> getter of the value at the end
+        self.autocast_depth = 0                     # autocast regions entered less those left
         self.names = {}
 
     # ---- guards
@@ -68,9 +69,9 @@ class OutputGraph(Builder):
         name = kind if isinstance(kind, str) else kind[0]
         source.guards[kind] = Guard(name, source, check, pins, self.frame.user_line() if self.frame is not None else "")
 
-    def guard_pair(self, check, first, second):
+    def guard_pair(self, check, *sources):
         line = self.frame.user_line() if self.frame is not None else ""
-        self.pair_guards.append(Guard("ALIAS" if " is {" in check else "DISTINCT", (first, second), check, {}, line))
+        self.pair_guards.append(Guard("ALIAS" if " is {" in check else "DISTINCT", sources, check, {}, line))
 
     def guard_no_global_hooks(self):
         if not self.global_hooks_guarded:
@@ -168,9 +169,9 @@ class OutputGraph(Builder):
 
     @staticmethod
     def _versions(values):
-        """How often each tensor among the arguments was written to; None where torch does not count (inference tensors)."""
+        """How often each tensor among the arguments was written to, and its metadata (`requires_grad_()`, `t_()`); None where torch does not count (inference tensors)."""
         tensors = [leaf for leaf in pytree.tree_leaves(values) if isinstance(leaf, torch.Tensor)]
-        return None if any(t.is_inference() for t in tensors) else [t._version for t in tensors]
+        return None if any(t.is_inference() for t in tensors) else [(t._version, t.requires_grad, t.shape, t.stride()) for t in tensors]
 
     def _node(self, tx, op, target, args, kwargs, result):
         node = self.graph.create_node(op, target, tuple(self.to_node(a) for a in args),

@@ -113,6 +113,45 @@ def dropwhile(test, values):
         yield value
 
 
+def filterfalse(test, values):
+    for value in values:
+        if not (value if test is None else test(value)):
+            yield value
+
+
+def compress(values, selectors):
+    for value, selected in zip(values, selectors):
+        if selected:
+            yield value
+
+
+def permutations(values, length=None):
+    values = list(values)
+    for indices in product(range(len(values)), repeat=len(values) if length is None else length):
+        if len(set(indices)) == len(indices):
+            yield tuple([values[n] for n in indices])
+
+
+def combinations(values, length):
+    values = list(values)
+    for indices in product(range(len(values)), repeat=length):
+        if all([a < b for a, b in pairwise(indices)]):
+            yield tuple([values[n] for n in indices])
+
+
+def combinations_with_replacement(values, length):
+    values = list(values)
+    for indices in product(range(len(values)), repeat=length):
+        if all([a <= b for a, b in pairwise(indices)]):
+            yield tuple([values[n] for n in indices])
+
+
+def count_elements(counts, values):
+    """collections.Counter.update"""
+    for value in values:
+        counts[value] = counts.get(value, 0) + 1
+
+
 def pairwise(values):
     values = list(values)
     for n in range(len(values) - 1):
@@ -168,4 +207,6 @@ def call_with_hooks(module, args, kwargs):
 POLYFILLS = {functools.reduce: reduce, itertools.accumulate: accumulate, itertools.chain: chain, itertools.repeat: repeat,
              itertools.count: count, itertools.cycle: cycle, itertools.islice: islice, itertools.product: product,
              itertools.zip_longest: zip_longest, itertools.starmap: starmap, itertools.takewhile: takewhile,
-             itertools.dropwhile: dropwhile, itertools.pairwise: pairwise}
+             itertools.dropwhile: dropwhile, itertools.pairwise: pairwise, itertools.filterfalse: filterfalse,
+             itertools.compress: compress, itertools.permutations: permutations, itertools.combinations: combinations,
+             itertools.combinations_with_replacement: combinations_with_replacement}

@@ -14,6 +14,8 @@ import dis
 import sys
 import types
 
+import torch
+
 from . import runtime
 from .bytecode import Instruction, assemble, disassemble
 from .exceptions import SkipFrame
@@ -348,7 +350,7 @@ class Codegen:
                 self.load_const(slice(None))
                 commit(*store)
             elif isinstance(variable, DictVar) and not variable.rewritten and variable.source.kind in ("dict", "raw_dict") or \
-                    isinstance(variable, DictVar) and not variable.rewritten and variable.cls is dict and variable.source.kind != "payload":
+                    isinstance(variable, DictVar) and not variable.rewritten and variable.cls in (dict, collections.defaultdict) and variable.source.kind != "payload":
                 for host in reversed(variable.written):         # written back last first: new keys keep their order
                     key, value = variable.items[host]
                     self.value(value)
@@ -402,6 +404,10 @@ class Codegen:
                 self.load_const(part)
             self.load_const(final)
             self.finish_call(len(key) + 1)
+            self.emit("POP_TOP", None, -1)
+        depth = self.output.autocast_depth
+        for _ in range(abs(depth)):
+            self.call_object(torch.autocast_increment_nesting if depth > 0 else torch.autocast_decrement_nesting)
             self.emit("POP_TOP", None, -1)
 
 

@@ -24,6 +24,18 @@ def new_object(cls, fields, slots, payload):
     return made
 
 
+def restoring(compiled, before):
+    """`compiled`, whose failure leaves the thread's state (grad mode, autocast...) as it was: `before` is [(setter, key, value)]."""
+    def run(*args):
+        try:
+            return compiled(*args)
+        except BaseException:
+            for setter, key, value in before:
+                setter(*key, value)
+            raise
+    return run
+
+
 def new_exception(cls, args, fields, cause):
     made = cls.__new__(cls, *args)
     made.args = args

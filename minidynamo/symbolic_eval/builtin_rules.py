@@ -32,7 +32,7 @@ from .operations import BINARY, COMPARE
 
 NONE = ConstantVar(None)
 RULES, CLASS_RULES = {}, {}
-PURE_MODULES = {"math", "operator", "_operator", "builtins", "_functools", "inspect", "itertools", "re", "string", "posixpath",
+PURE_MODULES = {"math", "operator", "_operator", "builtins", "_functools", "inspect", "re", "string", "posixpath",
                 "keyword", "numbers", "typing", "types", "cmath", "unicodedata", "textwrap", "os.path", "genericpath", "_sre"}
 IMPURE = {print, input, open, exec, eval, compile, globals, locals, vars, dir, id, __import__, breakpoint, help,
           builtins.__build_class__}
@@ -60,15 +60,15 @@ def class_rule(*classes):
 def call_c(tx, value, args, kwargs):
     from . import torch_rules
     try:
-        found = RULES.get(value) or torch_rules.RULES.get(value)
-    except TypeError:
-        found = None
+        found, polyfill = RULES.get(value) or torch_rules.RULES.get(value), POLYFILLS.get(value)
+    except TypeError:           # not hashable, or a weak reference to something dead
+        raise Break("C function", f"the call of a {type(value).__name__}") from None
     if found is not None:
         return found(tx, args, kwargs)
     if torch_rules.is_leaf(value):
         return torch_rules.call_leaf(tx, value, args, kwargs)
-    if value in POLYFILLS:
-        return tx.output.wrap_pinned(POLYFILLS[value]).call(tx, args, kwargs)
+    if polyfill is not None:
+        return tx.output.wrap_pinned(polyfill).call(tx, args, kwargs)
     if isinstance(value, (types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType)):
         return call_descriptor(tx, value, args, kwargs)
     if isinstance(value, functools._lru_cache_wrapper):
@@ -78,6 +78,9 @@ def call_c(tx, value, args, kwargs):
     if isinstance(value, operator.itemgetter):
         items = tx.output.wrap_result(value.__reduce__()[1])
         return tx.output.wrap_pinned(polyfills.itemgetter_call).call(tx, [items, *args], kwargs)
+    if isinstance(value, operator.methodcaller) and type(value.__reduce__()[0]) is type:
+        name, *values = value.__reduce__()[1]
+        return args[0].call_method(tx, name, [tx.output.wrap_result(item) for item in values], {})
     if isinstance(value, operator.attrgetter):
         names = tx.output.wrap_result(value.__reduce__()[1])
         return tx.output.wrap_pinned(polyfills.attrgetter_call).call(tx, [names, *args], kwargs)
@@ -147,6 +150,9 @@ def call_descriptor(tx, value, args, kwargs):
                 return NONE
             if name == "__repr__":
                 raise Break("string", f"the text of {self}")
+            missing = self.special(tx, "__missing__") if name == "__getitem__" and isinstance(self.payload, DictVar) else None
+            if missing is not None and not self.payload.contains(tx, rest[0]):
+                return missing.call(tx, rest, {})
             if name == "__ior__" or name == "__or__":
                 raise Break("C function", f"{owner.__name__}.{name}")
             return self.payload.call_method(tx, name, rest, kwargs)
@@ -370,6 +376,8 @@ def class_list(tx, variable):
     if isinstance(variable, TupleVar):
         return [cls for item in variable.iterate(tx) for cls in class_list(tx, item)]
     found = variable.identity()
+    if type(found) is typing._SpecialGenericAlias:
+        return [found.__origin__]
     if isinstance(found, types.UnionType) or typing.get_origin(found) is typing.Union:
         return [type(None) if part is None else part for part in typing.get_args(found)]
     if not isinstance(found, type):
@@ -673,4 +681,4 @@ def _delitem(tx, args, kwargs):
     return NONE
 
 
-POLYFILLS = {**polyfills.POLYFILLS, itertools.chain.from_iterable: polyfills.from_iterable}
+POLYFILLS = {**polyfills.POLYFILLS, collections._count_elements: polyfills.count_elements, itertools.chain.from_iterable: polyfills.from_iterable}

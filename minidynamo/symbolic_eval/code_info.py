@@ -13,6 +13,7 @@ from . import opcodes
 
 PREFIXES = ("KW_NAMES", "PRECALL", "EXTENDED_ARG")      # belong to the CALL that follows
 INTERNAL = (os.sep + "torch" + os.sep, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+LOOKING = {"locals", "vars", "eval", "exec", "dir"}
 _CACHE = {}
 
 
@@ -50,9 +51,12 @@ class CodeInfo:
         # zero-argument super() reads the first slot, though no instruction says so
         self.super_reads = code.co_varnames[0] if "__class__" in code.co_freevars and code.co_argcount else None
         self._live = None
+        self.names = frozenset(code.co_varnames) if LOOKING & set(code.co_names) else None
 
     def live_before(self, position):
-        """Names of locals that may be read from canonical operation `position` on."""
+        """Names of locals that may be read from canonical operation `position` on: all, if the code asks for `locals()`."""
+        if self.names is not None:
+            return self.names
         if self._live is None:
             self._live = liveness(self.operations, self.super_reads)
         return self._live[position] if position < len(self._live) else frozenset()

@@ -112,6 +112,11 @@ def copied_object(tx, value, special, copy_item):
     return ObjectVar(value.cls, fields=fields)
 
 
+@rule(logging.getLogger)
+def _get_logger(tx, args, kwargs):
+    return tx.output.wrap_pinned(logging.getLogger(*[a.as_constant() for a in args]))
+
+
 def _log_rule(level):
     def log(tx, args, kwargs):
         """Logger.debug/info...: nothing happens while the level is off (guarded); else the graph breaks."""

@@ -8,13 +8,17 @@ In:   `is_leaf(fn)`: does this function go into the graph whole?  `call_leaf`, `
 Torch's Python code that is not a leaf (nn modules, distributions) is inlined like the user's.
 Mirrors torch/_dynamo/trace_rules.py and variables/torch.py.
 """
+import contextlib
 import types
 
 import torch
+from torch.optim.optimizer import _get_value, _stack_if_compiling
 
 from ..exceptions import Break
 from ..variables.constant import ConstantVar
 from ..variables.containers import DictVar, ListVar, SequenceVar, TupleVar
+from ..variables.builder import UNTRACED
+from ..variables.objects import MISSING, lookup
 from ..variables.tensor import TensorVar
 
 RULES = {}
@@ -105,7 +109,7 @@ READERS = ["is_grad_enabled", "is_inference_mode_enabled", "is_autocast_enabled"
            "get_num_threads", "backends.cuda.flash_sdp_enabled", "is_storage", "_C._get_privateuse1_backend_name", "get_autocast_dtype",
            "autograd.forward_ad._is_fwd_grad_enabled", "_C._functorch.maybe_current_level", "backends.mps.is_available", "is_warn_always_enabled",
            "cuda.device_count", "cuda.is_initialized", "utils._python_dispatch.is_in_torch_dispatch_mode", "can_cast", "_C._get_default_device",
-           "cuda.is_bf16_supported", "_C._cuda_getDeviceCount", "xpu.is_available", "amp.is_autocast_available"]
+           "cuda.is_bf16_supported", "_C._is_torch_function_mode_enabled", "_C._cuda_getDeviceCount", "xpu.is_available", "amp.is_autocast_available"]
 
 
 def _fold(function):
@@ -154,12 +158,93 @@ RULES[torch.set_autocast_dtype] = _state(torch.set_autocast_dtype, torch.get_aut
 RULES[torch.set_autocast_cache_enabled] = _state(torch.set_autocast_cache_enabled, torch.is_autocast_cache_enabled)
 
 
-@rule(torch.autocast_increment_nesting, torch.autocast_decrement_nesting)
-def _nesting(tx, args, kwargs):
-    raise Break("autocast", "entering autocast in a compiled frame", "enter autocast outside the compiled function")
+def _autocast_reader(function, setter):
+    def read(tx, args, kwargs):
+        """Guarded by itself, unless this frame has written it: `torch.autocast("cpu")` takes the dtype that is set at large."""
+        key = tuple(a.as_constant() for a in args)
+        if key and (setter, key) not in tx.output.state_writes:
+            tx.output.guard(tx.output.tree.pinned(function), ("AUTOCAST", key), f"{{0}}({key[0]!r}) == {{pin}}", function(*key))
+        return ConstantVar(function(*key))
+    return read
 
 
-@rule(torch.manual_seed, torch.seed, torch.get_rng_state, torch.set_rng_state, torch.initial_seed, torch.set_default_dtype,
+RULES[torch.get_autocast_dtype] = _autocast_reader(torch.get_autocast_dtype, torch.set_autocast_dtype)
+RULES[torch.is_autocast_enabled] = _autocast_reader(torch.is_autocast_enabled, torch.set_autocast_enabled)
+RULES[torch.set_default_dtype] = _state(torch.set_default_dtype, torch.get_default_dtype)
+
+
+def _nesting(change):
+    def nest(tx, args, kwargs):
+        """How deep the regions nest matters to autocast's cache alone: counted here, made true by `reconstruct`."""
+        tx.output.autocast_depth += change
+        torch.autocast_increment_nesting()
+        return ConstantVar(torch.autocast_decrement_nesting() + tx.output.autocast_depth)
+    return nest
+
+
+RULES[torch.autocast_increment_nesting], RULES[torch.autocast_decrement_nesting] = _nesting(1), _nesting(-1)
+
+
+@rule(torch.clear_autocast_cache)
+def _clear_autocast_cache(tx, args, kwargs):
+    tx.output.call_state(tx, torch.clear_autocast_cache, [])
+    return ConstantVar(None)
+
+
+@rule(torch.profiler.record_function)
+def _record_function(tx, args, kwargs):
+    """A profiler's label around the code: the graph has its own.  # PyTorch: ignored too, with a warning."""
+    return tx.call_class(contextlib.nullcontext, [], {})
+
+
+# ---- code that autograd must see whole
+@rule(torch.autograd.Function.apply.__func__)
+def _autograd_function(tx, args, kwargs):
+    """The user's forward and backward are one node: run with fake tensors now, traced again by a backend that looks inside."""
+    cls = args[0].as_constant()
+    for name in ("forward", "backward", "setup_context"):
+        owner, found = lookup(cls, name)
+        if found is not MISSING and owner is not torch.autograd.Function:
+            tx.output.guard(tx.output.tree.pinned(owner).child("class_item", name), "ID", "{0} is {pin}", found)
+
+    def apply(*values, **named):
+        return cls.apply(*values, **named)
+    apply.__name__, apply.__module__ = f"{cls.__name__}_apply", cls.__module__
+    return tx.output.call_graph(tx, "call_function", apply, args[1:], kwargs)
+
+
+@rule(*UNTRACED.values())
+def _checkpoint(tx, args, kwargs):
+    """# PyTorch: a higher-order op, whose body the backward graph computes again."""
+    raise Break("checkpoint", "torch.utils.checkpoint runs its body as plain Python, so that the backward pass can repeat it",
+                "leave it out: the compiled backward graph recomputes what is cheap")
+
+
+@rule(_get_value)
+def _step_count(tx, args, kwargs):
+    """A step count, as a float64 tensor: eager reads a Python float out of it."""
+    return args[0].call_method(tx, "double", [], {}) if isinstance(args[0], TensorVar) else args[0]
+
+
+RULES[_stack_if_compiling] = lambda tx, args, kwargs: args[0]
+
+
+def _foreach(foreach, each):
+    """torch._foreach_addcdiv_(params, a, b, values), where the values follow from step counts: tensors, not numbers."""
+    def handle(tx, args, kwargs):
+        if len(args) < 4 or not isinstance(args[3], SequenceVar) or not contains_tensor(tx, args[3]):
+            return call_leaf(tx, foreach, args, kwargs)
+        for self, a, b, value in zip(*[arg.iterate(tx) for arg in args]):
+            self.call_method(tx, each, [a, b], {"value": value})
+        return ConstantVar(None)
+    return handle
+
+
+RULES[torch._foreach_addcdiv_] = _foreach(torch._foreach_addcdiv_, "addcdiv_")
+RULES[torch._foreach_addcmul_] = _foreach(torch._foreach_addcmul_, "addcmul_")
+
+
+@rule(torch.manual_seed, torch.seed, torch.get_rng_state, torch.set_rng_state, torch.initial_seed,
       torch.use_deterministic_algorithms, torch.set_num_threads, torch.save, torch.load, torch.from_numpy, _at("compile"),
       torch.set_default_device)
 def _global_state(tx, args, kwargs):

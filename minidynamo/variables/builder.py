@@ -165,8 +165,6 @@ class Builder:
             fake = self.fake_of(value)
             node = self.add_input("placeholder", self.unique_name(source.name()), fake)
             variable = TensorVar(node, fake, kind, source, value)
-            for other in self.inputs:           # two inputs that differ now must differ later: writes may reach both
-                self.guard_pair("{0} is not {1}", source, other.source)
             self.inputs.append(variable)
         self.by_fake[id(fake)] = variable
         return variable
@@ -223,6 +221,8 @@ class Builder:
         if kind.__dictoffset__ and hasattr(value, "__dict__"):
             plain = lookup(kind, "__getattribute__")[1] is object.__getattribute__
             fields = self.fields_of(value, source.instance_dict(plain))
+        if isinstance(value, torch.optim.Optimizer):
+            self.modules.append(value)          # its entries, which hold its parameters, go with it
         variable = ObjectVar(kind, value, source, fields)
         for base, build in ((collections.OrderedDict, _dict), (dict, _dict), (list, _list), (tuple, _tuple)):
             if isinstance(value, base):
@@ -309,6 +309,11 @@ def _dict(builder, value, source, base=dict):
             variable, child = ConstantVar(key), source.child("item" if exact else "dict_item", key)
             if type(key) not in (str, int, bool, type(None)):
                 child = source.child("pinned_item", builder.tree.pinned(key).key)
+        elif type(key) in TENSOR_TYPES:         # an optimizer's state
+            known, variable = builder.memo.get(id(key)), builder.wrap_pinned(key)
+            if known is not None and variable.source.kind != "pinned":
+                builder.guard(variable.source, "ID", "{0} is {pin}", key)
+            child = source.child("pinned_item", builder.tree.pinned(key).key)
         elif isinstance(key, (type, types.FunctionType, types.BuiltinFunctionType, types.GenericAlias, types.UnionType, typing._Final)) or \
                 isinstance(key, tuple) and all(type(part) in LITERALS or isinstance(part, type) for part in key):
             variable = builder.wrap_result(key)
@@ -319,7 +324,9 @@ def _dict(builder, value, source, base=dict):
     factory = None
     if type(value) is collections.defaultdict and value.default_factory is not None:
         factory = Lazy(value.default_factory, source.attr("default_factory"))
-    return DictVar(items, type(value) if exact else base, source, factory)
+    made = DictVar(items, type(value) if exact else base, source, factory)
+    made.real_keys = list(value)
+    return made
 
 
 def _set(builder, value, source):

@@ -255,22 +255,32 @@ class DictVar(Variable):
 
     def guard_keys(self, tx):
         if self.source is not None and "KEYS" not in self.source.guards:
-            tx.output.guard(self.source, "KEYS", "[*{0}] == {pin}", self.real_keys)
+            if any(isinstance(key, torch.Tensor) for key in self.real_keys):
+                tx.output.guard(self.source, "KEYS", "[*map(id, {0})] == {pin}", [id(key) for key in self.real_keys])
+            else:
+                tx.output.guard(self.source, "KEYS", "[*{0}] == {pin}", self.real_keys)
+
+    def guard_key(self, tx, kind, host):
+        """That `host` is among the keys (PRESENT) or is not (ABSENT); where it is no real key, that the keys are these."""
+        if isinstance(host, (Variable, tuple)):
+            self.guard_keys(tx)
+        elif "KEYS" not in self.source.guards:
+            tx.output.guard(self.source, (kind, host), "{key} in {0}" if kind == "PRESENT" else "{key} not in {0}", host)
 
     def get(self, tx, key):
         """The value under `key`, or None; guarded either way."""
         host = key.hash_key(tx)
         pair = self.items.get(host)
         if pair is None:
-            if self.source is not None and host not in self.written and "KEYS" not in self.source.guards:
-                tx.output.guard(self.source, ("ABSENT", host), "{key} not in {0}", host)
+            if self.source is not None and host not in self.written:
+                self.guard_key(tx, "ABSENT", host)
             return None
         value = pair[1]
         if type(value) is Lazy:
             read, value = value.source, value.realize(tx)
             self.items[host] = (pair[0], value)
             if self.source is not None and not read.guards and not read.children and read.alias_of is None:
-                tx.output.guard(self.source, ("PRESENT", host), "{key} in {0}", host)
+                self.guard_key(tx, "PRESENT", host)
         return value
 
     def store(self, tx, key, value):
@@ -322,8 +332,8 @@ class DictVar(Variable):
 
     def contains(self, tx, key):
         found = self.items.get(key.hash_key(tx))
-        if found is not None and type(found[1]) is Lazy and self.source is not None and "KEYS" not in self.source.guards:
-            tx.output.guard(self.source, ("PRESENT", key.hash_key(tx)), "{key} in {0}", key.hash_key(tx))
+        if found is not None and type(found[1]) is Lazy and self.source is not None:
+            self.guard_key(tx, "PRESENT", key.hash_key(tx))
             return True
         return found is not None or self.get(tx, key) is not None
 

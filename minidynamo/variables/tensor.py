@@ -139,6 +139,19 @@ class TensorVar(Variable):
             raise Break("data-dependent", f"Tensor.{name}() ({self.describe()})", hint)
         return ConstantVar(value)
 
+    def _scaled(name, symbol):
+        def method(self, tx, *args, **kwargs):
+            """addcmul, addcdiv: a `value` that is a tensor (what follows from an optimizer's step count) is multiplied in."""
+            value = kwargs.get("value")
+            if not isinstance(value, TensorVar):
+                return tx.output.call_graph(tx, "call_method", name, [self, *args], kwargs)
+            change = tx.binary(symbol, tx.binary("*", value, args[0]), args[1])
+            return self.call_method(tx, name.replace("cmul", "").replace("cdiv", ""), [change], {})
+        return method
+
+    method_addcmul, method_addcmul_ = _scaled("addcmul", "*"), _scaled("addcmul_", "*")
+    method_addcdiv, method_addcdiv_ = _scaled("addcdiv", "/"), _scaled("addcdiv_", "/")
+
     # ---- metadata that needs no node
     def method_size(self, tx, dim=None):
         self.guard_shape(tx)

@@ -1,0 +1,338 @@
+"""Breadth of capture: torch features in a frame, optimizers, generators and handlers that meet a break.  Each equals plain Python."""
+import collections
+import gc
+import itertools
+import typing
+import weakref
+
+import pytest
+import torch
+
+import minidynamo
+from minidynamo import config, records
+from test_capture_language import fresh, make_test, same  # noqa: F401
+
+
+def X():
+    return torch.arange(6.).reshape(2, 3) / 7 + 0.1
+
+
+def counts():
+    return minidynamo.counters["graphs"].total(), len(minidynamo.counters["graph_breaks"])
+
+
+# ---- the thread's state
+@pytest.mark.parametrize("backend", ["eager", "inductor"])
+def test_autocast_entered_in_a_frame(backend):
+    def f(x):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            y = x @ x.T
+            with torch.autocast("cpu", enabled=False):
+                z = x @ x.T
+        return y, z, x @ x.T
+    compiled = minidynamo.compile(f, backend=backend)
+    for _ in range(2):
+        same(compiled(X()), f(X()))
+        assert not torch.is_autocast_enabled("cpu")
+        torch.autocast_increment_nesting()
+        assert torch.autocast_decrement_nesting() == 0
+    assert counts() == (1, 0)
+
+
+def test_a_break_inside_autocast_keeps_its_depth(capsys):
+    def f(x, w):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            y = x @ w
+            print("here")
+            return y, y @ w, torch.is_autocast_enabled("cpu")
+    w = torch.eye(3, requires_grad=True)
+    compiled = minidynamo.compile(f, backend="eager")
+    for _ in range(2):
+        same(compiled(X(), w), f(X(), w))
+        torch.autocast_increment_nesting()
+        assert torch.autocast_decrement_nesting() == 0 and not torch.is_autocast_enabled("cpu")
+
+
+def test_state_is_restored_when_the_graph_fails():
+    def f(x, n):
+        with torch.autocast("cpu", dtype=torch.bfloat16), torch.no_grad():
+            return x[n]
+    compiled = minidynamo.compile(f, backend="eager")
+    compiled(X(), torch.tensor([1]))
+    with pytest.raises(IndexError):
+        compiled(X(), torch.tensor([7]))
+    assert torch.is_grad_enabled() and not torch.is_autocast_enabled("cpu")
+
+
+def test_the_autocast_dtype_set_at_large_is_guarded():
+    def f(x):
+        with torch.autocast("cpu"):
+            return x @ x.T
+    compiled = minidynamo.compile(f, backend="eager")
+    before = torch.get_autocast_dtype("cpu")
+    try:
+        for dtype in (torch.bfloat16, torch.float16):
+            torch.set_autocast_dtype("cpu", dtype)
+            assert compiled(X()).dtype is dtype
+    finally:
+        torch.set_autocast_dtype("cpu", before)
+
+
+@make_test(X())
+def test_default_dtype(x):
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    try:
+        y = torch.ones(2, 3)
+    finally:
+        torch.set_default_dtype(before)
+    return x + y, torch.ones(1) + x
+
+
+@make_test(X())
+def test_record_function_is_ignored(x):
+    with torch.profiler.record_function("label"):
+        return x + 1
+
+
+def test_metadata_in_place():
+    def f(x):
+        w = (x * 2).detach().requires_grad_()
+        v = x + 1
+        v.t_()
+        return w * 3, v
+    compiled = minidynamo.compile(f, backend="eager")
+    for got, want in zip(compiled(X()), f(X())):
+        same(got, want)
+
+
+# ---- code that autograd sees whole
+class Scaled(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, n):
+        ctx.save_for_backward(x)
+        ctx.n = n
+        return x ** n
+
+    @staticmethod
+    def backward(ctx, grad):
+        x, = ctx.saved_tensors
+        return grad * 3 * ctx.n * x ** (ctx.n - 1), None
+
+
+@pytest.mark.parametrize("backend", ["eager", "inductor"])
+def test_autograd_function(backend):
+    def f(x):
+        return Scaled.apply(x * 2, 2) + 1
+    grads = []
+    for function in (f, minidynamo.compile(f, backend=backend)):
+        x = X().requires_grad_()
+        y = function(x)
+        y.sin().sum().backward()
+        grads += [y, x.grad]
+    torch.testing.assert_close(grads[2:], grads[:2])
+    assert counts() == (1, 0)
+
+
+# ---- optimizers: `step` is one graph
+STEPS = {"SGD": dict(lr=0.1), "SGD-momentum": dict(lr=0.1, momentum=0.9, nesterov=True, weight_decay=0.1), "Adam": {}, "AdamW": dict(amsgrad=True),
+         "SGD-foreach": dict(lr=0.1, momentum=0.9, foreach=True), "Adam-foreach": dict(foreach=True), "AdamW-foreach": dict(foreach=True),
+         "Adam-fused": dict(fused=True), "RMSprop": {}, "Adagrad": dict(lr_decay=0.1)}
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_optimizer_step(name):
+    def train(compiled):
+        torch.manual_seed(0)
+        model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Linear(4, 2))
+        optimizer = getattr(torch.optim, name.partition("-")[0])(model.parameters(), **STEPS[name])
+        step = minidynamo.compile(optimizer.step, backend="eager") if compiled else optimizer.step
+        for n in range(6):
+            optimizer.zero_grad()
+            model(X() + n).square().sum().backward()
+            step()
+        return list(model.parameters()), [list(state.values()) for state in optimizer.state.values()]
+    for got, want in zip(train(True), train(False)):
+        torch.testing.assert_close(got, want, rtol=1e-6, atol=1e-7)
+    graphs, breaks = counts()
+    assert breaks == 0 and 1 <= graphs <= 2 and minidynamo.counters["recompiles"].total() <= 1      # the first step makes the state
+
+
+def test_optimizer_entries_die_with_it():
+    model = torch.nn.Linear(3, 2)
+    optimizer = torch.optim.Adam(model.parameters())
+    model(X()).sum().backward()
+    minidynamo.compile(optimizer.step, backend="eager")()
+    parameter, seen = weakref.ref(model.weight), weakref.ref(optimizer)
+    del model, optimizer
+    gc.collect(), gc.collect()      # the optimizer, whose death drops the entry; then the entry
+    assert seen() is None and parameter() is None
+
+
+def test_another_parameter_in_the_group():
+    a, b = torch.nn.Parameter(torch.ones(2)), torch.nn.Parameter(torch.ones(2))
+    optimizer = torch.optim.SGD([a], lr=0.5, momentum=0.9)
+    step = minidynamo.compile(optimizer.step, backend="eager")
+    a.grad, b.grad = torch.ones(2), torch.ones(2)
+    step()
+    step()
+    optimizer.param_groups[0]["params"][0] = b
+    step()
+    assert b.tolist() == [0.5, 0.5]
+
+
+# ---- breaks in awkward places
+@make_test(X(), graphs=1, breaks=1)
+def test_break_in_an_except_block(x):
+    y = x * 2
+    try:
+        raise ValueError("a")
+    except ValueError as error:
+        print("caught", error)
+        y = y + 1
+    return y * 3
+
+
+@make_test(X(), graphs=4, breaks=2)
+def test_generator_across_a_break(x):
+    def steps():
+        for i in range(3):
+            print(i)
+            yield x + i
+    total = x * 2
+    for value in steps():
+        total = total + value
+    return total
+
+
+def test_a_real_generator_is_not_advanced_while_tracing():
+    def f(x, numbers):
+        return x + next(numbers), next(numbers)
+    compiled = minidynamo.compile(f, backend="eager")
+    for _ in range(2):
+        same(compiled(X(), (n for n in (1, 2, 3))), f(X(), (n for n in (1, 2, 3))))
+
+
+def test_fork_rng():
+    def f(x):
+        with torch.random.fork_rng(devices=[]):
+            y = torch.rand(3)
+        return x + y, torch.rand(3)
+    compiled = minidynamo.compile(f, backend="eager")
+    for _ in range(2):
+        torch.manual_seed(3)
+        want = f(X())
+        torch.manual_seed(3)
+        same(compiled(X()), want)
+
+
+def test_nothing_outlives_the_resumed_part():
+    alive = []
+
+    def f(x):
+        alive.append(weakref.ref(x + 1))
+        alive.append(alive[0]() is None)
+        return x * 2
+    compiled = minidynamo.compile(f, backend="eager")
+    for _ in range(2):
+        alive.clear()
+        compiled(X())
+        assert alive[1] is True
+
+
+def test_cannot_split_is_a_skip():
+    with config.patch(raise_internal_errors=False):
+        def f(x):
+            y = x + 1
+            return [print(i) or y for i in range(2)], {**locals()}.keys() - {"x", "y"}
+        same(minidynamo.compile(f, backend="eager")(X()), f(X()))
+    assert not minidynamo.counters["errors"] and not any(record.error for record in records.frames)
+
+
+@make_test(X(), graphs=1, breaks=1)
+def test_locals_after_a_break(x):
+    a = 1
+    y = x + a
+    return y, sorted(locals())
+
+
+# ---- language
+class Pair(typing.NamedTuple):
+    first: torch.Tensor
+    second: int = 4
+
+    def total(self):
+        return self.first + self.second
+
+    @property
+    def double(self):
+        return self.second * 2
+
+
+@make_test(X())
+def test_methods_of_a_named_tuple(x):
+    pair = Pair(x)
+    return pair.total(), pair.double, pair._replace(second=9).total()
+
+
+@make_test(X())
+def test_itertools_and_counter(x):
+    counter = collections.Counter("abca")
+    counter["z"] += 2
+    counter.update("ab")
+    return (x + counter["a"], list(itertools.combinations(range(4), 2)), list(itertools.permutations("abc", 2)), list(itertools.compress("abc", [1, 0, 1])),
+            list(itertools.combinations_with_replacement([1, 2], 2)), list(itertools.filterfalse(None, [0, 1])), dict(counter))
+
+
+@make_test(X())
+def test_deque_set_generator(x):
+    d = collections.deque([1, 2, 3], maxlen=4)
+    d.rotate(1)
+    d.extendleft([7, 8])
+    s = {1, 2, 3}
+    s.intersection_update({2, 3, 4})
+    s.symmetric_difference_update({3, 9})
+    log = []
+
+    def numbers():
+        try:
+            yield 1
+            yield 2
+        finally:
+            log.append("closed")
+    made = numbers()
+    first = next(made)
+    made.close()
+    return x + first, d, sorted(s), log
+
+
+@make_test(X(), graphs=0, breaks=0)
+def test_messages(x):
+    def f(a, b, *, c):
+        return a
+    found = []
+    for call in (lambda: f(1, 2, 3, c=4), lambda: f(1, 2, 3)):
+        try:
+            call()
+        except TypeError as error:
+            found.append(str(error))
+    try:
+        try:
+            raise KeyError("k")
+        except KeyError as error:
+            raise ValueError("v") from error
+    except ValueError as error:
+        found.append(repr(error.__cause__))
+    return found
+
+
+def test_dictionaries_with_tensor_keys_are_guarded():
+    a, b = torch.ones(2, requires_grad=True), torch.ones(2, requires_grad=True)
+
+    def f(d, t):
+        return t * 2 if t in d else t * 3
+    compiled = minidynamo.compile(f, backend="eager")
+    for table, tensor in (({a: 1}, a), ({a: 1}, b), ({}, a), ({b: 1}, b)):
+        same(compiled(table, tensor), f(table, tensor))
+
+
