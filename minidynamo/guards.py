@@ -81,6 +81,8 @@ class GuardFunction:
         for node in tree.frees.values():
             self._visit(node, None)
         for pin in tree.pins.values():
+            pin.guards.pop("TYPE", None)        # of an object that the entry itself holds
+            self._own_checks(pin, pin.key)
             self._below(pin, pin.key)
         for guard in pair_guards:       # identity between sources, last: both sides have names by now
             self.guards.append(guard)

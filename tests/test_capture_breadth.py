@@ -2,6 +2,7 @@
 import collections
 import gc
 import itertools
+import logging
 import typing
 import weakref
 
@@ -324,6 +325,27 @@ def test_messages(x):
     except ValueError as error:
         found.append(repr(error.__cause__))
     return found
+
+
+def test_what_is_assumed_of_pinned_objects_is_checked():
+    """A builtin that a global hides later, a logger's level, hooks on all modules."""
+    namespace = {"logger": logging.getLogger("minidynamo.test"), "linear": torch.nn.Linear(3, 3)}
+    exec("def f(x):\n    logger.debug('seen')\n    return linear(x) * len(x)", namespace)
+    f, seen = namespace["f"], []
+    compiled = minidynamo.compile(f, backend="eager")
+    same(compiled(X()), f(X()))
+    namespace["len"] = lambda x: 10
+    same(compiled(X()), f(X()))
+    del namespace["len"]
+    hook = torch.nn.modules.module.register_module_forward_hook(lambda module, args, result: result + 1)
+    same(compiled(X()), f(X()))
+    hook.remove()
+    logger = namespace["logger"]
+    logger.addFilter(lambda record: seen.append(record.getMessage()) or False)
+    logger.setLevel(logging.DEBUG)
+    compiled(X())
+    logger.setLevel(logging.WARNING)
+    assert seen == ["seen"]
 
 
 def test_dictionaries_with_tensor_keys_are_guarded():
