@@ -107,7 +107,7 @@ def _generate(functional, record, written):
         from .verify import verify_graph
         with record.timed("verify"):
             verify_graph(graph)
-    record.loop_ir = graph_text(graph)
+    record.loop_ir = lambda: graph_text(graph)
     try:
         run = build(graph, record)
     except NotImplementedError as reason:
@@ -139,11 +139,11 @@ def eager_reason(gm, inputs):
 
 def _print_stages(record):
     """What MINI_DEBUG asks for, on stderr."""
-    stages = ((1, [str(record.functional_graph.graph)]), (2, [record.loop_ir, record.fused_ir]),
-              (3, map(str, record.fusions)), (4, [kernel.source for kernel in record.kernels]))
+    stages = ((1, lambda: [record.functional_graph.graph]), (2, lambda: [record.loop_ir, record.fused_ir]),
+              (3, lambda: record.fusions), (4, lambda: [kernel.source for kernel in record.kernels]))
     for level, texts in stages:
         if config.debug >= level:
-            print(*texts, sep="\n", file=sys.stderr)
+            print(*texts(), sep="\n", file=sys.stderr)
 
 
 def _run_eagerly(gm, record, reason):

@@ -58,6 +58,22 @@ class SavedActivation:
     line: str = ""
 
 
+class LazyText:
+    """A field that may be given a function of no arguments: the text is made when it is first read (most never are)."""
+
+    def __set_name__(self, owner, name):
+        self.key = "_" + name
+
+    def __get__(self, record, owner=None):
+        value = "" if record is None else record.__dict__[self.key]
+        if callable(value):
+            value = record.__dict__[self.key] = value()
+        return value
+
+    def __set__(self, record, value):
+        record.__dict__[self.key] = value
+
+
 @dataclass
 class CompileRecord:
     """Every stage of one graph's way through miniinductor.  Texts are printable, graphs are `fx.Graph`/`GraphModule`."""
@@ -67,8 +83,8 @@ class CompileRecord:
     joint_graph: object = None          # training: forward and backward in one functional graph
     saved: list = field(default_factory=list)           # training: SavedActivation, the cut
     backward: object = None             # training: the CompileRecord of the backward half; this one is the forward half's
-    loop_ir: str = ""                   # every buffer's loop body, before fusion
-    fused_ir: str = ""                  # scheduler nodes after fusion
+    loop_ir: str = LazyText()                   # every buffer's loop body, before fusion
+    fused_ir: str = LazyText()                  # scheduler nodes after fusion
     fusions: list = field(default_factory=list)
     fallbacks: list = field(default_factory=list)
     kernels: list = field(default_factory=list)

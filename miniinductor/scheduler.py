@@ -132,7 +132,7 @@ class Scheduler:
             if config.fusion:
                 nodes = self.fuse(nodes)
             nodes = self.topological(nodes)
-        self.record.fused_ir = "\n\n".join(
+        self.record.fused_ir = lambda: "\n\n".join(
             str(n) if isinstance(n, Group) else f"extern {n.names[0]}: {getattr(n.buffer, 'op', 'output of')} "
             f"{sorted(n.read_names)}" for n in nodes)
         return nodes

@@ -1,4 +1,5 @@
 """Building, caching, launching, and the wrapper's memory."""
+import errno
 import os
 import stat
 import subprocess
@@ -8,6 +9,7 @@ import threading
 import pytest
 import torch
 
+import miniinductor
 import miniinductor.config
 from backend_helpers import CPU, make_graph, pointwise, reduce, run, softmax
 from miniinductor.codegen.wrapper import build
@@ -109,11 +111,85 @@ def test_two_processes_build_the_same_kernel(cache):
 
 
 def test_a_killed_build_leaves_nothing_that_loads(cache):
-    cache.mkdir()
-    (cache / "tmpabc.cpp").write_text("half a file")
-    (cache / "tmpabc.so").write_bytes(b"\x7fELF half")
+    code = (f"import sys, time; sys.path[:0] = {sys.path!r}\n"
+            f"import torch, miniinductor.config; miniinductor.config.cache_dir = {str(cache)!r}\n"
+            "from test_runtime import SOURCE, builder\n"
+            "builder.os.replace = lambda *paths: (print('compiled', flush=True), time.sleep(100))\n"
+            "builder.build_kernels([(SOURCE % '9', 'k')])")
+    child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    assert child.stdout.readline() == "compiled\n"
+    child.kill()
+    child.communicate()
+    [half] = cache.glob("*.so")                             # what the killed process had not renamed yet
+    half.write_bytes(half.read_bytes()[:500])
     [kernel] = builder.build_kernels([(SOURCE % "9", "k")])
     assert torch.equal(launch(kernel), torch.full((8,), 9.0))
+
+
+@pytest.mark.parametrize("keep", [0, 100, 5000, -33, -1])
+def test_a_truncated_library_is_rebuilt_not_loaded(cache, tmp_path, keep):
+    [kernel] = builder.build_kernels([(SOURCE % "10", "k")])
+    [whole] = cache.glob("*.so")
+    content = whole.read_bytes()
+    with miniinductor.config.patch(cache_dir=str(tmp_path / "other")):
+        (tmp_path / "other").mkdir()
+        (tmp_path / "other" / whole.name).write_bytes(content[:keep])
+        assert builder.load(str(tmp_path / "other" / whole.name)) is None
+        [kernel] = builder.build_kernels([(SOURCE % "10", "k")])
+        assert torch.equal(launch(kernel), torch.full((8,), 10.0))
+        assert (tmp_path / "other" / whole.name).stat().st_size == len(content)
+
+
+def test_another_torch_or_processor_has_its_own_files(cache, monkeypatch):
+    command = builder.compiler_command()
+    here = builder.cache_key("x", command)
+    with monkeypatch.context() as other:
+        other.setattr(torch, "__version__", "2.11.0")
+        assert builder.cache_key("x", command) != here
+    with monkeypatch.context() as other:
+        other.setattr(builder, "cpu_name", lambda: "another processor")
+        assert builder.cache_key("x", command) != here
+    with monkeypatch.context() as other:
+        other.setattr(builder, "compiler_version", lambda path: "99.0")
+        assert builder.cache_key("x", command) != here
+    assert builder.cache_key("x", command) == here
+
+
+@pytest.mark.parametrize("stage", ["source", "compiler", "signature", "rename"])
+def test_a_full_disk_runs_eagerly_and_the_next_call_compiles(cache, tmp_path, monkeypatch, stage):
+    x = torch.randn(7)
+    gm = torch.fx.symbolic_trace(lambda x: (x.relu() + 11,))
+
+    def full(*args):
+        raise OSError(errno.ENOSPC, "No space left on device")
+    with monkeypatch.context() as disk:
+        if stage == "compiler":
+            script = tmp_path / "g++"
+            script.write_text("#!/bin/sh\necho 'error: No space left on device' >&2; exit 1\n")
+            script.chmod(0o755)
+            disk.setenv("CXX", str(script))
+        else:
+            disk.setattr(*{"source": (builder.os, "fdopen"), "signature": (builder, "sign"), "rename": (builder.os, "replace")}[stage], full)
+        compiled = miniinductor.compile_fx(gm, [x])
+        assert torch.equal(compiled(x)[0], x.relu() + 11)
+        [note] = compiled.record.notes_of("runs eagerly")
+        assert "free space" in note and "MINIINDUCTOR_CACHE" in note
+    compiled = miniinductor.compile_fx(gm, [x])
+    assert not compiled.record.notes_of("runs eagerly") and len(compiled.record.kernels) == 1
+    assert torch.equal(compiled(x)[0], x.relu() + 11)
+    assert not list(cache.glob("tmp*.so")), "temporary files stay behind"
+
+
+def test_texts_of_a_record_are_made_when_read(cache, monkeypatch):
+    from miniinductor import handlers
+    monkeypatch.setattr(handlers, "graph_text", lambda graph: pytest.fail("printed, but nobody reads it"))
+    x = torch.randn(5)
+    compiled = miniinductor.compile_fx(torch.fx.symbolic_trace(lambda x: (x.exp(),)), [x])
+    monkeypatch.undo()
+    with miniinductor.config.patch(cache_dir=str(cache)):
+        again = miniinductor.compile_fx(torch.fx.symbolic_trace(lambda x: (x.exp(),)), [x])
+    assert "exp" in again.record.loop_ir and "exp" in again.record.fused_ir and again.record.loop_ir is again.record.loop_ir
+    assert torch.equal(compiled(x)[0], again(x)[0])
 
 
 def test_the_launcher_takes_views_ints_and_parameters():

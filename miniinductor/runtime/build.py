@@ -7,7 +7,9 @@ compiled once; shared objects are kept on disk under a key of everything they de
     >>> kernel(x, out)              # tensors and ints
 
 On disk: `config.cache_dir/<key>.so`, written under another name and renamed, so a reader sees a whole file or none, and
-two processes that build the same thing at once both end with the same one.  A file that does not load is rebuilt.
+two processes that build the same thing at once both end with the same one.  Each file ends with its own SHA-256: one that was cut short or
+damaged is never loaded (mapping a truncated library can kill the process) and is rebuilt.  What cannot be built or written raises
+CompilerError, on which `compile_fx` runs the graph eagerly and records the message.
 
 Mirrors torch/_inductor/codecache.py and cpp_builder.py.  Left out: precompiled headers (the prelude has no need of
 them), remote caches, cross compilation.
@@ -80,7 +82,10 @@ def build_shared_objects(sources):
         try:
             if process.returncode:
                 raise CompilerError(compiler_message(errors.decode(errors="replace"), command, temporary))
+            sign(temporary + ".so")
             os.replace(temporary + ".so", path)
+        except OSError as error:
+            raise cannot_write(path, error) from error
         finally:
             for suffix in (".cpp", ".so"):
                 if os.path.exists(temporary + suffix) and not (process.returncode and suffix == ".cpp"):
@@ -92,18 +97,23 @@ def build_shared_objects(sources):
 
 
 def start_compiler(source, folder, command):
-    handle, path = tempfile.mkstemp(suffix=".cpp", dir=folder)
-    temporary = path[:-4]
+    path = None
     try:
+        handle, path = tempfile.mkstemp(suffix=".cpp", dir=folder)
         with os.fdopen(handle, "w") as file:
             file.write(source)
     except OSError as error:
-        os.unlink(path)
-        raise CompilerError(f"cannot write {path}: {error.strerror}; free space or set MINIINDUCTOR_CACHE to another "
-                            "folder") from error
+        if path is not None:
+            os.unlink(path)
+        raise cannot_write(folder, error) from error
+    temporary = path[:-4]
     process = subprocess.Popen([*command, path, "-o", temporary + ".so", "-lm"],
                                stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     return process, temporary
+
+
+def cannot_write(path, error):
+    return CompilerError(f"cannot write {path}: {error.strerror}; free space or set MINIINDUCTOR_CACHE to another folder")
 
 
 def compiler_message(errors, command, temporary):
@@ -112,22 +122,35 @@ def compiler_message(errors, command, temporary):
     return f"{command[0]} refused a generated kernel (kept as {temporary}.cpp):\n{errors[:4000]}"
 
 
+def sign(path):
+    """Append the file's SHA-256 (the loader of shared objects ignores what follows their sections)."""
+    with open(path, "r+b") as file:
+        digest = hashlib.sha256(file.read()).digest()
+        file.write(digest)
+
+
 def load(path):
     """The library, or None where there is none or it is damaged."""
-    if not os.path.exists(path):
+    try:
+        with open(path, "rb") as file:
+            content = file.read()
+    except OSError:
         return None
     try:
-        return ctypes.CDLL(path)
+        if hashlib.sha256(content[:-32]).digest() == content[-32:]:
+            return ctypes.CDLL(path)
     except OSError:
-        try:
-            os.unlink(path)
-        except OSError:
-            pass
-        return None
+        pass
+    try:
+        os.unlink(path)
+    except OSError:
+        pass
+    return None
 
 
 def cache_key(source, command):
-    text = "\0".join([*command, compiler_version(command[0]), cpu_name(), strip_comments(source)])
+    """A name for what `command` makes of `source` here: another torch, compiler, flag or processor gives another."""
+    text = "\0".join([torch.__version__, *command, compiler_version(command[0]), cpu_name(), strip_comments(source)])
     return hashlib.sha256(text.encode()).hexdigest()[:40]
 
 
@@ -147,7 +170,10 @@ def cache_folder():
     except OSError:
         pass
     if _fallback_folder is None:
-        _fallback_folder = tempfile.mkdtemp(prefix="miniinductor-")
+        try:
+            _fallback_folder = tempfile.mkdtemp(prefix="miniinductor-")
+        except OSError as error:
+            raise cannot_write(config.cache_dir, error) from error
     return _fallback_folder
 
 
@@ -180,7 +206,7 @@ def compiler_version(path):
 def cpu_flags():
     try:
         with open("/proc/cpuinfo") as file:
-            return frozenset(next((line for line in file if line.startswith("flags")), "").split())
+            return frozenset(next((line for line in file if line.startswith(("flags", "Features"))), "").split())     # x86, Arm
     except OSError:
         return frozenset()
 

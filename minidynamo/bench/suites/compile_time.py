@@ -1,0 +1,64 @@
+"""--suite compile-time: seconds of the first call, CPU (with the compilers it starts) and wall, a fresh process for every figure.
+
+Cold: empty caches.  Warm: the same folder again, in another process.  The first call includes whatever the compiler imports then; importing
+torch, the package and building the model come before it and are the column "before".  The last column is a second small graph in the same
+process, nothing of it on disk.
+"""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+from .common import machine, suite
+
+CHILD = """
+import json, os, sys
+import torch, minidynamo
+from minidynamo.bench.models import bert, gpt2
+from minidynamo.bench.runner import cpu_seconds, peer_compile, timed_first_call
+who, what, threads = sys.argv[1:]
+torch.set_num_threads(int(threads))
+compiler = {"ours": minidynamo.compile, "peer": peer_compile}[who]
+def small(x, y): return torch.relu(x * 2 + y).sum(1)
+def another(x, y): return torch.softmax(x * 3 - y, 1) + y
+x = torch.randn(64, 64)
+function, inputs = (small, dict(x=x, y=x)) if what == "small" else {"BERT": bert, "GPT-2": gpt2}[what]()
+with torch.no_grad():
+    function(**inputs)
+    before = cpu_seconds()
+    _, first = timed_first_call(lambda: compiler(function)(**inputs))
+    _, second = timed_first_call(lambda: compiler(another)(x, x))
+print(json.dumps(dict(before=before, wall=first.wall, cpu=first.cpu, again=second.cpu)))
+"""
+
+
+def first_call(who, what, folder, threads):
+    """The figures of one fresh process whose caches lie in `folder`."""
+    environment = dict(os.environ, MINIINDUCTOR_CACHE=os.path.join(folder, "ours"), TORCHINDUCTOR_CACHE_DIR=os.path.join(folder, "peer"))
+    done = subprocess.run([sys.executable, "-c", CHILD, who, what, str(threads)], env=environment, capture_output=True, text=True)
+    if done.returncode:
+        raise RuntimeError(f"{who} failed on {what}:\n{done.stderr[-2000:]}")
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@suite("compile-time")
+def compile_time(options):
+    """Compile times, cold and warm, in fresh processes."""
+    about, result = machine(), []
+    print(", ".join(f"{k} {v}" for k, v in about.items()))
+    print(f"{'':8}{'':6}{'':6}{'before CPU s':>14}{'first call CPU s':>18}{'wall s':>9}{'a second graph CPU s':>22}")
+    for what in ("small", "BERT", "GPT-2"):
+        if options.only not in what:
+            continue
+        seconds = {}
+        for who in ("ours",) if options.no_peer else ("ours", "peer"):
+            with tempfile.TemporaryDirectory(prefix="minidynamo-bench-") as folder:
+                for state in ("cold", "warm"):
+                    row = first_call(who, what, folder, options.threads or 1)
+                    seconds[who, state] = row["cpu"]
+                    result.append(dict(row, name=what, compiler=who, caches=state))
+                    print(f"{what:8}{who:6}{state:6}{row['before']:14.2f}{row['cpu']:18.2f}{row['wall']:9.2f}{row['again']:22.2f}", flush=True)
+        if not options.no_peer:
+            print(f"{what:8}ours / peer: " + ", ".join(f"{s} {seconds['ours', s] / seconds['peer', s]:.3f}" for s in ("cold", "warm")))
+    return {"machine": about, "command": "python -m minidynamo.bench --suite compile-time", "rows": result}

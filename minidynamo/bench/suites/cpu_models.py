@@ -1,0 +1,69 @@
+"""--suite cpu-models: inference of transformers architectures and ResNet on the CPU: eager, ours and torch.compile, interleaved.
+
+Four layers each at the real hidden sizes (BERT, GPT-2, ViT 768, Llama 1024, T5 512; ResNet-50 whole), random weights, batch 1.  All variants
+run in one process and so under one allocator policy.  `--threads 1` and `--threads 4` are two runs: torch.compile writes the number into its
+kernels.  Last line: the geometric mean of eager / ours, and the rows that are below eager or below torch.compile.
+"""
+import math
+
+import torch
+
+import minidynamo
+
+from ..models import bert, gpt2, resnet
+from .common import format_row, machine, measure, suite
+
+LAYERS = 4
+
+
+def llama(layers=LAYERS, batch=1, sequence=128):
+    from transformers import LlamaConfig, LlamaModel
+    model = LlamaModel(LlamaConfig(vocab_size=32000, hidden_size=1024, intermediate_size=2816, num_hidden_layers=layers, num_attention_heads=16,
+                                   num_key_value_heads=4)).eval()
+    return model, {"input_ids": torch.randint(0, 32000, (batch, sequence)), "use_cache": False}
+
+
+def t5(layers=LAYERS, batch=1, sequence=128):
+    from transformers import T5Config, T5Model
+    model = T5Model(T5Config(num_layers=layers, use_cache=False)).eval()
+    return model, {"input_ids": torch.randint(0, 32128, (batch, sequence)), "decoder_input_ids": torch.randint(0, 32128, (batch, sequence))}
+
+
+def vit(layers=LAYERS, batch=1):
+    from transformers import ViTConfig, ViTModel
+    return ViTModel(ViTConfig(num_hidden_layers=layers)).eval(), {"pixel_values": torch.randn(batch, 3, 224, 224)}
+
+
+ROWS = {"BERT": lambda: bert(LAYERS), "GPT-2": lambda: gpt2(LAYERS), "Llama": llama, "T5": t5, "ViT": vit, "ResNet-50": resnet}
+
+
+def geometric_mean(values):
+    return math.exp(sum(map(math.log, values)) / len(values))
+
+
+@suite("cpu-models")
+def cpu_models(options):
+    """Inference of six architectures."""
+    if options.threads:
+        torch.set_num_threads(options.threads)
+    about = machine()
+    print(", ".join(f"{key} {value}" for key, value in about.items()), flush=True)
+    print(f"{'':20} {'eager':>10} {'ours':>10} {'peer':>10}   {'eager / ours':21} {'eager / peer':21} {'peer / ours':21} "
+          f"{'compile s (CPU s): ours':>24} {'peer':>15} {'difference':>10}")
+    result = []
+    with torch.no_grad():
+        for name, build in ROWS.items():
+            if options.only in name:
+                torch.manual_seed(0)
+                model, inputs = build()
+                row = measure(name, model, [], inputs, peer=not options.no_peer)
+                result.append(row)
+                print(format_row(row), flush=True)
+    minidynamo.reset()
+    gains = [row["eager / ours"][0] for row in result if "eager / ours" in row]
+    if gains:
+        below = {label: [row["name"] for row in result if key in row and row[key][0] < 1]
+                 for label, key in (("eager", "eager / ours"), ("torch.compile", "torch.compile / ours"))}
+        print(f"geometric mean of eager / ours: {geometric_mean(gains):.3f} over {len(gains)} rows; "
+              + "; ".join(f"below {label}: {', '.join(names) or 'none'}" for label, names in below.items()))
+    return {"machine": about, "command": f"python -m minidynamo.bench --suite cpu-models --threads {torch.get_num_threads()}", "rows": result}
