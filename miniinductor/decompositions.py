@@ -147,7 +147,7 @@ def batch_norm_inference(x, weight, bias, running_mean, running_var, momentum, e
 
 @decomposition(aten.gelu.default)
 def gelu(x, approximate="none"):
-    """gelu(inf) is inf here, always; eager gives NaN where oneDNN's kernel runs and inf where ATen's own does (by layout and size)."""
+    """gelu(inf) is inf here, always; eager gives NaN where oneDNN's kernel runs, and inf where ATen's own does."""
     wide = upcast(x)
     if approximate == "tanh":
         inner = math.sqrt(2 / math.pi) * (wide + 0.044715 * wide * wide * wide)
@@ -345,7 +345,7 @@ def take(x, index):
 
 
 def _foreach(base, in_place):
-    """_foreach_add(xs, ys, alpha=2): torch.add of each element, so that equal loops can become one kernel (an optimizer's step)."""
+    """_foreach_add(xs, ys, alpha=2): torch.add of each element, so that an optimizer's step is fused per parameter."""
     function = {"norm": torch.linalg.vector_norm}.get(base) or (
         getattr(torch.Tensor, base + "_", None) if in_place else getattr(torch, base, None))
 
@@ -360,7 +360,8 @@ def _foreach(base, in_place):
         else:
             if scalars is not None:
                 others = (*others, scalars)
-            results = [function(x, *[o[k] if isinstance(o, (list, tuple)) else o for o in others], **kwargs) for k, x in enumerate(xs)]
+            of = lambda k: [o[k] if isinstance(o, (list, tuple)) else o for o in others]  # noqa: E731
+            results = [function(x, *of(k), **kwargs) for k, x in enumerate(xs)]
         return None if in_place else results
     return function and rule
 

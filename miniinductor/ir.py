@@ -95,7 +95,7 @@ class Reduction:
 
 @dataclass
 class Scan:
-    """value[output_index(index, rindex)] = combination of inner_fn(index, r) for all r up to rindex: cumsum.  Computed as `src_dtype`."""
+    """value[output_index(index, rindex)] = combination, as `src_dtype`, of inner_fn(index, r) for all r up to rindex: cumsum."""
     device: torch.device
     dtype: torch.dtype
     size: list

@@ -58,8 +58,8 @@ class OpsHandler:
         """Reduce `value` over the reduction variables; kind in REDUCTIONS.  max/min propagate NaN; argmax/argmin give
         the *flattened reduction index* (int64) of the first extreme, a NaN counting as the extreme."""
     def scan(self, dtype, kind, value):
-        """Combine `value` with those of all earlier iterations of the reduction variables; kind in SCANS.  Every iteration has its
-        own result: cumsum."""
+        """Combine `value` with those of all earlier iterations of the reduction variables; kind in SCANS.  Every iteration
+        has a result of its own: cumsum."""
     def indirect_indexing(self, value, size, check=True, wrap_neg=True):
         """A runtime integer value -> a sympy symbol usable in an index; out of range raises (check), negatives wrap."""
 

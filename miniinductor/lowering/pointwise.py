@@ -256,7 +256,7 @@ def _fill_rule(value):
 lower(aten.zeros.default, aten.zeros_like.default, aten.new_zeros.default)(_fill_rule(0))
 lower(aten.ones.default, aten.ones_like.default, aten.new_ones.default)(_fill_rule(1))
 lower(aten.empty.memory_format, aten.empty_like.default, aten.new_empty.default, aten.empty_strided.default,
-      aten.new_empty_strided.default, aten.empty_permuted.default)(_fill_rule(0))      # any content is right; zeros are reproducible
+      aten.new_empty_strided.default, aten.empty_permuted.default)(_fill_rule(0))     # zeros: reproducible
 
 
 @lower(aten.full.default, aten.full_like.default, aten.new_full.default)

@@ -1,13 +1,13 @@
 """Pooling over two or three dimensions: max, average, adaptive.
 
-In:   max_pool2d, avg_pool3d, ...  Out: a `Pointwise` that reads every element of its window; where windows are large, a `Reduction`
-over the window.
+In:   max_pool2d, avg_pool3d, ...  Out: a `Pointwise` that reads every element of its window; where windows are large,
+a `Reduction` over the window.
 
     avg_pool2d(x, 3, padding=1):  the window of output i starts at i*stride - 1; what lies outside x counts as 0
     adaptive_avg_pool2d(x, 7):    the window of output i: floor(i*n / 7) up to ceil((i+1)*n / 7); sizes differ by one
 
-Mirrors torch/_inductor/lowering.py (`max_pool2d_with_indices`, `avg_pool2d`, `_adaptive_avg_pool2d`).  Left out: max pools with large
-windows, fractional pools (they run as eager kernels).
+Mirrors torch/_inductor/lowering.py (`max_pool2d_with_indices`, `avg_pool2d`, `_adaptive_avg_pool2d`).  Left out: max
+pools with large windows, fractional pools (they run as eager kernels).
 """
 import functools
 import itertools
@@ -39,7 +39,8 @@ class Windows:
         self.load = self.x.make_loader()        # now: what is stored later must not be read by this value
 
     def element(self, index, at, outside):
-        """(is element `at` of the window of output `index` inside x, or None if always; its value, else `outside`; its flat place)"""
+        """Of element `at` of the window of output `index`: (is it inside x, or None if always; its value, else `outside`; its flat
+        place)."""
         rank, load = len(self.counts), self.load
         batch, output = list(index[:-rank]), index[-rank:]
         places = [self.place(d, output[d], at[d]) for d in range(rank)]
@@ -118,7 +119,7 @@ def adaptive_max_pool(call, x, output_size):
 
 
 def _largest(call, windows):
-    """[largest element, its place]: the first among equals; a NaN is the largest, the last one among several (as eager does it)."""
+    """[largest element, its place]: the first among equals; a NaN is the largest, the last one of several, as in eager."""
     x = windows.x
     if math.prod(windows.counts) > UNROLLED:
         raise NotLowered(f"a window of more than {UNROLLED} elements")
@@ -126,7 +127,8 @@ def _largest(call, windows):
     lowest = float("-inf") if floating else torch.iinfo(x.dtype).min
 
     def largest(index):
-        return functools.reduce(lambda best, new: ops.maximum(new, best), [value for _, value, _ in windows.elements(index, lowest)])
+        values = [value for _, value, _ in windows.elements(index, lowest)]
+        return functools.reduce(lambda best, new: ops.maximum(new, best), values)
 
     def place(index):
         best = where = None
@@ -158,7 +160,8 @@ def avg_pool(call, x, kernel, stride=(), padding=0, ceil_mode=False, count_inclu
         """Elements of the window along dimension d that count; a number where every window has as many."""
         pad = padding[d] if count_include_pad else 0
         low, high = windows.limits(d, output)
-        if low is None and high is None or count_include_pad and (value.shape[d - rank] - 1) * stride[d] + kernel[d] <= sizes[d] + 2 * pad:
+        last = (value.shape[d - rank] - 1) * stride[d] + kernel[d]
+        if low is None and high is None or count_include_pad and last <= sizes[d] + 2 * pad:
             return kernel[d]
         start = ops.index_expr(output * stride[d] - padding[d], torch.int64)
         end = ops.minimum(ops.add(start, constant(kernel[d])), constant(sizes[d] + pad))

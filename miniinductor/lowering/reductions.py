@@ -195,7 +195,9 @@ def cumulative(call, x, dim, *, dtype=None):
     kind = {"cumsum": "sum", "cumprod": "prod"}.get(call.node.target._schema.name.split("::")[1], "logaddexp")
     if not size or 0 in size:
         return to_dtype(call, x, result).copy()
-    compute = torch.float32 if result in LOW_PRECISION and kind != "logaddexp" else torch.float64 if result.is_floating_point else torch.int64
+    compute = torch.float64 if result.is_floating_point else torch.int64
+    if result in LOW_PRECISION and kind != "logaddexp":
+        compute = torch.float32
     dim, load, src = normalize_dim(dim, len(size)), x.make_loader(), x.dtype
     whole = lambda index, rindex: [*index[:dim], rindex[0], *index[dim:]]  # noqa: E731
     box = TensorBox(Scan(x.device, result, size, size[:dim] + size[dim + 1:], lambda index, rindex: cast(cast(

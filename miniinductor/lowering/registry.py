@@ -124,8 +124,9 @@ def _operand(arg, size, narrow, compute):
         load, dtype = broadcast_loader(arg, size), arg.dtype
         return lambda index: cast(cast(load(index), dtype, narrow), narrow, compute)
     if is_number(arg):
-        number = torch.tensor(arg, dtype=torch.float64).to(narrow).item() if narrow in NARROW and not isinstance(arg, sympy.Expr) else arg
-        return lambda index: ops.constant(number, compute)
+        if narrow in NARROW and not isinstance(arg, sympy.Expr):
+            arg = torch.tensor(arg, dtype=torch.float64).to(narrow).item()
+        return lambda index: ops.constant(arg, compute)
     raise NotLowered(f"argument {arg!r}")
 
 

@@ -324,7 +324,7 @@ def reduce(rng, program):
             if _count([x.value.shape[d] for d in dims]) > 1:
                 options += [(spread, (x, dims, keep), False)]
     if x.kind == "float" and x.value.shape[-1]:
-        options += [(torch.nn.functional.layer_norm, (x, [x.value.shape[-1]]), False)]
+        options += [(torch.nn.functional.layer_norm, (x, [x.value.shape[-1]], None, None, 0.1), False)]     # equal rows are divided by sqrt(eps)
     options += [(torch.cumsum, (x, dims[0]), whole)]
     target, args, exact = rng.choice(options)
     return target, args, {}, exact
