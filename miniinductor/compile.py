@@ -55,7 +55,8 @@ def compile_fx(gm, example_inputs, *, mode=None):
     """Compile `gm` for inputs like `example_inputs` (same shapes, strides, dtypes, devices: the caller guards that).
 
     mode: None or "default" | "reduce-overhead" | "max-autotune" (no effect on the CPU yet).
-    Returns a CompiledGraph.  Raises ValueError for an unknown mode.
+    Returns a CompiledGraph.  Raises TypeError if `gm` is no fx.GraphModule, ValueError for an unknown mode or another number of inputs than
+    the graph has placeholders.
     """
     return _compile(gm, example_inputs, mode, generate=True)
 
@@ -68,6 +69,12 @@ def aot_eager(gm, example_inputs):
 def _compile(gm, example_inputs, mode, generate):
     if mode not in (None, "default", "reduce-overhead", "max-autotune"):
         raise ValueError(f"unknown mode {mode!r}: use None, 'default', 'reduce-overhead' or 'max-autotune'")
+    if not isinstance(gm, fx.GraphModule):
+        raise TypeError(f"miniinductor compiles an fx.GraphModule, not {type(gm).__name__}: make one by torch.fx.symbolic_trace(f), or call "
+                        "minidynamo.compile(f)")
+    names = [node.name for node in gm.graph.find_nodes(op="placeholder")]
+    if len(names) != len(example_inputs):
+        raise ValueError(f"the graph takes {len(names)} inputs ({', '.join(names)}), but there are {len(example_inputs)} example inputs")
     record = CompileRecord(input_graph=gm)
     eager = eager_reason(gm, example_inputs)
     if eager:

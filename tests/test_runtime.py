@@ -180,6 +180,17 @@ def test_a_full_disk_runs_eagerly_and_the_next_call_compiles(cache, tmp_path, mo
     assert not list(cache.glob("tmp*.so")), "temporary files stay behind"
 
 
+def test_compile_fx_alone_says_what_it_takes():
+    def f(x, y):
+        return x + y,
+    with pytest.raises(TypeError, match="symbolic_trace"):
+        miniinductor.compile_fx(f, [torch.ones(2)])
+    with pytest.raises(ValueError, match=r"takes 2 inputs \(x, y\), but there are 1"):
+        miniinductor.compile_fx(torch.fx.symbolic_trace(f), [torch.ones(2)])
+    with pytest.raises(ValueError, match="unknown mode 'fast'"):
+        miniinductor.compile_fx(torch.fx.symbolic_trace(f), [torch.ones(2)] * 2, mode="fast")
+
+
 def test_texts_of_a_record_are_made_when_read(cache, monkeypatch):
     from miniinductor import handlers
     monkeypatch.setattr(handlers, "graph_text", lambda graph: pytest.fail("printed, but nobody reads it"))
