@@ -8,7 +8,7 @@ In:   a seed.  Out: a `Program`: a graph of 3 to 12 torch calls over random shap
 Several programs become one graph, so that they share one call of the compiler; where the batch differs, its programs are run alone.
 Values know whether they are *exact*: made by operations that IEEE arithmetic determines (inputs, + - * /, minimum, casts, views).  Exact
 values are compared bit by bit, and only they are compared, rounded, sorted or indexed with; the others are compared within a tolerance
-that grows with the largest number of the tensor.
+that grows with the largest number on the way to them.
 """
 import argparse
 import functools
@@ -40,7 +40,7 @@ class Known:
     """A value of the program: its node, what eager gives, and how far another right result may be."""
     node: fx.Node
     value: torch.Tensor
-    tolerance: float = 0.0          # 0: exact; else that of the narrowest dtype of an inexact value among its ancestors
+    tolerance: float = 0.0      # 0: exact; else absolute: TOLERANCE of the narrowest dtype, times the largest number, among its ancestors
 
     @property
     def exact(self):
@@ -442,7 +442,8 @@ class Program:
             return False        # rounding differences of narrow sums grow with the number of terms
         ancestors = []
         fx.node.map_aggregate(args, lambda a: ancestors.append(a.tolerance) if isinstance(a, Known) else None)
-        tolerance = 0.0 if exact else max([TOLERANCE[value.dtype], *ancestors])
+        largest = float(finite.double().abs().max()) if finite.numel() else 0.0
+        tolerance = 0.0 if exact else max([TOLERANCE[value.dtype] * max(1.0, largest), *ancestors])
         self.values.append(Known(self.graph.call_function(target, unpack("node"), kwargs), value, tolerance))
         return True
 
@@ -470,10 +471,8 @@ def difference(ours, eager, tolerance, fake):
     if not tolerance or not eager.is_floating_point():
         return None if torch.equal(ours.nan_to_num(77.0), eager.nan_to_num(77.0)) and torch.equal(ours.isnan(), eager.isnan()) else \
             f"not equal: {int((ours != eager).sum())} of {eager.numel()} elements"
-    finite = eager[torch.isfinite(eager)].double()
-    scale = max(1.0, float(finite.abs().max())) if finite.numel() else 1.0
     try:
-        torch.testing.assert_close(ours, eager, rtol=tolerance * 5, atol=tolerance * scale, equal_nan=True)
+        torch.testing.assert_close(ours, eager, rtol=TOLERANCE[eager.dtype] * 5, atol=tolerance, equal_nan=True)
     except AssertionError as error:
         return " ".join(str(error).split())[:200]
 
