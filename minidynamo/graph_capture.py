@@ -16,7 +16,6 @@ import operator
 
 import torch
 import torch.fx
-import torch.utils._pytree as pytree
 from torch._subclasses import fake_tensor
 
 from .exceptions import Break
@@ -47,6 +46,7 @@ class OutputGraph(Builder):
         self.globals, self.pair_guards, self.sourced, self.module_stack, self.modules = {}, [], [], [], []
         self.input_sources = input_sources          # names of tensors that must be placeholders (replaced buffers)
         self.last_input, self.calls, self.frame, self.global_hooks_guarded = None, 0, None, False
+        self.versions = {}          # id of a fake tensor -> writes seen, where they came back from an operation
         self.makers = {}            # id of a stateless module made in the frame -> partial that makes it
         self.state_writes = {}                      # state function -> getter of the value at the end
         self.autocast_depth = 0                     # autocast regions entered less those left
@@ -134,7 +134,6 @@ class OutputGraph(Builder):
             target = PLAIN_OPERATORS[target]
         fake_args = [self.to_fake(a) for a in args]
         fake_kwargs = {k: self.to_fake(v) for k, v in kwargs.items()}
-        versions = self._versions((fake_args, fake_kwargs))
         try:
             with self.fake_mode:
                 if op == "call_function":
@@ -155,8 +154,11 @@ class OutputGraph(Builder):
                 self._node(tx, op, target, args, kwargs, None)
             return self.wrap_result(result)
         known = self.by_fake.get(id(result))
-        if known is not None and versions is not None and versions == self._versions((fake_args, fake_kwargs)):
-            return known        # an argument came back as it was: x.contiguous(), dropout(x, training=False)
+        if known is not None:           # an argument came back: x.contiguous() gives x as it was, relu(x, True) wrote to it
+            version = None if result.is_inference() else result._version        # torch counts the writes to a tensor
+            if version is not None and version == self.versions.get(id(result), 0):
+                return known
+            self.versions[id(result)] = version
         node = self._node(tx, op, target, args, kwargs, result)
         return known if known is not None else self._wrap_output(node, result)
 
@@ -166,12 +168,6 @@ class OutputGraph(Builder):
         self.calls -= 1
         setter(*values)
         return node
-
-    @staticmethod
-    def _versions(values):
-        """How often each tensor among the arguments was written to, and its metadata (`requires_grad_()`, `t_()`); None where torch does not count (inference tensors)."""
-        tensors = [leaf for leaf in pytree.tree_leaves(values) if isinstance(leaf, torch.Tensor)]
-        return None if any(t.is_inference() for t in tensors) else [(t._version, t.requires_grad, t.shape, t.stride()) for t in tensors]
 
     def _node(self, tx, op, target, args, kwargs, result):
         node = self.graph.create_node(op, target, tuple(self.to_node(a) for a in args),

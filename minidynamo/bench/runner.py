@@ -102,6 +102,17 @@ def largest_difference(a, b):
     return max(((x.double() - y.double()).abs().max().item() for x, y in pairs if x.numel()), default=0.0)
 
 
+def agrees(a, b, tolerance=1e-3):
+    """Are two results the same but for rounding?  Differences count relative to the largest value (at least 1); 16 bit floats get 2e-2."""
+    for x, y in zip(tensors_of(a), tensors_of(b), strict=True):
+        if x.numel():
+            scale = max(1.0, x.double().abs().nan_to_num(0, 0, 0).max().item())
+            limit = max(tolerance, 2e-2 if x.dtype.itemsize == 2 else 0) * scale
+            if not (x.double() - y.double()).abs().nan_to_num(0).max().item() <= limit:
+                return False
+    return True
+
+
 def tensors_of(value):
     if isinstance(value, torch.Tensor):
         return [value]

@@ -1,3 +1,8 @@
 """The suites of `python -m minidynamo.bench --suite NAME`, one per file; importing a file registers its suite."""
-from . import capture, compile_time, cpu_models, overhead, smoke  # noqa: F401
+import importlib
+import pkgutil
+
 from .common import SUITES, format_row, machine, measure  # noqa: F401
+
+for _module in pkgutil.iter_modules(__path__):
+    importlib.import_module(f"{__name__}.{_module.name}")

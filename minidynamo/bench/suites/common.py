@@ -14,11 +14,10 @@ import torch
 import minidynamo
 
 from ..models import MODELS
-from ..runner import FreshCaches, interleave, largest_difference, peer_compile, ratio, timed_first_call
+from ..runner import FreshCaches, agrees, interleave, largest_difference, peer_compile, ratio, timed_first_call
 from ..workloads import WORKLOADS
 
 SUITES = {}
-TOLERANCE = 1e-3
 
 
 def suite(name):
@@ -59,7 +58,7 @@ def measure(name, function, args, kwargs, peer=True):
             result, spent = timed_first_call(lambda: compiled(*args, **kwargs))
         row[f"{label} compile"] = {"wall": spent.wall, "cpu": spent.cpu}
         row[f"{label} difference"] = largest_difference(expected, result)
-        if row[f"{label} difference"] <= TOLERANCE:
+        if agrees(expected, result):
             variants[label] = lambda compiled=compiled: compiled(*args, **kwargs)
     timings = interleave(variants)
     row["seconds"] = {label: timing.median for label, timing in timings.items()}
