@@ -1,0 +1,71 @@
+"""Checks of notebook 08: AOTAutograd."""
+import torch
+import torch.nn.functional as F
+
+from . import close, exercise, row
+
+
+def dirty(x):
+    x[1:3].mul_(2)
+    y = x.sum(0)
+    x[0] = y
+    return y + x[0]
+
+
+@exercise("08.1", "functionalize by hand")
+def _(answer):
+    x = torch.arange(12.0).reshape(4, 3)
+    written = x.clone()
+    expected = dirty(written)
+    yield row("the result", lambda: answer(x.clone())[0], expected, same=close)
+    yield row("the new value of x", lambda: answer(x.clone())[1], written, same=close)
+
+    def untouched():
+        mine = x.clone()
+        answer(mine)
+        return torch.equal(mine, x)
+    yield row("x itself is not written", untouched)
+
+
+@exercise("08.2", "a cut by hand")
+def _(answer):
+    chain = {"mm": 100, "tanh": 100, "small": 10, "wide": 400}
+    edges = [("mm", "tanh"), ("tanh", "small"), ("small", "wide")]
+    yield row("backward reads the end of a chain: save its narrowest place", lambda: set(answer(chain, edges, {"mm"}, {"wide"})), {"small"})
+    yield row("it also reads the beginning: that must be saved, the rest follows from it",
+              lambda: set(answer(chain, edges, {"mm"}, {"mm", "wide"})), {"mm"})
+    yield row("a random value in the middle", lambda: set(answer(dict(chain, mask=50), [*edges, ("mask", "wide")], {"mm", "mask"}, {"wide"})), {"small", "mask"})
+
+
+def program(x, w):
+    return F.dropout(torch.exp(x @ w) + torch.sin(x @ w), 0.5)
+
+
+@exercise("08.3", "a policy in the real partitioner")
+def _(answer):
+    import minidynamo
+    from miniinductor.autograd import partition
+    x, w = torch.randn(5, 4), torch.randn(4, 6, requires_grad=True)
+    original = partition.why_saved
+
+    def train(policy):
+        partition.why_saved = policy
+        minidynamo.reset()
+        w.grad = None
+        try:
+            torch.manual_seed(3)
+            e = minidynamo.explain(program)(x, w)
+            e.result.sum().backward()
+        finally:
+            partition.why_saved = original
+            minidynamo.reset()
+        return e.main.compiled.saved, w.grad.clone()
+
+    def eager():
+        w.grad = None
+        torch.manual_seed(3)
+        program(x, w).sum().backward()
+        return w.grad.clone()
+    yield row("the gradient is eager's", lambda: train(answer)[1], eager(), same=close)
+    yield row("exp is saved", lambda: any("exp" in s.op for s in train(answer)[0]))
+    yield row("the reason is on record", lambda: all(s.reason for s in train(answer)[0]))

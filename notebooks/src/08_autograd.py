@@ -1,0 +1,348 @@
+# ---
+# jupyter:
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # 08 · AOTAutograd: the joint graph, functionalization, the cut
+#
+# The graph from minidynamo still holds in-place writes and views, and it says nothing about gradients. Before kernels can be generated, three things happen: the
+# graph is traced once more *below autograd*, together with its backward pass; writes and views are made explicit; and the joint graph is cut in
+# two halves, forward and backward, such that little has to be kept in between.
+#
+# **What you will learn:** why autograd and a compiled forward do not get along; the ATen trace; functionalization; the joint graph; recomputation against
+# memory as a minimum cut; what the pieces around it do.
+
+# %%
+import torch
+import torch.nn.functional as F
+
+import minidynamo
+import miniinductor
+from minidynamo.explain import Code, Table, draw_graph, excerpt
+
+torch.manual_seed(0);
+
+# %% [markdown]
+# ## The naive version: compile the forward, let autograd do the rest
+#
+# Eager autograd builds its tape from the operations that really run. A fused kernel is one operation that autograd has never heard of:
+
+# %%
+def model(x, w):
+    return torch.sigmoid(x @ w).sum()
+
+x, w = torch.randn(4, 8), torch.randn(8, 8, requires_grad=True)
+graphs = []
+minidynamo.compile(model, backend=lambda gm, inputs: graphs.append(gm) or gm.forward)(x, w)
+with torch.no_grad():
+    kernel = miniinductor.compile_fx(graphs[0], [x, w])     # forward only
+    result = kernel(x, w)[0]
+print("the numbers agree:", torch.allclose(result, model(x, w)), "   requires_grad:", result.requires_grad)
+
+# %% [markdown]
+# And if we wrapped the kernel so that autograd calls something in the backward pass, what would that be? Eager autograd has a formula for each *operation*, and each formula
+# wants values that the forward pass kept:
+
+# %%
+kept = []
+with torch.autograd.graph.saved_tensors_hooks(lambda t: kept.append((tuple(t.shape), t.numel() * 4)) or t, lambda t: t):
+    F.gelu(torch.tanh(x @ w) * 2).sum()
+Table(["kept for backward", "bytes"], kept, "what eager keeps for sum(gelu(tanh(x @ w) * 2))")
+
+# %% [markdown]
+# Three of these are cheap to compute from one another. Eager cannot know; a compiler that sees forward *and* backward can.
+#
+# *The kitchen.* Washing up as you go, you keep every bowl in case it is needed again. Someone who has read the whole recipe, including the dessert, keeps one
+# bowl and refills the others. *Exactly:* a value is either saved in the forward half or computed again in the backward half.
+#
+# ## Tracing below autograd
+#
+# Autograd is a layer: each operation first records its backward function, then calls down to the actual kernels. A tracer *below* that layer sees everything
+# that reaches the kernels, and therefore sees the backward operations too, when `torch.autograd.grad` runs. Nothing about derivatives has to be written:
+
+# %%
+from torch.utils._python_dispatch import TorchDispatchMode
+
+class Watch(TorchDispatchMode):
+    """Prints what arrives below autograd."""
+
+    def __torch_dispatch__(self, op, types, args=(), kwargs=None):
+        print(op)
+        return op(*args, **(kwargs or {}))
+
+with Watch():
+    y = torch.sigmoid(x @ w).sum()
+    print("-- backward")
+    y.backward()
+
+# %% [markdown]
+# Our tracer does the same on **fake tensors** (shape and dtype, no data), and writes a graph:
+
+# %%
+from miniinductor.autograd.tracer import Tracer
+
+excerpt(Tracer.__torch_dispatch__)
+
+# %% [markdown]
+# ## Functionalization
+#
+# Kernels that are fused and reordered must not overwrite each other's inputs. Each write becomes a new value; each view of a written tensor is made again from it:
+
+# %%
+def in_place(x):
+    y = x * 2
+    y[0].add_(1)            # a write through a view
+    y.mul_(3)
+    return y
+
+e = minidynamo.explain(in_place)(torch.randn(2, 3))
+print("as traced:\n", e.main.compiled.aten_graph.code)
+print("functional:\n", e.main.compiled.functional_graph.code)
+
+# %% [markdown]
+# A write to an *input* is seen by the caller. It becomes an extra output, which is copied back at the end. Batch-norm statistics and kv-caches work that way.
+#
+# ## The joint graph
+#
+# Inputs: the program's inputs and parameters ("primals"), and one gradient per output ("tangents"). Outputs: the results, and the gradients of the primals.
+
+# %%
+def layer(x, w):
+    return F.gelu(torch.tanh(x @ w) * 2)
+
+e = minidynamo.explain(layer)(x, w)
+e.result.sum().backward()
+e.joint
+
+# %% [markdown]
+# Forward nodes are drawn plain, backward nodes dashed. What lies on the border has to be saved, or computed again:
+
+# %%
+e.saved
+
+# %% [markdown]
+# ## The cut
+#
+# Draw an edge for each value with its bytes as capacity. Values that must not be computed again (matrix products, random numbers) are sources; what the
+# backward half reads is the sink. The cheapest set of values that separates the two is a **minimum cut**, a problem with a textbook algorithm.
+
+# %%
+from miniinductor.autograd import partition
+
+excerpt(partition.why_saved)
+
+# %%
+excerpt(partition.choose_saved)
+
+# %% [markdown]
+# Three policies on one block:
+
+# %%
+class Block(torch.nn.Module):
+    def __init__(self, width=64):
+        super().__init__()
+        self.norm, self.up, self.down = torch.nn.LayerNorm(width), torch.nn.Linear(width, 4 * width), torch.nn.Linear(4 * width, width)
+
+    def forward(self, x):
+        return x + F.dropout(self.down(F.gelu(self.up(self.norm(x)))), 0.1)
+
+block, h = Block(), torch.randn(32, 64, requires_grad=True)
+
+def eager_bytes():
+    sizes = {}
+    def pack(t):
+        if not isinstance(t, torch.nn.Parameter) and t.untyped_storage().data_ptr() not in parameters | {h.untyped_storage().data_ptr()}:
+            sizes[t.untyped_storage().data_ptr()] = t.untyped_storage().nbytes()
+        return t
+    parameters = {p.untyped_storage().data_ptr() for p in block.parameters()}
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t):
+        output = block(h)
+    return sum(sizes.values()), output
+
+rows = [("eager", eager_bytes()[0], "")]
+for policy in ("save-everything", "min-cut", "recompute-all"):
+    with miniinductor.config.patch(partition=policy):
+        minidynamo.reset()
+        e = minidynamo.explain(block)(h)
+        e.result.sum().backward()
+    saved = [s for s in e.main.compiled.saved if not s.is_input]
+    rows.append((policy, sum(s.bytes for s in saved), ", ".join(f"{s.op.removeprefix('aten.')} {s.shape}" for s in saved)))
+Table(["policy", "bytes kept", "which"], rows, "a transformer block's feed-forward half")
+
+# %% [markdown]
+# "Save everything" keeps more than eager does: it keeps the results of *decomposed* operations, which eager's kernels compute inside. The cut brings that down.
+#
+# Dropout's random numbers are saved under every policy. Drawing them again in the backward half would give another mask, and a gradient of a different function.
+#
+# ## Around the two halves
+#
+# The halves are wrapped in one `torch.autograd.Function`, so that everything else of autograd goes on working: `.grad` accumulates, hooks fire, parameters may be
+# shared, `torch.autograd.grad` works.
+
+# %%
+from miniinductor.autograd import runtime
+
+Code(runtime.__doc__, "text", "miniinductor/autograd/runtime.py, its header")
+
+# %%
+compiled = minidynamo.compile(block)
+fired = []
+block.up.weight.register_hook(lambda gradient: fired.append(tuple(gradient.shape)) or None)
+for parameter in block.parameters():
+    parameter.grad = None
+torch.manual_seed(1)
+compiled(h).square().sum().backward()
+ours = {name: p.grad.clone() for name, p in block.named_parameters()}
+for parameter in block.parameters():
+    parameter.grad = None
+torch.manual_seed(1)
+block(h).square().sum().backward()
+print("gradients equal eager's:", all(torch.allclose(ours[n], p.grad, atol=1e-4, rtol=1e-3) for n, p in block.named_parameters()))
+print("the hook fired twice, once compiled and once eagerly:", fired)
+
+# %% [markdown]
+# Differentiating twice is not possible: the backward half was compiled without a backward of its own. The error says what to do:
+
+# %%
+def cubed(x):
+    return (x ** 3).sum()
+
+minidynamo.reset()
+v = torch.randn(3, requires_grad=True)
+(first,) = torch.autograd.grad(minidynamo.compile(cubed)(v), v, create_graph=True)
+try:
+    first.sum().backward()
+except RuntimeError as error:
+    print(error)
+
+# %% [markdown]
+# ## A real model
+#
+# GPT-2 (2 layers here) trains compiled; the loss follows eager's:
+
+# %%
+import copy
+from minidynamo.bench.models import gpt2
+
+gpt, inputs = gpt2(layers=2, sequence=32)
+inputs["labels"] = inputs["input_ids"]
+losses = {}
+for name in ("eager", "compiled"):
+    torch.manual_seed(0)
+    trained = copy.deepcopy(gpt)                # in eval mode: no dropout, so the two must agree
+    minidynamo.reset()
+    step = minidynamo.compile(trained) if name == "compiled" else trained
+    optimizer = torch.optim.AdamW(trained.parameters(), lr=1e-4)
+    losses[name] = []
+    for _ in range(6):
+        loss = step(**inputs).loss
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        losses[name].append(loss.item())
+Table(["step", "eager", "compiled"], [(n, f"{a:.3f}", f"{b:.3f}") for n, (a, b) in enumerate(zip(losses["eager"], losses["compiled"]))])
+
+# %% [markdown]
+# ## Exercises
+#
+# **08.1** *Functionalize by hand.* Write `pure(x)`: the same values as `dirty`, without any in-place operation. It returns `(result, new value of x)`.
+#
+# *Hints.* Three writes; two go through views. `torch.slice_scatter`, `torch.select_scatter` or `torch.cat` make a new tensor with a part replaced.
+
+# %% tags=["support"]
+def dirty(x):
+    """x: 4 x 3.  Writes to x."""
+    x[1:3].mul_(2)
+    y = x.sum(0)
+    x[0] = y
+    return y + x[0]
+
+# %% tags=["exercise"]
+def pure(x: torch.Tensor) -> tuple:
+    """(what dirty returns, what dirty leaves in x); x itself stays as it is."""
+    ### BEGIN SOLUTION
+    x1 = torch.slice_scatter(x, x[1:3] * 2, 0, 1, 3)
+    y = x1.sum(0)
+    x2 = torch.select_scatter(x1, y, 0, 0)
+    return y + x2[0], x2
+    ### END SOLUTION
+
+# %% tags=["check"]
+from exercises import check
+
+check("08.1", pure)
+
+# %% [markdown]
+# **08.2** *A cut by hand.* Write `cheapest(values, edges, must, reads)`: which values to save. `values` maps a name to its bytes; `edges` are pairs `(from, to)`: `to` is computed from
+# `from`; the values in `must` cannot be computed again; the backward half reads the values in `reads`. Return the set of saved values with the fewest bytes.
+#
+# *Hints.* `networkx.DiGraph`, each value an edge `(name, "in") -> (name, "out")` with `capacity` bytes; `edges` and the ends have no capacity (infinite).
+# `networkx.minimum_cut(graph, source, sink)` returns the value and the two sides; a value is cut if its "in" is on the source's side and its "out" is not.
+
+# %% tags=["exercise"]
+import networkx
+
+def cheapest(values: dict, edges: list, must: set, reads: set) -> set:
+    """Names of the values to save."""
+    ### BEGIN SOLUTION
+    graph = networkx.DiGraph()
+    for name, size in values.items():
+        graph.add_edge((name, "in"), (name, "out"), capacity=size)
+    for a, b in edges:
+        graph.add_edge((a, "out"), (b, "in"))
+    for name in must:
+        graph.add_edge("source", (name, "in"))
+    for name in reads:
+        graph.add_edge((name, "out"), "sink")
+    _, (near, _) = networkx.minimum_cut(graph, "source", "sink")
+    return {name for name in values if (name, "in") in near and (name, "out") not in near}
+    ### END SOLUTION
+
+# %% tags=["check"]
+check("08.2", cheapest)
+
+# %% [markdown]
+# **08.3** *A policy in the real partitioner.* `why_saved(node, is_cheap, value)` returns a reason if a value must be saved, or `""` if it may be computed again. Write a policy that *never*
+# recomputes `exp`, besides what must never be recomputed. The check puts it into the partitioner, trains a function with dropout and `exp`, and looks at what was
+# saved, and at the gradients.
+#
+# *Hints.* Call the original for everything else: `partition.why_saved`. The operation is `node.target`; exp is `torch.ops.aten.exp.default`.
+
+# %% tags=["exercise"]
+from miniinductor.autograd import partition
+
+original_policy = partition.why_saved
+
+def keep_exp(node, is_cheap, value=None) -> str:
+    """Like the original, but exp is always saved."""
+    ### BEGIN SOLUTION
+    if node.target is torch.ops.aten.exp.default:
+        return "exp is never computed again"
+    return original_policy(node, is_cheap, value)
+    ### END SOLUTION
+
+# %% tags=["check"]
+check("08.3", keep_exp)
+
+# %% [markdown]
+# ## What real PyTorch has
+#
+# * `torch/_functorch/aot_autograd.py` and `_aot_autograd/`: the joint trace and the wrappers around it. Paper, section 3 (AOTAutograd).
+# * Functionalization is C++ there (`aten/src/ATen/FunctionalTensorWrapper.cpp`); ours works on the finished graph, which is a straight line.
+# * `torch/_functorch/partitioners.py`: the same cut, with a knapsack for a memory budget and more heuristics.
+#
+# ## Recap
+#
+# * A tracer below autograd sees forward and backward; nothing about derivatives is written by hand.
+# * Functionalization turns writes into new values and input writes into extra outputs.
+# * The cut decides what is saved; random numbers always are.
+#
+# Next: from ATen operations to loops.
