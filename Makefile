@@ -36,6 +36,9 @@ fuzz-graphs: $(READY)	# 5,000 random graphs: C++ against the interpreter of the 
 sanitize: $(READY)	# generated kernels under the address and undefined-behaviour sanitizers
 	@$(BIN)/python tests/sweeps/sanitize.py
 
+fuzz-training: $(READY)	# 1,000 random differentiable programs with views and writes, both backends (8 minutes on 1 core)
+	@MINI_FUZZ=1000 $(BIN)/python -m pytest -q tests/test_training_fuzz.py
+
 sizes:
 	@python3 tools/sizes.py
 

@@ -15,12 +15,12 @@ import sys
 
 import torch
 import torch.utils._pytree as pytree
-from torch import fx
 
 from . import config
-from .autograd.functionalize import CannotFunctionalize, functionalize, is_needed
-from .autograd.runtime import compile_training
-from .autograd.tracer import CannotTrace, no_autocast, trace
+from .autograd.functionalize import CannotFunctionalize
+from .autograd.joint import trace_forward
+from .autograd.runtime import compile_training, with_outputs
+from .autograd.tracer import CannotTrace, no_autocast
 from .decompositions import table
 from .graph_passes import optimize
 from .lowering import CannotLower, lower_graph
@@ -31,12 +31,6 @@ from .runtime.build import CompilerError
 from .runtime.triton_build import why_not
 
 aten = torch.ops.aten
-ALIASES = {         # an output made from an input by these is a view of it, and is made again from the real input
-    aten.view.default, aten.reshape.default, aten._unsafe_view.default, aten.unsqueeze.default, aten.squeeze.dim,
-    aten.squeeze.dims, aten.squeeze.default, aten.t.default, aten.transpose.int, aten.permute.default, aten.slice.Tensor,
-    aten.select.int, aten.diagonal.default, aten.as_strided.default, aten.expand.default,
-}
-
 SCATTERS = {op for packet in (aten.index_put, aten.scatter, aten.scatter_add, aten.scatter_reduce, aten.index_add)
             for op in (getattr(packet, name) for name in packet.overloads())}
 
@@ -87,16 +81,15 @@ def _compile(gm, example_inputs, mode, generate):
             written = record.joint_graph.meta["written"]
         else:
             with record.timed("trace"):
-                record.aten_graph = trace(gm, example_inputs, decompositions)
-            with record.timed("functionalize"):
-                record.functional_graph, written = functionalize(record.aten_graph)
-                record.functional_graph.meta["written"] = written
+                joint = trace_forward(gm, example_inputs, decompositions)
+            record.aten_graph, record.functional_graph, written = joint.recorded, joint.graph, joint.written
             with record.timed("graph passes"):
-                optimize(record.functional_graph)
-            outputs = OutputPlan(record.functional_graph)
-            run = outputs.wrap(compile_graph(outputs.computed, record, written))
+                optimize(joint.graph)
+            run = compile_graph(joint.graph, record, written)
             if torch.is_autocast_enabled("cpu"):
                 run = no_autocast()(run)
+            if not joint.is_plain:
+                run = with_outputs(joint, run)
     except (CannotTrace, CannotFunctionalize, CannotLower, CompilerError) as reason:
         return _run_eagerly(gm, record, str(reason))
     if written:
@@ -182,82 +175,3 @@ def _guard_shared_memory(run, gm, record):
             return run(*inputs)
         return gm(*inputs)
     return checked
-
-
-class OutputPlan:
-    """Which outputs of a functional graph are computed, and which are inputs or views of inputs.
-
-    computed: the graph that returns only what must be computed.  wrap(run): a callable that returns all outputs in the
-    original structure: an input as the same object, a view of an input as a view of it, one tensor returned twice as one.
-    """
-
-    def __init__(self, gm):
-        output = next(n for n in gm.graph.nodes if n.op == "output")
-        tree, written = output.args[0]
-        leaves, self.structure = pytree.tree_flatten(tree, is_leaf=lambda x: isinstance(x, fx.Node))
-        self.inputs = {n: i for i, n in enumerate(n for n in gm.graph.nodes if n.op == "placeholder")}
-        replaced = {node: self._root(gm, origin) for node, origin in zip(written, gm.meta["written"])}
-        self.plan, needed = [], []
-        for leaf in leaves:
-            if not isinstance(leaf, fx.Node):
-                self.plan.append(("value", leaf))
-            elif leaf in replaced:                      # the new value of a written input *is* that input
-                self.plan.append(("input", replaced[leaf], ()))
-            elif (path := self._alias(gm, leaf, replaced)) is not None:
-                self.plan.append(path)
-            else:
-                if leaf not in needed:
-                    needed.append(leaf)
-                self.plan.append(("computed", needed.index(leaf)))
-        graph = fx.Graph()
-        copied = {}
-        graph.graph_copy(gm.graph, copied)
-        graph.output(([copied[n] for n in needed], [copied[n] for n in written]))
-        graph.eliminate_dead_code(is_impure_node=is_needed)
-        self.computed = fx.GraphModule(gm, graph, "ComputedGraph")
-        self.computed.meta.update(gm.meta)
-
-    def _root(self, gm, origin):
-        """The position of an input, or the tensor that the graph holds."""
-        op, target = origin
-        if op == "placeholder":
-            return next(i for n, i in self.inputs.items() if n.target == target)
-        return operator.attrgetter(target)(gm)
-
-    def _alias(self, gm, leaf, replaced):
-        """("input", index or constant, view calls) if the output is an input seen through views, else None."""
-        calls, node = [], leaf
-        while node.op == "call_function" and node.target in ALIASES and node not in replaced:
-            calls.append((node.target, node.args[1:], node.kwargs))
-            node = node.args[0]
-        if node in replaced:
-            root = replaced[node]
-        elif node.op in ("placeholder", "get_attr"):
-            root = self._root(gm, (node.op, node.target))
-            if any(root is r for r in replaced.values()):
-                return None         # the value from before the write
-        else:
-            return None
-        return "input", root, tuple(reversed(calls))
-
-    def wrap(self, run):
-        plan, structure = self.plan, self.structure
-        if all(kind[0] == "computed" for kind in plan) and [k[1] for k in plan] == list(range(len(plan))) and (
-                structure.type in (tuple, list) and all(c.is_leaf() for c in structure.children())):
-            return run              # nothing to rebuild: the common case pays nothing
-
-        def call(*inputs):
-            computed = run(*inputs)
-            leaves = []
-            for kind, *rest in plan:
-                if kind == "value":
-                    leaves.append(rest[0])
-                elif kind == "computed":
-                    leaves.append(computed[rest[0]])
-                else:
-                    tensor = rest[0] if isinstance(rest[0], torch.Tensor) else inputs[rest[0]]
-                    for view, args, kwargs in rest[1]:
-                        tensor = view(tensor, *args, **kwargs)
-                    leaves.append(tensor)
-            return pytree.tree_unflatten(leaves, structure)
-        return call

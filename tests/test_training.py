@@ -99,6 +99,12 @@ def no_grad_view(x):
     return y * 2, seen
 
 
+def no_grad_views(x):
+    with torch.no_grad():
+        first = x.diagonal()
+    return first, first[::2], x.view(-1).detach()[1:]
+
+
 def split(x):
     a, b, c = (x * 2).chunk(3, 1)
     return a, b * 2, c
@@ -125,6 +131,8 @@ PROGRAMS = {
     "pieces": split,
     "detached view of an output": lambda x: (lambda y: (y, y.detach()[0]))(x * 3),
     "expanded output": lambda x: x.sum(0).expand(4, 6),
+    "views of an input, some without history": no_grad_views,
+    "a piece of an input": lambda x: (x.split(2)[1], x.unbind(1)[0], x * 2),
     "written input": lambda x: x.mul_(2).exp(),
     "written and returned": lambda x: (x.mul_(2), x * 3),
     "written through a view": lambda x: (x[1].mul_(2), x.sum())[1],
@@ -419,6 +427,28 @@ def test_graph_breaks_in_the_middle(backend):
     compiled = minidynamo.compile(f, backend=backend)
     a, w = x(), x(6, 6)
     torch.testing.assert_close(torch.autograd.grad(compiled(a, w).sum(), [a, w]), torch.autograd.grad(f(a, w).sum(), [a, w]))
+
+
+def test_a_part_that_does_not_reach_the_loss_checks_nothing():
+    """As in eager: what was saved for it may be written afterwards."""
+    def f(x, y):
+        v = x @ y
+        print("", end="")
+        y.mul_(2)
+        return x * 3, v.sum()
+    a, b = x(), x(6, 6)
+    torch.testing.assert_close(run(minidynamo.compile(lambda x, y: f(x, y)[0]), (a, b))[:2], run(lambda x, y: f(x, y)[0], (a, b))[:2])
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_piece_of_an_input_without_gradients_is_a_view_of_it(backend):
+    def f(x):
+        part = x.chunk(2)[1]
+        part.zero_()
+        return part
+    a = plain()
+    out = minidynamo.compile(f, backend=backend)(a)
+    assert out.data_ptr() == a[2:].data_ptr() and not a[2:].any() and a[:2].any()
 
 
 def test_gradient_checkpointing_inside():

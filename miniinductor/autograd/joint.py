@@ -38,14 +38,14 @@ aten = torch.ops.aten
 class Output:
     """How one output leaf is made.
 
-    kind: "value" (at: a constant), "input" (at: position among the primals), "computed" (at: position among the results).
-    views: (op, args, kwargs) to apply to it; None: the very object.
-    history: how eager made them: "recorded" | "detached" | "no_grad" (such a view says that it requires gradients, and is a leaf).
+    kind: "value" (at: a constant), "input" (at: position among the primals), "held" (at: a tensor of the graph's module),
+    "computed" (at: position among the results).
+    views: (op, args, kwargs, was autograd on?) to apply to it; None: the very object.  detach: eager's has no history.
     """
     kind: str
     at: object
     views: tuple = None
-    history: str = "recorded"
+    detach: bool = False
 
 
 @dataclass
@@ -67,6 +67,12 @@ class Joint:
     count: int = 0                      # results
     tangents: list = field(default_factory=list)        # results that get one, in order
     written: list = field(default_factory=list)         # (op, target), as functionalize gives them
+
+    @property
+    def is_plain(self):
+        """Are the results the outputs, one for one?  Then there is nothing to rebuild."""
+        return [(o.kind, o.at, o.views) for o in self.outputs] == [("computed", i, None) for i in range(self.count)] and (
+            self.structure.type in (tuple, list) and all(child.is_leaf() for child in self.structure.children()))
 
 
 class StandIn(torch.autograd.Function):
@@ -192,6 +198,30 @@ def trace_joint(gm, inputs, held, decompositions=None):
     return joint
 
 
+def trace_forward(gm, inputs, decompositions=None):
+    """The same without gradients: a Joint whose graph gives (results, new values of written tensors).
+
+    Parameters and buffers stay get_attr nodes.  Raises CannotTrace.
+    """
+    fake_mode = FakeTensorMode(allow_non_fake_inputs=True, static_shapes=True)
+    tracer, joint, objects = Tracer(fake_mode, decompositions), Joint(), []
+    if len({id(tensor) for tensor in inputs}) < len(inputs):
+        raise CannotTrace("the same tensor stands for two inputs")
+    with torch.no_grad():
+        for i, tensor in enumerate(inputs):
+            objects.append(fake_mode.from_tensor(tensor, static_shapes=True))
+            tracer.placeholder(f"arg{i}", objects[-1])
+        with ambient_autocast(), enable_python_dispatcher(), fake_mode, tracer:
+            out = OriginInterpreter(gm, tracer).run(*objects)
+    flat, joint.structure = pytree.tree_flatten(out)
+    results = plan_outputs(joint, tracer, flat, objects)
+    joint.count = len(results)
+    tracer.graph.output([tracer.node_of(r) for r in results])
+    joint.recorded = tracer.module("AtenGraph")
+    joint.graph, joint.written = functionalize(joint.recorded)
+    return joint
+
+
 def plan_outputs(joint, tracer, flat, objects):
     """Fill joint.outputs; returns the tensors that the autograd function must return."""
     positions = {id(thing): i for i, thing in enumerate(objects)}
@@ -216,18 +246,21 @@ def plan_outputs(joint, tracer, flat, objects):
             joint.outputs.append(Output("input", positions[id(leaf)]))
         else:
             root, views = origin[id(leaf)]
-            history = "detached" if not leaf.requires_grad else "recorded" if not leaf.is_leaf else "no_grad"
-            if history == "no_grad" and not leaf._is_view():
+            leafy = leaf.requires_grad and leaf.is_leaf     # a view made under no_grad is like that in eager, too
+            if leafy and not leaf._is_view():
                 raise CannotTrace("an output is a leaf that requires gradients and was made inside")
-            if root in placeholders:
-                joint.outputs.append(Output("input", placeholders[root], views, history))
-            elif len(sharing[root]) == 1 and history != "no_grad":
+            if root.op == "get_attr":
+                joint.outputs.append(Output("held", tracer.constants[root.target], None if leaf is root.meta["val"] else views,
+                                            not leaf.requires_grad))
+            elif root in placeholders:
+                joint.outputs.append(Output("input", placeholders[root], views, not leaf.requires_grad))
+            elif len(sharing[root]) == 1 and not leafy:
                 joint.outputs.append(Output("computed", result(leaf)))
             else:
                 base = root.meta["val"]
                 if any(t.requires_grad for t in sharing[root].values()) and not base.requires_grad:
                     raise CannotTrace("outputs share memory in a way that their common source does not know")
-                joint.outputs.append(Output("computed", result(base), None if leaf is base else views, history))
+                joint.outputs.append(Output("computed", result(base), None if leaf is base else views, not leaf.requires_grad))
     return results
 
 
@@ -239,11 +272,11 @@ def view_chain(node):
             split = node.args[0]
             if not _is_view(split):
                 break
-            calls.append((node.target, node.args[1:], {}))
+            calls.append((node.target, node.args[1:], {}, True))
             node = split
         elif not _is_view(node):
             break
-        calls.append((node.target, node.args[1:], node.kwargs))
+        calls.append((node.target, node.args[1:], node.kwargs, node.meta.get("recording", True)))
         node = node.args[0]
     return node, tuple(reversed(calls))
 

@@ -89,6 +89,7 @@ def inner_writes(forward, joint):
     results, writes = output.args[0]
     by_name = dict(zip([target for _, target in joint.written], writes))
     output.args = ((results, [by_name[f"primal{w.primal}"] for w in joint.writes if w.result is None]),)
+    forward.recompile()
     return forward
 
 
@@ -117,6 +118,8 @@ def connect(joint, parts, run_forward, run_backward, held):
 
         @staticmethod
         def backward(ctx, *given):
+            if not any(tangent is not None for tangent in given):      # nothing of this call reached the loss
+                return (None,) * len(gradients)
             saved = [t if t.stride() == stride else restride(t, stride) for t, stride in zip(ctx.saved_tensors, saved_strides)]
             arrived = [t if t is None or t.stride() == stride else restride(t, stride)
                        for t, stride in ((given[i], stride) for i, stride in tangents)]
@@ -128,24 +131,28 @@ def connect(joint, parts, run_forward, run_backward, held):
 
     apply = Compiled.apply if joint.tangents else lambda *primals: tuple(run_forward(*primals)[:count])
     outside = [w for w in joint.writes if w.result is not None]
-    plan, structure = joint.outputs, joint.structure
 
-    def call(*inputs):
+    def run(*inputs):
         with no_autocast():
             results = apply(*inputs, *held)
         if outside:
             primals = [*inputs, *held]
             for write in outside:
                 primals[write.primal].copy_(results[write.result])      # autograd is on: the input gets new history
-        leaves = []
+        return results
+    return with_outputs(joint, run, held)
+
+
+def with_outputs(joint, run, held=()):
+    """`run` with the program's outputs: in their structure, inputs as themselves, views as views of what they are views of."""
+    plan, structure = joint.outputs, joint.structure
+
+    def call(*inputs):
+        results, leaves = run(*inputs), []
         for output in plan:
-            if output.kind == "value":
-                leaves.append(output.at)
-                continue
-            if output.kind == "computed":
-                base = results[output.at]
-            else:
-                base = inputs[output.at] if output.at < len(inputs) else held[output.at - len(inputs)]
+            at = output.at
+            base = (results[at] if output.kind == "computed" else at if output.kind in ("value", "held") else
+                    inputs[at] if at < len(inputs) else held[at - len(inputs)])
             leaves.append(base if output.views is None else replay(base, output))
         return pytree.tree_unflatten(leaves, structure)
     return call
@@ -153,10 +160,10 @@ def connect(joint, parts, run_forward, run_backward, held):
 
 def replay(tensor, output):
     """The views that lead from `tensor` to an output."""
-    with torch.no_grad() if output.history == "no_grad" else contextlib.nullcontext():
-        for op, args, kwargs in output.views or ((aten.alias.default, (), {}),):
+    for op, args, kwargs, recording in output.views or ((aten.alias.default, (), {}, True),):
+        with contextlib.nullcontext() if recording else torch.no_grad():
             tensor = op(tensor, *args, **kwargs)
-    return tensor.detach() if output.history == "detached" else tensor
+    return tensor.detach() if output.detach else tensor
 
 
 def restride(tensor, stride):

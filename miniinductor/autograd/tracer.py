@@ -213,7 +213,7 @@ class Tracer(TorchDispatchMode):
         if any(t.layout != torch.strided for t in pytree.tree_leaves(out) if isinstance(t, torch.Tensor)):
             raise CannotTrace(f"{func} makes a tensor that is not strided")
         node = self.graph.call_function(func, node_args, node_kwargs)
-        node.meta.update(self.meta)
+        node.meta.update(self.meta, recording=torch.is_grad_enabled())
         self.bind_output(out, node)
         return out
 
