@@ -1,0 +1,262 @@
+"""--suite training: one step on the public list; --suite training-curves, --suite training-speed: real sizes.
+
+training          loss, every gradient and every buffer of one step (train mode, dropout on) against eager, ours and
+                  torch.compile side by side.  The reference is the same step in float64; a tensor is right if its error is at
+                  most 1e-4 of the reference, or twice eager's own error.
+training-curves   GPT-2, BERT, ResNet-50: 20 steps of AdamW, eager's loss curve and ours; bytes saved for backward.
+training-speed    forward, loss, backward: eager, ours and torch.compile, interleaved.
+
+Dropout: torch.compile runs with fallback_random, so that all of them draw eager's numbers.
+"""
+import copy
+import time
+import warnings
+
+import numpy
+import torch
+
+import minidynamo
+from minidynamo import records
+
+from ..models import bert, gpt2, resnet
+from ..public_models import NAMES, build, loss_of
+from ..runner import interleave, peer_compile, ratio
+from .common import machine, show_ratio, suite
+
+TOLERANCE = 1e-4
+
+
+def step(model, run, inputs, targets, seed=0):
+    """{name: tensor}: the loss, every gradient and every buffer after one step."""
+    model.zero_grad()
+    torch.manual_seed(seed)
+    numpy.random.seed(seed)             # transformers masks speech with it
+    loss = loss_of(run(**inputs, **targets))
+    loss.backward()
+    return {"loss": loss.detach(), **{f"grad {n}": p.grad for n, p in model.named_parameters()},
+            **{f"buffer {n}": b.detach().clone() for n, b in model.named_buffers()}}
+
+
+def wide(values):
+    return {k: v.double() if isinstance(v, torch.Tensor) and v.is_floating_point() else v for k, v in values.items()}
+
+
+def errors(found, reference):
+    """{name: relative error}; infinite where a tensor is missing, or has another shape or dtype."""
+    norms = {k: v.double().norm().item() / max(v.numel(), 1) ** 0.5 for k, v in reference.items() if v is not None}
+    scale = max((n for k, n in norms.items() if k.startswith("grad")), default=0.0)      # a gradient that is zero but for rounding
+    result = {}
+    for name, want in reference.items():
+        have = found[name]
+        if want is None or have is None:
+            result[name] = 0.0 if want is have else float("inf")
+            continue
+        difference = (have.double() - want.double()).norm().item() / max(want.numel(), 1) ** 0.5
+        floor = 1e-2 * scale if name.startswith("grad") else 0.0
+        result[name] = difference / max(norms[name], floor, 1e-12)
+        if have.shape != want.shape or result[name] != result[name]:
+            result[name] = float("inf")
+    return result
+
+
+def judge(found, reference, eager):
+    """(right?, worst error, its name)."""
+    found, eager = errors(found, reference), errors(eager, reference)
+    wrong = {k: e for k, e in found.items() if not (e <= TOLERANCE or e <= 2 * eager[k])}
+    name = max(wrong or found, key=lambda k: found[k])
+    return not wrong, found[name], name
+
+
+def measure(name, peer=True):
+    """One row of the public list."""
+    model, inputs, targets = build(name)
+    model.train()
+    row = {"name": name}
+    double = copy.deepcopy(model).double()
+    eager_model = copy.deepcopy(model)
+    eager = step(eager_model, eager_model, inputs, targets)
+    try:
+        reference = step(double, double, wide(inputs), wide(targets))
+    except RuntimeError:                # a model that insists on float32 somewhere: eager itself is the reference
+        reference, row["reference"] = eager, "eager"
+    if max(errors(eager, reference).values()) > 1e-2:     # float64 took another path: other random numbers, other choices
+        reference, row["reference"] = eager, "eager"
+    compilers = {"ours": minidynamo.compile} | ({"torch.compile": peer_compile} if peer else {})
+    for label, compiler in compilers.items():
+        minidynamo.reset()
+        own = copy.deepcopy(model)
+        start = time.perf_counter()
+        try:
+            found = step(own, compiler(own), inputs, targets)
+        except Exception as error:
+            row[label] = {"right": False, "error": f"{type(error).__name__}: {str(error).splitlines()[0][:120] if str(error) else ''}"}
+            continue
+        right, worst, where = judge(found, reference, eager)
+        row[label] = {"right": right, "worst": worst, "where": where, "seconds": time.perf_counter() - start}
+        if label == "ours":
+            made = [r.backend_record for r in records.frames if r.backend_record is not None]
+            row["graphs"] = len(made)
+            row["breaks"] = sum(minidynamo.counters["graph_breaks"].values())
+            row["eager graphs"] = [note for r in made for note in r.notes_of("runs eagerly")]
+            row["failures"] = list(minidynamo.counters["errors"])
+            row["fallbacks"] = sorted({f.op for r in made for half in (r, r.backward) if half for f in half.fallbacks if f.kind == "fallback"})
+    return row
+
+
+def show(cell):
+    if cell is None:
+        return "-"
+    return f"FAILED {cell['error'][:50]}" if "error" in cell else f"{'right' if cell['right'] else 'WRONG ' + cell['where'][-30:]} {cell['worst']:.1e}"
+
+
+@suite("training")
+def training(options):
+    """One training step of every model of the public list."""
+    if options.threads:
+        torch.set_num_threads(options.threads)
+    warnings.simplefilter("ignore")
+    if not options.no_peer:
+        import torch._inductor.config as peer_config
+        peer_config.fallback_random = True
+    print(", ".join(f"{key} {value}" for key, value in machine().items()), flush=True)
+    print(f"{'model':38} {'ours':50} {'torch.compile':50} graphs breaks  run eagerly / fallbacks")
+    rows = []
+    for name in NAMES:
+        if options.only not in name:
+            continue
+        try:
+            row = measure(name, not options.no_peer)
+        except ImportError as error:
+            row = {"name": name, "skipped": str(error)}
+        except Exception as error:      # eager itself fails
+            row = {"name": name, "skipped": f"eager: {type(error).__name__}: {str(error)[:100]}"}
+        rows.append(row)
+        if "skipped" in row:
+            print(f"{name:38} skipped: {row['skipped']}", flush=True)
+            continue
+        print(f"{name:38} {show(row.get('ours')):50} {show(row.get('torch.compile')):50} {row.get('graphs', 0):6} {row.get('breaks', 0):6}  "
+              f"{'; '.join(row.get('eager graphs', []) + row.get('failures', []))[:120]} {' '.join(row.get('fallbacks', []))}", flush=True)
+        minidynamo.reset()
+    ran = [r for r in rows if "skipped" not in r]
+    for label in ("ours", "torch.compile"):
+        if any(label in r for r in ran):
+            print(f"{label}: {sum(r[label]['right'] for r in ran if label in r)} of {len(ran)} right")
+    return {"machine": machine(), "command": "python -m minidynamo.bench --suite training", "rows": rows}
+
+
+# --- real sizes --------------------------------------------------------------------------------------------------------------
+class Multilayer(torch.nn.Module):
+    def __init__(self, width=512, depth=4):
+        super().__init__()
+        self.layers = torch.nn.ModuleList([torch.nn.Sequential(torch.nn.Linear(width, width), torch.nn.LayerNorm(width), torch.nn.GELU(),
+                                                               torch.nn.Dropout(0.1)) for _ in range(depth)])
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = x + layer(x)
+        return x,
+
+
+def mlp():
+    torch.manual_seed(0)
+    return Multilayer(), {"x": torch.randn(128, 512)}
+
+
+def with_labels(make, name, low, **options):
+    def built():
+        model, inputs = make(**options)
+        count = model.config.num_labels if name == "labels" and "pixel_values" in inputs else None
+        if count:
+            inputs["labels"] = torch.randint(0, count, (inputs["pixel_values"].shape[0],))
+        elif low:
+            inputs["labels"] = inputs["input_ids"]
+        return model, inputs
+    return built
+
+
+SIZES = {"mlp": mlp, "gpt2": with_labels(gpt2, "labels", True), "bert": with_labels(bert, "labels", False),
+         "resnet50": with_labels(resnet, "labels", False, batch=4)}
+
+
+def curve(model, run, inputs, steps=20):
+    """(losses, bytes saved for backward in one step): AdamW, the same data in each step."""
+    optimizer = torch.optim.AdamW(model.parameters(), 1e-4)
+    losses, saved = [], {}
+    own = {t.untyped_storage()._cdata for t in [*model.parameters(), *model.buffers(), *inputs.values()]}
+
+    def pack(tensor):
+        storage = tensor.untyped_storage()
+        if storage._cdata not in own:
+            saved[storage._cdata] = tensor.numel() * tensor.itemsize
+        return tensor
+    for number in range(steps):
+        torch.manual_seed(number)
+        optimizer.zero_grad()
+        hooks = torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t)
+        if number == 1:                 # the second step: compiled already
+            with hooks:
+                loss = loss_of(run(**inputs))
+        else:
+            loss = loss_of(run(**inputs))
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return losses, sum(saved.values())
+
+
+@suite("training-curves")
+def curves(options):
+    """20 steps of AdamW: the loss curve and what is saved for backward."""
+    rows = []
+    for name, make in SIZES.items():
+        if options.only not in name or name == "mlp":
+            continue
+        model, inputs = make()
+        model.train()
+        reference = copy.deepcopy(model)
+        minidynamo.reset()
+        eager, eager_bytes = curve(reference, reference, inputs)
+        ours, our_bytes = curve(model, minidynamo.compile(model), inputs)
+        worst = max(abs(a - b) / abs(b) for a, b in zip(ours, eager))
+        rows.append({"name": name, "eager": eager, "ours": ours, "eager bytes": eager_bytes, "our bytes": our_bytes, "largest difference": worst})
+        print(f"{name:10} loss {eager[0]:.4f} -> {eager[-1]:.4f} (eager), {ours[0]:.4f} -> {ours[-1]:.4f} (ours), largest relative difference "
+              f"{worst:.1e}; saved for backward {eager_bytes / 2**20:.1f} MiB (eager), {our_bytes / 2**20:.1f} MiB (ours), "
+              f"ratio {our_bytes / eager_bytes:.2f}", flush=True)
+    return {"machine": machine(), "rows": rows}
+
+
+@suite("training-speed")
+def speed(options):
+    """Seconds of forward, loss and backward."""
+    if options.threads:
+        torch.set_num_threads(options.threads)
+    rows = []
+    print(", ".join(f"{key} {value}" for key, value in machine().items()), flush=True)
+    print(f"{'':10} {'eager':>10} {'ours':>10} {'peer':>10}  {'eager / ours':22} {'eager / peer':22} {'peer / ours':22}")
+    for name, make in SIZES.items():
+        if options.only not in name:
+            continue
+        model, inputs = make()
+        model.train()
+
+        def variant(compiler):
+            own = copy.deepcopy(model)
+            run = compiler(own)
+
+            def once():
+                own.zero_grad()
+                loss_of(run(**inputs)).backward()
+            once()
+            return once
+        minidynamo.reset()
+        variants = {"eager": variant(lambda m: m), "ours": variant(minidynamo.compile)}
+        if not options.no_peer:
+            variants["torch.compile"] = variant(peer_compile)
+        timings = interleave(variants, budget=20.0)
+        row = {"name": name, "seconds": {k: t.median for k, t in timings.items()}, "rounds": len(timings["eager"].seconds)}
+        pairs = {"eager / ours": ("eager", "ours"), "eager / torch.compile": ("eager", "torch.compile"), "torch.compile / ours": ("torch.compile", "ours")}
+        row |= {k: ratio(timings, *pair) for k, pair in pairs.items() if set(pair) <= set(timings)}
+        rows.append(row)
+        print(f"{name:10} " + " ".join(f"{row['seconds'].get(k, 0) * 1e3:8.1f}ms" for k in ("eager", "ours", "torch.compile")) + "  "
+              + " ".join(show_ratio(row.get(k)) for k in pairs), flush=True)
+    return {"machine": machine(), "rows": rows}
