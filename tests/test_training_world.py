@@ -1,0 +1,171 @@
+"""Training in the world: mixed precision, random numbers, distributed data parallel, optimizers."""
+import copy
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import minidynamo
+import miniinductor
+from test_training import BACKENDS, Net, check, clean, compiled_records, same_state, x  # noqa: F401
+
+
+# --- random numbers ---------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_dropout_is_reproducible_and_backward_agrees(backend):
+    compiled = minidynamo.compile(lambda x: F.dropout(x, 0.5), backend=backend)
+    a = x(100, 10)
+    torch.manual_seed(3)
+    first = compiled(a)
+    (gradient,) = torch.autograd.grad(first.sum(), a)
+    assert torch.equal(gradient != 0, first != 0) and 300 < int((first != 0).sum()) < 700
+    torch.manual_seed(3)
+    assert torch.equal(compiled(a), first)
+    assert not torch.equal(compiled(a), first)
+
+
+@pytest.mark.parametrize("p", [0.0, 0.3, 1.0])
+def test_eagers_very_numbers(p):
+    """With config.fallback_random the draws are eager's, so that a program of exact operations is equal bit for bit."""
+    def f(x):
+        y = F.dropout(x, p) * 2
+        return y + torch.rand_like(x) * torch.randn(8, 6), F.dropout(x.t(), 0.5), torch.bernoulli(x.sigmoid()), torch.randperm(5), \
+            F.dropout2d(x.view(1, 8, 3, 2), 0.5), torch.randint(0, 9, (3,)), F.alpha_dropout(x, 0.2), F.rrelu(x, training=True)
+    a = x(8, 6)
+    with miniinductor.config.patch(fallback_random=True):
+        results = []
+        for function in (f, minidynamo.compile(f, backend="inductor"), minidynamo.compile(f, backend="aot_eager")):
+            torch.manual_seed(11)
+            out = function(a)
+            results.append((out, torch.autograd.grad(sum(t.sum() for t in out if t.requires_grad), a), torch.get_rng_state()))
+        for result in results[1:]:
+            torch.testing.assert_close(result, results[0], rtol=1e-6, atol=1e-6)
+            assert all(torch.equal(a, b) for a, b in zip(result[0][1:6], results[0][0][1:6]))
+
+
+# --- mixed precision --------------------------------------------------------------------------------------------------------
+def amp_step(model, run, data, target, scaler=None):
+    model.zero_grad()
+    with torch.autocast("cpu", torch.bfloat16):
+        loss = F.cross_entropy(run(data), target)
+    (scaler.scale(loss) if scaler else loss).backward()
+    return loss
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_autocast_around(backend):
+    model = Net().eval()
+    reference = copy.deepcopy(model)
+    compiled = minidynamo.compile(model, backend=backend)
+    data, target = torch.randn(16, 6), torch.randint(0, 3, (16,))
+    for _ in range(2):
+        torch.testing.assert_close(amp_step(model, compiled, data, target), amp_step(reference, reference, data, target), rtol=1e-2, atol=1e-2)
+        same_state(model, reference, 2e-2)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert compiled(data).dtype == torch.bfloat16
+    assert compiled(data).dtype == torch.float32            # another entry: the state is guarded
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+        torch.testing.assert_close(compiled(data), reference(data), rtol=1e-2, atol=1e-2)
+    with torch.autocast("cpu", torch.float16):
+        assert compiled(data).dtype == torch.float16
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_autocast_inside(backend):
+    def f(x, w):
+        with torch.autocast("cpu", torch.bfloat16):
+            y = x @ w
+        return y.float().softmax(-1), y
+    compiled = minidynamo.compile(f, backend=backend)
+    a, w = x(5, 6), x(6, 4)
+    for ours, eager in zip(compiled(a, w), f(a, w)):
+        assert ours.dtype == eager.dtype
+        torch.testing.assert_close(ours, eager, rtol=1e-2, atol=1e-2)
+    torch.testing.assert_close(torch.autograd.grad(compiled(a, w)[0][:, 0].sum(), [a, w]), torch.autograd.grad(f(a, w)[0][:, 0].sum(), [a, w]),
+                               rtol=2e-2, atol=1e-2)
+
+
+def test_grad_scaler():
+    model = Net().eval()
+    reference = copy.deepcopy(model)
+    compiled = minidynamo.compile(model)
+    data, target = torch.randn(16, 6), torch.randint(0, 3, (16,))
+    for m, run in ((model, compiled), (reference, reference)):
+        optimizer, scaler = torch.optim.SGD(m.parameters(), 0.1), torch.amp.GradScaler("cpu", init_scale=1024.0)
+        for _ in range(3):
+            amp_step(m, run, data, target, scaler)
+            scaler.step(optimizer)
+            scaler.update()
+    same_state(model, reference, 2e-2)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_bfloat16_weights(backend):
+    model = Net().eval().bfloat16()
+    reference = copy.deepcopy(model)
+    compiled = minidynamo.compile(model, backend=backend)
+    data = torch.randn(16, 6).bfloat16()
+    for m, run in ((model, compiled), (reference, reference)):
+        run(data).float().square().mean().backward()
+    same_state(model, reference, 4e-2)
+    assert model.first.weight.grad.dtype == torch.bfloat16
+
+
+# --- distributed ------------------------------------------------------------------------------------------------------------
+WORKER = '''
+import copy, sys, torch, torch.distributed as dist, torch.nn as nn, minidynamo
+minidynamo.config.raise_internal_errors = True
+dist.init_process_group("gloo")
+rank, kind = dist.get_rank(), sys.argv[1]
+torch.manual_seed(0)
+make = lambda: nn.Sequential(nn.Linear(6, 8), nn.GELU(), nn.LayerNorm(8), nn.Linear(8, 3))
+model = make()
+reference = copy.deepcopy(model)
+if kind == "ddp":               # DDP around the compiled module
+    compiled = nn.parallel.DistributedDataParallel(minidynamo.compile(model))
+    reference = nn.parallel.DistributedDataParallel(reference)
+elif kind == "compiled-ddp":    # the DDP module compiled
+    compiled = minidynamo.compile(nn.parallel.DistributedDataParallel(model))
+    reference = nn.parallel.DistributedDataParallel(reference)
+else:                           # FSDP2: parameters are DTensors outside of forward, plain tensors inside
+    from torch.distributed.fsdp import fully_shard
+    from torch.distributed.device_mesh import init_device_mesh
+    mesh = init_device_mesh("cpu", (2,))
+    for m in (model, reference):
+        fully_shard(m, mesh=mesh)
+    compiled = minidynamo.compile(model)
+optimizers = [torch.optim.AdamW(m.parameters(), 0.01) for m in (compiled, reference)]
+for step in range(3):
+    torch.manual_seed(10 * step + rank)
+    data, target = torch.randn(5, 6), torch.randint(0, 3, (5,))
+    for m, optimizer in zip((compiled, reference), optimizers):
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(m(data), target).backward()
+    full = lambda t: t.full_tensor() if hasattr(t, "full_tensor") else t
+    for a, b in zip(compiled.parameters(), reference.parameters()):
+        torch.testing.assert_close(full(a.grad), full(b.grad), rtol=1e-4, atol=1e-6)
+    for optimizer in optimizers:
+        optimizer.step()
+for a, b in zip(compiled.parameters(), reference.parameters()):
+    torch.testing.assert_close(full(a), full(b), rtol=1e-4, atol=1e-6)
+made = [r.backend_record for r in minidynamo.records.frames if r.backend_record is not None]
+compiled_graphs = [r for r in made if r.backward is not None and not r.notes_of("runs eagerly")]
+print("rank", rank, kind, "graphs", len(made), "trained", len(compiled_graphs), flush=True)
+assert kind == "fsdp" or compiled_graphs
+dist.destroy_process_group()
+'''
+
+
+@pytest.mark.parametrize("kind", ["ddp", "compiled-ddp", "fsdp"])
+def test_torchrun(kind, tmp_path):
+    script = tmp_path / "worker.py"
+    script.write_text(WORKER)
+    root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    environment = dict(os.environ, PYTHONPATH=root, OMP_NUM_THREADS="1")
+    done = subprocess.run([sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", str(script), kind],
+                          env=environment, capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stdout + done.stderr[-3000:]
+    assert done.stdout.count(kind) == 2
