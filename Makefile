@@ -6,7 +6,7 @@ TORCH  ?= torch==2.13.0
 BIN     = $(VENV)/bin
 READY   = $(VENV)/.ready
 
-.PHONY: course exercises test-notebooks test test-pythons bench ops fuzz-graphs sanitize sizes clean setup
+.PHONY: course exercises test-notebooks test test-pythons bench ops fuzz-graphs fuzz-training sanitize sizes clean setup
 
 course: $(READY)
 	@$(BIN)/python notebooks/build.py

@@ -6,6 +6,7 @@ import torch
 
 import minidynamo
 from minidynamo.explain import draw_graph
+from minidynamo.explain.draw import draw_joint
 from minidynamo.explain.explanation import FrameExplanation
 
 
@@ -89,3 +90,17 @@ def test_why_recompile_reads_closures():
     scale = 5
     ((_, _, found, _),) = e.why_recompile(torch.ones(2)).rows
     assert "is false" in found and "cell_contents" in found
+
+
+def test_training_shows_the_joint_graph_and_the_cut(tmp_path):
+    model = torch.nn.Sequential(torch.nn.Linear(5, 8), torch.nn.GELU(), torch.nn.LayerNorm(8))
+    e = minidynamo.explain(model)(torch.randn(3, 5))
+    assert "has not run" in repr(e.backward)
+    e.result.sum().backward()
+    assert "extern \"C\"" in repr(e.backward)
+    assert any("addmm" in str(row) and "eager kernel" in row for row in e.saved.rows) and "bytes saved" in repr(e.saved)
+    kinds = {kind for _, kind in e.joint.nodes.values()}
+    assert {"call", "backward", "saved"} <= kinds and "saved: 96 bytes" in str(e.joint.nodes)
+    assert "backward module" in {kind for _, kind in draw_joint(e.compiled, by_module=True).nodes.values()}
+    assert "Joint graph" in open(e.save(tmp_path / "page.html")).read()
+    assert "no gradients" in repr(explained().joint)

@@ -17,6 +17,7 @@ LARGE = 150             # nodes; above it, boxes are modules
 STYLES = {              # node kind -> shape, line, fill
     "placeholder": ("invhouse", "solid", "#e8f0fe"), "get_attr": ("note", "dashed", "#f3f3f3"),
     "call": ("box", "solid", "#ffffff"), "output": ("house", "bold", "#e6f4ea"), "module": ("box3d", "solid", "#fff8e1"),
+    "backward": ("box", "dashed", "#fce8e6"), "saved": ("cds", "bold", "#feefc3"), "backward module": ("box3d", "dashed", "#fce8e6"),
 }
 
 
@@ -92,41 +93,60 @@ def target_text(node):
     return str(target) if hasattr(target, "_schema") else getattr(target, "__name__", str(target))
 
 
-def draw_graph(graph, title="FX graph", by_module=None, depth=3):
-    """A Picture of an fx.Graph; by_module: None (only if it is large) | True | False.  depth: parts of a module path."""
+def draw_graph(graph, title="FX graph", by_module=None, depth=3, marks=None):
+    """A Picture of an fx.Graph; by_module: None (only if it is large) | True | False.  depth: parts of a module path.
+
+    marks: {node name: (kind, note)}, to draw some nodes as another kind with one more line of text.
+    """
+    marks = marks or {}
     graph = getattr(graph, "graph", graph)
     calls = [n for n in graph.nodes if n.op not in ("get_attr",)]
     if by_module or by_module is None and len(calls) > LARGE:
-        return _by_module(graph, title, depth)
+        return _by_module(graph, title, depth, marks)
     nodes, edges = {}, []
     for node in graph.nodes:
         kind = node.op if node.op in STYLES else "call"
         target = target_text(node)
         plain = kind != "call" or re.sub(r"_\d+$", "", node.name) == target
         head = node.name if plain else f"{node.name}\n{target}"
-        nodes[node.name] = (f"{head}\n{shape_text(_value(node))}".rstrip(), kind)
+        kind, note = marks.get(node.name, (kind, ""))
+        nodes[node.name] = (f"{head}\n{shape_text(_value(node))}\n{note}".rstrip(), kind)
         edges += [(source.name, node.name) for source in node.all_input_nodes]
     return Picture(title, nodes, edges)
 
 
-def _by_module(graph, title, depth):
+def _by_module(graph, title, depth, marks):
     group, counts = {}, {}
     for node in graph.nodes:
         if node.op == "get_attr":
             continue
         path = ".".join(str(node.meta.get("module_path", "")).split(".")[:depth])
-        group[node] = node.name if node.op in ("placeholder", "output") else path or "(top level)"
+        backward = " backward" if marks.get(node.name, ("",))[0] == "backward" else ""
+        group[node] = node.name if node.op in ("placeholder", "output") else (path or "(top level)") + backward
         counts[group[node]] = counts.get(group[node], 0) + 1
     nodes, edges = {}, []
     for node, name in group.items():
         if node.op in ("placeholder", "output"):
             nodes[name] = (f"{name}\n{shape_text(_value(node))}".rstrip(), node.op)
         else:
-            nodes[name] = (f"{name}\n{counts[name]} operations", "module")
+            nodes[name] = (f"{name}\n{counts[name]} operations", "backward module" if name.endswith(" backward") else "module")
         for source in node.all_input_nodes:
             if source in group and group[source] != name and (group[source], name) not in edges:
                 edges.append((group[source], name))
     return Picture(f"{title}, by module ({len(group)} operations)", nodes, edges)
+
+
+def draw_joint(record, by_module=None):
+    """The joint graph of training: forward plain, backward dashed and red, what is saved between them yellow, with its bytes."""
+    graph, marks = record.joint_graph.graph, {}
+    for node in graph.nodes:            # backward: what depends on a gradient that comes in
+        if node.op == "output" or node.op == "placeholder" and not str(node.target).startswith("tangent"):
+            continue
+        if node.op == "placeholder" or any(marks.get(s.name, ("",))[0] == "backward" for s in node.all_input_nodes):
+            marks[node.name] = ("backward", "")
+    marks |= {s.name: ("saved", "kept: an input" if s.is_input else f"saved: {s.bytes:,} bytes ({s.reason})") for s in record.saved}
+    total = sum(s.bytes for s in record.saved if not s.is_input)
+    return draw_graph(graph, f"joint graph: forward, backward, and the cut ({total:,} bytes saved)", by_module, marks=marks)
 
 
 def draw_fusion(record):

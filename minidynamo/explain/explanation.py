@@ -8,7 +8,7 @@ In:   `records.FrameRecord`s and the `CompileRecord`s behind them.  Out: an `Exp
 import functools
 
 from .. import records
-from .draw import draw_fusion, draw_graph
+from .draw import draw_fusion, draw_graph, draw_joint
 from .views import Code, Pair, Several, Table
 
 
@@ -89,6 +89,30 @@ class FrameExplanation:
                               if c.functional_graph is not None else Missing("; ".join(c.notes) or "not traced"))
 
     @stage
+    def joint(self):
+        """Training: the joint graph with forward, backward and the cut."""
+        return self._compiled(lambda c: draw_joint(c) if c.joint_graph is not None else Missing("no gradients were needed"))
+
+    @stage
+    def saved(self):
+        """Training: what the forward half keeps for the backward half, and why."""
+        return self._compiled(lambda c: Table(
+            ["value", "op", "shape", "bytes", "why", "user line"],
+            [(s.name, s.op, s.shape, "an input" if s.is_input else s.bytes, s.reason, ":".join(map(str, s.line[:2])) if s.line else "")
+             for s in c.saved], f"{sum(s.bytes for s in c.saved if not s.is_input):,} bytes saved for backward")
+            if c.joint_graph is not None else Missing("no gradients were needed"))
+
+    @property
+    def backward(self):
+        """Training: the kernels of the backward half; compiled when backward() first runs."""
+        def build(c):
+            if c.joint_graph is None:
+                return Missing("no gradients were needed")
+            return Several([Code(k.source, k.language, f"{k.name}: {', '.join(k.nodes)}") for k in c.backward.kernels]) \
+                if c.backward is not None else Missing("backward() has not run yet")
+        return self._compiled(build)
+
+    @stage
     def loop_ir(self):
         return self._compiled(lambda c: Code(c.loop_ir, "python", "loop IR, before fusion"))
 
@@ -134,8 +158,8 @@ class FrameExplanation:
 
     SECTIONS = (("source", "Source"), ("bytecode", "Bytecode"), ("guards", "Guards"), ("guard_source", "Guard function"),
                 ("breaks", "Graph breaks"), ("graph", "FX graph"), ("graph_text", "FX graph as Python"),
-                ("aten", "ATen graph"), ("loop_ir", "Loop IR"), ("fused_ir", "Loop IR after fusion"),
-                ("fusion", "Fusion decisions"), ("kernel_picture", "Kernels"), ("kernels", "Kernel source"),
+                ("aten", "ATen graph"), ("joint", "Joint graph"), ("saved", "Saved for backward"), ("loop_ir", "Loop IR"), ("fused_ir", "Loop IR after fusion"),
+                ("fusion", "Fusion decisions"), ("kernel_picture", "Kernels"), ("kernels", "Kernel source"), ("backward", "Backward kernels"),
                 ("eager_kernels", "Eager kernels"), ("wrapper", "Wrapper"), ("memory", "Memory plan"), ("times", "Times"))
 
 

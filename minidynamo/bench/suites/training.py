@@ -187,7 +187,7 @@ def curve(model, run, inputs, steps=20):
     def pack(tensor):
         storage = tensor.untyped_storage()
         if storage._cdata not in own:
-            saved[storage._cdata] = tensor.numel() * tensor.itemsize
+            saved[storage._cdata] = storage.nbytes()
         return tensor
     for number in range(steps):
         torch.manual_seed(number)
