@@ -356,6 +356,8 @@ def _foreach(base, in_place):
         getattr(torch.Tensor, base + "_", None) if in_place else getattr(torch, base, None))
 
     def rule(xs, *others, scalar=1, scalars=None, **kwargs):
+        if not isinstance(xs, (list, tuple)):           # a number to the power of each
+            return [function(xs, y) for y in others[0]]
         value = [scalar] * len(xs) if scalars is None else scalars
         if base in ("addcmul", "addcdiv"):
             a, b, *rest = others

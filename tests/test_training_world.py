@@ -169,3 +169,51 @@ def test_torchrun(kind, tmp_path):
                           env=environment, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stdout + done.stderr[-3000:]
     assert done.stdout.count(kind) == 2
+
+
+# --- optimizers -------------------------------------------------------------------------------------------------------------
+def adamw(params, grads, means, squares, steps, lr=1e-2, beta1=0.9, beta2=0.999, eps=1e-8, decay=1e-2):
+    """torch.optim.AdamW's step over lists (foreach, capturable), as the optimizer writes it."""
+    torch._foreach_add_(steps, 1)
+    torch._foreach_mul_(params, 1 - lr * decay)
+    torch._foreach_lerp_(means, grads, 1 - beta1)
+    torch._foreach_mul_(squares, beta2)
+    torch._foreach_addcmul_(squares, grads, grads, 1 - beta2)
+    first, second = torch._foreach_pow(beta1, steps), torch._foreach_pow(beta2, steps)
+    torch._foreach_sub_(first, 1), torch._foreach_sub_(second, 1)
+    torch._foreach_div_(first, lr), torch._foreach_reciprocal_(first)
+    torch._foreach_neg_(second), torch._foreach_sqrt_(second)
+    divisor = torch._foreach_sqrt(squares)
+    torch._foreach_div_(divisor, second), torch._foreach_add_(divisor, eps), torch._foreach_div_(divisor, first)
+    torch._foreach_addcdiv_(params, means, divisor)
+
+
+def test_an_adamw_step_over_lists_fuses_into_one_kernel_per_parameter():
+    shapes = [(8, 8), (8,), (16, 8), (16,), (4, 16)]
+    state = [[torch.rand(s) for s in shapes] for _ in range(4)] + [[torch.tensor(2.0) for _ in shapes]]
+    ours, eager = copy.deepcopy(state), state
+    graph = torch.fx.Graph()
+    lists = [[graph.placeholder(f"t{i}_{k}") for k in range(len(shapes))] for i in range(5)]
+    graph.call_function(adamw, tuple(lists))
+    graph.output(())
+    with torch.no_grad():
+        compiled = miniinductor.compile_fx(torch.fx.GraphModule(torch.nn.Module(), graph), [t for group in ours for t in group])
+        for _ in range(3):
+            compiled(*[t for group in ours for t in group])
+            adamw(*eager)
+    torch.testing.assert_close(ours, eager)
+    assert len(compiled.record.kernels) <= 2 * len(shapes) and not compiled.record.fallbacks
+
+
+@pytest.mark.parametrize("kind", [torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW])
+def test_a_compiled_step_is_right(kind):
+    model = torch.nn.Linear(4, 3)
+    reference = copy.deepcopy(model)
+    optimizers = [kind(m.parameters(), 0.01, foreach=True) for m in (model, reference)]
+    steps = [minidynamo.compile(optimizers[0].step), optimizers[1].step]
+    for _ in range(3):
+        for m, optimizer, step in zip((model, reference), optimizers, steps):
+            optimizer.zero_grad()
+            m(torch.ones(2, 4)).square().sum().backward()
+            step()
+    same_state(model, reference, 1e-6)
