@@ -86,7 +86,7 @@ def _compile(gm, example_inputs, mode, generate):
             with record.timed("graph passes"):
                 optimize(joint.graph)
             run = compile_graph(joint.graph, record, written)
-            if torch.is_autocast_enabled("cpu"):
+            if torch._C._is_any_autocast_enabled():
                 run = no_autocast()(run)
             if not joint.is_plain:
                 run = with_outputs(joint, run)

@@ -48,16 +48,23 @@ class DataDependent(CannotTrace):
     """The program asks for the *value* of a tensor; it cannot be traced whole."""
 
 
+@contextlib.contextmanager
+def _autocast(**options):
+    with contextlib.ExitStack() as stack:
+        for device in ("cpu", "cuda"):
+            if torch.is_autocast_enabled(device):
+                stack.enter_context(torch.autocast(device, dtype=torch.get_autocast_dtype(device), **options))
+        yield
+
+
 def ambient_autocast():
     """Autocast as it is, without its cache of cast weights: fake casts must not get into it."""
-    if not torch.is_autocast_enabled("cpu"):
-        return contextlib.nullcontext()
-    return torch.autocast("cpu", dtype=torch.get_autocast_dtype("cpu"), cache_enabled=False)
+    return _autocast(cache_enabled=False)
 
 
 def no_autocast():
     """The casts are in the graph; running it must not cast again."""
-    return torch.autocast("cpu", enabled=False) if torch.is_autocast_enabled("cpu") else contextlib.nullcontext()
+    return _autocast(enabled=False) if torch._C._is_any_autocast_enabled() else contextlib.nullcontext()
 
 
 class Tracer(TorchDispatchMode):
