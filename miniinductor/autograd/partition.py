@@ -3,7 +3,8 @@
 In:   a `Joint`.  Out: `Parts`: a forward graph that also returns what is saved, a backward graph, the list of saved values.
 
 Cost model.  Saving a value costs its bytes; an input costs (almost) nothing, since it is in memory anyway, unless the
-program overwrites it: then it must be copied.  Computing a value again costs nothing if it is cheap, because it is fused
+program overwrites it: then it must be copied; a value that would otherwise stay inside a fused kernel costs a tenth more,
+because it must be written out first.  Computing a value again costs nothing if it is cheap, because it is fused
 into the backward kernel that needs it, and is forbidden otherwise:
 
     random ops                      a second draw would differ
@@ -28,6 +29,7 @@ from ..records import SavedActivation
 from .functionalize import is_needed
 
 aten = torch.ops.aten
+WRITTEN_OUT = 1.1
 RANDOM = torch.Tag.nondeterministic_seeded
 VIEW_COPIES = {aten._unsafe_view.default, aten.reshape.default}
 
@@ -114,7 +116,7 @@ def choose_saved(graph, gradients, overwritten, is_cheap):
         if node.op == "placeholder":
             cost = max(element_bytes(value), 1) if node.target in overwritten else 1e-3
         elif isinstance(value, torch.Tensor) and (is_dense(value) or not (is_view(node) or not reasons[node])):
-            cost = max(element_bytes(value), 1)
+            cost = max(element_bytes(value), 1) * (1 if reasons[node] else WRITTEN_OUT)
             if config.partition == "save-everything" and any(user in backward for user in node.users):
                 cost = 1e-6
             if config.partition == "recompute-all" and not reasons[node]:
