@@ -54,7 +54,7 @@ class SavedActivation:
     shape: str
     bytes: int
     is_input: bool
-    reason: str         # "input" | "random" | "eager kernel" | "small result of a reduction" | "smallest cut"
+    reason: str         # why it was not computed again (partition.why_saved), or "smallest cut"
     line: str = ""
 
 

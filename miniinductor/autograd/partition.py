@@ -10,6 +10,7 @@ into the backward kernel that needs it, and is forbidden otherwise:
     random ops                      a second draw would differ
     matrix products, convolutions, attention, whatever runs as an eager kernel      too slow
     reductions that shrink their input at least fourfold                            slow to redo, small to keep
+    operands of eager kernels in the backward half                                  would have to be written out again
 
 So each value is an edge in -> out with its cost as capacity, values flow from what cannot be computed again to what the
 backward half reads, and the cheapest set of values that separates the two is a minimum cut (max-flow, networkx).
@@ -96,6 +97,12 @@ def backward_nodes(graph):
     return found
 
 
+def read_by_kernel(node, backward, is_cheap):
+    """Does an eager kernel of the backward half read this value, perhaps through views?"""
+    return any(not is_cheap(user.target) and user in backward if not is_view(user) else read_by_kernel(user, backward, is_cheap)
+               for user in node.users if user.op == "call_function" and user.target is not operator.getitem)
+
+
 def choose_saved(graph, gradients, overwritten, is_cheap):
     """The forward values to keep, as nodes in graph order."""
     backward = backward_nodes(graph)
@@ -106,7 +113,9 @@ def choose_saved(graph, gradients, overwritten, is_cheap):
         node = work.pop()
         if node not in needed and node.op != "get_attr":
             needed.add(node)
-            reasons[node] = why_saved(node, is_cheap)
+            reasons[node] = why_saved(node, is_cheap) or (
+                "operand of an eager kernel in backward" if config.partition != "recompute-all" and not is_view(node)
+                and read_by_kernel(node, backward, is_cheap) else "")
             if not reasons[node]:
                 work.extend(node.all_input_nodes)
     cut = networkx.DiGraph()
