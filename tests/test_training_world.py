@@ -217,3 +217,5 @@ def test_a_compiled_step_is_right(kind):
             m(torch.ones(2, 4)).square().sum().backward()
             step()
     same_state(model, reference, 1e-6)
+    steps = [r for r in compiled_records() if r.backward is None and not r.joint_graph]
+    assert steps and all(1 <= len(r.kernels) <= 4 and not r.fallbacks for r in steps) and not minidynamo.counters["graph_breaks"]
