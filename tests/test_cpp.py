@@ -61,11 +61,17 @@ def test_unary(op, dtype):
 
 
 @pytest.mark.parametrize("op,limit", [("exp", 2), ("log", 2), ("tanh", 5), ("erf", 6), ("sigmoid", 3), ("log1p", 4),
-                                      ("expm1", 5), ("erfinv", 2)])
+                                      ("expm1", 5), ("erfinv", 2), *[(op, 1) for op in (
+                                          "exp2", "log2", "log10", "sin", "cos", "tan", "sinh", "cosh", "asin", "acos", "atan")]])
 def test_accuracy_in_ulp_against_float64(op, limit):
+    every_size = torch.randint(-2**31, 2**31, (200_003,)).int().view(torch.float32)      # all exponents alike
+    every_size = every_size[every_size.isfinite()]
     x = {"exp": torch.linspace(-87, 88.5, 200_003), "log": torch.rand(200_003) * 10 + 1e-6,
          "log1p": torch.cat([torch.rand(100_000) * 4 - 0.999, torch.randn(1000) * 1e-5]),
-         "erfinv": torch.rand(100_003) * 2 - 1}.get(op, torch.linspace(-9, 9, 200_003))
+         **dict.fromkeys(("erfinv", "asin", "acos"), torch.rand(100_003) * 2 - 1),
+         **dict.fromkeys(("sin", "cos", "tan", "atan"), every_size), "exp2": torch.linspace(-149, 127.99, 200_003),
+         **dict.fromkeys(("log2", "log10"), torch.cat([every_size.abs(), 1 + torch.randn(1000) * 1e-4])),
+         **dict.fromkeys(("sinh", "cosh"), torch.linspace(-89, 89, 200_003))}.get(op, torch.linspace(-9, 9, 200_003))
     if op == "sigmoid":
         x = torch.linspace(-80, 80, 200_003)
     (got,), _ = run(lambda b: [pointwise(getattr(ops, op), b)], x)
@@ -74,6 +80,34 @@ def test_accuracy_in_ulp_against_float64(op, limit):
     ulp = (torch.nextafter(single.abs(), torch.tensor(math.inf)) - single.abs()).double()
     error = ((got.double() - exact).abs() / ulp)[exact != 0]
     assert error.max() <= limit, f"{op}: {error.max():.2f} ulp at {x[exact != 0][error.argmax()]}"
+
+
+def test_pow_in_ulp_against_float64_and_at_every_special_pair():
+    base, exponent = torch.rand(200_003) * 20, torch.randn(200_003) * 20
+    (got,), _ = run(lambda b, e: [pointwise(ops.pow, b, e)], base, exponent)
+    exact = base.double() ** exponent.double()
+    single = exact.float()
+    known = single.isfinite() & (single > 0)
+    ulp = (torch.nextafter(single, torch.tensor(math.inf)) - single).double()
+    assert ((got.double() - exact).abs() / ulp)[known].max() <= 1
+    assert torch.equal(got[~known], single[~known])
+    special = torch.cat([SPECIAL, torch.tensor([2.0, -2.0, 3.0, -3.0, 2.0**24 + 2, -(2.0**24) + 1, 1e-45, -1e-45])])
+    a, b = (t.reshape(-1).contiguous() for t in torch.meshgrid(special, special, indexing="ij"))
+    (got,), _ = run(lambda a, b: [pointwise(ops.pow, a, b)], a, b)
+    want = (a.double() ** b.double()).float()
+    same(got, want, ulps=1, atol=1.5e-45)
+    assert torch.equal(torch.signbit(got), torch.signbit(want) & ~want.isnan() | torch.signbit(got) & want.isnan())
+
+
+@pytest.mark.parametrize("kind", ["argmax", "argmin"])
+def test_arg_reductions_where_all_are_equal_and_in_several_parts(kind):
+    for x in (torch.full((3, 1000), -math.inf), torch.full((3, 1000), math.inf), torch.full((3, 1000), math.nan),
+              torch.full((2, 517), torch.iinfo(torch.int64).min), torch.ones(5, 300, dtype=torch.bool),
+              torch.randint(0, 9, (2, 300_001)).float()):
+        for dims in ([1], [0, 1]):
+            (got,), _ = run(lambda b: [reduce(b, kind, dims, dtype=torch.int64)], x)
+            rows = x.to(torch.float64).numpy().reshape(1 if len(dims) > 1 else len(x), -1)
+            assert got.flatten().tolist() == getattr(rows, kind)(1).tolist()
 
 
 TORCH_BINARY = {

@@ -33,7 +33,7 @@ from .. import config
 from ..dependencies import int_or_none, loop_variables, merge_loops, stride_of
 from .common import Kernel, Scope, Value, indent, index_text, origin_text, summary
 from .cpp_expressions import NARROW, CppExpressions, compute_type, memory_type
-from .cpp_reductions import CHUNK, COLUMNS, Accumulator, RowReductions, declarations, estimate
+from .cpp_reductions import ARG_LANES, CHUNK, COLUMNS, Accumulator, RowReductions, declarations, estimate
 
 PARALLEL_WORK = 1 << 15     # scalar operations below which starting threads costs more than they save
 TILE = 32                   # square tile of a transposed access
@@ -262,12 +262,29 @@ class CppKernelWriter(RowReductions, CppExpressions):
         return self.one_loop(lines, accumulators, start, end)
 
     def one_loop(self, lines, accumulators, start, end):
+        if any(a.is_arg for a in accumulators) and config.vectorize and self.lanes_are_free() \
+                and estimate(self.inner[-1:]) >= 4 * ARG_LANES:
+            return self.arg_loop(lines, accumulators, start, end)
         lane = self.r[-1]
         lines = lines + [line for a in accumulators for line in a.in_lanes()]
         return [*[line for a in accumulators for line in a.before_lanes()],
                 *self.simd(accumulators, lines),
                 f"for (int64_t {lane} = {start}; {lane} < {end}; {lane}++) {{", *indent(lines), "}",
                 *[line for a in accumulators for line in a.after_lanes()]]
+
+    def arg_loop(self, lines, accumulators, start, end):
+        """argmax has no vector reduction: a loop over groups of lanes, each lane with a best element of its own."""
+        lane, group = self.r[-1], f"{self.r[-1]}_group"
+        args, others = [a for a in accumulators if a.is_arg], [a for a in accumulators if not a.is_arg]
+        lines = lines + [line for a in others for line in a.in_lanes()]
+        lines += [line for a in args for line in a.in_arg_lanes(f"{lane} - {group}")]
+        return [*[line for a in others for line in a.before_lanes()],
+                *[line for a in args for line in a.arg_arrays(lane, start)],
+                f"for (int64_t {group} = {start}; {group} < {end}; {group} += {ARG_LANES}) {{",
+                f"    const int64_t {lane}_stop = mini::minimum<int64_t>({group} + {ARG_LANES}, {end});",
+                *indent([*self.simd(others, lines), f"for (int64_t {lane} = {group}; {lane} < {lane}_stop; {lane}++) {{",
+                         *indent(lines), "}"]), "}",
+                *[line for a in others for line in a.after_lanes()], *[line for a in args for line in a.after_arg_lanes()]]
 
     def simd(self, accumulators, lines):
         if not config.vectorize or any(a.clause is None for a in accumulators) or not self.lanes_are_free():
@@ -479,7 +496,7 @@ class CppKernelWriter(RowReductions, CppExpressions):
             value = self.to_dtype(value, element_dtype) if element_dtype not in NARROW else value
         accumulator = Accumulator(self.outside.fresh("acc"), kind, element_dtype)
         if kind.startswith("arg"):
-            accumulator.term = f"{accumulator.c_type}{{{value}, {self.index(flat_index)}}}"
+            accumulator.term, accumulator.at = value.text, self.index(flat_index)
         elif kind == "any":
             accumulator.term = f"int32_t({value} != 0)"
         else:

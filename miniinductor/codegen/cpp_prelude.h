@@ -3,7 +3,8 @@
 // Everything is scalar and, for float, branch-free: GCC turns it into vector code inside `#pragma omp simd`.
 // Semantics are torch's: NaN goes through maximum/minimum, integer division by zero raises, shifts by too much are defined.
 // float: own polynomials (exp: our fit; log: Cephes; tanh, erf: Eigen/XLA rationals, as published), a few ulp, right on NaN, inf,
-// -0.0 and subnormals.  double, and what has no short vector form: libm, through compiler builtins.
+// -0.0 and subnormals; sin, log2, pow and their relatives are Taylor series in double, rounded once: at most 1 ulp.
+// double, and what has no short vector form: libm, through compiler builtins.
 typedef signed char int8_t;
 typedef unsigned char uint8_t;
 typedef short int16_t;
@@ -29,7 +30,13 @@ OP float fma(float a, float b, float c) {
     return a * b + c;
 #endif
 }
-OP double fma(double a, double b, double c) { return __builtin_fma(a, b, c); }
+OP double fma(double a, double b, double c) {
+#ifdef __FMA__
+    return __builtin_fma(a, b, c);
+#else
+    return a * b + c;
+#endif
+}
 
 // --- storage types: memory holds 16 bits, arithmetic is float ---------------------------------------------------------
 struct bfloat16 { uint16_t raw; };
@@ -156,6 +163,145 @@ OP float erf(float x) {                         // Eigen/XLA rational, odd/even 
     return x * (p / q);         // not x * p / q, which loses the last bits of a subnormal x
 }
 
+// --- float functions computed in double -------------------------------------------------------------------------------------
+// Half the lanes, but no tricks: Taylor series, truncated where the next term is below 1e-9; one rounding, at most 1 ulp.
+OP double exp2_wide(double t) {                 // 2^n * exp(f ln 2), |f| <= 1/2
+    t = t > 1000. ? 1000. : t;
+    t = t < -1000. ? -1000. : t;
+    constexpr double shift = 6755399441055744.; // 1.5 * 2^52: adding it rounds to an integer, found in the low bits
+    double shifted = t + shift, r = (t - (shifted - shift)) * 0.69314718055994531;
+    double p = 1. / 362880.;
+    p = fma(p, r, 1. / 40320.);
+    p = fma(p, r, 1. / 5040.);
+    p = fma(p, r, 1. / 720.);
+    p = fma(p, r, 1. / 120.);
+    p = fma(p, r, 1. / 24.);
+    p = fma(p, r, 1. / 6.);
+    p = fma(p, r, 0.5);
+    p = fma(p, r, 1.);
+    p = fma(p, r, 1.);
+    return p * bits<double>((bits<uint64_t>(shifted) << 52) + (1023ull << 52));
+}
+OP double log2_wide(double x) {                 // x = 2^e * m, m about 1; ln m = 2 atanh(s), s = (m - 1) / (m + 1)
+    uint64_t b = bits<uint64_t>(x);
+    int32_t e = (int32_t)((b - 0x3fe6a09e667f3bcdull + (1024ull << 52)) >> 52) - 1024;     // of sqrt(1/2) <= m < sqrt(2)
+    double m = bits<double>(b - ((uint64_t)(int64_t)e << 52)), s = (m - 1.) / (m + 1.), z = s * s;
+    double p = 1. / 15.;
+    p = fma(p, z, 1. / 13.);
+    p = fma(p, z, 1. / 11.);
+    p = fma(p, z, 1. / 9.);
+    p = fma(p, z, 1. / 7.);
+    p = fma(p, z, 1. / 5.);
+    p = fma(p, z, 1. / 3.);
+    p = fma(p, z, 1.);
+    double y = fma(s * p, 2.8853900817779268, (double)e);
+    y = x == 0. ? -(double)inf : y;
+    y = x < 0. ? (double)nan : y;
+    return x < (double)inf ? y : x == x && x > 0. ? x : (double)nan;
+}
+OP float exp2(float x) { return (float)exp2_wide(x); }
+OP float log2(float x) { return (float)log2_wide(x); }
+OP float log10(float x) { return (float)(log2_wide(x) * 0.30102999566398120); }
+OP float pow(float a, float b) {                // IEEE's special cases: 1^NaN = NaN^0 = 1, (-1)^inf = 1, (-8)^(1/3) = NaN
+    float size = __builtin_fabsf(a), half = b * 0.5f;
+    bool whole_b = __builtin_truncf(b) == b, odd = whole_b & (__builtin_truncf(half) != half);
+    double y = exp2_wide((double)b * log2_wide(size));
+    y = (size == 1.f) & (b == b) ? 1. : y;
+    y = (a < 0.f) & (size < inf) & !whole_b ? (double)nan : y;
+    y = odd & (bits<int32_t>(a) < 0) ? -y : y;
+    return (b == 0.f) | (a == 1.f) ? 1.f : (float)y;
+}
+OP float cosh(float x) {
+    double e = exp2_wide(x * 1.4426950408889634);
+    return (float)(0.5 * (e + 1. / e));
+}
+OP float sinh(float x) {                        // e - 1/e cancels at small x: there the series
+    double e = exp2_wide(x * 1.4426950408889634), z = (double)x * x, p = 1. / 39916800.;
+    p = fma(p, z, 1. / 362880.);
+    p = fma(p, z, 1. / 5040.);
+    p = fma(p, z, 1. / 120.);
+    p = fma(p, z, 1. / 6.);
+    p = fma(p, z, 1.);
+    return (float)(__builtin_fabsf(x) < 1.f ? x * p : 0.5 * (e - 1. / e));
+}
+
+// Angles.  x in quarter turns, x * 2/pi modulo 4, is a 64-bit number with 62 bits after the point: the product of x's 24 bits and
+// the 96 bits of 2/pi that matter at its exponent (Payne and Hanek, 1983).  Exact enough for every float, the largest too.
+constexpr uint32_t two_over_pi[9] = {           // 2/pi * 2^256, lowest word first
+    0xdebbc561, 0xfe5163ab, 0x3c439041, 0xdb629599, 0xf534ddc0,
+    0xfc2757d1, 0x4e441529, 0xa2f9836e, 0};
+struct Angle { double r; int32_t quarter; };    // x = quarter * pi/2 + r, |r| <= pi/4
+OP Angle reduce_angle(float x) {
+    uint32_t u = bits<uint32_t>(x) & 0x7fffffffu, e = u >> 23;
+    uint32_t place = 312u - (e < 126u ? 126u : e), word = place >> 5, shift = place & 31u;
+    uint64_t m = (u & 0x7fffffu) | 0x800000u;
+    word = word > 5u ? 5u : word;
+    uint64_t t0 = two_over_pi[word], t1 = two_over_pi[word + 1], t2 = two_over_pi[word + 2], t3 = two_over_pi[word + 3];
+    uint64_t low = (uint32_t)((t1 << 32 | t0) >> shift), middle = (uint32_t)((t2 << 32 | t1) >> shift);
+    uint64_t high = (uint32_t)((t3 << 32 | t2) >> shift), turns = ((m * high) << 32) + m * middle + ((m * low) >> 32);
+    uint64_t quarter = (turns + (1ull << 61)) >> 62, rest = turns - (quarter << 62);
+    // two 32-bit halves: few machines convert 64-bit integers in vectors; pi/2 * 2^-30 and pi/2 * 2^-61
+    double r = fma((double)(int32_t)(rest >> 32), 1.4629180792671596e-9, (double)(int32_t)((uint32_t)rest >> 1) * 6.8122937617410790e-19);
+    bool small = __builtin_fabsf(x) < 0.785f;
+    int32_t q = small ? 0 : (int32_t)quarter;
+    r = x < 0.f ? -r : r;
+    return {small ? (double)x : r, x < 0.f ? -q : q};
+}
+OP double sine(double r) {
+    double z = r * r, p = -1. / 39916800.;
+    p = fma(p, z, 1. / 362880.);
+    p = fma(p, z, -1. / 5040.);
+    p = fma(p, z, 1. / 120.);
+    p = fma(p, z, -1. / 6.);
+    return r * fma(p, z, 1.);                   // not r + ...: the sine of -0.0 is -0.0
+}
+OP double cosine(double r) {
+    double z = r * r, p = 1. / 479001600.;
+    p = fma(p, z, -1. / 3628800.);
+    p = fma(p, z, 1. / 40320.);
+    p = fma(p, z, -1. / 720.);
+    p = fma(p, z, 1. / 24.);
+    p = fma(p, z, -0.5);
+    return fma(p, z, 1.);
+}
+OP float turned(float x, double r, int32_t quarter) {       // sin(quarter * pi/2 + r)
+    double s = sine(r), c = cosine(r), y = quarter & 1 ? c : s;
+    y = quarter & 2 ? -y : y;
+    return __builtin_fabsf(x) < inf ? (float)y : nan;
+}
+OP float sin(float x) { Angle a = reduce_angle(x); return turned(x, a.r, a.quarter); }
+OP float cos(float x) { Angle a = reduce_angle(x); return turned(x, a.r, a.quarter + 1); }
+OP float tan(float x) {
+    Angle a = reduce_angle(x);
+    double s = sine(a.r), c = cosine(a.r), y = a.quarter & 1 ? -c / s : s / c;
+    return __builtin_fabsf(x) < inf ? (float)y : nan;
+}
+OP double atan_wide(double x) {                 // atan(a) = pi/2 - atan(1/a), = pi/4 + atan((a - 1) / (a + 1)); then |s| <= tan(pi/8)
+    double a = __builtin_fabs(x);
+    bool above = a > 1.;
+    double b = above ? 1. / a : a;
+    bool upper = b > 0.41421356237309503;
+    double s = upper ? (b - 1.) / (b + 1.) : b, z = s * s, p = 1. / 25.;
+    p = fma(p, z, -1. / 23.);
+    p = fma(p, z, 1. / 21.);
+    p = fma(p, z, -1. / 19.);
+    p = fma(p, z, 1. / 17.);
+    p = fma(p, z, -1. / 15.);
+    p = fma(p, z, 1. / 13.);
+    p = fma(p, z, -1. / 11.);
+    p = fma(p, z, 1. / 9.);
+    p = fma(p, z, -1. / 7.);
+    p = fma(p, z, 1. / 5.);
+    p = fma(p, z, -1. / 3.);
+    double y = s * fma(p, z, 1.);
+    y = upper ? y + 0.78539816339744831 : y;
+    y = above ? 1.5707963267948966 - y : y;
+    return __builtin_copysign(y, x);
+}
+OP float atan(float x) { return (float)atan_wide(x); }
+OP float asin(float x) { double w = x; return (float)atan_wide(w / __builtin_sqrt((1. - w) * (1. + w))); }
+OP float acos(float x) { double w = x; return (float)(2. * atan_wide(__builtin_sqrt((1. - w) / (1. + w)))); }
+
 template <class T> OP T erfinv(T y0) {          // Winitzki's estimate, then three Newton steps in double
     double y = y0, a = __builtin_fabs(y);
     double w = __builtin_log((1. - a) * (1. + a)), t = 4.3307467508 + 0.5 * w;
@@ -171,9 +317,9 @@ template <class T> OP T erfinv(T y0) {          // Winitzki's estimate, then thr
 // --- functions that libm has, in both precisions --------------------------------------------------------------------------
 #define LIBM_DOUBLE(name) OP double name(double x) { return __builtin_##name(x); }
 #define LIBM(name) LIBM_DOUBLE(name) OP float name(float x) { return __builtin_##name##f(x); }
-LIBM_DOUBLE(exp) LIBM_DOUBLE(log) LIBM_DOUBLE(tanh) LIBM_DOUBLE(erf)
-LIBM(exp2) LIBM(log2) LIBM(log10) LIBM(sqrt) LIBM(sin) LIBM(cos) LIBM(tan) LIBM(asin) LIBM(acos) LIBM(atan)
-LIBM(sinh) LIBM(cosh) LIBM(asinh) LIBM(acosh) LIBM(atanh) LIBM(erfc) LIBM(lgamma) LIBM(floor) LIBM(ceil) LIBM(trunc)
+LIBM_DOUBLE(exp) LIBM_DOUBLE(log) LIBM_DOUBLE(tanh) LIBM_DOUBLE(erf) LIBM_DOUBLE(exp2) LIBM_DOUBLE(log2) LIBM_DOUBLE(log10)
+LIBM_DOUBLE(sin) LIBM_DOUBLE(cos) LIBM_DOUBLE(tan) LIBM_DOUBLE(asin) LIBM_DOUBLE(acos) LIBM_DOUBLE(atan)
+LIBM_DOUBLE(sinh) LIBM_DOUBLE(cosh) LIBM(sqrt) LIBM(asinh) LIBM(acosh) LIBM(atanh) LIBM(erfc) LIBM(lgamma) LIBM(floor) LIBM(ceil) LIBM(trunc)
 OP float rsqrt(float x) { return 1.f / __builtin_sqrtf(x); }
 OP double rsqrt(double x) { return 1. / __builtin_sqrt(x); }
 template <class T> OP T reciprocal(T x) { return T(1) / x; }
@@ -185,7 +331,8 @@ SAME_ON_INTEGERS(floor) SAME_ON_INTEGERS(ceil) SAME_ON_INTEGERS(trunc) SAME_ON_I
 #define LIBM2(name) \
     OP float name(float a, float b) { return __builtin_##name##f(a, b); } \
     OP double name(double a, double b) { return __builtin_##name(a, b); }
-LIBM2(atan2) LIBM2(copysign) LIBM2(nextafter) LIBM2(hypot) LIBM2(fmod) LIBM2(pow)
+LIBM2(atan2) LIBM2(copysign) LIBM2(nextafter) LIBM2(hypot) LIBM2(fmod)
+OP double pow(double a, double b) { return __builtin_pow(a, b); }
 
 // --- arithmetic ------------------------------------------------------------------------------------------------------------
 OP float abs(float x) { return __builtin_fabsf(x); }

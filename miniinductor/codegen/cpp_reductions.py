@@ -25,6 +25,7 @@ from .cpp_expressions import compute_type, limit_text
 CHUNK = 512                 # longest run of float additions into one accumulator; chunks are then added in double
 ROWS_CHUNK = 128            # the same where rows are added up
 COLUMNS = 512               # outer elements reduced together, when a reduction steps through memory by rows
+ARG_LANES = 64              # places that argmax keeps apart in its vector loop
 ROWS = 4                    # rows added at a time there: one load and store of the accumulator per four elements
 
 # kind -> (initial value, combining expression, OpenMP's name of it)
@@ -43,13 +44,14 @@ class Accumulator:
     kind: str
     dtype: torch.dtype      # of the elements (max, argmax) or of the result (sum, prod)
     term: str = ""          # what one iteration adds
+    at: str = ""            # argmax, argmin: the place of `term`
     over_chunks: bool = False   # it adds up partial sums: in double, so that their number costs no accuracy
 
     @property
     def c_type(self):
         if self.over_chunks and self.loses_bits:
             return "double"
-        if self.kind.startswith("arg"):
+        if self.is_arg:
             return f"mini::Extreme<{compute_type(self.dtype)}>"
         return "int32_t" if self.kind == "any" else compute_type(self.dtype)
 
@@ -58,7 +60,7 @@ class Accumulator:
         start = REDUCERS[self.kind][0]
         if start in ("lowest", "highest"):
             start = limit_text(self.dtype, start == "lowest")
-        return f"{{{start}, INT64_MAX}}" .replace("INT64_MAX", "0x7fffffffffffffffLL") if self.kind.startswith("arg") \
+        return f"{{{start}, INT64_MAX}}" .replace("INT64_MAX", "0x7fffffffffffffffLL") if self.is_arg \
             else start
 
     @property
@@ -75,7 +77,33 @@ class Accumulator:
     def before_lanes(self):
         return [f"int32_t {self.nan_flag} = 0;"] if self.nan_flag else []
 
+    @property
+    def is_arg(self):
+        return self.kind.startswith("arg")
+
+    def arg_arrays(self, lane, start):
+        """A best element and its place for each of ARG_LANES lanes.  The first element of a lane is the place of the initial
+        value: nothing replaces it if all elements are as low as that."""
+        c_type, start_value = compute_type(self.dtype), limit_text(self.dtype, self.kind == "argmax")
+        return [f"{c_type} {self.name}_best[{ARG_LANES}];", f"int64_t {self.name}_at[{ARG_LANES}];",
+                f"for (int64_t {lane} = {start}; {lane} < {start} + {ARG_LANES}; {lane}++) {{",
+                f"    {self.name}_best[{lane} - {start}] = {start_value};",
+                f"    {self.name}_at[{lane} - {start}] = {self.at};", "}"]
+
+    def in_arg_lanes(self, place):
+        """Places grow within a lane, so only a better one replaces the best: not (v <= best), which a NaN is, unless best is one."""
+        best, at, no_better = f"{self.name}_best[{place}]", f"{self.name}_at[{place}]", "<=" if self.kind == "argmax" else ">="
+        take = f"{self.name}_take"
+        return [f"const bool {take} = !({self.term} {no_better} {best}) & ({best} == {best});",
+                f"{best} = {take} ? {self.term} : {best};", f"{at} = {take} ? {self.at} : {at};"]
+
+    def after_arg_lanes(self):
+        return [f"for (int64_t k = 0; k < {ARG_LANES}; k++) "
+                + self.update(f"{self.c_type}{{{self.name}_best[k], {self.name}_at[k]}}")]
+
     def in_lanes(self):
+        if self.is_arg:
+            return [self.update(f"{self.c_type}{{{self.term}, {self.at}}}")]
         if not self.nan_flag:
             return [self.update(self.term)]
         sign = ">" if self.kind == "max" else "<"
@@ -91,7 +119,7 @@ class Accumulator:
         return self.kind in ("sum", "prod") and self.dtype.is_floating_point
 
     def renamed(self, prefix):
-        return Accumulator(re.sub(r"^[a-z]+", prefix, self.name), self.kind, self.dtype, self.term)
+        return Accumulator(re.sub(r"^[a-z]+", prefix, self.name), self.kind, self.dtype, self.term, self.at)
 
     def combine(self, a, b):
         return REDUCERS[self.kind][1].format(a=a, b=b, type=f"<{self.c_type}>")
