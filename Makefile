@@ -21,6 +21,10 @@ test: $(READY)
 	@echo "[test] running the tests"
 	@$(BIN)/python -m pytest tests
 
+# on a machine with an NVIDIA GPU: kernels as machine code instead of in Triton's interpreter
+test-gpu: $(READY)
+	@TRITON_INTERPRET=0 $(BIN)/python -m pytest -m gpu tests/test_gpu.py
+
 test-pythons:
 	@python3 tests/run_pythons.py
 

@@ -10,6 +10,7 @@ A graph that needs gradients goes through autograd/: a joint graph, cut in two, 
 What cannot be compiled runs eagerly, which is recorded: graphs that depend on data, writes to inputs that share memory.
 Mirrors torch/_inductor/compile_fx.py and torch/_functorch/_aot_autograd/runtime_wrappers.py.
 """
+import functools
 import operator
 import sys
 
@@ -22,12 +23,13 @@ from .autograd.joint import trace_forward
 from .autograd.runtime import compile_training, with_outputs
 from .autograd.tracer import CannotTrace, no_autocast
 from .decompositions import table
-from .graph_passes import optimize
+from .graph_passes import optimize, optimize_for_gpu
 from .lowering import CannotLower, lower_graph
 from .lowering.extern import EXTERN
 from .lowering.registry import LOWERINGS
 from .records import CompileRecord
 from .runtime.build import CompilerError
+from .runtime.cuda_graphs import GraphedCall, refusal
 from .runtime.triton_build import why_not
 
 aten = torch.ops.aten
@@ -48,7 +50,7 @@ class CompiledGraph:
 def compile_fx(gm, example_inputs, *, mode=None):
     """Compile `gm` for inputs like `example_inputs` (same shapes, strides, dtypes, devices: the caller guards that).
 
-    mode: None or "default" | "reduce-overhead" | "max-autotune" (no effect on the CPU yet).
+    mode: None or "default" | "reduce-overhead" (a CUDA graph) | "max-autotune" (every block size is timed); on the CPU all are the same.
     Returns a CompiledGraph.  Raises TypeError if `gm` is no fx.GraphModule, ValueError for an unknown mode or another number of inputs than
     the graph has placeholders.
     """
@@ -74,7 +76,7 @@ def _compile(gm, example_inputs, mode, generate):
     if eager:
         return _run_eagerly(gm, record, eager)
     decompositions = table() if generate else None
-    compile_graph = _generate if generate else _interpret
+    compile_graph = functools.partial(_generate, mode=mode) if generate else _interpret
     try:
         if needs_gradients(gm, example_inputs):
             run = compile_training(gm, example_inputs, record, decompositions, optimize, compile_graph, is_cheap)
@@ -97,10 +99,12 @@ def _compile(gm, example_inputs, mode, generate):
     return CompiledGraph(run, record)
 
 
-def _generate(functional, record, written):
+def _generate(functional, record, written, mode=None):
     """Lower, fuse and build one functional graph whose output is (values, new values of `written`); the callable that runs it."""
     from .codegen.wrapper import build
     from .handlers import graph_text
+    with record.timed("GPU layouts"):   # PyTorch: channels-last in training too, saved activations included
+        functional = optimize_for_gpu(functional, record, channels_last=record.joint_graph is None)
     with record.timed("lower"):
         graph = lower_graph(functional, record, written)
     if config.verify:
@@ -109,11 +113,12 @@ def _generate(functional, record, written):
             verify_graph(graph)
     record.loop_ir = lambda: graph_text(graph)
     try:
-        run = build(graph, record)
+        with config.patch(max_autotune=config.max_autotune or mode == "max-autotune"):
+            run = build(graph, record)
     except NotImplementedError as reason:
         raise CannotLower(str(reason)) from reason
     _print_stages(record)
-    return run
+    return _recorded_on_gpu(run, graph, record) if mode == "reduce-overhead" else run
 
 
 def needs_gradients(gm, inputs):
@@ -135,6 +140,17 @@ def eager_reason(gm, inputs):
         return "a tensor that is not strided (sparse, mkldnn)"
     devices = {t.device for t in [*inputs, *gm.parameters(), *gm.buffers()]} - {torch.device("cpu")}
     return next((reason for device in devices if (reason := why_not(device))), None)
+
+
+def _recorded_on_gpu(run, graph, record):
+    """mode="reduce-overhead": replayed as a CUDA graph, where that is right."""
+    from .codegen.wrapper import main_device
+    device = main_device(graph)
+    reason = refusal(graph, device) or record.joint_graph and "training: saved tensors would be copied"
+    if reason:
+        record.notes.append(f"no CUDA graph: {reason}")
+        return run
+    return GraphedCall(run, graph, device, record)
 
 
 def _print_stages(record):

@@ -57,7 +57,7 @@ def test_unary(op, dtype):
         same(got, want, ulps=16, atol=1e-14 if op == "lgamma" else 1e-300)
     if result.is_floating_point and op not in ("sign", "lgamma"):
         zeros = x == 0
-        assert torch.equal(torch.signbit(got[zeros]), torch.signbit(want[zeros])), "signed zeros"
+        assert torch.equal(torch.signbit(got[zeros]), torch.signbit(want[zeros])) or want[zeros].isnan().all(), "signed zeros"
 
 
 @pytest.mark.parametrize("op,limit", [("exp", 2), ("log", 2), ("tanh", 5), ("erf", 6), ("sigmoid", 3), ("log1p", 4),

@@ -8,8 +8,18 @@ pytest.importorskip("triton", reason="triton is not installed (it has wheels for
 if os.environ.get("TRITON_INTERPRET") != "1":
     pytest.skip("needs TRITON_INTERPRET=1 (tests/conftest.py sets it)", allow_module_level=True)
 
+import torch
+
+import minidynamo
+import miniinductor
 import miniinductor.config as config
 import test_cpp
+from backend_helpers import pointwise, reduce, run, softmax
+from minidynamo.bench.models import MODELS
+from minidynamo.bench.runner import largest_difference
+from miniinductor.graph_passes import gpu_layout
+from miniinductor.ops import ops
+from miniinductor.runtime import triton_build
 from test_cpp import fixed_seed  # noqa: F401
 
 NOT_HERE = {"test_the_writer_defines_every_op", "test_integer_division_by_zero_raises", "test_constants_keep_their_value",
@@ -26,3 +36,105 @@ def through_triton(request):
 for _name, _function in vars(test_cpp).items():
     if _name.startswith("test_") and isinstance(_function, types.FunctionType) and _name not in NOT_HERE:
         globals()[_name] = _function
+
+
+def sums_of_exp(x):
+    top = reduce(x, "max", [-1])
+    e = pointwise(lambda v, m: ops.exp(ops.sub(v, m)), x, top)
+    return [top, reduce(e, "sum", [-1])]
+
+
+@pytest.mark.parametrize("columns", [100, 40_000])
+def test_the_maximum_and_the_sum_of_exp_are_found_in_one_loop(columns):
+    x = torch.randn(70, columns) * 4
+    x[1], x[2, 5:], x[3, 7], x[4, 0] = -torch.inf, -torch.inf, torch.nan, torch.inf
+    (top, total), record = run(sums_of_exp, x)
+    want = torch.exp(x - x.amax(1, keepdim=True)).sum(1, keepdim=True)
+    assert torch.equal(top.nan_to_num(), x.amax(1, keepdim=True).nan_to_num())
+    torch.testing.assert_close(total, want, rtol=1e-5, atol=0, equal_nan=True)
+    [kernel] = record.kernels
+    assert kernel.source.count("for r_start") == (columns > 10_000)
+
+
+def test_another_use_of_the_maximum_is_not_taken_for_a_softmax():
+    x = torch.randn(70, 40_000)
+
+    def other(b):
+        top = reduce(b, "max", [-1])
+        return [reduce(pointwise(lambda v, m: ops.exp(ops.sub(ops.mul(v, v), m)), b, top), "sum", [-1])]
+    (got,), _ = run(other, x)
+    torch.testing.assert_close(got, torch.exp(x * x - x.amax(1, keepdim=True)).sum(1, keepdim=True), rtol=1e-4, atol=1e-3)
+
+
+def test_few_outputs_are_reduced_in_chunks():
+    x = torch.randn(3, 100_003)
+    (got,), record = run(lambda b: [reduce(b, "sum", [1])], x)
+    torch.testing.assert_close(got, x.sum(1, keepdim=True), rtol=1e-4, atol=1e-3)
+    assert len(record.kernels) == 2 and record.notes_of("in 24 chunks")
+
+
+def test_sources_compile_for_a_gpu_that_is_not_there(tmp_path):
+    """In a worker process, as on a machine with a GPU; the machine code is not run."""
+    x = torch.randn(64, 512)
+    _, record = run(lambda b: [softmax(b)], x)
+    path = tmp_path / "kernel.py"
+    path.write_text(record.kernels[0].source)
+    name = record.kernels[0].name
+    job = {"path": str(path), "name": name, "aligned": True, "signature": {"in0": "*fp32", "out0": "*fp32", "XBLOCK": "constexpr",
+           "RBLOCK": "constexpr"}, "constants": {"XBLOCK": 1, "RBLOCK": 512}, "num_warps": 4, "num_stages": 1, "asserts": False,
+           "capability": 90, "cubin": str(tmp_path / "out.cubin"), "triton_cache": str(tmp_path), "keep": ["ptx"]}
+    assert triton_build.compile_all([job]) == {}
+    assert (tmp_path / "out.cubin").stat().st_size > 1000 and ".visible .entry" in (tmp_path / "out.cubin.ptx").read_text()
+    assert "Error" in triton_build.compile_all([{**job, "name": "nothing"}])[job["cubin"]]
+
+
+def test_without_triton_or_its_interpreter_the_reason_is_named(monkeypatch):
+    monkeypatch.setenv("TRITON_INTERPRET", "0")
+    assert "TRITON_INTERPRET=1" in triton_build.why_not(torch.device("cpu"))
+    monkeypatch.setattr(triton_build.importlib.util, "find_spec", lambda name: None)
+    assert "not installed" in triton_build.why_not(torch.device("cuda"))
+
+
+@pytest.mark.parametrize("name", ["gpt2", "bert"])
+def test_models_through_the_interpreter(name):
+    model, inputs = MODELS[name](layers=1, sequence=16)
+    with torch.no_grad():
+        assert largest_difference(model(**inputs), minidynamo.compile(model)(**inputs)) < 1e-4
+    minidynamo.reset()
+
+
+def test_channels_last_and_padding_keep_values_and_strides(monkeypatch):
+    """The GPU's layout pass, on CPU tensors."""
+    monkeypatch.setattr(gpu_layout, "_on_gpu", lambda node: isinstance(node.meta.get("val"), torch.Tensor))
+    monkeypatch.setattr(gpu_layout, "LEAST_PRODUCT", 1)
+    network = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3), torch.nn.ReLU(), torch.nn.Conv2d(8, 16, 3)).eval()
+    head = torch.nn.Linear(64, 99, bias=False).bfloat16()
+    with torch.no_grad(), config.patch(cpu_backend="cpp"):
+        for module, x, note in ((network, torch.randn(2, 3, 12, 12), "channels-last"),
+                                (head, torch.randn(32, 64).bfloat16(), "padded")):
+            gm = torch.fx.GraphModule(module, torch.fx.symbolic_trace(module).graph)
+            gm.graph.output_node().args = ((gm.graph.output_node().args[0],),)
+            gm.recompile()
+            compiled = miniinductor.compile_fx(gm, [x])
+            (got,), want = compiled(x), module(x)
+            torch.testing.assert_close(got, want)
+            assert got.stride() == want.stride() and compiled.record.notes_of(note)
+
+
+def test_products_are_padded_in_the_backward_graph_too(monkeypatch):
+    monkeypatch.setattr(gpu_layout, "_on_gpu", lambda node: isinstance(node.meta.get("val"), torch.Tensor))
+    monkeypatch.setattr(gpu_layout, "LEAST_PRODUCT", 1)
+    notes, old = [], gpu_layout.Relayout.run
+    monkeypatch.setattr(gpu_layout.Relayout, "run", lambda self: (old(self), notes.append(self.padded))[0])
+    head = torch.nn.Linear(64, 99, bias=False).bfloat16()
+    x, target = torch.randn(32, 64).bfloat16().requires_grad_(), torch.randint(0, 99, (32,))
+    grads = []
+    with config.patch(cpu_backend="cpp"):
+        for function in (head, minidynamo.compile(head)):
+            loss = torch.nn.functional.cross_entropy(function(x).float(), target)
+            grads.append(torch.autograd.grad(loss, [x, head.weight]))
+    for want, got in zip(*grads):
+        torch.testing.assert_close(got, want, rtol=2e-2, atol=1e-4)
+        assert got.stride() == want.stride()
+    assert sum(notes) == 3
+    minidynamo.reset()

@@ -288,6 +288,9 @@ class OriginInterpreter(fx.Interpreter):
             # Python's rule for it would split it before it reaches us; eager draws, and rounds, in a way of its own
             with torch._C._DisablePythonDispatcher():
                 return super().call_function(target, args, kwargs)
+        mask = kwargs.get("attn_mask") if target is F.scaled_dot_product_attention else None
+        if mask is not None and mask.is_cuda and mask.dim() and mask.stride(-1) != 1:
+            kwargs = {**kwargs, "attn_mask": mask.contiguous()}     # no fused attention kernel reads an expanded mask
         return super().call_function(target, args, kwargs)
 
     def get_attr(self, target, args, kwargs):

@@ -20,7 +20,9 @@ from ..ir import ComputedBuffer, Layout, Reduction, contiguous_strides
 from ..ops import ops
 
 PROGRAMS = 132 * 8          # enough work for every processor
-LEAST_CHUNK = 128           # elements (rows, where columns are reduced) that a program should at least add up
+ENOUGH_ROWS = 64            # with so many rows, one program each keeps reductions that need one another in one kernel
+LEAST_ROWS = 128            # rows that a program should at least add up where columns are reduced
+LEAST_CHUNK = 4096          # elements, where rows are
 LEAST_ELEMENTS = 1 << 17    # below this a second kernel costs more than it saves
 NEUTRAL = {"sum": 0, "prod": 1, "any": False, "xor_sum": 0}
 
@@ -50,7 +52,9 @@ def split(buffer):
         return None
     columns = runs_along_outputs(buffer)
     programs = -(-outputs // 128) if columns else outputs
-    chunks = min(PROGRAMS // programs, count // (LEAST_CHUNK if columns else 4096))
+    if not columns and outputs >= ENOUGH_ROWS:
+        return None
+    chunks = min(PROGRAMS // programs, count // (LEAST_ROWS if columns else LEAST_CHUNK))
     if chunks < 2:
         return None
     chunks = nearest_divisor(count, chunks)

@@ -19,7 +19,8 @@ One program computes one tile; a value is a tile, or broadcasts to one, and know
     tile          [YBLOCK, XBLOCK]    reads run along y, writes along x: each side in whole cache lines
     reduction     [XBLOCK, RBLOCK]    persistent: a row fits in one tile, so nothing is read twice
                                       looped: r in steps of RBLOCK; a loop per *stage*: a reduction ends a stage, and what a
-                                      later stage needs of an earlier one's elements is computed again
+                                      later stage needs of an earlier one's elements is computed again;
+                                      max(v) and sum(exp(v - max)) go in one stage: the online softmax
 
 Loop nests, stages and names are those of `cpp`; only where C++ has loops, Triton has axes.
 Mirrors torch/_inductor/codegen/triton.py (paper section 4.4).  Left out: symbolic sizes, descending to CTA clusters.
@@ -37,6 +38,9 @@ from .triton_configs import block_configs, persistent_limit, power_of_2
 from .triton_expressions import HELPERS, NARROW, TritonExpressions, compute_dtype, literal, triton_type
 
 BIG = 2**31 - 1
+LONG_ROW = 8192             # a row of which only max and sum(exp) are needed is looped over from here on
+NEIGHBOURS = 8              # elements that share one running maximum there: one more exp for all of them
+PENDING = "@"               # what only the online softmax may use: "@max acc0", "@shifted acc0", "@exp acc0"
 
 # kind -> (start, how two values combine, how a tile becomes one column)
 REDUCERS = {
@@ -102,7 +106,7 @@ class TritonKernelWriter(TritonExpressions):
         self.pointers, self.values, self.raw = {}, {}, {}
         self.stored, self.read, self.literals, self.symbol_axes = [], [], set(), {}
         self.mask, self.asserts, self.replaying = None, False, False
-        self.accumulators, self.deferred = [], []
+        self.accumulators, self.deferred, self.is_online = [], [], False
 
     # -- plan ---------------------------------------------------------------------------------------------------------
     def plan(self):
@@ -112,7 +116,7 @@ class TritonKernelWriter(TritonExpressions):
             raise NotImplementedError("Triton kernels of symbolic sizes")
         self.bodies = {n.name: b for n, b in zip(self.nodes, bodies)}
         x, r = loop_variables("x", len(outer)), loop_variables("r", len(inner))
-        self.is_pointwise = not inner
+        self.is_pointwise, self.columns = not inner, False
         if self.is_pointwise:
             cut = self.transposed_at(outer, bodies)
             self.kind = "tile" if cut else "pointwise"
@@ -120,11 +124,13 @@ class TritonKernelWriter(TritonExpressions):
                 if cut else [Axis("x", x, outer, "")]
         else:
             self.axes = [Axis("x", x, outer, "[:, None]"), Axis("r", r, inner, "[None, :]")]
-            columns = self.runs_along_x(x, r)
+            self.columns = columns = self.runs_along_x(x, r)
             numel = self.axes[1].numel
-            self.kind = "persistent" if numel <= persistent_limit(columns) else "looped"
+            online = numel > LONG_ROW and not columns and not any(n.name in self.keep and self.bodies[n.name].inner and not n.is_reduction
+                                                  for n in self.nodes) and len(self.sums_of_exp()) > 0
+            self.kind = "looped" if online or numel > persistent_limit(columns) else "persistent"
         self.sizes = {a.name: a.numel for a in self.axes}
-        self.configs = block_configs(self.kind, self.sizes, not self.is_pointwise and columns)
+        self.configs = block_configs(self.kind, self.sizes, self.columns)
         free = [c for c in self.configs if all(n % c.block(a) == 0 for a, n in self.sizes.items())]
         if free:                # sizes that the blocks divide need no masks
             self.configs = free
@@ -153,6 +159,14 @@ class TritonKernelWriter(TritonExpressions):
                 across, along = (int_or_none(stride_of(access.index, v)) for v in (x[-1], r[-1]))
                 votes += (across == 1 and along != 1) - (along == 1 and across != 1)
         return votes > 0
+
+    def sums_of_exp(self):
+        """Names of nodes that sum up an exp and depend on a maximum over the same loops."""
+        maxima = {n.name for n in self.nodes if "max" in self.bodies[n.name].reduction_kinds()}
+        reads = {n.name: {a.name for a in n.body.reads()} for n in self.nodes}
+        exps = {n.name for n in self.nodes if any(i.op == "exp" for i in n.body.walk()) and reads[n.name] & maxima}
+        return [n.name for n in self.nodes if "sum" in self.bodies[n.name].reduction_kinds()
+                and (n.name in exps or reads[n.name] & exps)]
 
     def order_nodes(self):
         """Data-flow order, and in which loop (stage) each node runs; -1: before the first."""
@@ -225,17 +239,21 @@ class TritonKernelWriter(TritonExpressions):
     def write_stage(self, stage):
         """A loop over r for the inner nodes of a stage, then what follows per row."""
         axis, outside = self.axes[1], self.outside
-        inner = [n for n in self.nodes if self.stage[n.name] == stage and self.is_inner[n.name]]
+        inner = [n for n in self.nodes if self.stage[n.name] == stage and self.is_inner[n.name]
+                 and (n.is_reduction or n.name in self.keep)]           # other elements are computed where they are needed
         if inner:
             self.accumulators, self.deferred = [], []
             self.scope = Scope(outside)
             for node in inner:
                 self.play(node)
+            for name in () if self.columns else self.sums_of_exp():
+                if self.stage[name] == stage + 1 and self.try_online(self.makers[name]):
+                    self.stage[name] = stage
             lines, self.scope = self.scope.lines, outside
             for accumulator in self.accumulators:
                 outside.add(accumulator.declaration)
             outside.add(f"for r_start in range(0, {axis.numel}, RBLOCK):")
-            outside.lines += indent(axis.lines("r_start") + lines + [a.update for a in self.accumulators])
+            outside.lines += indent(axis.lines("r_start") + lines + [line for a in self.accumulators for line in a.update])
             self.values = {n: v for n, v in self.values.items() if n not in self.makers or "r" not in v.inner}
             finished = {a.name: a for a in self.accumulators}
             self.accumulators = []
@@ -244,6 +262,38 @@ class TritonKernelWriter(TritonExpressions):
         for node in self.nodes:
             if self.stage[node.name] == stage and not self.is_inner[node.name]:
                 self.play(node)
+
+    # -- online softmax: sum(exp(v - max(v))) in the loop that finds the maximum ---------------------------------------------
+    def try_online(self, node):
+        """Play `node` with the running maximum in place of the maximum.  False, and nothing changed, where it needs more."""
+        scope, values = self.scope, dict(self.values)
+        before = list(scope.lines), dict(scope.known), list(self.outside.lines), dict(self.outside.known)
+        self.is_online, count = True, len(self.accumulators)
+        try:
+            self.play(node)
+            done = True
+        except NotOnline:
+            (scope.lines, scope.known, self.outside.lines, self.outside.known), done = before, False
+            del self.accumulators[count:]
+        self.is_online, self.values = False, values
+        return done
+
+    def pending(self, value, state):
+        """The accumulator of a maximum, if `value` is its `state` (max, shifted, exp)."""
+        text = getattr(value, "text", "")
+        return next((a for a in self.accumulators if text == f"{PENDING}{state} {a.name}"), None)
+
+    def sub(self, a, b):
+        maximum = self.pending(b, "max")
+        if maximum is None:
+            return self.binary("sub", a, b)
+        if a.text != maximum.value.text:
+            raise NotOnline
+        return Value(f"{PENDING}shifted {maximum.name}", a.dtype, a.inner)
+
+    def exp(self, x):
+        maximum = self.pending(x, "shifted")
+        return self.unary("exp", x) if maximum is None else Value(f"{PENDING}exp {maximum.name}", x.dtype, x.inner)
 
     # -- indices and masks ------------------------------------------------------------------------------------------------
     def index(self, expr):
@@ -282,6 +332,8 @@ class TritonKernelWriter(TritonExpressions):
 
     def temporary(self, expression, dtype, axes):
         """Name a value where it is known: what does not change along r, before the loop over r."""
+        if PENDING in expression:
+            raise NotOnline
         scope = self.scope if "r" in axes else self.outside
         name = self.scope.lookup((expression, None)) or scope.temporary(expression, None)
         return Value(name, dtype, axes)
@@ -291,6 +343,10 @@ class TritonKernelWriter(TritonExpressions):
         if name in self.values:
             return self.values[name]
         dtype = self.buffers[name].layout.dtype
+        if self.is_online:
+            for stored, _, value, _ in self.deferred:
+                if stored == name:
+                    return Value(f"{PENDING}max {value.text}", dtype, frozenset("x"))
         if name in self.makers and name != self.node.name:      # elements of an earlier loop: cheaper computed than stored
             return self.replay(self.makers[name])
         if int_or_none(self.buffers[name].layout.numel) == 0:
@@ -337,6 +393,14 @@ class TritonKernelWriter(TritonExpressions):
         raise NotImplementedError("a scan is an eager kernel where Triton writes the kernels: lowering sees to it")
 
     def reduction(self, dtype, src_dtype, kind, value, flat_index):
+        maximum = self.pending(value, "exp")
+        if maximum is not None:
+            if kind != "sum" or maximum.kind != "max":
+                raise NotOnline
+            maximum.sum_of_exp = self.outside.fresh("acc")
+            maximum.full = maximum.full.replace("RBLOCK", f"RBLOCK // {NEIGHBOURS}")
+            self.accumulators.append(OnlineSum(maximum))
+            return Value(maximum.sum_of_exp, dtype, self.all_axes(True))
         if not self.is_inner[self.node.name]:           # one element: nothing to reduce
             return self.constant(0, dtype) if kind.startswith("arg") else self.to_dtype(
                 value, torch.bool if kind == "any" else dtype)
@@ -349,6 +413,10 @@ class TritonKernelWriter(TritonExpressions):
             return accumulator.whole(self)
         self.accumulators.append(accumulator)
         return Value(accumulator.name, dtype, self.all_axes(True))
+
+
+class NotOnline(Exception):
+    """A node uses the maximum for something else than exp(v - max)."""
 
 
 class Accumulator:
@@ -370,6 +438,7 @@ class Accumulator:
         self.term = f"tl.broadcast_to({self.value}, {full})" if spread else self.value.text
         self.index = f"tl.broadcast_to({writer.index(flat_index)}, {full}).to(tl.int64)"
         self.no_index = f"tl.full({full}, {BIG}, tl.int64)"
+        self.sum_of_exp, self.result = None, None       # the online sum that follows this maximum; the finished column
 
     @property
     def declaration(self):
@@ -378,11 +447,20 @@ class Accumulator:
 
     @property
     def update(self):
+        """What one step of the loop does."""
+        name, (term, index) = self.name, self.inside()
         if self.has_index:
-            term, index = self.inside()
-            return f"{self.name}, {self.name}_index = {self.combining.format(a=f'{self.name}, {self.name}_index', b=f'{term}, {index}')}"
-        text = self.combining.format(a=self.name, b=self.value)
-        return f"{self.name} = tl.where({self.mask}, {text}, {self.name})" if self.mask else f"{self.name} = {text}"
+            pair = f"{name}, {name}_index"
+            return [f"{pair} = {self.combining.format(a=pair, b=f'{term}, {index}')}"]
+        if self.sum_of_exp:         # each group of neighbours keeps its own maximum, and its sum relative to that
+            total, top = self.sum_of_exp, f"{name}_new"
+            return [f"groups = tl.reshape({term}, [XBLOCK, RBLOCK // {NEIGHBOURS}, {NEIGHBOURS}])",
+                    f"{top} = larger({name}, tl.reduce(groups, 2, larger))",
+                    f'base = tl.where({top} == float("-inf"), 0.0, {top})',
+                    f"{total} = {total} * tl.exp({name} - base) + tl.sum(tl.exp(groups - base[:, :, None]), 2)",
+                    f"{name} = {top}"]
+        text = self.combining.format(a=name, b=self.value)
+        return [f"{name} = tl.where({self.mask}, {text}, {name})" if self.mask else f"{name} = {text}"]
 
     def inside(self):
         """Value and index, with what lies beyond the end of the row made neutral."""
@@ -399,8 +477,25 @@ class Accumulator:
 
     def column(self, writer, tile):
         text = self.ending.format(a=tile) + ("[1]" if self.has_index else "") + "[:, None]"
-        value = writer.temporary(f"{text} != 0" if self.kind == "any" else text, self.dtype, frozenset("x"))
-        return value
+        self.result = writer.temporary(f"{text} != 0" if self.kind == "any" else text, self.dtype, frozenset("x"))
+        return self.result
+
+
+class OnlineSum:
+    """sum(exp(v - max)), updated together with its maximum."""
+    update = ()
+
+    def __init__(self, maximum):
+        self.maximum, self.name = maximum, maximum.sum_of_exp
+
+    @property
+    def declaration(self):
+        return f"{self.name} = {self.maximum.full.replace(self.maximum.start, '0.0')}"
+
+    def finish(self, writer):
+        top = self.maximum
+        text = f"tl.sum({self.name} * tl.exp({top.name} - {top.result}), 1)[:, None]"
+        return writer.temporary(text, top.dtype, frozenset("x"))
 
 
 def limit(dtype, lowest):

@@ -65,12 +65,12 @@ def block_configs(kind, sizes, columns=False):
         found = [_config(w, y=min(a, y_small), x=min(b, x_small)) for a, b, w in (
             (64, 64, 8), (32, 64, 4), (64, 32, 4), (32, 32, 4), (128, 32, 8), (32, 128, 8), (128, 64, 8), (16, 128, 4))]
     elif columns:
-        wide = [(128, 8, 4), (64, 16, 4), (128, 16, 8), (256, 8, 8), (32, 32, 4), (64, 32, 8), (256, 4, 4)]
+        wide = [(128, 8, 4, 2), (128, 4, 4, 1), (128, 32, 4, 1), (256, 8, 4, 2), (256, 4, 8, 2), (64, 16, 4, 1), (32, 32, 4, 1)]
         if kind == "persistent":
             found = [_config(w, x=min(a, power_of_2(x)), r=power_of_2(r)) for a, w in (
                 (max(8, 2048 // power_of_2(r)), 4), (max(8, 1024 // power_of_2(r)), 4), (max(8, 4096 // power_of_2(r)), 8))]
         else:
-            found = [_config(w, 2, x=min(a, power_of_2(x)), r=b) for a, b, w in wide]
+            found = [_config(w, s, x=min(a, power_of_2(x)), r=min(b, power_of_2(r))) for a, b, w, s in wide]
     elif kind == "persistent":
         block = power_of_2(r)
         rows = min(power_of_2(x), max(1, 1024 // block))

@@ -24,9 +24,9 @@ INFIX = {"add": "+", "sub": "-", "mul": "*", "bitwise_and": "&", "bitwise_or": "
          "bitwise_left_shift": "<<", "bitwise_right_shift": ">>", "truncdiv": "//",
          "eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
 LOGICAL = {"logical_and": "&", "logical_or": "|", "logical_xor": "^"}
-IN_TRITON = ("exp", "exp2", "log", "log2", "sin", "cos", "rsqrt", "erf", "sigmoid", "abs", "floor", "ceil")
-LIBDEVICE = {"round": "rint", **{name: name for name in (
-    "expm1", "log10", "log1p", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erfc",
+IN_TRITON = ("exp2", "log", "log2", "sin", "cos", "rsqrt", "erf", "abs", "floor", "ceil")
+LIBDEVICE = {"round": "rint", **{name: name for name in (      # tl.exp is 15 ulp off at 88; libdevice's costs two more FMAs
+    "exp", "expm1", "log10", "log1p", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erfc",
     "erfinv", "lgamma", "trunc", "pow", "atan2", "copysign", "nextafter", "hypot", "fmod")}}
 
 # Functions that a kernel carries when it uses them; names that occur in a text are carried too.
@@ -256,6 +256,8 @@ class TritonExpressions(OpsHandler):
             return self.temporary(f"({x} > 0).to({kind}) - ({x} < 0).to({kind})", x.dtype, x.inner)
         if op == "reciprocal":
             return self.truediv(self.constant(1.0, x.dtype), x)
+        if op == "sigmoid":
+            return self.reciprocal(self.add(self.constant(1.0, x.dtype), self.exp(self.neg(x))))
         if op == "sqrt":
             return self.temporary(f"tl.{'sqrt' if x.dtype is torch.float64 else 'sqrt_rn'}({x})", x.dtype, x.inner)
         if op in IN_TRITON:
@@ -292,7 +294,7 @@ class TritonExpressions(OpsHandler):
         if op == "fmod" and not is_float:
             text = f"{a} % {b}"
         elif op == "truncdiv":
-            text = f"libdevice.trunc({a} / {b})"
+            text = f"libdevice.trunc({self.truediv(a, b)})"
         elif op in ("floordiv", "remainder") or op == "pow" and not is_float:
             text = f"{'float' if is_float else 'integer'}_{op}({a}, {b})"
         else:

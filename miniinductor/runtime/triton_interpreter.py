@@ -21,7 +21,7 @@ from .build import CompilerError
 class Libdevice:
     """`libdevice.tanh(tile)`: torch.tanh on the numpy array behind the tile."""
     functions = {"rint": torch.round, "pow": torch.pow, "fmod": lambda a, b: torch.from_numpy(np.fmod(a.numpy(), b.numpy())), **{name: getattr(torch, name) for name in (
-        "expm1", "log10", "log1p", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erfc",
+        "exp", "expm1", "log10", "log1p", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erfc",
         "erfinv", "lgamma", "trunc", "atan2", "copysign", "nextafter", "hypot")}}
 
     def __getattr__(self, name):

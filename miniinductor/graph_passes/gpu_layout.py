@@ -1,0 +1,151 @@
+"""What library kernels on a GPU want: channels-last convolutions, matrices whose rows are aligned.
+
+In:   a functional ATen graph.  Out: an equal one, with copies that change layouts where a library kernel gains
+more than they cost.
+
+    convolution(x, w)             ->  convolution(clone(x, channels_last), clone(w, channels_last)): without it, the library
+                                      transposes before and after every convolution
+    mm(a, t(w)), w of 50257 rows  ->  mm(a, t(pad(w, 7)))[:, :50257]: rows of 50257 half-precision numbers are aligned to 2
+                                      bytes, for which only slow kernels exist
+
+Fake tensors flow through the new graph, so that every node knows its strides; outputs keep the strides eager gives them.
+Where an op cannot take the new strides, the graph stays as it was.
+Mirrors `decide_layout_opt` in torch/_inductor/graph.py and fx_passes/pad_mm.py.
+"""
+import torch
+from torch import fx
+
+aten = torch.ops.aten
+HALF = (torch.float16, torch.bfloat16)
+TRANSPOSITIONS = (aten.t.default, aten.permute.default, aten.transpose.int)
+ALIGNED = 8                 # numbers of 2 bytes in 16 bytes
+LEAST_PRODUCT = 1 << 30     # multiplications below which a padded copy of the matrix costs more than it saves
+
+
+def optimize_for_gpu(gm, record, channels_last=True):
+    """The graph with GPU layouts; `gm` itself where nothing is gained.  channels_last=False: only products are padded."""
+    targets = {n.target for n in gm.graph.nodes if n.op == "call_function" and _on_gpu(n)}
+    if aten.as_strided.default in targets or not targets & {aten.convolution.default, aten.mm.default}:
+        return gm
+    try:
+        return Relayout(gm, record, channels_last).run()
+    except (RuntimeError, NotImplementedError) as reason:
+        record.notes.append(f"no GPU layouts: {str(reason).splitlines()[0]}")
+        return gm
+
+
+def _on_gpu(node):
+    return isinstance(node.meta.get("val"), torch.Tensor) and node.meta["val"].is_cuda
+
+
+class Relayout:
+    """Copies the graph node by node, inserting layout changes and recomputing fake values."""
+
+    def __init__(self, gm, record, channels_last):
+        self.moves_convolutions = channels_last
+        self.gm, self.record, self.graph, self.copied = gm, record, fx.Graph(), {}
+        self.convolutions, self.padded, self.with_zeros_of = 0, 0, {}
+
+    def run(self):
+        for node in self.gm.graph.nodes:
+            if node.op == "output":
+                self.graph.output(fx.map_arg(node.args[0], lambda n: self.in_strides(self.copied[n], n.meta["val"])))
+                continue
+            new = self.graph.node_copy(node, lambda n: self.copied[n])
+            new.meta = dict(node.meta)
+            if node.op == "call_function":
+                new = self.visit(new)
+            self.copied[node] = new
+        if not self.convolutions + self.padded:
+            return self.gm
+        for count, what in ((self.convolutions, "convolutions in channels-last memory"), (self.padded, "matrix products padded")):
+            if count:
+                self.record.notes.append(f"{count} {what}")
+        result = fx.GraphModule(self.gm, self.graph, "FunctionalGraph")
+        result.meta.update(self.gm.meta)
+        return result
+
+    def visit(self, node):
+        if self.moves_convolutions and node.target is aten.convolution.default and _on_gpu(node) and node.meta["val"].dim() == 4:
+            self.convolutions += 1
+            with self.graph.inserting_before(node):
+                for position in (0, 1):
+                    node.update_arg(position, self.channels_last(node.args[position]))
+        if node.target is aten.mm.default and _on_gpu(node) and (lacking := self.misaligned(node)):
+            return self.pad(node, lacking)
+        return self.evaluate(node)
+
+    def evaluate(self, node):
+        """The fake value, where the arguments' strides are no longer those it was computed for."""
+        vals = fx.map_arg((node.args, node.kwargs), lambda n: n.meta["val"])
+        with self.fake_mode(node):
+            node.meta["val"] = node.target(*vals[0], **vals[1])
+        return node
+
+    def fake_mode(self, node):
+        for argument in node.all_input_nodes:
+            if hasattr(argument.meta.get("val"), "fake_mode"):
+                return argument.meta["val"].fake_mode
+        return self.mode if hasattr(self, "mode") else self._any_mode()
+
+    def _any_mode(self):
+        self.mode = next(n.meta["val"].fake_mode for n in self.gm.graph.nodes if hasattr(n.meta.get("val"), "fake_mode"))
+        return self.mode
+
+    def call(self, like, target, *args, **kwargs):
+        """A new node, with the origin of node `like`."""
+        node = self.graph.call_function(target, args, kwargs)
+        node.meta = {k: v for k, v in like.meta.items() if k != "val"}
+        return self.evaluate(node)
+
+    def channels_last(self, node):
+        if node.meta["val"].is_contiguous(memory_format=torch.channels_last):
+            return node
+        return self.call(node, aten.clone.default, node, memory_format=torch.channels_last)
+
+    def in_strides(self, node, wanted):
+        """An output as eager lays it out."""
+        have = node.meta.get("val")
+        if not isinstance(have, torch.Tensor) or have.stride() == wanted.stride() or have.numel() == 0:
+            return node
+        if not wanted.is_contiguous():
+            raise NotImplementedError("an output of unusual strides")
+        return self.call(node, aten.clone.default, node, memory_format=torch.contiguous_format)
+
+    # -- matrix products ------------------------------------------------------------------------------------------------
+    def misaligned(self, node):
+        """How many rows and columns mm(a[m, k], b[k, n]) lacks: (m, k, n); m only where a is stored by columns."""
+        a, b = (x.meta["val"] for x in node.args)
+        (m, k), n = a.shape, b.shape[1]
+        by_columns = a.stride(0) == 1 and a.stride(1) != 1
+        if node.meta["val"].dtype not in HALF or m * k * n < LEAST_PRODUCT or min(m, k, n) < ALIGNED:
+            return None
+        lacking = -m % ALIGNED if by_columns else 0, -k % ALIGNED, -n % ALIGNED
+        return lacking if any(lacking) else None
+
+    def pad(self, node, lacking):
+        """mm(padded a, padded b)[:m, :n]; zeros along k add nothing."""
+        self.padded += 1
+        (a, b), (m, k, n) = node.args, lacking
+        rows, columns = a.meta["val"].shape[0], b.meta["val"].shape[1]
+        self.graph.erase_node(node)
+        out = self.call(node, aten.mm.default, self.with_zeros(node, a, m, k), self.with_zeros(node, b, k, n))
+        if m:
+            out = self.call(node, aten.slice.Tensor, out, 0, 0, rows)
+        if n:
+            out = self.call(node, aten.slice.Tensor, out, 1, 0, columns)
+            out = self.call(node, aten.clone.default, out, memory_format=torch.contiguous_format)
+        return out
+
+    def with_zeros(self, node, matrix, rows, columns):
+        """The matrix with more rows and columns; a transposed one is padded before its transposition, and each once."""
+        if not rows and not columns:
+            return matrix
+        transposed = matrix.target in TRANSPOSITIONS and matrix.meta["val"].stride(0) == 1
+        if transposed:
+            matrix, rows, columns = matrix.args[0], columns, rows
+        key = matrix, rows, columns
+        if key not in self.with_zeros_of:
+            self.with_zeros_of[key] = self.call(node, aten.constant_pad_nd.default, matrix, [0, columns, 0, rows])
+        wide = self.with_zeros_of[key]
+        return self.call(node, aten.permute.default, wide, [1, 0]) if transposed else wide

@@ -1,0 +1,178 @@
+"""What needs a GPU: `make test-gpu`.  The kernels of `test_cpp` as machine code, models, streams, CUDA graphs, bad indices."""
+import os
+import subprocess
+import sys
+import threading
+import types
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+if not torch.cuda.is_available():
+    pytest.skip("no GPU", allow_module_level=True)
+if os.environ.get("TRITON_INTERPRET") == "1":
+    pytest.skip("TRITON_INTERPRET=1 keeps kernels off the GPU: use make test-gpu", allow_module_level=True)
+
+import backend_helpers
+import minidynamo
+import miniinductor
+import miniinductor.config as config
+import test_cpp
+from minidynamo.bench.models import MODELS
+from minidynamo.bench.runner import largest_difference
+from minidynamo.bench.workloads import WORKLOADS
+from miniinductor.runtime import triton_build
+
+pytestmark = pytest.mark.gpu
+same = test_cpp.same
+ROOT = Path(__file__).resolve().parent.parent
+GPU = torch.device("cuda", 0)
+NOT_HERE = {"test_the_writer_defines_every_op", "test_integer_division_by_zero_raises", "test_constants_keep_their_value",
+            "test_lowest_integer_by_minus_one_does_not_trap", "test_accuracy_in_ulp_against_float64",
+            "test_an_index_out_of_range_raises", "test_an_empty_table_raises"}
+SMALLEST = 1.2e-38          # below it, Triton's float32 functions flush to zero
+
+
+@pytest.fixture(autouse=True)
+def on_the_gpu(request, monkeypatch):
+    def run(function, *tensors):
+        outputs, record = backend_helpers.run(function, *[t.to(GPU) for t in tensors])
+        return [o.cpu() for o in outputs], record
+    monkeypatch.setattr(test_cpp, "run", run)
+    monkeypatch.setattr(test_cpp, "CPU", GPU)
+    monkeypatch.setattr(test_cpp, "SPECIAL", test_cpp.SPECIAL[~((test_cpp.SPECIAL != 0) & (test_cpp.SPECIAL.abs() < SMALLEST))])
+    monkeypatch.setattr(test_cpp, "same", lambda got, want, ulps=8, atol=0.0: same(got, want, ulps, max(atol, SMALLEST)))
+    monkeypatch.setattr(backend_helpers, "CPU", GPU)
+    torch.manual_seed(0)
+    minidynamo.reset()
+    with config.patch(split_reductions="test_softmax[" not in request.node.name), \
+            minidynamo.config.patch(raise_internal_errors=True):
+        yield
+
+
+for _name, _function in vars(test_cpp).items():
+    if _name.startswith("test_") and isinstance(_function, types.FunctionType) and _name not in NOT_HERE:
+        globals()[_name] = _function
+
+
+
+@pytest.mark.parametrize("name", WORKLOADS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_workloads(name, dtype):
+    function, inputs = WORKLOADS[name]()
+    if isinstance(function, torch.nn.Module):
+        function = function.to(GPU, dtype)
+    inputs = [t.to(GPU, dtype) if t.is_floating_point() else t.to(GPU) for t in inputs]
+    with torch.no_grad():
+        want = function(*inputs)
+        exact = function.double()(*[t.double() for t in inputs]) if isinstance(function, torch.nn.Module) else \
+            function(*[t.double() if t.is_floating_point() else t for t in inputs])
+        if isinstance(function, torch.nn.Module):
+            function = function.to(dtype)
+        got = minidynamo.compile(function)(*inputs)
+    eager, ours = ((o.double() - exact).norm() / exact.norm() for o in (want, got))
+    assert ours <= 2 * eager + torch.finfo(dtype).eps, (ours, eager)
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("mode", [None, "reduce-overhead"])
+def test_models(name, mode):
+    model, inputs = MODELS[name]() if name == "resnet" else MODELS[name](layers=2)
+    model, inputs = model.to(GPU), {k: v.to(GPU) for k, v in inputs.items()}
+    compiled = minidynamo.compile(model, mode=mode)
+    with torch.no_grad():
+        for _ in range(4):
+            inputs = {k: torch.randn_like(v) if v.is_floating_point() else torch.randint_like(v, 1000)
+                      for k, v in inputs.items()}
+            assert largest_difference(model(**inputs), compiled(**inputs)) < 2e-2
+
+
+def compiled_graph(function, *inputs, mode=None):
+    gm = torch.fx.symbolic_trace(function)
+    return miniinductor.compile_fx(gm, list(inputs), mode=mode)
+
+
+def softmax_gelu(x):
+    return (F.gelu(torch.softmax(x, -1)),)
+
+
+def test_the_current_stream_and_other_threads():
+    x = torch.randn(300, 700, device=GPU)
+    compiled, want = compiled_graph(softmax_gelu, x), softmax_gelu(x)[0]
+    torch.cuda.synchronize()
+    streams, results = [torch.cuda.Stream() for _ in range(3)], {}
+
+    def work(i):
+        with torch.cuda.stream(streams[i]), torch.no_grad():
+            for _ in range(50):
+                results[i] = compiled(x)[0]
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    torch.cuda.synchronize()
+    for result in results.values():
+        torch.testing.assert_close(result, want)
+
+
+def test_a_pointer_that_is_not_aligned():
+    whole = torch.randn(4097, device=GPU)
+    compiled = compiled_graph(lambda x: (torch.relu(x) + 1,), whole[:4096])
+    for x in (whole[:4096], whole[1:]):
+        assert torch.equal(compiled(x)[0], torch.relu(x) + 1)
+
+
+def test_cuda_graphs_replay_with_new_inputs_and_moved_parameters():
+    layer = torch.nn.Linear(64, 64).to(GPU)
+    compiled = minidynamo.compile(lambda x: F.gelu(layer(x)), mode="reduce-overhead")
+    with torch.no_grad():
+        kept = []
+        for step in range(8):
+            x = torch.randn(32, 64, device=GPU)
+            if step == 4:
+                layer.weight.mul_(2)                                    # in place: the recording sees it
+            if step == 6:
+                layer.weight.data = torch.randn(64, 64, device=GPU)     # elsewhere: it must be recorded again
+            kept.append((compiled(x), F.gelu(layer(x))))
+        for got, want in kept:          # earlier outputs are not overwritten
+            torch.testing.assert_close(got, want, rtol=1e-3, atol=1e-3)
+
+
+def test_cuda_graphs_are_refused_for_written_inputs():
+    def bump(x):
+        x.add_(1)
+        return (x * 2,)
+    x = torch.zeros(100, device=GPU)
+    compiled = compiled_graph(bump, x, mode="reduce-overhead")
+    for step in range(1, 5):
+        assert compiled(x)[0].eq(2 * step).all() and x.eq(step).all()
+    assert compiled.record.notes_of("no CUDA graph")
+
+
+def test_tuning_remembers_its_choice(tmp_path):
+    x = torch.randn(8192, 2048, device=GPU)
+    with config.patch(cache_dir=str(tmp_path)):
+        compiled = compiled_graph(softmax_gelu, x)
+        torch.testing.assert_close(compiled(x)[0], softmax_gelu(x)[0])
+        best = list(tmp_path.glob("*.best"))
+        assert best
+        before = len(list(tmp_path.glob("*.cubin")))
+        assert before > 1
+        compiled_graph(softmax_gelu, x)
+        assert len(list(tmp_path.glob("*.cubin"))) == before
+
+
+def test_no_worker_outlives_its_jobs_with_an_error():
+    assert triton_build.compile_all([]) == {}
+
+
+def test_an_index_out_of_range_stops_the_kernel():
+    code = ("import torch, minidynamo\n"
+            "f = minidynamo.compile(lambda t, i: t[i] + 1)\n"
+            "t = torch.randn(50, 33, device='cuda'); i = torch.zeros(500, dtype=torch.long, device='cuda'); i[321] = 50\n"
+            "with torch.no_grad(): f(t, i); torch.cuda.synchronize()\n")
+    result = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert result.returncode != 0 and "index out of range in self" in result.stderr + result.stdout
