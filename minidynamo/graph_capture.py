@@ -34,6 +34,13 @@ PLAIN_OPERATORS = {getattr(operator, "i" + name): getattr(operator, name) for na
 PLAIN_OPERATORS.update({operator.iand: operator.and_, operator.ior: operator.or_, operator.ixor: operator.xor})
 
 
+def state_of(value):
+    """What an in-place operation on a tensor changes: torch's count of writes, and metadata; None where torch does not count."""
+    if not isinstance(value, torch.Tensor) or value.is_inference():
+        return None
+    return value._version, value.requires_grad, value.shape, value.stride()
+
+
 class OutputGraph(Builder):
     """One attempt.  `inputs`: tensor variables behind the placeholders, in order."""
 
@@ -46,7 +53,6 @@ class OutputGraph(Builder):
         self.globals, self.pair_guards, self.sourced, self.module_stack, self.modules = {}, [], [], [], []
         self.input_sources = input_sources          # names of tensors that must be placeholders (replaced buffers)
         self.last_input, self.calls, self.frame, self.global_hooks_guarded = None, 0, None, False
-        self.versions = {}          # id of a fake tensor -> writes seen, where they came back from an operation
         self.makers = {}            # id of a stateless module made in the frame -> partial that makes it
         self.state_writes = {}                      # state function -> getter of the value at the end
         self.autocast_depth = 0                     # autocast regions entered less those left
@@ -134,6 +140,7 @@ class OutputGraph(Builder):
             target = PLAIN_OPERATORS[target]
         fake_args = [self.to_fake(a) for a in args]
         fake_kwargs = {k: self.to_fake(v) for k, v in kwargs.items()}
+        before = state_of(fake_args[0]) if fake_args else None
         try:
             with self.fake_mode:
                 if op == "call_function":
@@ -154,11 +161,8 @@ class OutputGraph(Builder):
                 self._node(tx, op, target, args, kwargs, None)
             return self.wrap_result(result)
         known = self.by_fake.get(id(result))
-        if known is not None:           # an argument came back: x.contiguous() gives x as it was, relu(x, True) wrote to it
-            version = None if result.is_inference() else result._version        # torch counts the writes to a tensor
-            if version is not None and version == self.versions.get(id(result), 0):
-                return known
-            self.versions[id(result)] = version
+        if known is not None and fake_args and result is fake_args[0] and before is not None and before == state_of(result):
+            return known        # an argument came back as it was: x.contiguous(); relu(x, True) wrote, x.t_() changed it
         node = self._node(tx, op, target, args, kwargs, result)
         return known if known is not None else self._wrap_output(node, result)
 
