@@ -33,6 +33,7 @@ from .reconstruct import parameter_count, rebuild, replacement
 from .symbolic_eval.evaluator import RootFrame
 from .variables.base import Lazy
 from .variables.functions import CellVar, FunctionVar
+from .variables.objects import ABSENT, guard_classes
 
 OURS = os.path.dirname(os.path.abspath(__file__)) + os.sep
 BENCH = os.path.join(OURS, "bench") + os.sep       # its workloads are user programs
@@ -229,6 +230,7 @@ class FrameCompiler:
 
     def attempt(self, function, code, args, forced, input_sources):
         output = OutputGraph(input_sources, self.backend_name != "eager")
+        ABSENT.clear()
         names = code.co_varnames[:parameter_count(code)]
         bound = {name: Lazy(value, output.tree.local(name)) for name, value in zip(names, args)}
         closure = []
@@ -293,6 +295,7 @@ class FrameCompiler:
                 if other is not variable and other.source is not variable.source and other.source.kind not in ("dict", "raw_dict") \
                         and other.source.kind != "pinned" and other.python_type() is variable.python_type():
                     output.guard_pair("{0} is not {1}", variable.source, other.source)
+        guard_classes(output)
         return GuardFunction(output.tree, list(code.co_varnames[:parameter_count(code)]), state, output.pair_guards)
 
     def explain_break(self, found):

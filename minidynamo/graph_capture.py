@@ -11,6 +11,7 @@ meta holds `example_value`, `stack_trace`, `source_line`, `user_stack` and `modu
 Mirrors torch/_dynamo/output_graph.py (paper section 3.5).
 """
 import contextlib
+import functools
 import linecache
 import operator
 
@@ -78,6 +79,19 @@ class OutputGraph(Builder):
     def guard_pair(self, check, *sources):
         line = self.frame.user_line() if self.frame is not None else ""
         self.pair_guards.append(Guard("ALIAS" if " is {" in check else "DISTINCT", sources, check, {}, line))
+
+    def guard_state(self, call):
+        """`call` (a functools.partial) read the process's state: it must give the same again.  What the frame itself sets is guarded on entry."""
+        name = call.func.__name__
+        if self.state_writes and ("grad" in name or "autocast" in name):
+            return
+        arguments = ", ".join([*map(repr, call.args), *(f"{k}={v!r}" for k, v in call.keywords.items())])
+        self.guard(self.tree.pinned(call.func), ("STATE", arguments), f"{{0}}({arguments}) == {{pin}}", call())
+
+    def guard_flag(self, variable, name):
+        """`tensor.is_...()` was read of an input."""
+        if type(variable) is TensorVar and variable.value is not None and name.startswith(("is_", "_is_")) and hasattr(torch.Tensor, name):
+            self.guard(variable.source, ("FLAG", name), f"{{0}}.{name}() is {getattr(variable.value, name)()}")
 
     def guard_no_global_hooks(self):
         if not self.global_hooks_guarded:
@@ -157,6 +171,10 @@ class OutputGraph(Builder):
             raise Break("op failed", f"{describe(target)} failed while tracing: {type(error).__name__}: "
                                      f"{text.splitlines()[0] if text else ''}") from None
         if not self._holds_tensor(result):
+            if not args and not kwargs and result is not None:
+                self.guard_state(functools.partial(target))
+            elif len(args) == 1 and not kwargs:
+                self.guard_flag(args[0], target if op == "call_method" else target.__name__)
             if result is None and op == "call_function":
                 self._node(tx, op, target, args, kwargs, None)
             return self.wrap_result(result)

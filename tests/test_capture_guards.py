@@ -1,6 +1,9 @@
 """Guards: whatever a compiled entry assumed, changing it gives plain Python's result, through a recompile."""
+import builtins
+import contextlib
 import gc
 import math
+import sys
 import weakref
 
 import pytest
@@ -197,3 +200,174 @@ def test_the_default_device_is_guarded():
         with torch.device(name):
             assert compiled(torch.ones(2)).device.type == name
     assert compiled(torch.ones(2)).device.type == "cpu"
+
+
+# ---- one change of the environment each: `change` is a setter or a context manager, and the second call must be compiled anew
+class Base:
+    def weight(self):
+        return 1
+
+
+class Derived(Base):
+    kept = 1
+
+
+class Other:
+    def weight(self):
+        return 5
+
+
+class Slots:
+    __slots__ = ("filled", "empty")
+
+
+@contextlib.contextmanager
+def setting(target, name, value):
+    """`setattr` for the block; a name that was not there goes again."""
+    before = vars(target).get(name, config)
+    setattr(target, name, value)
+    try:
+        yield
+    finally:
+        delattr(target, name) if before is config else setattr(target, name, before)
+
+
+@contextlib.contextmanager
+def calling(setter, value, before):
+    setter(value)
+    try:
+        yield
+    finally:
+        setter(before)
+
+
+OBJECT = Derived()
+
+
+def weight(x):
+    return x * OBJECT.weight()
+
+
+STATES = {
+    "threads": (lambda x: x + torch.get_num_threads(), lambda: calling(torch.set_num_threads, torch.get_num_threads() + 1, torch.get_num_threads())),
+    "matmul precision": (lambda x: x + (torch.get_float32_matmul_precision() == "high"),
+                         lambda: calling(torch.set_float32_matmul_precision, "high", "highest")),
+    "deterministic": (lambda x: x + torch.are_deterministic_algorithms_enabled(), lambda: calling(torch.use_deterministic_algorithms, True, False)),
+    "fill memory": (lambda x: x + torch.utils.deterministic.fill_uninitialized_memory,
+                    lambda: calling(lambda v: setattr(torch.utils.deterministic, "fill_uninitialized_memory", v), False, True)),
+    "cudnn": (lambda x: x + torch.backends.cudnn.enabled, lambda: torch.backends.cudnn.flags(enabled=False)),
+    "mkldnn": (lambda x: x + torch.backends.mkldnn.enabled, lambda: torch.backends.mkldnn.flags(enabled=False)),
+    "autocast cache": (lambda x: x + torch.is_autocast_cache_enabled(), lambda: calling(torch.set_autocast_cache_enabled, False, True)),
+    "autocast dtype, read outside": (lambda x: x.to(torch.get_autocast_dtype("cpu")),
+                                     lambda: calling(lambda v: torch.set_autocast_dtype("cpu", v), torch.float16, torch.bfloat16)),
+    "anomaly mode": (lambda x: x + torch.is_anomaly_enabled(), lambda: torch.autograd.set_detect_anomaly(True)),
+    "warnings": (lambda x: x + torch.is_warn_always_enabled(), lambda: calling(torch.set_warn_always, True, False)),
+    "default dtype": (lambda x: x + torch.zeros(2, 3), lambda: calling(torch.set_default_dtype, torch.float64, torch.float32)),
+    "inference mode": (lambda x: x * 2, torch.inference_mode),
+    "a function mode": (lambda x: x * 2, lambda: torch.overrides.BaseTorchFunctionMode()),
+    "a builtin": (lambda x: x * abs(-2), lambda: setting(builtins, "abs", lambda value: 7)),
+    "a global hides a builtin": (lambda x: x * abs(-2), lambda: setting(sys.modules[__name__], "abs", lambda value: 7)),
+    "a method is overridden": (weight, lambda: setting(Derived, "weight", lambda self: 3)),
+    "a method of the object": (weight, lambda: setting(OBJECT, "weight", lambda: 3)),
+    "other bases": (weight, lambda: calling(lambda bases: setattr(Derived, "__bases__", bases), (Other,), (Base,))),
+    "isinstance": (lambda x: x + isinstance(OBJECT, Other), lambda: calling(lambda bases: setattr(Derived, "__bases__", bases), (Other,), (Base,))),
+    "hasattr, on the class": (lambda x: x + hasattr(OBJECT, "late"), lambda: setting(Derived, "late", 1)),
+    "hasattr, on the object": (lambda x: x + hasattr(OBJECT, "late"), lambda: setting(OBJECT, "late", 1)),
+    "__getattr__ appears": (lambda x: x + getattr(OBJECT, "late", 1), lambda: setting(Derived, "__getattr__", lambda self, name: 4)),
+    "a property appears": (lambda x: x + OBJECT.kept, lambda: setting(Derived, "kept", property(lambda self: 4))),
+}
+
+
+@pytest.mark.parametrize("name", STATES)
+def test_environment(name):
+    function, change = STATES[name]
+    compiled = minidynamo.compile(function, backend="eager")
+    for _ in range(2):
+        torch.testing.assert_close(compiled(A), function(A))
+    assert minidynamo.counters["frames"].total() == 1
+    with change():
+        torch.testing.assert_close(compiled(A), function(A))
+    assert minidynamo.counters["frames"].total() == 2 and minidynamo.counters["recompiles"].total() == 1
+    torch.testing.assert_close(compiled(A), function(A))
+    assert minidynamo.counters["frames"].total() == 2
+
+
+def inference(x):
+    with torch.inference_mode():
+        return x.clone()
+
+
+def with_attribute(x):
+    x = x.clone()
+    x.late = 1
+    return x
+
+
+LEAF = A.clone().requires_grad_()
+
+
+@pytest.mark.parametrize("function, first, second", [
+    (lambda x: x.detach() + x.is_leaf, LEAF, LEAF * 1),
+    (lambda x: x.detach() + (x.grad_fn is None), LEAF, A),
+    (lambda x: x + x.is_inference(), A, inference(A)),
+    (lambda x: x + hasattr(x, "late"), A, with_attribute(A)),
+    (lambda x: (x * 2).layout is torch.sparse_coo, A.to_sparse(), A.to_sparse_csr()),
+    (lambda x: x.real + x.is_conj(), torch.complex(A, A), torch.complex(A, A).conj()),
+], ids=["is_leaf", "grad_fn", "is_inference", "hasattr", "layout", "conj"])
+def test_tensor_facts(function, first, second):
+    assert check(function, (first,), (second,), (first,), (second,)) == 2
+
+
+def test_the_gradient_is_guarded():
+    x = A.clone().requires_grad_()
+    compiled = minidynamo.compile(lambda x: x.detach() + (0 if x.grad is None else x.grad), backend="eager")
+    for grad in (None, torch.ones(2, 3), None, torch.full((2, 3), 4.)):
+        x.grad = grad
+        torch.testing.assert_close(compiled(x), A + (0 if grad is None else grad))
+    assert minidynamo.counters["frames"].total() == 2
+
+
+def test_a_slot_is_filled():
+    box = Slots()
+    box.filled = 1
+    compiled = minidynamo.compile(lambda x: x + box.filled + hasattr(box, "empty"), backend="eager")
+    torch.testing.assert_close(compiled(A), A + 1)
+    box.empty = 0
+    torch.testing.assert_close(compiled(A), A + 2)
+
+
+# ---- the cache
+def test_the_entry_that_hit_last_is_tried_first():
+    def f(x, n):
+        return x + n
+    compiled = minidynamo.compile(f, backend="eager")
+    order = lambda: [entry[0].record.guards[-1].code[-1] for entry in frame_hook.get_cache(f.__code__)]     # noqa: E731
+    for n in (1, 2, 3):
+        compiled(A, n)
+    assert sorted(order()) == ["1", "2", "3"]
+    for n in (2, 1, 3):
+        compiled(A, n)
+        assert order()[0] == str(n)
+
+
+def test_records_carry_the_failed_guard_and_reset_forgets():
+    def f(x, n):
+        return x + n
+    compiled = minidynamo.compile(f, backend="eager")
+    compiled(A, 1), compiled(A, 2)
+    assert records.frames[0].failed_guard is None
+    failed = records.frames[1].failed_guard
+    assert failed.kind == "EQUALS" and "test_capture_guards.py" in failed.line
+    assert minidynamo.counters["recompiles"].total() == 1 and minidynamo.counters["frames"] == {"f": 2}
+    minidynamo.reset()
+    assert frame_hook.get_cache(f.__code__) == [] and not records.frames and not minidynamo.counters["frames"]
+    torch.testing.assert_close(compiled(A, 1), A + 1)
+    assert minidynamo.counters["frames"] == {"f": 1}
+
+
+def test_the_limit_message_says_what_failed():
+    compiled = minidynamo.compile(lambda x, n: x + n, backend="eager", fullgraph=True)
+    with config.patch(recompile_limit=2):
+        compiled(A, 1), compiled(A, 2)
+        with pytest.raises(minidynamo.Unsupported, match=r"test_capture_guards.py.* 2 times .config.recompile_limit.*Last guard that failed: .*n == "):
+            compiled(A, 3)

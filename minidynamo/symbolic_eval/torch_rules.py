@@ -9,6 +9,7 @@ Torch's Python code that is not a leaf (nn modules, distributions) is inlined li
 Mirrors torch/_dynamo/trace_rules.py and variables/torch.py.
 """
 import contextlib
+import functools
 import types
 
 import torch
@@ -101,26 +102,33 @@ def _is_false(tx, args, kwargs):
 RULES[torch._C._get_tracing_state] = lambda tx, args, kwargs: ConstantVar(None)
 
 
-# ---- the thread's state: read for real (guarded once per frame), written in the graph and here
-READERS = ["is_grad_enabled", "is_inference_mode_enabled", "is_autocast_enabled", "is_autocast_cpu_enabled", "get_autocast_dtype",
-           "get_autocast_gpu_dtype", "get_autocast_cpu_dtype", "is_autocast_cache_enabled", "get_default_dtype",
-           "are_deterministic_algorithms_enabled", "is_deterministic_algorithms_warn_only_enabled", "_C._is_any_autocast_enabled",
-           "amp.autocast_mode.is_autocast_available", "_C._is_autocast_available", "cuda.is_available", "is_anomaly_enabled", "_C._has_torch_function",
-           "get_num_threads", "backends.cuda.flash_sdp_enabled", "is_storage", "_C._get_privateuse1_backend_name", "get_autocast_dtype",
-           "autograd.forward_ad._is_fwd_grad_enabled", "_C._functorch.maybe_current_level", "backends.mps.is_available", "is_warn_always_enabled",
-           "cuda.device_count", "cuda.is_initialized", "utils._python_dispatch.is_in_torch_dispatch_mode", "can_cast", "_C._get_default_device",
-           "cuda.is_bf16_supported", "_C._is_torch_function_mode_enabled", "_C._cuda_getDeviceCount", "xpu.is_available", "amp.is_autocast_available"]
+# ---- the thread's state: read for real and guarded, written in the graph and here
+READERS = ["is_autocast_enabled", "is_autocast_cpu_enabled", "get_autocast_dtype",
+           "get_autocast_gpu_dtype", "get_autocast_cpu_dtype", "is_autocast_cache_enabled", "is_deterministic_algorithms_warn_only_enabled",
+           "is_anomaly_enabled", "get_num_threads", "backends.cuda.flash_sdp_enabled", "autograd.forward_ad._is_fwd_grad_enabled",
+           "_C._functorch.maybe_current_level", "is_warn_always_enabled", "cuda.is_initialized",
+           "_C._get_default_device"]
+FIXED = ["amp.autocast_mode.is_autocast_available", "_C._is_autocast_available", "cuda.is_available", "_C._has_torch_function", "is_storage",
+         "_C._get_privateuse1_backend_name", "backends.mps.is_available", "cuda.device_count", "can_cast", "cuda.is_bf16_supported",
+         "_C._cuda_getDeviceCount", "xpu.is_available", "amp.is_autocast_available", "promote_types",    # the same all through the process
+         "is_grad_enabled", "is_inference_mode_enabled", "_C._is_any_autocast_enabled", "get_default_dtype", "are_deterministic_algorithms_enabled",
+         "_C._is_torch_function_mode_enabled", "utils._python_dispatch.is_in_torch_dispatch_mode"]         # guarded on entry, in every frame
 
 
-def _fold(function):
-    return lambda tx, args, kwargs: tx.fold_pinned(
-        lambda: function(*[a.as_constant() for a in args], **{k: v.as_constant() for k, v in kwargs.items()}))
+def _fold(function, guarded):
+    def read(tx, args, kwargs):
+        call = functools.partial(function, *[a.as_constant() for a in args], **{k: v.as_constant() for k, v in kwargs.items()})
+        result = tx.fold_pinned(call)
+        if guarded:
+            tx.output.guard_state(call)
+        return result
+    return read
 
 
-for _name in READERS:
-    if callable(_at(_name)):
-        RULES[_at(_name)] = _fold(_at(_name))
-RULES[torch.promote_types] = _fold(torch.promote_types)
+for _names, _guarded in ((FIXED, False), (READERS, True)):
+    for _name in _names:
+        if callable(_at(_name)):
+            RULES[_at(_name)] = _fold(_at(_name), _guarded)
 
 
 @rule(torch.is_tensor)

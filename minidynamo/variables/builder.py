@@ -175,6 +175,8 @@ class Builder:
         self.guard(source, "SHAPE", f"{{0}}.shape == {tuple(value.shape)}")
         if value.layout is torch.strided:
             self.guard(source, "STRIDE", f"{{0}}.stride() == {tuple(value.stride())}")
+        else:
+            self.guard(source, "LAYOUT", "{0}.layout is {pin}", value.layout)
         self.guard(source, "GRAD", f"{{0}}.requires_grad is {value.requires_grad}")
         self.guard_place(value, source)
         self.guard(source, "VIEW_BITS", f"{{0}}.is_neg() is {value.is_neg()}" +

@@ -40,7 +40,22 @@ def lookup(cls, name):
     for owner in cls.__mro__:
         if name in owner.__dict__:
             return owner, owner.__dict__[name]
+        ABSENT[owner].add(name)
     return None, MISSING
+
+
+ABSENT = collections.defaultdict(set)       # class -> names that `lookup` did not find there, in this attempt
+
+
+def guard_classes(output):
+    """What user classes do not define must stay undefined, and their bases must stay: else `lookup` would find something else."""
+    for cls, names in ABSENT.items():
+        names = [name for name in names if name.isidentifier()]
+        if not trusted(cls.__module__):
+            source = output.tree.pinned(cls)
+            output.guard(source, "MRO", "{0}.__mro__ == {pin}", cls.__mro__)
+            output.guard(source, "ABSENT", f"{{0}}.__dict__.keys().isdisjoint({tuple(sorted(names))})")
+    ABSENT.clear()
 
 
 class ObjectVar(Variable):
@@ -144,6 +159,8 @@ class ObjectVar(Variable):
                 self.missing(tx, name)
             return self.slots[name].realize(tx)
         if self.value is None or not hasattr(self.value, name):
+            if self.value is not None and self.source is not None:
+                tx.output.guard(self.source, ("ABSENT", name), "not hasattr({0}, {key})", name)
             self.missing(tx, name)
         return tx.output.wrap(getattr(self.value, name), self.source.attr(name))
 
@@ -584,6 +601,8 @@ class PyModuleVar(Variable):
         except AttributeError as error:
             tx.raise_(AttributeError, *error.args)
         if trusted(self.value.__name__):
+            if name in type(self.value).__dict__:       # a switch such as torch.backends.cudnn.enabled, a property of the module
+                return tx.output.wrap(value, tx.output.tree.pinned(self.value).attr(name))
             return tx.output.wrap_pinned(value)
         pin = tx.output.tree.pinned(self.value.__dict__, "G_" + self.value.__name__)
         written = tx.output.globals_of(self.value.__dict__).written
@@ -628,6 +647,7 @@ class GlobalsVar:
             tx.raise_(NameError, f"name {name!r} is not defined")
         if not self.trusted:
             output.guard(self.source, ("BUILTIN", name), "{key} not in {0}", name)
+            output.guard(output.tree.pinned(self.builtins, "builtins").item(name), "ID", "{0} is {pin}", self.builtins[name])
         return output.wrap_pinned(self.builtins[name])
 
 

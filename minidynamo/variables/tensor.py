@@ -18,6 +18,7 @@ from .containers import TupleVar
 METADATA = {"dtype", "device", "layout", "ndim", "requires_grad", "is_leaf", "is_cuda", "is_cpu", "is_sparse", "is_quantized",
             "is_meta", "is_mps", "is_xpu", "is_mkldnn", "is_nested", "itemsize", "nbytes", "names", "output_nr", "is_sparse_csr",
             "is_mtia", "is_ipu", "is_xla", "is_vulkan", "is_maia", "retains_grad", "_is_view"}
+UNGUARDED = {"is_leaf", "retains_grad", "output_nr", "_is_view", "names"}       # not among the guards of every input: guarded when read
 VIEWS = {"T", "mT", "H", "mH", "real", "imag", "data"}
 VALUE_METHODS = {"item", "tolist", "numpy", "__int__", "__float__", "__bool__", "__index__", "__complex__", "__array__", "cpu_numpy"}
 BREAKING_METHODS = {"backward", "register_hook", "register_post_accumulate_grad_hook", "retain_grad", "share_memory_",
@@ -80,10 +81,16 @@ class TensorVar(Variable):
             self.guard_shape(tx)
             return TupleVar([ConstantVar(n) for n in self.fake.shape], torch.Size)
         if name in METADATA:
+            if name in UNGUARDED and self.value is not None:
+                tx.output.guard(self.source, ("FLAG", name), f"{{0}}.{name} == {{pin}}", getattr(self.value, name))
+                if name == "retains_grad":      # fake tensors do not carry it
+                    return ConstantVar(self.value.retains_grad)
             return ConstantVar(getattr(self.fake, name))
         if name == "grad":
             return self._grad(tx)
         if name == "grad_fn" and self.fake.grad_fn is None:
+            if self.value is not None:
+                tx.output.guard(self.source, ("FLAG", name), "{0}.grad_fn is None")
             return ConstantVar(None)
         if name in VIEWS:
             return tx.output.call_graph(tx, "call_function", getattr, [self, ConstantVar(name)], {})
@@ -96,6 +103,8 @@ class TensorVar(Variable):
         if self.value is not None and name in own:
             return tx.output.wrap(own[name], self.source.attr(name))
         if found is None:
+            if self.value is not None:
+                tx.output.guard(self.source, ("ABSENT", name), "not hasattr({0}, {key})", name)
             tx.raise_(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'")
         if not callable(found):
             raise Break("tensor attribute", f"Tensor.{name} is not traced")
