@@ -80,13 +80,13 @@ class OutputGraph(Builder):
         line = self.frame.user_line() if self.frame is not None else ""
         self.pair_guards.append(Guard("ALIAS" if " is {" in check else "DISTINCT", sources, check, {}, line))
 
-    def guard_state(self, call):
-        """`call` (a functools.partial) read the process's state: it must give the same again.  What the frame itself sets is guarded on entry."""
+    def guard_state(self, call, value):
+        """`call` (a functools.partial) read `value` from the process's state: it must give the same again.  What the frame itself sets is guarded on entry."""
         name = call.func.__name__
         if self.state_writes and ("grad" in name or "autocast" in name):
             return
         arguments = ", ".join([*map(repr, call.args), *(f"{k}={v!r}" for k, v in call.keywords.items())])
-        self.guard(self.tree.pinned(call.func), ("STATE", arguments), f"{{0}}({arguments}) == {{pin}}", call())
+        self.guard(self.tree.pinned(call.func), ("STATE", arguments), f"{{0}}({arguments}) == {{pin}}", value)
 
     def guard_flag(self, variable, name):
         """`tensor.is_...()` was read of an input."""
@@ -171,8 +171,8 @@ class OutputGraph(Builder):
             raise Break("op failed", f"{describe(target)} failed while tracing: {type(error).__name__}: "
                                      f"{text.splitlines()[0] if text else ''}") from None
         if not self._holds_tensor(result):
-            if not args and not kwargs and result is not None:
-                self.guard_state(functools.partial(target))
+            if not args and not kwargs and target.__name__.startswith(("is_", "get_", "are_")):
+                self.guard_state(functools.partial(target), result)
             elif len(args) == 1 and not kwargs:
                 self.guard_flag(args[0], target if op == "call_method" else target.__name__)
             if result is None and op == "call_function":

@@ -265,7 +265,7 @@ STATES = {
     "default dtype": (lambda x: x + torch.zeros(2, 3), lambda: calling(torch.set_default_dtype, torch.float64, torch.float32)),
     "inference mode": (lambda x: x * 2, torch.inference_mode),
     "a function mode": (lambda x: x * 2, lambda: torch.overrides.BaseTorchFunctionMode()),
-    "a builtin": (lambda x: x * abs(-2), lambda: setting(builtins, "abs", lambda value: 7)),
+    "a builtin": (lambda x: x * ord("b"), lambda: setting(builtins, "ord", lambda value: 7)),
     "a global hides a builtin": (lambda x: x * abs(-2), lambda: setting(sys.modules[__name__], "abs", lambda value: 7)),
     "a method is overridden": (weight, lambda: setting(Derived, "weight", lambda self: 3)),
     "a method of the object": (weight, lambda: setting(OBJECT, "weight", lambda: 3)),

@@ -103,7 +103,7 @@ RULES[torch._C._get_tracing_state] = lambda tx, args, kwargs: ConstantVar(None)
 
 
 # ---- the thread's state: read for real and guarded, written in the graph and here
-READERS = ["is_autocast_enabled", "is_autocast_cpu_enabled", "get_autocast_dtype",
+READERS = ["is_autocast_cpu_enabled",
            "get_autocast_gpu_dtype", "get_autocast_cpu_dtype", "is_autocast_cache_enabled", "is_deterministic_algorithms_warn_only_enabled",
            "is_anomaly_enabled", "get_num_threads", "backends.cuda.flash_sdp_enabled", "autograd.forward_ad._is_fwd_grad_enabled",
            "_C._functorch.maybe_current_level", "is_warn_always_enabled", "cuda.is_initialized",
@@ -120,7 +120,7 @@ def _fold(function, guarded):
         call = functools.partial(function, *[a.as_constant() for a in args], **{k: v.as_constant() for k, v in kwargs.items()})
         result = tx.fold_pinned(call)
         if guarded:
-            tx.output.guard_state(call)
+            tx.output.guard_state(call, result.as_constant())
         return result
     return read
 
