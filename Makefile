@@ -6,7 +6,7 @@ TORCH  ?= torch==2.13.0
 BIN     = $(VENV)/bin
 READY   = $(VENV)/.ready
 
-.PHONY: course exercises test-notebooks test test-pythons bench ops fuzz-graphs fuzz-training sanitize sizes clean setup
+.PHONY: course exercises test-notebooks test test-gpu test-pythons bench ops fuzz fuzz-graphs fuzz-training sanitize sizes clean setup
 
 course: $(READY)
 	@$(BIN)/python notebooks/build.py
@@ -24,6 +24,9 @@ test: $(READY)
 # on a machine with an NVIDIA GPU: kernels as machine code instead of in Triton's interpreter
 test-gpu: $(READY)
 	@TRITON_INTERPRET=0 $(BIN)/python -m pytest -m gpu tests/test_gpu.py
+
+fuzz: $(READY)		# random programs, plain against compiled (10 minutes on 2 cores)
+	@$(BIN)/python -m tests.fuzz.run_programs --count 10000 --jobs 2
 
 test-pythons:
 	@python3 tests/run_pythons.py

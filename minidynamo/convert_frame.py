@@ -15,6 +15,8 @@ import dis
 import functools
 import inspect
 import io
+import linecache
+import logging
 import os
 import re
 import sys
@@ -53,6 +55,7 @@ DETAILS = (     # looked at only where the state above says that they matter
     (("AUTOCAST_DTYPES", lambda: [(torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)) for kind in ("cpu", "cuda")]),
      torch._C._is_any_autocast_enabled),
     (("DEFAULT_DEVICE", torch.get_default_device), torch._C._len_torch_function_stack))
+logging.getLogger("torch._subclasses.fake_tensor").addFilter(lambda record: not getattr(COMPILING, "active", False))  # a break says it
 CODES = weakref.WeakValueDictionary()       # every code object that has entries: what `reset` forgets
 
 
@@ -121,7 +124,7 @@ class FrameCompiler:
             result = self.trace(function, code, args, record)
         except Unsupported:
             raise
-        except SkipFrame as skipped:
+        except (SkipFrame, RecursionError) as skipped:      # the latter: a container that contains itself
             return self.skip(code, record, str(skipped))
         except Exception as error:
             if config.raise_internal_errors:
@@ -174,30 +177,30 @@ class FrameCompiler:
 
     def trace(self, function, code, args, record):
         forced, input_sources = {}, set()
-        with record.timed("trace"):
-            for _ in range(config.attempt_limit):
-                record.attempts += 1
-                try:
+        for _ in range(config.attempt_limit):
+            record.attempts += 1
+            try:
+                with record.timed("trace"):
                     frame = self.attempt(function, code, args, forced, input_sources)
                     tail = rebuild(frame)
-                    break
-                except Restart:
-                    pass
-                except Break as broken:     # a value cannot be rebuilt: plain Python must make it
-                    if broken.step is None or broken.step in forced:
-                        raise SkipFrame(str(broken)) from broken
-                    forced[broken.step] = broken
-                if self.fullgraph and forced:
-                    raise Unsupported(self.explain_break(next(iter(forced.values()))))
-            else:
-                raise SkipFrame(f"gave up after {config.attempt_limit} attempts")
+                break
+            except Restart:
+                pass
+            except Break as broken:     # a value cannot be rebuilt: plain Python must make it
+                if broken.step is None or broken.step in forced:
+                    raise SkipFrame(str(broken)) from broken
+                forced[broken.step] = broken
+            if self.fullgraph and forced:
+                raise Unsupported(self.explain_break(next(iter(forced.values()))))
+        else:
+            raise SkipFrame(f"gave up after {config.attempt_limit} attempts")
         output = frame.output
         if frame.split is not None:
             found = frame.split[1]
             if not output.calls and not output.inputs and not self.worth_splitting(code, args):
                 raise SkipFrame(f"no tensor before a graph break: {found.reason}")
             file, line, _ = found.stack[-1]
-            record.graph_breaks.append(records.BreakRecord(found.kind, found.reason, found.hint, file, line, found.stack))
+            record.graph_breaks = [records.BreakRecord(found.kind, found.reason, found.hint, file, line, found.stack)]
         elif not output.calls:
             record.skipped = "no tensor operation to compile"
             return None
@@ -247,20 +250,19 @@ class FrameCompiler:
         try:
             frame.run()
         finally:
-            for (setter, key), before in output.state_writes.items():
-                output.state_writes[setter, key] = (before, STATE_READERS[setter](*key))
-            for (setter, key), (before, _) in output.state_writes.items():
+            for (setter, key), before in output.state_before.items():
+                final = STATE_READERS[setter](*key)
+                if final != before:
+                    output.state_after[setter, key] = final
                 setter(*key, before)
-            if output.autocast_depth or torch.set_autocast_cache_enabled in [setter for setter, _ in output.state_writes]:
+            if output.autocast_depth or torch.set_autocast_cache_enabled in [setter for setter, _ in output.state_before]:
                 torch.clear_autocast_cache()        # of fake tensors
-        output.all_writes = output.state_writes
-        output.state_writes = {k: v for k, v in output.state_writes.items() if v[0] != v[1]}
         return frame
 
     def compile_graph(self, output, record, outputs):
-        """(callable or None, input variables): the backend's work on the captured graph."""
+        """(callable or None, input variables, what to call when it raises): the backend's work on the captured graph."""
         if not output.calls:
-            return None, []
+            return None, [], None
         with record.timed("graph"):
             gm, example_inputs = output.finish(outputs)
         record.graph, record.example_inputs = gm, [variable.fake for variable in output.inputs]
@@ -278,10 +280,27 @@ class FrameCompiler:
                 records.counters["errors"][f"backend {self.backend_name}: {type(error).__name__}: {error}"] += 1
                 compiled = gm.forward
         record.backend_record = getattr(compiled, "record", None)
-        if output.all_writes:
-            before = [(setter, key, value) for (setter, key), (value, _) in output.all_writes.items()]
-            compiled = runtime.restoring(compiled, before)
-        return frame_hook.disabled(compiled), output.inputs
+        if output.state_before:
+            compiled = runtime.restoring(compiled, [(setter, key, value) for (setter, key), value in output.state_before.items()])
+        return frame_hook.disabled(compiled), output.inputs, functools.partial(self.graph_raised, record.function, gm, output.first_write())
+
+    def graph_raised(self, function, gm, write):
+        """The graph raised: return if the frame may run as plain Python instead, else raise again.
+
+        It may not after the graph's first write to an input or parameter (node `write`): that would be repeated.
+        """
+        error = sys.exception() if sys.version_info >= (3, 12) else sys.exc_info()[1]
+        if not isinstance(error, Exception) or config.raise_internal_errors and self.backend_name != "eager":
+            raise
+        if write is not None:
+            code, trace = type(gm).forward.__code__, error.__traceback__
+            while trace is not None and trace.tb_frame.f_code is not code:
+                trace = trace.tb_next
+            lines = linecache.getlines(code.co_filename)[:trace.tb_lineno - 1] if trace is not None else None
+            if lines is None or any(f" {write.name} = " in line for line in lines):
+                records.counters["raised_after_write"][f"{function}: {type(error).__name__}: {error}"] += 1
+                raise
+        records.counters["raised"][f"{function}: {type(error).__name__}: {error}"] += 1
 
     def guard(self, output, code):
         state = [Guard(name, None, f"{name.lower()}() == {'state_' + name.lower()}", {name.lower(): read, "state_" + name.lower(): read()})

@@ -55,9 +55,9 @@ class OutputGraph(Builder):
         self.input_sources = input_sources          # names of tensors that must be placeholders (replaced buffers)
         self.last_input, self.calls, self.frame, self.global_hooks_guarded = None, 0, None, False
         self.makers = {}            # id of a stateless module made in the frame -> partial that makes it
-        self.state_writes = {}                      # state function -> getter of the value at the end
         self.autocast_depth = 0                     # autocast regions entered less those left
-        self.names = {}
+        self.state_before, self.state_after = {}, {}        # (setter, its first arguments) -> the thread's state
+        self.names, self.written = {}, []           # written: (node, fake tensor it changed in place)
 
     # ---- guards
     def guard(self, source, kind, check, value=None):
@@ -137,7 +137,10 @@ class OutputGraph(Builder):
         return node
 
     def fake_of(self, tensor):
-        return self.fake_mode.from_tensor(tensor, static_shapes=True)
+        try:
+            return self.fake_mode.from_tensor(tensor, static_shapes=True)
+        except AssertionError as error:     # of a view, after its base changed (requires_grad_) while tracing
+            raise Break("fake tensor", f"a tensor whose base changed: {error}") from None
 
     # ---- nodes
     @contextlib.contextmanager
@@ -170,18 +173,21 @@ class OutputGraph(Builder):
             text = str(error).strip()
             raise Break("op failed", f"{describe(target)} failed while tracing: {type(error).__name__}: "
                                      f"{text.splitlines()[0] if text else ''}") from None
+        written = [tensor for (tensor, before), (_, after) in zip(versions, self._versions(fake_args, fake_kwargs)) if before is None or before != after]
         if not self._holds_tensor(result):
             if not args and not kwargs and target.__name__.startswith(("is_", "get_", "are_")):
                 self.guard_state(functools.partial(target), result)
             elif len(args) == 1 and not kwargs:
                 self.guard_flag(args[0], target if op == "call_method" else target.__name__)
             if result is None and op == "call_function":
-                self._node(tx, op, target, args, kwargs, None)
+                node = self._node(tx, op, target, args, kwargs, None)
+                self.written += [(node, tensor) for tensor in written]
             return self.wrap_result(result)
         known = self.by_fake.get(id(result))
-        if known is not None and fake_args and result is fake_args[0] and before is not None and before == state_of(result):
-            return known        # an argument came back as it was: x.contiguous(); relu(x, True) wrote, x.t_() changed it
+        if known is not None and not written:
+            return known        # an argument came back as it was: x.contiguous(), dropout(x, training=False)
         node = self._node(tx, op, target, args, kwargs, result)
+        self.written += [(node, tensor) for tensor in written]
         return known if known is not None else self._wrap_output(node, result)
 
     def call_state(self, tx, setter, values):
@@ -190,6 +196,13 @@ class OutputGraph(Builder):
         self.calls -= 1
         setter(*values)
         return node
+
+    @staticmethod
+    def _versions(args, kwargs):
+        """(tensor, how often it was written to and its metadata, which `requires_grad_()` and `t_()` change) of the arguments; None
+        where torch does not count (inference tensors)."""
+        return [(leaf, None if leaf.is_inference() else (leaf._version, leaf.requires_grad, leaf.shape, leaf.stride()))
+                for arg in (*args, *kwargs.values()) for leaf in (arg if type(arg) in (list, tuple) else (arg,)) if isinstance(leaf, torch.Tensor)]
 
     def _node(self, tx, op, target, args, kwargs, result):
         node = self.graph.create_node(op, target, tuple(self.to_node(a) for a in args),
@@ -296,6 +309,11 @@ class OutputGraph(Builder):
         return self.wrap_pinned(value)
 
     # ---- the end
+    def first_write(self):
+        """The first node that writes to an input, parameter or buffer, perhaps through a view, or None."""
+        storages = {storage(node.meta["example_value"]) for node in self.graph.nodes if node.op in ("placeholder", "get_attr")}
+        return next((node for node, written in self.written if storage(written) in storages), None)
+
     def finish(self, outputs):
         """The captured GraphModule, returning `outputs` as a tuple, and the real example inputs."""
         self.graph.output(tuple(variable.node for variable in outputs))
@@ -316,6 +334,10 @@ class OutputGraph(Builder):
             else:
                 root.register_buffer(name, tensor)
         return torch.fx.GraphModule(root, self.graph, "CapturedGraph"), [variable.value for variable in used]
+
+
+def storage(fake):
+    return fake.untyped_storage()._cdata
 
 
 def describe(target):

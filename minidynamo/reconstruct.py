@@ -396,9 +396,9 @@ class Codegen:
                   and variable not in own]
         return own + others
 
-    def restore_state(self):
-        """The thread's grad mode and the like, where the traced code left them changed."""
-        for (setter, key), (_, final) in self.output.state_writes.items():
+    def restore_state(self, values):
+        """The thread's grad mode and the like: those that the traced code left changed, or all as they were before it."""
+        for (setter, key), final in values.items():
             self.start_call(lambda: self.load_const(setter))
             for part in key:
                 self.load_const(part)
@@ -424,7 +424,7 @@ def rebuild(frame):
     if frame.split is None:
         tail.value(frame.returned)
         tail.mutations()
-        tail.restore_state()
+        tail.restore_state(frame.output.state_after)
         tail.emit("RETURN_VALUE", None, -1)
     else:
         _push_state(tail, frame)
@@ -432,19 +432,25 @@ def rebuild(frame):
 
 
 def replacement(frame, tail, compile_graph, tick=None):
-    """The code object.  `compile_graph(outputs)` gives (callable or None, input variables); `tick()` counts calls."""
-    graph, inputs = compile_graph(tail.outputs)
+    """The code object.  `compile_graph(outputs)` gives (callable or None, input variables, what to call if it raises);
+    `tick()` counts calls."""
+    graph, inputs, raised = compile_graph(tail.outputs)
     head = Codegen(frame)
     head.temps, head.prefix = tail.temps, tail.prefix
     if tick is not None:
         head.start_call(lambda: head.load_const(tick))
         head.finish_call(0)
         head.emit("POP_TOP", None, -1)
+    plain = []
     if graph is not None:
+        plain = _run_plainly(frame, raised)
+        start = len(head.instructions)
         head.start_call(lambda: head.load_const(graph))
         for variable in inputs:
             head.load_source(variable.source)
         head.finish_call(len(inputs))
+        for instruction in head.instructions[start:]:
+            instruction.exc = plain[3], 0, False
         head.emit("UNPACK_SEQUENCE", len(tail.outputs), len(tail.outputs) - 1)
         for n in range(len(tail.outputs)):
             head.store_fast(f"{head.prefix}g{n}")
@@ -452,7 +458,24 @@ def replacement(frame, tail, compile_graph, tick=None):
     if frame.split is not None:         # nothing made here lives longer than in the original
         for name in names:
             tail.emit("DELETE_FAST", name)
-    return _assemble(frame, head.instructions + tail.instructions, names, max(head.max_depth, tail.max_depth))
+    return _assemble(frame, head.instructions + tail.instructions, plain, names, max(head.max_depth, tail.max_depth))
+
+
+def _run_plainly(frame, raised):
+    """The graph raised: the handler in front of the original body.  Nothing has happened yet but what the graph did, so plain
+    Python repeats it, up to the error with its own message and line, or up to the program's own handler.
+    # PyTorch: the graph's error leaves the frame, whatever `try` stood around the operation."""
+    handler = Codegen(frame)
+    handler.emit("PUSH_EXC_INFO", None, 2)
+    handler.start_call(lambda: handler.load_const(raised))
+    handler.finish_call(0)
+    cleanup = [Instruction("COPY", 3), Instruction("POP_EXCEPT"), Instruction("RERAISE", 1)]      # `raised` raises: no longer handled
+    for instruction in handler.instructions:
+        instruction.exc = cleanup[0], 1, True
+    for op in ("POP_TOP", "POP_TOP", "POP_EXCEPT"):
+        handler.emit(op, None, -1)
+    handler.restore_state(frame.output.state_before)
+    return cleanup + handler.instructions
 
 
 def _push_state(tail, frame):
@@ -471,7 +494,7 @@ def _push_state(tail, frame):
         tail.value(value)
         stores.append(name)
     tail.mutations()
-    tail.restore_state()
+    tail.restore_state(frame.output.state_after)
     for name in reversed(stores):
         tail.store_fast(name)
     for name in frame.code.co_varnames:         # what the traced part unbound must not reappear
@@ -487,25 +510,25 @@ def parameter_count(code):
     return code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & 4) + bool(code.co_flags & 8)
 
 
-def _assemble(frame, prefix, names, depth):
+def _assemble(frame, prefix, plain, names, depth):
     code = frame.code
     body = disassemble(code)
     start = next(n for n, native in enumerate(body) if native.op == "RESUME") + 1
     first, varnames = body[start - 1], code.co_varnames + tuple(names)
-    for instruction in prefix:
+    for instruction in prefix + plain:
         instruction.pos = first.pos
     if frame.split is None:
-        body = body[:start] + prefix
+        body = body[:start] + prefix + plain + (body[start:] if plain else [])
     else:
         begin, end = frame.info.natives[frame.split[0]]
-        body, extra_names, extra = _with_continuations(frame, body, start, begin, end, prefix)
+        body, extra_names, extra = _with_continuations(frame, body, start, begin, end, prefix, plain)
         varnames, depth = varnames + extra_names, depth + extra
     count = parameter_count(code)
     return assemble(code, body, varnames=varnames, stacksize=max(code.co_stacksize, depth) + 4, co_argcount=count,
                     co_posonlyargcount=0, co_kwonlyargcount=0, co_flags=code.co_flags & ~(4 | 8))
 
 
-def _with_continuations(frame, body, start, begin, end, prefix):
+def _with_continuations(frame, body, start, begin, end, prefix, plain):
     """The original body: `prefix` jumps to instruction `begin`; behind `end`, calls of resume functions."""
     code, native = frame.code, body[end]
     kinds = ["n" if item is NULL else "v" for item in frame.stack]
@@ -533,7 +556,10 @@ def _with_continuations(frame, body, start, begin, end, prefix):
             appended = taken
     jump = Instruction("JUMP_FORWARD", natives[begin])
     jump.pos = natives[begin].pos
-    return out[:start] + prefix + [jump] + out[start:] + appended, tuple(names), len(kinds) + len(bound) + len(code.co_cellvars) + 8
+    if V >= (3, 13) and native.op in ("POP_JUMP_IF_TRUE", "POP_JUMP_IF_FALSE", "UNARY_NOT"):   # these take a bool, ours may be a tensor
+        jump.arg = Instruction("TO_BOOL", exc=native.exc, pos=native.pos)
+        out.insert(out.index(natives[begin]), jump.arg)
+    return out[:start] + prefix + [jump] + plain + out[start:] + appended, tuple(names), len(kinds) + len(bound) + len(code.co_cellvars) + 8
 
 
 def _continuation(frame, natives, begin, end, where, kinds, bound, jump, exhausted=False):

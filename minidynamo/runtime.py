@@ -76,7 +76,7 @@ def del_slot(target, name):
 
 def new_function(template, defaults, kwdefaults, name, attributes):
     template.__defaults__ = defaults
-    template.__kwdefaults__ = kwdefaults
+    template.__kwdefaults__ = kwdefaults or None
     template.__qualname__ = name
     template.__name__ = name.rpartition(".")[2]
     template.__dict__.update(attributes or {})

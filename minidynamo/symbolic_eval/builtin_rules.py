@@ -574,7 +574,7 @@ def _next(tx, args, kwargs):
 
 @rule(sorted)
 def _sorted(tx, args, kwargs):
-    return ListVar(tx.sorted(list(args[0].iterate(tx)), kwargs.get("key"), kwargs.get("reverse", ConstantVar(False)).truth(tx)))
+    return ListVar(tx.sorted(list(args[0].iterate(tx)), kwargs.get("key"), kwargs.get("reverse", ConstantVar(False))))
 
 
 @rule(any)

@@ -18,12 +18,14 @@ from ..variables.functions import bind
 from ..variables.iterators import GeneratorVar
 from . import builtin_rules, library_rules, torch_rules
 from .code_info import code_info
+from .opcodes import HANDLERS
 from .operations import Operations
 
 RUNNING = []                # the stack of frames being evaluated in this thread's compile (one compile at a time)
 GENERATOR = inspect.CO_GENERATOR
 ASYNC = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE
 MAX_DEPTH = 120
+RERAISE = HANDLERS["RERAISE"]
 
 
 def current():
@@ -175,23 +177,23 @@ class RootFrame(Frame):
                 if handler(self, arg):
                     return
             except ObservedException as raised:
+                if not self.handled and handler is not RERAISE:
+                    self.raised_step = self.group_step
                 if entry is None:
                     kind = raised.var.python_type().__name__
-                    self.break_at(Break("exception", f"{kind} leaves the frame", ""))
-                if not self.handled:
-                    self.raised_step = self.group_step
+                    self.break_at(Break("exception", f"{kind} leaves the frame", ""), self.raised_step)
                 self.unwind(raised, entry)
             except Break as reason:
                 self.break_at(reason)
 
-    def break_at(self, reason):
+    def break_at(self, reason, step=None):
         """Trace again, splitting at this instruction; in an except or finally block, whose state belongs to the frame, at the
         instruction that raised: it and the handler run as plain Python."""
         if reason.kind == "restart":
             raise Restart()
         if reason.stack is None:
             reason.stack = self.output.frame.user_stack() if self.output.frame is not None else self.user_stack()
-        step = self.raised_step if self.handled else self.group_step
+        step = step or (self.raised_step if self.handled else self.group_step)
         if self.info.operations[self.info.groups[self.pc - 1]].op == "LOAD_FAST":
             raise SkipFrame(f"a local variable cannot be traced: {reason.reason}") from reason
         if step in self.forced:

@@ -261,9 +261,10 @@ class Operations:
 
     def sorted(self, values, key, reverse):
         keys = values if key is None or key.identity() is None else [key.call(self, [value], {}) for value in values]
-        order = sorted(range(len(values)), reverse=reverse, key=functools.cmp_to_key(
-            lambda i, j: -1 if self.compare("<", keys[i], keys[j]).truth(self) else
-            1 if self.compare("<", keys[j], keys[i]).truth(self) else 0))
+        if not issubclass(reverse.python_type(), int):
+            self.raise_(TypeError, f"'{reverse.python_type().__name__}' object cannot be interpreted as an integer")
+        order = sorted(range(len(values)), reverse=reverse.truth(self), key=functools.cmp_to_key(     # sorted() asks only for <
+            lambda i, j: -self.compare("<", keys[i], keys[j]).truth(self)))
         return [values[i] for i in order]
 
     # ---- attributes

@@ -154,7 +154,7 @@ def _state(setter, getter):
     def write(tx, args, kwargs):
         """Now, for the ops that follow while tracing; as a node, for the run.  `convert_frame` restores it after tracing."""
         values = [a.as_constant() for a in args]
-        tx.output.state_writes.setdefault((setter, tuple(values[:-1])), getter(*values[:-1]))
+        tx.output.state_before.setdefault((setter, tuple(values[:-1])), getter(*values[:-1]))
         tx.output.call_state(tx, setter, values)
         return ConstantVar(None)
     return write
@@ -170,7 +170,7 @@ def _autocast_reader(function, setter):
     def read(tx, args, kwargs):
         """Guarded by itself, unless this frame has written it: `torch.autocast("cpu")` takes the dtype that is set at large."""
         key = tuple(a.as_constant() for a in args)
-        if key and (setter, key) not in tx.output.state_writes:
+        if key and (setter, key) not in tx.output.state_before:
             tx.output.guard(tx.output.tree.pinned(function), ("AUTOCAST", key), f"{{0}}({key[0]!r}) == {{pin}}", function(*key))
         return ConstantVar(function(*key))
     return read

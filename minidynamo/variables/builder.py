@@ -304,6 +304,8 @@ def _tuple(builder, value, source, base=tuple):
 
 
 def _dict(builder, value, source, base=dict):
+    if "__builtins__" in value:
+        raise Break("dictionary", "a module's globals as a dictionary")
     exact = type(value) in (dict, collections.OrderedDict, collections.defaultdict, types.MappingProxyType)
     items = {}
     for key, item in dict.items(value) if isinstance(value, dict) else value.items():

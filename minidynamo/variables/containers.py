@@ -224,7 +224,7 @@ class ListVar(SequenceVar):
         return ListVar(list(self.items), self.cls)
 
     def method_sort(self, tx, key=None, reverse=ConstantVar(False)):
-        self.items[:] = tx.sorted(list(self.iterate(tx)), key, reverse.as_constant())
+        self.items[:] = tx.sorted(list(self.iterate(tx)), key, reverse)
         return self._changed()
 
     def method___setitem__(self, tx, key, value):
@@ -340,7 +340,8 @@ class DictVar(Variable):
     def as_constant(self):
         from ..symbolic_eval.evaluator import current
         tx = current()
-        return self.cls((key.as_constant(), value.as_constant()) for key, value in self.pairs(tx))
+        pairs = [(key.as_constant(), value.as_constant()) for key, value in self.pairs(tx)]
+        return self.cls(pairs) if self.cls is not collections.defaultdict else self.cls(self.factory and self.factory.as_constant(), pairs)
 
     def hash_key(self, tx):
         tx.raise_(TypeError, f"unhashable type: {self.cls.__name__!r}")

@@ -75,6 +75,9 @@ class ObjectVar(Variable):
     def real(self):
         if self.value is None or self.mutated or (self.fields is not None and self.fields.mutated):
             raise Break("constant", f"{self} was made or changed in this frame; a real object is needed")
+        if self.source is not None and self.source.kind != "pinned":
+            from ..symbolic_eval.evaluator import current
+            current().output.guard(self.source, "ID", "{0} is {pin}", self.value)
         return self.value
 
     def hash_key(self, tx):

@@ -1,0 +1,217 @@
+"""Random programs, plain against compiled, and what such programs found: each was a difference once.
+
+The slow forms are `make fuzz` (10,000 programs) and the modules of `tests/fuzz` themselves.
+"""
+import contextlib
+import io
+import logging
+import sys
+import warnings
+
+import pytest
+import torch
+
+import minidynamo
+from fuzz.compare import Describer, difference, outcome
+from fuzz.programs import program
+from fuzz.run_programs import check, function_text
+from minidynamo import config
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    minidynamo.reset()
+    with config.patch(raise_internal_errors=True), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+    minidynamo.reset()
+
+
+@pytest.mark.parametrize("first", range(0, 300, 50))
+def test_random_programs(first):
+    for seed in range(first, first + 50):
+        found = check(program(seed), seed)
+        assert not found, f"seed {seed}\n{function_text(program(seed))}\n{found}"
+
+
+def test_random_programs_with_kernels():
+    for seed in range(5000, 5010):
+        with config.patch(raise_internal_errors=False):
+            found = check(program(seed), seed, "inductor", digits=4)
+        assert not found, f"seed {seed}\n{function_text(program(seed))}\n{found}"
+
+
+def test_the_comparison_sees_differences():
+    a = torch.ones(2)
+    same = lambda x, y: Describer()(x) == Describer()(y)
+    assert same([a, a], [a, a]) and not same([a, a], [a, a.clone()]) and not same(a, a.double()) and not same(a, a.clone().requires_grad_())
+    assert not same([a, a[:1]], [a, a[:1].clone()]) and not same({1: 2, 3: 4}, {3: 4, 1: 2}) and not same(0.0, -0.0) and not same(1, True)
+    one, two = outcome(lambda: 1 / 0, (), {}, [], __file__), outcome(lambda: int("x"), (), {}, [], __file__)
+    assert "ZeroDivisionError" in difference(one, two) and not difference(one, one)
+
+
+def both(function, *calls, backend="eager"):
+    """Each call plain and compiled: the same outcome."""
+    minidynamo.reset()
+    compiled = minidynamo.compile(function, backend=backend)
+    for make in calls:
+        plain, ours = (outcome(f, make(), {}, [], __file__) for f in (function, compiled))
+        assert not difference(plain, ours), difference(plain, ours)
+
+
+# ---- found by random programs
+def test_exception_leaves_through_finally():
+    def f(x, log):
+        y = x + 1
+        try:
+            log.append(y)
+            raise ValueError(len(log))
+        finally:
+            log.append(x)
+    both(f, *[lambda: (torch.ones(2), [])] * 2)
+
+
+class Manager:
+    def __init__(self, log):
+        self.log = log
+
+    def __enter__(self):
+        self.log.append("in")
+
+    def __exit__(self, kind, value, trace):
+        self.log.append(kind and kind.__name__)
+
+
+def test_exception_leaves_through_with():
+    def f(x, log):
+        with Manager(log), torch.no_grad():
+            y = x * 2
+            return log[y.dim() + 5]
+    both(f, *[lambda: (torch.ones(2), [])] * 2)
+    assert torch.is_grad_enabled()
+
+
+def test_a_break_in_a_handler_keeps_the_part_before_it():
+    def f(x, log):
+        y = x + 1
+        try:
+            return log[3]
+        except IndexError as error:
+            print("caught", error)
+            log.append(y)
+        return y * 2
+    both(f, *[lambda: (torch.ones(2), [])] * 2)
+    assert minidynamo.counters["graphs"] and not minidynamo.counters["skipped"]
+
+
+@contextlib.contextmanager
+def managed(log):
+    log.append("in")
+    yield len(log)
+    log.append("out")
+
+
+def numbers(n):
+    for i in range(n):
+        yield i
+
+
+def test_generators_over_breaks():
+    def f(x, log):
+        with managed(log) as n:
+            print(n)
+        for i in numbers(3):
+            print(i)
+            log.append(x + i)
+        return x
+    both(f, *[lambda: (torch.ones(2), [])] * 2)
+
+
+def test_a_generator_argument_is_not_advanced_by_tracing():
+    def f(x, g):
+        for i in g:
+            x = x + i
+        return x
+    both(f, *[lambda: (torch.ones(2), numbers(3))] * 2)
+
+
+def raises_at_run_time(x, index, log):
+    log.append(x + 1)
+    with torch.no_grad():
+        y = x * 2
+        try:
+            return y[index]
+        except IndexError as error:
+            return y, torch.is_grad_enabled(), str(error)
+
+
+@pytest.mark.parametrize("backend", ["eager", "inductor"])
+def test_an_error_of_the_graph_is_the_programs(backend):
+    """Fake tensors cannot foresee it: the frame runs again as plain Python, from before its first effect."""
+    with config.patch(raise_internal_errors=False):
+        both(raises_at_run_time, *[lambda i=i: (torch.ones(2), torch.tensor([i]), []) for i in (1, 7, 0, 9)], backend=backend)
+    assert sum(minidynamo.counters["raised"].values()) == 2 and sys.exc_info() == (None, None, None)
+
+
+def test_an_error_after_a_write_is_not_repeated():
+    def f(x, index):
+        x.view(-1).add_(1)
+        return x[index]
+    compiled, x = minidynamo.compile(f, backend="eager"), torch.ones(2)
+    with pytest.raises(IndexError):
+        compiled(x, torch.tensor([3]))
+    assert x.tolist() == [2, 2] and minidynamo.counters["raised_after_write"]
+    try:
+        raise KeyError("outer")
+    except KeyError:
+        with pytest.raises(IndexError):
+            compiled(x, torch.tensor([3]))
+        assert isinstance(sys.exc_info()[1], KeyError)      # the handler let go of what it handled
+
+
+def test_a_regular_expression_argument_is_guarded():
+    import re
+    both(lambda x, p: x + 1 if p.match("ab") else x - 1, *[lambda p=p: (torch.ones(1), re.compile(p)) for p in "abab"])
+
+
+def test_small_things():
+    both(lambda x, k: (x + 1, sorted([3, 1, 2], reverse=k)), *[lambda k=k: (torch.ones(1), k) for k in (True, 0, (), "a")])
+
+    def keeps_no_defaults(x):
+        def inner(a, b=1):
+            return a
+        return x + 1, inner
+    both(keeps_no_defaults, lambda: (torch.ones(1),))
+
+    def contains_itself(x, items):
+        items.append(items)
+        return x + 1, str(items)
+    both(contains_itself, lambda: (torch.ones(1), [1]))
+
+    def defaults(x):
+        import collections
+        return x + collections.defaultdict(list)
+    both(defaults, lambda: (torch.ones(1),))
+
+
+def test_globals_as_a_dictionary():
+    space = {"__name__": "m"}
+    exec("def f(x, n):\n    global H\n    globals()['H'] = n\n    H = n + 1\n    return x + H, globals()['H']", space)
+    both(space["f"], lambda: (torch.ones(1), 3))
+    assert space["H"] == 4
+
+
+def test_failing_operations_print_nothing():
+    def f(x):
+        try:
+            return x @ torch.ones(5, 5)
+        except RuntimeError as error:
+            return str(error)
+    stream = io.StringIO()
+    handler = logging.StreamHandler(stream)
+    logging.getLogger("torch").addHandler(handler)
+    try:
+        both(f, lambda: (torch.ones(2, 3),))
+    finally:
+        logging.getLogger("torch").removeHandler(handler)
+    assert not stream.getvalue()
