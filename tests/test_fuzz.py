@@ -194,6 +194,13 @@ def test_small_things():
     both(defaults, lambda: (torch.ones(1),))
 
 
+def test_a_changed_flag_of_an_argument():
+    def f(x):
+        x.requires_grad_(True)
+        return x * 2
+    both(f, lambda: (torch.ones(1),))
+
+
 def test_globals_as_a_dictionary():
     space = {"__name__": "m"}
     exec("def f(x, n):\n    global H\n    globals()['H'] = n\n    H = n + 1\n    return x + H, globals()['H']", space)
