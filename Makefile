@@ -6,7 +6,7 @@ TORCH  ?= torch==2.13.0
 BIN     = $(VENV)/bin
 READY   = $(VENV)/.ready
 
-.PHONY: course exercises test-notebooks test test-gpu test-pythons bench ops fuzz fuzz-graphs fuzz-training sanitize sizes clean setup
+.PHONY: course exercises test-notebooks test test-gpu test-pythons bench ops fuzz transparency fuzz-graphs fuzz-training sanitize sizes clean setup
 
 course: $(READY)
 	@$(BIN)/python notebooks/build.py
@@ -27,6 +27,10 @@ test-gpu: $(READY)
 
 fuzz: $(READY)		# random programs, plain against compiled (10 minutes on 2 cores)
 	@$(BIN)/python -m tests.fuzz.run_programs --count 10000 --jobs 2
+	@$(BIN)/python -m tests.fuzz.environment --count 500
+
+transparency: $(READY)	# CPython's own tests, with and without the hook
+	@$(BIN)/python tests/transparency.py
 
 test-pythons:
 	@python3 tests/run_pythons.py

@@ -81,6 +81,7 @@ def skip_reason(code):
 
 class FrameCompiler:
     """The callback that one `minidynamo.compile(...)` installs."""
+    needs_tensors = True        # False: frames without a tensor operation are replaced too (to test transparency)
 
     def __init__(self, backend="inductor", fullgraph=False, dynamic=None, mode=None):
         self.backend_name, self.backend = backends.lookup_backend(backend)
@@ -201,7 +202,7 @@ class FrameCompiler:
                 raise SkipFrame(f"no tensor before a graph break: {found.reason}")
             file, line, _ = found.stack[-1]
             record.graph_breaks = [records.BreakRecord(found.kind, found.reason, found.hint, file, line, found.stack)]
-        elif not output.calls:
+        elif not output.calls and self.needs_tensors:
             record.skipped = "no tensor operation to compile"
             return None
         record.input_sources = output.inputs

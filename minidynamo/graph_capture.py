@@ -184,8 +184,7 @@ class OutputGraph(Builder):
                 self.written += [(node, tensor) for tensor in written]
             return self.wrap_result(result)
         known = self.by_fake.get(id(result))
-        name = target if op == "call_method" else getattr(target, "__name__", "")
-        if known is not None and not written and (name[-1:] != "_" or name[-2:] == "__"):       # x.requires_grad_() counts no write
+        if known is not None and not written:
             return known        # an argument came back as it was: x.contiguous(), dropout(x, training=False)
         node = self._node(tx, op, target, args, kwargs, result)
         self.written += [(node, tensor) for tensor in written]

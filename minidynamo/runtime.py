@@ -49,7 +49,11 @@ def new_exception(cls, args, fields, cause):
 def iterator_at(sequence, index):
     """iter(sequence) after `index` steps, still looking at the live sequence."""
     made = iter(sequence)
-    made.__setstate__(index)
+    if hasattr(made, "__setstate__"):
+        made.__setstate__(index)
+    else:                               # a deque's
+        for _ in range(index):
+            next(made, None)
     return made
 
 

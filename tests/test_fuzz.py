@@ -12,6 +12,7 @@ import pytest
 import torch
 
 import minidynamo
+from fuzz import environment
 from fuzz.compare import Describer, difference, outcome
 from fuzz.programs import program
 from fuzz.run_programs import check, function_text
@@ -39,6 +40,13 @@ def test_random_programs_with_kernels():
         with config.patch(raise_internal_errors=False):
             found = check(program(seed), seed, "inductor", digits=4)
         assert not found, f"seed {seed}\n{function_text(program(seed))}\n{found}"
+
+
+def test_random_changes_of_the_environment():
+    with config.patch(recompile_limit=100):
+        for seed in range(15):          # ten changes each
+            names, found = environment.check(seed)
+            assert not found, f"seed {seed} {names}\n{found}"
 
 
 def test_the_comparison_sees_differences():
@@ -199,6 +207,32 @@ def test_a_changed_flag_of_an_argument():
         x.requires_grad_(True)
         return x * 2
     both(f, lambda: (torch.ones(1),))
+
+
+def test_the_text_of_an_exception_argument():
+    both(lambda x, e: (x + 1, str(e), repr(e)), *[lambda e=e: (torch.ones(1), e) for e in (ValueError("a"), ValueError("b"), KeyError("k"), KeyError(3))])
+
+
+def test_a_half_consumed_deque():
+    import collections
+
+    def f(x, items):
+        step = iter(items)
+        y = x + next(step)
+        print("break")
+        return y + sum(step)
+    both(f, lambda: (torch.ones(1), collections.deque([1, 2, 3])))
+
+
+def test_a_property_that_becomes_another():
+    class Box:
+        level = property(lambda self: 6)
+    compiled = minidynamo.compile(lambda x, box: x + box.level, backend="eager")
+    assert compiled(torch.ones(1), Box()).item() == 7
+    Box.level = property(lambda self: 9)
+    assert compiled(torch.ones(1), Box()).item() == 10
+    Box.level = 1
+    assert compiled(torch.ones(1), Box()).item() == 2
 
 
 def test_globals_as_a_dictionary():

@@ -281,10 +281,12 @@ def text(tx, value, how):
     convert = {"str": str, "repr": repr, "ascii": ascii, "format": format}[how]
     if isinstance(value, ObjectVar):
         if issubclass(value.cls, BaseException) and how != "repr" and isinstance(lookup(value.cls, "__str__")[1], types.WrapperDescriptorType):
-            args = [a.as_constant() for a in value.init_args or ()]
-            return str(value.cls(*args))
+            args = [a.realize(tx).as_constant() for a in value.getattr(tx, "args").iterate(tx)]
+            made = value.cls.__new__(value.cls, *args)
+            made.args = tuple(args)
+            return str(made)
         if issubclass(value.cls, BaseException) and how == "repr" and isinstance(lookup(value.cls, "__repr__")[1], types.WrapperDescriptorType):
-            parts = ", ".join([text(tx, a, "repr") for a in value.init_args or ()])
+            parts = ", ".join([text(tx, a.realize(tx), "repr") for a in value.getattr(tx, "args").iterate(tx)])
             return f"{value.cls.__name__}({parts})"
         for name in (("__repr__",) if how == "repr" else ("__format__", "__str__", "__repr__") if how == "format" else ("__str__", "__repr__")):
             method = lookup(value.cls, name)[1]

@@ -267,9 +267,14 @@ class Builder:
         variable.source = None
         return variable
 
+    def guard_class_attribute(self, owner, found, name):
+        """A user's class still has this descriptor under `name`."""
+        if not trusted(getattr(owner, "__module__", None)):
+            self.guard(self.tree.pinned(owner).child("class_item", name), "ID", "{0} is {pin}", found)
+
     def wrap_class_attribute(self, owner, found, name, unwrap=None):
         """An attribute found on a class: guarded for user classes, taken as fixed for torch's and the standard library's."""
-        if trusted(owner.__module__):
+        if trusted(getattr(owner, "__module__", None)):
             return self.wrap_pinned(found)
         source = self.tree.pinned(owner).child("class_item", name)
         return self.wrap(found, source.attr(unwrap) if unwrap else source)

@@ -132,6 +132,7 @@ class ObjectVar(Variable):
     def data_descriptor(self, tx, owner, found, name):
         """What a data descriptor of the class gives, or None if `found` is none."""
         if isinstance(found, property):
+            tx.output.guard_class_attribute(owner, found, name)
             if found.fget is None:
                 tx.raise_(AttributeError, f"property {name!r} of {self.cls.__name__!r} object has no getter")
             return tx.output.wrap_pinned(found.fget).call(tx, [self], {})
@@ -448,6 +449,7 @@ class ClassVar(Variable):
         if isinstance(found, classmethod):
             return BoundMethodVar(tx.output.wrap_class_attribute(owner, found.__func__, name, unwrap="__func__"), self)
         if isinstance(found, property) or hasattr(type(found), "__get__"):
+            tx.output.guard_class_attribute(owner, found, name)
             return tx.fold_pinned(getattr, cls, name)
         return tx.output.wrap_class_attribute(owner, found, name)
 

@@ -1,0 +1,107 @@
+"""CPython's own tests with the frame hook on: exactly the same outcome as without it.
+
+    python tests/transparency.py [test_generators test_with ...]
+
+Each file of the interpreter's `test` package runs in a process of its own, plain and hooked: backend "eager", every frame captured, also
+the standard library's and those without a tensor, whose replacement code then runs.  The outcome of every single test is compared.
+"""
+import json
+import subprocess
+import sys
+import unittest
+
+FILES = """test_generators test_exceptions test_with test_scope test_call test_list test_dict test_set test_contextlib test_itertools test_functools
+test_super test_dataclasses""".split()
+# these count frames, or the size of a frame, or compare the text of its bytecode: what the hook changes by design
+EXCEPT = {}
+
+
+class Result(unittest.TestResult):
+    """{test id: outcome}."""
+
+    def __init__(self):
+        super().__init__()
+        self.outcomes = {}
+
+    def note(self, test, text):
+        self.outcomes[test.id()] = text
+
+    def addSuccess(self, test):
+        self.note(test, "ok")
+
+    def addFailure(self, test, error):
+        self.note(test, "failed: " + self._exc_info_to_string(error, test)[-1500:])
+
+    addError = addFailure
+
+    def addSkip(self, test, reason):
+        self.note(test, "skipped: " + reason)
+
+    def addExpectedFailure(self, test, error):
+        self.note(test, "expected failure")
+
+    def addUnexpectedSuccess(self, test):
+        self.note(test, "unexpected success")
+
+
+def child(name, hooked):
+    suite = unittest.defaultTestLoader.loadTestsFromName("test." + name)
+    result, counts = Result(), {}
+    if hooked:
+        import torch  # noqa: F401
+        from minidynamo import config, convert_frame, frame_hook, records
+        ours = ("minidynamo's own code", "torch's own code", "not a function", "a generator or coroutine")
+        reason = convert_frame.skip_reason
+        convert_frame.skip_reason = lambda code: "the tests' own runner" if code.co_filename == __file__ else \
+            found if (found := reason(code)) in ours else None
+        compiler = convert_frame.FrameCompiler("eager")
+        compiler.needs_tensors, compiler.worth_splitting = False, lambda code, args: True
+        config.guard_parameter_metadata = False
+        frame_hook.enabled(suite.run, compiler)(result)
+        counts = {"frames": sum(records.counters["frames"].values()), "replaced": len(convert_frame.CODES), "errors": dict(records.counters["errors"]),
+                  "breaks": sum(records.counters["graph_breaks"].values())}
+    else:
+        suite.run(result)
+    print("\n@" + json.dumps([result.outcomes, counts]))
+
+
+def run(name, hooked):
+    done = subprocess.run([sys.executable, "-W", "ignore", __file__, "--child", name, str(int(hooked))], capture_output=True, text=True, timeout=1200)
+    line = next((line for line in done.stdout.splitlines() if line.startswith("@")), None)
+    if line is None:
+        return {"(the process)": f"died with {done.returncode}: {done.stderr[-1500:]}"}, {}
+    return json.loads(line[1:])
+
+
+def compare(name):
+    """(number of tests, differences, counts of the hooked run)."""
+    plain, _ = run(name, False)
+    hooked, counts = run(name, True)
+    kind = lambda outcome: (outcome or "missing").partition(":")[0]
+    differences = [f"{test}: plain {kind(plain.get(test))}, hooked {hooked.get(test, 'missing')}" for test in sorted({*plain, *hooked})
+                   if kind(plain.get(test)) != kind(hooked.get(test)) and test not in EXCEPT]
+    return len(plain), differences, counts
+
+
+def main(names):
+    try:
+        import test.support  # noqa: F401
+    except ImportError:
+        print(f"{sys.executable} comes without CPython's test package: nothing was compared")
+        return 0
+    bad = 0
+    for name in names or FILES:
+        total, differences, counts = compare(name)
+        print(f"{name:18} {total:4} tests, {len(differences)} differences; {counts.get('frames', 0)} frames compiled, {counts.get('replaced', 0)} code objects "
+              f"replaced, {counts.get('breaks', 0)} breaks" + "".join(f"\n    compiler: {count} x {text[:150]}" for text, count in counts.get("errors", {}).items()), flush=True)
+        for text in differences:
+            print("   ", text.replace("\n", "\n        "))
+        bad += len(differences)
+    return bad > 0
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--child"]:
+        child(sys.argv[2], sys.argv[3] == "1")
+    else:
+        sys.exit(main(sys.argv[1:]))
