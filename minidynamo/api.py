@@ -23,7 +23,7 @@ def compile(fn_or_module=None, *, backend="inductor", fullgraph=False, dynamic=N
     if isinstance(fn_or_module, torch.nn.Module):
         return CompiledModule(fn_or_module, compiler)
     if hasattr(fn_or_module, "__code__"):
-        compiler.entries.add(fn_or_module.__code__)
+        compiler.entries[id(fn_or_module.__code__)] = fn_or_module.__code__
     target = fn_or_module.__wrapped__ if isinstance(fn_or_module, frame_hook.Switched) else fn_or_module
     compiled = frame_hook.enabled(target, compiler)
     for name in functools.WRAPPER_ASSIGNMENTS:

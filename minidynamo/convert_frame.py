@@ -86,7 +86,8 @@ class FrameCompiler:
     def __init__(self, backend="inductor", fullgraph=False, dynamic=None, mode=None):
         self.backend_name, self.backend = backends.lookup_backend(backend)
         self.registered = isinstance(backend, str)
-        self.fullgraph, self.dynamic, self.mode, self.entries = fullgraph, dynamic, mode, set()
+        self.fullgraph, self.dynamic, self.mode = fullgraph, dynamic, mode
+        self.entries = weakref.WeakValueDictionary()        # id -> code object of a function that was compiled by name
 
     @classmethod
     def of(cls, backend, fullgraph, dynamic, mode):
@@ -226,7 +227,7 @@ class FrameCompiler:
 
     def worth_splitting(self, code, args):
         """May tensors follow?  Asked where none was met before a break: yes for the function that was compiled itself."""
-        if code in self.entries or code.co_name.startswith("<resume of"):
+        if self.entries.get(id(code)) is code or code.co_name.startswith("<resume of"):
             return True
         values = [item for value in args for item in (value if type(value) in (list, tuple) else
                                                       value.values() if type(value) is dict else (value,))]

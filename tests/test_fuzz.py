@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import minidynamo
-from fuzz import environment
+from fuzz import environment, threads
 from fuzz.compare import Describer, difference, outcome
 from fuzz.programs import program
 from fuzz.run_programs import check, function_text
@@ -47,6 +47,16 @@ def test_random_changes_of_the_environment():
         for seed in range(15):          # ten changes each
             names, found = environment.check(seed)
             assert not found, f"seed {seed} {names}\n{found}"
+
+
+def test_threads_compile_and_call_at_once():
+    calls, errors = threads.hammer(2)
+    assert not errors and min(calls) > 0, (calls, errors)
+
+
+def test_nothing_leaks():
+    found = threads.leaks(1000, 20)
+    assert not {name: value for name, value in found.items() if value > (20 if name.startswith("objects") else 0)}
 
 
 def test_the_comparison_sees_differences():

@@ -36,9 +36,9 @@ _LEAVES = {}
 def is_leaf(fn):
     """Does `fn` become one node?"""
     known = _LEAVES.get(id(fn))
-    if known is None or known[1] is not fn:
-        known = _LEAVES[id(fn)] = (_decide(fn), fn)
-    return known[0]
+    if known is not fn and _decide(fn):
+        known = _LEAVES[id(fn)] = fn            # torch's own, which live anyway
+    return known is fn
 
 
 def _decide(fn):
