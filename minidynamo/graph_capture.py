@@ -35,11 +35,18 @@ PLAIN_OPERATORS = {getattr(operator, "i" + name): getattr(operator, name) for na
 PLAIN_OPERATORS.update({operator.iand: operator.and_, operator.ior: operator.or_, operator.ixor: operator.xor})
 
 
-def state_of(value):
-    """What an in-place operation on a tensor changes: torch's count of writes, and metadata; None where torch does not count."""
-    if not isinstance(value, torch.Tensor) or value.is_inference():
+def state_of(tensor):
+    """What an in-place operation on a tensor changes: torch's count of writes, and metadata (`requires_grad_()`, `t_()`); None for inference
+    tensors, where torch does not count."""
+    if tensor.is_inference():
         return None
-    return value._version, value.requires_grad, value.shape, value.stride()
+    return tensor._version, tensor.requires_grad, tensor.shape, tensor.layout is torch.strided and tensor.stride()
+
+
+def states(args, kwargs):
+    """[(tensor, state)] of the tensors among the arguments, also those in lists."""
+    return [(leaf, state_of(leaf)) for arg in (*args, *kwargs.values()) for leaf in (arg if type(arg) in (list, tuple) else (arg,))
+            if isinstance(leaf, torch.Tensor)]
 
 
 class OutputGraph(Builder):
@@ -157,7 +164,7 @@ class OutputGraph(Builder):
             target = PLAIN_OPERATORS[target]
         fake_args = [self.to_fake(a) for a in args]
         fake_kwargs = {k: self.to_fake(v) for k, v in kwargs.items()}
-        before = state_of(fake_args[0]) if fake_args else None
+        before = states(fake_args, fake_kwargs)
         try:
             with self.fake_mode:
                 if op == "call_function":
@@ -173,7 +180,7 @@ class OutputGraph(Builder):
             text = str(error).strip()
             raise Break("op failed", f"{describe(target)} failed while tracing: {type(error).__name__}: "
                                      f"{text.splitlines()[0] if text else ''}") from None
-        written = [tensor for (tensor, before), (_, after) in zip(versions, self._versions(fake_args, fake_kwargs)) if before is None or before != after]
+        written = [tensor for tensor, state in before if state is None or state != state_of(tensor)]
         if not self._holds_tensor(result):
             if not args and not kwargs and target.__name__.startswith(("is_", "get_", "are_")):
                 self.guard_state(functools.partial(target), result)
@@ -196,13 +203,6 @@ class OutputGraph(Builder):
         self.calls -= 1
         setter(*values)
         return node
-
-    @staticmethod
-    def _versions(args, kwargs):
-        """(tensor, how often it was written to and its metadata, which `requires_grad_()` and `t_()` change) of the arguments; None
-        where torch does not count (inference tensors)."""
-        return [(leaf, None if leaf.is_inference() else (leaf._version, leaf.requires_grad, leaf.shape, leaf.stride()))
-                for arg in (*args, *kwargs.values()) for leaf in (arg if type(arg) in (list, tuple) else (arg,)) if isinstance(leaf, torch.Tensor)]
 
     def _node(self, tx, op, target, args, kwargs, result):
         node = self.graph.create_node(op, target, tuple(self.to_node(a) for a in args),

@@ -245,6 +245,12 @@ def test_a_property_that_becomes_another():
     assert compiled(torch.ones(1), Box()).item() == 2
 
 
+def test_breaks_in_a_comprehension():
+    """3.12 inlines it: the list is on the stack of the frame that goes on."""
+    both(lambda x: [print(i) or x + i for i in range(3)], lambda: (torch.ones(1),))
+    both(lambda x: {i: print(i) or x + i for i in range(3)}, lambda: (torch.ones(1),))
+
+
 def test_globals_as_a_dictionary():
     space = {"__name__": "m"}
     exec("def f(x, n):\n    global H\n    globals()['H'] = n\n    H = n + 1\n    return x + H, globals()['H']", space)

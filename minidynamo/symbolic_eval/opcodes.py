@@ -347,7 +347,7 @@ def BUILD_CONST_KEY_MAP(frame, n):
 @opcode
 def LIST_APPEND(frame, n):
     value = frame.stack.pop()
-    frame.stack[-n].items.append(value)
+    frame.stack[-n].method_append(frame, value)         # perhaps a list from before a graph break
 
 
 @opcode
@@ -365,7 +365,7 @@ def MAP_ADD(frame, n):
 @opcode
 def LIST_EXTEND(frame, n):
     values = frame.stack.pop()
-    frame.stack[-n].items.extend(values.iterate(frame))
+    frame.stack[-n].method_extend(frame, values)
 
 
 @opcode
