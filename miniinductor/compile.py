@@ -16,6 +16,7 @@ import sys
 
 import torch
 import torch.utils._pytree as pytree
+from torch import fx
 
 from . import config
 from .autograd.functionalize import CannotFunctionalize
