@@ -90,7 +90,7 @@ class OutputGraph(Builder):
     def guard_state(self, call, value):
         """`call` (a functools.partial) read `value` from the process's state: it must give the same again.  What the frame itself sets is guarded on entry."""
         name = call.func.__name__
-        if self.state_writes and ("grad" in name or "autocast" in name):
+        if self.state_before and ("grad" in name or "autocast" in name):
             return
         arguments = ", ".join([*map(repr, call.args), *(f"{k}={v!r}" for k, v in call.keywords.items())])
         self.guard(self.tree.pinned(call.func), ("STATE", arguments), f"{{0}}({arguments}) == {{pin}}", value)
@@ -337,7 +337,7 @@ class OutputGraph(Builder):
 
 
 def storage(fake):
-    return fake.untyped_storage()._cdata
+    return fake.untyped_storage()._cdata if fake.layout is torch.strided else id(fake)
 
 
 def describe(target):
