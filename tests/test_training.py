@@ -473,3 +473,27 @@ def test_an_error_of_autograd_runs_eagerly_and_is_eagers():
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         minidynamo.compile(f)(x()).backward()
     assert compiled_records()[0].notes_of("runs eagerly")
+
+
+RANDOM_LIBRARY = torch.library.Library("minitest", "FRAGMENT")
+RANDOM_LIBRARY.define("noisy(Tensor x, Tensor g) -> Tensor", tags=[torch.Tag.nondeterministic_seeded])
+RANDOM_LIBRARY.impl("noisy", lambda x, g: g * x.cos(), "CompositeExplicitAutograd")
+
+
+class NoisySine(torch.autograd.Function):
+    """Its backward is an op that draws random numbers, as attention's is."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x.sin()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return torch.ops.minitest.noisy(ctx.saved_tensors[0], gradient)
+
+
+def test_a_random_op_of_the_backward_half_stays_there():
+    x = torch.randn(5, requires_grad=True)
+    minidynamo.compile(lambda x: NoisySine.apply(x * 2) + 1)(x).sum().backward()
+    torch.testing.assert_close(x.grad, 2 * (2 * x).cos().detach())

@@ -158,8 +158,10 @@ def partition(joint, primals, is_cheap):
                                    n.op == "placeholder" and n.target not in overwritten, reasons[n] or "smallest cut",
                                    n.meta.get("source_line", "")) for n in saved]
     extra = [n for n in saved if n.op != "placeholder" or n.target in overwritten]      # other inputs need not pass through
+    late = backward_nodes(graph)        # attention's backward is random too: it repeats the dropout
+    drawn = [n for n in graph.nodes if n.op == "call_function" and is_needed(n) and n not in late]     # later draws depend on these
     forward = extract(joint.graph, inputs, [*results, *extra, *writes], lambda new: (
-        [new(r) for r in results] + [_own_copy(new(n), overwritten) for n in extra], [new(w) for w in writes]), random=True)
+        [new(r) for r in results] + [_own_copy(new(n), overwritten) for n in extra], [new(w) for w in writes]), also=drawn)
     unique = list(dict.fromkeys(g for g in gradients if isinstance(g, fx.Node)))
     backward = extract(joint.graph, [*saved, *tangents], unique, lambda new: (_not_shared([new(g) for g in unique]), []))
     where = [unique.index(g) if isinstance(g, fx.Node) else None for g in gradients]
@@ -199,17 +201,16 @@ def _not_shared(gradients):
     return result
 
 
-def extract(gm, inputs, wanted, make_output, random=False):
+def extract(gm, inputs, wanted, make_output, also=()):
     """The part of gm's graph that computes the nodes `wanted` from the nodes `inputs`; make_output(copied) gives its output.
 
-    random: keep random ops whose value nobody reads: later draws depend on them.
+    also: nodes to keep though nobody reads them.
     """
     graph, copied, needed = fx.Graph(), {}, set()
     for node in inputs:
         copied[node] = graph.placeholder(node.name)
         copied[node].meta.update(node.meta)
-    work = [n for n in wanted if isinstance(n, fx.Node)]
-    work += [n for n in gm.graph.nodes if n.op == "call_function" and is_needed(n)] if random else []
+    work = [n for n in [*wanted, *also] if isinstance(n, fx.Node)]
     while work:
         node = work.pop()
         if node not in needed and node not in copied:
