@@ -47,7 +47,7 @@ KEPT = set("""
 RENAMED = {"LOAD_FAST_CHECK": "LOAD_FAST", "JUMP_FORWARD": "JUMP", "JUMP_BACKWARD": "JUMP",
            "JUMP_BACKWARD_NO_INTERRUPT": "JUMP"}
 UNARY = {"UNARY_NEGATIVE": "-", "UNARY_INVERT": "~", "UNARY_NOT": "not", "UNARY_POSITIVE": "+"}
-INTRINSICS = {5: ("UNARY_OP", "+"), 6: ("LIST_TO_TUPLE", None)}         # CALL_INTRINSIC_1 of 3.12+
+INTRINSICS = {3: ("STOPITERATION_ERROR", None), 5: ("UNARY_OP", "+"), 6: ("LIST_TO_TUPLE", None)}      # CALL_INTRINSIC_1 of 3.12+
 BINARY_SYMBOLS = [symbol for _, symbol in dis._nb_ops]
 COMPARE_SHIFT = {(3, 11): 0, (3, 12): 4}.get(VERSION, 5)
 END_FOR_OPS = {(3, 11): 0, (3, 12): 1}.get(VERSION, 2)                  # what FOR_ITER's exit skips

@@ -580,6 +580,13 @@ def RETURN_VALUE(frame, _):
 
 # ---- generators
 @opcode
+def STOPITERATION_ERROR(frame, _):
+    """3.12+: an exception leaves a generator; a StopIteration would become a RuntimeError."""
+    if issubclass(frame.stack[-1].python_type(), StopIteration):
+        raise Break("generator", "a generator raises StopIteration")
+
+
+@opcode
 def RETURN_GENERATOR(frame, _):
     frame.stack.append(ConstantVar(None))
 
