@@ -256,8 +256,8 @@ for row in rows:
 #
 # The paper: *PyTorch 2: Faster Machine Learning Through Dynamic Python Bytecode Transformation and Graph Compilation*, ASPLOS 2024.
 #
-# **What this tour leaves out:** training (the joint forward and backward graph), sizes that vary, GPUs: the compiler does not do
-# them yet.
+# **What this tour leaves out:** training (notebook 08), GPUs (the same loop IR becomes Triton kernels there), and sizes that vary, which the
+# compiler does not do yet.
 #
 # ## Recap
 #
