@@ -83,7 +83,8 @@ def float_floordiv(a, b):               # torch's: from the remainder, so that i
 def integer_pow(base, exponent):
     result = base * 0 + 1
     negative = exponent < 0
-    small = tl.where(base == 1, result, tl.where(base == -1, tl.where(exponent % 2 == 0, result, -result), result * 0))
+    minus_one = base == base * 0 - 1  # Triton 3.9 refuses to compare an unsigned tensor with -1
+    small = tl.where(base == 1, result, tl.where(minus_one, tl.where(exponent % 2 == 0, result, -result), result * 0))
     for _ in tl.static_range(6):
         result = tl.where((exponent & 1) != 0, result * base, result)
         base = base * base
