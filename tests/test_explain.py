@@ -104,3 +104,8 @@ def test_training_shows_the_joint_graph_and_the_cut(tmp_path):
     assert "backward module" in {kind for _, kind in draw_joint(e.compiled, by_module=True).nodes.values()}
     assert "Joint graph" in open(e.save(tmp_path / "page.html")).read()
     assert "no gradients" in repr(explained().joint)
+
+
+def test_triton_sources_show_themselves():
+    from minidynamo.explain import Code
+    assert "program_id" in Code("row = tl.program_id(0)", "triton")._repr_html_()

@@ -1,5 +1,6 @@
 """The stored notebook is its source, executed: same cells, no error, no path of a machine, no stray noise; exercises check."""
 import json
+import linecache
 import re
 import sys
 from pathlib import Path
@@ -39,11 +40,13 @@ def answers(name, prepare):
     """{exercise: the student's answer}, from the exercise cells of one notebook, with the imports those cells need."""
     notebook = prepare(build.read(name))
     scope = {}
-    for cell in notebook.cells:
+    for number, cell in enumerate(notebook.cells):
         if cell.cell_type != "code":
             continue
         if {"exercise", "support"} & set(build.tags(cell)):
-            exec(compile(cell.source, f"<{name}>", "exec"), scope)
+            file = f"<{name}, cell {number}, {prepare.__name__}>"       # Triton reads a kernel's text, as in a notebook
+            linecache.cache[file] = len(cell.source), None, cell.source.splitlines(True), file
+            exec(compile(cell.source, file, "exec"), scope)
         elif "check" not in build.tags(cell):
             imports = [line for line in cell.source.splitlines() if re.match(r"(import|from) ", line)]
             exec("\n".join(imports), scope)

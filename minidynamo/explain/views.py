@@ -9,10 +9,12 @@ import inspect
 import textwrap
 from dataclasses import dataclass
 
+LEXERS = {"triton": "python"}           # languages that pygments knows by another name
+
 
 @dataclass
 class Code:
-    """Source text; language is a pygments name ("python", "cpp", "text")."""
+    """Source text; language is a pygments name ("python", "cpp", "text") or "triton"."""
     source: str
     language: str = "python"
     title: str = ""
@@ -23,7 +25,7 @@ class Code:
             from pygments import highlight
             from pygments.formatters import HtmlFormatter
             from pygments.lexers import get_lexer_by_name
-            body = highlight(self.source, get_lexer_by_name(self.language), HtmlFormatter(noclasses=True, style="friendly"))
+            body = highlight(self.source, get_lexer_by_name(LEXERS.get(self.language, self.language)), HtmlFormatter(noclasses=True, style="friendly"))
         except ImportError:
             body = f"<pre>{html.escape(self.source)}</pre>"
         return f'{head}<div style="max-height:520px;overflow:auto;font-size:12px">{body}</div>'

@@ -1,0 +1,552 @@
+# ---
+# jupyter:
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # 12 · Triton code generation, and Triton beside CUDA
+#
+# The loop IR knows nothing about processors. The handler of notebook 11 wrote C++ loops; another handler, over the same scheduler, writes GPU kernels. They are written in **Triton**, a
+# language inside Python in which one writes what happens to a *tile* of a tensor, and a compiler decides which thread holds which element.
+#
+# **What you will learn:** how a GPU reads memory, and why a kernel must be cut up differently there; a kernel in CUDA C++ and the same one in Triton; masks; the four shapes of
+# kernel that the generator writes; the online softmax; what becomes of a Triton kernel (TTGIR, PTX), without having a GPU; how close to the machine the kernels came on a real one.
+#
+# **No GPU is needed.** Triton has an interpreter that runs a kernel on CPU tensors, program by program, with numpy arrays as tiles. It must be chosen before triton is imported. It is
+# slow, so nothing is timed in it: the times below were recorded on a GPU and say so. (Triton's packages exist for Linux only.)
+
+# %%
+import os
+
+os.environ["TRITON_INTERPRET"] = "1"
+
+import torch
+import triton
+import triton.language as tl
+
+import minidynamo
+import miniinductor
+from minidynamo.explain import Code, Table, excerpt
+from minidynamo.explain.views import Pair
+
+torch.manual_seed(0)
+torch.set_grad_enabled(False);
+
+# %% [markdown]
+# ## A GPU in five sentences
+#
+# A GPU of the H100's kind has 132 processors, each with four schedulers and tens of thousands of registers. Threads run in **warps** of 32 that execute one instruction together. A
+# kernel is a program that is started many times at once (a *grid*); each start knows its number. Memory is far away and fetched in **lines of 128 bytes**: if the 32 threads of a warp
+# ask for 32 neighbouring floats, that is one line; if they ask for 32 scattered ones, it is 32 lines, of which 31/32 is thrown away. Nothing hides the distance but having many
+# other warps to run in the meantime.
+#
+# *The kitchen.* A hundred and thirty-two kitchens, one cellar. A porter brings whole crates. If the 32 cooks of a team want the 32 bottles of one crate, one trip is enough.
+# *Exactly:* **coalescing**: the addresses that a warp reads in one instruction are merged into memory lines.
+#
+# ## The naive version: one thread per row
+#
+# The C++ kernel for softmax has an outer loop over rows, one row per iteration. The obvious GPU kernel gives each thread a row. Count the lines:
+
+# %%
+def lines_fetched(address, warp=32, line=128):
+    """Memory lines that one load instruction of a warp touches; address(thread) is a byte address."""
+    return len({address(thread) // line for thread in range(warp)})
+
+columns = 1000
+per_row = [lines_fetched(lambda t: 4 * (t * columns + k)) for k in range(columns)]             # thread t reads row t, one column after the other
+per_column = [lines_fetched(lambda t: 4 * (32 * k + t)) for k in range(columns // 32)]         # the 32 threads share a row
+Table(["", "load instructions", "lines per instruction", "bytes fetched per useful byte"],
+      [("a thread per row", len(per_row), max(per_row), max(per_row) * 128 // (32 * 4)), ("a warp per row", len(per_column), max(per_column), 1)],
+      "32 rows of 1000 float32, read by one warp; one row of it, read by one warp")
+
+# %% [markdown]
+# So the loop order of C++ is wrong here: *threads* must run along memory, and the reduction goes across threads. In CUDA C++, by hand, it looks like this. One *block* of threads
+# takes a row; the maximum and the sum are found by each thread for its own elements, then within each warp with shuffle instructions, then across warps through shared memory:
+
+# %%
+cuda = r"""
+__device__ float block_reduce(float value, bool maximum, float* shared) {
+    for (int offset = 16; offset; offset /= 2) {                        // within a warp
+        float other = __shfl_xor_sync(~0u, value, offset);
+        value = maximum ? fmaxf(value, other) : value + other;
+    }
+    if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = value;        // one value per warp
+    __syncthreads();
+    value = threadIdx.x < blockDim.x / 32 ? shared[threadIdx.x] : (maximum ? -INFINITY : 0);
+    if (threadIdx.x < 32)
+        for (int offset = 16; offset; offset /= 2) {
+            float other = __shfl_xor_sync(~0u, value, offset);
+            value = maximum ? fmaxf(value, other) : value + other;
+        }
+    if (threadIdx.x == 0) shared[0] = value;
+    __syncthreads();
+    value = shared[0];
+    __syncthreads();                                                    // nobody may write `shared` again before all have read
+    return value;
+}
+
+__global__ void softmax(const float* in, float* out, int columns) {     // blockDim.x = 256, gridDim.x = rows
+    __shared__ float shared[32];
+    const float* row = in + (long)blockIdx.x * columns;
+    float top = -INFINITY, total = 0;
+    for (int k = threadIdx.x; k < columns; k += blockDim.x) top = fmaxf(top, row[k]);
+    top = block_reduce(top, true, shared);
+    for (int k = threadIdx.x; k < columns; k += blockDim.x) total += expf(row[k] - top);
+    total = block_reduce(total, false, shared);
+    for (int k = threadIdx.x; k < columns; k += blockDim.x) out[(long)blockIdx.x * columns + k] = expf(row[k] - top) / total;
+}
+"""
+Code(cuda.strip(), "cuda", "softmax in CUDA C++, by hand (shown, not run)")
+
+# %% [markdown]
+# It is right but for NaN (`fmaxf` forgets it), and it reads the row three times. Keeping the row in registers, loading four floats at a time and choosing the number of threads would each be
+# another rewrite. None of this is about softmax.
+#
+# ## The same in Triton
+#
+# In Triton a *program* (a block of threads) computes a tile. `tl.arange` is a tile of indices, `tl.load` fetches a tile, `tl.max` reduces one. There are no threads in the text, no shared
+# memory, no synchronisation: Triton's compiler chooses which thread holds which elements, and inserts the shuffles.
+
+# %%
+@triton.jit
+def softmax_by_hand(source, out, columns, BLOCK: tl.constexpr):
+    row = tl.program_id(0)
+    k = tl.arange(0, BLOCK)
+    values = tl.load(source + row * columns + k)
+    top = tl.max(values, 0)
+    e = tl.exp(values - top)
+    tl.store(out + row * columns + k, e / tl.sum(e, 0))
+
+x = torch.randn(8, 1024)
+out = torch.empty_like(x)
+softmax_by_hand[(8,)](x, out, 1024, BLOCK=1024)             # a grid of 8 programs
+torch.allclose(out, torch.softmax(x, -1))
+
+# %% [markdown]
+# ### Masks
+#
+# A tile's size is a power of two. A row of 1000 does not fill one of 1024, and beyond the row lies somebody else's memory. A load with a *mask* reads only where the mask is true, and gives
+# `other` elsewhere. Which `other`? The first idea, 0, is wrong:
+
+# %%
+@triton.jit
+def row_max_wrong(source, out, columns, BLOCK: tl.constexpr):
+    row, k = tl.program_id(0), tl.arange(0, BLOCK)
+    values = tl.load(source + row * columns + k, mask=k < columns, other=0)
+    tl.store(out + row, tl.max(values, 0))
+
+negative = -torch.rand(3, 1000) - 1
+top = torch.empty(3)
+row_max_wrong[(3,)](negative, top, 1000, BLOCK=1024)
+print("with other=0:", top, "  right:", negative.amax(1))
+
+# %% [markdown]
+# What lies beyond the row must be the *neutral element* of what follows: 0 for a sum, minus infinity for a maximum. A generator knows what follows. It loads with 0 and puts the neutral
+# element in just before the reduction. (That is exercise 1.)
+#
+# ## A generator: one more handler
+#
+# Compare with `TinyCpp` in notebook 11. The values are names of *tiles*, and the loop is gone:
+
+# %%
+from miniinductor.ops import OpsHandler, ops, set_handler
+
+class TinyTriton(OpsHandler):
+    """Each op appends a line `tN = ...` and returns `tN`; `index` is a tile of indices, `inside` its mask."""
+
+    def __init__(self):
+        self.lines = []
+
+    def line(self, expression):
+        name = f"t{len(self.lines)}"
+        self.lines.append(f"{name} = {expression}")
+        return name
+
+    def load(self, name, index): return self.line(f"tl.load({name} + {index}, inside, other=0)")
+    def constant(self, value, dtype): return repr(float(value))
+    def add(self, a, b): return self.line(f"{a} + {b}")
+    def mul(self, a, b): return self.line(f"{a} * {b}")
+    def exp(self, a): return self.line(f"tl.exp({a})")
+    def store(self, name, index, value, mode=None): self.lines.append(f"tl.store({name} + {index}, {value}, inside)")
+
+def body(i):
+    v = ops.load("x", i)
+    ops.store("out", i, ops.exp(ops.add(ops.mul(v, ops.constant(-2, torch.float32)), v)))
+
+def tiny_triton_kernel(body):
+    with set_handler(TinyTriton()) as handler:
+        body("index")
+    inner = "\n".join("    " + line for line in handler.lines)
+    return ("import triton\nimport triton.language as tl\n\n\n@triton.jit\ndef tiny(x, out, n, BLOCK: tl.constexpr):\n"
+            f"    index = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)\n    inside = index < n\n{inner}\n")
+
+Code(tiny_triton_kernel(body), "python", "the same body as ever, as Triton")
+
+# %%
+from miniinductor.runtime.triton_build import source_file
+from miniinductor.runtime.triton_interpreter import load_interpreted
+
+tiny = load_interpreted(source_file(tiny_triton_kernel(body)), "tiny")          # a kernel must stand in a file: Triton reads its text
+x, out = torch.randn(1000), torch.empty(1000)
+tiny[(4,)](x, out, 1000, BLOCK=256)
+torch.allclose(out, torch.exp(-2 * x + x))
+
+# %% [markdown]
+# ## The real generator
+#
+# `miniinductor/codegen/triton.py` takes the same fused groups as the C++ generator. What it adds is knowledge about tiles: a value is a name, a dtype, and the *axes* along which it varies. A
+# mean per row is a column `[XBLOCK, 1]`; it broadcasts against `[XBLOCK, RBLOCK]` by itself.
+
+# %%
+from miniinductor.codegen.triton import TritonKernelWriter
+
+excerpt(TritonKernelWriter.load)
+
+# %% [markdown]
+# With `cpu_backend="triton"` the compiler writes Triton for CPU tensors, and the interpreter runs it. One function, both generators:
+
+# %%
+def scaled_softmax(x):
+    return torch.softmax(x * 0.5, -1)
+
+def both(function, *arguments):
+    """The kernels in C++ and in Triton, side by side; both results are compared with eager's."""
+    sources = []
+    for backend in ("cpp", "triton"):
+        with miniinductor.config.patch(cpu_backend=backend):
+            e = minidynamo.explain(function)(*arguments)
+        torch.testing.assert_close(e.result, function(*arguments), rtol=1e-4, atol=1e-5)
+        kernels = e.main.compiled.kernels
+        sources.append(Code("\n\n".join(k.source for k in kernels), "cpp" if backend == "cpp" else "python", f"{backend}: {len(kernels)} kernel"))
+    return Pair(*sources)
+
+x = torch.randn(300, 1000)
+both(scaled_softmax, x)
+
+# %% [markdown]
+# The kernel reads the row *once*: it fits into the registers of a block, so maximum, exponentials, sum and division work on the same tile.
+#
+# ## Four shapes of kernel
+
+# %% tags=["support"]
+def draw_shapes():
+    """Which elements one program computes, for each kind of kernel; numbers are programs."""
+    import matplotlib.pyplot as plt
+    rows, columns = 8, 16
+    kinds = {
+        "pointwise\n[XBLOCK]: the flat index is cut": lambda r, c: (r * columns + c) // 24,
+        "tile\n[YBLOCK, XBLOCK]: for transposes": lambda r, c: (r // 4) * 4 + c // 4,
+        "persistent reduction\n[XBLOCK, RBLOCK]: whole rows": lambda r, c: r // 2,
+        "looped reduction\n[XBLOCK, RBLOCK]: steps along r": lambda r, c: r // 4,
+    }
+    figure, axes = plt.subplots(1, 4, figsize=(11, 2.4), layout="constrained")
+    for axis, (title, program) in zip(axes, kinds.items()):
+        looped = "looped" in title
+        for r in range(rows):
+            for c in range(columns):
+                number = program(r, c)
+                shade = ("0.95", "0.72", "0.85", "0.6")[number % 4]
+                axis.add_patch(plt.Rectangle((c, r), 1, 1, facecolor=shade, edgecolor="white", linewidth=0.5))
+                if (r, c) == min((a, b) for a in range(rows) for b in range(columns) if program(a, b) == number):
+                    axis.text(c + 0.5, r + 0.55, str(number), ha="center", va="center", fontsize=8)
+        if looped:
+            for top in (0, 4):
+                for c in range(0, columns, 4):
+                    axis.add_patch(plt.Rectangle((c, top), 4, 4, fill=False, edgecolor="black", linewidth=1))
+                axis.annotate("", (columns - 0.5, top + 2), (2, top + 2), arrowprops={"arrowstyle": "->"})
+        axis.set(xlim=(0, columns), ylim=(rows, 0), xticks=[], yticks=[], aspect="equal")
+        axis.set_title(title, fontsize=8)
+    return figure
+
+# %%
+draw_shapes();
+
+# %% [markdown]
+# *Pointwise* kernels flatten all loops into one. A *tile* kernel reads along one axis and writes along the other, each in whole lines. A *persistent* reduction holds complete rows. If a row is
+# too long for that, a *looped* one walks along it. How large are the blocks? A table of good guesses per kind, of which the best is found by timing (notebook 13). These are the
+# candidates for an H100:
+
+# %%
+from miniinductor.codegen.triton_configs import block_configs
+
+os.environ["TRITON_INTERPRET"] = "0"            # the sizes for a GPU; the interpreter prefers a few large tiles
+shapes = [("pointwise", {"x": 1 << 24}), ("tile", {"y": 4096, "x": 4096}), ("persistent", {"x": 16384, "r": 1024}), ("looped", {"x": 64, "r": 1 << 20})]
+candidates = [(kind, str(sizes), " | ".join(str(c) for c in block_configs(kind, sizes)[:3])) for kind, sizes in shapes]
+os.environ["TRITON_INTERPRET"] = "1"
+Table(["kind", "sizes", "the first three candidates"], candidates)
+
+# %% [markdown]
+# A transposed read, as a tile kernel. In C++ the generator copied small squares through the cache; here each program does the same with its tile:
+
+# %%
+both(lambda x, y: x.t() + y, torch.randn(64, 96), torch.randn(96, 64))
+
+# %% [markdown]
+# ## Long rows: the online softmax
+#
+# A cross entropy over a vocabulary of 50,000 needs `max` and then `sum(exp(x - max))`. A looped kernel would walk along the row twice. One walk is enough, if the sum is kept *relative to the
+# maximum so far* and corrected whenever the maximum grows:
+#
+# $$ m' = \max(m, v), \qquad s' = s \cdot e^{m - m'} + e^{v - m'} $$
+#
+# The generator recognises the pair of reductions (`try_online`) and keeps a running pair per group of neighbours:
+
+# %%
+long_rows, labels = torch.randn(70, 40_000), torch.randint(0, 40_000, (70,))
+with miniinductor.config.patch(cpu_backend="triton"):
+    e = minidynamo.explain(lambda x, y: torch.nn.functional.cross_entropy(x, y))(long_rows, labels)
+torch.testing.assert_close(e.result, torch.nn.functional.cross_entropy(long_rows, labels))
+kernel = e.main.compiled.kernels[0]
+print("walks along the row:", kernel.source.count("for r_start"))
+Code(kernel.source, "python", f"cross entropy: {kernel.name}")
+
+# %% [markdown]
+# ## What the compiler makes of it
+#
+# Triton compiles for a GPU that is not there, if it is told which. Our build does so in worker processes anyway (they must not import the interpreter). The stages: Triton's own IR, the
+# same with *layouts* (TTGIR: which thread holds which element), LLVM IR, PTX (NVIDIA's portable assembly), machine code.
+
+# %% tags=["volatile"]
+import re
+import tempfile
+from pathlib import Path
+from miniinductor.runtime.triton_build import compile_all
+
+def compile_for_h100(source, name, constants, num_warps):
+    """{"ttgir": text, "ptx": text} of a Triton source with one input and one output of float32."""
+    with tempfile.TemporaryDirectory() as folder:
+        path, cubin = Path(folder) / "kernel.py", Path(folder) / "kernel.cubin"
+        path.write_text(source)
+        job = {"path": str(path), "name": name, "aligned": True, "signature": {"in0": "*fp32", "out0": "*fp32"} | {b: "constexpr" for b in constants},
+               "constants": constants, "num_warps": num_warps, "num_stages": 1, "asserts": False, "capability": 90, "cubin": str(cubin),
+               "triton_cache": folder, "keep": ["ttgir", "ptx"]}
+        errors = compile_all([job])
+        return errors or {kind: Path(f"{cubin}.{kind}").read_text() for kind in job["keep"]}
+
+with miniinductor.config.patch(cpu_backend="triton"):
+    (kernel,) = minidynamo.explain(scaled_softmax)(torch.randn(256, 1024)).main.compiled.kernels
+stages = compile_for_h100(kernel.source, kernel.name, {"XBLOCK": 1, "RBLOCK": 1024}, num_warps=4)
+interesting = [re.sub(r" loc\(.*?\)$", "", line) for line in stages["ttgir"].splitlines() if re.search(r"#blocked\d* =|tt\.load|tt\.reduce|tt\.store|math\.|divf|mulf", line)]
+Code("\n".join(interesting), "text", "TTGIR of the softmax kernel, an excerpt: each tensor type names its layout")
+
+# %% [markdown]
+# `sizePerThread`, `threadsPerWarp`, `warpsPerCTA`: the first layout says that each thread holds four neighbouring elements, so that a warp loads 512 bytes with one instruction. What we wrote
+# by hand in CUDA (shuffles, shared memory, barriers) has been inserted:
+
+# %% tags=["volatile"]
+kinds = {"ld.global.v4": "loads of four floats", "ld.global.b32": "loads of one", "shfl.sync": "shuffles inside a warp", "st.shared": "writes to shared memory",
+         "ld.shared": "reads of shared memory", "bar.sync": "barriers", "ex2.approx": "exponentials", "fma.rn": "fused multiply-adds", "div.": "divisions",
+         "st.global.v4": "stores of four floats"}
+counted = {text: sum(1 for line in stages["ptx"].splitlines() if k in line.replace(".L1::evict_last", "")) for k, text in kinds.items()}
+Table(["instruction", "what", "in the kernel"], [(k, text, counted[text]) for k, text in kinds.items()], "PTX for sm_90, 128 threads, a row of 1024")
+
+# %% tags=["volatile"]
+ptx = [line for line in stages["ptx"].splitlines() if line.strip() and not line.lstrip().startswith((".loc", "//", ".file", "$L__tmp"))]
+at = next(n for n, line in enumerate(ptx) if "ld.global" in line)
+Code("\n".join(ptx[at - 4:at + 26]), "text", "PTX, around the load of the row")
+
+# %% [markdown]
+# | | CUDA C++ | Triton |
+# |---|---|---|
+# | one writes what | one thread does | one tile (a block of threads) does |
+# | addresses, vector loads | by hand | from the layout that the compiler chooses |
+# | reductions | shuffles, shared memory, barriers, by hand | `tl.sum`, `tl.max`, `tl.reduce` |
+# | odd sizes | `if` | masks |
+# | number of threads | chosen, the code depends on it | `num_warps`: a number to tune |
+# | data-dependent control flow, warp specialisation, odd data structures | anything | hardly, or not |
+# | as the target of a generator | long texts | an expression per op |
+#
+# ## A real model
+#
+# Everything that GPT-2 needs, in the interpreter. The scheduler's groups are the same ones, so there are as many kernels as in C++:
+
+# %%
+from minidynamo.bench.models import gpt2
+
+model, inputs = gpt2(layers=2, sequence=16)
+counts = {}
+for backend in ("cpp", "triton"):
+    with miniinductor.config.patch(cpu_backend=backend, split_reductions=False):
+        e = minidynamo.explain(model)(**inputs)
+    counts[backend] = len(e.main.compiled.kernels)
+    print(f"{backend}: {counts[backend]} kernels, difference to eager below 1e-4: {(e.result.logits - model(**inputs).logits).abs().max().item() < 1e-4}")
+longest = max(e.main.compiled.kernels, key=lambda k: len(k.nodes))
+Code(longest.source, "python", f"{longest.name}: {', '.join(longest.nodes)}")
+
+# %% [markdown]
+# ## On a real GPU
+#
+# `python -m minidynamo.bench --suite gpu-kernels` compares with a copy of the same run: nothing that must read its input and write its output can be faster than copying. These figures were
+# **recorded** on the machine named in the title; nothing of them was measured where this notebook ran.
+
+# %%
+from minidynamo.bench.plots import recorded, recorded_bars, where_recorded
+
+run = recorded("h100_gpu_kernels")
+recorded_bars(run, "GB/s", ("copy", "eager", "ours", "torch.compile"), label="GB/s of necessary traffic");
+
+# %%
+Table(["kernel", "eager ms", "ours ms", "torch.compile ms", "ours / copy"],
+      [(r["name"], *(f"{r['ms'][v]:.3f}" for v in ("eager", "ours", "torch.compile")), f"{r['ours / copy']:.2f}") for r in run["rows"] if "ours / copy" in r],
+      where_recorded(run))
+
+# %% [markdown]
+# Sums of bfloat16 over columns and the cross entropy are the rows where we are furthest from the copy. If this machine has a GPU, one row of the suite runs here, in a process of its own:
+
+# %% tags=["volatile"]
+import subprocess
+import sys
+
+if torch.cuda.is_available():
+    environment = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"}
+    command = [sys.executable, "-m", "minidynamo.bench", "--suite", "gpu-kernels", "--only", "softmax"]
+    print(subprocess.run(command, env=environment, capture_output=True, text=True).stdout)
+else:
+    print("no GPU here")
+
+# %% [markdown]
+# ## What limits this
+#
+# The last row of the same recorded run has four pointwise operations on 16 numbers, which are no work at all for a GPU:
+
+# %%
+tiny_call = next(r for r in run["rows"] if "us" in r)
+Table(["variant", "microseconds per call"], [(variant, f"{value:.1f}") for variant, value in tiny_call["us"].items()], f"{tiny_call['name']}, {where_recorded(run)}")
+
+# %% [markdown]
+# That is the price of *calling*: Python, launches, allocation. And we chose block sizes by a table. Both are the subject of notebook 13.
+#
+# ## Exercises
+#
+# **12.1** *The neutral element.* Repair `row_max_wrong`: the row maximum, for any row length up to `BLOCK`, negative rows and rows of minus infinity included.
+#
+# *Hints.* `float("-inf")` works in a kernel. `other=` takes it.
+
+# %% tags=["exercise"]
+@triton.jit
+def row_max(source, out, columns, BLOCK: tl.constexpr):
+    """out[row] = max of source[row, :]."""
+    ### BEGIN SOLUTION instead of pass
+    row, k = tl.program_id(0), tl.arange(0, BLOCK)
+    values = tl.load(source + row * columns + k, mask=k < columns, other=float("-inf"))
+    tl.store(out + row, tl.max(values, 0))
+    ### END SOLUTION
+
+# %% tags=["check"]
+from exercises import check
+
+check("12.1", row_max)
+
+# %% [markdown]
+# **12.2** *An epilogue.* Below is a matrix product in Triton: each program accumulates one tile of `a @ b` in `acc`. Our Triton backend calls a library for products, so what follows one is a
+# kernel of its own, which reads the product again. Write the handler that puts it *into* the product's kernel instead: the real loop body of the compiled graph is played into it, and its lines
+# stand where the template says `EPILOGUE`.
+#
+# *Hints.* `TinyEpilogue` has the arithmetic. Write `load` and `store`. A load of the buffer `self.product` is no load any more: the value is called `acc`. Other buffers are read at `index`, a
+# sympy expression in `x0` (a column of row numbers) and `x1` (a row of column numbers), which the template defines; `index_text(index, "triton")` prints it. The mask is called `inside`. The
+# output is called `out` in the template, whatever its name in the graph. Pointers of other buffers: call `self.pointer(name)`.
+
+# %% tags=["support"]
+from miniinductor.codegen.common import index_text
+
+MATMUL = '''import triton
+import triton.language as tl
+
+
+@triton.jit
+def matmul(POINTERS, M, N, K, TILE: tl.constexpr):
+    x0 = tl.program_id(0) * TILE + tl.arange(0, TILE)[:, None]
+    x1 = tl.program_id(1) * TILE + tl.arange(0, TILE)[None, :]
+    inside = (x0 < M) & (x1 < N)
+    acc = tl.zeros([TILE, TILE], tl.float32)
+    for start in range(0, K, TILE):
+        k = start + tl.arange(0, TILE)
+        a_tile = tl.load(a + x0 * K + k[None, :], (x0 < M) & (k[None, :] < K), other=0)
+        b_tile = tl.load(b + k[:, None] * N + x1, (k[:, None] < K) & (x1 < N), other=0)
+        acc += tl.dot(a_tile, b_tile)
+    EPILOGUE
+'''
+
+class TinyEpilogue(OpsHandler):
+    """Pointwise ops on tiles; `product` is the name of the matrix product's buffer."""
+
+    def __init__(self, product):
+        self.product, self.lines, self.pointers = product, [], []
+
+    def line(self, expression):
+        self.lines.append(f"t{len(self.lines)} = {expression}")
+        return f"t{len(self.lines) - 1}"
+
+    def pointer(self, name):
+        if name not in self.pointers:
+            self.pointers.append(name)
+        return name
+
+    def constant(self, value, dtype): return repr(float(value))
+    def add(self, a, b): return self.line(f"{a} + {b}")
+    def sub(self, a, b): return self.line(f"{a} - {b}")
+    def mul(self, a, b): return self.line(f"{a} * {b}")
+    def exp(self, a): return self.line(f"tl.exp({a})")
+    def erf(self, a): return self.line(f"tl.erf({a})")
+    def sigmoid(self, a): return self.line(f"tl.sigmoid({a})")
+    def maximum(self, a, b): return self.line(f"tl.maximum({a}, {b})")
+    def relu(self, a): return self.line(f"tl.maximum({a}, 0.0)")
+
+# %% tags=["exercise"]
+class Epilogue(TinyEpilogue):
+    """The accumulator instead of a load; everything else from memory."""
+    ### BEGIN SOLUTION instead of pass
+    def load(self, name, index):
+        if name == self.product:
+            return "acc"
+        return self.line(f"tl.load({self.pointer(name)} + {index_text(index, 'triton')}, inside, other=0)")
+
+    def store(self, name, index, value, mode=None):
+        self.lines.append(f"tl.store(out + {index_text(index, 'triton')}, {value}, inside)")
+    ### END SOLUTION
+
+# %% tags=["check"]
+check("12.2", (Epilogue, MATMUL))
+
+# %% [markdown]
+# **12.3** *Merging two softmaxes.* The online softmax keeps pairs `(m, s)`: the maximum of a set of numbers, and the sum of `exp(v - m)` over it. Write how two pairs are merged. With it,
+# `tl.reduce` finds both in one pass, in any order: that is how the work is spread over lanes, warps and programs.
+#
+# *Hints.* The formula above merges with a set of one number. A set may hold nothing but minus infinity; then `m - m` is NaN. Subtract 0 instead where the new maximum is minus infinity (`tl.where`).
+
+# %% tags=["exercise"]
+@triton.jit
+def merge(m1, s1, m2, s2):
+    """(m, s) of both sets together."""
+    ### BEGIN SOLUTION instead of pass
+    m = tl.maximum(m1, m2)
+    base = tl.where(m == float("-inf"), 0.0, m)
+    return m, s1 * tl.exp(m1 - base) + s2 * tl.exp(m2 - base)
+    ### END SOLUTION
+
+# %% tags=["check"]
+check("12.3", merge)
+
+# %% [markdown]
+# ## What real PyTorch has
+#
+# * `torch/_inductor/codegen/triton.py` (about 6,000 lines): the same handler; plus templates for matrix products and convolutions with epilogues (`torch/_inductor/kernel/mm.py`, jinja),
+#   cooperative and split reductions, tensor descriptors. Paper, section 4.4.
+# * `torch/_inductor/runtime/triton_heuristics.py`: the candidates, and the timing.
+# * Triton itself: *Triton: an intermediate language and compiler for tiled neural network computations*, MAPL 2019.
+#
+# ## Recap
+#
+# * A GPU wants neighbouring threads at neighbouring addresses; the loop order of C++ is wrong there.
+# * Triton programs compute tiles; the compiler places elements on threads and inserts what CUDA has one write by hand.
+# * The generator is one more handler. Its values know their axes; masks and neutral elements make odd sizes right.
+# * Rows that fit are read once; two reductions of a long row share one walk.
+#
+# Next: who calls the kernels, where their memory comes from, and how the best block size is found.
