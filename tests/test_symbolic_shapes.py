@@ -1,0 +1,185 @@
+"""ShapeEnv and SymNode alone: symbols, proofs, guards, fake tensors.  Capture with them: test_dynamic.py."""
+import itertools
+import math
+import random
+
+import pytest
+import sympy
+import torch
+import torch.nn.functional as F
+from torch._dispatch.python import enable_python_dispatcher
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from minidynamo.symbolic_shapes import DataDependentDecision, FloorDiv, Mod, ShapeEnv, hint_of, python_code, symbolic_fake
+
+
+def make(*hints, duck=True):
+    env = ShapeEnv(lambda: "user.py:3")
+    return env, [env.create_symbol(n, f"x.shape[{d}]", duck) for d, n in enumerate(hints)]
+
+
+def fakes(*tensors):
+    env, mode = ShapeEnv(), FakeTensorMode(static_shapes=True)
+    mode.cache_enabled = False
+    made = [symbolic_fake(mode, env, t, set(range(t.dim())), lambda d, n=n: f"{n}.shape[{d}]") for n, t in zip("xyzw", tensors)]
+    return env, mode, made
+
+
+def texts(env):
+    return [guard.code for guard in env.guards()]
+
+
+def test_zero_and_one_are_numbers_and_equal_sizes_share_a_symbol():
+    env, (a, b, c, d) = make(5, 1, 0, 5)
+    assert (b, c) == (1, 0) and str(a) == str(d) == "s0"
+    assert texts(env) == ["x.shape[0] == x.shape[3]", "x.shape[0] >= 2"]
+
+
+def test_a_decision_is_a_guard_with_its_line():
+    env, (n,) = make(5)
+    assert n > 3 and not n > 9
+    assert [str(g) for g in env.guards()] == ["4 <= x.shape[0] <= 9    # user.py:3"]
+    assert n >= 4 and n + 1 > 4 and n * 2 <= 18                     # proved: nothing new
+    assert texts(env) == ["4 <= x.shape[0] <= 9"]
+
+
+def test_relations_are_reduced():
+    env, (a, b) = make(4, 8)
+    assert a * 2 + b == b * 2
+    assert texts(env)[-1] == "x.shape[0] * 2 == x.shape[1]"
+    assert b // 2 == a and b > a                                    # follow from it
+
+
+def test_the_example_of_the_paper():
+    env, mode, (x, y) = fakes(torch.randn(3), torch.randn(4))
+    with mode:
+        z = torch.cat([x, y])
+    assert z.size(0) > 2                                            # two sizes of at least 2: always
+    assert [str(d) for d in env.decisions if d.proved] == ["s0 + s1 > 2    (always)"]
+    assert texts(env) == ["x.shape[0] >= 2", "y.shape[0] >= 2"]
+
+
+def test_division():
+    env, (n,) = make(12)
+    assert str(n // 1) == "s0" and str((n * 4) // 2) == "s0 * 2" and (n * 4) % 2 == 0
+    assert n % 4 == 0                                               # a guard, and from now on a fact
+    assert str(n // 4 * 4) == "s0" and texts(env) == ["x.shape[0] >= 2", "(x.shape[0] % 4) == 0"]
+    assert (-n) // 5 == -3 and n // -5 == -3 and n % -5 == -3       # Python's rounding
+    with pytest.raises(ZeroDivisionError):
+        n // 0
+
+
+def test_a_view_into_blocks_guards_divisibility():
+    env, mode, (x,) = fakes(torch.randn(12, 5))
+    with mode, enable_python_dispatcher():
+        assert str(x.view(x.shape[0] // 4, 4, x.shape[1]).shape) == "torch.Size([(s0 // 4), 4, s1])"
+    assert "(x.shape[0] % 4) == 0" in texts(env)
+
+
+def test_numbers_that_python_needs_are_specialised():
+    env, (n,) = make(5)
+    assert list(range(n)) == [0, 1, 2, 3, 4] and texts(env) == ["x.shape[0] == 5"] and n.node.constant == 5
+
+
+def test_floats_are_computed_as_python_does():
+    env, (n,) = make(7)
+    value = (n / 3) * 0.1 + n**-0.5
+    assert hint_of(value) == (7 / 3) * 0.1 + 7**-0.5
+    for k in range(2, 60):
+        assert eval(str(value), {"s0": k}) == (k / 3) * 0.1 + k**-0.5
+    assert str(math.ceil(n / 2)) == "math.ceil((s0 / 2))" and math.ceil(n / 2) >= 0
+    assert hint_of(torch.sym_sqrt(n)) == math.sqrt(7)
+
+
+def test_unbacked_symbols_refuse_decisions():
+    env = ShapeEnv()
+    u = env.create_unbacked("x.nonzero()", low=0)
+    assert u >= 0 and u + 1 > 0 and str(u * 2) == "u0 * 2"
+    with pytest.raises(DataDependentDecision, match=r"u0 > 3 .* depends on u0 \(x.nonzero\(\)"):
+        bool(u > 3)
+    assert torch.fx.experimental.symbolic_shapes.guard_or_false(u == 0) is False
+
+
+def test_strides_follow_sizes():
+    env, mode, (x, y) = fakes(torch.randn(5, 3, 4).transpose(0, 2), torch.randn(6, 9)[:, :7])
+    assert [str(s) for s in x.stride()] == ["1", "s0", "s0 * s1"] and [str(s) for s in y.stride()] == ["9", "1"]
+    assert not y.is_contiguous() and "y.shape[1] != 9" in texts(env)
+
+
+def test_leaves_and_what_follows_them():
+    leaf = torch.randn(4, 5, requires_grad=True)
+    env, mode, (x, y) = fakes(leaf, leaf * 2)
+    assert x.is_leaf and x.requires_grad and not y.is_leaf and y.requires_grad
+    with mode:
+        y.add_(1)
+
+
+PROGRAMS = {
+    "attention": lambda x: F.scaled_dot_product_attention(x, x, x, is_causal=True),
+    "matmul": lambda x: x @ x.transpose(-1, -2),
+    "view": lambda x: x.view(x.shape[0] * x.shape[1], -1).t().reshape(x.shape[0], -1),
+    "softmax": lambda x: torch.softmax(x.flatten(1), -1) / x.shape[1],
+    "pad": lambda x: F.pad(x, (1, 2, 0, 1)),
+    "cat": lambda x: torch.cat([x, x[:, :1]], 1).mean((0, 2)),
+    "slice": lambda x: x[:, 1:-1, ::2],
+    "chunk": lambda x: torch.cat(x.chunk(2, 2)),
+    "conv": lambda x: F.conv2d(x, torch.ones(3, x.shape[1], 3, 3), padding=1),
+    "interpolate": lambda x: F.interpolate(x, scale_factor=1.5),
+    "arange": lambda x: torch.arange(x.shape[2])[None, :] < torch.arange(x.shape[3])[:, None],
+    "expand": lambda x: x[:, None].expand(-1, 3, -1, -1, -1).sum(1),
+    "unfold": lambda x: x.unfold(2, 2, 1).contiguous(),
+    "branch": lambda x: x * 2 if x.shape[0] * 2 > x.shape[1] else x.sum(0),
+    "tril": lambda x: torch.tril(x.new_ones(x.shape[-1], x.shape[-1])),
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_shapes_hold_wherever_the_guards_hold(name):
+    """The symbolic result's shape, evaluated at other sizes that pass the guards, is that of the run there."""
+    program, picks, ran = PROGRAMS[name], random.Random(name), 0
+    env, mode, (x,) = fakes(torch.randn(4, 6, 8, 5))
+    with mode, enable_python_dispatcher():
+        if name == "conv":
+            with torch.no_grad():
+                result = F.conv2d(x, x.new_ones(3, x.shape[1], 3, 3), padding=1)
+        else:
+            result = program(x)
+    guards, rows = env.guards(), list(env.table.values())
+    for _ in range(40):
+        sizes = [picks.randint(2, 12) for _ in range(4)]
+        real = torch.randn(sizes)
+        if not all(eval(guard.code, {"x": real, "math": math}) for guard in guards):
+            continue
+        ran += 1
+        scope = {row.name: eval(row.sources[0], {"x": real}) for row in rows}
+        expected = program(real)
+        assert [eval(str(n), {"math": math, **scope}) for n in result.shape] == list(expected.shape)
+        assert [eval(str(n), {"math": math, **scope}) for n in result.stride()] == list(expected.stride())
+    assert ran > 3
+
+
+def test_proofs_are_right_on_small_numbers():
+    """Random relations under random facts: what `prove` says holds for every pair of sizes that satisfies the facts."""
+    picks = random.Random(0)
+    for _ in range(25):
+        env, (a, b) = make(picks.randint(2, 9), picks.randint(2, 9), duck=False)
+        x, y = a.node.expr, b.node.expr
+
+        def expression():
+            k = picks.randint(1, 4)
+            return picks.choice([x, y, x + y, x * y, k * x - y, FloorDiv(x, k), FloorDiv(x + y, k), Mod(y, k + 1), sympy.Max(x, y), x - k * y])
+
+        def relation():
+            return picks.choice([sympy.Gt, sympy.Ge, sympy.Lt, sympy.Le, sympy.Eq, sympy.Ne])(expression(), expression() + picks.randint(-5, 5))
+        for _ in range(3):
+            env.decide(relation())
+        guards = [guard.check.format(*guard.sources).replace("x.shape[0]", "s0").replace("x.shape[1]", "s1") for guard in env.guards()]
+        pairs = [(m, n) for m, n in itertools.product(range(2, 14), repeat=2) if all(eval(g, {"s0": m, "s1": n}) for g in guards)]
+        assert (hint_of(a), hint_of(b)) in pairs
+        for _ in range(5):
+            question = relation()
+            answer = env.prove(question)
+            for m, n in pairs:
+                assert answer is None or eval(python_code(question), {"s0": m, "s1": n}) is answer, (guards, question)
+        for decision in env.decisions:          # the guards imply everything that was decided
+            assert all(eval(python_code(decision.fact), {"s0": m, "s1": n}) for m, n in pairs), (guards, decision)
