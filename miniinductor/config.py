@@ -11,6 +11,8 @@ from contextlib import contextmanager
 fusion = True               # the scheduler merges nodes into one kernel
 inlining = True             # pointwise producers are inlined into their consumers instead of being stored
 buffer_reuse = True         # a dead buffer's memory serves a later one
+in_place = True             # C++: a kernel writes straight into a mutated input, or over a buffer that it reads for the last time
+foreach = True              # C++: independent kernels of the same body become one (an optimizer's step over many parameters)
 vectorize = True            # C++: `omp simd` inner loops; False gives the plain scalar style
 openmp = True               # C++: outer loops run on all threads
 cpu_backend = "cpp"         # kernels of CPU tensors; "triton": through Triton's interpreter (TRITON_INTERPRET=1), for study

@@ -27,6 +27,7 @@ import torch
 
 from . import config
 from .dependencies import common_loops, int_or_none, trace
+from .in_place import overwritten_inputs
 from .ir import BufferView, ComputedBuffer, ExternKernel, MultiOutput, Scatter
 from .records import FusionDecision
 
@@ -59,6 +60,12 @@ class ExternNode:
             self.read_names = {buffer.source}
         else:
             self.read_names = {v.name for v in buffer_views((buffer.args, buffer.kwargs))}
+
+    def made(self):
+        return self.names
+
+    def touched(self):
+        return [*self.names, *self.read_names]
 
 
 class Group:
@@ -122,16 +129,20 @@ class Scheduler:
         self.graph, self.record = graph, record
         self.buffers = {**graph.buffers, **graph.inputs, **{b.name: b for b in graph.operations}}
         effects = [b.name for b in graph.operations if _has_effect(b)]
-        self.effect_before = {later: {earlier} for earlier, later in zip(effects, effects[1:])}
+        self.before = {later: {earlier} for earlier, later in zip(effects, effects[1:])}   # name -> names that come before
         self.escaping = {v.name for v in buffer_views([graph.outputs, [v for _, v in graph.mutations]])}
 
     def run(self):
         with self.record.timed("dependencies"):
             nodes = self.live([self.make_node(b) for b in self.graph.operations])
         with self.record.timed("fusion"):
+            from .foreach import join_alike         # it makes groups
             if config.fusion:
                 nodes = self.fuse(nodes)
             nodes = self.topological(nodes)
+            self.overwritten = overwritten_inputs(self, nodes)
+            if config.foreach:
+                nodes = self.topological(join_alike(self, nodes, self.overwritten))
         self.record.fused_ir = lambda: "\n\n".join(
             str(n) if isinstance(n, Group) else f"extern {n.names[0]}: {getattr(n.buffer, 'op', 'output of')} "
             f"{sorted(n.read_names)}" for n in nodes)
@@ -182,8 +193,8 @@ class Scheduler:
 
     def must_follow(self, node, nodes):
         """Names whose makers run before `node`: what it reads; for a scatter, the other readers of its target; for an
-        eager kernel with an effect, the one before it."""
-        names = set(node.read_names) | self.effect_before.get(node.names[0], set())
+        eager kernel with an effect, the one before it; where it overwrites an input, the readers of the old value."""
+        names = node.read_names.union(*[self.before[name] for name in node.names if name in self.before])
         for target in getattr(node, "targets", ()):
             names.update(other.names[0] for other in nodes if other is not node and target in other.read_names
                          and not (set(node.names) & other.read_names))

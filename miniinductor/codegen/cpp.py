@@ -44,8 +44,8 @@ MOST_PARTS = 512            # partial results of a reduction that is itself spre
 class CppKernelWriter(RowReductions, CppExpressions):
     """Plays the bodies of a group into C++ lines."""
 
-    def __init__(self, group, buffers, keep, order=None):
-        self.buffers, self.keep = buffers, set(keep)
+    def __init__(self, group, buffers, keep, order=None, overwritten={}):
+        self.buffers, self.keep, self.overwritten = buffers, set(keep), overwritten    # buffer -> input whose memory it takes
         self.order = order              # FX node name -> its place in the graph; None: by name
         self.nodes, self.group = list(group.nodes), group
         self.outer, self.inner = group.outer, group.inner
@@ -146,25 +146,30 @@ class CppKernelWriter(RowReductions, CppExpressions):
         else:
             body = self.write_stages()
         lines = self.loop_nest(body)
+        return self.function(lines)
+
+    def function(self, lines):
+        return self.finish(self.pointer_lines("args[{}]") + lines, list(self.pointers))
+
+    def finish(self, lines, buffers):
+        """The kernel, whose arguments are pointers to `buffers` and then the sizes."""
         head = ["int error = 0;"] if any("error" in line for line in lines) else []
-        arguments, pointer_lines = [], []
-        for name, pointer in self.pointers.items():
-            const = "" if name in self.stored else "const "
-            c_type = memory_type(self.buffers[name].layout.dtype)
-            made_by = origin_text(getattr(self.buffers[name], "origins", ()), self.order, limit=3)
-            pointer_lines.append(f"{const}{c_type}* {pointer} = ({const}{c_type}*)args[{len(arguments)}];"
-                                 f"    // {name}{made_by}")
-            arguments.append(name)
-        for symbol in self.sizes:
-            pointer_lines.append(f"const int64_t {symbol} = (int64_t)args[{len(arguments)}];")
-            arguments.append(symbol)
+        arguments = [*buffers, *self.sizes]
+        head += [f"const int64_t {symbol} = (int64_t)args[{arguments.index(symbol)}];" for symbol in self.sizes]
         origins = {o for n in self.nodes for o in n.buffer.origins}
         lines = [f"// computes {', '.join(n.name for n in self.nodes)}{origin_text(origins, self.order, limit=12)}",
                  'extern "C" int NAME(void** args) {',
-                 *indent(pointer_lines + head + lines + ["return error;" if head else "return 0;"]), "}"]
-        source = fold_error_clauses("\n".join(lines))
-        return Kernel(source, arguments, list(self.stored), list(self.read),
+                 *indent(head + lines + ["return error;" if "int error = 0;" in head else "return 0;"]), "}"]
+        return Kernel(fold_error_clauses("\n".join(lines)), arguments, list(self.stored), list(self.read),
                       summary(self.group, self.order))
+
+    def pointer_lines(self, place):
+        written, lines = {self.overwritten.get(name, name) for name in self.stored}, []
+        for number, (name, pointer) in enumerate(self.pointers.items()):
+            c_type = ("" if name in written else "const ") + memory_type(self.buffers[name].layout.dtype)
+            made_by = origin_text(getattr(self.buffers[name], "origins", ()), self.order, limit=3)
+            lines.append(f"{c_type}* {pointer} = ({c_type}*){place.format(number)};    // {name}{made_by}")
+        return lines
 
     def write_stages(self):
         """Outer iteration = per stage: accumulators, inner loop, statements after it."""
@@ -362,6 +367,7 @@ class CppKernelWriter(RowReductions, CppExpressions):
 
     # -- memory ----------------------------------------------------------------------------------------------------
     def pointer(self, name, written):
+        name = self.overwritten.get(name, name)
         if name not in self.pointers:
             kind = "out" if written else "in"
             number = sum(p.startswith(kind) for p in self.pointers.values())
@@ -436,6 +442,9 @@ class CppKernelWriter(RowReductions, CppExpressions):
             return
         if name not in self.stored:
             self.stored.append(name)
+        old = self.overwritten.get(name)
+        if old in self.group.read_names and not self.group.is_reduction:
+            self.load(old, index)           # before it is overwritten: other bodies of this loop may need it
         target = f"{self.pointer(name, True)}[{self.index(index)}]"
         if mode:
             self.scatter_is_row_wise = stride_of(index, self.r[-1]) not in (0, None) and not any(

@@ -28,6 +28,8 @@ import torch
 
 from .. import config
 from ..dependencies import int_or_none
+from ..foreach import Foreach
+from ..in_place import may_overwrite
 from ..ir import BufferView, ConstantBuffer, ExternKernel, InputBuffer, MultiOutput
 from ..records import KernelRecord
 from ..runtime.build import build_kernels
@@ -35,6 +37,7 @@ from ..runtime.triton_build import build_triton_kernels
 from ..scheduler import ExternNode, Group, Scheduler, buffer_bytes, buffer_views
 from .common import indent
 from .cpp import CppKernelWriter
+from .cpp_foreach import ForeachWriter
 from .split_reductions import split_reductions
 from .triton import TritonKernelWriter
 
@@ -71,13 +74,15 @@ class WrapperWriter:
         self.buffers = {**graph.buffers, **graph.inputs, **{b.name: b for b in graph.operations}}
         self.scope = {"empty_strided": torch.empty_strided, "as_strided": torch.as_strided}
         self.lines, self.views = [], {}
-        self.scatter_target = {}
+        self.memory_of = {}     # buffer -> the buffer whose memory it takes: a scatter's target, an input that is written
         nodes = getattr(getattr(record.functional_graph, "graph", record.functional_graph), "nodes", None)
         self.order = nodes and {n.name: i for i, n in enumerate(nodes) if n.op == "call_function"}
 
     def build(self):
         record = self.record
-        nodes = Scheduler(self.graph, record).run()
+        scheduler = Scheduler(self.graph, record)
+        nodes, self.overwritten = scheduler.run(), scheduler.overwritten
+        self.memory_of.update(self.overwritten)
         with record.timed("codegen"):
             self.plan_uses(nodes)
             steps = [self.kernel_step(n) if isinstance(n, Group) else n for n in nodes]
@@ -107,12 +112,15 @@ class WrapperWriter:
         if any(self.buffers[name].layout.device != device for name in group.read_names):
             raise NotImplementedError(f"a kernel on {device} that reads a tensor of another device")
         language = language_of(device)
-        writer = {"cpp": CppKernelWriter, "triton": TritonKernelWriter}[language]
-        kernel = writer(group, self.buffers, keep, self.order).write()
+        if language == "triton":
+            writer = TritonKernelWriter(group, self.buffers, keep, self.order)
+        else:
+            writer = (ForeachWriter if isinstance(group, Foreach) else CppKernelWriter)(group, self.buffers, keep, self.order, self.overwritten)
+        kernel = writer.write()
         for node in group.nodes:
             target = getattr(node.buffer.data, "target", None)
             if target is not None:
-                self.scatter_target[node.name] = target
+                self.memory_of[node.name] = target
         return KernelStep(group, kernel, language, device)
 
     def compile(self, steps):
@@ -158,10 +166,14 @@ class WrapperWriter:
             for name in step.made():
                 buffer = self.buffers[name]
                 nbytes = storage_bytes(buffer)
-                if name in self.scatter_target:
+                if name in self.memory_of:
                     continue
-                place = "new"
-                if (config.buffer_reuse and name not in self.pinned and nbytes and not isinstance(buffer, MultiOutput)
+                place, dying = "new", self.dying(step, name, position)
+                if dying:
+                    offset = self.in_arena[name] = self.in_arena[dying]
+                    arena.append((offset, -(-nbytes // ALIGNMENT) * ALIGNMENT, position, self.last_use.get(name, position), name))
+                    place = f"in place of {dying}"
+                elif (config.buffer_reuse and name not in self.pinned and nbytes and not isinstance(buffer, MultiOutput)
                         and self.can_be_placed(buffer) and buffer.layout.device == self.device):
                     size = -(-nbytes // ALIGNMENT) * ALIGNMENT
                     offset, before = place_in_arena(arena, size, born[name], self.last_use.get(name, position))
@@ -171,6 +183,16 @@ class WrapperWriter:
                     place = f"reuse of {before}" if before else "new"
                 if not (isinstance(buffer, (ExternKernel, MultiOutput)) and name not in self.in_arena):
                     self.record.memory_plan.append((name, place, nbytes))
+
+    def dying(self, step, name, position):
+        """A buffer of the arena that the step reads, element by element and for the last time, as it makes `name`; or None."""
+        if not (config.in_place and isinstance(step, KernelStep) and step.language == "cpp") or name in self.pinned:
+            return None
+        taken = {self.in_arena.get(n) for n in step.made()}
+        return next((old for old in step.kernel.read if old in self.in_arena and self.in_arena[old] not in taken
+                     and self.last_use[old] == position
+                     and storage_bytes(self.buffers[old]) == storage_bytes(self.buffers[name])
+                     and may_overwrite(step.group, name, old, False)), None)
 
     def can_be_placed(self, buffer):
         return not isinstance(buffer, ExternKernel) or (buffer.out_op is not None and buffer.layout is not None)
@@ -185,8 +207,8 @@ class WrapperWriter:
         return schema is None or any(r.alias_info is not None for r in schema.returns)
 
     def root(self, name):
-        while name in self.scatter_target:
-            name = self.scatter_target[name]
+        while name in self.memory_of:
+            name = self.memory_of[name]
         return name
 
     # -- lines -----------------------------------------------------------------------------------------------------------
@@ -212,11 +234,11 @@ class WrapperWriter:
         buffer = self.buffers.get(name)
         return (name not in self.in_arena and name not in self.pinned and name not in self.graph.inputs
                 and not isinstance(buffer, (InputBuffer, ConstantBuffer)) and name not in self.graph.constants
-                and name not in self.scatter_target)
+                and name not in self.memory_of)
 
     def allocate(self, name):
-        if name in self.scatter_target:
-            self.lines.append(f"{name} = {self.tensor(self.scatter_target[name])}     # written in place")
+        if name in self.memory_of:
+            self.lines.append(f"{name} = {self.tensor(self.memory_of[name])}     # written in place")
         elif name not in self.in_arena:
             layout = self.buffers[name].layout
             self.lines.append(f"{name} = empty_strided({self.tuple(layout.size)}, {self.tuple(layout.stride)}, "
@@ -358,8 +380,12 @@ class WrapperWriter:
 
     def source(self):
         outputs = f"[{', '.join(self.output(o) for o in self.graph.outputs)}]"
-        mutations = [f"{self.tensor(name)}.copy_({self.view(value)})" for name, value in self.graph.mutations]
+        mutations = [f"{self.tensor(name)}.copy_({self.view(value)})" for name, value in self.graph.mutations
+                     if value.name not in self.overwritten]
         body = self.symbol_lines() + self.lines
+        if self.overwritten:        # as an eager kernel would: autograd notices writes by the version
+            self.scope["increment_version"] = torch.autograd.graph.increment_version
+            body.append(f"increment_version(({', '.join(map(self.tensor, self.overwritten.values()))},))")
         if mutations:
             body += [f"outputs = {outputs}", *mutations]
             outputs = "outputs"
@@ -440,17 +466,6 @@ class KernelStep:
 
     def touched(self):
         return [a for a in self.kernel.arguments if isinstance(a, str)]
-
-
-def _extern_made(self):
-    return [self.buffer.name]
-
-
-def _extern_touched(self):
-    return [*self.names, *self.read_names]
-
-
-ExternNode.made, ExternNode.touched = _extern_made, _extern_touched
 
 
 def wrapped(line, width=108):

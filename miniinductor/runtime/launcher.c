@@ -19,7 +19,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define MOST_ARGUMENTS 256
+#define MOST_ARGUMENTS 1024
 
 typedef int (*kernel_function)(void **);
 typedef int32_t (*get_data_ptr_function)(void *, void **);

@@ -1,0 +1,62 @@
+"""Several groups of the same body in, one C++ function out: a loop over them in one parallel region.
+
+    extern "C" int adam_kernel(void** args) {
+        static const int64_t sizes[30] = {65536, 256, ...};
+        #pragma omp parallel
+        for (int64_t part = 0; part < 30; part++) {
+            const int64_t size = sizes[part];
+            float* in0 = (float*)args[part*4 + 0];
+            ...
+            #pragma omp for simd nowait schedule(static)
+            for (int64_t r0 = 0; r0 < size; r0++) {
+
+Every thread takes its share of every part and never waits for the others.  The idea is torch's multi_tensor_apply.
+"""
+import math
+
+import sympy
+
+from .. import config
+from .common import indent
+from .cpp import PARALLEL_WORK, CppKernelWriter
+from .cpp_reductions import estimate
+
+SIZE = sympy.Symbol("size", integer=True, nonnegative=True)
+
+
+class ForeachWriter(CppKernelWriter):
+    """Writes the body of the first part; the others differ in their pointers and number of elements."""
+
+    def __init__(self, group, *context):
+        super().__init__(group.parts[0][0], *context)
+        self.parts = group.parts
+
+    def plan_loops(self):
+        super().plan_loops()
+        self.inner = (SIZE,)
+        operations = sum(len(b.instructions) for b in self.bodies.values())
+        work = sum(estimate(group.outer) for group, _ in self.parts) * max(1, operations // 4)
+        self.parallel = config.openmp and work >= PARALLEL_WORK
+
+    def size(self, number):
+        return "size" if number == SIZE else super().size(number)
+
+    def simd(self, accumulators, lines):
+        if self.parallel:
+            return [f"#pragma omp for{' simd' if config.vectorize else ''} nowait schedule(static)ERROR_CLAUSE"]
+        return super().simd(accumulators, lines)
+
+    def function(self, lines):
+        count, width, names = len(self.parts), len(self.pointers), self.parts[0][1]
+        memory = lambda name: self.overwritten.get(name, name)  # noqa: E731
+        first = list(map(memory, names))
+
+        loop = [f"for (int64_t part = 0; part < {count}; part++) {{",
+                *indent(["const int64_t size = sizes[part];", *self.pointer_lines(f"args[part*{width} + {{}}]"), *lines]), "}"]
+        sizes = ", ".join(self.size(math.prod(group.outer)) for group, _ in self.parts)
+        kernel = self.finish([f"const int64_t sizes[{count}] = {{{sizes}}};"] + ["#pragma omp parallel"] * self.parallel + loop,
+                             [memory(theirs[first.index(name)]) for _, theirs in self.parts for name in self.pointers])
+        kernel.summary = "foreach_" + kernel.summary
+        kernel.stored, kernel.read = ([theirs[names.index(name)] for _, theirs in self.parts for name in some]
+                                      for some in (self.stored, self.read))
+        return kernel

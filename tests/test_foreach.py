@@ -1,0 +1,185 @@
+"""Kernels that write in place, and many alike kernels as one: right numbers, and when it must not happen."""
+import copy
+
+import pytest
+import torch
+
+import minidynamo
+import miniinductor
+from miniinductor import compile_fx
+
+
+def compiled_like_eager(function, *args, kernels=None, grad=False, **options):
+    """Run both on copies of `args`; results and mutated arguments agree.  Returns the compiled graph's record."""
+    records = []
+
+    def backend(gm, inputs):
+        compiled = compile_fx(gm, inputs)
+        records.append(compiled.record)
+        return compiled
+    minidynamo.reset()
+    ours, theirs = copy.deepcopy(args), copy.deepcopy(args)
+    with torch.set_grad_enabled(grad), miniinductor.config.patch(**options):
+        compiled = minidynamo.compile(function, backend=backend)
+        for _ in range(2):
+            torch.testing.assert_close(compiled(*ours), function(*theirs), rtol=1e-5, atol=1e-6)
+            torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-6)
+    [record] = records
+    if kernels is not None:
+        assert len(record.kernels) == kernels, [k.source for k in record.kernels]
+    return record
+
+
+SHAPES = [(64, 33), (33,), (1,), (), (7, 3, 5), (40_000,)]
+
+
+def tensors(count, shapes=SHAPES):
+    generator = torch.Generator().manual_seed(0)
+    return [[torch.rand(s, generator=generator) + 0.5 for s in shapes] for _ in range(count)]
+
+
+def momentum(params, gradients, buffers):
+    for p, g, b in zip(params, gradients, buffers):
+        b.mul_(0.9).add_(g)
+        p.add_(b, alpha=-0.1)
+
+
+def adam(params, gradients, first, second):
+    torch._foreach_lerp_(first, gradients, 0.1)
+    torch._foreach_mul_(second, 0.99)
+    torch._foreach_addcmul_(second, gradients, gradients, 0.01)
+    denominator = torch._foreach_add(torch._foreach_sqrt(second), 1e-8)
+    torch._foreach_addcdiv_(params, first, denominator, -0.01)
+
+
+@pytest.mark.parametrize("step,state", [(momentum, 3), (adam, 4)])
+def test_an_optimizers_step_is_a_kernel_for_arrays_and_one_for_single_elements(step, state):
+    record = compiled_like_eager(step, *tensors(state), kernels=2)
+    assert ".copy_(" not in record.wrapper_source and "empty_strided" not in record.wrapper_source
+    assert record.notes_of("one kernel for")
+
+
+@pytest.mark.parametrize("switch", ["foreach", "in_place", "openmp", "vectorize", "fusion", "inlining", "buffer_reuse"])
+def test_each_switch_gives_the_same_numbers(switch):
+    record = compiled_like_eager(adam, *tensors(4), **{switch: False})
+    if switch == "foreach":
+        assert len(record.kernels) == len(SHAPES)
+    if switch == "in_place":
+        assert record.wrapper_source.count(".copy_(") == 3 * len(SHAPES)
+
+
+def test_results_that_are_returned_are_new_tensors():
+    def step(params, gradients):
+        return torch._foreach_add(params, gradients, alpha=-0.1)
+    compiled_like_eager(step, *tensors(2), kernels=2)
+
+
+def test_more_pointers_than_a_kernel_takes():
+    record = compiled_like_eager(momentum, *tensors(3, [(3,)] * 700), kernels=3)
+    assert all(k.source.count("args[part*3") == 3 for k in record.kernels)
+
+
+def test_different_dtypes_and_layouts_are_not_joined():
+    def double(x, y, z, w):
+        return x * 2, y * 2, z.t() * 2, w * 2
+    x = torch.randn(30, 20)
+    compiled_like_eager(double, x, x.double(), torch.randn(30, 20), torch.randn(60, 20)[::2], kernels=3)
+
+
+def test_empty_tensors_are_left_out():
+    compiled_like_eager(momentum, *tensors(3, [(3,), (0,), (5,)]))
+
+
+def test_dependent_steps_are_not_joined():
+    def chain(x, y):
+        return (torch.cumsum(x * 2, 0) * 2, y * 2)
+    compiled_like_eager(chain, torch.randn(50), torch.randn(50))
+
+
+# --- in place -------------------------------------------------------------------------------------------------------------
+def written_by_copy(function, *args, **options):
+    return compiled_like_eager(function, *args, **options).notes_of("written by a copy")
+
+
+def test_an_old_value_that_is_read_elsewhere_stays():
+    def neighbours(x):
+        x.add_(x.flip(0))
+    assert "other places" in written_by_copy(neighbours, torch.randn(40))[0]
+
+    def transposed(x):
+        x.copy_(x.t() * 2 + x)
+    assert written_by_copy(transposed, torch.randn(40, 40))
+
+    def softmax(x):
+        x.copy_(torch.softmax(x, -1))
+    assert written_by_copy(softmax, torch.randn(40, 40))
+
+
+def test_an_old_value_that_is_read_by_another_body_of_the_kernel():
+    def old_and_new(x, y):
+        old = x + 1
+        x.copy_(y * 2)
+        return old
+    assert not written_by_copy(old_and_new, torch.randn(40), torch.randn(40))
+
+
+def test_an_old_value_that_a_later_kernel_reads():
+    def later(x, y):
+        total = torch.mm(x, y)          # an eager kernel of the old value
+        x.mul_(2)
+        return total, torch.mm(x, y)
+    assert not written_by_copy(later, torch.randn(8, 8), torch.randn(8, 8))
+
+
+def test_swapped_inputs_and_returned_ones():
+    def swap(x, y):
+        old = x.clone()
+        x.copy_(y)
+        y.copy_(old)
+        return x, y
+    compiled_like_eager(swap, torch.randn(40), torch.randn(40))
+
+    def returned(x):
+        x.mul_(2)
+        return x, x + 1, x.view(-1)
+    compiled_like_eager(returned, torch.randn(4, 10))
+
+
+def test_memory_laid_out_differently_is_copied():
+    def strided(x):
+        x.mul_(2)
+    assert "laid out" in written_by_copy(strided, torch.randn(40, 2)[:, 0])[0]
+
+
+def test_running_statistics():
+    norm = torch.nn.BatchNorm2d(8)
+
+    def train(x, mean, variance):
+        return torch.nn.functional.batch_norm(x, mean, variance, norm.weight, norm.bias, True)
+    assert not written_by_copy(train, torch.randn(4, 8, 6, 6), torch.zeros(8), torch.ones(8))
+
+
+def test_autograd_notices_the_write():
+    x = torch.randn(5)
+    version = x._version
+    compiled_version = minidynamo.compile(lambda x: x.mul_(2))
+    with torch.no_grad():
+        compiled_version(x)
+    assert x._version > version
+    with torch.inference_mode():
+        y = torch.ones(5)
+        compiled_version(y)
+        assert torch.equal(y, torch.full((5,), 2.0))
+
+
+def test_a_result_takes_the_memory_of_what_dies():
+    def chain(x, w):
+        y = torch.mm(x, w)
+        return torch.mm(torch.relu(y) + 1, w)
+    record = compiled_like_eager(chain, torch.randn(64, 64), torch.randn(64, 64))
+    assert any(place.startswith("in place of") for _, place, _ in record.memory_plan)
+
+    def still_needed(x, w):
+        y = torch.mm(x, w)
+        return torch.mm(torch.relu(y) + 1, w), torch.mm(y, w), torch.mm(torch.sigmoid(y).t() + y, w)
+    compiled_like_eager(still_needed, torch.randn(64, 64), torch.randn(64, 64))
