@@ -241,7 +241,7 @@ def test_dead_buffers_are_reused():
     a, w = torch.randn(64, 64), torch.randn(64, 64)
     (got,), record = run(chain, a, w)
     torch.testing.assert_close(got, eager_chain(a, w), rtol=1e-4, atol=1e-5)
-    assert sum(place.startswith("reuse of") for _, place, _ in record.memory_plan) >= 7
+    assert sum(place.startswith(("reuse of", "in place of")) for _, place, _ in record.memory_plan) >= 7
     with miniinductor.config.patch(buffer_reuse=False):
         (got,), record = run(chain, a, w)
     assert all(place == "new" for _, place, _ in record.memory_plan)
