@@ -350,10 +350,27 @@ def take(x, index):
     return aten.index(x.reshape(-1), [index])
 
 
+@decomposition(aten.as_strided_copy.default)
+def as_strided_copy(x, size, stride, storage_offset=None):
+    return torch.as_strided(x, size, stride, storage_offset).clone()
+
+
+@decomposition(aten.as_strided_scatter.default)
+def as_strided_scatter(x, src, size, stride, storage_offset=None):
+    """As a write, which functionalization knows."""
+    if x.storage_offset() or not x.is_contiguous():
+        return NotImplemented
+    x = x.clone()
+    x.as_strided(size, stride, storage_offset).copy_(src)
+    return x
+
+
 def _foreach(base, in_place):
     """_foreach_add(xs, ys, alpha=2): torch.add of each element, so that an optimizer's step is fused per parameter."""
     function = {"norm": torch.linalg.vector_norm}.get(base) or (
         getattr(torch.Tensor, base + "_", None) if in_place else getattr(torch, base, None))
+    if function is None and in_place and (pure := getattr(torch, base, None)):        # there is no Tensor.maximum_
+        function = lambda x, *args, **kwargs: x.copy_(pure(x, *args, **kwargs))      # noqa: E731
 
     def rule(xs, *others, scalar=1, scalars=None, **kwargs):
         if not isinstance(xs, (list, tuple)):           # a number to the power of each

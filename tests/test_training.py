@@ -340,6 +340,19 @@ def test_pitfall_3_tangents_in_any_strides(backend):
             torch.testing.assert_close(torch.autograd.grad(make(compiled(a)[k]), a), torch.autograd.grad(make(f(a)[k]), a))
 
 
+def test_a_write_through_as_strided_lands_where_eager_writes():
+    """The buffer that is written does not start where its storage starts.  Such writes are the derivative of an as_strided view."""
+    for size, stride, offset in (([3, 4], [4, 1], 0), ([3, 3], [4, 1], 1), ([3, 2], [1, 5], 1), ([3, 4], [1, 3], 0)):
+        def f(x):
+            first = x.cumsum(1) * 2
+            y = (first @ x.t()).sum() + torch.zeros(12)
+            view = torch.as_strided(y, size, stride, offset)
+            view.copy_(x[:size[0], :size[1]])
+            return y, first, torch.as_strided(y * 2, size, stride, offset) * x[:size[0], :size[1]], \
+                torch.as_strided_scatter(first.reshape(-1) * 2, x[:size[0], :size[1]], size, stride, offset)
+        check(f, x(3, 4))
+
+
 def plain_like(t):
     return torch.linspace(-1, 1, t.numel()).view(t.t().shape).t()
 

@@ -15,6 +15,7 @@ root; a view that is older than its root is replayed when it is read.
 Mirrors aten/src/ATen/FunctionalTensorWrapper.cpp and torch/_functorch/_aot_autograd (paper section 3.10).
 Left out: writes to one of two *inputs* that share storage (`compile_fx` runs such calls eagerly).
 """
+import math
 import operator
 
 import torch
@@ -54,7 +55,6 @@ PART_OF = {             # views that select: the inverse scatters into the old v
     aten.slice.Tensor: aten.slice_scatter.default,
     aten.select.int: aten.select_scatter.default,
     aten.diagonal.default: aten.diagonal_scatter.default,
-    aten.as_strided.default: aten.as_strided_scatter.default,
 }
 PIECES = {aten.split.Tensor, aten.split_with_sizes.default, aten.unbind.int}
 RENAMED = {             # in-place ops whose functional form has another name
@@ -119,6 +119,8 @@ class Functionalizer:
                 source, whole = self._scatter_piece(at, whole)
             elif at.target in SAME_ELEMENTS:
                 whole = self.emit(node, *SAME_ELEMENTS[at.target](whole, source.meta["val"], at.args))
+            elif at.target is aten.as_strided.default:
+                whole = self._scatter_strided(node, source, whole, *at.args[1:])
             elif at.target in PART_OF:
                 whole = self.emit(node, PART_OF[at.target], (self.read(source), whole, *at.args[1:]), at.kwargs)
             else:
@@ -145,6 +147,24 @@ class Functionalizer:
         start = sum(sizes[:index])
         return source, self.emit(piece, aten.slice_scatter.default,
                                  (self.read(source), value, dim, start, start + sizes[index]))
+
+    def _scatter_strided(self, like, source, value, size, stride, offset=None):
+        """`source` with `value` at the places that as_strided(size, stride, offset) reads.  (aten.as_strided_scatter counts the offset from
+        the start of the storage, which several buffers of generated code share.)"""
+        whole = source.meta["val"]
+        start = (whole.storage_offset() if offset is None else offset) - whole.storage_offset()
+        if not whole.is_contiguous() or start < 0:
+            raise CannotFunctionalize("write through as_strided of a tensor that is not contiguous")
+        if start == 0 and math.prod(size) == whole.numel() and list(stride) == [math.prod(size[k + 1:]) for k in range(len(size))]:
+            return self.emit(like, aten.reshape.default, (value, list(whole.shape)))
+        place = {"device": whole.device}
+        at = self.emit(like, aten.full.default, ([1], start), {"dtype": torch.int64, **place})
+        for n, step in zip(size, stride):       # the position of each element, dimension by dimension
+            steps = self.emit(like, aten.mul.Tensor, (self.emit(like, aten.arange.default, (n,), place), step))
+            at = self.emit(like, aten.reshape.default, (self.emit(like, aten.add.Tensor, (self.emit(like, aten.unsqueeze.default, (at, 1)), steps)), [-1]))
+        flat = self.emit(like, aten.reshape.default, (self.read(source), [-1]))
+        new = self.emit(like, aten.index_put.default, (flat, [at], self.emit(like, aten.reshape.default, (value, [-1]))))
+        return self.emit(like, aten.reshape.default, (new, list(whole.shape)))
 
     def run(self):
         for node in list(self.old.nodes):
@@ -184,6 +204,8 @@ class Functionalizer:
         given.update(zip([a.name for a in schema.arguments], node.args))
         given.update(node.kwargs)
         victims = [given[name] for name in written]
+        if any(isinstance(victim, (list, tuple)) for victim in victims):
+            raise CannotFunctionalize(f"{node.target} writes to lists of tensors")
         wanted = [a for a in target._schema.arguments if a.name in given]
         args = [given[a.name] for a in wanted if not a.kwarg_only]
         kwargs = {a.name: given[a.name] for a in wanted if a.kwarg_only and given[a.name] is not None}

@@ -1,0 +1,135 @@
+"""--suite training-memory: peak memory and time of one training step (forward, loss, backward) of real sizes.
+
+rows       GPT-2 and BERT with 12 layers, ResNet-50, in float32 and under bfloat16 autocast; eager, ours and torch.compile.
+on a GPU   peak bytes that torch's allocator had handed out during a step (weights, gradients and activations, one copy of the model on
+           the device at a time), milliseconds per step by CUDA events, largest difference of any gradient from eager's (same seed; dropout
+           draws the same numbers), relative to that gradient's largest element, with the name of the parameter.
+on a CPU   bytes saved for backward (saved-tensor hooks; parameters, buffers and inputs are not counted); no times.
+
+    python -m minidynamo.bench --suite training-memory --only gpt2 --json memory.json
+
+torch.compile runs with its own random numbers (its default), so its gradients are compared for ResNet-50 only, which draws none.
+"""
+import copy
+import gc
+import statistics
+
+import torch
+
+import minidynamo
+
+from ..models import bert, gpt2, resnet
+from ..public_models import loss_of
+from ..runner import peer_compile
+from .common import machine, suite
+from .training import with_labels
+
+SIZES = {"gpt2": with_labels(gpt2, "labels", True, batch=4, sequence=512), "bert": with_labels(bert, "labels", False, batch=8, sequence=512),
+         "resnet50": with_labels(resnet, "labels", False, batch=32)}
+SMALL = {"gpt2": with_labels(gpt2, "labels", True), "bert": with_labels(bert, "labels", False), "resnet50": with_labels(resnet, "labels", False, batch=2)}
+ROUNDS = 10
+
+
+def step(model, run, inputs, mixed):
+    """Gradients are made anew, as after `zero_grad(set_to_none=True)`."""
+    model.zero_grad(set_to_none=True)
+    torch.manual_seed(0)
+    with torch.autocast(inputs_device(inputs), torch.bfloat16, enabled=mixed):
+        loss = loss_of(run(**inputs))
+    loss.backward()
+
+
+def inputs_device(inputs):
+    return next(iter(inputs.values())).device.type
+
+
+def saved_bytes(model, run, inputs, mixed):
+    own = {t.untyped_storage()._cdata for t in [*model.parameters(), *model.buffers(), *inputs.values()]}
+    saved, alive = {}, []
+
+    def pack(tensor):
+        storage = tensor.untyped_storage()
+        if storage._cdata not in own:
+            saved[storage._cdata] = storage.nbytes()
+            alive.append(tensor)                # addresses are not used twice
+        return tensor
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        step(model, run, inputs, mixed)
+    return sum(saved.values())
+
+
+def on_gpu(model, run, inputs, mixed):
+    """{peak, milliseconds, quartiles}: after the steps that compile."""
+    for _ in range(3):
+        step(model, run, inputs, mixed)
+    model.zero_grad(set_to_none=True)
+    gc.collect()
+    torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats()
+    step(model, run, inputs, mixed)
+    peak, times = torch.cuda.max_memory_allocated(), []
+    for _ in range(ROUNDS):
+        start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        start.record()
+        step(model, run, inputs, mixed)
+        end.record()
+        end.synchronize()
+        times.append(start.elapsed_time(end))
+    low, middle, high = statistics.quantiles(times, n=4)
+    return {"peak": peak, "milliseconds": middle, "quartiles": [low, high]}
+
+
+def differences(model, reference):
+    """(largest relative difference, parameter) between the gradients and `reference` {name: gradient}."""
+    found = {name: ((p.grad.float().cpu() - reference[name]).abs().max() / reference[name].abs().max().clamp(min=1e-12)).item()
+             for name, p in model.named_parameters() if p.grad is not None}
+    name = max(found, key=found.get)
+    return found[name], name
+
+
+@suite("training-memory")
+def training_memory(options):
+    """Peak memory of a training step on a GPU; bytes saved for backward on a CPU."""
+    gpu = torch.cuda.is_available()
+    compilers = {"eager": lambda m: m, "ours": minidynamo.compile} | ({} if options.no_peer else {"torch.compile": peer_compile})
+    rows = []
+    print(", ".join(f"{key} {value}" for key, value in machine().items()), flush=True)
+    for name, make in (SIZES if gpu else SMALL).items():
+        for mixed in (False, True):
+            label = f"{name} {'bfloat16 autocast' if mixed else 'float32'}"
+            if options.only not in label:
+                continue
+            original, inputs = make()
+            original.train()
+            row, reference = {"name": label, "inputs": {k: list(v.shape) for k, v in inputs.items()}}, None
+            if gpu:
+                inputs = {k: v.cuda() for k, v in inputs.items()}
+            for variant, compiler in compilers.items():
+                minidynamo.reset()
+                model = copy.deepcopy(original)
+                if gpu:
+                    model.cuda()
+                run = compiler(model)
+                try:
+                    row[variant] = on_gpu(model, run, inputs, mixed) if gpu else {"saved": saved_bytes(model, run, inputs, mixed)}
+                    if variant == "eager":
+                        reference = {n: p.grad.float().cpu() for n, p in model.named_parameters() if p.grad is not None}
+                    elif variant == "ours" or name == "resnet50":
+                        row[variant]["gradients"] = differences(model, reference)
+                except Exception as error:      # one variant that fails leaves the others
+                    row[variant] = {"error": f"{type(error).__name__}: {str(error)[:200]}"}
+                del model, run
+                gc.collect()
+                if gpu:
+                    torch.cuda.empty_cache()
+            rows.append(row)
+            print(label, *[f"{variant}: {_show(row[variant])}" for variant in compilers], sep="\n    ", flush=True)
+    return {"machine": machine(), "command": "python -m minidynamo.bench --suite training-memory", "rows": rows}
+
+
+def _show(cell):
+    if "error" in cell:
+        return cell["error"]
+    text = f"{cell['saved'] / 2**20:.1f} MiB saved" if "saved" in cell else \
+        f"peak {cell['peak'] / 2**20:.0f} MiB, {cell['milliseconds']:.2f} ms [{cell['quartiles'][0]:.2f}-{cell['quartiles'][1]:.2f}]"
+    return text + (f", gradients differ by at most {cell['gradients'][0]:.1e} ({cell['gradients'][1]})" if "gradients" in cell else "")
