@@ -79,6 +79,9 @@ def skip_reason(code):
     return None
 
 
+CONSTANT = frozenset()      # in FrameCompiler.floats: every float of this code is a constant
+
+
 class FrameCompiler:
     """The callback that one `minidynamo.compile(...)` installs."""
     needs_tensors = True        # False: frames without a tensor operation are replaced too (to test transparency)
@@ -87,6 +90,7 @@ class FrameCompiler:
         self.backend_name, self.backend = backends.lookup_backend(backend)
         self.registered = isinstance(backend, str)
         self.fullgraph, self.dynamic, self.mode = fullgraph, dynamic, mode
+        self.floats = weakref.WeakKeyDictionary()           # code object -> names of floats that change from call to call
         self.entries = weakref.WeakValueDictionary()        # id -> code object of a function that was compiled by name
 
     @classmethod
@@ -154,6 +158,10 @@ class FrameCompiler:
             guard = getattr(before[-1][0], "guard_function", None)
             failure = guard.first_failure(function, *args) if guard is not None else None
             record.failed_guard, record.recompile_reason = failure or (None, "")
+            if failure and failure[0].kind == "EQUALS" and "is float" in failure[0].check and self.dynamic is not False and self.backend_name != "eager":
+                names = self.floats.setdefault(code, set())
+                if names is not CONSTANT:
+                    names.add(failure[0].source.name())
         if len(before) < config.recompile_limit:
             if before:
                 records.counters["recompiles"][f"{code.co_name}: {record.recompile_reason}"] += 1
@@ -185,7 +193,9 @@ class FrameCompiler:
                 with record.timed("trace"):
                     frame = self.attempt(function, code, args, forced, input_sources)
                     tail = rebuild(frame)
-                break
+                if frame.split is None or not frame.output.float_inputs:
+                    break
+                self.floats[code] = CONSTANT        # a float that is no constant may be what broke the graph
             except Restart:
                 pass
             except Break as broken:     # a value cannot be rebuilt: plain Python must make it
@@ -234,7 +244,7 @@ class FrameCompiler:
         return any(isinstance(value, (torch.Tensor, torch.nn.Module)) for value in values)
 
     def attempt(self, function, code, args, forced, input_sources):
-        output = OutputGraph(input_sources, self.backend_name != "eager")
+        output = OutputGraph(input_sources, self.backend_name != "eager", self.floats.get(code, ()))
         ABSENT.clear()
         names = code.co_varnames[:parameter_count(code)]
         bound = {name: Lazy(value, output.tree.local(name)) for name, value in zip(names, args)}
@@ -282,6 +292,9 @@ class FrameCompiler:
                 records.counters["errors"][f"backend {self.backend_name}: {type(error).__name__}: {error}"] += 1
                 compiled = gm.forward
         record.backend_record = getattr(compiled, "record", None)
+        places = [n for n, variable in enumerate(output.inputs) if variable.cls is float]
+        if places:
+            compiled = runtime.floats_as_tensors(compiled, places)
         if output.state_before:
             compiled = runtime.restoring(compiled, [(setter, key, value) for (setter, key), value in output.state_before.items()])
         return frame_hook.disabled(compiled), output.inputs, functools.partial(self.graph_raised, record.function, gm, output.first_write())
@@ -307,9 +320,10 @@ class FrameCompiler:
     def guard(self, output, code):
         state = [Guard(name, None, f"{name.lower()}() == {'state_' + name.lower()}", {name.lower(): read, "state_" + name.lower(): read()})
                  for name, read in (*STATE, *(detail for detail, applies in DETAILS if applies()))]
-        if len(output.inputs) > 1:      # inputs that differ now must differ later: writes may reach both
-            ids = ", ".join(f"id({{{n}}})" for n in range(len(output.inputs)))
-            output.guard_pair(f"len({{{{{ids}}}}}) == {len(output.inputs)}", *[variable.source for variable in output.inputs])
+        tensors = [variable.source for variable in output.inputs if variable.cls is not float]
+        if len(tensors) > 1:            # inputs that differ now must differ later: writes may reach both
+            ids = ", ".join(f"id({{{n}}})" for n in range(len(tensors)))
+            output.guard_pair(f"len({{{{{ids}}}}}) == {len(tensors)}", *tensors)
         mutated = [v for v in output.sourced if v.mutated and v.source.kind not in ("dict", "raw_dict")]
         for variable in mutated:        # a write must not reach something that was taken for another object
             for other in output.sourced:

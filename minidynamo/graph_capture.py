@@ -27,7 +27,7 @@ from .variables.builder import Builder
 from .variables.constant import ConstantVar, is_constant_value
 from .variables.containers import DictVar, ListVar, SetVar, SliceVar, TupleVar
 from .variables.objects import GlobalsVar
-from .variables.tensor import TensorVar
+from .variables.tensor import FloatVar, TensorVar, with_tensors
 
 LITERAL_KEYS = (str, int, bool, type(None))
 PLAIN_OPERATORS = {getattr(operator, "i" + name): getattr(operator, name) for name in
@@ -52,7 +52,8 @@ def states(args, kwargs):
 class OutputGraph(Builder):
     """One attempt.  `inputs`: tensor variables behind the placeholders, in order."""
 
-    def __init__(self, input_sources=(), generates_code=True):
+    def __init__(self, input_sources=(), generates_code=True, floats=()):
+        self.floats, self.float_inputs = floats, {}         # names of floats that change from call to call; source -> FloatVar
         self.generates_code = generates_code        # does the backend rely on parameters' shapes and devices?
         self.tree = SourceTree()
         self.graph = torch.fx.Graph()
@@ -162,6 +163,8 @@ class OutputGraph(Builder):
         """Run once with fake tensors, record, wrap the result."""
         if target in PLAIN_OPERATORS and type(args[0]) is not TensorVar:      # `2 += tensor` is `2 + tensor`
             target = PLAIN_OPERATORS[target]
+        if self.floats and any(isinstance(a, FloatVar) for a in (*args, *kwargs.values())):
+            args, kwargs = with_tensors(tx, target, args, kwargs)
         fake_args = [self.to_fake(a) for a in args]
         fake_kwargs = {k: self.to_fake(v) for k, v in kwargs.items()}
         before = states(fake_args, fake_kwargs)
@@ -186,7 +189,7 @@ class OutputGraph(Builder):
                 self.guard_state(functools.partial(target), result)
             elif len(args) == 1 and not kwargs:
                 self.guard_flag(args[0], target if op == "call_method" else target.__name__)
-            if result is None and op == "call_function":
+            if result is None and (op == "call_function" or written):
                 node = self._node(tx, op, target, args, kwargs, None)
                 self.written += [(node, tensor) for tensor in written]
             return self.wrap_result(result)
@@ -253,6 +256,8 @@ class OutputGraph(Builder):
             return variable.fake
         if kind is ConstantVar:
             return variable.value
+        if kind is FloatVar:
+            return variable.as_constant()
         if kind is Lazy:
             return self.to_fake(variable.realize(self.frame))
         if kind is TupleVar:
@@ -275,7 +280,7 @@ class OutputGraph(Builder):
         kind = type(variable)
         if kind is TensorVar:
             return variable.node
-        if kind is ConstantVar:
+        if kind is ConstantVar or kind is FloatVar:
             return variable.value
         if kind is Lazy:
             return self.to_node(variable.realize(self.frame))

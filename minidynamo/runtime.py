@@ -6,6 +6,8 @@ In:   values from the stack of a replacement code.   Out: the objects as the tra
 """
 import collections
 
+import torch
+
 
 def new_object(cls, fields, slots, payload):
     """An instance of `cls` with this __dict__, these slots and these contents; `__init__` was traced, not run again."""
@@ -33,6 +35,16 @@ def restoring(compiled, before):
             for setter, key, value in before:
                 setter(*key, value)
             raise
+    return run
+
+
+def floats_as_tensors(compiled, places):
+    """`compiled`, whose arguments at `places` are floats here and 0-d tensors there."""
+    def run(*args):
+        args = list(args)
+        for n in places:
+            args[n] = torch.tensor(args[n], dtype=torch.float64)
+        return compiled(*args)
     return run
 
 

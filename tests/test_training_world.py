@@ -207,7 +207,7 @@ def test_an_adamw_step_over_lists_fuses_into_one_kernel_per_parameter():
 
 OPTIMIZERS = {
     "SGD": (torch.optim.SGD, {}), "momentum": (torch.optim.SGD, dict(momentum=0.9, weight_decay=0.1)),
-    "nesterov": (torch.optim.SGD, dict(momentum=0.9, nesterov=True)), "dampening": (torch.optim.SGD, dict(momentum=0.9, dampening=0.1, maximize=True)),
+    "nesterov": (torch.optim.SGD, dict(momentum=0.9, nesterov=True)), "dampening": (torch.optim.SGD, dict(momentum=0.9, dampening=0.1)),
     "Adam": (torch.optim.Adam, dict(weight_decay=0.1)), "amsgrad": (torch.optim.Adam, dict(amsgrad=True)), "AdamW": (torch.optim.AdamW, {}),
     "AdamW amsgrad": (torch.optim.AdamW, dict(amsgrad=True, maximize=True)), "RMSprop": (torch.optim.RMSprop, dict(momentum=0.9)),
     "Adagrad": (torch.optim.Adagrad, {})}
@@ -221,8 +221,8 @@ def test_a_compiled_step_is_right(name, foreach):
     model = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.LayerNorm(3))
     reference = copy.deepcopy(model)
     optimizers = [kind(m.parameters(), 0.01, foreach=foreach, **options) for m in (model, reference)]
-    steps = [minidynamo.compile(optimizers[0].step), optimizers[1].step]
     schedules = [torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 30) for optimizer in optimizers]
+    steps = [minidynamo.compile(optimizers[0].step), optimizers[1].step]
     for _ in range(20):
         for m, optimizer, step, schedule in zip((model, reference), optimizers, steps, schedules):
             optimizer.zero_grad()
@@ -248,3 +248,32 @@ def test_a_fused_optimizer_kernel_is_eagers():
             step()
     same_state(model, reference, 1e-6)
     assert any("lists of tensors" in note for r in compiled_records() for note in r.notes)
+
+
+CHANGING = {        # what is computed with the float: (function, graphs for four values)
+    "arithmetic": (lambda x, s: (x * s + s * x - x / s, -s * x, (1 - s * 0.5) * x, x.add(x, alpha=2 * s), x.clone().sub_(x, alpha=s)), 2),
+    "dtypes": (lambda x, s: (x.long() * s, x.sum() * s, x.sum().long() * s, x.bfloat16() * s, x.double() + s), 2),
+    "a rounded number": (lambda x, s: x.sum().bfloat16() * s, 4),
+    "lists": (lambda x, s: torch._foreach_mul([x, x + 1], s) + torch._foreach_add([x], [x], alpha=s), 2),
+    "scaled": (lambda x, s: x.clone().addcdiv_(x, x * x + 1, value=-s).addcmul_(x, x, value=s), 2),
+    "a branch": (lambda x, s: x * s if s > 0.15 else x + s, 4),
+    "a division of numbers": (lambda x, s: x * (1 / s), 4),
+    "arguments": (lambda x, s: (F.leaky_relu(x, s), x.clamp(max=s), torch.full((3,), s) + x.sum()), 4),
+    "results": (lambda x, s: (x * s, s, s * 2, [s, -s], {s: 1}), 4),
+    "an item": (lambda x, s: (lambda y: (y.__setitem__(0, s), y)[1])(x.clone()), 4),
+}
+
+
+@pytest.mark.parametrize("name", CHANGING)
+def test_a_float_that_changes(name):
+    """It becomes an input of the graph, unless its value is needed: then it is a constant, and each value compiles."""
+    function, graphs = CHANGING[name]
+    compiled, a = minidynamo.compile(function), torch.randn(4, 4)
+    for value in (0.1, 0.3, 0.2, 0.7):
+        torch.testing.assert_close(compiled(a, value), function(a, value), rtol=1e-5, atol=1e-6)
+    assert sum(minidynamo.counters["graphs"].values()) == graphs
+    minidynamo.reset()
+    compiled = minidynamo.compile(function, dynamic=False)
+    for value in (0.1, 0.3, 0.2, 0.7):
+        compiled(a, value)
+    assert sum(minidynamo.counters["graphs"].values()) == 4

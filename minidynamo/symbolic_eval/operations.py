@@ -17,7 +17,7 @@ from ..variables.containers import DictVar, DictViewVar, ListVar, SequenceVar, S
 from ..variables.functions import BoundMethodVar, FunctionVar, MethodVar
 from ..variables.iterators import HostIterator, IteratorVar, RangeIterator, SentinelVar, SequenceIterator
 from ..variables.objects import MISSING, ClassVar, ObjectVar, lookup
-from ..variables.tensor import TensorVar
+from ..variables.tensor import FloatVar, TensorVar
 
 BINARY = {"+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv, "//": operator.floordiv, "%": operator.mod,
           "**": operator.pow, "@": operator.matmul, "&": operator.and_, "|": operator.or_, "^": operator.xor,
@@ -88,6 +88,8 @@ class Operations:
             return self.fold(BINARY[symbol], a.value, b.value)
         if isinstance(a, TensorVar) or isinstance(b, TensorVar) and not isinstance(a, ObjectVar):
             return self.output.call_graph(self, "call_function", BINARY[symbol], [a, b], {})
+        if isinstance(a, FloatVar) or isinstance(b, FloatVar):
+            return self._binary_float(symbol, a, b)
         inplace = len(symbol) > 1 and symbol[-1] == "="
         plain = symbol[:-1] if inplace else symbol
         if isinstance(a, ObjectVar) or isinstance(b, ObjectVar):
@@ -112,6 +114,13 @@ class Operations:
         if isinstance(a, ClassVar) or isinstance(b, ClassVar) or callable(a.identity()) and callable(b.identity()):
             return self.fold_pinned(BINARY[symbol], a.identity(), b.identity())
         return self.fold(BINARY[symbol], a.as_constant(), b.as_constant())
+
+    def _binary_float(self, symbol, a, b):
+        """Exact in float64, as Python's; a division by a number that may become 0 raises there, and is left to Python."""
+        numbers = all(isinstance(v, FloatVar) or isinstance(v, ConstantVar) and type(v.value) in (int, float) and abs(v.value) < 2 ** 53 for v in (a, b))
+        if numbers and (symbol.rstrip("=") in ("+", "-", "*") or symbol in ("/", "/=") and isinstance(b, ConstantVar) and b.value):
+            return (a if isinstance(a, FloatVar) else b).combine(self, BINARY[symbol.rstrip("=")], a, b)
+        return self.binary(symbol, *[ConstantVar(v.as_constant()) if isinstance(v, FloatVar) else v for v in (a, b)])
 
     def _sequence_binary(self, plain, inplace, a, b):
         if plain == "+" and isinstance(b, SequenceVar):
@@ -153,6 +162,8 @@ class Operations:
             return ConstantVar(not a.truth(self))
         if isinstance(a, TensorVar):
             return self.output.call_graph(self, "call_function", UNARY[symbol], [a], {})
+        if isinstance(a, FloatVar) and symbol == "-":
+            return a.combine(self, operator.neg, a)
         if isinstance(a, ObjectVar):
             method = a.special(self, UNARY_SPECIAL[symbol])
             if method is None:
@@ -161,6 +172,7 @@ class Operations:
         return self.fold(UNARY[symbol], a.as_constant())
 
     def compare(self, symbol, a, b):
+        a, b = [ConstantVar(v.as_constant()) if isinstance(v, FloatVar) and not isinstance(w, ObjectVar) else v for v, w in ((a, b), (b, a))]
         if type(a) is ConstantVar and type(b) is ConstantVar:
             return self.fold(COMPARE[symbol], a.value, b.value)
         if isinstance(a, ObjectVar) or isinstance(b, ObjectVar):

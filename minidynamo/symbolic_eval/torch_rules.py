@@ -20,7 +20,7 @@ from ..variables.constant import ConstantVar
 from ..variables.containers import DictVar, ListVar, SequenceVar, TupleVar
 from ..variables.builder import UNTRACED
 from ..variables.objects import MISSING, lookup
-from ..variables.tensor import TensorVar
+from ..variables.tensor import FloatVar, TensorVar
 
 RULES = {}
 LEAF_MODULES = ("torch.nn.functional", "torch._C._nn", "torch.functional", "torch._C._special", "torch._C._linalg", "torch._C._fft",
@@ -238,8 +238,11 @@ RULES[_stack_if_compiling] = lambda tx, args, kwargs: args[0]
 
 
 def _foreach(foreach, each):
-    """torch._foreach_addcdiv_(params, a, b, values), where the values follow from step counts: tensors, not numbers."""
+    """torch._foreach_addcdiv_(params, a, b, values), where the values follow from step counts or learning rates: tensors, not numbers."""
     def handle(tx, args, kwargs):
+        changing = kwargs.get("value")
+        if isinstance(changing, FloatVar):
+            args, kwargs = [*args, ListVar([changing.beside(tx, args)] * len(list(args[0].iterate(tx))))], {}
         if len(args) < 4 or not isinstance(args[3], SequenceVar) or not contains_tensor(tx, args[3]):
             return call_leaf(tx, foreach, args, kwargs)
         for self, a, b, value in zip(*[arg.iterate(tx) for arg in args]):

@@ -25,7 +25,7 @@ from .constant import LITERALS, ConstantVar, is_constant_value
 from .containers import DictVar, ListVar, SetVar, TupleVar
 from .functions import BoundMethodVar, CallableVar, CellVar, FunctionVar, MethodVar
 from .objects import ClassVar, ModuleVar, ObjectVar, PyModuleVar, lookup, partial_of, trusted
-from .tensor import TensorVar
+from .tensor import FloatVar, TensorVar
 
 C_CALLABLES = (types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType, types.MethodWrapperType,
                types.ClassMethodDescriptorType, types.GetSetDescriptorType, functools._lru_cache_wrapper,
@@ -74,12 +74,25 @@ class Builder:
         self.memo[id(value)] = (variable, value)
         return variable
 
-    def _constant(self, value, source):
+    def _constant(self, value, source, pinned=False):
+        if self.floats and type(value) is float and not pinned and source.name() in self.floats:
+            return self._changing_float(value, source)
         check, pin = constant_check(value)
         if pin is not None and (isinstance(pin, enum.Enum) or type(pin) in (torch.dtype, torch.layout, torch.memory_format)):
             check = "{0} is {pin}"
         self.guard(source, "EQUALS", check, pin)
         return ConstantVar(value)
+
+    def _changing_float(self, value, source):
+        """A placeholder for it; `runtime.floats_as_tensors` makes the tensor at each call."""
+        if source not in self.float_inputs:
+            self.guard(source, "FLOAT", "type({0}) is float")
+            real = torch.tensor(value, dtype=torch.float64)
+            node = self.add_input("placeholder", self.unique_name(source.name()), self.fake_of(real))
+            tensor = TensorVar(node, node.meta["example_value"], float, source, real)
+            self.inputs.append(tensor)
+            self.float_inputs[source] = FloatVar(value, tensor, functools.partial(self._constant, value, source, pinned=True), source)
+        return self.float_inputs[source]
 
     def _function(self, value, source):
         if source.root().kind == "pinned" or source.kind == "pinned" or value in UNTRACED:

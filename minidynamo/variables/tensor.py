@@ -6,6 +6,7 @@ Out:  graph nodes (through `tx.output.call_graph`), constants for metadata; what
     >>> TensorVar(node, fake).getattr(tx, "shape")      # TupleVar of constants, no node
 Mirrors torch/_dynamo/variables/tensor.py (paper section 3.5).
 """
+import functools
 import operator
 
 import torch
@@ -13,7 +14,7 @@ import torch
 from ..exceptions import Break
 from .base import Variable
 from .constant import ConstantVar
-from .containers import TupleVar
+from .containers import SequenceVar, TupleVar
 
 METADATA = {"dtype", "device", "layout", "ndim", "requires_grad", "is_leaf", "is_cuda", "is_cpu", "is_sparse", "is_quantized",
             "is_meta", "is_mps", "is_xpu", "is_mkldnn", "is_nested", "itemsize", "nbytes", "names", "output_nr", "is_sparse_csr",
@@ -152,6 +153,8 @@ class TensorVar(Variable):
         def method(self, tx, *args, **kwargs):
             """addcmul, addcdiv: a `value` that is a tensor (what follows from an optimizer's step count) is multiplied in."""
             value = kwargs.get("value")
+            if isinstance(value, FloatVar):
+                value = value.beside(tx, args)
             if not isinstance(value, TensorVar):
                 return tx.output.call_graph(tx, "call_method", name, [self, *args], kwargs)
             change = tx.binary(symbol, tx.binary("*", value, args[0]), args[1])
@@ -197,3 +200,72 @@ class TensorVar(Variable):
     def reconstruct(self, cg):
         cg.load_graph_output(self)
 
+
+class FloatVar(Variable):
+    """A float that changes from call to call (a scheduler's learning rate): a float for the program, a 0-d float64 tensor in the graph.
+
+    Arithmetic with it stays in the graph.  Whatever needs its value (a branch, a constant argument) pins it: `pin` puts back the guards that
+    make it a constant.  One that the program reads has a source; what follows from it has none.
+    # PyTorch: torch.SymFloat, turned into tensors later (torch/fx/passes/_tensorify_python_scalars.py).
+    """
+    __slots__ = ("value", "tensor", "pin")
+
+    def __init__(self, value, tensor, pin, source=None):
+        self.source, self.mutated, self.value, self.tensor, self.pin = source, False, value, tensor, pin
+
+    def python_type(self):
+        return float
+
+    def is_constant(self):
+        return True
+
+    def as_constant(self):
+        self.pin()
+        return self.value
+
+    hash_key = lambda self, tx: self.as_constant()              # noqa: E731
+    truth = lambda self, tx: bool(self.as_constant())           # noqa: E731
+
+    def getattr(self, tx, name):
+        return ConstantVar(self.as_constant()).getattr(tx, name)
+
+    def call_method(self, tx, name, args, kwargs):
+        return ConstantVar(self.as_constant()).call_method(tx, name, args, kwargs)
+
+    def reconstruct(self, cg):
+        cg.load_const(self.as_constant())
+
+    # ---- in the graph
+    def beside(self, tx, others):
+        """What to use where `others` are the call's other arguments.  A number takes the dtype of the tensors it meets; a 0-d tensor only
+        does so beside floating tensors that have dimensions, and is cast beside others."""
+        met = [t.fake for other in others for t in (other.iterate(tx) if isinstance(other, SequenceVar) else (other,)) if isinstance(t, TensorVar)]
+        if any(t.dim() and (t.is_floating_point() or t.is_complex()) for t in met):
+            return self.tensor
+        dtype = functools.reduce(torch.promote_types, [torch.result_type(t, 1.0) for t in met])
+        if dtype.itemsize == 2:         # eager multiplies in float32 and rounds once
+            return ConstantVar(self.as_constant())
+        return tx.output.call_graph(tx, "call_method", "to", [self.tensor, ConstantVar(dtype)], {})
+
+    def combine(self, tx, operation, *operands):
+        """A float from `operands`: FloatVars and ConstantVars of numbers."""
+        floats = [v for v in operands if isinstance(v, FloatVar)]
+        tensor = tx.output.call_graph(tx, "call_function", operation, [v.tensor if isinstance(v, FloatVar) else v for v in operands], {})
+        return FloatVar(operation(*[v.value for v in operands]), tensor, lambda: [v.pin() for v in floats])
+
+
+ARITHMETIC = {"add", "sub", "mul", "div", "true_divide", "truediv", "iadd", "isub", "imul", "itruediv", "add_", "sub_", "mul_", "div_", "true_divide_",
+              "_foreach_add", "_foreach_mul", "_foreach_div", "_foreach_add_", "_foreach_mul_", "_foreach_div_"}
+
+
+def with_tensors(tx, target, args, kwargs):
+    """(args, kwargs) of a call in the graph where each FloatVar is a tensor, if the operation takes one there, or else a constant."""
+    name = target if isinstance(target, str) else getattr(target, "__name__", "")
+    alpha = kwargs.get("alpha")
+    if isinstance(alpha, FloatVar) and name.strip("_") in ("add", "sub", "foreach_add", "foreach_sub") and len(args) == 2:
+        product = torch._foreach_mul if isinstance(args[1], SequenceVar) else operator.mul      # x + alpha * y
+        args, kwargs = [args[0], tx.output.call_graph(tx, "call_function", product, [args[1], alpha], {})], {}
+    if name in ARITHMETIC and any(isinstance(a, (TensorVar, SequenceVar)) for a in args):
+        args = [a.beside(tx, args) if isinstance(a, FloatVar) else a for a in args]
+    constant = lambda v: ConstantVar(v.as_constant()) if isinstance(v, FloatVar) else v         # noqa: E731
+    return [constant(a) for a in args], {k: constant(v) for k, v in kwargs.items()}
