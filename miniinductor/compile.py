@@ -30,7 +30,7 @@ from .lowering.extern import EXTERN
 from .lowering.registry import LOWERINGS
 from .records import CompileRecord
 from .runtime.build import CompilerError
-from .runtime.cuda_graphs import GraphedCall, refusal
+from .runtime.cuda_graphs import GraphedCall, new_pools, refusal
 from .runtime.triton_build import why_not
 
 aten = torch.ops.aten
@@ -77,7 +77,7 @@ def _compile(gm, example_inputs, mode, generate):
     if eager:
         return _run_eagerly(gm, record, eager)
     decompositions = table() if generate else None
-    compile_graph = functools.partial(_generate, mode=mode) if generate else _interpret
+    compile_graph = functools.partial(_generate, mode=mode, pools=new_pools()) if generate else _interpret
     try:
         if needs_gradients(gm, example_inputs):
             run = compile_training(gm, example_inputs, record, decompositions, optimize, compile_graph, is_cheap)
@@ -100,8 +100,10 @@ def _compile(gm, example_inputs, mode, generate):
     return CompiledGraph(run, record)
 
 
-def _generate(functional, record, written, mode=None):
-    """Lower, fuse and build one functional graph whose output is (values, new values of `written`); the callable that runs it."""
+def _generate(functional, record, written, mode=None, pools=None):
+    """Lower, fuse and build one functional graph whose output is (values, new values of `written`); the callable that runs it.
+
+    pools: for the CUDA graphs of a training step's halves, see runtime/cuda_graphs.py."""
     from .codegen.wrapper import build
     from .handlers import graph_text
     with record.timed("GPU layouts"):   # PyTorch: channels-last in training too, saved activations included
@@ -119,7 +121,7 @@ def _generate(functional, record, written, mode=None):
     except NotImplementedError as reason:
         raise CannotLower(str(reason)) from reason
     _print_stages(record)
-    return _recorded_on_gpu(run, graph, record) if mode == "reduce-overhead" else run
+    return _recorded_on_gpu(run, graph, record, pools, functional.meta.get("results")) if mode == "reduce-overhead" else run
 
 
 def needs_gradients(gm, inputs):
@@ -143,15 +145,17 @@ def eager_reason(gm, inputs):
     return next((reason for device in devices if (reason := why_not(device))), None)
 
 
-def _recorded_on_gpu(run, graph, record):
+def _recorded_on_gpu(run, graph, record, pools, results):
     """mode="reduce-overhead": replayed as a CUDA graph, where that is right."""
     from .codegen.wrapper import main_device
     device = main_device(graph)
-    reason = refusal(graph, device) or record.joint_graph and "training: saved tensors would be copied"
+    reason = refusal(graph, device)
     if reason:
         record.notes.append(f"no CUDA graph: {reason}")
         return run
-    return GraphedCall(run, graph, device, record)
+    if record.joint_graph is None:
+        return GraphedCall(run, graph, device, record)
+    return GraphedCall(run, graph, device, record, pools, results, is_backward=results is None)
 
 
 def _print_stages(record):

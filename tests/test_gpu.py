@@ -23,7 +23,7 @@ import test_cpp
 from minidynamo.bench.models import MODELS
 from minidynamo.bench.runner import largest_difference
 from minidynamo.bench.workloads import WORKLOADS
-from miniinductor.runtime import triton_build
+from miniinductor.runtime import cuda_graphs, triton_build
 
 pytestmark = pytest.mark.gpu
 same = test_cpp.same
@@ -141,15 +141,115 @@ def test_cuda_graphs_replay_with_new_inputs_and_moved_parameters():
             torch.testing.assert_close(got, want, rtol=1e-3, atol=1e-3)
 
 
-def test_cuda_graphs_are_refused_for_written_inputs():
+@pytest.mark.parametrize("moves", [False, True])
+def test_cuda_graphs_write_to_inputs(moves):
     def bump(x):
         x.add_(1)
         return (x * 2,)
     x = torch.zeros(100, device=GPU)
-    compiled = compiled_graph(bump, x, mode="reduce-overhead")
-    for step in range(1, 5):
+    compiled, alive = compiled_graph(bump, x, mode="reduce-overhead"), []
+    for step in range(1, 6):
+        alive.append(x)
+        x = x.clone() if moves else x
         assert compiled(x)[0].eq(2 * step).all() and x.eq(step).all()
-    assert compiled.record.notes_of("no CUDA graph")
+    assert compiled.record.notes_of("recorded as a CUDA graph")
+
+
+@pytest.fixture
+def recordings(monkeypatch):
+    made = []
+
+    class Counted(cuda_graphs.Recording):
+        def __init__(self, *arguments):
+            super().__init__(*arguments)
+            made.append(self)
+    monkeypatch.setattr(cuda_graphs, "Recording", Counted)
+    return made
+
+
+@pytest.mark.parametrize("name", ["gpt2", "resnet"])
+def test_cuda_graphs_of_training_steps(name, recordings):
+    model, inputs = MODELS[name]() if name == "resnet" else MODELS[name](layers=2)
+    model, inputs = model.to(GPU), {k: v.to(GPU) for k, v in inputs.items()}
+    compiled, grads = minidynamo.compile(model, mode="reduce-overhead"), {}
+    for _ in range(5):
+        inputs = {k: torch.randn_like(v) if v.is_floating_point() else torch.randint_like(v, 1000) for k, v in inputs.items()}
+        for function in (model, compiled):
+            model.zero_grad()
+            function(**inputs).logits.square().mean().backward()
+            grads[function] = [p.grad.clone() for p in model.parameters()]
+        scale = max(g.abs().max() for g in grads[model])
+        assert all((a - b).abs().max() < 2e-2 * scale for a, b in zip(grads[model], grads[compiled]))
+    assert len(recordings) == 2
+
+
+def test_cuda_graphs_keep_what_a_later_backward_needs(recordings):
+    model = torch.nn.Sequential(torch.nn.Linear(64, 128), torch.nn.GELU(), torch.nn.Linear(128, 64), torch.nn.Tanh()).to(GPU)
+    compiled = minidynamo.compile(model, mode="reduce-overhead")
+    for count in (1, 1, 1, 3, 1):
+        xs, grads = [torch.randn(32, 64, device=GPU) for _ in range(count)], []
+        for function in (model, compiled):
+            model.zero_grad()
+            losses = [function(x).square().sum() for x in xs]
+            for loss in losses:
+                loss.backward()
+            grads.append([p.grad.clone() for p in model.parameters()])
+        for want, got in zip(*grads):
+            torch.testing.assert_close(got, want, rtol=1e-3, atol=1e-3)
+    assert len(recordings) == 2
+
+
+def test_dropout_in_a_recorded_step_draws_anew(recordings):
+    model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.Dropout(0.5), torch.nn.Linear(64, 8)).to(GPU).train()
+    plain, graphed = minidynamo.compile(model), minidynamo.compile(model, mode="reduce-overhead")
+    x, losses = torch.randn(32, 64, device=GPU), {plain: [], graphed: []}
+    for function, seen in losses.items():
+        torch.manual_seed(11)
+        for _ in range(5):
+            loss = function(x).square().sum()
+            loss.backward()
+            seen.append(loss.item())
+    assert losses[graphed] == pytest.approx(losses[plain], rel=1e-4) and len(set(losses[graphed])) == 5 and recordings
+
+
+def test_recordings_on_two_streams_have_scratch_memory_of_their_own():
+    weight = torch.randn(512, 512, device=GPU) / 20
+    compiled = compiled_graph(lambda x: (torch.tanh(torch.tanh(x @ weight) @ weight) @ weight,), weight, mode="reduce-overhead")
+    streams, xs = [torch.cuda.Stream() for _ in range(2)], [torch.randn(512, 512, device=GPU) for _ in range(2)]
+    want = [torch.tanh(torch.tanh(x @ weight) @ weight) @ weight for x in xs]
+    torch.cuda.synchronize()
+    for _ in range(30):
+        got = []
+        for stream, x in zip(streams, xs):
+            with torch.cuda.stream(stream), torch.no_grad():
+                got.append(compiled(x)[0])
+        torch.cuda.synchronize()
+        for a, b in zip(got, want):
+            torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
+@pytest.mark.parametrize("mode", [None, "reduce-overhead"])
+def test_another_gpu_than_the_current_one(mode):
+    def function(x, y):
+        return torch.softmax(x @ y, -1)
+    for device in ("cuda:1", "cuda:0"):
+        minidynamo.reset()
+        compiled = minidynamo.compile(function, mode=mode)
+        with torch.no_grad():
+            for _ in range(4):
+                x, y = (torch.randn(64, 64, device=device) for _ in range(2))
+                out = compiled(x, y)
+                assert out.device == x.device and torch.cuda.current_device() == 0
+                torch.testing.assert_close(out, function(x, y), rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
+def test_a_graph_over_two_gpus_is_right():
+    def function(x, y):
+        return torch.relu(x).to("cuda:1") + torch.tanh(y)
+    x, y = torch.randn(100, device="cuda:0"), torch.randn(100, device="cuda:1")
+    torch.testing.assert_close(minidynamo.compile(function)(x, y), function(x, y))
 
 
 def test_tuning_remembers_its_choice(tmp_path):

@@ -43,6 +43,7 @@ def compile_training(gm, inputs, record, decompositions, optimize, compile_graph
         parts = partition(joint, len(inputs) + len(held), is_cheap)
     record.saved = parts.activations
     record.functional_graph = parts.forward
+    parts.forward.meta["results"] = joint.count         # what follows is kept for the backward half
     written = [("placeholder", f"primal{w.primal}") for w in joint.writes if w.result is None]
     forward = compile_graph(inner_writes(parts.forward, joint), record, written)
     return connect(joint, parts, forward, Backward(parts, record, compile_graph), held)

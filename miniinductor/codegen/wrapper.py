@@ -95,7 +95,9 @@ class WrapperWriter:
             source = self.source()
         record.wrapper_source = source
         exec(compile(source, "<miniinductor wrapper>", "exec"), self.scope)
-        return self.scope["call"]
+        call = self.scope["call"]
+        call.workspaces_of = self.scope.get("workspaces_of", {})
+        return call
 
     # -- who uses what -----------------------------------------------------------------------------------------------
     def plan_uses(self, nodes):

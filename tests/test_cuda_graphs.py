@@ -1,0 +1,196 @@
+"""When a recording is made, replayed, copied to and refused: `cuda_graphs` with a recording that runs the graph again, on the CPU.
+
+What only a GPU can show (streams, pools, real recordings) is in `test_gpu`."""
+import ctypes
+import gc
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import minidynamo
+import miniinductor
+import miniinductor.compile as compile_module
+from miniinductor.runtime import cuda_graphs
+
+
+def by_address(tensor):
+    """The same memory, without a reference that keeps it alive: all that a recording knows of its inputs."""
+    if not tensor.numel():
+        return tensor
+    count = 1 + sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride()))
+    memory = (ctypes.c_char * (count * tensor.element_size())).from_address(tensor.data_ptr())
+    return torch.frombuffer(memory, dtype=tensor.dtype).as_strided(tensor.shape, tensor.stride())
+
+
+@pytest.fixture(autouse=True)
+def recordings(monkeypatch):
+    """Every recording that was made: its number of replays."""
+    made = []
+
+    def capture(run, inputs, pool, device):
+        inputs = [by_address(t) for t in inputs]
+        before = [t.clone() for t in inputs]
+        outputs = run(*inputs)
+        for tensor, value in zip([*inputs, *outputs], [*before, *[torch.full_like(o, -77) for o in outputs]]):
+            tensor.copy_(value)             # recording computes nothing
+        made.append(0)
+        number = len(made) - 1
+
+        def replay():
+            made[number] += 1
+            for old, new in zip(outputs, run(*inputs)):
+                old.copy_(new)
+        return replay, outputs
+    monkeypatch.setattr(cuda_graphs, "capture", torch.no_grad()(capture))
+    monkeypatch.setattr(cuda_graphs, "current_stream", lambda device: 7)
+    monkeypatch.setattr(cuda_graphs, "forget_failed_capture", lambda device: None)
+    monkeypatch.setattr(torch.cuda, "graph_pool_handle", lambda: (0, 1))
+    monkeypatch.setattr(compile_module, "refusal", lambda graph, device: None)
+    monkeypatch.setattr(cuda_graphs, "is_on_cpu", lambda tensor: False)
+    torch.manual_seed(0)
+    yield made
+    minidynamo.reset()
+
+
+def graphed(function, *inputs):
+    return miniinductor.compile_fx(torch.fx.symbolic_trace(function), list(inputs), mode="reduce-overhead")
+
+
+def test_the_second_call_is_recorded_and_outputs_are_copies(recordings):
+    xs = [torch.randn(10) for _ in range(5)]
+    compiled = graphed(lambda x: (x * 2, x + 1), xs[0])
+    outputs = [compiled(x) for x in xs]
+    for x, (double, more) in zip(xs, outputs):
+        assert torch.equal(double, x * 2) and torch.equal(more, x + 1)
+    assert recordings == [4] and compiled.record.notes_of("1 of 1 inputs are copied")
+
+
+def test_an_input_that_stays_is_not_copied_until_it_moves(recordings):
+    x, y = torch.randn(10), torch.randn(10)
+    compiled = graphed(lambda x, y: (x * y,), x, y)
+    for step in range(6):
+        x.add_(1)
+        other = y if step < 4 else torch.randn(10)
+        assert torch.equal(compiled(x, other)[0], x * other)
+    assert recordings == [3, 2]
+    assert compiled.record.notes_of("0 of 2 inputs") and compiled.record.notes_of("1 of 2 inputs")
+
+
+@pytest.mark.parametrize("moves", [False, True])
+def test_written_inputs_are_written_once_per_call(recordings, moves):
+    def bump(x):
+        x.add_(1)
+        return (x * 2,)
+    x = torch.zeros(10)
+    compiled = graphed(bump, x)
+    for step in range(1, 6):
+        x = x.clone() if moves else x
+        assert compiled(x)[0].eq(2 * step).all() and x.eq(step).all()
+    assert recordings == [4]
+
+
+def train(model, compiled, steps, keep_alive=False):
+    """Gradients and losses of some steps, by the plain and by the compiled model."""
+    alive = []
+    for _ in range(steps):
+        x = torch.randn(8, 6)
+        results = []
+        for function in (model, compiled):
+            model.zero_grad()
+            loss = function(x).square().sum()
+            loss.backward(retain_graph=keep_alive)
+            alive.append(loss if keep_alive else None)
+            results.append([loss.detach(), *[p.grad.clone() for p in model.parameters()]])
+        for want, got in zip(*results):
+            torch.testing.assert_close(got, want)
+
+
+def layers():
+    return torch.nn.Sequential(torch.nn.Linear(6, 20), torch.nn.GELU(), torch.nn.Linear(20, 5), torch.nn.Tanh())
+
+
+def test_a_training_step_is_two_recordings(recordings):
+    model = layers()
+    train(model, minidynamo.compile(model, mode="reduce-overhead"), 6)
+    assert recordings == [5, 5]                 # the forward half and the backward half
+
+
+def test_what_a_backward_half_still_needs_is_not_overwritten(recordings):
+    model = layers()
+    compiled = minidynamo.compile(model, mode="reduce-overhead")
+    train(model, compiled, 3)
+    xs = [torch.randn(8, 6) for _ in range(3)]
+    model.zero_grad()
+    losses = [compiled(x).square().sum() for x in xs]           # three forward calls before the first backward
+    for loss in losses[::-1]:
+        loss.backward()
+    got = [p.grad.clone() for p in model.parameters()]
+    model.zero_grad()
+    for x in xs:
+        model(x).square().sum().backward()
+    for want, grad in zip([p.grad for p in model.parameters()], got):
+        torch.testing.assert_close(grad, want)
+    assert recordings == [3, 3]                                 # only the first of the three was replayed
+    del losses, loss
+    gc.collect()
+    train(model, compiled, 2)
+    assert recordings == [5, 5]
+
+
+def test_a_graph_that_is_kept_for_another_backward_is_not_overwritten(recordings):
+    model = layers()
+    train(model, minidynamo.compile(model, mode="reduce-overhead"), 5, keep_alive=True)
+    assert recordings == [1, 1]
+
+
+def test_moved_parameters_are_recorded_again_and_changed_ones_are_seen(recordings):
+    model = layers()
+    compiled = minidynamo.compile(model, mode="reduce-overhead")
+    train(model, compiled, 3)
+    with torch.no_grad():
+        model[0].weight.mul_(2)
+    train(model, compiled, 2)
+    assert recordings == [4, 4]
+    model[2].weight.data = torch.randn(5, 20)
+    train(model, compiled, 3)
+    assert recordings == [4, 4, 3, 3]
+
+
+def test_running_statistics_are_written_by_the_recording(recordings):
+    def build():
+        torch.manual_seed(3)
+        return torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.BatchNorm2d(4), torch.nn.ReLU()).train()
+    plain, model = build(), build()
+    compiled = minidynamo.compile(model, mode="reduce-overhead")
+    for _ in range(5):
+        x = torch.randn(2, 3, 8, 8)
+        for module, function in ((plain, plain), (model, compiled)):
+            module.zero_grad()
+            function(x).sum().backward()
+        for want, got in zip([*plain.buffers(), *[p.grad for p in plain.parameters()]],
+                             [*model.buffers(), *[p.grad for p in model.parameters()]]):
+            torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-5)
+    assert recordings == [4, 4]
+
+
+def test_two_losses_and_unused_results(recordings):
+    weight = torch.randn(6, 6, requires_grad=True)
+    function = lambda x: (torch.tanh(x @ weight), torch.sigmoid(x @ weight))  # noqa: E731
+    compiled = minidynamo.compile(function, mode="reduce-overhead")
+    for step in range(9):
+        x = torch.randn(4, 6)
+        grads = []
+        for f in (function, compiled):
+            a, b = f(x)
+            loss = a.sum() if step % 2 else (a * b).sum()       # another backward half, over the same kept values
+            grads.append(torch.autograd.grad(loss, weight)[0])
+        torch.testing.assert_close(*grads)
+    assert recordings[0] == 8 and len(recordings) <= 4          # a gradient may have lain at one address by chance
+
+
+def test_on_the_cpu_nothing_is_recorded(monkeypatch):
+    monkeypatch.undo()
+    compiled = graphed(lambda x: (F.relu(x),), torch.randn(5))
+    compiled(torch.randn(5))
+    assert compiled.record.notes_of("no CUDA graph: the graph does not run on a GPU")
