@@ -1,6 +1,7 @@
 """From a captured FX graph to a callable: every stage in order.
 
-In:   an `fx.GraphModule` over tensors (parameters as get_attr nodes, output a tuple) and example inputs.
+In:   an `fx.GraphModule` over tensors (parameters as get_attr nodes, output a tuple) and example inputs.  Symbolic sizes: the graph's first
+      placeholders are the symbols s0, s1, ...; their examples are SymInts, the tensors' are fake tensors over them; calls pass ints.
 Out:  a `CompiledGraph`, called with the same tensors.
 
     >>> compiled = compile_fx(gm, [x])
@@ -17,10 +18,11 @@ import sys
 import torch
 import torch.utils._pytree as pytree
 from torch import fx
+from torch._subclasses.fake_tensor import FakeTensor
 
 from . import config
 from .autograd.functionalize import CannotFunctionalize
-from .autograd.joint import trace_forward
+from .autograd.joint import needs_gradient, trace_forward
 from .autograd.runtime import compile_training, with_outputs
 from .autograd.tracer import CannotTrace, no_autocast
 from .decompositions import table
@@ -32,6 +34,7 @@ from .records import CompileRecord
 from .runtime.build import CompilerError
 from .runtime.cuda_graphs import GraphedCall, new_pools, refusal
 from .runtime.triton_build import why_not
+from .sizes import hints_of, size_hints
 
 aten = torch.ops.aten
 SCATTERS = {op for packet in (aten.index_put, aten.scatter, aten.scatter_add, aten.scatter_reduce, aten.index_add)
@@ -104,6 +107,11 @@ def _generate(functional, record, written, mode=None, pools=None):
     """Lower, fuse and build one functional graph whose output is (values, new values of `written`); the callable that runs it.
 
     pools: for the CUDA graphs of a training step's halves, see runtime/cuda_graphs.py."""
+    with size_hints(hints_of(functional.graph)):
+        return _generate_kernels(functional, record, written, mode, pools)
+
+
+def _generate_kernels(functional, record, written, mode, pools):
     from .codegen.wrapper import build
     from .handlers import graph_text
     with record.timed("GPU layouts"):   # PyTorch: channels-last in training too, saved activations included
@@ -125,7 +133,7 @@ def _generate(functional, record, written, mode=None, pools=None):
 
 
 def needs_gradients(gm, inputs):
-    return torch.is_grad_enabled() and any(t.requires_grad for t in [*inputs, *gm.parameters(), *gm.buffers()])
+    return torch.is_grad_enabled() and any(map(needs_gradient, [*inputs, *gm.parameters(), *gm.buffers()]))
 
 
 def is_cheap(op):
@@ -135,7 +143,8 @@ def is_cheap(op):
 
 def eager_reason(gm, inputs):
     """Why this graph must not be compiled yet, or None."""
-    if any(type(t) not in (torch.Tensor, torch.nn.Parameter) for t in inputs):
+    inputs = [t for t in inputs if not isinstance(t, torch.SymInt)]
+    if any(type(t) not in (torch.Tensor, torch.nn.Parameter, FakeTensor) for t in inputs):
         return "an input is no plain tensor"
     if not torch.is_grad_enabled() and any(node.target is torch._C._set_grad_enabled and node.args[0] for node in gm.graph.nodes):
         return "the graph turns gradients on"
@@ -191,7 +200,7 @@ def _guard_shared_memory(run, gm, record):
     held = [*gm.parameters(), *gm.buffers()]        # each tensor once
 
     def checked(*inputs):
-        tensors = [*inputs, *held]
+        tensors = [*[t for t in inputs if isinstance(t, torch.Tensor)], *held]
         if len({t.untyped_storage()._cdata for t in tensors}) == len(tensors):
             return run(*inputs)
         return gm(*inputs)

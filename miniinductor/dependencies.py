@@ -23,10 +23,11 @@ from typing import NamedTuple
 import sympy
 import torch
 
-from .index_math import FloorDiv, Mod, bounds, simplify
+from .index_math import FloorDiv, Mod, lies_in, simplify
 from .handlers import run_body
 from .ir import Pointwise, Reduction, Scan, Scatter
 from .ops import OP_NAMES, OpsHandler, set_handler
+from .sizes import expand, hint, quotient, same
 
 
 @functools.lru_cache(None)
@@ -137,8 +138,7 @@ class Recorder(OpsHandler):
 
     def indirect_indexing(self, value, size, check=True, wrap_neg=True):
         expr = self.known.get(value)
-        limits = expr is not None and bounds(expr, self.ranges)
-        if limits and None not in limits and limits[0] >= 0 and int_or_none(size) is not None and limits[1] < size:
+        if expr is not None and lies_in(expr, size, self.ranges):
             return expr
         args = (value, size, check, wrap_neg)
         known = self.seen.get(("indirect_indexing", args))
@@ -347,9 +347,9 @@ class LoopBody:
             new = list(zip(loop_variables(prefix, len(new_sizes)), new_sizes))
             for number, size in enumerate(old_sizes):
                 part, covered = [], 1
-                while new and (covered != size or new[0][1] == 1):
+                while new and (new[0][1] == 1 or not same(covered, size)):
                     part.append(new.pop(0))
-                    covered *= part[-1][1]
+                    covered = covered * part[-1][1]
                 mapping[loop_variable(prefix, number)] = flatten([v for v, _ in part], [n for _, n in part])
         return self.substitute(outer, inner, mapping)
 
@@ -393,7 +393,7 @@ class LoopBody:
             prefix, number, divisor = cut
             sizes = {"x": list(self.outer), "r": list(self.inner)}
             size = sizes[prefix][number]
-            sizes[prefix][number:number + 1] = [size // divisor, divisor]
+            sizes[prefix][number:number + 1] = [quotient(size, divisor), divisor]
             self = self.split_to(sizes["x"], sizes["r"])
         return self
 
@@ -403,10 +403,8 @@ class LoopBody:
                 dividend, divisor = division.args
                 for prefix, sizes in (("x", self.outer), ("r", self.inner)):
                     for number, size in enumerate(sizes):
-                        if (dividend == loop_variable(prefix, number) and divisor.is_Integer
-                                and isinstance(int_or_none(size), int) and 1 < divisor < size
-                                and size % divisor == 0):
-                            yield prefix, number, int(divisor)
+                        if dividend == loop_variable(prefix, number) and size not in (0, divisor) and quotient(size, _plain(divisor)) is not None:
+                            yield prefix, number, _plain(divisor)
 
     def stride_order(self, prefix):
         """Loops sorted so that the innermost steps through memory by the smallest stride; the store decides first."""
@@ -419,7 +417,7 @@ class LoopBody:
         def before(a, b):
             va, vb = loop_variable(prefix, a), loop_variable(prefix, b)
             for access in accesses:
-                sa, sb = (int_or_none(stride_of(access.index, v)) for v in (va, vb))
+                sa, sb = (_hint_or_none(stride_of(access.index, v)) for v in (va, vb))
                 if sa is None or sb is None or sa == sb or 0 in (sa, sb):
                     continue
                 return -1 if abs(sa) > abs(sb) else 1
@@ -452,6 +450,14 @@ def int_or_none(value):
     if isinstance(value, int):
         return value
     return int(value) if getattr(value, "is_Integer", False) else None
+
+
+def _plain(divisor):
+    return int(divisor) if divisor.is_Integer else divisor
+
+
+def _hint_or_none(stride):
+    return None if stride is None else hint(stride)
 
 
 def merge_loops(bodies):
@@ -488,27 +494,26 @@ def _mergeable(index, a, b, size_of_b):
     coefficients, tangled = linear_form(index)
     if a in tangled or b in tangled:
         return False
-    return coefficients.get(a, 0) == coefficients.get(b, 0) * size_of_b
+    return same(coefficients.get(a, 0), coefficients.get(b, 0) * size_of_b)
 
 
 def common_loops(first, second):
     """The coarsest loops both size lists can be split to, or None.  common_loops((6, 4), (2, 12)) == (2, 3, 4)."""
     if first == second:
         return first
-    if any(int_or_none(n) is None for n in first + second):
-        return None
-    if math.prod(first) != math.prod(second) or 0 in first + second:
+    if not same(math.prod(first), math.prod(second)) or 0 in first + second:
         return None
     boundaries = set()
     for sizes in (first, second):
         step = 1
         for size in reversed(sizes):
-            step *= int(size)
+            step = expand(step * size)
             boundaries.add(step)
     result, below = [], 1
-    for step in sorted(boundaries - {1}):
-        if step % below:
+    for step in sorted(boundaries - {1}, key=lambda n: hint(n, 0)):
+        factor = quotient(step, below)
+        if factor is None:
             return None
-        result.append(step // below)
+        result.append(factor)
         below = step
     return tuple(reversed(result))

@@ -11,6 +11,8 @@ In:   index expressions over loop variables.  Out: simpler ones that are equal f
 Both follow Python (floor).  Construction applies what holds for all integers; `simplify` adds what needs ranges.
 Mirrors torch/utils/_sympy/functions.py and torch/_inductor/sizevars.py.
 """
+import functools
+
 import sympy
 
 
@@ -21,11 +23,23 @@ def _split_multiples(expression, divisor):
         coefficient, factors = term.as_coeff_Mul()
         if divisor.is_Integer and coefficient.is_Integer and coefficient % divisor == 0:
             quotient.append(coefficient / divisor * factors)
-        elif not divisor.is_Integer and divisor in sympy.Mul.make_args(term):
+        elif not divisor.is_Integer and not divisor.is_Add and sympy.denom(term / divisor) == 1:
             quotient.append(term / divisor)
         else:
             rest.append(term)
+    if divisor.is_Add and expression.has(*divisor.free_symbols):
+        return _divide(expression, divisor)
     return sympy.Add(*quotient), sympy.Add(*rest)
+
+
+def _divide(expression, divisor):
+    """The same for a divisor that is a sum, as polynomials: x*(s + 1) + y = x * (s + 1) + y."""
+    try:
+        quotient, rest = sympy.div(expression, divisor, *divisor.free_symbols)
+    except sympy.PolynomialError:
+        return sympy.Integer(0), expression
+    whole = all(n.is_Integer for n in quotient.atoms(sympy.Number) | rest.atoms(sympy.Number))
+    return (quotient, rest) if whole else (sympy.Integer(0), expression)
 
 
 class FloorDiv(sympy.Function):
@@ -103,16 +117,46 @@ def simplify(expression, ranges):
         if not e.args or not e.has(FloorDiv, Mod):
             return e
         e = e.func(*[visit(a) for a in e.args])
-        if not isinstance(e, (FloorDiv, Mod)) or not e.args[1].is_Integer:
+        if not isinstance(e, (FloorDiv, Mod)):
             return e
+        if not e.args[1].is_Integer:
+            return _below_divisor(e, ranges)
         numerator, divisor = sympy.expand(e.args[0]), int(e.args[1])
         limits = bounds(numerator, ranges)
-        if limits and limits[0] // divisor == limits[1] // divisor:         # one quotient for all indices
+        if limits is None:
+            return _below_divisor(e.func(numerator, e.args[1]), ranges)
+        if limits[0] // divisor == limits[1] // divisor:         # one quotient for all indices
             quotient = limits[0] // divisor
             return sympy.Integer(quotient) if isinstance(e, FloorDiv) else numerator - quotient * divisor
         return e.func(numerator, e.args[1])
 
     return join_quotients(sympy.expand(visit(expression)))
+
+
+@functools.lru_cache(10_000)
+def is_nonnegative(expression):
+    """Is it >= 0 for all symbols in their range?  Reads the signs after writing each positive symbol (a size) as 1 + something >= 0."""
+    low = {s: sympy.Symbol(f"_{s.name}", integer=True, nonnegative=True) + 1 for s in expression.free_symbols if s.is_positive}
+    return bool(sympy.expand(expression.xreplace(low)).is_nonnegative)
+
+
+def lies_in(expression, size, ranges):
+    """Is 0 <= expression < size for all indices in range, for sure?"""
+    limits = bounds(expression, ranges)
+    if limits is not None and getattr(size, "is_Integer", True):
+        return limits[0] >= 0 and limits[1] < size
+    highest = expression.replace(Mod, lambda a, b: b - 1).xreplace({v: sympy.sympify(n) - 1 for v, n in ranges.items()})
+    return is_nonnegative(expression) and is_nonnegative(size - 1 - highest)
+
+
+def _below_divisor(e, ranges):
+    """A quotient or remainder by a symbolic divisor, or of a symbolic range: x // s = 0 and x % s = x where 0 <= x < s."""
+    if not isinstance(e, (FloorDiv, Mod)):
+        return e
+    numerator, divisor = e.args
+    if lies_in(numerator, divisor, ranges):
+        return sympy.Integer(0) if isinstance(e, FloorDiv) else numerator
+    return e
 
 
 def join_quotients(expression):

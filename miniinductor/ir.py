@@ -25,6 +25,7 @@ import torch
 
 from .index_math import simplify
 from .ops import ops
+from .sizes import same, sizes
 
 
 @dataclass
@@ -43,7 +44,7 @@ class Layout:
     @staticmethod
     def of(tensor):
         """Layout of a (fake or real) tensor."""
-        return Layout(tensor.device, tensor.dtype, tuple(tensor.shape), tuple(tensor.stride()))
+        return Layout(tensor.device, tensor.dtype, sizes(tensor.shape), sizes(tensor.stride()))
 
     def indexer(self, index):
         """Linear offset of a multi-dimensional index."""
@@ -59,7 +60,7 @@ def contiguous_strides(size):
     strides, step = [], sympy.Integer(1)
     for n in reversed(size):
         strides.append(step)
-        step = step * sympy.Max(n, 1) if not isinstance(n, int) else step * max(n, 1)
+        step = step * sympy.Max(n, 1) if not isinstance(n, int) else step * max(n, 1)       # Max(s0, 1) is s0
     return tuple(reversed(strides))
 
 
@@ -298,7 +299,7 @@ class TensorBox:
 
 def same_layout(size, a, b):
     """Do two strides place the elements alike?  Strides of dimensions of size 1, and of empty tensors, do not matter."""
-    return any(n == 0 for n in size) or all(x == y for n, x, y in zip(size, a, b) if n != 1)
+    return any(n == 0 for n in size) or all(same(x, y) for n, x, y in zip(size, a, b) if n != 1)
 
 
 @dataclass

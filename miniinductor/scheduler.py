@@ -26,10 +26,11 @@ from dataclasses import dataclass
 import torch
 
 from . import config
-from .dependencies import common_loops, int_or_none, trace
+from .dependencies import common_loops, trace
 from .in_place import overwritten_inputs
 from .ir import BufferView, ComputedBuffer, ExternKernel, MultiOutput, Scatter
 from .records import FusionDecision
+from .sizes import hint, same
 
 MAX_NODES = 64          # bodies in one kernel: beyond that registers spill and compile time grows
 MAX_BUFFERS = 96        # pointers one kernel takes
@@ -115,8 +116,8 @@ def buffer_views(value):
 
 
 def buffer_bytes(buffer):
-    """Size in bytes; a symbolic size counts as 1 MiB, which only serves the scores."""
-    numel = int_or_none(math.prod(buffer.layout.size))
+    """Size in bytes, in the run the graph was captured in (1 MiB where that is not known): it only serves the scores."""
+    numel = hint(math.prod(buffer.layout.size))
     return (1 << 20) if numel is None else numel * buffer.layout.dtype.itemsize
 
 
@@ -337,12 +338,12 @@ class Scheduler:
                           f"{list(reduction.inner)}")
         outer_numel, outer, covered = math.prod(reduction.outer), [], 1
         for size in full:
-            if covered == outer_numel:
+            if same(covered, outer_numel):
                 break
             outer.append(size)
-            covered *= size
+            covered = covered * size
         outer, inner = tuple(outer), tuple(full[len(outer):])
-        if covered != outer_numel:
+        if not same(covered, outer_numel):
             raise Refused("their loops differ: the pointwise loops cross from outer to reduced ones")
         reduction, pointwise = reduction.over(outer, inner), pointwise.as_full(outer, inner)
         return (reduction, pointwise) if first.is_reduction else (pointwise, reduction)

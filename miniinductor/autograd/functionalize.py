@@ -21,6 +21,8 @@ import operator
 import torch
 from torch import fx
 
+from ..sizes import same_sizes
+
 aten = torch.ops.aten
 
 
@@ -221,7 +223,7 @@ class Functionalizer:
             have, want = new.meta["val"], victim.meta["val"]
             if have.dtype != want.dtype:
                 new = self.emit(node, aten._to_copy.default, (new,), {"dtype": want.dtype})
-            if have.shape != want.shape:
+            if not same_sizes(have.shape, want.shape):
                 if any(a.is_out for a in schema.arguments):
                     raise CannotFunctionalize(f"{node.target} resizes its out= tensor")
                 new = self.emit(node, aten.expand.default, (new, list(want.shape)))

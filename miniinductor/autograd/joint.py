@@ -12,7 +12,7 @@ the tracer sits below autograd, the backward ops land in the same graph.  Nothin
 
 What cannot be an output of the autograd function is planned here: an output that is an input, or a view of one, or a view
 of another output, is made again outside of it by the same views (`Output`), as eager would give it.
-Mirrors torch/_functorch/_aot_autograd (paper section 3.10).  Left out: symbolic sizes, tensor subclasses, outputs that are
+Mirrors torch/_functorch/_aot_autograd (paper section 3.10).  Left out: tensor subclasses, outputs that are
 leaves made inside the graph (refused); for a written input that had no history, the gradient with respect to its *new*
 value (nobody's leaf) sees what was computed from it outside only, as in PyTorch.
 """
@@ -29,7 +29,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import _disable_current_modes
 
 from .functionalize import functionalize
-from .tracer import CannotTrace, OriginInterpreter, Tracer, ambient_autocast, no_autocast
+from .tracer import CannotTrace, OriginInterpreter, Tracer, ambient_autocast, fake_inputs, no_autocast
 
 aten = torch.ops.aten
 
@@ -38,7 +38,7 @@ aten = torch.ops.aten
 class Output:
     """How one output leaf is made.
 
-    kind: "value" (at: a constant), "input" (at: position among the primals), "held" (at: a tensor of the graph's module),
+    kind: "value" (at: a constant, or a size), "input" (at: position among the primals), "held" (at: a tensor of the graph's module),
     "computed" (at: position among the results).
     views: (op, args, kwargs, was autograd on?) to apply to it; None: the very object.  detach: eager's has no history.
     """
@@ -67,6 +67,7 @@ class Joint:
     count: int = 0                      # results
     tangents: list = field(default_factory=list)        # results that get one, in order
     written: list = field(default_factory=list)         # (op, target), as functionalize gives them
+    symbols: dict = field(default_factory=dict)         # position among the inputs -> name, of inputs that are sizes
 
     @property
     def is_plain(self):
@@ -126,6 +127,10 @@ def autograd_errors():
         raise CannotTrace(f"autograd refuses the program: {str(error).splitlines()[0] if str(error) else error!r}") from error
 
 
+def needs_gradient(value):
+    return isinstance(value, torch.Tensor) and value.requires_grad
+
+
 def trace_joint(gm, inputs, held, decompositions=None):
     """Trace forward and backward of `gm(*inputs)`; `held`: the tensors behind its get_attr nodes.
 
@@ -136,24 +141,29 @@ def trace_joint(gm, inputs, held, decompositions=None):
     tracer = Tracer(fake_mode, decompositions)
     primals, seen = [*inputs, *held], set()
     leaves, objects = [], []            # what autograd differentiates by; what the program gets
-    for i, tensor in enumerate(primals):
+    with torch.no_grad():
+        fakes = fake_inputs(fake_mode, [t.detach() if isinstance(t, torch.Tensor) else t for t in primals])
+    joint = Joint()
+    for i, (tensor, leaf) in enumerate(zip(primals, fakes)):
         if id(tensor) in seen:
             raise CannotTrace("the same tensor stands for two inputs")
         seen.add(id(tensor))
-        with torch.no_grad():
-            leaf = fake_mode.from_tensor(tensor.detach(), static_shapes=True)
-        leaf.requires_grad_(tensor.requires_grad)
         thing = leaf
+        if isinstance(leaf, torch.SymInt):
+            joint.symbols[i] = tracer.placeholder(f"primal{i}", leaf).target
+            leaves.append(leaf)
+            objects.append(leaf)
+            continue
+        leaf.requires_grad_(tensor.requires_grad)
         if tensor.requires_grad and not tensor.is_leaf:
             with fake_mode, torch.enable_grad():
                 thing = StandIn.apply(leaf)
         leaves.append(leaf)
         objects.append(thing)
         tracer.placeholder(f"primal{i}", thing)
-    histories = [t.grad_fn for t in objects]
+    histories = [getattr(t, "grad_fn", None) for t in objects]
     origins = BackwardOrigins(tracer)
     attributes = {id(t): o for t, o in zip(held, objects[len(inputs):])}
-    joint = Joint()
     recording = torch.is_grad_enabled()
     with contextlib.ExitStack() as stack:
         for context in (torch.autograd.set_multithreading_enabled(False), enable_python_dispatcher(), fake_mode, tracer):
@@ -167,12 +177,12 @@ def trace_joint(gm, inputs, held, decompositions=None):
         results = plan_outputs(joint, tracer, flat, objects)
         recorded = {}                   # primals that autograd saw written -> where the new value stands
         for i, (thing, history) in enumerate(zip(objects, histories)):
-            if thing.requires_grad and thing.grad_fn is not history:
+            if needs_gradient(thing) and thing.grad_fn is not history:
                 recorded[i] = len(results)
                 results.append(thing)
         joint.count = len(results)
         joint.tangents = [i for i, r in enumerate(results) if isinstance(r, torch.Tensor) and r.requires_grad]
-        sources = [leaf for leaf, tensor in zip(leaves, primals) if tensor.requires_grad]
+        sources = [leaf for leaf, tensor in zip(leaves, primals) if needs_gradient(tensor)]
         last = list(tracer.graph.nodes)[len(primals) - 1] if primals else None
         tangents = []
         for i in joint.tangents:
@@ -186,7 +196,7 @@ def trace_joint(gm, inputs, held, decompositions=None):
             gradients = iter(torch.autograd.grad([results[i] for i in joint.tangents], sources, tangents, allow_unused=True)
                              if tangents and sources else [None] * len(sources))
         tracer.before_record = None
-        gradients = [next(gradients) if tensor.requires_grad else None for tensor in primals]
+        gradients = [next(gradients) if needs_gradient(tensor) else None for tensor in primals]
     nodes = pytree.tree_map(lambda x: tracer.node_of(x) if isinstance(x, torch.Tensor) else x, (results, gradients))
     tracer.graph.output(nodes)
     joint.recorded = tracer.module("JointGraph")
@@ -204,13 +214,15 @@ def trace_forward(gm, inputs, decompositions=None):
     Parameters and buffers stay get_attr nodes.  Raises CannotTrace.
     """
     fake_mode = FakeTensorMode(allow_non_fake_inputs=True, static_shapes=True)
-    tracer, joint, objects = Tracer(fake_mode, decompositions), Joint(), []
+    tracer, joint = Tracer(fake_mode, decompositions), Joint()
     if len({id(tensor) for tensor in inputs}) < len(inputs):
         raise CannotTrace("the same tensor stands for two inputs")
     with torch.no_grad():
-        for i, tensor in enumerate(inputs):
-            objects.append(fake_mode.from_tensor(tensor, static_shapes=True))
-            tracer.placeholder(f"arg{i}", objects[-1])
+        objects = fake_inputs(fake_mode, inputs)
+        for i, thing in enumerate(objects):
+            node = tracer.placeholder(f"arg{i}", thing)
+            if isinstance(thing, torch.SymInt):
+                joint.symbols[i] = node.target
         with ambient_autocast(), enable_python_dispatcher(), fake_mode, tracer:
             out = OriginInterpreter(gm, tracer).run(*objects)
     flat, joint.structure = pytree.tree_flatten(out)
@@ -225,7 +237,7 @@ def trace_forward(gm, inputs, decompositions=None):
 def plan_outputs(joint, tracer, flat, objects):
     """Fill joint.outputs; returns the tensors that the autograd function must return."""
     positions = {id(thing): i for i, thing in enumerate(objects)}
-    placeholders = {tracer.node_of(thing): i for i, thing in enumerate(objects)}
+    placeholders = {tracer.node_of(thing): i for i, thing in enumerate(objects) if isinstance(thing, torch.Tensor)}
     origin = {id(leaf): view_chain(tracer.node_of(leaf)) for leaf in flat if isinstance(leaf, torch.Tensor)}
     sharing = {}                        # root node -> the distinct tensors that are views of it
     for leaf in flat:

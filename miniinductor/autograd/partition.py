@@ -27,6 +27,7 @@ from torch import fx
 
 from .. import config
 from ..records import SavedActivation
+from ..sizes import hint, is_dense, same_sizes
 from .functionalize import is_needed
 
 aten = torch.ops.aten
@@ -38,7 +39,7 @@ VIEW_COPIES = {aten._unsafe_view.default, aten.reshape.default}
 @dataclass
 class Parts:
     """forward: primals -> results, new values of written primals, saved values (nodes that are no primals).
-    backward: saved values, tangents -> gradients of the primals that get one.  saved: nodes of the joint graph."""
+    backward: sizes, saved values, tangents -> gradients of the primals that get one.  saved: nodes of the joint graph."""
     forward: object
     backward: object
     saved: list
@@ -55,7 +56,12 @@ def is_view(node):
 
 def element_bytes(value):
     """Bytes of a tensor's elements."""
-    return math.prod(int(n) for n in value.shape) * value.dtype.itemsize if isinstance(value, torch.Tensor) else 0
+    return elements(value) * value.dtype.itemsize if isinstance(value, torch.Tensor) else 0
+
+
+def elements(value):
+    """Their number in this run: symbolic sizes count as their hints."""
+    return math.prod(hint(n, 512) for n in value.shape)
 
 
 def why_saved(node, is_cheap, value=None):
@@ -71,20 +77,10 @@ def why_saved(node, is_cheap, value=None):
         return ""
     if not is_cheap(node.target):
         return "eager kernel"
-    largest = max((s.meta["val"].numel() for s in node.all_input_nodes if isinstance(s.meta["val"], torch.Tensor)), default=0)
-    if isinstance(value, torch.Tensor) and value.numel() * 4 <= largest and config.partition != "recompute-all":
+    largest = max((elements(s.meta["val"]) for s in node.all_input_nodes if isinstance(s.meta["val"], torch.Tensor)), default=0)
+    if isinstance(value, torch.Tensor) and elements(value) * 4 <= largest and config.partition != "recompute-all":
         return "small result of a reduction"
     return ""
-
-
-def is_dense(tensor):
-    expected = 1
-    for size, stride in sorted(zip(tensor.shape, tensor.stride()), key=lambda pair: pair[1]):
-        if size != 1:
-            if stride != expected:
-                return False
-            expected *= size
-    return True
 
 
 def backward_nodes(graph):
@@ -124,7 +120,7 @@ def choose_saved(graph, gradients, overwritten, is_cheap):
         value, cost = node.meta["val"], math.inf
         if node.op == "placeholder":
             cost = max(element_bytes(value), 1) if node.target in overwritten else 1e-3
-        elif isinstance(value, torch.Tensor) and (is_dense(value) or not (is_view(node) or not reasons[node])):
+        elif isinstance(value, torch.Tensor) and (is_dense(value.shape, value.stride()) or not (is_view(node) or not reasons[node])):
             cost = max(element_bytes(value), 1) * (1 if reasons[node] else WRITTEN_OUT)
             if config.partition == "save-everything" and any(user in backward for user in node.users):
                 cost = 1e-6
@@ -163,7 +159,8 @@ def partition(joint, primals, is_cheap):
     forward = extract(joint.graph, inputs, [*results, *extra, *writes], lambda new: (
         [new(r) for r in results] + [_own_copy(new(n), overwritten) for n in extra], [new(w) for w in writes]), also=drawn)
     unique = list(dict.fromkeys(g for g in gradients if isinstance(g, fx.Node)))
-    backward = extract(joint.graph, [*saved, *tangents], unique, lambda new: (_not_shared([new(g) for g in unique]), []))
+    sizes = [n for n in inputs if isinstance(n.meta["val"], torch.SymInt)]
+    backward = extract(joint.graph, [*sizes, *saved, *tangents], unique, lambda new: (_not_shared([new(g) for g in unique]), []))
     where = [unique.index(g) if isinstance(g, fx.Node) else None for g in gradients]
     return Parts(forward, backward, saved, tangents, where, activations)
 
@@ -271,4 +268,5 @@ def _same_value(node, terms):
     if len(terms) != 1 or not isinstance(terms[0], fx.Node):
         return None
     have, want = terms[0].meta["val"], node.meta["val"]
-    return terms[0] if (have.shape, have.stride(), have.dtype) == (want.shape, want.stride(), want.dtype) else None
+    alike = have.dtype == want.dtype and same_sizes(have.shape, want.shape) and same_sizes(have.stride(), want.stride())
+    return terms[0] if alike else None

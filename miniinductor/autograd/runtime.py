@@ -20,6 +20,7 @@ import torch.utils._pytree as pytree
 
 from ..lowering import CannotLower
 from ..runtime.build import CompilerError
+from ..sizes import fill
 from .joint import trace_joint
 from .partition import partition, without_tangents
 from .tracer import no_autocast
@@ -59,12 +60,12 @@ class Backward:
     def __init__(self, parts, record, compile_graph):
         self.parts, self.record, self.compile_graph, self.variants = parts, record, compile_graph, {}
 
-    def __call__(self, saved, given):
+    def __call__(self, sizes, saved, given):
         arrived = tuple(tangent is not None for tangent in given)
         run = self.variants.get(arrived)
         if run is None:
             run = self.variants[arrived] = self.compile(arrived)
-        return run(*saved, *[tangent for tangent in given if tangent is not None])
+        return run(*sizes, *saved, *[tangent for tangent in given if tangent is not None])
 
     def compile(self, arrived):
         record = self.record
@@ -73,10 +74,21 @@ class Backward:
                             functional_graph=graph)
         record.backward = half
         try:
-            return self.compile_graph(graph, half, [])
-        except (CannotLower, CompilerError) as reason:
-            half.notes.append(f"runs with eager kernels: {reason}")
-            return lambda *tensors: graph(*tensors)[0]
+            before = guards_of(graph)
+            run = self.compile_graph(graph, half, [])
+            if guards_of(graph) == before:
+                return run
+            reason = "compiling it would assume something of symbolic sizes, but the guards were settled with the forward half"
+        except (CannotLower, CompilerError) as error:
+            reason = error
+        half.notes.append(f"runs with eager kernels: {reason}")
+        return lambda *tensors: graph(*tensors)[0]
+
+
+def guards_of(graph):
+    """What was assumed of the graph's symbolic sizes so far."""
+    sizes = [n.meta["val"] for n in graph.graph.find_nodes(op="placeholder") if isinstance(n.meta["val"], torch.SymInt)]
+    return list(map(str, sizes[0].node.shape_env.guards())) if sizes else []
 
 
 def held_tensors(gm):
@@ -104,6 +116,7 @@ def connect(joint, parts, run_forward, run_backward, held):
     saved_inputs = [primal_names[n.target] if n.op == "placeholder" and n.target not in overwritten else None for n in parts.saved]
     saved_strides = [n.meta["val"].stride() for n in parts.saved]
     gradients, tangents = parts.gradients, [(i, node.meta["val"].stride()) for i, node in zip(joint.tangents, parts.tangents)]
+    strides = fill((saved_strides, tangents), list(joint.symbols.values()))
 
     class Compiled(torch.autograd.Function):
         @staticmethod
@@ -114,6 +127,7 @@ def connect(joint, parts, run_forward, run_backward, held):
             kept = iter(values[count:])
             ctx.save_for_backward(*[next(kept) if i is None else primals[i] for i in saved_inputs])
             ctx.set_materialize_grads(False)
+            ctx.sizes = [primals[i] for i in joint.symbols]
             ctx.mark_non_differentiable(*[r for i, r in enumerate(results) if i not in differentiable and isinstance(r, torch.Tensor)])
             return tuple(results)
 
@@ -121,11 +135,12 @@ def connect(joint, parts, run_forward, run_backward, held):
         def backward(ctx, *given):
             if not any(tangent is not None for tangent in given):      # nothing of this call reached the loss
                 return (None,) * len(gradients)
+            saved_strides, tangents = strides(*ctx.sizes)
             saved = [t if t.stride() == stride else restride(t, stride) for t, stride in zip(ctx.saved_tensors, saved_strides)]
             arrived = [t if t is None or t.stride() == stride else restride(t, stride)
                        for t, stride in ((given[i], stride) for i, stride in tangents)]
             with torch.no_grad(), no_autocast():
-                values = run_backward(saved, arrived)
+                values = run_backward(ctx.sizes, saved, arrived)
             if torch.is_grad_enabled():             # create_graph=True
                 values = OnceOnly.apply(torch.empty(0, requires_grad=True), *values)
             return tuple([None if at is None else values[at] for at in gradients])
@@ -147,24 +162,24 @@ def connect(joint, parts, run_forward, run_backward, held):
 def with_outputs(joint, run, held=()):
     """`run` with the program's outputs: in their structure, inputs as themselves, views as views of what they are views of."""
     plan, structure = joint.outputs, joint.structure
+    numbers = fill([(output.at, output.views) for output in plan], list(joint.symbols.values()))
 
     def call(*inputs):
         results, leaves = run(*inputs), []
-        for output in plan:
-            at = output.at
+        for output, (at, views) in zip(plan, numbers(*[inputs[i] for i in joint.symbols])):
             base = (results[at] if output.kind == "computed" else at if output.kind in ("value", "held") else
                     inputs[at] if at < len(inputs) else held[at - len(inputs)])
-            leaves.append(base if output.views is None else replay(base, output))
+            leaves.append(base if views is None else replay(base, views, output.detach))
         return pytree.tree_unflatten(leaves, structure)
     return call
 
 
-def replay(tensor, output):
+def replay(tensor, views, detach):
     """The views that lead from `tensor` to an output."""
-    for op, args, kwargs, recording in output.views or ((aten.alias.default, (), {}, True),):
+    for op, args, kwargs, recording in views or ((aten.alias.default, (), {}, True),):
         with contextlib.nullcontext() if recording else torch.no_grad():
             tensor = op(tensor, *args, **kwargs)
-    return tensor.detach() if output.detach else tensor
+    return tensor.detach() if detach else tensor
 
 
 def restride(tensor, stride):

@@ -7,13 +7,15 @@ In:   a callable over tensors (a captured `fx.GraphModule`).  Out: an `fx.GraphM
 
 A `TorchDispatchMode` sits *below* autograd: by the time an op reaches it, composite ops have been split into ATen ops.
 Parameters stay `get_attr` nodes; other tensors from outside become constants.
-Mirrors torch/fx/experimental/proxy_tensor.py (`make_fx`), paper section 3.10.  Left out: symbolic sizes (issue: dynamic
-shapes), sub-classes of Tensor.
+Symbolic sizes (`torch.SymInt`) are computed while tracing: they stand in the recorded arguments, `view(x, [s0, 64*s1])`, and print as
+Python over the graph's first placeholders, one per symbol.
+Mirrors torch/fx/experimental/proxy_tensor.py (`make_fx`), paper section 3.10.  Left out: sub-classes of Tensor.
 """
 import contextlib
 import functools
 import operator
 
+import sympy
 import torch
 import torch.nn.functional as F
 import torch.utils._pytree as pytree
@@ -23,6 +25,7 @@ from torch._subclasses.fake_tensor import (
     DataDependentOutputException, DynamicOutputShapeException, FakeTensor, FakeTensorMode)
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
+from ..sizes import SYMBOLIC, hint, same, same_sizes, size, sizes
 from .functionalize import CannotFunctionalize, functional_form
 
 aten = torch.ops.aten
@@ -91,6 +94,9 @@ class Tracer(TorchDispatchMode):
         node.meta.setdefault("val", tensor)
 
     def placeholder(self, name, fake):
+        """A new input; a size (SymInt) gets the name of its symbol."""
+        if isinstance(fake, torch.SymInt) and (symbol := size(fake)) and isinstance(symbol, sympy.Symbol):
+            name = symbol.name
         node = self.graph.placeholder(name)
         node.meta["val"] = fake
         if isinstance(fake, torch.Tensor):
@@ -144,7 +150,7 @@ class Tracer(TorchDispatchMode):
             with self.fake_mode:
                 return func(*args, **kwargs)
         if func._schema.is_mutable and torch.Tag.nondeterministic_seeded in func.tags and args:
-            order = sorted(range(args[0].dim()), key=args[0].stride, reverse=True)
+            order = sorted(range(args[0].dim()), key=lambda d: hint(args[0].stride(d), 0), reverse=True)
             if order != sorted(order):  # eager draws in the order of memory; the functional form in that of the indices
                 with self:
                     func(args[0].permute(order), *args[1:], **kwargs)
@@ -182,9 +188,9 @@ class Tracer(TorchDispatchMode):
             wanted = pytree.tree_leaves(func(*fake_args, **fake_kwargs))
         leaves, spec = pytree.tree_flatten(out)
         for i, (have, want) in enumerate(zip(leaves, wanted)):
-            if isinstance(have, torch.Tensor) and have.shape == want.shape and any(
-                    n > 1 and a != b for n, a, b in zip(have.shape, have.stride(), want.stride())):
-                order = sorted(range(want.dim()), key=lambda d: want.stride(d), reverse=True)
+            if isinstance(have, torch.Tensor) and same_sizes(have.shape, want.shape) and any(
+                    n not in (0, 1) and not same(a, b) for n, a, b in zip(sizes(have.shape), have.stride(), want.stride())):
+                order = sorted(range(want.dim()), key=lambda d: hint(want.stride(d), 0), reverse=True)
                 with self:
                     leaves[i] = have.permute(order).contiguous().permute([order.index(d) for d in range(want.dim())])
         return pytree.tree_unflatten(leaves, spec)
@@ -215,7 +221,7 @@ class Tracer(TorchDispatchMode):
                     out = func(*fake_args, **fake_kwargs)
         except (DataDependentOutputException, DynamicOutputShapeException) as e:
             raise DataDependent(f"{func} needs the data of a tensor") from e
-        if isinstance(out, (int, float, bool)):
+        if isinstance(out, (int, float, bool, *SYMBOLIC)):
             return out
         if any(t.layout != torch.strided for t in pytree.tree_leaves(out) if isinstance(t, torch.Tensor)):
             raise CannotTrace(f"{func} makes a tensor that is not strided")
@@ -268,6 +274,21 @@ def is_composite(func):
     """Does ATen define `func` purely in terms of other ops (CompositeImplicitAutograd)?"""
     has = torch._C._dispatch_has_kernel_for_dispatch_key
     return has(func.name(), "CompositeImplicitAutograd") and not has(func.name(), "CPU")
+
+
+def fake_inputs(fake_mode, values):
+    """Fake tensors of `fake_mode` like the graph's inputs: real tensors, or (symbolic sizes) fake ones and SymInts of whoever captured it."""
+    if any(isinstance(value, torch.SymInt) for value in values):
+        fake_mode.cache_enabled = False         # its keys are made of torch's own symbols
+
+    def fake(value):
+        if not isinstance(value, torch.Tensor):
+            return value
+        if not isinstance(value, FakeTensor):
+            return fake_mode.from_tensor(value, static_shapes=True)
+        with fake_mode:
+            return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=value.device)
+    return [fake(value) for value in values]
 
 
 class OriginInterpreter(fx.Interpreter):

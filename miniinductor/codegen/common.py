@@ -109,6 +109,11 @@ class Dialect(NamedTuple):
 DIALECTS = {"c": Dialect("LL", "/", "mini::{}<int64_t>"), "triton": Dialect("", "//", "integer_{}")}
 
 
+# numbers made of sizes in floating point, computed as Python does
+FLOATS = {"TrueDiv": "((double)({})/(double)({}))", "ToFloat": "(double)({})", "FloatAdd": "({} + {})", "FloatSub": "({} - {})",
+          "FloatMul": "(({})*({}))", "FloatNeg": "(-({}))", "FloatPow": "__builtin_pow({}, {})", "Math_sqrt": "__builtin_sqrt({})"}
+
+
 def index_text(expr, language="c"):
     """A sympy index expression as text.  All divisions are floor divisions of values known to be non-negative, or go
     through a function, so `/` and `%` are exact."""
@@ -164,6 +169,8 @@ def _print(expr, language):
         return f"({_within(expr.lhs, SUM)} {expr.rel_op} {_within(expr.rhs, SUM)})", ATOM
     if expr.is_Float:
         return repr(float(expr)), ATOM
+    if language == "c" and type(expr).__name__ in FLOATS:
+        return FLOATS[type(expr).__name__].format(*[_within(a, SUM) for a in expr.args]), ATOM
     raise NotImplementedError(f"no text for the index expression {expr} ({type(expr).__name__})")
 
 

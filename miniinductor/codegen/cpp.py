@@ -31,9 +31,10 @@ import torch
 
 from .. import config
 from ..dependencies import int_or_none, loop_variables, merge_loops, stride_of
+from ..sizes import hint
 from .common import Kernel, Scope, Value, indent, index_text, origin_text, summary
 from .cpp_expressions import NARROW, CppExpressions, compute_type, memory_type
-from .cpp_reductions import ARG_LANES, CHUNK, COLUMNS, Accumulator, RowReductions, declarations, estimate
+from .cpp_reductions import ARG_LANES, CHUNK, COLUMNS, Accumulator, RowReductions, declarations, estimate, longest
 
 PARALLEL_WORK = 1 << 15     # scalar operations below which starting threads costs more than they save
 TILE = 32                   # square tile of a transposed access
@@ -77,7 +78,10 @@ class CppKernelWriter(RowReductions, CppExpressions):
         self.tile = self.plan_tile()
         self.tile_loads = {}            # element -> (array, type in memory)
         work = self.outer_count * self.inner_count * max(1, operations // 4)
-        self.parallel = config.openmp and work >= PARALLEL_WORK and not self.has_scatter
+        known = all(isinstance(n, int) for n in (*self.outer, *self.inner))
+        self.parallel = config.openmp and (work >= PARALLEL_WORK or not known) and not self.has_scatter
+        enough = -(-PARALLEL_WORK // max(1, operations // 4))
+        self.threads_if = "" if known else f" if ({self.size(math.prod([*self.outer, *self.inner]))} >= {enough})"
 
     def is_outer_reduction(self):
         """Do the reduction's reads step through memory by the last outer loop rather than by the reduction's?"""
@@ -93,7 +97,7 @@ class CppKernelWriter(RowReductions, CppExpressions):
             for access in self.bodies[node.name].reads():
                 along, across = (int_or_none(stride_of(access.index, v)) for v in (last, lane))
                 votes += (along == 1 and across != 1) - (across == 1 and along != 1)
-        return votes > 0 and int_or_none(self.outer[-1]) is not None
+        return votes > 0
 
     def plan_stages(self):
         """stage of each node: inner nodes run in inner loop `stage`, outer ones right after it."""
@@ -121,15 +125,13 @@ class CppKernelWriter(RowReductions, CppExpressions):
         self.last_stage = max(self.stage.values())
         # few outer iterations over much: the reduction itself is spread over the threads
         self.spread = (self.parallel and not self.group.has_scan and not self.is_pointwise and self.outer_count < 8
-                       and self.inner_count >= PARALLEL_WORK and int_or_none(math.prod(self.inner)) is not None
-                       and not (self.by_rows and self.outer_count > COLUMNS))
+                       and self.inner_count >= PARALLEL_WORK and not (self.by_rows and self.outer_count > COLUMNS))
         scratch_bytes = 0
         for node in ordered:    # values that cross stages: in scratch memory, or stored where that would be too large
             later = [n for n in ordered if self.stage[n.name] > self.stage[node.name] and self.is_inner[n.name]
                      and any(a.name == node.name for a in n.body.reads())]
             if self.is_inner[node.name] and not node.is_reduction and later and node.name not in self.keep:
-                size = int_or_none(math.prod(self.inner))
-                nbytes = size * 8 if size else SCRATCH_BYTES + 1
+                nbytes = self.inner_count * 8
                 if self.spread or self.by_rows or scratch_bytes + nbytes > SCRATCH_BYTES:
                     self.keep.add(node.name)
                 else:
@@ -176,7 +178,11 @@ class CppKernelWriter(RowReductions, CppExpressions):
         outside = self.outside
         for name, array in self.scratch.items():
             c_type = compute_type(self.buffers[name].layout.dtype)
-            outside.add(f"{c_type} {array}[{math.prod(self.inner)}];")
+            count = math.prod(self.inner)
+            if isinstance(count, int):
+                outside.add(f"{c_type} {array}[{count}];")
+            else:               # memory that each thread keeps, and that grows
+                outside.add(f"{c_type}* {array} = mini::scratch<{c_type}, {array.removeprefix('scratch')}>({self.size(count)});")
         for stage in range(-1, self.last_stage + 1):
             inner_nodes = [n for n in self.nodes if self.stage[n.name] == stage and self.is_inner[n.name]]
             if inner_nodes:
@@ -218,8 +224,14 @@ class CppKernelWriter(RowReductions, CppExpressions):
             loops = self.chunks(lines, accumulators, "0", size)     # decides the accumulators' types
             return declarations(accumulators) + loops
         rest = max(1, estimate(self.inner[1:]))
-        rows = max(1, CHUNK // rest, -(-int(self.inner[0]) // MOST_PARTS))
-        blocks = -(-int(self.inner[0]) // rows)
+        rows, prologue = max(1, CHUNK // rest), []
+        if isinstance(self.inner[0], int):
+            rows = max(rows, -(-self.inner[0] // MOST_PARTS))
+            blocks = most_blocks = -(-self.inner[0] // rows)
+        else:
+            prologue = [f"const int64_t rows = mini::maximum<int64_t>({rows}, ({size} + {MOST_PARTS - 1})/{MOST_PARTS});",
+                        f"const int64_t blocks = ({size} + rows - 1)/rows;"]
+            rows, blocks, most_blocks = "rows", "blocks", MOST_PARTS
         of_block = [a.renamed("block") for a in accumulators]
         for accumulator in accumulators:
             accumulator.over_chunks = True
@@ -228,8 +240,8 @@ class CppKernelWriter(RowReductions, CppExpressions):
                 f"const int64_t {first}_end = mini::minimum<int64_t>({first}_block + {rows}, {size});",
                 *declarations(of_block), *body, *[f"{b.name}s[block] = {b.name};" for b in of_block]]
         loop = f"for (int64_t block = 0; block < {blocks}; block++) {{"
-        result = [f"{b.c_type} {b.name}s[{blocks}];" for b in of_block]
-        result += ["#pragma omp parallel for schedule(static)ERROR_CLAUSE", loop, *indent(body), "}"]
+        result = prologue + [f"{b.c_type} {b.name}s[{most_blocks}];" for b in of_block]
+        result += [f"#pragma omp parallel for schedule(static){self.threads_if}ERROR_CLAUSE", loop, *indent(body), "}"]
         result += declarations(accumulators)
         if accumulators:
             result += [loop, *indent([a.update(f"{b.name}s[block]") for a, b in zip(accumulators, of_block)]), "}"]
@@ -255,7 +267,7 @@ class CppKernelWriter(RowReductions, CppExpressions):
         lane = self.r[-1]
         if len(self.r) > 1 and not accumulators:
             start, end = "0", self.size(self.inner[-1])
-        if estimate(self.inner[-1:]) > 2 * CHUNK and any(a.loses_bits for a in accumulators):
+        if longest(self.inner[-1]) > 2 * CHUNK and any(a.loses_bits for a in accumulators):
             chunks = [a.renamed("chunk") for a in accumulators]
             for accumulator in accumulators:
                 accumulator.over_chunks = True
@@ -297,7 +309,8 @@ class CppKernelWriter(RowReductions, CppExpressions):
         clauses = "".join(a.clause for a in accumulators)
         parallel = self.is_pointwise and self.parallel and (not self.outer or self.outer_count < 8) \
             and self.inner_count >= 1024 and self.tile is None
-        head = "#pragma omp parallel for simd schedule(static)" if parallel else "#pragma omp simd"
+        condition = self.threads_if.replace("if (", "if (parallel: ")
+        head = f"#pragma omp parallel for simd schedule(static){condition}" if parallel else "#pragma omp simd"
         return [head + clauses + "ERROR_CLAUSE"]
 
     def lanes_are_free(self):
@@ -317,7 +330,7 @@ class CppKernelWriter(RowReductions, CppExpressions):
         if threads:
             depth = len(self.outer)
             collapse = f" collapse({depth})" if depth > 1 else ""
-            lines.insert(0, f"#pragma omp parallel for{collapse} schedule(static)ERROR_CLAUSE")
+            lines.insert(0, f"#pragma omp parallel for{collapse} schedule(static){self.threads_if}ERROR_CLAUSE")
         elif not self.outer and not self.inner:
             lines = ["{", *indent(lines), "}"]
         return lines
@@ -327,7 +340,7 @@ class CppKernelWriter(RowReductions, CppExpressions):
         if not self.is_pointwise or not self.inner or self.has_scatter:
             return None
         for number in range(len(self.x)):
-            size, lanes = int_or_none(self.outer[number]), int_or_none(self.inner[-1])
+            size, lanes = hint(self.outer[number], 0), hint(self.inner[-1], 0)
             if size and lanes and min(size, lanes) >= 8 and size * lanes >= TILE * TILE and any(
                     self.is_transposed(access.index, number) for b in self.bodies.values() for access in b.reads()):
                 return number
@@ -335,8 +348,8 @@ class CppKernelWriter(RowReductions, CppExpressions):
 
     def is_transposed(self, index, number):
         """Does the read step by one along outer loop `number`, and further along the lanes?"""
-        along_lanes = int_or_none(stride_of(index, self.r[-1]))
-        return (along_lanes not in (0, 1, None) and stride_of(index, self.x[number]) == 1
+        along_lanes = stride_of(index, self.r[-1])
+        return (along_lanes is not None and along_lanes not in (0, 1) and stride_of(index, self.x[number]) == 1
                 and not any(s.name.startswith(("tmp", "indirect")) for s in index.free_symbols))
 
     def tiled_nest(self, lines, number):
@@ -344,7 +357,7 @@ class CppKernelWriter(RowReductions, CppExpressions):
         variable, lane = str(self.x[number]), str(self.r[-1])
         head = next(i for i, line in enumerate(lines) if line.startswith(f"for (int64_t {lane}"))
         lanes = self.size(self.inner[-1])
-        lines = [line.replace("parallel for simd schedule(static)", "simd") for line in lines]
+        lines = [re.sub(r"parallel for simd schedule\(static\)( if \(parallel: .*\))?", "simd", line) for line in lines]
         lines[head] = (f"for (int64_t {lane} = {lane}_tile; {lane} < mini::minimum<int64_t>({lane}_tile + {TILE}, "
                        f"{lanes}); {lane}++) {{")
         size = self.size(self.outer[number])
@@ -362,7 +375,7 @@ class CppKernelWriter(RowReductions, CppExpressions):
             advance = f"{name}++" if step == 1 else f"{name} += {step}"
             lines = [f"for (int64_t {name} = 0; {name} < {end}; {advance}) {{", *indent(lines), "}"]
         if self.parallel:
-            lines.insert(0, f"#pragma omp parallel for collapse({len(loops)}) schedule(static)ERROR_CLAUSE")
+            lines.insert(0, f"#pragma omp parallel for collapse({len(loops)}) schedule(static){self.threads_if}ERROR_CLAUSE")
         return lines
 
     # -- memory ----------------------------------------------------------------------------------------------------
@@ -428,7 +441,7 @@ class CppKernelWriter(RowReductions, CppExpressions):
         linear = sympy.Integer(0)
         for variable, size in zip(self.r, self.inner):
             linear = linear * size + variable
-        return index_text(sympy.expand(linear))
+        return self.index(sympy.expand(linear))
 
     def store(self, name, index, value, mode=None):
         if value.text in self.pending_names():

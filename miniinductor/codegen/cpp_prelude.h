@@ -434,4 +434,19 @@ OP float randn(int64_t seed, int64_t offset) {              // Box-Muller
 OP int64_t randint(int64_t seed, int64_t offset, int64_t low, int64_t high) {
     return low + (int64_t)(philox((uint64_t)seed, (uint64_t)offset) % (uint64_t)(high - low));
 }
+// Memory for values between two loops of a kernel where their number is not constant: kept by each thread, grown when needed.
+template <class T, int number> OP T* scratch(int64_t count) {
+    static thread_local struct Block {
+        T* start = nullptr;
+        int64_t size = 0;
+        ~Block() { __builtin_free(start); }
+    } block;
+    if (__builtin_expect(block.size < count, 0)) {
+        __builtin_free(block.start);
+        block.start = (T*)__builtin_malloc(count * sizeof(T));
+        block.size = count;
+    }
+    return block.start;
+}
+
 }  // namespace mini

@@ -19,6 +19,7 @@ import torch
 
 from .. import config
 from ..dependencies import int_or_none
+from ..sizes import hint
 from .common import Scope, indent
 from .cpp_expressions import compute_type, limit_text
 
@@ -141,16 +142,21 @@ def declarations(accumulators):
 
 
 def estimate(sizes):
-    """Number of iterations; an unknown size counts as 512."""
-    return math.prod(512 if int_or_none(n) is None else int_or_none(n) for n in sizes)
+    """Number of iterations in the run the graph was captured in; an unknown size counts as 512."""
+    return math.prod(hint(n, 512) for n in sizes)
+
+
+def longest(size):
+    """Iterations that a loop may have: accuracy must not depend on the sizes of one run."""
+    return size if isinstance(size, int) else math.inf
 
 
 class RowReductions:
     """The part of `CppKernelWriter` that writes a group whose reductions step through memory by rows."""
 
     def write_by_rows(self):
-        column, size = self.x[-1], int(self.outer[-1])
-        width = min(size, COLUMNS)
+        column, size = self.x[-1], self.outer[-1]
+        width = min(size, COLUMNS) if isinstance(size, int) else COLUMNS
         self.base = f"{column}_block"
         lines = []
         self.arrays = {}                # buffer -> array that holds its value for each column of the block
@@ -231,7 +237,7 @@ class RowReductions:
         if count is None or count % ROWS:
             loops += [f"for (; {row} < {rows}; {row}++) {{", *indent(self.columns_loop(one)), "}"]
         lines = ["{", *indent(loops), "}"]
-        if estimate(self.inner[-1:]) > 2 * ROWS_CHUNK and any(a.loses_bits for a in accumulators):
+        if longest(self.inner[-1]) > 2 * ROWS_CHUNK and any(a.loses_bits for a in accumulators):
             lines = self.chunks_of_rows(loops, accumulators, width, row, rows)
         for variable, size in reversed(list(zip(self.r[:-1], self.inner[:-1]))):
             lines = [f"for (int64_t {variable} = 0; {variable} < {self.size(size)}; {variable}++) {{",

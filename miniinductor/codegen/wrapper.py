@@ -25,16 +25,19 @@ import textwrap
 
 import sympy
 import torch
+import torch.utils._pytree as pytree
 
 from .. import config
 from ..dependencies import int_or_none
 from ..foreach import Foreach
 from ..in_place import may_overwrite
+from ..index_math import is_nonnegative
 from ..ir import BufferView, ConstantBuffer, ExternKernel, InputBuffer, MultiOutput
 from ..records import KernelRecord
 from ..runtime.build import build_kernels
 from ..runtime.triton_build import build_triton_kernels
 from ..scheduler import ExternNode, Group, Scheduler, buffer_bytes, buffer_views
+from ..sizes import expand, fill, hint, python_text, same, size as as_size, sizes
 from .common import indent
 from .cpp import CppKernelWriter
 from .cpp_foreach import ForeachWriter
@@ -72,7 +75,7 @@ class WrapperWriter:
         if language_of(self.device) == "triton" and config.split_reductions:
             split_reductions(graph, record)
         self.buffers = {**graph.buffers, **graph.inputs, **{b.name: b for b in graph.operations}}
-        self.scope = {"empty_strided": torch.empty_strided, "as_strided": torch.as_strided}
+        self.scope = {"empty_strided": torch.empty_strided, "as_strided": torch.as_strided, "math": math}
         self.lines, self.views = [], {}
         self.memory_of = {}     # buffer -> the buffer whose memory it takes: a scatter's target, an input that is written
         nodes = getattr(getattr(record.functional_graph, "graph", record.functional_graph), "nodes", None)
@@ -163,7 +166,8 @@ class WrapperWriter:
                 born.setdefault(self.root(name), position)
             if isinstance(step, ExternNode) and self.may_alias(step.buffer):
                 self.pinned |= {self.root(n) for n in step.read_names}
-        arena, self.arena_bytes, self.in_arena = [], 0, {}
+        arena, self.slots, self.in_arena = [], [0], {}
+        symbolic = any(isinstance(storage_bytes(self.buffers[name]), sympy.Expr) for step in steps for name in step.made())
         for position, step in enumerate(steps):
             for name in step.made():
                 buffer = self.buffers[name]
@@ -172,19 +176,26 @@ class WrapperWriter:
                     continue
                 place, dying = "new", self.dying(step, name, position)
                 if dying:
-                    offset = self.in_arena[name] = self.in_arena[dying]
-                    arena.append((offset, -(-nbytes // ALIGNMENT) * ALIGNMENT, position, self.last_use.get(name, position), name))
+                    slot, offset = self.in_arena[name] = self.in_arena[dying]
+                    start, length = (slot, 1) if symbolic else (offset, -(-nbytes // ALIGNMENT) * ALIGNMENT)
+                    arena.append((start, length, position, self.last_use.get(name, position), name))
                     place = f"in place of {dying}"
                 elif (config.buffer_reuse and name not in self.pinned and nbytes and not isinstance(buffer, MultiOutput)
                         and self.can_be_placed(buffer) and buffer.layout.device == self.device):
-                    size = -(-nbytes // ALIGNMENT) * ALIGNMENT
-                    offset, before = place_in_arena(arena, size, born[name], self.last_use.get(name, position))
-                    arena.append((offset, size, born[name], self.last_use.get(name, position), name))
-                    self.arena_bytes = max(self.arena_bytes, offset + size)
-                    self.in_arena[name] = offset
+                    life = born[name], self.last_use.get(name, position)
+                    if symbolic:
+                        slot, before = place_in_slot(self.slots, arena, nbytes, *life)
+                        arena.append((slot, 1, *life, name))
+                        self.in_arena[name] = (slot, 0)
+                    else:
+                        size = -(-nbytes // ALIGNMENT) * ALIGNMENT
+                        offset, before = place_in_arena(arena, size, *life)
+                        arena.append((offset, size, *life, name))
+                        self.slots[0] = max(self.slots[0], offset + size)
+                        self.in_arena[name] = (0, offset)
                     place = f"reuse of {before}" if before else "new"
                 if not (isinstance(buffer, (ExternKernel, MultiOutput)) and name not in self.in_arena):
-                    self.record.memory_plan.append((name, place, nbytes))
+                    self.record.memory_plan.append((name, place, hint(nbytes, 0)))
 
     def dying(self, step, name, position):
         """A buffer of the arena that the step reads, element by element and for the last time, as it makes `name`; or None."""
@@ -346,7 +357,7 @@ class WrapperWriter:
         value = sympy.sympify(value)
         for symbol in value.free_symbols:
             self.symbol(symbol)
-        return str(int(value)) if value.is_Integer else str(value)
+        return str(int(value)) if value.is_Integer else python_text(value)
 
     def tuple(self, values):
         items = [self.number(v) for v in values]
@@ -360,17 +371,14 @@ class WrapperWriter:
     symbols = property(lambda self: self.__dict__.setdefault("_symbols", set()))
 
     def symbol_lines(self):
-        """s0 = arg0.size(1), from the first input that has the size."""
-        lines, known = [], set()
+        """s0 = arg0.size(1), from the first input that has the size, for symbols that are no inputs themselves."""
+        lines, known = [], set(self.graph.inputs)
         for name, buffer in self.graph.inputs.items():
-            layout = getattr(buffer, "layout", None)
-            if layout is None:          # an int input: its name is the symbol's
-                known.add(name)
-                continue
-            for kind, values in (("size", layout.size), ("stride", layout.stride)):
+            layout = buffer.layout      # None: an int, which has its symbol's name
+            for kind, values in (("size", layout.size), ("stride", layout.stride)) if layout else ():
                 for dim, value in enumerate(values):
-                    if value in self.symbols and value not in known:
-                        known.add(value)
+                    if value in self.symbols and value.name not in known:
+                        known.add(value.name)
                         lines.append(f"{value} = {name}.{kind}({dim})")
         return lines
 
@@ -395,12 +403,17 @@ class WrapperWriter:
         if self.in_arena:
             names = [*self.in_arena, *self.views.values()]
             self.scope["new_workspace"] = self.workspace_factory()
-            if self.device.type == "cuda":      # calls on one stream run in order: they may share what lies between them
+            symbols = ", ".join(self.workspace_symbols)
+            if symbols:       # one list of workspaces for the sizes of this call; a few are kept
+                self.scope["workspaces_for"] = workspaces_by_size()
+                key = "stream, " if self.device.type == "cuda" else ""
+                take = [f"workspaces = workspaces_for({key}{symbols})"]
+            elif self.device.type == "cuda":    # calls on one stream run in order: they may share what lies between them
                 self.scope["workspaces_of"] = {}
                 take = ["workspaces = workspaces_of.setdefault(stream, [])"]
             else:
                 self.scope["workspaces"], take = [], []
-            body = [*take, "workspace = workspaces.pop() if workspaces else new_workspace()",
+            body = [*take, f"workspace = workspaces.pop() if workspaces else new_workspace({symbols})",
                     f"({', '.join(names)},) = workspace"] + body
             body[-1:] = ["workspaces.append(workspace)", body[-1]]
         if self.device.type == "cuda":
@@ -417,23 +430,27 @@ class WrapperWriter:
         return "\n".join([f"def call({', '.join(self.graph.inputs)}):", *indent(body)]) + "\n"
 
     def workspace_factory(self):
-        """A function that makes the arena and every intermediate (and view of one) in it."""
+        """A function of the size symbols that makes the arena and every intermediate (and view of one) in it."""
         plan = []
-        for name, offset in self.in_arena.items():
+        for name, place in self.in_arena.items():
             layout = self.buffers[name].layout
-            plan.append((layout.dtype, offset, ints(layout.size), ints(layout.stride), 0))
+            plan.append((layout.dtype, place, sizes(layout.size), sizes(layout.stride), 0))
         for (name, size, stride, view_offset) in self.views:
-            plan.append((self.buffers[name].layout.dtype, self.in_arena[name], ints(size), ints(stride),
-                         int(view_offset)))
-        total, device = self.arena_bytes, self.device
+            plan.append((self.buffers[name].layout.dtype, self.in_arena[name], sizes(size), sizes(stride), as_size(view_offset)))
+        symbols = {s for n in pytree.tree_leaves((plan, self.slots)) if isinstance(n, sympy.Expr) for s in n.free_symbols}
+        self.workspace_symbols = sorted(map(self.symbol, symbols))
+        numbers, device = fill((plan, self.slots), self.workspace_symbols), self.device
 
         @torch.inference_mode(False)        # tensors made in inference mode could not be written outside of it
-        def new_workspace():
+        def new_workspace(*symbols):
+            plan, slots = numbers(*symbols)
+            *starts, total = itertools.accumulate((-(-n // ALIGNMENT) * ALIGNMENT for n in slots), initial=0)
             arena = torch.empty(total + ALIGNMENT, dtype=torch.uint8, device=device)
             start = -arena.data_ptr() % ALIGNMENT
             arena, whole = arena[start:start + total], {}
             tensors = []
-            for dtype, offset, size, stride, view_offset in plan:
+            for dtype, (slot, offset), size, stride, view_offset in plan:
+                offset += starts[slot]
                 usable = (total - offset) // dtype.itemsize * dtype.itemsize
                 typed = arena[offset:offset + usable].view(dtype)
                 tensors.append(typed.as_strided(size, stride, typed.storage_offset() + view_offset))
@@ -482,25 +499,41 @@ def wrapped(line, width=108):
     return [line[:column] + pieces[0], *[" " * column + piece for piece in pieces[1:]]]
 
 
-def ints(values):
-    return tuple(int(v) for v in values)
-
-
 def same_strides(view, layout):
-    if sympy.expand(sympy.sympify(view.offset) - layout.offset) != 0:
-        return False
-    return all(a == b or n == 1 for a, b, n in zip(view.stride, layout.stride, layout.size))
+    return same(view.offset, layout.offset) and all(n == 1 or same(a, b) for a, b, n in zip(view.stride, layout.stride, layout.size))
 
 
 def storage_bytes(buffer):
-    """Bytes from the first to the last element, or 0 where a size is symbolic or unknown."""
+    """Bytes from the first to the last element, perhaps an expression; 0 where there is no layout."""
     layout = buffer.layout
-    if layout is None or any(int_or_none(v) is None for v in (*layout.size, *layout.stride)):
+    if layout is None or 0 in layout.size:
         return 0
-    if 0 in ints(layout.size):
-        return 0
-    last = sum((int(n) - 1) * int(s) for n, s in zip(layout.size, layout.stride))
-    return (last + 1) * layout.dtype.itemsize
+    last = sum((n - 1) * s for n, s in zip(layout.size, layout.stride))
+    return expand((last + 1) * layout.dtype.itemsize)
+
+
+def place_in_slot(slots, arena, nbytes, born, dies):
+    """The same where bytes are expressions: a slot that is free during [born, dies] and as large for all sizes, or a new one."""
+    for k, have in enumerate(slots):
+        users = [(b, d, name) for slot, _, b, d, name in arena if slot == k]
+        if all(d < born or dies < b for b, d, _ in users) and is_nonnegative(sympy.sympify(have - nbytes)):
+            return k, max(users)[2]
+    slots.append(nbytes)
+    return len(slots) - 1, None
+
+
+def workspaces_by_size(most=4):
+    """sizes -> the list of workspaces for them; those of the sizes met first are let go."""
+    kept = {}
+
+    def workspaces_for(*sizes):
+        workspaces = kept.get(sizes)
+        if workspaces is None:
+            if len(kept) >= most:
+                kept.pop(next(iter(kept)), None)
+            workspaces = kept[sizes] = []
+        return workspaces
+    return workspaces_for
 
 
 def place_in_arena(arena, size, born, dies):

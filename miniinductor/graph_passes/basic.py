@@ -13,6 +13,7 @@ import torch
 from torch import fx
 
 from ..autograd.functionalize import is_needed
+from ..sizes import same_sizes, size
 
 aten = torch.ops.aten
 RANDOM = torch.Tag.nondeterministic_seeded
@@ -29,7 +30,7 @@ def optimize(gm):
 
 
 def _same_layout(a, b):
-    return a.shape == b.shape and a.dtype == b.dtype and a.device == b.device and a.stride() == b.stride()
+    return a.dtype == b.dtype and a.device == b.device and same_sizes(a.shape, b.shape) and same_sizes(a.stride(), b.stride())
 
 
 def remove_no_ops(graph):
@@ -88,4 +89,4 @@ def _freeze(value):
         return tuple(_freeze(v) for v in value)
     if isinstance(value, dict):
         return tuple((k, _freeze(v)) for k, v in value.items())
-    return value if isinstance(value, fx.Node) else (type(value), value)
+    return value if isinstance(value, fx.Node) else (type(value), size(value))

@@ -15,6 +15,8 @@ Mirrors `decide_layout_opt` in torch/_inductor/graph.py and fx_passes/pad_mm.py.
 import torch
 from torch import fx
 
+from ..sizes import hints_of
+
 aten = torch.ops.aten
 HALF = (torch.float16, torch.bfloat16)
 TRANSPOSITIONS = (aten.t.default, aten.permute.default, aten.transpose.int)
@@ -26,6 +28,9 @@ def optimize_for_gpu(gm, record, channels_last=True):
     """The graph with GPU layouts; `gm` itself where nothing is gained.  channels_last=False: only products are padded."""
     targets = {n.target for n in gm.graph.nodes if n.op == "call_function" and _on_gpu(n)}
     if aten.as_strided.default in targets or not targets & {aten.convolution.default, aten.mm.default}:
+        return gm
+    if hints_of(gm.graph):
+        record.notes.append("no GPU layouts: sizes are symbolic")
         return gm
     try:
         return Relayout(gm, record, channels_last).run()

@@ -10,6 +10,7 @@ import torch
 
 from ..ir import ExternKernel, Layout, MultiOutput, TensorBox
 from ..records import Fallback
+from ..sizes import Described
 from .registry import CannotLower, aten, is_dense
 
 EXTERN = {      # op -> its out= overload, or None
@@ -49,7 +50,7 @@ def eager_kernel(call, args, kwargs, record, reason=None):
     to_view = lambda box: _argument(call, box)  # noqa: E731
     args, kwargs = _map_boxes(args, to_view), _map_boxes(kwargs, to_view)
     graph, value = call.lowerer.lowered, call.value
-    if isinstance(value, torch.Tensor):
+    if isinstance(value, (torch.Tensor, Described)):
         kernel = graph.add(ExternKernel, _layout(value), origins, op=op, args=tuple(args), kwargs=kwargs,
                            out_op=EXTERN.get(op))
         return TensorBox(kernel)
@@ -64,15 +65,15 @@ def _argument(call, box):
     """
     if call.node.target in EXTERN and EXTERN[call.node.target] is not None:
         return box.as_buffer_view()
-    fake = call.lowerer.example(box)
-    dense = not fake.is_meta and is_dense(fake)
+    fake = call.lowerer.fake_of(box)
+    dense = fake is not None and not fake.is_meta and is_dense(fake)
     if call.node.target in READS_STORAGE:       # it counts from the start of eager's storage, and ours is shared by many buffers
         raise CannotLower(f"{call.node.target} of a tensor that is not contiguous")
     return box.as_buffer_view(tuple(fake.stride()) if dense else None)
 
 
 def _outputs(graph, kernel, value, path, origins):
-    if isinstance(value, torch.Tensor):
+    if isinstance(value, (torch.Tensor, Described)):
         return TensorBox(graph.add(MultiOutput, _layout(value), origins, source=kernel.name, index=path))
     if isinstance(value, (tuple, list)):
         return [_outputs(graph, kernel, item, path + (i,), origins) for i, item in enumerate(value)]
@@ -80,7 +81,7 @@ def _outputs(graph, kernel, value, path, origins):
 
 
 def _layout(fake):
-    return Layout(fake.device, fake.dtype, tuple(int(n) for n in fake.shape), tuple(int(n) for n in fake.stride()))
+    return Layout(fake.device, fake.dtype, tuple(fake.shape), tuple(fake.stride()))
 
 
 def _map_boxes(tree, function):

@@ -19,12 +19,14 @@ from torch import fx
 from .. import config
 from ..ir import Buffer, ConstantBuffer, Graph, InputBuffer, Layout, Pointwise, TensorBox, View, building
 from ..ops import OP_NAMES, UNARY_FLOAT, OpsHandler, set_handler
+from ..sizes import SYMBOLIC, Described, described, hint, same_sizes, size
 from . import indexing, pointwise, pooling, reductions, views  # noqa: F401  (they fill the table)
 from .extern import EXTERN, eager_kernel
 from .registry import LOWERINGS, Call, CannotLower, NotLowered, is_dense
 
 MANY_READS = 4          # an inlined value that several users would re-read this often is stored instead
 MANY_OPS = 16
+KNOWN_FUNCTIONS = {*"FloorDiv Mod Max Min TrueDiv ToFloat FloatAdd FloatSub FloatMul FloatNeg FloatPow Math_sqrt".split()}
 HUGE = 128              # operations: stored even with one user, so that no kernel grows without end
 
 
@@ -97,18 +99,24 @@ class GraphLowering(fx.Interpreter):
         """What torch's promotion rule should see of a box: its fake tensor; numbers are themselves."""
         if isinstance(value, TensorBox):
             known = self.fakes.get(id(value))
-            if known is None:
-                known = torch.empty([int(n) for n in value.get_size()], dtype=value.dtype, device="meta")
-                self.fakes[id(value)] = known
-                self.boxes[id(value)] = value
+            if known is None or isinstance(known, Described):       # for promotion only the number of dimensions counts
+                shape = [hint(n, 2) for n in value.get_size()]
+                known = torch.empty(shape, dtype=value.dtype, device="meta")
+                if id(value) not in self.fakes:
+                    self.fakes[id(value)], self.boxes[id(value)] = known, value
             return known
-        return value
+        return (1 if value.is_integer else 1.0) if isinstance(value, sympy.Expr) else value
+
+    def fake_of(self, box):
+        """What eager has for this box: a fake tensor or `Described`; None for values that no node stands for."""
+        return self.fakes.get(id(box))
 
     def placeholder(self, target, args, kwargs):
         node = self.current
-        if not isinstance(node.meta["val"], torch.Tensor):
-            raise NotLowered("an input that is no tensor")
-        buffer = InputBuffer(target, _static_layout(node.meta["val"]), frozenset([node.name]))
+        if isinstance(node.meta["val"], torch.SymInt):
+            self.lowered.inputs[target] = InputBuffer(target, None, frozenset([node.name]))
+            return size(node.meta["val"])
+        buffer = InputBuffer(target, Layout.of(node.meta["val"]), frozenset([node.name]))
         self.lowered.inputs[target] = self.lowered.buffers[target] = buffer
         return self._box(TensorBox(buffer), node)
 
@@ -116,12 +124,12 @@ class GraphLowering(fx.Interpreter):
         tensor = self.fetch_attr(target)
         name = target.replace(".", "_")
         self.lowered.constants[name] = tensor
-        buffer = ConstantBuffer(name, _static_layout(tensor), frozenset([self.current.name]))
+        buffer = ConstantBuffer(name, Layout.of(tensor), frozenset([self.current.name]))
         self.lowered.buffers[name] = buffer
         return self._box(TensorBox(buffer), self.current)
 
     def _box(self, box, node):
-        self.fakes[id(box)], self.boxes[id(box)] = node.meta["val"], box
+        self.fakes[id(box)], self.boxes[id(box)] = described(node.meta["val"]), box
         return box
 
     def run_node(self, node):
@@ -134,20 +142,22 @@ class GraphLowering(fx.Interpreter):
         return result
 
     def finish_value(self, box, node):
-        value = node.meta["val"]
-        if isinstance(value, torch.Tensor):
-            if tuple(int(n) for n in box.get_size()) != tuple(value.shape) or box.dtype != value.dtype:
+        value = described(node.meta["val"])
+        if isinstance(value, (torch.Tensor, Described)):
+            if not same_sizes(box.get_size(), value.shape) or box.dtype != value.dtype:
                 raise LoweringError(f"{node.target} gave {box.dtype} {box.get_size()}, torch says {value.dtype} "
                                     f"{tuple(value.shape)} ({node.meta.get('source_line', '')})")
             self.fakes[id(box)], self.boxes[id(box)] = value, box
             uses = sum(list(user.all_input_nodes).count(node) + (node in user.all_input_nodes and user.args.count(node) > 1)
                        for user in node.users)
             if should_realize(box, uses):
-                box.realize(tuple(int(n) for n in value.stride()) if is_dense(value) else None)
+                box.realize(tuple(value.stride()) if is_dense(value) else None)
 
     def call_function(self, target, args, kwargs):
         if target is operator.getitem:
             return args[0][args[1]]
+        args, kwargs = pytree.tree_map_only(SYMBOLIC, size, (args, kwargs))
+        numbers = [n for n in pytree.tree_leaves((args, kwargs)) if isinstance(n, sympy.Expr)]
         call = Call(self.current, self)
         rule = LOWERINGS.get(target)
         if target in EXTERN:
@@ -159,6 +169,8 @@ class GraphLowering(fx.Interpreter):
         devices = {b.device for b in pytree.tree_leaves((args, kwargs), is_leaf=lambda x: isinstance(x, TensorBox))
                    if isinstance(b, TensorBox) and b.get_size()}
         try:
+            if any(type(f).__name__ not in KNOWN_FUNCTIONS for n in numbers for f in n.atoms(sympy.Function)):
+                raise NotLowered("a number made of sizes in a way that kernels do not have")
             if len(devices) > 1:
                 raise NotLowered("tensors on several devices")
             result = rule(call, *args, **kwargs)
@@ -179,10 +191,6 @@ def _complex_is_only_seen(box):
     return isinstance(box.data, Buffer) or isinstance(box.data, View) and box._affine_view() is not None
 
 
-def _static_layout(tensor):
-    return Layout(tensor.device, tensor.dtype, tuple(int(n) for n in tensor.shape), tuple(int(n) for n in tensor.stride()))
-
-
 def lower_graph(gm, record, written=()):
     """The loop IR of `gm`; `written` names the inputs (op, target) whose new values stand in the second output.
 
@@ -196,7 +204,7 @@ def lower_graph(gm, record, written=()):
         nodes = pytree.tree_flatten(fake_outputs[0], is_leaf=lambda x: isinstance(x, fx.Node))[0]
         graph, owners = lowering.lowered, {}
         for box, node in zip(flat, nodes):
-            graph.outputs.append(_output_view(box, node, owners, lowering) if isinstance(box, TensorBox) else box)
+            graph.outputs.append(_output_view(box, node, owners, lowering) if isinstance(box, TensorBox) else size(box))
         given = {*graph.inputs, *graph.constants}
         for (_, name), box in zip(written, mutations):
             name, view = name.replace(".", "_"), box.as_buffer_view()
@@ -212,13 +220,13 @@ def _output_view(box, node, owners, lowering):
     Outputs share memory with each other, or with an input, only where the ops say so: `x.repeat(1)` is a copy in eager, though it is
     index maths here.  owners: buffer -> the node that made it, as far as views were followed.
     """
-    fake, graph, base = node.meta["val"], lowering.lowered, box
-    stride = tuple(int(n) for n in fake.stride()) if is_dense(fake) or not isinstance(box.data, (Pointwise, View)) else None
+    fake, graph, base = described(node.meta["val"]), lowering.lowered, box
+    stride = tuple(fake.stride()) if is_dense(fake) or not isinstance(box.data, (Pointwise, View)) else None
     while isinstance(base.data, View):
         base = base.data.base
     made = lowering.fakes.get(id(base))
     if base is not box and made is not None and is_dense(made):     # what a view looks at lies as eager has it
-        base.realize(tuple(int(n) for n in made.stride()))
+        base.realize(tuple(made.stride()))
     view, maker = box.as_buffer_view(stride), node      # stride None: expanded or overlapping: whatever layout is natural
     while maker.op == "call_function" and (maker.target is operator.getitem or _is_view(maker.target)):
         maker = maker.args[0]

@@ -12,7 +12,7 @@ import torch
 from ..ir import ComputedBuffer, Pointwise, Scatter, TensorBox, current_graph
 from ..ops import ops
 from .pointwise import full
-from .registry import NotLowered, aten, broadcast_loader, cast, lower, normalize_dim, view
+from .registry import NotLowered, aten, broadcast_loader, broadcast_sizes, cast, lower, normalize_dim, view
 
 
 @lower(aten.embedding.default)
@@ -23,7 +23,7 @@ def embedding(call, weight, indices, padding_idx=-1, scale_grad_by_freq=False, s
         row = ops.indirect_indexing(cast(load_index(index[:rank]), indices.dtype, torch.int64), weight.get_size()[0],
                                     wrap_neg=False)
         return load_weight([row, *index[rank:]])
-    return TensorBox(Pointwise(weight.device, weight.dtype, [int(n) for n in call.value.shape], body,
+    return TensorBox(Pointwise(weight.device, weight.dtype, list(call.value.shape), body,
                                call.origins | weight.origins | indices.origins))
 
 
@@ -43,7 +43,7 @@ def gather(call, x, dim, index, sparse_grad=False):
         at = at or [sympy.Integer(0)]
         position = ops.indirect_indexing(cast(load_index(at), index.dtype, torch.int64), size[dim], wrap_neg=False)
         return load([position if k == dim else i for k, i in enumerate(at)])
-    return TensorBox(Pointwise(x.device, x.dtype, [int(n) for n in call.value.shape], body,
+    return TensorBox(Pointwise(x.device, x.dtype, list(call.value.shape), body,
                                call.origins | x.origins | index.origins))
 
 
@@ -58,7 +58,7 @@ def index_select(call, x, dim, index):
         at = at or [sympy.Integer(0)]
         position = ops.indirect_indexing(cast(load_index([at[dim]]), index.dtype, torch.int64), size[dim], wrap_neg=False)
         return load([position if k == dim else i for k, i in enumerate(at)])
-    return TensorBox(Pointwise(x.device, x.dtype, [int(n) for n in call.value.shape], body,
+    return TensorBox(Pointwise(x.device, x.dtype, list(call.value.shape), body,
                                call.origins | x.origins | index.origins))
 
 
@@ -70,14 +70,14 @@ def index_tensor(call, x, indices):
     given = [(k, t) for k, t in enumerate(indices) if t is not None]
     if any(t.dtype not in (torch.int64, torch.int32) for _, t in given):
         raise NotLowered("a boolean mask: the size of the result depends on data")
-    shape = torch.broadcast_shapes(*[tuple(t.get_size()) for _, t in given])
+    shape = broadcast_sizes(*[t.get_size() for _, t in given])
     load, place = x.make_loader(), _placer(size, given, shape)
     if 0 in tuple(call.value.shape):
         return full(call, call.value.shape, 0)
     if any(size[k] == 0 for k, _ in given):
         raise NotLowered("indexing with empty tensors")
     origins = call.origins.union(x.origins, *[t.origins for _, t in given])
-    return TensorBox(Pointwise(x.device, x.dtype, [int(n) for n in call.value.shape], lambda index: load(place(index)),
+    return TensorBox(Pointwise(x.device, x.dtype, list(call.value.shape), lambda index: load(place(index)),
                                origins))
 
 
@@ -115,7 +115,7 @@ def scatter_into(call, x, ranges, value, place, mode=None):
     base = x.copy()
     base.realize()
     graph, origins = current_graph(), call.origins | x.origins
-    data = Scatter(x.device, x.dtype, [int(n) for n in ranges], value, place, base.data.name,
+    data = Scatter(x.device, x.dtype, list(ranges), value, place, base.data.name,
                    mode, origins)
     return TensorBox(graph.add(ComputedBuffer, base.data.layout, origins, data=data))
 
@@ -128,7 +128,7 @@ def index_put(call, x, indices, values, accumulate=False):
         return _put_where(call, x, *given[0], values, accumulate)
     if any(t.dtype not in (torch.int64, torch.int32) for _, t in given):
         raise NotLowered("boolean masks among several indices")
-    shape = torch.broadcast_shapes(*[tuple(t.get_size()) for _, t in given])
+    shape = broadcast_sizes(*[t.get_size() for _, t in given])
     positions = [k for k, _ in given]
     rest = [n for k, n in enumerate(size) if k not in positions]
     adjacent = positions == list(range(positions[0], positions[0] + len(positions)))

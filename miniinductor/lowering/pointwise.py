@@ -7,13 +7,14 @@ In:   arithmetic, comparison, bit and maths ops.  Out: `Pointwise` values.
 
 Mirrors the `register_pointwise` calls of torch/_inductor/lowering.py.
 """
-
+import sympy
 import torch
 
 from ..ir import Pointwise, TensorBox
 from ..ops import ops
+from ..sizes import sizes
 from .registry import (
-    LOWERINGS, NotLowered, Promotion, aten, broadcast_loader, cast, is_number, lower, pointwise)
+    LOWERINGS, NotLowered, Promotion, aten, broadcast_loader, cast, is_number, lower, number, pointwise)
 
 DEFAULT, INT_TO_FLOAT, BOOL = Promotion.DEFAULT, Promotion.INT_TO_FLOAT, Promotion.ALWAYS_BOOL
 NO_OPMATH = Promotion.NO_OPMATH
@@ -214,7 +215,7 @@ def masked_fill(call, x, mask, value):
     fill = broadcast_loader(value, size) if isinstance(value, TensorBox) else None
 
     def body(index):
-        other = cast(fill(index), value.dtype, dtype) if fill else ops.constant(value, dtype)
+        other = cast(fill(index), value.dtype, dtype) if fill else number(value, dtype)
         return ops.where(test(index), other, load(index))
     return TensorBox(Pointwise(call.value.device, dtype, list(size), body, call.origins | x.origins | mask.origins))
 
@@ -245,7 +246,7 @@ def full(call, size, value, dtype=None):
     dtype = dtype or first.dtype
     if dtype.is_complex:
         raise NotLowered("complex numbers")
-    return TensorBox(Pointwise(first.device, dtype, [int(n) for n in size], lambda index: ops.constant(value, dtype),
+    return TensorBox(Pointwise(first.device, dtype, list(sizes(size)), lambda index: number(value, dtype),
                                call.origins))
 
 
@@ -286,12 +287,14 @@ def arange(call, *args, **kwargs):
     def body(index):
         if dtype.is_floating_point:
             position = ops.index_expr(index[0], torch.int64)
-            wide = torch.float64 if not (float(start).is_integer() and float(step).is_integer()) else torch.float32
+            whole = all(isinstance(n, sympy.Expr) or float(n).is_integer() for n in (start, step))
+            wide = torch.float32 if whole else torch.float64
             value = ops.to_dtype(position, wide, torch.int64)
-            value = ops.add(ops.mul(value, ops.constant(step, wide)), ops.constant(start, wide))
+            value = ops.add(ops.mul(value, number(step, wide)), number(start, wide))
             return cast(value, wide, dtype)
-        return ops.index_expr(index[0] * int(step) + int(start), dtype)
-    return TensorBox(Pointwise(call.value.device, dtype, [int(n) for n in call.value.shape], body, call.origins))
+        return ops.index_expr(index[0] * (step if isinstance(step, sympy.Expr) else int(step))
+                              + (start if isinstance(start, sympy.Expr) else int(start)), dtype)
+    return TensorBox(Pointwise(call.value.device, dtype, list(call.value.shape), body, call.origins))
 
 
 # --- prims: what torch's decompositions are written in has the rules of the ATen ops of the same name ------------------------

@@ -15,13 +15,14 @@ import math
 from dataclasses import dataclass
 from typing import Callable
 
+import sympy
 import torch
 
-from ..index_math import FloorDiv
+from ..index_math import FloorDiv, is_nonnegative
 from ..ir import Pointwise, Reduction, TensorBox
 from ..ops import ops
 from .reductions import accumulate_dtype
-from .registry import NotLowered, aten, cast, lower
+from .registry import NotLowered, aten, cast, lower, number
 from .views import between
 
 UNROLLED = 25           # elements of a window that are written out; a larger one becomes the loops of a reduction
@@ -46,7 +47,7 @@ class Windows:
         places = [self.place(d, output[d], at[d]) for d in range(rank)]
         tests = [between(places[d], low, high) for d in range(rank) for low, high in [self.limits(d, output[d])]
                  if low is not None or high is not None]
-        flat = functools.reduce(lambda total, d: total * int(self.x.get_size()[d - rank]) + places[d], range(rank), 0)
+        flat = functools.reduce(lambda total, d: total * self.x.get_size()[d - rank] + places[d], range(rank), 0)
         if not tests:
             return None, load(batch + places), flat
         inside = functools.reduce(ops.logical_and, tests)
@@ -57,7 +58,7 @@ class Windows:
 
     def total(self, call, compute):
         """The sum over each window, as `compute`."""
-        dtype, size = self.x.dtype, [int(n) for n in call.value.shape]
+        dtype, size = self.x.dtype, list(call.value.shape)
 
         def one(index, at):
             return cast(self.element(index, at, 0)[1], dtype, compute)
@@ -77,17 +78,19 @@ def _many(value, rank, default=None):
 
 def fixed_windows(x, outputs, kernel, stride, padding, dilation):
     """Windows of one size at equal distances, perhaps reaching out of x."""
-    sizes = [int(n) for n in x.get_size()[-len(kernel):]]
+    sizes = x.get_size()[-len(kernel):]
     last = [(m - 1) * s - p + (k - 1) * d for m, s, p, k, d in zip(outputs, stride, padding, kernel, dilation)]
 
     def limits(d, output):
-        return 0 if padding[d] else None, sizes[d] if last[d] >= sizes[d] else None
+        return 0 if padding[d] else None, None if is_nonnegative(sympy.sympify(sizes[d] - 1 - last[d])) else sizes[d]
     return Windows(x, kernel, lambda d, output, k: output * stride[d] - padding[d] + k * dilation[d], limits)
 
 
 def adaptive_windows(x, outputs):
     """Windows that cover x evenly."""
-    sizes = [int(n) for n in x.get_size()[-len(outputs):]]
+    sizes = x.get_size()[-len(outputs):]
+    if any(isinstance(n, sympy.Expr) for n in (*sizes, *outputs)):
+        raise NotLowered("adaptive pooling over symbolic sizes")
     start = lambda d, i: FloorDiv(i * sizes[d], outputs[d])                             # noqa: E731
     end = lambda d, i: FloorDiv((i + 1) * sizes[d] + outputs[d] - 1, outputs[d])        # noqa: E731
     widths = [[int(end(d, i)) - int(start(d, i)) for i in range(m)] for d, m in enumerate(outputs)]
@@ -143,7 +146,7 @@ def _largest(call, windows):
             better = better if inside is None else ops.logical_and(inside, better)
             where, best = ops.where(better, here, where), ops.maximum(value, best)
         return where
-    return [TensorBox(Pointwise(x.device, fake.dtype, [int(n) for n in fake.shape], body, call.origins | x.origins))
+    return [TensorBox(Pointwise(x.device, fake.dtype, list(fake.shape), body, call.origins | x.origins))
             for fake, body in zip(call.value, (largest, place))]
 
 
@@ -152,7 +155,7 @@ def _largest(call, windows):
 def avg_pool(call, x, kernel, stride=(), padding=0, ceil_mode=False, count_include_pad=True, divisor_override=None):
     rank, value = 2 if "2d" in str(call.node.target) else 3, _is_empty(call, x)
     kernel, padding = _many(kernel, rank), _many(padding, rank)
-    stride, sizes = _many(stride, rank, kernel), [int(n) for n in x.get_size()[-rank:]]
+    stride, sizes = _many(stride, rank, kernel), x.get_size()[-rank:]
     windows = fixed_windows(x, value.shape[-rank:], kernel, stride, padding, [1] * rank)
     constant = lambda v: ops.constant(v, torch.int64)       # noqa: E731
 
@@ -161,10 +164,10 @@ def avg_pool(call, x, kernel, stride=(), padding=0, ceil_mode=False, count_inclu
         pad = padding[d] if count_include_pad else 0
         low, high = windows.limits(d, output)
         last = (value.shape[d - rank] - 1) * stride[d] + kernel[d]
-        if low is None and high is None or count_include_pad and last <= sizes[d] + 2 * pad:
+        if low is None and high is None or count_include_pad and is_nonnegative(sympy.sympify(sizes[d] + 2 * pad - last)):
             return kernel[d]
         start = ops.index_expr(output * stride[d] - padding[d], torch.int64)
-        end = ops.minimum(ops.add(start, constant(kernel[d])), constant(sizes[d] + pad))
+        end = ops.minimum(ops.add(start, constant(kernel[d])), number(sizes[d] + pad, torch.int64))
         return ops.sub(end, start if count_include_pad else ops.maximum(start, constant(0)))
     return _average(call, windows, (lambda d, output: divisor_override if not d else 1) if divisor_override else count)
 

@@ -14,7 +14,8 @@ from .. import config
 from ..ir import Pointwise, Reduction, Scan, TensorBox
 from ..ops import ops
 from .pointwise import full
-from .registry import NotLowered, aten, cast, lower, normalize_dim, normalize_dims, to_dtype, view
+from ..sizes import maximum, sizes
+from .registry import NotLowered, aten, cast, lower, normalize_dim, normalize_dims, number, to_dtype, view
 
 LOW_PRECISION = (torch.float16, torch.bfloat16)
 
@@ -35,13 +36,13 @@ def reduce(call, x, dims, keepdim, kind, compute, result):
             full_index[k] = i
         return cast(load(full_index), src, compute)
 
-    ranges = [int(size[k]) for k in kept]
-    reduced = TensorBox(Reduction(x.device, produced, ranges, inner, [int(size[k]) for k in dims], kind, compute,
+    ranges = [size[k] for k in kept]
+    reduced = TensorBox(Reduction(x.device, produced, ranges, inner, [size[k] for k in dims], kind, compute,
                                   call.origins | x.origins))
     reduced.realize()
     out = reduced
     if keepdim:
-        shape = [1 if k in dims else int(n) for k, n in enumerate(size)]
+        shape = [1 if k in dims else n for k, n in enumerate(size)]
         out = view(call, reduced, shape, lambda index: [index[k] for k in kept])
     if produced != result:
         load_out = out.make_loader()
@@ -79,14 +80,14 @@ def mean(call, x, dims=None, keepdim=False, dtype=None):
     _no_complex(call, x)
     result, size = call.value.dtype, x.get_size()
     compute = accumulate_dtype(result)
-    count = int(sympy.prod([size[d] for d in normalize_dims(dims, len(size))]))
+    count = sizes([sympy.prod([size[d] for d in normalize_dims(dims, len(size))])])[0]
     total = reduce(call, x, dims, keepdim, "sum", compute, compute)
     load = total.make_loader()
 
     def body(index):
         if count == 0:
             return ops.constant(float("nan"), result)
-        return cast(ops.truediv(load(index), ops.constant(count, compute)), compute, result)
+        return cast(ops.truediv(load(index), number(count, compute)), compute, result)
     return TensorBox(Pointwise(x.device, result, list(total.get_size()), body, call.origins | x.origins))
 
 
@@ -157,7 +158,7 @@ def variance(call, x, dims=None, *, correction=None, keepdim=False):
     result = (call.value[0] if both else call.value).dtype
     compute, size = accumulate_dtype(result), x.get_size()
     dims = normalize_dims(dims, len(size))
-    count = int(sympy.prod([size[d] for d in dims]))
+    count = sizes([sympy.prod([size[d] for d in dims])])[0]
     correction = 1 if correction is None else correction
     if count == 0:
         values = [full(call, v.shape, float("nan"), v.dtype) for v in (call.value if both else [call.value])]
@@ -167,15 +168,15 @@ def variance(call, x, dims=None, *, correction=None, keepdim=False):
 
     def difference(index):
         at = [sympy.Integer(0) if k in dims else i for k, i in enumerate(index)]
-        centered = ops.sub(cast(load(index), x.dtype, compute), ops.truediv(load_total(at), ops.constant(count, compute)))
+        centered = ops.sub(cast(load(index), x.dtype, compute), ops.truediv(load_total(at), number(count, compute)))
         return ops.mul(centered, centered)
     squares = TensorBox(Pointwise(x.device, compute, list(size), difference, call.origins | x.origins))
 
     def scaled(box, divisor):
-        inner = box.make_loader()
+        inner, divisor = box.make_loader(), divisor if isinstance(divisor, sympy.Expr) else float(divisor)
         return TensorBox(Pointwise(x.device, result, list(box.get_size()), lambda index: cast(ops.truediv(
-            inner(index), ops.constant(float(divisor), compute)), compute, result), call.origins | x.origins))
-    variance_box = scaled(reduce(call, squares, dims, keepdim, "sum", compute, compute), max(count - correction, 0))
+            inner(index), number(divisor, compute)), compute, result), call.origins | x.origins))
+    variance_box = scaled(reduce(call, squares, dims, keepdim, "sum", compute, compute), maximum(count - correction, 0))
     if not both:
         return variance_box
     kept_total = total
@@ -189,7 +190,7 @@ def variance(call, x, dims=None, *, correction=None, keepdim=False):
 @lower(aten.cumsum.default, aten.cumprod.default, aten.logcumsumexp.default)
 def cumulative(call, x, dim, *, dtype=None):
     """Accumulated in double (float32, float64), float32 (narrow floats) or int64, and rounded at every step, as eager does it."""
-    size, result = [int(n) for n in x.get_size()], call.value.dtype
+    size, result = list(x.get_size()), call.value.dtype
     if result.is_complex or x.dtype.is_complex or x.device.type != "cpu" or config.cpu_backend != "cpp":
         raise NotLowered("complex numbers, or a device whose scans are eager kernels")
     kind = {"cumsum": "sum", "cumprod": "prod"}.get(call.node.target._schema.name.split("::")[1], "logaddexp")

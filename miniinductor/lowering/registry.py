@@ -17,8 +17,10 @@ import sympy
 import torch
 from torch._prims_common import ELEMENTWISE_TYPE_PROMOTION_KIND as Promotion, elementwise_dtypes
 
+from .. import config
 from ..ir import Pointwise, TensorBox, View
 from ..ops import ops
+from ..sizes import described, is_dense as dense_sizes, same, sizes
 
 aten = torch.ops.aten
 LOWERINGS = {}          # OpOverload -> rule
@@ -40,8 +42,8 @@ class Call:
 
     @property
     def value(self):
-        """The fake result: a tensor or a tuple of tensors."""
-        return self.node.meta["val"]
+        """The fake result: a tensor or a tuple of tensors (`Described`, where sizes are symbolic)."""
+        return described(self.node.meta["val"])
 
     @property
     def origins(self):
@@ -126,8 +128,22 @@ def _operand(arg, size, narrow, compute):
     if is_number(arg):
         if narrow in NARROW and not isinstance(arg, sympy.Expr):
             arg = torch.tensor(arg, dtype=torch.float64).to(narrow).item()
-        return lambda index: ops.constant(arg, compute)
+        return lambda index: number(arg, compute)
     raise NotLowered(f"argument {arg!r}")
+
+
+def number(value, dtype):
+    """A number, perhaps one made of symbolic sizes, as a value of a loop body."""
+    if isinstance(value, sympy.Expr) and not value.is_integer and config.cpu_backend != "cpp":
+        raise NotLowered("a float made of symbolic sizes")
+    return ops.index_expr(value, dtype) if isinstance(value, sympy.Expr) else ops.constant(value, dtype)
+
+
+def broadcast_sizes(*shapes):
+    """What shapes broadcast to; that they do has been checked while tracing."""
+    rank = max(map(len, shapes))
+    columns = zip(*[(1,) * (rank - len(shape)) + tuple(shape) for shape in shapes])
+    return tuple(next((n for n in column if n != 1), 1) for column in columns)
 
 
 def all_origins(args):
@@ -135,7 +151,7 @@ def all_origins(args):
 
 
 def view(call, base, size, reindex):
-    return TensorBox(View(base, [int(n) for n in size], reindex, call.origins | base.origins))
+    return TensorBox(View(base, list(sizes(size)), reindex, call.origins | base.origins))
 
 
 def to_dtype(call, box, dtype):
@@ -149,13 +165,7 @@ def to_dtype(call, box, dtype):
 
 def is_dense(fake):
     """Does the (fake) tensor fill its memory without gaps or overlap?"""
-    expected = 1
-    for size, stride in sorted(zip(fake.shape, fake.stride()), key=lambda pair: pair[1]):
-        if size != 1:
-            if stride != expected:
-                return False
-            expected *= size
-    return True
+    return dense_sizes(fake.shape, fake.stride())
 
 
 def normalize_dim(dim, rank):

@@ -10,10 +10,11 @@ Mirrors torch/_inductor/ir.py (View, SliceView, ExpandView ...).
 import sympy
 import torch
 
-from ..index_math import FloorDiv, Mod
+from ..index_math import FloorDiv, Mod, is_nonnegative
 from ..ir import Buffer, Layout, Pointwise, TensorBox, contiguous_strides, same_layout
 from ..ops import ops
-from .registry import CannotLower, NotLowered, aten, cast, is_dense, lower, normalize_dim, view
+from ..sizes import hint, is_negative, maximum, minimum, same, sizes
+from .registry import CannotLower, NotLowered, aten, cast, is_dense, lower, normalize_dim, number, view
 
 
 def reshape_index(old, new):
@@ -21,23 +22,22 @@ def reshape_index(old, new):
 
     Dimensions are matched in groups of equal product: within a group the index is made flat, then cut again.
     """
-    old, new = [int(n) for n in old], [int(n) for n in new]
+    old, new = sizes(old), sizes(new)
     groups, i, j = [], 0, 0
     while i < len(old) or j < len(new):
         these, those = [], []
         size_old = size_new = 1
-        while i < len(old) and (size_old < size_new or not these):
-            these.append(i)
-            size_old *= old[i]
-            i += 1
-        while j < len(new) and (size_new < size_old or not those):
-            those.append(j)
-            size_new *= new[j]
-            j += 1
-            while size_old < size_new and i < len(old):
+        while i < len(old) or j < len(new):
+            if these and those and same(size_old, size_new):
+                break
+            if i < len(old) and (not these or j == len(new) or those and hint(size_old, 1) < hint(size_new, 1)):
                 these.append(i)
-                size_old *= old[i]
+                size_old = size_old * old[i]
                 i += 1
+            else:
+                those.append(j)
+                size_new = size_new * new[j]
+                j += 1
         groups.append((these, those))
 
     def reindex(index):
@@ -50,8 +50,8 @@ def reshape_index(old, new):
             inside = [k for k in these if old[k] != 1]
             for position, k in enumerate(reversed(inside)):
                 last = position == len(inside) - 1
-                result[k] = rest if last else Mod(rest, sympy.Integer(old[k]))
-                rest = rest if last else FloorDiv(rest, sympy.Integer(old[k]))
+                result[k] = rest if last else Mod(rest, sympy.sympify(old[k]))
+                rest = rest if last else FloorDiv(rest, sympy.sympify(old[k]))
         return result
     return reindex
 
@@ -103,12 +103,16 @@ def _shift(index, dim, function):
     return [function(i) if k == dim else i for k, i in enumerate(index)]
 
 
+def slice_start(start, size):
+    start = 0 if start is None else start
+    return minimum(maximum(start + size if is_negative(start) else start, 0), size)
+
+
 @lower(aten.slice.Tensor)
 def slice_tensor(call, x, dim=0, start=None, end=None, step=1):
     dim = normalize_dim(dim, len(x.get_size()))
     size = x.get_size()[dim]
-    start = 0 if start is None else start
-    start = min(max(start + size if start < 0 else start, 0), size)
+    start = slice_start(start, size)
     if start == 0 and step == 1 and x.get_size() == tuple(call.value.shape):
         return x
     return view(call, x, call.value.shape, lambda index: _shift(index, dim, lambda i: i * step + start))
@@ -118,8 +122,8 @@ def slice_tensor(call, x, dim=0, start=None, end=None, step=1):
 def select(call, x, dim, position):
     size = x.get_size()
     dim = normalize_dim(dim, len(size))
-    position = position + size[dim] if position < 0 else position
-    return view(call, x, call.value.shape, lambda index: [*index[:dim], sympy.Integer(position), *index[dim:]])
+    position = position + size[dim] if is_negative(position) else position
+    return view(call, x, call.value.shape, lambda index: [*index[:dim], sympy.sympify(position), *index[dim:]])
 
 
 @lower(aten.split.Tensor, aten.split_with_sizes.default)
@@ -163,9 +167,11 @@ def unfold(call, x, dim, size, step):
 @lower(aten.as_strided.default)
 def as_strided(call, x, size, stride, storage_offset=None):
     """Another view of x's memory; x must lie there as eager has it."""
-    fake = call.lowerer.example(x)
+    fake = call.lowerer.fake_of(x)
+    if fake is None or fake.is_meta or any(isinstance(n, sympy.Expr) for n in (*fake.shape, *size, *stride, storage_offset)):
+        raise CannotLower("as_strided of a value that eager does not have, or with symbolic sizes")
     at = x.as_buffer_view(tuple(fake.stride()) if is_dense(fake) else None)
-    if fake.is_meta or not same_layout(at.size, at.stride, fake.stride()):
+    if not same_layout(at.size, at.stride, fake.stride()):
         raise CannotLower("as_strided of a tensor that does not lie in memory as eager has it")
     buffer = call.lowerer.lowered.buffers[at.name]
     start = fake.storage_offset() - int(at.offset)          # where the buffer begins in eager's storage
@@ -197,7 +203,11 @@ def repeat(call, x, repeats):
     if 0 in own:
         return copied_view(call, x, call.value.shape, lambda index: list(index[skip:]))
     return copied_view(call, x, call.value.shape,
-                lambda index: [Mod(sympy.sympify(i), sympy.Integer(n)) for n, i in zip(own, index[skip:])])
+                lambda index: [Mod(sympy.sympify(i), sympy.sympify(n)) for n, i in zip(own, index[skip:])])
+
+
+def _remainder(a, b):
+    return Mod(sympy.sympify(a), sympy.sympify(b))
 
 
 @lower(aten.roll.default)
@@ -209,12 +219,12 @@ def roll(call, x, shifts, dims=()):
             return x.copy()
         back = reshape_index(size, [count])
         flat = lambda index: sum((i * s for i, s in zip(index, contiguous_strides(size))), sympy.Integer(0))  # noqa: E731
-        return copied_view(call, x, size, lambda index: back([Mod(flat(index) + -sum(shifts) % count, sympy.Integer(count))]))
+        return copied_view(call, x, size, lambda index: back([Mod(flat(index) + _remainder(-sum(shifts), count), sympy.sympify(count))]))
     by = {}
     for dim, shift in zip(dims, shifts):
         dim = normalize_dim(dim, len(size))
         by[dim] = by.get(dim, 0) + shift
-    return copied_view(call, x, size, lambda index: [Mod(i + (-by[k] % size[k]), sympy.Integer(size[k])) if k in by and size[k] else i
+    return copied_view(call, x, size, lambda index: [Mod(i + _remainder(-by[k], size[k]), sympy.sympify(size[k])) if k in by and size[k] else i
                                               for k, i in enumerate(index)])
 
 
@@ -239,61 +249,60 @@ def cat(call, tensors, dim=0):
     if not loads:
         raise NotLowered("cat of empty tensors")
 
+    starts = [sum((size for _, _, size in loads[:k]), 0) for k in range(len(loads))]
+
     def body(index):
-        end, value = result.shape[dim], None
-        for load, dtype, size in reversed(loads):
-            start = end - size
+        end = value = None
+        for (load, dtype, _), start in reversed(list(zip(loads, starts))):
             inner = lambda load=load, dtype=dtype, start=start: cast(  # noqa: E731
                 load(_shift(index, dim, lambda i: i - start)), dtype, result.dtype)
             if len(loads) == 1:
                 return inner()
-            low, high = (start or None), (end if end != result.shape[dim] else None)
-            piece = ops.masked(between(index[dim], low, high), inner, 0)
+            piece = ops.masked(between(index[dim], None if start == 0 else start, end), inner, 0)
             value = piece if value is None else ops.where(between(index[dim], None, end), piece, value)
             end = start
         return value
     origins = call.origins.union(*[t.origins for t in tensors])
-    return TensorBox(Pointwise(result.device, result.dtype, [int(n) for n in result.shape], body, origins))
+    return TensorBox(Pointwise(result.device, result.dtype, list(result.shape), body, origins))
 
 
 @lower(aten.constant_pad_nd.default)
 def constant_pad(call, x, pad, value=0):
     size, result = x.get_size(), call.value
-    before = [0] * len(size)
+    before, after = [0] * len(size), [0] * len(size)
     for k in range(len(pad) // 2):
-        before[len(size) - 1 - k] = pad[2 * k]
-    load = x.make_loader()
+        before[len(size) - 1 - k], after[len(size) - 1 - k] = pad[2 * k:2 * k + 2]
+    load, reaches = x.make_loader(), lambda n: not is_nonnegative(sympy.sympify(-n))     # out of x, perhaps
 
     def body(index):
         inside = [i - b for i, b in zip(index, before)]
-        tests = [between(i, 0 if b > 0 else None, n if r - b > n else None)
-                 for i, b, n, r in zip(inside, before, size, result.shape) if b > 0 or r - b > n]
+        tests = [between(i, 0 if reaches(b) else None, n if reaches(a) else None)
+                 for i, b, a, n in zip(inside, before, after, size) if reaches(b) or reaches(a)]
         if not tests:
             return load(inside)
         mask = tests[0]
         for test in tests[1:]:
             mask = ops.logical_and(mask, test)
         return ops.masked(mask, lambda: load(inside), value)
-    return TensorBox(Pointwise(result.device, result.dtype, [int(n) for n in result.shape], body, call.origins | x.origins))
+    return TensorBox(Pointwise(result.device, result.dtype, list(result.shape), body, call.origins | x.origins))
 
 
 @lower(aten.slice_scatter.default)
 def slice_scatter(call, x, source, dim=0, start=None, end=None, step=1):
     size = x.get_size()
     dim = normalize_dim(dim, len(size))
-    start = 0 if start is None else start
-    start = min(max(start + size[dim] if start < 0 else start, 0), size[dim])
+    start = slice_start(start, size[dim])
     count, load, load_source = source.get_size()[dim], x.make_loader(), source.make_loader()
     if count == 0:
         return x.copy()
 
     def body(index):
         i = index[dim]
-        test = between(i, start or None, start + (count - 1) * step + 1) if (start, count) != (0, size[dim]) else None
+        test = between(i, None if start == 0 else start, start + (count - 1) * step + 1) if (start, count) != (0, size[dim]) else None
         if step != 1:
-            on_step = ops.eq(ops.index_expr(Mod(i - start % step, sympy.Integer(step)), torch.int64), ops.constant(0, torch.int64))
+            on_step = ops.eq(ops.index_expr(Mod(i - _remainder(start, step), sympy.sympify(step)), torch.int64), ops.constant(0, torch.int64))
             test = on_step if test is None else ops.logical_and(test, on_step)
-        inner = lambda: cast(load_source(_shift(index, dim, lambda i: FloorDiv(i - start, sympy.Integer(step)))),  # noqa: E731
+        inner = lambda: cast(load_source(_shift(index, dim, lambda i: FloorDiv(i - start, sympy.sympify(step)))),  # noqa: E731
                              source.dtype, x.dtype)
         return inner() if test is None else ops.where(test, ops.masked(test, inner, 0), load(index))
     return TensorBox(Pointwise(x.device, x.dtype, list(size), body, call.origins | x.origins | source.origins))
@@ -319,11 +328,11 @@ def diagonal_scatter(call, x, source, offset=0, dim1=0, dim2=1):
 def select_scatter(call, x, source, dim, position):
     size = x.get_size()
     dim = normalize_dim(dim, len(size))
-    position = position + size[dim] if position < 0 else position
+    position = position + size[dim] if is_negative(position) else position
     load, load_source = x.make_loader(), source.make_loader()
 
     def body(index):
-        test = ops.eq(ops.index_expr(index[dim], torch.int64), ops.constant(position, torch.int64))
+        test = ops.eq(ops.index_expr(index[dim], torch.int64), number(position, torch.int64))
         new = cast(load_source([*index[:dim], *index[dim + 1:]]), source.dtype, x.dtype)
         return ops.where(test, new, load(index))
     return TensorBox(Pointwise(x.device, x.dtype, list(size), body, call.origins | x.origins | source.origins))

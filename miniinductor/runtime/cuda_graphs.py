@@ -44,6 +44,8 @@ def refusal(graph, device):
     """Why a lowered graph must not be recorded, or None."""
     if device.type != "cuda":
         return "the graph does not run on a GPU"
+    if any(buffer.layout is None for buffer in graph.inputs.values()):
+        return "sizes are symbolic: a replay would run with those of the recording"
     layouts = [getattr(b, "layout", None) for b in [*graph.inputs.values(), *graph.operations]]
     if any(layout is not None and layout.device.type == "cpu" for layout in layouts):
         return "a tensor of the graph lies on the CPU"

@@ -1,0 +1,222 @@
+"""Sizes that are not known when kernels are written: symbols, what they are in this run, what is true for all of them.
+
+In:   a `torch.SymInt` of a fake tensor, a sympy expression over such symbols, or an int.  Out: ints where constant, else expressions.
+
+    >>> size(fake.shape[0] * 64)            # 64*s0, a sympy expression: what the loop IR, kernels and the wrapper are written with
+    >>> with size_hints({s0: 12}):
+    ...     hint(64 * s0)                   # 768: for heuristics only, never for what is right
+    >>> same(s0 * (s1 + 1), s0 + s0 * s1)   # True: equal for every size.  False means: not known
+    >>> fill({"shape": [fake.shape[0], 4]}, ["s0"])(12)
+    {'shape': [12, 4]}
+
+Whoever captured the graph owns the symbols and what was assumed of them (guards); here nothing is assumed but that they are integers
+>= 1 where sympy says `positive`.  Comparing two SymInts of a fake tensor asks that owner, which may add a guard: `same` and `hint` never do.
+
+Mirrors torch/_inductor/sizevars.py.  Left out: sizes that depend on data.
+"""
+import contextlib
+import functools
+import math
+import threading
+import warnings
+from dataclasses import dataclass
+
+import sympy
+import torch
+import torch.utils._pytree as pytree
+from sympy.printing.str import StrPrinter
+
+from .index_math import FloorDiv, Mod, is_nonnegative
+
+# torch.fx would rather have sizes as nodes; here they stand in the arguments, where they print as Python over the first placeholders
+warnings.filterwarnings("ignore", message="Raw SymInt value")
+SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
+_current = threading.local()
+
+
+class PythonPrinter(StrPrinter):
+    """Sizes as Python code.  A front end's own functions (of floats) say how they are written: `code`."""
+
+    def _print_Function(self, expr):
+        code = {"FloorDiv": "({} // {})", "Mod": "({} % {})"}.get(type(expr).__name__) or type(expr).code
+        return code.format(*[self.parenthesize(a, 1000) for a in expr.args])
+
+    def _print_Max(self, expr):
+        return f"{type(expr).__name__.lower()}({', '.join(map(self.doprint, expr.args))})"
+
+    _print_Min = _print_Abs = _print_Max
+
+
+def python_text(n):
+    return PythonPrinter().doprint(n)
+
+
+OURS = {"FloorDiv": FloorDiv, "Mod": Mod}
+
+
+@functools.lru_cache(10_000)
+def _ours(expr):
+    """The expression with this package's division and remainder (a front end has classes of its own for them)."""
+    if not expr.args:
+        return expr
+    args = [_ours(a) for a in expr.args]
+    rule = OURS.get(type(expr).__name__)
+    return rule(*args) if rule else expr if all(a is b for a, b in zip(args, expr.args)) else expr.func(*args)
+
+
+def _decided(expr, env):
+    """max(1, s0 - 1) is s0 - 1 where the owner of the symbols knows that s0 >= 2."""
+    if not expr.has(sympy.Max, sympy.Min):
+        return expr
+
+    def pick(function, wins):
+        return lambda *args: next((a for a in args if all(env.prove(wins(a, b)) is True for b in args)), function(*args))
+    return expr.replace(sympy.Max, pick(sympy.Max, sympy.Ge)).replace(sympy.Min, pick(sympy.Min, sympy.Le))
+
+
+def size(n):
+    """A size, stride or other number as the loop IR has it: a Python number where it is constant, else a sympy expression."""
+    if isinstance(n, SYMBOLIC):
+        n = _ours(_decided(sympy.sympify(n.node.expr), n.node.shape_env))
+    if isinstance(n, sympy.Basic):
+        return int(n) if n.is_Integer else float(n) if n.is_Float else bool(n) if n in (sympy.true, sympy.false) else n
+    return n
+
+
+def sizes(values):
+    return tuple(size(n) for n in values)
+
+
+def is_symbolic(value):
+    """Has this (fake) tensor, or tuple of tensors, a size or stride that is not constant?"""
+    if isinstance(value, torch.Tensor):
+        return any(isinstance(n, torch.SymInt) for n in (*value.shape, *value.stride()))
+    return isinstance(value, (tuple, list)) and any(map(is_symbolic, value))
+
+
+# --- what sizes are in this run -------------------------------------------------------------------------------------------------
+@contextlib.contextmanager
+def size_hints(hints):
+    """hints: sympy symbol -> int, for `hint` inside the block."""
+    previous = getattr(_current, "hints", {})
+    _current.hints = hints
+    try:
+        yield
+    finally:
+        _current.hints = previous
+
+
+def hint(n, unknown=None):
+    """The number that `n` is in the run the graph was captured in; `unknown` where nothing says it."""
+    if isinstance(n, int):
+        return n
+    if isinstance(n, torch.SymInt):
+        return n.node.hint if n.node.hint is not None else unknown
+    if n.is_Integer:
+        return int(n)
+    value = n.xreplace(getattr(_current, "hints", {}))
+    return int(value) if value.is_Integer else unknown
+
+
+def hints_of(graph):
+    """symbol -> hint of the size symbols among an FX graph's placeholders."""
+    values = [n.meta["val"].node for n in graph.find_nodes(op="placeholder") if isinstance(n.meta.get("val"), torch.SymInt)]
+    return {s: sympy.Integer(v.hint) for v in values for s in (sympy.sympify(v.expr),) if s.is_Symbol and v.hint is not None}
+
+
+# --- what holds for all sizes ---------------------------------------------------------------------------------------------------
+def expand(n):
+    """The same size in a form that equal sizes share."""
+    return n if isinstance(n, int) else size(sympy.expand(n))
+
+
+def same(a, b):
+    """Are two sizes equal, whatever the symbols are?  False: not, or not known."""
+    if isinstance(a, int) and isinstance(b, int):
+        return a == b
+    a, b = size(a), size(b)
+    return a == b or not (isinstance(a, int) and isinstance(b, int)) and sympy.expand(a - b) == 0
+
+
+def same_sizes(a, b):
+    return len(a) == len(b) and all(map(same, a, b))
+
+
+def maximum(a, b):
+    return max(a, b) if isinstance(a, (int, float)) and isinstance(b, (int, float)) else size(sympy.Max(a, b))
+
+
+def minimum(a, b):
+    return min(a, b) if isinstance(a, (int, float)) and isinstance(b, (int, float)) else size(sympy.Min(a, b))
+
+
+def is_negative(n):
+    """Is this number below 0?  Where symbols leave it open, as in this run: whoever traced the graph had to decide, and guards it."""
+    return n < 0 if isinstance(n, (int, float)) else not is_nonnegative(n) and (hint(n, 0) or 0) < 0
+
+
+def quotient(a, b):
+    """a / b where b divides a for all sizes, else None."""
+    if isinstance(a, int) and isinstance(b, int):
+        return a // b if b and a % b == 0 else None
+    a, b = sympy.expand(a), sympy.sympify(b)
+    return size(FloorDiv(a, b)) if b != 0 and Mod(a, b) == 0 else None
+
+
+def is_dense(shape, strides):
+    """Do the elements fill their memory without gaps or overlap?  False where that is not known."""
+    expected = 1
+    shape, strides = sizes(shape), sizes(strides)
+    for n, stride in sorted(zip(shape, strides), key=lambda pair: (hint(pair[1], 1 << 40), hint(pair[0], 1 << 40))):
+        if n != 1:
+            if not same(stride, expected):
+                return False
+            expected = expected * n
+    return True
+
+
+@dataclass(frozen=True)
+class Described:
+    """What lowering reads of a fake tensor, with symbolic sizes as expressions."""
+    shape: tuple
+    strides: tuple
+    dtype: torch.dtype
+    device: torch.device
+    offset: object = 0
+    is_meta: bool = False
+
+    def stride(self, dim=None):
+        return self.strides if dim is None else self.strides[dim]
+
+    def storage_offset(self):
+        return self.offset
+
+    def dim(self):
+        return len(self.shape)
+
+
+def described(value):
+    """A fake tensor as it is where its sizes are constant, else as `Described`; nested in tuples too."""
+    if isinstance(value, (tuple, list)):
+        return type(value)(map(described, value)) if is_symbolic(value) else value
+    if not is_symbolic(value):
+        return value
+    return Described(sizes(value.shape), sizes(value.stride()), value.dtype, value.device, size(value.storage_offset()))
+
+
+# --- numbers again, when the graph runs -------------------------------------------------------------------------------------------
+def fill(tree, names):
+    """A function of the symbols' values (in the order `names`) that gives `tree` with numbers for its symbolic sizes."""
+    leaves, spec = pytree.tree_flatten(tree)
+    places = [i for i, leaf in enumerate(leaves) if isinstance(leaf, (*SYMBOLIC, sympy.Expr))]
+    if not places:
+        return lambda *values: tree
+    text = f"lambda {', '.join(names)}: ({', '.join(python_text(size(leaves[i])) for i in places)},)"
+    evaluate = eval(text, {"math": math})
+
+    def filled(*values):
+        result = list(leaves)
+        for i, number in zip(places, evaluate(*values)):
+            result[i] = number
+        return pytree.tree_unflatten(result, spec)
+    return filled
