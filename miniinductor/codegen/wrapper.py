@@ -392,7 +392,7 @@ class WrapperWriter:
         outputs = f"[{', '.join(self.output(o) for o in self.graph.outputs)}]"
         mutations = [f"{self.tensor(name)}.copy_({self.view(value)})" for name, value in self.graph.mutations
                      if value.name not in self.overwritten]
-        body = self.symbol_lines() + self.lines
+        body = list(self.lines)
         if self.overwritten:        # as an eager kernel would: autograd notices writes by the version
             self.scope["increment_version"] = torch.autograd.graph.increment_version
             body.append(f"increment_version(({', '.join(map(self.tensor, self.overwritten.values()))},))")
@@ -416,6 +416,7 @@ class WrapperWriter:
             body = [*take, f"workspace = workspaces.pop() if workspaces else new_workspace({symbols})",
                     f"({', '.join(names)},) = workspace"] + body
             body[-1:] = ["workspaces.append(workspace)", body[-1]]
+        body = self.symbol_lines() + body
         if self.device.type == "cuda":
             number = self.device.index or 0
             self.scope.update(current_stream=torch._C._cuda_getCurrentRawStream, current_device=torch._C._cuda_getDevice,
