@@ -124,10 +124,10 @@ class FrameCompiler:
             return None
         records.counters["frames"][code.co_name] += 1
         state = [read() for _, read in STATE]
-        limit = sys.getrecursionlimit()
+        limit, outputs = sys.getrecursionlimit(), []
         sys.setrecursionlimit(max(limit, 20000))
         try:
-            result = self.trace(function, code, args, record)
+            result = self.trace(function, code, args, record, outputs)
         except Unsupported:
             raise
         except (SkipFrame, RecursionError) as skipped:      # the latter: a container that contains itself
@@ -141,6 +141,8 @@ class FrameCompiler:
         finally:
             sys.setrecursionlimit(limit)
             torch._C._set_grad_enabled(state[0])
+            for output in outputs:
+                output.forget()
         if result is None:
             return self.skip(code, record, record.skipped or "no tensor operation to compile")
         records.frames.append(record)
@@ -185,13 +187,13 @@ class FrameCompiler:
         frame_hook.set_cache(code, None)
         return None
 
-    def trace(self, function, code, args, record):
+    def trace(self, function, code, args, record, outputs):
         forced, input_sources = {}, set()
         for _ in range(config.attempt_limit):
             record.attempts += 1
             try:
                 with record.timed("trace"):
-                    frame = self.attempt(function, code, args, forced, input_sources)
+                    frame = self.attempt(function, code, args, forced, input_sources, outputs)
                     tail = rebuild(frame)
                 if frame.split is None or not frame.output.float_inputs:
                     break
@@ -201,7 +203,7 @@ class FrameCompiler:
             except Break as broken:     # a value cannot be rebuilt: plain Python must make it
                 if broken.step is None or broken.step in forced:
                     raise SkipFrame(str(broken)) from broken
-                forced[broken.step] = broken
+                forced[broken.step] = broken.with_traceback(None)
             if self.fullgraph and forced:
                 raise Unsupported(self.explain_break(next(iter(forced.values()))))
         else:
@@ -216,7 +218,7 @@ class FrameCompiler:
         elif not output.calls and self.needs_tensors:
             record.skipped = "no tensor operation to compile"
             return None
-        record.input_sources = output.inputs
+        record.input_sources = [variable.source for variable in output.inputs]
         compiled = functools.partial(self.compile_graph, output, record)
         replaced = replacement(frame, tail, compiled, record.calls.__next__ if config.count_hits else None)
         with record.timed("guards"):
@@ -243,8 +245,9 @@ class FrameCompiler:
                                                       value.values() if type(value) is dict else (value,))]
         return any(isinstance(value, (torch.Tensor, torch.nn.Module)) for value in values)
 
-    def attempt(self, function, code, args, forced, input_sources):
+    def attempt(self, function, code, args, forced, input_sources, outputs):
         output = OutputGraph(input_sources, self.backend_name != "eager", self.floats.get(code, ()))
+        outputs.append(output)
         ABSENT.clear()
         names = code.co_varnames[:parameter_count(code)]
         bound = {name: Lazy(value, output.tree.local(name)) for name, value in zip(names, args)}

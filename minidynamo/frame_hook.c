@@ -47,14 +47,17 @@ typedef _PyInterpreterFrame Frame;
 
 #define GENERATOR_LIKE (CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR)
 
+static PyObject *tail;                      /* marks a tail call, see hand_over */
 static PyObject *return_code;               /* the single instruction RETURN_VALUE, see call_instead */
 
 /* ---- state ------------------------------------------------------------------------------------------------------ */
 static _Thread_local PyObject *callback;    /* NULL: the hook is off in this thread */
+static _Thread_local PyObject *moved;       /* see hand_over */
 static int enabled_threads;                 /* threads whose callback is set; guarded by the GIL */
 static Py_ssize_t extra_index;              /* our slot in every code object */
 
-/* The slot holds: NULL = never seen, None = always run as is, list = [(guard, replacement code, ...), ...] */
+/* The slot holds: NULL = never seen, None = always run as is, Ellipsis = so, with the hook off in all it calls,
+ * list = [(guard, replacement code, ...), ...] */
 static PyObject *
 cache_of(PyCodeObject *code)
 {
@@ -186,17 +189,27 @@ call_instead(PyThreadState *ts, Frame *frame, PyCodeObject *co, int n)
 }
 
 static int switch_to(PyObject *cb);
+static PyObject *switch_back(PyObject *old, PyObject *result);
 
 static PyObject *
 eval_frame(PyThreadState *ts, Frame *frame, int throwflag)
 {
     PyObject *cb = callback;
     PyCodeObject *code = frame_code(frame);
+    if (moved) {                            /* this frame holds its arguments now */
+        PyObject *list = moved;
+        moved = NULL;
+        PyList_SetSlice(list, 0, PyList_GET_SIZE(list), NULL);
+    }
     if (cb == NULL || throwflag || !(code->co_flags & CO_OPTIMIZED) || code->co_flags & GENERATOR_LIKE)
         return _PyEval_EvalFrameDefault(ts, frame, throwflag);
     PyObject *cache = cache_of(code);
     if (cache == Py_None)
         return _PyEval_EvalFrameDefault(ts, frame, 0);
+    if (cache == Py_Ellipsis) {
+        switch_to(NULL);
+        return switch_back(cb, _PyEval_EvalFrameDefault(ts, frame, 0));
+    }
     if (cache)
         Py_INCREF(cache);
     else if (!(cache = PyList_New(0)) || put_cache((PyObject *)code, cache) < 0)
@@ -256,6 +269,22 @@ switch_to(PyObject *cb)
     return 0;
 }
 
+/* Make `old` (stolen) the callback again, and pass on the outcome of what ran in between. */
+static PyObject *
+switch_back(PyObject *old, PyObject *result)
+{
+    PyObject *left = callback, *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
+    if (switch_to(old) == 0)
+        PyErr_Restore(type, value, traceback);
+    else {
+        Py_CLEAR(result);                   /* the hook stays off */
+        Py_XDECREF(type); Py_XDECREF(value); Py_XDECREF(traceback);
+    }
+    Py_XDECREF(left);
+    return result;
+}
+
 static PyObject *
 set_callback(PyObject *m, PyObject *cb)
 {
@@ -286,11 +315,41 @@ set_cache(PyObject *m, PyObject *args)
     PyObject *code, *cache;
     if (!PyArg_ParseTuple(args, "O!O", &PyCode_Type, &code, &cache))
         return NULL;
-    if (cache != Py_None && !PyList_Check(cache))
-        return PyErr_Format(PyExc_TypeError, "expected None or a list, got %R", cache);
+    if (cache != Py_None && cache != Py_Ellipsis && !PyList_Check(cache))
+        return PyErr_Format(PyExc_TypeError, "expected None, ... or a list, got %R", cache);
     if (put_cache(code, cache) < 0)
         return NULL;
     Py_RETURN_NONE;
+}
+
+/* function(*list), where the list is emptied once the callee has begun: with a hook installed, CALL keeps its arguments
+ * on the caller's stack until the callee returns, and what the callee deletes would live on.
+ * A callee that returns (tail, function, list, dict) wants that to be called next, and the values of the dict to live until
+ * the end: a loop that breaks a graph in each turn goes on without nesting deeper. */
+static PyObject *
+hand_over(PyObject *m, PyObject *const *args, Py_ssize_t count)
+{
+    if (count != 2 || !PyList_CheckExact(args[1]))
+        return PyErr_Format(PyExc_TypeError, "expected a function and a list");
+    PyObject *function = Py_NewRef(args[0]), *list = Py_NewRef(args[1]), *kept = NULL;
+    for (;;) {
+        moved = list;
+        PyObject *result = PyObject_Vectorcall(function, PySequence_Fast_ITEMS(list), PyList_GET_SIZE(list), NULL);
+        moved = NULL;
+        Py_DECREF(function);
+        Py_DECREF(list);
+        if (!result || !PyTuple_CheckExact(result) || PyTuple_GET_SIZE(result) != 4 || PyTuple_GET_ITEM(result, 0) != tail) {
+            Py_XDECREF(kept);
+            return result;
+        }
+        function = Py_NewRef(PyTuple_GET_ITEM(result, 1));
+        list = Py_NewRef(PyTuple_GET_ITEM(result, 2));
+        if (!kept)
+            kept = Py_NewRef(PyTuple_GET_ITEM(result, 3));
+        else if (PyDict_Update(kept, PyTuple_GET_ITEM(result, 3)) < 0)
+            PyErr_Clear();
+        Py_DECREF(result);
+    }
 }
 
 /* ---- Switched(fn, callback): call fn with the hook on (callback) or off (None) in this thread -------------------- */
@@ -310,17 +369,7 @@ switched_call(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *kw
     Py_INCREF(s);
     PyObject *result = NULL;
     if (switch_to(Py_XNewRef(s->cb)) == 0) {
-        result = PyObject_Vectorcall(s->fn, args, nargsf, kwnames);
-        PyObject *mine = callback;
-        PyObject *type, *value, *traceback;
-        PyErr_Fetch(&type, &value, &traceback);
-        if (switch_to(old) == 0)
-            PyErr_Restore(type, value, traceback);
-        else {
-            Py_CLEAR(result);               /* the hook stays off */
-            Py_XDECREF(type); Py_XDECREF(value); Py_XDECREF(traceback);
-        }
-        Py_XDECREF(mine);
+        result = switch_back(old, PyObject_Vectorcall(s->fn, args, nargsf, kwnames));
     }
     Py_DECREF(s);
     return result;
@@ -402,8 +451,9 @@ static PyTypeObject SwitchedType = {
 static PyMethodDef methods[] = {
     {"set_callback", set_callback, METH_O, "set_callback(callback or None) -> the previous one; this thread's"},
     {"get_callback", get_callback, METH_NOARGS, "get_callback() -> this thread's callback or None"},
-    {"get_cache", get_cache, METH_O, "get_cache(code) -> list of entries | None (run as is) | False (never seen)"},
-    {"set_cache", set_cache, METH_VARARGS, "set_cache(code, None to run as is | list of entries)"},
+    {"get_cache", get_cache, METH_O, "get_cache(code) -> list of entries | None (run as is) | ... (with what it calls) | False (never seen)"},
+    {"set_cache", set_cache, METH_VARARGS, "set_cache(code, None to run as is | ... with what it calls, too | list of entries)"},
+    {"hand_over", (PyCFunction)(void (*)(void))hand_over, METH_FASTCALL, "hand_over(function, list) -> function(*list), which alone keeps the items; it may return (tail, function, list, kept)"},
     {NULL}};
 
 static struct PyModuleDef module = {
@@ -426,7 +476,8 @@ PyInit__frame_hook(void)
     if (!return_code)
         return NULL;
     PyObject *m = PyModule_Create(&module);
-    if (!m || PyModule_AddType(m, &SwitchedType) < 0)
+    tail = PyObject_CallNoArgs((PyObject *)&PyBaseObject_Type);
+    if (!m || !tail || PyModule_AddObjectRef(m, "tail", tail) < 0 || PyModule_AddType(m, &SwitchedType) < 0)
         return NULL;
     return m;
 }

@@ -5,7 +5,7 @@ code object that a hooked thread runs.  Out: while it is installed, frames run t
 
     >>> def callback(func, code, args):
     ...     print("about to run", code.co_name)
-    ...     set_cache(code, None)                   # from now on as is
+    ...     set_cache(code, None)                   # from now on as is; `...`: with all that it calls
     >>> hooked = enabled(f, callback)               # `hooked(...)` runs f with the hook on, in this thread
 
 `guard(func, *params)` gets the function object and every bound parameter (the *args tuple and **kwargs dict included) and
@@ -16,9 +16,9 @@ An entry whose third item is callable belongs to that callback: other callbacks 
 The cache of a code object is a plain list of entries that one may print and edit.
 Mirrors torch/csrc/dynamo/eval_frame.c and torch/_dynamo/eval_frame.py (paper section 3.1).
 """
-from ._frame_hook import Switched, get_cache, get_callback, set_cache, set_callback
+from ._frame_hook import Switched, get_cache, get_callback, hand_over, set_cache, set_callback, tail
 
-__all__ = ["enabled", "disabled", "get_cache", "get_callback", "set_cache", "set_callback"]
+__all__ = ["enabled", "disabled", "get_cache", "get_callback", "hand_over", "set_cache", "set_callback", "tail"]
 
 
 def enabled(fn, callback):

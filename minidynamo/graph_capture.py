@@ -61,7 +61,7 @@ class OutputGraph(Builder):
         self.inputs, self.attributes, self.by_fake, self.memo, self.pinned_memo = [], {}, {}, {}, {}
         self.globals, self.pair_guards, self.sourced, self.module_stack, self.modules = {}, [], [], [], []
         self.input_sources = input_sources          # names of tensors that must be placeholders (replaced buffers)
-        self.last_input, self.calls, self.frame, self.global_hooks_guarded = None, 0, None, False
+        self.last_input, self.calls, self.frame, self.root, self.global_hooks_guarded = None, 0, None, None, False
         self.makers = {}            # id of a stateless module made in the frame -> partial that makes it
         self.autocast_depth = 0                     # autocast regions entered less those left
         self.state_before, self.state_after = {}, {}        # (setter, its first arguments) -> the thread's state
@@ -314,6 +314,12 @@ class OutputGraph(Builder):
         return self.wrap_pinned(value)
 
     # ---- the end
+    def forget(self):
+        """Break the cycles that would keep the program's values alive until Python collects garbage."""
+        frame, self.frame = self.root, None
+        for table in (self.memo, self.pinned_memo, self.by_fake, self.sourced, self.globals, *((frame.locals, frame.cells, frame.stack) if frame else ())):
+            table.clear()
+
     def first_write(self):
         """The first node that writes to an input, parameter or buffer, perhaps through a view, or None."""
         storages = {storage(node.meta["example_value"]) for node in self.graph.nodes if node.op in ("placeholder", "get_attr")}

@@ -19,8 +19,9 @@ import torch
 from . import runtime
 from .bytecode import Instruction, assemble, disassemble
 from .exceptions import SkipFrame
+from .frame_hook import hand_over, tail
 from .resume import resume_code
-from .variables.base import NULL, Lazy
+from .variables.base import NULL, Lazy, OpaqueVar
 from .variables.constant import ConstantVar, is_constant_value
 from .variables.containers import DictVar, ListVar, SetVar, TupleVar
 from .variables.functions import CellVar
@@ -263,8 +264,10 @@ class Codegen:
             self.load_const(variable.cls)
             self.build("BUILD_TUPLE", variable.init_args or [])
             self.mapping(variable.fields.items if variable.fields is not None else {})
-            self.value(variable.slots.get("__cause__", ConstantVar(None)))
-            self.finish_call(4)
+            for name in ("__cause__", "__context__"):
+                self.value(variable.slots.get(name, ConstantVar(None)))
+            self.value(variable.slots.get("__suppress_context__", ConstantVar(False)))
+            self.finish_call(6)
             return
         self.start_call(lambda: self.load_const(runtime.new_object))
         self.load_const(variable.cls)
@@ -481,12 +484,16 @@ def _run_plainly(frame, raised):
 def _push_state(tail, frame):
     """Stack, live locals, mutations; then write the locals.  The original instruction runs next."""
     position = frame.split[0]
+    for name in frame.code.co_cellvars:         # a free variable of the continuation, which raises another error
+        if name in frame.cells and frame.cells[name].content is None and frame.info.may_be_unbound(position, name):
+            raise SkipFrame(f"the closure variable {name} may be unbound after a graph break")
     for item in frame.stack:
         tail.value(item)
     live, stores = frame.info.live_before(position), []
+    frame.kept = [name for name, value in frame.locals.items() if name not in live and _holds(value)]
     for name in frame.code.co_varnames:
         value = frame.locals.get(name)
-        if value is None or name not in live:
+        if value is None or name not in live and name not in frame.kept:
             continue
         source = value.source
         if source is not None and source.kind == "local" and source.key == name:
@@ -498,8 +505,14 @@ def _push_state(tail, frame):
     for name in reversed(stores):
         tail.store_fast(name)
     for name in frame.code.co_varnames:         # what the traced part unbound must not reappear
-        if name in live and name not in frame.locals and name in _parameters(frame.code) and name not in frame.code.co_cellvars:
+        if name not in frame.locals and name in _parameters(frame.code) and name not in frame.code.co_cellvars:
             tail.emit("DELETE_FAST", name)
+
+
+def _holds(value):
+    """Does this local, which is not read again, hold an argument whose end the program may notice (a lock, a temporary file)?"""
+    return value.source is not None and value.source.kind == "local" and isinstance(_peek(value), (Lazy, ObjectVar, OpaqueVar)) and \
+        not (type(_peek(value)) is Lazy and (is_constant_value(value.value) or isinstance(value.value, torch.Tensor)))
 
 
 def _parameters(code):
@@ -598,22 +611,30 @@ def _continuation(frame, natives, begin, end, where, kinds, bound, jump, exhaust
     free = code.co_cellvars + code.co_freevars
     temps = [f".s{n}" for n in range(len(kinds))]
     out = [Instruction("STORE_FAST", temp) for temp in reversed(temps)]
-    call = [Instruction("PUSH_NULL")] if V < (3, 13) else []
+    nested = code.co_name.startswith("<resume of")      # `hand_over`, which called it, calls what it returns
+    call = [Instruction("LOAD_CONST", tail)] if nested else [Instruction("PUSH_NULL"), Instruction("LOAD_CONST", hand_over)]
+    if V >= (3, 13):
+        call.reverse()
     for name in free:
         call.append(Instruction("LOAD_CLOSURE" if V < (3, 13) else "LOAD_FAST", name))
     if free:
         call.append(Instruction("BUILD_TUPLE", len(free)))
     call.append(Instruction("LOAD_CONST", made))
     if V >= (3, 13):
-        call += [Instruction("MAKE_FUNCTION")] + ([Instruction("SET_FUNCTION_ATTRIBUTE", 8)] if free else []) + [Instruction("PUSH_NULL")]
+        call += [Instruction("MAKE_FUNCTION")] + ([Instruction("SET_FUNCTION_ATTRIBUTE", 8)] if free else [])
     else:
         call.append(Instruction("MAKE_FUNCTION", 8 if free else 0))
-    args = [v for v in code.co_varnames if v in live and v not in free] + [t for t, kind in zip(temps, kinds) if kind == "v"]
+    args = list(made.co_varnames[:made.co_argcount - kinds.count("v")]) + [t for t, kind in zip(temps, kinds) if kind == "v"]
     for name in args:       # moved, not copied: the caller must not keep what the rest of the function lets go
         call += [Instruction("LOAD_FAST", name), Instruction("DELETE_FAST", name)]
-    if V < (3, 12):
-        call.append(Instruction("PRECALL", len(args)))
-    call += [Instruction("CALL", len(args)), Instruction("RETURN_VALUE")]
+    call.append(Instruction("BUILD_LIST", len(args)))
+    if nested:
+        for name in frame.kept:
+            call += [Instruction("LOAD_CONST", name), Instruction("LOAD_FAST", name)]
+        call += [Instruction("BUILD_MAP", len(frame.kept)), Instruction("BUILD_TUPLE", 4)]
+    else:
+        call += ([Instruction("PRECALL", 2)] if V < (3, 12) else []) + [Instruction("CALL", 2)]
+    call.append(Instruction("RETURN_VALUE"))
     out += call
     for instruction in out:
         instruction.pos = target.pos

@@ -12,7 +12,8 @@ The body is kept whole and in order behind a short prefix, so loops, `with` and 
 
     COPY_FREE_VARS n; RESUME; <push the stack values>; <clear their slots>; JUMP_FORWARD target; <original body>
 
-The original's cells and free variables arrive as free variables.  Resume functions can be split again.
+The original's cells and free variables arrive as free variables.  A resume function that is split again goes on in another one of
+the *original* (`_origins`), so that a loop that breaks in each turn comes back to the same two or three code objects.
 Mirrors torch/_dynamo/resume_execution.py (paper section 3.7).  Left out: generators; splitting while an exception is
 being handled.
 """
@@ -28,6 +29,7 @@ GENERATOR_LIKE = 0x20 | 0x80 | 0x200        # CO_GENERATOR | CO_COROUTINE | CO_A
 ENDS = {"RETURN_VALUE", "RETURN_CONST", "RAISE_VARARGS", "RERAISE", "JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT"}
 OWN_NAME = re.compile(r"\.(\d+)(s\d+|exception)$")
 _cache = {}         # id(code) -> {(k, stack, live, raising): resume code}; equal code objects may be of different files
+_origins = {}       # id(resume code) -> (weak reference to the original, its index of each instruction or None)
 
 
 class CannotSplit(SkipFrame):
@@ -112,6 +114,9 @@ def resume_code(code, k, stack, live, raising=False):
     instruction k stands, so that the handlers around it see it.
     Raises CannotSplit.  The same arguments give the same code object, whose compiled entries are shared.
     """
+    original, indices = _origins.get(id(code), (lambda: None, ()))
+    if original() is not None and indices[k] is not None:
+        return resume_code(original(), indices[k], stack, live, raising)
     if id(code) not in _cache:
         _cache[id(code)] = {}
         weakref.finalize(code, _cache.pop, id(code), None)
@@ -124,7 +129,7 @@ def resume_code(code, k, stack, live, raising=False):
 def _make_resume_code(code, k, stack, live, raising):
     body = disassemble(code)
     check_splittable(code, body, k)
-    target = body[k]
+    target, index = body[k], {id(ins): n for n, ins in enumerate(body)}
     free = closure_names(code)
     names = _stack_names(code, stack)
     exception = f".{_generation(code)}exception"
@@ -148,9 +153,12 @@ def _make_resume_code(code, k, stack, live, raising):
     rest = [ins for ins in body if ins.op not in ("COPY_FREE_VARS", "MAKE_CELL")]
     line = target.pos[0] if target.pos else code.co_firstlineno
     original = code.co_name.split("<resume of ")[-1].split(" at line")[0]
-    return assemble(code, prefix + rest, varnames=params + unbound, cellvars=(), freevars=free,
+    made = assemble(code, prefix + rest, varnames=params + unbound, cellvars=(), freevars=free,
                     stacksize=max(code.co_stacksize, len(stack)) + 3, co_argcount=len(params), co_posonlyargcount=0,
                     co_kwonlyargcount=0, co_flags=code.co_flags & ~(4 | 8), co_name=f"<resume of {original} at line {line}>")
+    _origins[id(made)] = weakref.ref(code), [index.get(id(ins)) for ins in prefix + rest]
+    weakref.finalize(made, _origins.pop, id(made), None)
+    return made
 
 
 def _super_calls(body):

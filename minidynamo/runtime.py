@@ -48,23 +48,24 @@ def floats_as_tensors(compiled, places):
     return run
 
 
-def new_exception(cls, args, fields, cause):
+def new_exception(cls, args, fields, cause, context, suppress):
     made = cls.__new__(cls, *args)
+    if issubclass(cls, StopIteration):
+        StopIteration.__init__(made, *args)         # sets .value
     made.args = args
     if fields:
         made.__dict__.update(fields)
-    if cause is not None:
-        made.__cause__ = cause
+    made.__cause__, made.__context__, made.__suppress_context__ = cause, context, suppress
     return made
 
 
-def iterator_at(sequence, index):
-    """iter(sequence) after `index` steps, still looking at the live sequence."""
-    made = iter(sequence)
+def iterator_at(sequence, index, step):
+    """iter(sequence), or reversed(sequence) for step -1, with `index` to come next, still looking at the live sequence."""
+    made = iter(sequence) if step > 0 else reversed(sequence)
     if hasattr(made, "__setstate__"):
         made.__setstate__(index)
     else:                               # a deque's
-        for _ in range(index):
+        for _ in range(index if step > 0 else len(sequence) - 1 - index):
             next(made, None)
     return made
 

@@ -8,7 +8,7 @@ import dis
 from minidynamo.bytecode import Instruction, assemble, disassemble, emit
 from minidynamo.bytecode.assembler import VERSION
 from minidynamo.resume import (ENDS, GENERATOR_LIKE, NULL, VALUE, CannotSplit, check_splittable, closure_names, handling_exceptions,
-                               parameters, resume_code)
+                               resume_code)
 
 UNKNOWN, EXCEPTION = "?", "e"           # kinds besides VALUE and NULL; EXCEPTION: an exception or what it displaced
 
@@ -128,7 +128,7 @@ def split(code, point):
     target, temporaries = body[k], [f".split{i}" for i in range(len(stack))]
     stash = [ins for name in reversed(temporaries) for ins in emit.store_fast(name)]
     names = [t for t, kind in zip(temporaries, stack) if kind == VALUE]
-    arguments = [emit.load_fast(v) for v in parameters(code, (), live)] + [emit.load_fast(t) + emit.delete_fast(t) for t in names]
+    arguments = [emit.load_fast(v) for v in rest.co_varnames[:rest.co_argcount - len(names)]] + [emit.load_fast(t) + emit.delete_fast(t) for t in names]
     piece = stash + emit.call(emit.make_function(rest, free), *arguments) + emit.return_value()
     for ins in piece:
         ins.pos = target.pos

@@ -194,7 +194,7 @@ def test_break_in_an_except_block(x):
     return y * 3
 
 
-@make_test(X(), graphs=4, breaks=2)
+@make_test(X(), graphs=2, breaks=2)
 def test_generator_across_a_break(x):
     def steps():
         for i in range(3):

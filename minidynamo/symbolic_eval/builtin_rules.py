@@ -24,8 +24,8 @@ from ..exceptions import Break, ObservedException
 from ..variables.constant import ConstantVar
 from ..variables.containers import DictVar, DictViewVar, ListVar, SequenceVar, SetVar, TupleVar
 from ..variables.functions import BoundMethodVar, CallableVar, FunctionVar, PartialVar
-from ..variables.iterators import EnumerateVar, FilterVar, IteratorVar, MapVar, SentinelVar, ZipVar
-from ..variables.objects import ClassVar, ObjectVar, PyModuleVar, SuperVar, allocate, initialise_payload, instantiate, lookup
+from ..variables.iterators import EnumerateVar, FilterVar, IteratorVar, MapVar, SequenceIterator, ZipVar
+from ..variables.objects import MISSING, ClassVar, ObjectVar, PyModuleVar, SuperVar, allocate, initialise_payload, instantiate, lookup
 from ..variables.tensor import TensorVar
 from .opcodes import slice_of
 from .operations import BINARY, COMPARE
@@ -396,10 +396,7 @@ def _issubclass(tx, args, kwargs):
 
 @rule(callable)
 def _callable(tx, args, kwargs):
-    value = args[0]
-    if isinstance(value, ObjectVar):
-        return ConstantVar(hasattr(value.cls, "__call__"))
-    return ConstantVar(hasattr(value.python_type(), "__call__"))
+    return ConstantVar(lookup(args[0].python_type(), "__call__")[1] is not MISSING)
 
 
 @rule(id)
@@ -544,7 +541,9 @@ def _reversed(tx, args, kwargs):
         return tx.iter_of(TupleVar(items[::-1]))
     if isinstance(value, ConstantVar) and isinstance(value.value, range):
         return tx.iter_of(ConstantVar(value.value[::-1]))
-    if isinstance(value, (SequenceVar, DictVar, DictViewVar, ConstantVar)):
+    if isinstance(value, SequenceVar):
+        return SequenceIterator(value, len(value.items) - 1, -1)
+    if isinstance(value, (DictVar, DictViewVar, ConstantVar)):
         return tx.iter_of(TupleVar(list(value.iterate(tx))[::-1]))
     tx.raise_(TypeError, f"'{value.python_type().__name__}' object is not reversible")
 
@@ -563,15 +562,14 @@ def _iter(tx, args, kwargs):
 
 @rule(next)
 def _next(tx, args, kwargs):
-    if isinstance(args[0], IteratorVar):
-        value = args[0].next(tx)
-    else:
-        value = SentinelVar(args[0]).next(tx)
-    if value is None:
-        if len(args) > 1:
-            return args[1]
-        tx.raise_(StopIteration)
-    return value
+    if not hasattr(args[0].python_type(), "__next__"):
+        tx.raise_(TypeError, f"'{args[0].python_type().__name__}' object is not an iterator")
+    try:
+        return args[0].call_method(tx, "__next__", [], {})
+    except ObservedException as raised:
+        if len(args) == 1 or not issubclass(raised.var.python_type(), StopIteration):
+            raise
+        return args[1]
 
 
 @rule(sorted)

@@ -61,6 +61,36 @@ class CodeInfo:
             self._live = liveness(self.operations, self.super_reads)
         return self._live[position] if position < len(self._live) else frozenset()
 
+    def moves(self, position):
+        """Does a resume function, in front of `position`, put the value of a loop's next turn back on the stack, to be stored at once?"""
+        ops = self.operations
+        while ops[position].op == "DELETE_FAST":
+            position += 1
+        return ops[position].op == "JUMP" and ops[ops[position].arg].op == "STORE_FAST"
+
+    def may_be_unbound(self, position, name):
+        """May an instruction from `position` on read the cell variable `name` before it is written?"""
+        seen, todo = set(), [position]
+        while todo:
+            n = todo.pop()
+            if n in seen or n >= len(self.operations):
+                continue
+            seen.add(n)
+            operation = self.operations[n]
+            op, arg = operation.op, operation.arg
+            if arg == name and op in ("LOAD_DEREF", "DELETE_DEREF"):
+                return True
+            if not (arg == name and op == "STORE_DEREF"):
+                todo += successors(operation, n) + ([operation.exc[0]] if operation.exc is not None else [])
+        return False
+
+
+def successors(operation, n):
+    """Where control may go after operation `n` that does not raise."""
+    op = operation.op
+    return ([] if op in ("RETURN_VALUE", "RAISE_VARARGS", "RERAISE", "JUMP") else [n + 1]) + (
+        [operation.arg] if op == "JUMP" or op.startswith("POP_JUMP") or op in ("FOR_ITER", "SEND") else [])
+
 
 def liveness(operations, super_reads=None):
     """Backward dataflow: before each operation, the fast locals that may be read later."""
@@ -71,9 +101,7 @@ def liveness(operations, super_reads=None):
         for n in range(len(operations) - 1, -1, -1):
             operation = operations[n]
             op, arg = operation.op, operation.arg
-            after = set() if op in ("RETURN_VALUE", "RAISE_VARARGS", "RERAISE", "JUMP") else set(live[n + 1])
-            if op == "JUMP" or op.startswith("POP_JUMP") or op in ("FOR_ITER", "SEND"):
-                after |= live[arg]
+            after = set().union(*[live[m] for m in successors(operation, n)])
             if op in ("STORE_FAST", "DELETE_FAST"):
                 after.discard(arg)
             if op in ("LOAD_FAST", "DELETE_FAST", "LOAD_FAST_AND_CLEAR", "MAKE_CELL", "LOAD_CLOSURE"):

@@ -158,7 +158,7 @@ class RootFrame(Frame):
 
     def __init__(self, output, function, bound, forced):
         super().__init__(output, function, bound)
-        self.forced, self.step, self.group_step, self.raised_step, self.split = forced, 0, 0, 0, None
+        self.forced, self.step, self.group_step, self.raised_step, self.split, self.kept = forced, 0, 0, 0, None, ()
         output.root = self
 
     def loop(self):
@@ -198,7 +198,7 @@ class RootFrame(Frame):
             raise SkipFrame(f"a local variable cannot be traced: {reason.reason}") from reason
         if step in self.forced:
             raise SkipFrame(f"cannot split here: {reason.reason}") from reason
-        self.forced[step] = reason
+        self.forced[step] = reason.with_traceback(None)     # its frames would keep the arguments alive
         raise Restart()
 
 

@@ -14,7 +14,7 @@ from ..variables.base import NULL, Lazy
 from ..variables.constant import ConstantVar
 from ..variables.containers import DictVar, ListVar, SequenceVar, SetVar, SliceVar, TupleVar, dict_pairs
 from ..variables.functions import CellVar, DeferredVar, FunctionVar
-from ..variables.iterators import GeneratorVar, IteratorVar
+from ..variables.iterators import IteratorVar
 from ..variables.objects import ClassVar, ObjectVar, SuperVar
 
 HANDLERS = {}
@@ -86,7 +86,7 @@ def LOAD_FAST(frame, name):
             frame.stack.append(frame.cells[name])
             return
         frame.raise_(UnboundLocalError, f"cannot access local variable '{name}' where it is not associated with a value")
-    if type(value) is Lazy:
+    if type(value) is Lazy and not (name[0] == "." and frame.info.moves(frame.pc)):
         value = frame.locals[name] = value.realize(frame)
     frame.stack.append(value)
 
@@ -605,16 +605,13 @@ def GET_YIELD_FROM_ITER(frame, _):
 @opcode
 def SEND(frame, target):
     sent, receiver = frame.stack.pop(), frame.stack[-1]
-    if isinstance(receiver, GeneratorVar):
-        value = receiver.send(frame, sent)
-        result = receiver.frame.returned if value is None else None
-    else:
-        value, result = receiver.next(frame), None
-    if value is None:
-        frame.stack[-1:] = [result or ConstantVar(None)] if sys.version_info < (3, 12) else [receiver, result or ConstantVar(None)]
+    try:
+        frame.stack.append(receiver.call_method(frame, "__next__", [], {}) if sent.identity() is None else receiver.call_method(frame, "send", [sent], {}))
+    except ObservedException as raised:
+        if not issubclass(raised.var.python_type(), StopIteration):
+            raise
+        frame.stack[-1:] = [receiver, raised.var.getattr(frame, "value")][sys.version_info < (3, 12):]
         frame.pc = target
-    else:
-        frame.stack.append(value)
 
 
 @opcode

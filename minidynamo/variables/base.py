@@ -62,7 +62,12 @@ class Variable:
     def call_method(self, tx, name, args, kwargs):
         method = getattr(self, "method_" + name, None)
         if method is not None:
-            return method(tx, *args, **kwargs)
+            try:
+                return method(tx, *args, **kwargs)
+            except TypeError as error:
+                if error.__traceback__.tb_next is not None:
+                    raise
+                raise Break("method", f"the arguments of .{name}() of {self}") from None      # plain Python says what is wrong with them
         found = self.getattr(tx, name)
         if found.native and found.instance is self:         # the method's call would come back here
             raise Break("method", f"the method .{name}() of {self} is not traced")

@@ -42,28 +42,28 @@ class IteratorVar(Variable):
 
 
 class SequenceIterator(IteratorVar):
-    """Over a list or tuple variable (live: the list may grow)."""
-    __slots__ = ("sequence", "index")
+    """Over a list or tuple variable (live: the list may grow), from its first item up or (step -1) from its last down."""
+    __slots__ = ("sequence", "index", "step")
 
-    def __init__(self, sequence):
-        self.source, self.mutated, self.sequence, self.index = None, False, sequence, 0
+    def __init__(self, sequence, index=0, step=1):
+        self.source, self.mutated, self.sequence, self.index, self.step = None, False, sequence, index, step
 
     def next(self, tx):
-        if self.sequence is None or self.index >= len(self.sequence.items):
+        if self.sequence is None or not 0 <= self.index < len(self.sequence.items):
             self.sequence = None
             return None
-        self.index += 1
-        return self.sequence.item(tx, self.index - 1)
+        self.index += self.step
+        return self.sequence.item(tx, self.index - self.step)
 
     def python_type(self):
-        return type(iter([]))
+        return type((iter if self.step > 0 else reversed)([] if self.sequence is None else self.sequence.cls.__new__(self.sequence.cls)))
 
     def reconstruct(self, cg):
         if self.sequence is None:
             cg.load_const(())
             cg.emit("GET_ITER", effect=0)
             return
-        cg.call_helper("iterator_at", self.sequence, ConstantVar(self.index))
+        cg.call_helper("iterator_at", self.sequence, ConstantVar(self.index), ConstantVar(self.step))
 
 
 class HostIterator(IteratorVar):
@@ -216,6 +216,9 @@ class SentinelVar(IteratorVar):
                 return None
             raise
 
+    def method___next__(self, tx):
+        return self.object.call_method(tx, "__next__", [], {})
+
     def identity(self):
         return self.object.identity()
 
@@ -256,10 +259,15 @@ class GeneratorVar(IteratorVar):
         return type(_ for _ in ())
 
     def method_send(self, tx, value):
-        yielded = self.send(tx, value)
+        if not self.started and value.identity() is not None:
+            tx.raise_(TypeError, "can't send non-None value to a just-started generator")
+        over, yielded = self.done, self.send(tx, value)
         if yielded is None:
-            tx.raise_var(StopIteration, [] if self.frame.returned is None or self.frame.returned.identity() is None else [self.frame.returned])
+            tx.raise_var(StopIteration, [] if over or self.frame.returned.identity() is None else [self.frame.returned])
         return yielded
+
+    def method___next__(self, tx):
+        return self.method_send(tx, ConstantVar(None))
 
     def method_close(self, tx):
         if self.started and not self.done:

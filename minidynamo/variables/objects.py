@@ -162,6 +162,12 @@ class ObjectVar(Variable):
             if self.slots[name] is None:
                 self.missing(tx, name)
             return self.slots[name].realize(tx)
+        if self.value is None and issubclass(self.cls, BaseException):
+            if issubclass(self.cls, StopIteration) and name == "value":
+                return self.init_args[0] if self.init_args else ConstantVar(None)
+            if name == "__suppress_context__":
+                return ConstantVar(False)
+            raise Break("attribute", f"{self.cls.__name__}.{name} is kept by C code")
         if self.value is None or not hasattr(self.value, name):
             if self.value is not None and self.source is not None:
                 tx.output.guard(self.source, ("ABSENT", name), "not hasattr({0}, {key})", name)

@@ -11,6 +11,7 @@ import contextlib
 import io
 import itertools
 import re
+import sys
 import types
 
 import torch
@@ -86,16 +87,23 @@ def _empty(cell):
 
 
 def user_lines(error, file):
-    """Line numbers of the traceback within `file`; a resume function stands for its original."""
-    lines, trace = [], error.__traceback__
+    """Line numbers of the traceback within `file`; the frame of a resume function stands for its original's.
+
+    A frame that raises an exception again has several lines.  CPython 3.11 runs STORE_FAST; LOAD_FAST as one instruction once the code is
+    warm, and tells the line of the first: the line of an unbound local is left out.
+    """
+    lines, trace, frame = [], error.__traceback__, None
     while trace is not None:
         code = trace.tb_frame.f_code
         if code.co_filename == file:
             name = code.co_name.split("<resume of ")[-1].split(" at line")[0]
-            if code.co_name.startswith("<resume of") and lines and lines[-1][0] == name:
+            if code.co_name.startswith("<resume of") and trace.tb_frame is not frame and lines and lines[-1][0] == name:
                 lines.pop()
             lines.append((name, trace.tb_lineno))
+            frame = trace.tb_frame
         trace = trace.tb_next
+    if lines and type(error) is UnboundLocalError and sys.version_info < (3, 12):
+        lines[-1] = lines[-1][0], None
     return lines
 
 
