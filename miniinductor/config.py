@@ -18,7 +18,8 @@ openmp = True               # C++: outer loops run on all threads
 cpu_backend = "cpp"         # kernels of CPU tensors; "triton": through Triton's interpreter (TRITON_INTERPRET=1), for study
 max_autotune = False        # Triton: try every block size of every kernel, not only of those that move many bytes
 split_reductions = True     # Triton: a reduction with few outputs becomes two, so that every processor has work
-fallback_random = True      # random ops are eager's kernels and draw eager's very numbers (there is no other way yet)
+fallback_random = True      # random ops are eager's kernels and draw eager's very numbers; False: fused kernels draw (random.py), dropout masks
+                            # are computed again in backward instead of being kept, and torch.manual_seed still decides the numbers
 partition = "min-cut"       # training, what to keep for backward: "min-cut", "save-everything", "recompute-all"
 verify = True               # the verifier checks the IR between stages
 debug = int(os.environ.get("MINI_DEBUG", "0"))      # 1: ATen graphs, 2: + loop IR, 3: + fusion decisions, 4: + kernels

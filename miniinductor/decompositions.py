@@ -15,6 +15,7 @@ import torch
 from torch._prims_common import ELEMENTWISE_TYPE_PROMOTION_KIND as Promotion, elementwise_dtypes
 from torch._decomp import core_aten_decompositions, decomposition_table
 
+from . import config, random
 from .lowering.extern import EXTERN
 from .lowering.registry import LOWERINGS
 
@@ -399,9 +400,13 @@ for _name in torch._C._dispatch_get_all_op_names():
             OURS[getattr(getattr(aten, _name), _overload or "default")] = _rule
 
 
-@functools.cache
 def table():
     """op -> function, for the tracer."""
+    return _table() if config.fallback_random else _table() | random.RULES
+
+
+@functools.cache
+def _table():
     result = {op: function for op, function in core_aten().items()
               if isinstance(op, torch._ops.OpOverload) and op not in LOWERINGS and op not in EXTERN
               and not op._schema.is_mutable}

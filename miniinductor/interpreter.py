@@ -19,6 +19,7 @@ import torch
 from .handlers import loop_indices, run_body
 from .index_math import FloorDiv, Mod
 from .ir import BufferView, ComputedBuffer, ExternKernel, MultiOutput, Scan, Scatter
+from .random import philox
 from .ops import BINARY, COMPARISON, UNARY, OpsHandler, set_handler
 
 
@@ -181,23 +182,16 @@ class InterpreterHandler(OpsHandler):
         self.mask = before
         return torch.where(mask, value, torch.tensor(other, dtype=value.dtype, device=self.device))
 
-    # random numbers: a counter-based mix of seed and offset (any good mix will do: one stream per seed)
+    # random numbers
     def rand(self, seed, offset):
-        bits = self._mix(seed, offset)
-        return (bits & 0xFFFFFF).to(torch.float32) / float(1 << 24)
+        return (philox(seed.to(torch.int64), offset.to(torch.int64)) >> 8).to(torch.float32) * 2.0 ** -24
 
     def randn(self, seed, offset):
         first, second = self.rand(seed, offset * 2), self.rand(seed, offset * 2 + 1)
         return torch.sqrt(-2 * torch.log(1 - first)) * torch.cos(2 * math.pi * second)
 
     def randint(self, seed, offset, low, high):
-        return low + self._mix(seed, offset) % (high - low)
-
-    def _mix(self, seed, offset):
-        x = (seed.to(torch.int64) * 0x9E3779B1 + offset.to(torch.int64)) & 0xFFFFFFFF
-        for shift, factor in ((16, 0x85EBCA6B), (13, 0xC2B2AE35)):
-            x = ((x ^ (x >> shift)) * (factor & 0x7FFFFFFF)) & 0xFFFFFFFF
-        return x ^ (x >> 16)
+        return low + philox(seed.to(torch.int64), offset.to(torch.int64)) % (high - low)
 
     def fma(self, a, b, c):
         return (a.double() * b.double() + c.double()).to(a.dtype)

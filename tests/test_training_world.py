@@ -10,7 +10,7 @@ import torch.nn.functional as F
 
 import minidynamo
 import miniinductor
-from test_training import BACKENDS, Net, check, clean, compiled_records, same_state, x  # noqa: F401
+from test_training import BACKENDS, Net, check, clean, compiled_records, plain, same_state, x  # noqa: F401
 
 
 # --- random numbers ---------------------------------------------------------------------------------------------------------
@@ -44,6 +44,70 @@ def test_eagers_very_numbers(p):
         for result in results[1:]:
             torch.testing.assert_close(result, results[0], rtol=1e-6, atol=1e-6)
             assert all(torch.equal(a, b) for a, b in zip(result[0][1:6], results[0][0][1:6]))
+
+
+@pytest.mark.parametrize("size", [(0,), (), (7,), (100, 103), (3, 5, 65, 2)])
+def test_our_own_numbers_are_the_same_everywhere(size):
+    """config.fallback_random = False: C++, the loop IR's interpreter and the eager kernel compute the same bits."""
+    def f(x):
+        return torch.rand_like(x)
+    with miniinductor.config.patch(fallback_random=False), torch.no_grad():
+        torch.manual_seed(5)
+        got = minidynamo.compile(f)(torch.empty(size))
+        torch.manual_seed(5)
+        want = torch.ops.miniinductor.uniform(torch.randint(0, 2 ** 62, [1]), size)
+    assert torch.equal(got, want)
+    (record,) = compiled_records()
+    assert [f.op for f in record.fallbacks] == ["aten.randint.low"] and (not size or not want.numel() or len(record.kernels) == 1)
+
+
+def test_our_own_numbers_are_well_spread():
+    def f(x):
+        return torch.rand_like(x), torch.randn_like(x), F.dropout(x, 0.25), torch.bernoulli(torch.full_like(x, 0.7)), torch.rand(1000, 100)
+    compiled = minidynamo.compile(f)
+    with miniinductor.config.patch(fallback_random=False), torch.no_grad():
+        torch.manual_seed(1)
+        first = compiled(torch.ones(1000, 100))
+        torch.manual_seed(1)
+        again, other = compiled(torch.ones(1000, 100)), compiled(torch.ones(1000, 100))
+    uniform, normal, dropped, coin, more = first
+    assert all(torch.equal(a, b) for a, b in zip(first, again)) and not any(torch.equal(a, b) for a, b in zip(first, other))
+    for values, mean, deviation in ((uniform, 0.5, 12 ** -0.5), (more, 0.5, 12 ** -0.5), (normal, 0.0, 1.0), (dropped, 1.0, 3 ** -0.5), (coin, 0.7, 0.21 ** 0.5)):
+        assert abs(values.mean() - mean) < 4 * deviation / 1e5 ** 0.5 * 1.5 and abs(values.std() - deviation) < 0.01
+    assert 0 <= uniform.min() and uniform.max() < 1 and len(uniform.unique()) > 99_000
+    for values in (uniform, normal):        # neighbours, rows and the two streams are not correlated
+        pairs = torch.stack([values.flatten()[:-100], values.flatten()[1:-99], values.flatten()[100:], more.flatten()[:-100]])
+        assert (torch.corrcoef(pairs) - torch.eye(4)).abs().max() < 0.015
+    assert dropped.unique().allclose(torch.tensor([0.0, 1 / 0.75]))
+
+
+@pytest.mark.parametrize("how", ["min-cut", "save-everything", "recompute-all"])
+def test_our_own_dropout_is_computed_again_in_backward(how):
+    compiled = minidynamo.compile(lambda x: F.dropout(F.dropout(x.sin(), 0.5).exp() * 2, 0.2))
+    with miniinductor.config.patch(fallback_random=False, partition=how):
+        a = x(100, 10)
+        torch.manual_seed(3)
+        out = compiled(a)
+        (gradient,) = torch.autograd.grad(out.sum(), a)
+        inner = gradient != 0           # a second draw would differ
+        assert torch.equal(inner, (out != 0) & (out != 2.5)) and 300 < int(inner.sum()) < 500
+        torch.testing.assert_close(gradient[inner], (out * 2 * a.cos())[inner].detach())
+    (record,) = compiled_records()
+    if how != "save-everything":        # seeds and x
+        assert sum(s.bytes for s in record.saved if not s.is_input) == 16
+
+
+def test_a_generator_argument():
+    """Its draws are eager's, in either mode."""
+    def f(x, generator):
+        return x + torch.rand(4, 6, generator=generator), torch.bernoulli(x.sigmoid(), generator=generator), x.clone().normal_(generator=generator)
+    for own in (False, True):
+        minidynamo.reset()
+        with miniinductor.config.patch(fallback_random=not own):
+            compiled, a = minidynamo.compile(f), plain()
+            for seed in (1, 2):
+                got, want = (g(a, torch.Generator().manual_seed(seed)) for g in (compiled, f))
+                torch.testing.assert_close(got, want)
 
 
 # --- mixed precision --------------------------------------------------------------------------------------------------------

@@ -66,6 +66,14 @@ def test_another_use_of_the_maximum_is_not_taken_for_a_softmax():
     torch.testing.assert_close(got, torch.exp(x * x - x.amax(1, keepdim=True)).sum(1, keepdim=True), rtol=1e-4, atol=1e-3)
 
 
+def test_random_numbers_are_those_of_the_other_code_generators():
+    with miniinductor.config.patch(fallback_random=False), torch.no_grad():
+        torch.manual_seed(5)
+        got = minidynamo.compile(lambda x: torch.rand_like(x))(torch.empty(37, 5))
+        torch.manual_seed(5)
+        assert torch.equal(got, torch.ops.miniinductor.uniform(torch.randint(0, 2 ** 62, [1]), [37, 5]))
+
+
 def test_few_outputs_are_reduced_in_chunks():
     x = torch.randn(3, 100_003)
     (got,), record = run(lambda b: [reduce(b, "sum", [1])], x)

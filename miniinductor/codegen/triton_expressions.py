@@ -221,7 +221,8 @@ class TritonExpressions(OpsHandler):
 
     # -- random numbers: Triton's own counter-based generator (Philox) ------------------------------------------------------
     def rand(self, seed, offset):
-        return self.temporary(f"tl.rand({seed}, {self.counter(offset)})", torch.float32, seed.inner | offset.inner)
+        bits = self.temporary(f"tl.randint({seed}, {self.counter(offset)}).to(tl.uint32)", torch.uint32, seed.inner | offset.inner)
+        return self.temporary(f"({bits} >> 8).to(tl.float32) * 5.9604644775390625e-08", torch.float32, bits.inner)      # as the C++ prelude
 
     def randn(self, seed, offset):
         return self.temporary(f"tl.randn({seed}, {self.counter(offset)})", torch.float32, seed.inner | offset.inner)

@@ -7,9 +7,12 @@ In:   arithmetic, comparison, bit and maths ops.  Out: `Pointwise` values.
 
 Mirrors the `register_pointwise` calls of torch/_inductor/lowering.py.
 """
+import math
+
 import sympy
 import torch
 
+from .. import random  # noqa: F401  (it declares the op)
 from ..ir import Pointwise, TensorBox
 from ..ops import ops
 from ..sizes import sizes
@@ -295,6 +298,17 @@ def arange(call, *args, **kwargs):
         return ops.index_expr(index[0] * (step if isinstance(step, sympy.Expr) else int(step))
                               + (start if isinstance(start, sympy.Expr) else int(start)), dtype)
     return TensorBox(Pointwise(call.value.device, dtype, list(call.value.shape), body, call.origins))
+
+
+@lower(torch.ops.miniinductor.uniform.default)
+def uniform(call, seed, size):
+    load, shape = seed.make_loader(), sizes(call.value.shape)
+    strides = [math.prod(shape[k + 1:]) for k in range(len(shape))]
+
+    def body(index):
+        place = sum((i * n for i, n in zip(index, strides)), sympy.Integer(0))
+        return ops.rand(load([sympy.Integer(0)]), ops.index_expr(place, torch.int64))
+    return TensorBox(Pointwise(call.value.device, torch.float32, list(call.value.shape), body, call.origins | seed.origins))
 
 
 # --- prims: what torch's decompositions are written in has the rules of the ATen ops of the same name ------------------------

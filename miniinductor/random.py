@@ -1,0 +1,96 @@
+"""Random numbers without a state: element `offset` of stream `seed`.
+
+In:   a seed (one 64-bit integer, drawn from torch's generator, so that `torch.manual_seed` decides it).  Out: uniform float32 in [0, 1).
+
+    >>> torch.ops.miniinductor.uniform(torch.tensor([7]), [2, 3])          # the same six numbers every time
+
+Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011): ten rounds of multiplication on a counter, so each element
+is computed alone, inside a fused kernel, and again in backward instead of being kept.  The C++ prelude, Triton's library and this file
+compute the same bits.  `config.fallback_random = False` puts these rules in front of eager's random kernels.
+
+Mirrors torch/_inductor/fx_passes/replace_random.py.  Left out: float64 and 16-bit results, `torch.Generator` arguments (eager's kernels).
+"""
+import math
+
+import torch
+
+aten = torch.ops.aten
+WORD = 0xFFFFFFFF
+
+
+def philox(seed, offset):
+    """The first 32 bits for each element of `offset` (int64), as int64; seed: int64, broadcast."""
+    c0, c1, c2, c3 = offset & WORD, offset >> 32 & WORD, torch.zeros_like(offset), torch.zeros_like(offset)
+    k0, k1 = seed & WORD, seed >> 32 & WORD
+    for _ in range(10):
+        a, b = c0 * 0xD2511F53, c2 * 0xCD9E8D57         # the low 64 bits, whatever the sign
+        c0, c1, c2, c3 = (b >> 32 & WORD) ^ c1 ^ k0, b & WORD, (a >> 32 & WORD) ^ c3 ^ k1, a & WORD
+        k0, k1 = k0 + 0x9E3779B9 & WORD, k1 + 0xBB67AE85 & WORD
+    return c0
+
+
+def uniform(seed, size):
+    """The eager kernel of `miniinductor::uniform`: float32 in [0, 1), 24 bits each."""
+    return ((philox(seed, torch.arange(math.prod(size), device=seed.device)) >> 8).float() * 2.0 ** -24).reshape(size)
+
+
+LIBRARY = torch.library.Library("miniinductor", "DEF")
+LIBRARY.define("uniform(Tensor seed, SymInt[] size) -> Tensor")
+LIBRARY.impl("uniform", uniform, "CompositeExplicitAutograd")
+
+
+def draw(size, device):
+    """Uniform numbers of a fresh seed, as ops that a tracer records.  The seed is the random op: it is drawn once, and kept."""
+    return torch.ops.miniinductor.uniform(aten.randint.low(0, 2 ** 62, [1], device=device), list(size))
+
+
+def plain(x_dtype, kwargs):
+    """May we draw a result of this dtype?"""
+    return x_dtype is torch.float32 and kwargs.get("generator") is None and kwargs.get("layout") in (None, torch.strided)
+
+
+def rand(size, *, dtype=None, device=None, **kwargs):
+    if not plain(dtype or torch.get_default_dtype(), kwargs):
+        return NotImplemented
+    return draw(size, device or torch.get_default_device())
+
+
+def rand_like(x, *, dtype=None, device=None, memory_format=None, **kwargs):
+    if not plain(dtype or x.dtype, kwargs) or not x.is_contiguous():
+        return NotImplemented
+    return draw(x.shape, device or x.device)
+
+
+def normal(uniform_rule):
+    """Box-Muller: two uniform numbers make a normal one."""
+    def rule(*args, **kwargs):
+        first = uniform_rule(*args, **kwargs)
+        if first is NotImplemented:
+            return first
+        second = draw(first.shape, first.device)
+        return torch.sqrt(-2 * torch.log(1 - first)) * torch.cos(2 * math.pi * second)
+    return rule
+
+
+def bernoulli(x, p=None, *, generator=None):
+    """aten.bernoulli: `x` gives the probabilities, or the shape and dtype if `p` is given."""
+    if generator is not None or not x.is_contiguous():
+        return NotImplemented
+    return (draw(x.shape, x.device) < (x if p is None else p)).to(x.dtype)
+
+
+def bernoulli_(x, p=0.5, *, generator=None):
+    if generator is not None:
+        return NotImplemented
+    return x.copy_(draw(x.shape, x.device) < p)
+
+
+def native_dropout(x, p, train):
+    if train is False or not 0 < p < 1:
+        return NotImplemented
+    keep = draw(x.shape, x.device) < 1 - p
+    return x * keep.to(x.dtype) * (1 / (1 - p)), keep
+
+
+RULES = {aten.rand.default: rand, aten.rand_like.default: rand_like, aten.randn.default: normal(rand), aten.randn_like.default: normal(rand_like),
+         aten.bernoulli.default: bernoulli, aten.bernoulli.p: bernoulli, aten.bernoulli_.float: bernoulli_, aten.native_dropout.default: native_dropout}
