@@ -166,7 +166,8 @@ def trace_joint(gm, inputs, held, decompositions=None):
     attributes = {id(t): o for t, o in zip(held, objects[len(inputs):])}
     recording = torch.is_grad_enabled()
     with contextlib.ExitStack() as stack:
-        for context in (torch.autograd.set_multithreading_enabled(False), enable_python_dispatcher(), fake_mode, tracer):
+        for context in (torch.autograd.set_multithreading_enabled(False), torch.autograd.set_detect_anomaly(False), enable_python_dispatcher(),
+                        fake_mode, tracer):     # (anomaly detection reads values)
             stack.enter_context(context)
         with ambient_autocast(), autograd_errors():
             try:
