@@ -25,7 +25,8 @@ TYPES = {
     torch.float32: ("float", "float"), torch.float64: ("double", "double"),
     torch.bfloat16: ("mini::bfloat16", "float"), torch.float16: ("mini::float16", "float"),
     torch.int64: ("int64_t", "int64_t"), torch.int32: ("int32_t", "int32_t"), torch.int16: ("int16_t", "int16_t"),
-    torch.int8: ("int8_t", "int8_t"), torch.uint8: ("uint8_t", "uint8_t"), torch.bool: ("bool", "bool"),
+    torch.int8: ("int8_t", "int8_t"), torch.uint8: ("uint8_t", "uint8_t"),
+    torch.bool: ("uint8_t", "bool"),        # bytes in memory go through vector registers; gcc takes bools one by one
     torch.uint16: ("uint16_t", "uint16_t"), torch.uint32: ("uint32_t", "uint32_t"),
     torch.uint64: ("uint64_t", "uint64_t"),
 }
@@ -120,7 +121,7 @@ class CppExpressions(OpsHandler):
         if dtype == source:
             return x
         if dtype in NARROW:
-            wide = x if compute_type(source) == "float" else self.temporary(f"(float){x}", torch.float32, x.inner)
+            wide = x if compute_type(source) == "float" else self.to_dtype(x, torch.float32)
             if source is torch.bool:
                 return Value(wide.text, dtype, x.inner)
             narrow = self.temporary(f"mini::to_{NARROW[dtype]}({wide})", dtype, x.inner, c_type=memory_type(dtype))
@@ -131,6 +132,8 @@ class CppExpressions(OpsHandler):
             return Value(x.text, dtype, x.inner)
         if dtype is torch.bool:
             return self.temporary(f"{x} != 0", dtype, x.inner)
+        if source is torch.bool and dtype.is_floating_point:        # nor is a cast of a bool a vector operation for gcc
+            return self.temporary(f"{x} ? {constant_text(1, dtype)} : {constant_text(0, dtype)}", dtype, x.inner)
         if source.is_floating_point and not dtype.is_floating_point:
             return self.temporary(f"mini::to_integer<{compute_type(dtype)}>({x})", dtype, x.inner)
         return self.temporary(f"({compute_type(dtype)}){x}", dtype, x.inner)
