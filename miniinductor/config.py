@@ -17,6 +17,7 @@ vectorize = True            # C++: `omp simd` inner loops; False gives the plain
 openmp = True               # C++: outer loops run on all threads
 cpu_backend = "cpp"         # kernels of CPU tensors; "triton": through Triton's interpreter (TRITON_INTERPRET=1), for study
 max_autotune = False        # Triton: try every block size of every kernel, not only of those that move many bytes
+matmul_templates = "timed"  # Triton: products with fused epilogues; "timed": max-autotune compares with the library, "always", "never"
 split_reductions = True     # Triton: a reduction with few outputs becomes two, so that every processor has work
 fallback_random = True      # random ops are eager's kernels and draw eager's very numbers; False: fused kernels draw (random.py), dropout masks
                             # are computed again in backward instead of being kept, and torch.manual_seed still decides the numbers

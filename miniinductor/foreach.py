@@ -15,6 +15,7 @@ different bodies.
 """
 import math
 
+from . import config
 from .dependencies import Ref, Slot, int_or_none, loop_variable, merge_loops
 from .scheduler import Group, Node, buffer_bytes
 
@@ -44,7 +45,7 @@ def join_alike(scheduler, nodes, overwritten):
     for node in nodes:
         before = {id(maker[name]) for name in scheduler.must_follow(node, nodes) if name in maker} - {id(node)}
         level[id(node)] = 1 + max((level[b] for b in before), default=-1)
-        if isinstance(node, Group) and (found := one_loop(node)):
+        if isinstance(node, Group) and is_cpp(node) and (found := one_loop(node)):
             group, key, names = found
             kept = [name for name in group.names if name in used]
             if all(name in scheduler.escaping or buffer_bytes(scheduler.buffers[name]) <= SMALL for name in kept):
@@ -67,6 +68,11 @@ def join_alike(scheduler, nodes, overwritten):
         if not any(node is other for other in result):
             result.append(node)
     return result
+
+
+def is_cpp(group):
+    """Only the C++ generator writes such kernels."""
+    return config.cpu_backend == "cpp" and all(n.buffer.layout.device.type == "cpu" for n in group.nodes)
 
 
 def one_loop(group):

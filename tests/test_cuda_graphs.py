@@ -86,7 +86,9 @@ def test_written_inputs_are_written_once_per_call(recordings, moves):
     compiled = graphed(bump, x)
     for step in range(1, 6):
         x = x.clone() if moves else x
+        version = x._version
         assert compiled(x)[0].eq(2 * step).all() and x.eq(step).all()
+        assert x._version > version
     assert recordings == [4]
 
 

@@ -9,6 +9,7 @@ if os.environ.get("TRITON_INTERPRET") != "1":
     pytest.skip("needs TRITON_INTERPRET=1 (tests/conftest.py sets it)", allow_module_level=True)
 
 import torch
+import torch.nn.functional as F
 
 import minidynamo
 import miniinductor
@@ -79,6 +80,71 @@ def test_few_outputs_are_reduced_in_chunks():
     (got,), record = run(lambda b: [reduce(b, "sum", [1])], x)
     torch.testing.assert_close(got, x.sum(1, keepdim=True), rtol=1e-4, atol=1e-3)
     assert len(record.kernels) == 2 and record.notes_of("in 24 chunks")
+
+
+R = torch.randn
+PRODUCTS = {        # function, inputs: each is one kernel
+    "bias and gelu": (lambda a, b, c: F.gelu(a @ b + c), (R(70, 50), R(50, 90), R(90))),
+    "a full addend": (lambda a, b, c: F.silu(a @ b) * c, (R(70, 50), R(50, 90), R(70, 1))),
+    "transposed weight": (lambda a, b, c: torch.relu(torch.addmm(c, a, b.t())), (R(133, 64), R(257, 64), R(257))),
+    "batches": (lambda a, b: torch.relu(a @ b) * 2, (R(4, 33, 64), R(4, 64, 57))),
+    "batches with a bias": (lambda a, b, c: torch.baddbmm(c, a, b).sigmoid(), (R(4, 33, 64), R(4, 64, 57), R(4, 1, 57))),
+    "stored in another order": (lambda a, b: (a @ b).reshape(4, 8, 6, 15).transpose(1, 2) + 1, (R(32, 50), R(50, 90))),
+    "parts of matrices": (lambda a, b: torch.relu(a[:, 3:20] @ b[5:22].t()[:17]), (R(33, 64), R(60, 21))),
+    "one element": (lambda a, b: torch.relu(a @ b), (R(1, 64), R(64, 1))),
+    "converted operands": (lambda a, b: torch.relu(a.bfloat16() @ b.bfloat16()), (R(32, 50), R(50, 90))),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_products_with_what_follows_are_one_kernel(name, dtype):
+    function, inputs = PRODUCTS[name]
+    inputs = [t if name == "converted operands" else t.to(dtype) for t in inputs]
+    with torch.no_grad(), config.patch(matmul_templates="always"):
+        compiled = miniinductor.compile_fx(traced(function, len(inputs)), inputs)
+        got, exact = compiled(*inputs)[0], function(*[t.double() for t in inputs]) if name != "converted operands" else function(*inputs)
+        want = function(*inputs)
+    [kernel] = compiled.record.kernels
+    assert kernel.source.count("tl.dot") == 1 and got.dtype == want.dtype and got.stride() == want.stride()
+    assert (got.double() - exact).norm() <= 2 * (want.double() - exact).norm() + torch.finfo(got.dtype).eps * exact.norm()
+
+
+def traced(function, count):
+    """The graph of a function of `count` tensors that returns one."""
+    names = ["a", "b", "c"][:count]
+    wrapper = eval(f"lambda {', '.join(names)}: (function({', '.join(names)}),)", {"function": function})
+    return torch.fx.symbolic_trace(wrapper)
+
+
+@pytest.mark.parametrize("function, reason", [
+    (lambda a, b: torch.relu(a @ b).sum(1), "reduces"), (lambda a, b: (a @ b).t().contiguous() * 2, "other elements"),
+    (lambda a, b: torch.relu(a.long() @ b.long()), "int64")])
+def test_products_that_stay_library_calls(function, reason):
+    a, b = R(40, 40) * 9, R(40, 40) * 9
+    with torch.no_grad(), config.patch(matmul_templates="always"):
+        compiled = miniinductor.compile_fx(traced(function, 2), [a, b])
+        torch.testing.assert_close(compiled(a, b)[0], function(a, b), rtol=1e-4, atol=1e-3)
+    [decision] = [d for d in compiled.record.fusions if d.category == "template"]
+    assert not decision.fused and reason in decision.reason
+
+
+def test_alike_kernels_are_not_joined():
+    """One kernel for many buffers of different sizes is C++'s alone."""
+    xs = [R(n) for n in (10, 100, 1000)]
+    with torch.no_grad():
+        compiled = miniinductor.compile_fx(torch.fx.symbolic_trace(lambda a, b, c: (a + 1, b + 1, c + 1)), xs)
+        for got, x in zip(compiled(*xs), xs):
+            assert torch.equal(got, x + 1)
+
+
+def test_a_product_that_others_read_too_is_stored():
+    a, b = R(40, 30), R(30, 20)
+    with torch.no_grad(), config.patch(matmul_templates="always"):
+        compiled = miniinductor.compile_fx(torch.fx.symbolic_trace(lambda a, b: (lambda p: (torch.relu(p), p))(a @ b)), [a, b])
+        for got, want in zip(compiled(a, b), (torch.relu(a @ b), a @ b)):
+            torch.testing.assert_close(got, want)
+    assert len(compiled.record.kernels) == 1 and "tl.dot" in compiled.record.kernels[0].source
 
 
 def test_sources_compile_for_a_gpu_that_is_not_there(tmp_path):

@@ -79,10 +79,10 @@ class Kernel:
     launch: object = None   # Triton: how many programs, and which block sizes to try
 
 
-def summary(group, order):
-    """"add_gelu": the last few FX ops of the group, each once."""
+def summary(nodes, order):
+    """"add_gelu": the last few FX ops of the nodes, each once."""
     words = []
-    for name in reversed(in_graph_order({o for n in group.nodes for o in n.buffer.origins}, order)):
+    for name in reversed(in_graph_order({o for n in nodes for o in n.buffer.origins}, order)):
         word = re.sub(r"(_(default|tensor_scalar|tensor|scalar|int|dim|self|correction))?(_\d+)?$", "", name.lower())
         word = word.strip("_")
         if word.isidentifier() and word not in words and word not in ("view", "unsqueeze", "permute", "expand"):

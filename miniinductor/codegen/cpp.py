@@ -163,7 +163,7 @@ class CppKernelWriter(RowReductions, CppExpressions):
                  'extern "C" int NAME(void** args) {',
                  *indent(head + lines + ["return error;" if "int error = 0;" in head else "return 0;"]), "}"]
         return Kernel(fold_error_clauses("\n".join(lines)), arguments, list(self.stored), list(self.read),
-                      summary(self.group, self.order))
+                      summary(self.group.nodes, self.order))
 
     def pointer_lines(self, place):
         written, lines = {self.overwritten.get(name, name) for name in self.stored}, []

@@ -76,15 +76,17 @@ class Axis:
         self.loops = [(v, int(n)) for v, n in zip(variables, sizes)]
         self.numel = math.prod(n for _, n in self.loops)
         self.mask = None
+        self.flat = str(self.loops[0][0]) if len(self.loops) == 1 else f"{name}index"
+
+    def index_text(self, start):
+        index = f"tl.arange(0, {self.block}){self.slice}"
+        return f"{start} + {index}" if start else index
 
     def lines(self, start):
         """Names of the loop variables, from the flat index that begins at `start`."""
-        index = f"tl.arange(0, {self.block}){self.slice}"
-        index = f"{start} + {index}" if start else index
-        if len(self.loops) == 1:
-            flat, lines = str(self.loops[0][0]), []
-        else:
-            flat, lines, below = f"{self.name}index", [], self.numel
+        flat, index, lines = self.flat, self.index_text(start), []
+        if len(self.loops) != 1:
+            below = self.numel
             for position, (variable, size) in enumerate(self.loops):
                 below //= size
                 text = flat if below == 1 else f"{flat} // {below}"
@@ -102,7 +104,7 @@ class TritonKernelWriter(TritonExpressions):
 
     def __init__(self, group, buffers, keep, order=None):
         self.buffers, self.keep, self.order = buffers, set(keep), order
-        self.nodes, self.group = list(group.nodes), group
+        self.nodes, self.before = list(group.nodes), []         # before: nodes of a template
         self.pointers, self.values, self.raw = {}, {}, {}
         self.stored, self.read, self.literals, self.symbol_axes = [], [], set(), {}
         self.mask, self.asserts, self.replaying = None, False, False
@@ -198,21 +200,24 @@ class TritonKernelWriter(TritonExpressions):
         else:
             for node in self.nodes:
                 self.play(node)
-        body = self.grid_lines() + self.outside.lines
-        arguments, notes = list(self.pointers), []
+        launch = Launch(self.kind, self.sizes, self.configs, [self.buffers[n].layout.dtype for n in self.pointers],
+                        self.asserts, [self.reach(n) for n in self.pointers])
+        return self.kernel(self.grid_lines() + self.outside.lines, launch, [a.block for a in self.axes])
+
+    def kernel(self, body, launch, blocks):
+        """The finished text: signature, comments, body."""
+        notes, nodes = [], [*self.before, *self.nodes]
         for name, pointer in self.pointers.items():
             layout = self.buffers[name].layout
             notes.append(f"# {pointer}: {name}, {str(layout.dtype).removeprefix('torch.')}{[int(n) for n in layout.size]}"
                          f"{origin_text(getattr(self.buffers[name], 'origins', ()), self.order, limit=3)}")
-        origins = {o for n in self.nodes for o in n.buffer.origins}
-        blocks = "".join(f", {a.block}: tl.constexpr" for a in self.axes)
-        lines = ["@triton.jit", f"def NAME({', '.join(self.pointers.values())}{blocks}):",
-                 *indent([f"# computes {', '.join(n.name for n in self.nodes)}{origin_text(origins, self.order, limit=12)}",
+        origins = {o for n in nodes for o in n.buffer.origins}
+        parameters = [*self.pointers.values(), *[f"{b}: tl.constexpr" for b in blocks]]
+        lines = ["@triton.jit", f"def NAME({', '.join(parameters)}):",
+                 *indent([f"# computes {', '.join(n.buffer.name for n in nodes)}{origin_text(origins, self.order, limit=12)}",
                           *notes, *body])]
         source = with_imports("\n".join(lines) + "\n")
-        launch = Launch(self.kind, self.sizes, self.configs, [self.buffers[n].layout.dtype for n in arguments],
-                        self.asserts, [self.reach(n) for n in arguments])
-        return Kernel(source, arguments, list(self.stored), list(self.read), summary(self.group, self.order), launch)
+        return Kernel(source, list(self.pointers), list(self.stored), list(self.read), summary(nodes, self.order), launch)
 
     def grid_lines(self):
         """Index lines of the axes that the grid runs over; and of r where its row is one tile."""

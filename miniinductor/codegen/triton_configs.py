@@ -90,6 +90,20 @@ def block_configs(kind, sizes, columns=False):
     return list(dict.fromkeys(found))
 
 
+def product_configs(sizes):
+    """Tiles of a matrix product: sizes of m, n and k.  Large ones reuse what they load most; small products need many programs.
+
+    A tile's sides are at least 16, the smallest that the matrix units take."""
+    m, n, k = (max(16, power_of_2(sizes[axis])) for axis in "mnk")
+    if os.environ.get("TRITON_INTERPRET") == "1":
+        return [_config(1, m=min(128, m), n=min(128, n), k=min(64, k))]
+    tiles = ((128, 256, 64, 3, 8), (128, 128, 64, 4, 8), (128, 128, 64, 3, 4), (64, 256, 64, 4, 4), (256, 128, 64, 3, 8), (64, 128, 64, 4, 4),
+             (128, 64, 64, 4, 4), (64, 64, 64, 4, 4), (32, 64, 128, 4, 4), (16, 64, 128, 5, 4), (16, 128, 128, 4, 4), (32, 32, 128, 4, 2))
+    fitting = [t for t in tiles if t[0] <= m and t[1] <= n] or [(16, 16, 64, 4, 2)]
+    wanted = [t for t in fitting if -(-sizes["m"] // t[0]) * -(-sizes["n"] // t[1]) >= PROCESSORS // 2] or fitting[-3:]
+    return list(dict.fromkeys(_config(w, s, m=a, n=b, k=min(c, k)) for a, b, c, s, w in wanted[:8]))
+
+
 def _interpreted(kind, sizes):
     if kind == "tile":
         return [_config(1, y=min(64, power_of_2(sizes["y"])), x=min(256, power_of_2(sizes["x"])))]

@@ -19,9 +19,11 @@ share one.  Memory that an extern kernel's result may alias is never taken from 
 
 Mirrors torch/_inductor/codegen/wrapper.py and memory_planning.py.  Left out: in-place reuse of inputs, a C++ wrapper.
 """
+import functools
 import itertools
 import math
 import textwrap
+from dataclasses import dataclass
 
 import sympy
 import torch
@@ -35,12 +37,13 @@ from ..index_math import is_nonnegative
 from ..ir import BufferView, ConstantBuffer, ExternKernel, InputBuffer, MultiOutput
 from ..records import KernelRecord
 from ..runtime.build import build_kernels
-from ..runtime.triton_build import build_triton_kernels
+from ..runtime.triton_build import build_triton_kernels, race
 from ..scheduler import ExternNode, Group, Scheduler, buffer_bytes, buffer_views
 from ..sizes import expand, fill, hint, python_text, same, size as as_size, sizes
 from .common import indent
 from .cpp import CppKernelWriter
 from .cpp_foreach import ForeachWriter
+from .matmul import FusedProduct, MatmulWriter, fuse_products
 from .split_reductions import split_reductions
 from .triton import TritonKernelWriter
 
@@ -87,10 +90,13 @@ class WrapperWriter:
         nodes, self.overwritten = scheduler.run(), scheduler.overwritten
         self.memory_of.update(self.overwritten)
         with record.timed("codegen"):
+            timed = config.matmul_templates == "timed" and config.max_autotune and self.device.type == "cuda"
+            if (timed or config.matmul_templates == "always") and language_of(self.device) == "triton":
+                nodes = fuse_products(nodes, scheduler)
             self.plan_uses(nodes)
-            steps = [self.kernel_step(n) if isinstance(n, Group) else n for n in nodes]
+            steps = [self.step(n) for n in nodes]
         with record.timed("compile kernels"):
-            self.compile(steps)
+            steps = self.compile(steps)
         with record.timed("wrapper"):
             self.plan_memory(steps)
             for position, step in enumerate(steps):
@@ -110,29 +116,42 @@ class WrapperWriter:
         for node in nodes:
             self.used |= set(node.read_names)
 
-    def kernel_step(self, group):
+    def step(self, node):
+        if isinstance(node, ExternNode):
+            return node
+        if isinstance(node, Group):
+            return self.kernel_step(node, self.used)
+        fused = self.kernel_step(node, self.used)
+        within = self.used.union(*[part.read_names for part in node.apart])
+        apart = [part if isinstance(part, ExternNode) else self.kernel_step(part, within) for part in node.apart]
+        return fused if config.matmul_templates == "always" else Alternatives(fused, apart)
+
+    def kernel_step(self, group, used):
         # a scatter writes into memory it takes over, so its own name is always kept
-        keep = {name for name in group.names if name in self.used}
+        keep = {name for name in group.names if name in used}
         device = group.nodes[0].buffer.layout.device
         if any(self.buffers[name].layout.device != device for name in group.read_names):
             raise NotImplementedError(f"a kernel on {device} that reads a tensor of another device")
         language = language_of(device)
         if language == "triton":
-            writer = TritonKernelWriter(group, self.buffers, keep, self.order)
+            writer = (MatmulWriter if isinstance(group, FusedProduct) else TritonKernelWriter)(group, self.buffers, keep, self.order)
         else:
             writer = (ForeachWriter if isinstance(group, Foreach) else CppKernelWriter)(group, self.buffers, keep, self.order, self.overwritten)
         kernel = writer.write()
         for node in group.nodes:
-            target = getattr(node.buffer.data, "target", None)
+            target = getattr(getattr(node.buffer, "data", None), "target", None)
             if target is not None:
                 self.memory_of[node.name] = target
         return KernelStep(group, kernel, language, device)
 
     def compile(self, steps):
-        kernels, buffers = [s for s in steps if isinstance(s, KernelStep)], self.buffers
+        """The same steps, their kernels in the wrapper's scope; of alternatives the faster one."""
+        buffers, parts = self.buffers, [p for s in steps for p in ([s.fused, *s.apart] if isinstance(s, Alternatives) else [s])]
+        kernels = [p for p in parts if isinstance(p, KernelStep)]
         for place in dict.fromkeys((s.language, s.device) for s in kernels):
             self.compile_for(*place, [s for s in kernels if (s.language, s.device) == place])
-        for step in kernels:
+        steps = [p for s in steps for p in (self.faster(s) if isinstance(s, Alternatives) else [s])]
+        for step in [s for s in steps if isinstance(s, KernelStep)]:
             kernel = step.kernel
             self.record.kernels.append(KernelRecord(
                 name=step.name, language=step.language, source=kernel.source.replace("NAME(", step.name + "(", 1),
@@ -140,6 +159,24 @@ class WrapperWriter:
                 origins=sorted({str(o) for n in step.group.nodes for o in n.buffer.origins}),
                 bytes_read=sum(buffer_bytes(buffers[n]) for n in kernel.read),
                 bytes_written=sum(buffer_bytes(buffers[n]) for n in kernel.stored)))
+        return steps
+
+    def faster(self, choice):
+        """The steps of the faster alternative, by measuring both; the answer is kept on disk."""
+        calls = {"fused": [choice.fused], "apart": choice.apart}
+
+        def run(steps, tensors, stream):
+            for step in steps:
+                if isinstance(step, KernelStep):
+                    self.scope[step.name](*[tensors[a] for a in step.kernel.arguments], stream)
+                else:
+                    views = [torch.as_strided(tensors[v.name], ints(v.size), ints(v.stride), int(v.offset)) for v in step.buffer.args]
+                    step.buffer.out_op(*views, out=tensors[step.buffer.name])
+        names = dict.fromkeys(name for step in [choice.fused, *choice.apart] for name in step.touched())
+        times = race({what: functools.partial(run, steps) for what, steps in calls.items()}, choice.fused.kernel.source,
+                     {name: self.buffers[name].layout for name in names}, self.device)
+        self.record.notes.append(f"{choice.fused.name}: " + ", ".join(f"{what} {ms * 1e3:.1f} us" for what, ms in times.items()))
+        return calls[min(times, key=times.get)]
 
     def compile_for(self, language, device, steps):
         if language == "cpp":
@@ -475,6 +512,13 @@ def in_layout(tensor, stride):
             n == 1 or a == b for n, a, b in zip(tensor.shape, tensor.stride(), stride)):
         return tensor
     return torch.empty_strided(tensor.shape, stride, dtype=tensor.dtype, device=tensor.device).copy_(tensor)
+
+
+@dataclass
+class Alternatives:
+    """Two ways to compute the same; the faster one is taken."""
+    fused: object           # a KernelStep
+    apart: list
 
 
 class KernelStep:

@@ -97,6 +97,7 @@ class GraphedCall:
         self.held = [t for t in graph.constants.values() if isinstance(t, torch.Tensor)]
         names = list(graph.inputs)
         self.written = [names.index(name) for name, _ in graph.mutations if name in graph.inputs]
+        self.written_held = [graph.constants[name] for name, _ in graph.mutations if name in graph.constants]
         self.recordings, self.last, self.moving = {}, {}, set()
 
     def __call__(self, *inputs):
@@ -151,6 +152,7 @@ class Recording:
                 own[i] = torch.empty_strided(own[i].shape, own[i].stride(), dtype=own[i].dtype, device=own[i].device).copy_(own[i])
         self.own = [own[i] for i in self.copied]
         self.back = [(i, own[i]) for i in owner.written if i in owner.moving]
+        self.written, self.written_held = [i for i in owner.written if i not in owner.moving], owner.written_held
         self.play, self.outputs = capture(owner.run, own, pool, owner.device)
         kept = self.outputs[self.results:] if self.results is not None else []
         self.storages = list({t.data_ptr(): t.untyped_storage() for t in kept}.values())
@@ -175,6 +177,8 @@ class Recording:
             self.play()
             for i, tensor in self.back:
                 inputs[i].copy_(tensor)
+            if self.written or self.written_held:       # autograd notices writes by the version
+                torch.autograd.graph.increment_version([*[inputs[i] for i in self.written], *self.written_held])
             count = len(self.outputs) if self.results is None else self.results
             return copies(self.outputs[:count]) + [t.detach() for t in self.outputs[count:]]
 

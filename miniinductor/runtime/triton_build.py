@@ -178,22 +178,52 @@ class CudaCode:
             return {cfg: i for i, cfg in enumerate(loaded)}
         for tensor in tensors:
             torch.linspace(-2, 2, len(tensor), out=tensor) if tensor.is_floating_point() else tensor.zero_()
-        stream, seconds = torch.cuda.current_stream(device), {cfg: [] for cfg in loaded}
-        for _ in range(9):
-            for cfg, launch in loaded.items():
-                start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-                torch.cuda._sleep(20_000)           # the launch must not be part of the time
-                start.record(stream)
-                launch(*tensors, stream.cuda_stream)
-                end.record(stream)
-                seconds[cfg].append((start, end))
-        stream.synchronize()
-        return {cfg: statistics.median(s.elapsed_time(e) for s, e in pairs[2:]) for cfg, pairs in seconds.items()}
+        return event_times({cfg: functools.partial(launch, *tensors) for cfg, launch in loaded.items()}, device)
 
     def callable(self):
         if 0 in self.kernel.launch.grid(self.best):
             return lambda *tensors: None            # nothing to compute
         return self.launch
+
+
+def event_times(calls, device, rounds=9):
+    """Median milliseconds of each call(stream), interleaved: {name: ms}."""
+    stream, pairs = torch.cuda.current_stream(device), {name: [] for name in calls}
+    for _ in range(rounds):
+        for name, call in calls.items():
+            start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            torch.cuda._sleep(20_000 if rounds < 10 else 100_000)       # launches must not be part of the time
+            start.record(stream)
+            call(stream.cuda_stream)
+            end.record(stream)
+            pairs[name].append((start, end))
+    stream.synchronize()
+    return {name: statistics.median(s.elapsed_time(e) for s, e in found[2:]) for name, found in pairs.items()}
+
+
+def race(calls, source, layouts, device):
+    """Milliseconds of each call(tensors, stream), remembered on disk.  layouts: name -> Layout of the tensors they take."""
+    properties = torch.cuda.get_device_properties(device)
+    text = "\0".join([strip_comments(source, "#"), str(layouts), properties.name, triton_version(), torch.__version__])
+    path = os.path.join(cache_folder(), hashlib.sha256(text.encode()).hexdigest()[:40] + ".race")
+    try:
+        with open(path) as file:
+            return json.load(file)
+    except (OSError, ValueError):
+        pass
+    try:
+        tensors = {name: torch.empty_strided(tuple(map(int, l.size)), tuple(map(int, l.stride)), dtype=l.dtype, device=device)
+                   for name, l in layouts.items()}
+    except torch.cuda.OutOfMemoryError:
+        return {name: len(name) for name in calls}
+    with torch.no_grad():
+        for tensor in tensors.values():
+            tensor.copy_(torch.linspace(-2, 2, tensor.shape[-1] if tensor.dim() else 1, device=device)) if \
+                tensor.is_floating_point() else tensor.zero_()
+        times = event_times({name: functools.partial(call, tensors) for name, call in calls.items()}, device, rounds=25)
+    with open(path, "w") as file:
+        json.dump(times, file)
+    return times
 
 
 class Unaligned:

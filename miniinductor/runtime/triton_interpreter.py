@@ -70,6 +70,13 @@ def mend(interpreter):
             return interpreter.TensorHandle(rounded.view(np.uint16).reshape(source.data.shape), tl.bfloat16)
         return cast(self, source, target)
     builder.cast_impl = cast_and_round
+    dot = builder.create_dot
+
+    def dot_of_values(self, a, b, *rest):       # bfloat16 tiles hold bits, not numbers
+        wide = [interpreter.TensorHandle((t.data.astype(np.uint32) << 16).view(np.float32), tl.float32)
+                if t.dtype.scalar == tl.bfloat16 else t for t in (a, b)]
+        return dot(self, *wide, *rest)
+    builder.create_dot = dot_of_values
     np.seterr(all="ignore")         # tiles compute on elements that a mask hides
 
 

@@ -1,0 +1,232 @@
+"""Matrix products as Triton kernels, from a template, together with the pointwise work that follows.
+
+In:   the schedule.  Out: the same with `FusedProduct`s in place of a library call and the one kernel that reads its result;
+and for each its kernel: `templates/matmul.jinja`, filled in.
+
+    gelu(a @ b + c)     apart:  torch.mm(a, b, out=buf0); add_gelu_0(buf0, c, buf1)           writes and reads buf0
+                        fused:  mm_add_gelu_0(a, b, c, buf1)                                  the tile is still in registers
+
+A library's product is usually faster than ours, so fusing pays only if the saved pass over the result is worth more.  Nobody
+knows before measuring: mode="max-autotune" times both (and several tiles), and remembers the winner on disk.
+
+An operand that is only a conversion of another buffer (autocast) is converted in the kernel, tile by tile.
+Mirrors torch/_inductor/kernel/mm.py, select_algorithm.py and the scheduler's template fusion (paper sections 4.4, 4.7).
+Left out: products as operands of fused prologues other than conversions, split-K, TMA descriptors.
+"""
+import functools
+import math
+import os
+from dataclasses import dataclass
+from types import SimpleNamespace
+
+import jinja2
+import sympy
+import torch
+
+from ..dependencies import common_loops, flatten, int_or_none, loop_variables
+from ..records import FusionDecision
+from ..scheduler import ExternNode, Group, Refused
+from .common import Scope, Value, indent, summary
+from .triton import BIG, Axis, Launch, TritonKernelWriter
+from .triton_configs import product_configs
+from .triton_expressions import NARROW, triton_type
+
+aten = torch.ops.aten
+PRODUCTS = {aten.mm.default: (None, 0, 1), aten.bmm.default: (None, 0, 1),              # op -> positions of bias, a, b
+            aten.addmm.default: (0, 1, 2), aten.baddbmm.default: (0, 1, 2)}
+BAND = 8                        # rows of tiles that are walked over together
+
+
+class FusedProduct:
+    """A library product, the conversions of its operands and the pointwise group that reads it, as one kernel."""
+
+    def __init__(self, product, group, casts):
+        self.product, self.group, self.casts = product, group, casts       # casts: operand's name -> (group, source's name)
+        self.apart = [g for g, _ in casts.values()] + [product, group]     # the same in several steps
+        self.nodes = [product, *group.nodes]
+        self.names = [name for node in self.apart for name in node.names]
+        self.read_names = set().union(*[node.read_names for node in self.apart]) - set(self.names)
+
+
+def fuse_products(nodes, scheduler):
+    """The schedule with every product fused that can be; what was decided stands in `record.fusions`."""
+    for extern in [n for n in nodes if isinstance(n, ExternNode) and n.buffer.op in PRODUCTS]:
+        name, readers = extern.names[0], [n for n in nodes if extern.names[0] in n.read_names]
+        group, reason = next((n for n in readers if isinstance(n, Group)), None), ""
+        try:
+            check_product(extern.buffer, scheduler.buffers)
+            if group is None or readers[0] is not group:
+                raise Refused("no kernel continues from the product")
+            check_epilogue(extern, group, nodes)
+            fused = FusedProduct(extern, group, conversions(extern, nodes, scheduler))
+            nodes = [fused if n is group else n for n in nodes if n is group or n not in fused.apart]
+        except Refused as refused:
+            reason = str(refused)
+        if group is not None:
+            scheduler.record.fusions.append(FusionDecision(name, "+".join(group.names), not reason, "template", reason or
+                                                           "the kernel continues from the product's tiles"))
+    return nodes
+
+
+def check_product(buffer, buffers):
+    a, b = (buffer.args[i] for i in PRODUCTS[buffer.op][1:])
+    kinds = {buffers[v.name].layout.dtype for v in (a, b)} | {buffer.layout.dtype}
+    if buffer.kwargs or any(int_or_none(n) is None for v in (a, b) for n in (*v.size, *v.stride, v.offset)):
+        raise Refused("scaled products and symbolic sizes stay library calls")
+    if len(kinds) > 1 or not kinds <= {*NARROW, torch.float32} or 0 in (*a.size, *b.size):
+        raise Refused(f"a product of {', '.join(sorted(map(str, kinds)))} stays a library call")
+
+
+def check_epilogue(extern, group, nodes):
+    """Does the group use the product's elements one by one, in the product's own loops?"""
+    if group.is_reduction or group.has_scan or group.targets:
+        raise Refused("what follows reduces, scans or scatters")
+    if not all(n is group or not (extern.read_names & getattr(n, "targets", set())) for n in nodes):
+        raise Refused("an operand is written later")
+    if common_loops(group.outer, sizes_of(extern.buffer)) is None:
+        raise Refused(f"their loops differ: {sizes_of(extern.buffer)} and {group.outer}")
+    element = flatten(loop_variables("x", len(group.outer)), group.outer)
+    if any(access.index != element for access in group.reads if access.name == extern.names[0]):
+        raise Refused("the product is read at other elements than the loops'")
+
+
+def conversions(extern, nodes, scheduler):
+    """{operand: (group, source)} of operands that one group makes by converting `source`, for this product alone."""
+    found = {}
+    for operand in {extern.buffer.args[i].name for i in PRODUCTS[extern.buffer.op][1:]}:
+        group = next((n for n in nodes if isinstance(n, Group) and n.names == [operand]), None)
+        if group is None or operand in scheduler.escaping or sum(operand in n.read_names for n in nodes) > 1:
+            continue
+        body = group.nodes[0].body
+        if [i.op for i in body.walk()] == ["load", "to_dtype", "store"] and body.reads()[0].index == body.writes()[0].index:
+            found[operand] = group, body.reads()[0].name
+    return found
+
+
+def sizes_of(product):
+    """Loops over a product's result: (rows, columns) or (batch, rows, columns)."""
+    return tuple(int(n) for n in product.layout.size)
+
+
+@dataclass
+class ProductLaunch(Launch):
+    batch: int = 1
+
+    def grid(self, config):
+        return math.prod(-(-self.sizes[axis] // config.block(axis)) for axis in "mn"), self.batch
+
+
+class BatchIndex(Axis):
+    """The product's number in the batch: the same for a whole program."""
+
+    def index_text(self, start):
+        return start
+
+
+class MatmulWriter(TritonKernelWriter):
+    """Fills in the template.  fused: a FusedProduct."""
+
+    def __init__(self, fused, buffers, keep, order=None):
+        super().__init__(fused.group, buffers, keep, order)
+        self.product, self.casts = fused.product.buffer, fused.casts
+        self.group, self.before = fused.group, [fused.product]
+
+    def plan(self):
+        self.kind, self.is_pointwise, self.columns = "product", True, False
+        *batch, rows, columns = sizes_of(self.product)
+        outer = common_loops(self.group.outer, sizes_of(self.product))
+        self.bodies = {n.name: n.body.split_to(outer, ()) for n in self.nodes}
+        variables, parts, at = loop_variables("x", len(outer)), [], 0
+        for size in (math.prod(batch), rows, columns):
+            start = at
+            while math.prod(outer[start:at]) != size:
+                at += 1
+            while at < len(outer) and outer[at] == 1 and size == 1 and start == at:
+                at += 1
+            parts.append((variables[start:at], outer[start:at]))
+        self.batch = BatchIndex("batch", *parts[0], "")
+        self.axes = [Axis("m", *parts[1], "[:, None]"), Axis("n", *parts[2], "[None, :]")]
+        depth = int(self.operand(1).size[-1])
+        self.sizes = {"m": rows, "n": columns, "k": depth}
+        self.configs = product_configs(self.sizes)
+        self.configs = [c for c in self.configs if all(n % c.block(a) == 0 for a, n in self.sizes.items())] or self.configs
+        self.cut = {a for a, n in self.sizes.items() if any(n % c.block(a) for c in self.configs)}
+        for axis in self.axes:
+            axis.mask = f"{axis.name}mask" if axis.name in self.cut else None
+        self.axis_of = {v: a.name for a in self.axes for v, _ in a.loops}
+        self.symbol_axes = {v: frozenset() for v, _ in self.batch.loops}
+        self.order_nodes()
+
+    def operand(self, number):
+        """The BufferView of the bias (0, may be None), a (1) or b (2)."""
+        position = PRODUCTS[self.product.op][number]
+        return None if position is None else self.product.args[position]
+
+    def write(self):
+        self.plan()
+        self.outside = self.scope = Scope()
+        a, b = self.tile(1, ("m", "k")), self.tile(2, ("k", "n"))
+        self.node = SimpleNamespace(name=self.product.name)
+        element = frozenset("mn")
+        value = Value("product", torch.float32, element)
+        if self.operand(0) is not None:
+            value = self.add(value, self.to_dtype(self.load(*self.bias()), torch.float32))
+        dtype = self.product.layout.dtype
+        self.values[self.product.name] = Value(value.text, dtype, element)
+        if self.product.name in self.keep:
+            self.stored.append(self.product.name)
+            target, mask = self.element(self.product.name, self.linear(self.product.layout), element, True), self.mask_text(element)
+            self.scope.add(f"tl.store({target}, {value}.to({triton_type(dtype)}){f', {mask}' if mask else ''})")
+        for node in self.nodes:
+            self.play(node)
+        wide = max(map(self.reach, self.pointers)) + (1 << 20) > BIG
+        text = template().render(
+            rows=self.sizes["m"], columns=self.sizes["n"], depth=self.sizes["k"], band=BAND, a=a, b=b, epilogue=self.outside.lines,
+            wide=".to(tl.int64)" if wide else "", precision="" if dtype in NARROW else f', input_precision="{float32_precision()}"',
+            batch=self.batch.lines(f"tl.program_id(1){'.to(tl.int64)' if wide else ''}") if len(self.product.layout.size) == 3 else [],
+            row=self.axes[0].lines("(top + within % height) * MBLOCK"), column=self.axes[1].lines("within // height * NBLOCK"))
+        arguments = list(self.pointers)
+        launch = ProductLaunch(self.kind, self.sizes, self.configs, [self.buffers[n].layout.dtype for n in arguments], self.asserts,
+                               [self.reach(n) for n in arguments], math.prod(sizes_of(self.product)[:-2]))
+        return self.kernel(text.splitlines(), launch, ["MBLOCK", "NBLOCK", "KBLOCK"])
+
+    def linear(self, layout, view=None):
+        """Offset of the loops' element, in the product's layout or in a view that broadcasts to its shape."""
+        size, stride, offset = (layout.size, layout.stride, layout.offset) if view is None else (view.size, view.stride, view.offset)
+        parts = [self.batch, *self.axes][3 - len(self.product.layout.size):]
+        places = [flatten([v for v, _ in p.loops], [n for _, n in p.loops]) for p in parts][-len(size):] if size else []
+        return sympy.expand(sum((p * s for p, s, n in zip(places, stride, size) if n != 1), sympy.sympify(offset)))
+
+    def bias(self):
+        view = self.operand(0)
+        return view.name, self.linear(None, view)
+
+    def tile(self, number, axes):
+        """How the tile of an operand is read: pointers, mask, and the conversion to the product's dtype."""
+        view, names = self.operand(number), {"m": self.axes[0].flat, "n": self.axes[1].flat, "k": "k"}
+        _, source = self.casts.get(view.name, (None, view.name))
+        spread, terms = {axes[0]: "[:, None]", axes[1]: "[None, :]"}, []
+        for axis, stride in zip(axes, view.stride[-2:]):
+            name = f"k{spread['k']}" if axis == "k" else names[axis]
+            terms.append(name if stride == 1 else f"{name} * {int(stride)}")
+        if len(view.size) == 3 and view.size[0] != 1:
+            terms.append(f"{self.batch.flat} * {int(view.stride[0])}")
+        terms += [str(int(view.offset))] if int(view.offset) else []
+        masks = [f"(k{spread['k']} < {self.sizes['k']})" if axis == "k" else f"{axis}mask" for axis in axes if axis in self.cut]
+        self.read.append(source)
+        pointer = self.pointers.setdefault(source, f"in{len(self.pointers)}")
+        dtype = self.product.layout.dtype
+        return {"about": f"{source}{[int(n) for n in view.size]}", "pointer": f"{pointer} + {' + '.join(terms)}",
+                "mask": f", {' & '.join(masks)}, other=0" if masks else "",
+                "cast": f".to({triton_type(dtype)})" if source != view.name else ""}
+
+
+def float32_precision():
+    return "tf32" if torch.backends.cuda.matmul.allow_tf32 else "ieee"
+
+
+@functools.cache
+def template():
+    path = os.path.join(os.path.dirname(__file__), "templates", "matmul.jinja")
+    with open(path) as file:
+        return jinja2.Environment(trim_blocks=False, keep_trailing_newline=True, undefined=jinja2.StrictUndefined).from_string(file.read())
