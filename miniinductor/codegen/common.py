@@ -89,7 +89,7 @@ def summary(nodes, order):
             words.insert(0, word)
         if len(words) == 4:
             break
-    return "_".join(words)[:40].strip("_") or ("reduction" if group.is_reduction else "pointwise")
+    return "_".join(words)[:40].strip("_") or ("reduction" if any(getattr(n, "is_reduction", False) for n in nodes) else "pointwise")
 
 
 def indent(lines, depth=1):
