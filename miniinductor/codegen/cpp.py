@@ -34,10 +34,11 @@ from ..dependencies import int_or_none, loop_variables, merge_loops, stride_of
 from ..sizes import hint
 from .common import Kernel, Scope, Value, indent, index_text, origin_text, summary
 from .cpp_expressions import NARROW, CppExpressions, compute_type, memory_type
-from .cpp_reductions import ARG_LANES, CHUNK, COLUMNS, Accumulator, RowReductions, declarations, estimate, longest
+from .cpp_reductions import CHUNK, COLUMNS, LANES, Accumulator, RowReductions, array_declarations, declarations, estimate, longest
 
 PARALLEL_WORK = 1 << 15     # scalar operations below which starting threads costs more than they save
-TILE = 32                   # square tile of a transposed access
+TILES = (32, 128)           # side of the square tiles of a transposed access, of few elements and of many
+MANY = 1 << 20
 SCRATCH_BYTES = 1 << 17     # stack for values between stages
 MOST_PARTS = 512            # partial results of a reduction that is itself spread over threads
 
@@ -76,7 +77,7 @@ class CppKernelWriter(RowReductions, CppExpressions):
         operations = sum(len(b.instructions) for b in bodies)
         self.by_rows = self.is_outer_reduction()
         self.tile = self.plan_tile()
-        self.tile_loads = {}            # element -> (array, type in memory)
+        self.tile_loads = {}            # element -> (array, type in memory, element at the corner, its step along the lanes)
         work = self.outer_count * self.inner_count * max(1, operations // 4)
         known = all(isinstance(n, int) for n in (*self.outer, *self.inner))
         self.parallel = config.openmp and (work >= PARALLEL_WORK or not known) and not self.has_scatter
@@ -211,10 +212,25 @@ class CppKernelWriter(RowReductions, CppExpressions):
         for node in nodes:      # next stages cannot see values of this loop
             if not node.is_reduction:
                 self.values.pop(node.name, None)
-        outside.lines += self.inner_loop(inside.lines)
+        outside.lines += [*self.prefetch_next_row(nodes), *self.inner_loop(inside.lines)]
         self.where_am_i(outside, ())
         for name, index, value, mode in self.deferred:
             self.store(name, index, self.finished(value), mode)
+
+    def prefetch_next_row(self, nodes):
+        """The first bytes of what the next outer iteration reads: the processor's own prefetching stops at each page.  Only where
+        nothing but memory is waited for."""
+        if not self.x or self.last_stage > 0 or self.spread or not all(n.is_reduction for n in nodes):
+            return []
+        lines, (row, lane) = {}, (self.x[-1], self.r[-1])
+        for access in [access for n in nodes for access in self.bodies[n.name].reads()]:
+            step = int_or_none(stride_of(access.index, row))
+            size = self.buffers[access.name].layout.dtype.itemsize
+            if access.name in self.pointers and stride_of(access.index, lane) == 1 and step and step * size >= 2048:
+                start = access.index.xreplace({row: row + 1, **dict.fromkeys(self.r, sympy.Integer(0))})
+                lines[f"for (int64_t k = 0; k < 8; k++) __builtin_prefetch({self.pointers[access.name]} + "
+                      f"{self.index(sympy.expand(start))} + {64 // size}*k);"] = None
+        return list(lines)
 
     def inner_loop(self, lines):
         """The loops over r0, r1, ... around `lines`, spread over threads where there are few outer iterations."""
@@ -267,27 +283,50 @@ class CppKernelWriter(RowReductions, CppExpressions):
         lane = self.r[-1]
         if len(self.r) > 1 and not accumulators:
             start, end = "0", self.size(self.inner[-1])
-        if longest(self.inner[-1]) > 2 * CHUNK and any(a.loses_bits for a in accumulators):
+        chunk = CHUNK * (4 if self.sums_are_bound_by_latency(lines, accumulators) else 1)       # as many additions in a row
+        if longest(self.inner[-1]) > 2 * chunk and any(a.loses_bits for a in accumulators):
             chunks = [a.renamed("chunk") for a in accumulators]
             for accumulator in accumulators:
                 accumulator.over_chunks = True
-            body = [f"const int64_t {lane}_stop = mini::minimum<int64_t>({lane}_chunk + {CHUNK}, {end});",
+            body = [f"const int64_t {lane}_stop = mini::minimum<int64_t>({lane}_chunk + {chunk}, {end});",
                     *declarations(chunks), *self.one_loop(lines, chunks, f"{lane}_chunk", f"{lane}_stop"),
                     *[a.update(c.name) for a, c in zip(accumulators, chunks)]]
-            return [f"for (int64_t {lane}_chunk = {start}; {lane}_chunk < {end}; {lane}_chunk += {CHUNK}) {{",
+            return [f"for (int64_t {lane}_chunk = {start}; {lane}_chunk < {end}; {lane}_chunk += {chunk}) {{",
                     *indent(body), "}"]
         return self.one_loop(lines, accumulators, start, end)
 
     def one_loop(self, lines, accumulators, start, end):
         if any(a.is_arg for a in accumulators) and config.vectorize and self.lanes_are_free() \
-                and estimate(self.inner[-1:]) >= 4 * ARG_LANES:
+                and estimate(self.inner[-1:]) >= 4 * LANES:
             return self.arg_loop(lines, accumulators, start, end)
+        if self.sums_are_bound_by_latency(lines, accumulators):
+            return self.lane_loop(lines, accumulators, start, end)
         lane = self.r[-1]
         lines = lines + [line for a in accumulators for line in a.in_lanes()]
         return [*[line for a in accumulators for line in a.before_lanes()],
                 *self.simd(accumulators, lines),
                 f"for (int64_t {lane} = {start}; {lane} < {end}; {lane}++) {{", *indent(lines), "}",
                 *[line for a in accumulators for line in a.after_lanes()]]
+
+    def sums_are_bound_by_latency(self, lines, accumulators):
+        """Would a loop with one vector of partial sums wait for each addition?  Not where functions fill the time."""
+        return bool(accumulators and config.vectorize and self.lanes_are_free() and all(a.loses_bits for a in accumulators)
+                    and estimate(self.inner[-1:]) >= 4 * LANES and len(lines) <= 16 and not any("mini::" in line for line in lines))
+
+    def lane_loop(self, lines, accumulators, start, end):
+        """Sums in LANES parts, which the compiler keeps in registers; what is left of the loop follows."""
+        lane, group = self.r[-1], f"{self.r[-1]}_group"
+        parts = [a.renamed("lane") for a in accumulators]
+        rest = [] if start == "0" and end.isdigit() and int(end) % LANES == 0 else [
+            *self.simd(accumulators, lines), f"for (int64_t {lane} = {group}; {lane} < {end}; {lane}++) {{",
+            *indent(lines + [a.update(a.term) for a in accumulators]), "}"]
+        return ["{", *indent([
+            *array_declarations(parts, LANES), f"int64_t {group} = {start};",
+            f"for (; {group} + {LANES} <= {end}; {group} += {LANES}) {{",
+            *indent(["#pragma omp simdERROR_CLAUSE", f"for (int64_t k = 0; k < {LANES}; k++) {{",
+                     *indent([f"const int64_t {lane} = {group} + k;", *lines, *[p.in_lane_array() for p in parts]]), "}"]), "}",
+            *self.simd(accumulators, []), f"for (int64_t k = 0; k < {LANES}; k++) {{",
+            *indent([a.update(p.name + "[k]") for a, p in zip(accumulators, parts)]), "}", *rest]), "}"]
 
     def arg_loop(self, lines, accumulators, start, end):
         """argmax has no vector reduction: a loop over groups of lanes, each lane with a best element of its own."""
@@ -297,8 +336,8 @@ class CppKernelWriter(RowReductions, CppExpressions):
         lines += [line for a in args for line in a.in_arg_lanes(f"{lane} - {group}")]
         return [*[line for a in others for line in a.before_lanes()],
                 *[line for a in args for line in a.arg_arrays(lane, start)],
-                f"for (int64_t {group} = {start}; {group} < {end}; {group} += {ARG_LANES}) {{",
-                f"    const int64_t {lane}_stop = mini::minimum<int64_t>({group} + {ARG_LANES}, {end});",
+                f"for (int64_t {group} = {start}; {group} < {end}; {group} += {LANES}) {{",
+                f"    const int64_t {lane}_stop = mini::minimum<int64_t>({group} + {LANES}, {end});",
                 *indent([*self.simd(others, lines), f"for (int64_t {lane} = {group}; {lane} < {lane}_stop; {lane}++) {{",
                          *indent(lines), "}"]), "}",
                 *[line for a in others for line in a.after_lanes()], *[line for a in args for line in a.after_arg_lanes()]]
@@ -341,8 +380,9 @@ class CppKernelWriter(RowReductions, CppExpressions):
             return None
         for number in range(len(self.x)):
             size, lanes = hint(self.outer[number], 0), hint(self.inner[-1], 0)
-            if size and lanes and min(size, lanes) >= 8 and size * lanes >= TILE * TILE and any(
+            if size and lanes and min(size, lanes) >= 8 and size * lanes >= TILES[0] ** 2 and any(
                     self.is_transposed(access.index, number) for b in self.bodies.values() for access in b.reads()):
+                self.tile_size = TILES[size * lanes >= MANY]
                 return number
         return None
 
@@ -354,23 +394,18 @@ class CppKernelWriter(RowReductions, CppExpressions):
 
     def tiled_nest(self, lines, number):
         """`lines` is the loop over lanes; it becomes the inside of a tile of x<number> and the lanes."""
-        variable, lane = str(self.x[number]), str(self.r[-1])
+        variable, lane, tile = str(self.x[number]), str(self.r[-1]), self.tile_size
         head = next(i for i, line in enumerate(lines) if line.startswith(f"for (int64_t {lane}"))
-        lanes = self.size(self.inner[-1])
+        size, lanes = self.size(self.outer[number]), self.size(self.inner[-1])
         lines = [re.sub(r"parallel for simd schedule\(static\)( if \(parallel: .*\))?", "simd", line) for line in lines]
-        lines[head] = (f"for (int64_t {lane} = {lane}_tile; {lane} < mini::minimum<int64_t>({lane}_tile + {TILE}, "
-                       f"{lanes}); {lane}++) {{")
-        size = self.size(self.outer[number])
-        columns_head = f"for (int64_t {variable} = {variable}_tile; {variable} < mini::minimum<int64_t>({variable}_tile + " \
-                       f"{TILE}, {size}); {variable}++)"
-        fill = []
-        for element, (array, c_type) in self.tile_loads.items():
-            fill += [f"{c_type} {array}[{TILE}][{TILE}];", lines[head], f"    {columns_head}",
-                     f"        {array}[{variable} - {variable}_tile][{lane} - {lane}_tile] = {element};", "}"]
-        lines = fill + [f"for (int64_t {variable} = {variable}_tile; {variable} < mini::minimum<int64_t>({variable}_tile + "
-                 f"{TILE}, {size}); {variable}++) {{", *indent(lines), "}"]
+        lines[head] = f"for (int64_t {lane} = {lane}_tile; {lane} < {lane}_end; {lane}++) {{"
+        fill = [f"const int64_t {v}_end = mini::minimum<int64_t>({v}_tile + {tile}, {n});" for v, n in ((variable, size), (lane, lanes))]
+        for array, c_type, corner, step in self.tile_loads.values():
+            fill += [f"{c_type} {array}[{tile}][{tile}];", f"mini::transpose(&{corner}, {step}, {array}[0], {tile}, "
+                     f"{lane}_end - {lane}_tile, {variable}_end - {variable}_tile);"]
+        lines = fill + [f"for (int64_t {variable} = {variable}_tile; {variable} < {variable}_end; {variable}++) {{", *indent(lines), "}"]
         loops = [(str(v), self.size(n), 1) for k, (v, n) in enumerate(zip(self.x, self.outer)) if k != number]
-        loops += [(f"{variable}_tile", size, TILE), (f"{lane}_tile", lanes, TILE)]
+        loops += [(f"{variable}_tile", size, tile), (f"{lane}_tile", lanes, tile)]
         for name, end, step in reversed(loops):
             advance = f"{name}++" if step == 1 else f"{name} += {step}"
             lines = [f"for (int64_t {name} = 0; {name} < {end}; {advance}) {{", *indent(lines), "}"]
@@ -390,7 +425,7 @@ class CppKernelWriter(RowReductions, CppExpressions):
     def index(self, expr):
         """Print an index; sizes in it become arguments."""
         for symbol in sorted(expr.free_symbols, key=str):
-            if symbol not in self.sizes and not re.fullmatch(r"[xr]\d+|tmp\d+", symbol.name):
+            if symbol not in self.sizes and not re.fullmatch(r"[xr]\d+(_tile)?|tmp\d+", symbol.name):
                 self.sizes.append(symbol)
         return index_text(expr)
 
@@ -429,9 +464,11 @@ class CppKernelWriter(RowReductions, CppExpressions):
             self.read.append(name)
         element = f"{self.pointer(name, False)}[{self.index(index)}]"
         if self.tile is not None and not self.in_mask() and self.is_transposed(index, self.tile):
-            if element not in self.tile_loads:
-                self.tile_loads[element] = (f"tile{len(self.tile_loads)}", memory_type(dtype))
             variable, lane = self.x[self.tile], self.r[-1]
+            if element not in self.tile_loads:
+                corner = index.xreplace({v: sympy.Symbol(f"{v}_tile") for v in (variable, lane)})
+                self.tile_loads[element] = (f"tile{len(self.tile_loads)}", memory_type(dtype), f"{self.pointer(name, False)}[{self.index(corner)}]",
+                                            self.index(stride_of(index, lane)))
             element = f"{self.tile_loads[element][0]}[{variable} - {variable}_tile][{lane} - {lane}_tile]"
         if dtype in NARROW:
             element = f"mini::to_float({element})"

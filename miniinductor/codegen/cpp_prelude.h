@@ -39,11 +39,11 @@ OP double fma(double a, double b, double c) {
 }
 
 // --- storage types: memory holds 16 bits, arithmetic is float ---------------------------------------------------------
-struct bfloat16 { uint16_t raw; };
-OP float to_float(bfloat16 x) { return bits<float>((uint32_t)x.raw << 16); }
+enum class bfloat16 : uint16_t {};               // a scalar: a struct in a loop is not vectorized
+OP float to_float(bfloat16 x) { return bits<float>((uint32_t)x << 16); }
 OP bfloat16 to_bfloat16(float x) {      // nearest, ties to even; NaN stays NaN
     uint32_t u = bits<uint32_t>(x), rounded = (u + 0x7fffu + ((u >> 16) & 1u)) >> 16;
-    return {(uint16_t)(x != x ? 0x7fc0u : rounded)};
+    return (bfloat16)(x != x ? 0x7fc0u : rounded);
 }
 #ifdef __FLT16_MAX__
 typedef _Float16 float16;
@@ -68,10 +68,11 @@ template <class To, class From> OP To to_integer(From x) {
 
 // --- exp, log and their relatives ---------------------------------------------------------------------------------------
 OP float exp(float x0) {                        // 2^n * exp(r), |r| <= ln(2)/2; polynomial: our own minimax fit, 3e-9
-    float x = x0 > 89.f ? 89.f : x0;            // a NaN passes both comparisons, and comes out of the polynomial
-    x = x < -104.f ? -104.f : x;
+    float x = x0 < -104.f ? -104.f : x0;        // a NaN passes both limits, and comes out of the polynomial
     constexpr float shift = 12582912.f;         // 1.5 * 2^23: adding it rounds to an integer, found in the low bits
-    float t = fma(x, 1.44269504088896341f, shift), n = t - shift;
+    int32_t i = bits<int32_t>(fma(x, 1.44269504088896341f, shift));
+    i = i > 0x4b400081 ? 0x4b400081 : i;        // n <= 129, where the result is inf; two float limits would be made into branches
+    float n = bits<float>(i) - shift;
     float r = fma(n, 2.12194440e-4f, fma(n, -0.693359375f, x));
     float p = 1.3814572e-3f;
     p = fma(p, r, 8.3687296e-3f);
@@ -80,7 +81,7 @@ OP float exp(float x0) {                        // 2^n * exp(r), |r| <= ln(2)/2;
     p = fma(p, r, 4.9999994e-1f);
     p = fma(p, r, 1.f);
     p = fma(p, r, 1.f);
-    int32_t i = bits<int32_t>(t), half = i >> 1;        // 2^n in two steps: right among subnormals and up to inf
+    int32_t half = i >> 1;                      // 2^n in two steps: right among subnormals and up to inf
     float low = bits<float>((half << 23) + 0x3f800000), high = bits<float>(((i - half) << 23) + 0x3f800000);
     return p * low * high;
 }
@@ -126,8 +127,7 @@ OP double log1p(double x) { return __builtin_log1p(x); }
 OP double expm1(double x) { return __builtin_expm1(x); }
 
 OP float tanh(float x0) {                       // Eigen/XLA rational, odd/even degree 13/6
-    float x = x0 > 7.90531110763549805f ? 7.90531110763549805f : x0;
-    x = x < -7.90531110763549805f ? -7.90531110763549805f : x;
+    float a = __builtin_fabsf(x0), x = a > 7.90531110763549805f ? 7.90531110763549805f : a;
     float z = x * x;
     float p = -2.76076847742355e-16f;
     p = fma(p, z, 2.00018790482477e-13f);
@@ -141,12 +141,12 @@ OP float tanh(float x0) {                       // Eigen/XLA rational, odd/even 
     q = fma(q, z, 2.26843463243900e-03f);
     q = fma(q, z, 4.89352518554385e-03f);
     float y = x * p / q;
-    return __builtin_fabsf(x0) < 0.0004f ? x0 : y;
+    return a < 0.0004f ? x0 : __builtin_copysignf(y, x0);
 }
 
-OP float erf(float x) {                         // Eigen/XLA rational, odd/even degree 13/8
+OP float erf(float x0) {                        // Eigen/XLA rational, odd/even degree 13/8
+    float x = __builtin_fabsf(x0);
     x = x > 4.f ? 4.f : x;
-    x = x < -4.f ? -4.f : x;
     float z = x * x;
     float p = -2.72614225801306e-10f;
     p = fma(p, z, 2.77068142495902e-08f);
@@ -160,7 +160,7 @@ OP float erf(float x) {                         // Eigen/XLA rational, odd/even 
     q = fma(q, z, -1.68282697438203e-03f);
     q = fma(q, z, -7.37332916720468e-03f);
     q = fma(q, z, -1.42647390514189e-02f);
-    return x * (p / q);         // not x * p / q, which loses the last bits of a subnormal x
+    return __builtin_copysignf(x * (p / q), x0);        // not x * p / q, which loses the last bits of a subnormal x
 }
 
 // --- float functions computed in double -------------------------------------------------------------------------------------
@@ -409,6 +409,47 @@ template <class T> OP Extreme<T> smaller(Extreme<T> a, Extreme<T> b) {
     bool equal = a.value == b.value || (nan_a && nan_b);
     bool take_b = equal ? b.index < a.index : (nan_b || (!nan_a && b.value < a.value));
     return take_b ? b : a;
+}
+
+// --- transposed access -------------------------------------------------------------------------------------------------------
+// to[c][r] = from[r][c].  Blocks of 4-byte elements lie in BLOCK vectors and are exchanged in log2(BLOCK) rounds: 1x1, then 2x2, ...
+#ifndef __clang__
+#ifdef __AVX512F__
+constexpr int VECTOR_BYTES = 64;
+#else
+constexpr int VECTOR_BYTES = 32;
+#endif
+constexpr int BLOCK = VECTOR_BYTES / 4;
+typedef uint32_t Row __attribute__((vector_size(VECTOR_BYTES), aligned(4), may_alias));
+OP void transpose_block(const uint32_t* from, int64_t step, uint32_t* to, int64_t to_step) {
+    Row rows[BLOCK], lanes;
+    #pragma GCC unroll 16
+    for (int i = 0; i < BLOCK; i++) rows[i] = *(const Row*)(from + i * step), lanes[i] = i;
+    #pragma GCC unroll 16
+    for (uint32_t half = 1; half < BLOCK; half *= 2)
+        #pragma GCC unroll 16
+        for (int i = 0; i < BLOCK; i++)
+            if (!(i & half)) {
+                Row a = rows[i], b = rows[i + half];
+                rows[i] = __builtin_shuffle(a, b, (lanes & half) != 0 ? lanes - half + BLOCK : lanes);
+                rows[i + half] = __builtin_shuffle(a, b, (lanes & half) != 0 ? lanes + BLOCK : lanes + half);
+            }
+    #pragma GCC unroll 16
+    for (int i = 0; i < BLOCK; i++) *(Row*)(to + i * to_step) = rows[i];
+}
+#endif
+template <class T> OP void transpose(const T* from, int64_t step, T* to, int64_t to_step, int64_t rows, int64_t columns) {
+    int64_t whole_rows = 0, whole_columns = 0;
+#ifndef __clang__
+    if constexpr (sizeof(T) == 4) {
+        whole_rows = rows / BLOCK * BLOCK, whole_columns = columns / BLOCK * BLOCK;
+        for (int64_t r = 0; r < whole_rows; r += BLOCK)
+            for (int64_t c = 0; c < whole_columns; c += BLOCK)
+                transpose_block((const uint32_t*)from + r * step + c, step, (uint32_t*)to + c * to_step + r, to_step);
+    }
+#endif
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t c = r < whole_rows ? whole_columns : 0; c < columns; c++) to[c * to_step + r] = from[r * step + c];
 }
 
 // --- random numbers ------------------------------------------------------------------------------------------------------------

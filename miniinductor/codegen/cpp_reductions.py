@@ -26,7 +26,7 @@ from .cpp_expressions import compute_type, limit_text
 CHUNK = 512                 # longest run of float additions into one accumulator; chunks are then added in double
 ROWS_CHUNK = 128            # the same where rows are added up
 COLUMNS = 512               # outer elements reduced together, when a reduction steps through memory by rows
-ARG_LANES = 64              # places that argmax keeps apart in its vector loop
+LANES = 64                  # partial sums of a vector loop, and places that argmax keeps apart: several vectors, whose latencies overlap
 ROWS = 4                    # rows added at a time there: one load and store of the accumulator per four elements
 
 # kind -> (initial value, combining expression, OpenMP's name of it)
@@ -83,11 +83,11 @@ class Accumulator:
         return self.kind.startswith("arg")
 
     def arg_arrays(self, lane, start):
-        """A best element and its place for each of ARG_LANES lanes.  The first element of a lane is the place of the initial
+        """A best element and its place for each of LANES lanes.  The first element of a lane is the place of the initial
         value: nothing replaces it if all elements are as low as that."""
         c_type, start_value = compute_type(self.dtype), limit_text(self.dtype, self.kind == "argmax")
-        return [f"{c_type} {self.name}_best[{ARG_LANES}];", f"int64_t {self.name}_at[{ARG_LANES}];",
-                f"for (int64_t {lane} = {start}; {lane} < {start} + {ARG_LANES}; {lane}++) {{",
+        return [f"{c_type} {self.name}_best[{LANES}];", f"int64_t {self.name}_at[{LANES}];",
+                f"for (int64_t {lane} = {start}; {lane} < {start} + {LANES}; {lane}++) {{",
                 f"    {self.name}_best[{lane} - {start}] = {start_value};",
                 f"    {self.name}_at[{lane} - {start}] = {self.at};", "}"]
 
@@ -98,8 +98,11 @@ class Accumulator:
         return [f"const bool {take} = !({self.term} {no_better} {best}) & ({best} == {best});",
                 f"{best} = {take} ? {self.term} : {best};", f"{at} = {take} ? {self.at} : {at};"]
 
+    def in_lane_array(self):
+        return f"{self.name}[k] = {self.combine(self.name + '[k]', self.term)};"
+
     def after_arg_lanes(self):
-        return [f"for (int64_t k = 0; k < {ARG_LANES}; k++) "
+        return [f"for (int64_t k = 0; k < {LANES}; k++) "
                 + self.update(f"{self.c_type}{{{self.name}_best[k], {self.name}_at[k]}}")]
 
     def in_lanes(self):
