@@ -90,6 +90,8 @@ class CompileRecord:
     kernels: list = field(default_factory=list)
     wrapper_source: str = ""
     memory_plan: list = field(default_factory=list)    # (buffer, "new" | "reuse of X" | "in place of X", bytes)
+    memory_lives: list = field(default_factory=list)   # (buffer, offset in the arena or None, bytes, first step, last step)
+    memory_steps: list = field(default_factory=list)   # what each step of the wrapper calls
     notes: list = field(default_factory=list)          # anything else a stage decided, as sentences
     times: dict = field(default_factory=dict)          # stage -> seconds
 

@@ -29,3 +29,16 @@ def test_interleaving_counts_every_round():
 
 def test_difference_looks_into_structures():
     assert runner.largest_difference({"x": [torch.ones(2)]}, {"x": [torch.zeros(2)]}) == 1
+
+
+def test_an_ablation_switches_off_one_thing_and_keeps_the_numbers():
+    from minidynamo.bench.suites import ablation
+    assert {"fusion", "inlining", "buffer reuse", "fusion and inlining"} <= set(ablation.switches()) and "verify" not in ablation.switches()
+    x = torch.randn(64, 100)
+    with torch.no_grad():
+        row = ablation.ablate("softmax", lambda x: torch.softmax(x, -1), [x], budget=0)
+    assert row["kernels"]["all on"] == 1 < row["kernels"]["fusion"] < row["kernels"]["fusion and inlining"]
+    assert row["megabytes"]["all on"] == 2 * x.numel() * 4 / 1e6 < row["megabytes"]["fusion"]
+    assert all(len(value) == 3 for value in row["slower without"].values())
+    with torch.no_grad():
+        assert ablation.ablate("one", lambda x: x + 1, [x], budget=0, chosen={"scalar": {"vectorize": False}})["kernels"] == {"all on": 1, "scalar": 1}

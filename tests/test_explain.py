@@ -5,6 +5,7 @@ import pytest
 import torch
 
 import minidynamo
+import miniinductor
 from minidynamo.explain import draw_graph
 from minidynamo.explain.draw import draw_joint
 from minidynamo.explain.explanation import FrameExplanation
@@ -109,3 +110,18 @@ def test_training_shows_the_joint_graph_and_the_cut(tmp_path):
 def test_triton_sources_show_themselves():
     from minidynamo.explain import Code
     assert "program_id" in Code("row = tl.program_id(0)", "triton")._repr_html_()
+
+
+def test_memory_over_time_agrees_with_the_plan():
+    with torch.no_grad():
+        e = minidynamo.explain(lambda x, w: torch.relu(torch.relu(torch.relu(x @ w) @ w) @ w))(torch.randn(64, 64), torch.randn(64, 64))
+    picture, compiled = e.memory_picture, e.main.compiled
+    assert [b[:1] + b[2:3] for b in compiled.memory_lives] == [(name, size) for name, _, size in compiled.memory_plan]
+    with torch.no_grad(), miniinductor.config.patch(buffer_reuse=False):        # then the products are made by eager kernels, and shown, too
+        own = minidynamo.explain(lambda x, w: torch.relu(x @ w))(torch.randn(64, 64), torch.randn(64, 64)).memory_picture
+    assert own.arena == 0 and len(own.blocks) == 2
+    assert len(picture.steps) == 6 and picture.arena == 2 * 64 * 64 * 4 and picture.svg.count("<rect") == len(compiled.memory_lives)
+    for number, (_, offset, size, first, last, own) in enumerate(picture.placed):         # no two share a byte at the same time
+        for _, other, length, a, b, _ in picture.placed[:number]:
+            assert offset >= other + length or other >= offset + size or first >= b or a > last      # one may take over from a dying one
+    assert "bytes 0 to 16,384 of the arena" in picture.text and "a tensor of 16,384 bytes" in picture.text

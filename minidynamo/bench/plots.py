@@ -26,16 +26,16 @@ def recorded_bars(run, unit, variants, rows=None, label=None):
     """One group of bars per row of a recorded run: row[unit][variant].  rows: which names (default: all that have the unit)."""
     import matplotlib.pyplot as plt
     chosen = [r for r in run["rows"] if unit in r and (rows is None or r["name"] in rows)]
-    figure, axes = plt.subplots(figsize=(9, 0.9 + 0.17 * (len(variants) + 1) * len(chosen)), layout="constrained")
+    figure, axes = plt.subplots(figsize=(9, 0.9 + 0.13 * (len(variants) + 1) * len(chosen)), layout="constrained")
     step = 0.84 / len(variants)
     for number, variant in enumerate(variants):
         hatch, colour = LOOKS.get(variant, ("..", "#dddddd"))
         at = [k + (number - (len(variants) - 1) / 2) * step for k in range(len(chosen))]
         bars = axes.barh(at, [r[unit].get(variant, 0) for r in chosen], step, color=colour, edgecolor="black", hatch=hatch, label=variant)
         axes.bar_label(bars, [f"{r[unit][variant]:,.3g}" if r[unit].get(variant, 1e9) < 100 else f"{r[unit].get(variant, 0):,.0f}"
-                              for r in chosen], fontsize=7, padding=2)
+                              for r in chosen], fontsize=6.5, padding=2)
     axes.set_yticks(range(len(chosen)), [r["name"] for r in chosen], fontsize=8)
-    axes.invert_yaxis()
+    axes.set_ylim(len(chosen) - 0.5, -0.5)
     axes.set_xlabel(label or unit)
     axes.set_title(where_recorded(run), fontsize=8)
     figure.legend(frameon=False, fontsize=8, ncols=len(variants), loc="outside lower center")
@@ -66,4 +66,45 @@ def speedup_bars(rows, about=None):
     axes.legend(frameon=False)
     if about:
         axes.set_title(f"{about['device']}, {about['threads']} threads, torch {about['torch']}", fontsize=9)
+    return figure
+
+
+def ablation_bars(rows, about=None):
+    """How many times slower each program is without one optimisation; lines are quartiles, dashed: no difference."""
+    import matplotlib.pyplot as plt
+    labels = list(rows[0]["slower without"])
+    figure, every = plt.subplots(1, len(rows), figsize=(2.3 + 2.4 * len(rows), 0.8 + 0.34 * len(labels)), sharey=True, layout="constrained", squeeze=False)
+    for axes, row in zip(every[0], rows):
+        for position, label in enumerate(labels):
+            middle, low, high = row["slower without"][label]
+            axes.barh(position, middle, color="#3367d6" if middle > 1.05 else "#d5dcea", edgecolor="black", height=0.7)
+            axes.errorbar(middle, position, xerr=[[max(0, middle - low)], [max(0, high - middle)]], color="black", capsize=2)
+            axes.annotate(f" {middle:.2f}", (max(middle, high), position), va="center", fontsize=7)
+        axes.axvline(1, color="black", linewidth=1, linestyle="--")
+        axes.set_xlim(0, 1.25 * max(v[2] for v in row["slower without"].values()))
+        axes.set_title(row["name"], fontsize=9)
+        axes.set_xlabel("times slower without", fontsize=8)
+    every[0][0].set_yticks(range(len(labels)), labels)
+    every[0][0].invert_yaxis()
+    if about:
+        figure.suptitle(f"{about['device']}, {about['threads']} threads, torch {about['torch']}, {about['date']}", fontsize=8)
+    return figure
+
+
+def roofline(points, bandwidth, peak, about=None):
+    """points: {name: (operations per byte, operations per second)}; bandwidth in bytes/s and peak in operations/s give the roof."""
+    import matplotlib.pyplot as plt
+    figure, axes = plt.subplots(figsize=(7.5, 4), layout="constrained")
+    left, right = 0.05, max(100.0, 4 * peak / bandwidth, 2 * max(i for i, _ in points.values()))
+    ridge = peak / bandwidth
+    axes.plot([left, ridge, right], [bandwidth * left / 1e9, peak / 1e9, peak / 1e9], color="black", linewidth=1.5)
+    axes.annotate(f"memory: {bandwidth / 1e9:.0f} GB/s", (left * 1.3, bandwidth * left * 1.6 / 1e9), fontsize=8, rotation=30)
+    axes.annotate(f"arithmetic: {peak / 1e9:.0f} G operations/s", (ridge * 1.1, peak * 1.1 / 1e9), fontsize=8)
+    for name, (intensity, rate) in points.items():
+        eager = name.endswith(", eager")
+        axes.plot(intensity, rate / 1e9, "o" if not eager else "s", color="white" if eager else "#3367d6", markeredgecolor="black", markersize=7)
+        axes.annotate(f" {name}", (intensity, rate / 1e9), fontsize=7, va="center" if not eager else "top")
+    axes.set(xscale="log", yscale="log", xlabel="operations per byte of necessary traffic", ylabel="G operations/s", xlim=(left, right))
+    if about:
+        axes.set_title(f"{about['device']}, {about['threads']} threads, torch {about['torch']}: circles ours, squares eager", fontsize=9)
     return figure

@@ -1,6 +1,6 @@
-"""Drawing FX graphs and fusion groups as SVG.
+"""Drawing FX graphs, fusion groups and memory as SVG.
 
-In:   an `fx.Graph`.  Out: a `Picture` with `.svg`, `.png(path)` and `.text` (the same content without a picture).
+In:   an `fx.Graph` or a `CompileRecord`.  Out: a `Picture` or `Timeline` with `.svg` and `.text` (the same content without a picture).
 
     >>> draw_graph(gm.graph)                # in a notebook: the picture
     >>> print(draw_graph(gm.graph).text)    # in a terminal
@@ -159,3 +159,68 @@ def draw_fusion(record):
             edges.append((previous, kernel.name))
         previous = kernel.name
     return Picture("kernels and the buffers they compute", nodes, edges)
+
+
+@dataclass
+class Timeline:
+    """Memory over a wrapper's steps.  blocks: (buffer, offset or None for a tensor of its own, bytes, first step, last step)."""
+    title: str
+    steps: list
+    blocks: list
+
+    def __post_init__(self):
+        self.arena = max((o + n for _, o, n, _, _ in self.blocks if o is not None), default=0)
+        self.placed, above = [], self.arena
+        for name, offset, size, first, last in self.blocks:
+            self.placed.append((name, above if offset is None else offset, size, first, last, offset is None))
+            above += size if offset is None else 0
+        self.top = above
+
+    @property
+    def text(self):
+        return "\n".join([self.title] + [f"  {name}: {f'a tensor of {n:,} bytes' if own else f'bytes {o:,} to {o + n:,} of the arena'}, "
+                                         f"steps {a} to {b} ({self.steps[a]} to {self.steps[b]})" for name, o, n, a, b, own in self.placed])
+
+    @property
+    def svg(self):
+        """Steps from left to right, bytes upwards; tensors of their own dashed, above the arena's line."""
+        left, height, labels = 74, 260, 120 if len(self.steps) <= 30 else 20
+        column = max(5, min(60, 620 / max(1, len(self.steps))))
+        width, scale = left + column * len(self.steps) + (70 if labels > 20 else 10), height / max(1, self.top)
+        unit, factor = ("MB", 1e6) if self.top >= 1e6 else ("kB", 1e3)
+        parts = [f'<svg role="img" aria-label="{html.escape(self.title)}" width="{width:.0f}" height="{height + labels + 24}" '
+                 f'viewBox="0 0 {width:.0f} {height + labels + 24}" xmlns="http://www.w3.org/2000/svg" font-family="Helvetica" font-size="9">']
+        for name, offset, size, first, last, own in self.placed:
+            x, y = left + first * column, 12 + height - (offset + size) * scale
+            w, h = (last - first + 1) * column - 1, max(1.0, size * scale)
+            parts.append(f'<g id="memory-{name}"><title>{name}: {size:,} bytes, steps {first} to {last}</title><rect x="{x:.1f}" y="{y:.1f}" '
+                         f'width="{w:.1f}" height="{h:.1f}" fill="{"#ffffff" if own else "#d5dcea"}" stroke="#333"'
+                         f'{" stroke-dasharray=" + chr(34) + "3,2" + chr(34) if own else ""}/>'
+                         + (f'<text x="{x + 3:.1f}" y="{y + h / 2 + 3:.1f}">{name}</text>' if h >= 10 and w >= 6 * len(name) else "") + "</g>")
+        for value, note in {0: "", self.arena: " arena" if self.arena else "", self.top: ""}.items():
+            y = 12 + height - value * scale
+            parts.append(f'<line x1="{left - 4}" x2="{left + column * len(self.steps):.0f}" y1="{y:.1f}" y2="{y:.1f}" stroke="#888" stroke-width="0.6"/>'
+                         f'<text x="{left - 6}" y="{y + 3:.1f}" text-anchor="end">{value / factor:.1f} {unit}{note}</text>')
+        for number, step in enumerate(self.steps if labels > 20 else ()):
+            x, y = left + (number + 0.5) * column + 3, height + 18
+            parts.append(f'<text x="{x:.1f}" y="{y}" transform="rotate(60 {x:.1f} {y})">{html.escape(step[:26])}</text>')
+        if labels == 20:
+            parts.append(f'<text x="{left}" y="{height + 26}">{len(self.steps)} steps of the wrapper</text>')
+        return "".join(parts) + "</svg>"
+
+    def _repr_html_(self):
+        return (f'<div style="overflow:auto">{self.svg}</div>'
+                f"<details><summary>{html.escape(self.title)}, as text</summary><pre>{html.escape(self.text)}</pre></details>")
+
+    def __repr__(self):
+        return self.text
+
+
+def draw_memory(record):
+    """Which bytes each buffer has, and while which steps of the wrapper."""
+    timeline = Timeline("", record.memory_steps, record.memory_lives)
+    own = sum(n for _, o, n, _, _ in record.memory_lives if o is None)
+    total = sum(n for _, _, n, _, _ in record.memory_lives)
+    timeline.title = (f"memory: {len(record.memory_lives)} buffers of {total:,} bytes together; arena {timeline.arena:,} bytes, "
+                      f"tensors of their own {own:,} bytes")
+    return timeline

@@ -8,7 +8,7 @@ In:   `records.FrameRecord`s and the `CompileRecord`s behind them.  Out: an `Exp
 import functools
 
 from .. import records
-from .draw import draw_fusion, draw_graph, draw_joint
+from .draw import draw_fusion, draw_graph, draw_joint, draw_memory
 from .views import Code, Pair, Several, Table
 
 
@@ -150,6 +150,11 @@ class FrameExplanation:
         return self._compiled(lambda c: Table(["buffer", "memory", "bytes"], c.memory_plan, "memory plan"))
 
     @stage
+    def memory_picture(self):
+        """The buffers' bytes over the wrapper's steps."""
+        return self._compiled(lambda c: draw_memory(c) if c.memory_lives else Missing("no buffers of its own"))
+
+    @stage
     def times(self):
         spent = {f"capture: {k}": v for k, v in self.record.times.items()}
         if self.compiled is not None:
@@ -160,7 +165,8 @@ class FrameExplanation:
                 ("breaks", "Graph breaks"), ("graph", "FX graph"), ("graph_text", "FX graph as Python"),
                 ("aten", "ATen graph"), ("joint", "Joint graph"), ("saved", "Saved for backward"), ("loop_ir", "Loop IR"), ("fused_ir", "Loop IR after fusion"),
                 ("fusion", "Fusion decisions"), ("kernel_picture", "Kernels"), ("kernels", "Kernel source"), ("backward", "Backward kernels"),
-                ("eager_kernels", "Eager kernels"), ("wrapper", "Wrapper"), ("memory", "Memory plan"), ("times", "Times"))
+                ("eager_kernels", "Eager kernels"), ("wrapper", "Wrapper"), ("memory", "Memory plan"),
+                ("memory_picture", "Memory over time"), ("times", "Times"))
 
 
 class Explanation:

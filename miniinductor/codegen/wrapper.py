@@ -231,8 +231,15 @@ class WrapperWriter:
                         self.slots[0] = max(self.slots[0], offset + size)
                         self.in_arena[name] = (0, offset)
                     place = f"reuse of {before}" if before else "new"
-                if not (isinstance(buffer, (ExternKernel, MultiOutput)) and name not in self.in_arena):
+                is_extern = isinstance(buffer, (ExternKernel, MultiOutput))
+                if not is_extern or name in self.in_arena:
                     self.record.memory_plan.append((name, place, hint(nbytes, 0)))
+                if nbytes != 0 and not (is_extern and self.may_alias(buffer)):
+                    dies = len(steps) - 1 if name in self.pinned else self.last_use.get(name, position)
+                    self.record.memory_lives.append((name, self.in_arena.get(name), hint(nbytes, 0), position, dies))
+        below = list(itertools.accumulate([hint(size, 0) for size in self.slots], initial=0))
+        self.record.memory_lives[:] = [(n, place and below[place[0]] + place[1], *life) for n, place, *life in self.record.memory_lives]
+        self.record.memory_steps = [step.name if isinstance(step, KernelStep) else step_name(step.buffer) for step in steps]
 
     def dying(self, step, name, position):
         """A buffer of the arena that the step reads, element by element and for the last time, as it makes `name`; or None."""
@@ -579,6 +586,11 @@ def workspaces_by_size(most=4):
             workspaces = kept[sizes] = []
         return workspaces
     return workspaces_for
+
+
+def step_name(buffer):
+    """What an eager kernel's step is called in the record."""
+    return str(buffer.op).split(".")[-2] if isinstance(getattr(buffer, "op", None), torch._ops.OpOverload) else buffer.name
 
 
 def place_in_arena(arena, size, born, dies):

@@ -252,7 +252,7 @@ def draw_shapes():
         for r in range(rows):
             for c in range(columns):
                 number = program(r, c)
-                shade = ("0.95", "0.72", "0.85", "0.6")[number % 4]
+                shade = ("0.95", "0.72", "0.85", "0.6")[(number + (r // 4 if "tile" in title else 0)) % 4]
                 axis.add_patch(plt.Rectangle((c, r), 1, 1, facecolor=shade, edgecolor="white", linewidth=0.5))
                 if (r, c) == min((a, b) for a in range(rows) for b in range(columns) if program(a, b) == number):
                     axis.text(c + 0.5, r + 0.55, str(number), ha="center", va="center", fontsize=8)

@@ -44,7 +44,7 @@ def rows(only):
             yield name, model, [], inputs
 
 
-def measure(name, function, args, kwargs, peer=True):
+def measure(name, function, args, kwargs, peer=True, budget=3.0):
     """One row: agreement with eager, cold compile times, steady-state times."""
     minidynamo.reset()
     row = {"name": name}
@@ -60,7 +60,7 @@ def measure(name, function, args, kwargs, peer=True):
         row[f"{label} difference"] = largest_difference(expected, result)
         if agrees(expected, result):
             variants[label] = lambda compiled=compiled: compiled(*args, **kwargs)
-    timings = interleave(variants)
+    timings = interleave(variants, budget)
     row["seconds"] = {label: timing.median for label, timing in timings.items()}
     row["rounds"] = len(timings["eager"].seconds)
     for label in variants:

@@ -1,0 +1,74 @@
+"""--suite ablation: each optimisation of miniinductor off alone: how much slower, how many kernels, how many bytes.
+
+In:   a function and its inputs.  Out: a row; "slower without" is time without / time with all, median and quartiles of rounds.
+
+    >>> row = ablate("softmax", lambda x: torch.softmax(x, -1), [torch.randn(4096, 1024)])
+    >>> row["slower without"]["fusion"], row["megabytes"]["fusion"]
+
+The graph is captured once and compiled once per switch, so nothing but the switch differs.  Every variant is compared with eager before it
+is timed.  A switch may show nothing because another mechanism does the same: "fusion and inlining" are therefore also off together.
+"""
+import torch
+
+import minidynamo
+import miniinductor
+from miniinductor import config
+
+from ..runner import agrees, interleave, ratio
+from .common import machine, rows, show_ratio, suite
+
+NO_ABLATION = ("verify", "fallback_random", "split_reductions")       # checks, promises, and what concerns GPUs only
+ALL = "all on"
+
+
+def switches():
+    """{label: options}: every boolean option that is on by default, off alone; and the two that stand in for each other."""
+    found = {name.replace("_", " "): {name: False} for name, value in vars(config).items() if value is True and name not in NO_ABLATION}
+    return found | {"fusion and inlining": {"fusion": False, "inlining": False}}
+
+
+def captured(function, args, kwargs=None):
+    """(graph module, its example inputs) of a function that is captured whole."""
+    minidynamo.reset()
+    seen = []
+    minidynamo.compile(function, fullgraph=True, backend=lambda gm, inputs: seen.append((gm, inputs)) or gm)(*args, **kwargs or {})
+    minidynamo.reset()
+    [one] = seen
+    return one
+
+
+def ablate(name, function, args, kwargs=None, budget=4.0, chosen=None):
+    """One row.  chosen: {label: options} instead of all switches."""
+    gm, inputs = captured(function, args, kwargs)
+    expected, variants, records = gm(*inputs), {}, {}
+    for label, options in ({ALL: {}} | (switches() if chosen is None else chosen)).items():
+        with config.patch(**options):
+            compiled = miniinductor.compile_fx(gm, inputs)
+        if not agrees(expected, compiled(*inputs)):
+            raise AssertionError(f"{name} without {label}: other numbers than eager's")
+        variants[label], records[label] = (lambda compiled=compiled: compiled(*inputs)), compiled.record
+    timings = interleave({"eager": lambda: gm(*inputs), **variants}, budget)
+    return {"name": name, "rounds": len(timings[ALL].seconds), "seconds": {label: t.median for label, t in timings.items()},
+            "eager / all on": ratio(timings, "eager", ALL),
+            "slower without": {label: ratio(timings, label, ALL) for label in variants if label != ALL},
+            "kernels": {label: len(r.kernels) for label, r in records.items()},
+            "megabytes": {label: sum(k.bytes_read + k.bytes_written for k in r.kernels) / 1e6 for label, r in records.items()},
+            "intermediates": {label: sum(n for _, place, n in r.memory_plan if place == "new") / 1e6 for label, r in records.items()}}
+
+
+@suite("ablation")
+def ablation(options):
+    """Kernels and models, each switch off alone."""
+    if options.threads:
+        torch.set_num_threads(options.threads)
+    about, result = machine(), []
+    print(", ".join(f"{key} {value}" for key, value in about.items()), flush=True)
+    with torch.no_grad():
+        for name, function, args, kwargs in rows(options.only):
+            row = ablate(name, function, args, kwargs)
+            result.append(row)
+            print(f"{name}: eager / all on {show_ratio(row['eager / all on'])}")
+            for label, value in row["slower without"].items():
+                print(f"    without {label:22} {show_ratio(value)} times the time, {row['kernels'][label]:4} kernels, {row['megabytes'][label]:10.1f} MB",
+                      flush=True)
+    return {"machine": about, "command": "python -m minidynamo.bench --suite ablation", "rows": result}

@@ -1,0 +1,116 @@
+"""Checks of notebook 13: the wrapper, memory, autotuning, record and replay."""
+import random
+import time
+
+import torch
+
+from . import close, exercise, row
+
+
+@exercise("13.1", "the lowest gap")
+def _(answer):
+    yield row("nothing is taken", lambda: answer([], 64), 0)
+    yield row("a gap at the start", lambda: answer([(64, 64)], 64), 0)
+    yield row("the start is too small", lambda: answer([(64, 64)], 65), 128)
+    yield row("between two, unsorted", lambda: answer([(256, 64), (0, 128)], 128), 128)
+    yield row("a small block under a large one", lambda: answer([(0, 512), (64, 64)], 64), 512)
+
+    from minidynamo.bench.models import gpt2
+    from miniinductor.codegen import wrapper
+    import minidynamo
+    used, original = [], wrapper.place_in_arena
+
+    def place(arena, size, born, dies):
+        used.append(size)
+        return answer([(o, n) for o, n, b, d, _ in arena if b <= dies and born <= d], size), None
+
+    def explained():
+        with torch.no_grad():
+            return minidynamo.explain(model)(**inputs)
+
+    def with_answer():
+        wrapper.place_in_arena = place
+        try:
+            return explained()
+        finally:
+            wrapper.place_in_arena = original
+            minidynamo.reset()
+    model, inputs = gpt2(layers=1, sequence=16)
+    with torch.no_grad():
+        expected = model(**inputs).logits
+    yield row("in the real wrapper: the numbers are right", lambda: with_answer().result.logits, expected, same=lambda a, b: torch.allclose(a, b, atol=1e-4))
+    yield row("no larger than the wrapper's own arena", lambda: with_answer().memory_picture.arena <= explained().memory_picture.arena)
+    yield row("your placement was really used", lambda: len(used) > 2)
+
+
+@exercise("13.2", "record and replay")
+def _(answer):
+    import minidynamo
+    from miniinductor.runtime.build import build_kernels
+    with torch.no_grad():
+        record = minidynamo.explain(lambda x: torch.softmax(x, -1))(torch.randn(4, 8)).main.compiled
+    [known] = record.kernels
+    (kernel,) = build_kernels([(known.source.replace(known.name + "(", "NAME("), "softmax")])
+    traced = []
+
+    def program(stream, x):
+        traced.append(1)
+        for _ in range(3):
+            out = torch.empty_like(x)
+            stream.launch(kernel, x, out)
+            x = out
+        return out
+
+    def expected(x):
+        return torch.softmax(torch.softmax(torch.softmax(x, -1), -1), -1)
+    xs = [torch.randn(4, 8) for _ in range(3)]
+    call = None
+
+    def first():
+        nonlocal call
+        call = answer(program)
+        return call(xs[0])
+    yield row("the first call", first, expected(xs[0]), same=close)
+    yield row("another input", lambda: call(xs[1]), expected(xs[1]), same=close)
+    yield row("earlier results stay what they were", lambda: (lambda a: (call(xs[2]), a)[1])(call(xs[0])), expected(xs[0]), same=close)
+    yield row("the program's Python ran once", lambda: len(traced), 1)
+
+
+@exercise("13.3", "choose by timing")
+def _(answer):
+    def clock(speeds, seed):
+        """A machine that gets 3 percent slower with each run, and is interrupted in one run of ten."""
+        noise, runs = random.Random(seed), []
+
+        def seconds(candidate):
+            runs.append(candidate)
+            return speeds[candidate] * 1.03 ** len(runs) * (10 if noise.random() < 0.1 else 1) * noise.uniform(0.99, 1.01)
+        return seconds, runs
+    speeds = {"a": 1.5, "b": 1.0, "c": 2.0, "d": 1.7}
+
+    def chosen(names, seed):
+        seconds, runs = clock(speeds, seed)
+        return answer(names, seconds, 9), runs
+    yield row("on an unkind machine, 20 times", lambda: [chosen(["a", "b", "c", "d"], seed)[0] for seed in range(20)], ["b"] * 20)
+    yield row("the fastest one is measured last", lambda: [chosen(["d", "c", "a", "b"], seed)[0] for seed in range(20)], ["b"] * 20)
+    yield row("at most 9 runs each", lambda: max(map(chosen(list(speeds), 0)[1].count, speeds)) <= 9)
+
+    from miniinductor.runtime.build import build_kernels
+
+    def source(step):
+        """Adds up 4 MB of floats, in an order that jumps by `step`."""
+        return ('extern "C" int NAME(void** args) { const float* x = (const float*)args[0]; double total = 0;\n'
+                f"for (long s = 0; s < {step}; s++) for (long i = s; i < 1048576; i += {step}) total += x[i];\n"
+                "*(float*)args[1] = (float)total; return 0; }")
+
+    def real():
+        steps = [4096, 1]
+        kernels = dict(zip(steps, build_kernels([(source(step), "add_up") for step in steps])))
+        x, out = torch.randn(1048576), torch.empty(1)
+
+        def seconds(step):
+            start = time.perf_counter()
+            kernels[step](x, out)
+            return time.perf_counter() - start
+        return answer(steps, seconds, 9)
+    yield row("real kernels: along memory, or across it", real, 1)

@@ -1,0 +1,438 @@
+# ---
+# jupyter:
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # 13 · The wrapper, memory planning, autotuning, CUDA Graphs
+#
+# Kernels compute; something has to call them in order, give them memory, and hand the results back. That something runs on every call, so it must cost next to nothing. It also decides how
+# much memory the program needs, and, on a GPU, whether the processor is ever idle.
+#
+# **What you will learn:** what a call costs beside its kernels; the generated wrapper; lifetimes and an arena; why outputs are special; the launcher; choosing block sizes by timing, and how
+# timing goes wrong; record and replay, its three traps, and how CUDA Graphs avoid them.
+
+# %%
+import ctypes
+
+import torch
+
+import minidynamo
+import miniinductor
+from minidynamo.bench.runner import interleave
+from minidynamo.explain import Code, Table, excerpt
+from miniinductor.runtime.build import build_kernels
+
+torch.manual_seed(0)
+torch.set_grad_enabled(False);
+
+# %% [markdown]
+# ## The naive version: walk over the graph
+#
+# The obvious way to run a list of kernels is to walk over it: look up the inputs, allocate the output, call, store the result under its name. Here are ten small kernels in a row, run by such a
+# loop, and by straight-line code:
+
+# %%
+plus_one = """extern "C" int NAME(void** args) {
+    const float* x = (const float*)args[0]; float* out = (float*)args[1];
+    for (long i = 0; i < 16; i++) out[i] = x[i] + 1;
+    return 0;
+}"""
+(kernel,) = build_kernels([(plus_one, "plus_one")])
+program = [(kernel, f"v{n}", f"v{n + 1}", (16,), torch.float32) for n in range(10)]         # (kernel, input, output, shape, dtype)
+
+def walk(x):
+    values = {"v0": x}
+    for run, source, target, shape, dtype in program:
+        values[target] = torch.empty(shape, dtype=dtype)
+        run(values[source], values[target])
+    return values["v10"]
+
+kept = [torch.empty(16) for _ in range(9)]
+
+lines = ["def straight(x):", "    v10 = empty(16)"]
+lines += [f"    kernel({'x' if n == 0 else f'v{n}'}, v{n + 1})" for n in range(10)] + ["    return v10"]
+scope = {"kernel": kernel, "empty": torch.empty, **{f"v{n + 1}": t for n, t in enumerate(kept)}}
+exec("\n".join(lines), scope)
+straight = scope["straight"]
+x = torch.zeros(16)
+print("both:", walk(x)[0].item(), straight(x)[0].item())
+Code("\n".join(lines), "python", "the same program as straight-line code; v1 to v9 are kept between calls")
+
+# %% tags=["volatile"]
+timings = interleave({"walk": lambda: walk(x), "straight-line": lambda: straight(x), "eager": lambda: x + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1}, budget=1)
+Table(["", "microseconds per call"], [(name, f"{t.median * 1e6:.1f}") for name, t in timings.items()], "ten kernels on 16 numbers")
+
+# %% [markdown]
+# Most of the difference is allocation. And for large tensors, allocation costs something else: a fresh page of memory must be mapped and cleared by the operating system when it is first touched.
+
+# %% tags=["volatile"]
+size = 16 << 20
+old = torch.empty(size)
+timings = interleave({"write into kept memory": lambda: old.fill_(1.0), "write into fresh memory": lambda: torch.empty(size).fill_(1.0)}, budget=1.5)
+Table(["", "milliseconds"], [(name, f"{t.median * 1e3:.2f}") for name, t in timings.items()], "64 MB")
+
+# %% [markdown]
+# ## The wrapper
+#
+# So miniinductor writes straight-line Python, once per graph, with everything decided: sizes, strides, which bytes each buffer gets, when a tensor may go.
+#
+# *The kitchen.* Not a cook who reads the recipe line by line and looks for a free bowl each time, but a table laid beforehand: every bowl stands where it will be needed, used ones are used again.
+# *Exactly:* liveness is known from the graph, so placement is a compile-time problem.
+
+# %%
+class MLP(torch.nn.Module):
+    def __init__(self, width=256, depth=4):
+        super().__init__()
+        self.layers = torch.nn.ModuleList([torch.nn.Linear(width, width) for _ in range(depth)])
+        self.norm = torch.nn.LayerNorm(width)
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = x + torch.nn.functional.gelu(layer(x))
+        return self.norm(x)
+
+model, h = MLP(), torch.randn(64, 256)
+e = minidynamo.explain(model)(h)
+print("right:", torch.allclose(e.result, model(h), atol=1e-5))
+e.wrapper
+
+# %% [markdown]
+# Library kernels are called through their `out=` forms where they have one, so that they write into planned memory, too. The code that writes this code:
+
+# %%
+from miniinductor.codegen import wrapper
+from miniinductor.codegen.wrapper import WrapperWriter
+
+excerpt(WrapperWriter.emit)
+
+# %% [markdown]
+# ## Memory planning
+#
+# Each buffer *lives* from the step that makes it to the last step that reads it. Two buffers whose lives do not overlap may have the same bytes. All buffers get an offset in one **arena**:
+#
+# 1. go through the buffers in the order in which they are made;
+# 2. look at the ones already placed whose lives overlap with this one: their bytes are taken;
+# 3. take the lowest gap that is large enough.
+
+# %%
+excerpt(wrapper.place_in_arena)
+
+# %% [markdown]
+# The result, over the wrapper's steps (left to right) and bytes (upwards). Solid boxes lie in the arena, dashed ones are tensors of their own:
+
+# %%
+e.memory_picture
+
+# %% [markdown]
+# The same program with `buffer_reuse=False`: every buffer has memory of its own.
+
+# %%
+with miniinductor.config.patch(buffer_reuse=False):
+    without = minidynamo.explain(model)(h)
+without.memory_picture
+
+# %% [markdown]
+# First fit is not optimal (finding the optimum is as hard as bin packing). It is close, and it takes no time.
+#
+# ### What must not lie in the arena
+#
+# The arena is kept for the next call. A result that lies in it changes under the caller's hands:
+
+# %%
+arena = torch.empty(3)
+
+def careless(x):
+    torch.mul(x, 2, out=arena)
+    return arena
+
+first = careless(torch.ones(3))
+second = careless(torch.ones(3) * 5)
+print("the first result, after the second call:", first)
+
+# %% [markdown]
+# Hence: graph outputs are fresh tensors, and so is everything that an output may *alias*. An eager kernel whose schema says that its result may be a view of its argument pins that argument.
+# Threads and recursive calls take different arenas from a list, and put them back.
+#
+# ## A real model
+#
+# GPT-2, all 12 layers (without the last product, whose result would be larger than everything else). The dashed stairs are keys and values of each layer: they are outputs (the
+# cache for generating the next token), so they must stay. Small dashed boxes are results of the attention kernel, which allocates its own.
+
+# %%
+from minidynamo.bench.models import gpt2
+
+gpt, inputs = gpt2()
+g = minidynamo.explain(gpt.transformer)(**inputs)
+print(g.memory_picture.title)
+g.memory_picture
+
+# %% [markdown]
+# ## The launcher
+#
+# A kernel is a C function of an array of pointers. Somebody must turn a tensor into its pointer. `ctypes` can, at a price; `tensor.data_ptr()` is a Python method call per argument.
+# `miniinductor/runtime/launcher.c` reads the pointer out of the tensor object:
+
+# %%
+from pathlib import Path
+
+launcher = (Path(miniinductor.__file__).parent / "runtime" / "launcher.c").read_text()
+start = launcher.index("static PyObject *kernel_call(")
+Code(launcher[start:launcher.index("\n}", start) + 2], "c", "miniinductor/runtime/launcher.c")
+
+# %% tags=["volatile"]
+(nothing,) = build_kernels([('extern "C" int NAME(void** args) { return 0; }', "nothing")])
+a, b = torch.empty(16), torch.empty(16)
+
+pointers = ctypes.c_void_p * 2
+library_function = ctypes.CDLL(None).getpid         # any C function that does next to nothing
+
+def through_ctypes():
+    library_function(pointers(a.data_ptr(), b.data_ptr()))
+
+timings = interleave({"our launcher": lambda: nothing(a, b), "ctypes and data_ptr()": through_ctypes, "the cheapest eager operation: a.detach()": lambda: a.detach(),
+                      "an eager operation: torch.add(a, b, out=b)": lambda: torch.add(a, b, out=b)}, budget=1)
+Table(["", "microseconds per call"], [(name, f"{t.median * 1e6:.2f}") for name, t in timings.items()])
+
+# %% [markdown]
+# ## Autotuning
+#
+# Many choices cannot be made by thinking: how large is a tile, how many threads? The number that is best depends on caches, registers, and on what else the kernel does. So: build several, time
+# them, keep the winner, and remember it on disk.
+#
+# The C++ generator copies transposed reads through square tiles (notebook 11). Its side is a constant, chosen by timing on one machine. Here it is timed on yours:
+
+# %% tags=["volatile"]
+from miniinductor.codegen import cpp
+
+def add_transposed(x, y):
+    return x + y.t()
+
+m = 2048
+x, y = torch.randn(m, m), torch.randn(m, m)
+captured = []                           # the graph, captured once; compiled once per tile
+minidynamo.compile(add_transposed, backend=lambda gm, inputs: captured.append((gm, inputs)) or gm)(x, y)
+(graph, inputs), = captured
+variants, usual = {}, cpp.TILE
+for side in (4, 8, 16, 32, 64, 128):
+    cpp.TILE = side
+    compiled = miniinductor.compile_fx(graph, inputs)
+    variants[f"{side} x {side}"] = lambda compiled=compiled: compiled(*inputs)
+cpp.TILE = usual
+timings = interleave(variants, budget=4)
+
+import matplotlib.pyplot as plt
+
+figure, axis = plt.subplots(figsize=(6, 2.6), layout="constrained")
+medians = [timings[name].median * 1e3 for name in variants]
+quartiles = [sorted(timings[name].seconds) for name in variants]
+low = [m - q[len(q) // 4] * 1e3 for m, q in zip(medians, quartiles)]
+high = [q[3 * len(q) // 4] * 1e3 - m for m, q in zip(medians, quartiles)]
+axis.bar(range(len(variants)), medians, color=["0.35" if name.startswith(f"{usual} ") else "0.8" for name in variants], edgecolor="black")
+axis.errorbar(range(len(variants)), medians, [low, high], fmt="none", color="black", capsize=3)
+axis.set_xticks(range(len(variants)), variants)
+axis.set(ylabel="milliseconds", title=f"x + y.t(), {m} x {m}, by side of the tile (dark: the constant in cpp.py)")
+axis.title.set_fontsize(9);
+
+# %% [markdown]
+# For Triton the choice is made in production. A kernel that moves many bytes is timed with each of its candidates (notebook 12), interleaved, on tensors of the right sizes; `mode="max-autotune"`
+# does so for every kernel. The winner's name is stored beside the machine code, so it is found once per machine:
+
+# %%
+from miniinductor.runtime.triton_build import CudaCode
+
+excerpt(CudaCode.timed)
+
+# %%
+excerpt(CudaCode.choose)
+
+# %% [markdown]
+# Three details matter. The candidates take turns, so that a machine that slows down hurts all of them. The *median* counts, because one interrupted run would ruin a mean, and the minimum rewards luck. And the
+# random number generator is left alone: tuning must not change the program that asked for it.
+#
+# ## CUDA Graphs: record and replay
+#
+# A GPU executes what is in its queue. If the CPU needs 10 microseconds to queue a kernel that runs for 3, the GPU waits most of the time. Small models are slow for this reason only. The remedy: record the
+# queue once, and let the GPU replay all of it at one command.
+#
+# The idea fits into a few lines on the CPU. A *stream* launches kernels; while it captures, it writes them down instead, with the **addresses** of their arguments:
+
+# %% tags=["support"]
+class Stream:
+    """launch(kernel, *tensors): runs it, or, while capturing, only writes it down.  replay(): everything that was written down, again."""
+
+    def __init__(self):
+        self.capturing, self.log = False, []
+
+    def launch(self, kernel, *tensors):
+        if self.capturing:
+            self.log.append((kernel, tensors))
+        else:
+            kernel(*tensors)
+
+    def replay(self):
+        for kernel, tensors in self.log:
+            kernel(*tensors)
+
+# %%
+def ten_times(stream, x):
+    """x + 10, in ten launches."""
+    for _ in range(10):
+        out = torch.empty(16)
+        stream.launch(kernel, x, out)
+        x = out
+    return out
+
+stream, x = Stream(), torch.zeros(16)
+stream.capturing = True
+recorded_output = ten_times(stream, x)
+stream.capturing = False
+stream.replay()
+print("recorded with 0:", recorded_output[0].item())
+
+# %% [markdown]
+# Now use it for another input. **Trap 1:** the recording holds the address of the *old* input:
+
+# %%
+def naive_graphed(new_x):
+    stream.replay()
+    return recorded_output
+
+print("for 5:", naive_graphed(torch.full((16,), 5.0))[0].item(), "  should be 15")
+
+# %% [markdown]
+# So the recording must have an input of its own, into which each call copies. **Trap 2** is the arena's: the output is overwritten by the next replay. **Trap 3:** Python ran once, while recording; a branch
+# or a number that came from a tensor's value is frozen. In a recording, nothing has been computed yet, so a program that asks for a value must be refused.
+#
+# Our code for real CUDA graphs does exactly this, once per stream:
+
+# %%
+from miniinductor.runtime import cuda_graphs
+
+excerpt(cuda_graphs.Recording)
+
+# %%
+excerpt(cuda_graphs.refusal)
+
+# %% [markdown]
+# On this machine's CPU, the mode is accepted and the refusal recorded:
+
+# %%
+e = minidynamo.explain(model, mode="reduce-overhead")(h)
+print("\n".join(e.main.compiled.notes_of("CUDA graph")) or "recorded")
+
+# %% [markdown]
+# What it brings, **recorded** on the machine in the title. The same compiled kernels, without and with a CUDA graph:
+
+# %%
+from minidynamo.bench.plots import recorded, recorded_bars, where_recorded
+
+run = recorded("h100_gpu_models")
+rows = {r["name"]: r for r in run["rows"]}
+pairs = [name for name in rows if name + ", CUDA graphs" in rows]
+recorded_bars(run, "ms", ("eager", "ours", "torch.compile"), rows=[n for name in pairs for n in (name, name + ", CUDA graphs")], label="milliseconds per call");
+
+# %%
+Table(["model", "eager", "ours", "ours, CUDA graphs", "torch.compile, CUDA graphs"],
+      [(name, *(f"{value:.2f}" for value in (rows[name]["ms"]["eager"], rows[name]["ms"]["ours"], rows[name + ", CUDA graphs"]["ms"]["ours"],
+                                             rows[name + ", CUDA graphs"]["ms"]["torch.compile"]))) for name in pairs], f"milliseconds; {where_recorded(run)}")
+
+# %% [markdown]
+# One sentence of text through GPT-2 is hardly any work for a GPU: most of the time was spent on launching. A batch of images keeps the GPU busy by itself, and the recording brings little.
+#
+# ## Exercises
+#
+# **13.1** *Place a buffer.* Write `lowest_gap(taken, size)`: `taken` are `(offset, length)` pairs of blocks that are in use at the same time (in any order; they may overlap each other). Return the lowest offset
+# at which `size` bytes are free. The check puts it into the real wrapper and compiles a GPT-2 layer with it.
+#
+# *Hints.* Sort. Walk upwards, remembering how far the blocks seen so far reach. A gap that is exactly large enough is large enough.
+
+# %% tags=["exercise"]
+def lowest_gap(taken: list, size: int) -> int:
+    """The lowest offset where `size` bytes are free."""
+    ### BEGIN SOLUTION
+    offset = 0
+    for start, length in sorted(taken):
+        if start - offset >= size:
+            break
+        offset = max(offset, start + length)
+    return offset
+    ### END SOLUTION
+
+# %% tags=["check"]
+from exercises import check
+
+check("13.1", lowest_gap)
+
+# %% [markdown]
+# **13.2** *Record and replay, right.* Write `graphed(program)`: `program(stream, x)` launches kernels on a `Stream` and returns a tensor. `graphed` returns a function of `x` that captures in its first call and
+# replays in all calls, avoiding traps 1 and 2. The check records a compiled kernel of a real graph with it.
+#
+# *Hints.* An input of its own: `torch.empty_like(x)`, filled with `copy_`. Capturing computes nothing, so the first call must replay, too. Return a `clone`.
+
+# %% tags=["exercise"]
+def graphed(program):
+    """A function of x that replays what program(stream, x) launched."""
+    ### BEGIN SOLUTION
+    stream, state = Stream(), {}
+
+    def call(x):
+        if not state:
+            state["input"] = torch.empty_like(x)
+            stream.capturing = True
+            state["output"] = program(stream, state["input"])
+            stream.capturing = False
+        state["input"].copy_(x)
+        stream.replay()
+        return state["output"].clone()
+    return call
+    ### END SOLUTION
+
+# %% tags=["check"]
+check("13.2", graphed)
+
+# %% [markdown]
+# **13.3** *Choose by timing.* Write `fastest(candidates, seconds, rounds)`: `seconds(candidate)` runs it once and returns how long that took. The machine is not kind: single runs are interrupted and take ten times
+# as long, and the whole machine gets slower while you measure. At most `rounds` calls per candidate.
+#
+# *Hints.* `statistics.median`. In which order do you measure?
+
+# %% tags=["exercise"]
+import statistics
+
+def fastest(candidates: list, seconds, rounds: int = 9):
+    """The candidate with the smallest typical time."""
+    ### BEGIN SOLUTION
+    times = {candidate: [] for candidate in candidates}
+    for _ in range(rounds):
+        for candidate in candidates:
+            times[candidate].append(seconds(candidate))
+    return min(candidates, key=lambda candidate: statistics.median(times[candidate]))
+    ### END SOLUTION
+
+# %% tags=["check"]
+check("13.3", fastest)
+
+# %% [markdown]
+# ## What real PyTorch has
+#
+# * `torch/_inductor/codegen/wrapper.py`, `cpp_wrapper_cpu.py`: the Python wrapper, and one in C++ (AOTInductor: a whole model as one shared library). Paper, section 4.5.
+# * `torch/_inductor/memory.py`, `codegen/memory_planning.py`: reordering for peak memory; in-place reuse of buffers of equal size; pools.
+# * `torch/_inductor/cudagraph_trees.py`: several recordings that share one pool and hand outputs to each other without copies (ours copies outputs). Paper, section 4.7.
+# * `torch/_inductor/select_algorithm.py`: autotuning among templates and library kernels.
+#
+# ## Recap
+#
+# * The wrapper is generated straight-line code; everything that can be decided before the call has been.
+# * Lifetimes give an arena; outputs and their aliases stay out of it.
+# * Time candidates in turns and compare medians; remember the winner.
+# * A recording holds addresses: inputs are copied in, outputs copied out, values must not be asked for.
+#
+# Next: what if the sizes change?

@@ -1,0 +1,340 @@
+# ---
+# jupyter:
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # 15 · Where the speed comes from: benchmarks and ablation
+#
+# A number such as "1.8 times faster" says nothing unless one knows how it was measured, and nothing useful unless one knows *why*. This notebook measures the compiler that you have read, takes it apart switch by
+# switch, and compares it with what the machine could do at best.
+#
+# **What you will learn:** how a measurement goes wrong; interleaving, medians, quartiles; speedups against eager and `torch.compile`; ablation, and how it misleads; the roofline; Amdahl's law, or why a model
+# gains less than its kernels.
+
+# %%
+import time
+
+import torch
+
+import minidynamo
+import miniinductor
+from minidynamo.bench.runner import interleave, ratio
+from minidynamo.bench.suites import machine, measure
+from minidynamo.bench.workloads import WORKLOADS
+from minidynamo.explain import Code, Table, excerpt
+
+torch.manual_seed(0)
+torch.set_grad_enabled(False);
+
+# %% [markdown]
+# ## The naive measurement
+#
+# Run each version once and look at the clock:
+
+# %% tags=["volatile"]
+def program(x):
+    return torch.nn.functional.gelu(2 * x + 1) * torch.sigmoid(x)
+
+x = torch.randn(2048, 1024)
+compiled = minidynamo.compile(lambda x: program(x))
+
+def seconds(function):
+    start = time.perf_counter()
+    function(x)
+    return time.perf_counter() - start
+
+naive = [("eager, first call", seconds(program)), ("compiled, first call", seconds(compiled)), ("eager, again", seconds(program)), ("compiled, again", seconds(compiled)),
+         ("compiled, once more", seconds(compiled))]
+Table(["", "milliseconds"], [(name, f"{value * 1e3:.2f}") for name, value in naive])
+
+# %% [markdown]
+# Which of these is the answer? The first compiled call includes the compilation. Later ones differ by whatever else the machine was doing. And if a machine gets slower while one measures (heat, a neighbour), the
+# version that is measured last loses.
+#
+# The runner of this project does four things about it. It warms up. It runs the versions **in turns**, so that a slow moment hits all. It takes ratios **within a round**. It reports the **median with quartiles**:
+# if the quartiles of two versions overlap, nothing has been shown.
+
+# %%
+excerpt(interleave)
+
+# %%
+excerpt(ratio)
+
+# %% [markdown]
+# And before anything is timed, the result is compared with eager's; a wrong one has no time.
+#
+# ## Kernels and models against eager and `torch.compile`
+
+# %% tags=["volatile"]
+from minidynamo.bench.plots import speedup_bars
+from minidynamo.bench.models import bert, gpt2
+
+rows = []
+for name in ("gelu*sigmoid", "softmax", "layer norm", "sum dim 0", "transpose+add", "tiny (per call)"):
+    function, arguments = WORKLOADS[name]()
+    rows.append(measure(name, function, arguments, {}, budget=1.0))
+for name, make in (("GPT-2, 4 layers", gpt2), ("BERT, 4 layers", bert)):
+    model, inputs = make(layers=4)
+    rows.append(measure(name, model, [], inputs, budget=2.0))
+speedup_bars(rows, machine());
+
+# %% tags=["volatile"]
+def with_spread(value):
+    return f"{value[0]:.2f}  [{value[1]:.2f} to {value[2]:.2f}]" if value else "-"
+
+Table(["", "eager ms", "eager / ours", "eager / torch.compile", "compile time: ours", "torch.compile"],
+      [(r["name"], f"{r['seconds']['eager'] * 1e3:.3f}", with_spread(r.get("eager / ours")), with_spread(r.get("eager / torch.compile")),
+        f"{r['ours compile']['wall']:.2f} s", f"{r['torch.compile compile']['wall']:.2f} s") for r in rows], "medians, and quartiles of the ratios")
+
+# %% [markdown]
+# ## Ablation: take one thing away
+#
+# Why is `gelu*sigmoid` so much faster, and GPT-2 hardly? Every optimisation of miniinductor has exactly one switch. Compile the same captured graph once with everything on, and once per switch with that one off:
+
+# %%
+from minidynamo.bench.suites import ablation
+
+excerpt(ablation.switches)
+
+# %% [markdown]
+# First what does not depend on the clock: how many kernels there are, and how many bytes they move.
+
+# %%
+def layer_norm_gelu(x, w, b):
+    return torch.nn.functional.gelu(torch.nn.functional.layer_norm(x, (x.shape[-1],), w, b)) + x
+
+gpt, gpt_inputs = gpt2(layers=2, sequence=64)
+programs = [("gelu(2x+1) * sigmoid(x)", program, [x], {}),
+            ("layer norm, gelu, residual", layer_norm_gelu, [x, torch.randn(1024), torch.randn(1024)], {}),
+            ("x + y.t()", lambda x, y: x + y.t(), [torch.randn(1024, 1024), torch.randn(1024, 1024)], {}),
+            ("GPT-2, 2 layers", gpt.transformer, [], gpt_inputs)]
+ablated = [ablation.ablate(name, function, arguments, options, budget=3.0) for name, function, arguments, options in programs]
+labels = list(ablated[0]["kernels"])
+Table(["off", *(r["name"] for r in ablated)],
+      [(label, *(f"{r['kernels'][label]} kernels, {r['megabytes'][label]:.1f} MB" for r in ablated)) for label in labels], "kernels, and megabytes that they read and write")
+
+# %% [markdown]
+# Then the clock:
+
+# %% tags=["volatile"]
+from minidynamo.bench.plots import ablation_bars
+
+ablation_bars(ablated, machine());
+
+# %% [markdown]
+# **How ablation misleads.** For a chain of pointwise operations, neither fusion alone nor inlining alone matters: each does the other's work. Only with *both* off does one see what they bring. An ablation that takes
+# away one thing at a time measures what is lost *given everything else*; it would call both useless.
+#
+# What each is for:
+#
+# | switch | what it saves | shows in |
+# |---|---|---|
+# | inlining | values that nobody else needs never get memory | the chain, together with fusion |
+# | fusion | reductions and their readers share one pass; one launch instead of several | layer norm, softmax, models |
+# | buffer reuse | fresh memory pages, cache lines (notebook 13) | many intermediates |
+# | vectorize | `omp simd` in the inner loop: without it, GCC decides alone | reductions, exp, erf |
+# | openmp | the other cores | large tensors (on a busy machine it can cost) |
+#
+# Some of what makes the compiler fast has no switch, because there is nothing to switch to: the generated guards, the C launcher, the straight-line wrapper. That is the `tiny` row above.
+#
+# Training adds a decision of its own, the cut between forward and backward (notebook 08):
+
+# %%
+class Block(torch.nn.Module):
+    def __init__(self, width=128):
+        super().__init__()
+        self.norm, self.up, self.down = torch.nn.LayerNorm(width), torch.nn.Linear(width, 4 * width), torch.nn.Linear(4 * width, width)
+
+    def forward(self, x):
+        return x + self.down(torch.nn.functional.gelu(self.up(self.norm(x))))
+
+block, h = Block(), torch.randn(256, 128)
+kept = []
+for policy in ("save-everything", "min-cut", "recompute-all"):
+    with torch.enable_grad(), miniinductor.config.patch(partition=policy):
+        e = minidynamo.explain(block)(h)
+        e.result.sum().backward()
+    compiled = e.main.compiled
+    kept.append((policy, sum(s.bytes for s in compiled.saved if not s.is_input), len(compiled.kernels), len(compiled.backward.kernels)))
+Table(["partition", "bytes kept for backward", "forward kernels", "backward kernels"], kept)
+
+# %% [markdown]
+# ## The roofline
+#
+# How fast *could* a kernel be? Two limits: bytes per second from memory, operations per second in the cores. A kernel with few operations per byte can at best run at memory's speed; one with many, at the cores'.
+# Measure both limits here: a copy, and a matrix product. Then place the kernels: operations are counted in the loop IR (an `exp` counts as one), bytes are those of inputs and outputs.
+
+# %%
+from miniinductor.dependencies import trace
+from miniinductor.ir import ComputedBuffer
+from miniinductor.lowering import lower_graph
+from miniinductor.ops import BINARY, UNARY
+from miniinductor.records import CompileRecord
+
+def operations(record):
+    """Arithmetic operations of the whole graph: those of each loop body, times its iterations."""
+    graph, total = lower_graph(record.functional_graph, CompileRecord(), ()), 0
+    for buffer in graph.operations:
+        if isinstance(buffer, ComputedBuffer):
+            body, iterations = trace(buffer), 1
+            for n in (*body.outer, *body.inner):
+                iterations *= int(n)
+            total += iterations * sum(instruction.op in (*BINARY, *UNARY, "reduction") for instruction in body.walk())
+    return total
+
+arguments = {"add": (lambda x, y: x + y, [torch.randn(4096, 1024), torch.randn(4096, 1024)])} | {
+    name: WORKLOADS[name]() for name in ("gelu*sigmoid", "softmax", "layer norm")}
+counted = {}
+for name, (function, inputs) in arguments.items():
+    e = minidynamo.explain(lambda *a, function=function: function(*a))(*inputs)
+    necessary = sum(t.numel() * 4 for t in [*inputs, e.result])
+    counted[name] = operations(e.main.compiled), necessary
+Table(["", "operations per element of the first input", "bytes", "operations per byte"],
+      [(name, round(ops / arguments[name][1][0].numel(), 1), bytes_, f"{ops / bytes_:.2f}") for name, (ops, bytes_) in counted.items()])
+
+# %% tags=["volatile"]
+from minidynamo.bench.plots import roofline
+
+big, m = torch.empty(1 << 24), torch.randn(1024, 1024)
+source, product = torch.randn(1 << 24), torch.empty(1024, 1024)
+limits = interleave({"copy": lambda: big.copy_(source), "product": lambda: torch.mm(m, m, out=product)}, budget=1.5)
+bandwidth, peak = 2 * 4 * len(big) / limits["copy"].median, 2 * 1024 ** 3 / limits["product"].median
+points = {"product of 1024 x 1024": (2 * 1024 ** 3 / (3 * 4 * 1024 ** 2), peak)}
+for name, (function, inputs) in arguments.items():
+    graph, example = ablation.captured(function, inputs)
+    compiled = miniinductor.compile_fx(graph, example)
+    timed = interleave({"ours": lambda: compiled(*example), "eager": lambda: function(*inputs)}, budget=1.2)
+    ops, bytes_ = counted[name]
+    points[name] = ops / bytes_, ops / timed["ours"].median
+    points[name + ", eager"] = ops / bytes_, ops / timed["eager"].median
+roofline(points, bandwidth, peak, machine());
+
+# %% [markdown]
+# A point on the sloped roof cannot be made faster by better arithmetic, only by moving fewer bytes: that is, by fusing it with its neighbours. A point under the roof has something left to find.
+#
+# ## Why models gain less: Amdahl's law
+#
+# Most of a transformer's time on a CPU goes into matrix products, which are the same library calls before and after. If a share $p$ of the time becomes $g$ times faster, the whole becomes
+#
+# $$ \frac{1}{(1 - p) + p / g} $$
+#
+# times faster, and with $g \to \infty$ no more than $1 / (1 - p)$. Eager GPT-2, by operation:
+
+# %% tags=["volatile"]
+from torch.profiler import ProfilerActivity, profile
+
+model, inputs = gpt2(layers=4)
+model(**inputs)
+with profile(activities=[ProfilerActivity.CPU]) as profiled:
+    for _ in range(5):
+        model(**inputs)
+own = {event.key: event.self_cpu_time_total for event in profiled.key_averages()}
+whole = sum(own.values())
+library = sum(t for key, t in own.items() if any(word in key for word in ("addmm", "::mm", "bmm", "attention")))
+top = sorted(own.items(), key=lambda item: -item[1])[:7]
+print(f"library products and attention: {library / whole:.0%} of eager's time; nothing that fuses the rest can gain more than {whole / library:.2f} times")
+Table(["operation", "share of eager's time"], [(key, f"{t / whole:.1%}") for key, t in top])
+
+# %% [markdown]
+# Fewer bytes for the products themselves (weights packed in advance, a smaller dtype), epilogues inside the product's kernel, or a better product are what is left; that is what freezing, templates and quantisation are about.
+#
+# ## On a GPU
+#
+# There the share of the products is smaller, since the cores are so fast, and launches cost more. These rows were **recorded** on the machine in the title:
+
+# %%
+from minidynamo.bench.plots import recorded, recorded_bars, where_recorded
+
+run = recorded("h100_gpu_models")
+recorded_bars(run, "ms", ("eager", "ours", "torch.compile"), label="milliseconds per call, or per training step");
+
+# %%
+gains = [(r["name"], f"{r['ms']['eager'] / r['ms']['ours']:.2f}", f"{r['ms']['eager'] / r['ms']['torch.compile']:.2f}",
+          f"{r['compile s']['ours']:.1f} s", f"{r['compile s']['torch.compile']:.1f} s") for r in run["rows"]]
+Table(["model", "eager / ours", "eager / torch.compile", "compile time: ours", "torch.compile"], gains, where_recorded(run))
+
+# %% [markdown]
+# Rows where we lose are in the table, too: training steps on the GPU, and GPT-2 with a large batch.
+#
+# ## Exercises
+#
+# **15.1** *A ratio with spread.* Write `speedup(slow, fast)`: two equally long lists of seconds, measured in turns. Return `(median, low, high)` of the ratio slow / fast: the median and the quartiles of the ratios
+# of each round.
+#
+# *Hints.* `statistics.quantiles(values, n=4)` gives the three. Why not median(slow) / median(fast)? See what happens if the machine gets slower in every round.
+
+# %% tags=["exercise"]
+import statistics
+
+def speedup(slow: list, fast: list) -> tuple:
+    """(median, low quartile, high quartile) of slow / fast."""
+    ### BEGIN SOLUTION
+    low, middle, high = statistics.quantiles([a / b for a, b in zip(slow, fast)], n=4)
+    return middle, low, high
+    ### END SOLUTION
+
+# %% tags=["check"]
+from exercises import check
+
+check("15.1", speedup)
+
+# %% [markdown]
+# **15.2** *A mean of ratios.* One number for a whole suite: `mean_speedup(ratios)`. It must not matter which side is called "slow": the mean of the inverse ratios has to be the inverse of the mean.
+#
+# *Hints.* The arithmetic mean of 2 and 1/2 is 1.25: both would be faster than the other. Logarithms.
+
+# %% tags=["exercise"]
+import math
+
+def mean_speedup(ratios: list) -> float:
+    """One figure for several speedups."""
+    ### BEGIN SOLUTION
+    return math.exp(sum(map(math.log, ratios)) / len(ratios))
+    ### END SOLUTION
+
+# %% tags=["check"]
+check("15.2", mean_speedup)
+
+# %% [markdown]
+# **15.3** *An ablation of bytes.* Write `costly(graph, inputs, switches)`: compile `graph` with each of the `switches` off alone, and return the set of those without which the kernels move more bytes than with all on.
+# The check takes real captured graphs.
+#
+# *Hints.* `miniinductor.config.patch(**{name: False})` around `miniinductor.compile_fx(graph, inputs)`; then `compiled.record.kernels`, each with `bytes_read` and `bytes_written`.
+
+# %% tags=["exercise"]
+def costly(graph, inputs: list, switches: tuple) -> set:
+    """Names of the switches that save memory traffic on their own."""
+    ### BEGIN SOLUTION
+    def moved(**options):
+        with miniinductor.config.patch(**options):
+            return sum(k.bytes_read + k.bytes_written for k in miniinductor.compile_fx(graph, inputs).record.kernels)
+    least = moved()
+    return {name for name in switches if moved(**{name: False}) > least}
+    ### END SOLUTION
+
+# %% tags=["check"]
+check("15.3", costly)
+
+# %% [markdown]
+# ## What real PyTorch has
+#
+# * `benchmarks/dynamo/` in the PyTorch repository: TorchBench, HuggingFace and TIMM models, run every night, accuracy first. Paper, section 6, with the ablation in 6.4.
+# * `torch/utils/benchmark`: timers with statistics. `torch._inductor.config` has hundreds of switches; `TORCH_COMPILE_DEBUG=1` keeps every stage of a run.
+# * The roofline: Williams, Waterman, Patterson, *Roofline: an insightful visual performance model*, CACM 2009.
+#
+# ## Recap
+#
+# * Warm up, take turns, compare medians with their spread, check the numbers first.
+# * Bytes explain kernels; launches explain small calls; products bound models.
+# * One switch at a time shows what nothing else can replace; two mechanisms that stand in for each other must be taken away together.
+# * The roof says when to stop optimising a kernel and start fusing it.
+#
+# Next: all of it at work, in a training run.
