@@ -1,0 +1,400 @@
+# ---
+# jupyter:
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # 16 · Capstone: train a small GPT with the compiled stack
+#
+# Everything at once: a transformer written in plain PyTorch, captured from its bytecode, differentiated ahead of time, cut, lowered, fused, compiled to C++, and trained with a compiled optimizer, until it writes
+# sentences. You have read all the parts. Now use them, look inside while they work, and change them.
+#
+# **What you will learn:** how a training loop looks when it is compiled; which lines break graphs or cause recompilations, and how to see that; what the compiled step is made of; that it learns the same;
+# where to go from here.
+
+# %%
+import copy
+import math
+import random
+
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
+import minidynamo
+import miniinductor
+from minidynamo.explain import Code, Table, excerpt
+
+torch.manual_seed(0);
+
+# %% [markdown]
+# ## The data: a kitchen that never closes
+#
+# The model learns a language letter by letter. Its texts come from a small grammar, so that nothing has to be downloaded and one sees at a glance whether a sentence is right:
+
+# %%
+WHO = ["the cook", "the baker", "a waiter", "the chef", "a guest"]
+DOES = {"cuts": ["the bread", "a red onion", "the cheese"], "stirs": ["the soup", "a thin sauce"], "washes": ["the pan", "two plates"], "carries": ["the soup", "two plates", "the wine"],
+        "tastes": ["the soup", "the wine", "a thin sauce"]}
+HOW = ["slowly", "with care", "in the cellar", "near the oven", "and hums"]
+
+def sentence(draw):
+    verb = draw.choice(sorted(DOES))
+    return f"{draw.choice(WHO)} {verb} {draw.choice(DOES[verb])}{' ' + draw.choice(HOW) if draw.random() < 0.5 else ''}."
+
+draw = random.Random(0)
+text = " ".join(sentence(draw) for _ in range(3000))
+letters = sorted(set(text))
+number = {letter: n for n, letter in enumerate(letters)}
+data = torch.tensor([number[letter] for letter in text])
+print(f"{len(text):,} letters, {len(letters)} different ones\n{text[:200]}")
+
+# %% [markdown]
+# ## The model: plain PyTorch
+
+# %% tags=["support"]
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
+class Block(nn.Module):
+    """Attention and a feed-forward part, each with a residual connection; `feed_forward` can be another module of the same width."""
+
+    def __init__(self, width, heads, feed_forward=None):
+        super().__init__()
+        self.norm1, self.norm2, self.heads = nn.LayerNorm(width), nn.LayerNorm(width), heads
+        self.qkv, self.project = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.feed_forward = feed_forward or nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
+
+    def forward(self, x):
+        batch, time, width = x.shape
+        q, k, v = (part.view(batch, time, self.heads, width // self.heads).transpose(1, 2) for part in self.qkv(self.norm1(x)).split(width, -1))
+        x = x + self.project(F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).reshape(batch, time, width))
+        return x + self.feed_forward(self.norm2(x))
+
+class GPT(nn.Module):
+    """Letters (batch, time) to logits (batch, time, letters); with targets: to the loss."""
+
+    def __init__(self, letters, width=64, heads=4, layers=2, context=64, feed_forward=lambda width: None):
+        super().__init__()
+        self.context = context
+        self.letter, self.position = nn.Embedding(letters, width), nn.Embedding(context, width)
+        self.blocks = nn.ModuleList(Block(width, heads, feed_forward(width)) for _ in range(layers))
+        self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, letters, bias=False)
+
+    def forward(self, x, targets=None):
+        h = self.letter(x) + self.position.weight[:x.shape[1]]
+        for block in self.blocks:
+            h = block(h)
+        logits = self.head(self.norm(h))
+        return logits if targets is None else F.cross_entropy(logits.flatten(0, 1), targets.flatten())
+
+# %%
+model = GPT(len(letters))
+print(f"{sum(p.numel() for p in model.parameters()):,} parameters")
+
+def batch(step, size=16, context=64):
+    """The same letters for the same step, whoever asks."""
+    starts = torch.randint(len(data) - context - 1, (size,), generator=torch.Generator().manual_seed(step))
+    return torch.stack([data[s:s + context] for s in starts]), torch.stack([data[s + 1:s + context + 1] for s in starts])
+
+# %% [markdown]
+# ## The naive loop: compile what is there
+#
+# Put the whole step into one function, as people write it, and compile that:
+
+# %%
+history = []
+
+def naive_step(model, optimizer, x, y, step):
+    loss = model(x, y)
+    print(f"step {step}: the loss is {'high' if loss.item() > 2 else 'low'}")        # a look at the loss
+    history.append(loss)
+    optimizer.zero_grad()
+    loss.backward()
+    for group in optimizer.param_groups:                    # a schedule
+        group["lr"] = 1e-3 * (step + 1) / 5
+    optimizer.step()
+
+def fresh(lr=1e-3):
+    trained = copy.deepcopy(model)
+    return trained, torch.optim.AdamW(trained.parameters(), lr=lr)
+
+minidynamo.reset()
+trained, optimizer = fresh()
+step_function = minidynamo.compile(naive_step)
+for step in range(4):
+    step_function(trained, optimizer, *batch(step), step)
+print(minidynamo.counters)
+
+# %% [markdown]
+# It works, and the counters say what is wrong with it: graphs that break, and recompilations in every step. Each has its line and its reason. Three habits to change:
+#
+# * **`loss.item()` inside** asks for a number that does not exist yet while the graph is built. Look at the loss outside, and not in every step.
+# * **A learning rate that is a Python float** is a constant of the compiled optimizer, and guarded: a new value, a new compilation. A tensor is an input.
+# * **`loss.backward()`** belongs outside: autograd calls the compiled backward half by itself.
+#
+# ## The loop that compiles
+
+# %%
+minidynamo.reset()
+trained, optimizer = fresh(lr=torch.tensor(1e-3))
+compiled_model, compiled_update = minidynamo.compile(trained), minidynamo.compile(optimizer.step)
+for step in range(5):
+    loss = compiled_model(*batch(step))
+    loss.backward()
+    optimizer.param_groups[0]["lr"].fill_(1e-3 * (step + 1) / 5)
+    compiled_update()
+    optimizer.zero_grad()
+print(minidynamo.counters)
+
+# %% [markdown]
+# One graph for the model. The optimizer is compiled twice, since its state is empty before the first step and full afterwards: the guard that noticed stands there. After that, nothing.
+#
+# ## What is inside
+
+# %%
+minidynamo.reset()
+e = minidynamo.explain(trained)(*batch(0))
+e.result.backward()
+record = e.main.compiled
+print(f"forward: {len(record.kernels)} kernels, backward: {len(record.backward.kernels)} kernels, {sum(s.bytes for s in record.saved if not s.is_input):,} bytes kept between them")
+e.graph
+
+# %%
+longest = max(record.backward.kernels, key=lambda k: len(k.nodes))
+Code(longest.source, "cpp", f"the longest backward kernel: {', '.join(map(str, longest.origins))}")
+
+# %%
+e.memory_picture
+
+# %% [markdown]
+# ## Training, twice
+#
+# The same start, the same batches, the same schedule: eager and compiled.
+
+# %%
+STEPS = 160
+
+def schedule(step, top=3e-3, warm=20):
+    return top * min(1, (step + 1) / warm) * (0.1 + 0.9 * 0.5 * (1 + math.cos(math.pi * step / STEPS)))
+
+def train(compiled):
+    minidynamo.reset()
+    trained, optimizer = fresh(lr=torch.tensor(1e-3))
+    forward, update = (minidynamo.compile(trained), minidynamo.compile(optimizer.step)) if compiled else (trained, optimizer.step)
+    losses = []
+    for step in range(STEPS):
+        loss = forward(*batch(step))
+        loss.backward()
+        optimizer.param_groups[0]["lr"].fill_(schedule(step))
+        update()
+        optimizer.zero_grad()
+        losses.append(loss.detach())
+    return trained, torch.stack(losses)
+
+eager_model, eager_losses = train(compiled=False)
+compiled_trained, compiled_losses = train(compiled=True)
+print("recompilations after the second step:", sum(minidynamo.counters["recompiles"].values()) - 1)
+print("largest difference of the losses in the first 20 steps below 0.001:", (eager_losses - compiled_losses)[:20].abs().max().item() < 1e-3)
+print("both end below 0.8:", max(eager_losses[-1], compiled_losses[-1]).item() < 0.8)
+
+# %% tags=["volatile"]
+import matplotlib.pyplot as plt
+
+figure, axis = plt.subplots(figsize=(7, 3), layout="constrained")
+axis.plot(eager_losses, color="0.65", linewidth=4, label="eager")
+axis.plot(compiled_losses, color="black", linewidth=1, linestyle="--", label="compiled")
+axis.axhline(math.log(len(letters)), color="black", linewidth=0.6, linestyle=":")
+axis.annotate("guessing among all letters", (STEPS * 0.6, math.log(len(letters)) - 0.17), fontsize=8)
+axis.set(xlabel="step", ylabel="loss (nats per letter)")
+axis.legend(frameon=False);
+
+# %% [markdown]
+# The curves lie on each other. They are not equal to the last bit: a fused kernel adds in another order, and after some hundred steps the rounding differences have grown. Both are right.
+#
+# ## Time per step
+
+# %% tags=["volatile"]
+from minidynamo.bench.runner import interleave, peer_compile, ratio
+
+def stepper(compiler):
+    trained, optimizer = fresh(lr=torch.tensor(1e-3))
+    forward, update = compiler(trained), compiler(optimizer.step) if compiler is not None else None
+    x, y = batch(0)
+
+    def once():
+        forward(x, y).backward()
+        update()
+        optimizer.zero_grad()
+    once(), once()
+    return once
+
+minidynamo.reset()
+variants = {"eager": stepper(lambda f: f), "ours": stepper(minidynamo.compile), "torch.compile": stepper(peer_compile)}
+timings = interleave(variants, budget=6)
+rows = []
+for name, timing in timings.items():
+    middle, low, high = ratio(timings, "eager", name)
+    rows.append((name, f"{timing.median * 1e3:.1f}", f"{middle:.2f}  [{low:.2f} to {high:.2f}]"))
+Table(["", "milliseconds per step", "eager / this, with quartiles"], rows, "forward, backward and AdamW")
+
+# %% [markdown]
+# ## It speaks
+#
+# To generate, the text grows by a letter at a time. Sizes are guarded, so a growing input would be compiled again and again. Here it is padded to the full context, and the position of interest is read out: one
+# compilation for all lengths (notebook 14 shows the other way).
+
+# %% tags=["volatile"]
+@torch.no_grad()
+def write(model, start, length, seed=0):
+    torch.manual_seed(seed)
+    run = minidynamo.compile(model)
+    known = [number[letter] for letter in start]
+    for _ in range(length):
+        window = known[-model.context:]
+        x = torch.zeros(1, model.context, dtype=torch.long)
+        x[0, :len(window)] = torch.tensor(window)               # what comes later is not looked at: attention is causal
+        probabilities = F.softmax(run(x)[0, len(window) - 1] / 0.7, -1)
+        known.append(torch.multinomial(probabilities, 1).item())
+    return "".join(letters[n] for n in known)
+
+minidynamo.reset()
+untrained = write(copy.deepcopy(model), "the cook ", 60)
+minidynamo.reset()
+trained_text = write(compiled_trained, "the cook ", 240)
+print(f"before: {untrained!r}\n\nafter {STEPS} steps: {trained_text}")
+print("\ngraphs:", sum(minidynamo.counters["graphs"].values()), "  recompilations:", sum(minidynamo.counters["recompiles"].values()))
+
+# %% [markdown]
+# How many of its sentences follow the grammar?
+
+# %% tags=["volatile"]
+import re
+
+patterns = re.compile("|".join(f"(?:{'|'.join(WHO)}) {verb} (?:{'|'.join(things)})(?: (?:{'|'.join(HOW)}))?" for verb, things in DOES.items()))
+sentences = [s.strip() for s in trained_text.split(".")[:-1]]
+print(sum(bool(patterns.fullmatch(s)) for s in sentences), "of", len(sentences), "sentences are right")
+
+# %% [markdown]
+# ## The compiled model is still your model
+#
+# Parameters, checkpoints and modes belong to the module; compiling changed none of them. A checkpoint of the compiled run loads into an eager model:
+
+# %%
+import io
+
+file = io.BytesIO()
+torch.save(minidynamo.compile(compiled_trained).state_dict(), file)
+file.seek(0)
+loaded = GPT(len(letters))
+print(loaded.load_state_dict(torch.load(file)))
+x, y = batch(999)
+with torch.no_grad():
+    print("the same loss in eager mode:", torch.allclose(loaded(x, y), minidynamo.compile(compiled_trained)(x, y), atol=1e-4))
+
+# %% [markdown]
+# ## Exercises
+#
+# **16.1** *Another feed-forward part.* Write `SwiGLU(width)`: a module without biases, `down(silu(gate(x)) * up(x))`, where `gate` and `up` map `width` to `hidden = 8 * width // 3` and `down` maps back. The check trains a GPT with
+# it, compiled, and compares gradients with eager's. It also looks how the pointwise part was compiled.
+#
+# *Hints.* `nn.Linear(width, hidden, bias=False)`, named `gate`, `up`, `down`. `F.silu`.
+
+# %% tags=["exercise"]
+class SwiGLU(nn.Module):
+    """down(silu(gate(x)) * up(x)), hidden width 8/3 of the width, no biases."""
+    ### BEGIN SOLUTION instead of pass
+    def __init__(self, width):
+        super().__init__()
+        hidden = 8 * width // 3
+        self.gate, self.up, self.down = nn.Linear(width, hidden, bias=False), nn.Linear(width, hidden, bias=False), nn.Linear(hidden, width, bias=False)
+
+    def forward(self, x):
+        return self.down(F.silu(self.gate(x)) * self.up(x))
+    ### END SOLUTION
+
+# %% tags=["check"]
+from exercises import check
+
+check("16.1", (SwiGLU, GPT))
+
+# %% [markdown]
+# **16.2** *A training step without recompilations.* Write `make_step(model, learning_rates)`: it returns a function of `(x, y)` that performs one step of AdamW with the next learning rate of the list, and returns the loss as a
+# tensor (detached). Model and optimizer are compiled. The check counts: one graph of the model, at most two of the optimizer, no matter how many learning rates there are.
+#
+# *Hints.* `torch.optim.AdamW(..., lr=torch.tensor(...))`; `fill_`. Keep an iterator over the rates.
+
+# %% tags=["exercise"]
+def make_step(model, learning_rates: list):
+    """A function (x, y) -> loss that trains `model` compiled."""
+    ### BEGIN SOLUTION
+    optimizer = torch.optim.AdamW(model.parameters(), lr=torch.tensor(learning_rates[0]))
+    forward, update, rates = minidynamo.compile(model), minidynamo.compile(optimizer.step), iter(learning_rates)
+
+    def step(x, y):
+        optimizer.param_groups[0]["lr"].fill_(next(rates))
+        optimizer.zero_grad()
+        loss = forward(x, y)
+        loss.backward()
+        update()
+        return loss.detach()
+    return step
+    ### END SOLUTION
+
+# %% tags=["check"]
+check("16.2", (make_step, GPT))
+
+# %% [markdown]
+# **16.3** *Generate with one graph.* Write `continue_text(model, known, length)`: the most probable next letter, `length` times, appended to the list `known` of numbers (which may become longer than the context). Compiled, and with exactly
+# one graph, however long the text.
+#
+# *Hints.* Pad to `model.context`. Which position holds the answer?
+
+# %% tags=["exercise"]
+@torch.no_grad()
+def continue_text(model, known: list, length: int) -> list:
+    """`known` and `length` more numbers."""
+    ### BEGIN SOLUTION
+    run, known = minidynamo.compile(model), list(known)
+    for _ in range(length):
+        window = known[-model.context:]
+        x = torch.zeros(1, model.context, dtype=torch.long)
+        x[0, :len(window)] = torch.tensor(window)
+        known.append(run(x)[0, len(window) - 1].argmax().item())
+    return known
+    ### END SOLUTION
+
+# %% tags=["check"]
+check("16.3", (continue_text, GPT))
+
+# %% [markdown]
+# ## Projects
+#
+# Open-ended; each begins where a notebook ended.
+#
+# 1. **An op of your own, all the way.** Add RMSNorm as a decomposition (09) with a gradient (08); check that forward and backward are one kernel each; train the GPT with it.
+# 2. **Dropout inside the kernel.** Random numbers are eager calls here. Write a counter-based generator as an op of the IR (09), in C++ (11) and in Triton (12); the same seed must give the same mask in both.
+# 3. **An epilogue for products.** Exercise 12.2 puts pointwise work into the kernel of a product. Make it a template of the Triton backend, chosen by timing (13).
+# 4. **A fusion that pays.** Find a pair of kernels in this model's backward half that is not fused, read the recorded reason (10), and either make it fuse or show with a roofline (15) that it would bring nothing.
+# 5. **A bytecode you miss.** Find a Python construct that breaks a graph (`minidynamo.counters`), and teach the evaluator to capture it (04, 06). Do not forget the guard.
+#
+# ## What real PyTorch has
+#
+# * `torch._dynamo.compiled_autograd`: the backward pass captured as a whole, accumulation and hooks included, so that one step can be one graph.
+# * `torch/_inductor/fx_passes/`: rewrites of attention, fusion of optimizer steps over all parameters (foreach kernels), overlap of communication.
+# * FSDP, mixed precision and `torch.utils.checkpoint` with compiled graphs. Paper, section 6 for what it brings over 180 models.
+#
+# ## Recap
+#
+# * Compile the model and the optimizer's step; leave looking, logging and `backward()` outside.
+# * What changes in every step must be a tensor. Counters and explanations name the line if it is not.
+# * The compiled step learns the same; fused kernels round differently.
+# * You have seen every part of a real compiler, and changed most of them. The other parts are in the same two folders.
