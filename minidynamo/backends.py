@@ -12,6 +12,8 @@ Mirrors torch/_dynamo/backends/registry.py (paper section 3.9).
 import importlib
 import types
 
+from . import frame_hook
+
 _REGISTRY = {}
 
 
@@ -53,5 +55,6 @@ def aot_eager(gm, example_inputs, mode=None):
 
 @register_backend(name="inductor")
 def inductor(gm, example_inputs, mode=None):
-    """miniinductor: fused kernels."""
+    """miniinductor: fused kernels.  Its backward halves run, and are compiled, with the hook off: `backward()` may stand in a compiled function."""
+    importlib.import_module("miniinductor.autograd.runtime").undisturbed = frame_hook.disabled
     return importlib.import_module("miniinductor").compile_fx(gm, example_inputs, mode=mode)

@@ -341,3 +341,22 @@ def test_a_float_that_changes(name):
     for value in (0.1, 0.3, 0.2, 0.7):
         compiled(a, value)
     assert sum(minidynamo.counters["graphs"].values()) == 4
+
+
+def test_backward_inside_a_compiled_function_does_not_compile_the_compiler():
+    """The backward half is compiled when backward() first runs, here while the frame hook is on."""
+    def step(m, x):
+        loss = m(x).square().sum()
+        minidynamo.graph_break()
+        loss.backward()
+        return loss * 2
+    model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.GELU(), torch.nn.Linear(4, 4))
+    other = copy.deepcopy(model)
+    x = torch.randn(3, 4)
+    minidynamo.reset()
+    compiled = minidynamo.compile(step)
+    for _ in range(2):
+        torch.testing.assert_close(compiled(model, x), step(other, x))
+    for a, b in zip(model.parameters(), other.parameters()):
+        torch.testing.assert_close(a.grad, b.grad)
+    assert set(minidynamo.counters["frames"]) <= {"step", "forward", *(n for n in minidynamo.counters["frames"] if "resume of step" in n)}
