@@ -126,6 +126,8 @@ excerpt(WrapperWriter.emit)
 excerpt(wrapper.place_in_arena)
 
 # %% [markdown]
+# And one thing more: a kernel that reads each element of a buffer for the last time, just before it writes the same element of its own result, may write *over* it (`in_place`).
+#
 # The result, over the wrapper's steps (left to right) and bytes (upwards). Solid boxes lie in the arena, dashed ones are tensors of their own:
 
 # %%

@@ -32,7 +32,8 @@ import minidynamo
 import miniinductor
 from minidynamo.explain import Code, Table, excerpt
 
-torch.manual_seed(0);
+torch.manual_seed(0)
+torch.set_num_threads(1)                # a model this small gains nothing from more; elsewhere leave it alone
 
 # %% [markdown]
 # ## The data: a kitchen that never closes
@@ -82,7 +83,7 @@ class Block(nn.Module):
 class GPT(nn.Module):
     """Letters (batch, time) to logits (batch, time, letters); with targets: to the loss."""
 
-    def __init__(self, letters, width=64, heads=4, layers=2, context=64, feed_forward=lambda width: None):
+    def __init__(self, letters, width=64, heads=4, layers=2, context=48, feed_forward=lambda width: None):
         super().__init__()
         self.context = context
         self.letter, self.position = nn.Embedding(letters, width), nn.Embedding(context, width)
@@ -100,7 +101,7 @@ class GPT(nn.Module):
 model = GPT(len(letters))
 print(f"{sum(p.numel() for p in model.parameters()):,} parameters")
 
-def batch(step, size=16, context=64):
+def batch(step, size=12, context=48):
     """The same letters for the same step, whoever asks."""
     starts = torch.randint(len(data) - context - 1, (size,), generator=torch.Generator().manual_seed(step))
     return torch.stack([data[s:s + context] for s in starts]), torch.stack([data[s + 1:s + context + 1] for s in starts])
@@ -132,13 +133,20 @@ trained, optimizer = fresh()
 step_function = minidynamo.compile(naive_step)
 for step in range(4):
     step_function(trained, optimizer, *batch(step), step)
-print(minidynamo.counters)
+Table(["times", "graph break"], [(n, why) for why, n in minidynamo.counters["graph_breaks"].items() if "naive_step" in why or "notebook" in why or "item()" in why
+                                 or "print" in why or "backward()" in why])
+
+# %%
+again = [why for why in minidynamo.counters["recompiles"] if "naive_step" in why or why.startswith("step")]
+print(len(again), "recompilations in 4 steps")
+Table(["function", "guard that failed"], [why.split(": ", 1) for why in again[:8]], "the first eight")
 
 # %% [markdown]
-# It works, and the counters say what is wrong with it: graphs that break, and recompilations in every step. Each has its line and its reason. Three habits to change:
+# It works, and the counters say what is wrong with it: graphs that break, and recompilations in every step. Each has its line and its reason. Habits to change:
 #
-# * **`loss.item()` inside** asks for a number that does not exist yet while the graph is built. Look at the loss outside, and not in every step.
-# * **A learning rate that is a Python float** is a constant of the compiled optimizer, and guarded: a new value, a new compilation. A tensor is an input.
+# * **`loss.item()` and `print` inside** ask for a number that does not exist yet while the graph is built. Look at the loss outside, and not in every step.
+# * **A step number that is a Python int** is a constant of the graph, and guarded: a new number, a new compilation. So is the length of a list that grows (`history`). Keep both outside.
+# * **A learning rate that is a Python float** is a constant at first, too. When it changes, the optimizer is compiled once more, with the rate as an input. A tensor is an input from the start.
 # * **`loss.backward()`** belongs outside: autograd calls the compiled backward half by itself.
 #
 # ## The loop that compiles
@@ -181,9 +189,9 @@ e.memory_picture
 # The same start, the same batches, the same schedule: eager and compiled.
 
 # %%
-STEPS = 160
+STEPS = 300
 
-def schedule(step, top=3e-3, warm=20):
+def schedule(step, top=1e-2, warm=20):
     return top * min(1, (step + 1) / warm) * (0.1 + 0.9 * 0.5 * (1 + math.cos(math.pi * step / STEPS)))
 
 def train(compiled):
@@ -204,7 +212,7 @@ eager_model, eager_losses = train(compiled=False)
 compiled_trained, compiled_losses = train(compiled=True)
 print("recompilations after the second step:", sum(minidynamo.counters["recompiles"].values()) - 1)
 print("largest difference of the losses in the first 20 steps below 0.001:", (eager_losses - compiled_losses)[:20].abs().max().item() < 1e-3)
-print("both end below 0.8:", max(eager_losses[-1], compiled_losses[-1]).item() < 0.8)
+print("both end below 0.4:", max(eager_losses[-9:].mean(), compiled_losses[-9:].mean()).item() < 0.4)
 
 # %% tags=["volatile"]
 import matplotlib.pyplot as plt
@@ -390,7 +398,7 @@ check("16.3", (continue_text, GPT))
 #
 # * `torch._dynamo.compiled_autograd`: the backward pass captured as a whole, accumulation and hooks included, so that one step can be one graph.
 # * `torch/_inductor/fx_passes/`: rewrites of attention, fusion of optimizer steps over all parameters (foreach kernels), overlap of communication.
-# * FSDP, mixed precision and `torch.utils.checkpoint` with compiled graphs. Paper, section 6 for what it brings over 180 models.
+# * FSDP, mixed precision and `torch.utils.checkpoint` with compiled graphs. Paper, section 6 for what it brings over more than 180 models.
 #
 # ## Recap
 #
