@@ -73,7 +73,7 @@ def why_saved(node, is_cheap, value=None):
         return why_saved(node.args[0], is_cheap, value)
     if RANDOM in getattr(node.target, "tags", ()):
         return "random"
-    if is_view(node):
+    if is_view(node) or not node.all_input_nodes:       # the latter: made of nothing, such as zeros
         return ""
     if not is_cheap(node.target):
         return "eager kernel"
@@ -110,7 +110,7 @@ def choose_saved(graph, gradients, overwritten, is_cheap):
         if node not in needed and node.op != "get_attr":
             needed.add(node)
             reasons[node] = why_saved(node, is_cheap) or (
-                "operand of an eager kernel in backward" if config.partition != "recompute-all" and not is_view(node)
+                "operand of an eager kernel in backward" if config.partition != "recompute-all" and not is_view(node) and node.all_input_nodes
                 and read_by_kernel(node, backward, is_cheap) else "")
             if not reasons[node]:
                 work.extend(node.all_input_nodes)

@@ -9,8 +9,9 @@ Mirrors torch/_inductor/lowering.py (`index_impl`, `gather`, `embedding`, `index
 import sympy
 import torch
 
-from ..ir import ComputedBuffer, Pointwise, Scatter, TensorBox, current_graph
+from ..ir import ComputedBuffer, ExternKernel, Pointwise, Scatter, TensorBox, current_graph
 from ..ops import ops
+from .extern import EXTERN
 from .pointwise import full
 from .registry import NotLowered, aten, broadcast_loader, broadcast_sizes, cast, lower, normalize_dim, view
 
@@ -112,12 +113,18 @@ def scatter_into(call, x, ranges, value, place, mode=None):
         raise NotLowered(f"{mode} of {x.dtype} on {x.device.type}")
     if 0 in ranges:
         return x.copy()
-    base = x.copy()
+    base = x if _is_used_up(call, x) else x.copy()
     base.realize()
     graph, origins = current_graph(), call.origins | x.origins
     data = Scatter(x.device, x.dtype, list(ranges), value, place, base.data.name,
                    mode, origins)
     return TensorBox(graph.add(ComputedBuffer, base.data.layout, origins, data=data))
+
+
+def _is_used_up(call, x):
+    """Is `x` the whole, fresh result of an eager kernel that only this call reads?  Then it need not be copied."""
+    node = call.node.args[0]
+    return isinstance(x.data, ExternKernel) and node.target in EXTERN and len(node.users) == 1
 
 
 @lower(aten.index_put.default, aten._unsafe_index_put.default)
