@@ -6,7 +6,7 @@ TORCH  ?= torch==2.13.0
 BIN     = $(VENV)/bin
 READY   = $(VENV)/.ready
 
-.PHONY: course exercises test-notebooks test test-gpu test-pythons bench ops fuzz transparency fuzz-graphs fuzz-training sanitize sizes clean setup
+.PHONY: course exercises test-notebooks test test-gpu test-pythons bench ops fuzz transparency fuzz-graphs fuzz-symbolic fuzz-training sanitize sizes clean setup
 
 course: $(READY)
 	@$(BIN)/python notebooks/build.py
@@ -44,6 +44,9 @@ ops: $(READY)		# every op PyTorch tests itself with, compiled, against eager (3 
 
 fuzz-graphs: $(READY)	# 5,000 random graphs: C++ against the interpreter of the loop IR against eager (5 minutes on 2 cores)
 	@$(BIN)/python tests/sweeps/graphs.py
+
+fuzz-symbolic: $(READY)	# 1,000 random programs over symbolic sizes, compiled once each, run at 20 sizes (5 minutes on 1 core)
+	@$(BIN)/python tests/sweeps/symbolic.py
 
 sanitize: $(READY)	# generated kernels under the address and undefined-behaviour sanitizers
 	@$(BIN)/python tests/sweeps/sanitize.py

@@ -362,3 +362,10 @@ def test_softmax_stores_its_exponentials_once():
     """amax; exp(x - amax), which the sum and the division both read and which is dear; sum; division."""
     graph, _ = lower(lambda x: F.softmax(x, -1), [torch.randn(4, 5)])
     assert [type(o.data).__name__ for o in graph.operations] == ["Reduction", "Pointwise", "Reduction", "Pointwise"]
+
+
+def test_what_a_library_kernel_sees_through_a_view_lies_as_in_eager():
+    def f(x):
+        wide = (x * 2).flip(0).unsqueeze(2).expand(-1, -1, 12)
+        return wide, torch.bmm(wide.transpose(-1, -2), wide)
+    check(f, torch.randn(16, 12).t())

@@ -101,7 +101,7 @@ class CppExpressions(OpsHandler):
         scope = self.scope
         if not condition.inner and self.inner_variables and not self.in_mask() and not self.by_rows:
             scope = self.outside
-        line = f"error |= {condition} ? mini::{error} : 0;"
+        line = f"error |= (int){condition}*mini::{error};"     # not `condition ? error : 0`: in a branch of a vector loop, gcc 12 loses it
         if line not in scope.lines:
             scope.add(line)
 

@@ -63,6 +63,7 @@ def _argument(call, box):
 
     Kernels with an out= overload are told the result's layout, so they take the argument as it lies.
     """
+    call.lowerer.settle_base(box)
     if call.node.target in EXTERN and EXTERN[call.node.target] is not None:
         return box.as_buffer_view()
     fake = call.lowerer.fake_of(box)

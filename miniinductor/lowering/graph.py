@@ -111,6 +111,15 @@ class GraphLowering(fx.Interpreter):
         """What eager has for this box: a fake tensor or `Described`; None for values that no node stands for."""
         return self.fakes.get(id(box))
 
+    def settle_base(self, box):
+        """What a view looks at is stored as eager has it, if it is not stored yet."""
+        base = box
+        while isinstance(base.data, View):
+            base = base.data.base
+        made = self.fakes.get(id(base))
+        if base is not box and made is not None and not isinstance(base.data, Buffer) and is_dense(made):
+            base.realize(tuple(made.stride()))
+
     def placeholder(self, target, args, kwargs):
         node = self.current
         if isinstance(node.meta["val"], torch.SymInt):
@@ -220,13 +229,9 @@ def _output_view(box, node, owners, lowering):
     Outputs share memory with each other, or with an input, only where the ops say so: `x.repeat(1)` is a copy in eager, though it is
     index maths here.  owners: buffer -> the node that made it, as far as views were followed.
     """
-    fake, graph, base = described(node.meta["val"]), lowering.lowered, box
+    fake, graph = described(node.meta["val"]), lowering.lowered
     stride = tuple(fake.stride()) if is_dense(fake) or not isinstance(box.data, (Pointwise, View)) else None
-    while isinstance(base.data, View):
-        base = base.data.base
-    made = lowering.fakes.get(id(base))
-    if base is not box and made is not None and is_dense(made):     # what a view looks at lies as eager has it
-        base.realize(tuple(made.stride()))
+    lowering.settle_base(box)
     view, maker = box.as_buffer_view(stride), node      # stride None: expanded or overlapping: whatever layout is natural
     while maker.op == "call_function" and (maker.target is operator.getitem or _is_view(maker.target)):
         maker = maker.args[0]
