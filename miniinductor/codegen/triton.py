@@ -202,7 +202,8 @@ class TritonKernelWriter(TritonExpressions):
                 self.play(node)
         launch = Launch(self.kind, self.sizes, self.configs, [self.buffers[n].layout.dtype for n in self.pointers],
                         self.asserts, [self.reach(n) for n in self.pointers])
-        return self.kernel(self.grid_lines() + self.outside.lines, launch, [a.block for a in self.axes])
+        stages = ["STAGES"] if self.kind == "looped" else []
+        return self.kernel(self.grid_lines() + self.outside.lines, launch, [a.block for a in self.axes] + stages)
 
     def kernel(self, body, launch, blocks):
         """The finished text: signature, comments, body."""
@@ -257,7 +258,8 @@ class TritonKernelWriter(TritonExpressions):
             lines, self.scope = self.scope.lines, outside
             for accumulator in self.accumulators:
                 outside.add(accumulator.declaration)
-            outside.add(f"for r_start in range(0, {axis.numel}, RBLOCK):")
+            # STAGES - 1 tiles ahead are on their way to shared memory while one is worked on
+            outside.add(f"for r_start in tl.range(0, {axis.numel}, RBLOCK, num_stages=STAGES):")
             outside.lines += indent(axis.lines("r_start") + lines + [line for a in self.accumulators for line in a.update])
             self.values = {n: v for n, v in self.values.items() if n not in self.makers or "r" not in v.inner}
             finished = {a.name: a for a in self.accumulators}

@@ -43,6 +43,12 @@ def _config(warps, stages=1, **blocks):
     return Config(tuple((axis.upper() + "BLOCK", size) for axis, size in blocks.items()), warps, stages)
 
 
+def _looped(warps, stages, **blocks):
+    """stages: tiles in flight, see TritonKernelWriter.write_stage."""
+    config = _config(warps, stages, **blocks)
+    return Config((*config.blocks, ("STAGES", stages)), warps, stages)
+
+
 def persistent_limit(columns):
     return PERSISTENT_COLUMNS if columns else PERSISTENT
 
@@ -65,12 +71,13 @@ def block_configs(kind, sizes, columns=False):
         found = [_config(w, y=min(a, y_small), x=min(b, x_small)) for a, b, w in (
             (64, 64, 8), (32, 64, 4), (64, 32, 4), (32, 32, 4), (128, 32, 8), (32, 128, 8), (128, 64, 8), (16, 128, 4))]
     elif columns:
-        wide = [(128, 8, 4, 2), (128, 4, 4, 1), (128, 32, 4, 1), (256, 8, 4, 2), (256, 4, 8, 2), (64, 16, 4, 1), (32, 32, 4, 1)]
+        wide = [(128, 8, 4, 1), (128, 32, 4, 1), (128, 16, 4, 3), (128, 32, 4, 3), (256, 8, 4, 3), (256, 16, 8, 4), (128, 32, 8, 4),
+                (64, 32, 4, 3), (128, 4, 4, 1), (32, 32, 4, 1)]
         if kind == "persistent":
             found = [_config(w, x=min(a, power_of_2(x)), r=power_of_2(r)) for a, w in (
                 (max(8, 2048 // power_of_2(r)), 4), (max(8, 1024 // power_of_2(r)), 4), (max(8, 4096 // power_of_2(r)), 8))]
         else:
-            found = [_config(w, s, x=min(a, power_of_2(x)), r=min(b, power_of_2(r))) for a, b, w, s in wide]
+            found = [_looped(w, s, x=min(a, power_of_2(x)), r=min(b, power_of_2(r))) for a, b, w, s in wide]
     elif kind == "persistent":
         block = power_of_2(r)
         rows = min(power_of_2(x), max(1, 1024 // block))
@@ -83,10 +90,10 @@ def block_configs(kind, sizes, columns=False):
         elif rows > 1:
             found += [_config(warps, x=rows // 2, r=block), _config(min(8, warps * 2), x=rows * 2, r=block)]
     else:
-        found = [_config(w, s, x=1, r=min(b, power_of_2(r))) for b, w, s in (
-            (4096, 8, 1), (2048, 8, 2), (8192, 16, 1), (4096, 16, 1), (2048, 4, 1))]
+        found = [_looped(w, s, x=1, r=min(b, power_of_2(r))) for b, w, s in (
+            (4096, 8, 1), (2048, 8, 3), (4096, 8, 3), (8192, 16, 1), (4096, 16, 1), (2048, 4, 1), (2048, 4, 4), (4096, 4, 2))]
         if r <= 2048:
-            found.insert(0, _config(4, x=min(8, power_of_2(x)), r=min(256, power_of_2(r))))
+            found.insert(0, _looped(4, 1, x=min(8, power_of_2(x)), r=min(256, power_of_2(r))))
     return list(dict.fromkeys(found))
 
 
@@ -111,4 +118,4 @@ def _interpreted(kind, sizes):
     if kind == "pointwise":
         return [_config(1, x=min(INTERPRETED_TILE, block))]
     r = power_of_2(sizes["r"]) if kind == "persistent" else min(4096, power_of_2(sizes["r"]))
-    return [_config(1, x=max(1, min(block, INTERPRETED_TILE // r)), r=r)]
+    return [(_looped if kind == "looped" else _config)(1, 1, x=max(1, min(block, INTERPRETED_TILE // r)), r=r)]

@@ -1,10 +1,11 @@
-"""What library kernels on a GPU want: channels-last convolutions, matrices whose rows are aligned.
+"""What library kernels on a GPU want: channels-last convolutions, patches as matrices, matrices whose rows are aligned.
 
 In:   a functional ATen graph.  Out: an equal one, with copies that change layouts where a library kernel gains
 more than they cost.
 
     convolution(x, w)             ->  convolution(clone(x, channels_last), clone(w, channels_last)): without it, the library
                                       transposes before and after every convolution
+    convolution(x, w) whose windows do not overlap (a vision transformer's patches)  ->  addmm(bias, patches of x, w as a matrix)
     mm(a, t(w)), w of 50257 rows  ->  mm(a, t(pad(w, 7)))[:, :50257]: rows of 50257 half-precision numbers are aligned to 2
                                       bytes, for which only slow kernels exist
 
@@ -49,7 +50,7 @@ class Relayout:
     def __init__(self, gm, record, channels_last):
         self.moves_convolutions = channels_last
         self.gm, self.record, self.graph, self.copied = gm, record, fx.Graph(), {}
-        self.convolutions, self.padded, self.with_zeros_of = 0, 0, {}
+        self.convolutions, self.patched, self.padded, self.with_zeros_of = 0, 0, 0, {}
 
     def run(self):
         for node in self.gm.graph.nodes:
@@ -61,9 +62,9 @@ class Relayout:
             if node.op == "call_function":
                 new = self.visit(new)
             self.copied[node] = new
-        if not self.convolutions + self.padded:
+        if not self.convolutions + self.patched + self.padded:
             return self.gm
-        for count, what in ((self.convolutions, "convolutions in channels-last memory"), (self.padded, "matrix products padded")):
+        for count, what in ((self.patched, "convolutions of separate patches as matrix products"), (self.convolutions, "convolutions in channels-last memory"), (self.padded, "matrix products padded")):
             if count:
                 self.record.notes.append(f"{count} {what}")
         result = fx.GraphModule(self.gm, self.graph, "FunctionalGraph")
@@ -71,6 +72,8 @@ class Relayout:
         return result
 
     def visit(self, node):
+        if self.moves_convolutions and node.target is aten.convolution.default and self.has_patches(node):
+            return self.patches(node)
         if self.moves_convolutions and node.target is aten.convolution.default and _on_gpu(node) and node.meta["val"].dim() == 4:
             self.convolutions += 1
             with self.graph.inserting_before(node):
@@ -116,6 +119,36 @@ class Relayout:
         if not wanted.is_contiguous():
             raise NotImplementedError("an output of unusual strides")
         return self.call(node, aten.clone.default, node, memory_format=torch.contiguous_format)
+
+    # -- convolutions whose windows lie side by side -----------------------------------------------------------------------
+    def has_patches(self, node):
+        x, weight, _, stride, padding, dilation, transposed, _, groups = node.args
+        value, (height, width) = x.meta["val"], weight.meta["val"].shape[2:] if weight.meta["val"].dim() == 4 else (1, 1)
+        return (_on_gpu(node) and value.dtype in HALF and height * width > 1 and list(stride) == [height, width] and not any(padding)
+                and set(dilation) == {1} and not transposed and groups == 1 and value.shape[2] % height == 0 and value.shape[3] % width == 0)
+
+    def patches(self, node):
+        """One row per window: its channels and pixels, in the order in which x lies in memory."""
+        self.patched += 1
+        x, weight, bias = node.args[:3]
+        (count, channels, height, width), (out, _, high, wide) = x.meta["val"].shape, weight.meta["val"].shape
+        down, across, size = height // high, width // wide, channels * high * wide
+        by_pixel = x.meta["val"].stride(1) == 1
+        self.graph.erase_node(node)
+
+        def matrix(tensor, *order_and_shape):
+            order, shape = order_and_shape
+            moved = self.call(node, aten.permute.default, tensor, order)
+            copied = self.call(node, aten.clone.default, moved, memory_format=torch.contiguous_format)
+            return self.call(node, aten.view.default, copied, shape)
+        cut = self.call(node, aten.view.default, x, [count, channels, down, high, across, wide])
+        rows = matrix(cut, [0, 2, 4, 3, 5, 1] if by_pixel else [0, 2, 4, 1, 3, 5], [count * down * across, size])
+        columns = matrix(weight, [0, 2, 3, 1] if by_pixel else [0, 1, 2, 3], [out, size])
+        columns = self.call(node, aten.permute.default, columns, [1, 0])
+        product = self.call(node, aten.mm.default, rows, columns) if bias is None else \
+            self.call(node, aten.addmm.default, bias, rows, columns)
+        product = self.call(node, aten.view.default, product, [count, down, across, out])
+        return self.call(node, aten.permute.default, product, [0, 3, 1, 2])
 
     # -- matrix products ------------------------------------------------------------------------------------------------
     def misaligned(self, node):

@@ -25,6 +25,8 @@ from .extern import EXTERN, eager_kernel
 from .registry import LOWERINGS, Call, CannotLower, NotLowered, is_dense
 
 MANY_READS = 4          # an inlined value that several users would re-read this often is stored instead
+FEW_READS = 2           # the same on a GPU, where arithmetic is free and memory is not; but not in a backward half, whose kernels
+                        # read what they share at other loops
 MANY_OPS = 16
 KNOWN_FUNCTIONS = {*"FloorDiv Mod Max Min TrueDiv ToFloat FloatAdd FloatSub FloatMul FloatNeg FloatPow Math_sqrt".split()}
 HUGE = 128              # operations: stored even with one user, so that no kernel grows without end
@@ -74,7 +76,7 @@ def cost(box):
     return counter.reads, counter.operations
 
 
-def should_realize(box, users):
+def should_realize(box, users, many_reads=MANY_READS):
     """Store this value now?  A view never; a pointwise value if storing is cheaper than computing it in every user."""
     if not isinstance(box.data, Pointwise):
         return False
@@ -83,7 +85,7 @@ def should_realize(box, users):
     if users <= 1 and len(box.origins) < HUGE // 4:
         return False
     reads, operations = cost(box)
-    return operations > HUGE or users > 1 and (reads > MANY_READS or operations > MANY_OPS)
+    return operations > HUGE or users > 1 and (reads > many_reads or operations > MANY_OPS)
 
 
 class GraphLowering(fx.Interpreter):
@@ -94,6 +96,7 @@ class GraphLowering(fx.Interpreter):
         self.lowered, self.record, self.boxes = Graph(), record, {}
         self.fakes = {}                 # id(box) -> fake tensor, for dtype promotion
         self.input_boxes = {}
+        self.is_forward = record.joint_graph is None or "results" in gm.meta
 
     def example(self, value):
         """What torch's promotion rule should see of a box: its fake tensor; numbers are themselves."""
@@ -159,8 +162,11 @@ class GraphLowering(fx.Interpreter):
             self.fakes[id(box)], self.boxes[id(box)] = value, box
             uses = sum(list(user.all_input_nodes).count(node) + (node in user.all_input_nodes and user.args.count(node) > 1)
                        for user in node.users)
-            if should_realize(box, uses):
+            if should_realize(box, uses, self.many_reads(box)):
                 box.realize(tuple(value.stride()) if is_dense(value) else None)
+
+    def many_reads(self, box):
+        return FEW_READS if self.is_forward and (box.device.type == "cuda" or config.cpu_backend == "triton") else MANY_READS
 
     def call_function(self, target, args, kwargs):
         if target is operator.getitem:

@@ -223,7 +223,7 @@ def vision(architecture):
 
 
 BUILDERS = MODELS | {"llama": llama, "vit": vision("ViT"), "convnext": vision("ConvNext"), "mobilenet": vision("MobileNetV2")}
-MODEL_ROWS = [      # name, how to build it, dtype, mode ("training": forward and backward, in the default mode)
+MODEL_ROWS = [      # name, how to build it, dtype, mode ("training ...": forward and backward in that mode)
     ("GPT-2 b1 s64 bf16", "gpt2", dict(batch=1, sequence=64), BF16, None),
     ("GPT-2 b1 s64 bf16, CUDA graphs", "gpt2", dict(batch=1, sequence=64), BF16, "reduce-overhead"),
     ("GPT-2 b8 s512 bf16", "gpt2", dict(batch=8, sequence=512), BF16, None),
@@ -237,6 +237,9 @@ MODEL_ROWS = [      # name, how to build it, dtype, mode ("training": forward an
     ("MobileNetV2 b32 bf16, CUDA graphs", "mobilenet", dict(batch=32), BF16, "reduce-overhead"),
     ("GPT-2 b8 s512 bf16 training", "gpt2", dict(batch=8, sequence=512), BF16, "training"),
     ("BERT b8 s512 bf16 training", "bert", dict(batch=8, sequence=512), BF16, "training"),
+    ("ResNet-50 b32 bf16 training", "resnet", dict(batch=32), BF16, "training"),
+    ("GPT-2 b1 s64 bf16 training, CUDA graphs", "gpt2", dict(batch=1, sequence=64), BF16, "training reduce-overhead"),
+    ("GPT-2 b8 s512 bf16 training, CUDA graphs", "gpt2", dict(batch=8, sequence=512), BF16, "training reduce-overhead"),
 ]
 
 
@@ -260,7 +263,8 @@ def measure_model(name, model, build, dtype, mode, options):
     model, inputs = BUILDERS[model](**build)
     model = model.to("cuda", dtype)
     inputs = {k: v.to("cuda", dtype) if v.is_floating_point() else v.to("cuda") for k, v in inputs.items()}
-    training, row = mode == "training", {"name": name, "compile s": {}, "difference": {}}
+    training, row = (mode or "").startswith("training"), {"name": name, "compile s": {}, "difference": {}}
+    mode = mode.removeprefix("training").strip() or None if training else mode
 
     def step(function):
         if not training:
@@ -276,7 +280,7 @@ def measure_model(name, model, build, dtype, mode, options):
         variants = {"eager": step(model)}
         want = variants["eager"]()
         scale = max(t.abs().max().item() for t in tensors_of(want))
-        for label, compiler in compilers(options, None if training else mode).items():
+        for label, compiler in compilers(options, mode).items():
             try:
                 run = step(compiler(model))
                 with FreshCaches():
