@@ -10,6 +10,7 @@ The frame is traced until it returns or until a place where it must be split; wh
 is kept and tracing starts over.  If the compiler itself fails, the frame runs eagerly and the failure is recorded.
 Mirrors torch/_dynamo/convert_frame.py.
 """
+import collections
 import contextlib
 import dis
 import functools
@@ -33,6 +34,7 @@ from .graph_capture import OutputGraph
 from .guards import Guard, GuardFunction, watch
 from .reconstruct import parameter_count, rebuild, replacement
 from .symbolic_eval.evaluator import RootFrame
+from .symbolic_eval.torch_rules import STATES
 from .variables.base import Lazy
 from .variables.functions import CellVar, FunctionVar
 from .variables.objects import ABSENT, guard_classes
@@ -42,15 +44,19 @@ BENCH = os.path.join(OURS, "bench") + os.sep       # its workloads are user prog
 TORCH = os.path.dirname(torch.__file__) + os.sep
 TORCH_MODULES = os.path.join(TORCH, "nn", "modules") + os.sep
 OPTIMIZERS = os.path.join(TORCH, "optim") + os.sep
+# what these call runs as plain Python: the backward pass (with hooks, and bodies of checkpoints that must run as they did), vmap, grad...
+PLAIN = tuple(os.path.join(TORCH, *parts) for parts in (("autograd", "__init__.py"), ("autograd", "graph.py"), ("utils", "checkpoint.py"), ("_functorch", "")))
 STANDARD = tuple({sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib")})
 SITE = tuple({sysconfig.get_path(name) + os.sep for name in ("purelib", "platlib")})
+TRIES = 4
 LOCK = threading.RLock()
 COMPILING = threading.local()
 COMPILERS = {}
 STATE = (("GRAD_MODE", torch.is_grad_enabled), ("INFERENCE", torch.is_inference_mode_enabled),
          ("AUTOCAST", torch._C._is_any_autocast_enabled), ("DTYPE", torch.get_default_dtype),
          ("DETERMINISTIC", torch.are_deterministic_algorithms_enabled),
-         ("FUNCTION_MODES", torch._C._len_torch_function_stack), ("DISPATCH_MODES", torch._C._len_torch_dispatch_stack))
+         ("FUNCTION_MODES", torch._C._len_torch_function_stack), ("DISPATCH_MODES", torch._C._len_torch_dispatch_stack),
+         ("TRANSFORMS", torch._C._functorch.maybe_current_level))         # vmap, grad: None outside
 DETAILS = (     # looked at only where the state above says that they matter
     (("AUTOCAST_DTYPES", lambda: [(torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)) for kind in ("cpu", "cuda")]),
      torch._C._is_any_autocast_enabled),
@@ -92,6 +98,7 @@ class FrameCompiler:
         self.fullgraph, self.dynamic, self.mode = fullgraph, dynamic, mode
         self.floats = weakref.WeakKeyDictionary()           # code object -> names of floats that change from call to call
         self.entries = weakref.WeakValueDictionary()        # id -> code object of a function that was compiled by name
+        self.tries = collections.Counter()                  # file and line of a function -> breaks of it before which no tensor was met
 
     @classmethod
     def of(cls, backend, fullgraph, dynamic, mode):
@@ -104,9 +111,9 @@ class FrameCompiler:
     def __call__(self, function, code, args):
         reason = skip_reason(code)
         if reason is not None:
-            frame_hook.set_cache(code, None)
+            frame_hook.set_cache(code, ... if code.co_filename.startswith(PLAIN) else None)
             return None
-        if getattr(COMPILING, "active", False):
+        if getattr(COMPILING, "active", False) or torch._C._functorch.maybe_current_level() is not None:
             return None
         with LOCK:
             COMPILING.active = True
@@ -185,6 +192,7 @@ class FrameCompiler:
         records.frames.append(record)
         debug(1, f"skipped {code.co_name}: {reason}")
         frame_hook.set_cache(code, None)
+        CODES[id(code)] = code                  # `reset` gives it another chance
         return None
 
     def trace(self, function, code, args, record, outputs):
@@ -203,6 +211,8 @@ class FrameCompiler:
             except Break as broken:     # a value cannot be rebuilt: plain Python must make it
                 if broken.step is None or broken.step in forced:
                     raise SkipFrame(str(broken)) from broken
+                if frame.split is not None:
+                    broken.reason, broken.hint = f"{broken.reason}: {frame.split[1].reason}", frame.split[1].hint or broken.hint
                 forced[broken.step] = broken.with_traceback(None)
             if self.fullgraph and forced:
                 raise Unsupported(self.explain_break(next(iter(forced.values()))))
@@ -238,12 +248,17 @@ class FrameCompiler:
         return entry
 
     def worth_splitting(self, code, args):
-        """May tensors follow?  Asked where none was met before a break: yes for the function that was compiled itself."""
-        if self.entries.get(id(code)) is code or code.co_name.startswith("<resume of"):
+        """May tensors follow?  Asked where none was met before a break: yes for the function that was compiled itself, and where an argument
+        holds one; a method of a module gets a few tries (its lines may be NumPy's)."""
+        if any(entry.co_filename == code.co_filename and entry.co_firstlineno == code.co_firstlineno for entry in self.entries.values()):
             return True
         values = [item for value in args for item in (value if type(value) in (list, tuple) else
                                                       value.values() if type(value) is dict else (value,))]
-        return any(isinstance(value, (torch.Tensor, torch.nn.Module)) for value in values)
+        if any(isinstance(value, torch.Tensor) for value in values):
+            return True
+        self.tries[code.co_filename, code.co_firstlineno] += 1
+        return (code.co_name.startswith("<resume of") or any(isinstance(value, torch.nn.Module) for value in values)) and \
+            self.tries[code.co_filename, code.co_firstlineno] <= TRIES
 
     def attempt(self, function, code, args, forced, input_sources, outputs):
         output = OutputGraph(input_sources, self.backend_name != "eager", self.floats.get(code, ()))
@@ -266,7 +281,7 @@ class FrameCompiler:
             frame.run()
         finally:
             for (setter, key), before in output.state_before.items():
-                final = STATE_READERS[setter](*key)
+                final = STATES[setter](*key)
                 if final != before:
                     output.state_after[setter, key] = final
                 setter(*key, before)
@@ -344,11 +359,6 @@ class FrameCompiler:
         return "\n".join(text)
 
 
-STATE_READERS = {torch._C._set_grad_enabled: torch.is_grad_enabled, torch.set_autocast_enabled: torch.is_autocast_enabled,
-                 torch.set_autocast_dtype: torch.get_autocast_dtype, torch.set_autocast_cache_enabled: torch.is_autocast_cache_enabled,
-                 torch.set_default_dtype: torch.get_default_dtype}
-
-
 @contextlib.contextmanager
 def no_saved_tensor_hooks():
     """The user's hooks are for the tensors of the run, not for the fake ones of tracing."""
@@ -407,6 +417,8 @@ def reset():
     with LOCK:
         for code in list(CODES.values()):
             frame_hook.set_cache(code, [])
+        for compiler in COMPILERS.values():
+            compiler.tries.clear()
         CODES.clear()
         records.frames.clear()
         records.counters.clear()

@@ -206,10 +206,8 @@ eval_frame(PyThreadState *ts, Frame *frame, int throwflag)
     PyObject *cache = cache_of(code);
     if (cache == Py_None)
         return _PyEval_EvalFrameDefault(ts, frame, 0);
-    if (cache == Py_Ellipsis) {
-        switch_to(NULL);
-        return switch_back(cb, _PyEval_EvalFrameDefault(ts, frame, 0));
-    }
+    if (cache == Py_Ellipsis)
+        goto unhooked;
     if (cache)
         Py_INCREF(cache);
     else if (!(cache = PyList_New(0)) || put_cache((PyObject *)code, cache) < 0)
@@ -230,6 +228,8 @@ eval_frame(PyThreadState *ts, Frame *frame, int throwflag)
     }
     callback = cb;
     Py_DECREF(cache);
+    if (!co && !PyErr_Occurred() && cache_of(code) == Py_Ellipsis)
+        goto unhooked;
     if (!co)        /* throwflag=1 makes the evaluator unwind and pop this frame */
         return _PyEval_EvalFrameDefault(ts, frame, PyErr_Occurred() != NULL);
 
@@ -243,6 +243,9 @@ eval_frame(PyThreadState *ts, Frame *frame, int throwflag)
     swap_code(frame, co);
     Py_DECREF(code);
     return _PyEval_EvalFrameDefault(ts, frame, 0);
+unhooked:
+    switch_to(NULL);
+    return switch_back(cb, _PyEval_EvalFrameDefault(ts, frame, 0));
 }
 
 /* ---- switching -------------------------------------------------------------------------------------------------- */

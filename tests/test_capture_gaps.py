@@ -2,9 +2,13 @@
 import sys
 import weakref
 
+import pytest
 import torch
+import torch.utils.checkpoint
+from torch.nn.attention import SDPBackend
 
 import minidynamo
+from minidynamo import convert_frame
 from test_capture_language import fresh, make_test, same  # noqa: F401
 
 
@@ -142,6 +146,131 @@ def test_a_closure_variable_that_may_be_unbound_behind_a_break(x):
         return late, lambda: late
     except UnboundLocalError as error:
         return y, type(error).__name__
+
+
+# ---- torch: contexts, transforms, checkpoints
+@pytest.mark.parametrize("backend", ["eager", "inductor"])
+def test_sdpa_kernel_is_part_of_the_graph(backend):
+    def f(q):
+        with torch.nn.attention.sdpa_kernel([SDPBackend.MATH]):
+            inside = torch.nn.functional.scaled_dot_product_attention(q, q, q)
+        return inside, torch.backends.cuda.flash_sdp_enabled()
+    q = torch.randn(1, 2, 4, 8)
+    compiled = minidynamo.compile(f, backend=backend)
+    for enabled in (True, True, False):
+        torch.backends.cuda.enable_flash_sdp(enabled)
+        try:
+            for a, b in zip(compiled(q), f(q)):
+                assert a is b if isinstance(a, bool) else torch.allclose(a, b, atol=1e-6)
+            assert torch.backends.cuda.flash_sdp_enabled() is enabled and torch.backends.cuda.math_sdp_enabled()
+        finally:
+            torch.backends.cuda.enable_flash_sdp(True)
+    assert minidynamo.counters["graphs"].total() == 2 and not minidynamo.counters["graph_breaks"]
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+@pytest.mark.parametrize("backend", ["eager", "inductor"])
+def test_a_checkpoint_is_repeated_as_it_ran(backend, reentrant):
+    lin = torch.nn.Linear(3, 3)
+
+    def body(v):
+        return torch.nn.functional.dropout(torch.relu(lin(v)).sin(), 0.5)
+
+    def f(x):
+        y = torch.utils.checkpoint.checkpoint(body, x * 2, use_reentrant=reentrant)
+        (y * 3).sum().backward()
+        return y.detach()
+    outcomes = []
+    for function in (f, minidynamo.compile(f, backend=backend), minidynamo.compile(f, backend=backend)):
+        x = X().requires_grad_()
+        torch.manual_seed(0)
+        outcomes.append((function(x), x.grad, lin.weight.grad.clone()))
+        lin.zero_grad()
+    for ours in outcomes[1:]:
+        for a, b in zip(ours, outcomes[0]):
+            torch.testing.assert_close(a, b)
+
+
+@make_test(X(), graphs=2, breaks=2)
+def test_vmap_runs_its_function_plainly(x):
+    return torch.vmap(lambda row: row.sum() * 2)(x * 2) + 1
+
+
+def test_a_function_called_under_vmap_is_compiled_outside_of_it():
+    def f(x):
+        return x.sin() + 1
+    compiled = minidynamo.compile(f, backend="inductor")
+    for _ in range(2):
+        torch.testing.assert_close(torch.vmap(compiled)(X()), f(X()))
+        torch.testing.assert_close(compiled(X()), f(X()))
+    assert minidynamo.counters["graphs"].total() == 1 and not minidynamo.counters["errors"]
+
+
+LSTM = torch.nn.LSTM(3, 4)
+
+
+@make_test(X(), graphs=1)
+def test_recurrent_modules_are_captured(x):
+    return LSTM(x)[0] + 1
+
+
+class Activation(torch.nn.Module):
+    def forward(self, x):
+        return x.relu()
+
+
+@make_test(X(), graphs=1)
+def test_a_module_without_state_is_made(x):
+    return Activation()(x) + 1
+
+
+@make_test(X(), graphs=3, breaks=1)         # another class in each call
+def test_a_class_statement(x):
+    y = x * 2
+
+    class Doubled:
+        value = 2
+
+        def get(self):
+            return y * self.value
+    return Doubled().get() + 1
+
+
+def test_inference_mode_breaks_with_advice():
+    def f(x):
+        with torch.inference_mode():
+            y = x.relu() + 1
+        return y.is_inference(), y.clone(), x + 1
+    compiled = minidynamo.compile(f, backend="eager")
+    same(compiled(X()), f(X()))
+    assert any("no_grad" in found.hint for record in minidynamo.records.frames for found in record.graph_breaks)
+
+
+def test_reset_gives_skipped_code_another_chance():
+    def failing(gm, inputs):
+        raise RuntimeError("no")
+
+    def f(x):
+        return x + 1
+    minidynamo.config.raise_internal_errors = False
+    tries = []
+
+    def backend(gm, inputs):
+        tries.append(gm)
+        return gm.forward
+    compiled = minidynamo.compile(f, backend=backend)
+    original = convert_frame.FrameCompiler.trace
+    try:
+        convert_frame.FrameCompiler.trace = failing
+        same(compiled(X()), f(X()))
+    finally:
+        convert_frame.FrameCompiler.trace = original
+    assert minidynamo.counters["errors"] and any("the compiler failed" in reason for reason in minidynamo.counters["skipped"])
+    same(compiled(X()), f(X()))
+    assert not tries
+    minidynamo.reset()
+    same(compiled(X()), f(X()))
+    assert len(tries) == 1
 
 
 # ---- wrong arguments are the program's error

@@ -16,6 +16,7 @@ import operator
 import sys
 import types
 import typing
+import weakref
 
 import torch
 
@@ -71,6 +72,10 @@ def call_c(tx, value, args, kwargs):
         return tx.output.wrap_pinned(polyfill).call(tx, args, kwargs)
     if isinstance(value, (types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType)):
         return call_descriptor(tx, value, args, kwargs)
+    if type(value) is weakref.ref and id(value()) in tx.output.memo:
+        found = tx.output.memo[id(value())][0]
+        if found.source is not None and found.source.base is not None and found.source.base.key == "_parameters":      # its module holds it
+            return found
     if isinstance(value, functools._lru_cache_wrapper):
         if all(a.is_constant() for a in (*args, *kwargs.values())):     # its results are cached by its own contract
             return tx.fold_pinned(lambda: value(*[a.as_constant() for a in args], **{k: v.as_constant() for k, v in kwargs.items()}))
@@ -241,7 +246,7 @@ def call_class(tx, cls, args, kwargs):
         return tx.fold_pinned(cls, *[a.as_constant() for a in args])
     if cls in FOLDED_CLASSES:
         return tx.output.wrap_pinned(cls(*[a.real() for a in args], **{k: v.real() for k, v in kwargs.items()}))
-    if issubclass(cls, torch.nn.Module) and cls.__module__.startswith("torch.nn.modules.") and all(
+    if issubclass(cls, torch.nn.Module) and lookup(cls, "__init__")[0].__module__.startswith("torch.nn.modules.") and all(
             a.is_constant() for a in (*args, *kwargs.values())):
         make = functools.partial(cls, *[a.as_constant() for a in args], **{k: v.as_constant() for k, v in kwargs.items()})
         made = make()
@@ -397,6 +402,11 @@ def _issubclass(tx, args, kwargs):
 @rule(callable)
 def _callable(tx, args, kwargs):
     return ConstantVar(lookup(args[0].python_type(), "__call__")[1] is not MISSING)
+
+
+@rule(builtins.__build_class__)
+def _build_class(tx, args, kwargs):
+    raise Break("class", "a class statement in a compiled frame", "define the class outside")
 
 
 @rule(id)

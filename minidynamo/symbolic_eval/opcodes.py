@@ -6,14 +6,17 @@ In:   the frame and the opcode's argument.   Out: the frame's stack, locals and 
 
 Mirrors the opcode methods of torch/_dynamo/symbolic_convert.py.
 """
+import builtins
 import importlib
 import sys
+
+import torch
 
 from ..exceptions import Break, ObservedException
 from ..variables.base import NULL, Lazy
 from ..variables.constant import ConstantVar
 from ..variables.containers import DictVar, ListVar, SequenceVar, SetVar, SliceVar, TupleVar, dict_pairs
-from ..variables.functions import CellVar, DeferredVar, FunctionVar
+from ..variables.functions import CallableVar, CellVar, DeferredVar, FunctionVar
 from ..variables.iterators import IteratorVar
 from ..variables.objects import ClassVar, ObjectVar, SuperVar
 
@@ -517,7 +520,7 @@ def function_attribute(frame, made, bit, value):
 
 @opcode
 def LOAD_BUILD_CLASS(frame, _):
-    raise Break("class", "a class statement in a compiled frame", "define the class outside")
+    frame.stack.append(CallableVar(builtins.__build_class__))      # its rule breaks, at the call
 
 
 # ---- control flow
@@ -668,7 +671,7 @@ def CHECK_EXC_MATCH(frame, _):
 def BEFORE_WITH(frame, _):
     manager = frame.stack.pop()
     if not isinstance(manager, ObjectVar):
-        raise Break("with", f"{manager} as a context manager")
+        raise Break("with", f"{manager} as a context manager", "pass device=... where tensors are made" if isinstance(manager.identity(), torch.device) else "")
     enter, leave = manager.special(frame, "__enter__"), manager.special(frame, "__exit__")
     if enter is None or leave is None:
         missed = " (missed __exit__ method)" if enter is not None else ""

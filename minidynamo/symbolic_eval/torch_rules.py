@@ -13,12 +13,12 @@ import functools
 import types
 
 import torch
+import torch.utils.checkpoint
 from torch.optim.optimizer import _get_value, _stack_if_compiling
 
 from ..exceptions import Break
 from ..variables.constant import ConstantVar
 from ..variables.containers import DictVar, ListVar, SequenceVar, TupleVar
-from ..variables.builder import UNTRACED
 from ..variables.objects import MISSING, lookup
 from ..variables.tensor import FloatVar, TensorVar
 
@@ -150,6 +150,16 @@ def _has_torch_function(tx, args, kwargs):
     return ConstantVar(False)
 
 
+STATES = {torch._C._set_grad_enabled: torch.is_grad_enabled, torch.set_default_dtype: torch.get_default_dtype,      # guarded on entry
+          torch.set_autocast_cache_enabled: torch.is_autocast_cache_enabled}
+READ_STATES = {torch.set_autocast_enabled: torch.is_autocast_enabled, torch.set_autocast_dtype: torch.get_autocast_dtype,
+               **{_at(f"_C._set_{a}"): _at(f"_C._get_{b}") for a, b in (("sdp_use_flash", "flash_sdp_enabled"), ("sdp_use_mem_efficient", "mem_efficient_sdp_enabled"),
+                  ("sdp_use_math", "math_sdp_enabled"), ("sdp_use_cudnn", "cudnn_sdp_enabled"), ("sdp_use_overrideable", "overrideable_sdp_enabled"),
+                  ("sdp_priority_order", "sdp_priority_order"))}}
+READ_STATES = {setter: getter for setter, getter in READ_STATES.items() if setter is not None and getter is not None}
+STATES.update(READ_STATES)
+
+
 def _state(setter, getter):
     def write(tx, args, kwargs):
         """Now, for the ops that follow while tracing; as a node, for the run.  `convert_frame` restores it after tracing."""
@@ -160,25 +170,18 @@ def _state(setter, getter):
     return write
 
 
-RULES[torch._C._set_grad_enabled] = _state(torch._C._set_grad_enabled, torch.is_grad_enabled)
-RULES[torch.set_autocast_enabled] = _state(torch.set_autocast_enabled, torch.is_autocast_enabled)
-RULES[torch.set_autocast_dtype] = _state(torch.set_autocast_dtype, torch.get_autocast_dtype)
-RULES[torch.set_autocast_cache_enabled] = _state(torch.set_autocast_cache_enabled, torch.is_autocast_cache_enabled)
-
-
-def _autocast_reader(function, setter):
+def _reader(setter, getter):
     def read(tx, args, kwargs):
         """Guarded by itself, unless this frame has written it: `torch.autocast("cpu")` takes the dtype that is set at large."""
         key = tuple(a.as_constant() for a in args)
-        if key and (setter, key) not in tx.output.state_before:
-            tx.output.guard(tx.output.tree.pinned(function), ("AUTOCAST", key), f"{{0}}({key[0]!r}) == {{pin}}", function(*key))
-        return ConstantVar(function(*key))
+        if (key or setter is not torch.set_autocast_enabled) and (setter, key) not in tx.output.state_before:
+            tx.output.guard(tx.output.tree.pinned(getter), ("STATE", key), f"{{0}}({', '.join(map(repr, key))}) == {{pin}}", getter(*key))
+        return tx.output.wrap_result(getter(*key))
     return read
 
 
-RULES[torch.get_autocast_dtype] = _autocast_reader(torch.get_autocast_dtype, torch.set_autocast_dtype)
-RULES[torch.is_autocast_enabled] = _autocast_reader(torch.is_autocast_enabled, torch.set_autocast_enabled)
-RULES[torch.set_default_dtype] = _state(torch.set_default_dtype, torch.get_default_dtype)
+RULES.update({setter: _state(setter, getter) for setter, getter in STATES.items()})
+RULES.update({getter: _reader(setter, getter) for setter, getter in READ_STATES.items()})
 
 
 def _nesting(change):
@@ -221,7 +224,7 @@ def _autograd_function(tx, args, kwargs):
     return tx.output.call_graph(tx, "call_function", apply, args[1:], kwargs)
 
 
-@rule(*UNTRACED.values())
+@rule(torch.utils.checkpoint.checkpoint)
 def _checkpoint(tx, args, kwargs):
     """# PyTorch: a higher-order op, whose body the backward graph computes again."""
     raise Break("checkpoint", "torch.utils.checkpoint runs its body as plain Python, so that the backward pass can repeat it",
@@ -253,6 +256,12 @@ def _foreach(foreach, each):
 
 RULES[torch._foreach_addcdiv_] = _foreach(torch._foreach_addcdiv_, "addcdiv_")
 RULES[torch._foreach_addcmul_] = _foreach(torch._foreach_addcmul_, "addcmul_")
+
+
+@rule(torch._C._InferenceMode)
+def _inference_mode(tx, args, kwargs):
+    """# PyTorch: recorded in the graph."""
+    raise Break("inference mode", "torch.inference_mode() is entered or left", "enter it outside the compiled function, or use torch.no_grad()")
 
 
 @rule(torch.manual_seed, torch.seed, torch.get_rng_state, torch.set_rng_state, torch.initial_seed,

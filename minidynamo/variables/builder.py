@@ -14,9 +14,7 @@ import types
 import typing
 
 import torch
-import torch.utils.checkpoint
 
-from .. import frame_hook
 from ..exceptions import Break
 from .. import config
 from ..guards import constant_check
@@ -32,9 +30,6 @@ C_CALLABLES = (types.BuiltinFunctionType, types.MethodDescriptorType, types.Wrap
                torch._ops.OpOverload, torch._ops.OpOverloadPacket, type(torch.ops.aten))
 MODULE_TABLES = ("_parameters", "_buffers", "_modules")      # nn.Module keeps these dicts itself
 TENSOR_TYPES = (torch.Tensor, torch.nn.Parameter)
-
-# run again during backward, when the hook is off: what they call must not be compiled in the forward run only
-UNTRACED = {torch.utils.checkpoint.checkpoint: frame_hook.disabled(torch.utils.checkpoint.checkpoint)}
 
 
 class Builder:
@@ -95,10 +90,10 @@ class Builder:
         return self.float_inputs[source]
 
     def _function(self, value, source):
-        if source.root().kind == "pinned" or source.kind == "pinned" or value in UNTRACED:
+        if source.root().kind == "pinned" or source.kind == "pinned":
             if source.kind != "pinned":
                 self.guard(source, "ID", "{0} is {pin}", value)
-            return self.wrap_pinned(UNTRACED.get(value, value))
+            return self.wrap_pinned(value)
         known = self.memo.get(id(value))
         if known is None:
             self.guard(source, "TYPE", "type({0}) is {pin}", types.FunctionType)

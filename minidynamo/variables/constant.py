@@ -15,7 +15,7 @@ from .base import Variable
 
 LITERALS = {int, float, bool, complex, str, bytes, type(None), type(Ellipsis), type(NotImplemented)}
 CONSTANT_TYPES = LITERALS | {torch.dtype, torch.device, torch.layout, torch.memory_format, range, slice,
-                             torch.finfo, torch.iinfo, types.CodeType}
+                             torch.finfo, torch.iinfo, types.CodeType, torch._C._SDPBackend}
 
 
 def is_constant_value(value):

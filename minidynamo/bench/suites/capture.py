@@ -23,13 +23,14 @@ def run(model, inputs, train):
 
 
 def ours(model, inputs, train, backend="eager"):
-    """(output, graphs, breaks, seconds) of a first call."""
+    """(output, graphs, captured ops, breaks, seconds) of a first call."""
     minidynamo.reset()
     start = time.perf_counter()
     output = run(minidynamo.compile(model, backend=backend), inputs, train)
     seconds = time.perf_counter() - start
     breaks = {b.reason: b for record in minidynamo.records.frames for b in record.graph_breaks if b.kind != "loop"}
-    return output, minidynamo.counters["graphs"].total(), list(breaks), seconds
+    ops = sum(node.op in ("call_function", "call_method") for record in minidynamo.records.frames if record.graph is not None for node in record.graph.graph.nodes)
+    return output, minidynamo.counters["graphs"].total(), ops, list(breaks), seconds
 
 
 def dynamo(model, inputs, train):
@@ -40,7 +41,7 @@ def dynamo(model, inputs, train):
     counters.clear()
     start = time.perf_counter()
     output = run(torch.compile(model, backend="eager"), inputs, train)
-    return output, counters["stats"]["unique_graphs"], list(counters["graph_break"]), time.perf_counter() - start
+    return output, counters["stats"]["unique_graphs"], counters["stats"]["calls_captured"], list(counters["graph_break"]), time.perf_counter() - start
 
 
 def difference(expected, output):
@@ -79,8 +80,8 @@ def capture(options):
                     elif label == "inductor":
                         outputs[label] = ours(model, inputs, mode == "train", "inductor")[0]
                     elif capture_with is not None:
-                        outputs[label], graphs, breaks, seconds = capture_with(model, inputs, mode == "train")
-                        row[label] = {"graphs": graphs, "breaks": breaks, "seconds": seconds, "whole": graphs == 1 and not breaks}
+                        outputs[label], graphs, ops, breaks, seconds = capture_with(model, inputs, mode == "train")
+                        row[label] = {"graphs": graphs, "ops": ops, "breaks": breaks, "seconds": seconds, "whole": graphs == 1 and not breaks}
                 except Exception as error:      # a model that fails is a row, not the end of the suite
                     row[label] = {"error": f"{type(error).__name__}: {error}", "whole": False}
             for label in ("ours", "inductor", "peer"):
@@ -100,7 +101,7 @@ def format_capture(row):
         found = row.get(label)
         if found is None or "error" in found:
             return "-" if found is None else "error"
-        return "whole" if found["whole"] else f"{found['graphs']} graphs"
+        return "whole" if found["whole"] else f"{found['graphs']} of {found['ops']} ops"
     numbers = [f"{row[k]:10.1e}" if k in row else f"{'-':>10}" for k in ("ours difference", "inductor difference")]
     seconds = " / ".join(f"{row[k]['seconds']:.2f}" for k in ("ours", "peer") if "seconds" in row.get(k, {}))
     text = f"{row['name']:42}{row['mode']:6}{graphs('ours'):>16}{graphs('peer'):>16}{''.join(numbers)}{seconds:>16}"
@@ -131,7 +132,7 @@ def capture_times(rounds=5):
         times = {"ours": [], "peer": []}
         for _ in range(rounds):
             for label, capture_with in (("ours", ours), ("peer", dynamo)):
-                times[label].append(capture_with(model, inputs, False)[3])
+                times[label].append(capture_with(model, inputs, False)[-1])
         result[name] = {label: statistics.median(values) for label, values in times.items()}
         print(f"{name}: first call with backend eager: ours {result[name]['ours']:.2f} s, torch.compile {result[name]['peer']:.2f} s")
     return result
