@@ -76,6 +76,7 @@ class Kernel:
     stored: list            # names of the group whose values it writes to memory
     read: list
     summary: str            # a short word for the kernel's name: "softmax", "add_gelu"
+    reruns: bool = False    # C++: it may run a second time, so it must not overwrite what it reads
     launch: object = None   # Triton: how many programs, and which block sizes to try
 
 

@@ -55,6 +55,7 @@ class CppKernelWriter(RowReductions, CppExpressions):
         self.values, self.raw = {}, {}                  # buffer -> Value now at hand; rounded value -> its 16 bit form
         self.scratch, self.stored, self.read = {}, [], []
         self.has_scatter = bool(group.targets)
+        self.may_run_again = not self.has_scatter and not any(n.name in overwritten for n in self.nodes)
         self.inner_symbols = set()                      # indirect indices that change in the inner loop
         self.accumulators, self.inner_variables = [], set()
         self.scatter_is_row_wise = False                # a scatter whose lanes write different elements
@@ -160,11 +161,14 @@ class CppKernelWriter(RowReductions, CppExpressions):
         arguments = [*buffers, *self.sizes]
         head += [f"const int64_t {symbol} = (int64_t)args[{arguments.index(symbol)}];" for symbol in self.sizes]
         origins = {o for n in self.nodes for o in n.buffer.origins}
+        body = head + lines + ["return error;" if "int error = 0;" in head else "return 0;"]
+        reruns = any("exact.v" in line for line in lines)
+        if reruns:
+            body = ["return mini::fast_then_exact([&](auto exact) {", *indent(body), "});"]
         lines = [f"// computes {', '.join(n.name for n in self.nodes)}{origin_text(origins, self.order, limit=12)}",
-                 'extern "C" int NAME(void** args) {',
-                 *indent(head + lines + ["return error;" if "int error = 0;" in head else "return 0;"]), "}"]
+                 'extern "C" int NAME(void** args) {', *indent(body), "}"]
         return Kernel(fold_error_clauses("\n".join(lines)), arguments, list(self.stored), list(self.read),
-                      summary(self.group.nodes, self.order))
+                      summary(self.group.nodes, self.order), reruns)
 
     def pointer_lines(self, place):
         written, lines = {self.overwritten.get(name, name) for name in self.stored}, []

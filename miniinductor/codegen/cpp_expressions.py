@@ -192,6 +192,10 @@ class CppExpressions(OpsHandler):
             return self.temporary(f"{'!' if x.dtype is torch.bool else '~'}{x}", x.dtype, x.inner)
         if op == "logical_not":
             return self.temporary(f"{x} == 0", torch.bool, x.inner)
+        if op in ("sin", "cos", "tan") and compute_type(x.dtype) == "float":
+            if self.may_run_again:
+                self.error_if(Value(f"mini::is_large_angle({x})", torch.bool, x.inner), "LARGE_ANGLE")
+            return self.temporary(f"mini::{op}<{'exact.v' if self.may_run_again else 'true'}>({x})", x.dtype, x.inner)
         dtype = torch.bool if op in ("isnan", "isinf", "signbit") else x.dtype
         return self.temporary(f"mini::{op}({x})", dtype, x.inner)
 

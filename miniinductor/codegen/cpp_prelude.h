@@ -19,6 +19,7 @@ namespace mini {
 constexpr float inf = __builtin_inff(), nan = __builtin_nanf("");
 
 template <class To, class From> OP To bits(From x) { return __builtin_bit_cast(To, x); }
+constexpr int INDEX_ERROR = 1, ZERO_DIVISION = 2, LARGE_ANGLE = 4;      // bits that a kernel collects in `error`
 template <class T> constexpr bool is_float = false;
 template <> constexpr bool is_float<float> = true;
 template <> constexpr bool is_float<double> = true;
@@ -67,13 +68,19 @@ template <class To, class From> OP To to_integer(From x) {
 }
 
 // --- exp, log and their relatives ---------------------------------------------------------------------------------------
+constexpr float SHIFT = 12582912.f;             // 1.5 * 2^23: adding it rounds to an integer, found in the low bits
+OP float times_power(float p, int32_t i) {      // p * 2^i in two steps, of the low bits of i: right among subnormals and up to inf
+    int32_t half = i >> 1;
+    return p * bits<float>((half << 23) + 0x3f800000) * bits<float>(((i - half) << 23) + 0x3f800000);
+}
+OP int32_t at_most_129(float t) {               // of a shifted number; two limits of floats would be made into branches
+    int32_t i = bits<int32_t>(t);
+    return i > 0x4b400081 ? 0x4b400081 : i;
+}
 OP float exp(float x0) {                        // 2^n * exp(r), |r| <= ln(2)/2; polynomial: our own minimax fit, 3e-9
     float x = x0 < -104.f ? -104.f : x0;        // a NaN passes both limits, and comes out of the polynomial
-    constexpr float shift = 12582912.f;         // 1.5 * 2^23: adding it rounds to an integer, found in the low bits
-    int32_t i = bits<int32_t>(fma(x, 1.44269504088896341f, shift));
-    i = i > 0x4b400081 ? 0x4b400081 : i;        // n <= 129, where the result is inf; two float limits would be made into branches
-    float n = bits<float>(i) - shift;
-    float r = fma(n, 2.12194440e-4f, fma(n, -0.693359375f, x));
+    int32_t i = at_most_129(fma(x, 1.44269504088896341f, SHIFT));
+    float n = bits<float>(i) - SHIFT, r = fma(n, 2.12194440e-4f, fma(n, -0.693359375f, x));
     float p = 1.3814572e-3f;
     p = fma(p, r, 8.3687296e-3f);
     p = fma(p, r, 4.1668388e-2f);
@@ -81,17 +88,29 @@ OP float exp(float x0) {                        // 2^n * exp(r), |r| <= ln(2)/2;
     p = fma(p, r, 4.9999994e-1f);
     p = fma(p, r, 1.f);
     p = fma(p, r, 1.f);
-    int32_t half = i >> 1;                      // 2^n in two steps: right among subnormals and up to inf
-    float low = bits<float>((half << 23) + 0x3f800000), high = bits<float>(((i - half) << 23) + 0x3f800000);
-    return p * low * high;
+    return times_power(p, i);
+}
+OP float exp2(float x0) {                       // 2^n * 2^r, |r| <= 1/2; polynomial: our own minimax fit, 2e-9
+    float x = x0 < -151.f ? -151.f : x0;
+    int32_t i = at_most_129(x + SHIFT);
+    float r = x - (bits<float>(i) - SHIFT);
+    float p = 1.5353361e-4f;
+    p = fma(p, r, 1.3398875e-3f);
+    p = fma(p, r, 9.6184369e-3f);
+    p = fma(p, r, 5.5503324e-2f);
+    p = fma(p, r, 2.4022648e-1f);
+    p = fma(p, r, 6.9314718e-1f);
+    p = fma(p, r, 1.f);
+    return times_power(p, i);
 }
 
-OP float log(float x0) {                        // Cephes logf: x = 2^e * (1 + m)
+// Cephes logf: x = 2^e * (1 + m); log(1 + m) = m + y.  Each logarithm adds up m, y and e in its own base, large parts last.
+struct Logarithm { float m, y, e; };
+OP Logarithm log_parts(float x0) {
     bool tiny = x0 < 1.17549435e-38f;
     float x = tiny ? x0 * 8388608.f : x0;       // a subnormal is scaled by 2^23 first
     int32_t b = bits<int32_t>(x), e = (b - 0x3f3504f3) >> 23;
     float m = bits<float>((int32_t)((uint32_t)b - ((uint32_t)e << 23))) - 1.f, z = m * m;
-    float fe = (float)e - (tiny ? 23.f : 0.f);
     float p = 7.0376836292e-2f;
     p = fma(p, m, -1.1514610310e-1f);
     p = fma(p, m, 1.1676998740e-1f);
@@ -101,12 +120,25 @@ OP float log(float x0) {                        // Cephes logf: x = 2^e * (1 + m
     p = fma(p, m, 2.0000714765e-1f);
     p = fma(p, m, -2.4999993993e-1f);
     p = fma(p, m, 3.3333331174e-1f);
-    float y = fma(fe, -2.12194440e-4f, p * m * z) - 0.5f * z;
-    y = fma(fe, 0.693359375f, m + y);
-    y = x0 == 0.f ? -inf : y;
-    y = x0 < 0.f ? nan : y;
-    y = x0 == inf ? x0 : y;
-    return x0 != x0 ? x0 : y;
+    return {m, fma(p * m, z, -0.5f * z), (float)e - (tiny ? 23.f : 0.f)};
+}
+OP float log_limits(float x, float y) {         // the logarithm of x is y, but for x = 0, below 0, inf and NaN
+    y = x == 0.f ? -inf : y;
+    y = x < 0.f ? nan : y;
+    return x < inf ? y : x;
+}
+OP float log(float x) {
+    auto [m, y, e] = log_parts(x);
+    return log_limits(x, fma(e, 0.693359375f, m + fma(e, -2.12194440e-4f, y)));
+}
+OP float log2(float x) {                        // 1/ln 2 = 1 + 0.4427
+    auto [m, y, e] = log_parts(x);
+    return log_limits(x, fma(m, 0.44269504f, y * 0.44269504f) + y + m + e);
+}
+OP float log10(float x) {                       // 1/ln 10 = 0.43359375 + 7.0073e-4, log10 2 = 0.30078125 + 2.4875e-4
+    auto [m, y, e] = log_parts(x);
+    float low = fma(e, 2.48745663981e-4f, (m + y) * 7.00731903251e-4f);
+    return log_limits(x, fma(e, 0.30078125f, fma(m, 0.43359375f, fma(y, 0.43359375f, low))));
 }
 
 OP float sigmoid(float x) { return 1.f / (1.f + exp(-x)); }
@@ -199,9 +231,6 @@ OP double log2_wide(double x) {                 // x = 2^e * m, m about 1; ln m 
     y = x < 0. ? (double)nan : y;
     return x < (double)inf ? y : x == x && x > 0. ? x : (double)nan;
 }
-OP float exp2(float x) { return (float)exp2_wide(x); }
-OP float log2(float x) { return (float)log2_wide(x); }
-OP float log10(float x) { return (float)(log2_wide(x) * 0.30102999566398120); }
 OP float pow(float a, float b) {                // IEEE's special cases: 1^NaN = NaN^0 = 1, (-1)^inf = 1, (-8)^(1/3) = NaN
     float size = __builtin_fabsf(a), half = b * 0.5f;
     bool whole_b = __builtin_truncf(b) == b, odd = whole_b & (__builtin_truncf(half) != half);
@@ -241,7 +270,7 @@ OP Angle reduce_angle(float x) {
     uint64_t high = (uint32_t)((t3 << 32 | t2) >> shift), turns = ((m * high) << 32) + m * middle + ((m * low) >> 32);
     uint64_t quarter = (turns + (1ull << 61)) >> 62, rest = turns - (quarter << 62);
     // two 32-bit halves: few machines convert 64-bit integers in vectors; pi/2 * 2^-30 and pi/2 * 2^-61
-    double r = fma((double)(int32_t)(rest >> 32), 1.4629180792671596e-9, (double)(int32_t)((uint32_t)rest >> 1) * 6.8122937617410790e-19);
+    double r = fma((double)(int32_t)(rest >> 32), 1.4629180792671596e-9, (double)(int32_t)((uint32_t)rest >> 1) * 6.8122431601731090e-19);
     bool small = __builtin_fabsf(x) < 0.785f;
     int32_t q = small ? 0 : (int32_t)quarter;
     r = x < 0.f ? -r : r;
@@ -269,12 +298,62 @@ OP float turned(float x, double r, int32_t quarter) {       // sin(quarter * pi/
     y = quarter & 2 ? -y : y;
     return __builtin_fabsf(x) < inf ? (float)y : nan;
 }
-OP float sin(float x) { Angle a = reduce_angle(x); return turned(x, a.r, a.quarter); }
-OP float cos(float x) { Angle a = reduce_angle(x); return turned(x, a.r, a.quarter + 1); }
-OP float tan(float x) {
-    Angle a = reduce_angle(x);
-    double s = sine(a.r), c = cosine(a.r), y = a.quarter & 1 ? -c / s : s / c;
-    return __builtin_fabsf(x) < inf ? (float)y : nan;
+// Most angles are small: reduced by pi/2 in three parts (Cody and Waite, 1980), fma makes the products exact.  Up to 2 ulp.
+#ifdef __FMA__
+constexpr float LARGEST_ANGLE = 65536.f;
+#else
+constexpr float LARGEST_ANGLE = 0.f;
+#endif
+OP bool is_large_angle(float x) { return __builtin_fabsf(x) > LARGEST_ANGLE; }
+struct SmallAngle { float r, rest; int32_t quarter; };      // x = quarter * pi/2 + r + rest
+OP SmallAngle small_angle(float x) {
+    float shifted = fma(x, 0.636619772f, SHIFT), n = shifted - SHIFT;
+    float most = fma(n, -1.57079637f, x), part = n * 4.37113883e-8f, r = most + part;
+    return {r, (most - r) + part + fma(n, 1.71512451e-15f, fma(n, 4.37113883e-8f, -part)), bits<int32_t>(shifted)};
+}
+OP float quarter_turns(SmallAngle angle, int32_t more) {    // the sine of the angle and so many more quarters
+    auto [r, rest, quarter] = angle;
+    float z = r * r;
+    float s = 2.7182743e-6f, c = 2.4438090e-5f;
+    s = fma(s, z, -1.9839330e-4f);
+    s = fma(s, z, 8.3333291e-3f);
+    s = fma(s, z, -1.6666667e-1f);
+    c = fma(c, z, -1.3887364e-3f);
+    c = fma(c, z, 4.1666646e-2f);
+    c = fma(c, z, -0.5f);
+    quarter += more;
+    return bits<float>(bits<int32_t>(quarter & 1 ? fma(c, z, 1.f) : r + fma(r * z, s, rest)) ^ ((quarter & 2) << 30));
+}
+template <bool exact> OP float sin(float x) {
+    if constexpr (exact) { Angle a = reduce_angle(x); return turned(x, a.r, a.quarter); }
+    return quarter_turns(small_angle(x), 0);
+}
+template <bool exact> OP float cos(float x) {
+    if constexpr (exact) { Angle a = reduce_angle(x); return turned(x, a.r, a.quarter + 1); }
+    return quarter_turns(small_angle(x), 1);
+}
+template <bool exact> OP float tan(float x) {
+    if constexpr (exact) {
+        Angle a = reduce_angle(x);
+        double s = sine(a.r), c = cosine(a.r), y = a.quarter & 1 ? -c / s : s / c;
+        return __builtin_fabsf(x) < inf ? (float)y : nan;
+    }
+    auto [r, rest, quarter] = small_angle(x);
+    float z = r * r;
+    float t = 9.39572416e-03f;
+    t = fma(t, z, 3.10277217e-03f);
+    t = fma(t, z, 2.44406387e-02f);
+    t = fma(t, z, 5.34083918e-02f);
+    t = fma(t, z, 1.33388340e-01f);
+    t = fma(t, z, 3.33331555e-01f);
+    t = r + fma(r * z, t, rest * (1.f + z));
+    return quarter & 1 ? -1.f / t : t;
+}
+// A kernel with angles runs with the fast functions; if it meets a large angle, once more with the exact ones.
+template <bool value> struct Bool { static constexpr bool v = value; };
+template <class Body> OP int fast_then_exact(Body body) {
+    int error = body(Bool<false>());
+    return error & LARGE_ANGLE ? body(Bool<true>()) & ~LARGE_ANGLE : error;
 }
 OP double atan_wide(double x) {                 // atan(a) = pi/2 - atan(1/a), = pi/4 + atan((a - 1) / (a + 1)); then |s| <= tan(pi/8)
     double a = __builtin_fabs(x);
@@ -352,8 +431,7 @@ template <class T> OP bool signbit(T x) { return x < T(0); }
 template <class T> OP T maximum(T a, T b) { return (a > b || a != a) ? a : b; }    // a NaN on either side wins
 template <class T> OP T minimum(T a, T b) { return (a < b || a != a) ? a : b; }
 
-// Integer division.  `error` collects "division by zero"; the quotient of the lowest number by -1 wraps.
-constexpr int INDEX_ERROR = 1, ZERO_DIVISION = 2;
+// Integer division.  The quotient of the lowest number by -1 wraps.
 template <class T> OP T truncdiv(T a, T b) { return b == T(0) ? T(0) : b == T(-1) ? T(T(0) - a) : T(a / b); }
 template <class T> OP T fmod(T a, T b) { return (b == T(0) || b == T(-1)) ? T(0) : T(a % b); }
 template <class T> OP T remainder(T a, T b) {

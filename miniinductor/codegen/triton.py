@@ -218,7 +218,7 @@ class TritonKernelWriter(TritonExpressions):
                  *indent([f"# computes {', '.join(n.buffer.name for n in nodes)}{origin_text(origins, self.order, limit=12)}",
                           *notes, *body])]
         source = with_imports("\n".join(lines) + "\n")
-        return Kernel(source, list(self.pointers), list(self.stored), list(self.read), summary(nodes, self.order), launch)
+        return Kernel(source, list(self.pointers), list(self.stored), list(self.read), summary(nodes, self.order), launch=launch)
 
     def grid_lines(self):
         """Index lines of the axes that the grid runs over; and of r where its row is one tile."""

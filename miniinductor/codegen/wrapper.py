@@ -243,7 +243,7 @@ class WrapperWriter:
 
     def dying(self, step, name, position):
         """A buffer of the arena that the step reads, element by element and for the last time, as it makes `name`; or None."""
-        if not (config.in_place and isinstance(step, KernelStep) and step.language == "cpp") or name in self.pinned:
+        if not (config.in_place and isinstance(step, KernelStep) and step.language == "cpp") or step.kernel.reruns or name in self.pinned:
             return None
         taken = {self.in_arena.get(n) for n in step.made()}
         return next((old for old in step.kernel.read if old in self.in_arena and self.in_arena[old] not in taken
