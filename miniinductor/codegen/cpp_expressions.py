@@ -193,11 +193,16 @@ class CppExpressions(OpsHandler):
         if op == "logical_not":
             return self.temporary(f"{x} == 0", torch.bool, x.inner)
         if op in ("sin", "cos", "tan") and compute_type(x.dtype) == "float":
-            if self.may_run_again:
-                self.error_if(Value(f"mini::is_large_angle({x})", torch.bool, x.inner), "LARGE_ANGLE")
-            return self.temporary(f"mini::{op}<{'exact.v' if self.may_run_again else 'true'}>({x})", x.dtype, x.inner)
+            return self.fast_or_exact(op, "is_large_angle", x)
         dtype = torch.bool if op in ("isnan", "isinf", "signbit") else x.dtype
         return self.temporary(f"mini::{op}({x})", dtype, x.inner)
+
+    def fast_or_exact(self, op, is_large, *args):
+        """A function with a form for all but large arguments; where the kernel must not run again, always the exact one."""
+        inner, text = any(a.inner for a in args), ", ".join(map(str, args))
+        if self.may_run_again:
+            self.error_if(Value(f"mini::{is_large}({text})", torch.bool, inner), "NOT_FAST")
+        return self.temporary(f"mini::{op}<{'exact.v' if self.may_run_again else 'true'}>({text})", args[0].dtype, inner)
 
     def binary(self, op, a, b):
         a, b = self.alike(a, b)
@@ -217,7 +222,13 @@ class CppExpressions(OpsHandler):
             self.error_if(self.temporary(f"{b} == 0", torch.bool, inner), "ZERO_DIVISION")
         if op in INFIX:
             return self.temporary(f"{a} {INFIX[op]} {b}", dtype, inner)
+        numbers = [re.match(r"-?\d", v.text) for v in (a, b)]
+        if op in ("maximum", "minimum") and any(numbers):
+            a, b = (b, a) if numbers[0] else (a, b)         # a number is no NaN: one comparison, which a NaN passes
+            return self.temporary(f"{a} {'<' if op == 'maximum' else '>'} {b} ? {b} : {a}", dtype, inner)
         c_type = compute_type(a.dtype)
+        if op in ("fmod", "remainder", "floordiv") and c_type == "float":
+            return self.fast_or_exact(op, "is_large_quotient", a, b)
         return self.temporary(f"mini::{op}<{c_type}>({a}, {b})" if not a.dtype.is_floating_point or op in (
             "maximum", "minimum", "remainder", "floordiv") else f"mini::{op}({a}, {b})", dtype, inner)
 

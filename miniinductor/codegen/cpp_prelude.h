@@ -19,7 +19,14 @@ namespace mini {
 constexpr float inf = __builtin_inff(), nan = __builtin_nanf("");
 
 template <class To, class From> OP To bits(From x) { return __builtin_bit_cast(To, x); }
-constexpr int INDEX_ERROR = 1, ZERO_DIVISION = 2, LARGE_ANGLE = 4;      // bits that a kernel collects in `error`
+constexpr int INDEX_ERROR = 1, ZERO_DIVISION = 2, NOT_FAST = 4;         // bits that a kernel collects in `error`
+// Functions with a parameter `exact` have a fast form, right for all but large arguments.  A kernel runs with the fast ones; if it met an
+// argument that is too large for them (NOT_FAST), it runs once more, with the exact ones.
+template <bool value> struct Bool { static constexpr bool v = value; };
+template <class Body> OP int fast_then_exact(Body body) {
+    int error = body(Bool<false>());
+    return error & NOT_FAST ? body(Bool<true>()) & ~NOT_FAST : error;
+}
 template <class T> constexpr bool is_float = false;
 template <> constexpr bool is_float<float> = true;
 template <> constexpr bool is_float<double> = true;
@@ -46,11 +53,23 @@ OP bfloat16 to_bfloat16(float x) {      // nearest, ties to even; NaN stays NaN
     uint32_t u = bits<uint32_t>(x), rounded = (u + 0x7fffu + ((u >> 16) & 1u)) >> 16;
     return (bfloat16)(x != x ? 0x7fc0u : rounded);
 }
-#ifdef __FLT16_MAX__
-typedef _Float16 float16;
-OP float to_float(float16 x) { return (float)x; }
-OP float16 to_float16(float x) { return (float16)x; }
-#endif
+// _Float16 would do, but gcc converts it one by one.
+enum class float16 : uint16_t {};
+OP float to_float(float16 x) {          // moved to float's exponent by a product, which also normalizes subnormals
+    uint32_t u = (uint32_t)x, size = u & 0x7fffu;
+    uint32_t y = bits<uint32_t>(bits<float>(size << 13) * 5.192296858534828e33f);       // 2^112
+    y = size >= 0x7c00u ? 0x7f800000u | size << 13 : y;
+    return bits<float>(y | (u & 0x8000u) << 16);
+}
+OP float16 to_float16(float x) {        // nearest, ties to even
+    uint32_t u = bits<uint32_t>(x), size = u & 0x7fffffffu;
+    uint32_t y = (size - (112u << 23) + 0xfffu + ((size >> 13) & 1u)) >> 13;
+    uint32_t tiny = bits<uint32_t>(bits<float>(size) + 0.5f) - 0x3f000000u;         // 0.5f steps by the smallest subnormal
+    y = size < 0x38800000u ? tiny : y;
+    y = size >= 0x477ff000u ? 0x7c00u : y;
+    y = size > 0x7f800000u ? 0x7e00u : y;
+    return (float16)(uint16_t)(y | (u >> 16 & 0x8000u));
+}
 
 // float -> integer as torch's CPU kernels do it: truncation, and no undefined behaviour out of range
 // GCC before 13 makes trunc(x) of (float)(int)x, which keeps the sign of -0.5; of (float)(int)(trunc(x) + 0) it makes trunc(x) + 0.
@@ -349,16 +368,7 @@ template <bool exact> OP float tan(float x) {
     t = r + fma(r * z, t, rest * (1.f + z));
     return quarter & 1 ? -1.f / t : t;
 }
-// A kernel with angles runs with the fast functions; if it meets a large angle, once more with the exact ones.
-template <bool value> struct Bool { static constexpr bool v = value; };
-template <class Body> OP int fast_then_exact(Body body) {
-    int error = body(Bool<false>());
-    return error & LARGE_ANGLE ? body(Bool<true>()) & ~LARGE_ANGLE : error;
-}
-OP double atan_wide(double x) {                 // atan(a) = pi/2 - atan(1/a), = pi/4 + atan((a - 1) / (a + 1)); then |s| <= tan(pi/8)
-    double a = __builtin_fabs(x);
-    bool above = a > 1.;
-    double b = above ? 1. / a : a;
+OP double atan_unit(double b) {                 // of 0 <= b <= 1; atan(b) = pi/4 + atan((b - 1) / (b + 1)) makes |s| <= tan(pi/8)
     bool upper = b > 0.41421356237309503;
     double s = upper ? (b - 1.) / (b + 1.) : b, z = s * s, p = 1. / 25.;
     p = fma(p, z, -1. / 23.);
@@ -373,11 +383,27 @@ OP double atan_wide(double x) {                 // atan(a) = pi/2 - atan(1/a), =
     p = fma(p, z, 1. / 5.);
     p = fma(p, z, -1. / 3.);
     double y = s * fma(p, z, 1.);
-    y = upper ? y + 0.78539816339744831 : y;
-    y = above ? 1.5707963267948966 - y : y;
-    return __builtin_copysign(y, x);
+    return upper ? y + 0.78539816339744831 : y;
+}
+OP double atan_wide(double x) {                 // atan(a) = pi/2 - atan(1/a)
+    double a = __builtin_fabs(x), y = atan_unit(a > 1. ? 1. / a : a);
+    return __builtin_copysign(a > 1. ? 1.5707963267948966 - y : y, x);
 }
 OP float atan(float x) { return (float)atan_wide(x); }
+OP float atan2(float y, float x) {
+    float a = __builtin_fabsf(y), b = __builtin_fabsf(x), small = a > b ? b : a, large = a > b ? a : b;
+    double ratio = (double)small / large;
+    ratio = (small == large) & (large == inf) ? 1. : ratio;
+    ratio = (small == large) & (large == 0.f) ? 0. : ratio;
+    double angle = atan_unit(ratio);
+    angle = a > b ? 1.5707963267948966 - angle : angle;
+    return (float)__builtin_copysign(bits<int32_t>(x) < 0 ? 3.1415926535897931 - angle : angle, (double)y);
+}
+OP float hypot(float a, float b) {
+    float large = __builtin_fabsf(a), other = __builtin_fabsf(b);
+    float y = (float)__builtin_sqrt((double)a * a + (double)b * b);
+    return (large == inf) | (other == inf) ? inf : y;
+}
 OP float asin(float x) { double w = x; return (float)atan_wide(w / __builtin_sqrt((1. - w) * (1. + w))); }
 OP float acos(float x) { double w = x; return (float)(2. * atan_wide(__builtin_sqrt((1. - w) / (1. + w)))); }
 
@@ -407,10 +433,10 @@ OP double round(double x) { return __builtin_rint(x); }
 #define SAME_ON_INTEGERS(name) template <class T> OP T name(T x) { return x; }
 SAME_ON_INTEGERS(floor) SAME_ON_INTEGERS(ceil) SAME_ON_INTEGERS(trunc) SAME_ON_INTEGERS(round)
 
-#define LIBM2(name) \
-    OP float name(float a, float b) { return __builtin_##name##f(a, b); } \
-    OP double name(double a, double b) { return __builtin_##name(a, b); }
-LIBM2(atan2) LIBM2(copysign) LIBM2(nextafter) LIBM2(hypot) LIBM2(fmod)
+#define LIBM2_DOUBLE(name) OP double name(double a, double b) { return __builtin_##name(a, b); }
+#define LIBM2(name) LIBM2_DOUBLE(name) OP float name(float a, float b) { return __builtin_##name##f(a, b); }
+LIBM2(copysign) LIBM2(nextafter)
+LIBM2_DOUBLE(atan2) LIBM2_DOUBLE(hypot) LIBM2_DOUBLE(fmod)
 OP double pow(double a, double b) { return __builtin_pow(a, b); }
 
 // --- arithmetic ------------------------------------------------------------------------------------------------------------
@@ -428,29 +454,48 @@ OP bool signbit(float x) { return bits<int32_t>(x) < 0; }
 OP bool signbit(double x) { return bits<int64_t>(x) < 0; }
 template <class T> OP bool signbit(T x) { return x < T(0); }
 
-template <class T> OP T maximum(T a, T b) { return (a > b || a != a) ? a : b; }    // a NaN on either side wins
-template <class T> OP T minimum(T a, T b) { return (a < b || a != a) ? a : b; }
+// A NaN on either side wins.  Two plain choices: one with || is not vectorized.
+template <class T> OP T maximum(T a, T b) { T m = a > b ? a : b; return a != a ? a : m; }
+template <class T> OP T minimum(T a, T b) { T m = a < b ? a : b; return a != a ? a : m; }
 
 // Integer division.  The quotient of the lowest number by -1 wraps.
 template <class T> OP T truncdiv(T a, T b) { return b == T(0) ? T(0) : b == T(-1) ? T(T(0) - a) : T(a / b); }
 template <class T> OP T fmod(T a, T b) { return (b == T(0) || b == T(-1)) ? T(0) : T(a % b); }
-template <class T> OP T remainder(T a, T b) {
-    T m = fmod(a, b);
-    return (m != T(0) && ((m < T(0)) != (b < T(0)))) ? T(m + b) : m;
+template <class T> OP T signed_as(T m, T b) { return (m != T(0) && ((m < T(0)) != (b < T(0)))) ? T(m + b) : m; }
+template <class T> OP T remainder(T a, T b) { return signed_as(fmod(a, b), b); }
+template <class T> OP T floordiv_of(T a, T b, T m) {        // m = fmod(a, b); as torch.floor_divide: exact near integers, signed zeros kept
+    T d = (a - m) / b;
+    d = (m != T(0)) & ((b < T(0)) != (m < T(0))) ? d - T(1) : d;
+    T f = floor(d);
+    f = d - f > T(0.5) ? f + T(1) : f;
+    f = d == T(0) ? copysign(T(0), a / b) : f;
+    return b == T(0) ? a / b : f;
 }
 template <class T> OP T floordiv(T a, T b) {
-    if constexpr (is_float<T>) {                // as torch.floor_divide: exact near integers, signed zeros kept
-        T m = fmod(a, b), d = (a - m) / b;
-        d = (m != T(0) && ((b < T(0)) != (m < T(0)))) ? d - T(1) : d;
-        T f = floor(d);
-        f = d - f > T(0.5) ? f + T(1) : f;
-        f = d == T(0) ? copysign(T(0), a / b) : f;
-        return b == T(0) ? a / b : f;
-    } else {
+    if constexpr (is_float<T>) return floordiv_of(a, b, fmod(a, b));
+    else {
         T m = fmod(a, b), d = truncdiv(a, b);
         return (m != T(0) && ((m < T(0)) != (b < T(0)))) ? T(d - T(1)) : d;
     }
 }
+// float: the quotient, cut to an integer, is at most one off, and fma takes off its exact multiple.
+#ifdef __FMA__
+OP bool is_large_quotient(float a, float b) { return (__builtin_fabsf(a / b) >= 8388608.f) | (__builtin_fabsf(b) == inf); }
+#else
+OP bool is_large_quotient(float, float) { return true; }
+#endif
+template <bool exact> OP float fmod(float a, float b) {
+    if constexpr (exact) return __builtin_fmodf(a, b);
+    float size = __builtin_fabsf(a), step = __builtin_fabsf(b), m = fma(-__builtin_truncf(size / step), step, size);
+    m = m < 0.f ? m + step : m;
+    m = m >= step ? m - step : m;
+    return __builtin_copysignf(m, a);
+}
+template <bool exact> OP float remainder(float a, float b) {
+    float m = fmod<exact>(a, b);
+    return (m != 0.f) & ((m < 0.f) != (b < 0.f)) ? m + b : m;
+}
+template <bool exact> OP float floordiv(float a, float b) { return floordiv_of(a, b, fmod<exact>(a, b)); }
 template <class T> OP T truncdiv_float(T a, T b) { return trunc(a / b); }
 OP float truncdiv(float a, float b) { return __builtin_truncf(a / b); }
 OP double truncdiv(double a, double b) { return __builtin_trunc(a / b); }
