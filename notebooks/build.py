@@ -135,6 +135,9 @@ def build_site(names):
     subprocess.run([sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html", work, ROOT / "build" / "html"], check=True)
     shutil.rmtree(PAGES, ignore_errors=True)
     shutil.copytree(ROOT / "build" / "html", PAGES, ignore=shutil.ignore_patterns(".doctrees", ".buildinfo"))
+    from check_site import broken_links
+    if wrong := broken_links(PAGES):
+        sys.exit("[course] broken links:\n" + "\n".join(wrong))
     step(f"start here: {PAGES / 'index.html'}")
 
 
