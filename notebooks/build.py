@@ -1,11 +1,12 @@
 """Run the notebooks from their text sources and build the course's pages.
 
-usage: python notebooks/build.py [NAME ...] [--no-execute] [--check] [--exercises]
+usage: python notebooks/build.py [NAME ...] [--no-execute] [--check] [--exercises] [--nbgrader FOLDER]
 
 In:   notebooks/src/NN_name.py (jupytext, py:percent).
 Out:  notebooks/NN_name.ipynb      the student's version, executed: exercise stubs are empty, their check cells were not run
       course/                      the site (Sphinx and myst-nb), from the stored notebooks
       notebooks/solutions/         with --exercises: the solved versions, executed, every check PASS (not committed)
+      FOLDER/source/NN_name/       with --nbgrader FOLDER: an nbgrader assignment per notebook; each check is worth one point
 
 Tags of cells: `exercise` (what stands between BEGIN SOLUTION and END SOLUTION is the student's part; `BEGIN SOLUTION instead of
 pass` leaves `pass` there), `check` (run in the solved
@@ -60,6 +61,31 @@ def solved(notebook):
     for cell in notebook.cells:
         cell.source = re.sub(r"^[ \t]*### (BEGIN|END) SOLUTION.*\n?", "", cell.source + "\n", flags=re.M).rstrip("\n")
     return notebook
+
+
+def assignment(notebook):
+    """The notebook as nbgrader's source version: answers between its BEGIN and END SOLUTION lines, checks as graded cells."""
+    for number, cell in enumerate(notebook.cells):
+        kind = next((tag for tag in ("exercise", "check") if tag in tags(cell)), None)
+        cell["id"] = f"cell-{number:03d}"
+        cell.source = cell.source.replace("### BEGIN SOLUTION instead of pass", "### BEGIN SOLUTION")
+        if kind:
+            cell.metadata["nbgrader"] = {"schema_version": 3, "grade_id": cell["id"], "grade": kind == "check", "locked": kind == "check",
+                                         "solution": kind == "exercise", "task": False, **({"points": 1} if kind == "check" else {})}
+    return notebook
+
+
+def write_assignments(names, folder):
+    """FOLDER as an nbgrader course: source/NN_name/NN_name.ipynb and a nbgrader_config.py that lets the checks be imported."""
+    import nbformat
+    folder = Path(folder)
+    for name in names:
+        (folder / "source" / name).mkdir(parents=True, exist_ok=True)
+        nbformat.write(assignment(read(name)), folder / "source" / name / f"{name}.ipynb")
+    (folder / "nbgrader_config.py").write_text(
+        f"import os\nc = get_config()\nc.CourseDirectory.course_id = 'minidynamo'\nc.ExecutePreprocessor.timeout = 600\n"
+        f"os.environ['PYTHONPATH'] = {str(NOTEBOOKS)!r} + os.pathsep + {str(ROOT)!r}\n")
+    step(f"assignments of {len(names)} notebooks in {folder}: nbgrader generate_assignment NN_name")
 
 
 def replacements():
@@ -147,9 +173,12 @@ def main():
     parser.add_argument("--no-execute", action="store_true", help="build the pages from what is stored")
     parser.add_argument("--check", action="store_true", help="run again and compare with what is stored")
     parser.add_argument("--exercises", action="store_true", help="write and run the solved versions")
+    parser.add_argument("--nbgrader", metavar="FOLDER", help="write nbgrader assignments, and nothing else")
     options = parser.parse_args()
     import nbformat
     every = sorted(p.stem for p in SOURCES.glob("*.py"))
+    if options.nbgrader:
+        return write_assignments(options.names or every, options.nbgrader)
     failed = False
     for name in () if options.no_execute else options.names or every:
         start = time.time()

@@ -77,7 +77,7 @@ def ablation_bars(rows, about=None):
     for axes, row in zip(every[0], rows):
         for position, label in enumerate(labels):
             middle, low, high = row["slower without"][label]
-            axes.barh(position, middle, color="#3367d6" if middle > 1.05 else "#d5dcea", edgecolor="black", height=0.7)
+            axes.barh(position, middle, color="#3367d6" if low > 1.05 else "#d5dcea", edgecolor="black", height=0.7)
             axes.errorbar(middle, position, xerr=[[max(0, middle - low)], [max(0, high - middle)]], color="black", capsize=2)
             axes.annotate(f" {middle:.2f}", (max(middle, high), position), va="center", fontsize=7)
         axes.axvline(1, color="black", linewidth=1, linestyle="--")
@@ -98,13 +98,14 @@ def roofline(points, bandwidth, peak, about=None):
     left, right = 0.05, max(100.0, 4 * peak / bandwidth, 2 * max(i for i, _ in points.values()))
     ridge = peak / bandwidth
     axes.plot([left, ridge, right], [bandwidth * left / 1e9, peak / 1e9, peak / 1e9], color="black", linewidth=1.5)
-    axes.annotate(f"memory: {bandwidth / 1e9:.0f} GB/s", (left * 1.3, bandwidth * left * 1.6 / 1e9), fontsize=8, rotation=30)
-    axes.annotate(f"arithmetic: {peak / 1e9:.0f} G operations/s", (ridge * 1.1, peak * 1.1 / 1e9), fontsize=8)
+    axes.annotate(f"memory: {bandwidth / 1e9:.0f} GB/s", (left * 1.1, bandwidth * left * 3 / 1e9), fontsize=8)
+    axes.annotate(f"arithmetic: {peak / 1e9:.0f} G operations/s", (ridge * 1.1, peak * 1.12 / 1e9), fontsize=8)
     for name, (intensity, rate) in points.items():
         eager = name.endswith(", eager")
         axes.plot(intensity, rate / 1e9, "o" if not eager else "s", color="white" if eager else "#3367d6", markeredgecolor="black", markersize=7)
-        axes.annotate(f" {name}", (intensity, rate / 1e9), fontsize=7, va="center" if not eager else "top")
-    axes.set(xscale="log", yscale="log", xlabel="operations per byte of necessary traffic", ylabel="G operations/s", xlim=(left, right))
+        axes.annotate(f"  {name}  ", (intensity, rate / 1e9), fontsize=7, va="bottom" if not eager else "top",
+                      ha="right" if intensity > right / 10 else "left")
+    axes.set(xscale="log", yscale="log", xlabel="operations per byte of necessary traffic", ylabel="G operations/s", xlim=(left, right), ylim=(None, 2.5 * peak / 1e9))
     if about:
         axes.set_title(f"{about['device']}, {about['threads']} threads, torch {about['torch']}: circles ours, squares eager", fontsize=9)
     return figure

@@ -197,7 +197,8 @@ class Timeline:
                          f'width="{w:.1f}" height="{h:.1f}" fill="{"#ffffff" if own else "#d5dcea"}" stroke="#333"'
                          f'{" stroke-dasharray=" + chr(34) + "3,2" + chr(34) if own else ""}/>'
                          + (f'<text x="{x + 3:.1f}" y="{y + h / 2 + 3:.1f}">{name}</text>' if h >= 10 and w >= 6 * len(name) else "") + "</g>")
-        for value, note in {0: "", self.arena: " arena" if self.arena else "", self.top: ""}.items():
+        marks = {0: "", self.top: ""} | ({self.arena: " arena"} if 12 < self.arena * scale < height - 12 or self.arena == self.top else {})
+        for value, note in marks.items():
             y = 12 + height - value * scale
             parts.append(f'<line x1="{left - 4}" x2="{left + column * len(self.steps):.0f}" y1="{y:.1f}" y2="{y:.1f}" stroke="#888" stroke-width="0.6"/>'
                          f'<text x="{left - 6}" y="{y + 3:.1f}" text-anchor="end">{value / factor:.1f} {unit}{note}</text>')

@@ -174,7 +174,8 @@ for policy in ("save-everything", "min-cut", "recompute-all"):
         e = minidynamo.explain(block)(h)
         e.result.sum().backward()
     saved = [s for s in e.main.compiled.saved if not s.is_input]
-    rows.append((policy, sum(s.bytes for s in saved), ", ".join(f"{s.op.removeprefix('aten.')} {s.shape}" for s in saved)))
+    rows.append((policy, sum(s.bytes for s in saved),
+                 ", ".join(f"{s.op.removeprefix('aten.')} {s.shape}" for s in saved)))
 Table(["policy", "bytes kept", "which"], rows, "a transformer block's feed-forward half")
 
 # %% [markdown]
@@ -205,7 +206,8 @@ for parameter in block.parameters():
     parameter.grad = None
 torch.manual_seed(1)
 block(h).square().sum().backward()
-print("gradients equal eager's:", all(torch.allclose(ours[n], p.grad, atol=1e-4, rtol=1e-3) for n, p in block.named_parameters()))
+print("gradients equal eager's:",
+      all(torch.allclose(ours[n], p.grad, atol=1e-4, rtol=1e-3) for n, p in block.named_parameters()))
 print("the hook fired twice, once compiled and once eagerly:", fired)
 
 # %% [markdown]
@@ -248,7 +250,8 @@ for name in ("eager", "compiled"):
         optimizer.step()
         optimizer.zero_grad()
         losses[name].append(loss.item())
-Table(["step", "eager", "compiled"], [(n, f"{a:.3f}", f"{b:.3f}") for n, (a, b) in enumerate(zip(losses["eager"], losses["compiled"]))])
+Table(["step", "eager", "compiled"],
+      [(n, f"{a:.3f}", f"{b:.3f}") for n, (a, b) in enumerate(zip(losses["eager"], losses["compiled"]))])
 
 # %% [markdown]
 # ## Exercises

@@ -151,7 +151,8 @@ print(show(every_other, r, c))
 # %%
 from miniinductor.lowering import pointwise
 
-Table(["ATen op", "op of the IR", "promotion"], [(name, op, str(p).split(".")[-1]) for name, (op, p) in list(pointwise.UNARY.items())[:8]])
+Table(["ATen op", "op of the IR", "promotion"],
+      [(name, op, str(p).split(".")[-1]) for name, (op, p) in list(pointwise.UNARY.items())[:8]])
 
 # %%
 from miniinductor.lowering import registry

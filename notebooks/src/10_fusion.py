@@ -50,8 +50,10 @@ def traffic(**switches):
     return len(kernels), sum(k.bytes_read + k.bytes_written for k in kernels) / 1e6
 
 rows = [(name, *traffic(**switches)) for name, switches in
-        (("nothing fused", {"fusion": False, "inlining": False}), ("inlining only", {"fusion": False}), ("fusion and inlining", {}))]
-Table(["", "kernels", "megabytes moved"], [(n, k, f"{b:.1f}") for n, k, b in rows], "softmax of 512 x 1000 float32 (2.0 MB)")
+        (("nothing fused", {"fusion": False, "inlining": False}), ("inlining only", {"fusion": False}),
+         ("fusion and inlining", {}))]
+Table(["", "kernels", "megabytes moved"], [(n, k, f"{b:.1f}") for n, k, b in rows],
+      "softmax of 512 x 1000 float32 (2.0 MB)")
 
 # %% [markdown]
 # ## The naive rule fails
@@ -146,12 +148,14 @@ captured = []                           # the graph, captured once; compiled fou
 minidynamo.compile(layer_norm_gelu, backend=lambda gm, inputs: captured.append((gm, inputs)) or gm)(*arguments)
 (graph, inputs), = captured
 variants = {"eager": lambda: layer_norm_gelu(*arguments)}
-for name, switches in (("neither", {"fusion": False, "inlining": False}), ("inlining", {"fusion": False}), ("fusion", {"inlining": False}), ("both", {})):
+for name, switches in (("neither", {"fusion": False, "inlining": False}), ("inlining", {"fusion": False}),
+                       ("fusion", {"inlining": False}), ("both", {})):
     with miniinductor.config.patch(**switches):
         compiled = miniinductor.compile_fx(graph, inputs)
     variants[name] = lambda compiled=compiled: compiled(*inputs)
 timings = interleave(variants, budget=3)
-Table(["", "milliseconds", "eager / this"], [(name, f"{t.median * 1e3:.2f}", f"{timings['eager'].median / t.median:.2f}") for name, t in timings.items()])
+Table(["", "milliseconds", "eager / this"],
+      [(name, f"{t.median * 1e3:.2f}", f"{timings['eager'].median / t.median:.2f}") for name, t in timings.items()])
 
 # %% [markdown]
 # ## Order and memory
@@ -174,10 +178,12 @@ from minidynamo.bench.models import bert
 model, inputs = bert(layers=4)
 e = minidynamo.explain(model)(**inputs)
 fusions = e.main.compiled.fusions
-Table(["fused", "kind", "pairs"], [("yes" if f else "no", c, n) for (f, c), n in sorted(Counter((d.fused, d.category) for d in fusions).items())])
+Table(["fused", "kind", "pairs"],
+      [("yes" if f else "no", c, n) for (f, c), n in sorted(Counter((d.fused, d.category) for d in fusions).items())])
 
 # %%
-Table(["pairs", "refused because"], [(n, reason) for reason, n in Counter(d.reason for d in fusions if not d.fused).most_common(5)])
+Table(["pairs", "refused because"],
+      [(n, reason) for reason, n in Counter(d.reason for d in fusions if not d.fused).most_common(5)])
 
 # %%
 e.kernel_picture

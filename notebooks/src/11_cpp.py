@@ -178,7 +178,8 @@ from minidynamo.bench.runner import interleave
 
 x, y = torch.randn(4096, 1024), torch.randn(4096, 1024)
 out = torch.empty_like(x)
-programs = {"gelu(x) * y": (gelu_gate, (x, y), 3), "softmax": (lambda x: torch.softmax(x, -1), (x,), 2), "sum over rows": (lambda x: x.sum(-1), (x,), 1)}
+programs = {"gelu(x) * y": (gelu_gate, (x, y), 3), "softmax": (lambda x: torch.softmax(x, -1), (x,), 2),
+            "sum over rows": (lambda x: x.sum(-1), (x,), 1)}
 variants = {"copy": lambda: out.copy_(x)}
 for name, (function, inputs, _) in programs.items():
     compiled = minidynamo.compile(function)

@@ -60,10 +60,13 @@ def lines_fetched(address, warp=32, line=128):
     return len({address(thread) // line for thread in range(warp)})
 
 columns = 1000
-per_row = [lines_fetched(lambda t: 4 * (t * columns + k)) for k in range(columns)]             # thread t reads row t, one column after the other
-per_column = [lines_fetched(lambda t: 4 * (32 * k + t)) for k in range(columns // 32)]         # the 32 threads share a row
+# thread t reads row t, one column after the other
+per_row = [lines_fetched(lambda t: 4 * (t * columns + k)) for k in range(columns)]
+# the 32 threads share a row
+per_column = [lines_fetched(lambda t: 4 * (32 * k + t)) for k in range(columns // 32)]
 Table(["", "load instructions", "lines per instruction", "bytes fetched per useful byte"],
-      [("a thread per row", len(per_row), max(per_row), max(per_row) * 128 // (32 * 4)), ("a warp per row", len(per_column), max(per_column), 1)],
+      [("a thread per row", len(per_row), max(per_row), max(per_row) * 128 // (32 * 4)),
+       ("a warp per row", len(per_column), max(per_column), 1)],
       "32 rows of 1000 float32, read by one warp; one row of it, read by one warp")
 
 # %% [markdown]
@@ -88,7 +91,7 @@ __device__ float block_reduce(float value, bool maximum, float* shared) {
     if (threadIdx.x == 0) shared[0] = value;
     __syncthreads();
     value = shared[0];
-    __syncthreads();                                                    // nobody may write `shared` again before all have read
+    __syncthreads();                                        // nobody may write `shared` again before all have read
     return value;
 }
 
@@ -193,7 +196,8 @@ Code(tiny_triton_kernel(body), "python", "the same body as ever, as Triton")
 from miniinductor.runtime.triton_build import source_file
 from miniinductor.runtime.triton_interpreter import load_interpreted
 
-tiny = load_interpreted(source_file(tiny_triton_kernel(body)), "tiny")          # a kernel must stand in a file: Triton reads its text
+file = source_file(tiny_triton_kernel(body))            # a kernel must stand in a file: Triton reads its text
+tiny = load_interpreted(file, "tiny")
 x, out = torch.randn(1000), torch.empty(1000)
 tiny[(4,)](x, out, 1000, BLOCK=256)
 torch.allclose(out, torch.exp(-2 * x + x))
@@ -224,7 +228,8 @@ def both(function, *arguments):
             e = minidynamo.explain(function)(*arguments)
         torch.testing.assert_close(e.result, function(*arguments), rtol=1e-4, atol=1e-5)
         kernels = e.main.compiled.kernels
-        sources.append(Code("\n\n".join(k.source for k in kernels), "cpp" if backend == "cpp" else "python", f"{backend}: {len(kernels)} kernel"))
+        sources.append(Code("\n\n".join(k.source for k in kernels), "cpp" if backend == "cpp" else "python",
+                            f"{backend}: {len(kernels)} kernel"))
     return Pair(*sources)
 
 x = torch.randn(300, 1000)
@@ -277,7 +282,8 @@ draw_shapes();
 from miniinductor.codegen.triton_configs import block_configs
 
 os.environ["TRITON_INTERPRET"] = "0"            # the sizes for a GPU; the interpreter prefers a few large tiles
-shapes = [("pointwise", {"x": 1 << 24}), ("tile", {"y": 4096, "x": 4096}), ("persistent", {"x": 16384, "r": 1024}), ("looped", {"x": 64, "r": 1 << 20})]
+shapes = [("pointwise", {"x": 1 << 24}), ("tile", {"y": 4096, "x": 4096}), ("persistent", {"x": 16384, "r": 1024}),
+          ("looped", {"x": 64, "r": 1 << 20})]
 candidates = [(kind, str(sizes), " | ".join(str(c) for c in block_configs(kind, sizes)[:3])) for kind, sizes in shapes]
 os.environ["TRITON_INTERPRET"] = "1"
 Table(["kind", "sizes", "the first three candidates"], candidates)
@@ -294,7 +300,8 @@ both(lambda x, y: x.t() + y, torch.randn(64, 96), torch.randn(96, 64))
 # A cross entropy over a vocabulary of 50,000 needs `max` and then `sum(exp(x - max))`. A looped kernel would walk along the row twice. One walk is enough, if the sum is kept *relative to the
 # maximum so far* and corrected whenever the maximum grows:
 #
-# $$ m' = \max(m, v), \qquad s' = s \cdot e^{m - m'} + e^{v - m'} $$
+#     m' = max(m, v)
+#     s' = s * exp(m - m') + exp(v - m')
 #
 # The generator recognises the pair of reductions (`try_online`) and keeps a running pair per group of neighbours:
 
@@ -324,8 +331,10 @@ def compile_for_h100(source, name, constants, num_warps):
     with tempfile.TemporaryDirectory() as folder:
         path, cubin = Path(folder) / "kernel.py", Path(folder) / "kernel.cubin"
         path.write_text(source)
-        job = {"path": str(path), "name": name, "aligned": True, "signature": {"in0": "*fp32", "out0": "*fp32"} | {b: "constexpr" for b in constants},
-               "constants": constants, "num_warps": num_warps, "num_stages": 1, "asserts": False, "capability": 90, "cubin": str(cubin),
+        job = {"path": str(path), "name": name, "aligned": True,
+               "signature": {"in0": "*fp32", "out0": "*fp32"} | {b: "constexpr" for b in constants},
+               "constants": constants, "num_warps": num_warps, "num_stages": 1, "asserts": False, "capability": 90,
+               "cubin": str(cubin),
                "triton_cache": folder, "keep": ["ttgir", "ptx"]}
         errors = compile_all([job])
         return errors or {kind: Path(f"{cubin}.{kind}").read_text() for kind in job["keep"]}
@@ -333,7 +342,8 @@ def compile_for_h100(source, name, constants, num_warps):
 with miniinductor.config.patch(cpu_backend="triton"):
     (kernel,) = minidynamo.explain(scaled_softmax)(torch.randn(256, 1024)).main.compiled.kernels
 stages = compile_for_h100(kernel.source, kernel.name, {"XBLOCK": 1, "RBLOCK": 1024}, num_warps=4)
-interesting = [re.sub(r" loc\(.*?\)$", "", line) for line in stages["ttgir"].splitlines() if re.search(r"#blocked\d* =|tt\.load|tt\.reduce|tt\.store|math\.|divf|mulf", line)]
+telling = re.compile(r"#blocked\d* =|tt\.load|tt\.reduce|tt\.store|math\.|divf|mulf")
+interesting = [re.sub(r" loc\(.*?\)$", "", line) for line in stages["ttgir"].splitlines() if telling.search(line)]
 Code("\n".join(interesting), "text", "TTGIR of the softmax kernel, an excerpt: each tensor type names its layout")
 
 # %% [markdown]
@@ -341,14 +351,17 @@ Code("\n".join(interesting), "text", "TTGIR of the softmax kernel, an excerpt: e
 # by hand in CUDA (shuffles, shared memory, barriers) has been inserted:
 
 # %% tags=["volatile"]
-kinds = {"ld.global.v4": "loads of four floats", "ld.global.b32": "loads of one", "shfl.sync": "shuffles inside a warp", "st.shared": "writes to shared memory",
-         "ld.shared": "reads of shared memory", "bar.sync": "barriers", "ex2.approx": "exponentials", "fma.rn": "fused multiply-adds", "div.": "divisions",
+kinds = {"ld.global.v4": "loads of four floats", "ld.global.b32": "loads of one", "shfl.sync": "shuffles inside a warp",
+         "st.shared": "writes to shared memory", "ld.shared": "reads of shared memory", "bar.sync": "barriers", "ex2.approx": "exponentials",
+         "fma.rn": "fused multiply-adds", "div.": "divisions",
          "st.global.v4": "stores of four floats"}
-counted = {text: sum(1 for line in stages["ptx"].splitlines() if k in line.replace(".L1::evict_last", "")) for k, text in kinds.items()}
-Table(["instruction", "what", "in the kernel"], [(k, text, counted[text]) for k, text in kinds.items()], "PTX for sm_90, 128 threads, a row of 1024")
+ptx = stages["ptx"].replace(".L1::evict_last", "").splitlines()
+counted = {text: sum(kind in line for line in ptx) for kind, text in kinds.items()}
+Table(["instruction", "what", "in the kernel"], [(k, text, counted[text]) for k, text in kinds.items()],
+      "PTX for sm_90, 128 threads, a row of 1024")
 
 # %% tags=["volatile"]
-ptx = [line for line in stages["ptx"].splitlines() if line.strip() and not line.lstrip().startswith((".loc", "//", ".file", "$L__tmp"))]
+ptx = [line for line in ptx if line.strip() and not line.lstrip().startswith((".loc", "//", ".file", "$L__tmp"))]
 at = next(n for n, line in enumerate(ptx) if "ld.global" in line)
 Code("\n".join(ptx[at - 4:at + 26]), "text", "PTX, around the load of the row")
 
@@ -376,7 +389,8 @@ for backend in ("cpp", "triton"):
     with miniinductor.config.patch(cpu_backend=backend, split_reductions=False):
         e = minidynamo.explain(model)(**inputs)
     counts[backend] = len(e.main.compiled.kernels)
-    print(f"{backend}: {counts[backend]} kernels, difference to eager below 1e-4: {(e.result.logits - model(**inputs).logits).abs().max().item() < 1e-4}")
+    difference = (e.result.logits - model(**inputs).logits).abs().max().item()
+    print(f"{backend}: {counts[backend]} kernels, difference to eager below 1e-4: {difference < 1e-4}")
 longest = max(e.main.compiled.kernels, key=lambda k: len(k.nodes))
 Code(longest.source, "python", f"{longest.name}: {', '.join(longest.nodes)}")
 
@@ -394,7 +408,8 @@ recorded_bars(run, "GB/s", ("copy", "eager", "ours", "torch.compile"), label="GB
 
 # %%
 Table(["kernel", "eager ms", "ours ms", "torch.compile ms", "ours / copy"],
-      [(r["name"], *(f"{r['ms'][v]:.3f}" for v in ("eager", "ours", "torch.compile")), f"{r['ours / copy']:.2f}") for r in run["rows"] if "ours / copy" in r],
+      [(r["name"], *(f"{r['ms'][v]:.3f}" for v in ("eager", "ours", "torch.compile")),
+        f"{r['ours / copy']:.2f}") for r in run["rows"] if "ours / copy" in r],
       where_recorded(run))
 
 # %% [markdown]
@@ -418,7 +433,8 @@ else:
 
 # %%
 tiny_call = next(r for r in run["rows"] if "us" in r)
-Table(["variant", "microseconds per call"], [(variant, f"{value:.1f}") for variant, value in tiny_call["us"].items()], f"{tiny_call['name']}, {where_recorded(run)}")
+Table(["variant", "microseconds per call"], [(variant, f"{value:.1f}") for variant, value in tiny_call["us"].items()],
+      f"{tiny_call['name']}, {where_recorded(run)}")
 
 # %% [markdown]
 # That is the price of *calling*: Python, launches, allocation. And we chose block sizes by a table. Both are the subject of notebook 13.

@@ -46,7 +46,8 @@ plus_one = """extern "C" int NAME(void** args) {
     return 0;
 }"""
 (kernel,) = build_kernels([(plus_one, "plus_one")])
-program = [(kernel, f"v{n}", f"v{n + 1}", (16,), torch.float32) for n in range(10)]         # (kernel, input, output, shape, dtype)
+# (kernel, input, output, shape, dtype)
+program = [(kernel, f"v{n}", f"v{n + 1}", (16,), torch.float32) for n in range(10)]
 
 def walk(x):
     values = {"v0": x}
@@ -67,8 +68,10 @@ print("both:", walk(x)[0].item(), straight(x)[0].item())
 Code("\n".join(lines), "python", "the same program as straight-line code; v1 to v9 are kept between calls")
 
 # %% tags=["volatile"]
-timings = interleave({"walk": lambda: walk(x), "straight-line": lambda: straight(x), "eager": lambda: x + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1}, budget=1)
-Table(["", "microseconds per call"], [(name, f"{t.median * 1e6:.1f}") for name, t in timings.items()], "ten kernels on 16 numbers")
+timings = interleave({"walk": lambda: walk(x), "straight-line": lambda: straight(x),
+                      "eager": lambda: x + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1 + 1}, budget=1)
+Table(["", "microseconds per call"], [(name, f"{t.median * 1e6:.1f}") for name, t in timings.items()],
+      "ten kernels on 16 numbers")
 
 # %% [markdown]
 # Most of the difference is allocation. And for large tensors, allocation costs something else: a fresh page of memory must be mapped and cleared by the operating system when it is first touched.
@@ -76,7 +79,8 @@ Table(["", "microseconds per call"], [(name, f"{t.median * 1e6:.1f}") for name, 
 # %% tags=["volatile"]
 size = 16 << 20
 old = torch.empty(size)
-timings = interleave({"write into kept memory": lambda: old.fill_(1.0), "write into fresh memory": lambda: torch.empty(size).fill_(1.0)}, budget=1.5)
+timings = interleave({"write into kept memory": lambda: old.fill_(1.0),
+                      "write into fresh memory": lambda: torch.empty(size).fill_(1.0)}, budget=1.5)
 Table(["", "milliseconds"], [(name, f"{t.median * 1e3:.2f}") for name, t in timings.items()], "64 MB")
 
 # %% [markdown]
@@ -199,7 +203,8 @@ library_function = ctypes.CDLL(None).getpid         # any C function that does n
 def through_ctypes():
     library_function(pointers(a.data_ptr(), b.data_ptr()))
 
-timings = interleave({"our launcher": lambda: nothing(a, b), "ctypes and data_ptr()": through_ctypes, "the cheapest eager operation: a.detach()": lambda: a.detach(),
+timings = interleave({"our launcher": lambda: nothing(a, b), "ctypes and data_ptr()": through_ctypes,
+                      "the cheapest eager operation: a.detach()": lambda: a.detach(),
                       "an eager operation: torch.add(a, b, out=b)": lambda: torch.add(a, b, out=b)}, budget=1)
 Table(["", "microseconds per call"], [(name, f"{t.median * 1e6:.2f}") for name, t in timings.items()])
 
@@ -237,7 +242,8 @@ medians = [timings[name].median * 1e3 for name in variants]
 quartiles = [sorted(timings[name].seconds) for name in variants]
 low = [m - q[len(q) // 4] * 1e3 for m, q in zip(medians, quartiles)]
 high = [q[3 * len(q) // 4] * 1e3 - m for m, q in zip(medians, quartiles)]
-axis.bar(range(len(variants)), medians, color=["0.35" if name.startswith(f"{usual} ") else "0.8" for name in variants], edgecolor="black")
+axis.bar(range(len(variants)), medians, color=["0.35" if name.startswith(f"{usual} ") else "0.8" for name in variants],
+         edgecolor="black")
 axis.errorbar(range(len(variants)), medians, [low, high], fmt="none", color="black", capsize=3)
 axis.set_xticks(range(len(variants)), variants)
 axis.set(ylabel="milliseconds", title=f"x + y.t(), {m} x {m}, by side of the tile (dark: the constant in cpp.py)")
@@ -268,7 +274,7 @@ excerpt(CudaCode.choose)
 
 # %% tags=["support"]
 class Stream:
-    """launch(kernel, *tensors): runs it, or, while capturing, only writes it down.  replay(): everything that was written down, again."""
+    """launch(kernel, *tensors): runs it, or, while capturing, only writes it down.  replay(): all of that, again."""
 
     def __init__(self):
         self.capturing, self.log = False, []
@@ -339,12 +345,15 @@ from minidynamo.bench.plots import recorded, recorded_bars, where_recorded
 run = recorded("h100_gpu_models")
 rows = {r["name"]: r for r in run["rows"]}
 pairs = [name for name in rows if name + ", CUDA graphs" in rows]
-recorded_bars(run, "ms", ("eager", "ours", "torch.compile"), rows=[n for name in pairs for n in (name, name + ", CUDA graphs")], label="milliseconds per call");
+recorded_bars(run, "ms", ("eager", "ours", "torch.compile"),
+              rows=[n for name in pairs for n in (name, name + ", CUDA graphs")], label="milliseconds per call");
 
 # %%
 Table(["model", "eager", "ours", "ours, CUDA graphs", "torch.compile, CUDA graphs"],
-      [(name, *(f"{value:.2f}" for value in (rows[name]["ms"]["eager"], rows[name]["ms"]["ours"], rows[name + ", CUDA graphs"]["ms"]["ours"],
-                                             rows[name + ", CUDA graphs"]["ms"]["torch.compile"]))) for name in pairs], f"milliseconds; {where_recorded(run)}")
+      [(name, *(f"{value:.2f}" for value in (rows[name]["ms"]["eager"], rows[name]["ms"]["ours"],
+                                             rows[name + ", CUDA graphs"]["ms"]["ours"],
+                                             rows[name + ", CUDA graphs"]["ms"]["torch.compile"]))) for name in pairs],
+      f"milliseconds; {where_recorded(run)}")
 
 # %% [markdown]
 # One sentence of text through GPT-2 is hardly any work for a GPU: most of the time was spent on launching. A batch of images keeps the GPU busy by itself, and the recording brings little.

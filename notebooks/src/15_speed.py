@@ -32,7 +32,8 @@ from minidynamo.bench.workloads import WORKLOADS
 from minidynamo.explain import Code, Table, excerpt
 
 torch.manual_seed(0)
-torch.set_grad_enabled(False);
+torch.set_grad_enabled(False)
+torch.set_num_threads(1)                # one core: what it does is the compiler's doing, and neighbours disturb it least
 
 # %% [markdown]
 # ## The naive measurement
@@ -51,7 +52,8 @@ def seconds(function):
     function(x)
     return time.perf_counter() - start
 
-naive = [("eager, first call", seconds(program)), ("compiled, first call", seconds(compiled)), ("eager, again", seconds(program)), ("compiled, again", seconds(compiled)),
+naive = [("eager, first call", seconds(program)), ("compiled, first call", seconds(compiled)),
+         ("eager, again", seconds(program)), ("compiled, again", seconds(compiled)),
          ("compiled, once more", seconds(compiled))]
 Table(["", "milliseconds"], [(name, f"{value * 1e3:.2f}") for name, value in naive])
 
@@ -91,8 +93,10 @@ def with_spread(value):
     return f"{value[0]:.2f}  [{value[1]:.2f} to {value[2]:.2f}]" if value else "-"
 
 Table(["", "eager ms", "eager / ours", "eager / torch.compile", "compile time: ours", "torch.compile"],
-      [(r["name"], f"{r['seconds']['eager'] * 1e3:.3f}", with_spread(r.get("eager / ours")), with_spread(r.get("eager / torch.compile")),
-        f"{r['ours compile']['wall']:.2f} s", f"{r['torch.compile compile']['wall']:.2f} s") for r in rows], "medians, and quartiles of the ratios")
+      [(r["name"], f"{r['seconds']['eager'] * 1e3:.3f}", with_spread(r.get("eager / ours")),
+        with_spread(r.get("eager / torch.compile")),
+        f"{r['ours compile']['wall']:.2f} s", f"{r['torch.compile compile']['wall']:.2f} s") for r in rows],
+      "medians, and quartiles of the ratios")
 
 # %% [markdown]
 # ## Ablation: take one thing away
@@ -116,10 +120,11 @@ programs = [("gelu(2x+1) * sigmoid(x)", program, [x], {}),
             ("layer norm, gelu, residual", layer_norm_gelu, [x, torch.randn(1024), torch.randn(1024)], {}),
             ("x + y.t()", lambda x, y: x + y.t(), [torch.randn(1024, 1024), torch.randn(1024, 1024)], {}),
             ("a layer of BERT", lambda h: layer(h), [torch.randn(1, 128, 768)], {})]
-ablated = [ablation.ablate(name, function, arguments, options, budget=2.0) for name, function, arguments, options in programs]
+ablated = [ablation.ablate(*one, budget=2.0) for one in programs]
 labels = list(ablated[0]["kernels"])
 Table(["off", *(r["name"] for r in ablated)],
-      [(label, *(f"{r['kernels'][label]} kernels, {r['megabytes'][label]:.1f} MB" for r in ablated)) for label in labels], "kernels, and megabytes that they read and write")
+      [(label, *(f"{r['kernels'][label]} kernels, {r['megabytes'][label]:.1f} MB" for r in ablated)) for label in labels],
+      "kernels, and megabytes that they read and write")
 
 # %% [markdown]
 # Then the clock:
@@ -143,7 +148,7 @@ ablation_bars(ablated, machine());
 # | in place | a buffer of its own for what can be written over its last input | long chains of layers |
 # | foreach | calls: equal kernels on different tensors become one | an optimizer's step over many parameters |
 # | vectorize | `omp simd` in the inner loop: without it, GCC decides alone | reductions, exp, erf |
-# | openmp | the other cores | large tensors (on a busy machine it can cost) |
+# | openmp | the other cores | large tensors; not here, where one core is measured |
 #
 # Some of what makes the compiler fast has no switch, because there is nothing to switch to: the generated guards, the C launcher, the straight-line wrapper. That is the `tiny` row above.
 #
@@ -153,7 +158,8 @@ ablation_bars(ablated, machine());
 class Block(torch.nn.Module):
     def __init__(self, width=128):
         super().__init__()
-        self.norm, self.up, self.down = torch.nn.LayerNorm(width), torch.nn.Linear(width, 4 * width), torch.nn.Linear(4 * width, width)
+        self.norm = torch.nn.LayerNorm(width)
+        self.up, self.down = torch.nn.Linear(width, 4 * width), torch.nn.Linear(4 * width, width)
 
     def forward(self, x):
         return x + self.down(torch.nn.functional.gelu(self.up(self.norm(x))))
@@ -165,7 +171,8 @@ for policy in ("save-everything", "min-cut", "recompute-all"):
         e = minidynamo.explain(block)(h)
         e.result.sum().backward()
     compiled = e.main.compiled
-    kept.append((policy, sum(s.bytes for s in compiled.saved if not s.is_input), len(compiled.kernels), len(compiled.backward.kernels)))
+    kept.append((policy, sum(s.bytes for s in compiled.saved if not s.is_input), len(compiled.kernels),
+                 len(compiled.backward.kernels)))
 Table(["partition", "bytes kept for backward", "forward kernels", "backward kernels"], kept)
 
 # %% [markdown]
@@ -200,7 +207,8 @@ for name, (function, inputs) in arguments.items():
     necessary = sum(t.numel() * 4 for t in [*inputs, e.result])
     counted[name] = operations(e.main.compiled), necessary
 Table(["", "operations per element of the first input", "bytes", "operations per byte"],
-      [(name, round(ops / arguments[name][1][0].numel(), 1), bytes_, f"{ops / bytes_:.2f}") for name, (ops, bytes_) in counted.items()])
+      [(name, round(ops / arguments[name][1][0].numel(), 1), bytes_, f"{ops / bytes_:.2f}")
+       for name, (ops, bytes_) in counted.items()])
 
 # %% tags=["volatile"]
 from minidynamo.bench.plots import roofline
@@ -224,11 +232,11 @@ roofline(points, bandwidth, peak, machine());
 #
 # ## Why models gain less: Amdahl's law
 #
-# Most of a transformer's time on a CPU goes into matrix products, which are the same library calls before and after. If a share $p$ of the time becomes $g$ times faster, the whole becomes
+# Most of a transformer's time on a CPU goes into matrix products, which are the same library calls before and after. If a share `p` of the time becomes `g` times faster, the whole becomes
 #
-# $$ \frac{1}{(1 - p) + p / g} $$
+#     1 / ((1 - p) + p / g)
 #
-# times faster, and with $g \to \infty$ no more than $1 / (1 - p)$. Eager GPT-2, by operation:
+# times faster, and however large `g` is, no more than `1 / (1 - p)`. Eager GPT-2, by operation:
 
 # %% tags=["volatile"]
 from torch.profiler import ProfilerActivity, profile
@@ -242,7 +250,8 @@ own = {event.key: event.self_cpu_time_total for event in profiled.key_averages()
 whole = sum(own.values())
 library = sum(t for key, t in own.items() if any(word in key for word in ("addmm", "::mm", "bmm", "attention")))
 top = sorted(own.items(), key=lambda item: -item[1])[:7]
-print(f"library products and attention: {library / whole:.0%} of eager's time; nothing that fuses the rest can gain more than {whole / library:.2f} times")
+print(f"library products and attention: {library / whole:.0%} of eager's time")
+print(f"nothing that fuses the rest can gain more than {whole / library:.2f} times")
 Table(["operation", "share of eager's time"], [(key, f"{t / whole:.1%}") for key, t in top])
 
 # %% [markdown]
@@ -261,7 +270,8 @@ recorded_bars(run, "ms", ("eager", "ours", "torch.compile"), label="milliseconds
 # %%
 gains = [(r["name"], f"{r['ms']['eager'] / r['ms']['ours']:.2f}", f"{r['ms']['eager'] / r['ms']['torch.compile']:.2f}",
           f"{r['compile s']['ours']:.1f} s", f"{r['compile s']['torch.compile']:.1f} s") for r in run["rows"]]
-Table(["model", "eager / ours", "eager / torch.compile", "compile time: ours", "torch.compile"], gains, where_recorded(run))
+Table(["model", "eager / ours", "eager / torch.compile", "compile time: ours", "torch.compile"], gains,
+      where_recorded(run))
 
 # %% [markdown]
 # Rows where we lose are in the table, too: training steps on the GPU, and GPT-2 with a large batch.

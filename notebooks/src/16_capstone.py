@@ -23,6 +23,7 @@
 import copy
 import math
 import random
+import textwrap
 
 import torch
 import torch.nn as nn
@@ -42,7 +43,8 @@ torch.set_num_threads(1)                # a model this small gains nothing from 
 
 # %%
 WHO = ["the cook", "the baker", "a waiter", "the chef", "a guest"]
-DOES = {"cuts": ["the bread", "a red onion", "the cheese"], "stirs": ["the soup", "a thin sauce"], "washes": ["the pan", "two plates"], "carries": ["the soup", "two plates", "the wine"],
+DOES = {"cuts": ["the bread", "a red onion", "the cheese"], "stirs": ["the soup", "a thin sauce"],
+        "washes": ["the pan", "two plates"], "carries": ["the soup", "two plates", "the wine"],
         "tastes": ["the soup", "the wine", "a thin sauce"]}
 HOW = ["slowly", "with care", "in the cellar", "near the oven", "and hums"]
 
@@ -55,7 +57,8 @@ text = " ".join(sentence(draw) for _ in range(3000))
 letters = sorted(set(text))
 number = {letter: n for n, letter in enumerate(letters)}
 data = torch.tensor([number[letter] for letter in text])
-print(f"{len(text):,} letters, {len(letters)} different ones\n{text[:200]}")
+print(f"{len(text):,} letters, {len(letters)} different ones")
+print(textwrap.fill(text[:300], 100))
 
 # %% [markdown]
 # ## The model: plain PyTorch
@@ -66,18 +69,21 @@ import torch.nn as nn
 import torch.nn.functional as F
 
 class Block(nn.Module):
-    """Attention and a feed-forward part, each with a residual connection; `feed_forward` can be another module of the same width."""
+    """Attention and a feed-forward part, each with a residual connection; `feed_forward`: another module of this width."""
 
     def __init__(self, width, heads, feed_forward=None):
         super().__init__()
         self.norm1, self.norm2, self.heads = nn.LayerNorm(width), nn.LayerNorm(width), heads
         self.qkv, self.project = nn.Linear(width, 3 * width), nn.Linear(width, width)
-        self.feed_forward = feed_forward or nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
+        self.feed_forward = feed_forward or nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(),
+                                                          nn.Linear(4 * width, width))
 
     def forward(self, x):
         batch, time, width = x.shape
-        q, k, v = (part.view(batch, time, self.heads, width // self.heads).transpose(1, 2) for part in self.qkv(self.norm1(x)).split(width, -1))
-        x = x + self.project(F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).reshape(batch, time, width))
+        q, k, v = (part.view(batch, time, self.heads, width // self.heads).transpose(1, 2)
+                   for part in self.qkv(self.norm1(x)).split(width, -1))
+        attended = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.project(attended.transpose(1, 2).reshape(batch, time, width))
         return x + self.feed_forward(self.norm2(x))
 
 class GPT(nn.Module):
@@ -133,8 +139,9 @@ trained, optimizer = fresh()
 step_function = minidynamo.compile(naive_step)
 for step in range(4):
     step_function(trained, optimizer, *batch(step), step)
-Table(["times", "graph break"], [(n, why) for why, n in minidynamo.counters["graph_breaks"].items() if "naive_step" in why or "notebook" in why or "item()" in why
-                                 or "print" in why or "backward()" in why])
+mine = ("item()", "print", "backward()")
+Table(["times", "graph break"],
+      [(n, why) for why, n in minidynamo.counters["graph_breaks"].items() if any(word in why for word in mine)])
 
 # %%
 again = [why for why in minidynamo.counters["recompiles"] if "naive_step" in why or why.startswith("step")]
@@ -173,7 +180,8 @@ minidynamo.reset()
 e = minidynamo.explain(trained)(*batch(0))
 e.result.backward()
 record = e.main.compiled
-print(f"forward: {len(record.kernels)} kernels, backward: {len(record.backward.kernels)} kernels, {sum(s.bytes for s in record.saved if not s.is_input):,} bytes kept between them")
+print(f"forward: {len(record.kernels)} kernels, backward: {len(record.backward.kernels)} kernels, "
+      f"{sum(s.bytes for s in record.saved if not s.is_input):,} bytes kept between them")
 e.graph
 
 # %%
@@ -197,7 +205,8 @@ def schedule(step, top=1e-2, warm=20):
 def train(compiled):
     minidynamo.reset()
     trained, optimizer = fresh(lr=torch.tensor(1e-3))
-    forward, update = (minidynamo.compile(trained), minidynamo.compile(optimizer.step)) if compiled else (trained, optimizer.step)
+    compiler = minidynamo.compile if compiled else lambda function: function
+    forward, update = compiler(trained), compiler(optimizer.step)
     losses = []
     for step in range(STEPS):
         loss = forward(*batch(step))
@@ -211,7 +220,8 @@ def train(compiled):
 eager_model, eager_losses = train(compiled=False)
 compiled_trained, compiled_losses = train(compiled=True)
 print("recompilations after the second step:", sum(minidynamo.counters["recompiles"].values()) - 1)
-print("largest difference of the losses in the first 20 steps below 0.001:", (eager_losses - compiled_losses)[:20].abs().max().item() < 1e-3)
+print("largest difference of the losses in the first 20 steps below 0.001:",
+      (eager_losses - compiled_losses)[:20].abs().max().item() < 1e-3)
 print("both end below 0.4:", max(eager_losses[-9:].mean(), compiled_losses[-9:].mean()).item() < 0.4)
 
 # %% tags=["volatile"]
@@ -235,7 +245,7 @@ from minidynamo.bench.runner import interleave, peer_compile, ratio
 
 def stepper(compiler):
     trained, optimizer = fresh(lr=torch.tensor(1e-3))
-    forward, update = compiler(trained), compiler(optimizer.step) if compiler is not None else None
+    forward, update = compiler(trained), compiler(optimizer.step)
     x, y = batch(0)
 
     def once():
@@ -278,8 +288,10 @@ minidynamo.reset()
 untrained = write(copy.deepcopy(model), "the cook ", 60)
 minidynamo.reset()
 trained_text = write(compiled_trained, "the cook ", 240)
-print(f"before: {untrained!r}\n\nafter {STEPS} steps: {trained_text}")
-print("\ngraphs:", sum(minidynamo.counters["graphs"].values()), "  recompilations:", sum(minidynamo.counters["recompiles"].values()))
+print(f"before: {untrained!r}\n\nafter {STEPS} steps:")
+print(textwrap.fill(trained_text, 100))
+print("\ngraphs:", sum(minidynamo.counters["graphs"].values()), "  recompilations:",
+      sum(minidynamo.counters["recompiles"].values()))
 
 # %% [markdown]
 # How many of its sentences follow the grammar?
@@ -287,7 +299,8 @@ print("\ngraphs:", sum(minidynamo.counters["graphs"].values()), "  recompilation
 # %% tags=["volatile"]
 import re
 
-patterns = re.compile("|".join(f"(?:{'|'.join(WHO)}) {verb} (?:{'|'.join(things)})(?: (?:{'|'.join(HOW)}))?" for verb, things in DOES.items()))
+patterns = re.compile("|".join(f"(?:{'|'.join(WHO)}) {verb} (?:{'|'.join(things)})(?: (?:{'|'.join(HOW)}))?"
+                               for verb, things in DOES.items()))
 sentences = [s.strip() for s in trained_text.split(".")[:-1]]
 print(sum(bool(patterns.fullmatch(s)) for s in sentences), "of", len(sentences), "sentences are right")
 
@@ -306,7 +319,8 @@ loaded = GPT(len(letters))
 print(loaded.load_state_dict(torch.load(file)))
 x, y = batch(999)
 with torch.no_grad():
-    print("the same loss in eager mode:", torch.allclose(loaded(x, y), minidynamo.compile(compiled_trained)(x, y), atol=1e-4))
+    print("the same loss in eager mode:",
+          torch.allclose(loaded(x, y), minidynamo.compile(compiled_trained)(x, y), atol=1e-4))
 
 # %% [markdown]
 # ## Exercises
@@ -323,7 +337,8 @@ class SwiGLU(nn.Module):
     def __init__(self, width):
         super().__init__()
         hidden = 8 * width // 3
-        self.gate, self.up, self.down = nn.Linear(width, hidden, bias=False), nn.Linear(width, hidden, bias=False), nn.Linear(hidden, width, bias=False)
+        self.gate, self.up = nn.Linear(width, hidden, bias=False), nn.Linear(width, hidden, bias=False)
+        self.down = nn.Linear(hidden, width, bias=False)
 
     def forward(self, x):
         return self.down(F.silu(self.gate(x)) * self.up(x))
