@@ -29,7 +29,8 @@ import weakref
 import torch
 
 from . import backends, config, frame_hook, records, runtime
-from .exceptions import Break, Restart, SkipFrame, Unsupported
+from .dynamic import SizePolicy
+from .exceptions import Break, Restart, SkipFrame, SpecializationError, Unsupported
 from .graph_capture import OutputGraph
 from .guards import Guard, GuardFunction, watch
 from .reconstruct import parameter_count, rebuild, replacement
@@ -38,6 +39,7 @@ from .symbolic_eval.torch_rules import STATES
 from .variables.base import Lazy
 from .variables.functions import CellVar, FunctionVar
 from .variables.objects import ABSENT, guard_classes
+from .variables.tensor import TensorVar
 
 OURS = os.path.dirname(os.path.abspath(__file__)) + os.sep
 BENCH = os.path.join(OURS, "bench") + os.sep       # its workloads are user programs
@@ -126,15 +128,16 @@ class FrameCompiler:
     def convert(self, function, code, args):
         record = records.FrameRecord(code, code.co_name if code.co_name.startswith("<resume of") else
                                      getattr(function, "__qualname__", code.co_name), backend=self.backend_name)
-        entries = frame_hook.get_cache(code) or []
-        if self.over_limit(function, code, entries, args, record):
+        before = self.entries_before(code, args)
+        if self.over_limit(function, code, before, args, record):
             return None
+        policy = SizePolicy(self.dynamic, [entry[0].record.sizes for entry in before])
         records.counters["frames"][code.co_name] += 1
         state = [read() for _, read in STATE]
         limit, outputs = sys.getrecursionlimit(), []
         sys.setrecursionlimit(max(limit, 20000))
         try:
-            result = self.trace(function, code, args, record, outputs)
+            result = self.trace(function, code, args, record, outputs, policy)
         except Unsupported:
             raise
         except (SkipFrame, RecursionError) as skipped:      # the latter: a container that contains itself
@@ -158,11 +161,14 @@ class FrameCompiler:
         debug(2, record.graph is not None and record.graph.print_readable(print_output=False), record.guard_function.source)
         return result
 
-    def over_limit(self, function, code, entries, args, record):
-        """Are there too many entries for this code and this `self`?"""
+    def entries_before(self, code, args):
+        """The entries of this code (and of this `self`) that did not fit."""
         own = id(args[0]) if args and isinstance(args[0], torch.nn.Module) else None
-        entries = [entry for entry in entries if entry[2] is self]
-        before = [entry for entry in entries if getattr(entry[0], "owner", None) == own] if own is not None else entries
+        entries = [entry for entry in frame_hook.get_cache(code) or [] if entry[2] is self]
+        return [entry for entry in entries if getattr(entry[0], "owner", None) == own] if own is not None else entries
+
+    def over_limit(self, function, code, before, args, record):
+        """Are there too many entries?"""
         if before:
             guard = getattr(before[-1][0], "guard_function", None)
             failure = guard.first_failure(function, *args) if guard is not None else None
@@ -195,14 +201,16 @@ class FrameCompiler:
         CODES[id(code)] = code                  # `reset` gives it another chance
         return None
 
-    def trace(self, function, code, args, record, outputs):
+    def trace(self, function, code, args, record, outputs, policy):
         forced, input_sources = {}, set()
         for _ in range(config.attempt_limit):
             record.attempts += 1
             try:
                 with record.timed("trace"):
-                    frame = self.attempt(function, code, args, forced, input_sources, outputs)
+                    frame = self.attempt(function, code, args, forced, input_sources, outputs, policy)
                     tail = rebuild(frame)
+                if policy.pin(pinned_sizes(frame.output)):
+                    continue            # with those sizes as numbers
                 if frame.split is None or not frame.output.float_inputs:
                     break
                 self.floats[code] = CONSTANT        # a float that is no constant may be what broke the graph
@@ -228,11 +236,13 @@ class FrameCompiler:
         elif not output.calls and self.needs_tensors:
             record.skipped = "no tensor operation to compile"
             return None
-        record.input_sources = [variable.source for variable in output.inputs]
+        record.input_sources, record.sizes, record.pinned = [variable.source for variable in output.inputs], policy.met, policy.pinned
+        record.shape_env = output.shape_env if output.shape_env.table else None
         compiled = functools.partial(self.compile_graph, output, record)
         replaced = replacement(frame, tail, compiled, record.calls.__next__ if config.count_hits else None)
         with record.timed("guards"):
             guard = self.guard(output, code)
+        output.shape_env.where = str            # the frame's objects must not live on with the record
         for found in record.graph_breaks:       # "loop": the consequence of an earlier break inside the loop
             records.counters["graph_breaks" if found.kind != "loop" else "loop_splits"][f"{found.reason} at {found.file}:{found.line}"] += 1
         record.guard_function, record.guards, record.replacement_code = guard, guard.guards, replaced
@@ -260,8 +270,9 @@ class FrameCompiler:
         return (code.co_name.startswith("<resume of") or any(isinstance(value, torch.nn.Module) for value in values)) and \
             self.tries[code.co_filename, code.co_firstlineno] <= TRIES
 
-    def attempt(self, function, code, args, forced, input_sources, outputs):
-        output = OutputGraph(input_sources, self.backend_name != "eager", self.floats.get(code, ()))
+    def attempt(self, function, code, args, forced, input_sources, outputs, policy):
+        policy.start()
+        output = OutputGraph(input_sources, self.backend_name != "eager", self.floats.get(code, ()), policy)
         outputs.append(output)
         ABSENT.clear()
         names = code.co_varnames[:parameter_count(code)]
@@ -310,7 +321,7 @@ class FrameCompiler:
                 records.counters["errors"][f"backend {self.backend_name}: {type(error).__name__}: {error}"] += 1
                 compiled = gm.forward
         record.backend_record = getattr(compiled, "record", None)
-        places = [n for n, variable in enumerate(output.inputs) if variable.cls is float]
+        places = [n for n, variable in enumerate(output.inputs) if type(variable) is TensorVar and variable.cls is float]
         if places:
             compiled = runtime.floats_as_tensors(compiled, places)
         if output.state_before:
@@ -338,7 +349,7 @@ class FrameCompiler:
     def guard(self, output, code):
         state = [Guard(name, None, f"{name.lower()}() == {'state_' + name.lower()}", {name.lower(): read, "state_" + name.lower(): read()})
                  for name, read in (*STATE, *(detail for detail, applies in DETAILS if applies()))]
-        tensors = [variable.source for variable in output.inputs if variable.cls is not float]
+        tensors = [variable.source for variable in output.inputs if type(variable) is TensorVar and variable.cls is not float]
         if len(tensors) > 1:            # inputs that differ now must differ later: writes may reach both
             ids = ", ".join(f"id({{{n}}})" for n in range(len(tensors)))
             output.guard_pair(f"len({{{{{ids}}}}}) == {len(tensors)}", *tensors)
@@ -349,6 +360,8 @@ class FrameCompiler:
                         and other.source.kind != "pinned" and other.python_type() is variable.python_type():
                     output.guard_pair("{0} is not {1}", variable.source, other.source)
         guard_classes(output)
+        pinned_sizes(output)            # the backend may have decided something, too
+        output.pair_guards += [Guard(found.kind, found.sources, found.check, {}, found.line) for found in output.shape_env.guards()]
         return GuardFunction(output.tree, list(code.co_varnames[:parameter_count(code)]), state, output.pair_guards)
 
     def explain_break(self, found):
@@ -357,6 +370,16 @@ class FrameCompiler:
         if found.hint:
             text.append(f"  hint: {found.hint}")
         return "\n".join(text)
+
+
+def pinned_sizes(output):
+    """[(source name, value, line)] of the symbols that the program or the backend needed as numbers.  SpecializationError if one is marked dynamic."""
+    found = [(source.name(), value, line) for source, value, line in output.shape_env.pinned()]
+    marked = {f"{source.name()}.shape[{d}]" for source, *_ in output.policy.met for d in output.policy.marked.get(source.name(), ())} if found else ()
+    for name, value, line in found:
+        if name in marked:
+            raise SpecializationError(f"{name} was marked dynamic, but {line or 'the backend'} needs it as the number {value}")
+    return found
 
 
 @contextlib.contextmanager

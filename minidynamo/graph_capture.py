@@ -17,16 +17,20 @@ import operator
 
 import torch
 import torch.fx
+from torch._dispatch.python import enable_python_dispatcher
 from torch._subclasses import fake_tensor
 
+from .dynamic import SizePolicy
 from .exceptions import Break
 from .guards import Guard
 from .sources import SourceTree
+from .symbolic_shapes import EXPRESSIONS, DataDependentDecision, ShapeEnv, can_be_symbolic, fake_like, symbolic_fake
 from .variables.base import Lazy
 from .variables.builder import Builder
 from .variables.constant import ConstantVar, is_constant_value
 from .variables.containers import DictVar, ListVar, SetVar, SliceVar, TupleVar
 from .variables.objects import GlobalsVar
+from .variables.symbolic import SYMBOLIC, SymVar, data_dependent, wrap_symbolic
 from .variables.tensor import FloatVar, TensorVar, with_tensors
 
 LITERAL_KEYS = (str, int, bool, type(None))
@@ -40,7 +44,12 @@ def state_of(tensor):
     tensors, where torch does not count."""
     if tensor.is_inference():
         return None
-    return tensor._version, tensor.requires_grad, tensor.shape, tensor.layout is torch.strided and tensor.stride()
+    return tensor._version, tensor.requires_grad, plain(tensor.shape), tensor.layout is torch.strided and plain(tensor.stride())
+
+
+def plain(sizes):
+    """Sizes to compare without a guard: symbolic ones by their expressions."""
+    return tuple([n.node.expr if type(n) is torch.SymInt else n for n in sizes])
 
 
 def states(args, kwargs):
@@ -50,10 +59,13 @@ def states(args, kwargs):
 
 
 class OutputGraph(Builder):
-    """One attempt.  `inputs`: tensor variables behind the placeholders, in order."""
+    """One attempt.  `inputs`: variables behind the placeholders, in order: symbols, then the tensors that have them as sizes."""
 
-    def __init__(self, input_sources=(), generates_code=True, floats=()):
+    def __init__(self, input_sources=(), generates_code=True, floats=(), policy=None):
         self.floats, self.float_inputs = floats, {}         # names of floats that change from call to call; source -> FloatVar
+        self.policy = policy or SizePolicy(False)
+        self.shape_env = ShapeEnv(lambda: self.frame.user_line() if self.frame is not None else "")
+        self.symbol_nodes, self.symbolic_inputs = {}, {}    # expression over the symbols -> node; id of an input -> (sizes, strides)
         self.generates_code = generates_code        # does the backend rely on parameters' shapes and devices?
         self.tree = SourceTree()
         self.graph = torch.fx.Graph()
@@ -150,6 +162,51 @@ class OutputGraph(Builder):
         except AssertionError as error:     # of a view, after its base changed (requires_grad_) while tracing
             raise Break("fake tensor", f"a tensor whose base changed: {error}") from None
 
+    # ---- symbolic sizes
+    def symbolic_fake_of(self, value, source, dims, strides):
+        """A fake whose sizes `dims` are symbols; their placeholders come before the tensor's."""
+        shape = source.attr("shape")
+        self.fake_mode.cache_enabled = False        # its key would be the sizes' hints
+        fake = symbolic_fake(self.fake_mode, self.shape_env, value, dims, shape.item, lambda d: source.child("stride", d) if d in strides else None)
+        self.add_symbols()
+        return fake
+
+    def symbolic_int(self, value, source):
+        made = self.shape_env.create_symbol(value, source, duck=False)
+        self.add_symbols()
+        return SymVar(made, source)
+
+    def add_symbols(self):
+        """Placeholders of the symbols that have none yet."""
+        self.fake_mode.cache_enabled = False
+        for symbol, row in self.shape_env.table.items():
+            if symbol not in self.symbol_nodes and row.sources:
+                row.sources[0].label = symbol.name if row.sources[0].kind != "local" else None
+                value = self.shape_env.wrap(symbol)
+                node = self.symbol_nodes[symbol] = self.add_input("placeholder", self.unique_name(symbol.name), value)
+                self.inputs.append(SymVar(value, row.sources[0], node))
+
+    def symbolic_node(self, tx, value):
+        """The node that computes a SymInt, SymFloat or SymBool from the symbols; each expression once."""
+        if type(value) is torch.SymBool:
+            return bool(value)
+
+        def build(expr):
+            if expr.is_number:
+                return int(expr) if expr.is_Integer else float(expr)
+            node = self.symbol_nodes.get(expr)
+            if node is None:
+                function, binary = EXPRESSIONS[type(expr)] if type(expr) in EXPRESSIONS else (type(expr).target, False)
+                parts = [build(a) for a in expr.args]
+                if binary:
+                    node = functools.reduce(lambda a, b: self.graph.call_function(function, (a, b)), parts)
+                else:
+                    node = self.graph.call_function(function, tuple(parts))
+                self.describe_node(tx, node, self.shape_env.wrap(expr) if expr.is_integer else value)
+                self.symbol_nodes[expr] = node
+            return node
+        return build(value.node.expr)
+
     # ---- nodes
     @contextlib.contextmanager
     def inside_module(self, module):
@@ -169,7 +226,7 @@ class OutputGraph(Builder):
         fake_kwargs = {k: self.to_fake(v) for k, v in kwargs.items()}
         before = states(fake_args, fake_kwargs)
         try:
-            with self.fake_mode:
+            with self.fake_mode, enable_python_dispatcher() if self.symbol_nodes else contextlib.nullcontext():
                 if op == "call_function":
                     result = target(*fake_args, **fake_kwargs)
                 else:
@@ -177,6 +234,8 @@ class OutputGraph(Builder):
         except (fake_tensor.DataDependentOutputException, fake_tensor.DynamicOutputShapeException) as error:
             raise Break("data-dependent", f"{describe(target)} needs the tensor's values ({error})",
                         "the shape or value depends on data; keep it outside the compiled function") from None
+        except DataDependentDecision as error:
+            raise data_dependent(error) from None
         except fake_tensor.UnsupportedFakeTensorException as error:
             raise Break("fake tensor", f"{describe(target)}: {error}") from None
         except Exception as error:     # the program's own error: plain Python raises it, with its own message
@@ -211,6 +270,9 @@ class OutputGraph(Builder):
         node = self.graph.create_node(op, target, tuple(self.to_node(a) for a in args),
                                       {k: self.to_node(v) for k, v in kwargs.items()})
         self.calls += 1
+        return self.describe_node(tx, node, result)
+
+    def describe_node(self, tx, node, result):
         meta = node.meta
         meta["example_value"] = result
         meta["user_stack"] = stack = tx.user_stack()
@@ -252,7 +314,7 @@ class OutputGraph(Builder):
     def to_fake(self, variable):
         """The value to run with fake tensors."""
         kind = type(variable)
-        if kind is TensorVar:
+        if kind is TensorVar or kind is SymVar:
             return variable.fake
         if kind is ConstantVar:
             return variable.value
@@ -282,6 +344,8 @@ class OutputGraph(Builder):
             return variable.node
         if kind is ConstantVar or kind is FloatVar:
             return variable.value
+        if kind is SymVar:
+            return self.symbolic_node(self.frame, variable.value)
         if kind is Lazy:
             return self.to_node(variable.realize(self.frame))
         if kind is TupleVar:
@@ -300,6 +364,8 @@ class OutputGraph(Builder):
         if is_constant_value(value):
             return ConstantVar(value)
         kind = type(value)
+        if kind in SYMBOLIC:
+            return wrap_symbolic(value)
         if kind is tuple or kind is torch.Size or isinstance(value, tuple) and hasattr(kind, "_fields"):
             return TupleVar([self.wrap_result(item) for item in value], kind)
         if kind is list:
@@ -322,15 +388,17 @@ class OutputGraph(Builder):
 
     def first_write(self):
         """The first node that writes to an input, parameter or buffer, perhaps through a view, or None."""
-        storages = {storage(node.meta["example_value"]) for node in self.graph.nodes if node.op in ("placeholder", "get_attr")}
+        storages = {storage(fake) for node in self.graph.nodes if node.op in ("placeholder", "get_attr")
+                    and isinstance(fake := node.meta["example_value"], torch.Tensor)}
         return next((node for node, written in self.written if storage(written) in storages), None)
 
     def finish(self, outputs):
         """The captured GraphModule, returning `outputs` as a tuple, and the real example inputs."""
         self.graph.output(tuple(variable.node for variable in outputs))
+        sizes = {symbol for variable in self.inputs if type(variable) is TensorVar and variable.node.users for symbol in symbols_of(variable.fake)}
         used = []
         for variable in self.inputs:
-            if variable.node.users:
+            if variable.node.users or type(variable) is SymVar and variable.value.node._expr in sizes:
                 used.append(variable)
             else:
                 self.graph.erase_node(variable.node)
@@ -344,7 +412,23 @@ class OutputGraph(Builder):
                 root.register_parameter(name, tensor)
             else:
                 root.register_buffer(name, tensor)
-        return torch.fx.GraphModule(root, self.graph, "CapturedGraph"), [variable.value for variable in used]
+        examples = [variable.value for variable in used]
+        if any(type(variable) is SymVar for variable in used):
+            examples = [variable.value if type(variable) is SymVar else self.unwritten_fake(variable) for variable in used]
+        return torch.fx.GraphModule(root, self.graph, "CapturedGraph"), examples
+
+    def unwritten_fake(self, variable):
+        """A fake of the input as it is before the graph runs."""
+        sizes, strides = self.symbolic_inputs.get(id(variable), (variable.value.shape, None))
+        if strides is None and not can_be_symbolic(variable.value):
+            return variable.fake
+        return fake_like(self.fake_mode, variable.value, sizes, variable.value.stride() if strides is None else strides)
+
+
+def symbols_of(fake):
+    """The symbols in a fake tensor's sizes and strides."""
+    sizes = (*fake.shape, *fake.stride()) if fake.layout is torch.strided else fake.shape
+    return {symbol for n in sizes if type(n) is torch.SymInt for symbol in n.node._expr.free_symbols}
 
 
 def storage(fake):

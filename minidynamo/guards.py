@@ -24,7 +24,7 @@ from .sources import identifier
 
 @dataclass(slots=True)
 class Guard:
-    """One assumption: `check` is Python with `{0}` for the guarded value; `pins` are the objects it names."""
+    """One assumption: `check` is Python with `{0}` for the guarded value (`{1}`... where `source` is a tuple); `pins` are the objects it names."""
     kind: str
     source: object
     check: str
@@ -33,7 +33,8 @@ class Guard:
 
     @property
     def code(self):
-        return self.check.format(self.source.name() if self.source is not None else "")
+        sources = self.source if isinstance(self.source, tuple) else (self.source,) if self.source is not None else ("",)
+        return self.check.format(*[getattr(source, "name", str)() for source in sources])
 
     def __str__(self):
         return f"{self.kind:12} {self.code}" + (f"    # {self.line}" if self.line else "")
@@ -64,7 +65,7 @@ class GuardFunction:
 
     def __init__(self, tree, parameters, state_guards, pair_guards):
         self.parameters = parameters = [identifier(name) for name in parameters]
-        self.namespace = {"copysign": math.copysign}
+        self.namespace = {"copysign": math.copysign, "math": math}
         self.guards = list(state_guards)
         self.lines, self.names, self.count = [], {}, 0
         self._pair_nodes = {node for guard in pair_guards for node in guard.source}
@@ -125,7 +126,7 @@ class GuardFunction:
         if not self._needed(node):
             return
         self.count += 1
-        name = self.names[node] = f"v{self.count}"
+        name = self.names[node] = node.label or f"v{self.count}"
         self.lines.append(f"{name} = {node.expr(parent)}")
         self._own_checks(node, name)
         self._below(node, name)

@@ -11,22 +11,26 @@ Mirrors torch/_dynamo/codegen.py, side_effects.py and resume_execution.py (paper
 """
 import collections
 import dis
+import functools
+import math
 import sys
 import types
 
 import torch
 
-from . import runtime
+from . import frame_hook, runtime
 from .bytecode import Instruction, assemble, disassemble
 from .exceptions import SkipFrame
 from .frame_hook import hand_over, tail
 from .resume import resume_code
+from .symbolic_shapes import python_code
 from .variables.base import NULL, Lazy, OpaqueVar
 from .variables.constant import ConstantVar, is_constant_value
 from .variables.containers import DictVar, ListVar, SetVar, TupleVar
 from .variables.functions import CellVar
 from .variables.iterators import IteratorVar
 from .variables.objects import ObjectVar
+from .variables.symbolic import SymVar
 
 V = sys.version_info[:2]
 SHARED = (ListVar, DictVar, SetVar, ObjectVar, CellVar, IteratorVar)      # objects whose identity the program can see
@@ -39,6 +43,7 @@ class Codegen:
     def __init__(self, frame):
         self.frame, self.code, self.output = frame, frame.code, frame.output
         self.instructions, self.temps, self.variable_temps, self.outputs = [], [], {}, []
+        self.symbols = {}               # name -> symbol of the sizes that are used; the head reads them before the graph runs
         self.depth = self.max_depth = 0
         self.prefix = ".m"
         while any(name.startswith(self.prefix) for name in self.code.co_varnames):
@@ -161,6 +166,12 @@ class Codegen:
             self.load_const("__dict__" if kind == "raw_dict" else key)
             self.finish_call(2)
             return
+        if kind == "stride":
+            self.start_call(lambda: self.load_const(torch.Tensor.stride))
+            self.load_source(source.base)
+            self.load_const(key)
+            self.finish_call(2)
+            return
         if kind == "getattr":
             self.start_call(lambda: self.load_const(getattr))
             self.load_source(source.base)
@@ -198,6 +209,18 @@ class Codegen:
         if variable not in self.outputs:
             self.outputs.append(variable)
         self.load_fast(f"{self.prefix}g{self.outputs.index(variable)}")
+
+    def symbolic(self, expr):
+        """A number over the inputs' sizes."""
+        if expr.is_Symbol:
+            self.symbols[expr.name] = expr
+            self.load_fast(self.prefix + expr.name)
+            return
+        self.start_call(lambda: self.load_const(size_function(python_code(expr), tuple(sorted(s.name for s in expr.free_symbols)))))
+        symbols = sorted(expr.free_symbols, key=lambda s: s.name)
+        for symbol in symbols:
+            self.symbolic(symbol)
+        self.finish_call(len(symbols))
 
     def build(self, op, values):
         for value in values:
@@ -414,6 +437,14 @@ class Codegen:
             self.emit("POP_TOP", None, -1)
 
 
+@functools.lru_cache(1000)
+def size_function(text, names):
+    """The function of symbols that computes `text`; never compiled itself."""
+    function = eval(compile(f"lambda {', '.join(names)}: {text}", "<minidynamo sizes>", "eval"), {"math": math})
+    frame_hook.set_cache(function.__code__, None)
+    return function
+
+
 def _peek(variable):
     return variable.peek() if type(variable) is Lazy else variable
 
@@ -445,19 +476,28 @@ def replacement(frame, tail, compile_graph, tick=None):
         head.finish_call(0)
         head.emit("POP_TOP", None, -1)
     plain = []
+    env = frame.output.shape_env
+    symbols = {**tail.symbols, **{variable.node.name: variable.value.node._expr for variable in inputs if type(variable) is SymVar}}
+    symbols = list(dict.fromkeys(symbols.values()))
+    for symbol in symbols:
+        head.load_source(env.table[symbol].sources[0])
+        head.store_fast(head.prefix + symbol.name)
     if graph is not None:
         plain = _run_plainly(frame, raised)
         start = len(head.instructions)
         head.start_call(lambda: head.load_const(graph))
         for variable in inputs:
-            head.load_source(variable.source)
+            if type(variable) is SymVar:
+                head.load_fast(head.prefix + variable.value.node._expr.name)
+            else:
+                head.load_source(variable.source)
         head.finish_call(len(inputs))
         for instruction in head.instructions[start:]:
             instruction.exc = plain[3], 0, False
         head.emit("UNPACK_SEQUENCE", len(tail.outputs), len(tail.outputs) - 1)
         for n in range(len(tail.outputs)):
             head.store_fast(f"{head.prefix}g{n}")
-    names = tail.temps + [f"{head.prefix}g{n}" for n in range(len(tail.outputs))]
+    names = tail.temps + [f"{head.prefix}g{n}" for n in range(len(tail.outputs))] + [head.prefix + symbol.name for symbol in symbols]
     if frame.split is not None:         # nothing made here lives longer than in the original
         for name in names:
             tail.emit("DELETE_FAST", name)

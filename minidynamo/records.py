@@ -41,6 +41,9 @@ class FrameRecord:
     guard_function: object = None       # guards.GuardFunction
     graph_breaks: list = field(default_factory=list)
     graph: object = None                # fx.GraphModule, or None
+    sizes: list = field(default_factory=list)       # sizes and ints that were met, see dynamic.SizePolicy
+    pinned: dict = field(default_factory=dict)      # source of a size that was a symbol at first -> (number, line that needed it)
+    shape_env: object = None            # symbolic_shapes.ShapeEnv
     example_inputs: list = field(default_factory=list)
     input_sources: list = field(default_factory=list)
     backend: str = ""

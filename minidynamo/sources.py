@@ -29,22 +29,23 @@ KINDS = {   # kind -> how the access is written, given the parent's name and the
     "cell": "{p}.cell_contents",
     "class_item": "{p}.__dict__[{k!r}]",
     "type": "type({p})",
+    "stride": "{p}.stride({k})",
 }
 
 
 def identifier(name):
     """A parameter's name in the guard function: resume functions have names like `.1s0`, and none may hide ours."""
     plain = "".join(c if c.isalnum() or c == "_" else "_" for c in name)
-    return name if plain == name and not re.match(r"(P_|G_|v\d|state_|this_function|copysign|leaf$|dispatch_keys)", name) else "L" + plain
+    return name if plain == name and not re.match(r"(P_|G_|v\d|s\d|state_|this_function|copysign|leaf$|dispatch_keys)", name) else "L" + plain
 
 
 class Source:
     """A node: `base` is the value it is read from, `key` the name or index, `guards` what was assumed about it."""
-    __slots__ = ("kind", "base", "key", "children", "guards", "value", "alias_of")
+    __slots__ = ("kind", "base", "key", "children", "guards", "value", "alias_of", "label")
 
     def __init__(self, kind, base, key, value=None):
         self.kind, self.base, self.key, self.value = kind, base, key, value
-        self.children, self.guards, self.alias_of = {}, {}, None
+        self.children, self.guards, self.alias_of, self.label = {}, {}, None, None      # label: its name in the guard function
 
     def child(self, kind, key=None):
         slot = (kind, type(key), key)

@@ -77,14 +77,14 @@ class Mod(sympy.Function):
             return sympy.Integer(0)
 
 
-def _opaque(name, code, result, compute):
-    """A function of Python numbers that is evaluated on numbers and otherwise kept as written: float arithmetic must round as Python's."""
+def _opaque(name, code, result, compute, target=None):
+    """`target`: what computes it in a graph, where torch's numbers may come instead.  A function of Python numbers that is evaluated on numbers and otherwise kept as written: float arithmetic must round as Python's."""
     def evaluate(cls, *args):
         if all(a.is_number for a in args):
             value = compute(*[_number(a) for a in args])
             return sympy.Integer(value) if result is int else sympy.Float(value)
     return type(name, (sympy.Function,), {"eval": classmethod(evaluate), "is_integer": result is int or None, "is_real": True,
-                                          "code": code, "compute": staticmethod(compute), "result": result})
+                                          "code": code, "compute": staticmethod(compute), "target": staticmethod(target or compute), "result": result})
 
 
 def _number(expr):
@@ -105,6 +105,9 @@ OPAQUE = {name: _opaque(name, code, result, compute) for name, code, result, com
       ("sqrt", "exp", "log", "log2", "log10", "sin", "cos", "tan", "sinh", "cosh", "tanh", "asin", "acos", "atan")),
 )}
 ATOMS = (FloorDiv, Mod, sympy.Max, sympy.Min, sympy.Abs, *OPAQUE.values())
+EXPRESSIONS = {     # a sympy class -> (the function that computes it in a graph, applied two by two?)
+    sympy.Add: (operator.add, True), sympy.Mul: (operator.mul, True), sympy.Pow: (operator.pow, False), FloorDiv: (operator.floordiv, False),
+    Mod: (operator.mod, False), sympy.Max: (torch.sym_max, True), sympy.Min: (torch.sym_min, True), sympy.Abs: (operator.abs, False)}
 
 
 # ---- printing as Python ----------------------------------------------------------------------------------------------
@@ -165,11 +168,17 @@ class Symbol:
     high: int
     line: str = ""
     bounded_at: str = ""                # the line whose decision moved a bound
+    pinned_at: str = ""                 # the line that needed the number
     created_by: str = ""                # unbacked: the operation
 
     @property
     def name(self):
         return self.symbol.name
+
+    @property
+    def range(self):
+        """What the bounds allow: "2 ... 64"; open above: "2 ..."."""
+        return " ".join(["" if self.low <= -LARGEST else str(self.low), "..."] + ([str(self.high)] if self.high < LARGEST else [])).strip()
 
 
 @dataclass
@@ -260,8 +269,11 @@ class ShapeEnv:
         return expr
 
     def _divide(self, expr):
-        while exact := {q: q.args[0] / q.args[1] for q in expr.atoms(FloorDiv) if q.args in self.divisible}:
-            expr = expr.xreplace(exact)
+        """`expr`, a polynomial, with exact divisions as fractions."""
+        if expr.is_Add or expr.is_Mul or expr.is_Pow:
+            return expr.func(*map(self._divide, expr.args))
+        if isinstance(expr, FloorDiv) and expr.args in self.divisible:
+            return self._divide(expr.args[0]) / self._divide(expr.args[1])
         return expr
 
     def bounds(self, expr):
@@ -365,7 +377,9 @@ class ShapeEnv:
         return self.bounds(gap)[0] >= 0 or any(self.bounds(gap - fact)[0] >= 0 for fact in self.facts)
 
     def _small_mod(self, a, b):
-        """a % b is a where 0 <= a < b."""
+        """a % b is a where 0 <= a < b, 0 where b is known to divide a."""
+        if self.divisible and _exact(self._divide(a), self._divide(b)) is not None:
+            return sympy.Integer(0)
         return a if self._nonnegative(a) and self._nonnegative(b - a - 1) else Mod(a, b)
 
     # ---- decisions
@@ -400,7 +414,10 @@ class ShapeEnv:
         value = self.size_hint(expr)
         if value is None:
             raise DataDependentDecision(f"the number {python_code(expr)} is needed, which depends on {self._origin(expr)}")
-        if not expr.is_number:
+        if not expr.is_integer:         # a float: pin what it is computed from
+            for symbol in expr.free_symbols:
+                self.specialize(symbol, line)
+        elif not expr.is_number:
             line = line or self.where()
             fact = sympy.Eq(expr, value)
             self.decisions.append(Decision(_canonical(fact), False, line))
@@ -458,6 +475,8 @@ class ShapeEnv:
                              key=lambda s: -list(self.table).index(s)):     # the newest symbol goes
             sign = gap.coeff(symbol)
             rest = sympy.expand(symbol - gap * sign)
+            if rest.is_number:
+                self.table[symbol].pinned_at = line
             if symbol not in rest.free_symbols and (self.table[symbol].hint is None or all(
                     self.table[s].hint is not None for s in rest.free_symbols)):
                 self.replacements[symbol] = rest
@@ -466,9 +485,13 @@ class ShapeEnv:
                     if bound.free_symbols:
                         self._learn_nonnegative(sympy.expand(bound), line)
                 return
-        if len(terms) == 2 and len(gap.free_symbols) == 1 and terms[0].is_Integer and terms[1].as_coeff_Mul()[1].is_Symbol:    # 2*s0 == 10
-            factor, symbol = terms[1].as_coeff_Mul()
-            self.replacements[symbol] = sympy.Integer(-terms[0] / factor)
+        constant, rest = gap.as_coeff_Add()
+        factor, atom = rest.as_coeff_Mul()
+        if isinstance(atom, ATOMS) or atom.is_Symbol:               # s0 // 2 == 3, 2*s0 == 10
+            self.replacements[atom] = -constant / factor
+            if atom.is_Symbol:
+                self.table[atom].pinned_at = line
+            return
         self.facts += [gap, -gap]
 
     # ---- the guards
@@ -493,6 +516,16 @@ class ShapeEnv:
             symbols = sorted(fact.free_symbols, key=str)
             text = python_code(fact, {s: f"{{{n}}}" for n, s in enumerate(symbols)})
             found.append(ShapeGuard("SIZES", text, tuple(self.table[s].sources[0] for s in symbols), decision.line))
+        return found
+
+    def pinned(self):
+        """[(source, value, line)] of the symbols that became numbers."""
+        found = []
+        for symbol, row in self.table.items():
+            value = self.simplify(symbol)
+            if value.is_number and row.sources:
+                line = row.pinned_at or next((self.table[s].pinned_at for s in self.replacements[symbol].free_symbols if self.table[s].pinned_at), "")
+                found += [(source, int(value), line) for source in row.sources]
         return found
 
     def names(self):
@@ -528,8 +561,8 @@ def _at_least(relation, gap):
 
 
 def _reduced(gap):
-    """`gap`, expanded, without positive symbols that all its terms share: the same sign, the same zeros."""
-    gap = sympy.expand(gap)
+    """`gap`, expanded, without positive factors that all its terms share: integer coefficients, the same sign, the same zeros."""
+    gap = sympy.expand(gap).primitive()[1]
     for symbol in gap.free_symbols:
         while symbol.is_positive and gap != 0 and all(t.as_powers_dict()[symbol] >= 1 for t in sympy.Add.make_args(gap)):
             gap = sympy.expand(gap / symbol)
@@ -556,11 +589,6 @@ def _canonical(fact):
     if divided is not None and isinstance(fact, (sympy.Eq, sympy.Ne)):
         return fact.func(Mod(*divided), 0, evaluate=False)
     terms = sympy.Add.make_args(gap)
-    constant, moving = gap.as_coeff_Add()
-    common = functools.reduce(math.gcd, [int(t.as_coeff_Mul()[0]) for t in sympy.Add.make_args(moving)], 0) or 1
-    if constant % common:
-        common = 1
-    terms = [t / common for t in terms]
     left, right = [t for t in terms if t.as_coeff_Mul()[0] > 0], [-t for t in terms if t.as_coeff_Mul()[0] < 0]
     relation, numbers = fact.func, [t for t in left if t.is_number]
     if all(t.is_number for t in left) or not left:              # symbols stand on the left
@@ -594,6 +622,8 @@ class SymNode:
     def nested_int(self): return None
     def nested_int_coeff(self): return None
     def is_constant(self): return self.constant is not None
+    def _value_eq(self, other): return self.expr == other.expr and self.pytype is other.pytype
+    def _value_hash(self): return hash((self.expr, self.pytype))
     def has_hint(self): return self.hint is not None
     def clone(self): return self
     def str(self): return python_code(self.expr)
@@ -791,6 +821,11 @@ def symbolic_fake(fake_mode, env, tensor, dims, source=lambda d: None, stride_so
         strides[d] = expected if stride == hint_of(expected) else \
             env.create_symbol(stride, read_from, duck=False) if read_from is not None else stride
         expected = strides[d] * sizes[d] if stride else expected
+    return fake_like(fake_mode, tensor, sizes, strides)
+
+
+def fake_like(fake_mode, tensor, sizes, strides):
+    """A fake with these sizes and strides; the rest as `tensor` has it."""
     with fake_mode, torch.set_grad_enabled(not tensor.is_leaf):
         fake = torch.empty_strided(sizes, strides, dtype=tensor.dtype, device=tensor.device)
         fake.requires_grad_(tensor.requires_grad)

@@ -147,7 +147,7 @@ def test_dead_module_frees_its_entry():
 
 
 def test_recompile_limit():
-    compiled = minidynamo.compile(lambda x, n: x + n, backend="eager")
+    compiled = minidynamo.compile(lambda x, n: x + n, backend="eager", dynamic=False)
     with config.patch(recompile_limit=3):
         for n in range(6):
             torch.testing.assert_close(compiled(A, n), A + n)
@@ -340,7 +340,7 @@ def test_a_slot_is_filled():
 def test_the_entry_that_hit_last_is_tried_first():
     def f(x, n):
         return x + n
-    compiled = minidynamo.compile(f, backend="eager")
+    compiled = minidynamo.compile(f, backend="eager", dynamic=False)
     order = lambda: [entry[0].record.guards[-1].code[-1] for entry in frame_hook.get_cache(f.__code__)]     # noqa: E731
     for n in (1, 2, 3):
         compiled(A, n)
@@ -366,7 +366,7 @@ def test_records_carry_the_failed_guard_and_reset_forgets():
 
 
 def test_the_limit_message_says_what_failed():
-    compiled = minidynamo.compile(lambda x, n: x + n, backend="eager", fullgraph=True)
+    compiled = minidynamo.compile(lambda x, n: x + n, backend="eager", fullgraph=True, dynamic=False)
     with config.patch(recompile_limit=2):
         compiled(A, 1), compiled(A, 2)
         with pytest.raises(minidynamo.Unsupported, match=r"test_capture_guards.py.* 2 times .config.recompile_limit.*Last guard that failed: .*n == "):

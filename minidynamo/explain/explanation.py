@@ -8,6 +8,7 @@ In:   `records.FrameRecord`s and the `CompileRecord`s behind them.  Out: an `Exp
 import functools
 
 from .. import records
+from ..symbolic_shapes import name_of, python_code
 from .draw import draw_fusion, draw_graph, draw_joint, draw_memory
 from .views import Code, Pair, Several, Table
 
@@ -53,8 +54,30 @@ class FrameExplanation:
     @stage
     def guards(self):
         return Table(["kind", "assumption", "user line"],
-                     [(g.kind, getattr(g, "code", None) if not isinstance(g.source, tuple) else g.check, g.line)
-                      for g in self.record.guards], f"{len(self.record.guards)} guards of {self.record.function}")
+                     [(g.kind, g.code, g.line) for g in self.record.guards], f"{len(self.record.guards)} guards of {self.record.function}")
+
+    @stage
+    def symbols(self):
+        """The sizes that are symbols: value in this call, what they are read from, what the guards let through."""
+        env = self.record.shape_env
+        rows = [] if env is None else [
+            (row.name, "unbacked" if row.hint is None else row.hint, " = ".join(map(name_of, row.sources)) or row.created_by, row.range, pinned_to(env, row),
+             row.bounded_at or row.line) for row in env.table.values()]
+        pinned = [("", value, name, "", "a number, which this line needs", line) for name, (value, line) in self.record.pinned.items()]
+        return Table(["symbol", "value here", "read from", "range", "", "user line"], rows + pinned, f"{len(rows)} symbols")
+
+    @stage
+    def decisions(self):
+        """Every question about sizes that tracing and the backend asked: proved for all sizes, or a guard (before simplification)."""
+        env = self.record.shape_env
+        return Table(["fact", "", "user line"], [(str(d).partition("    ")[0], "always so" if d.proved else "guard", d.line) for d in (
+            env.decisions if env is not None else ())], "questions about sizes")
+
+    @stage
+    def size_guards(self):
+        """What is left of the guards about sizes after simplification, as Python over the inputs."""
+        return Table(["kind", "assumption", "user line"], [(g.kind, g.code, g.line) for g in self.record.guards
+                                                           if g.kind in ("EQUAL", "RANGE", "SIZES", "STRIDE") and isinstance(g.source, tuple)], "guards about sizes")
 
     @stage
     def guard_source(self):
@@ -162,6 +185,7 @@ class FrameExplanation:
         return Table(["stage", "milliseconds"], [(k, f"{v * 1e3:.1f}") for k, v in spent.items()], "time per stage")
 
     SECTIONS = (("source", "Source"), ("bytecode", "Bytecode"), ("guards", "Guards"), ("guard_source", "Guard function"),
+                ("symbols", "Symbolic sizes"), ("decisions", "Questions about sizes"), ("size_guards", "Guards about sizes"),
                 ("breaks", "Graph breaks"), ("graph", "FX graph"), ("graph_text", "FX graph as Python"),
                 ("aten", "ATen graph"), ("joint", "Joint graph"), ("saved", "Saved for backward"), ("loop_ir", "Loop IR"), ("fused_ir", "Loop IR after fusion"),
                 ("fusion", "Fusion decisions"), ("kernel_picture", "Kernels"), ("kernels", "Kernel source"), ("backward", "Backward kernels"),
@@ -224,6 +248,36 @@ class Explanation:
 
 def _graph_code(gm):
     return gm.print_readable(print_output=False) if gm is not None else ""
+
+
+def pinned_to(env, row):
+    value = env.simplify(row.symbol)
+    return "" if value == row.symbol else f"is {python_code(value)}"
+
+
+def compilations(fn, calls, **options):
+    """How many graphs were compiled after each of `calls` (tuples of arguments), from scratch: [1, 2, 2, ...].  options: those of compile."""
+    from .. import api
+    api.reset()
+    compiled, counts = api.compile(fn, **options), []
+    for args in calls:
+        compiled(*args)
+        counts.append(records.counters["graphs"].total())
+    return counts
+
+
+def draw_compilations(counts, sizes, path=None):
+    """A picture of `compilations` over a sweep: counts = {"static": [...], "automatic": [...]}.  The matplotlib figure; also saved to `path`."""
+    from matplotlib.figure import Figure
+    figure = Figure(figsize=(7, 3), layout="constrained")
+    axes = figure.subplots()
+    for label, values in counts.items():
+        axes.step(sizes, values, where="post", label=f"{label}: {values[-1]}", marker="o", markersize=3)
+    axes.set(xlabel="size", ylabel="compilations so far", ylim=(0, None))
+    axes.legend()
+    if path is not None:
+        figure.savefig(path)
+    return figure
 
 
 def explain(fn, **options):

@@ -27,6 +27,7 @@ from ..variables.containers import DictVar, DictViewVar, ListVar, SequenceVar, S
 from ..variables.functions import BoundMethodVar, CallableVar, FunctionVar, PartialVar
 from ..variables.iterators import EnumerateVar, FilterVar, IteratorVar, MapVar, SequenceIterator, ZipVar
 from ..variables.objects import MISSING, ClassVar, ObjectVar, PyModuleVar, SuperVar, allocate, initialise_payload, instantiate, lookup
+from ..variables.symbolic import CALLS, SymVar, apply, is_number
 from ..variables.tensor import TensorVar
 from .opcodes import slice_of
 from .operations import BINARY, COMPARE
@@ -92,6 +93,8 @@ def call_c(tx, value, args, kwargs):
     owner = getattr(value, "__self__", None)
     if isinstance(owner, type):
         return call_class_method(tx, owner, value, args, kwargs)
+    if value in CALLS and len(args) == 1 and type(args[0]) is SymVar and (result := apply(tx, CALLS[value], *args)) is not None:
+        return result
     if is_pure(value):
         values, named = [a.real() for a in args], {k: v.real() for k, v in kwargs.items()}
         return tx.fold(value, *values, **named)
@@ -269,6 +272,8 @@ def constant_class(tx, cls, args, kwargs):
             if method:
                 return value.call_method(tx, method, [], {})
             raise Break("string", "the text of a tensor")
+        if type(value) is SymVar and cls in (int, float) and len(args) == 1:
+            return apply(tx, CALLS[cls], value) or tx.fold(cls, value.as_constant())
         if cls is bool:
             return ConstantVar(value.truth(tx))
         if cls is str:
@@ -560,7 +565,7 @@ def _reversed(tx, args, kwargs):
 
 @rule(len)
 def _len(tx, args, kwargs):
-    return ConstantVar(args[0].length(tx))
+    return tx.output.wrap_result(args[0].length(tx))
 
 
 @rule(iter)
@@ -614,6 +619,8 @@ def _extreme(tx, args, kwargs, symbol, name):
         tx.raise_(ValueError, f"{name}() iterable argument is empty" if sys.version_info >= (3, 12) else f"{name}() arg is an empty sequence")
     def measure(value):
         return value if key is None or key.identity() is None else key.call(tx, [value], {})
+    if key is None and any(type(value) is SymVar for value in values) and all(is_number(value) and value.python_type() is int for value in values):
+        return functools.reduce(lambda a, b: apply(tx, CALLS[max if symbol == ">" else min], a, b), values)
     best, best_key = values[0], measure(values[0])
     for value in values[1:]:
         value_key = measure(value)
@@ -639,6 +646,8 @@ def _abs(tx, args, kwargs):
         return value.call_method(tx, "abs", [], {})
     if isinstance(value, ObjectVar):
         return value._through(tx, "__abs__", [])
+    if type(value) is SymVar and (result := apply(tx, CALLS[abs], value)) is not None:
+        return result
     return tx.fold(abs, value.as_constant())
 
 
@@ -656,6 +665,8 @@ def _divmod(tx, args, kwargs):
 def _round(tx, args, kwargs):
     if isinstance(args[0], TensorVar):
         return args[0].call_method(tx, "round", args[1:], kwargs)
+    if type(args[0]) is SymVar and not kwargs and (result := apply(tx, round, *args)) is not None:
+        return result
     return tx.fold(round, *[a.as_constant() for a in args])
 
 
@@ -676,7 +687,7 @@ RULES[operator.truth] = lambda tx, args, kwargs: ConstantVar(args[0].truth(tx))
 RULES[operator.is_] = lambda tx, args, kwargs: ConstantVar(tx.same(*args))
 RULES[operator.is_not] = lambda tx, args, kwargs: ConstantVar(not tx.same(*args))
 RULES[operator.index] = lambda tx, args, kwargs: args[0].call_method(tx, "__index__", [], {}) if isinstance(args[0], TensorVar) \
-    else tx.fold(operator.index, args[0].as_constant())
+    else args[0] if type(args[0]) is SymVar and args[0].python_type() is int else tx.fold(operator.index, args[0].as_constant())
 
 
 @rule(operator.setitem)

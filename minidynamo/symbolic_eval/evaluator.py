@@ -12,10 +12,12 @@ Mirrors torch/_dynamo/symbolic_convert.py (InstructionTranslator; paper sections
 import inspect
 
 from ..exceptions import Break, ObservedException, Restart, SkipFrame
+from ..symbolic_shapes import DataDependentDecision
 from ..variables.base import NULL
 from ..variables.constant import ConstantVar
 from ..variables.functions import bind
 from ..variables.iterators import GeneratorVar
+from ..variables.symbolic import data_dependent
 from . import builtin_rules, library_rules, torch_rules
 from .code_info import code_info
 from .opcodes import HANDLERS
@@ -185,6 +187,8 @@ class RootFrame(Frame):
                 self.unwind(raised, entry)
             except Break as reason:
                 self.break_at(reason)
+            except DataDependentDecision as error:
+                self.break_at(data_dependent(error))
 
     def break_at(self, reason, step=None):
         """Trace again, splitting at this instruction; in an except or finally block, whose state belongs to the frame, at the

@@ -572,7 +572,7 @@ def FOR_ITER(frame, target):
 
 @opcode
 def GET_LEN(frame, _):
-    frame.stack.append(ConstantVar(frame.stack[-1].length(frame)))
+    frame.stack.append(frame.output.wrap_result(frame.stack[-1].length(frame)))
 
 
 @opcode

@@ -17,6 +17,8 @@ from ..variables.containers import DictVar, DictViewVar, ListVar, SequenceVar, S
 from ..variables.functions import BoundMethodVar, FunctionVar, MethodVar
 from ..variables.iterators import HostIterator, IteratorVar, RangeIterator, SentinelVar, SequenceIterator
 from ..variables.objects import MISSING, ClassVar, ObjectVar, lookup
+from ..symbolic_shapes import DataDependentDecision
+from ..variables.symbolic import SymVar, apply, data_dependent
 from ..variables.tensor import FloatVar, TensorVar
 
 BINARY = {"+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv, "//": operator.floordiv, "%": operator.mod,
@@ -52,6 +54,8 @@ class Operations:
             value = function(*args, **kwargs)
         except Break:
             raise
+        except DataDependentDecision as error:
+            raise data_dependent(error) from None
         except Exception as error:
             self.raise_(type(error), *error.args) if all(isinstance(a, (str, int, float, type(None))) for a in error.args) else \
                 self.raise_(type(error), str(error))
@@ -86,6 +90,12 @@ class Operations:
     def binary(self, symbol, a, b):
         if type(a) is ConstantVar and type(b) is ConstantVar:
             return self.fold(BINARY[symbol], a.value, b.value)
+        if type(a) is SymVar or type(b) is SymVar:
+            result = apply(self, BINARY[symbol], a, b)
+            if result is not None:
+                return result
+            if not isinstance(a, (TensorVar, ObjectVar)) and not isinstance(b, (TensorVar, ObjectVar)):
+                return self.binary(symbol, *[v.constant() if type(v) is SymVar else v for v in (a, b)])
         if isinstance(a, TensorVar) or isinstance(b, TensorVar) and not isinstance(a, ObjectVar):
             return self.output.call_graph(self, "call_function", BINARY[symbol], [a, b], {})
         if isinstance(a, FloatVar) or isinstance(b, FloatVar):
@@ -164,6 +174,8 @@ class Operations:
             return self.output.call_graph(self, "call_function", UNARY[symbol], [a], {})
         if isinstance(a, FloatVar) and symbol == "-":
             return a.combine(self, operator.neg, a)
+        if type(a) is SymVar:
+            return apply(self, UNARY[symbol], a) or self.unary(symbol, a.constant())
         if isinstance(a, ObjectVar):
             method = a.special(self, UNARY_SPECIAL[symbol])
             if method is None:
@@ -175,11 +187,13 @@ class Operations:
         a, b = [ConstantVar(v.as_constant()) if isinstance(v, FloatVar) and not isinstance(w, ObjectVar) else v for v, w in ((a, b), (b, a))]
         if type(a) is ConstantVar and type(b) is ConstantVar:
             return self.fold(COMPARE[symbol], a.value, b.value)
+        if (type(a) is SymVar or type(b) is SymVar) and (result := apply(self, COMPARE[symbol], a, b)) is not None:
+            return result
         if isinstance(a, ObjectVar) or isinstance(b, ObjectVar):
             return self._compare_special(symbol, a, b)
         if isinstance(a, TensorVar) or isinstance(b, TensorVar):
             other = b if isinstance(a, TensorVar) else a
-            if not isinstance(other, (TensorVar, ConstantVar)) or other.identity() is None:
+            if not isinstance(other, (TensorVar, ConstantVar, SymVar)) or other.identity() is None:
                 if symbol in ("==", "!="):
                     return ConstantVar(symbol == "!=")
             return self.output.call_graph(self, "call_function", COMPARE[symbol], [a, b], {})
@@ -300,7 +314,7 @@ class Operations:
 
     def text_of(self, variable):
         """str(variable) on the host."""
-        if variable.is_constant():
+        if variable.is_constant() or type(variable) is SymVar:
             return variable.as_constant()
         if isinstance(variable, (ListVar, TupleVar, DictVar, SetVar)):
             return variable.as_constant()

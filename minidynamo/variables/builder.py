@@ -17,7 +17,8 @@ import torch
 
 from ..exceptions import Break
 from .. import config
-from ..guards import constant_check
+from ..guards import Guard, constant_check
+from ..symbolic_shapes import python_code
 from .base import Lazy, OpaqueVar
 from .constant import LITERALS, ConstantVar, is_constant_value
 from .containers import DictVar, ListVar, SetVar, TupleVar
@@ -75,6 +76,9 @@ class Builder:
         check, pin = constant_check(value)
         if pin is not None and (isinstance(pin, enum.Enum) or type(pin) in (torch.dtype, torch.layout, torch.memory_format)):
             check = "{0} is {pin}"
+        if type(value) is int and self.policy.of_int(value, source):
+            self.guard(source, "TYPE", "type({0}) is int")
+            return self.symbolic_int(value, source)
         self.guard(source, "EQUALS", check, pin)
         return ConstantVar(value)
 
@@ -169,26 +173,44 @@ class Builder:
             node.meta["module_path"] = module_name(source).rpartition(".")[0]
             variable = TensorVar(node, fake, kind, source, value)
         else:
-            self.guard_tensor(value, kind, source)
-            fake = self.fake_of(value)
+            dims, strides = self.policy.of_tensor(value, source)
+            self.guard_tensor(value, kind, source, dims if dims or strides else None)
+            fake = self.symbolic_fake_of(value, source, dims, strides) if dims or strides else self.fake_of(value)
             node = self.add_input("placeholder", self.unique_name(source.name()), fake)
             variable = TensorVar(node, fake, kind, source, value)
             self.inputs.append(variable)
+            if dims or strides:
+                self.symbolic_inputs[id(variable)] = fake.shape, fake.stride()
+                self.guard_strides(fake, source)
         self.by_fake[id(fake)] = variable
         return variable
 
-    def guard_tensor(self, value, kind, source):
+    def guard_tensor(self, value, kind, source, symbolic=None):
         self.guard(source, "TENSOR", "type({0}) is {pin}", kind)
         self.guard(source, "DTYPE", "{0}.dtype is {pin}", value.dtype)
-        self.guard(source, "SHAPE", f"{{0}}.shape == {tuple(value.shape)}")
-        if value.layout is torch.strided:
-            self.guard(source, "STRIDE", f"{{0}}.stride() == {tuple(value.stride())}")
+        if symbolic is not None:        # the rest is said by `guard_strides` and the ShapeEnv
+            self.guard(source, "SHAPE", f"{{0}}.dim() == {value.dim()}")
+            fixed = [f"{{0}}[{d}] == {n}" for d, n in enumerate(value.shape) if d not in symbolic]
+            if fixed:
+                self.guard(source.attr("shape"), "SHAPE", " and ".join(fixed))
         else:
+            self.guard(source, "SHAPE", f"{{0}}.shape == {tuple(value.shape)}")
+        if symbolic is None and value.layout is torch.strided:
+            self.guard(source, "STRIDE", f"{{0}}.stride() == {tuple(value.stride())}")
+        elif symbolic is None:
             self.guard(source, "LAYOUT", "{0}.layout is {pin}", value.layout)
         self.guard(source, "GRAD", f"{{0}}.requires_grad is {value.requires_grad}")
         self.guard_place(value, source)
         self.guard(source, "VIEW_BITS", f"{{0}}.is_neg() is {value.is_neg()}" +
                    (f" and {{0}}.is_conj() is {value.is_conj()}" if value.is_complex() else ""))
+
+    def guard_strides(self, fake, source):
+        """Strides that follow the symbolic sizes."""
+        symbols = sorted(set().union(*[n.node.expr.free_symbols for n in fake.stride() if type(n) is torch.SymInt]), key=str)
+        names = {symbol: f"{{{n}}}" for n, symbol in enumerate(symbols, 1)}
+        steps = [python_code(n.node.expr, names) if type(n) is torch.SymInt else str(n) for n in fake.stride()]
+        check = f"{{0}}.stride() == ({', '.join(steps)}{',' * (len(steps) == 1)})"
+        self.pair_guards.append(Guard("STRIDE", (source, *[self.shape_env.table[s].sources[0] for s in symbols]), check))
 
     def guard_place(self, value, source):
         if value.is_cpu:

@@ -8,12 +8,14 @@ A container with a source fills itself lazily and guards only what was read: the
 Mirrors torch/_dynamo/variables/lists.py and dicts.py.
 """
 import collections
+import functools
 
 import torch
 
 from ..exceptions import Break
 from .base import Lazy, Variable
 from .constant import ConstantVar
+from .symbolic import SymVar
 
 
 class SequenceVar(Variable):
@@ -56,7 +58,7 @@ class SequenceVar(Variable):
             index += 1
 
     def index_of(self, tx, key):
-        if not key.is_constant():
+        if not key.is_constant() and not isinstance(key, (SymVar, SliceVar)):
             raise Break("item", f"an index that is not a constant ({key})", "index with a Python int")
         return key.as_constant()
 
@@ -89,7 +91,7 @@ class SequenceVar(Variable):
         return ConstantVar(sum(item.identity() is value.identity() or tx.equal(item, value) for item in self.iterate(tx)))
 
     def method_numel(self, tx):
-        return ConstantVar(torch.Size(self.as_constant()).numel())
+        return functools.reduce(lambda a, b: tx.binary("*", a, b), self.iterate(tx), ConstantVar(1))
 
     def method___len__(self, tx):
         return ConstantVar(len(self.items))
@@ -631,6 +633,9 @@ class SliceVar(Variable):
 
     def python_type(self):
         return slice
+
+    def as_constant(self):
+        return slice(*[part.as_constant() for part in self.parts])
 
     def reconstruct(self, cg):
         for part in self.parts:

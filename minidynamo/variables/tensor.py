@@ -80,13 +80,13 @@ class TensorVar(Variable):
     def getattr(self, tx, name):
         if name == "shape":
             self.guard_shape(tx)
-            return TupleVar([ConstantVar(n) for n in self.fake.shape], torch.Size)
+            return tx.output.wrap_result(self.fake.shape)
         if name in METADATA:
             if name in UNGUARDED and self.value is not None:
                 tx.output.guard(self.source, ("FLAG", name), f"{{0}}.{name} == {{pin}}", getattr(self.value, name))
                 if name == "retains_grad":      # fake tensors do not carry it
                     return ConstantVar(self.value.retains_grad)
-            return ConstantVar(getattr(self.fake, name))
+            return tx.output.wrap_result(getattr(self.fake, name))
         if name == "grad":
             return self._grad(tx)
         if name == "grad_fn" and self.fake.grad_fn is None:
@@ -177,17 +177,17 @@ class TensorVar(Variable):
     method_ndimension = method_dim
 
     def method_numel(self, tx):
-        return ConstantVar(self.fake.numel())
+        return tx.output.wrap_result(self.fake.numel())
 
     method_nelement = method_numel
 
     def method_stride(self, tx, dim=None):
         if dim is not None:
             return tx.fold(lambda: self.fake.stride(dim.as_constant()))
-        return TupleVar([ConstantVar(n) for n in self.fake.stride()])
+        return tx.output.wrap_result(self.fake.stride())
 
     def method___len__(self, tx):
-        return ConstantVar(self.length(tx))
+        return tx.output.wrap_result(self.length(tx))
 
     def method_type(self, tx, *args, **kwargs):
         if not args and not kwargs:

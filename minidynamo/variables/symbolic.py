@@ -1,0 +1,109 @@
+"""Symbolic numbers: sizes and ints that differ from call to call.
+
+In:   `x.shape[0]` of a tensor with symbolic sizes, an int argument that changed.
+Out:  arithmetic on them makes other symbolic numbers; a comparison that the program branches on is a guard; where Python itself needs the
+      number (range, a list's length, text) it is pinned: `as_constant` answers with the number of this run and guards it.
+
+    >>> tx.binary("+", SymVar(x.shape[0]), ConstantVar(1))      # SymVar, no guard
+    >>> SymVar(x.shape[0] > 3).truth(tx)                        # True; guard: x.shape[0] >= 4
+
+`reconstruct` computes the value again from the inputs' sizes: the program gets plain ints.
+Mirrors torch/_dynamo/variables/tensor.py (SymNodeVariable).
+"""
+import math
+import operator
+
+import torch
+
+from ..exceptions import Break
+from ..symbolic_shapes import DataDependentDecision
+from .base import Variable
+from .constant import ConstantVar
+
+SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
+CALLS = {       # builtins and math functions that stay symbolic
+    math.floor: math.floor, math.ceil: math.ceil, math.trunc: math.trunc, abs: operator.abs, round: round, float: torch.sym_float,
+    int: lambda n: torch.SymInt(n.node.sym_int()), min: torch.sym_min, max: torch.sym_max, math.sqrt: torch.sym_sqrt,
+    **{getattr(math, name): getattr(torch, f"_sym_{name}") for name in
+       ("cos", "cosh", "sin", "sinh", "tan", "tanh", "asin", "acos", "atan", "log2") if hasattr(torch, f"_sym_{name}")},
+    math.prod: None, math.isqrt: None}
+
+
+class SymVar(Variable):
+    """`value`: a torch.SymInt, SymFloat or SymBool; `node`: its placeholder, of a symbol that is an input of the graph."""
+    __slots__ = ("value", "node")
+
+    def __init__(self, value, source=None, node=None):
+        self.source, self.mutated, self.value, self.node = source, False, value, node
+
+    @property
+    def fake(self):
+        return self.value
+
+    def python_type(self):
+        return self.value.node.pytype
+
+    def as_constant(self):
+        node = self.value.node
+        return node.guard_bool() if node.pytype is bool else node.guard_int()
+
+    def constant(self):
+        return ConstantVar(self.as_constant())
+
+    def truth(self, tx):
+        return bool(self.value) if self.python_type() is bool else bool(self.value != 0)
+
+    def hash_key(self, tx):
+        return self.as_constant()
+
+    def getattr(self, tx, name):
+        return tx.output.wrap_pinned(self.python_type()) if name == "__class__" else self.constant().getattr(tx, name)
+
+    def call_method(self, tx, name, args, kwargs):
+        return self.constant().call_method(tx, name, args, kwargs)
+
+    def iterate(self, tx):
+        return self.constant().iterate(tx)
+
+    def length(self, tx):
+        return self.constant().length(tx)
+
+    def getitem(self, tx, key):
+        return self.constant().getitem(tx, key)
+
+    def call(self, tx, args, kwargs):
+        return self.constant().call(tx, args, kwargs)
+
+    def reconstruct(self, cg):
+        cg.symbolic(self.value.node.expr)
+
+    def __repr__(self):
+        return f"symbolic {self.value}"
+
+
+def wrap_symbolic(value):
+    """The variable of a SymInt, SymFloat or SymBool; a constant where it depends on no symbol any more."""
+    constant = value.node.constant
+    return SymVar(value) if constant is None else ConstantVar(constant)
+
+
+def is_number(variable):
+    return type(variable) is SymVar or type(variable) is ConstantVar and type(variable.value) in (int, float, bool)
+
+
+def apply(tx, function, *variables):
+    """`function` on symbolic and constant numbers: symbolic where torch computes so, else on the pinned numbers."""
+    if function is not None and all(map(is_number, variables)):
+        try:
+            value = function(*[variable.value for variable in variables])
+            if type(value) in SYMBOLIC or type(value) in (int, float, bool):
+                return tx.output.wrap_result(value)
+        except DataDependentDecision as error:
+            raise data_dependent(error) from None
+        except Exception:       # an error of the program (division by zero) or nothing that torch computes symbolically
+            pass
+    return None
+
+
+def data_dependent(error):
+    return Break("data-dependent", str(error), "the value is only known when the program runs; keep the decision outside the compiled function")

@@ -1,0 +1,285 @@
+"""Dynamic shapes in capture: which sizes become symbols, one compilation for many sizes, guards that read as Python, refusals."""
+import math
+import re
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import minidynamo
+from minidynamo import frame_hook, records
+from minidynamo.exceptions import SpecializationError
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    minidynamo.reset()
+    with minidynamo.config.patch(raise_internal_errors=True):
+        yield
+    minidynamo.reset()
+
+
+def compilations():
+    return sum(record.graph is not None for record in records.frames)
+
+
+def same(got, expected):
+    if isinstance(expected, torch.Tensor):
+        return got.dtype == expected.dtype and torch.equal(got, expected)
+    if isinstance(expected, (tuple, list)):
+        return type(got) is type(expected) and len(got) == len(expected) and all(map(same, got, expected))
+    return type(got) is type(expected) and got == expected
+
+
+def sweep(fn, calls, dynamic=True, graphs=1, backend="eager"):
+    """Run compiled and plain on every tuple of arguments: equal, in so many compilations."""
+    compiled = minidynamo.compile(fn, backend=backend, dynamic=dynamic)
+    for args in calls:
+        torch.manual_seed(0)
+        expected = fn(*args)
+        torch.manual_seed(0)
+        assert same(compiled(*args), expected), args
+    assert compilations() == graphs
+    return records.frames[-1]
+
+
+def guards(record):
+    return [guard.code for guard in record.guards if guard.kind in ("EQUAL", "RANGE", "SIZES")]
+
+
+def sizes(*shapes):
+    return [tuple(torch.randn(shape) for shape in group) for group in shapes]
+
+
+def test_the_example_of_the_paper():
+    def f(x, y):
+        z = torch.cat([x, y])
+        if z.size(0) > 2:
+            return z.mul(2)
+        return z.add(2)
+    record = sweep(f, sizes([(3,), (4,)], [(9,), (2,)], [(5,), (7,)]))
+    assert guards(record) == ["x.shape[0] >= 2", "y.shape[0] >= 2"]
+    assert [str(d).partition("    #")[0] for d in record.shape_env.decisions if d.proved][:1] == ["s0 + s1 > 2    (always)"]
+
+
+def test_symbols_are_placeholders_before_the_tensors_that_use_them():
+    def f(x, y):
+        return torch.cat([x, y]).view(-1, x.shape[1] * 2) + x.shape[0]
+    record = sweep(f, sizes([(4, 3), (6, 3)], [(2, 5), (4, 5)]))
+    nodes = list(record.graph.graph.nodes)
+    assert [n.name for n in nodes if n.op == "placeholder"] == ["s0", "s1", "x", "s2", "y"]
+    assert "x.shape[1] == y.shape[1]" in guards(record)
+    assert any(re.fullmatch(r"\(\(.*\) % .*\) == 0|\(.* % 2\) == 0", g) for g in guards(record)), guards(record)
+
+
+def test_a_size_of_one_is_another_graph():
+    sweep(lambda x, y: x + y, sizes([(3, 4), (3, 4)], [(5, 6), (5, 6)], [(5, 6), (1, 6)], [(7, 2), (1, 2)]), graphs=2)
+
+
+def test_automatic_dynamic_takes_two_compilations():
+    def f(x):
+        return torch.softmax(x, -1).sum(0) / x.shape[0]
+    record = sweep(f, sizes(*[[(n, 8)] for n in (4, 5, 6, 9, 17)]), dynamic=None, graphs=2)
+    assert guards(record) == ["x.shape[0] >= 2"]                # the other size stays a number
+    assert "shape[1] == 8" in str([g.code for g in record.guards])
+
+
+def test_static_means_static():
+    sweep(lambda x: x * 2, sizes(*[[(n,)] for n in (4, 5, 6)]), dynamic=False, graphs=3)
+
+
+def test_ints_that_change_become_symbols():
+    def f(x, n):
+        return x[:n] * n + x.shape[0] // n
+    x = torch.randn(40)
+    record = sweep(f, [(x, n) for n in (3, 5, 6, 11)], dynamic=None, graphs=2)
+    assert guards(record) == ["2 <= n <= 40"] and not record.graph_breaks
+
+
+def test_an_int_attribute_that_counts_calls():
+    class Counting(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.calls, self.width = 2, 3
+
+        def forward(self, x):
+            self.calls += 1
+            return x * self.calls + self.width
+    ours, plain = Counting(), Counting()
+    compiled = minidynamo.compile(ours, backend="eager")
+    for _ in range(6):
+        x = torch.randn(3)
+        assert torch.equal(compiled(x), plain(x)) and ours.calls == plain.calls and type(ours.calls) is int
+    assert compilations() == 2
+
+
+def test_what_needs_the_number_is_pinned_with_its_line():
+    def f(x, n):
+        for step in range(x.shape[1]):
+            x = x + step
+        return x, [n] * n, f"{x.shape[0]}"
+    record = sweep(f, [(torch.randn(4, 2), 3)])
+    assert {name: (value, line.rpartition(":")[2]) for name, (value, line) in record.pinned.items()} == {
+        "x.shape[1]": (2, str(f.__code__.co_firstlineno + 1)), "n": (3, str(f.__code__.co_firstlineno + 3)),
+        "x.shape[0]": (4, str(f.__code__.co_firstlineno + 3))}
+    assert not any(n.op == "placeholder" and n.name.startswith("s") for n in record.graph.graph.nodes)
+
+
+def test_marks():
+    def f(x):
+        return x.sum(1) + x.shape[0]
+    x = torch.randn(4, 5)
+    minidynamo.mark_dynamic(x, 0)
+    compiled = minidynamo.compile(f, backend="eager")
+    assert torch.equal(compiled(x), f(x)) and guards(records.frames[-1]) == ["x.shape[0] >= 2"]
+    compiled(torch.randn(9, 5))
+    assert compilations() == 1
+    y = torch.randn(3, 6)
+    minidynamo.mark_static(y, 1)
+    minidynamo.reset()
+    minidynamo.compile(f, backend="eager", dynamic=True)(y)
+    assert guards(records.frames[-1]) == ["x.shape[0] >= 2"]
+
+
+def test_a_marked_size_that_is_needed_as_a_number_is_an_error():
+    def f(x):
+        return sum(x[i] for i in range(x.shape[0]))
+    x = torch.randn(4, 5)
+    minidynamo.mark_dynamic(x, 0)
+    line = f.__code__.co_firstlineno + 1
+    with pytest.raises(SpecializationError, match=rf"x.shape\[0\] was marked dynamic, but .*test_dynamic.py:{line} needs it as the number 4"):
+        minidynamo.compile(f, backend="eager")(x)
+
+
+def test_sizes_come_back_as_ints():
+    def f(x):
+        n = x.shape[0] * 2 + 1
+        return x.size(), x.shape[0], n // 3, n / 2, x.numel(), x.stride(), math.sqrt(n), len(x), x * n, -n % 4, n ** 2, min(n, 7), max(n, x.shape[1])
+    sweep(f, sizes([(4, 6)], [(5, 7)], [(12, 3)]))
+
+
+def test_arithmetic_stays_symbolic():
+    def f(x):
+        n, m = x.shape
+        scale = (n * m) ** -0.5 + math.ceil(n / 4) + int(n * 0.3) + abs(m - n) + round(n / 3) + divmod(n, 3)[1]
+        return x * scale, torch.arange(n + m), x.new_zeros(n // 2, m * 2)
+    record = sweep(f, sizes(*[[(n, m)] for n, m in ((4, 6), (5, 7), (12, 3), (8, 8), (33, 2))]))
+    assert guards(record)[:2] == ["x.shape[0] >= 2", "x.shape[1] >= 2"]
+
+
+def test_a_branch_is_a_guard_with_the_users_line():
+    def f(x, y):
+        if x.shape[0] * 2 == y.shape[0]:
+            return x.sum() + y.sum()
+        return x.sum() - y.sum()
+    record = sweep(f, sizes([(4,), (8,)], [(5,), (10,)], [(5,), (11,)], [(6,), (11,)]), graphs=2)
+    first = records.frames[0]
+    assert guards(first)[-1] == "x.shape[0] * 2 == y.shape[0]" and guards(record)[-1] == "x.shape[0] * 2 != y.shape[0]"
+    assert [g.line for g in first.guards if g.kind == "SIZES"][0].endswith(f"test_dynamic.py:{f.__code__.co_firstlineno + 1}")
+    assert "x.shape[0] * 2 == y.shape[0]" in record.recompile_reason.replace("(", "").replace(")", "")
+
+
+def test_proved_relations_are_no_guards():
+    def f(x):
+        if x.shape[0] + 1 > 2 and x.shape[0] * x.shape[1] >= x.shape[1] and torch.cat([x, x]).shape[0] == x.shape[0] * 2:
+            return x * 2
+    record = sweep(f, sizes([(4, 3)], [(2, 9)]))
+    assert guards(record) == ["x.shape[0] >= 2", "x.shape[1] >= 2"]
+    assert sum(decision.proved for decision in record.shape_env.decisions) >= 2
+
+
+def test_graph_breaks_with_live_sizes(capsys):
+    def f(x):
+        n = x.shape[0]
+        y = x * n
+        print("n")
+        return y + n, y.view(n * 2, -1).sum(0), n
+    compiled = minidynamo.compile(f, backend="eager", dynamic=True)
+    for shape in ((4, 6), (5, 8), (7, 4), (6, 6)):
+        x = torch.randn(shape)
+        assert same(compiled(x), f(x))
+    assert compilations() == 2                      # before and after the break
+
+
+def test_side_effects_with_sizes():
+    class Box:
+        pass
+
+    def f(x, box, log):
+        box.rows = x.shape[0]
+        log.append((x.shape[0] + 1, x.shape))
+        return x * box.rows
+    compiled = minidynamo.compile(f, backend="eager", dynamic=True)
+    for n in (3, 5, 8):
+        ours, plain, x = (Box(), []), (Box(), []), torch.randn(n, 2)
+        assert torch.equal(compiled(x, *ours), f(x, *plain))
+        assert same((ours[0].rows, ours[1]), (plain[0].rows, plain[1]))
+    assert compilations() == 1
+
+
+def test_layouts():
+    def f(x):
+        return x.contiguous().view(-1) * 2, x.t().reshape(-1), x.is_contiguous()
+    x = torch.randn
+    sweep(f, [(x(3, 4),), (x(5, 7),), (x(9, 2),)])
+    minidynamo.reset()
+    sweep(f, [(x(3, 4).t(),), (x(5, 7).t(),)])
+    minidynamo.reset()
+    base = torch.randn(8, 40)
+    sweep(lambda x: x * 2, [(base[:, :n],) for n in (3, 5, 9)])         # the stride stays 40
+    minidynamo.reset()
+    sweep(lambda x: x * 2, [(torch.randn(8, n)[:, :3],) for n in (10, 12, 15, 16)], dynamic=None, graphs=2)     # here it changes
+
+
+def test_writes_and_gradients():
+    def f(x, y):
+        x.add_(y.shape[0])
+        x[:, 0] = 1
+        return (x * y).sum(0)
+    compiled = minidynamo.compile(f, backend="eager", dynamic=True)
+    for n, m in ((3, 4), (5, 6)):
+        a, y = torch.randn(n, m), torch.randn(n, m)
+        b = a.clone()
+        assert torch.equal(compiled(a, y), f(b, y)) and torch.equal(a, b)
+    leaf = [torch.randn(3, 4, requires_grad=True), torch.randn(7, 2, requires_grad=True)]
+    g = minidynamo.compile(lambda x: (x * 2).mul_(x.shape[0]).sum(), backend="eager", dynamic=True)
+    for x in leaf:
+        g(x).backward()
+        assert torch.equal(x.grad, torch.full_like(x, 2 * x.shape[0]))
+
+
+def test_every_size_that_violates_a_guard_compiles_again():
+    def f(x):
+        return x.sum() if x.shape[0] > 6 else x.prod()
+    compiled = minidynamo.compile(f, backend="eager", dynamic=True)
+    for n in (3, 6, 7, 2, 9, 1):
+        x = torch.rand(n)
+        assert torch.equal(compiled(x), f(x))
+    assert compilations() == 3 and len(frame_hook.get_cache(f.__code__)) == 3
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
+def test_backends(backend):
+    layer = torch.nn.Linear(6, 3)
+
+    def f(x):
+        return F.gelu(layer(x)).softmax(-1).flatten(1)[:, : x.shape[1]] * x.shape[0]
+    compiled = minidynamo.compile(f, backend=backend, dynamic=True)
+    with torch.no_grad():
+        for n, m in ((3, 4), (5, 7), (2, 9)):
+            x = torch.randn(n, m, 6)
+            torch.testing.assert_close(compiled(x), f(x))
+    assert compilations() == 1
+
+
+def test_your_own_backend_gets_symints_and_fakes_and_may_decide():
+    seen = []
+
+    def backend(gm, inputs):
+        seen.extend(inputs)
+        assert inputs[0] > 4                        # a decision while compiling
+        return gm.forward
+    compiled = minidynamo.compile(lambda x: x * x.shape[0], backend=backend, dynamic=True)
+    compiled(torch.randn(6))
+    assert isinstance(seen[0], torch.SymInt) and isinstance(seen[1], torch._subclasses.FakeTensor) and str(seen[1].shape) == "torch.Size([s0])"
+    assert guards(records.frames[-1]) == ["x.shape[0] >= 5"]
