@@ -26,7 +26,7 @@ from .autograd.joint import needs_gradient, trace_forward
 from .autograd.runtime import compile_training, with_outputs
 from .autograd.tracer import CannotTrace, no_autocast
 from .decompositions import table
-from .graph_passes import optimize, optimize_for_gpu
+from .graph_passes import apply, optimize, optimize_for_cpu, optimize_for_gpu, rewrites
 from .lowering import CannotLower, lower_graph
 from .lowering.extern import EXTERN
 from .lowering.registry import LOWERINGS
@@ -91,6 +91,9 @@ def _compile(gm, example_inputs, mode, generate):
             record.aten_graph, record.functional_graph, written = joint.recorded, joint.graph, joint.written
             with record.timed("graph passes"):
                 optimize(joint.graph)
+            if generate:
+                with record.timed("patterns"):
+                    apply(rewrites(), joint.graph, record, decompositions)
             run = compile_graph(joint.graph, record, written)
             if torch._C._is_any_autocast_enabled():
                 run = no_autocast()(run)
@@ -114,8 +117,9 @@ def _generate(functional, record, written, mode=None, pools=None):
 def _generate_kernels(functional, record, written, mode, pools):
     from .codegen.wrapper import build
     from .handlers import graph_text
-    with record.timed("GPU layouts"):   # PyTorch: channels-last in training too, saved activations included
-        functional = optimize_for_gpu(functional, record, channels_last=record.joint_graph is None)
+    with record.timed("layouts"):       # PyTorch: channels-last in training too, saved activations included
+        for optimize_for in (optimize_for_gpu, optimize_for_cpu):
+            functional = optimize_for(functional, record, channels_last=record.joint_graph is None)
     with record.timed("lower"):
         graph = lower_graph(functional, record, written)
     if config.verify:

@@ -1,5 +1,8 @@
 """Passes over the functional graph, before lowering."""
 from .basic import optimize
+from .cpu_library import optimize_for_cpu
 from .gpu_layout import optimize_for_gpu
+from .pattern_matcher import apply
+from .patterns import rewrites
 
-__all__ = ["optimize", "optimize_for_gpu"]
+__all__ = ["apply", "optimize", "optimize_for_cpu", "optimize_for_gpu", "rewrites"]

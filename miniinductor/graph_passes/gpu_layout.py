@@ -9,12 +9,12 @@ more than they cost.
     mm(a, t(w)), w of 50257 rows  ->  mm(a, t(pad(w, 7)))[:, :50257]: rows of 50257 half-precision numbers are aligned to 2
                                       bytes, for which only slow kernels exist
 
-Fake tensors flow through the new graph, so that every node knows its strides; outputs keep the strides eager gives them.
 Where an op cannot take the new strides, the graph stays as it was.
 Mirrors `decide_layout_opt` in torch/_inductor/graph.py and fx_passes/pad_mm.py.
 """
 import torch
-from torch import fx
+
+from .layout import LayoutPass
 
 from ..sizes import hints_of
 
@@ -35,7 +35,7 @@ def optimize_for_gpu(gm, record, channels_last=True):
         return gm
     try:
         return Relayout(gm, record, channels_last).run()
-    except (RuntimeError, NotImplementedError) as reason:
+    except (RuntimeError, ValueError, NotImplementedError) as reason:
         record.notes.append(f"no GPU layouts: {str(reason).splitlines()[0]}")
         return gm
 
@@ -44,81 +44,24 @@ def _on_gpu(node):
     return isinstance(node.meta.get("val"), torch.Tensor) and node.meta["val"].is_cuda
 
 
-class Relayout:
-    """Copies the graph node by node, inserting layout changes and recomputing fake values."""
-
+class Relayout(LayoutPass):
     def __init__(self, gm, record, channels_last):
+        super().__init__(gm, record)
         self.moves_convolutions = channels_last
-        self.gm, self.record, self.graph, self.copied = gm, record, fx.Graph(), {}
-        self.convolutions, self.patched, self.padded, self.with_zeros_of = 0, 0, 0, {}
-
-    def run(self):
-        for node in self.gm.graph.nodes:
-            if node.op == "output":
-                self.graph.output(fx.map_arg(node.args[0], lambda n: self.in_strides(self.copied[n], n.meta["val"])))
-                continue
-            new = self.graph.node_copy(node, lambda n: self.copied[n])
-            new.meta = dict(node.meta)
-            if node.op == "call_function":
-                new = self.visit(new)
-            self.copied[node] = new
-        if not self.convolutions + self.patched + self.padded:
-            return self.gm
-        for count, what in ((self.patched, "convolutions of separate patches as matrix products"), (self.convolutions, "convolutions in channels-last memory"), (self.padded, "matrix products padded")):
-            if count:
-                self.record.notes.append(f"{count} {what}")
-        result = fx.GraphModule(self.gm, self.graph, "FunctionalGraph")
-        result.meta.update(self.gm.meta)
-        return result
+        self.padded, self.with_zeros_of = 0, {}
 
     def visit(self, node):
         if self.moves_convolutions and node.target is aten.convolution.default and self.has_patches(node):
             return self.patches(node)
         if self.moves_convolutions and node.target is aten.convolution.default and _on_gpu(node) and node.meta["val"].dim() == 4:
-            self.convolutions += 1
+            self.changed("convolutions in channels-last memory")
             with self.graph.inserting_before(node):
                 for position in (0, 1):
                     node.update_arg(position, self.channels_last(node.args[position]))
+            return self.evaluate(node)
         if node.target is aten.mm.default and _on_gpu(node) and (lacking := self.misaligned(node)):
             return self.pad(node, lacking)
-        return self.evaluate(node)
-
-    def evaluate(self, node):
-        """The fake value, where the arguments' strides are no longer those it was computed for."""
-        vals = fx.map_arg((node.args, node.kwargs), lambda n: n.meta["val"])
-        with self.fake_mode(node):
-            node.meta["val"] = node.target(*vals[0], **vals[1])
-        return node
-
-    def fake_mode(self, node):
-        for argument in node.all_input_nodes:
-            if hasattr(argument.meta.get("val"), "fake_mode"):
-                return argument.meta["val"].fake_mode
-        return self.mode if hasattr(self, "mode") else self._any_mode()
-
-    def _any_mode(self):
-        self.mode = next(n.meta["val"].fake_mode for n in self.gm.graph.nodes if hasattr(n.meta.get("val"), "fake_mode"))
-        return self.mode
-
-    def call(self, like, target, *args, **kwargs):
-        """A new node, with the origin of node `like`."""
-        node = self.graph.call_function(target, args, kwargs)
-        node.meta = {k: v for k, v in like.meta.items() if k != "val"}
-        return self.evaluate(node)
-
-    def channels_last(self, node):
-        if node.meta["val"].is_contiguous(memory_format=torch.channels_last):
-            return node
-        return self.call(node, aten.clone.default, node, memory_format=torch.channels_last)
-
-    def in_strides(self, node, wanted):
-        """An output as eager lays it out."""
-        have = node.meta.get("val")
-        if not isinstance(have, torch.Tensor) or have.stride() == wanted.stride() or have.numel() == 0:
-            return node
-        if not wanted.is_contiguous():
-            raise NotImplementedError("an output of unusual strides")
-        return self.call(node, aten.clone.default, node, memory_format=torch.contiguous_format)
+        return self.kept(node)
 
     # -- convolutions whose windows lie side by side -----------------------------------------------------------------------
     def has_patches(self, node):
@@ -129,7 +72,7 @@ class Relayout:
 
     def patches(self, node):
         """One row per window: its channels and pixels, in the order in which x lies in memory."""
-        self.patched += 1
+        self.changed("convolutions of separate patches as matrix products")
         x, weight, bias = node.args[:3]
         (count, channels, height, width), (out, _, high, wide) = x.meta["val"].shape, weight.meta["val"].shape
         down, across, size = height // high, width // wide, channels * high * wide
@@ -164,6 +107,7 @@ class Relayout:
     def pad(self, node, lacking):
         """mm(padded a, padded b)[:m, :n]; zeros along k add nothing."""
         self.padded += 1
+        self.changed("matrix products padded")
         (a, b), (m, k, n) = node.args, lacking
         rows, columns = a.meta["val"].shape[0], b.meta["val"].shape[1]
         self.graph.erase_node(node)

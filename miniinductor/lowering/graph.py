@@ -22,13 +22,14 @@ from ..ops import OP_NAMES, UNARY_FLOAT, OpsHandler, set_handler
 from ..sizes import SYMBOLIC, Described, described, hint, same_sizes, size
 from . import indexing, pointwise, pooling, reductions, views  # noqa: F401  (they fill the table)
 from .extern import EXTERN, eager_kernel
-from .registry import LOWERINGS, Call, CannotLower, NotLowered, is_dense
+from .registry import LOWERINGS, Call, CannotLower, NotLowered, aten, is_dense
 
 MANY_READS = 4          # an inlined value that several users would re-read this often is stored instead
 FEW_READS = 2           # the same on a GPU, where arithmetic is free and memory is not; but not in a backward half, whose kernels
                         # read what they share at other loops
 MANY_OPS = 16
 KNOWN_FUNCTIONS = {*"FloorDiv Mod Max Min TrueDiv ToFloat FloatAdd FloatSub FloatMul FloatNeg FloatPow Math_sqrt".split()}
+WINDOWS = {aten.max_pool2d_with_indices.default, aten.max_pool3d_with_indices.default, aten.avg_pool2d.default, aten.avg_pool3d.default}
 HUGE = 128              # operations: stored even with one user, so that no kernel grows without end
 
 
@@ -161,7 +162,7 @@ class GraphLowering(fx.Interpreter):
                                     f"{tuple(value.shape)} ({node.meta.get('source_line', '')})")
             self.fakes[id(box)], self.boxes[id(box)] = value, box
             uses = sum(list(user.all_input_nodes).count(node) + (node in user.all_input_nodes and user.args.count(node) > 1)
-                       for user in node.users)
+                       + (user.target in WINDOWS) for user in node.users)
             if should_realize(box, uses, self.many_reads(box)):
                 box.realize(tuple(value.stride()) if is_dense(value) else None)
 

@@ -1,0 +1,116 @@
+"""What library kernels on a CPU want: products by oneDNN, channels-last convolutions.
+
+In:   a functional ATen graph.  Out: an equal one, where a library kernel gains more than the change costs.
+
+    mm(a, t(w)), addmm(bias, a, t(w))  ->  mkldnn._linear_pointwise(a, w, bias): oneDNN's product, 1.03 to 1.6 times as fast as
+                                           BLAS's on large float32 matrices (LEAST_PRODUCT, LEAST_ROWS), also without packed weights
+    convolution(x, w)                  ->  convolution(clone(x, channels_last), w): as it is, each convolution copies its
+                                           image into oneDNN's layout and its result back
+    convolution(x, w) of 1x1           ->  a product: in channels-last memory an image is the matrix [pixels, channels]
+
+A convolution whose weights are much larger than its image keeps plain memory: oneDNN reorders the weights in every call, and
+does so faster for that.  Frozen weights (freezing.py) are reordered once.
+Mirrors torch/_inductor/fx_passes/mkldnn_fusion.py and `decide_layout_opt` in graph.py.  Left out: other dtypes than float32.
+"""
+import torch
+
+from .. import config
+from .layout import LayoutPass, aten, value_of
+
+LEAST_PRODUCT, LEAST_ROWS = 1 << 23, 4      # multiplications and rows from which oneDNN's product is the faster one
+HEAVY_WEIGHTS = 8                           # weights this many times as large as the image: plain memory
+TRANSPOSITIONS = (aten.t.default, aten.permute.default, aten.transpose.int)
+
+
+def optimize_for_cpu(gm, record, channels_last=True):
+    """The graph with the CPU's library kernels; `gm` itself where nothing is gained.  channels_last=False: products only."""
+    calls = [n for n in gm.graph.nodes if n.op == "call_function" and is_float_on_cpu(n)]
+    targets = {n.target for n in calls}
+    if not torch._C._get_mkldnn_enabled() or not torch.backends.mkldnn.is_available():
+        return gm
+    channels_last = channels_last and config.channels_last and aten.as_strided.default not in targets and any(
+        n.target is aten.convolution.default and n.meta["val"].dim() == 4 for n in calls)
+    if not channels_last and not (config.onednn_products and targets & {aten.mm.default, aten.addmm.default}):
+        return gm
+    try:
+        return CpuLibrary(gm, record, channels_last).run()
+    except (RuntimeError, ValueError, NotImplementedError) as reason:
+        record.notes.append(f"no CPU library layouts: {str(reason).splitlines()[0]}")
+        return gm if not channels_last else optimize_for_cpu(gm, record, channels_last=False)
+
+
+def is_float_on_cpu(node):
+    value = value_of(node)
+    return value is not None and value.device.type == "cpu" and value.dtype == torch.float32 and all(type(n) is int for n in value.shape)
+
+
+def gains_by_onednn(a, b):
+    """Is a @ b, of two matrices, faster by oneDNN than by BLAS?"""
+    if a.dtype != torch.float32 or a.device.type != "cpu" or any(type(n) is not int for n in (*a.shape, *b.shape)):
+        return False
+    (m, k), n = a.shape, b.shape[1]
+    return m * k * n >= LEAST_PRODUCT and m >= LEAST_ROWS and a.is_contiguous() and (b.is_contiguous() or b.t().is_contiguous())
+
+
+class CpuLibrary(LayoutPass):
+    def __init__(self, gm, record, channels_last):
+        super().__init__(gm, record)
+        self.moves_convolutions = channels_last
+
+    def visit(self, node):
+        if self.moves_convolutions and node.target is aten.convolution.default and is_float_on_cpu(node) and node.meta["val"].dim() == 4:
+            return self.convolution(node)
+        if config.onednn_products and node.target in (aten.mm.default, aten.addmm.default) and is_float_on_cpu(node):
+            return self.product(node)
+        return self.kept(node)
+
+    # -- convolutions ------------------------------------------------------------------------------------------------
+    def convolution(self, node):
+        x, w, bias, stride, padding, dilation, transposed, output_padding, groups = node.args
+        image, weights = value_of(x), value_of(w)
+        size, result = weights.shape, node.meta["val"].shape
+        if transposed or 0 in (*image.shape, *size):
+            return self.kept(node)
+        if tuple(size[2:]) == (1, 1) and groups == 1 and not any(padding):
+            return self.pixelwise(node, x, w, bias, stride)
+        if weights.numel() > HEAVY_WEIGHTS * max(image.numel(), node.meta["val"].numel()):
+            with self.graph.inserting_before(node):
+                node.update_arg(0, self.plain(x))
+            self.changed("convolutions in plain memory, for their weights are large")
+        else:
+            with self.graph.inserting_before(node):
+                node.update_arg(0, self.channels_last(x))
+            self.changed("convolutions in channels-last memory")
+        return self.evaluate(node)
+
+    def pixelwise(self, node, x, w, bias, stride):
+        """A convolution of 1x1 as the product of [pixels, channels] and the weights."""
+        self.changed("convolutions of 1x1 as matrix products")
+        n, c, height, width = node.meta["val"].shape
+        self.graph.erase_node(node)
+        for dim, step in zip((2, 3), stride * (2 // len(stride))):
+            if step > 1:
+                x = self.call(node, aten.slice.Tensor, x, dim, 0, x.meta["val"].shape[dim], step)
+        pixels = self.call(node, aten.permute.default, self.channels_last(x), [0, 2, 3, 1])
+        matrix = self.call(node, aten.view.default, pixels, [n * height * width, x.meta["val"].shape[1]])
+        weights = self.call(node, aten.view.default, self.plain(w), [c, x.meta["val"].shape[1]])
+        transposed = self.call(node, aten.permute.default, weights, [1, 0])
+        out = self.call(node, aten.mm.default, matrix, transposed) if bias is None else self.call(
+            node, aten.addmm.default, bias, matrix, transposed)
+        out = self.product(out) if config.onednn_products else out
+        out = self.call(node, aten.view.default, out, [n, height, width, c])
+        return self.call(node, aten.permute.default, out, [0, 3, 1, 2])
+
+    # -- matrix products ------------------------------------------------------------------------------------------------
+    def product(self, node):
+        """mm or addmm by oneDNN, where that is faster."""
+        bias = node.args[0] if node.target is aten.addmm.default else None
+        a, b = node.args[-2:] if bias is None else node.args[1:3]
+        n, k = reversed(value_of(b).shape)
+        if (not gains_by_onednn(value_of(a), value_of(b)) or node.kwargs or bias is not None and (value_of(bias).dim() != 1 or not value_of(bias).is_contiguous())):
+            return self.kept(node)
+        self.changed("matrix products by oneDNN")
+        self.graph.erase_node(node)
+        transposed = b.target in TRANSPOSITIONS and value_of(b.args[0]).shape == (n, k)
+        weights = b.args[0] if transposed else self.call(node, aten.permute.default, b, [1, 0])
+        return self.call(node, torch.ops.mkldnn._linear_pointwise.default, a, weights, bias, "none", [], "")

@@ -1,0 +1,99 @@
+"""A graph copied node by node, with layout changes: what the GPU's and the CPU's passes for library kernels share.
+
+In:   a functional ATen graph.  Out: an equal one.  Fake tensors flow through the copy, so that every node knows its strides;
+outputs keep the strides that eager gives them.
+
+    class ChannelsLast(LayoutPass):
+        def visit(self, node):                          # a node of the copy; returns what stands for it
+            if node.target is aten.convolution.default:
+                node.update_arg(0, self.channels_last(node.args[0]))
+                return self.evaluate(node)
+            return self.kept(node)
+
+Mirrors `decide_layout_opt` and the layout constraints in torch/_inductor/graph.py.
+"""
+import torch
+from torch import fx
+
+from ..autograd.functionalize import is_needed
+
+aten = torch.ops.aten
+
+
+def value_of(node):
+    """The fake tensor of a node; None where there is none."""
+    value = node.meta.get("val") if isinstance(node, fx.Node) else None
+    return value if isinstance(value, torch.Tensor) else None
+
+
+class LayoutPass:
+    """`run()` gives the new graph, or the old one where `visit` changed nothing.  counts: sentence for the record -> how often."""
+
+    def __init__(self, gm, record):
+        self.gm, self.record, self.graph, self.copied, self.counts = gm, record, fx.Graph(), {}, {}
+        self.fake_mode = next(n.meta["val"].fake_mode for n in gm.graph.nodes if hasattr(n.meta.get("val"), "fake_mode"))
+
+    def visit(self, node):
+        raise NotImplementedError
+
+    def run(self):
+        for node in self.gm.graph.nodes:
+            if node.op == "output":
+                self.graph.output(fx.map_arg(node.args[0], lambda n: self.in_strides(self.copied[n], n.meta.get("val"))))
+                continue
+            new = self.graph.node_copy(node, lambda n: self.copied[n])
+            new.meta = dict(node.meta)
+            self.as_before = all(self.copied[n].meta.get("val") is n.meta.get("val") for n in node.all_input_nodes)
+            self.copied[node] = self.visit(new) if node.op == "call_function" else new
+        if not self.counts:
+            return self.gm
+        self.record.notes += [f"{count} {what}" for what, count in self.counts.items()]
+        self.graph.eliminate_dead_code(is_impure_node=is_needed)
+        result = fx.GraphModule(self.gm, self.graph, "FunctionalGraph")
+        result.meta.update(self.gm.meta)
+        return result
+
+    def kept(self, node):
+        """The node as it is; with a new fake value where its arguments' strides are others than before."""
+        return node if self.as_before else self.evaluate(node)
+
+    def changed(self, what):
+        self.counts[what] = self.counts.get(what, 0) + 1
+
+    def evaluate(self, node):
+        """The node, with the fake value that its arguments give it.  What cannot be viewed in new strides is copied first."""
+        args, kwargs = fx.map_arg((node.args, node.kwargs), lambda n: n.meta["val"])
+        try:
+            with self.fake_mode:
+                node.meta["val"] = node.target(*args, **kwargs)
+        except (RuntimeError, ValueError):
+            if node.target is not aten.view.default or args[0].is_contiguous():
+                raise
+            with self.graph.inserting_before(node):
+                node.update_arg(0, self.plain(node.args[0]))
+            return self.evaluate(node)
+        return node
+
+    def call(self, like, target, *args, **kwargs):
+        """A new node, with the origin of node `like`."""
+        node = self.graph.call_function(target, args, kwargs)
+        node.meta = {k: v for k, v in like.meta.items() if k != "val"}
+        return self.evaluate(node)
+
+    def channels_last(self, node):
+        if node.meta["val"].is_contiguous(memory_format=torch.channels_last):
+            return node
+        return self.call(node, aten.clone.default, node, memory_format=torch.channels_last)
+
+    def plain(self, node):
+        return node if node.meta["val"].is_contiguous() else self.call(
+            node, aten.clone.default, node, memory_format=torch.contiguous_format)
+
+    def in_strides(self, node, wanted):
+        """An output as eager lays it out."""
+        have = node.meta.get("val")
+        if not isinstance(have, torch.Tensor) or have.stride() == wanted.stride() or have.numel() == 0:
+            return node
+        if not wanted.is_contiguous():
+            raise NotImplementedError("an output of unusual strides")
+        return self.call(node, aten.clone.default, node, memory_format=torch.contiguous_format)

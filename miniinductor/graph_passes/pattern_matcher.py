@@ -1,0 +1,236 @@
+"""A small pattern matcher: find what one Python function computes, put what another one computes in its place.
+
+In:   a functional ATen graph and `Rewrite`s.  Out: the same graph, rewritten in place; what was rewritten, and how often.
+
+    def search(x, weight, bias):            # as a user may have written it
+        return torch.relu(torch.addmm(bias, x, weight.t()))
+
+    def replace(x, weight, bias):           # the same values, faster
+        return torch.ops.mkldnn._linear_pointwise(x, weight, bias, "relu", [], "")
+
+    rewrite = Rewrite("linear + relu", search, replace, examples=[[(4, 8), (16, 8), (16,)]], needs=[aten.addmm.default])
+    apply([rewrite], gm, record, decompositions)        # {'linear + relu': 2}
+
+A match is found in two steps, and the second is the proof:
+
+1.  `search` is traced by our own tracer on example tensors, and its graph is laid over the graph at every node that could be its
+    output.  Sizes (any int) are not compared.  This tells which nodes would be x, weight and bias.
+2.  `search` is traced again on *those* nodes' fake tensors, with the numbers found.  What comes out must be the graph that is there,
+    int for int: this program, applied to these tensors, is exactly what the graph computes.
+
+Both steps look through what changes no value (`source`: clones; reshapes by any name are one), accept x + y for y + x, and -1 for
+the last dimension.  No value inside a match may be used outside of it.  A float among `examples` is a parameter, too (a scale).
+
+Mirrors torch/_inductor/pattern_matcher.py (`register_replacement`).  Left out: patterns with several outputs, patterns that are not
+functions, wildcards for operators.
+"""
+from dataclasses import dataclass, field
+from typing import Callable
+
+import torch
+from torch import fx
+from torch._dispatch.python import enable_python_dispatcher
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from ..autograd.functionalize import is_needed
+from ..autograd.tracer import Tracer
+from .basic import optimize
+
+aten = torch.ops.aten
+RESHAPES = {aten.view.default, aten._unsafe_view.default, aten.reshape.default}
+COMMUTE = {aten.add.Tensor, aten.mul.Tensor}
+CHANGES_NOTHING = {aten.clone.default, aten._to_copy.default, aten.expand.default, *RESHAPES}
+
+
+@dataclass
+class Rewrite:
+    """One rule.  examples: argument lists, a shape for a tensor, a float for a number; one for every way to trace `search` (2-D, 3-D).
+    needs: ops without which a graph cannot contain it.  when(*values): may it be applied to these fake tensors and numbers?"""
+    name: str
+    search: Callable
+    replace: Callable
+    examples: list
+    needs: list
+    when: Callable = lambda *values: True
+    patterns: list = field(default_factory=list)        # the examples, traced when they are first needed
+
+
+def apply(rewrites, gm, record, decompositions):
+    """Apply each rewrite wherever it matches; {name: how often}, which also goes into `record.notes`."""
+    counts, targets = {}, {n.target for n in gm.graph.nodes}
+    rewriter = Rewriter(gm, decompositions)
+    for rewrite in rewrites:
+        if targets.issuperset(rewrite.needs):
+            count = sum(rewriter.rewrite_at(rewrite, node) for node in list(gm.graph.nodes) if node.op == "call_function")
+            if count:
+                counts[rewrite.name] = counts.get(rewrite.name, 0) + count
+                gm.graph.eliminate_dead_code(is_impure_node=is_needed)
+    if counts:
+        optimize(gm)
+        record.notes += [f"pattern {name}: rewritten {count} times" for name, count in counts.items()]
+    return counts
+
+
+# ---- tracing ---------------------------------------------------------------------------------------------------------
+def traced(function, values, decompositions, mode):
+    """The pattern of function(*values): fake tensors become placeholders, in order; numbers stay."""
+    tracer, arguments = Tracer(mode, decompositions), []
+    with torch.no_grad(), enable_python_dispatcher(), mode:
+        for i, v in enumerate(values):
+            if isinstance(v, torch.Tensor):
+                v = torch.empty_strided(v.shape, v.stride(), dtype=v.dtype, device=v.device)
+                tracer.placeholder(f"arg{i}", v)
+            arguments.append(v)
+        with tracer:
+            result = function(*arguments)
+    tracer.graph.output(tracer.node_of(result))
+    optimize(tracer.module("Pattern"))
+    return Pattern(tracer.graph, arguments)
+
+
+@dataclass
+class Pattern:
+    graph: fx.Graph
+    arguments: list         # fake tensors and numbers, as the function was given them
+
+    def __post_init__(self):
+        self.result = self.graph.output_node().args[0]
+        self.position = {f"arg{i}": i for i in range(len(self.arguments))}
+        self.numbers = {v: i for i, v in enumerate(self.arguments) if isinstance(v, float)}
+
+
+# ---- matching --------------------------------------------------------------------------------------------------------
+class Rewriter:
+    """Finds and replaces in one graph.  traces: what was traced for it before; twelve layers alike need one proof."""
+
+    def __init__(self, gm, decompositions):
+        self.gm, self.decompositions, self.traces = gm, decompositions, {}
+
+    def traced(self, function, values):
+        key = (function, *[(v.shape, v.stride(), v.dtype, v.device) if isinstance(v, torch.Tensor) else v for v in values])
+        if key not in self.traces:
+            self.traces[key] = traced(function, values, self.decompositions, self.gm.meta["fake_mode"])
+        return self.traces[key]
+
+    def rewrite_at(self, rewrite, node):
+        """Rewrite the match whose output is `node`, if there is one: True."""
+        if not rewrite.patterns:
+            rewrite.patterns = [traced(rewrite.search, [torch.empty(e) if isinstance(e, tuple) else e for e in example],
+                                       self.decompositions, FakeTensorMode(static_shapes=True)) for example in rewrite.examples]
+        return bool(node.users) and any(self.match(rewrite, pattern, node) for pattern in rewrite.patterns)
+
+    def match(self, rewrite, pattern, node):
+        guess = Matcher(pattern, exact=False)
+        if not guess.same(pattern.result, node) or len(guess.bound) < len(pattern.arguments):
+            return False
+        found = [guess.bound[i] for i in range(len(pattern.arguments))]
+        values = [f.meta["val"] if isinstance(f, fx.Node) else f for f in found]
+        if not rewrite.when(*values):
+            return False
+        try:
+            proof, new = self.traced(rewrite.search, values), self.traced(rewrite.replace, values)
+        except (RuntimeError, ValueError):      # these shapes do not go together
+            return False
+        exact = Matcher(proof, exact=True)
+        exact.bound = {i: f for i, f in enumerate(found) if isinstance(f, float)}
+        if not exact.same(proof.result, node) or any(exact.bound.get(i) is not f for i, f in enumerate(found)):
+            return False
+        inside = set(exact.met.values())
+        if any(user not in inside for n in inside if n is not source(node) and n.target not in CHANGES_NOTHING for user in real_users(n)):
+            return False                        # somebody else needs a value in between
+        have, want = new.result.meta["val"], node.meta["val"]
+        return (have.shape, have.dtype) == (want.shape, want.dtype) and self.replace(node, new, found)
+
+    def replace(self, node, new, found):
+        """The graph of `new`, on the nodes `found`, in place of `node`; copied into the strides that `node` had, if they are others."""
+        copies, origin, graph = {}, {k: v for k, v in node.meta.items() if k != "val"}, self.gm.graph
+        with graph.inserting_before(node):
+            for n in new.graph.nodes:
+                if n.op == "placeholder":
+                    copies[n] = found[new.position[n.target]]
+                elif n.op == "call_function":
+                    copies[n] = graph.node_copy(n, copies.get)
+                    copies[n].meta = {**origin, "val": n.meta["val"]}
+            result = copies[new.result]
+            if result.meta["val"].stride() != node.meta["val"].stride():
+                result = graph.call_function(aten.clone.default, (result,))
+                result.meta = {**origin, "val": node.meta["val"]}
+        node.replace_all_uses_with(result)
+        return True
+
+
+class Matcher:
+    """Lays a pattern's graph over another; bound: argument -> node or number, met: pattern node -> node."""
+
+    def __init__(self, pattern, exact):
+        self.pattern, self.exact, self.bound, self.met = pattern, exact, {}, {}
+
+    def same(self, p, n):
+        """Does pattern value `p` stand for graph value `n`?"""
+        if isinstance(p, fx.Node):
+            return isinstance(n, fx.Node) and self.same_node(source(p), source(n))
+        if isinstance(p, (list, tuple)):
+            return isinstance(n, (list, tuple)) and (len(p) == len(n) or not self.exact and not any(isinstance(x, fx.Node) for x in p)) and all(
+                map(self.same, p, n))
+        if not self.exact and isinstance(p, float) and p in self.pattern.numbers and isinstance(n, (int, float)):
+            return self.bind(self.pattern.numbers[p], float(n))
+        if type(p) is int and not self.exact:
+            return type(n) is int
+        return (type(p) is type(n) or {type(p), type(n)} == {int, float}) and p == n
+
+    def bind(self, position, value):
+        known = self.bound.setdefault(position, value)
+        return known is value or isinstance(value, float) and known == value
+
+    def same_node(self, p, n):
+        if p.op == "placeholder":
+            return self.bind(self.pattern.position[p.target], n)
+        if p in self.met:
+            return self.met[p] is n
+        if p.op != "call_function" or n.op != "call_function" or _kind(p) != _kind(n) or len(p.args) != len(n.args) or (
+                p.kwargs.keys() != n.kwargs.keys()) or self.exact and _type(p) != _type(n):
+            return False
+        orders = [n.args] if p.target not in COMMUTE else [n.args, n.args[1::-1]]
+        for args in orders:
+            before = dict(self.bound), dict(self.met)
+            self.met[p] = n
+            if all(self.same(a, b) for a, b in zip(_dims(p, p.args), _dims(n, args))) and all(
+                    self.same(p.kwargs[k], n.kwargs[k]) for k in p.kwargs):
+                return True
+            self.bound, self.met = before
+        return False
+
+
+def source(node):
+    """What `node` is a copy of, element for element: clones and casts to the same type."""
+    while node.op == "call_function" and node.target in CHANGES_NOTHING - RESHAPES and _type(node) == _type(node.args[0]):
+        node = node.args[0]
+    return node
+
+
+def _type(node):
+    value = node.meta["val"]
+    return (value.shape, value.dtype, value.device) if isinstance(value, torch.Tensor) else None
+
+
+def _kind(node):
+    return aten.view.default if node.target in RESHAPES else node.target
+
+
+def _dims(node, args):
+    """softmax(x, 3) is softmax(x, -1): of an op that has a `dim`, dimensions count from the front."""
+    names = [a.name for a in getattr(node.target, "_schema").arguments] if hasattr(node.target, "_schema") else []
+    rank = node.args[0].meta["val"].dim() if "dim" in names and isinstance(node.args[0], fx.Node) else 0
+    if not rank:
+        return args
+    wrap = lambda d: d % rank if type(d) is int else [x % rank for x in d] if isinstance(d, (list, tuple)) else d  # noqa: E731
+    return [wrap(a) if name == "dim" else a for name, a in zip(names, args)]
+
+
+def real_users(node):
+    """Users of a value, or of copies and reshapes of it."""
+    for user in node.users:
+        if user.op == "call_function" and user.target in CHANGES_NOTHING and user.users:
+            yield from real_users(user)
+        else:
+            yield user

@@ -1,0 +1,105 @@
+"""What is rewritten in inference graphs: pairs of Python functions for the pattern matcher.
+
+In:   nothing.  Out: `REWRITES`, in the order in which they are tried.
+
+    softmax(q @ k^T * scale + mask) @ v     ->  one attention kernel, which never stores the scores
+    x @ w + bias                            ->  a product that adds its bias itself
+
+A rewrite must hold for every input, NaN and infinities too.  Rows that a mask closes wholly are NaN in softmax(...) and 0 in the
+attention kernel, whose logarithm of the row's sum is -inf exactly there: the replacement puts the NaN back.  Products that apply an
+activation themselves are left out for that reason (oneDNN's relu gives 0 for NaN, its erf-gelu NaN for inf), and for another: our fused
+kernel behind the product costs as little.
+Mirrors torch/_inductor/fx_passes/fuse_attention.py and mkldnn_fusion.py.
+"""
+import math
+
+import torch
+
+from .. import config
+from .cpu_library import gains_by_onednn
+from .pattern_matcher import Rewrite, aten
+
+SCALE = 0.113377        # a number that stands for any
+LEAST_SCORES = 1 << 14  # scores of one head from which not storing them pays
+
+
+# ---- attention -------------------------------------------------------------------------------------------------------
+def flash(q, kt, v, mask, scale):
+    """softmax(q @ kt * scale + mask) @ v of 3 or 4 dimensions."""
+    rank = q.dim()
+    q, k, v = (x[None] if rank == 3 else x for x in (q, kt.transpose(-1, -2), v))
+    q, k, v = (x if x.stride(-1) == 1 else x.contiguous() for x in (q, k, v))
+    if mask is not None and mask.dim() == 3:
+        mask = mask[None]
+    out, log_sum = aten._scaled_dot_product_flash_attention_for_cpu(q, k, v, 0.0, False, attn_mask=mask, scale=scale)
+    out = torch.where((log_sum == -math.inf).unsqueeze(-1), math.nan, out)
+    return out[0] if rank == 3 else out
+
+
+def may_be_flash(q, kt, v, mask=None):
+    tensors = [q, kt, v]
+    if (any(t.dim() != q.dim() or t.dtype != q.dtype or t.device.type != "cpu" for t in tensors) or not q.dtype.is_floating_point
+            or 0 in (*q.shape, *kt.shape) or any(type(n) is not int for t in tensors for n in t.shape)):
+        return False
+    scores = (*q.shape[:-1], kt.shape[-1])
+    if not q.shape[:-2] == kt.shape[:-2] == v.shape[:-2] or v.shape[-1] != q.shape[-1] or scores[-1] * scores[-2] < LEAST_SCORES:
+        return False
+    if mask is None:
+        return True
+    fits = all(m in (1, s) for m, s in zip(mask.shape[::-1], scores[::-1]))
+    return fits and mask.dtype in (q.dtype, torch.bool) and mask.dim() <= q.dim() and (mask.dim() in (2, 4) or q.dim() == 3)
+
+
+SCALINGS = {"": lambda scores, scale: scores, "scaled": torch.mul, "divided": torch.div}
+MASKS = {"": lambda scores, mask: scores, "mask added": torch.add,
+         "masked by -inf": lambda scores, mask: scores.masked_fill(mask, -math.inf)}
+
+
+def attention(scaling, masking):
+    """The rewrite for one way of writing it."""
+    def take(values):
+        values = list(values)
+        q, kt, v = values[:3]
+        return q, kt, v, values[3] if masking else None, values[-1] if scaling else 1.0
+
+    def search(*values):
+        q, kt, v, mask, scale = take(values)
+        scores = MASKS[masking](SCALINGS[scaling](torch.matmul(q, kt), scale), mask)
+        return torch.matmul(torch.softmax(scores, -1), v)
+
+    def replace(*values):
+        q, kt, v, mask, scale = take(values)
+        if masking == "masked by -inf":
+            mask = torch.zeros((), dtype=q.dtype).masked_fill(mask, -math.inf)
+        return flash(q, kt, v, mask, 1 / scale if scaling == "divided" else scale)
+
+    def when(*values):
+        q, kt, v, mask, scale = take(values)
+        return scale > 0 and may_be_flash(q, kt, v, mask) and (mask is None or (mask.dtype == torch.bool) == (masking == "masked by -inf"))
+
+    mask = torch.zeros(5, 7, dtype=torch.bool) if masking == "masked by -inf" else (5, 7)
+    examples = [[(*batch, 5, 8), (*batch, 8, 7), (*batch, 7, 8), *[mask] * bool(masking), *[SCALE] * bool(scaling)]
+                for batch in ((2, 3), (6,))]
+    return Rewrite("attention", search, replace, examples, [aten.bmm.default, aten.exp.default, aten.amax.default], when)
+
+
+# ---- products --------------------------------------------------------------------------------------------------------
+def product_and_bias(x, w, bias):
+    return torch.mm(x, w) + bias
+
+
+def addmm(x, w, bias):
+    return torch.addmm(bias, x, w)
+
+
+def may_be_addmm(x, w, bias):
+    return bias.dim() == 1 and bias.shape[0] == w.shape[1] and x.dtype == w.dtype == bias.dtype and gains_by_onednn(x, w)
+
+
+REWRITES = [*[attention(s, m) for m in MASKS for s in SCALINGS],
+            Rewrite("product + bias", product_and_bias, addmm, [[(4, 8), (8, 16), (16,)]], [aten.mm.default, aten.add.Tensor], may_be_addmm)]
+
+
+def rewrites():
+    """Those that are switched on."""
+    return [r for r in REWRITES if r.name not in config.without_patterns] if config.pattern_rewrites else []
