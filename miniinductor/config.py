@@ -25,7 +25,6 @@ channels_last = True        # convolutions get images in channels-last memory wh
 pattern_rewrites = True     # inference: patterns of ops become library kernels (graph_passes/patterns.py)
 without_patterns = ()       # names of rewrites that are left out: ("attention",)
 onednn_products = True      # CPU: large float32 matrix products by oneDNN instead of BLAS
-fallback_random = True      # random ops are eager's kernels and draw eager's very numbers (there is no other way yet)
 partition = "min-cut"       # training, what to keep for backward: "min-cut", "save-everything", "recompute-all"
 verify = True               # the verifier checks the IR between stages
 debug = int(os.environ.get("MINI_DEBUG", "0"))      # 1: ATen graphs, 2: + loop IR, 3: + fusion decisions, 4: + kernels

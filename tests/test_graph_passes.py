@@ -1,8 +1,10 @@
 """Graph passes for inference: library kernels, layouts, patterns, freezing; each against eager in float64."""
 import copy
+import math
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 import miniinductor
 from miniinductor import config
@@ -110,6 +112,131 @@ def test_views_of_channels_last_results():
 def test_a_window_that_overlaps_reads_stored_values():
     network = torch.nn.Sequential(torch.nn.BatchNorm2d(4), torch.nn.GELU(), torch.nn.MaxPool2d(3, stride=1)).eval()
     assert len(check(network, torch.randn(2, 4, 9, 9)).kernels) == 2
+
+
+# ---- patterns --------------------------------------------------------------------------------------------------------
+def heads(*shape):
+    """q, k, v of (batch, heads, length, size), as they come from projections: (batch, length, heads, size), transposed."""
+    batch, count, length, width = shape
+    return [torch.randn(batch, length, count, width).transpose(1, 2) for _ in range(3)]
+
+
+def hugging_face(q, k, v, mask):
+    weights = torch.matmul(q, k.transpose(2, 3)) * 0.25
+    weights = F.softmax(weights + mask, dim=-1)
+    weights = F.dropout(weights, p=0.1, training=False)
+    return torch.matmul(weights, v).transpose(1, 2).contiguous()
+
+
+def nano_gpt(q, k, v, mask):
+    scores = (q @ k.transpose(-2, -1)) * (1.0 / math.sqrt(k.size(-1)))
+    return (F.dropout(F.softmax(scores.masked_fill(mask == 0, float("-inf")), dim=-1), 0.0, True) @ v).transpose(1, 2)
+
+
+SPELLINGS = {
+    "plain": lambda q, k, v, mask: (q @ k.transpose(-1, -2)).softmax(-1) @ v,
+    "timm": lambda q, k, v, mask: torch.matmul((q * 16 ** -0.5 @ k.transpose(-2, -1)).softmax(dim=3), v).transpose(1, 2).reshape(2, 130, 48),
+    "divided": lambda q, k, v, mask: F.softmax(torch.matmul(q, k.permute(0, 1, 3, 2)) / math.sqrt(16), -1).matmul(v),
+    "divided by an int": lambda q, k, v, mask: torch.softmax(mask + q @ k.mT / 4, 3) @ v,
+    "three dimensions": lambda q, k, v, mask: torch.bmm(torch.bmm(q.reshape(6, 130, 16), k.reshape(6, 130, 16).transpose(1, 2)).softmax(2),
+                                                        v.reshape(6, 130, 16)),
+    "heads that broadcast": lambda q, k, v, mask: (q @ k[:, :1].transpose(-1, -2)).softmax(-1) @ v,
+    "hugging face": hugging_face}
+causal = torch.full((130, 130), -math.inf).triu(1)
+MASKS = {"causal": causal, "finite": causal.clamp(min=torch.finfo(torch.float32).min), "bias": torch.randn(1, 3, 130, 130),
+         "keys": torch.where(torch.arange(130) < 100, 0.0, -math.inf)[None, None, None], "closed rows": causal.index_fill(0, torch.tensor([3, 70]), -math.inf)}
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS)
+def test_attention_is_recognised(spelling):
+    record = check(SPELLINGS[spelling], *heads(2, 3, 130, 16), causal)
+    assert record.notes_of("pattern attention: rewritten 1 times") and "flash_attention_for_cpu" in record.wrapper_source
+    with config.patch(without_patterns=("attention",)):
+        assert not check(SPELLINGS[spelling], *heads(2, 3, 130, 16), causal).notes_of("pattern")
+
+
+@pytest.mark.parametrize("mask", MASKS)
+@pytest.mark.parametrize("special", ["", "q nan", "k inf", "v nan", "q -inf"])
+def test_attention_with_masks_and_special_values(mask, special):
+    tensors = dict(zip("qkv", heads(2, 3, 130, 16)))
+    if special:
+        name, value = special.split()
+        tensors[name][0, 1, 7, 2] = float(value)
+    assert check(hugging_face, *tensors.values(), MASKS[mask]).notes_of("pattern attention")
+    check(nano_gpt, *tensors.values(), ~MASKS[mask].isinf())        # hides inf and NaN behind its mask, which flash attention does not
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
+def test_attention_of_other_types(dtype):
+    tensors = [t.to(dtype) for t in (*heads(2, 3, 130, 16), causal)]
+    assert check(hugging_face, *tensors, tolerance=2e-2 if dtype == torch.bfloat16 else 1e-9).notes_of("pattern attention")
+
+
+def uses_weights(q, k, v, mask):
+    weights = (q @ k.transpose(-1, -2) + mask).softmax(-1)
+    return (weights @ v).sum() + weights.sum()
+
+
+NOT_ATTENTION = {
+    "masked_fill": lambda q, k, v, mask: nano_gpt(q, k, v, ~mask.isinf()),
+    "weights are used, too": uses_weights,
+    "softmax over queries": lambda q, k, v, mask: (q @ k.transpose(-1, -2)).softmax(-2) @ v,
+    "transposed weights": lambda q, k, v, mask: (q @ k.transpose(-1, -2)).softmax(-1).transpose(-1, -2) @ v,
+    "a finite fill": lambda q, k, v, mask: (q @ k.transpose(-1, -2)).masked_fill(mask < 0, -1e9).softmax(-1) @ v,
+    "a mask that broadcasts the scores": lambda q, k, v, mask: (q[:1] @ k[:1].transpose(-1, -2) + torch.stack([mask, mask])[:, None]).softmax(-1) @ v,
+    "a wider mask": lambda q, k, v, mask: (q.bfloat16() @ k.bfloat16().transpose(-1, -2) + mask).softmax(-1).bfloat16() @ v.bfloat16(),
+    "values of another size": lambda q, k, v, mask: (q @ k.transpose(-1, -2)).softmax(-1) @ v[..., :9],
+    "a negative scale": lambda q, k, v, mask: (q @ k.transpose(-1, -2) * -2.0).softmax(-1) @ v,
+    "short": lambda q, k, v, mask: (q[:, :, :20] @ k[:, :, :20].transpose(-1, -2)).softmax(-1) @ v[:, :, :20],
+    "other values in between": lambda q, k, v, mask: (q @ k.transpose(-1, -2)).relu().softmax(-1) @ v,
+}
+
+
+@pytest.mark.parametrize("case", NOT_ATTENTION)
+def test_what_is_not_attention(case):
+    tolerance = 3e-2 if case == "a wider mask" else 2e-5
+    assert not check(NOT_ATTENTION[case], *heads(2, 3, 130, 16), causal, tolerance=tolerance).notes_of("pattern attention")
+
+
+def test_equal_layers_are_all_rewritten():
+    def layers(q, k, v, mask):
+        for _ in range(3):
+            q = (q @ k.transpose(-1, -2) * 0.25 + mask).softmax(-1) @ v + q
+        return q
+    assert check(layers, *heads(2, 3, 130, 16), causal).notes_of("rewritten 3 times")
+
+
+def test_random_numbers_stay_what_they_were():
+    def f(q, k, v, mask):
+        torch.rand_like(q)
+        return (q @ k.transpose(-1, -2)).softmax(-1) @ v + torch.rand_like(v)
+    tensors = [*heads(2, 3, 130, 16), causal]
+    compiled = compiled_of(f, *tensors)
+    torch.manual_seed(3)
+    (got,) = compiled(*tensors)
+    torch.manual_seed(3)
+    torch.testing.assert_close(got, f(*tensors))
+
+
+def test_a_product_takes_its_bias():
+    x, w, bias = torch.randn(64, 256), torch.randn(256, 512), torch.randn(512)
+    record = check(lambda x, w, bias: x @ w + bias, x, w, bias)
+    assert record.notes_of("pattern product + bias: rewritten 1 times") and not record.kernels
+    for other in (torch.randn(64, 512), torch.randn(64, 1), torch.randn(512).double(), torch.randn(())):
+        assert not check(lambda x, w, bias: x @ w + bias, x, w, other).notes_of("pattern")
+
+
+def test_a_rewrite_of_ones_own():
+    from miniinductor.graph_passes.pattern_matcher import Rewrite, apply
+    from miniinductor.records import CompileRecord
+    rewrite = Rewrite("tanh of twice", lambda x, c: torch.sigmoid(x * c) * 2 - 1, lambda x, c: torch.tanh(x * (c / 2)), [[(4,), 0.123]], [])
+    for function, count in ((lambda x: torch.sigmoid(x * 3.0) * 2 - 1, 1), (lambda x: 2 * torch.sigmoid(3.0 * x) - 1, 1),
+                            (lambda x: torch.sigmoid(x * 3.0) * 2 + 1, 0), (lambda x: torch.sigmoid(x) * 2 - 1, 0)):
+        x, record = torch.randn(3, 5), CompileRecord()
+        gm = compiled_of(function, x).record.functional_graph
+        assert apply([rewrite], gm, record, {}).get("tanh of twice", 0) == count
+        torch.testing.assert_close(gm(x)[0][0], function(x))
+        assert len(record.notes) == count
 
 
 assert cpu_library.LEAST_PRODUCT <= 64 * 256 * 512          # the sizes above count on it

@@ -135,8 +135,8 @@ class Rewriter:
         exact.bound = {i: f for i, f in enumerate(found) if isinstance(f, float)}
         if not exact.same(proof.result, node) or any(exact.bound.get(i) is not f for i, f in enumerate(found)):
             return False
-        inside = set(exact.met.values())
-        if any(user not in inside for n in inside if n is not source(node) and n.target not in CHANGES_NOTHING for user in real_users(n)):
+        inside = {node, *exact.met.values()}
+        if any(leaks(n, inside) for n in inside - {node, source(node)} if n.target not in CHANGES_NOTHING):
             return False                        # somebody else needs a value in between
         have, want = new.result.meta["val"], node.meta["val"]
         return (have.shape, have.dtype) == (want.shape, want.dtype) and self.replace(node, new, found)
@@ -168,7 +168,7 @@ class Matcher:
     def same(self, p, n):
         """Does pattern value `p` stand for graph value `n`?"""
         if isinstance(p, fx.Node):
-            return isinstance(n, fx.Node) and self.same_node(source(p), source(n))
+            return isinstance(n, fx.Node) and self.same_node(source(p, self.exact), source(n, self.exact))
         if isinstance(p, (list, tuple)):
             return isinstance(n, (list, tuple)) and (len(p) == len(n) or not self.exact and not any(isinstance(x, fx.Node) for x in p)) and all(
                 map(self.same, p, n))
@@ -201,9 +201,10 @@ class Matcher:
         return False
 
 
-def source(node):
-    """What `node` is a copy of, element for element: clones and casts to the same type."""
-    while node.op == "call_function" and node.target in CHANGES_NOTHING - RESHAPES and _type(node) == _type(node.args[0]):
+def source(node, exact=True):
+    """What `node` is a copy of: clones, reshapes to the same shape, casts to the same type (if not `exact`, to any type)."""
+    while node.op == "call_function" and node.target in CHANGES_NOTHING and (
+            _type(node) == _type(node.args[0]) or not exact and node.target is aten._to_copy.default):
         node = node.args[0]
     return node
 
@@ -227,10 +228,6 @@ def _dims(node, args):
     return [wrap(a) if name == "dim" else a for name, a in zip(names, args)]
 
 
-def real_users(node):
-    """Users of a value, or of copies and reshapes of it."""
-    for user in node.users:
-        if user.op == "call_function" and user.target in CHANGES_NOTHING and user.users:
-            yield from real_users(user)
-        else:
-            yield user
+def leaks(node, inside):
+    """Is the value of `node`, or a copy or reshape of it, used by a node that is not `inside`?"""
+    return any(user not in inside and (user.target not in CHANGES_NOTHING or leaks(user, inside)) for user in node.users)

@@ -6,7 +6,9 @@ In:   nothing.  Out: `REWRITES`, in the order in which they are tried.
     x @ w + bias                            ->  a product that adds its bias itself
 
 A rewrite must hold for every input, NaN and infinities too.  Rows that a mask closes wholly are NaN in softmax(...) and 0 in the
-attention kernel, whose logarithm of the row's sum is -inf exactly there: the replacement puts the NaN back.  Products that apply an
+attention kernel: the replacement puts the NaN back.  What it cannot see is a row all of whose scores overflow to -inf without a mask:
+that is 0 instead of NaN, as in PyTorch's own attention.  scores.masked_fill(mask, -inf) hides an inf or NaN among the scores, which an added
+mask does not: it stays as it is.  Products that apply an
 activation themselves are left out for that reason (oneDNN's relu gives 0 for NaN, its erf-gelu NaN for inf), and for another: our fused
 kernel behind the product costs as little.
 Mirrors torch/_inductor/fx_passes/fuse_attention.py and mkldnn_fusion.py.
@@ -32,7 +34,8 @@ def flash(q, kt, v, mask, scale):
     if mask is not None and mask.dim() == 3:
         mask = mask[None]
     out, log_sum = aten._scaled_dot_product_flash_attention_for_cpu(q, k, v, 0.0, False, attn_mask=mask, scale=scale)
-    out = torch.where((log_sum == -math.inf).unsqueeze(-1), math.nan, out)
+    if mask is not None:
+        out = torch.where((mask == -math.inf).all(-1, keepdim=True), math.nan, out)
     return out[0] if rank == 3 else out
 
 
@@ -47,12 +50,11 @@ def may_be_flash(q, kt, v, mask=None):
     if mask is None:
         return True
     fits = all(m in (1, s) for m, s in zip(mask.shape[::-1], scores[::-1]))
-    return fits and mask.dtype in (q.dtype, torch.bool) and mask.dim() <= q.dim() and (mask.dim() in (2, 4) or q.dim() == 3)
+    return fits and mask.dtype == q.dtype and mask.dim() <= q.dim() and (mask.dim() in (2, 4) or q.dim() == 3)
 
 
 SCALINGS = {"": lambda scores, scale: scores, "scaled": torch.mul, "divided": torch.div}
-MASKS = {"": lambda scores, mask: scores, "mask added": torch.add,
-         "masked by -inf": lambda scores, mask: scores.masked_fill(mask, -math.inf)}
+MASKS = {"": lambda scores, mask: scores, "mask added": torch.add}
 
 
 def attention(scaling, masking):
@@ -69,16 +71,13 @@ def attention(scaling, masking):
 
     def replace(*values):
         q, kt, v, mask, scale = take(values)
-        if masking == "masked by -inf":
-            mask = torch.zeros((), dtype=q.dtype).masked_fill(mask, -math.inf)
         return flash(q, kt, v, mask, 1 / scale if scaling == "divided" else scale)
 
     def when(*values):
         q, kt, v, mask, scale = take(values)
-        return scale > 0 and may_be_flash(q, kt, v, mask) and (mask is None or (mask.dtype == torch.bool) == (masking == "masked by -inf"))
+        return scale > 0 and may_be_flash(q, kt, v, mask)
 
-    mask = torch.zeros(5, 7, dtype=torch.bool) if masking == "masked by -inf" else (5, 7)
-    examples = [[(*batch, 5, 8), (*batch, 8, 7), (*batch, 7, 8), *[mask] * bool(masking), *[SCALE] * bool(scaling)]
+    examples = [[(*batch, 5, 8), (*batch, 8, 7), (*batch, 7, 8), *[(5, 7)] * bool(masking), *[SCALE] * bool(scaling)]
                 for batch in ((2, 3), (6,))]
     return Rewrite("attention", search, replace, examples, [aten.bmm.default, aten.exp.default, aten.amax.default], when)
 
