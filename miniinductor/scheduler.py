@@ -268,12 +268,16 @@ class Scheduler:
 
     def candidates(self, nodes):
         """Pairs that touch a common buffer, best score first: category, bytes saved, nearness."""
+        from .foreach import is_cpp
         touching = {}
         for node in nodes:
             for name in [*node.names, *node.read_names]:
                 touching.setdefault(name, []).append(node)
         pairs = {}
-        for users in touching.values():
+        for name, users in touching.items():
+            layout = self.buffers[name].layout      # None: of several results
+            if layout is not None and layout.numel == 1 and not any(name in u.names for u in users):
+                users = [u for u in users if not (isinstance(u, Group) and u.full and is_cpp(u))]     # sharing a learning rate is no reason to differ
             near = sorted((u for u in users if isinstance(u, Group)), key=lambda n: self.rank[id(n)])
             for i, first in enumerate(near):
                 for second in near[i + 1:i + 17]:

@@ -1,10 +1,11 @@
-"""--suite training: one step on the public list; --suite training-curves, --suite training-speed: real sizes.
+"""--suite training: one step on the public list; --suite training-curves, training-speed, optimizers: real sizes.
 
 training          loss, every gradient and every buffer of one step (train mode, dropout on) against eager, ours and
                   torch.compile side by side.  The reference is the same step in float64; a tensor is right if its error is at
                   most 1e-4 of the reference, or twice eager's own error.
 training-curves   GPT-2, BERT, ResNet-50: 20 steps of AdamW, eager's loss curve and ours; bytes saved for backward.
-training-speed    forward, loss, backward: eager, ours and torch.compile, interleaved.
+training-speed    forward, loss, backward: eager, ours (with eager's random numbers, and with its own) and torch.compile, interleaved.
+optimizers        20 steps of SGD, Adam, AdamW on GPT-2 and ResNet-50, with a learning rate schedule: kernels, graphs, seconds, difference.
 
 Dropout: torch.compile runs with fallback_random, so that all of them draw eager's numbers.
 """
@@ -16,6 +17,7 @@ import numpy
 import torch
 
 import minidynamo
+import miniinductor
 from minidynamo import records
 
 from ..models import bert, gpt2, resnet
@@ -234,7 +236,7 @@ def speed(options):
         torch.set_num_threads(options.threads)
     rows = []
     print(", ".join(f"{key} {value}" for key, value in machine().items()), flush=True)
-    print(f"{'':10} {'eager':>10} {'ours':>10} {'peer':>10}  {'eager / ours':22} {'eager / peer':22} {'peer / ours':22}")
+    print(f"{'':10} {'eager':>10} {'ours':>10} {'own draws':>10} {'peer':>10}  {'eager / ours':22} {'eager / peer':22} {'peer / ours':22} {'peer / own draws':22}")
     for name, make in SIZES.items():
         if options.only not in name:
             continue
@@ -252,13 +254,58 @@ def speed(options):
             return once
         minidynamo.reset()
         variants = {"eager": variant(lambda m: m), "ours": variant(minidynamo.compile)}
+        with miniinductor.config.patch(fallback_random=False):
+            variants["own draws"] = variant(minidynamo.compile)
         if not options.no_peer:
             variants["torch.compile"] = variant(peer_compile)
         timings = interleave(variants, budget=20.0)
         row = {"name": name, "seconds": {k: t.median for k, t in timings.items()}, "rounds": len(timings["eager"].seconds)}
-        pairs = {"eager / ours": ("eager", "ours"), "eager / torch.compile": ("eager", "torch.compile"), "torch.compile / ours": ("torch.compile", "ours")}
+        pairs = {"eager / ours": ("eager", "ours"), "eager / torch.compile": ("eager", "torch.compile"), "torch.compile / ours": ("torch.compile", "ours"),
+                 "torch.compile / own draws": ("torch.compile", "own draws")}
         row |= {k: ratio(timings, *pair) for k, pair in pairs.items() if set(pair) <= set(timings)}
         rows.append(row)
-        print(f"{name:10} " + " ".join(f"{row['seconds'].get(k, 0) * 1e3:8.1f}ms" for k in ("eager", "ours", "torch.compile")) + "  "
+        print(f"{name:10} " + " ".join(f"{row['seconds'].get(k, 0) * 1e3:8.1f}ms" for k in ("eager", "ours", "own draws", "torch.compile")) + "  "
               + " ".join(show_ratio(row.get(k)) for k in pairs), flush=True)
+    return {"machine": machine(), "rows": rows}
+
+
+@suite("optimizers")
+def optimizers(options):
+    """A compiled `optimizer.step` on the parameters of GPT-2 (12 layers) and ResNet-50."""
+    if options.threads:
+        torch.set_num_threads(options.threads)
+    rows = []
+    print(", ".join(f"{key} {value}" for key, value in machine().items()), flush=True)
+    for name in ("gpt2", "resnet50"):
+        for kind, details in ((torch.optim.SGD, {"momentum": 0.9}), (torch.optim.Adam, {}), (torch.optim.AdamW, {}), (torch.optim.AdamW, {"amsgrad": True})):
+            label = " ".join([name, kind.__name__, *details])
+            if options.only not in label:
+                continue
+            minidynamo.reset()
+            model = SIZES[name]()[0]
+            models = {"eager": model, "ours": copy.deepcopy(model)}
+            optimizer = {k: kind(m.parameters(), 1e-3, foreach=True, **details) for k, m in models.items()}
+            schedule = {k: torch.optim.lr_scheduler.CosineAnnealingLR(o, 30) for k, o in optimizer.items()}
+            step = {"eager": optimizer["eager"].step, "ours": minidynamo.compile(optimizer["ours"].step)}
+            seconds = {k: [] for k in models}
+            for number in range(20):
+                torch.manual_seed(number)
+                for own, reference in zip(models["ours"].parameters(), models["eager"].parameters()):
+                    own.grad = torch.randn_like(own)
+                    reference.grad = own.grad.clone()
+                for k in models:
+                    start = time.perf_counter()
+                    step[k]()
+                    seconds[k].append(time.perf_counter() - start)
+                    schedule[k].step()
+            made = [r.backend_record for r in records.frames if r.backend_record is not None]
+            row = {"name": label, "parameters": len(list(model.parameters())), "graphs": len(made), "kernels": [len(r.kernels) for r in made],
+                   "breaks": sum(minidynamo.counters["graph_breaks"].values()),
+                   "seconds": {k: numpy.median(v[5:]).item() for k, v in seconds.items()},
+                   "largest difference": max(((a - b).abs().max() / b.abs().max().clamp(min=1e-6)).item()
+                                             for a, b in zip(models["ours"].parameters(), models["eager"].parameters()))}
+            rows.append(row)
+            print(f"{label:24} {row['parameters']} parameters, graphs {row['graphs']}, kernels {row['kernels']}, breaks {row['breaks']}, "
+                  f"eager {row['seconds']['eager'] * 1e3:.1f} ms, ours {row['seconds']['ours'] * 1e3:.1f} ms, "
+                  f"largest relative difference {row['largest difference']:.1e}", flush=True)
     return {"machine": machine(), "rows": rows}

@@ -8,7 +8,9 @@ on a CPU   bytes saved for backward (saved-tensor hooks; parameters, buffers and
 
     python -m minidynamo.bench --suite training-memory --only gpt2 --json memory.json
 
-torch.compile runs with its own random numbers (its default), so its gradients are compared for ResNet-50 only, which draws none.
+Ours runs in four ways: as it is, with the partitions "save-everything" and "recompute-all", and with `fallback_random=False` (dropout masks are
+computed again instead of being kept).  That last one and torch.compile draw numbers of their own, so their gradients are compared for
+ResNet-50 only, which draws none.
 """
 import copy
 import gc
@@ -17,6 +19,7 @@ import statistics
 import torch
 
 import minidynamo
+import miniinductor
 
 from ..models import bert, gpt2, resnet
 from ..public_models import loss_of
@@ -27,6 +30,8 @@ from .training import with_labels
 SIZES = {"gpt2": with_labels(gpt2, "labels", True, batch=4, sequence=512), "bert": with_labels(bert, "labels", False, batch=8, sequence=512),
          "resnet50": with_labels(resnet, "labels", False, batch=32)}
 SMALL = {"gpt2": with_labels(gpt2, "labels", True), "bert": with_labels(bert, "labels", False), "resnet50": with_labels(resnet, "labels", False, batch=2)}
+OURS = {"ours": {}, "ours, save-everything": {"partition": "save-everything"}, "ours, recompute-all": {"partition": "recompute-all"},
+        "ours, own random numbers": {"fallback_random": False}}
 ROUNDS = 10
 
 
@@ -91,7 +96,7 @@ def differences(model, reference):
 def training_memory(options):
     """Peak memory of a training step on a GPU; bytes saved for backward on a CPU."""
     gpu = torch.cuda.is_available()
-    compilers = {"eager": lambda m: m, "ours": minidynamo.compile} | ({} if options.no_peer else {"torch.compile": peer_compile})
+    compilers = {"eager": lambda m: m} | dict.fromkeys(OURS, minidynamo.compile) | ({} if options.no_peer else {"torch.compile": peer_compile})
     rows = []
     print(", ".join(f"{key} {value}" for key, value in machine().items()), flush=True)
     for name, make in (SIZES if gpu else SMALL).items():
@@ -111,10 +116,11 @@ def training_memory(options):
                     model.cuda()
                 run = compiler(model)
                 try:
-                    row[variant] = on_gpu(model, run, inputs, mixed) if gpu else {"saved": saved_bytes(model, run, inputs, mixed)}
+                    with miniinductor.config.patch(**OURS.get(variant, {})):
+                        row[variant] = on_gpu(model, run, inputs, mixed) if gpu else {"saved": saved_bytes(model, run, inputs, mixed)}
                     if variant == "eager":
                         reference = {n: p.grad.float().cpu() for n, p in model.named_parameters() if p.grad is not None}
-                    elif variant == "ours" or name == "resnet50":
+                    elif name == "resnet50" or variant in OURS and "fallback_random" not in OURS[variant]:
                         row[variant]["gradients"] = differences(model, reference)
                 except Exception as error:      # one variant that fails leaves the others
                     row[variant] = {"error": f"{type(error).__name__}: {str(error)[:200]}"}
