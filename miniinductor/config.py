@@ -15,10 +15,12 @@ in_place = True             # C++: a kernel writes straight into a mutated input
 foreach = True              # C++: independent kernels of the same body become one (an optimizer's step over many parameters)
 vectorize = True            # C++: `omp simd` inner loops; False gives the plain scalar style
 openmp = True               # C++: outer loops run on all threads
+tiling = True               # C++: a transposed access runs over square tiles
+row_reductions = True       # C++: a reduction along rows (sum over dim 0) adds up rows, its lanes run over columns
 cpu_backend = "cpp"         # kernels of CPU tensors; "triton": through Triton's interpreter (TRITON_INTERPRET=1), for study
 max_autotune = False        # Triton: try every block size of every kernel, not only of those that move many bytes
 matmul_templates = "timed"  # Triton: products with fused epilogues; "timed": max-autotune compares with the library, "always", "never"
-split_reductions = True     # Triton: a reduction with few outputs becomes two, so that every processor has work
+split_reductions = True     # a reduction with few outputs is done in parts, so that every processor has work (Triton: two kernels)
 fallback_random = True      # random ops are eager's kernels and draw eager's very numbers; False: fused kernels draw (random.py), dropout masks
                             # are computed again in backward instead of being kept, and torch.manual_seed still decides the numbers
 channels_last = True        # convolutions get images in channels-last memory where that is faster

@@ -448,3 +448,56 @@ def test_constants_keep_their_value():
         (got,), _ = run(lambda b: [pointwise(lambda v: ops.constant(value, torch.float32), b)], torch.zeros(3))
         want = torch.full((3,), value)
         assert torch.equal(got, want) and torch.equal(torch.signbit(got), torch.signbit(want))
+
+
+# --- switches and instruction sets ------------------------------------------------------------------------------------------
+def sample(x, y):
+    """One of each kind of kernel: pointwise maths, both forms of reductions, stages, transposes, argmax."""
+    soft = torch.softmax(x, -1)
+    return (torch.tanh(x) + torch.erf(y) * torch.exp(-x * x), torch.sin(x) * torch.cos(y) + torch.log2(y.abs() + 1), soft,
+            x.sum(0), x.sum(1), x.sum(), torch.var_mean(x, 1), x.amax(0), x.amax(1), x.argmax(1), x.t().contiguous() + 1, torch.fmod(x, 0.3),
+            (x.bfloat16() * y.bfloat16()).float(), (x.half() + 1).float(), torch.nn.functional.layer_norm(soft, (soft.shape[1],)))
+
+
+def compiled_sample():
+    import minidynamo
+    minidynamo.reset()
+    torch.manual_seed(0)
+    x, y = torch.randn(301, 777), torch.randn(301, 777)
+    x[3, 5], x[200, 700] = math.nan, 30.0
+    return minidynamo.compile(sample)(x, y), sample(x, y)
+
+
+@pytest.mark.parametrize("switch", ["vectorize", "openmp", "tiling", "row_reductions", "split_reductions", "fusion", "inlining", "buffer_reuse",
+                                    "in_place", "foreach"])
+def test_a_switch_changes_no_result(switch):
+    with miniinductor.config.patch(**{switch: False}):
+        torch.testing.assert_close(*compiled_sample(), equal_nan=True, rtol=2e-6, atol=2e-5)
+
+
+@pytest.mark.parametrize("flags,vectorize", [("-mavx2 -mfma", True), ("-mavx2 -mfma", False), ("", True), ("", False)])
+def test_other_instruction_sets(flags, vectorize, monkeypatch):
+    """What an AVX2 host, or one without either, compiles: the same numbers."""
+    from miniinductor.runtime import build
+    if not {"avx2", "fma"} <= build.cpu_flags():
+        pytest.skip("this processor has no AVX2")
+    native, bits = build.FLAGS, 256 if flags else 128
+    monkeypatch.setattr(build, "FLAGS", (*[f for f in native if f != "-march=native"], "-march=x86-64", *flags.split()))
+    monkeypatch.setattr(build, "vector_bits", lambda: bits)
+    with miniinductor.config.patch(vectorize=vectorize):
+        torch.testing.assert_close(*compiled_sample(), equal_nan=True, rtol=2e-6, atol=2e-5)
+
+
+def test_kernels_have_names_in_the_profiler():
+    import minidynamo
+    records = []
+
+    def backend(gm, inputs):
+        compiled = miniinductor.compile_fx(gm, inputs)
+        records.append(compiled.record)
+        return compiled
+    compiled = minidynamo.compile(lambda x: torch.relu(x) * 2, backend=backend)
+    compiled(torch.randn(9))
+    with torch.profiler.profile() as profile:
+        compiled(torch.randn(9))
+    assert records[0].kernels[0].name in {event.key for event in profile.key_averages()}

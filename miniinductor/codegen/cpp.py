@@ -87,7 +87,7 @@ class CppKernelWriter(RowReductions, CppExpressions):
 
     def is_outer_reduction(self):
         """Do the reduction's reads step through memory by the last outer loop rather than by the reduction's?"""
-        if self.is_pointwise or not self.outer or self.outer_count < 2:
+        if self.is_pointwise or not self.outer or self.outer_count < 2 or not config.row_reductions:
             return False
         last, lane = self.x[-1], self.r[-1]
         votes = 0
@@ -126,7 +126,7 @@ class CppKernelWriter(RowReductions, CppExpressions):
             self.stage[node.name] = stage
         self.last_stage = max(self.stage.values())
         # few outer iterations over much: the reduction itself is spread over the threads
-        self.spread = (self.parallel and not self.group.has_scan and not self.is_pointwise and self.outer_count < 8
+        self.spread = (self.parallel and config.split_reductions and not self.group.has_scan and not self.is_pointwise and self.outer_count < 8
                        and self.inner_count >= PARALLEL_WORK and not (self.by_rows and self.outer_count > COLUMNS))
         scratch_bytes = 0
         for node in ordered:    # values that cross stages: in scratch memory, or stored where that would be too large
@@ -287,7 +287,8 @@ class CppKernelWriter(RowReductions, CppExpressions):
         lane = self.r[-1]
         if len(self.r) > 1 and not accumulators:
             start, end = "0", self.size(self.inner[-1])
-        chunk = CHUNK * (4 if self.sums_are_bound_by_latency(lines, accumulators) else 1)       # as many additions in a row
+        # as many additions in a row: LANES parts, a vector's, or one
+        chunk = CHUNK * 4 if self.sums_are_bound_by_latency(lines, accumulators) else CHUNK if config.vectorize else CHUNK // 8
         if longest(self.inner[-1]) > 2 * chunk and any(a.loses_bits for a in accumulators):
             chunks = [a.renamed("chunk") for a in accumulators]
             for accumulator in accumulators:
@@ -380,7 +381,7 @@ class CppKernelWriter(RowReductions, CppExpressions):
 
     # -- transposed access: run over square tiles, so that both sides use whole cache lines
     def plan_tile(self):
-        if not self.is_pointwise or not self.inner or self.has_scatter:
+        if not self.is_pointwise or not self.inner or self.has_scatter or not config.tiling:
             return None
         for number in range(len(self.x)):
             size, lanes = hint(self.outer[number], 0), hint(self.inner[-1], 0)

@@ -249,6 +249,7 @@ def kernel_type():
         from . import _launcher
     except ImportError:
         return PlainKernel
+    _launcher.use_profiler(vars(torch.autograd.profiler), torch.autograd.profiler.record_function)
     tensor = torch.ones(3)
     library = ctypes.CDLL(os.path.join(os.path.dirname(torch.__file__), "lib", "libtorch_cpu.so")) \
         if platform.system() == "Linux" else None

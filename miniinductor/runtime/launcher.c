@@ -27,7 +27,8 @@ typedef int32_t (*get_data_ptr_function)(void *, void **);
 static get_data_ptr_function get_data_ptr = NULL;
 static Py_ssize_t tensor_offset = 0;
 static PyTypeObject *tensor_type = NULL, *parameter_type = NULL;
-static PyObject *data_ptr_name = NULL;
+static PyObject *data_ptr_name = NULL, *enabled_name = NULL;
+static PyObject *profiler = NULL, *record_function = NULL;     /* torch.autograd.profiler's names; its class for labels */
 
 typedef struct {
     PyObject_HEAD
@@ -70,10 +71,22 @@ static PyObject *kernel_call(PyObject *callable, PyObject *const *args, size_t f
         return PyErr_Format(PyExc_ValueError, "%U: more than %d arguments", kernel->name, MOST_ARGUMENTS);
     for (Py_ssize_t i = 0; i < count; i++)
         if (argument(args[i], &pointers[i]) < 0) return NULL;
+    PyObject *label = NULL, *done = NULL;
+    if (profiler && PyDict_GetItem(profiler, enabled_name) == Py_True) {       /* torch.profiler shows the kernel's name */
+        if (!(label = PyObject_CallOneArg(record_function, kernel->name))
+            || !(done = PyObject_CallMethod(label, "__enter__", NULL))) { Py_XDECREF(label); return NULL; }
+        Py_DECREF(done);
+    }
     int error;
     Py_BEGIN_ALLOW_THREADS
     error = kernel->function(pointers);
     Py_END_ALLOW_THREADS
+    if (label) {
+        done = PyObject_CallMethod(label, "__exit__", "OOO", Py_None, Py_None, Py_None);
+        Py_DECREF(label);
+        if (!done) return NULL;
+        Py_DECREF(done);
+    }
     if (error) return raise_error(error, kernel->name);
     Py_RETURN_NONE;
 }
@@ -270,7 +283,18 @@ static PyObject *use_torch(PyObject *module, PyObject *args)
     Py_RETURN_FALSE;
 }
 
+/* use_profiler(names of torch.autograd.profiler, its class record_function) */
+static PyObject *use_profiler(PyObject *module, PyObject *args)
+{
+    PyObject *names, *label;
+    if (!PyArg_ParseTuple(args, "O!O", &PyDict_Type, &names, &label)) return NULL;
+    Py_XSETREF(profiler, Py_NewRef(names));
+    Py_XSETREF(record_function, Py_NewRef(label));
+    Py_RETURN_NONE;
+}
+
 static PyMethodDef methods[] = {
+    {"use_profiler", use_profiler, METH_VARARGS, "Label kernels with their names while torch.profiler runs."},
     {"use_torch", use_torch, METH_VARARGS, "Find where a tensor object keeps its data pointer; False: it was not found."},
     {"load_cubin", load_cubin, METH_VARARGS, "Load a compiled CUDA kernel; its function's address."},
     {NULL}
@@ -284,7 +308,8 @@ PyMODINIT_FUNC PyInit__launcher(void)
 {
     PyObject *module = PyModule_Create(&definition);
     data_ptr_name = PyUnicode_InternFromString("data_ptr");
-    if (!module || !data_ptr_name || PyType_Ready(&KernelType) < 0 || PyType_Ready(&CudaKernelType) < 0
+    enabled_name = PyUnicode_InternFromString("_is_profiler_enabled");
+    if (!module || !data_ptr_name || !enabled_name || PyType_Ready(&KernelType) < 0 || PyType_Ready(&CudaKernelType) < 0
         || PyModule_AddObjectRef(module, "CudaKernel", (PyObject *)&CudaKernelType) < 0
         || PyModule_AddObjectRef(module, "Kernel", (PyObject *)&KernelType) < 0)
         return NULL;
