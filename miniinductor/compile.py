@@ -26,7 +26,7 @@ from .autograd.joint import needs_gradient, trace_forward
 from .autograd.runtime import compile_training, with_outputs
 from .autograd.tracer import CannotTrace, no_autocast
 from .decompositions import table
-from .graph_passes import apply, optimize, optimize_for_cpu, optimize_for_gpu, rewrites
+from .graph_passes import Constants, apply, fold_affine, freeze, optimize, optimize_for_cpu, optimize_for_gpu, rewrites
 from .lowering import CannotLower, lower_graph
 from .lowering.extern import EXTERN
 from .lowering.registry import LOWERINGS
@@ -117,9 +117,15 @@ def _generate(functional, record, written, mode=None, pools=None):
 def _generate_kernels(functional, record, written, mode, pools):
     from .codegen.wrapper import build
     from .handlers import graph_text
+    inference, frozen, constants = record.joint_graph is None, None, ()
     with record.timed("layouts"):       # PyTorch: channels-last in training too, saved activations included
-        for optimize_for in (optimize_for_gpu, optimize_for_cpu):
-            functional = optimize_for(functional, record, channels_last=record.joint_graph is None)
+        if config.freezing and inference and all(t.device.type == "cpu" for t in [*functional.parameters(), *functional.buffers()]):
+            constants = Constants(functional, written)
+            fold_affine(functional, constants, record)
+        functional = optimize_for_gpu(functional, record, channels_last=inference)
+        functional = optimize_for_cpu(functional, record, inference, constants)
+        if constants:
+            functional, frozen = freeze(functional, constants, record)
     with record.timed("lower"):
         graph = lower_graph(functional, record, written)
     if config.verify:
@@ -133,6 +139,7 @@ def _generate_kernels(functional, record, written, mode, pools):
     except NotImplementedError as reason:
         raise CannotLower(str(reason)) from reason
     _print_stages(record)
+    run = frozen.guarded(run) if frozen else run
     return _recorded_on_gpu(run, graph, record, pools, functional.meta.get("results")) if mode == "reduce-overhead" else run
 
 

@@ -27,6 +27,7 @@ channels_last = True        # convolutions get images in channels-last memory wh
 pattern_rewrites = True     # inference: patterns of ops become library kernels (graph_passes/patterns.py)
 without_patterns = ()       # names of rewrites that are left out: ("attention",)
 onednn_products = True      # CPU: large float32 matrix products by oneDNN instead of BLAS
+freezing = False            # CPU inference: what depends on parameters alone is computed once (graph_passes/freezing.py: what it cannot see)
 partition = "min-cut"       # training, what to keep for backward: "min-cut", "save-everything", "recompute-all"
 verify = True               # the verifier checks the IR between stages
 debug = int(os.environ.get("MINI_DEBUG", "0"))      # 1: ATen graphs, 2: + loop IR, 3: + fusion decisions, 4: + kernels

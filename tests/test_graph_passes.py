@@ -6,6 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+import minidynamo
 import miniinductor
 from miniinductor import config
 from miniinductor.graph_passes import cpu_library
@@ -237,6 +238,111 @@ def test_a_rewrite_of_ones_own():
         assert apply([rewrite], gm, record, {}).get("tanh of twice", 0) == count
         torch.testing.assert_close(gm(x)[0][0], function(x))
         assert len(record.notes) == count
+
+
+# ---- freezing --------------------------------------------------------------------------------------------------------
+class Frozen(torch.nn.Module):
+    """A convolution with batch norm, a large product, and arithmetic on parameters alone."""
+
+    def __init__(self, bias=True):
+        super().__init__()
+        self.convolution, self.norm = torch.nn.Conv2d(4, 8, 3, padding=1, bias=bias), torch.nn.BatchNorm2d(8)
+        self.pixelwise, self.linear = torch.nn.Conv2d(8, 8, 1, bias=bias), torch.nn.Linear(512, 512, bias=bias)
+        self.scale = torch.nn.Parameter(torch.rand(8, 1, 1) + 0.5)
+        self.norm.running_mean.uniform_(-1, 1), self.norm.running_var.uniform_(0.5, 2)
+        self.eval()
+
+    def forward(self, x):
+        y = F.relu(self.norm(self.convolution(x)) * self.scale)
+        return self.linear((self.pixelwise(y) / self.scale).reshape(x.shape[0], 512)) * self.scale.exp().sum()
+
+
+def agrees(compiled, module, x):
+    with torch.no_grad():
+        torch.testing.assert_close(compiled(x)[0], module(x), rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_freezing_folds_and_packs(bias):
+    with config.patch(freezing=True):
+        record = check(Frozen(bias), torch.randn(64, 4, 8, 8))
+    assert record.notes_of("arithmetic behind 2 convolutions") and record.notes_of("convolutions with reordered weights")
+    assert record.notes_of("freezing: ") and "mkldnn__convolution_pointwise" in record.wrapper_source
+    assert not [k for k in record.kernels if "rsqrt" in k.source or "exp" in k.name]
+    assert not check(Frozen(bias), torch.randn(64, 4, 8, 8)).notes_of("freezing")
+
+
+def new_storage(model):
+    model.linear.weight.data = torch.randn(512, 512)
+
+
+def optimizer_step(model):
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-6)
+    with torch.enable_grad():
+        model(torch.randn(2, 4, 8, 8)).sum().backward()
+    optimizer.step()
+
+
+CHANGES = {
+    "in place": lambda model: model.convolution.weight.mul_(2), "statistics": lambda model: model.norm.running_mean.add_(1),
+    "state dict": lambda model: model.load_state_dict(Frozen().state_dict()), "new storage": new_storage, "optimizer": optimizer_step,
+    "a bias": lambda model: model.pixelwise.bias.zero_(), "a view": lambda model: model.scale.detach()[3].fill_(2.0)}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_frozen_values_follow_their_parameters(change):
+    model, x = Frozen(), torch.randn(64, 4, 8, 8)
+    with config.patch(freezing=True), torch.no_grad():
+        compiled = compiled_of(model, x)
+        assert compiled.record.notes_of("freezing")
+        agrees(compiled, model, x)
+        for _ in range(2):
+            CHANGES[change](model)
+            agrees(compiled, model, x)
+
+
+def test_what_is_not_frozen():
+    class Model(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("seen", torch.zeros(3))
+            self.weight = torch.nn.Parameter(torch.randn(3))
+
+        def forward(self, x):
+            self.seen.add_(1)
+            return x * (self.seen * 2), self.weight.exp()[:2]
+
+    model, x = Model(), torch.randn(4, 3)
+    with config.patch(freezing=True), torch.no_grad():
+        compiled = minidynamo.compile(model, fullgraph=True)
+        for step in range(1, 4):
+            scaled, weight = compiled(x)
+            torch.testing.assert_close(scaled, x * 2 * step)
+            torch.testing.assert_close(weight, model.weight.exp()[:2])
+            weight.zero_()                                                      # the caller's own
+    with torch.inference_mode():
+        model = torch.nn.Linear(512, 512)
+        with config.patch(freezing=True):
+            compiled = compiled_of(model, torch.randn(64, 512))
+        model.weight.mul_(2)                                                    # no version counts that
+        x = torch.randn(64, 512)
+        torch.testing.assert_close(compiled(x)[0], model(x))
+        assert not compiled.record.notes_of("freezing")
+
+
+def test_chains_that_are_not_folded():
+    class Shared(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.convolution, self.row = torch.nn.Conv2d(4, 8, 3, padding=1), torch.nn.Parameter(torch.randn(8))
+
+        def forward(self, x):
+            y = self.convolution(x)                 # two users; a sum along the last dimension; a constant minus the result
+            z = self.convolution(x + 1)
+            return y.relu() + y * self.row + (self.row[:, None, None] - z) / x.mean()
+
+    with config.patch(freezing=True):
+        assert not check(Shared(), torch.randn(2, 4, 8, 8)).notes_of("arithmetic")
 
 
 assert cpu_library.LEAST_PRODUCT <= 64 * 256 * 512          # the sizes above count on it

@@ -13,7 +13,12 @@ def main():
     parser.add_argument("--only", default="", help="run the rows whose name contains this")
     parser.add_argument("--json", default=None, help="also write the figures to this file")
     parser.add_argument("--no-peer", action="store_true", help="leave torch.compile out")
+    parser.add_argument("--freezing", action="store_true", help="both compilers freeze parameters (inference suites on the CPU)")
     options = parser.parse_args()
+    if options.freezing:
+        import torch._inductor.config
+        import miniinductor
+        torch._inductor.config.freezing = miniinductor.config.freezing = True
     result = SUITES[options.suite](options)
     if options.json:
         with open(options.json, "w") as file:

@@ -34,7 +34,7 @@ from ..dependencies import int_or_none
 from ..foreach import Foreach
 from ..in_place import may_overwrite
 from ..index_math import is_nonnegative
-from ..ir import BufferView, ConstantBuffer, ExternKernel, InputBuffer, MultiOutput
+from ..ir import BufferView, ConstantBuffer, ExternKernel, InputBuffer, MultiOutput, Opaque
 from ..records import KernelRecord
 from ..runtime.build import build_kernels
 from ..runtime.triton_build import build_triton_kernels, race
@@ -325,6 +325,8 @@ class WrapperWriter:
     def argument(self, value):
         if isinstance(value, BufferView):
             return self.view(value)
+        if isinstance(value, Opaque):
+            return self.tensor(value.name)
         if isinstance(value, (list, tuple)) and not isinstance(value, torch.Size):
             items = ", ".join(self.argument(v) for v in value)
             return f"[{items}]" if isinstance(value, list) else f"({items}{',' if len(value) == 1 else ''})"

@@ -2,7 +2,8 @@
 from .basic import optimize
 from .cpu_library import optimize_for_cpu
 from .gpu_layout import optimize_for_gpu
+from .freezing import Constants, fold_affine, freeze
 from .pattern_matcher import apply
 from .patterns import rewrites
 
-__all__ = ["apply", "optimize", "optimize_for_cpu", "optimize_for_gpu", "rewrites"]
+__all__ = ["Constants", "apply", "fold_affine", "freeze", "optimize", "optimize_for_cpu", "optimize_for_gpu", "rewrites"]

@@ -44,14 +44,14 @@ def remove_no_ops(graph):
     for node in list(graph.nodes):
         if node.target in targets and isinstance(node.args[0], fx.Node) and not any(u.op == "output" for u in node.users):
             source = node.args[0]
-            if _same_layout(node.meta["val"], source.meta["val"]) and not _reaches_output_by_views(node):
+            if _same_layout(node.meta["val"], source.meta["val"]) and not reaches_output_by_views(node):
                 node.replace_all_uses_with(source)
                 graph.erase_node(node)
                 removed += 1
     return removed
 
 
-def _reaches_output_by_views(node):
+def reaches_output_by_views(node):
     """Would removing this copy make an output share memory with something else?"""
     work, seen = [node], set()
     while work:
@@ -77,7 +77,7 @@ def merge_common(graph):
             known = seen.setdefault(key, node)
         except TypeError:           # an argument that cannot be hashed
             continue
-        if known is not node and not _reaches_output_by_views(node):
+        if known is not node and not reaches_output_by_views(node):
             node.replace_all_uses_with(known)
             graph.erase_node(node)
             removed += 1

@@ -17,13 +17,16 @@ import torch
 from .. import config
 from .layout import LayoutPass, aten, value_of
 
+mkldnn = torch.ops.mkldnn
 LEAST_PRODUCT, LEAST_ROWS = 1 << 23, 4      # multiplications and rows from which oneDNN's product is the faster one
 HEAVY_WEIGHTS = 8                           # weights this many times as large as the image: plain memory
 TRANSPOSITIONS = (aten.t.default, aten.permute.default, aten.transpose.int)
 
 
-def optimize_for_cpu(gm, record, channels_last=True):
-    """The graph with the CPU's library kernels; `gm` itself where nothing is gained.  channels_last=False: products only."""
+def optimize_for_cpu(gm, record, channels_last=True, constants=()):
+    """The graph with the CPU's library kernels; `gm` itself where nothing is gained.  channels_last=False: products only.
+
+    Weights among `constants` are reordered by calls that freezing.py takes out of the graph."""
     calls = [n for n in gm.graph.nodes if n.op == "call_function" and is_float_on_cpu(n)]
     targets = {n.target for n in calls}
     if not torch._C._get_mkldnn_enabled() or not torch.backends.mkldnn.is_available():
@@ -33,10 +36,10 @@ def optimize_for_cpu(gm, record, channels_last=True):
     if not channels_last and not (config.onednn_products and targets & {aten.mm.default, aten.addmm.default}):
         return gm
     try:
-        return CpuLibrary(gm, record, channels_last).run()
+        return CpuLibrary(gm, record, channels_last, constants).run()
     except (RuntimeError, ValueError, NotImplementedError) as reason:
         record.notes.append(f"no CPU library layouts: {str(reason).splitlines()[0]}")
-        return gm if not channels_last else optimize_for_cpu(gm, record, channels_last=False)
+        return gm if not channels_last else optimize_for_cpu(gm, record, False, constants)
 
 
 def is_float_on_cpu(node):
@@ -53,9 +56,9 @@ def gains_by_onednn(a, b):
 
 
 class CpuLibrary(LayoutPass):
-    def __init__(self, gm, record, channels_last):
+    def __init__(self, gm, record, channels_last, constants):
         super().__init__(gm, record)
-        self.moves_convolutions = channels_last
+        self.moves_convolutions, self.constants = channels_last, constants
 
     def visit(self, node):
         if self.moves_convolutions and node.target is aten.convolution.default and is_float_on_cpu(node) and node.meta["val"].dim() == 4:
@@ -73,6 +76,12 @@ class CpuLibrary(LayoutPass):
             return self.kept(node)
         if tuple(size[2:]) == (1, 1) and groups == 1 and not any(padding):
             return self.pixelwise(node, x, w, bias, stride)
+        if w in self.constants:
+            self.changed("convolutions with reordered weights, in channels-last memory")
+            self.graph.erase_node(node)
+            layout = [list(padding), list(stride), list(dilation), groups]
+            packed = self.packed(node, w, mkldnn._reorder_convolution_weight.default, *layout, list(image.shape))
+            return self.call(node, mkldnn._convolution_pointwise.default, self.channels_last(x), packed, bias, *layout, "none", [], "")
         if weights.numel() > HEAVY_WEIGHTS * max(image.numel(), node.meta["val"].numel()):
             with self.graph.inserting_before(node):
                 node.update_arg(0, self.plain(x))
@@ -113,4 +122,12 @@ class CpuLibrary(LayoutPass):
         self.graph.erase_node(node)
         transposed = b.target in TRANSPOSITIONS and value_of(b.args[0]).shape == (n, k)
         weights = b.args[0] if transposed else self.call(node, aten.permute.default, b, [1, 0])
-        return self.call(node, torch.ops.mkldnn._linear_pointwise.default, a, weights, bias, "none", [], "")
+        if weights in self.constants:
+            weights = self.packed(node, weights, mkldnn._reorder_linear_weight.default, value_of(a).shape[0])
+        return self.call(node, mkldnn._linear_pointwise.default, a, weights, bias, "none", [], "")
+
+    def packed(self, like, weights, reorder, *how):
+        """Weights in oneDNN's own order.  Fake tensors have no such layout: to them it is the weights."""
+        node = self.graph.call_function(reorder, (weights, *how))
+        node.meta = {**{k: v for k, v in like.meta.items() if k != "val"}, "val": value_of(weights)}
+        return node

@@ -38,7 +38,7 @@ EXTERN = {      # op -> its out= overload, or None
     aten.bernoulli.default: None,
 }
 if torch._C._has_mkldnn:
-    EXTERN[torch.ops.mkldnn._linear_pointwise.default] = None
+    EXTERN[torch.ops.mkldnn._linear_pointwise.default] = EXTERN[torch.ops.mkldnn._convolution_pointwise.default] = None
 
 READS_STORAGE = {aten.as_strided.default, aten.as_strided_copy.default, aten.as_strided_scatter.default}
 

@@ -17,7 +17,7 @@ import torch.utils._pytree as pytree
 from torch import fx
 
 from .. import config
-from ..ir import Buffer, ConstantBuffer, Graph, InputBuffer, Layout, Pointwise, TensorBox, View, building
+from ..ir import Buffer, ConstantBuffer, Graph, InputBuffer, Layout, Opaque, Pointwise, TensorBox, View, building
 from ..ops import OP_NAMES, UNARY_FLOAT, OpsHandler, set_handler
 from ..sizes import SYMBOLIC, Described, described, hint, same_sizes, size
 from . import indexing, pointwise, pooling, reductions, views  # noqa: F401  (they fill the table)
@@ -137,6 +137,8 @@ class GraphLowering(fx.Interpreter):
         tensor = self.fetch_attr(target)
         name = target.replace(".", "_")
         self.lowered.constants[name] = tensor
+        if tensor.layout is not torch.strided:
+            return Opaque(name)
         buffer = ConstantBuffer(name, Layout.of(tensor), frozenset([self.current.name]))
         self.lowered.buffers[name] = buffer
         return self._box(TensorBox(buffer), self.current)

@@ -2,7 +2,7 @@
 
 Four layers each at the real hidden sizes (BERT, GPT-2, ViT 768, Llama 1024, T5 512; ResNet-50 whole), random weights, batch 1.  All variants
 run in one process and so under one allocator policy.  `--threads 1` and `--threads 4` are two runs: torch.compile writes the number into its
-kernels.  Last line: the geometric mean of eager / ours, and the rows that are below eager or below torch.compile.
+kernels.  `--freezing` freezes parameters in both compilers.  Last line: the geometric mean of eager / ours, and the rows that are below eager or below torch.compile.
 """
 import math
 
@@ -66,4 +66,4 @@ def cpu_models(options):
                  for label, key in (("eager", "eager / ours"), ("torch.compile", "torch.compile / ours"))}
         print(f"geometric mean of eager / ours: {geometric_mean(gains):.3f} over {len(gains)} rows; "
               + "; ".join(f"below {label}: {', '.join(names) or 'none'}" for label, names in below.items()))
-    return {"machine": about, "command": f"python -m minidynamo.bench --suite cpu-models --threads {torch.get_num_threads()}", "rows": result}
+    return {"machine": about, "command": f"python -m minidynamo.bench --suite cpu-models --threads {torch.get_num_threads()}{' --freezing' * options.freezing}", "rows": result}

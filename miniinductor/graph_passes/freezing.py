@@ -1,0 +1,172 @@
+"""Freezing: what depends on parameters alone is computed once, not in every call.
+
+In:   a functional inference graph; the names of tensors that it writes itself.  Out: a graph whose frozen values are constants, and
+`Frozen`, which computes them again when a parameter has changed.
+
+    y = convolution(x, w); z = (y - mean) * rsqrt(var + eps) * g + b        fold_affine: ->  convolution(x, w * s, t), where
+                                                                            s = rsqrt(var + eps) * g and t = b - mean * s
+    packed = mkldnn._reorder_linear_weight(w)       (written by cpu_library.py)
+    s, t, w * s, packed                                                     freeze: ->  constants
+
+Off by default (`config.freezing`), as in PyTorch.  PyTorch's frozen model ignores later changes of its parameters.  Ours looks in every
+call at each parameter's version and address: in-place writes (an optimizer's step, load_state_dict, `p.add_()`) and `p.data = new` are
+noticed, and the constants made again.  What changes memory behind torch's back is not: `p.data.add_()`, a NumPy array that shares memory.
+
+Mirrors torch/_inductor/freezing.py, constant_folding.py and fx_passes/binary_folding.py.  Left out: dropping the original parameters.
+"""
+import operator
+
+import torch
+from torch import fx
+
+from ..autograd.functionalize import is_needed
+from .basic import reaches_output_by_views
+from .layout import aten, value_of
+
+AFFINE = {aten.add.Tensor, aten.sub.Tensor, aten.mul.Tensor, aten.div.Tensor}
+
+
+class Constants:
+    """`node in constants`: does it depend on parameters and buffers alone?"""
+
+    def __init__(self, gm, written):
+        self.gm, self.written, self.known = gm, {name for _, name in written}, {}
+
+    def __contains__(self, node):
+        if node not in self.known:
+            if node.op == "get_attr":
+                self.known[node] = node.target not in self.written and not operator.attrgetter(node.target)(self.gm).is_inference()
+            else:
+                self.known[node] = node.op == "call_function" and not is_needed(node) and bool(node.all_input_nodes) and all(
+                    n in self for n in node.all_input_nodes)
+        return self.known[node]
+
+
+# ---- folding arithmetic into a convolution's weights --------------------------------------------------------------------
+def fold_affine(gm, constants, record):
+    """Sums and products with one constant per channel, behind a convolution with constant weights, become part of the weights."""
+    count = 0
+    for node in list(gm.graph.nodes):
+        if node.target is aten.convolution.default and node.meta["val"].dtype in (torch.float32, torch.float64) and not node.args[6]:
+            x, w, bias, *rest = node.args
+            chain = list(affine_chain(node, constants))
+            if chain and w in constants and (bias is None or bias in constants):
+                _fold(gm.graph, node, chain, gm.meta["fake_mode"])
+                count += 1
+    if count:
+        gm.graph.eliminate_dead_code(is_impure_node=is_needed)
+        record.notes.append(f"freezing: the arithmetic behind {count} convolutions folded into their weights")
+
+
+def affine_chain(node, constants):
+    """(op node, its constant operand) behind `node`, as long as each value has one user."""
+    channels = node.meta["val"].shape[1]
+    while len(node.users) == 1:
+        user = next(iter(node.users))
+        if user.op != "call_function" or user.target not in AFFINE or user.kwargs or len(user.args) != 2 or value_of(user).dtype != value_of(node).dtype:
+            return
+        a, b = user.args
+        other = b if a is node else a
+        if a is not node and user.target in (aten.sub.Tensor, aten.div.Tensor) or not isinstance(other, fx.Node) or other not in constants:
+            return
+        shape, rank = value_of(other).shape, value_of(node).dim()
+        if shape != (1,) * max(0, len(shape) - rank + 1) + (channels,) + (1,) * (rank - 2) or len(shape) > rank:
+            return
+        yield user, other
+        node = user
+
+
+def _fold(graph, node, chain, fake_mode):
+    last, (x, w, bias, *rest) = chain[-1][0], node.args
+
+    def call(target, *args):
+        new = graph.call_function(target, args)
+        new.meta = {k: v for k, v in last.meta.items() if k != "val"}
+        with fake_mode:
+            new.meta["val"] = target(*fx.map_arg(args, lambda n: n.meta["val"]))
+        return new
+    with graph.inserting_before(last):          # there, every constant of the chain is known
+        channels = value_of(w).shape[0]
+        scale, shift = None, bias
+        for op, other in chain:
+            other = call(aten.reshape.default, other, [channels])
+            if op.target in (aten.mul.Tensor, aten.div.Tensor):
+                scale = call(op.target, call(aten.ones_like.default, other) if scale is None else scale, other)
+                shift = shift and call(op.target, shift, other)
+            else:
+                shift = call(op.target, call(aten.zeros_like.default, other) if shift is None else shift, other)
+        if scale is not None:
+            w = call(aten.mul.Tensor, w, call(aten.reshape.default, scale, [channels] + [1] * (value_of(w).dim() - 1)))
+        new = call(aten.convolution.default, x, w, shift, *rest)
+        new.meta["val"] = last.meta["val"]
+    last.replace_all_uses_with(new)
+
+
+# ---- constants -----------------------------------------------------------------------------------------------------------
+class Frozen:
+    """The part of a graph that makes its constants, and what they were made from."""
+
+    def __init__(self, part, names, watched):
+        self.part, self.names, self.watched, self.state = part, names, watched, None
+
+    def values(self):
+        """{name: tensor}, from the parameters as they are now."""
+        self.state = self.seen()
+        with torch.no_grad():
+            return dict(zip(self.names, self.part()))
+
+    def seen(self):
+        return [(t._version, t.data_ptr()) for t in self.watched]
+
+    def guarded(self, run):
+        """`run`, a wrapper whose globals hold the constants; they are made again after a parameter changed."""
+        def checked(*inputs):
+            if self.seen() != self.state:
+                run.__globals__.update(self.values())
+            return run(*inputs)
+        return checked
+
+
+def freeze(gm, constants, record):
+    """(graph with constants in place of what only depends on parameters, Frozen or None)."""
+    kept = [n for n in gm.graph.nodes if n.op == "call_function" and n in constants and isinstance(n.meta.get("val"), torch.Tensor)
+            and _base(n).op != "get_attr" and any(user not in constants for user in n.users) and not reaches_output_by_views(n)]
+    if not kept:
+        return gm, None
+    part, copies = fx.Graph(), {}
+    for node in gm.graph.nodes:
+        if node in constants:
+            copies[node] = part.node_copy(node, copies.get)
+    part.output([copies[n] for n in kept])
+    part.eliminate_dead_code()
+    names = [f"_frozen{i}" for i in range(len(kept))]
+    sources = list(dict.fromkeys(n.target for n in part.nodes if n.op == "get_attr"))
+    frozen = Frozen(fx.GraphModule(gm, part, "Constants"), names, [operator.attrgetter(name)(gm) for name in sources])
+    values = frozen.values()
+    graph, copies = fx.Graph(), {}
+    for node in gm.graph.nodes:
+        if node in kept:
+            copies[node] = graph.get_attr(names[kept.index(node)])
+            copies[node].meta = dict(node.meta)
+        else:
+            copies[node] = graph.node_copy(node, copies.get)
+    holder = torch.nn.Module()
+    for node in graph.nodes:
+        if node.op == "get_attr" and node.target not in values:
+            value = operator.attrgetter(node.target)(gm)
+            (holder.register_parameter if isinstance(value, torch.nn.Parameter) else holder.register_buffer)(node.target, value)
+    for name, value in values.items():
+        holder.register_buffer(name, value)
+    result = fx.GraphModule(holder, graph, "FrozenGraph")
+    graph.eliminate_dead_code(is_impure_node=is_needed)
+    result.meta.update(gm.meta)
+    result.recompile()
+    record.notes.append(f"freezing: {len(names)} tensors computed once, from {len(sources)} parameters and buffers; again when one of those changes")
+    return result, frozen
+
+
+def _base(node):
+    """What a chain of views looks at: a parameter seen through views is not frozen, it is read as it is."""
+    while node.op == "call_function" and any(a.alias_info for a in node.target._schema.arguments):
+        node = node.args[0]
+    return node
