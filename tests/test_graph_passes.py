@@ -110,6 +110,18 @@ def test_views_of_channels_last_results():
     assert check(Tokens(), torch.randn(2, 3, 10, 10)).notes_of("channels-last")
 
 
+def test_as_strided_of_a_channels_last_value_counts_in_eager_strides():
+    class Corners(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.convolution = torch.nn.Conv2d(3, 8, 3)
+
+        def forward(self, x):
+            return torch.as_strided(self.convolution(x).relu(), (2, 3, 4), (8, 2, 5)) + 1
+
+    assert check(Corners(), torch.randn(2, 3, 10, 10)).notes_of("channels-last")
+
+
 def test_a_window_that_overlaps_reads_stored_values():
     network = torch.nn.Sequential(torch.nn.BatchNorm2d(4), torch.nn.GELU(), torch.nn.MaxPool2d(3, stride=1)).eval()
     assert len(check(network, torch.randn(2, 4, 9, 9)).kernels) == 2

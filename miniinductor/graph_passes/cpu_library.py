@@ -31,7 +31,7 @@ def optimize_for_cpu(gm, record, channels_last=True, constants=()):
     targets = {n.target for n in calls}
     if not torch._C._get_mkldnn_enabled() or not torch.backends.mkldnn.is_available():
         return gm
-    channels_last = channels_last and config.channels_last and aten.as_strided.default not in targets and any(
+    channels_last = channels_last and config.channels_last and any(
         n.target is aten.convolution.default and n.meta["val"].dim() == 4 for n in calls)
     if not channels_last and not (config.onednn_products and targets & {aten.mm.default, aten.addmm.default}):
         return gm
@@ -116,7 +116,8 @@ class CpuLibrary(LayoutPass):
         bias = node.args[0] if node.target is aten.addmm.default else None
         a, b = node.args[-2:] if bias is None else node.args[1:3]
         n, k = reversed(value_of(b).shape)
-        if (not gains_by_onednn(value_of(a), value_of(b)) or node.kwargs or bias is not None and (value_of(bias).dim() != 1 or not value_of(bias).is_contiguous())):
+        plain_bias = bias is None or value_of(bias).dim() == 1 and value_of(bias).is_contiguous()
+        if not gains_by_onednn(value_of(a), value_of(b)) or node.kwargs or not plain_bias:
             return self.kept(node)
         self.changed("matrix products by oneDNN")
         self.graph.erase_node(node)

@@ -44,6 +44,9 @@ class LayoutPass:
             new = self.graph.node_copy(node, lambda n: self.copied[n])
             new.meta = dict(node.meta)
             self.as_before = all(self.copied[n].meta.get("val") is n.meta.get("val") for n in node.all_input_nodes)
+            if node.target is aten.as_strided.default and not self.as_before:       # it counts strides of its own
+                with self.graph.inserting_before(new):
+                    new.update_arg(0, self.in_strides(new.args[0], node.args[0].meta["val"]))
             self.copied[node] = self.visit(new) if node.op == "call_function" else new
         if not self.counts:
             return self.gm
