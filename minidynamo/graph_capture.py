@@ -377,6 +377,8 @@ class OutputGraph(Builder):
             return SetVar.of(self.frame, [self.wrap_result(item) for item in value], kind)
         if isinstance(value, torch.Tensor):
             raise Break("argument", "a folded call gave a tensor")
+        if hasattr(kind, "__next__") or kind is bytearray:          # must be made anew in each call
+            raise Break("constant", f"a call gave a {kind.__name__}")
         return self.wrap_pinned(value)
 
     # ---- the end

@@ -27,7 +27,7 @@ from .symbolic_shapes import python_code
 from .variables.base import NULL, Lazy, OpaqueVar
 from .variables.constant import ConstantVar, is_constant_value
 from .variables.containers import DictVar, ListVar, SetVar, TupleVar
-from .variables.functions import CellVar
+from .variables.functions import CellVar, PartialVar
 from .variables.iterators import IteratorVar
 from .variables.objects import ObjectVar
 from .variables.symbolic import SymVar
@@ -48,7 +48,7 @@ class Codegen:
         self.prefix = ".m"
         while any(name.startswith(self.prefix) for name in self.code.co_varnames):
             self.prefix += "_"
-        self.building = set()
+        self.building, self.late = set(), []        # late: iterators to be positioned once the lists that they walk are written
         self.pins = {pin.key: pin.value for pin in self.output.tree.pins.values()}
 
     # ---- instructions
@@ -131,7 +131,7 @@ class Codegen:
             self.cell(variable)
         elif variable.source is not None:
             self.load_source(variable.source)
-        elif isinstance(variable, SHARED):
+        elif isinstance(variable, SHARED) or isinstance(variable, (TupleVar, PartialVar)) and not variable.is_constant():
             if id(variable) in self.building:
                 raise SkipFrame("a container that contains itself")
             self.building.add(id(variable))
@@ -378,10 +378,9 @@ class Codegen:
             elif isinstance(variable, DictVar) and not variable.rewritten and variable.source.kind in ("dict", "raw_dict") or \
                     isinstance(variable, DictVar) and not variable.rewritten and variable.cls in (dict, collections.defaultdict) and variable.source.kind != "payload":
                 for host in reversed(variable.written):         # written back last first: new keys keep their order
-                    key, value = variable.items[host]
-                    self.value(value)
+                    self.value(variable.items[host][1])
                     self.value(variable)
-                    self.value(key)
+                    self.value(variable.written[host])
                     commit(*store)
             else:
                 helper = runtime.replace_dict if isinstance(variable, DictVar) else runtime.replace_items
@@ -414,6 +413,9 @@ class Codegen:
                     self.emit("POP_TOP", None, -1)
                 else:
                     self.emit(op, arg, {"STORE_SUBSCR": -3, "STORE_DEREF": -1, "STORE_ATTR": -2}[op])
+        for iterator in self.late:
+            self.call_helper("position", iterator, ConstantVar(iterator.index))
+            self.emit("POP_TOP", None, -1)
         assert self.depth == start, "mutations left the stack unbalanced"
 
     def mutated_cells(self):

@@ -60,14 +60,19 @@ def new_exception(cls, args, fields, cause, context, suppress):
 
 
 def iterator_at(sequence, index, step):
-    """iter(sequence), or reversed(sequence) for step -1, with `index` to come next, still looking at the live sequence."""
+    """iter(sequence), or reversed(sequence) for step -1, with `index` to come next (None: see `position`), still looking at the live sequence."""
     made = iter(sequence) if step > 0 else reversed(sequence)
-    if hasattr(made, "__setstate__"):
+    if index is not None and hasattr(made, "__setstate__"):
         made.__setstate__(index)
-    else:                               # a deque's
+    elif index is not None:             # a deque's
         for _ in range(index if step > 0 else len(sequence) - 1 - index):
             next(made, None)
     return made
+
+
+def position(iterator, index):
+    """`index` comes next, now that the list has been written: it would be cut to the list's old length before."""
+    iterator.__setstate__(index)
 
 
 def replace_dict(target, contents):

@@ -1,4 +1,5 @@
 """What capture once lacked: breaks in long loops, the lifetime of values behind a break, torch's contexts, generators' results..."""
+import functools
 import sys
 import weakref
 
@@ -146,6 +147,47 @@ def test_a_closure_variable_that_may_be_unbound_behind_a_break(x):
         return late, lambda: late
     except UnboundLocalError as error:
         return y, type(error).__name__
+
+
+@make_test(X(), {"b": []}, graphs=1, breaks=0)
+def test_a_tuple_or_a_partial_is_one_object(x, found):
+    pair, part = (x, x + 1), functools.partial(int, base=2)
+    found["b"].extend([pair, pair, part])
+    return found["b"][0] is pair, pair, part is found["b"][2]
+
+
+def test_a_tuple_that_is_stored_twice_is_one_object():
+    def f(x, found):
+        pair, part = (x, x + 1), functools.partial(int, x)
+        found += [pair, pair, part]
+        return part
+    found = []
+    part = minidynamo.compile(f, backend="eager")(X(), found)
+    assert found[0] is found[1] and found[2] is part
+
+
+def test_the_key_that_is_written_is_the_programs():
+    def f(x, table):
+        table[1.0] = x + 1
+    compiled = minidynamo.compile(f, backend="eager")
+    for table in ({1: "old"}, {}, {True: 0}):
+        plain = dict(table)
+        compiled(X(), table)
+        f(X(), plain)
+        assert list(map(repr, table)) == list(map(repr, plain))
+
+
+@make_test(X(), [], graphs=1, breaks=1)
+def test_an_iterator_of_a_list_that_grew_keeps_its_place(x, found):
+    found.append(x * 2)
+    for n, item in zip(range(3), found):
+        print(n)
+    return found
+
+
+@make_test(X(), (lambda: 0).__code__, graphs=1, breaks=3)
+def test_an_iterator_is_made_in_each_call(x, code):
+    return next(iter(code.co_lines())), x + 1
 
 
 # ---- torch: contexts, transforms, checkpoints

@@ -9,6 +9,7 @@ Mirrors torch/_dynamo/variables/lists.py and dicts.py.
 """
 import collections
 import functools
+import operator
 
 import torch
 
@@ -191,7 +192,7 @@ class ListVar(SequenceVar):
         return self._changed()
 
     def method_insert(self, tx, index, value):
-        self.items.insert(index.as_constant(), value)
+        self.items.insert(tx.fold(operator.index, index.as_constant()).value, value)
         return self._changed()
 
     def method_pop(self, tx, index=ConstantVar(-1)):
@@ -289,7 +290,7 @@ class DictVar(Variable):
         host = key.hash_key(tx)
         old = self.items.get(host)
         self.items[host] = (old[0] if old else key, value)
-        self.written[host] = True
+        self.written[host] = key            # 1.0, perhaps, where the dict has 1: the next one that this entry meets may not have it
         self.mutated = True
 
     def remove(self, tx, key):

@@ -63,7 +63,12 @@ class SequenceIterator(IteratorVar):
             cg.load_const(())
             cg.emit("GET_ITER", effect=0)
             return
-        cg.call_helper("iterator_at", self.sequence, ConstantVar(self.index), ConstantVar(self.step))
+        late = self.sequence.mutated and self.sequence.source is not None
+        if late:
+            if self.sequence.cls is not list:
+                raise Break("reconstruct", "an iterator of a deque that is written in the same frame")
+            cg.late.append(self)
+        cg.call_helper("iterator_at", self.sequence, ConstantVar(None if late else self.index), ConstantVar(self.step))
 
 
 class HostIterator(IteratorVar):

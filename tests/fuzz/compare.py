@@ -55,8 +55,15 @@ class Describer:
         if isinstance(value, (type, types.ModuleType, types.BuiltinFunctionType)):
             return (kind.__name__, value.__name__)
         if hasattr(kind, "__next__"):
-            return (kind.__name__, *map(self, itertools.islice(value, 50)))
+            return (kind.__name__, *self.steps(value))
         return (kind.__name__, *self.attributes(value))
+
+    def steps(self, iterator):
+        try:
+            for item in itertools.islice(iterator, 50):
+                yield self(item)
+        except Exception as error:          # of a generator's body, or of a function that it maps
+            yield "raised", self.error(error)
 
     def attributes(self, value):
         names = [n for base in type(value).__mro__ for n in ([base.__dict__["__slots__"]] if isinstance(
@@ -104,7 +111,7 @@ def user_lines(error, file):
         trace = trace.tb_next
     if lines and type(error) is UnboundLocalError and sys.version_info < (3, 12):
         lines[-1] = lines[-1][0], None
-    return lines
+    return lines[:20] if isinstance(error, RecursionError) else lines
 
 
 def outcome(function, args, kwargs, watched, file, digits=None):

@@ -321,7 +321,7 @@ class Maker:
         self.emit(self.pick(f"{a} += {self.i()}", f"{a} *= 0.5", f"{a}.add_({self.t()})", f"{a}.mul_({self.i()})", f"{a}[0] = {self.i()}", f"{a}[..., 0] += 1", f"{a}.zero_()",
                             f"{a}.view(-1).add_(1)", f"{a}.t().mul_(2)", f"{a}[{self.old('i')}] = {self.t()}", f"{a}.data.add_(1)", f"{a}.copy_({self.t()})", f"{a} -= {self.t()}",
                             f"W.add_(1)", f"torch.add({a}, 1, out={a})", f"{a}.fill_({self.i()})", f"{a}.relu_()", f"{a}.unsqueeze_(0)", f"{a}.note = {self.any()}", f"{a}[{a} > 0] = 1",
-                            f"{a}.requires_grad_({self.cond()})", f"{a}.clamp_(-1, 1)", f"{a}.resize_(1, 2)", f"{a}.t_()"))
+                            f"{a}.requires_grad_({self.cond()})", f"{a}.clamp_(-1, 1)", f"{a}.resize_(1, 2).zero_()", f"{a}.t_()"))
 
     def lists(self):
         a = self.old("l")
