@@ -22,7 +22,7 @@ from torch._subclasses import fake_tensor
 
 from .dynamic import SizePolicy
 from .exceptions import Break
-from .guards import Guard
+from .guards import Guard, constant_check
 from .sources import SourceTree
 from .symbolic_shapes import EXPRESSIONS, DataDependentDecision, ShapeEnv, can_be_symbolic, fake_like, symbolic_fake
 from .variables.base import Lazy
@@ -107,6 +107,15 @@ class OutputGraph(Builder):
             return
         arguments = ", ".join([*map(repr, call.args), *(f"{k}={v!r}" for k, v in call.keywords.items())])
         self.guard(self.tree.pinned(call.func), ("STATE", arguments), f"{{0}}({arguments}) == {{pin}}", value)
+
+    def guard_globals(self, function):
+        """A backend will trace `function`, and take what its globals are now for constants."""
+        names, source = function.__code__.co_names, self.globals_of(function.__globals__).source
+        for name in names if source is not None else ():
+            value = function.__globals__.get(name)
+            if name in function.__globals__ and (is_constant_value(value) or callable(value)):
+                check, pin = constant_check(value) if is_constant_value(value) else ("{0} is {pin}", value)
+                self.guard(source.item(name), "GLOBAL", check, pin)
 
     def guard_flag(self, variable, name):
         """`tensor.is_...()` was read of an input."""

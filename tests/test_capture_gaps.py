@@ -325,3 +325,35 @@ def test_wrong_arguments_of_a_method(x):
         except TypeError as error:
             found.append(str(error))
     return x + len(found), found
+
+
+# ---- guards
+GAIN, TABLE = 2.0, [3]
+
+
+class Scaled(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * GAIN
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * GAIN
+
+
+@functools.lru_cache
+def looked_up(n):
+    return n * TABLE[0]
+
+
+@pytest.mark.parametrize("backend", ["eager", "inductor"])
+def test_globals_of_an_autograd_function_and_cleared_caches(backend):
+    global GAIN
+    compiled = [minidynamo.compile(f, backend=backend) for f in (lambda x: Scaled.apply(x) + 1, lambda x: x + looked_up(2))]
+    for gain, entry in ((2.0, 3), (2.0, 3), (5.0, 7)):
+        GAIN, TABLE[0] = gain, entry
+        looked_up.cache_clear()
+        x = X().requires_grad_()
+        y = compiled[0](x)
+        y.sum().backward()
+        torch.testing.assert_close((y, x.grad, compiled[1](X())), (X() * gain + 1, torch.full((2, 3), gain), X() + 2 * entry))

@@ -22,11 +22,12 @@ import torch
 
 from .. import polyfills
 from ..exceptions import Break, ObservedException
-from ..variables.constant import ConstantVar
+from ..guards import constant_check
+from ..variables.constant import ConstantVar, is_constant_value
 from ..variables.containers import DictVar, DictViewVar, ListVar, SequenceVar, SetVar, TupleVar
 from ..variables.functions import BoundMethodVar, CallableVar, FunctionVar, PartialVar
 from ..variables.iterators import EnumerateVar, FilterVar, IteratorVar, MapVar, SequenceIterator, ZipVar
-from ..variables.objects import MISSING, ClassVar, ObjectVar, PyModuleVar, SuperVar, allocate, initialise_payload, instantiate, lookup
+from ..variables.objects import MISSING, ClassVar, ObjectVar, PyModuleVar, SuperVar, allocate, initialise_payload, instantiate, lookup, trusted
 from ..variables.symbolic import CALLS, SymVar, apply, is_number
 from ..variables.tensor import TensorVar
 from .opcodes import slice_of
@@ -78,8 +79,13 @@ def call_c(tx, value, args, kwargs):
         if found.source is not None and found.source.base is not None and found.source.base.key == "_parameters":      # its module holds it
             return found
     if isinstance(value, functools._lru_cache_wrapper):
-        if all(a.is_constant() for a in (*args, *kwargs.values())):     # its results are cached by its own contract
-            return tx.fold_pinned(lambda: value(*[a.as_constant() for a in args], **{k: v.as_constant() for k, v in kwargs.items()}))
+        if all(a.is_constant() for a in (*args, *kwargs.values())):     # its results are cached by its own contract, until it is cleared
+            call = functools.partial(value, *[a.as_constant() for a in args], **{k: v.as_constant() for k, v in kwargs.items()})
+            result = tx.fold_pinned(call)
+            if not trusted(value.__module__):
+                check, pin = constant_check(call()) if is_constant_value(call()) else ("{0} is {pin}", call())
+                tx.output.guard(tx.output.tree.pinned(call, value.__name__), "CACHED", check.replace("{0}", "{0}()"), pin)
+            return result
         return tx.output.wrap_pinned(value.__wrapped__).call(tx, args, kwargs)
     if isinstance(value, operator.itemgetter):
         items = tx.output.wrap_result(value.__reduce__()[1])

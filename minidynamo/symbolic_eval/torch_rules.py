@@ -217,6 +217,8 @@ def _autograd_function(tx, args, kwargs):
         owner, found = lookup(cls, name)
         if found is not MISSING and owner is not torch.autograd.Function:
             tx.output.guard(tx.output.tree.pinned(owner).child("class_item", name), "ID", "{0} is {pin}", found)
+            if tx.output.generates_code and hasattr(function := getattr(found, "__func__", found), "__code__"):
+                tx.output.guard_globals(function)
 
     def apply(*values, **named):
         return cls.apply(*values, **named)

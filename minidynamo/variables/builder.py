@@ -202,7 +202,8 @@ class Builder:
         self.guard(source, "GRAD", f"{{0}}.requires_grad is {value.requires_grad}")
         self.guard_place(value, source)
         self.guard(source, "VIEW_BITS", f"{{0}}.is_neg() is {value.is_neg()}" +
-                   (f" and {{0}}.is_conj() is {value.is_conj()}" if value.is_complex() else ""))
+                   (f" and {{0}}.is_conj() is {value.is_conj()}" if value.is_complex() else "") +
+                   (f" and {{0}}._is_zerotensor() is {value._is_zerotensor()}" if self.generates_code else ""))
 
     def guard_strides(self, fake, source):
         """Strides that follow the symbolic sizes."""
