@@ -94,7 +94,7 @@ class CppKernelWriter(RowReductions, CppExpressions):
         for node in self.nodes:
             if not self.bodies[node.name].inner:
                 continue
-            if not node.is_reduction or any(k.startswith("arg") for k in self.bodies[node.name].reduction_kinds()):
+            if not node.is_reduction:
                 return False
             for access in self.bodies[node.name].reads():
                 along, across = (int_or_none(stride_of(access.index, v)) for v in (last, lane))
@@ -530,8 +530,8 @@ class CppKernelWriter(RowReductions, CppExpressions):
         accumulator = next(a for a in self.accumulators if a.name == value.text)
         place = f"[{self.x[-1]} - {self.base}]" if self.by_rows else ""
         text = accumulator.name + place
-        if accumulator.kind.startswith("arg"):
-            text += ".index"
+        if accumulator.is_arg:
+            text = f"{accumulator.name}_at{place}" if self.by_rows else text + ".index"
         elif accumulator.kind == "any":
             text = f"({text} != 0)"
         elif accumulator.c_type == "double" and compute_type(value.dtype) != "double":

@@ -13,7 +13,7 @@ Mirrors the reduction half of CppVecKernel and the outer-reduction tiling in tor
 """
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -91,6 +91,11 @@ class Accumulator:
                 f"    {self.name}_best[{lane} - {start}] = {start_value};",
                 f"    {self.name}_at[{lane} - {start}] = {self.at};", "}"]
 
+    def columns(self, width):
+        """The same for each column, where rows are compared."""
+        return [f"{compute_type(self.dtype)} {self.name}_best[{width}];", f"int64_t {self.name}_at[{width}];",
+                f"for (int64_t k = 0; k < {width}; k++) {self.name}_best[k] = {limit_text(self.dtype, self.kind == 'argmax')}, {self.name}_at[k] = 0;"]
+
     def in_arg_lanes(self, place):
         """Places grow within a lane, so only a better one replaces the best: not (v <= best), which a NaN is, unless best is one."""
         best, at, no_better = f"{self.name}_best[{place}]", f"{self.name}_at[{place}]", "<=" if self.kind == "argmax" else ">="
@@ -136,7 +141,7 @@ class Accumulator:
 def array_declarations(accumulators, width):
     lines = []
     for a in accumulators:
-        lines += [f"{a.c_type} {a.name}[{width}];", f"for (int64_t k = 0; k < {width}; k++) {a.name}[k] = {a.initial};"]
+        lines += a.columns(width) if a.is_arg else [f"{a.c_type} {a.name}[{width}];", f"for (int64_t k = 0; k < {width}; k++) {a.name}[k] = {a.initial};"]
     return lines
 
 
@@ -160,6 +165,8 @@ class RowReductions:
     def write_by_rows(self):
         column, size = self.x[-1], self.outer[-1]
         width = min(size, COLUMNS) if isinstance(size, int) else COLUMNS
+        if self.parallel and self.outer_count < COLUMNS * torch.get_num_threads():      # narrower blocks, so that every thread has one
+            width = min(width, max(LANES, -(-self.outer_count // torch.get_num_threads() // LANES) * LANES))
         self.base = f"{column}_block"
         lines = []
         self.arrays = {}                # buffer -> array that holds its value for each column of the block
@@ -227,6 +234,11 @@ class RowReductions:
         for lines, _, _ in steps:
             together += lines
         for k, accumulator in enumerate(accumulators):
+            if accumulator.is_arg:
+                updates = [f"{{ {' '.join(replace(s[1][k], name=accumulator.name).in_arg_lanes(place[1:-1]))} }}" for s in steps]
+                together += updates
+                one.append(updates[0])
+                continue
             parts = [s[1][k].term for s in steps]
             pairs = accumulator.combine(f"({accumulator.combine(parts[0], parts[1])})",
                                         f"({accumulator.combine(parts[2], parts[3])})")
@@ -252,6 +264,7 @@ class RowReductions:
         inside = [re.sub(r"\bacc(\d+)\[", r"part\1[", line).replace(f"int64_t {row} = 0", f"int64_t {row} = {row}_chunk")
                   .replace(f"{row} < {rows} ", f"{row} < {row}_stop ").replace(f"{row} < {rows};", f"{row} < {row}_stop;")
                   for line in loops]
+        accumulators = [a for a in accumulators if not a.is_arg]
         parts = [a.renamed("part") for a in accumulators]
         for accumulator in accumulators:
             accumulator.over_chunks = True
