@@ -10,6 +10,7 @@ from contextlib import contextmanager
 
 fusion = True               # the scheduler merges nodes into one kernel
 inlining = True             # pointwise producers are inlined into their consumers instead of being stored
+loop_reordering = True      # C++: a pointwise part joins a reduction that runs over the same loops in another order (batch norm)
 buffer_reuse = True         # a dead buffer's memory serves a later one
 in_place = True             # C++: a kernel writes straight into a mutated input, or over a buffer that it reads for the last time
 foreach = True              # C++: independent kernels of the same body become one (an optimizer's step over many parameters)

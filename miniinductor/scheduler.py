@@ -26,7 +26,7 @@ from dataclasses import dataclass
 import torch
 
 from . import config
-from .dependencies import common_loops, trace
+from .dependencies import common_loops, loop_variables, stride_of, trace
 from .in_place import overwritten_inputs
 from .ir import BufferView, ComputedBuffer, ExternKernel, MultiOutput, Scatter
 from .records import FusionDecision
@@ -34,6 +34,7 @@ from .sizes import hint, same
 
 MAX_NODES = 64          # bodies in one kernel: beyond that registers spill and compile time grows
 MAX_BUFFERS = 96        # pointers one kernel takes
+CACHED = 1 << 17        # elements that a core keeps between two passes over them
 
 
 @dataclass
@@ -312,7 +313,7 @@ class Scheduler:
         if len(first.read_names | second.read_names | set(first.names) | set(second.names)) > MAX_BUFFERS:
             raise Refused(f"the kernel would take more than {MAX_BUFFERS} pointers")
         reasons = []
-        for make in (self.same_loops, self.on_inner_loops, self.on_outer_loops):
+        for make in (self.same_loops, self.on_inner_loops, self.on_outer_loops, self.on_reordered_loops):
             try:
                 a, b = make(first, second)
                 self.check_accesses(a, b)
@@ -362,6 +363,24 @@ class Scheduler:
         pointwise = pointwise.over(outer, ())
         return (reduction, pointwise) if first.is_reduction else (pointwise, reduction)
 
+    def on_reordered_loops(self, first, second):
+        """A pointwise node whose loops are the reduction's in another order: batch norm reduces over (n, hw) for each c, and its
+        pointwise part runs over (n, c, hw).  Only where what one outer iteration touches stays in the cache until it is used again."""
+        reduction, pointwise = (first, second) if first.is_reduction else (second, first)
+        if first.is_reduction == second.is_reduction or not config.loop_reordering or pointwise.nodes[0].buffer.layout.device.type != "cpu":
+            raise Refused("")
+        inner = math.prod(n for n in reduction.inner if isinstance(n, int))
+        if not all(isinstance(n, int) for n in reduction.full) or inner > CACHED or reduction.full[-1] < 64:
+            raise Refused("")
+        for access in reduction.reads:
+            for other in pointwise.reads:
+                order = access.name == other.name and loop_order(access.index, reduction, other.index, pointwise)
+                if order and order != sorted(order):
+                    nodes = [Node(n.buffer, n.body.reorder(order, ())) for n in pointwise.nodes]
+                    moved = Group(nodes, nodes[0].body.outer, ())
+                    return self.on_inner_loops(*((first, moved) if first.is_reduction else (moved, second)))
+        raise Refused("")
+
     def check_accesses(self, first, second):
         """Each read of the other's buffer must be of the element written in this iteration."""
         for writer, reader in ((first, second), (second, first)):
@@ -376,6 +395,15 @@ class Scheduler:
                 for access in node.body.reads():
                     if access.name in {n.name for n in reduced}:
                         raise Refused(f"{access.name} has many elements per outer iteration: element mismatch")
+
+
+def loop_order(index, reduction, other, pointwise):
+    """Which loop of `pointwise` runs like each loop of `reduction`, as two accesses of one buffer show; None: not all do."""
+    mine = [(stride_of(index, v), n) for v, n in zip(loop_variables("x", len(reduction.outer)) + loop_variables("r", len(reduction.inner)), reduction.full)]
+    theirs = [(stride_of(other, v), n) for v, n in zip(loop_variables("x", len(pointwise.outer)), pointwise.outer)]
+    if len(set(mine)) < len(mine) or set(mine) != set(theirs) or len(mine) != len(theirs):
+        return None
+    return [theirs.index(loop) for loop in mine]
 
 
 def _has_effect(buffer):

@@ -456,7 +456,8 @@ def sample(x, y):
     soft = torch.softmax(x, -1)
     return (torch.tanh(x) + torch.erf(y) * torch.exp(-x * x), torch.sin(x) * torch.cos(y) + torch.log2(y.abs() + 1), soft,
             x.sum(0), x.sum(1), x.sum(), torch.var_mean(x, 1), x.amax(0), x.amax(1), x.argmax(1), x.t().contiguous() + 1, torch.fmod(x, 0.3),
-            (x.bfloat16() * y.bfloat16()).float(), (x.half() + 1).float(), torch.nn.functional.layer_norm(soft, (soft.shape[1],)))
+            (x.bfloat16() * y.bfloat16()).float(), (x.half() + 1).float(), torch.nn.functional.layer_norm(soft, (soft.shape[1],)),
+            torch.nn.functional.batch_norm(y[:280].view(4, 7, 10, 777), None, None, None, None, True))
 
 
 def compiled_sample():
@@ -468,7 +469,7 @@ def compiled_sample():
     return minidynamo.compile(sample)(x, y), sample(x, y)
 
 
-@pytest.mark.parametrize("switch", ["vectorize", "openmp", "tiling", "row_reductions", "split_reductions", "fusion", "inlining", "buffer_reuse",
+@pytest.mark.parametrize("switch", ["vectorize", "openmp", "tiling", "loop_reordering", "row_reductions", "split_reductions", "fusion", "inlining", "buffer_reuse",
                                     "in_place", "foreach"])
 def test_a_switch_changes_no_result(switch):
     with miniinductor.config.patch(**{switch: False}):

@@ -176,3 +176,17 @@ def test_random_graphs_keep_their_meaning():
         assert len(record.kernels) <= len(plain_record.kernels)
         for got, want in zip(fused, plain):
             torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-4)
+
+
+def test_batch_norm_is_one_kernel_over_reordered_loops():
+    from miniinductor import compile_fx
+
+    def batch_norm(x, w, b):
+        return torch.relu(torch.nn.functional.batch_norm(x, None, None, w, b, True))
+    x, w, b = torch.randn(8, 12, 16, 16), torch.randn(12), torch.randn(12)
+    for switch, kernels in ((True, 1), (False, 2)):
+        with miniinductor.config.patch(loop_reordering=switch), torch.no_grad():
+            compiled = compile_fx(torch.fx.symbolic_trace(batch_norm), [x, w, b])
+            result = compiled(x, w, b)
+        torch.testing.assert_close(result[0] if isinstance(result, (list, tuple)) else result, batch_norm(x, w, b), rtol=1e-5, atol=1e-5)
+        assert len(compiled.record.kernels) == kernels
