@@ -370,7 +370,7 @@ class Scheduler:
         if first.is_reduction == second.is_reduction or not config.loop_reordering or pointwise.nodes[0].buffer.layout.device.type != "cpu":
             raise Refused("")
         inner = math.prod(n for n in reduction.inner if isinstance(n, int))
-        if not all(isinstance(n, int) for n in reduction.full) or inner > CACHED or reduction.full[-1] < 64:
+        if not all(isinstance(n, int) for n in reduction.full) or inner > CACHED or reduction.full[-1:] < (64,):
             raise Refused("")
         for access in reduction.reads:
             for other in pointwise.reads:

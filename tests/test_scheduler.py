@@ -190,3 +190,9 @@ def test_batch_norm_is_one_kernel_over_reordered_loops():
             result = compiled(x, w, b)
         torch.testing.assert_close(result[0] if isinstance(result, (list, tuple)) else result, batch_norm(x, w, b), rtol=1e-5, atol=1e-5)
         assert len(compiled.record.kernels) == kernels
+
+
+def test_a_reduction_of_one_element_has_no_loops_to_reorder():
+    x = torch.randn(1, 1)
+    (got, plus), _ = run(lambda a: [reduce(a, "sum", [0, 1]), pointwise(ops.exp, a)], x)
+    assert torch.equal(got, x) and torch.allclose(plus, x.exp())
