@@ -6,7 +6,7 @@ TORCH  ?= torch==2.13.0
 BIN     = $(VENV)/bin
 READY   = $(VENV)/.ready
 
-.PHONY: course exercises test-notebooks test test-gpu test-pythons bench ops fuzz transparency fuzz-graphs fuzz-symbolic fuzz-training sanitize sizes clean setup
+.PHONY: course exercises test-notebooks test test-gpu test-pythons bench ops fuzz transparency fuzz-graphs fuzz-symbolic fuzz-shapes fuzz-training sanitize sizes clean setup
 
 course: $(READY)
 	@$(BIN)/python notebooks/build.py
@@ -47,6 +47,9 @@ fuzz-graphs: $(READY)	# 5,000 random graphs: C++ against the interpreter of the 
 
 fuzz-symbolic: $(READY)	# 1,000 random programs over symbolic sizes, compiled once each, run at 20 sizes (5 minutes on 1 core)
 	@$(BIN)/python tests/sweeps/symbolic.py
+
+fuzz-shapes: $(READY)	# 1,000 random programs that compute with sizes, captured with dynamic=True, run at 20 sizes (10 minutes on 1 core)
+	@$(BIN)/python tests/sweeps/shapes.py
 
 sanitize: $(READY)	# generated kernels under the address and undefined-behaviour sanitizers
 	@$(BIN)/python tests/sweeps/sanitize.py

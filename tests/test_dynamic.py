@@ -1,6 +1,8 @@
 """Dynamic shapes in capture: which sizes become symbols, one compilation for many sizes, guards that read as Python, refusals."""
 import math
+import os
 import re
+import sys
 
 import pytest
 import torch
@@ -283,3 +285,12 @@ def test_your_own_backend_gets_symints_and_fakes_and_may_decide():
     compiled(torch.randn(6))
     assert isinstance(seen[0], torch.SymInt) and isinstance(seen[1], torch._subclasses.FakeTensor) and str(seen[1].shape) == "torch.Size([s0])"
     assert guards(records.frames[-1]) == ["x.shape[0] >= 5"]
+
+
+def test_random_programs():
+    """A small `make fuzz-shapes`."""
+    sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "sweeps"))
+    import shapes
+    for seed in range(12):
+        found, _, _ = shapes.check(seed, runs=8)
+        assert not found, (seed, found, shapes.program(seed))

@@ -278,7 +278,7 @@ def constant_class(tx, cls, args, kwargs):
             if method:
                 return value.call_method(tx, method, [], {})
             raise Break("string", "the text of a tensor")
-        if type(value) is SymVar and cls in (int, float) and len(args) == 1:
+        if type(value) is SymVar and cls in (int, float) and len(args) == 1 and value.python_type() is not bool:
             return apply(tx, CALLS[cls], value) or tx.fold(cls, value.as_constant())
         if cls is bool:
             return ConstantVar(value.truth(tx))
