@@ -17,6 +17,7 @@ raise_internal_errors = False       # the compiler's own failures raise instead 
 recompile_limit = 8                 # entries per code object and `self`; then the code runs as plain Python
 attempt_limit = 200                 # restarts of one frame's analysis (one per graph break met)
 guard_parameter_metadata = True     # dtype, device, shape of parameters are checked besides their identity
+capture_scalar_outputs = False      # .item(), nonzero(), x[mask] stay in the graph, as sizes that only the run knows
 count_hits = True                   # replacement code counts its calls (one C call, about 40 ns)
 debug = int(os.environ.get("MINI_DEBUG", "0"))
 

@@ -20,6 +20,7 @@ import torch.fx
 from torch._dispatch.python import enable_python_dispatcher
 from torch._subclasses import fake_tensor
 
+from . import config
 from .dynamic import SizePolicy
 from .exceptions import Break
 from .guards import Guard, constant_check
@@ -65,11 +66,14 @@ class OutputGraph(Builder):
         self.floats, self.float_inputs = floats, {}         # names of floats that change from call to call; source -> FloatVar
         self.policy = policy or SizePolicy(False)
         self.shape_env = ShapeEnv(lambda: self.frame.user_line() if self.frame is not None else "")
+        self.unbacked = {}                          # symbol that only the run knows -> SymVar of the node that gives it
         self.symbol_nodes, self.symbolic_inputs = {}, {}    # expression over the symbols -> node; id of an input -> (sizes, strides)
         self.generates_code = generates_code        # does the backend rely on parameters' shapes and devices?
         self.tree = SourceTree()
         self.graph = torch.fx.Graph()
         self.fake_mode = fake_tensor.FakeTensorMode(static_shapes=True)
+        if config.capture_scalar_outputs and self.policy.dynamic is not False:
+            self.fake_mode.shape_env, self.fake_mode.cache_enabled = self.shape_env, False
         self.inputs, self.attributes, self.by_fake, self.memo, self.pinned_memo = [], {}, {}, {}, {}
         self.globals, self.pair_guards, self.sourced, self.module_stack, self.modules = {}, [], [], [], []
         self.input_sources = input_sources          # names of tensors that must be placeholders (replaced buffers)
@@ -195,9 +199,23 @@ class OutputGraph(Builder):
                 node = self.symbol_nodes[symbol] = self.add_input("placeholder", self.unique_name(symbol.name), value)
                 self.inputs.append(SymVar(value, row.sources[0], node))
 
+    def add_unbacked(self, tx, node, result):
+        """Nodes of the sizes and numbers that `node` made and only the run knows."""
+        for symbol, row in self.shape_env.table.items():
+            if row.hint is None and symbol not in self.symbol_nodes:
+                value, size = result, node
+                if isinstance(result, torch.Tensor):
+                    place = next((d for d, n in enumerate(result.shape) if type(n) is torch.SymInt and n.node._expr == symbol), None)
+                    if place is None:
+                        raise Break("data-dependent", f"a result of {describe(node.target)} whose size only the run knows")
+                    value, size = self.shape_env.wrap(symbol), self.graph.call_method("size", (node, place))
+                    self.describe_node(tx, size, value)
+                self.symbol_nodes[symbol] = size
+                self.unbacked[symbol] = SymVar(value, node=size)
+
     def symbolic_node(self, tx, value):
         """The node that computes a SymInt, SymFloat or SymBool from the symbols; each expression once."""
-        if type(value) is torch.SymBool:
+        if type(value) is torch.SymBool and value.node.has_hint():
             return bool(value)
 
         def build(expr):
@@ -234,6 +252,7 @@ class OutputGraph(Builder):
         fake_args = [self.to_fake(a) for a in args]
         fake_kwargs = {k: self.to_fake(v) for k, v in kwargs.items()}
         before = states(fake_args, fake_kwargs)
+        self.shape_env.running = describe(target)
         try:
             with self.fake_mode, enable_python_dispatcher() if self.symbol_nodes else contextlib.nullcontext():
                 if op == "call_function":
@@ -251,6 +270,8 @@ class OutputGraph(Builder):
             text = str(error).strip()
             raise Break("op failed", f"{describe(target)} failed while tracing: {type(error).__name__}: "
                                      f"{text.splitlines()[0] if text else ''}") from None
+        if config.capture_scalar_outputs and type(result) in SYMBOLIC and not result.node.has_hint() and result.node._expr not in self.symbol_nodes:
+            self.add_unbacked(tx, self._node(tx, op, target, args, kwargs, result), result)
         written = [tensor for tensor, state in before if state is None or state != state_of(tensor)]
         if not self._holds_tensor(result):
             if not args and not kwargs and target.__name__.startswith(("is_", "get_", "are_")):
@@ -265,6 +286,8 @@ class OutputGraph(Builder):
         if known is not None and not written:
             return known        # an argument came back as it was: x.contiguous(), dropout(x, training=False)
         node = self._node(tx, op, target, args, kwargs, result)
+        if config.capture_scalar_outputs:
+            self.add_unbacked(tx, node, result)
         self.written += [(node, tensor) for tensor in written]
         return known if known is not None else self._wrap_output(node, result)
 

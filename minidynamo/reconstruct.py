@@ -212,6 +212,9 @@ class Codegen:
 
     def symbolic(self, expr):
         """A number over the inputs' sizes."""
+        if expr in self.output.unbacked:
+            self.load_graph_output(self.output.unbacked[expr])
+            return
         if expr.is_Symbol:
             self.symbols[expr.name] = expr
             self.load_fast(self.prefix + expr.name)

@@ -38,6 +38,12 @@ def restoring(compiled, before):
     return run
 
 
+def check_size(condition):
+    """torch._check() of a size that only the run knows, in the graph."""
+    if isinstance(condition, bool):
+        torch._check(condition)
+
+
 def floats_as_tensors(compiled, places):
     """`compiled`, whose arguments at `places` are floats here and 0-d tensors there."""
     def run(*args):

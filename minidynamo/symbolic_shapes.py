@@ -106,7 +106,8 @@ OPAQUE = {name: _opaque(name, code, result, compute) for name, code, result, com
 )}
 ATOMS = (FloorDiv, Mod, sympy.Max, sympy.Min, sympy.Abs, *OPAQUE.values())
 EXPRESSIONS = {     # a sympy class -> (the function that computes it in a graph, applied two by two?)
-    sympy.Add: (operator.add, True), sympy.Mul: (operator.mul, True), sympy.Pow: (operator.pow, False), FloorDiv: (operator.floordiv, False),
+    sympy.Gt: (operator.gt, False), sympy.Ge: (operator.ge, False), sympy.Lt: (operator.lt, False), sympy.Le: (operator.le, False),
+    sympy.Eq: (operator.eq, False), sympy.Ne: (operator.ne, False), sympy.Add: (operator.add, True), sympy.Mul: (operator.mul, True), sympy.Pow: (operator.pow, False), FloorDiv: (operator.floordiv, False),
     Mod: (operator.mod, False), sympy.Max: (torch.sym_max, True), sympy.Min: (torch.sym_min, True), sympy.Abs: (operator.abs, False)}
 
 
@@ -220,7 +221,9 @@ class ShapeEnv:
         self.divisible = set()          # (a, b) with a % b == 0
         self.known = {}                 # other relations (of floats) -> bool
         self._asked, self._proofs, self._bounds, self._by_hint, self._unbacked = set(), {}, {}, {}, 0
+        self.running = ""               # the operation that fake tensors are run with
         self.allow_scalar_outputs = self.allow_dynamic_output_shape_ops = True      # what fake tensors ask (unbacked sizes)
+        self.var_to_range = {}
 
     # ---- making symbols
     def create_symbol(self, hint, source=None, duck=True):
@@ -237,12 +240,12 @@ class ShapeEnv:
             self.table[symbol].sources.append(source)
         return self.wrap(symbol)
 
-    def create_unbacked(self, created_by="", low=-LARGEST, high=LARGEST):
-        """A SymInt whose value only the run knows."""
-        symbol = sympy.Symbol(f"u{self._unbacked}", integer=True, **({"nonnegative": True} if low >= 0 else {}))
+    def create_unbacked(self, created_by="", low=-LARGEST, high=LARGEST, kind=int):
+        """A SymInt (kind=float: a SymFloat) whose value only the run knows."""
+        symbol = sympy.Symbol(f"u{self._unbacked}", **({"integer": True} if kind is int else {"real": True}), **({"nonnegative": True} if low >= 0 else {}))
         self._unbacked += 1
-        self.table[symbol] = Symbol(symbol, None, [], low, high, self.where(), created_by=created_by)
-        return self.wrap(symbol)
+        self.table[symbol] = Symbol(symbol, None, [], low, high, self.where(), created_by=created_by or self.running)
+        return self.wrap(symbol) if kind is int else torch.SymFloat(SymNode(self, symbol, float, None))
 
     def wrap(self, expr):
         """torch.SymInt of an integer expression over the symbols; a plain int if it is a number."""
@@ -540,6 +543,9 @@ class ShapeEnv:
 
     def create_unbacked_symint(self, source=None):
         return self.create_unbacked()
+
+    def create_unbacked_symfloat(self):
+        return self.create_unbacked(kind=float)
 
     def _constrain_range_for_size(self, symbol, min=None, max=None):
         row = self.table[symbol]

@@ -294,3 +294,60 @@ def test_random_programs():
     for seed in range(12):
         found, _, _ = shapes.check(seed, runs=8)
         assert not found, (seed, found, shapes.program(seed))
+
+
+# ---- sizes that only the run knows
+@pytest.fixture
+def unbacked():
+    with minidynamo.config.patch(capture_scalar_outputs=True):
+        yield
+
+
+UNBACKED = {
+    "mask": lambda x: x[x > 0] * 2,
+    "nonzero": lambda x: (x > 0).nonzero().sum(0),
+    "size": lambda x: (x[x > 0].shape[0] * 2 + 1, x[x > 0].shape),
+    "item": lambda x: x * x.argmax().item() + 1,
+    "float item": lambda x: x / x.sum().item() + float(x[0]),
+    "int": lambda x: int(x.argmax()) + 2,
+    "repeat_interleave": lambda x: x.repeat_interleave((x > 0).long()) + 1,
+    "unique": lambda x: x.unique().flip(0),
+}
+
+
+@pytest.mark.parametrize("name", UNBACKED)
+def test_unbacked_sizes_are_captured_where_nothing_depends_on_them(name, unbacked):
+    torch.manual_seed(0)
+    sweep(UNBACKED[name], [(torch.randn(n),) for n in (9, 9, 14)])
+    assert not records.frames[-1].graph_breaks
+
+
+def test_a_decision_on_an_unbacked_size_breaks_the_graph_there(unbacked):
+    def f(x):
+        y = x[x > 0] * 2
+        if y.shape[0] > 2:
+            return y.sum()
+        return y.prod()
+    compiled = minidynamo.compile(f, backend="eager", dynamic=True)
+    for x in (torch.ones(5), -torch.ones(5), torch.tensor([1., 2., -1.])):
+        assert torch.equal(compiled(x), f(x))
+    found = records.frames[0].graph_breaks[0]
+    assert re.match(r"whether u0 > 2 holds depends on u0 \(getitem at .*test_dynamic.py:%d\)" % (f.__code__.co_firstlineno + 1), found.reason)
+    assert found.line == f.__code__.co_firstlineno + 2
+
+
+def test_without_the_switch_they_break_the_graph():
+    compiled = minidynamo.compile(lambda x: x[x > 0] * 2, backend="eager", dynamic=True)
+    assert torch.equal(compiled(torch.ones(3)), torch.full((3,), 2.0)) and records.frames[0].graph_breaks
+
+
+def test_a_promise_is_a_fact_and_is_checked_when_the_graph_runs(unbacked):
+    def f(x):
+        n = x.argmax().item()
+        torch._check(n > 1)
+        return x * 2 if n > 0 else x
+    compiled = minidynamo.compile(f, backend="eager", dynamic=True)
+    x = torch.tensor([1., 2., 3., 4.])
+    assert torch.equal(compiled(x), f(x)) and not records.frames[-1].graph_breaks
+    with pytest.raises(RuntimeError, match="Expected cond to be True"):
+        compiled(-x)

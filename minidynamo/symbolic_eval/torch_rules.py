@@ -16,10 +16,12 @@ import torch
 import torch.utils.checkpoint
 from torch.optim.optimizer import _get_value, _stack_if_compiling
 
+from .. import runtime
 from ..exceptions import Break
 from ..variables.constant import ConstantVar
 from ..variables.containers import DictVar, ListVar, SequenceVar, TupleVar
 from ..variables.objects import MISSING, lookup
+from ..variables.symbolic import SymVar
 from ..variables.tensor import FloatVar, TensorVar
 
 RULES = {}
@@ -271,6 +273,21 @@ def _inference_mode(tx, args, kwargs):
       torch.set_default_device)
 def _global_state(tx, args, kwargs):
     raise Break("torch", "a torch function that changes or reads state outside the graph")
+
+
+@rule(torch._check, torch._check_is_size)
+def _check(tx, args, kwargs):
+    """What the program promises of a size that only the run knows is checked there, and a fact from here on."""
+    if args and type(args[0]) is SymVar:
+        value = args[0].value if args[0].python_type() is bool else args[0].value >= 0
+        if isinstance(value, torch.SymBool) and not value.node.has_hint() and tx.output.shape_env.prove(value.node.expr) is None:
+            tx.output.call_graph(tx, "call_function", runtime.check_size, [SymVar(value)], {})
+            tx.output.shape_env.learn(value.node.expr)
+            return ConstantVar(None)
+        args = [ConstantVar(bool(value)), *args[1:]]
+    if args and type(args[0]) is ConstantVar and args[0].value in (True, False) and args[0].value:
+        return ConstantVar(None)
+    raise Break("torch", "torch._check() of something false, or of a tensor")
 
 
 # ---- making tensors from Python values

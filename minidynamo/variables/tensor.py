@@ -11,6 +11,7 @@ import operator
 
 import torch
 
+from .. import config
 from ..exceptions import Break
 from .base import Variable
 from .constant import ConstantVar
@@ -144,6 +145,11 @@ class TensorVar(Variable):
 
     def _python_value(self, tx, name):
         hint = "the value leaves the graph; keep it a tensor" if name == "item" else ""
+        if config.capture_scalar_outputs and name in ("item", "__int__", "__float__", "__index__") and not self.fake.is_complex() and \
+                self.fake.dtype is not torch.bool and tx.output.fake_mode.shape_env is not None:
+            value = tx.output.call_graph(tx, "call_method", "item", [self], {})
+            kind = {"__int__": int, "__index__": int, "__float__": float}.get(name, value.python_type())
+            return value if value.python_type() is kind else tx.output.wrap_pinned(kind).call(tx, [value], {})
         value = self._value_of(tx, lambda fake: getattr(fake, name)(), f"Tensor.{name}()", hint)
         if type(value) not in (int, float, bool, complex):
             raise Break("data-dependent", f"Tensor.{name}() ({self.describe()})", hint)
