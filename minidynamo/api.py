@@ -14,7 +14,10 @@ from .variables.constant import ConstantVar
 
 
 def compile(fn_or_module=None, *, backend="inductor", fullgraph=False, dynamic=None, mode=None):
-    """A compiled version of a function or module; without one, a decorator."""
+    """A compiled version of a function or module; without one, a decorator.
+
+    dynamic: which sizes are symbols: None (those that changed between calls), True (all of the arguments'), False (none); see dynamic.py.
+    """
     if fn_or_module is None:
         return lambda target: compile(target, backend=backend, fullgraph=fullgraph, dynamic=dynamic, mode=mode)
     if not callable(fn_or_module):
@@ -103,13 +106,16 @@ def is_compiling():
 
 
 def mark_dynamic(tensor, dim):
-    """Ask that size `dim` of `tensor` stays symbolic."""
+    """Size `dim` of `tensor` is a symbol when it is compiled.  The compiled call raises SpecializationError where its number is needed."""
+    if not -tensor.dim() <= dim < tensor.dim():
+        raise IndexError(f"mark_dynamic: a tensor of {tensor.dim()} dimensions has no dimension {dim}")
+    dim %= tensor.dim()
     tensor.__dict__.setdefault("_minidynamo_dynamic", set()).add(dim)
 
 
 def mark_static(tensor, dim=None):
-    """Ask that sizes of `tensor` are taken as fixed."""
-    tensor.__dict__.setdefault("_minidynamo_static", set()).update(range(tensor.dim()) if dim is None else [dim])
+    """Size `dim` of `tensor` (None: every size) is a number when it is compiled, also with dynamic=True."""
+    tensor.__dict__.setdefault("_minidynamo_static", set()).update(range(tensor.dim()) if dim is None else [dim % tensor.dim()])
 
 
 def _break(tx, args, kwargs):

@@ -351,3 +351,19 @@ def test_a_promise_is_a_fact_and_is_checked_when_the_graph_runs(unbacked):
     assert torch.equal(compiled(x), f(x)) and not records.frames[-1].graph_breaks
     with pytest.raises(RuntimeError, match="Expected cond to be True"):
         compiled(-x)
+
+
+def test_explain_shows_symbols_questions_and_guards(tmp_path):
+    def f(x, y):
+        z = torch.cat([x, y])
+        return z.mul(2) if z.size(0) > 2 and x.shape[0] * 2 == y.shape[0] else z.add(2)
+    e = minidynamo.explain(f, backend="eager", dynamic=True)(torch.randn(3), torch.randn(6))
+    assert [row[:4] for row in e.symbols.rows] == [("s0", 3, "x.shape[0]", "2 ..."), ("s1", 6, "y.shape[0]", "2 ...")]
+    assert ("s0 + s1 > 2", "always so") == e.decisions.rows[0][:2] and any(row[:2] == ("s0 * 2 == s1", "guard") for row in e.decisions.rows)
+    assert [row[1] for row in e.size_guards.rows if row[0] == "SIZES"] == ["x.shape[0] * 2 == y.shape[0]"]
+    counts = {str(d): minidynamo.explain.compilations(f, [(torch.randn(n), torch.randn(2 * n)) for n in (2, 3, 4, 5)], backend="eager", dynamic=d)
+              for d in (False, None, True)}
+    assert counts == {"False": [1, 2, 3, 4], "None": [1, 2, 2, 2], "True": [1, 1, 1, 1]}
+    minidynamo.explain.draw_compilations(counts, (2, 3, 4, 5), tmp_path / "sweep.svg")
+    with pytest.raises(IndexError, match="2 dimensions has no dimension 2"):
+        minidynamo.mark_dynamic(torch.randn(2, 3), 2)

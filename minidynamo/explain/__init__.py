@@ -12,10 +12,10 @@ Mirrors torch/_dynamo/eval_frame.py (`explain`) and the tlparse tool.
 import sys
 
 from .draw import Picture, draw_graph
-from .explanation import Explanation, explain
+from .explanation import Explanation, compilations, draw_compilations, explain
 from .views import Code, Table, excerpt
 
-__all__ = ["explain", "Explanation", "Picture", "draw_graph", "Code", "Table", "excerpt"]
+__all__ = ["explain", "Explanation", "Picture", "draw_graph", "compilations", "draw_compilations", "Code", "Table", "excerpt"]
 
 
 class _CallablePackage(type(sys)):

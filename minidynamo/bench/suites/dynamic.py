@@ -11,7 +11,7 @@ import torch
 
 import minidynamo
 
-from ...explain.explanation import compilations
+from ...explain import compilations
 from ..public_models import NAMES, build
 from ..runner import tensors_of
 from .capture import difference
