@@ -811,7 +811,8 @@ def hint_of(n):
 def can_be_symbolic(tensor):
     """Are sizes of this tensor ever symbols?  Plain strided ones'; no other kind's."""
     return type(tensor) in (torch.Tensor, torch.nn.Parameter) and tensor.layout is torch.strided and not tensor.is_nested \
-        and not tensor.is_neg() and not tensor.is_conj() and not tensor.is_inference() and not tensor.is_quantized
+        and not tensor.is_neg() and not tensor.is_conj() and not tensor.is_quantized and tensor.is_inference() == torch.is_inference_mode_enabled() \
+        and (tensor.is_leaf or 0 not in tensor.stride())
 
 
 def symbolic_fake(fake_mode, env, tensor, dims, source=lambda d: None, stride_source=None):
@@ -834,5 +835,6 @@ def fake_like(fake_mode, tensor, sizes, strides):
     """A fake with these sizes and strides; the rest as `tensor` has it."""
     with fake_mode, torch.set_grad_enabled(not tensor.is_leaf):
         fake = torch.empty_strided(sizes, strides, dtype=tensor.dtype, device=tensor.device)
-        fake.requires_grad_(tensor.requires_grad)
-        return fake if tensor.is_leaf else fake.clone()
+        if tensor.is_leaf:
+            return fake.requires_grad_(tensor.requires_grad)
+        return fake.copy_(torch.empty((), dtype=tensor.dtype, device=tensor.device, requires_grad=True))    # it follows from something; strides stay

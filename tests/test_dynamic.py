@@ -367,3 +367,15 @@ def test_explain_shows_symbols_questions_and_guards(tmp_path):
     minidynamo.explain.draw_compilations(counts, (2, 3, 4, 5), tmp_path / "sweep.svg")
     with pytest.raises(IndexError, match="2 dimensions has no dimension 2"):
         minidynamo.mark_dynamic(torch.randn(2, 3), 2)
+
+
+def test_inference_mode_and_inputs_that_follow_from_others():
+    with torch.inference_mode():
+        sweep(lambda x: x.softmax(-1) * x.shape[0], sizes([(4, 3)], [(5, 7)], [(9, 2)]))
+    minidynamo.reset()
+    compiled = minidynamo.compile(lambda x: (x * x.shape[0]).sum(0), backend="eager", dynamic=True)
+    for n in (4, 5, 9):
+        base = torch.randn(n, 12, requires_grad=True)
+        compiled((base * 2)[:, ::2]).sum().backward()
+        assert base.grad[0, 0] == 2 * n and base.grad[0, 1] == 0
+    assert compilations() == 1

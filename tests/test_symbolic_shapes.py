@@ -108,8 +108,8 @@ def test_strides_follow_sizes():
 
 def test_leaves_and_what_follows_them():
     leaf = torch.randn(4, 5, requires_grad=True)
-    env, mode, (x, y) = fakes(leaf, leaf * 2)
-    assert x.is_leaf and x.requires_grad and not y.is_leaf and y.requires_grad
+    env, mode, (x, y, z) = fakes(leaf, leaf * 2, (torch.randn(4, 20, requires_grad=True) * 2)[:, 3:12:2])
+    assert x.is_leaf and x.requires_grad and not y.is_leaf and y.requires_grad and not z.is_leaf and z.stride() == (20, 2)
     with mode:
         y.add_(1)
 
