@@ -27,10 +27,10 @@ class SizePolicy:
     def __init__(self, dynamic, earlier=()):
         self.dynamic, self.pinned, self.met = dynamic, {}, []       # pinned: name -> (value, line)
         self.marked = {}                # name -> dimensions that mark_dynamic named
-        self.earlier = {}
+        self.earlier = {}               # (name, is it an int?) -> what was met there
         for met in earlier if dynamic is None else ():
             for source, *seen in met:
-                self.earlier.setdefault(source.name(), []).append(seen)
+                self.earlier.setdefault((source.name(), type(seen[0]) is int), []).append(seen)
 
     def start(self):
         """A new attempt."""
@@ -47,7 +47,7 @@ class SizePolicy:
             self.marked[name] = marked
         dims = set(everything) if self.dynamic and source.root().kind in ("local", "free") else set(marked)
         strides, shape, layout = set(), tuple(tensor.shape), tensor.stride()
-        for (old_shape, old_strides), old_dims, old_steps in self.earlier.get(name, ()):
+        for (old_shape, old_strides), old_dims, old_steps in self.earlier.get((name, False), ()):
             if len(old_shape) == len(shape):
                 dims.update(d for d in everything if old_shape[d] != shape[d] or d in old_dims)
                 strides.update(d for d in everything if old_strides[d] != layout[d] and old_strides[d] > 1 or d in old_steps)
@@ -60,7 +60,7 @@ class SizePolicy:
         if self.dynamic is False or source.root().kind != "local":      # a closure's or a global's int is fixed, as a rule
             return False
         chosen = value >= 2 and (self.dynamic is True and self._is_argument(source) or bool(self.earlier) and any(
-            type(old) is int and (old != value or symbolic) for old, symbolic in self.earlier.get(source.name(), ()))) \
+            old != value or symbolic for old, symbolic in self.earlier.get((source.name(), True), ()))) \
             and source.name() not in self.pinned
         self.met.append((source, value, chosen))
         return chosen

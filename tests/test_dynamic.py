@@ -379,3 +379,8 @@ def test_inference_mode_and_inputs_that_follow_from_others():
         compiled((base * 2)[:, ::2]).sum().backward()
         assert base.grad[0, 0] == 2 * n and base.grad[0, 1] == 0
     assert compilations() == 1
+
+
+def test_a_tensor_where_an_int_was():
+    y = torch.randn(3)
+    sweep(lambda x: y * x, [(2,), (torch.randn(3),), (3,), (4,), (torch.randn(3),)], dynamic=None, graphs=3)
