@@ -40,6 +40,7 @@ PARALLEL_WORK = 1 << 15     # scalar operations below which starting threads cos
 TILES = (32, 128)           # side of the square tiles of a transposed access, of few elements and of many
 MANY = 1 << 20
 SCRATCH_BYTES = 1 << 17     # stack for values between stages
+SMALL_SCRATCH = 2048        # elements of each, where their number is symbolic: more lie on the heap
 MOST_PARTS = 512            # partial results of a reduction that is itself spread over threads
 
 
@@ -186,8 +187,10 @@ class CppKernelWriter(RowReductions, CppExpressions):
             count = math.prod(self.inner)
             if isinstance(count, int):
                 outside.add(f"{c_type} {array}[{count}];")
-            else:               # memory that each thread keeps, and that grows
-                outside.add(f"{c_type}* {array} = mini::scratch<{c_type}, {array.removeprefix('scratch')}>({self.size(count)});")
+            else:               # on the stack, or in memory that each thread keeps, and that grows
+                outside.add(f"{c_type} small_{array}[{SMALL_SCRATCH}];")
+                outside.add(f"{c_type}* {array} = {self.size(count)} <= {SMALL_SCRATCH} ? small_{array} : "
+                            f"mini::scratch<{c_type}, {array.removeprefix('scratch')}>({self.size(count)});")
         for stage in range(-1, self.last_stage + 1):
             inner_nodes = [n for n in self.nodes if self.stage[n.name] == stage and self.is_inner[n.name]]
             if inner_nodes:
@@ -322,9 +325,12 @@ class CppKernelWriter(RowReductions, CppExpressions):
         """Sums in LANES parts, which the compiler keeps in registers; what is left of the loop follows."""
         lane, group = self.r[-1], f"{self.r[-1]}_group"
         parts = [a.renamed("lane") for a in accumulators]
-        rest = [] if start == "0" and end.isdigit() and int(end) % LANES == 0 else [
-            *self.simd(accumulators, lines), f"for (int64_t {lane} = {group}; {lane} < {end}; {lane}++) {{",
-            *indent(lines + [a.update(a.term) for a in accumulators]), "}"]
+        rest = [*self.simd(accumulators, lines), f"for (int64_t {lane} = {group}; {lane} < {end}; {lane}++) {{",
+                *indent(lines + [a.update(a.term) for a in accumulators]), "}"]
+        if not end.isdigit():       # setting up a vector loop over nothing would cost a tenth of a row of 768
+            rest = [f"if (__builtin_expect({group} < {end}, 0)) {{", *indent(rest), "}"]
+        elif start == "0" and int(end) % LANES == 0:
+            rest = []
         return ["{", *indent([
             *array_declarations(parts, LANES), f"int64_t {group} = {start};",
             f"for (; {group} + {LANES} <= {end}; {group} += {LANES}) {{",
