@@ -196,3 +196,16 @@ def test_cuda_graphs_are_refused():
     from miniinductor.runtime.cuda_graphs import refusal
     from miniinductor.ir import Graph, InputBuffer
     assert "symbolic" in refusal(Graph(inputs={"s0": InputBuffer("s0", None)}), torch.device("cuda"))
+
+
+def test_sizes_found_equal_while_tracing():
+    """`z` is added: its size is the sum's, so one symbol is replaced by the others; both stay inputs."""
+    def f(x, y, z):
+        return torch.cat([x, y]) * z, x + 1
+    def make(a, b):
+        return torch.randn(a), torch.randn(b), torch.randn(a + b)
+    check(f, make, [(3, 4), (5, 2), (17, 33)])
+    module = Symbolic(f, [t.requires_grad_() for t in make(3, 4)])
+    inputs = [t.requires_grad_() for t in make(5, 2)]
+    module(*inputs)[0].sum().backward()
+    torch.testing.assert_close(inputs[2].grad, torch.cat(inputs[:2]).detach())

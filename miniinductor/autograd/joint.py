@@ -29,7 +29,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import _disable_current_modes
 
 from .functionalize import functionalize
-from .tracer import CannotTrace, OriginInterpreter, Tracer, ambient_autocast, fake_inputs, no_autocast
+from .tracer import CannotTrace, OriginInterpreter, Tracer, ambient_autocast, fake_inputs, input_names, no_autocast
 
 aten = torch.ops.aten
 
@@ -143,14 +143,14 @@ def trace_joint(gm, inputs, held, decompositions=None):
     leaves, objects = [], []            # what autograd differentiates by; what the program gets
     with torch.no_grad():
         fakes = fake_inputs(fake_mode, [t.detach() if isinstance(t, torch.Tensor) else t for t in primals])
-    joint = Joint()
+    joint, names = Joint(), input_names(gm, primals, "primal")
     for i, (tensor, leaf) in enumerate(zip(primals, fakes)):
         if id(tensor) in seen:
             raise CannotTrace("the same tensor stands for two inputs")
         seen.add(id(tensor))
         thing = leaf
         if isinstance(leaf, torch.SymInt):
-            joint.symbols[i] = tracer.placeholder(f"primal{i}", leaf).target
+            joint.symbols[i] = tracer.placeholder(names[i], leaf).target
             leaves.append(leaf)
             objects.append(leaf)
             continue
@@ -220,10 +220,10 @@ def trace_forward(gm, inputs, decompositions=None):
         raise CannotTrace("the same tensor stands for two inputs")
     with torch.no_grad():
         objects = fake_inputs(fake_mode, inputs)
-        for i, thing in enumerate(objects):
-            node = tracer.placeholder(f"arg{i}", thing)
+        for i, (name, thing) in enumerate(zip(input_names(gm, inputs, "arg"), objects)):
+            tracer.placeholder(name, thing)
             if isinstance(thing, torch.SymInt):
-                joint.symbols[i] = node.target
+                joint.symbols[i] = name
         with ambient_autocast(), enable_python_dispatcher(), fake_mode, tracer:
             out = OriginInterpreter(gm, tracer).run(*objects)
     flat, joint.structure = pytree.tree_flatten(out)

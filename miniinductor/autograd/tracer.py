@@ -15,7 +15,6 @@ import contextlib
 import functools
 import operator
 
-import sympy
 import torch
 import torch.nn.functional as F
 import torch.utils._pytree as pytree
@@ -25,7 +24,7 @@ from torch._subclasses.fake_tensor import (
     DataDependentOutputException, DynamicOutputShapeException, FakeTensor, FakeTensorMode)
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
-from ..sizes import SYMBOLIC, hint, same, same_sizes, size, sizes
+from ..sizes import SYMBOLIC, hint, same, same_sizes, sizes
 from .functionalize import CannotFunctionalize, functional_form
 
 aten = torch.ops.aten
@@ -94,9 +93,6 @@ class Tracer(TorchDispatchMode):
         node.meta.setdefault("val", tensor)
 
     def placeholder(self, name, fake):
-        """A new input; a size (SymInt) gets the name of its symbol."""
-        if isinstance(fake, torch.SymInt) and (symbol := size(fake)) and isinstance(symbol, sympy.Symbol):
-            name = symbol.name
         node = self.graph.placeholder(name)
         node.meta["val"] = fake
         if isinstance(fake, torch.Tensor):
@@ -289,6 +285,12 @@ def fake_inputs(fake_mode, values):
         with fake_mode:
             return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=value.device)
     return [fake(value) for value in values]
+
+
+def input_names(gm, values, prefix):
+    """Placeholders of the traced graph: sizes keep the names of their symbols, which recorded arguments print."""
+    placeholders = [node.target for node in gm.graph.find_nodes(op="placeholder")]
+    return [placeholders[i] if isinstance(value, torch.SymInt) else f"{prefix}{i}" for i, value in enumerate(values)]
 
 
 class OriginInterpreter(fx.Interpreter):

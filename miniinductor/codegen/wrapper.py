@@ -562,7 +562,7 @@ def storage_bytes(buffer):
     layout = buffer.layout
     if layout is None or 0 in layout.size:
         return 0
-    last = sum((n - 1) * s for n, s in zip(layout.size, layout.stride))
+    last = sum((n - 1) * s for n, s in zip(sizes(layout.size), sizes(layout.stride)))
     return expand((last + 1) * layout.dtype.itemsize)
 
 
