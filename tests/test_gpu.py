@@ -214,7 +214,8 @@ def test_dropout_in_a_recorded_step_draws_anew(recordings):
 
 def test_recordings_on_two_streams_have_scratch_memory_of_their_own():
     weight = torch.randn(512, 512, device=GPU) / 20
-    compiled = compiled_graph(lambda x: (torch.tanh(torch.tanh(x @ weight) @ weight) @ weight,), weight, mode="reduce-overhead")
+    compiled = compiled_graph(lambda x: (torch.tanh(torch.tanh(x @ weight) @ weight) @ weight,), torch.randn(512, 512, device=GPU),
+                              mode="reduce-overhead")
     streams, xs = [torch.cuda.Stream() for _ in range(2)], [torch.randn(512, 512, device=GPU) for _ in range(2)]
     want = [torch.tanh(torch.tanh(x @ weight) @ weight) @ weight for x in xs]
     torch.cuda.synchronize()
@@ -263,6 +264,22 @@ def test_tuning_remembers_its_choice(tmp_path):
         assert before > 1
         compiled_graph(softmax_gelu, x)
         assert len(list(tmp_path.glob("*.cubin"))) == before
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_products_from_the_template_and_the_race_against_the_library(dtype, tmp_path):
+    a, b, c = (torch.randn(n, m, device=GPU, dtype=dtype) for n, m in ((300, 520), (520, 1000), (1, 1000)))
+    function = lambda a, b, c: (F.gelu(a @ b + c),)  # noqa: E731
+    exact, eager = function(a.double(), b.double(), c.double())[0], function(a, b, c)[0]
+    with config.patch(cache_dir=str(tmp_path)):
+        with config.patch(matmul_templates="always"):
+            always = compiled_graph(function, a, b, c)
+        timed = compiled_graph(function, a, b, c, mode="max-autotune")
+    assert len(always.record.kernels) == 1 and "tl.dot" in always.record.kernels[0].source
+    assert timed.record.notes_of("fused") and timed.record.notes_of("apart") and len(list(tmp_path.glob("*.race"))) == 1
+    for compiled in (always, timed):
+        got = compiled(a, b, c)[0]
+        assert (got - exact).norm() <= 2 * (eager - exact).norm() + torch.finfo(dtype).eps * exact.norm()
 
 
 def test_no_worker_outlives_its_jobs_with_an_error():

@@ -170,7 +170,7 @@ class WrapperWriter:
                 if isinstance(step, KernelStep):
                     self.scope[step.name](*[tensors[a] for a in step.kernel.arguments], stream)
                 else:
-                    views = [torch.as_strided(tensors[v.name], ints(v.size), ints(v.stride), int(v.offset)) for v in step.buffer.args]
+                    views = [tensors[v.name].as_strided([*map(int, v.size)], [*map(int, v.stride)], int(v.offset)) for v in step.buffer.args]
                     step.buffer.out_op(*views, out=tensors[step.buffer.name])
         names = dict.fromkeys(name for step in [choice.fused, *choice.apart] for name in step.touched())
         times = race({what: functools.partial(run, steps) for what, steps in calls.items()}, choice.fused.kernel.source,

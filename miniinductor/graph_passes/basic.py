@@ -3,7 +3,7 @@
 In:   a functional ATen graph (an `fx.GraphModule`), changed in place.  Out: the number of nodes each pass removed.
 
     >>> optimize(gm)
-    {'no-ops': 2, 'common subexpressions': 5, 'tables of zeros': 0, 'dead code': 7}
+    {'no-ops': 2, 'common subexpressions': 5, 'tables of zeros': 0, 'attention masks': 0, 'dead code': 7}
 
 Mirrors torch/_inductor/fx_passes/post_grad.py and torch/_functorch/compile_utils.py (fx_graph_cse).
 """
@@ -14,6 +14,7 @@ from torch import fx
 
 from ..autograd.functionalize import is_needed
 from ..sizes import same_sizes, size
+from .attention_masks import drop_attention_masks
 from .gradients import accumulate_in_place
 
 aten = torch.ops.aten
@@ -23,6 +24,7 @@ RANDOM = torch.Tag.nondeterministic_seeded
 def optimize(gm):
     graph = gm.graph
     counts = {"no-ops": remove_no_ops(graph), "common subexpressions": merge_common(graph), "tables of zeros": accumulate_in_place(graph)}
+    counts["attention masks"] = drop_attention_masks(graph)
     before = len(graph.nodes)
     graph.eliminate_dead_code(is_impure_node=is_needed)
     counts["dead code"] = before - len(graph.nodes)

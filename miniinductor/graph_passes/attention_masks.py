@@ -1,0 +1,90 @@
+"""Attention masks that hide nothing, or exactly the future: the attention kernel does both without reading a mask.
+
+In:   a functional ATen graph.  Out: the number of calls changed: where the mask of an attention is made of constants alone and
+is all zeros, or zero on and below the diagonal and -inf above it, the mask is gone (and `is_causal` set).
+
+    mask = where(arange(512) <= arange(512)[:, None], 0, -inf); attention(q, k, v, mask)   ->   attention(q, k, v, is_causal=True)
+
+Models make such masks by tensor operations when they are compiled (transformers' ask `is_compiling`); run plainly they leave them
+out.  With a mask, the kernel reads it for every head and computes the hidden half too: 2 to 3 times the time on an H200.
+Forward and backward calls take the same mask, so both change or neither.
+# PyTorch: keeps the masks.  A NaN in a key that a causal mask hides is no longer seen by earlier rows, as in plain `is_causal`.
+"""
+import math
+
+import torch
+from torch import fx
+
+aten = torch.ops.aten
+LARGEST = 1 << 26           # elements of a mask that are worth computing once, now
+ATTENTION = {getattr(aten, name + kind).default for kind in ("", "_backward") for name in (
+    "_scaled_dot_product_flash_attention_for_cpu", "_scaled_dot_product_efficient_attention", "_scaled_dot_product_cudnn_attention")}
+
+
+class NotConstant(Exception):
+    """The value depends on the graph's inputs, on chance or on symbolic sizes."""
+
+
+def drop_attention_masks(graph):
+    kinds, values, changed = {}, {}, 0
+    for node in list(graph.nodes):
+        if node.target not in ATTENTION:
+            continue
+        names = [argument.name for argument in node.target._schema.arguments]
+        place = names.index("attn_mask" if "attn_mask" in names else "attn_bias")
+        mask = read(node, names, place)
+        if not isinstance(mask, fx.Node) or read(node, names, names.index("is_causal")):
+            continue
+        if mask not in kinds:
+            kinds[mask] = kind_of(mask, values)
+        if kinds[mask]:
+            write(node, names, place, None)
+            write(node, names, names.index("is_causal"), kinds[mask] == "causal")
+            changed += 1
+    return changed
+
+
+def read(node, names, place):
+    return node.args[place] if place < len(node.args) else node.kwargs.get(names[place])
+
+
+def write(node, names, place, value):
+    if place < len(node.args):
+        node.update_arg(place, value)
+    else:
+        node.update_kwarg(names[place], value)
+
+
+def kind_of(mask, values):
+    """"zeros", "causal", or None for any other mask."""
+    shape = mask.meta["val"].shape
+    if len(shape) < 2 or not all(isinstance(n, int) for n in shape) or math.prod(shape) > LARGEST:
+        return None
+    try:
+        with torch.no_grad():
+            value = evaluate(mask, values)
+            open_ = value == 0
+            if open_.all():
+                return "zeros"
+            if shape[-1] != shape[-2] or value.dtype == torch.bool:
+                return None
+            past = torch.ones(shape[-2:], dtype=torch.bool, device=value.device).tril()
+            return "causal" if torch.equal(open_, past.expand(shape)) and (value[~open_] == -math.inf).all() else None
+    except NotConstant:
+        return None
+
+
+def evaluate(node, values):
+    """The value of a node that is made of constants alone, by eager kernels."""
+    if node not in values:
+        tags = getattr(node.target, "tags", ())
+        if node.op != "call_function" or not isinstance(node.target, torch._ops.OpOverload) or \
+                torch.Tag.nondeterministic_seeded in tags or node.target._schema.is_mutable:
+            raise NotConstant
+        arguments = fx.map_arg((node.args, node.kwargs), lambda n: evaluate(n, values))
+        leaves = torch.utils._pytree.tree_leaves(arguments)
+        if any(isinstance(leaf, (torch.SymInt, torch.SymFloat, torch.SymBool)) for leaf in leaves) or \
+                getattr(node.meta.get("val"), "numel", lambda: 0)() > LARGEST:
+            raise NotConstant
+        values[node] = node.target(*arguments[0], **arguments[1])
+    return values[node]
