@@ -138,6 +138,20 @@ def test_alike_kernels_are_not_joined():
             assert torch.equal(got, x + 1)
 
 
+@pytest.mark.parametrize("follows", [False, True])
+def test_results_with_unaligned_rows_come_from_the_template(monkeypatch, follows):
+    monkeypatch.setattr(gpu_layout, "_on_gpu", lambda node: isinstance(node.meta.get("val"), torch.Tensor))
+    monkeypatch.setattr(gpu_layout, "LEAST_PRODUCT", 1)
+    a, w = R(130, 64).bfloat16(), R(259, 64).bfloat16()
+    function = (lambda a, w: torch.relu(a @ w.t())) if follows else lambda a, w: a @ w.t()
+    with torch.no_grad():
+        compiled = miniinductor.compile_fx(traced(function, 2), [a, w])
+        got, want = compiled(a, w)[0], function(a, w)
+        torch.testing.assert_close(got, want)
+    [kernel] = compiled.record.kernels
+    assert "tl.dot" in kernel.source and got.stride() == want.stride() and not compiled.record.notes_of("padded")
+
+
 def test_a_product_that_others_read_too_is_stored():
     a, b = R(40, 30), R(30, 20)
     with torch.no_grad(), config.patch(matmul_templates="always"):

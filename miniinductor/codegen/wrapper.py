@@ -91,8 +91,8 @@ class WrapperWriter:
         self.memory_of.update(self.overwritten)
         with record.timed("codegen"):
             timed = config.matmul_templates == "timed" and config.max_autotune and self.device.type == "cuda"
-            if (timed or config.matmul_templates == "always") and language_of(self.device) == "triton":
-                nodes = fuse_products(nodes, scheduler)
+            if config.matmul_templates != "never" and language_of(self.device) == "triton":
+                nodes = fuse_products(nodes, scheduler, timed or config.matmul_templates == "always")
             self.plan_uses(nodes)
             steps = [self.step(n) for n in nodes]
         with record.timed("compile kernels"):
@@ -122,9 +122,11 @@ class WrapperWriter:
         if isinstance(node, Group):
             return self.kernel_step(node, self.used)
         fused = self.kernel_step(node, self.used)
+        if config.matmul_templates == "always" or node.certain:
+            return fused
         within = self.used.union(*[part.read_names for part in node.apart])
         apart = [part if isinstance(part, ExternNode) else self.kernel_step(part, within) for part in node.apart]
-        return fused if config.matmul_templates == "always" else Alternatives(fused, apart)
+        return Alternatives(fused, apart)
 
     def kernel_step(self, group, used):
         # a scatter writes into memory it takes over, so its own name is always kept

@@ -6,22 +6,24 @@ more than they cost.
     convolution(x, w)             ->  convolution(clone(x, channels_last), clone(w, channels_last)): without it, the library
                                       transposes before and after every convolution
     convolution(x, w) whose windows do not overlap (a vision transformer's patches)  ->  addmm(bias, patches of x, w as a matrix)
-    mm(a, t(w)), w of 50257 rows  ->  mm(a, t(pad(w, 7)))[:, :50257]: rows of 50257 half-precision numbers are aligned to 2
-                                      bytes, for which only slow kernels exist
+    mm(a, w), w of 50257 columns  ->  mm(a, pad(w, 7))[:, :50257]: rows of 50257 half-precision numbers are aligned to 2 bytes, for
+                                      which only slow library kernels exist (unless our template serves: `suits_template`)
 
 Where an op cannot take the new strides, the graph stays as it was.
 Mirrors `decide_layout_opt` in torch/_inductor/graph.py and fx_passes/pad_mm.py.
 """
 import torch
 
-from .layout import LayoutPass
-
+from .. import config
+from ..dependencies import int_or_none
 from ..sizes import hints_of
+from .layout import LayoutPass
 
 aten = torch.ops.aten
 HALF = (torch.float16, torch.bfloat16)
 TRANSPOSITIONS = (aten.t.default, aten.permute.default, aten.transpose.int)
 ALIGNED = 8                 # numbers of 2 bytes in 16 bytes
+ROWS = 128                  # of a tile of ours
 LEAST_PRODUCT = 1 << 30     # multiplications below which a padded copy of the matrix costs more than it saves
 
 
@@ -42,6 +44,18 @@ def optimize_for_gpu(gm, record, channels_last=True):
 
 def _on_gpu(node):
     return isinstance(node.meta.get("val"), torch.Tensor) and node.meta["val"].is_cuda
+
+
+def suits_template(dtype, a, b):
+    """Is a @ b better written tile by tile by our own kernel (codegen/matmul.py) than padded?  Only its result is unaligned.
+
+    a, b: (size, stride)."""
+    sizes = [*a[0], *a[1], *b[0], *b[1]]
+    if dtype not in HALF or config.matmul_templates == "never" or any(int_or_none(n) is None for n in sizes):
+        return False
+    (m, k), n = map(int, a[0]), int(b[0][1])
+    return (a[1][1] == 1 and b[1][0] == 1 and k % ALIGNED == 0 and a[1][0] % ALIGNED == 0 and b[1][1] % ALIGNED == 0
+            and n % ALIGNED != 0 and min(m, n) >= ROWS and m * k * n >= LEAST_PRODUCT)
 
 
 class Relayout(LayoutPass):
@@ -100,6 +114,8 @@ class Relayout(LayoutPass):
         (m, k), n = a.shape, b.shape[1]
         by_columns = a.stride(0) == 1 and a.stride(1) != 1
         if node.meta["val"].dtype not in HALF or m * k * n < LEAST_PRODUCT or min(m, k, n) < ALIGNED:
+            return None
+        if suits_template(a.dtype, (a.shape, a.stride()), (b.shape, b.stride())):
             return None
         lacking = -m % ALIGNED if by_columns else 0, -k % ALIGNED, -n % ALIGNED
         return lacking if any(lacking) else None
