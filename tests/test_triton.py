@@ -245,3 +245,15 @@ def test_products_are_padded_in_the_backward_graph_too(monkeypatch):
         assert got.stride() == want.stride()
     assert sum(notes) == 3
     minidynamo.reset()
+
+
+def test_attention_and_products_of_several_results_in_one_graph():
+    """Kernels with several results are no products; what they feed stays fused."""
+    q = R(2, 4, 16, 8)
+    function = lambda a, b: torch.relu(F.scaled_dot_product_attention(a, a, a) @ b).topk(2)[0]  # noqa: E731
+    for templates in ("timed", "always"):
+        with torch.no_grad(), config.patch(matmul_templates=templates):
+            compiled = miniinductor.compile_fx(traced(function, 2), [q, R(8, 8)])
+        b = R(8, 8)
+        torch.testing.assert_close(compiled(q, b)[0], function(q, b), rtol=1e-4, atol=1e-5)
+        assert not compiled.record.notes_of("runs eagerly") and compiled.record.kernels

@@ -56,7 +56,7 @@ def fuse_products(nodes, scheduler, every):
     """The schedule with products fused: all that can be (every), or only those that no library kernel does well.
 
     What was decided stands in `record.fusions`."""
-    for extern in [n for n in nodes if isinstance(n, ExternNode) and n.buffer.op in PRODUCTS]:
+    for extern in [n for n in nodes if isinstance(n, ExternNode) and getattr(n.buffer, "op", None) in PRODUCTS]:
         certain = has_unaligned_rows(extern.buffer)
         if not every and not certain:
             continue
