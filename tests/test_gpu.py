@@ -30,7 +30,7 @@ same = test_cpp.same
 ROOT = Path(__file__).resolve().parent.parent
 GPU = torch.device("cuda", 0)
 NOT_HERE = {"test_the_writer_defines_every_op", "test_integer_division_by_zero_raises", "test_constants_keep_their_value",
-            "test_lowest_integer_by_minus_one_does_not_trap", "test_accuracy_in_ulp_against_float64",
+            "test_lowest_integer_by_minus_one_does_not_trap", "test_accuracy_in_ulp_against_float64", "test_kernels_have_names_in_the_profiler",
             "test_an_index_out_of_range_raises", "test_an_empty_table_raises"}
 SMALLEST = 1.2e-38          # below it, Triton's float32 functions flush to zero
 
@@ -280,6 +280,33 @@ def test_products_from_the_template_and_the_race_against_the_library(dtype, tmp_
     for compiled in (always, timed):
         got = compiled(a, b, c)[0]
         assert (got - exact).norm() <= 2 * (eager - exact).norm() + torch.finfo(dtype).eps * exact.norm()
+
+
+@pytest.mark.parametrize("size", [128, 197])
+@pytest.mark.parametrize("causal", [False, True])
+def test_attention_without_its_mask(size, causal):
+    def function(q, k, v):
+        places = torch.arange(size, device=GPU)
+        mask = places[None, :] <= places[:, None] if causal else places[None, :] + places[:, None] >= 0
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=mask.expand(2, 1, size, size))
+    inputs = [torch.randn(2, 3, size, 64, device=GPU, dtype=torch.bfloat16, requires_grad=True) for _ in range(3)]
+    compiled, results = minidynamo.compile(function), []
+    for f in (function, compiled):
+        out = f(*inputs)
+        results.append([out, *torch.autograd.grad(out.float().square().sum(), inputs)])
+    for want, got in zip(*results):
+        torch.testing.assert_close(got, want, rtol=3e-2, atol=3e-2)
+
+
+def test_patches_and_unaligned_rows():
+    network = torch.nn.Sequential(torch.nn.Conv2d(3, 64, 16, stride=16), torch.nn.Flatten(2), torch.nn.Linear(196, 259)).to(GPU).bfloat16()
+    head = torch.nn.Linear(512, 50257, bias=False).to(GPU).bfloat16()
+    x, h = torch.randn(4, 3, 224, 224, device=GPU).bfloat16(), torch.randn(256, 512, device=GPU).bfloat16()
+    with torch.no_grad():
+        for module, value in ((network, x), (head, h)):
+            got, want = minidynamo.compile(module)(value), module(value)
+            torch.testing.assert_close(got, want, rtol=2e-2, atol=2e-2)
+            assert got.stride() == want.stride()
 
 
 def test_no_worker_outlives_its_jobs_with_an_error():

@@ -54,7 +54,7 @@ def split(buffer):
     programs = -(-outputs // 128) if columns else outputs
     if not columns and outputs >= ENOUGH_ROWS:
         return None
-    chunks = min(PROGRAMS // programs, count // (LEAST_ROWS if columns else LEAST_CHUNK))
+    chunks = min(PROGRAMS * (2 if columns else 1) // programs, count // (LEAST_ROWS if columns else LEAST_CHUNK))
     if chunks < 2:
         return None
     chunks = nearest_divisor(count, chunks)

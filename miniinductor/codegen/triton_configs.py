@@ -72,7 +72,7 @@ def block_configs(kind, sizes, columns=False):
             (64, 64, 8), (32, 64, 4), (64, 32, 4), (32, 32, 4), (128, 32, 8), (32, 128, 8), (128, 64, 8), (16, 128, 4))]
     elif columns:
         wide = [(128, 8, 4, 1), (128, 32, 4, 1), (128, 16, 4, 3), (128, 32, 4, 3), (256, 8, 4, 3), (256, 16, 8, 4), (128, 32, 8, 4),
-                (64, 32, 4, 3), (128, 4, 4, 1), (32, 32, 4, 1)]
+                (64, 32, 4, 3), (128, 4, 4, 1), (32, 32, 4, 1), (256, 32, 8, 1), (512, 8, 8, 1)]
         if kind == "persistent":
             found = [_config(w, x=min(a, power_of_2(x)), r=power_of_2(r)) for a, w in (
                 (max(8, 2048 // power_of_2(r)), 4), (max(8, 1024 // power_of_2(r)), 4), (max(8, 4096 // power_of_2(r)), 8))]
@@ -87,6 +87,7 @@ def block_configs(kind, sizes, columns=False):
         if elements >= 2048:
             found += [_config(w, x=rows, r=block) for w in (warps // 2, warps * 2, warps * 4) if 1 <= w <= 32
                       and elements <= w * 32 * 64]
+            found += [_config(max(4, warps), x=2 * rows, r=block)] if x > rows and block <= 4096 else []
         elif rows > 1:
             found += [_config(warps, x=rows // 2, r=block), _config(min(8, warps * 2), x=rows * 2, r=block)]
     else:
