@@ -518,6 +518,38 @@ RANDOM_LIBRARY.define("noisy(Tensor x, Tensor g) -> Tensor", tags=[torch.Tag.non
 RANDOM_LIBRARY.impl("noisy", lambda x, g: g * x.cos(), "CompositeExplicitAutograd")
 
 
+RANDOM_LIBRARY.define("probe(Tensor g) -> Tensor")
+RANDOM_LIBRARY.impl("probe", lambda g: (SEEN.append([made() is not None for made in UNPACKED]), g.clone())[1], "CPU")
+RANDOM_LIBRARY.impl("probe", torch.empty_like, "Meta")
+UNPACKED, SEEN = [], []
+
+
+class Probe(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 1
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return torch.ops.minitest.probe(gradient)
+
+
+def test_saved_values_are_freed_while_the_backward_half_runs():
+    """Gradients take up memory as activations give it back, as in eager: not all of both at once."""
+    def unpack(tensor):
+        copy = tensor.clone()
+        UNPACKED.append(weakref.ref(copy))
+        return copy
+    w = x(6, 6)
+    for retain in (False, True):
+        UNPACKED.clear(), SEEN.clear()
+        with torch.autograd.graph.saved_tensors_hooks(lambda t: t, unpack):
+            out = minidynamo.compile(lambda x, w: ((Probe.apply(x) @ w).exp() @ w).sin())(x(), w)
+        (gradient,) = torch.autograd.grad(out.sum(), w, retain_graph=retain)
+        ((*alive,),) = SEEN[-1:]
+        assert len(alive) >= 3 and not all(alive), alive
+
+
 class NoisySine(torch.autograd.Function):
     """Its backward is an op that draws random numbers, as attention's is."""
 

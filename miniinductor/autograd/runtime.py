@@ -71,7 +71,9 @@ class Backward:
         run = self.variants.get(arrived)
         if run is None:
             run = self.variants[arrived] = self.compile(arrived)
-        return run(*sizes, *saved, *[tangent for tangent in given if tangent is not None])
+        tensors = [*sizes, *saved, *[tangent for tangent in given if tangent is not None]]
+        saved.clear(), given.clear()        # each is freed after its last use, while gradients take up memory
+        return run(tensors)
 
     def compile(self, arrived):
         record = self.record
@@ -81,14 +83,15 @@ class Backward:
         record.backward = half
         try:
             before = guards_of(graph)
+            graph.meta["owned"] = True
             run = self.compile_graph(graph, half, [])
             if guards_of(graph) == before:
-                return run
+                return getattr(run, "owned", None) or (lambda tensors: run(*tensors))
             reason = "compiling it would assume something of symbolic sizes, but the guards were settled with the forward half"
         except (CannotLower, CompilerError) as error:
             reason = error
         half.notes.append(f"runs with eager kernels: {reason}")
-        return lambda *tensors: graph(*tensors)[0]
+        return lambda tensors: graph(*tensors)[0]
 
 
 def guards_of(graph):
@@ -144,6 +147,7 @@ def connect(joint, parts, run_forward, run_backward, held):
                 return (None,) * len(gradients)
             saved_strides, tangents = strides(*ctx.sizes)
             saved = [t if t.stride() == stride else restride(t, stride) for t, stride in zip(ctx.saved_tensors, saved_strides)]
+            ctx.maybe_clear_saved_tensors()         # unless the graph is retained
             arrived = [t if t is None or t.stride() == stride else restride(t, stride)
                        for t, stride in ((given[i], stride) for i, stride in tangents)]
             with torch.no_grad(), no_autocast():

@@ -48,6 +48,7 @@ from .split_reductions import split_reductions
 from .triton import TritonKernelWriter
 
 ALIGNMENT = 64
+LARGE_WORKSPACE = 32 << 20      # bytes: in training on a GPU, larger ones are not kept between calls
 aten = torch.ops.aten
 # ops whose torch.* form is cheaper to call than the out= overload of the same name
 FAST_OUT = {aten.mm.default: torch.mm, aten.bmm.default: torch.bmm, aten.addmm.default: torch.addmm,
@@ -80,6 +81,7 @@ class WrapperWriter:
         self.buffers = {**graph.buffers, **graph.inputs, **{b.name: b for b in graph.operations}}
         self.scope = {"empty_strided": torch.empty_strided, "as_strided": torch.as_strided, "math": math}
         self.lines, self.views = [], {}
+        self.owned = getattr(record.functional_graph, "meta", {}).get("owned", False)       # inputs are freed after their last use
         self.memory_of = {}     # buffer -> the buffer whose memory it takes: a scatter's target, an input that is written
         nodes = getattr(getattr(record.functional_graph, "graph", record.functional_graph), "nodes", None)
         self.order = nodes and {n.name: i for i, n in enumerate(nodes) if n.op == "call_function"}
@@ -105,6 +107,7 @@ class WrapperWriter:
         record.wrapper_source = source
         exec(compile(source, "<miniinductor wrapper>", "exec"), self.scope)
         call = self.scope["call"]
+        call.owned = self.scope.get("call_owned")
         call.workspaces_of = self.scope.get("workspaces_of", {})
         return call
 
@@ -289,8 +292,10 @@ class WrapperWriter:
             self.lines.append(f"del {', '.join(dead)}")
 
     def is_local(self, name):
-        """A tensor made in this call that nothing needs any more; del returns its memory early."""
+        """A tensor made in this call, or handed over to it, that nothing needs any more; del returns its memory early."""
         buffer = self.buffers.get(name)
+        if self.owned and isinstance(buffer, InputBuffer):
+            return name not in self.pinned and name not in self.escaping and name not in self.memory_of.values()
         return (name not in self.in_arena and name not in self.pinned and name not in self.graph.inputs
                 and not isinstance(buffer, (InputBuffer, ConstantBuffer)) and name not in self.graph.constants
                 and name not in self.memory_of)
@@ -461,9 +466,12 @@ class WrapperWriter:
                 take = ["workspaces = workspaces_of.setdefault(stream, [])"]
             else:
                 self.scope["workspaces"], take = [], []
-            body = [*take, f"workspace = workspaces.pop() if workspaces else new_workspace({symbols})",
-                    f"({', '.join(names)},) = workspace"] + body
-            body[-1:] = ["workspaces.append(workspace)", body[-1]]
+            if self.device.type == "cuda" and self.record.joint_graph is not None and hint(sum(self.slots), 0) >= LARGE_WORKSPACE:
+                body = [f"({', '.join(names)},) = new_workspace({symbols})"] + body      # the step's other half needs that memory, too
+            else:
+                body = [*take, f"workspace = workspaces.pop() if workspaces else new_workspace({symbols})",
+                        f"({', '.join(names)},) = workspace"] + body
+                body[-1:] = ["workspaces.append(workspace)", body[-1]]
         body = self.symbol_lines() + body
         if self.device.type == "cuda":
             number = self.device.index or 0
@@ -476,7 +484,11 @@ class WrapperWriter:
             self.scope.update(is_grad_enabled=torch.is_grad_enabled, set_grad_enabled=torch._C._set_grad_enabled)
             body = ["recording = is_grad_enabled()", "set_grad_enabled(False)        # eager kernels: no autograd",
                     "try:", *indent(body), "finally:", "    set_grad_enabled(recording)"]
-        return "\n".join([f"def call({', '.join(self.graph.inputs)}):", *indent(body)]) + "\n"
+        inputs = ", ".join(self.graph.inputs)
+        if self.owned and inputs:
+            return "\n".join(["def call(*inputs):", "    return call.owned(list(inputs))", "", "def call_owned(inputs):", f"    {inputs}, = inputs",
+                              "    inputs.clear()         # no other reference keeps them", *indent(body)]) + "\n"
+        return "\n".join([f"def call({inputs}):", *indent(body)]) + "\n"
 
     def workspace_factory(self):
         """A function of the size symbols that makes the arena and every intermediate (and view of one) in it."""
