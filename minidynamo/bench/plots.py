@@ -3,6 +3,7 @@
 In:   rows of `suites.measure`, or a file of `results/`.  Out: a matplotlib figure.
 
     >>> speedup_bars(rows, machine())
+    >>> loss_curves(recorded("training_curves_cpu"))
     >>> recorded_bars(recorded("h100_gpu_kernels"), "GB/s", ("copy", "eager", "ours", "torch.compile"))
 """
 import json
@@ -39,6 +40,22 @@ def recorded_bars(run, unit, variants, rows=None, label=None):
     axes.set_xlabel(label or unit)
     axes.set_title(where_recorded(run), fontsize=8)
     figure.legend(frameon=False, fontsize=8, ncols=len(variants), loc="outside lower center")
+    return figure
+
+
+def loss_curves(run):
+    """One panel per row of a recorded `training-curves`: eager's loss as circles, ours as a line."""
+    import matplotlib.pyplot as plt
+    figure, panels = plt.subplots(1, len(run["rows"]), figsize=(3.2 * len(run["rows"]), 2.9), layout="constrained", squeeze=False)
+    for axes, row in zip(panels[0], run["rows"]):
+        axes.plot(range(1, len(row["eager"]) + 1), row["eager"], "o", mfc="none", color="black", markersize=5, label="eager")
+        axes.plot(range(1, len(row["ours"]) + 1), row["ours"], "-", color=LOOKS["ours"][1], label="compiled")
+        axes.set_title(f"{row['name']}\nlargest difference {row['largest difference']:.0e} of the first loss\n"
+                       f"saved for backward {row['our bytes'] / row['eager bytes']:.2f} of eager's bytes", fontsize=8)
+        axes.set_xlabel("step of AdamW", fontsize=8)
+        axes.tick_params(labelsize=7)
+    panels[0][0].set_ylabel("loss", fontsize=8)
+    panels[0][0].legend(frameon=False, fontsize=8)
     return figure
 
 

@@ -14,6 +14,7 @@ import re
 from dataclasses import dataclass
 
 LARGE = 150             # nodes; above it, boxes are modules
+PRIMALS = "inputs and parameters"       # one box in the picture of a large joint graph
 STYLES = {              # node kind -> shape, line, fill
     "placeholder": ("invhouse", "solid", "#e8f0fe"), "get_attr": ("note", "dashed", "#f3f3f3"),
     "call": ("box", "solid", "#ffffff"), "output": ("house", "bold", "#e6f4ea"), "module": ("box3d", "solid", "#fff8e1"),
@@ -93,16 +94,16 @@ def target_text(node):
     return str(target) if hasattr(target, "_schema") else getattr(target, "__name__", str(target))
 
 
-def draw_graph(graph, title="FX graph", by_module=None, depth=3, marks=None):
+def draw_graph(graph, title="FX graph", by_module=None, depth=3, marks=None, saved=()):
     """A Picture of an fx.Graph; by_module: None (only if it is large) | True | False.  depth: parts of a module path.
 
-    marks: {node name: (kind, note)}, to draw some nodes as another kind with one more line of text.
+    marks: {node name: (kind, note)}, to draw some nodes as another kind with one more line of text.  saved: SavedActivations, counted by module.
     """
     marks = marks or {}
     graph = getattr(graph, "graph", graph)
     calls = [n for n in graph.nodes if n.op not in ("get_attr",)]
     if by_module or by_module is None and len(calls) > LARGE:
-        return _by_module(graph, title, depth, marks)
+        return _by_module(graph, title, depth, marks, {s.name: s.bytes for s in saved if not s.is_input})
     nodes, edges = {}, []
     for node in graph.nodes:
         kind = node.op if node.op in STYLES else "call"
@@ -115,21 +116,27 @@ def draw_graph(graph, title="FX graph", by_module=None, depth=3, marks=None):
     return Picture(title, nodes, edges)
 
 
-def _by_module(graph, title, depth, marks):
-    group, counts = {}, {}
+def _by_module(graph, title, depth, marks, saved):
+    group, counts, kept = {}, {}, {}
     for node in graph.nodes:
         if node.op == "get_attr":
             continue
         path = ".".join(str(node.meta.get("module_path", "")).split(".")[:depth])
         backward = " backward" if marks.get(node.name, ("",))[0] == "backward" else ""
-        group[node] = node.name if node.op in ("placeholder", "output") else (path or "(top level)") + backward
+        group[node] = (PRIMALS if str(node.target).startswith("primal") else node.name) if node.op in ("placeholder", "output") else \
+            (path or "(top level)") + backward
         counts[group[node]] = counts.get(group[node], 0) + 1
+        kept[group[node]] = kept.get(group[node], 0) + saved.get(node.name, 0)
     nodes, edges = {}, []
     for node, name in group.items():
-        if node.op in ("placeholder", "output"):
+        if name == PRIMALS:
+            nodes[name] = (f"{name}\n{counts[name]} tensors", node.op)
+        elif node.op in ("placeholder", "output"):
             nodes[name] = (f"{name}\n{shape_text(_value(node))}".rstrip(), node.op)
         else:
-            nodes[name] = (f"{name}\n{counts[name]} operations", "backward module" if name.endswith(" backward") else "module")
+            note = f"\nsaved: {kept[name]:,} bytes" if kept[name] else ""
+            nodes[name] = (f"{name}\n{counts[name]} operations{note}", "backward module" if name.endswith(" backward") else
+                           "saved" if note else "module")
         for source in node.all_input_nodes:
             if source in group and group[source] != name and (group[source], name) not in edges:
                 edges.append((group[source], name))
@@ -146,7 +153,7 @@ def draw_joint(record, by_module=None):
             marks[node.name] = ("backward", "")
     marks |= {s.name: ("saved", "kept: an input" if s.is_input else f"saved: {s.bytes:,} bytes ({s.reason})") for s in record.saved}
     total = sum(s.bytes for s in record.saved if not s.is_input)
-    return draw_graph(graph, f"joint graph: forward, backward, and the cut ({total:,} bytes saved)", by_module, marks=marks)
+    return draw_graph(graph, f"joint graph: forward, backward, and the cut ({total:,} bytes saved)", by_module, marks=marks, saved=record.saved)
 
 
 def draw_fusion(record):
