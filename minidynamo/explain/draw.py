@@ -19,6 +19,7 @@ STYLES = {              # node kind -> shape, line, fill
     "placeholder": ("invhouse", "solid", "#e8f0fe"), "get_attr": ("note", "dashed", "#f3f3f3"),
     "call": ("box", "solid", "#ffffff"), "output": ("house", "bold", "#e6f4ea"), "module": ("box3d", "solid", "#fff8e1"),
     "backward": ("box", "dashed", "#fce8e6"), "saved": ("cds", "bold", "#feefc3"), "backward module": ("box3d", "dashed", "#fce8e6"),
+    "saving module": ("box3d", "bold", "#feefc3"),
 }
 
 
@@ -136,7 +137,7 @@ def _by_module(graph, title, depth, marks, saved):
         else:
             note = f"\nsaved: {kept[name]:,} bytes" if kept[name] else ""
             nodes[name] = (f"{name}\n{counts[name]} operations{note}", "backward module" if name.endswith(" backward") else
-                           "saved" if note else "module")
+                           "saving module" if note else "module")
         for source in node.all_input_nodes:
             if source in group and group[source] != name and (group[source], name) not in edges:
                 edges.append((group[source], name))
