@@ -503,6 +503,63 @@ def test_gradient_checkpointing_inside():
     same_state(model, reference, 1e-4)
 
 
+def in_checkpoint(reentrant):
+    def step(model, wrap, data):
+        from torch.utils.checkpoint import checkpoint
+        checkpoint(wrap(model), data.clone().requires_grad_(), use_reentrant=reentrant).exp().sum().backward()
+    return step
+
+
+def kept_on_cpu(model, wrap, data):
+    with torch.autograd.graph.save_on_cpu():
+        out = wrap(model)(data)
+    out.sum().backward()
+
+
+def watched(model, wrap, data):
+    with torch.autograd.set_detect_anomaly(True, check_nan=True):
+        wrap(model)(data).sum().backward()
+
+
+def two_calls(model, wrap, data):
+    run = wrap(model)
+    torch.autograd.backward([run(data).sum(), run(data * 2).exp().sum()])
+
+
+def some_inputs(model, wrap, data):
+    torch.autograd.backward(wrap(model)(data).sum(), inputs=[model.first.weight, model.last.bias])
+
+
+def hooked(model, wrap, data):
+    hooks = [model.first.register_forward_hook(lambda module, given, out: out * 2),
+             model.last.register_full_backward_hook(lambda module, given, out: tuple(g * 3 for g in given))]
+    wrap(model)(data).sum().backward()
+    for hook in hooks:
+        hook.remove()
+
+
+def gradient_then_backward(model, wrap, data):
+    out = wrap(model)(data)
+    out.register_hook(lambda gradient: gradient * 2)
+    torch.autograd.grad(out.sum(), list(model.first.parameters()), retain_graph=True)
+    out.sum().backward()
+
+
+@pytest.mark.filterwarnings("ignore:Anomaly Detection")
+@pytest.mark.parametrize("step", [in_checkpoint(False), in_checkpoint(True), kept_on_cpu, watched, two_calls, some_inputs, hooked,
+                                  gradient_then_backward], ids=lambda step: step.__qualname__.replace("<locals>.", ""))
+def test_what_autograd_offers_around_compiled_code(step):
+    model, reference = two()
+    data = torch.randn(5, 6)
+    for _ in range(2):
+        for m, wrap in ((model, minidynamo.compile), (reference, lambda m: m)):
+            m.zero_grad()
+            torch.manual_seed(4)
+            step(m, wrap, data)
+        same_state(model, reference, 1e-4)
+    assert compiled_records() and not any(r.notes_of("runs eagerly") for r in compiled_records())
+
+
 def test_an_error_of_autograd_runs_eagerly_and_is_eagers():
     def f(x):
         y = x.exp()
