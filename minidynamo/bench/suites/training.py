@@ -81,7 +81,7 @@ def measure(name, peer=True):
         reference = step(double, double, wide(inputs), wide(targets))
     except RuntimeError:                # a model that insists on float32 somewhere: eager itself is the reference
         reference, row["reference"] = eager, "eager"
-    if max(errors(eager, reference).values()) > 1e-2:     # float64 took another path: other random numbers, other choices
+    if max(errors(eager, reference).values()) > 5e-2:     # float64 took another path: other random numbers, other choices
         reference, row["reference"] = eager, "eager"
     compilers = {"ours": minidynamo.compile} | ({"torch.compile": peer_compile} if peer else {})
     for label, compiler in compilers.items():
