@@ -1,0 +1,412 @@
+# ---
+# jupyter:
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # 14 · Dynamic shapes
+#
+# So far every graph was made for one shape, and a guard said so. Batches that are not full, sentences of different lengths, a text that grows by a word at a time: real programs change sizes all the time. A
+# compiler that starts again for each of them is slower than no compiler.
+#
+# **What you will learn:** symbols and hints; how a branch on a size becomes a guard, or needs none; why 0 and 1 are special; when two sizes are the same symbol; static, automatic and dynamic compilation; kernels
+# with sizes as arguments; what cannot be symbolic. The paper tells this in its section 5.
+
+# %%
+import sympy
+import torch
+
+import minidynamo
+import miniinductor
+from minidynamo.explain import Code, Table, excerpt
+from minidynamo.explain.explanation import compilations, draw_compilations
+
+torch.manual_seed(0)
+torch.set_grad_enabled(False);
+
+# %% [markdown]
+# ## Three naive versions
+#
+# **One graph per shape.** That is what static compilation does, until it gives up:
+
+# %%
+def average(x, w):
+    return torch.softmax(x @ w, -1).sum(0) / x.shape[0]
+
+calls = [(torch.randn(n, 8), torch.randn(8, 8)) for n in range(2, 16)]
+print("compilations after each call:", compilations(average, calls, dynamic=False))
+print(list(minidynamo.counters["skipped"])[0])
+
+# %% [markdown]
+# **One graph, and hope.** Capture for one size and run for all. The Python number `x.shape[0]` is a constant of the graph:
+
+# %%
+from minidynamo import prior
+
+tape = prior.record(lambda x: x.sum(0) / x.shape[0], torch.ones(4, 2))
+print("mean of eight rows of ones, from a graph that was captured with four:", tape(torch.ones(8, 2)))
+
+# %% [markdown]
+# **Padding.** Fill up to a fixed size. It works, costs the work on the padding, and the program has to know about it. (Notebook 16 does it. Exercise 3 makes it cheaper.)
+#
+# ## The idea: run the program on symbols
+#
+# Give each size a **symbol** and let the program compute with it. The program asks `if z.size(0) > 2`, and Python needs `True` or `False` *now*. So a symbolic size also has a **hint**: its value in this run. The hint
+# answers, and the question is written down. It becomes a guard.
+#
+# *The kitchen.* "For n guests, take 2n eggs; since there were more than six of us, I used the large pan." *Exactly:* an expression over the symbols, and a condition under which the same path is taken again.
+#
+# Twenty-five lines:
+
+# %% tags=["support"]
+import sympy
+
+class Size:
+    """A size: an expression over symbols, its value in this run, and the list in which questions are written down."""
+
+    def __init__(self, expression, hint, asked):
+        self.expression, self.hint, self.asked = sympy.sympify(expression), hint, asked
+
+    def combine(self, other, operation):
+        expression, hint = (other.expression, other.hint) if isinstance(other, Size) else (sympy.Integer(other), other)
+        return Size(operation(self.expression, expression), operation(self.hint, hint), self.asked)
+
+    def __add__(self, other): return self.combine(other, lambda a, b: a + b)
+    def __mul__(self, other): return self.combine(other, lambda a, b: a * b)
+    __radd__, __rmul__ = __add__, __mul__
+
+    def decide(self, other, relation):
+        """True or False for this run; what was found true is written down."""
+        expression, hint = (other.expression, other.hint) if isinstance(other, Size) else (sympy.Integer(other), other)
+        answer = bool(relation(sympy.Integer(self.hint), sympy.Integer(hint)))
+        fact = relation(self.expression, expression)
+        self.asked.append(fact if answer else sympy.Not(fact))
+        return answer
+
+    def __gt__(self, other): return self.decide(other, sympy.Gt)
+    def __lt__(self, other): return self.decide(other, sympy.Lt)
+    def __eq__(self, other): return self.decide(other, sympy.Eq)
+    __hash__ = None
+
+# %%
+def concatenated(a, b):
+    """The sizes of the paper's example: z = cat(x, y), then a branch on z.size(0)."""
+    z = a + b
+    return "multiply" if z > 2 else "add"
+
+def traced(program, **sizes):
+    asked = []
+    result = program(*[Size(sympy.Symbol(name, integer=True), value, asked) for name, value in sizes.items()])
+    return result, asked
+
+print(traced(concatenated, s0=3, s1=4))
+print(traced(concatenated, s0=1, s1=1))
+
+# %% [markdown]
+# Two paths, two sets of guards, and each graph may be used for *all* sizes for which its guards hold.
+#
+# Is the first guard needed? If every symbol were at least 2, then `s0 + s1` would be at least 4, and the question would have only one answer. A guard that cannot fail need not be checked.
+#
+# ## The real thing
+#
+# The paper's example, captured with `dynamic=True`:
+
+# %%
+def f(x, y):
+    z = torch.cat([x, y])
+    if z.size(0) > 2:
+        return z.mul(2)
+    return z.add(2)
+
+e = minidynamo.explain(f, dynamic=True)(torch.randn(3), torch.randn(4))
+e.symbols
+
+# %% [markdown]
+# The symbol table: a symbol per size, its hint, where it is read from, and its range. The questions that were asked:
+
+# %%
+e.decisions
+
+# %% [markdown]
+# `s0 + s1 > 2` is always so, because a symbol is at least 2 here. What is left to check:
+
+# %%
+e.size_guards
+
+# %% [markdown]
+# With `> 6` instead, the answer depends on the sizes, and the question becomes a guard:
+
+# %%
+def g(x, y):
+    z = torch.cat([x, y])
+    if z.size(0) > 6:
+        return z.mul(2)
+    return z.add(2)
+
+e6 = minidynamo.explain(g, dynamic=True)(torch.randn(3), torch.randn(4))
+print(e6.size_guards)
+sizes = [(3, 4), (5, 9), (2, 2), (3, 3), (4, 4)]
+counts = compilations(g, [(torch.randn(a), torch.randn(b)) for a, b in sizes], dynamic=True)
+print("compilations for", sizes, ":", counts)
+
+# %% [markdown]
+# Two graphs for five shapes: one per side of the branch.
+#
+# How does the environment prove that a question has one answer? Interval arithmetic on the expressions, after shifting each symbol to start at 0: a sum of non-negative terms is not negative.
+
+# %%
+from minidynamo.symbolic_shapes import ShapeEnv
+
+excerpt(ShapeEnv.decide)
+
+# %% [markdown]
+# Symbols flow through everything: torch's own shape functions compute with them (fake tensors take a `torch.SymInt` wherever they take an `int`). In the graph each symbol is an input, and shapes are expressions:
+
+# %%
+e.graph_text
+
+# %% [markdown]
+# ## 0, 1 and equal sizes
+#
+# **0 and 1 are never symbols.** A dimension of size 1 is broadcast; one of size 0 is empty. If sizes might be 1, every addition of two tensors would be a question. So they are numbers, and guarded:
+
+# %%
+shapes = [((5, 6), (5, 6)), ((7, 3), (7, 3)), ((7, 3), (1, 3)), ((4, 9), (1, 9))]
+counts = compilations(lambda x, y: x + y, [(torch.randn(a), torch.randn(b)) for a, b in shapes], dynamic=True)
+print(counts, "- the third call broadcasts")
+
+# %% [markdown]
+# **Equal sizes share a symbol.** Two dimensions that have the same size in this run probably mean the same thing (`x` and its mask, `q` and `k`). They get one symbol, and a guard that they are equal ("duck shaping": if it
+# looks like the same size...). It saves questions. When it guesses wrong, the guard fails and there is a second compilation, without the assumption:
+
+# %%
+e = minidynamo.explain(lambda x, y: (x * 2, y * 3), dynamic=True)(torch.randn(5), torch.randn(5))
+print(e.size_guards)
+pairs = [(5, 5), (6, 6), (6, 7), (8, 9)]
+print(compilations(lambda x, y: (x * 2, y * 3), [(torch.randn(a), torch.randn(b)) for a, b in pairs], dynamic=True))
+
+# %% [markdown]
+# ## What needs the number
+#
+# A loop over a size must be unrolled, so it needs the number. So does an f-string, or a list of that length. The symbol is **pinned**: it becomes a number in the next attempt, with a guard, and the record says which line is to blame:
+
+# %%
+def over_rows(x):
+    total = 0
+    for i in range(x.shape[0]):
+        total = total + x[i]
+    return total
+
+e = minidynamo.explain(over_rows, dynamic=True)(torch.randn(4, 3))
+e.symbols
+
+# %% [markdown]
+# If the size was *marked* as dynamic, that is an error instead of a silent slow-down:
+
+# %%
+x = torch.randn(4, 3)
+minidynamo.mark_dynamic(x, 0)
+minidynamo.reset()
+try:
+    minidynamo.compile(over_rows)(x)
+except Exception as error:
+    print(type(error).__name__, "-", str(error).replace("\n", " ")[:200])
+
+# %% [markdown]
+# And a size that depends on *values* (`x[x > 0]`) has no hint at all. It is a graph break here:
+
+# %%
+minidynamo.explain(lambda x: x[x > 0] * 2, dynamic=True)(torch.randn(8)).breaks
+
+# %% [markdown]
+# ## Static, automatic, dynamic
+#
+# Symbols are not free: an expression in a loop bound hides its size from the C++ compiler, and constant sizes allow more simplification. Which sizes should be symbols? Nobody knows before the second call. So the default,
+# `dynamic=None`, is **automatic**: the first compilation is static. When a guard on a size fails, the next one makes *that* size a symbol.
+
+# %%
+from minidynamo.dynamic import SizePolicy
+
+excerpt(SizePolicy.of_tensor)
+
+# %%
+steps = list(range(2, 26))
+sweep = [(torch.randn(n, 8), torch.randn(8, 8)) for n in steps]
+with minidynamo.config.patch(recompile_limit=100):
+    counts = {label: compilations(average, sweep, dynamic=option, backend="eager")
+              for label, option in (("static", False), ("automatic", None), ("dynamic", True))}
+print({label: values[-1] for label, values in counts.items()})
+draw_compilations(counts, steps)
+
+# %% [markdown]
+# Two compilations, and only the size that changed is a symbol; the 8 columns stay a number:
+
+# %%
+minidynamo.reset()
+compiled = minidynamo.compile(average)
+for arguments in sweep[:3]:
+    compiled(*arguments)
+record = minidynamo.records.frames[-1]
+Table(["kind", "assumption"], [(guard.kind, guard.code) for guard in record.guards if "shape" in str(guard.code)],
+      "the second entry's guards on sizes")
+
+# %% [markdown]
+# ## Kernels with sizes as arguments
+#
+# In miniinductor, sizes were sympy integers all along (notebook 09); now they are expressions. Loop bounds, strides and index expressions carry symbols; the symbols arrive as arguments of the kernel, and the wrapper computes the
+# sizes of buffers:
+
+# %%
+from minidynamo.explain.explanation import FrameExplanation
+
+dynamic = FrameExplanation(record)
+dynamic.kernels
+
+# %%
+dynamic.wrapper
+
+# %% [markdown]
+# The scheduler's question of notebook 10, *do two loops have the same bounds?*, is now a question about expressions, asked of the same environment. Memory planning gives slots whose sizes are expressions, too.
+#
+# ## A real model: GPT-2 writes
+#
+# The text grows by one token at a time. Static: a compilation per token. Automatic: two.
+
+# %%
+from minidynamo.bench.models import gpt2
+
+model, inputs = gpt2(layers=2, sequence=16)
+
+def generate(run, ids, tokens):
+    for _ in range(tokens):
+        logits = run(input_ids=ids, use_cache=False).logits
+        ids = torch.cat([ids, logits[:, -1].argmax(-1, keepdim=True)], 1)
+    return ids
+
+expected = generate(model, inputs["input_ids"], 8)
+rows = []
+for label, option in (("static", False), ("automatic", None), ("dynamic", True)):
+    minidynamo.reset()
+    with minidynamo.config.patch(recompile_limit=100):
+        ids = generate(minidynamo.compile(model, dynamic=option), inputs["input_ids"], 8)
+    rows.append((label, minidynamo.counters["graphs"].total(), torch.equal(ids, expected)))
+Table(["", "compilations", "the same tokens as eager"], rows, "GPT-2, 2 layers: 8 tokens after a prompt of 16")
+
+# %% [markdown]
+# How many guards about sizes does such a model need?
+
+# %%
+e = minidynamo.explain(model, dynamic=True)(input_ids=inputs["input_ids"], use_cache=False)
+print(len(e.decisions.rows), "questions about sizes,", sum(row[1] == "guard" for row in e.decisions.rows),
+      "of them not always so")
+e.size_guards
+
+# %% [markdown]
+# ## What a symbol costs
+#
+# The same program, compiled for one shape and for all:
+
+# %% tags=["volatile"]
+from minidynamo.bench.runner import interleave
+
+def layer(x, w, b):
+    return torch.nn.functional.gelu(torch.nn.functional.layer_norm(x, (x.shape[-1],), w, b)) + x
+
+torch.set_num_threads(1)
+arguments = torch.randn(512, 768), torch.randn(768), torch.randn(768)
+variants = {"eager": lambda: layer(*arguments)}
+for label, option in (("static", False), ("dynamic", True)):
+    compiled = minidynamo.compile(lambda x, w, b: layer(x, w, b), dynamic=option)
+    compiled(*arguments)
+    variants[label] = lambda compiled=compiled: compiled(*arguments)
+timings = interleave(variants, budget=2)
+Table(["", "microseconds"], [(label, f"{t.median * 1e6:.0f}") for label, t in timings.items()])
+
+# %% [markdown]
+# ## Exercises
+#
+# **14.1** *More arithmetic.* `Size` knows `+` and `*`. Programs also use `//` and `%` (heads of attention: `width // heads`; windows: `length % 4 == 0`). Give `SizeWithDivision` both.
+#
+# *Hints.* `self.combine(other, operation)`, once for the expression and once for the hint. For sympy expressions `a // b` and `a % b` do what they do for ints.
+
+# %% tags=["exercise"]
+class SizeWithDivision(Size):
+    """Size, with // and %."""
+    ### BEGIN SOLUTION instead of pass
+    def combine(self, other, operation):
+        plain = super().combine(other, operation)
+        return SizeWithDivision(plain.expression, plain.hint, plain.asked)
+
+    def __floordiv__(self, other):
+        return self.combine(other, lambda a, b: a // b)
+
+    def __mod__(self, other):
+        return self.combine(other, lambda a, b: a % b)
+    ### END SOLUTION
+
+# %% tags=["check"]
+from exercises import check
+
+check("14.1", SizeWithDivision)
+
+# %% [markdown]
+# **14.2** *Always so?* Write `lowest(terms, constant)`: the smallest value of `constant + sum(coefficient * symbol)` over all integers `symbol >= 2`; `terms` is `{name: coefficient}`. Return minus infinity if there is no smallest value. With it,
+# `a > b` is always so if `lowest(a - b) > 0`. The check compares with the real `ShapeEnv`, and asks your function about the paper's example.
+#
+# *Hints.* A negative coefficient lets the sum fall without end.
+
+# %% tags=["exercise"]
+import math
+
+def lowest(terms: dict, constant: int) -> float:
+    """The smallest value of a linear expression over sizes that are at least 2."""
+    ### BEGIN SOLUTION
+    if any(coefficient < 0 for coefficient in terms.values()):
+        return -math.inf
+    return constant + 2 * sum(terms.values())
+    ### END SOLUTION
+
+# %% tags=["check"]
+check("14.2", lowest)
+
+# %% [markdown]
+# **14.3** *Buckets.* Sometimes a few static graphs are the best answer. Write `bucketed(function, sizes)` for functions that treat each row by itself (row `i` of the result depends on row `i` of the argument only): the returned function pads its
+# argument with zero rows to the next of the `sizes`, calls `function`, and returns the rows that were asked for. Larger arguments are not padded.
+#
+# *Hints.* `torch.nn.functional.pad(x, (0, 0, 0, missing))`. Compile outside: the check compiles `function` and counts.
+
+# %% tags=["exercise"]
+def bucketed(function, sizes: list):
+    """function, called with a number of rows out of `sizes`."""
+    ### BEGIN SOLUTION
+    def call(x):
+        size = next((s for s in sorted(sizes) if s >= len(x)), len(x))
+        return function(torch.nn.functional.pad(x, (0, 0, 0, size - len(x))))[:len(x)]
+    return call
+    ### END SOLUTION
+
+# %% tags=["check"]
+check("14.3", bucketed)
+
+# %% [markdown]
+# ## What real PyTorch has
+#
+# * `torch/fx/experimental/symbolic_shapes.py` (ShapeEnv) and `sym_node.py`: the same design, with unbacked symbols that may stay in a graph, constraints of `torch.export`, and a translation to a theorem prover for checking itself. Paper, section 5.
+# * `torch/_dynamo/variables/builder.py` and `pgo.py`: automatic dynamic; what was learned is kept for the next process.
+# * `torch/_inductor/sizevars.py`: the code generator's questions; `torch._check` lets the user state facts.
+#
+# ## Recap
+#
+# * A symbolic size is an expression and a hint. The hint answers questions; the answers are guards.
+# * What holds for all sizes that the guards let through needs no guard. 0 and 1 are numbers; equal sizes share a symbol.
+# * Automatic: static first, then a symbol for what changed. A line that needs the number pins it, and is named.
+# * Kernels take sizes as arguments; fusion and memory planning compute with expressions.
+#
+# Next: what all of this is worth.
