@@ -6,7 +6,7 @@ TORCH  ?= torch==2.13.0
 BIN     = $(VENV)/bin
 READY   = $(VENV)/.ready
 
-.PHONY: course exercises test-notebooks test test-gpu test-pythons bench ops fuzz transparency fuzz-graphs fuzz-symbolic fuzz-shapes fuzz-training sanitize sizes clean setup
+.PHONY: course check-site exercises test-notebooks test test-gpu test-pythons bench ops fuzz transparency fuzz-graphs fuzz-symbolic fuzz-shapes fuzz-training sanitize sizes clean setup
 
 course: $(READY)
 	@$(BIN)/python notebooks/build.py
@@ -16,6 +16,9 @@ exercises: $(READY)
 
 test-notebooks: $(READY)
 	@$(BIN)/python notebooks/build.py --check
+
+check-site: $(READY)	# the built pages in headless Chromium (needs playwright and chromium)
+	@$(BIN)/python notebooks/check_site.py --browser
 
 test: $(READY)
 	@echo "[test] running the tests"

@@ -401,12 +401,13 @@ for _name in torch._C._dispatch_get_all_op_names():
 
 
 def table():
-    """op -> function, for the tracer."""
-    return _table() if config.fallback_random else _table() | random.RULES
+    """op -> function, for the tracer.  What is put into OURS later counts from the next compilation on."""
+    return _table() | OURS | ({} if config.fallback_random else random.RULES)
 
 
 @functools.cache
 def _table():
+    """The part that comes from torch."""
     result = {op: function for op, function in core_aten().items()
               if isinstance(op, torch._ops.OpOverload) and op not in LOWERINGS and op not in EXTERN
               and not op._schema.is_mutable}
@@ -416,7 +417,6 @@ def _table():
             op = getattr(packet, overload)
             if op in decomposition_table and op not in LOWERINGS and op not in EXTERN and not op._schema.is_mutable:
                 result[op] = decomposition_table[op]
-    result.update(OURS)
     return result
 
 

@@ -96,3 +96,21 @@ def test_one_notebook_runs_again_to_the_same_outputs():
     name = "01_eager_and_graph"
     fresh = build.execute(build.student(build.read(name)))
     assert build.differences(nbformat.read(NOTEBOOKS / f"{name}.ipynb", as_version=4), fresh) == []
+
+
+def test_broken_links_and_things_from_elsewhere_are_found(tmp_path):
+    from check_site import broken_links
+    (tmp_path / "a.html").write_text('<h1 id="top">A</h1><a href="b.html#here">b</a><a href="#top">up</a><a href="https://example.org">elsewhere</a>')
+    (tmp_path / "b.html").write_text('<p id="here"><a href="a.html">a</a><img src="data:image/png;base64,AA=="></p>')
+    assert broken_links(tmp_path) == []
+    (tmp_path / "c.html").write_text('<a href="b.html#gone">1</a><a href="gone.html">2</a><img src="gone.png"><script src="https://example.org/x.js"></script>')
+    assert [line.rpartition(": ")[2] for line in broken_links(tmp_path)] == [
+        "there is no such anchor", "there is no such file", "there is no such file", "loaded from another place"]
+
+
+def test_an_assignment_marks_every_answer_and_every_check():
+    for name in NAMES:
+        cells = build.assignment(build.read(name)).cells
+        kinds = [("solution" if c.metadata["nbgrader"]["solution"] else "grade") for c in cells if "nbgrader" in c.metadata]
+        assert kinds.count("grade") == sum(n == name for n, _ in EXERCISES) and kinds.count("solution") >= kinds.count("grade"), name
+        assert all("### BEGIN SOLUTION\n" in c.source for c in cells if c.metadata.get("nbgrader", {}).get("solution")), name

@@ -11,6 +11,7 @@ the id of its node.
 """
 import html
 import re
+import textwrap
 from dataclasses import dataclass
 
 LARGE = 150             # nodes; above it, boxes are modules
@@ -29,13 +30,14 @@ class Picture:
     title: str
     nodes: dict
     edges: list
+    lines: int = 1          # of a label, in the text
 
     @property
     def text(self):
         incoming = {}
         for a, b in self.edges:
             incoming.setdefault(b, []).append(a)
-        return "\n".join([self.title] + [f"  {name}: {label.splitlines()[0]}" + (
+        return "\n".join([self.title] + [f"  {name}: {', '.join(label.splitlines()[:self.lines])}" + (
             f"  <- {', '.join(incoming[name])}" if name in incoming else "") for name, (label, _) in self.nodes.items()])
 
     def _graph(self):
@@ -167,6 +169,46 @@ def draw_fusion(record):
             edges.append((previous, kernel.name))
         previous = kernel.name
     return Picture("kernels and the buffers they compute", nodes, edges)
+
+
+def draw_guards(record):
+    """The tree of what was looked at, from the roots (parameters, objects held by reference) to what was assumed about each value."""
+    kinds, parts, edges, around = {}, {}, [], []
+    for guard in record.guards:
+        sources = guard.source if isinstance(guard.source, tuple) else (guard.source,)
+        for source in sources:
+            if source is None:
+                around.append(guard.kind)
+                continue
+            path = [source]
+            while path[-1].base is not None:
+                path.append(path[-1].base)
+            names = [node.name() for node in reversed(path)]
+            for above, name in zip([None, *names], names):
+                if name not in parts:
+                    parts[name] = name[len(above):] if above and name.startswith(above) else name
+                    if above:
+                        edges.append((above, name, len(edges)))
+            kinds.setdefault(names[-1], []).append(guard.kind)
+
+    def listed(guards):
+        return textwrap.fill(", ".join(dict.fromkeys(guards)), 24)
+    depth, parent = {}, {b: a for a, b, _ in edges}
+    for name in parts:
+        depth[name] = depth[parent[name]] + 1 if name in parent else 0
+    limit = next((d for d in range(max(depth.values(), default=0), 0, -1) if sum(k <= d for k in depth.values()) <= LARGE), 1)
+    below = {}
+    for name in parts:              # deeper ones are only counted, where the drawing ends
+        shown = name
+        while depth[shown] > limit:
+            shown = parent[shown]
+        if shown != name:
+            below[shown] = below.get(shown, 0) + len(kinds.get(name, ()))
+    nodes = {name: (f"{part}\n{listed(kinds.get(name, ()))}".rstrip() + (f"\n(+ {below[name]} guards below)" if below.get(name) else ""),
+                    "module" if name not in parent else "call") for name, part in parts.items() if depth[name] <= limit}
+    if around:
+        nodes["(surroundings)"] = ("surroundings\n" + listed(around), "get_attr")
+    return Picture(f"{len(record.guards)} guards of {record.function}, by what they look at", nodes, [(a, b) for a, b, _ in edges if b in nodes], lines=9)
 
 
 @dataclass

@@ -9,7 +9,7 @@ import functools
 
 from .. import records
 from ..symbolic_shapes import name_of, python_code
-from .draw import draw_fusion, draw_graph, draw_joint, draw_memory
+from .draw import draw_fusion, draw_graph, draw_guards, draw_joint, draw_memory
 from .views import Code, Pair, Several, Table
 
 
@@ -78,6 +78,11 @@ class FrameExplanation:
         """What is left of the guards about sizes after simplification, as Python over the inputs."""
         return Table(["kind", "assumption", "user line"], [(g.kind, g.code, g.line) for g in self.record.guards
                                                            if g.kind in ("EQUAL", "RANGE", "SIZES", "STRIDE") and isinstance(g.source, tuple)], "guards about sizes")
+
+    @stage
+    def guard_tree(self):
+        """The guards, drawn as a tree of what they look at."""
+        return draw_guards(self.record)
 
     @stage
     def guard_source(self):
@@ -184,7 +189,7 @@ class FrameExplanation:
             spent |= {f"miniinductor: {k}": v for k, v in self.compiled.times.items()}
         return Table(["stage", "milliseconds"], [(k, f"{v * 1e3:.1f}") for k, v in spent.items()], "time per stage")
 
-    SECTIONS = (("source", "Source"), ("bytecode", "Bytecode"), ("guards", "Guards"), ("guard_source", "Guard function"),
+    SECTIONS = (("source", "Source"), ("bytecode", "Bytecode"), ("guards", "Guards"), ("guard_tree", "Guard tree"), ("guard_source", "Guard function"),
                 ("symbols", "Symbolic sizes"), ("decisions", "Questions about sizes"), ("size_guards", "Guards about sizes"),
                 ("breaks", "Graph breaks"), ("graph", "FX graph"), ("graph_text", "FX graph as Python"),
                 ("aten", "ATen graph"), ("joint", "Joint graph"), ("saved", "Saved for backward"), ("loop_ir", "Loop IR"), ("fused_ir", "Loop IR after fusion"),

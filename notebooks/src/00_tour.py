@@ -93,7 +93,7 @@ e.guards
 e.guard_source
 
 # %% [markdown]
-# Another shape fails a guard, and the function is compiled once more:
+# Another shape fails a guard, and the function is compiled once more. This time the sizes that changed become symbols, so that a third shape needs no compilation (notebook 14):
 
 # %%
 minidynamo.reset()
@@ -101,6 +101,7 @@ compiled = minidynamo.compile(scaled_gelu)
 compiled(x, y)
 compiled(x, y)
 compiled(x[:3], y[:3])
+compiled(x[:7], y[:7])
 print(minidynamo.counters)
 
 # %% [markdown]
@@ -253,11 +254,14 @@ for row in rows:
 # | lowering and loop IR | `miniinductor/lowering/`, `ir.py` | `torch/_inductor/lowering.py`, `ir.py` | 4.1 |
 # | scheduling | `miniinductor/scheduler.py` | `torch/_inductor/scheduler.py` | 4.4 |
 # | C++ | `miniinductor/codegen/cpp.py` | `torch/_inductor/codegen/cpp.py` | 4.6 |
+# | Triton | `miniinductor/codegen/triton.py` | `torch/_inductor/codegen/triton.py` | 4.5 |
+# | wrapper, memory | `miniinductor/codegen/wrapper.py` | `torch/_inductor/codegen/wrapper.py` | 4.7 |
+# | symbolic sizes | `minidynamo/symbolic_shapes.py` | `torch/fx/experimental/symbolic_shapes.py` | 5 |
 #
 # The paper: *PyTorch 2: Faster Machine Learning Through Dynamic Python Bytecode Transformation and Graph Compilation*, ASPLOS 2024.
 #
-# **What this tour leaves out:** training (notebook 08), GPUs (the same loop IR becomes Triton kernels there), and sizes that vary, which the
-# compiler does not do yet.
+# **What this tour leaves out:** training (notebooks 08 and 16), GPUs (the same loop IR becomes Triton kernels there: notebook 12), memory planning and CUDA graphs (13), sizes that vary (14), and
+# where exactly the speed comes from (15).
 #
 # ## Recap
 #

@@ -220,7 +220,7 @@ excerpt(evaluator.Frame.unwind)
 # * whatever has no rule raises `Break`, and the frame is split there (notebook 06).
 
 # %%
-handlers = evaluator.code_info.__globals__["opcodes"].HANDLERS
+handlers = evaluator.HANDLERS
 print(len(handlers), "canonical opcodes, for example:", ", ".join(list(handlers)[:12]), "...")
 
 # %%
@@ -253,6 +253,7 @@ print("breaks:", len(e.main.record.graph_breaks))
 # %%
 from collections import Counter
 from minidynamo.bench.models import bert
+from minidynamo.symbolic_eval.code_info import _CACHE as prepared
 
 counts = Counter()
 
@@ -265,14 +266,14 @@ def counting(handlers):
     return {name: counted(name, handler) for name, handler in handlers.items()}
 
 original = dict(handlers)
-evaluator.code_info.__globals__["_CACHE"].clear()
+prepared.clear()                # code that was translated before keeps its handlers
 handlers.update(counting(handlers))
 try:
     model, inputs = bert(layers=2)
     e = minidynamo.explain(model, backend="eager")(**inputs)
 finally:
     handlers.update(original)
-    evaluator.code_info.__globals__["_CACHE"].clear()
+    prepared.clear()
 operations = sum(n.op.startswith("call") for n in e.main.record.graph.graph.nodes)
 print(f"more than {sum(counts.values()) // 1000} thousand instructions were evaluated to find {operations} tensor operations")
 

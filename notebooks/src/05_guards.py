@@ -143,11 +143,19 @@ Table(["kind", "assumption"], [(g.kind, g.code) for g in e.main.record.guards if
 # %% [markdown]
 # And the surroundings: grad mode, autocast, default dtype and so on, because the same Python means other operations under them.
 #
+# Drawn as a tree: the roots are parameters and objects that the entry holds, below them what was read from them, each with the kinds of guards on it. A value that is read twice stands there once.
+
+# %%
+e = minidynamo.explain(lambda x, s: x * s.scale + len(s.names), backend="eager")(torch.ones(2), Settings())
+e.guard_tree
+
+# %% [markdown]
 # ## The guard function
 #
 # All guards of an entry become one Python function. Prefixes that several guards share are read once. It is what really runs before each call:
 
 # %%
+e = minidynamo.explain(lambda x: x + 1, backend="eager")(torch.ones(2, 3))
 e.guard_source
 
 # %%
@@ -166,7 +174,7 @@ excerpt(GuardFunction.first_failure)
 # ## Recompilation, and when it stops
 #
 # When no entry fits, the frame is captured again and a second entry is added. A function that is called with ever new constants would compile
-# for ever, so there is a limit, with a message:
+# for ever, so there is a limit, with a message. (Numbers that change become inputs of the graph by default, see notebook 14; `dynamic=False` keeps them constants.)
 
 # %%
 minidynamo.reset()
@@ -174,7 +182,7 @@ minidynamo.reset()
 def multiplied(x, factor):
     return x * factor
 
-compiled = minidynamo.compile(multiplied, backend="eager")
+compiled = minidynamo.compile(multiplied, backend="eager", dynamic=False)
 with minidynamo.config.patch(recompile_limit=3):
     for factor in range(6):
         compiled(torch.ones(2), factor)
@@ -203,7 +211,7 @@ except AssertionError as error:
 print("recompiles:", sum(minidynamo.counters["recompiles"].values()))
 
 # %% [markdown]
-# The guard `n == 1` failed twice. The first time a new entry was made; the second time evaluation met the program's own assert, and the program
+# A guard on `n` failed twice. The first time a new entry was made; the second time evaluation met the program's own assert, and the program
 # raised as it should.
 #
 # ## Soundness

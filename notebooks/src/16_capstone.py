@@ -152,7 +152,7 @@ Table(["function", "guard that failed"], [why.split(": ", 1) for why in again[:8
 # It works, and the counters say what is wrong with it: graphs that break, and recompilations in every step. Each has its line and its reason. Habits to change:
 #
 # * **`loss.item()` and `print` inside** ask for a number that does not exist yet while the graph is built. Look at the loss outside, and not in every step.
-# * **A step number that is a Python int** is a constant of the graph, and guarded: a new number, a new compilation. So is the length of a list that grows (`history`). Keep both outside.
+# * **A step number that is a Python int** is a constant of the graph at first, and guarded. So is the length of a list that grows (`history`), every time. Keep both outside.
 # * **A learning rate that is a Python float** is a constant at first, too. When it changes, the optimizer is compiled once more, with the rate as an input. A tensor is an input from the start.
 # * **`loss.backward()`** belongs outside: autograd calls the compiled backward half by itself.
 #
@@ -267,8 +267,8 @@ Table(["", "milliseconds per step", "eager / this, with quartiles"], rows, "forw
 # %% [markdown]
 # ## It speaks
 #
-# To generate, the text grows by a letter at a time. Sizes are guarded, so a growing input would be compiled again and again. Here it is padded to the full context, and the position of interest is read out: one
-# compilation for all lengths (notebook 14 shows the other way).
+# To generate, the text grows by a letter at a time. Notebook 14 let the size be a symbol, which takes a second compilation. Here the input is padded to the full context, and the position of interest is read out: one static
+# graph for all lengths.
 
 # %% tags=["volatile"]
 @torch.no_grad()
