@@ -28,7 +28,7 @@ class BreakRecord:
         return f"{self.reason} at {self.file}:{self.line}" + (f" (hint: {self.hint})" if self.hint else "")
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class FrameRecord:
     """One frame's way through capture.  Texts are printable; `guards` are `guards.Guard` objects."""
     code: object
@@ -55,6 +55,10 @@ class FrameRecord:
     recompile_reason: str = ""          # what the first failing guard of the entry before found
     failed_guard: object = None         # that guards.Guard
     calls: object = field(default_factory=itertools.count)      # replacement code steps it; see config.count_hits
+
+    def __repr__(self):
+        what = f"skipped: {self.skipped}" if self.skipped else f"{len(self.guards)} guards, {len(self.graph_breaks)} graph breaks"
+        return f"<FrameRecord of {self.function}: {what}>"
 
     @property
     def hits(self):
@@ -89,6 +93,8 @@ class Counters(dict):
     def __str__(self):
         return "\n".join(f"{group}: {sum(counter.values())}" + "".join(f"\n    {count} x {what}" for what, count in counter.most_common())
                          for group, counter in self.items() if counter)
+
+    __repr__ = __str__
 
 
 counters = Counters()

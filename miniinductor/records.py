@@ -34,7 +34,7 @@ class FusionDecision:
     bytes_saved: int = 0
 
 
-@dataclass
+@dataclass(repr=False)
 class KernelRecord:
     """One generated kernel: `nodes` are the names of the buffers it computes, `origins` the FX nodes they came from."""
     name: str
@@ -44,6 +44,9 @@ class KernelRecord:
     origins: list
     bytes_read: int = 0
     bytes_written: int = 0
+
+    def __repr__(self):
+        return f"<{self.language} kernel {self.name}: computes {', '.join(self.nodes)}, reads {self.bytes_read:,} and writes {self.bytes_written:,} bytes>"
 
 
 @dataclass
@@ -74,7 +77,7 @@ class LazyText:
         record.__dict__[self.key] = value
 
 
-@dataclass
+@dataclass(repr=False)
 class CompileRecord:
     """Every stage of one graph's way through miniinductor.  Texts are printable, graphs are `fx.Graph`/`GraphModule`."""
     input_graph: object = None          # as it came from the front end
@@ -94,6 +97,9 @@ class CompileRecord:
     memory_steps: list = field(default_factory=list)   # what each step of the wrapper calls
     notes: list = field(default_factory=list)          # anything else a stage decided, as sentences
     times: dict = field(default_factory=dict)          # stage -> seconds
+
+    def __repr__(self):
+        return f"<CompileRecord: {len(self.kernels)} kernels, {len(self.fallbacks)} eager kernels, {len(self.notes)} notes>"
 
     def notes_of(self, text):
         """Notes that contain `text`."""

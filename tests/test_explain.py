@@ -125,3 +125,24 @@ def test_memory_over_time_agrees_with_the_plan():
         for _, other, length, a, b, _ in picture.placed[:number]:
             assert offset >= other + length or other >= offset + size or first >= b or a > last      # one may take over from a dying one
     assert "bytes 0 to 16,384 of the arena" in picture.text and "a tensor of 16,384 bytes" in picture.text
+
+
+def test_records_are_one_line_where_a_student_prints_them():
+    e = explained()
+    assert "kernels" in repr(e.main.compiled) and "stages: source" in repr(e.main) and repr(e.main.record).startswith("<FrameRecord of ")
+    assert "computes buf" in repr(e.main.compiled.kernels[0]) and repr(minidynamo.counters) == str(minidynamo.counters)
+    assert max(len(repr(r)) for r in (e.main.record, e.main.compiled, e.main.compiled.kernels[0])) < 300
+
+
+def test_the_guard_tree_has_every_guarded_value():
+    class Settings:
+        def __init__(self):
+            self.scale, self.names = 2, ["a"]
+    e = minidynamo.explain(lambda x, s: x * s.scale + len(s.names), backend="eager")(torch.ones(2), Settings())
+    tree = e.guard_tree
+    assert ("s", "s.__dict__") in tree.edges and ("s.__dict__", "s.__dict__['names']") in tree.edges
+    assert "SHAPE" in tree.nodes["x"][0] and "(surroundings)" in tree.nodes and "EQUALS" in tree.text
+    chain = "x"
+    for guard in e.main.record.guards:
+        sources = guard.source if isinstance(guard.source, tuple) else (guard.source,)
+        assert all(s is None or s.name() in tree.nodes for s in sources), (guard, chain)

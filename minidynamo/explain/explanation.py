@@ -36,6 +36,9 @@ class FrameExplanation:
         self.record = record
         self.compiled = record.backend_record       # CompileRecord, or None with other backends
 
+    def __repr__(self):
+        return f"<{self.record!r}; stages: {', '.join(key for key, _ in self.SECTIONS)}>"
+
     def _compiled(self, build):
         if self.record.graph is None:
             return Missing("nothing of this frame was captured")
