@@ -12,8 +12,9 @@ import unittest
 
 FILES = """test_generators test_exceptions test_with test_scope test_call test_list test_dict test_set test_contextlib test_itertools test_functools
 test_super test_dataclasses""".split()
-# these count frames, or the size of a frame, or compare the text of its bytecode: what the hook changes by design
-EXCEPT = {}
+# what the hook changes by design: {test: why}
+EXCEPT = {f"test.test_generators.GeneratorStackTraceTest.test_{kind}_with_yield_from":
+          "walks f_back and compares frames' names: behind a graph break the caller is `<resume of ...>`" for kind in ("send", "throw")}
 
 
 class Result(unittest.TestResult):
@@ -66,7 +67,10 @@ def child(name, hooked):
 
 
 def run(name, hooked):
-    done = subprocess.run([sys.executable, "-W", "ignore", __file__, "--child", name, str(int(hooked))], capture_output=True, text=True, timeout=1200)
+    try:
+        done = subprocess.run([sys.executable, "-W", "ignore", __file__, "--child", name, str(int(hooked))], capture_output=True, text=True, timeout=1200)
+    except subprocess.TimeoutExpired:
+        return {"(the process)": "did not end in 20 minutes"}, {}
     line = next((line for line in done.stdout.splitlines() if line.startswith("@")), None)
     if line is None:
         return {"(the process)": f"died with {done.returncode}: {done.stderr[-1500:]}"}, {}
