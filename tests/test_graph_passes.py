@@ -185,6 +185,17 @@ def test_attention_of_other_types(dtype):
     assert check(hugging_face, *tensors, tolerance=2e-2 if dtype == torch.bfloat16 else 1e-9).notes_of("pattern attention")
 
 
+def test_patterns_under_autocast():
+    """The casts are in the graph; tracing a pattern must not cast again, nor remember that it did."""
+    tensors = [*heads(2, 3, 130, 16), causal]
+    with torch.autocast("cpu", dtype=torch.bfloat16), torch.no_grad():
+        compiled = compiled_of(hugging_face, *tensors)
+        (got,), want = compiled(*tensors), hugging_face(*tensors)
+    assert got.dtype == want.dtype == torch.bfloat16
+    torch.testing.assert_close(got, want, rtol=3e-2, atol=3e-2)
+    assert check(hugging_face, *tensors).notes_of("pattern attention")
+
+
 def uses_weights(q, k, v, mask):
     weights = (q @ k.transpose(-1, -2) + mask).softmax(-1)
     return (weights @ v).sum() + weights.sum()

@@ -20,6 +20,7 @@ import torch
 from torch import fx
 
 from ..autograd.functionalize import is_needed
+from ..autograd.tracer import no_autocast
 from .basic import reaches_output_by_views
 from .layout import aten, value_of
 
@@ -63,7 +64,7 @@ def affine_chain(node, constants):
     channels = node.meta["val"].shape[1]
     while len(node.users) == 1:
         user = next(iter(node.users))
-        if user.op != "call_function" or user.target not in AFFINE or user.kwargs or len(user.args) != 2 or value_of(user).dtype != value_of(node).dtype:
+        if user.target not in AFFINE or user.kwargs or len(user.args) != 2 or value_of(user).dtype != value_of(node).dtype:
             return
         a, b = user.args
         other = b if a is node else a
@@ -112,7 +113,7 @@ class Frozen:
     def values(self):
         """{name: tensor}, from the parameters as they are now."""
         self.state = self.seen()
-        with torch.no_grad():
+        with torch.no_grad(), no_autocast():
             return dict(zip(self.names, self.part()))
 
     def seen(self):
@@ -139,14 +140,14 @@ def freeze(gm, constants, record):
             copies[node] = part.node_copy(node, copies.get)
     part.output([copies[n] for n in kept])
     part.eliminate_dead_code()
-    names = [f"_frozen{i}" for i in range(len(kept))]
+    names = {node: f"_frozen{i}" for i, node in enumerate(kept)}
     sources = list(dict.fromkeys(n.target for n in part.nodes if n.op == "get_attr"))
-    frozen = Frozen(fx.GraphModule(gm, part, "Constants"), names, [operator.attrgetter(name)(gm) for name in sources])
+    frozen = Frozen(fx.GraphModule(gm, part, "Constants"), names.values(), [operator.attrgetter(name)(gm) for name in sources])
     values = frozen.values()
     graph, copies = fx.Graph(), {}
     for node in gm.graph.nodes:
-        if node in kept:
-            copies[node] = graph.get_attr(names[kept.index(node)])
+        if node in names:
+            copies[node] = graph.get_attr(names[node])
             copies[node].meta = dict(node.meta)
         else:
             copies[node] = graph.node_copy(node, copies.get)

@@ -95,7 +95,7 @@ class LayoutPass:
     def in_strides(self, node, wanted):
         """An output as eager lays it out."""
         have = node.meta.get("val")
-        if not isinstance(have, torch.Tensor) or have.stride() == wanted.stride() or have.numel() == 0:
+        if not isinstance(have, torch.Tensor) or have is wanted or have.stride() == wanted.stride() or have.numel() == 0:
             return node
         if not wanted.is_contiguous():
             raise NotImplementedError("an output of unusual strides")

@@ -3,13 +3,13 @@
 In:   a functional ATen graph and `Rewrite`s.  Out: the same graph, rewritten in place; what was rewritten, and how often.
 
     def search(x, weight, bias):            # as a user may have written it
-        return torch.relu(torch.addmm(bias, x, weight.t()))
+        return torch.tanh(torch.addmm(bias, x, weight.t()))
 
     def replace(x, weight, bias):           # the same values, faster
-        return torch.ops.mkldnn._linear_pointwise(x, weight, bias, "relu", [], "")
+        return torch.ops.mkldnn._linear_pointwise(x, weight, bias, "tanh", [], "")
 
-    rewrite = Rewrite("linear + relu", search, replace, examples=[[(4, 8), (16, 8), (16,)]], needs=[aten.addmm.default])
-    apply([rewrite], gm, record, decompositions)        # {'linear + relu': 2}
+    rewrite = Rewrite("linear + tanh", search, replace, examples=[[(4, 8), (16, 8), (16,)]], needs=[aten.addmm.default])
+    apply([rewrite], gm, record, decompositions)        # {'linear + tanh': 2}
 
 A match is found in two steps, and the second is the proof:
 
@@ -22,7 +22,7 @@ Both steps look through what changes no value (`source`: clones; reshapes by any
 the last dimension.  No value inside a match may be used outside of it.  A float among `examples` is a parameter, too (a scale).
 
 Mirrors torch/_inductor/pattern_matcher.py (`register_replacement`).  Left out: patterns with several outputs, patterns that are not
-functions, wildcards for operators.
+functions, wildcards for operators; graphs with symbolic sizes (comparing those would add guards).
 """
 from dataclasses import dataclass, field
 from typing import Callable
@@ -33,7 +33,7 @@ from torch._dispatch.python import enable_python_dispatcher
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from ..autograd.functionalize import is_needed
-from ..autograd.tracer import Tracer
+from ..autograd.tracer import Tracer, no_autocast
 from .basic import optimize
 
 aten = torch.ops.aten
@@ -58,6 +58,8 @@ class Rewrite:
 def apply(rewrites, gm, record, decompositions):
     """Apply each rewrite wherever it matches; {name: how often}, which also goes into `record.notes`."""
     counts, targets = {}, {n.target for n in gm.graph.nodes}
+    if any(type(n) is not int for node in gm.graph.nodes if isinstance(v := node.meta.get("val"), torch.Tensor) for n in v.shape):
+        return counts
     rewriter = Rewriter(gm, decompositions)
     for rewrite in rewrites:
         if targets.issuperset(rewrite.needs):
@@ -75,7 +77,7 @@ def apply(rewrites, gm, record, decompositions):
 def traced(function, values, decompositions, mode):
     """The pattern of function(*values): fake tensors become placeholders, in order; numbers stay."""
     tracer, arguments = Tracer(mode, decompositions), []
-    with torch.no_grad(), enable_python_dispatcher(), mode:
+    with torch.no_grad(), no_autocast(), enable_python_dispatcher(), mode:
         for i, v in enumerate(values):
             if isinstance(v, torch.Tensor):
                 v = torch.empty_strided(v.shape, v.stride(), dtype=v.dtype, device=v.device)

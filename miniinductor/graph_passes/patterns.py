@@ -6,11 +6,10 @@ In:   nothing.  Out: `REWRITES`, in the order in which they are tried.
     x @ w + bias                            ->  a product that adds its bias itself
 
 A rewrite must hold for every input, NaN and infinities too.  Rows that a mask closes wholly are NaN in softmax(...) and 0 in the
-attention kernel: the replacement puts the NaN back.  What it cannot see is a row all of whose scores overflow to -inf without a mask:
-that is 0 instead of NaN, as in PyTorch's own attention.  scores.masked_fill(mask, -inf) hides an inf or NaN among the scores, which an added
-mask does not: it stays as it is.  Products that apply an
-activation themselves are left out for that reason (oneDNN's relu gives 0 for NaN, its erf-gelu NaN for inf), and for another: our fused
-kernel behind the product costs as little.
+attention kernel: the replacement puts the NaN back.  What it cannot see is a row all of whose scores overflow to -inf without a
+mask: that is 0 instead of NaN, as in PyTorch's own attention.  scores.masked_fill(mask, -inf) hides an inf or NaN among the scores,
+which an added mask does not: it stays as it is.  Products that apply an activation themselves are left out for that reason (oneDNN's
+relu gives 0 for NaN, its erf-gelu NaN for inf), and for another: our fused kernel behind the product costs as little.
 Mirrors torch/_inductor/fx_passes/fuse_attention.py and mkldnn_fusion.py.
 """
 import math
@@ -42,7 +41,7 @@ def flash(q, kt, v, mask, scale):
 def may_be_flash(q, kt, v, mask=None):
     tensors = [q, kt, v]
     if (any(t.dim() != q.dim() or t.dtype != q.dtype or t.device.type != "cpu" for t in tensors) or not q.dtype.is_floating_point
-            or 0 in (*q.shape, *kt.shape) or any(type(n) is not int for t in tensors for n in t.shape)):
+            or 0 in (*q.shape, *kt.shape)):
         return False
     scores = (*q.shape[:-1], kt.shape[-1])
     if not q.shape[:-2] == kt.shape[:-2] == v.shape[:-2] or v.shape[-1] != q.shape[-1] or scores[-1] * scores[-2] < LEAST_SCORES:
@@ -92,7 +91,7 @@ def addmm(x, w, bias):
 
 
 def may_be_addmm(x, w, bias):
-    return bias.dim() == 1 and bias.shape[0] == w.shape[1] and x.dtype == w.dtype == bias.dtype and gains_by_onednn(x, w)
+    return gains_by_onednn(x, w) and bias.shape == (w.shape[1],) and x.dtype == w.dtype == bias.dtype
 
 
 REWRITES = [*[attention(s, m) for m in MASKS for s in SCALINGS],
