@@ -324,6 +324,8 @@ class ShapeEnv:
             base, power = factor.as_base_exp()
             if base not in limits or not power.is_Integer or power < 0:
                 return None
+            if limits[base] == 0:
+                return sympy.Integer(0)         # it is its lowest value: 0 even times infinity
             most *= limits[base] ** power
         return most
 

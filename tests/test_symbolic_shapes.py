@@ -59,6 +59,12 @@ def test_the_example_of_the_paper():
     assert texts(env) == ["x.shape[0] >= 2", "y.shape[0] >= 2"]
 
 
+def test_bounds_of_a_product_with_a_size_that_cannot_vary():
+    env, (a, b) = make(2, 5)
+    assert a < 3 and env.prove(sympy.Gt(a.node._expr * b.node._expr - b.node._expr, 0)) is True
+    assert env.bounds((a.node._expr - 2) * b.node._expr) == (0, 0)
+
+
 def test_division():
     env, (n,) = make(12)
     assert str(n // 1) == "s0" and str((n * 4) // 2) == "s0 * 2" and (n * 4) % 2 == 0
