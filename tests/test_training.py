@@ -455,6 +455,17 @@ def test_the_gradient_of_an_embedding_is_added_to_what_is_there():
     assert int((second != 0).any(1).sum()) == 4
 
 
+def test_a_saved_value_that_is_called_like_a_kernel():
+    def f(x, y, w):
+        total = (w * 0.5).sum(0)
+        copy = y.clone()
+        a = copy.softmax(-1)
+        return total.softmax(-1), torch.sin(w * 0.5), copy.expand(2, *copy.shape), a.sum(0).sum(0)
+    (record, *_) = check(f, x(4, 6), x(4, 6), x(6))
+    names = {n.name for n in record.backward.functional_graph.graph.find_nodes(op="placeholder")}
+    assert not names & {k.name for k in record.backward.kernels}
+
+
 # --- the world around -------------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_graph_breaks_in_the_middle(backend):

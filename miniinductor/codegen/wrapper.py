@@ -194,6 +194,8 @@ class WrapperWriter:
             names = {}
             for step, function in zip(steps, functions):
                 step.name = names.setdefault(function, f"{step.kernel.summary}_{len(names)}")
+        for step in steps:      # an input may be called like a kernel: both are named after the operations they come from
+            step.name += "_kernel" * (step.name in self.graph.inputs)
         self.scope.update({step.name: function for step, function in zip(steps, functions)})
 
     # -- memory --------------------------------------------------------------------------------------------------------
