@@ -444,7 +444,10 @@ def _type(tx, args, kwargs):
 
 @class_rule(super)
 def _super(tx, args, kwargs):
-    return SuperVar(args[0].as_constant(), args[1])
+    cls = args[0].value if len(args) == 2 and not kwargs and isinstance(args[0], ClassVar) else None
+    if cls is None or not issubclass(args[1].value if isinstance(args[1], ClassVar) and cls in args[1].value.__mro__ else args[1].python_type(), cls):
+        raise Break("class", "super() with these arguments")        # plain Python says what is wrong with them
+    return SuperVar(cls, args[1])
 
 
 @class_rule(property, staticmethod, classmethod)
