@@ -329,7 +329,7 @@ class Codegen:
         if variable.fn is not None:
             self.load_const(variable.fn)
             return
-        plain = not (variable.defaults or variable.kwdefaults or variable.attrs)
+        plain = not (variable.defaults or variable.kwdefaults or variable.attrs or variable.annotations)
         code = variable.code
         self.start_call(lambda: self.load_const(types.FunctionType))
         self.load_const(code)
@@ -349,7 +349,8 @@ class Codegen:
             self.mapping({k: (ConstantVar(k), v) for k, v in variable.kwdefaults.items()})
             self.load_const(variable.name)
             self.mapping(variable.attrs.items if variable.attrs is not None else {})
-            self.finish_call(5)
+            self.value(variable.annotations or ConstantVar(None))
+            self.finish_call(6)
         self.remember(variable)
 
     # ---- side effects

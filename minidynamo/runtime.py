@@ -102,10 +102,13 @@ def del_slot(target, name):
     object.__delattr__(target, name)
 
 
-def new_function(template, defaults, kwdefaults, name, attributes):
+def new_function(template, defaults, kwdefaults, name, attributes, annotations):
     template.__defaults__ = defaults
     template.__kwdefaults__ = kwdefaults or None
     template.__qualname__ = name
     template.__name__ = name.rpartition(".")[2]
-    template.__dict__.update(attributes or {})
+    if annotations is not None:
+        template.__annotations__ = annotations
+    for attribute, value in (attributes or {}).items():
+        setattr(template, attribute, value)
     return template

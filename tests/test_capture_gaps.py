@@ -357,3 +357,16 @@ def test_globals_of_an_autograd_function_and_cleared_caches(backend):
         y = compiled[0](x)
         y.sum().backward()
         torch.testing.assert_close((y, x.grad, compiled[1](X())), (X() * gain + 1, torch.full((2, 3), gain), X() + 2 * entry))
+
+
+def test_a_function_made_in_the_frame_keeps_its_annotations_and_its_text():
+    def f(x):
+        def inner(a: int, b: "text" = 3) -> float:
+            """Its text."""
+            return x + a
+        inner.__doc__ = "Another text."
+        inner.mark = 1
+        return inner, x + 1
+    ours, plain = minidynamo.compile(f, backend="eager")(X())[0], f(X())[0]
+    for name in ("__annotations__", "__doc__", "__dict__", "__defaults__", "__qualname__", "__name__"):
+        assert getattr(ours, name) == getattr(plain, name), name
