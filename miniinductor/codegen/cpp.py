@@ -88,15 +88,13 @@ class CppKernelWriter(RowReductions, CppExpressions):
 
     def is_outer_reduction(self):
         """Do the reduction's reads step through memory by the last outer loop rather than by the reduction's?"""
-        if self.is_pointwise or not self.outer or self.outer_count < 2 or not config.row_reductions:
+        if self.is_pointwise or not self.outer or self.outer_count < 2 or not config.row_reductions or self.group.has_scan or self.has_scatter:
             return False
         last, lane = self.x[-1], self.r[-1]
         votes = 0
         for node in self.nodes:
             if not self.bodies[node.name].inner:
                 continue
-            if not node.is_reduction:
-                return False
             for access in self.bodies[node.name].reads():
                 along, across = (int_or_none(stride_of(access.index, v)) for v in (last, lane))
                 votes += (along == 1 and across != 1) - (across == 1 and along != 1)
