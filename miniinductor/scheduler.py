@@ -12,12 +12,14 @@ score until no pair is left (paper section 4.3).  A pair is fused when
 
   * both run over the same loops, after splitting them to common ones.  A group has outer loops (one kernel iteration
     each) and inner loops (the reduction's).  A pointwise body joins a reduction either on the outer loops (an epilogue,
-    such as `1/sum`) or on outer and inner loops together (such as `exp(x - max)`);
+    such as `1/sum`) or on outer and inner loops together (such as `exp(x - max)`), its own loops reordered where that is
+    needed (batch norm);
   * each element one side reads of the other's result is the element written in the same iteration;
   * no path leads from one to the other through a third node (a cycle).
 
+After fusion, in_place.py and foreach.py decide what is written over existing memory and join alike kernels.
 Mirrors torch/_inductor/scheduler.py.  Left out: templates, reordering for communication, peak-memory reordering,
-fusing loops of different order.
+fusing two pointwise nodes over loops of different order.
 """
 import heapq
 import math
