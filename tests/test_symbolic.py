@@ -1,5 +1,6 @@
 """Symbolic sizes through the back half: compiled once, run at many sizes, against eager."""
 import copy
+import os
 
 import pytest
 import torch
@@ -209,3 +210,12 @@ def test_sizes_found_equal_while_tracing():
     inputs = [t.requires_grad_() for t in make(5, 2)]
     module(*inputs)[0].sum().backward()
     torch.testing.assert_close(inputs[2].grad, torch.cat(inputs[:2]).detach())
+
+
+@pytest.mark.skipif(os.environ.get("TRITON_INTERPRET") != "1", reason="needs Triton's interpreter")
+@pytest.mark.parametrize("name", ["pointwise", "softmax", "sums", "layer norm", "reshape", "cat", "slices", "transpose", "gather"])
+def test_triton_kernels_take_sizes_as_arguments(name):
+    pytest.importorskip("triton")
+    with miniinductor.config.patch(cpu_backend="triton"):
+        compiled = check(ONE[name], one, SIZES[:3])
+    assert any(", s0" in kernel.source for kernel in compiled.record.kernels)

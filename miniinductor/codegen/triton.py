@@ -23,7 +23,8 @@ One program computes one tile; a value is a tile, or broadcasts to one, and know
                                       max(v) and sum(exp(v - max)) go in one stage: the online softmax
 
 Loop nests, stages and names are those of `cpp`; only where C++ has loops, Triton has axes.
-Mirrors torch/_inductor/codegen/triton.py (paper section 4.4).  Left out: symbolic sizes, descending to CTA clusters.
+Mirrors torch/_inductor/codegen/triton.py (paper section 4.4).  Symbolic sizes are arguments after the pointers; on a GPU such kernels
+are refused so far.  Left out: descending to CTA clusters.
 """
 import math
 import re
@@ -34,6 +35,7 @@ import torch
 
 from ..dependencies import int_or_none, loop_variables, merge_loops, stride_of
 from .common import Kernel, Scope, Value, indent, index_text, origin_text, summary
+from ..sizes import fill, hint, size as as_size, sizes
 from .triton_configs import block_configs, persistent_limit, power_of_2
 from .triton_expressions import HELPERS, NARROW, TritonExpressions, compute_dtype, literal, triton_type
 
@@ -62,10 +64,12 @@ class Launch:
     dtypes: list            # of the pointers, in order
     asserts: bool           # the kernel checks indices
     extents: list           # elements behind each pointer
+    symbols: tuple = ()     # names of the sizes that are arguments, after the pointers
 
-    def grid(self, config):
-        """Programs along each axis of the grid."""
-        return tuple(-(-size // config.block(axis)) for axis, size in self.sizes.items() if axis != "r")
+    def grid(self, config, values=()):
+        """Programs along each axis of the grid; values: of the symbols."""
+        sizes = self.sizes if not self.symbols else fill(self.sizes, self.symbols)(*values)
+        return tuple(-(-size // config.block(axis)) for axis, size in sizes.items() if axis != "r")
 
 
 class Axis:
@@ -73,7 +77,7 @@ class Axis:
 
     def __init__(self, name, variables, sizes, slice_text):
         self.name, self.block, self.slice = name, name.upper() + "BLOCK", slice_text
-        self.loops = [(v, int(n)) for v, n in zip(variables, sizes)]
+        self.loops = [(v, as_size(n)) for v, n in zip(variables, sizes)]
         self.numel = math.prod(n for _, n in self.loops)
         self.mask = None
         self.flat = str(self.loops[0][0]) if len(self.loops) == 1 else f"{name}index"
@@ -86,17 +90,21 @@ class Axis:
         """Names of the loop variables, from the flat index that begins at `start`."""
         flat, index, lines = self.flat, self.index_text(start), []
         if len(self.loops) != 1:
-            below = self.numel
             for position, (variable, size) in enumerate(self.loops):
-                below //= size
-                text = flat if below == 1 else f"{flat} // {below}"
+                below, size = (size_text(n) for n in (math.prod(n for _, n in self.loops[position + 1:]), size))
+                text = flat if below == "1" else f"{flat} // {below}"
                 if position:
-                    text = f"{text} % {size}" if below == 1 else f"({text}) % {size}"
+                    text = f"{text} % {size}" if below == "1" else f"({text}) % {size}"
                 lines.append(f"{variable} = {text}{' ' * max(1, 40 - len(text))}# < {size}")
         lines.insert(0, f"{flat} = {index}{' ' * max(1, 60 - len(index))}# {self.name}: {self.numel}")
         if self.mask:
-            lines.insert(1, f"{self.mask} = {flat} < {self.numel}")
+            lines.insert(1, f"{self.mask} = {flat} < {size_text(self.numel)}")
         return lines
+
+
+def size_text(n):
+    """A number of elements, in brackets where it is an expression."""
+    return str(n) if isinstance(n, int) else f"({index_text(n, 'triton')})"
 
 
 class TritonKernelWriter(TritonExpressions):
@@ -108,14 +116,15 @@ class TritonKernelWriter(TritonExpressions):
         self.pointers, self.values, self.raw = {}, {}, {}
         self.stored, self.read, self.literals, self.symbol_axes = [], [], set(), {}
         self.mask, self.asserts, self.replaying = None, False, False
-        self.accumulators, self.deferred, self.is_online = [], [], False
+        self.accumulators, self.deferred, self.is_online, self.symbols = [], [], False, set()
 
     # -- plan ---------------------------------------------------------------------------------------------------------
     def plan(self):
         bodies = merge_loops([n.body for n in self.nodes])
         outer, inner = bodies[0].outer, max((b.inner for b in bodies), key=len)
-        if any(int_or_none(n) is None for n in (*outer, *inner)):
-            raise NotImplementedError("Triton kernels of symbolic sizes")
+        symbolic = any(not isinstance(n, int) for n in (*outer, *inner))
+        if symbolic and self.nodes[0].buffer.layout.device.type != "cpu":
+            raise NotImplementedError("Triton kernels of symbolic sizes on a GPU")
         self.bodies = {n.name: b for n, b in zip(self.nodes, bodies)}
         x, r = loop_variables("x", len(outer)), loop_variables("r", len(inner))
         self.is_pointwise, self.columns = not inner, False
@@ -127,18 +136,18 @@ class TritonKernelWriter(TritonExpressions):
         else:
             self.axes = [Axis("x", x, outer, "[:, None]"), Axis("r", r, inner, "[None, :]")]
             self.columns = columns = self.runs_along_x(x, r)
-            numel = self.axes[1].numel
+            numel = self.axes[1].numel if isinstance(self.axes[1].numel, int) else math.inf     # a row of any length: a loop
             online = numel > LONG_ROW and not columns and not any(n.name in self.keep and self.bodies[n.name].inner and not n.is_reduction
                                                   for n in self.nodes) and len(self.sums_of_exp()) > 0
             self.kind = "looped" if online or numel > persistent_limit(columns) else "persistent"
         self.sizes = {a.name: a.numel for a in self.axes}
-        self.configs = block_configs(self.kind, self.sizes, self.columns)
-        free = [c for c in self.configs if all(n % c.block(a) == 0 for a, n in self.sizes.items())]
+        self.configs = block_configs(self.kind, {a: hint(n, 512) for a, n in self.sizes.items()}, self.columns)
+        free = [c for c in self.configs if not symbolic and all(n % c.block(a) == 0 for a, n in self.sizes.items())]
         if free:                # sizes that the blocks divide need no masks
             self.configs = free
         self.axis_of = {v: a.name for a in self.axes for v, _ in a.loops}
         for axis in self.axes:
-            if any(axis.numel % c.block(axis.name) for c in self.configs) or axis.numel == 0:
+            if not isinstance(axis.numel, int) or any(axis.numel % c.block(axis.name) for c in self.configs) or axis.numel == 0:
                 axis.mask = f"{axis.name}mask"
         self.order_nodes()
 
@@ -149,7 +158,7 @@ class TritonKernelWriter(TritonExpressions):
             for access in (a for b in bodies for a in b.reads()):
                 along_last = int_or_none(stride_of(access.index, last))
                 if (along_last not in (0, 1, None) and stride_of(access.index, variable) == 1
-                        and min(outer[number], outer[-1]) >= 8):
+                        and min(hint(outer[number], 0), hint(outer[-1], 0)) >= 8):
                     return number + 1
         return None
 
@@ -210,19 +219,22 @@ class TritonKernelWriter(TritonExpressions):
         notes, nodes = [], [*self.before, *self.nodes]
         for name, pointer in self.pointers.items():
             layout = self.buffers[name].layout
-            notes.append(f"# {pointer}: {name}, {str(layout.dtype).removeprefix('torch.')}{[int(n) for n in layout.size]}"
+            notes.append(f"# {pointer}: {name}, {str(layout.dtype).removeprefix('torch.')}{list(sizes(layout.size))}"
                          f"{origin_text(getattr(self.buffers[name], 'origins', ()), self.order, limit=3)}")
         origins = {o for n in nodes for o in n.buffer.origins}
-        parameters = [*self.pointers.values(), *[f"{b}: tl.constexpr" for b in blocks]]
+        symbols = sorted({s for n in launch.sizes.values() if not isinstance(n, int) for s in n.free_symbols} | self.symbols, key=str)
+        launch.symbols = tuple(map(str, symbols))
+        parameters = [*self.pointers.values(), *launch.symbols, *[f"{b}: tl.constexpr" for b in blocks]]
         lines = ["@triton.jit", f"def NAME({', '.join(parameters)}):",
                  *indent([f"# computes {', '.join(n.buffer.name for n in nodes)}{origin_text(origins, self.order, limit=12)}",
                           *notes, *body])]
         source = with_imports("\n".join(lines) + "\n")
-        return Kernel(source, list(self.pointers), list(self.stored), list(self.read), summary(nodes, self.order), launch=launch)
+        return Kernel(source, [*self.pointers, *symbols], list(self.stored), list(self.read), summary(nodes, self.order), launch=launch)
 
     def grid_lines(self):
         """Index lines of the axes that the grid runs over; and of r where its row is one tile."""
-        largest = max([*map(self.reach, self.pointers), *[a.numel for a in self.axes]])
+        reaches = [*map(self.reach, self.pointers), *[a.numel for a in self.axes]]
+        largest = max(n if isinstance(n, int) else BIG for n in reaches)
         wide = largest + (1 << 20) > BIG        # int32 indices where they fit, with room for the last tile
         lines = []
         for number, axis in enumerate(a for a in self.axes if a.name != "r"):
@@ -234,7 +246,7 @@ class TritonKernelWriter(TritonExpressions):
     def reach(self, name):
         """Elements from the first to the last one of a buffer."""
         layout = self.buffers[name].layout
-        return 1 + sum((int(n) - 1) * int(s) for n, s in zip(layout.size, layout.stride)) if 0 not in layout.size else 0
+        return as_size(1 + sum((n - 1) * s for n, s in zip(sizes(layout.size), sizes(layout.stride)))) if 0 not in layout.size else 0
 
     def play(self, node):
         self.node = node
@@ -259,7 +271,7 @@ class TritonKernelWriter(TritonExpressions):
             for accumulator in self.accumulators:
                 outside.add(accumulator.declaration)
             # STAGES - 1 tiles ahead are on their way to shared memory while one is worked on
-            outside.add(f"for r_start in tl.range(0, {axis.numel}, RBLOCK, num_stages=STAGES):")
+            outside.add(f"for r_start in tl.range(0, {size_text(axis.numel)}, RBLOCK, num_stages=STAGES):")
             outside.lines += indent(axis.lines("r_start") + lines + [line for a in self.accumulators for line in a.update])
             self.values = {n: v for n, v in self.values.items() if n not in self.makers or "r" not in v.inner}
             finished = {a.name: a for a in self.accumulators}
@@ -304,13 +316,15 @@ class TritonKernelWriter(TritonExpressions):
 
     # -- indices and masks ------------------------------------------------------------------------------------------------
     def index(self, expr):
+        """Print an index; sizes in it become arguments."""
+        self.symbols |= {s for s in expr.free_symbols if s not in self.symbol_axes and s not in self.axis_of}
         return index_text(expr, "triton")
 
     def axes_of(self, expr):
         """The axes along which an index changes."""
         axes = set()
         for symbol in expr.free_symbols:
-            axes |= self.symbol_axes[symbol] if symbol in self.symbol_axes else {self.axis_of[symbol]}
+            axes |= self.symbol_axes[symbol] if symbol in self.symbol_axes else {self.axis_of[symbol]} if symbol in self.axis_of else set()
         return frozenset(axes)
 
     def mask_text(self, axes):

@@ -311,7 +311,8 @@ class InterpretedKernel:
         if self.function is None:
             from .triton_interpreter import load_interpreted
             self.function = load_interpreted(source_file(self.source), self.kernel.summary + "_kernel")
-        grid = self.kernel.launch.grid(self.config)
+        symbols = self.kernel.launch.symbols
+        grid = self.kernel.launch.grid(self.config, tensors[len(tensors) - len(symbols):])
         if 0 not in grid:
             try:
                 self.function[grid](*tensors, **dict(self.config.blocks))
