@@ -219,3 +219,11 @@ def test_triton_kernels_take_sizes_as_arguments(name):
     with miniinductor.config.patch(cpu_backend="triton"):
         compiled = check(ONE[name], one, SIZES[:3])
     assert any(", s0" in kernel.source for kernel in compiled.record.kernels)
+
+
+@pytest.mark.skipif(os.environ.get("TRITON_INTERPRET") != "1", reason="needs Triton's interpreter")
+def test_triton_leaves_products_of_symbolic_sizes_to_the_library():
+    pytest.importorskip("triton")
+    with miniinductor.config.patch(cpu_backend="triton", matmul_templates="always"):
+        compiled = check(lambda x: torch.relu(x @ x.t()), one, SIZES[:3])
+    assert any("symbolic" in decision.reason for decision in compiled.record.fusions)
