@@ -212,7 +212,7 @@ class MatmulWriter(TritonKernelWriter):
             row=self.axes[0].lines("(top + within % height) * MBLOCK"), column=self.axes[1].lines("within // height * NBLOCK"))
         arguments = list(self.pointers)
         launch = ProductLaunch(self.kind, self.sizes, self.configs, [self.buffers[n].layout.dtype for n in arguments], self.asserts,
-                               [self.reach(n) for n in arguments], math.prod(sizes_of(self.product)[:-2]))
+                               [self.reach(n) for n in arguments], batch=math.prod(sizes_of(self.product)[:-2]))
         return self.kernel(text.splitlines(), launch, ["MBLOCK", "NBLOCK", "KBLOCK"])
 
     def linear(self, layout, view=None):

@@ -38,7 +38,7 @@ def binary(rng, x, dims, others):
     if not fitting:
         return x + 0.5, dims
     y, _ = rng.choice(fitting)
-    return rng.choice([torch.add, torch.sub, torch.mul, torch.maximum, lambda a, b: torch.where(a > b, a, b * 2)])(x, y), dims
+    return rng.choice([torch.add, torch.sub, torch.mul, torch.maximum, lambda a, b: torch.where(a > b, a, b)])(x, y), dims
 
 
 def reduction(rng, x, dims, others):
