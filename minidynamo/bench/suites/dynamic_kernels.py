@@ -1,0 +1,77 @@
+"""--suite dynamic-kernels: what symbolic sizes cost at run time: the same function compiled with dynamic=False and dynamic=True, on the CPU.
+
+Both compiled graphs are called in turn, without their guards; the ratio is the median over pairs, with quartiles.  Short rows pay for loops whose
+length the C++ compiler does not know (a row of 128 numbers stays in registers where it is constant), small tensors for the sizes' way
+through the wrapper.
+"""
+import statistics
+import time
+
+import torch
+import torch.nn.functional as F
+
+import minidynamo
+import miniinductor
+
+from .common import machine, suite
+
+WEIGHT, BIAS = torch.ones(768), torch.zeros(768)
+WORKLOADS = {
+    "gelu(x)*y + sigmoid(x), 512x768": (lambda x, y: F.gelu(x) * y + x.sigmoid(), [(512, 768)] * 2),
+    "x + 2*y, 2048x1024": (lambda x, y: x + y * 2, [(2048, 1024)] * 2),
+    "gelu(x + bias), 512x768": (lambda x: F.gelu(x + BIAS), [(512, 768)]),
+    "softmax, 1024x512": (lambda x: torch.softmax(x, -1), [(1024, 512)]),
+    "log softmax, 256x5000": (lambda x: torch.log_softmax(x, -1), [(256, 5000)]),
+    "layer norm, 512x768": (lambda x: F.layer_norm(x, (768,), WEIGHT, BIAS), [(512, 768)]),
+    "layer norm over a symbolic size": (lambda x: F.layer_norm(x, (x.shape[-1],)), [(512, 768)]),
+    "sum over rows, 1024x1000": (lambda x: x.sum(0), [(1024, 1000)]),
+    "transpose, 1024x1000": (lambda x: x.t() + 1.0, [(1024, 1000)]),
+    "short rows: softmax, 12288x128": (lambda x: torch.softmax(x, -1), [(12288, 128)]),
+    "short rows: softmax, 4096x37": (lambda x: torch.softmax(x, -1), [(4096, 37)]),
+    "small: gelu(x)*y, 16x64": (lambda x, y: F.gelu(x) * y, [(16, 64)] * 2),
+}
+
+
+def compiled_graph(function, inputs, dynamic):
+    """(the compiled graph, what the compiled frame passes to it)."""
+    found = []
+
+    def backend(gm, examples):
+        compiled = miniinductor.compile_fx(gm, examples)
+
+        def run(*arguments):
+            found[:] = compiled.function, arguments
+            return compiled(*arguments)
+        return run
+    minidynamo.reset()
+    minidynamo.compile(function, backend=backend, dynamic=dynamic)(*inputs)
+    return found
+
+
+@suite("dynamic-kernels")
+def dynamic_kernels(options):
+    """Dynamic against static kernels."""
+    print(", ".join(f"{k} {v}" for k, v in machine().items()))
+    rows = []
+    for name, (function, shapes) in WORKLOADS.items():
+        if options.only not in name:
+            continue
+        with torch.no_grad():
+            inputs = [torch.randn(shape) for shape in shapes]
+            pair = [compiled_graph(function, inputs, dynamic) for dynamic in (False, True)]
+            count, seconds = 1, [[], []]
+            for turn in range(34):
+                for times, (graph, arguments) in zip(seconds, pair):
+                    start = time.perf_counter()
+                    for _ in range(count):
+                        graph(*arguments)
+                    times.append((time.perf_counter() - start) / count)
+                if turn == 2:
+                    count = max(1, int(0.004 / seconds[0][-1]))
+        ratios = sorted(d / s for s, d in zip(seconds[0][3:], seconds[1][3:]))
+        static, dynamic = (1e6 * statistics.median(times[3:]) for times in seconds)
+        rows.append({"name": name, "static_us": static, "dynamic_us": dynamic, "ratio": ratios[len(ratios) // 2],
+                     "quartiles": [ratios[len(ratios) // 4], ratios[3 * len(ratios) // 4]]})
+        print(f"{name:36} static {static:8.1f} us  dynamic {dynamic:8.1f} us  ratio {rows[-1]['ratio']:.3f} "
+              f"[{rows[-1]['quartiles'][0]:.3f} {rows[-1]['quartiles'][1]:.3f}]", flush=True)
+    return {"machine": machine(), "rows": rows}
