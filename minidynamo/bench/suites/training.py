@@ -46,7 +46,7 @@ def wide(values):
 def errors(found, reference):
     """{name: relative error}; infinite where a tensor is missing, or has another shape or dtype."""
     norms = {k: v.double().norm().item() / max(v.numel(), 1) ** 0.5 for k, v in reference.items() if v is not None}
-    scale = max((n for k, n in norms.items() if k.startswith("grad")), default=0.0)      # a gradient that is zero but for rounding
+    scale = {kind: max((n for k, n in norms.items() if k.startswith(kind)), default=0.0) for kind in ("grad", "buffer")}    # some are zero but for rounding
     result = {}
     for name, want in reference.items():
         have = found[name]
@@ -54,7 +54,7 @@ def errors(found, reference):
             result[name] = 0.0 if want is have else float("inf")
             continue
         difference = (have.double() - want.double()).norm().item() / max(want.numel(), 1) ** 0.5
-        floor = 1e-2 * scale if name.startswith("grad") else 0.0
+        floor = 1e-2 * scale.get(name.split()[0], 0.0)
         result[name] = difference / max(norms[name], floor, 1e-12)
         if have.shape != want.shape or result[name] != result[name]:
             result[name] = float("inf")
