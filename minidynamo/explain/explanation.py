@@ -279,8 +279,8 @@ def draw_compilations(counts, sizes, path=None):
     from matplotlib.figure import Figure
     figure = Figure(figsize=(7, 3), layout="constrained")
     axes = figure.subplots()
-    for label, values in counts.items():
-        axes.step(sizes, values, where="post", label=f"{label}: {values[-1]}", marker="o", markersize=3)
+    for (label, values), style in zip(counts.items(), ("-", "--", ":", "-.") * len(counts)):
+        axes.step(sizes, values, style, where="post", label=f"{label}: {values[-1]}", marker="o", markersize=3)
     axes.set(xlabel="size", ylabel="compilations so far", ylim=(0, None))
     axes.legend()
     if path is not None:

@@ -20,6 +20,7 @@
 # with sizes as arguments; what cannot be symbolic. The paper tells this in its section 5.
 
 # %%
+import matplotlib.pyplot  # noqa: F401  (so that the notebook shows figures)
 import sympy
 import torch
 
@@ -237,8 +238,6 @@ from minidynamo.dynamic import SizePolicy
 excerpt(SizePolicy.of_tensor)
 
 # %%
-import matplotlib.pyplot  # noqa: F401  (so that the notebook shows figures)
-
 steps = list(range(2, 26))
 sweep = [(torch.randn(n, 8), torch.randn(8, 8)) for n in steps]
 with minidynamo.config.patch(recompile_limit=100):
