@@ -276,9 +276,8 @@ def compilations(fn, calls, **options):
 
 def draw_compilations(counts, sizes, path=None):
     """A picture of `compilations` over a sweep: counts = {"static": [...], "automatic": [...]}.  The matplotlib figure; also saved to `path`."""
-    from matplotlib.figure import Figure
-    figure = Figure(figsize=(7, 3), layout="constrained")
-    axes = figure.subplots()
+    import matplotlib.pyplot as plt
+    figure, axes = plt.subplots(figsize=(7, 3), layout="constrained")
     for (label, values), style in zip(counts.items(), ("-", "--", ":", "-.") * len(counts)):
         axes.step(sizes, values, style, where="post", label=f"{label}: {values[-1]}", marker="o", markersize=3)
     axes.set(xlabel="size", ylabel="compilations so far", ylim=(0, None))

@@ -20,7 +20,6 @@
 # with sizes as arguments; what cannot be symbolic. The paper tells this in its section 5.
 
 # %%
-import matplotlib.pyplot  # noqa: F401  (so that the notebook shows figures)
 import sympy
 import torch
 
@@ -244,7 +243,7 @@ with minidynamo.config.patch(recompile_limit=100):
     counts = {label: compilations(average, sweep, dynamic=option, backend="eager")
               for label, option in (("static", False), ("automatic", None), ("dynamic", True))}
 print({label: values[-1] for label, values in counts.items()})
-draw_compilations(counts, steps)
+draw_compilations(counts, steps);
 
 # %% [markdown]
 # Two compilations, and only the size that changed is a symbol; the 8 columns stay a number:
