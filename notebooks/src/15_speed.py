@@ -147,6 +147,9 @@ ablation_bars(ablated, machine());
 # | buffer reuse | fresh memory pages, cache lines (notebook 13) | many intermediates |
 # | in place | a buffer of its own for what can be written over its last input | long chains of layers |
 # | foreach | calls: equal kernels on different tensors become one | an optimizer's step over many parameters |
+# | tiling | whole cache lines where a read runs across memory (notebook 11) | `x + y.t()` |
+# | row reductions | vector lanes over outputs where rows are reduced | sums over dim 0 |
+# | channels last | the order of dimensions that convolutions like best | image models |
 # | vectorize | `omp simd` in the inner loop: without it, GCC decides alone | reductions, exp, erf |
 # | openmp | the other cores | large tensors; not here, where one core is measured |
 #
@@ -241,7 +244,8 @@ roofline(points, bandwidth, peak, machine());
 # %% tags=["volatile"]
 from torch.profiler import ProfilerActivity, profile
 
-model, inputs = gpt2(layers=2)
+model, inputs = gpt2(layers=4, sequence=64)
+model = model.transformer               # without the last product, which would be larger than everything else
 model(**inputs)
 with profile(activities=[ProfilerActivity.CPU]) as profiled:
     for _ in range(5):
