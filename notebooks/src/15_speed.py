@@ -235,7 +235,7 @@ roofline(points, bandwidth, peak, machine());
 #
 # ## Why models gain less: Amdahl's law
 #
-# Most of a transformer's time on a CPU goes into matrix products, which are the same library calls before and after. If a share `p` of the time becomes `g` times faster, the whole becomes
+# Most of a transformer's time on a CPU goes into matrix products, and fusion changes nothing about those. If a share `p` of the time becomes `g` times faster, the whole becomes
 #
 #     1 / ((1 - p) + p / g)
 #
@@ -259,7 +259,8 @@ print(f"nothing that fuses the rest can gain more than {whole / library:.2f} tim
 Table(["operation", "share of eager's time"], [(key, f"{t / whole:.1%}") for key, t in top])
 
 # %% [markdown]
-# Fewer bytes for the products themselves (weights packed in advance, a smaller dtype), epilogues inside the product's kernel, or a better product are what is left; that is what freezing, templates and quantisation are about.
+# A model that gains more than this must have got faster *products*, too: ours calls another library for large ones (`miniinductor/lowering/extern.py` and the graph passes say when), and that is what
+# the GPT-2 row above shows. Fewer bytes for the products themselves (weights packed in advance, a smaller dtype), epilogues inside the product's kernel, or a better product are what is left; that is what freezing, templates and quantisation are about.
 #
 # ## On a GPU
 #
