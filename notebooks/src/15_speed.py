@@ -149,6 +149,8 @@ ablation_bars(ablated, machine());
 # | foreach | calls: equal kernels on different tensors become one | an optimizer's step over many parameters |
 # | tiling | whole cache lines where a read runs across memory (notebook 11) | `x + y.t()` |
 # | row reductions | vector lanes over outputs where rows are reduced | sums over dim 0 |
+# | onednn products, pattern rewrites | better library calls for what is not fused | GPT-2, BERT |
+# | loop reordering | a pass over memory, where two loop nests run in different orders | batch norm |
 # | channels last | the order of dimensions that convolutions like best | image models |
 # | vectorize | `omp simd` in the inner loop: without it, GCC decides alone | reductions, exp, erf |
 # | openmp | the other cores | large tensors; not here, where one core is measured |
@@ -259,8 +261,8 @@ print(f"nothing that fuses the rest can gain more than {whole / library:.2f} tim
 Table(["operation", "share of eager's time"], [(key, f"{t / whole:.1%}") for key, t in top])
 
 # %% [markdown]
-# A model that gains more than this must have got faster *products*, too: ours calls another library for large ones (`miniinductor/lowering/extern.py` and the graph passes say when), and that is what
-# the GPT-2 row above shows. Fewer bytes for the products themselves (weights packed in advance, a smaller dtype), epilogues inside the product's kernel, or a better product are what is left; that is what freezing, templates and quantisation are about.
+# A model that gains more than this must have got faster *products*, too: ours calls oneDNN for large ones (`miniinductor/graph_passes/cpu_library.py`, switch `onednn_products`), and that is
+# nearly all of what the GPT-2 row above shows. Fewer bytes for the products themselves (weights packed in advance, a smaller dtype), epilogues inside the product's kernel, or a better product are what is left; that is what freezing, templates and quantisation are about.
 #
 # ## On a GPU
 #
