@@ -232,8 +232,8 @@ def bernoulli(x, p=0.5, *, generator=None):
 
 @decomposition(aten.native_dropout.default)
 def native_dropout(x, p, train):
-    """Attention's dropout, in the form that eager's own dropout has on the CPU."""
-    if train is False or not 0 < p < 1:
+    """Attention's dropout, in the form that eager's own dropout has on the CPU.  On a GPU eager's is one kernel that draws in an order of its own."""
+    if train is False or not 0 < p < 1 or x.is_cuda:
         return NotImplemented
     keep = torch.empty_like(x).bernoulli_(1 - p)
     return x * (keep / (1 - p)), keep != 0

