@@ -31,6 +31,7 @@ onednn_products = True      # CPU: large float32 matrix products by oneDNN inste
 freezing = False            # CPU inference: what depends on parameters alone is computed once (graph_passes/freezing.py: what it cannot see)
 partition = "min-cut"       # training, what to keep for backward: "min-cut", "save-everything", "recompute-all"
 verify = True               # the verifier checks the IR between stages
+raise_internal_errors = os.environ.get("MINI_RAISE", "0") == "1"    # a fault of ours in a backward half raises instead of running that half eagerly
 debug = int(os.environ.get("MINI_DEBUG", "0"))      # 1: ATen graphs, 2: + loop IR, 3: + fusion decisions, 4: + kernels
 cache_dir = os.environ.get("MINIINDUCTOR_CACHE", os.path.expanduser("~/.cache/miniinductor"))
 

@@ -6,3 +6,4 @@ import os
 
 # Triton reads this once, when it is first imported (by torch, too): its kernels then run on the CPU.  `make test-gpu` sets 0.
 os.environ.setdefault("TRITON_INTERPRET", "1")
+os.environ.setdefault("MINI_RAISE", "1")       # miniinductor.config.raise_internal_errors

@@ -378,3 +378,13 @@ def test_symbolic_sizes_are_kernel_arguments(sizes, function, reference):
     for size in (3, 8, 501):
         x = torch.randn([size if s == "n" else s for s in sizes])
         torch.testing.assert_close(compiled(x)[0], reference(x), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("line", ["({names},) = new_workspace()", "({names},) = workspace", "call({names})", "x = f({names})[0].copy_(y)", "{names} = f(x)"])
+def test_long_lines_are_cut_between_brackets(line):
+    from miniinductor.codegen.wrapper import wrapped
+    for count in range(1, 40):
+        text = line.format(names=", ".join(f"buf{n}" for n in range(count)))
+        pieces = wrapped(text)
+        compile("\n".join(pieces), "<wrapped>", "exec")
+        assert "".join("\n".join(pieces).split()) == "".join(text.split())

@@ -635,3 +635,13 @@ def test_a_random_op_of_the_backward_half_stays_there():
     x = torch.randn(5, requires_grad=True)
     minidynamo.compile(lambda x: NoisySine.apply(x * 2) + 1)(x).sum().backward()
     torch.testing.assert_close(x.grad, 2 * (2 * x).cos().detach())
+
+
+def test_a_fault_of_ours_in_a_backward_half_leaves_the_right_gradients(monkeypatch):
+    from miniinductor.autograd import runtime
+    monkeypatch.setattr(runtime, "guards_of", lambda graph: 1 / 0)
+    x = torch.randn(5, requires_grad=True)
+    with miniinductor.config.patch(raise_internal_errors=False):
+        y = minidynamo.compile(lambda x: torch.sin(x) * x)(x)
+        torch.testing.assert_close(torch.autograd.grad(y.sum(), x)[0], (torch.cos(x) * x + torch.sin(x)).detach())
+    assert "ZeroDivisionError" in compiled_records()[0].backward.notes[0]

@@ -18,6 +18,7 @@ import contextlib
 import torch
 import torch.utils._pytree as pytree
 
+from .. import config
 from ..lowering import CannotLower
 from ..runtime.build import CompilerError
 from ..sizes import fill
@@ -90,6 +91,10 @@ class Backward:
             reason = "compiling it would assume something of symbolic sizes, but the guards were settled with the forward half"
         except (CannotLower, CompilerError) as error:
             reason = error
+        except Exception as error:      # a fault of ours: the step goes on with the right numbers
+            if config.raise_internal_errors:
+                raise
+            reason = f"internal error, {type(error).__name__}: {error}"
         half.notes.append(f"runs with eager kernels: {reason}")
         return lambda tensors: graph(*tensors)[0]
 

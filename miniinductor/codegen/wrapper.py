@@ -561,8 +561,11 @@ def wrapped(line, width=108):
     """A long call or tuple over several lines, broken at commas, aligned after its opening bracket."""
     if len(line) <= width or "(" not in line or ")" not in line or "'" in line or '"' in line:      # never cut a string
         return [line]
-    column = line.index("(") + 1
-    end = line.rindex(")")              # a line can only be cut between brackets
+    column, depth = line.index("(") + 1, 0
+    for end in range(column - 1, len(line)):        # a line can only be cut between brackets: up to the one that closes the first
+        depth += (line[end] == "(") - (line[end] == ")")
+        if not depth:
+            break
     pieces = textwrap.wrap(line[column:end], max(40, width - column), break_long_words=False, break_on_hyphens=False)
     pieces = pieces or [""]
     pieces[-1] += line[end:]
