@@ -29,7 +29,7 @@ from sympy.printing.str import StrPrinter
 from .index_math import FloorDiv, Mod, is_nonnegative
 
 # torch.fx would rather have sizes as nodes; here they stand in the arguments, where they print as Python over the first placeholders
-warnings.filterwarnings("ignore", message="Raw SymInt value")
+warnings.filterwarnings("ignore", message="Raw Sym(Int|Float|Bool) value")
 SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 _current = threading.local()
 
