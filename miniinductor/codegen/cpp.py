@@ -96,6 +96,8 @@ class CppKernelWriter(RowReductions, CppExpressions):
             if not self.bodies[node.name].inner:
                 continue
             for access in self.bodies[node.name].reads():
+                if not access.index.free_symbols.intersection(self.r):
+                    continue        # one value per row (a mean, a weight): read once either way
                 along, across = (int_or_none(stride_of(access.index, v)) for v in (last, lane))
                 votes += (along == 1 and across != 1) - (across == 1 and along != 1)
         return votes > 0
