@@ -21,7 +21,8 @@ becomes a guard unless `prove` finds that it holds for all sizes the guards so f
 What a backend may use: `sym.node.expr` (sympy over the symbols, `FloorDiv`, `Mod` and the opaque functions below), `.hint`, and
 `.shape_env`: `prove`, `simplify`, `bounds`, `size_hint`, `wrap`.
 Mirrors torch/fx/experimental/symbolic_shapes.py and sym_node.py (paper section 5).
-# PyTorch: 10,000 lines; constraints of torch.export, nested tensors, runtime assertions and translation validation are left out.
+Left out: constraints of torch.export, nested tensors, translation validation.  miniinductor/index_math.py has a FloorDiv and Mod of its own: they
+are simplified over loop ranges, these over what the guards say, and neither package needs the other.
 """
 import functools
 import math

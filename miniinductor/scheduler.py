@@ -18,7 +18,7 @@ score until no pair is left (paper section 4.3).  A pair is fused when
   * no path leads from one to the other through a third node (a cycle).
 
 After fusion, in_place.py and foreach.py decide what is written over existing memory and join alike kernels.
-Mirrors torch/_inductor/scheduler.py.  Left out: templates, reordering for communication, peak-memory reordering,
+Mirrors torch/_inductor/scheduler.py.  Left out: templates (codegen/matmul.py fuses around them afterwards), reordering for communication, peak-memory reordering,
 fusing two pointwise nodes over loops of different order.
 """
 import heapq

@@ -12,12 +12,13 @@ the wrapper's source and the memory plan.
         add_relu_0(buf0, buf2)
         return [buf2]
 
-Memory.  A graph output is freshly allocated in each call.  Intermediates of static size live in one *workspace*: an
-arena in which buffers whose lives do not overlap share bytes.  A workspace is kept between calls, because a fresh page
+Memory.  A graph output is freshly allocated in each call.  Intermediates live in one *workspace*: an arena in which buffers
+whose lives do not overlap share bytes (where sizes are symbols: slots, for buffers that are equally large for all sizes; the workspaces
+of a few sizes are kept).  A workspace is kept between calls, because a fresh page
 costs more than a pass over it; a call takes one from a list and puts it back, so that threads and recursive calls never
 share one.  Memory that an extern kernel's result may alias is never taken from the arena.
 
-Mirrors torch/_inductor/codegen/wrapper.py and memory_planning.py.  Left out: in-place reuse of inputs, a C++ wrapper.
+Mirrors torch/_inductor/codegen/wrapper.py and memory_planning.py.  Left out: a C++ wrapper.  What is written in place: in_place.py.
 """
 import functools
 import itertools
