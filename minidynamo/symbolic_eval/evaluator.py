@@ -204,9 +204,3 @@ class RootFrame(Frame):
             raise SkipFrame(f"cannot split here: {reason.reason}") from reason
         self.forced[step] = reason.with_traceback(None)     # its frames would keep the arguments alive
         raise Restart()
-
-
-def describe_break(reason):
-    """file:line of the innermost user frame, for messages."""
-    file, line, function = reason.stack[-1]
-    return f"{reason.reason} at {file}:{line} in {function}"

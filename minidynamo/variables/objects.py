@@ -312,9 +312,6 @@ class ModuleVar(ObjectVar):
     """torch.nn.Module: parameters, buffers and submodules live in dicts of their own; calling runs `forward`."""
     __slots__ = ()
 
-    def is_table(self, name):
-        return name in ("_parameters", "_buffers", "_modules")
-
     def table(self, tx, name):
         pair = self.fields.items.get(name)
         if pair is None:

@@ -30,7 +30,7 @@ from ..graph_passes import gpu_layout
 from ..records import FusionDecision
 from ..scheduler import ExternNode, Group, Refused
 from ..sizes import size
-from .common import Scope, Value, indent, summary
+from .common import Scope, Value
 from .triton import BIG, Axis, Launch, TritonKernelWriter
 from .triton_configs import product_configs
 from .triton_expressions import NARROW, triton_type

@@ -30,13 +30,12 @@ import math
 import re
 from dataclasses import dataclass
 
-import sympy
 import torch
 
 from ..dependencies import int_or_none, loop_variables, merge_loops, stride_of
 from .common import Kernel, Scope, Value, indent, index_text, origin_text, summary
 from ..sizes import fill, hint, size as as_size, sizes
-from .triton_configs import block_configs, persistent_limit, power_of_2
+from .triton_configs import block_configs, persistent_limit
 from .triton_expressions import HELPERS, NARROW, TritonExpressions, compute_dtype, literal, triton_type
 
 BIG = 2**31 - 1

@@ -20,7 +20,7 @@ from torch._prims_common import ELEMENTWISE_TYPE_PROMOTION_KIND as Promotion, el
 from .. import config
 from ..ir import Pointwise, TensorBox, View
 from ..ops import ops
-from ..sizes import described, is_dense as dense_sizes, same, sizes
+from ..sizes import described, is_dense as dense_sizes, sizes
 
 aten = torch.ops.aten
 LOWERINGS = {}          # OpOverload -> rule
