@@ -1,5 +1,6 @@
 """Kernels that write in place, and many alike kernels as one: right numbers, and when it must not happen."""
 import copy
+import re
 
 import pytest
 import torch
@@ -7,6 +8,7 @@ import torch
 import minidynamo
 import miniinductor
 from miniinductor import compile_fx
+from miniinductor.codegen import wrapper
 
 
 def compiled_like_eager(function, *args, kernels=None, grad=False, **options):
@@ -183,3 +185,30 @@ def test_a_result_takes_the_memory_of_what_dies():
         y = torch.mm(x, w)
         return torch.mm(torch.relu(y) + 1, w), torch.mm(y, w), torch.mm(torch.sigmoid(y).t() + y, w)
     compiled_like_eager(still_needed, *torch.randn(2, 64, 64, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("language", ["cpp", "triton"])
+def test_large_intermediates_of_training_are_allocated_and_returned_singly(language, monkeypatch):
+    """As on a GPU, where memory is scarce: no workspace; what dies in a kernel makes room for the kernel's result."""
+    if language == "triton":
+        monkeypatch.setenv("TRITON_INTERPRET", "1")
+    monkeypatch.setitem(wrapper.SINGLE, "cpu", 0)
+    torch.manual_seed(0)
+    layers = torch.nn.Sequential(*[m for _ in range(3) for m in (torch.nn.Linear(24, 24), torch.nn.GELU())]).double()
+    x = torch.randn(16, 24, dtype=torch.float64)
+    layers(x).sum().backward()
+    wanted = [p.grad for p in layers.parameters()]
+    layers.zero_grad()
+    with miniinductor.config.patch(cpu_backend=language):
+        run = minidynamo.compile(layers)
+        for _ in range(2):
+            layers.zero_grad()
+            run(x).sum().backward()
+            torch.testing.assert_close([p.grad for p in layers.parameters()], wanted)
+    backward = minidynamo.records.frames[-1].backend_record.backward
+    assert "workspace" not in backward.wrapper_source
+    assert sum(place.startswith("in place of") for _, place, _ in backward.memory_plan) >= 2
+    for line in backward.wrapper_source.splitlines():
+        if "# written in place" in line:
+            new, old = line.split("#")[0].split(" = ")
+            assert re.search(rf"del .*\b{new.strip()}\b", backward.wrapper_source), "the second name keeps the memory alive"

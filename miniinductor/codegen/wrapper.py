@@ -16,7 +16,7 @@ Memory.  A graph output is freshly allocated in each call.  Intermediates live i
 whose lives do not overlap share bytes (where sizes are symbols: slots, for buffers that are equally large for all sizes; the workspaces
 of a few sizes are kept).  A workspace is kept between calls, because a fresh page
 costs more than a pass over it; a call takes one from a list and puts it back, so that threads and recursive calls never
-share one.  Memory that an extern kernel's result may alias is never taken from the arena.
+share one.  Memory that an extern kernel's result may alias is never taken from the arena, nor large buffers in training on a GPU.
 
 Mirrors torch/_inductor/codegen/wrapper.py and memory_planning.py.  Left out: a C++ wrapper.  What is written in place: in_place.py.
 """
@@ -49,7 +49,7 @@ from .split_reductions import split_reductions
 from .triton import TritonKernelWriter
 
 ALIGNMENT = 64
-LARGE_WORKSPACE = 32 << 20      # bytes: in training on a GPU, larger ones are not kept between calls
+SINGLE = {"cuda": 1 << 20}      # device -> bytes from which on, in training, an intermediate is no part of a workspace
 aten = torch.ops.aten
 # ops whose torch.* form is cheaper to call than the out= overload of the same name
 FAST_OUT = {aten.mm.default: torch.mm, aten.bmm.default: torch.bmm, aten.addmm.default: torch.addmm,
@@ -212,6 +212,8 @@ class WrapperWriter:
             if isinstance(step, ExternNode) and self.may_alias(step.buffer):
                 self.pinned |= {self.root(n) for n in step.read_names}
         arena, self.slots, self.in_arena = [], [0], {}
+        # GPU memory is for what both halves of a step keep: each large intermediate is the allocator's, and returned after its last use
+        single = SINGLE.get(self.device.type, math.inf) if self.record.joint_graph is not None else math.inf
         symbolic = any(isinstance(storage_bytes(self.buffers[name]), sympy.Expr) for step in steps for name in step.made())
         for position, step in enumerate(steps):
             for name in step.made():
@@ -220,13 +222,16 @@ class WrapperWriter:
                 if name in self.memory_of:
                     continue
                 place, dying = "new", self.dying(step, name, position)
-                if dying:
+                if dying and dying not in self.in_arena:
+                    self.memory_of[name], place = dying, f"in place of {dying}"
+                    self.last_use[self.root(name)] = self.last_use.pop(name, position)
+                elif dying:
                     slot, offset = self.in_arena[name] = self.in_arena[dying]
                     start, length = (slot, 1) if symbolic else (offset, -(-nbytes // ALIGNMENT) * ALIGNMENT)
                     arena.append((start, length, position, self.last_use.get(name, position), name))
                     place = f"in place of {dying}"
                 elif (config.buffer_reuse and name not in self.pinned and nbytes and not isinstance(buffer, MultiOutput)
-                        and self.can_be_placed(buffer) and buffer.layout.device == self.device):
+                        and self.can_be_placed(buffer) and buffer.layout.device == self.device and hint(nbytes, 0) < single):
                     life = born[name], self.last_use.get(name, position)
                     if symbolic:
                         slot, before = place_in_slot(self.slots, arena, nbytes, *life)
@@ -243,20 +248,28 @@ class WrapperWriter:
                 if not is_extern or name in self.in_arena:
                     self.record.memory_plan.append((name, place, hint(nbytes, 0)))
                 if nbytes != 0 and not (is_extern and self.may_alias(buffer)):
-                    dies = len(steps) - 1 if name in self.pinned else self.last_use.get(name, position)
+                    dies = len(steps) - 1 if name in self.pinned else self.last_use.get(self.root(name), position)
                     self.record.memory_lives.append((name, self.in_arena.get(name), hint(nbytes, 0), position, dies))
         below = list(itertools.accumulate([hint(size, 0) for size in self.slots], initial=0))
         self.record.memory_lives[:] = [(n, place and below[place[0]] + place[1], *life) for n, place, *life in self.record.memory_lives]
         self.record.memory_steps = [step.name if isinstance(step, KernelStep) else step_name(step.buffer) for step in steps]
 
     def dying(self, step, name, position):
-        """A buffer of the arena that the step reads, element by element and for the last time, as it makes `name`; or None."""
-        if not (config.in_place and isinstance(step, KernelStep) and step.language == "cpp") or step.kernel.reruns or name in self.pinned:
+        """A buffer made in this call that the step reads, element by element and for the last time, as it makes `name`; or None."""
+        if not (config.in_place and config.buffer_reuse and isinstance(step, KernelStep)) or step.kernel.reruns or name in self.pinned:
             return None
-        taken = {self.in_arena.get(n) for n in step.made()}
-        return next((old for old in step.kernel.read if old in self.in_arena and self.in_arena[old] not in taken
-                     and self.last_use[old] == position
-                     and storage_bytes(self.buffers[old]) == storage_bytes(self.buffers[name])
+        if step.language == "triton" and (isinstance(step.group, FusedProduct) or step.group.is_reduction):
+            return None         # its loops may read a value again
+        new, taken = self.buffers[name], {self.in_arena.get(n, self.root(n)) for n in step.made()}
+
+        def fits(old):
+            buffer = self.buffers[old]
+            if old in self.in_arena:
+                return self.in_arena[old] not in taken and storage_bytes(buffer) == storage_bytes(new)
+            root = self.buffers[self.root(old)]
+            return root.name not in taken and self.is_local(root.name) and buffer.layout == new.layout and not isinstance(
+                root, (InputBuffer, MultiOutput)) and not (isinstance(root, ExternKernel) and self.may_alias(root))
+        return next((old for old in step.kernel.read if self.last_use.get(self.root(old)) == position and fits(old)
                      and may_overwrite(step.group, name, old, False)), None)
 
     def can_be_placed(self, buffer):
@@ -289,8 +302,8 @@ class WrapperWriter:
                 self.lines.append(f"{step.name}({arguments}{', stream' if step.device.type == 'cuda' else ''})")
         else:
             self.emit_extern(step.buffer)
-        dead = [name for name in dict.fromkeys(self.root(n) for n in step.touched())
-                if self.last_use.get(name) == position and self.is_local(name)]
+        dead = [name for root in dict.fromkeys(self.root(n) for n in step.touched()) if self.last_use.get(root) == position
+                and self.is_local(root) for name in [root, *[n for n in self.memory_of if self.root(n) == root]]]
         if dead:
             self.lines.append(f"del {', '.join(dead)}")
 
@@ -469,12 +482,8 @@ class WrapperWriter:
                 take = ["workspaces = workspaces_of.setdefault(stream, [])"]
             else:
                 self.scope["workspaces"], take = [], []
-            if self.device.type == "cuda" and self.record.joint_graph is not None and hint(sum(self.slots), 0) >= LARGE_WORKSPACE:
-                body = [f"({', '.join(names)},) = new_workspace({symbols})"] + body      # the step's other half needs that memory, too
-            else:
-                body = [*take, f"workspace = workspaces.pop() if workspaces else new_workspace({symbols})",
-                        f"({', '.join(names)},) = workspace"] + body
-                body[-1:] = ["workspaces.append(workspace)", body[-1]]
+            body = [*take, f"workspace = workspaces.pop() if workspaces else new_workspace({symbols})", f"({', '.join(names)},) = workspace", *body]
+            body[-1:] = ["workspaces.append(workspace)", body[-1]]
         body = self.symbol_lines() + body
         if self.device.type == "cuda":
             number = self.device.index or 0
