@@ -155,6 +155,11 @@ def is_negative(n):
     return n < 0 if isinstance(n, (int, float)) else not is_nonnegative(n) and (hint(n, 0) or 0) < 0
 
 
+def is_multiple(n, k):
+    """Does the number k divide the size n, whatever the symbols are?"""
+    return n % k == 0 if isinstance(n, int) else Mod(sympy.expand(n), k) == 0
+
+
 def quotient(a, b):
     """a / b where b divides a for all sizes, else None."""
     if isinstance(a, int) and isinstance(b, int):

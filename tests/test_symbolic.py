@@ -1,6 +1,7 @@
 """Symbolic sizes through the back half: compiled once, run at many sizes, against eager."""
 import copy
 import os
+import types
 
 import pytest
 import torch
@@ -217,8 +218,44 @@ def test_sizes_found_equal_while_tracing():
 def test_triton_kernels_take_sizes_as_arguments(name):
     pytest.importorskip("triton")
     with miniinductor.config.patch(cpu_backend="triton"):
-        compiled = check(ONE[name], one, SIZES[:3])
+        compiled = check(ONE[name], one, [*SIZES[:3], (3, 16), (4, 500)])      # rows of up to 16 in one tile, longer ones in a loop
     assert any(", s0" in kernel.source for kernel in compiled.record.kernels)
+
+
+@pytest.mark.skipif(os.environ.get("TRITON_INTERPRET") != "1", reason="needs Triton's interpreter")
+def test_triton_needs_no_mask_where_blocks_divide_every_size():
+    pytest.importorskip("triton")
+    with miniinductor.config.patch(cpu_backend="triton"):
+        assert "mask" not in check(lambda x: x.repeat(1, 65536) * 2, one, [(2, 3), (3, 2)]).record.kernels[0].source
+        assert "mask" in check(lambda x: x.repeat(1, 12) * 2, one, [(2, 3), (3, 2)]).record.kernels[0].source
+
+
+@pytest.mark.skipif(os.environ.get("TRITON_INTERPRET") != "1", reason="needs Triton's interpreter")
+def test_what_a_gpu_kernel_assumes_of_its_sizes(monkeypatch):
+    """Compiled for a GPU that is not there; launches are only noted: (function, grid)."""
+    pytest.importorskip("triton")
+    from miniinductor.codegen import wrapper
+    from miniinductor.runtime import _launcher, triton_build
+    kernels, launched, loaded = [], [], []
+    build = triton_build.build_triton_kernels
+    monkeypatch.setattr(wrapper, "build_triton_kernels", lambda some, *rest: kernels.extend(some) or build(some, *rest))
+    with miniinductor.config.patch(cpu_backend="triton"):
+        check(ONE["softmax"], one, [(6, 32)])
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: types.SimpleNamespace(major=9, minor=0, name="none"))
+    monkeypatch.setattr(triton_build, "why_not", lambda device: None)
+    monkeypatch.setattr(_launcher, "load_cubin", lambda code, *rest: loaded.append(code) or len(loaded) - 1)
+    monkeypatch.setattr(_launcher, "CudaKernel", lambda function, name, device, *grid_and_rest: lambda *arguments: launched.append(
+        (function, grid_and_rest[0], len(arguments))))
+    [kernel] = build(kernels, torch.device("cuda", 0))
+    x = torch.empty(0)
+    for sizes in [(6, 32), (16, 32), (48, 16), (6, 5), (7, 40), (16, 48), (1 << 28, 32), (0, 32), (16, 32)]:
+        kernel(x, x, *sizes, 7)
+    code = kernel.code
+    block, rows = code.best.block("x"), code.longer.code.best.block("x")
+    assert [(f, g) for f, g, _ in launched] == [
+        (0, -(-6 // block)), (1, -(-16 // block)), (1, -(-48 // block)), (0, -(-6 // block)),
+        (2, -(-7 // rows)), (3, -(-16 // rows)), (4, -(-(1 << 28) // block)), (1, -(-16 // block))]        # 2, 3: the loop, for longer rows; 4: indices of 64 bits
+    assert code.kernel.launch.longer is not None and len(kernel.launchers) == 8
 
 
 @pytest.mark.skipif(os.environ.get("TRITON_INTERPRET") != "1", reason="needs Triton's interpreter")

@@ -168,7 +168,7 @@ def test_sources_compile_for_a_gpu_that_is_not_there(tmp_path):
     path = tmp_path / "kernel.py"
     path.write_text(record.kernels[0].source)
     name = record.kernels[0].name
-    job = {"path": str(path), "name": name, "aligned": True, "signature": {"in0": "*fp32", "out0": "*fp32", "XBLOCK": "constexpr",
+    job = {"path": str(path), "name": name, "aligned": ["in0", "out0"], "signature": {"in0": "*fp32", "out0": "*fp32", "XBLOCK": "constexpr",
            "RBLOCK": "constexpr"}, "constants": {"XBLOCK": 1, "RBLOCK": 512}, "num_warps": 4, "num_stages": 1, "asserts": False,
            "capability": 90, "cubin": str(tmp_path / "out.cubin"), "triton_cache": str(tmp_path), "keep": ["ptx"]}
     assert triton_build.compile_all([job]) == {}

@@ -23,9 +23,11 @@ One program computes one tile; a value is a tile, or broadcasts to one, and know
                                       max(v) and sum(exp(v - max)) go in one stage: the online softmax
 
 Loop nests, stages and names are those of `cpp`; only where C++ has loops, Triton has axes.
-Mirrors torch/_inductor/codegen/triton.py (paper section 4.4).  Symbolic sizes are arguments after the pointers; on a GPU such kernels
-are refused so far.  Left out: descending to CTA clusters.
+Symbolic sizes are arguments after the pointers: blocks are chosen by hints, masks stay where no divisibility is known, and a kernel for rows
+in one tile brings a looped one along for longer rows (`Launch.longer`).
+Mirrors torch/_inductor/codegen/triton.py (paper section 4.4).  Left out: descending to CTA clusters.
 """
+import functools
 import math
 import re
 from dataclasses import dataclass
@@ -34,7 +36,7 @@ import torch
 
 from ..dependencies import int_or_none, loop_variables, merge_loops, stride_of
 from .common import Kernel, Scope, Value, indent, index_text, origin_text, summary
-from ..sizes import fill, hint, size as as_size, sizes
+from ..sizes import fill, hint, is_multiple, size as as_size, sizes
 from .triton_configs import block_configs, persistent_limit
 from .triton_expressions import HELPERS, NARROW, TritonExpressions, compute_dtype, literal, triton_type
 
@@ -64,11 +66,22 @@ class Launch:
     asserts: bool           # the kernel checks indices
     extents: list           # elements behind each pointer
     symbols: tuple = ()     # names of the sizes that are arguments, after the pointers
+    hints: tuple = ()       # what they are in this run
+    longer: object = None   # the kernel for rows that are longer than a tile
+
+    @functools.cached_property
+    def at(self):
+        """A function of the symbols' values that gives sizes and extents as numbers."""
+        return fill((self.sizes, self.extents), self.symbols)
 
     def grid(self, config, values=()):
         """Programs along each axis of the grid; values: of the symbols."""
-        sizes = self.sizes if not self.symbols else fill(self.sizes, self.symbols)(*values)
-        return tuple(-(-size // config.block(axis)) for axis, size in sizes.items() if axis != "r")
+        return tuple(-(-size // config.block(axis)) for axis, size in self.at(*values)[0].items() if axis != "r")
+
+    def is_wide(self, values):
+        """Must indices have 64 bits?  With room for the last tile."""
+        sizes, extents = self.at(*values)
+        return max(*sizes.values(), *extents) + (1 << 20) > BIG
 
 
 class Axis:
@@ -109,8 +122,9 @@ def size_text(n):
 class TritonKernelWriter(TritonExpressions):
     """Plays the bodies of a group into Triton lines."""
 
-    def __init__(self, group, buffers, keep, order=None):
-        self.buffers, self.keep, self.order = buffers, set(keep), order
+    def __init__(self, group, buffers, keep, order=None, any_row=False):
+        """any_row: a loop over rows whose length is symbolic, however short this run's are."""
+        self.group, self.buffers, self.keep, self.order, self.any_row = group, buffers, set(keep), order, any_row
         self.nodes, self.before = list(group.nodes), []         # before: nodes of a template
         self.pointers, self.values, self.raw = {}, {}, {}
         self.stored, self.read, self.literals, self.symbol_axes = [], [], set(), {}
@@ -121,9 +135,6 @@ class TritonKernelWriter(TritonExpressions):
     def plan(self):
         bodies = merge_loops([n.body for n in self.nodes])
         outer, inner = bodies[0].outer, max((b.inner for b in bodies), key=len)
-        symbolic = any(not isinstance(n, int) for n in (*outer, *inner))
-        if symbolic and self.nodes[0].buffer.layout.device.type != "cpu":
-            raise NotImplementedError("Triton kernels of symbolic sizes on a GPU")
         self.bodies = {n.name: b for n, b in zip(self.nodes, bodies)}
         x, r = loop_variables("x", len(outer)), loop_variables("r", len(inner))
         self.is_pointwise, self.columns = not inner, False
@@ -135,20 +146,24 @@ class TritonKernelWriter(TritonExpressions):
         else:
             self.axes = [Axis("x", x, outer, "[:, None]"), Axis("r", r, inner, "[None, :]")]
             self.columns = columns = self.runs_along_x(x, r)
-            numel = self.axes[1].numel if isinstance(self.axes[1].numel, int) else math.inf     # a row of any length: a loop
+            numel = math.inf if self.any_row else hint(self.axes[1].numel, math.inf)
             online = numel > LONG_ROW and not columns and not any(n.name in self.keep and self.bodies[n.name].inner and not n.is_reduction
                                                   for n in self.nodes) and len(self.sums_of_exp()) > 0
             self.kind = "looped" if online or numel > persistent_limit(columns) else "persistent"
         self.sizes = {a.name: a.numel for a in self.axes}
         self.configs = block_configs(self.kind, {a: hint(n, 512) for a, n in self.sizes.items()}, self.columns)
-        free = [c for c in self.configs if not symbolic and all(n % c.block(a) == 0 for a, n in self.sizes.items())]
+        free = [c for c in self.configs if all(self.divides(c, a) for a in self.axes)]
         if free:                # sizes that the blocks divide need no masks
             self.configs = free
         self.axis_of = {v: a.name for a in self.axes for v, _ in a.loops}
         for axis in self.axes:
-            if not isinstance(axis.numel, int) or any(axis.numel % c.block(axis.name) for c in self.configs) or axis.numel == 0:
+            if axis.numel == 0 or not all(self.divides(c, axis) for c in self.configs):
                 axis.mask = f"{axis.name}mask"
         self.order_nodes()
+
+    def divides(self, config, axis):
+        """Is the axis cut into whole tiles, whatever its symbols are?  A row in one tile is as long as the tile only where it is a number."""
+        return is_multiple(axis.numel, config.block(axis.name)) and (isinstance(axis.numel, int) or axis.name + self.kind != "rpersistent")
 
     def transposed_at(self, outer, bodies):
         """Number of loops that belong to y, if some read steps by one along an earlier loop and not along the last."""
@@ -210,6 +225,8 @@ class TritonKernelWriter(TritonExpressions):
                 self.play(node)
         launch = Launch(self.kind, self.sizes, self.configs, [self.buffers[n].layout.dtype for n in self.pointers],
                         self.asserts, [self.reach(n) for n in self.pointers])
+        if self.kind == "persistent" and not isinstance(self.sizes["r"], int):
+            launch.longer = TritonKernelWriter(self.group, self.buffers, self.keep, self.order, any_row=True).write()
         stages = ["STAGES"] if self.kind == "looped" else []
         return self.kernel(self.grid_lines() + self.outside.lines, launch, [a.block for a in self.axes] + stages)
 
@@ -222,22 +239,21 @@ class TritonKernelWriter(TritonExpressions):
                          f"{origin_text(getattr(self.buffers[name], 'origins', ()), self.order, limit=3)}")
         origins = {o for n in nodes for o in n.buffer.origins}
         symbols = sorted({s for n in launch.sizes.values() if not isinstance(n, int) for s in n.free_symbols} | self.symbols, key=str)
-        launch.symbols = tuple(map(str, symbols))
+        launch.symbols, launch.hints = tuple(map(str, symbols)), tuple(hint(s, 1) for s in symbols)
         parameters = [*self.pointers.values(), *launch.symbols, *[f"{b}: tl.constexpr" for b in blocks]]
         lines = ["@triton.jit", f"def NAME({', '.join(parameters)}):",
                  *indent([f"# computes {', '.join(n.buffer.name for n in nodes)}{origin_text(origins, self.order, limit=12)}",
                           *notes, *body])]
         source = with_imports("\n".join(lines) + "\n")
+        if not symbols and launch.is_wide(()):
+            source = with_wide_indices(source)
         return Kernel(source, [*self.pointers, *symbols], list(self.stored), list(self.read), summary(nodes, self.order), launch=launch)
 
     def grid_lines(self):
         """Index lines of the axes that the grid runs over; and of r where its row is one tile."""
-        reaches = [*map(self.reach, self.pointers), *[a.numel for a in self.axes]]
-        largest = max(n if isinstance(n, int) else BIG for n in reaches)
-        wide = largest + (1 << 20) > BIG        # int32 indices where they fit, with room for the last tile
         lines = []
         for number, axis in enumerate(a for a in self.axes if a.name != "r"):
-            lines += axis.lines(f"tl.program_id({number}){'.to(tl.int64)' if wide else ''} * {axis.block}")
+            lines += axis.lines(f"tl.program_id({number}) * {axis.block}")
         if self.kind == "persistent":
             lines += self.axes[1].lines("")
         return lines
@@ -525,6 +541,11 @@ def limit(dtype, lowest):
         return str(not lowest)
     info = torch.iinfo(dtype)
     return str(info.min if lowest else info.max)
+
+
+def with_wide_indices(source):
+    """The kernel with indices of 64 bits."""
+    return re.sub(r"tl\.(program_id\(\d\)|arange\(0, \w+\))(?!\.to)", r"tl.\1.to(tl.int64)", source)
 
 
 def with_imports(text):

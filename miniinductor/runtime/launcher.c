@@ -175,7 +175,7 @@ static PyObject *cuda_kernel_call(PyObject *callable, PyObject *const *args, siz
         return PyErr_Format(PyExc_ValueError, "%U: wrong number of arguments", kernel->name);
     for (Py_ssize_t i = 0; i < count; i++) {
         if (argument(args[i], &pointers[i]) < 0) return NULL;
-        bits |= (uintptr_t)pointers[i];
+        if (!PyLong_Check(args[i])) bits |= (uintptr_t)pointers[i];
         addresses[i] = &pointers[i];
     }
     if (bits & 15 && kernel->unaligned != Py_None)

@@ -9,6 +9,9 @@ On a GPU: each (source, block sizes) is machine code in `config.cache_dir/<key>.
 imports triton.  A kernel that moves many bytes is timed with each of its block sizes, and the winner is remembered in
 `<key>.best`.  A launch is one C call (`launcher.c`).
 
+Sizes that are arguments: machine code is kept per what a call may assume of them (`Assumed`), a launcher per tuple of sizes.
+# PyTorch: guards that sizes are below 2**31, and takes no variant by divisibility; Triton's own jit does the latter.
+
 On the CPU, with TRITON_INTERPRET=1: the same source runs in Triton's interpreter, program by program, on numpy arrays.
 
 Mirrors torch/_inductor/runtime/triton_heuristics.py, static_cuda_launcher.py and async_compile.py.
@@ -25,11 +28,13 @@ import statistics
 import subprocess
 import sys
 import threading
+from typing import NamedTuple
 
 import torch
 
 from .. import config
 from ..codegen.common import strip_comments
+from ..codegen.triton import with_wide_indices
 from .build import CompilerError, cache_folder
 
 WORKER = os.path.join(os.path.dirname(__file__), "triton_worker.py")
@@ -66,7 +71,8 @@ def build_triton_kernels(kernels, device, bytes_moved=()):
     errors = compile_all(jobs)
     for code in unique.values():
         code.choose(errors)
-    return [unique[source_key(kernel, source)].callable() for kernel, source in named]
+    calls = {key: code.callable() for key, code in unique.items()}
+    return [calls[source_key(kernel, source)] for kernel, source in named]
 
 
 def named_source(kernel):
@@ -89,7 +95,20 @@ def source_file(source):
     return path
 
 
+def arguments_of(longer, kernel):
+    """A function that gives the arguments of the kernel for longer rows, from those of `kernel`: both name theirs in the order they need them."""
+    places = [kernel.arguments.index(argument) for argument in longer.arguments]
+    return lambda arguments: [*[arguments[place] for place in places], *arguments[len(kernel.arguments):]]
+
+
 # --- on a GPU ------------------------------------------------------------------------------------------------------------
+class Assumed(NamedTuple):
+    """What machine code may assume.  pointers, sizes: all are multiples of 16 (bytes; elements), so that 16 bytes are moved at once."""
+    pointers: bool = True
+    sizes: bool = False
+    wide: bool = False      # nothing: indices of 64 bits
+
+
 class CudaCode:
     """One source on one device: its configurations, their machine code, the chosen one."""
 
@@ -99,6 +118,7 @@ class CudaCode:
         properties = torch.cuda.get_device_properties(self.device)
         self.capability = properties.major * 10 + properties.minor
         self.context = f"{properties.name} {triton_version()}"
+        self.functions, self.longer = {}, None
         self.configs = list(kernel.launch.configs)
         self.best_file = os.path.join(cache_folder(), self.key("best") + ".best")
         known = self.known_best()
@@ -119,45 +139,77 @@ class CudaCode:
             return None
         return next((c for c in self.configs if str(c) == name), None)
 
-    def cubin(self, cfg, aligned=True):
-        return os.path.join(cache_folder(), self.key(cfg, cfg.num_stages, aligned) + ".cubin")
+    def cubin(self, cfg, assumed):
+        return os.path.join(cache_folder(), self.key(cfg, cfg.num_stages, *assumed) + ".cubin")
 
-    def jobs(self, aligned=True):
-        """What has to be compiled."""
-        pointers = [p.strip() for p in self.source.split("_kernel(", 1)[1].split(")", 1)[0].split(",")]
-        pointers = pointers[:len(self.kernel.launch.dtypes)]
-        types = {p: "*" + SIGNATURE[d] for p, d in zip(pointers, self.kernel.launch.dtypes)}
-        for cfg in self.configs:
-            if not os.path.exists(self.cubin(cfg, aligned)):
-                blocks = dict(cfg.blocks)
-                yield {"path": source_file(self.source), "name": self.kernel.summary + "_kernel", "aligned": aligned,
-                       "signature": types | {b: "constexpr" for b in blocks}, "constants": blocks,
-                       "num_warps": cfg.num_warps, "num_stages": cfg.num_stages, "asserts": self.kernel.launch.asserts,
-                       "capability": self.capability, "cubin": self.cubin(cfg, aligned),
-                       "triton_cache": os.path.join(cache_folder(), "triton")}
+    def assumed(self, values):
+        """What holds of aligned tensors with these sizes."""
+        symbolic = self.kernel.launch.symbols
+        return Assumed(True, bool(symbolic) and all(n % 16 == 0 for n in values), bool(symbolic) and self.kernel.launch.is_wide(values))
 
-    def load(self, cfg, aligned=True):
-        """The kernel with these block sizes, ready to call."""
+    def jobs(self):
+        """What has to be compiled before the first call: every configuration for this run's sizes, the first one for others, too."""
+        here = self.assumed(self.kernel.launch.hints)
+        wanted = [*[(cfg, here) for cfg in self.configs], (self.configs[0], here._replace(sizes=False))]
+        return [self.job(*one) for one in dict.fromkeys(wanted) if not os.path.exists(self.cubin(*one))]
+
+    def job(self, cfg, assumed):
+        launch, blocks = self.kernel.launch, dict(cfg.blocks)
+        names = [p.strip() for p in self.source.split("_kernel(", 1)[1].split(")", 1)[0].split(",")]
+        pointers, symbols = names[:len(launch.dtypes)], launch.symbols
+        types = {p: "*" + SIGNATURE[d] for p, d in zip(pointers, launch.dtypes)} | {s: "i64" if assumed.wide else "i32" for s in symbols}
+        return {"path": source_file(with_wide_indices(self.source) if assumed.wide else self.source), "name": self.kernel.summary + "_kernel",
+                "aligned": [*pointers] * assumed.pointers + [*symbols] * assumed.sizes,
+                "signature": types | {b: "constexpr" for b in blocks}, "constants": blocks,
+                "num_warps": cfg.num_warps, "num_stages": cfg.num_stages, "asserts": launch.asserts,
+                "capability": self.capability, "cubin": self.cubin(cfg, assumed),
+                "triton_cache": os.path.join(cache_folder(), "triton")}
+
+    def function(self, cfg, assumed):
+        """(loaded function, what a launch needs to know), compiled now if it was not."""
         from . import _launcher
-        path = self.cubin(cfg, aligned)
-        with open(path, "rb") as file:
-            about, code = json.loads(file.readline()), file.read()
-        function = _launcher.load_cubin(code, about["name"], about["shared"], self.device)
-        grid = (*self.kernel.launch.grid(cfg), 1)[:2]
+        path = self.cubin(cfg, assumed)
+        if path not in self.functions:
+            if not os.path.exists(path):
+                for error in compile_all([self.job(cfg, assumed)]).values():
+                    raise CompilerError(error)
+            with open(path, "rb") as file:
+                about, code = json.loads(file.readline()), file.read()
+            self.functions[path] = _launcher.load_cubin(code, about["name"], about["shared"], self.device), about
+        return self.functions[path]
+
+    def load(self, cfg, assumed, values=()):
+        """The kernel with these block sizes, for these sizes, ready to call."""
+        from . import _launcher
+        function, about = self.function(cfg, assumed)
+        grid = (*self.kernel.launch.grid(cfg, values), 1)[:2]
         if grid[1] > 65535 or grid[0] > 2**31 - 1:
             raise CompilerError(f"{about['name']}: a grid of {grid} programs")
-        launch = _launcher.CudaKernel(function, self.kernel.summary, self.device, *grid, about["threads"], about["shared"],
-                                      Unaligned(self, cfg) if aligned else None)
-        return launch
+        return _launcher.CudaKernel(function, self.kernel.summary, self.device, *grid, about["threads"], about["shared"],
+                                    Unaligned(self, cfg, assumed, values) if assumed.pointers else None)
+
+    def launcher(self, values):
+        """What to call with tensors of these sizes."""
+        launch = self.kernel.launch
+        if launch.longer is not None and launch.at(*values)[0]["r"] > self.best.block("r"):
+            if self.longer is None:
+                [self.longer] = build_triton_kernels([launch.longer], torch.device("cuda", self.device))
+            reordered = arguments_of(launch.longer, self.kernel)
+            return lambda *arguments: self.longer(*reordered(arguments))
+        return self.load(self.best, self.assumed(values), values) if 0 not in launch.grid(self.best, values) else lambda *arguments: None
 
     def choose(self, errors):
         """Load; where there are several configurations, time them."""
-        loaded, reason = {}, None
+        loaded, reason, hints = {}, None, self.kernel.launch.hints
+        here = self.assumed(hints)
         for cfg in self.configs:
+            if self.cubin(cfg, here) in errors:
+                reason = errors[self.cubin(cfg, here)]
+                continue
             try:
-                loaded[cfg] = self.load(cfg)
-            except (OSError, RuntimeError) as error:        # it did not compile, or needs more than a processor has
-                reason = errors.get(self.cubin(cfg)) or error
+                loaded[cfg] = self.load(cfg, here, hints)
+            except (OSError, RuntimeError) as error:        # it needs more than a processor has
+                reason = error
         if not loaded:
             raise CompilerError(f"Triton refused a generated kernel (kept as {source_file(self.source)}): {reason}")
         self.best = next(iter(loaded))
@@ -165,25 +217,39 @@ class CudaCode:
             self.best = min(loaded, key=self.timed(loaded).get)
             with open(self.best_file, "w") as file:
                 file.write(str(self.best))
-        self.launch = loaded[self.best]
 
     def timed(self, loaded):
         """Milliseconds of each configuration, on tensors of the right sizes (zeros for indices, so that they are in range;
         no random numbers: the user's generator must not notice)."""
         device = torch.device("cuda", self.device)
+        launch = self.kernel.launch
         try:
-            tensors = [torch.empty(n, dtype=d, device=device) for n, d in zip(self.kernel.launch.extents,
-                                                                              self.kernel.launch.dtypes)]
+            tensors = [torch.empty(n, dtype=d, device=device) for n, d in zip(launch.at(*launch.hints)[1], launch.dtypes)]
         except torch.cuda.OutOfMemoryError:
             return {cfg: i for i, cfg in enumerate(loaded)}
         for tensor in tensors:
             torch.linspace(-2, 2, len(tensor), out=tensor) if tensor.is_floating_point() else tensor.zero_()
-        return event_times({cfg: functools.partial(launch, *tensors) for cfg, launch in loaded.items()}, device)
+        return event_times({cfg: functools.partial(call, *tensors, *launch.hints) for cfg, call in loaded.items()}, device)
 
     def callable(self):
-        if 0 in self.kernel.launch.grid(self.best):
-            return lambda *tensors: None            # nothing to compute
-        return self.launch
+        return SizedKernel(self) if self.kernel.launch.symbols else self.launcher(())
+
+
+class SizedKernel:
+    """A kernel whose sizes are arguments."""
+    MOST = 1000             # launchers that are kept
+
+    def __init__(self, code):
+        self.code, self.launchers, self.sizes = code, {}, slice(-1 - len(code.kernel.launch.symbols), -1)
+
+    def __call__(self, *arguments):         # tensors, sizes, stream
+        sizes = arguments[self.sizes]
+        launcher = self.launchers.get(sizes)
+        if launcher is None:
+            if len(self.launchers) >= self.MOST:
+                self.launchers.clear()
+            launcher = self.launchers[sizes] = self.code.launcher(sizes)
+        launcher(*arguments)
 
 
 def event_times(calls, device, rounds=9):
@@ -229,16 +295,12 @@ def race(calls, source, layouts, device):
 class Unaligned:
     """The kernel for pointers that are not 16-byte aligned: compiled when it is first called."""
 
-    def __init__(self, code, cfg):
-        self.code, self.cfg, self.kernel = code, cfg, None
+    def __init__(self, code, cfg, assumed, values):
+        self.code, self.how, self.kernel = code, (cfg, assumed._replace(pointers=False), values), None
 
     def __call__(self, *arguments):
         if self.kernel is None:
-            jobs = [j for j in self.code.jobs(False) if j["cubin"] == self.code.cubin(self.cfg, False)]
-            errors = compile_all(jobs)
-            if errors:
-                raise CompilerError(next(iter(errors.values())))
-            self.kernel = self.code.load(self.cfg, False)
+            self.kernel = self.code.load(*self.how)
         return self.kernel(*arguments)
 
 
@@ -307,12 +369,19 @@ class InterpretedKernel:
         self.kernel, self.source, self.function = kernel, source, None
         self.config = kernel.launch.configs[0]
 
+    @functools.cached_property
+    def longer(self):
+        return InterpretedKernel(self.kernel.launch.longer, named_source(self.kernel.launch.longer))
+
     def __call__(self, *tensors):
         if self.function is None:
             from .triton_interpreter import load_interpreted
             self.function = load_interpreted(source_file(self.source), self.kernel.summary + "_kernel")
-        symbols = self.kernel.launch.symbols
-        grid = self.kernel.launch.grid(self.config, tensors[len(tensors) - len(symbols):])
+        launch = self.kernel.launch
+        values = tensors[len(tensors) - len(launch.symbols):]
+        if launch.longer is not None and launch.at(*values)[0]["r"] > self.config.block("r"):
+            return self.longer(*arguments_of(launch.longer, self.kernel)(tensors))
+        grid = launch.grid(self.config, values)
         if 0 not in grid:
             try:
                 self.function[grid](*tensors, **dict(self.config.blocks))

@@ -24,8 +24,7 @@ def compile_job(job):
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     function = getattr(module, job["name"])
-    pointers = [n for n, t in job["signature"].items() if t != "constexpr"]
-    attributes = {(i,): [["tt.divisibility", 16]] for i in range(len(pointers))} if job["aligned"] else {}
+    attributes = {(i,): [["tt.divisibility", 16]] for i, name in enumerate(job["signature"]) if name in job["aligned"]}
     source = ASTSource(fn=function, signature=job["signature"], constexprs=job["constants"], attrs=attributes)
     options = {"num_warps": job["num_warps"], "num_stages": job["num_stages"]}
     if job["asserts"]:
