@@ -38,6 +38,7 @@ LARGEST = 2**63 - 1
 
 class DataDependentDecision(RuntimeError):
     """A decision needs a value that only the run knows."""
+    needs_data = True       # for a backend, which imports nothing of ours
 
 
 # ---- functions that sympy must leave alone ---------------------------------------------------------------------------

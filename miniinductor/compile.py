@@ -25,6 +25,7 @@ from .autograd.functionalize import CannotFunctionalize
 from .autograd.joint import needs_gradient, trace_forward
 from .autograd.runtime import compile_training, with_outputs
 from .autograd.tracer import CannotTrace, no_autocast
+from .data_dependent import compile_pieces, symbols_of, unknown_symbols
 from .decompositions import table
 from .graph_passes import Constants, apply, fold_affine, freeze, optimize, optimize_for_cpu, optimize_for_gpu, rewrites
 from .lowering import CannotLower, lower_graph
@@ -79,6 +80,9 @@ def _compile(gm, example_inputs, mode, generate):
     eager = eager_reason(gm, example_inputs)
     if eager:
         return _run_eagerly(gm, record, eager)
+    if unknown_symbols(gm).difference(*[symbols_of(value) for value in example_inputs]):
+        run = compile_pieces(gm, functools.partial(_compile, mode=mode, generate=generate), record)
+        return CompiledGraph(run, record) if run else _run_eagerly(gm, record, "sizes that only the run knows, and changes of the thread's state")
     decompositions = table() if generate else None
     compile_graph = functools.partial(_generate, mode=mode, pools=new_pools()) if generate else _interpret
     try:
@@ -101,6 +105,10 @@ def _compile(gm, example_inputs, mode, generate):
                 run = with_outputs(joint, run)
     except (CannotTrace, CannotFunctionalize, CannotLower, CompilerError) as reason:
         return _run_eagerly(gm, record, str(reason))
+    except RuntimeError as reason:          # of the front end's: `needs_data`
+        if not getattr(reason, "needs_data", False):
+            raise
+        return _run_eagerly(gm, record, str(reason).split("\n")[0])
     if written:
         run = _guard_shared_memory(run, gm, record)
     return CompiledGraph(run, record)

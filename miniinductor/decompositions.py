@@ -18,6 +18,7 @@ from torch._decomp import core_aten_decompositions, decomposition_table
 from . import config, random
 from .lowering.extern import EXTERN
 from .lowering.registry import LOWERINGS
+from .sizes import same
 
 aten = torch.ops.aten
 OURS = {}
@@ -59,7 +60,7 @@ def _one_or_none(function, x, half_to_float):
 @decomposition(aten._softmax.default)
 def softmax(x, dim, half_to_float):
     wide = upcast(x)
-    if x.numel() == 0 or x.dim() == 0:
+    if x.dim() == 0 or same(x.numel(), 0):
         return _one_or_none(softmax, x, half_to_float)
     e = torch.exp(wide - torch.amax(wide, dim, keepdim=True))
     return (e / torch.sum(e, dim, keepdim=True)).to(torch.float32 if half_to_float else x.dtype)
@@ -68,7 +69,7 @@ def softmax(x, dim, half_to_float):
 @decomposition(aten._log_softmax.default)
 def log_softmax(x, dim, half_to_float):
     wide = upcast(x)
-    if x.numel() == 0 or x.dim() == 0:
+    if x.dim() == 0 or same(x.numel(), 0):
         return _one_or_none(log_softmax, x, half_to_float)
     shifted = wide - torch.amax(wide, dim, keepdim=True)
     return (shifted - torch.log(torch.sum(torch.exp(shifted), dim, keepdim=True))).to(

@@ -27,7 +27,7 @@ def compilations():
 
 def same(got, expected):
     if isinstance(expected, torch.Tensor):
-        return got.dtype == expected.dtype and torch.equal(got, expected)
+        return got.dtype == expected.dtype and (torch.equal(got, expected) or got.is_floating_point() and torch.allclose(got, expected, atol=1e-6))
     if isinstance(expected, (tuple, list)):
         return type(got) is type(expected) and len(got) == len(expected) and all(map(same, got, expected))
     return type(got) is type(expected) and got == expected
@@ -315,11 +315,35 @@ UNBACKED = {
 }
 
 
+@pytest.mark.parametrize("backend", ["eager", "inductor"])
 @pytest.mark.parametrize("name", UNBACKED)
-def test_unbacked_sizes_are_captured_where_nothing_depends_on_them(name, unbacked):
+def test_unbacked_sizes_are_captured_where_nothing_depends_on_them(name, backend, unbacked):
     torch.manual_seed(0)
-    sweep(UNBACKED[name], [(torch.randn(n),) for n in (9, 9, 14)])
+    sweep(UNBACKED[name], [(torch.randn(n),) for n in (9, 9, 14)], backend=backend)
     assert not records.frames[-1].graph_breaks
+    if backend == "inductor":
+        notes = records.frames[-1].backend_record.notes
+        assert notes[-1].startswith("cut at ") and not [n for n in notes if "eagerly" in n] or name == "nonzero", notes
+
+
+def test_kernels_lie_between_ops_whose_sizes_only_the_run_knows(unbacked):
+    linear = torch.nn.Linear(5, 3)
+
+    def f(x):
+        rows = x[x[:, 0] > 0]
+        return torch.softmax(linear(rows).relu() * rows.shape[0], -1), x.exp()[:, :2].sum()
+    def gradients(function):
+        x = torch.linspace(-1, 1, 60).reshape(12, 5).requires_grad_()
+        sum(t.square().sum() for t in function(x)).backward()
+        return x.grad
+    record = sweep(f, [(torch.randn(n, 5),) for n in (12, 9)] + [(-torch.ones(12, 5),)], backend="inductor")
+    assert len(record.backend_record.kernels) >= 2 and not [n for n in record.backend_record.notes if "eagerly" in n]
+    torch.testing.assert_close(gradients(minidynamo.compile(f, dynamic=True)), gradients(f))
+
+
+def test_a_piece_that_must_know_a_size_runs_eagerly_and_says_which_decision(unbacked):
+    record = sweep(lambda x: torch.softmax(x[x > 0], 0), [(torch.tensor([1., 2., -1.]),), (torch.tensor([-1., 5.]),)], backend="inductor")
+    assert any(re.search(r"runs eagerly: whether .* depends on u0 \(getitem at .*test_dynamic.py", n) for n in record.backend_record.notes)
 
 
 def test_a_decision_on_an_unbacked_size_breaks_the_graph_there(unbacked):
