@@ -111,6 +111,7 @@ def training_memory(options):
             label = f"{name} {'bfloat16 autocast' if mixed else 'float32'}"
             if options.only not in label:
                 continue
+            print(label, flush=True)
             original, inputs = make()
             original.train()
             row, reference = {"name": label, "inputs": {k: list(v.shape) for k, v in inputs.items()}}, None
@@ -139,8 +140,8 @@ def training_memory(options):
                 gc.collect()
                 if gpu:
                     torch.cuda.empty_cache()
+                print(f"    {variant}: {_show(row[variant])}", flush=True)
             rows.append(row)
-            print(label, *[f"{variant}: {_show(row[variant])}" for variant in compilers], sep="\n    ", flush=True)
     return {"machine": machine(), "command": "python -m minidynamo.bench --suite training-memory", "rows": rows}
 
 
