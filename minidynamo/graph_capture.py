@@ -77,6 +77,7 @@ class OutputGraph(Builder):
         self.inputs, self.attributes, self.by_fake, self.memo, self.pinned_memo = [], {}, {}, {}, {}
         self.globals, self.pair_guards, self.sourced, self.module_stack, self.modules = {}, [], [], [], []
         self.input_sources = input_sources          # names of tensors that must be placeholders (replaced buffers)
+        self.steps = 0                              # instructions traced so far
         self.last_input, self.calls, self.frame, self.root, self.global_hooks_guarded = None, 0, None, None, False
         self.makers = {}            # id of a stateless module made in the frame -> partial that makes it
         self.autocast_depth = 0                     # autocast regions entered less those left

@@ -286,6 +286,9 @@ class Codegen:
             self.load_const(variable.value)
             return
         if issubclass(variable.cls, BaseException):
+            if "__traceback__" in variable.slots:
+                self.value(variable.slots["__traceback__"])         # refuses, unless it was set to None
+                self.emit("POP_TOP", None, -1)
             self.start_call(lambda: self.load_const(runtime.new_exception))
             self.load_const(variable.cls)
             self.build("BUILD_TUPLE", variable.init_args or [])

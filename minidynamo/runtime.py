@@ -56,9 +56,7 @@ def floats_as_tensors(compiled, places):
 
 def new_exception(cls, args, fields, cause, context, suppress):
     made = cls.__new__(cls, *args)
-    if issubclass(cls, StopIteration):
-        StopIteration.__init__(made, *args)         # sets .value
-    made.args = args
+    next(b for b in cls.__mro__ if b.__module__ == "builtins").__init__(made, *args)        # sets .args, and StopIteration's .value
     if fields:
         made.__dict__.update(fields)
     made.__cause__, made.__context__, made.__suppress_context__ = cause, context, suppress
@@ -73,6 +71,14 @@ def iterator_at(sequence, index, step):
     elif index is not None:             # a deque's
         for _ in range(index if step > 0 else len(sequence) - 1 - index):
             next(made, None)
+    return made
+
+
+def advanced(values, taken):
+    """iter(values), `taken` steps on."""
+    made = iter(values)
+    for _ in range(taken):
+        next(made)
     return made
 
 

@@ -118,7 +118,7 @@ class Steps:
         return self.n
 
 
-@make_test(X())
+@make_test(X(), graphs=1, breaks=1)
 def test_contexts_of_exceptions_that_leave(x):
     try:
         try:

@@ -1,10 +1,11 @@
 """CPython's own tests with the frame hook on: exactly the same outcome as without it.
 
-    python tests/transparency.py [test_generators test_with ...]
+    python tests/transparency.py [test_generators test_with.NestedWith ...]
 
 Each file of the interpreter's `test` package runs in a process of its own, plain and hooked: backend "eager", every frame captured, also
 the standard library's and those without a tensor, whose replacement code then runs.  The outcome of every single test is compared.
 """
+import faulthandler
 import json
 import subprocess
 import sys
@@ -12,20 +13,21 @@ import unittest
 
 FILES = """test_generators test_exceptions test_with test_scope test_call test_list test_dict test_set test_contextlib test_itertools test_functools
 test_super test_dataclasses""".split()
+LIMIT = 900         # seconds for one file
 # what the hook changes by design: {test: why}
 EXCEPT = {f"test.test_generators.GeneratorStackTraceTest.test_{kind}_with_yield_from":
           "walks f_back and compares frames' names: behind a graph break the caller is `<resume of ...>`" for kind in ("send", "throw")}
 
 
 class Result(unittest.TestResult):
-    """{test id: outcome}."""
-
-    def __init__(self):
-        super().__init__()
-        self.outcomes = {}
+    """Writes one line for each test, as it ends."""
 
     def note(self, test, text):
-        self.outcomes[test.id()] = text
+        say({test.id(): text})
+
+    def startTest(self, test):
+        say({test.id(): "did not end"})
+        super().startTest(test)
 
     def addSuccess(self, test):
         self.note(test, "ok")
@@ -34,6 +36,10 @@ class Result(unittest.TestResult):
         self.note(test, "failed: " + self._exc_info_to_string(error, test)[-1500:])
 
     addError = addFailure
+
+    def addSubTest(self, test, subtest, error):
+        if error is not None:
+            self.addFailure(subtest, error)
 
     def addSkip(self, test, reason):
         self.note(test, "skipped: " + reason)
@@ -45,36 +51,41 @@ class Result(unittest.TestResult):
         self.note(test, "unexpected success")
 
 
+def say(found):
+    print("\n@" + json.dumps(found), file=sys.__stdout__, flush=True)
+
+
 def child(name, hooked):
+    faulthandler.enable()
+    faulthandler.dump_traceback_later(LIMIT - 5, exit=True)
     suite = unittest.defaultTestLoader.loadTestsFromName("test." + name)
-    result, counts = Result(), {}
-    if hooked:
-        import torch  # noqa: F401
-        from minidynamo import config, convert_frame, frame_hook, records
-        ours = ("minidynamo's own code", "torch's own code", "not a function", "a generator or coroutine")
-        reason = convert_frame.skip_reason
-        convert_frame.skip_reason = lambda code: "the tests' own runner" if code.co_filename == __file__ else \
-            found if (found := reason(code)) in ours else None
-        compiler = convert_frame.FrameCompiler("eager")
-        compiler.needs_tensors, compiler.worth_splitting = False, lambda code, args: True
-        config.guard_parameter_metadata = False
-        frame_hook.enabled(suite.run, compiler)(result)
-        counts = {"frames": sum(records.counters["frames"].values()), "replaced": len(convert_frame.CODES), "errors": dict(records.counters["errors"]),
-                  "breaks": sum(records.counters["graph_breaks"].values())}
-    else:
-        suite.run(result)
-    print("\n@" + json.dumps([result.outcomes, counts]))
+    if not hooked:
+        suite.run(Result())
+        return
+    import torch  # noqa: F401
+    from minidynamo import config, convert_frame, frame_hook, records
+    ours = ("minidynamo's own code", "torch's own code", "not a function", "a generator or coroutine")
+    reason = convert_frame.skip_reason
+    convert_frame.skip_reason = lambda code: "the tests' own runner" if code.co_filename == __file__ else \
+        found if (found := reason(code)) in ours else None
+    compiler = convert_frame.FrameCompiler("eager")
+    compiler.needs_tensors, compiler.worth_splitting = False, lambda code, args: True
+    config.guard_parameter_metadata = False
+    frame_hook.enabled(suite.run, compiler)(Result())
+    say({"(counts)": {"frames": sum(records.counters["frames"].values()), "replaced": len(convert_frame.CODES),
+                      "errors": dict(records.counters["errors"]), "breaks": sum(records.counters["graph_breaks"].values())}})
 
 
 def run(name, hooked):
-    try:
-        done = subprocess.run([sys.executable, "-W", "ignore", __file__, "--child", name, str(int(hooked))], capture_output=True, text=True, timeout=1200)
-    except subprocess.TimeoutExpired:
-        return {"(the process)": "did not end in 20 minutes"}, {}
-    line = next((line for line in done.stdout.splitlines() if line.startswith("@")), None)
-    if line is None:
-        return {"(the process)": f"died with {done.returncode}: {done.stderr[-1500:]}"}, {}
-    return json.loads(line[1:])
+    """({test: outcome}, counts)."""
+    done = subprocess.run([sys.executable, "-W", "ignore", __file__, "--child", name, str(int(hooked))], capture_output=True, text=True)
+    outcomes = {}
+    for line in done.stdout.splitlines():
+        if line.startswith("@"):
+            outcomes.update(json.loads(line[1:]))
+    if done.returncode:
+        outcomes["(the process)"] = f"ended with {done.returncode}: {done.stderr[-3000:]}"
+    return outcomes, outcomes.pop("(counts)", {})
 
 
 def compare(name):

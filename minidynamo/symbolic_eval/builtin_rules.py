@@ -11,7 +11,6 @@ import builtins
 import collections
 import functools
 import inspect
-import itertools
 import operator
 import sys
 import types
@@ -20,14 +19,14 @@ import weakref
 
 import torch
 
-from .. import polyfills
+from .. import polyfills, runtime
 from ..exceptions import Break, ObservedException
 from ..guards import constant_check
 from ..variables.constant import ConstantVar, is_constant_value
 from ..variables.containers import DictVar, DictViewVar, ListVar, SequenceVar, SetVar, TupleVar
 from ..variables.functions import BoundMethodVar, CallableVar, FunctionVar, PartialVar
 from ..variables.iterators import EnumerateVar, FilterVar, IteratorVar, MapVar, SequenceIterator, ZipVar
-from ..variables.objects import MISSING, ClassVar, ObjectVar, PyModuleVar, SuperVar, allocate, initialise_payload, instantiate, lookup, trusted
+from ..variables.objects import MISSING, ClassVar, ObjectVar, PyModuleVar, SuperVar, allocate, initialise_exception, initialise_payload, instantiate, lookup, trusted
 from ..variables.symbolic import CALLS, SymVar, apply, is_number
 from ..variables.tensor import TensorVar
 from .opcodes import slice_of
@@ -59,6 +58,23 @@ def class_rule(*classes):
     return register
 
 
+# (least, most, keywords): functions and classes whose rule takes such arguments; plain Python says what is wrong with others
+TAKES = {kind: found for found, kinds in {
+    (0, 1, ""): (list, tuple, set, frozenset, torch.Size, vars), (1, 1, ""): (repr, callable, hash, len, any, all, abs, reversed),
+    (1, 2, ""): (format, iter, next), (2, 2, ""): (hasattr, delattr, isinstance, issubclass, divmod, filter), (2, 3, ""): (getattr, pow),
+    (3, 3, ""): (setattr,), (1, 3, ""): (slice,), (2, 99, ""): (map,), (0, 99, "strict"): (zip,), (0, 2, "maxlen"): (collections.deque,),
+    (1, 1, "key reverse"): (sorted,), (1, 2, "start"): (sum, enumerate), (1, 99999, "key default"): (min, max), (1, 2, "ndigits"): (round,),
+    (2, 2, " "): (*BINARY.values(), *COMPARE.values(), operator.getitem, operator.contains, operator.is_, operator.is_not, operator.delitem),
+    (1, 1, " "): (operator.neg, operator.pos, operator.invert, operator.not_, operator.truth, operator.index), (3, 3, " "): (operator.setitem,),
+}.items() for kind in kinds}
+
+
+def check_arguments(value, args, kwargs):
+    least, most, keywords = TAKES.get(value, (0, len(args), kwargs))
+    if not least <= len(args) <= most or not kwargs.keys() <= {*(keywords.split() if isinstance(keywords, str) else keywords)}:
+        raise Break("arguments", f"the arguments of {value.__name__}()")
+
+
 # ---- the two entries
 def call_c(tx, value, args, kwargs):
     from . import torch_rules
@@ -67,6 +83,7 @@ def call_c(tx, value, args, kwargs):
     except TypeError:           # not hashable, or a weak reference to something dead
         raise Break("C function", f"the call of a {type(value).__name__}") from None
     if found is not None:
+        check_arguments(value, args, kwargs)
         return found(tx, args, kwargs)
     if torch_rules.is_leaf(value):
         return torch_rules.call_leaf(tx, value, args, kwargs)
@@ -155,8 +172,8 @@ def call_descriptor(tx, value, args, kwargs):
     if isinstance(self, ObjectVar):
         if owner is object and name in OBJECT_METHODS:
             return OBJECT_METHODS[name](tx, self, *rest)
-        if owner in (BaseException, Exception) and name == "__init__":
-            self.init_args = list(rest)
+        if issubclass(owner, BaseException) and name == "__init__":
+            initialise_exception(self.cls, self, rest, kwargs)
             return NONE
         if self.payload is not None and issubclass(owner, (dict, list, tuple, set)):
             if name == "__init__":
@@ -238,6 +255,7 @@ def module_getattr(tx, args, kwargs):
 def call_class(tx, cls, args, kwargs):
     found = CLASS_RULES.get(cls)
     if found is not None:
+        check_arguments(cls, args, kwargs)
         return found(tx, args, kwargs)
     if cls in POLYFILLS:
         return tx.output.wrap_pinned(POLYFILLS[cls]).call(tx, args, kwargs)
@@ -298,9 +316,7 @@ def text(tx, value, how):
     if isinstance(value, ObjectVar):
         if issubclass(value.cls, BaseException) and how != "repr" and isinstance(lookup(value.cls, "__str__")[1], types.WrapperDescriptorType):
             args = [a.realize(tx).as_constant() for a in value.getattr(tx, "args").iterate(tx)]
-            made = value.cls.__new__(value.cls, *args)
-            made.args = tuple(args)
-            return str(made)
+            return str(runtime.new_exception(value.cls, args, {}, None, None, False))
         if issubclass(value.cls, BaseException) and how == "repr" and isinstance(lookup(value.cls, "__repr__")[1], types.WrapperDescriptorType):
             parts = ", ".join([text(tx, a.realize(tx), "repr") for a in value.getattr(tx, "args").iterate(tx)])
             return f"{value.cls.__name__}({parts})"
@@ -524,6 +540,8 @@ def _set(tx, args, kwargs):
 
 @class_rule(frozenset)
 def _frozenset(tx, args, kwargs):
+    if args and isinstance(args[0], SetVar) and args[0].cls is frozenset:
+        return args[0]
     return SetVar.of(tx, args[0].iterate(tx) if args else (), frozenset)
 
 
@@ -711,4 +729,4 @@ def _delitem(tx, args, kwargs):
     return NONE
 
 
-POLYFILLS = {**polyfills.POLYFILLS, collections._count_elements: polyfills.count_elements, itertools.chain.from_iterable: polyfills.from_iterable}
+POLYFILLS = polyfills.POLYFILLS

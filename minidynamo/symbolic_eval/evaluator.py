@@ -11,6 +11,7 @@ Mirrors torch/_dynamo/symbolic_convert.py (InstructionTranslator; paper sections
 """
 import inspect
 
+from .. import config
 from ..exceptions import Break, ObservedException, Restart, SkipFrame
 from ..symbolic_shapes import DataDependentDecision
 from ..variables.base import NULL
@@ -78,8 +79,11 @@ class Frame(Operations):
             self.output.frame = caller
 
     def loop(self):
-        ops = self.info.ops
+        ops, output = self.info.ops, self.output
         while True:
+            output.steps += 1
+            if output.steps > config.step_limit:
+                raise Break("limit", f"more than {config.step_limit} instructions in the calls of one frame (config.step_limit)")
             handler, arg, handler_entry, self.line = ops[self.pc]
             self.pc += 1
             try:
@@ -97,8 +101,6 @@ class Frame(Operations):
         if lasti:
             self.stack.append(ConstantVar("lasti"))
         self.stack.append(raised.var)
-        if self.handled and self.handled[-1] is not None and self.handled[-1] is not raised.var:
-            getattr(raised.var, "slots", {}).setdefault("__context__", self.handled[-1])
         self.pc = target
 
     def pop(self):
@@ -169,6 +171,8 @@ class RootFrame(Frame):
             pc = self.pc
             handler, arg, entry, self.line = ops[pc]
             self.step += 1
+            if self.step > config.step_limit:
+                raise SkipFrame(f"more than {config.step_limit} instructions to trace (config.step_limit)")
             if groups[pc] == pc:
                 self.group_step = self.step
             if self.step in self.forced:

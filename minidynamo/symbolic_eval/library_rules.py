@@ -9,7 +9,9 @@ import contextlib
 import copy
 import dataclasses
 import inspect
+import itertools
 import logging
+import operator
 import sys
 import typing
 import warnings
@@ -18,8 +20,10 @@ from ..exceptions import Break
 from ..variables.constant import ConstantVar
 from ..variables.containers import DictVar, ListVar, SetVar, TupleVar
 from ..variables.functions import CallableVar, FunctionVar
+from ..variables.iterators import LibraryIterator
 from ..variables.objects import ClassVar, ModuleVar, ObjectVar, lookup
-from .builtin_rules import NONE, RULES, rule
+from .builtin_rules import CLASS_RULES, NONE, RULES, rule
+
 
 @rule(typing.cast)
 def _cast(tx, args, kwargs):
@@ -130,3 +134,74 @@ def _log_rule(level):
 
 for _name, _level in (("debug", 10), ("info", 20), ("warning", 30), ("error", 40), ("critical", 50)):
     RULES[getattr(logging.Logger, _name)] = _log_rule(_level)
+
+
+# ---- itertools: the real ones, run on variables
+class Host:
+    """An iterator variable for host code."""
+
+    def __init__(self, tx, values):
+        self.iterator = tx.iter_of(values)
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        value = self.iterator.next(current())
+        if value is None:
+            raise StopIteration
+        return value
+
+
+def current():
+    """The frame that asks for the next value, perhaps another one than made the iterator."""
+    from .evaluator import RUNNING
+    return RUNNING[-1]
+
+
+def _function(tx, function):
+    function = SUM if function.identity() is None else function         # accumulate's None
+    return lambda *args: function.call(current(), list(args), {})
+
+
+def _test(tx, function):
+    return lambda value: (value if function.identity() is None else function.call(current(), [value], {})).truth(current())
+
+
+AS_HOST = {
+    "iterable": Host, "iterables": lambda tx, values: (Host(tx, value) for value in Host(tx, values)), "function": _function, "test": _test,
+    "rows": lambda tx, values: (tuple(row.iterate(current())) for row in Host(tx, values)), "truths": lambda tx, values: (v.truth(current()) for v in Host(tx, values)),
+    "number": lambda tx, value: value.as_constant(), "value": lambda tx, value: value, "initial": lambda tx, value: None if value.identity() is None else value}
+SUM = CallableVar(operator.add)
+ITERTOOLS = {       # positional arguments (... repeats the one before), keywords, defaults
+    itertools.chain: ("iterable ...", {}), itertools.chain.from_iterable: ("iterables", {}), itertools.cycle: ("iterable", {}), itertools.pairwise: ("iterable", {}),
+    itertools.compress: ("iterable truths", {}), itertools.islice: ("iterable number ...", {}), itertools.repeat: ("value number", {"times": "number"}),
+    itertools.count: ("number number", {"start": "number", "step": "number"}), itertools.product: ("iterable ...", {"repeat": "number"}),
+    itertools.permutations: ("iterable number", {}), itertools.combinations: ("iterable number", {}), itertools.combinations_with_replacement: ("iterable number", {}),
+    itertools.takewhile: ("test iterable", {}), itertools.dropwhile: ("test iterable", {}), itertools.filterfalse: ("test iterable", {}),
+    itertools.starmap: ("function rows", {}), itertools.accumulate: ("iterable function", {"func": "function", "initial": "initial"}, {"func": SUM}),
+    itertools.zip_longest: ("iterable ...", {"fillvalue": "value"}, {"fillvalue": NONE})}
+if hasattr(itertools, "batched"):
+    ITERTOOLS[itertools.batched] = "iterable number", {"strict": "number"}
+
+
+def _itertools_rule(real, positional, keywords, defaults={}):
+    kinds = positional.split()
+    if kinds[-1] == "...":
+        kinds = kinds[:-1] + kinds[-2:-1] * 250
+
+    def make(tx, args, kwargs):
+        if len(args) > len(kinds) or not kwargs.keys() <= keywords.keys():
+            raise Break("arguments", f"the arguments of itertools.{real.__name__}()")
+        named = {**(defaults if kinds[-1] == "iterable" or len(args) < len(kinds) else {}), **kwargs}
+        values = [AS_HOST[kind](tx, value) for kind, value in zip(kinds, args)]
+        try:
+            iterator = real(*values, **{name: AS_HOST[keywords[name]](tx, value) for name, value in named.items()})
+        except (TypeError, ValueError, OverflowError) as error:
+            tx.raise_(type(error), *error.args)
+        return LibraryIterator(iterator, (tx.user_stack(), tx.output.root.group_step))
+    return make
+
+
+for _real, _row in ITERTOOLS.items():
+    (CLASS_RULES if isinstance(_real, type) else RULES)[_real] = _itertools_rule(_real, *_row)

@@ -633,9 +633,8 @@ def RAISE_VARARGS(frame, n):
     if not isinstance(values[0], ObjectVar) or not issubclass(values[0].python_type(), BaseException):
         frame.raise_(TypeError, "exceptions must derive from BaseException")
     if n == 2:
-        values[0].slots["__cause__"] = values[1]
-        values[0].slots["__suppress_context__"] = ConstantVar(True)
-    raise ObservedException(values[0])
+        values[0].setattr(frame, "__cause__", values[1])
+    raise frame.raised(values[0])
 
 
 @opcode
@@ -684,7 +683,7 @@ def BEFORE_WITH(frame, _):
 def WITH_EXCEPT_START(frame, _):
     raised = frame.stack[-1]
     kind = frame.output.wrap_pinned(raised.python_type())
-    frame.stack.append(frame.stack[-4].call(frame, [kind, raised, ConstantVar(None)], {}))
+    frame.stack.append(frame.stack[-4].call(frame, [kind, raised, raised.getattr(frame, "__traceback__")], {}))
 
 
 @opcode

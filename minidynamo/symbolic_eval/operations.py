@@ -15,8 +15,8 @@ from ..exceptions import Break, ObservedException
 from ..variables.constant import ConstantVar
 from ..variables.containers import DictVar, DictViewVar, ListVar, SequenceVar, SequenceVar_of, SetVar, TupleVar
 from ..variables.functions import BoundMethodVar, FunctionVar, MethodVar
-from ..variables.iterators import HostIterator, IteratorVar, RangeIterator, SentinelVar, SequenceIterator
-from ..variables.objects import MISSING, ClassVar, ObjectVar, lookup
+from ..variables.iterators import HostIterator, IteratorVar, KeysIterator, RangeIterator, SentinelVar, SequenceIterator
+from ..variables.objects import MISSING, ClassVar, ObjectVar, TracebackVar, lookup
 from ..symbolic_shapes import DataDependentDecision
 from ..variables.symbolic import SymVar, apply, data_dependent
 from ..variables.tensor import FloatVar, TensorVar
@@ -46,9 +46,29 @@ class Operations:
     def raise_var(self, kind, args):
         made = ObjectVar(kind, fields=DictVar({}))
         made.init_args = args
-        raise ObservedException(made)
+        raise self.raised(made)
 
-    def fold(self, function, *args, **kwargs):
+    def raised(self, var):
+        """The signal that `var` is raised here: its traceback begins, and what is being handled is its context (CPython's _PyErr_SetObject)."""
+        if not isinstance(var, ObjectVar) or var.value is not None:
+            raise Break("exception", "raising an exception that was made before this frame")
+        var.slots["__traceback__"] = TracebackVar(var, (self.user_stack(), self.output.root.group_step))
+        frame = self
+        while frame is not None and not (frame.handled and frame.handled[-1] is not None):
+            frame = frame.parent
+        context = link = frame and frame.handled[-1]
+        if context is not None and context is not var:
+            seen = []
+            while isinstance(link, ObjectVar) and link not in seen:         # no new circle
+                seen.append(link)
+                after = link.slots.get("__context__")
+                if after is var:
+                    link.slots["__context__"] = ConstantVar(None)
+                link = after
+            var.slots["__context__"] = context
+        return ObservedException(var)
+
+    def fold(self, function, /, *args, **kwargs):
         """Call now.  The program's exception if it raises."""
         try:
             value = function(*args, **kwargs)
@@ -133,6 +153,8 @@ class Operations:
         return self.binary(symbol, *[ConstantVar(v.as_constant()) if isinstance(v, FloatVar) else v for v in (a, b)])
 
     def _sequence_binary(self, plain, inplace, a, b):
+        if a.cls is tuple and (plain == "*" and type(b) is ConstantVar and b.value in (1, True) or plain == "+" and type(b) is TupleVar and not b.items):
+            return a                # CPython makes no copy
         if plain == "+" and isinstance(b, SequenceVar):
             if inplace and isinstance(a, ListVar):
                 a.method_extend(self, b)
@@ -225,7 +247,7 @@ class Operations:
                     if left.payload is not None:
                         other = getattr(right, "payload", None) or right
                         return self.compare(symbol, left.payload, other)
-                    bound = None
+                    return self.fold(COMPARE[symbol], a.real(), b.real())
                 if bound is not None:
                     result = bound.call(self, [right], {})
                     if result.identity() is not NotImplemented:
@@ -242,8 +264,14 @@ class Operations:
             if symbol in ("==", "!="):
                 return ConstantVar(symbol == "!=")
             self.raise_(TypeError, f"'{symbol}' not supported between instances of '{a.cls.__name__}' and '{b.cls.__name__}'")
-        for left, right in zip(a.iterate(self), b.iterate(self)):
+        if a.cls is list and symbol in ("==", "!=") and len(a.items) != len(b.items):
+            return ConstantVar(symbol == "!=")
+        n = -1
+        while (n := n + 1) < min(len(a.items), len(b.items)):       # comparing items may change the lists
+            left, right = a.item(self, n), b.item(self, n)
             if left.identity() is not right.identity() and not self.equal(left, right):
+                if n >= min(len(a.items), len(b.items)):
+                    break
                 return ConstantVar(symbol == "!=") if symbol in ("==", "!=") else self.compare(symbol, left, right)
         return self.fold(COMPARE[symbol], len(a.items), len(b.items))
 
@@ -259,7 +287,7 @@ class Operations:
         if isinstance(variable, ObjectVar):
             return self._iter_of_object(variable)
         if isinstance(variable, (DictVar, DictViewVar, SetVar)):
-            return HostIterator(list(variable.iterate(self)))
+            return KeysIterator(self, variable)
         return HostIterator(variable.iterate(self))
 
     def _iter_of_object(self, variable):

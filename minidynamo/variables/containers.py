@@ -66,7 +66,8 @@ class SequenceVar(Variable):
     def getitem(self, tx, key):
         index = self.index_of(tx, key)
         if isinstance(index, slice):
-            return SequenceVar_of(self.cls, self.items[index])
+            whole = self.cls is tuple and range(len(self.items))[index] == range(len(self.items))         # CPython makes no copy
+            return self if whole else SequenceVar_of(self.cls, self.items[index])
         if not hasattr(index, "__index__"):
             tx.raise_(TypeError, f"{self.cls.__name__} indices must be integers or slices, not {type(index).__name__}")
         try:
@@ -82,9 +83,10 @@ class SequenceVar(Variable):
             return tx.output.wrap_pinned(self.cls)
         return tx.method_of(self, name)
 
-    def method_index(self, tx, value, *bounds):
+    def method_index(self, tx, value, start=ConstantVar(0), stop=ConstantVar(None)):
+        first, last, _ = slice(start.as_constant(), stop.as_constant()).indices(len(self.items))
         for n, item in enumerate(self.iterate(tx)):
-            if item.identity() is value.identity() or tx.equal(item, value):
+            if first <= n < last and (item.identity() is value.identity() or tx.equal(item, value)):
                 return ConstantVar(n)
         tx.raise_(ValueError, f"{tx.text_of(value)!r} is not in list" if self.cls is list else "tuple.index(x): x not in tuple")
 
@@ -390,7 +392,7 @@ class DictVar(Variable):
             value = default
         return value
 
-    def method_update(self, tx, *others, **named):
+    def method_update(self, tx, /, *others, **named):
         for other in others:
             for key, value in dict_pairs(tx, other):
                 self.store(tx, key, value)
@@ -527,7 +529,9 @@ class SetVar(Variable):
         return len(self.items)
 
     def iterate(self, tx):
-        if len(self.items) > 1:             # Python's order depends on hashes: take it from a real set of the keys
+        if self.source is not None and not self.mutated:
+            tx.output.guard(self.source, "ORDER", "[*{0}] == {pin}", list(self.items))
+        elif len(self.items) > 1:           # Python's order depends on hashes: take it from a real set of the keys
             order = list(self.cls(self.items))
             return iter([self.items[key] for key in order])
         return iter(list(self.items.values()))
@@ -564,7 +568,7 @@ class SetVar(Variable):
         return ConstantVar(None)
 
     def method_copy(self, tx):
-        return SetVar(dict(self.items), self.cls)
+        return self if self.cls is frozenset else SetVar(dict(self.items), self.cls)
 
     def method_pop(self, tx):
         if not self.items:

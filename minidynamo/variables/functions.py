@@ -96,7 +96,8 @@ class FunctionVar(Variable):
             if name == "__defaults__":
                 return TupleVar(list(self.defaults)) if self.defaults else ConstantVar(None)
             if name == "__annotations__":
-                return self.annotations or DictVar({})
+                self.annotations = self.annotations or DictVar({})
+                return self.annotations
             raise Break("attribute", f"{name} of a function made in this frame")
         try:
             value = getattr(self.fn, name)

@@ -8,7 +8,7 @@ Mirrors torch/_dynamo/variables/iter.py.
 from ..exceptions import Break, ObservedException
 from .base import Variable
 from .constant import ConstantVar
-from .containers import TupleVar
+from .containers import SetVar, TupleVar
 
 
 class IteratorVar(Variable):
@@ -89,6 +89,61 @@ class HostIterator(IteratorVar):
         self.left = iter(rest)
         cg.value(TupleVar(rest))
         cg.emit("GET_ITER", effect=0)
+
+
+class KeysIterator(IteratorVar):
+    """Over a dict, one of its views or a set, whose length must stay."""
+    __slots__ = ("walked", "left", "size", "taken")
+
+    def __init__(self, tx, walked):
+        self.source, self.mutated, self.walked, self.taken = None, False, walked, 0
+        self.left, self.size = iter(list(walked.iterate(tx))), self.owner().items and len(self.owner().items)
+
+    def owner(self):
+        return getattr(self.walked, "dict", self.walked)
+
+    def next(self, tx):
+        if self.walked is None:
+            return None
+        if self.size != (self.owner().items and len(self.owner().items)):
+            self.size = -1
+            tx.raise_(RuntimeError, f"{'Set' if isinstance(self.walked, SetVar) else 'dictionary'} changed size during iteration")
+        value = next(self.left, None)
+        self.taken += 1
+        if value is None:
+            self.walked = None
+        return value
+
+    def python_type(self):
+        kind = getattr(self.walked, "kind", None)
+        return type(iter(getattr({}, kind)() if kind else set() if isinstance(self.walked, SetVar) else {}))
+
+    def reconstruct(self, cg):
+        if self.walked is None or self.owner().mutated:
+            rest = list(self.left)
+            self.left = iter(rest)
+            cg.value(TupleVar(rest))
+            cg.emit("GET_ITER", effect=0)
+        else:
+            cg.call_helper("advanced", self.walked, ConstantVar(self.taken))
+
+
+class LibraryIterator(IteratorVar):
+    """One of itertools' own, run on variables; `made` says where, for there plain Python must make it if it outlives the trace."""
+    __slots__ = ("real", "made")
+
+    def __init__(self, real, made):
+        self.source, self.mutated, self.real, self.made = None, False, real, made
+
+    def next(self, tx):
+        for value in self.real:
+            return TupleVar([*value]) if type(value) is tuple else value if isinstance(value, Variable) else ConstantVar(value)
+
+    def python_type(self):
+        return type(self.real)
+
+    def reconstruct(self, cg):
+        raise Break("iterator", f"an itertools.{type(self.real).__name__} that lives across a graph break or leaves the frame", "consume it before", *self.made)
 
 
 class RangeIterator(IteratorVar):
@@ -239,10 +294,11 @@ class SentinelVar(IteratorVar):
 
 class GeneratorVar(IteratorVar):
     """A generator function's frame, run on demand by the evaluator."""
-    __slots__ = ("frame", "made", "done", "started")
+    __slots__ = ("frame", "made", "done", "started", "running")
 
     def __init__(self, frame, made):
         self.source, self.mutated, self.frame, self.made, self.done, self.started = None, False, frame, made, False, False
+        self.running = False
 
     def next(self, tx):
         return self.send(tx, ConstantVar(None))
@@ -251,11 +307,16 @@ class GeneratorVar(IteratorVar):
         """The next yielded variable, or None; the return value is then in `frame.returned`."""
         if self.done:
             return None
+        if self.running:
+            tx.raise_(ValueError, "generator already executing")
+        self.running = True
         try:
             yielded = self.frame.resume_generator(tx, value if self.started else None)
         except BaseException:
             self.done = True
             raise
+        finally:
+            self.running = False
         self.started = True
         self.done = yielded is None
         return yielded
@@ -295,7 +356,7 @@ class GeneratorVar(IteratorVar):
             raised = raised.call(tx, [], {})
         if not self.started or self.done:
             self.done = True
-            raise ObservedException(raised)
+            raise tx.raised(raised)
         operations, at = self.frame.info.operations, self.frame.pc
         if operations[at].op == "JUMP" and operations[operations[at].arg].op == "SEND":
             raise Break("generator", "throwing into a generator that waits for another one (yield from)")

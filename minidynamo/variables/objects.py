@@ -12,6 +12,7 @@ Mirrors torch/_dynamo/variables/user_defined.py and nn_module.py.
 import collections
 import enum
 import functools
+import sys
 import types
 
 import torch
@@ -27,6 +28,8 @@ TRUSTED_PACKAGES = {"torch", "builtins", "collections", "abc", "typing", "functo
                     "operator", "itertools", "types", "inspect", "numbers", "copy", "warnings", "os", "sys", "re", "logging",
                     "threading", "contextvars", "_contextvars", "numpy", "random", "time", "string", "weakref", "_weakref",
                     "_thread", "_collections_abc", "_abc", "genericpath", "posixpath", "io", "packaging", "importlib"}
+ANY_ARGUMENTS = (StopIteration, StopAsyncIteration, SystemExit, AttributeError, NameError, ImportError)       # these exceptions take
+NO_INSTANCES = 1 << 7       # Py_TPFLAGS_DISALLOW_INSTANTIATION
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
 
@@ -89,7 +92,9 @@ class ObjectVar(Variable):
         if isinstance(method, types.FunctionType):
             return ("hashed", self.cls, tuple(p[1].hash_key(tx) for p in self.fields.items.values())) \
                 if "__dataclass_params__" in dir(self.cls) else super().hash_key(tx)
-        return self.identity()
+        if method is None:
+            tx.raise_(TypeError, f"unhashable type: '{self.cls.__name__}'")
+        return self.real() if not isinstance(self.payload, TupleVar) else self.payload.hash_key(tx)
 
     # ---- attributes
     def getattr(self, tx, name):
@@ -141,11 +146,13 @@ class ObjectVar(Variable):
         if isinstance(found, types.GetSetDescriptorType):
             if name == "__dict__" and self.fields is not None:
                 return self.fields
-            if name in ("args", "__cause__", "__context__", "__traceback__", "__suppress_context__") and name in self.slots:
+            if name in self.slots:
                 return self.slots[name]
             if name == "args" and self.init_args is not None:
                 return TupleVar(list(self.init_args))
-            if name in ("__cause__", "__context__", "__traceback__"):
+            if name == "__context__" and "__traceback__" in self.slots:
+                raise Break("exception", "what else is being handled, around this frame")
+            if name in ("__cause__", "__context__", "__traceback__") and self.value is None:
                 return ConstantVar(None)
             if self.value is not None:
                 return tx.output.wrap(getattr(self.value, name), self.source.attr(name))
@@ -214,18 +221,31 @@ class ObjectVar(Variable):
             if found.fset is None:
                 tx.raise_(AttributeError, f"property {name!r} of {self.cls.__name__!r} object has no setter")
             tx.output.wrap_pinned(found.fset).call(tx, [self, value], {})
+        elif issubclass(self.cls, BaseException) and hasattr(type(found), "__set__") and owner.__module__ == "builtins":
+            self.set_exception_attribute(tx, name, value)
         elif isinstance(found, types.MemberDescriptorType):
+            if name not in owner.__dict__.get("__slots__", ()):
+                raise Break("attribute", f"{owner.__name__}.{name} is kept by C code")
             self.slots[name], self.mutated = value, True
         elif found is not MISSING and isinstance(lookup(type(found), "__set__")[1], types.FunctionType):
             tx.output.wrap_pinned(found).call_method(tx, "__set__", [self, value], {})
-        elif found is not MISSING and hasattr(type(found), "__set__") and issubclass(self.cls, BaseException):
-            self.slots[name] = value
         elif self.fields is None and found is MISSING and not self.pinned and self.cls.__module__ != "builtins":
             self.missing(tx, name)
         elif self.fields is None or self.pinned or found is not MISSING and hasattr(type(found), "__set__"):
             raise Break("attribute", f"setting .{name} of {self}")
         else:
             self.fields.store(tx, ConstantVar(name), value)
+
+    def set_exception_attribute(self, tx, name, value):
+        """What BaseException keeps itself, where the value is right; plain Python complains of others."""
+        kind = value.python_type()
+        link = name in ("__cause__", "__context__") and (issubclass(kind, BaseException) or kind is type(None))
+        traceback = name == "__traceback__" and (kind is type(None) or getattr(value, "exception", None) is self)
+        if self.value is not None or not (link or traceback or name == "__suppress_context__" and kind is bool):
+            raise Break("attribute", f"setting {self.cls.__name__}.{name}")
+        self.slots[name] = value
+        if name == "__cause__":
+            self.slots["__suppress_context__"] = ConstantVar(True)
 
     def delattr(self, tx, name):
         _, deleter = lookup(self.cls, "__delattr__")
@@ -235,6 +255,8 @@ class ObjectVar(Variable):
             self.generic_delattr(tx, name)
 
     def generic_delattr(self, tx, name):
+        if issubclass(self.cls, BaseException) and hasattr(type(lookup(self.cls, name)[1]), "__set__"):
+            raise Break("attribute", f"deleting {self.cls.__name__}.{name}")
         if isinstance(lookup(self.cls, name)[1], types.MemberDescriptorType):
             self.slot(tx, name)
             self.slots[name], self.mutated = None, True
@@ -490,9 +512,10 @@ def instantiate(tx, cls, args, kwargs):
     meta_call = lookup(type(cls), "__call__")[1]
     if type(cls) is not type and isinstance(meta_call, types.FunctionType):
         raise Break("class", f"the metaclass {type(cls).__name__} overrides __call__")
-    abstract = getattr(cls, "__abstractmethods__", None)
-    if abstract:
+    if getattr(cls, "__abstractmethods__", None):
         raise Break("class", f"{cls.__name__} is abstract")
+    if lookup(cls, "__del__")[1] is not MISSING:
+        raise Break("class", f"{cls.__name__} has a finalizer", "make the object outside")
     owner, new = lookup(cls, "__new__")
     if isinstance(new, staticmethod) and isinstance(new.__func__, types.FunctionType):
         made = tx.output.wrap_pinned(new.__func__).call(tx, [tx.output.wrap_pinned(cls), *args], kwargs)
@@ -508,7 +531,7 @@ def instantiate(tx, cls, args, kwargs):
     elif made.payload is not None and not isinstance(made.payload, TupleVar):
         initialise_payload(tx, made.payload, args, kwargs)
     elif issubclass(cls, BaseException):
-        made.init_args = list(args)
+        initialise_exception(cls, made, args, kwargs)
     elif init is object.__init__ and (args or kwargs) and not isinstance(new, staticmethod):
         tx.raise_(TypeError, f"{cls.__name__}() takes no arguments")
     elif init is not object.__init__:
@@ -520,7 +543,7 @@ def allocate(tx, cls, args=(), new=None):
     """new(cls) for allocators that are object's or a container's; `new` is cls.__new__ unless one was called by name."""
     new = new or lookup(cls, "__new__")[1]
     fields = DictVar({}) if cls.__dictoffset__ else None
-    if new is object.__new__:
+    if new is object.__new__ and not cls.__flags__ & NO_INSTANCES:
         if issubclass(cls, torch.nn.Module):
             raise Break("module", f"making a {cls.__name__} in a compiled frame", "make modules in __init__")
         return ObjectVar(cls, fields=fields)
@@ -530,9 +553,17 @@ def allocate(tx, cls, args=(), new=None):
             return ObjectVar(cls, fields=fields, payload=make())
     if issubclass(cls, BaseException):
         made = ObjectVar(cls, fields=fields)
-        made.init_args = list(args)
+        initialise_exception(cls, made, args, {})
         return made
     raise Break("class", f"{cls.__name__} is allocated by C code")
+
+
+def initialise_exception(cls, made, args, kwargs):
+    """BaseException.__init__, and those of C that take any arguments by position; the others look at theirs."""
+    base = next(b for b in cls.__mro__ if b.__module__ == "builtins")
+    if kwargs or base.__basicsize__ > BaseException.__basicsize__ and not issubclass(cls, ANY_ARGUMENTS):
+        raise Break("class", f"{cls.__name__} is made by C code")
+    made.init_args = list(args)
 
 
 def initialise_payload(tx, payload, args, kwargs):
@@ -541,6 +572,23 @@ def initialise_payload(tx, payload, args, kwargs):
         payload.method_update(tx, *args, **kwargs)
     elif args:
         payload.call_method(tx, "extend" if isinstance(payload, ListVar) else "update", list(args), {})
+
+
+class TracebackVar(Variable):
+    """The traceback of an exception that was raised `where` (user's stack, root step): only the real one can tell more."""
+    __slots__ = ("exception", "where")
+
+    def __init__(self, exception, where):
+        self.source, self.mutated, self.exception, self.where = None, False, exception, where
+
+    def python_type(self):
+        return types.TracebackType
+
+    def truth(self, tx):
+        return True
+
+    def reconstruct(self, cg):
+        raise Break("exception", f"the traceback of a {self.exception.cls.__name__} that was caught", "", *self.where)
 
 
 class SuperVar(Variable):
@@ -608,7 +656,7 @@ class PyModuleVar(Variable):
             value = getattr(self.value, name)
         except AttributeError as error:
             tx.raise_(AttributeError, *error.args)
-        if trusted(self.value.__name__):
+        if trusted(self.value.__name__) and self.value is not sys:      # whose stdout, path, argv... are replaced
             if name in type(self.value).__dict__:       # a switch such as torch.backends.cudnn.enabled, a property of the module
                 return tx.output.wrap(value, tx.output.tree.pinned(self.value).attr(name))
             return tx.output.wrap_pinned(value)

@@ -1,0 +1,227 @@
+"""What CPython's own tests found under the hook (`transparency.py` runs them): one small function for each class of difference.
+
+Each must do compiled what it does plain: result, exception, what it printed.  Where the graph breaks is not looked at here.
+"""
+import collections
+import contextlib
+import dataclasses
+import decimal
+import functools
+import io
+import itertools
+import operator
+import sys
+import typing
+
+import pytest
+import torch
+from test_capture_language import fresh, outcome, same  # noqa: F401
+
+import minidynamo
+
+CASES = []
+
+
+def case(function):
+    CASES.append(function)
+    return function
+
+
+@case
+def builtins_refuse_wrong_arguments(x):
+    found = []
+    for call in (lambda: list(sequence=[]), lambda: len(), lambda: sorted([1], 2, 3), lambda: BaseException(a=1), lambda: ImportError(invalid=1),
+                 lambda: setattr(Exception(), "__cause__", 1), lambda: itertools.islice([1], -1), lambda: functools.reduce(operator.add, []),
+                 lambda: hash([]), lambda: {[]: 1}, lambda: next([])):
+        try:
+            found.append(call())
+        except (TypeError, ValueError) as error:
+            found.append((type(error).__name__, str(error)))
+    return x + 1, found
+
+
+@case
+def exceptions_keep_what_c_code_keeps(x):
+    error = ImportError("no", name="n", path="p")
+    text = UnicodeEncodeError("baz", "xxxxx", 1, 5, "foo")
+    return x + 1, error.name, error.path, str(text), StopIteration(3).value, str(KeyError("k")), SystemExit(4).code
+
+
+@case
+def exceptions_have_tracebacks_and_contexts(x):
+    saved = None
+
+    def fail():
+        raise KeyError("inner")
+    try:
+        try:
+            1 / 0
+        finally:
+            fail()
+    except KeyError as error:
+        saved = error
+    e = ValueError()
+    before = e.__suppress_context__
+    e.__cause__ = None
+    return x + 1, type(saved.__context__).__name__, saved.__traceback__ is None, saved.__traceback__.tb_next.tb_frame.f_code.co_name, before, e.__suppress_context__
+
+
+@case
+def exit_gets_the_traceback(x):
+    class Manager:
+        def __enter__(self):
+            return self
+
+        def __exit__(self, kind, value, trace):
+            self.seen = trace.tb_lineno > 0, value.__traceback__ is trace
+            return True
+    with Manager() as manager:
+        x = x + 1
+        raise KeyError
+    return x, manager.seen
+
+
+@case
+def finalizers_run(x):
+    log = []
+
+    class Noisy:
+        def __del__(self):
+            log.append("gone")
+    Noisy()
+    return x + 1, log
+
+
+@case
+def standard_output_is_replaced(x):
+    before, text = sys.stdout, io.StringIO()
+    with contextlib.redirect_stdout(text):
+        x = x + 1
+        inside = sys.stdout is text
+    return x, inside, sys.stdout is before
+
+
+@case
+def comparing_may_change_a_list(x):
+    class Clears:
+        def __init__(self, target):
+            self.target = target
+
+        def __eq__(self, other):
+            self.target().clear()
+            return NotImplemented
+    a, b = [Clears(lambda: b)], [Clears(lambda: a)]
+    return x + 1, a == b, [0, 0, 1].index(0, 1), [1, 2].index(2, -1)
+
+
+@case
+def copies_that_are_none(x):
+    t, s = (x, 1), frozenset([1, 2])
+    return x + 1, t * 1 is t, t + () is t, t[:] is t, frozenset(s) is s, s.copy() is s
+
+
+@case
+def dicts_and_sets_notice_changes(x):
+    found = []
+    for walked, change in (({1: 2}, lambda d: d.update({3: 4})), ({1}, lambda s: s.add(2))):
+        try:
+            for _ in walked:
+                change(walked)
+        except RuntimeError as error:
+            found.append(str(error))
+    d, seen = {1: x, 2: x}, []
+    for key in d:
+        seen.append(key)
+        minidynamo.graph_break()
+        d[key] = x + key
+    return x + 1, found, seen, d
+
+
+@case
+def values_of_c_types_compare_by_value(x):
+    a, b = decimal.Decimal("1.5"), decimal.Decimal("1.50")
+    return x + 1, a == b, [a] == [b], a < decimal.Decimal(2), {a: 1}[b]
+
+
+@case
+def itertools_are_lazy_and_quick(x):
+    log = []
+
+    def noisy(values):
+        for value in values:
+            log.append(value)
+            yield value
+    rows = list(itertools.permutations(range(7), 3))[-1], next(itertools.islice(itertools.product(range(100), repeat=10), 5, None))
+    pairs = list(itertools.zip_longest(noisy("ab"), noisy("c"), fillvalue="-")), [*itertools.accumulate([1, 2, 3], initial=10)]
+    first = next(itertools.chain(noisy([x, x + 1]), noisy("z")))
+    return rows, pairs, first, log, list(itertools.starmap(operator.add, [(x, 1), (x, 2)])), [*itertools.takewhile(lambda n: n < 2, itertools.count())]
+
+
+@case
+def generators_do_not_run_twice_at_once(x):
+    def walk():
+        yield next(me)
+    me = walk()
+    try:
+        return x + 1, next(me)
+    except ValueError as error:
+        return x + 1, str(error)
+
+
+@case
+def annotations_are_one_object(x):
+    def inner():
+        pass
+
+    @functools.wraps(inner)
+    def outer():
+        pass
+    return x + 1, outer.__annotations__ is inner.__annotations__
+
+
+@case
+def class_variables_are_no_fields(x):
+    @dataclasses.dataclass
+    class C:
+        a: int
+        b: list = dataclasses.field(default_factory=list, init=False)
+        c: int = dataclasses.field(default=4, init=False)
+        d: int = 5
+        z: typing.ClassVar[int] = 1000
+    return x + 1, repr(C(1)).rpartition(".")[2]
+
+
+@case
+def keywords_may_be_called_self(x):
+    return x + 1, dict(self=1, tx=2), collections.Counter(self=3), "{self}".format(self=4)
+
+
+@pytest.mark.parametrize("function", CASES, ids=lambda function: function.__name__)
+def test_as_plain_python(function):
+    x = torch.arange(3.)
+    expected = outcome(function, (x,), {})
+    compiled = minidynamo.compile(function, backend="eager")
+    for _ in range(2):
+        same(outcome(compiled, (x,), {}), expected)
+    assert not minidynamo.counters["errors"]
+
+
+def test_a_long_loop_runs_as_plain_python():
+    def f(x):
+        for n in range(1000):
+            x = x + n
+        return x
+    with minidynamo.config.patch(step_limit=1000):
+        same(minidynamo.compile(f, backend="eager")(torch.ones(2)), f(torch.ones(2)))
+    assert any("step_limit" in text for text in minidynamo.counters["skipped"])
+
+
+def test_the_order_of_a_set_is_guarded():
+    def f(x, kinds):
+        for kind in kinds:
+            x = x * 2 + kind
+        return x
+    compiled, one, other = minidynamo.compile(f, backend="eager"), {0, 8}, {8, 0}
+    assert one == other and list(one) != list(other)
+    for kinds in (one, other):
+        same(compiled(torch.ones(2), kinds), f(torch.ones(2), kinds))
