@@ -6,7 +6,7 @@ TORCH  ?= torch==2.13.0
 BIN     = $(VENV)/bin
 READY   = $(VENV)/.ready
 
-.PHONY: course check-site exercises test-notebooks test test-gpu test-pythons bench ops fuzz transparency fuzz-graphs fuzz-symbolic fuzz-shapes fuzz-training sanitize sizes clean setup
+.PHONY: course check-site exercises test-notebooks test test-gpu sanitize-gpu test-pythons bench ops fuzz transparency fuzz-graphs fuzz-symbolic fuzz-shapes fuzz-training sanitize sizes clean setup
 
 course: $(READY)
 	@$(BIN)/python notebooks/build.py
@@ -27,6 +27,12 @@ test: $(READY)
 # on a machine with an NVIDIA GPU: kernels as machine code instead of in Triton's interpreter
 test-gpu: $(READY)
 	@TRITON_INTERPRET=0 $(BIN)/python -m pytest -m gpu tests/test_gpu.py
+
+# the generated kernels of a sample of these tests under memcheck (compute-sanitizer comes with the CUDA toolkit)
+SAMPLE = softmax or layer_norm or statistics or transposed or test_sum or arg_reductions or scatter or indirect or random_numbers or shapes or strides or scans or template
+sanitize-gpu: $(READY)
+	@TRITON_INTERPRET=0 PYTORCH_NO_CUDA_MEMORY_CACHING=1 compute-sanitizer --tool memcheck --error-exitcode 9 --kernel-regex kns=_kernel \
+	    $(BIN)/python -m pytest -q -m gpu tests/test_gpu.py -k "($(SAMPLE)) and not race"
 
 fuzz: $(READY)		# random programs, plain against compiled (10 minutes on 2 cores)
 	@$(BIN)/python -m tests.fuzz.run_programs --count 10000 --jobs 2
