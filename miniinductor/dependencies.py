@@ -25,7 +25,7 @@ import torch
 
 from .index_math import FloorDiv, Mod, lies_in, simplify
 from .handlers import run_body
-from .ir import Pointwise, Reduction, Scan, Scatter
+from .ir import Pointwise, Reduction, Scan, Scatter, origin
 from .ops import OP_NAMES, OpsHandler, set_handler
 from .sizes import expand, hint, quotient, same
 
@@ -62,6 +62,7 @@ class Instruction:
     args: tuple
     result: object          # Ref, or the symbol that an indirect_indexing made
     block: tuple = ()       # the instructions of a masked body
+    origin: str = ""        # the FX node it comes from
 
 
 # --- recording ----------------------------------------------------------------------------------------------------
@@ -83,7 +84,7 @@ class Recorder(OpsHandler):
         if not block and op != "store" and key in self.seen:
             return self.seen[key]
         result = Ref(next(self.count)) if result is None else result
-        self.instructions.append(Instruction(op, args, result, block))
+        self.instructions.append(Instruction(op, args, result, block, origin.name))
         self.seen[key] = result
         return result
 
@@ -169,7 +170,7 @@ def trace(buffer):
     inner_sizes = tuple(getattr(data, "reduction_ranges", ()))
     x, r = loop_variables("x", len(outer_sizes)), loop_variables("r", len(inner_sizes))
     recorder = Recorder({v: n for v, n in zip(x + r, outer_sizes + inner_sizes)})
-    recorder.flat_reduction_index = flatten(r, inner_sizes)
+    recorder.flat_reduction_index, origin.name = flatten(r, inner_sizes), ""
     with set_handler(recorder):
         if isinstance(data, Reduction):
             value = recorder.reduction(data.dtype, data.src_dtype, data.kind, data.inner_fn(list(x), list(r)))
@@ -310,6 +311,7 @@ class LoopBody:
             return arg
 
         for instruction in self.instructions if instructions is None else instructions:
+            handler.origin = instruction.origin
             args = [decode(a) for a in instruction.args if instruction.op != "masked"]
             if instruction.op == "masked":
                 mask, value, other = instruction.args

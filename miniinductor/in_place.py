@@ -45,8 +45,8 @@ def reason_to_copy(scheduler, node, target, view):
     if node is None or not hasattr(node, "writes"):
         return "its new value is no kernel's result"
     made = scheduler.buffers[view.name].layout
-    if made.device.type != "cpu" or config.cpu_backend != "cpp":
-        return "only C++ kernels write in place"
+    if (made.device.type != "cpu" or config.cpu_backend != "cpp") and next(n for n in node.nodes if n.name == view.name).body.inner:
+        return "Triton: a kernel that goes through a row more than once computes elements again"
     whole = (tuple(view.size), tuple(view.stride), view.offset) == (tuple(made.size), tuple(made.stride), made.offset)
     if not whole or (made.dtype, tuple(made.size), tuple(made.stride)) != (layout.dtype, tuple(layout.size), tuple(layout.stride)):
         return "its memory is laid out differently"

@@ -64,6 +64,27 @@ def contiguous_strides(size):
     return tuple(reversed(strides))
 
 
+class _Origin(threading.local):
+    name = ""
+
+
+origin = _Origin()          # the FX node whose ops are being called
+
+
+def from_node(name, function):
+    """`function`, a body whose ops belong to FX node `name`; what the values it loads are made of belongs to their nodes."""
+    if hasattr(function, "node"):
+        return function
+
+    def body(*index):
+        before, origin.name = origin.name, name
+        value = function(*index)
+        origin.name = before or name        # a buffer's reduction and its store belong to the last node
+        return value
+    body.node = name
+    return body
+
+
 # --- values that are not stored -----------------------------------------------------------------------------------
 @dataclass
 class Pointwise:

@@ -225,3 +225,9 @@ def fill(tree, names):
             result[i] = number
         return pytree.tree_unflatten(result, spec)
     return filled
+
+
+def nearest_divisor(count, wanted):
+    """A divisor of `count` between wanted / 2 and 2 * wanted, so that no chunk is cut short; else `wanted`."""
+    near = [d for d in range(max(2, wanted // 2), 2 * wanted + 1) if count % d == 0]
+    return min(near, key=lambda d: abs(d - wanted), default=wanted)

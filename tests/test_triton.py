@@ -257,3 +257,85 @@ def test_attention_and_products_of_several_results_in_one_graph():
         b = R(8, 8)
         torch.testing.assert_close(compiled(q, b)[0], function(q, b), rtol=1e-4, atol=1e-5)
         assert not compiled.record.notes_of("runs eagerly") and compiled.record.kernels
+
+
+# --- scans, writes in place, comments --------------------------------------------------------------------------------------
+SCANNED = {"rows": ((300, 70), 1), "columns": ((70, 30), 0), "long rows": ((100, 40_000), 1), "in chunks": ((2, 50_000), 1), "one": ((1, 3), 0)}
+
+
+@pytest.mark.parametrize("kind", ["cumsum", "cumprod", "logcumsumexp"])
+@pytest.mark.parametrize("case", SCANNED)
+def test_scans(kind, case):
+    shape, dim = SCANNED[case]
+    if kind == "logcumsumexp" and len(case) > 7:
+        pytest.skip("one element after the other in the interpreter")
+    function = lambda a: getattr(torch, kind)(a * 1, dim)  # noqa: E731
+    for dtype in (torch.float32, torch.bfloat16, torch.int32)[:1 if shape[0] * shape[1] > 30_000 else 3 - (kind == "logcumsumexp")]:
+        x = (R(shape) / 100 + 1 if kind == "cumprod" else R(shape)).to(dtype)
+        with torch.no_grad():
+            compiled = miniinductor.compile_fx(traced(function, 1), [x])
+            (got,), want, exact = compiled(x), function(x), function(x.double())
+        assert len(compiled.record.kernels) == (3 if case == "in chunks" else 1) and not compiled.record.fallbacks
+        assert got.dtype == want.dtype and (got.double() - exact).norm() <= 2 * (want.double() - exact).norm() + 1e-5 * exact.norm()
+
+
+def test_a_long_scan_that_no_chunks_divide_is_eagers():
+    x = R(100_003)
+    with torch.no_grad():
+        compiled = miniinductor.compile_fx(traced(lambda a: torch.cumsum(a, 0), 1), [x])
+        torch.testing.assert_close(compiled(x)[0], x.cumsum(0))
+    assert any("no chunks divide" in f.reason for f in compiled.record.fallbacks)
+
+
+def test_what_is_written_in_place_is_stored_last():
+    def function(a, b):
+        old = a * 2
+        a.add_(b)
+        return old.sum(1) + a.sum(1)
+    a, b = R(6, 40), R(6, 40)
+    mine = a.clone()
+    want, compiled = function(mine, b), miniinductor.compile_fx(traced(function, 2), [a, b])
+    with torch.no_grad():
+        torch.testing.assert_close(compiled(a, b)[0], want)
+    assert torch.equal(a, mine)
+    x, norm, same = R(4, 5, 6, 7), torch.nn.BatchNorm2d(5), torch.nn.BatchNorm2d(5)
+    with torch.no_grad():
+        torch.testing.assert_close(minidynamo.compile(norm)(x), same(x), rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(norm.running_var, same.running_var)
+        wrapper = minidynamo.explain(norm)(x).main.compiled
+    assert wrapper.wrapper_source.count("# written in place") >= 2
+    source = next(k.source for k in wrapper.kernels if "debug_barrier" in k.source)
+    assert not [line for line in source.split("tl.debug_barrier()")[1].splitlines() if line.strip() and "tl.store(" not in line]
+    minidynamo.reset()
+
+
+def test_a_product_does_not_overwrite_what_its_tiles_read():
+    a, b = R(40, 40), R(40, 40)
+    mine = a.clone()
+    with torch.no_grad(), config.patch(matmul_templates="always"):
+        compiled = miniinductor.compile_fx(traced(lambda a, b: a.add_(a @ b), 2), [a, b])
+        mine.add_(mine @ b)
+        compiled(a, b)
+        torch.testing.assert_close(a, mine)
+
+
+def test_every_line_names_its_fx_node():
+    with torch.no_grad():
+        compiled = miniinductor.compile_fx(traced(lambda a, b: torch.softmax(torch.relu(a) * b, -1), 2), [R(6, 40), R(6, 40)])
+    body = compiled.record.kernels[0].source.split("tl.arange(0, RBLOCK)")[1].splitlines()[1:]
+    origins = [line.split("  # ")[-1].strip() for line in body if " = " in line or "tl.store" in line]
+    assert [o for i, o in enumerate(origins) if o not in origins[:i]][:3] == ["rmask = r0 < 40", "relu_default", "mul_tensor"]
+    assert {"amax_default", "exp_default", "div_tensor"} <= {*origins} and "" not in origins
+
+
+def test_indices_are_wide_where_they_must_be():
+    """Also along the reduction: 4096*r0 does not fit into 32 bits."""
+    from miniinductor.codegen.triton import TritonKernelWriter
+    from miniinductor.scheduler import Scheduler
+    from miniinductor.records import CompileRecord
+    from backend_helpers import make_graph
+    for rows, wide in ((1 << 20, True), (1 << 10, False)):
+        graph = make_graph(lambda x: [reduce(x, "argmax", [0], dtype=torch.int64)], torch.empty(rows, 4096, device="meta"))
+        group = Scheduler(graph, CompileRecord()).run()[0]
+        kernel = TritonKernelWriter(group, {**graph.buffers, **graph.inputs, **{b.name: b for b in graph.operations}}, set(group.names)).write()
+        assert ("tl.arange(0, RBLOCK).to(tl.int64)[None, :]" in kernel.source) == wide

@@ -67,7 +67,7 @@ def fuse_products(nodes, scheduler, every):
             check_product(extern.buffer, scheduler.buffers)
             if group is None or readers[0] is not group:
                 raise Refused("no kernel continues from the product")
-            check_epilogue(extern, group, nodes)
+            check_epilogue(extern, group, nodes, scheduler.overwritten)
         except Refused as refused:
             reason = str(refused)
         if not reason or certain:
@@ -100,8 +100,10 @@ def check_product(buffer, buffers):
         raise Refused(f"a product of {', '.join(sorted(map(str, kinds)))} stays a library call")
 
 
-def check_epilogue(extern, group, nodes):
+def check_epilogue(extern, group, nodes, overwritten):
     """Does the group use the product's elements one by one, in the product's own loops?"""
+    if any(name in overwritten for name in group.names):
+        raise Refused("what follows overwrites an input, which other tiles may still read")
     if group.is_reduction or group.has_scan or group.targets:
         raise Refused("what follows reduces, scans or scatters")
     if not all(n is group or not (extern.read_names & getattr(n, "targets", set())) for n in nodes):
@@ -149,8 +151,8 @@ class BatchIndex(Axis):
 class MatmulWriter(TritonKernelWriter):
     """Fills in the template.  fused: a FusedProduct."""
 
-    def __init__(self, fused, buffers, keep, order=None):
-        super().__init__(fused.group, buffers, keep, order)
+    def __init__(self, fused, *context):
+        super().__init__(fused.group, *context)
         self.product, self.casts = fused.product.buffer, fused.casts
         self.group, self.before = fused.group, [fused.product]
 

@@ -18,6 +18,7 @@ from ..dependencies import int_or_none, loop_variables, stride_of, trace
 from ..index_math import FloorDiv, Mod, simplify
 from ..ir import ComputedBuffer, Layout, Reduction, contiguous_strides
 from ..ops import ops
+from ..sizes import nearest_divisor
 
 PROGRAMS = 132 * 8          # enough work for every processor
 ENOUGH_ROWS = 64            # with so many rows, one program each keeps reductions that need one another in one kernel
@@ -100,12 +101,6 @@ def runs_along_outputs(buffer):
         across, along = (int_or_none(stride_of(access.index, v)) for v in (x, r))
         votes += (across == 1 and along != 1) - (along == 1 and across != 1)
     return votes > 0
-
-
-def nearest_divisor(count, wanted):
-    """A divisor of `count` between wanted / 2 and 2 * wanted, so that no chunk is cut short; else `wanted`."""
-    near = [d for d in range(max(2, wanted // 2), 2 * wanted + 1) if count % d == 0]
-    return min(near, key=lambda d: abs(d - wanted), default=wanted)
 
 
 def unflatten(flat, sizes, ranges):

@@ -30,6 +30,7 @@ Mirrors torch/_inductor/codegen/triton.py (paper section 4.4).  Left out: descen
 import functools
 import math
 import re
+from collections import Counter
 from dataclasses import dataclass
 
 import torch
@@ -53,6 +54,11 @@ REDUCERS = {
     "any": ("0", "{a} | {b}", "tl.max({a}, 1)"), "xor_sum": ("0", "{a} ^ {b}", "tl.xor_sum({a}, 1)"),
     "argmax": ("lowest", "argument_of_larger({a}, {b})", "tl.reduce(({a}), 1, argument_of_larger)"),
     "argmin": ("highest", "argument_of_smaller({a}, {b})", "tl.reduce(({a}), 1, argument_of_smaller)"),
+}
+
+SCANS = {       # kind -> (start, how two values combine, the tile's running values)
+    "sum": ("0", "{} + {}", "tl.cumsum({}, 1)"), "prod": ("1", "{} * {}", "tl.cumprod({}, 1)"),
+    "logaddexp": ('float("-inf")', "log_of_sum({}, {})", "tl.associative_scan({}, 1, log_of_sum)"),
 }
 
 
@@ -107,11 +113,15 @@ class Axis:
                 text = flat if below == "1" else f"{flat} // {below}"
                 if position:
                     text = f"{text} % {size}" if below == "1" else f"({text}) % {size}"
-                lines.append(f"{variable} = {text}{' ' * max(1, 40 - len(text))}# < {size}")
-        lines.insert(0, f"{flat} = {index}{' ' * max(1, 60 - len(index))}# {self.name}: {self.numel}")
+                lines.append(noted(f"{variable} = {text}", f"< {size}"))
+        lines.insert(0, noted(f"{flat} = {index}", f"{self.name}: {self.numel}"))
         if self.mask:
             lines.insert(1, f"{self.mask} = {flat} < {size_text(self.numel)}")
         return lines
+
+
+def noted(line, comment):
+    return f"{line:66}  # {comment}" if comment else line
 
 
 def size_text(n):
@@ -122,9 +132,10 @@ def size_text(n):
 class TritonKernelWriter(TritonExpressions):
     """Plays the bodies of a group into Triton lines."""
 
-    def __init__(self, group, buffers, keep, order=None, any_row=False):
+    def __init__(self, group, buffers, keep, order=None, overwritten=(), any_row=False):
         """any_row: a loop over rows whose length is symbolic, however short this run's are."""
         self.group, self.buffers, self.keep, self.order, self.any_row = group, buffers, set(keep), order, any_row
+        self.overwritten, self.origin, self.last = overwritten, "", []      # last: stores over memory that the kernel reads
         self.nodes, self.before = list(group.nodes), []         # before: nodes of a template
         self.pointers, self.values, self.raw = {}, {}, {}
         self.stored, self.read, self.literals, self.symbol_axes = [], [], set(), {}
@@ -226,9 +237,10 @@ class TritonKernelWriter(TritonExpressions):
         launch = Launch(self.kind, self.sizes, self.configs, [self.buffers[n].layout.dtype for n in self.pointers],
                         self.asserts, [self.reach(n) for n in self.pointers])
         if self.kind == "persistent" and not isinstance(self.sizes["r"], int):
-            launch.longer = TritonKernelWriter(self.group, self.buffers, self.keep, self.order, any_row=True).write()
+            launch.longer = TritonKernelWriter(self.group, self.buffers, self.keep, self.order, self.overwritten, any_row=True).write()
         stages = ["STAGES"] if self.kind == "looped" else []
-        return self.kernel(self.grid_lines() + self.outside.lines, launch, [a.block for a in self.axes] + stages)
+        last = ["tl.debug_barrier()" + " " * 50 + "# every thread has read", *self.last] if self.last else []
+        return self.kernel(self.grid_lines() + self.outside.lines + last, launch, [a.block for a in self.axes] + stages)
 
     def kernel(self, body, launch, blocks):
         """The finished text: signature, comments, body."""
@@ -238,6 +250,7 @@ class TritonKernelWriter(TritonExpressions):
             notes.append(f"# {pointer}: {name}, {str(layout.dtype).removeprefix('torch.')}{list(sizes(layout.size))}"
                          f"{origin_text(getattr(self.buffers[name], 'origins', ()), self.order, limit=3)}")
         origins = {o for n in nodes for o in n.buffer.origins}
+        body = without_dead_lines(body)
         symbols = sorted({s for n in launch.sizes.values() if not isinstance(n, int) for s in n.free_symbols} | self.symbols, key=str)
         launch.symbols, launch.hints = tuple(map(str, symbols)), tuple(hint(s, 1) for s in symbols)
         parameters = [*self.pointers.values(), *launch.symbols, *[f"{b}: tl.constexpr" for b in blocks]]
@@ -266,7 +279,7 @@ class TritonKernelWriter(TritonExpressions):
     def play(self, node):
         self.node = node
         if len(self.nodes) > 1:
-            self.scope.add(f"# {node.name}{origin_text(node.buffer.origins, self.order)}")
+            self.scope.add(f"# {node.name}")
         self.bodies[node.name].play(self)
 
     def write_stage(self, stage):
@@ -371,8 +384,15 @@ class TritonKernelWriter(TritonExpressions):
         if PENDING in expression:
             raise NotOnline
         scope = self.scope if "r" in axes else self.outside
-        name = self.scope.lookup((expression, None)) or scope.temporary(expression, None)
+        name = self.scope.lookup((expression, None))
+        if name is None:
+            name = scope.temporary(expression, None)
+            scope.lines[-1] = noted(scope.lines[-1], self.origin)
         return Value(name, dtype, axes)
+
+    def line(self, text):
+        """A line without a value of its own."""
+        self.scope.add(noted(text, self.origin))
 
     # -- memory -----------------------------------------------------------------------------------------------------------
     def load(self, name, index):
@@ -419,14 +439,28 @@ class TritonKernelWriter(TritonExpressions):
                                                      else value.text)
         if mode not in (None, "atomic_add"):
             raise NotImplementedError(f"a Triton kernel that stores with {mode}")
+        mask = f", {mask}" if mask else ""
         if mode == "atomic_add":
-            self.scope.add(f'tl.atomic_add({target}, {self.solid(value)}{f", {mask}" if mask else ""}, sem="relaxed")')
+            self.line(f'tl.atomic_add({target}, {self.solid(value)}{mask}, sem="relaxed")')
+        elif name in self.overwritten:
+            self.last.append(noted(f"tl.store({target}, {text}{mask})", self.origin))
         else:
-            self.scope.add(f"tl.store({target}, {text}{f', {mask}' if mask else ''})")
+            self.line(f"tl.store({target}, {text}{mask})")
 
     # -- reductions -----------------------------------------------------------------------------------------------------------
     def scan(self, dtype, kind, value):
-        raise NotImplementedError("a scan is an eager kernel where Triton writes the kernels: lowering sees to it")
+        if not self.is_inner[self.node.name]:           # one element
+            return value
+        start, combine, whole = SCANS[kind]
+        value, kind = self.solid(value), triton_type(dtype)
+        tile = value if value.inner == self.all_axes(True) else f"tl.broadcast_to({value}, {self.shape()})"
+        if self.kind == "persistent":
+            return self.temporary(whole.format(tile), dtype, self.all_axes(True))
+        carry = self.outside.fresh("carry")             # the last element of the tile before
+        self.outside.add(noted(f"{carry} = tl.full([XBLOCK, 1], {start}, {kind})", self.origin))
+        result = self.temporary(combine.format(carry, whole.format(tile)), dtype, self.all_axes(True))
+        self.line(f"{carry} = tl.sum(tl.where(tl.arange(0, RBLOCK)[None, :] == RBLOCK - 1, {result}, 0), 1)[:, None]")
+        return result
 
     def reduction(self, dtype, src_dtype, kind, value, flat_index):
         maximum = self.pending(value, "exp")
@@ -532,6 +566,16 @@ class OnlineSum:
         top = self.maximum
         text = f"tl.sum({self.name} * tl.exp({top.name} - {top.result}), 1)[:, None]"
         return writer.temporary(text, top.dtype, frozenset("x"))
+
+
+def without_dead_lines(lines):
+    """Without temporaries that nobody uses: the wide copy of a value that is only stored."""
+    while True:
+        used = Counter(name for line in lines for name in re.findall(r"\btmp\d+\b", line.split("  # ")[0]))
+        kept = [line for line in lines if not (m := re.match(r" *(tmp\d+) = ", line)) or used[m[1]] > 1]
+        if len(kept) == len(lines):
+            return lines
+        lines = kept
 
 
 def limit(dtype, lowest):

@@ -52,6 +52,10 @@ def argument_of_smaller(a, i, b, j):
     equal = (a == b) | ((a != a) & (b != b))
     first = a_wins | (equal & (i < j))
     return tl.where(first, a, b), tl.where(first, i, j)""",
+    "log_of_sum": """
+def log_of_sum(a, b):                   # of exp(a) + exp(b)
+    top, low = larger(a, b), smaller(a, b)
+    return tl.where((top == low) & (tl.abs(top) == float("inf")), top, top + libdevice.log1p(libdevice.exp(low - top)))""",
     "integer_floordiv": """
 def integer_floordiv(a, b):             # `//` and `%` of integers truncate in Triton
     quotient = a // b

@@ -140,10 +140,10 @@ class WrapperWriter:
             raise NotImplementedError(f"a kernel on {device} that reads a tensor of another device")
         language = language_of(device)
         if language == "triton":
-            writer = (MatmulWriter if isinstance(group, FusedProduct) else TritonKernelWriter)(group, self.buffers, keep, self.order)
+            writer = MatmulWriter if isinstance(group, FusedProduct) else TritonKernelWriter
         else:
-            writer = (ForeachWriter if isinstance(group, Foreach) else CppKernelWriter)(group, self.buffers, keep, self.order, self.overwritten)
-        kernel = writer.write()
+            writer = ForeachWriter if isinstance(group, Foreach) else CppKernelWriter
+        kernel = writer(group, self.buffers, keep, self.order, self.overwritten).write()
         for node in group.nodes:
             target = getattr(getattr(node.buffer, "data", None), "target", None)
             if target is not None:

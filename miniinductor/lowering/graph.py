@@ -17,7 +17,7 @@ import torch.utils._pytree as pytree
 from torch import fx
 
 from .. import config
-from ..ir import Buffer, ConstantBuffer, Graph, InputBuffer, Layout, Opaque, Pointwise, TensorBox, View, building
+from ..ir import Buffer, ComputedBuffer, ConstantBuffer, Graph, InputBuffer, Layout, Opaque, Pointwise, TensorBox, View, building, from_node
 from ..ops import OP_NAMES, UNARY_FLOAT, OpsHandler, set_handler
 from ..sizes import SYMBOLIC, Described, described, hint, same_sizes, size
 from . import indexing, pointwise, pooling, reductions, views  # noqa: F401  (they fill the table)
@@ -148,12 +148,17 @@ class GraphLowering(fx.Interpreter):
         return box
 
     def run_node(self, node):
-        self.current = node
+        self.current, before = node, len(self.lowered.operations)
         result = super().run_node(node)
         if node.op == "call_function":
-            for box in pytree.tree_leaves(result, is_leaf=lambda x: isinstance(x, TensorBox)):
-                if isinstance(box, TensorBox):
-                    self.finish_value(box, node)
+            boxes = [b for b in pytree.tree_leaves(result, is_leaf=lambda x: isinstance(x, TensorBox)) if isinstance(b, TensorBox)]
+            for data in [b.data for b in boxes] + [b.data for b in self.lowered.operations[before:] if isinstance(b, ComputedBuffer)]:
+                while isinstance(data, View):
+                    data = data.base.data
+                if hasattr(data, "inner_fn"):
+                    data.inner_fn = from_node(node.name, data.inner_fn)
+            for box in boxes:
+                self.finish_value(box, node)
         return result
 
     def finish_value(self, box, node):

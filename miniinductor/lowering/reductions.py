@@ -7,6 +7,8 @@ In:   sum, mean, amax, argmax, any ...  Out: `Reduction` values, with pointwise 
 float16 and bfloat16 are summed in float32, integers and bools in int64, as torch does.
 Mirrors torch/_inductor/lowering.py (`make_reduction`).
 """
+import math
+
 import sympy
 import torch
 
@@ -14,10 +16,11 @@ from .. import config
 from ..ir import Pointwise, Reduction, Scan, TensorBox
 from ..ops import ops
 from .pointwise import full
-from ..sizes import maximum, sizes
+from ..sizes import hint, maximum, nearest_divisor, sizes
 from .registry import NotLowered, aten, cast, lower, normalize_dim, normalize_dims, number, to_dtype, view
 
 LOW_PRECISION = (torch.float16, torch.bfloat16)
+FEW_SCANS, LONG_SCAN = 64, 8192     # GPU: fewer and longer scans than these are cut into chunks
 
 
 def reduce(call, x, dims, keepdim, kind, compute, result):
@@ -189,19 +192,50 @@ def variance(call, x, dims=None, *, correction=None, keepdim=False):
 
 @lower(aten.cumsum.default, aten.cumprod.default, aten.logcumsumexp.default)
 def cumulative(call, x, dim, *, dtype=None):
-    """Accumulated in double (float32, float64), float32 (narrow floats) or int64, and rounded at every step, as eager does it."""
+    """CPU: accumulated in double (float32, float64), float32 (narrow floats) or int64, and rounded at every step, as eager does it.
+    GPU: in float32, float64 or int64."""
     size, result = list(x.get_size()), call.value.dtype
-    if result.is_complex or x.dtype.is_complex or x.device.type != "cpu" or config.cpu_backend != "cpp":
-        raise NotLowered("complex numbers, or a device whose scans are eager kernels")
+    _no_complex(call, x)
     kind = {"cumsum": "sum", "cumprod": "prod"}.get(call.node.target._schema.name.split("::")[1], "logaddexp")
     if not size or 0 in size:
         return to_dtype(call, x, result).copy()
+    parallel = x.device.type != "cpu" or config.cpu_backend != "cpp"
     compute = torch.float64 if result.is_floating_point else torch.int64
-    if result in LOW_PRECISION and kind != "logaddexp":
-        compute = torch.float32
+    if result in LOW_PRECISION and kind != "logaddexp" or parallel and result.is_floating_point:
+        compute = accumulate_dtype(result)
     dim, load, src = normalize_dim(dim, len(size)), x.make_loader(), x.dtype
     whole = lambda index, rindex: [*index[:dim], rindex[0], *index[dim:]]  # noqa: E731
-    box = TensorBox(Scan(x.device, result, size, size[:dim] + size[dim + 1:], lambda index, rindex: cast(cast(
-        load(whole(index, rindex)), src, result), result, compute), [size[dim]], whole, kind, compute, call.origins | x.origins))
+    element = lambda index, rindex: cast(cast(load(whole(index, rindex)), src, result), result, compute)  # noqa: E731
+    count, others = size[dim], size[:dim] + size[dim + 1:]
+    if parallel and hint(math.prod(others), 1) < FEW_SCANS and hint(count, 0) > LONG_SCAN:
+        return in_chunks(call, x, element, others, count, whole, kind, compute, result)
+    return scan(call, x, result, size, others, element, [count], whole, kind, compute)
+
+
+def scan(call, x, result, size, *what):
+    box = TensorBox(Scan(x.device, result, size, *what, call.origins | x.origins))
     box.realize()
     return box
+
+
+def in_chunks(call, x, element, others, count, whole, kind, compute, result):
+    """Few long scans: scans of chunks, each of which begins with the result of the chunks before it, a scan of their sums."""
+    chunk = nearest_divisor(count, LONG_SCAN // 2) if isinstance(count, int) else 0
+    if kind == "logaddexp" or not chunk or count % chunk:
+        raise NotLowered(f"a scan of {count} elements that no chunks divide: eager's kernel works on all at once")
+    combine, neutral = (ops.add, 0) if kind == "sum" else (ops.mul, 1)
+    place = lambda index, rindex: element(index[:-1], [index[-1] * chunk + rindex[0]])  # noqa: E731
+    total = TensorBox(Reduction(x.device, compute, [*others, count // chunk], place, [chunk], kind, compute, call.origins | x.origins))
+    total.realize()
+    load_total = total.make_loader()
+    before = scan(call, x, compute, [*others, count // chunk], others, lambda index, rindex: load_total([*index, *rindex]), [count // chunk],
+                  lambda index, rindex: [*index, *rindex], kind, compute).make_loader()
+
+    def first_continues(index, rindex):
+        is_first = ops.eq(ops.index_expr(rindex[0], torch.int64), ops.constant(0, torch.int64))
+        follows = ops.gt(ops.index_expr(index[-1], torch.int64), ops.constant(0, torch.int64))
+        carried = ops.masked(ops.logical_and(is_first, follows), lambda: before([*index[:-1], index[-1] - 1]), neutral)
+        return combine(carried, place(index, rindex))
+    size = whole(list(others), [count])
+    return scan(call, x, result, size, [*others, count // chunk], first_continues, [chunk],
+                lambda index, rindex: whole(index[:-1], [index[-1] * chunk + rindex[0]]), kind, compute)
