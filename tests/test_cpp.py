@@ -88,6 +88,7 @@ def test_accuracy_in_ulp_against_float64(op, limit):
 
 
 FLUSHED = 0.0       # results up to here may be 0: test_gpu raises it
+POW_ULPS = 1        # on a GPU: CUDA's powf, up to 5
 
 
 def test_pow_in_ulp_against_float64_and_at_every_special_pair():
@@ -97,8 +98,8 @@ def test_pow_in_ulp_against_float64_and_at_every_special_pair():
     single = exact.float()
     known = single.isfinite() & (single > FLUSHED)
     ulp = (torch.nextafter(single, torch.tensor(math.inf)) - single).double()
-    assert ((got.double() - exact).abs() / ulp)[known].max() <= 1
-    ends = single.isinf() | (single == 0)
+    assert ((got.double() - exact).abs() / ulp)[known].max() <= POW_ULPS
+    ends = (exact * (1 - 2e-7 * (POW_ULPS - 1))).float().isinf() | (single == 0)
     assert torch.equal(got[ends], single[ends])
     special = torch.cat([SPECIAL, torch.tensor([2.0, -2.0, 3.0, -3.0, 2.0**24 + 2, -(2.0**24) + 1, 1e-45, -1e-45])])
     a, b = (t.reshape(-1).contiguous() for t in torch.meshgrid(special, special, indexing="ij"))

@@ -43,6 +43,7 @@ def on_the_gpu(request, monkeypatch):
     monkeypatch.setattr(test_cpp, "run", run)
     monkeypatch.setattr(test_cpp, "CPU", GPU)
     monkeypatch.setattr(test_cpp, "FLUSHED", SMALLEST)
+    monkeypatch.setattr(test_cpp, "POW_ULPS", 5)
     monkeypatch.setattr(test_cpp, "SPECIAL", test_cpp.SPECIAL[~((test_cpp.SPECIAL != 0) & (test_cpp.SPECIAL.abs() < SMALLEST))])
     monkeypatch.setattr(test_cpp, "same", lambda got, want, ulps=8, atol=0.0: same(got, want, ulps, max(atol, SMALLEST)))
     monkeypatch.setattr(backend_helpers, "CPU", GPU)
