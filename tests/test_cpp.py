@@ -203,6 +203,21 @@ def test_half_precision_arithmetic_is_float_and_rounds_to_even(dtype):
     assert torch.equal(same_bits.isnan(), x.isnan()) and torch.equal(same_bits[~x.isnan()], x[~x.isnan()])
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_every_float_is_rounded_to_16_bits_as_torch_does(dtype):
+    """All signs, exponents and leading bits, with low bits at, next to and between the halves: stored, and computed on as a float."""
+    low = torch.tensor([0, 1, 0xfff, 0x1000, 0x1001, 0x1fff, 0x2000, 0x3000, 0x7fff, 0x8000, 0x8001, 0xffff])
+    x = (torch.arange(-2**15, 2**15)[:, None] * 2**16 + low).to(torch.int32).view(torch.float32).flatten()
+
+    def rounded(b):
+        as_float = pointwise(lambda v: ops.to_dtype(ops.to_dtype(v, dtype, torch.float32), torch.float32, dtype), b, dtype=torch.float32)
+        return [as_float, pointwise(lambda v: ops.to_dtype(v, dtype, torch.float32), b, dtype=dtype)]
+    got, _ = run(rounded, x)
+    for ours, want in zip(got, (x.to(dtype).float(), x.to(dtype))):
+        bits = {4: torch.int32, 2: torch.int16}[ours.itemsize]
+        assert torch.equal(ours.isnan(), want.isnan()) and torch.equal(ours.nan_to_num(7).view(bits), want.nan_to_num(7).view(bits))
+
+
 def test_bitcast():
     x = torch.randn(77)
     (got,), _ = run(lambda b: [pointwise(lambda v: ops.to_dtype_bitcast(v, torch.int32, torch.float32), b,

@@ -53,7 +53,7 @@ class CppKernelWriter(RowReductions, CppExpressions):
         self.nodes, self.group = list(group.nodes), group
         self.outer, self.inner = group.outer, group.inner
         self.pointers, self.sizes = {}, []              # buffer name -> C name; size symbols
-        self.values, self.raw = {}, {}                  # buffer -> Value now at hand; rounded value -> its 16 bit form
+        self.values, self.raw = {}, {}                  # buffer -> Value now at hand; rounded value -> what it was
         self.scratch, self.stored, self.read = {}, [], []
         self.has_scatter = bool(group.targets)
         self.may_run_again = not self.has_scatter and not any(n.name in overwritten for n in self.nodes)
@@ -219,14 +219,14 @@ class CppKernelWriter(RowReductions, CppExpressions):
         for node in nodes:      # next stages cannot see values of this loop
             if not node.is_reduction:
                 self.values.pop(node.name, None)
-        outside.lines += [*self.prefetch_next_row(nodes), *self.inner_loop(inside.lines)]
+        outside.lines += [*self.prefetch_a_row(nodes), *self.inner_loop(inside.lines)]
         self.where_am_i(outside, ())
         for name, index, value, mode in self.deferred:
             self.store(name, index, self.finished(value), mode)
 
-    def prefetch_next_row(self, nodes):
-        """The first bytes of what the next outer iteration reads: the processor's own prefetching stops at each page.  Only where
-        nothing but memory is waited for."""
+    def prefetch_a_row(self, nodes):
+        """The first bytes of what the outer iteration after the next one reads: the processor's own prefetching stops at each page.  Only
+        where nothing but memory is waited for."""
         if not self.x or self.last_stage > 0 or self.spread or not all(n.is_reduction for n in nodes):
             return []
         lines, (row, lane) = {}, (self.x[-1], self.r[-1])
@@ -234,7 +234,7 @@ class CppKernelWriter(RowReductions, CppExpressions):
             step = int_or_none(stride_of(access.index, row))
             size = self.buffers[access.name].layout.dtype.itemsize
             if access.name in self.pointers and stride_of(access.index, lane) == 1 and step and step * size >= 2048:
-                start = access.index.xreplace({row: row + 1, **dict.fromkeys(self.r, sympy.Integer(0))})
+                start = access.index.xreplace({row: row + 2, **dict.fromkeys(self.r, sympy.Integer(0))})
                 lines[f"for (int64_t k = 0; k < 8; k++) __builtin_prefetch({self.pointers[access.name]} + "
                       f"{self.index(sympy.expand(start))} + {64 // size}*k);"] = None
         return list(lines)
@@ -522,7 +522,7 @@ class CppKernelWriter(RowReductions, CppExpressions):
             return
         self.scatter_is_row_wise = False
         if dtype in NARROW:
-            text = self.raw.get((value.text, dtype)) or f"mini::to_{NARROW[dtype]}({value})"
+            text = f"mini::to_{NARROW[dtype]}({self.raw.get((value.text, dtype), value)})"
         else:
             text = value.text
         self.scope.add(f"{target} = {text};")

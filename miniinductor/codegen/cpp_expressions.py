@@ -124,9 +124,8 @@ class CppExpressions(OpsHandler):
             wide = x if compute_type(source) == "float" else self.to_dtype(x, torch.float32)
             if source is torch.bool:
                 return Value(wide.text, dtype, x.inner)
-            narrow = self.temporary(f"mini::to_{NARROW[dtype]}({wide})", dtype, x.inner, c_type=memory_type(dtype))
-            value = self.temporary(f"mini::to_float({narrow})", dtype, x.inner)
-            self.raw[value.text, dtype] = narrow.text
+            value = self.temporary(f"mini::round_{NARROW[dtype]}({wide})", dtype, x.inner)
+            self.raw[value.text, dtype] = wide.text
             return value
         if source in NARROW and dtype is torch.float32:
             return Value(x.text, dtype, x.inner)

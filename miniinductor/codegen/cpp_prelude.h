@@ -49,10 +49,9 @@ OP double fma(double a, double b, double c) {
 // --- storage types: memory holds 16 bits, arithmetic is float ---------------------------------------------------------
 enum class bfloat16 : uint16_t {};               // a scalar: a struct in a loop is not vectorized
 OP float to_float(bfloat16 x) { return bits<float>((uint32_t)x << 16); }
-OP bfloat16 to_bfloat16(float x) {      // nearest, ties to even; NaN stays NaN
-    uint32_t u = bits<uint32_t>(x), rounded = (u + 0x7fffu + ((u >> 16) & 1u)) >> 16;
-    return (bfloat16)(x != x ? 0x7fc0u : rounded);
-}
+OP uint32_t half_up(uint32_t u) { return u + 0x7fffu + ((u >> 16) & 1u); }     // nearest, ties to even; NaN stays NaN
+OP bfloat16 to_bfloat16(float x) { return (bfloat16)(x != x ? 0x7fc0u : half_up(bits<uint32_t>(x)) >> 16); }
+OP float round_bfloat16(float x) { return x != x ? nan : bits<float>(half_up(bits<uint32_t>(x)) & 0xffff0000u); }      // and still a float
 // _Float16 would do, but gcc converts it one by one.
 enum class float16 : uint16_t {};
 OP float to_float(float16 x) {          // moved to float's exponent by a product, which also normalizes subnormals
@@ -69,6 +68,13 @@ OP float16 to_float16(float x) {        // nearest, ties to even
     y = size >= 0x477ff000u ? 0x7c00u : y;
     y = size > 0x7f800000u ? 0x7e00u : y;
     return (float16)(uint16_t)(y | (u >> 16 & 0x8000u));
+}
+OP float round_float16(float x) {       // the same in float's exponent
+    uint32_t u = bits<uint32_t>(x), size = u & 0x7fffffffu;
+    uint32_t y = (size + 0xfffu + ((size >> 13) & 1u)) & ~0x1fffu;
+    y = size < 0x38800000u ? bits<uint32_t>((bits<float>(size) + 0.5f) - 0.5f) : y;
+    y = size >= 0x477ff000u ? 0x7f800000u : y;
+    return x != x ? nan : bits<float>(y | (u & 0x80000000u));
 }
 
 // float -> integer as torch's CPU kernels do it: truncation, and no undefined behaviour out of range

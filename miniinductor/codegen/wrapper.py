@@ -8,7 +8,7 @@ the wrapper's source and the memory plan.
     def call(arg0_1, arg1_1):
         buf0, buf1 = workspace                  # intermediates: memory kept between calls
         torch_mm(arg0_1, arg1_1, out=buf0)
-        buf2 = empty_strided((8, 16), (16, 1), dtype=float32, device=cpu)
+        buf2 = empty_cpu((8, 16), (16, 1), float32)
         add_relu_0(buf0, buf2)
         return [buf2]
 
@@ -37,12 +37,13 @@ from ..in_place import may_overwrite
 from ..index_math import is_nonnegative
 from ..ir import BufferView, ConstantBuffer, ExternKernel, InputBuffer, MultiOutput, Opaque
 from ..records import KernelRecord
-from ..runtime.build import build_kernels
+from ..runtime.build import build_kernels, empty_cpu
 from ..runtime.triton_build import build_triton_kernels, race
 from ..scheduler import ExternNode, Group, Scheduler, buffer_bytes, buffer_views
 from ..sizes import expand, fill, hint, python_text, same, size as as_size, sizes
 from .common import indent
 from .cpp import CppKernelWriter
+from .cpp_expressions import TYPES
 from .cpp_foreach import ForeachWriter
 from .matmul import FusedProduct, MatmulWriter, fuse_products
 from .split_reductions import split_reductions
@@ -321,8 +322,12 @@ class WrapperWriter:
             self.lines.append(f"{name} = {self.tensor(self.memory_of[name])}     # written in place")
         elif name not in self.in_arena:
             layout = self.buffers[name].layout
-            self.lines.append(f"{name} = empty_strided({self.tuple(layout.size)}, {self.tuple(layout.stride)}, "
-                              f"dtype={self.dtype(layout.dtype)}, device={self.device_name(layout.device)})")
+            what = f"{self.tuple(layout.size)}, {self.tuple(layout.stride)}"
+            if layout.device.type == "cpu" and layout.dtype in TYPES:
+                self.scope["empty_cpu"] = empty_cpu()
+                self.lines.append(f"{name} = empty_cpu({what}, {self.dtype(layout.dtype)})")
+            else:
+                self.lines.append(f"{name} = empty_strided({what}, dtype={self.dtype(layout.dtype)}, device={self.device_name(layout.device)})")
 
     def emit_extern(self, buffer):
         name = buffer.name

@@ -250,11 +250,34 @@ def kernel_type():
     except ImportError:
         return PlainKernel
     _launcher.use_profiler(vars(torch.autograd.profiler), torch.autograd.profiler.record_function)
-    tensor = torch.ones(3)
-    library = ctypes.CDLL(os.path.join(os.path.dirname(torch.__file__), "lib", "libtorch_cpu.so")) \
-        if platform.system() == "Linux" else None
-    function = getattr(library, "aoti_torch_get_data_ptr", None)
-    if function is not None:
-        _launcher.use_torch(tensor, tensor._cdata, tensor.data_ptr(), ctypes.cast(function, ctypes.c_void_p).value,
-                            torch.nn.Parameter)
+    tensor, get_data_ptr = torch.ones(3), c_function("torch_cpu", "aoti_torch_get_data_ptr")
+    if get_data_ptr:
+        _launcher.use_torch(tensor, tensor._cdata, tensor.data_ptr(), get_data_ptr, torch.nn.Parameter)
     return _launcher.Kernel
+
+
+@functools.lru_cache(None)
+def empty_cpu():
+    """empty_strided(size, stride, dtype) of tuples, on the CPU: the launcher's, or torch's where that one cannot be had or differs from it."""
+    plain = lambda size, stride, dtype: torch.empty_strided(size, stride, dtype=dtype, device="cpu")  # noqa: E731
+    try:
+        from . import _launcher
+    except ImportError:
+        return plain
+    functions = [c_function("torch_cpu", "aoti_torch_empty_strided"), c_function("torch_cpu", "aoti_torch_delete_tensor_object"),
+                 c_function("torch_python", "_Z16THPVariable_WrapRKN2at10TensorBaseE")]
+    codes = {dtype: c_function("torch_cpu", f"aoti_torch_dtype_{name}", call=True) for name, dtype in vars(torch).items()
+             if isinstance(dtype, torch.dtype) and str(dtype) == f"torch.{name}"}
+    if all(functions):
+        _launcher.use_allocator(*functions, {dtype: code for dtype, code in codes.items() if code is not None})
+        made = [(t.shape, t.stride(), t.dtype, t.device, type(t)) for make in (_launcher.empty_strided, plain) for t in [make((2, 3), (1, 2), torch.int16)]]
+        if made[0] == made[1]:
+            return _launcher.empty_strided
+    return plain
+
+
+def c_function(library, name, call=False):
+    """Address of a C function of libtorch, or what it returns; None where there is none of that name."""
+    path = os.path.join(os.path.dirname(torch.__file__), "lib", f"lib{library}.so")
+    function = getattr(ctypes.CDLL(path), name, None) if platform.system() == "Linux" else None
+    return function and (function() if call else ctypes.cast(function, ctypes.c_void_p).value)

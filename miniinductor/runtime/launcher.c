@@ -8,6 +8,8 @@
  *   `aoti_torch_get_data_ptr(at::Tensor*, void**)`.  `use_torch` finds the offset by looking for that pointer and checks
  *   it against `tensor.data_ptr()`.  If anything does not match, we call the `data_ptr` method instead: slower, same result.
  *
+ * `empty_strided(size, stride, dtype)` makes a CPU tensor through the stable C function of that name: half of what torch.empty_strided costs.
+ *
  * `CudaKernel` launches a compiled Triton kernel the same way, on the stream that is its last argument, through the driver's
  * cuLaunchKernel.  Kernels are compiled for 16-byte aligned pointers; a call with another one goes to `unaligned`.
  *
@@ -283,6 +285,43 @@ static PyObject *use_torch(PyObject *module, PyObject *args)
     Py_RETURN_FALSE;
 }
 
+/* --- making tensors ------------------------------------------------------------------------------------------------ */
+static struct {
+    int32_t (*empty)(int64_t, const int64_t *, const int64_t *, int32_t, int32_t, int32_t, void **);    /* -> at::Tensor * */
+    int32_t (*delete)(void *);
+    PyObject *(*wrap)(const void *);        /* libtorch_python's THPVariable_Wrap(const at::TensorBase &) */
+    PyObject *codes;                        /* torch.dtype -> its number */
+} allocator;
+
+static PyObject *empty_strided(PyObject *self, PyObject *const *args, Py_ssize_t count)
+{
+    int64_t numbers[2][64];
+    PyObject *code = count == 3 ? PyDict_GetItemWithError(allocator.codes, args[2]) : NULL;
+    Py_ssize_t dims = code && PyTuple_Check(args[0]) && PyTuple_Check(args[1]) ? PyTuple_GET_SIZE(args[0]) : -1;
+    if (dims < 0 || dims > 64 || PyTuple_GET_SIZE(args[1]) != dims)
+        return PyErr_Occurred() ? NULL : PyErr_Format(PyExc_TypeError, "expected two tuples of equal length and a dtype");
+    for (Py_ssize_t i = 0; i < 2 * dims; i++)
+        if ((numbers[i >= dims][i % dims] = PyLong_AsLongLong(PyTuple_GET_ITEM(args[i >= dims], i % dims))) == -1 && PyErr_Occurred())
+            return NULL;
+    void *handle;
+    if (allocator.empty(dims, numbers[0], numbers[1], (int32_t)PyLong_AsLong(code), 0, -1, &handle))
+        return PyErr_Format(PyExc_RuntimeError, "cannot allocate a tensor of size %R, stride %R", args[0], args[1]);
+    PyObject *tensor = allocator.wrap(handle);
+    allocator.delete(handle);
+    return tensor;
+}
+
+/* use_allocator(addresses of aoti_torch_empty_strided, aoti_torch_delete_tensor_object, THPVariable_Wrap; {dtype: number}) */
+static PyObject *use_allocator(PyObject *module, PyObject *args)
+{
+    unsigned long long empty, delete, wrap;
+    PyObject *codes;
+    if (!PyArg_ParseTuple(args, "KKKO!", &empty, &delete, &wrap, &PyDict_Type, &codes)) return NULL;
+    Py_XSETREF(allocator.codes, Py_NewRef(codes));
+    *(uintptr_t *)&allocator.empty = empty, *(uintptr_t *)&allocator.delete = delete, *(uintptr_t *)&allocator.wrap = wrap;
+    Py_RETURN_NONE;
+}
+
 /* use_profiler(names of torch.autograd.profiler, its class record_function) */
 static PyObject *use_profiler(PyObject *module, PyObject *args)
 {
@@ -296,6 +335,8 @@ static PyObject *use_profiler(PyObject *module, PyObject *args)
 static PyMethodDef methods[] = {
     {"use_profiler", use_profiler, METH_VARARGS, "Label kernels with their names while torch.profiler runs."},
     {"use_torch", use_torch, METH_VARARGS, "Find where a tensor object keeps its data pointer; False: it was not found."},
+    {"use_allocator", use_allocator, METH_VARARGS, "Addresses of torch's C functions, for empty_strided."},
+    {"empty_strided", (PyCFunction)(void (*)(void))empty_strided, METH_FASTCALL, "empty_strided(size, stride, dtype): a CPU tensor"},
     {"load_cubin", load_cubin, METH_VARARGS, "Load a compiled CUDA kernel; its function's address."},
     {NULL}
 };
