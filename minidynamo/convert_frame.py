@@ -353,7 +353,8 @@ class FrameCompiler:
         if len(tensors) > 1:            # inputs that differ now must differ later: writes may reach both
             ids = ", ".join(f"id({{{n}}})" for n in range(len(tensors)))
             output.guard_pair(f"len({{{{{ids}}}}}) == {len(tensors)}", *tensors)
-        mutated = [v for v in output.sourced if v.mutated and v.source.kind not in ("dict", "raw_dict")]
+        fresh = output.tree.locals.get(code.co_varnames[parameter_count(code) - 1]) if code.co_flags & inspect.CO_VARKEYWORDS else None
+        mutated = [v for v in output.sourced if v.mutated and v.source.kind not in ("dict", "raw_dict") and v.source is not fresh]
         for variable in mutated:        # a write must not reach something that was taken for another object
             for other in output.sourced:
                 if other is not variable and other.source is not variable.source and other.source.kind not in ("dict", "raw_dict") \

@@ -85,21 +85,21 @@ class OutputGraph(Builder):
         self.names, self.written = {}, []           # written: (node, fake tensor it changed in place)
 
     # ---- guards
-    def guard(self, source, kind, check, value=None):
-        """Hang a guard on `source`; `{pin}` and `{key}` in the check stand for `value`."""
+    def guard(self, source, kind, check, value=None, row=None):
+        """Hang a guard on `source`; `{pin}` and `{key}` in the check stand for `value`, which is attribute `row` of the tensor there."""
         if kind in source.guards:
             return
         pins = {}
         for field in ("{pin}", "{key}"):
             if field in check:
-                if type(value) in LITERAL_KEYS:
+                if type(value) in LITERAL_KEYS or row == "shape":
                     text = repr(value).replace("{", "{{").replace("}", "}}")
                 else:
                     pin = self.tree.pinned(value)
                     text, pins = pin.key, {pin.key: value}
                 check = check.replace(field, text)
         name = kind if isinstance(kind, str) else kind[0]
-        source.guards[kind] = Guard(name, source, check, pins, self.frame.user_line() if self.frame is not None else "")
+        source.guards[kind] = Guard(name, source, check, pins, self.frame.user_line() if self.frame is not None else "", row and (row, value))
 
     def guard_pair(self, check, *sources):
         line = self.frame.user_line() if self.frame is not None else ""

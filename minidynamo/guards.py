@@ -12,14 +12,22 @@ The function follows the tree: each prefix is evaluated once and kept in a local
 (they fail most often), then the thread's state, then everything below.  Any exception while checking means False: a
 missing attribute is a failed guard.
 
+What hangs below a module or a global by dictionaries alone (most of it) stands behind a memo (`guard_memo.c`): `if not memo():`
+skips it while no dictionary on the way has been written and no parameter has another dtype or shape.
+
 Mirrors torch/_dynamo/guards.py and the C++ guard tree of torch/csrc/dynamo/guards.cpp (paper section 3.3).
-# PyTorch: the tree is built from C++ nodes; a generated Python function is within a small factor and can be read.
+# PyTorch: the tree is built from C++ nodes, with dict tags for the same purpose; a generated Python function can be read.
 """
 import math
 import weakref
 from dataclasses import dataclass, field
 
+from ._guard_memo import Memo
 from .sources import identifier
+
+MODULE_TABLES = ("_parameters", "_buffers", "_modules")      # nn.Module keeps these dicts itself
+FIXED = {"ID", "EQ", "GLOBAL", "EQUALS", "MODULE", "NO_HOOKS"}     # of identity and of constants (hooks: see `_below`)
+LASTING = FIXED - {"EQUALS"} | {"TYPE", "CODE", "MRO", "ALIAS", "DISTINCT"}
 
 
 @dataclass(slots=True)
@@ -30,6 +38,7 @@ class Guard:
     check: str
     pins: dict = field(default_factory=dict)
     line: str = ""
+    row: tuple = None           # (attribute of a tensor, its value), where that is all that the check looks at
 
     @property
     def code(self):
@@ -65,74 +74,133 @@ class GuardFunction:
 
     def __init__(self, tree, parameters, state_guards, pair_guards):
         self.parameters = parameters = [identifier(name) for name in parameters]
-        self.namespace = {"copysign": math.copysign, "math": math}
-        self.guards = list(state_guards)
-        self.lines, self.names, self.count = [], {}, 0
-        self._pair_nodes = {node for guard in pair_guards for node in guard.source}
-        for pin in tree.pins.values():
-            self.namespace[pin.key] = pin.value
-            self.names[pin] = pin.key
-        for name, node in tree.locals.items():
-            self.names[node] = identifier(name)
+        self.namespace = {"copysign": math.copysign, "math": math, **{pin.key: pin.value for pin in tree.pins.values()}}
+        self.guards, self.lines, self.count, self.indent, self.lasting = [], [], 0, " " * 8, None
+        self.names = {**{pin: pin.key for pin in tree.pins.values()}, **{node: identifier(name) for name, node in tree.locals.items()}}
+        self._lasting, self._rows, self._read, self._hooks = {}, [], [], []
         for node in tree.locals.values():
-            self._own_checks(node, self.names[node])
-        self._conditions([self._render(guard, "") for guard in state_guards])
-        for node in tree.locals.values():
-            self._below(node, self.names[node])
+            self._conditions(node.guards.values(), self.names[node])
+        self._conditions(state_guards, "")
         for node in tree.frees.values():
-            self._visit(node, None)
+            if node.guards or node.children:
+                self._assign(node, None)
+                self._conditions(node.guards.values(), self.names[node])
         for pin in tree.pins.values():
             pin.guards.pop("TYPE", None)        # of an object that the entry itself holds
-            self._own_checks(pin, pin.key)
-            self._below(pin, pin.key)
-        for guard in pair_guards:       # identity between sources, last: both sides have names by now
-            self.guards.append(guard)
-            self.namespace.update(guard.pins)
-            self._conditions([guard.check.format(*[self.names[node] for node in guard.source])])
-        body = [f"        {line}" for line in self.lines] or ["        pass"]
-        self.source = "\n".join([f"def check({', '.join(['this_function', *parameters])}):", "    try:", *body,
+        roots = [*tree.locals.values(), *tree.frees.values(), *tree.pins.values()]
+        for lasting in (True, False):
+            self._section(roots, [guard for guard in pair_guards if self._lasts_pair(guard) is lasting], lasting)
+        self.guards = [*state_guards, *(guard for guard in self.guards if guard.source is not None)]
+        self.source = "\n".join([f"def check({', '.join(['this_function', *parameters])}):", "    try:", *(self.lines or ["        pass"]),
                                  "        return True", "    except Exception:", "        return False", ""])
         exec(compile(self.source, "<minidynamo guard>", "exec"), self.namespace)
         self.check = self.namespace["check"]
 
-    def _render(self, guard, name):
-        self.namespace.update(guard.pins)
-        return guard.check.format(name)
+    # ---- what lasts while nothing that was read on the way has been written
+    def _lasts(self, node):
+        """Does reading `node` give the same object again?"""
+        found = self._lasting.get(node)
+        if found is None:
+            base = node.base
+            if base is None:
+                found = node.kind == "pinned" or "MODULE" in node.guards
+            else:
+                found = self._lasts(base) and (
+                    node.kind in ("dict", "raw_dict", "type") or node.kind == "class_item" and isinstance(base.value, type) or
+                    node.kind in ("item", "dict_item") and self._is(base, dict) or node.kind in ("item", "tuple_item") and self._is(base, tuple))
+            self._lasting[node] = found
+        return found
 
-    def _conditions(self, conditions):
-        if conditions:
-            self.lines.append(f"if not ({' and '.join(conditions)}): return False")
+    def _is(self, node, kind):
+        """Is the value of `node` a dict (tuple) for sure?"""
+        guard = node.guards.get("TYPE")
+        return kind is dict and (node.kind in ("dict", "raw_dict") or node.key in MODULE_TABLES) or type(node.value) is kind or \
+            guard is not None and any(pin is kind for pin in guard.pins.values())
 
-    def _own_checks(self, node, name):
-        self.guards.extend(node.guards.values())
-        self._conditions([self._render(guard, name) for guard in node.guards.values()])
+    def _lasts_guard(self, node, guard):
+        if not self._lasts(node):
+            return False
+        if guard.kind in ("KEYS", "PRESENT", "ABSENT", "BUILTIN"):
+            return self._is(node, dict) or isinstance(node.value, type)
+        return guard.kind in LASTING or guard.kind == "EQUALS" and "TYPE" not in node.guards or guard.kind == "LENGTH" and self._is(node, tuple) \
+            or guard.row is not None and "ID" in node.guards
 
-    def _below(self, node, name):
-        inner = [c for c in node.children.values() if c.children or c in self._pair_nodes]
-        leaves = []                     # children with nothing below them need no name for long
-        for child in node.children.values():
-            if child not in inner:
-                value = f"(leaf := {child.expr(name)})" if sum(g.check.count("{0}") for g in child.guards.values()) > 1 else child.expr(name)
-                for guard in child.guards.values():
-                    self.guards.append(guard)
-                    leaves.append(self._render(guard, "\0").replace("\0", value, 1).replace("\0", "leaf"))
-                    value = "leaf"
-        for start in range(0, len(leaves), 8):
-            self._conditions(leaves[start:start + 8])
-        for child in inner:
-            self._visit(child, name)
+    def _lasts_pair(self, guard):
+        return guard.kind in LASTING and all(map(self._lasts, guard.source))
 
-    def _visit(self, node, parent):
-        if not self._needed(node):
-            return
-        self.count += 1
-        name = self.names[node] = node.label or f"v{self.count}"
-        self.lines.append(f"{name} = {node.expr(parent)}")
-        self._own_checks(node, name)
-        self._below(node, name)
+    # ---- printing
+    def _section(self, roots, pair_guards, lasting):
+        """All that is below the roots and lasts, behind the memo; then the rest."""
+        self.lasting, self._needs, self._pair_nodes, start = lasting, {}, {node for guard in pair_guards for node in guard.source}, len(self.lines)
+        self.indent += "    " * lasting
+        for root in filter(self._needed, roots):
+            self._read.append(self.names[root])
+            if root.kind == "pinned":
+                self._conditions(self._wanted(root), self.names[root])
+            self._below(root, self.names[root])
+        for guard in pair_guards:       # identity between sources, last: both sides have names by now
+            self._conditions([guard], *[self.names[node] for node in guard.source])
+        if lasting:
+            self.indent = self.indent[4:]
+            if len(self.lines) > start:
+                self.namespace["memo"] = Memo(self._rows)
+                self.lines.insert(start, f"{self.indent}if not memo():")
+                self.lines.append(f"{self.indent}    memo.remember([{', '.join(self._read)}], [{', '.join(self._hooks)}])")
+
+    def _wanted(self, node):
+        """The guards of `node` that belong to this section."""
+        return [guard for guard in node.guards.values() if self._lasts_guard(node, guard) is self.lasting]
 
     def _needed(self, node):
-        return bool(node.guards) or node in self._pair_nodes or any(self._needed(c) for c in node.children.values())
+        """Is there anything to look at in this section, at `node` or below?"""
+        found = self._needs.get(node)
+        if found is None:
+            below = [self._needed(child) for child in node.children.values()]
+            found = self._needs[node] = node in self._pair_nodes or any(below) or bool(self._wanted(node))
+        return found
+
+    def _conditions(self, guards, *names):
+        self._line([self._render(guard, *names) for guard in guards])
+
+    def _line(self, conditions):
+        if conditions:
+            self.lines.append(f"{self.indent}if not ({' and '.join(conditions)}): return False")
+
+    def _render(self, guard, *names):
+        self.guards.append(guard)
+        self.namespace.update(guard.pins)
+        if self.lasting and guard.row is not None:
+            (tensor,), (name, value) = guard.source.guards["ID"].pins.values(), guard.row
+            self._rows.append((tensor, getattr(type(tensor), name), value))
+        return guard.check.format(*names)
+
+    def _assign(self, node, parent):
+        self.count += 1
+        name = self.names[node] = node.label or f"v{self.count}"
+        self.lines.append(f"{self.indent}{name} = {node.expr(parent)}")
+        return name
+
+    def _below(self, node, name):
+        leaves, inner = [], []          # children with nothing below them need no name for long
+        for child in filter(self._needed, node.children.values()):
+            if child.children or child in self._pair_nodes or self.lasting and any(guard.kind not in FIXED and not guard.row for guard in self._wanted(child)):
+                inner.append(child)
+                continue
+            guards, value = self._wanted(child), child.expr(name)
+            if "NO_HOOKS" in child.guards:
+                self._hooks.append(value)
+            if sum(guard.check.count("{0}") for guard in guards) > 1:
+                value = f"(leaf := {value})"
+            for guard in guards:
+                leaves.append(self._render(guard, "\0").replace("\0", value, 1).replace("\0", "leaf"))
+                value = "leaf"
+        for start in range(0, len(leaves), 8):
+            self._line(leaves[start:start + 8])
+        for child in inner:
+            below = self._assign(child, name)
+            self._read.append(below)
+            self._conditions(self._wanted(child), below)
+            self._below(child, below)
 
     def first_failure(self, func, *values):
         """(guard, reason) of the first guard that is false for these parameters, or None."""

@@ -17,7 +17,7 @@ import torch
 
 from ..exceptions import Break
 from .. import config
-from ..guards import Guard, constant_check
+from ..guards import MODULE_TABLES, Guard, constant_check
 from ..symbolic_shapes import python_code
 from .base import Lazy, OpaqueVar
 from .constant import LITERALS, ConstantVar, is_constant_value
@@ -29,7 +29,6 @@ from .tensor import FloatVar, TensorVar
 C_CALLABLES = (types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType, types.MethodWrapperType,
                types.ClassMethodDescriptorType, types.GetSetDescriptorType, functools._lru_cache_wrapper,
                torch._ops.OpOverload, torch._ops.OpOverloadPacket, type(torch.ops.aten))
-MODULE_TABLES = ("_parameters", "_buffers", "_modules")      # nn.Module keeps these dicts itself
 TENSOR_TYPES = (torch.Tensor, torch.nn.Parameter)
 
 
@@ -160,12 +159,12 @@ class Builder:
         owned = parent is not None and parent.key in ("_parameters", "_buffers") and parent.kind == "item"
         if owned and source.name() not in self.input_sources:
             self.guard(source, "ID", "{0} is {pin}", value)
-            self.guard(source, "DTYPE", "{0}.dtype is {pin}", value.dtype)
+            self.guard(source, "DTYPE", "{0}.dtype is {pin}", value.dtype, row="dtype")
             if self.generates_code and config.guard_parameter_metadata:     # `p.data = ...` keeps the identity
                 self.guard_place(value, source)
-                self.guard(source, "SHAPE", f"{{0}}.shape == {tuple(value.shape)}")
+                self.guard(source, "SHAPE", "{0}.shape == {pin}", tuple(value.shape), row="shape")
             if torch.is_grad_enabled():
-                self.guard(source, "GRAD", f"{{0}}.requires_grad is {value.requires_grad}")
+                self.guard(source, "GRAD", "{0}.requires_grad is {pin}", value.requires_grad, row="requires_grad")
             name = self.unique_name(module_name(source))
             fake = self.fake_of(value)
             node = self.add_input("get_attr", name, fake)
@@ -215,9 +214,9 @@ class Builder:
 
     def guard_place(self, value, source):
         if value.is_cpu:
-            self.guard(source, "DEVICE", "{0}.is_cpu")
+            self.guard(source, "DEVICE", "{0}.is_cpu", True, row="is_cpu")
         else:
-            self.guard(source, "DEVICE", "{0}.device == {pin}", value.device)
+            self.guard(source, "DEVICE", "{0}.device == {pin}", value.device, row="device")
 
     def _module(self, value, kind, source):
         if kind.__module__.startswith("torch.jit"):

@@ -115,7 +115,7 @@ class TensorVar(Variable):
     def guard_shape(self, tx):
         """A parameter's shape was asked for: from now on it matters whatever the backend is."""
         if self.source is not None and self.value is not None:
-            tx.output.guard(self.source, "SHAPE", f"{{0}}.shape == {tuple(self.value.shape)}")
+            tx.output.guard(self.source, "SHAPE", "{0}.shape == {pin}", tuple(self.value.shape), row="shape")
 
     def _grad(self, tx):
         if self.source is None or self.value is None:

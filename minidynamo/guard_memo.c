@@ -1,0 +1,218 @@
+/* A memo of a guard check: nothing that it read has changed since it last passed.
+ *
+ * In:   what a generated guard function read on its way (`remember`): objects, dictionaries, classes, functions, parents before
+ *       what they hold; and rows (tensor, attribute, value), fixed when the memo is made.
+ * Out:  `memo()`: True only if all of them are as they were, so that the check need not be repeated.
+ *
+ *     memo = Memo([(parameter, torch.Tensor.dtype, torch.float32)])
+ *     if not memo(): ...check in Python...; memo.remember([module, module.__dict__], [])
+ *
+ * A dictionary carries a version that no other state of any dictionary in the process ever had (PEP 509), an object its class and
+ * its __dict__, a class its dictionary and MRO, a function its code.  References are borrowed: a row is looked at only after the row
+ * of the dictionary that holds it was found unchanged, hence the order; the first is held by whoever calls.
+ * Mirrors the dict tags of torch/csrc/dynamo/guards.cpp.  # PyTorch: dict watchers from 3.12 on (3.14 has no versions any more).
+ */
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <structmember.h>
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+
+#define MANY_MISSES 32              /* in a row: what changes in every call is not worth remembering */
+
+typedef struct { PyObject *object; void *first, **slot, *second; uint64_t version; enum { DICT, OBJECT, CLASS, FUNCTION } kind; } Row;
+typedef struct { PyObject *tensor, *expected; PyGetSetDef *attribute; } TensorRow;
+typedef struct {
+    PyObject_HEAD
+    PyObject *held;                 /* the list of tensor rows, which owns what they point to */
+    TensorRow *tensors;
+    Row *rows;
+    Py_ssize_t tensor_count, count, misses;
+    vectorcallfunc vectorcall;
+} Memo;
+
+static uint64_t version_of(PyObject *dict) { return ((PyDictObject *)dict)->ma_version_tag; }
+
+/* What `object` is now.  0: an object that this file knows nothing to compare of (with an error set, perhaps). */
+static int
+row_of(PyObject *object, Row *row)
+{
+    *row = (Row){.object = object, .first = Py_TYPE(object), .kind = OBJECT};
+    if (PyDict_CheckExact(object)) {
+        row->kind = DICT;
+        row->version = version_of(object);
+    }
+    else if (PyDict_Check(object))  /* an OrderedDict's order has no version */
+        return 0;
+    else if (PyType_Check(object)) {
+        PyTypeObject *type = (PyTypeObject *)object;
+        if (!type->tp_dict)         /* 3.12: builtin classes, which do not change */
+            return 0;
+        *row = (Row){object, type->tp_mro, (void **)&type->tp_dict, type->tp_dict, version_of(type->tp_dict), CLASS};
+    }
+    else if (PyFunction_Check(object)) {
+        row->kind = FUNCTION;
+        row->first = PyFunction_GET_CODE(object);
+    }
+    else if ((row->slot = (void **)_PyObject_GetDictPtr(object)) && (row->second = *row->slot)) {
+#if PY_VERSION_HEX >= 0x030D0000            /* writes to values that lie in the object give its dictionary no new version: move them there */
+        PyObject *name = Py_TYPE(object)->tp_flags & Py_TPFLAGS_INLINE_VALUES ? PyUnicode_InternFromString("__dict__") : NULL;
+        int status = name ? PyObject_GenericSetAttr(object, name, row->second) : 0;
+        Py_XDECREF(name);
+        if (status < 0)
+            return 0;
+#endif
+    }
+    return 1;
+}
+
+static int
+as_it_was(Row *row)
+{
+    switch (row->kind) {
+    case DICT:
+        return version_of(row->object) == row->version;
+    case FUNCTION:
+        return PyFunction_GET_CODE(row->object) == row->first;
+    case CLASS:
+        return ((PyTypeObject *)row->object)->tp_mro == row->first && *row->slot == row->second && version_of(row->second) == row->version;
+    default:
+        return (void *)Py_TYPE(row->object) == row->first && (!row->slot || *row->slot == row->second);
+    }
+}
+
+static PyObject *
+memo_call(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *kwnames)
+{
+    Memo *memo = (Memo *)self;
+    if (!memo->count)
+        Py_RETURN_FALSE;
+    for (Py_ssize_t i = 0; i < memo->count; i++)
+        if (!as_it_was(&memo->rows[i])) {
+            memo->count = 0;
+            memo->misses++;
+            Py_RETURN_FALSE;
+        }
+    for (Py_ssize_t i = 0; i < memo->tensor_count; i++) {
+        TensorRow *row = &memo->tensors[i];
+        PyObject *value = row->attribute->get(row->tensor, row->attribute->closure);
+        int same = value == row->expected ? 1 : value ? PyObject_RichCompareBool(value, row->expected, Py_EQ) : -1;
+        Py_XDECREF(value);
+        if (same < 0)
+            return NULL;
+        if (!same)
+            Py_RETURN_FALSE;
+    }
+    memo->misses = 0;
+    Py_RETURN_TRUE;
+}
+
+static PyObject *
+memo_remember(Memo *memo, PyObject *const *args, Py_ssize_t nargs)
+{
+    if (nargs != 2 || !PyList_CheckExact(args[0]) || !PyList_CheckExact(args[1]))
+        return PyErr_Format(PyExc_TypeError, "expected two lists");
+    Py_ssize_t n = PyList_GET_SIZE(args[0]), hooks = PyList_GET_SIZE(args[1]);
+    memo->count = 0;
+    if (memo->misses >= MANY_MISSES)
+        Py_RETURN_NONE;
+    Row *rows = PyMem_Resize(memo->rows, Row, n + hooks);
+    if (!rows)
+        return PyErr_NoMemory();
+    memo->rows = rows;
+    for (Py_ssize_t i = 0; i < n; i++)
+        if (!row_of(PyList_GET_ITEM(args[0], i), &rows[i])) {
+            if (PyErr_Occurred())
+                return NULL;
+            Py_RETURN_NONE;
+        }
+    for (Py_ssize_t i = 0; i < hooks; i++) {
+        PyObject *dict = PyList_GET_ITEM(args[1], i);
+        if (!PyDict_Check(dict))
+            Py_RETURN_NONE;
+        rows[n + i] = (Row){.object = dict, .version = version_of(dict), .kind = DICT};
+    }
+    memo->count = n + hooks;
+    Py_RETURN_NONE;
+}
+
+static int
+memo_traverse(Memo *memo, visitproc visit, void *arg)
+{
+    Py_VISIT(memo->held);
+    return 0;
+}
+
+static int
+memo_clear(Memo *memo)
+{
+    memo->count = memo->tensor_count = 0;
+    Py_CLEAR(memo->held);
+    return 0;
+}
+
+static void
+memo_dealloc(Memo *memo)
+{
+    PyObject_GC_UnTrack(memo);
+    memo_clear(memo);
+    PyMem_Free(memo->rows);
+    PyMem_Free(memo->tensors);
+    Py_TYPE(memo)->tp_free((PyObject *)memo);
+}
+
+static PyObject *
+memo_new(PyTypeObject *type, PyObject *args, PyObject *kw)
+{
+    PyObject *rows;
+    if (!PyArg_ParseTuple(args, "O!", &PyList_Type, &rows))
+        return NULL;
+    Memo *memo = (Memo *)type->tp_alloc(type, 0);
+    Py_ssize_t n = PyList_GET_SIZE(rows);
+    if (!memo || !(memo->held = PyList_GetSlice(rows, 0, n)) || !(memo->tensors = PyMem_New(TensorRow, n))) {
+        Py_XDECREF(memo);
+        return NULL;
+    }
+    for (Py_ssize_t i = 0; i < n; i++) {
+        PyObject *tensor, *attribute, *expected, *row = PyList_GET_ITEM(memo->held, i);
+        if (!PyArg_ParseTuple(row, "OO!O", &tensor, &PyGetSetDescr_Type, &attribute, &expected)
+            || !PyObject_TypeCheck(tensor, PyDescr_TYPE(attribute))) {
+            if (!PyErr_Occurred())
+                PyErr_SetString(PyExc_TypeError, "the attribute is not one of the object's class");
+            Py_DECREF(memo);
+            return NULL;
+        }
+        memo->tensors[i] = (TensorRow){tensor, expected, ((PyGetSetDescrObject *)attribute)->d_getset};
+        memo->tensor_count = i + 1;
+    }
+    memo->vectorcall = memo_call;
+    return (PyObject *)memo;
+}
+
+static PyMethodDef memo_methods[] = {
+    {"remember", (PyCFunction)(void (*)(void))memo_remember, METH_FASTCALL,
+     "remember(objects, dicts): how they are now, parents before what they hold; of the dicts only whether they were written"},
+    {NULL}};
+
+static PyTypeObject MemoType = {
+    PyVarObject_HEAD_INIT(NULL, 0)
+    .tp_name = "minidynamo._guard_memo.Memo",
+    .tp_doc = "Memo([(tensor, getset descriptor, value)]): `memo()` is True while nothing that was remembered has changed.",
+    .tp_basicsize = sizeof(Memo),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_HAVE_GC,
+    .tp_vectorcall_offset = offsetof(Memo, vectorcall),
+    .tp_call = PyVectorcall_Call,
+    .tp_new = memo_new,
+    .tp_dealloc = (destructor)memo_dealloc,
+    .tp_traverse = (traverseproc)memo_traverse,
+    .tp_clear = (inquiry)memo_clear,
+    .tp_methods = memo_methods,
+};
+
+static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "minidynamo._guard_memo", "A memo of guard checks; see guards.py", -1};
+
+PyMODINIT_FUNC
+PyInit__guard_memo(void)
+{
+    PyObject *m = PyModule_Create(&module);
+    return m && PyModule_AddType(m, &MemoType) == 0 ? m : NULL;
+}
