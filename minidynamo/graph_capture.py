@@ -28,7 +28,7 @@ from .sources import SourceTree
 from .symbolic_shapes import EXPRESSIONS, DataDependentDecision, ShapeEnv, can_be_symbolic, fake_like, symbolic_fake
 from .variables.base import Lazy
 from .variables.builder import Builder
-from .variables.constant import ConstantVar, is_constant_value
+from .variables.constant import ConstantVar, argument_of, is_constant_value
 from .variables.containers import DictVar, ListVar, SetVar, SliceVar, TupleVar
 from .variables.objects import GlobalsVar
 from .variables.symbolic import SYMBOLIC, SymVar, data_dependent, wrap_symbolic
@@ -350,7 +350,7 @@ class OutputGraph(Builder):
         if kind is TensorVar or kind is SymVar:
             return variable.fake
         if kind is ConstantVar:
-            return variable.value
+            return argument_of(variable.value)
         if kind is FloatVar:
             return variable.as_constant()
         if kind is Lazy:
@@ -376,7 +376,7 @@ class OutputGraph(Builder):
         if kind is TensorVar:
             return variable.node
         if kind is ConstantVar or kind is FloatVar:
-            return variable.value
+            return argument_of(variable.value)
         if kind is SymVar:
             return self.symbolic_node(self.frame, variable.value)
         if kind is Lazy:

@@ -66,6 +66,8 @@ def constant_check(value):
         return f"type({{0}}) is float and {{0}} == {value!r}", None
     if kind is complex:
         return f"type({{0}}) is complex and repr({{0}}) == {repr(value)!r}", None
+    if hasattr(value, "tobytes"):       # a number of NumPy's: -0.0 and nan again
+        return "type({0}) is type({pin}) and {0}.tobytes() == " + repr(value.tobytes()).replace("{", "{{").replace("}", "}}"), value
     return "type({0}) is type({pin}) and {0} == {pin}", value
 
 
@@ -82,7 +84,7 @@ class GuardFunction:
             self._conditions(node.guards.values(), self.names[node])
         self._conditions(state_guards, "")
         for node in tree.frees.values():
-            if node.guards or node.children:
+            if node.guards or node.children or any(node in guard.source for guard in pair_guards):
                 self._assign(node, None)
                 self._conditions(node.guards.values(), self.names[node])
         for pin in tree.pins.values():

@@ -9,6 +9,9 @@ Mirrors torch/_dynamo/polyfills.
 import collections
 import functools
 
+import torch
+from torch.utils._pytree import tree_flatten, tree_unflatten
+
 NOTHING = object()
 
 
@@ -62,6 +65,20 @@ def call_with_hooks(module, args, kwargs):
         if changed is not None:
             result = changed
     return result
+
+
+def associative_scan(combine_fn, xs, dim, reverse=False, combine_mode="pointwise"):
+    """torch's prototype, step by step, as eager loops do it.  # PyTorch: an operator of its own, whose depth is logarithmic."""
+    leaves, spec = tree_flatten(xs)
+    steps = list(zip(*[leaf.unbind(dim) for leaf in leaves]))
+    if reverse:
+        steps.reverse()
+    done = [steps[0]]
+    for step in steps[1:]:
+        done.append(tree_flatten(combine_fn(tree_unflatten(list(done[-1]), spec), tree_unflatten(list(step), spec)))[0])
+    if reverse:
+        done.reverse()
+    return tree_unflatten([torch.stack(parts, dim) for parts in zip(*done)], spec)
 
 
 POLYFILLS = {functools.reduce: reduce, collections._count_elements: count_elements}

@@ -370,3 +370,49 @@ def test_a_function_made_in_the_frame_keeps_its_annotations_and_its_text():
     ours, plain = minidynamo.compile(f, backend="eager")(X())[0], f(X())[0]
     for name in ("__annotations__", "__doc__", "__dict__", "__defaults__", "__qualname__", "__name__"):
         assert getattr(ours, name) == getattr(plain, name), name
+
+
+def test_numbers_of_numpy():
+    """An int64 of NumPy's is a constant: it once was an object that equals nothing."""
+    numpy = pytest.importorskip("numpy")
+
+    def f(x, n):
+        padding = n - x.shape[-1] % n
+        y = x / numpy.sqrt(n) + (1 if x.shape[-1] % n != 0 else 0) + numpy.lcm(n, 6) + x[:n].sum()
+        return y * padding if n == 4 else y, padding, f"{n}"
+    compiled = minidynamo.compile(f, backend="eager", fullgraph=True)
+    x = torch.ones(16)
+    for n in (numpy.int64(4), numpy.int64(4), numpy.int32(1), numpy.int64(16)):
+        for a, b in zip(compiled(x, n), f(x, n)):
+            assert type(a) is type(b) and (torch.equal(a, b) if isinstance(a, torch.Tensor) else a == b)
+    assert minidynamo.counters["frames"].total() == 3
+    g = minidynamo.compile(lambda x, n: (x + torch.tensor(n), x + torch.full((2,), n == 0)), backend="eager")
+    for n in (numpy.float64(2), numpy.float32(2), numpy.float64(0.0), numpy.float64(-0.0)):
+        for a, b in zip(g(x[:2], n), (x[:2] + torch.tensor(n), x[:2] + torch.full((2,), n == 0))):
+            assert a.dtype == b.dtype and torch.equal(a, b)
+
+
+def test_comparison_in_c():
+    """Equality that a class defines in C is not identity."""
+    import datetime
+
+    def f(x, day):
+        return x + 1 if day == datetime.date(2000, 1, 1) else x
+    compiled = minidynamo.compile(f, backend="eager")
+    for day in (datetime.date(2000, 1, 1), datetime.date(2000, 1, 2)):
+        assert torch.equal(compiled(torch.ones(2), day), f(torch.ones(2), day))
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_associative_scan(reverse):
+    """As transformers' Mamba calls it where it believes to be compiled."""
+    from torch._higher_order_ops import associative_scan
+
+    def combine(left, right):
+        return left[0] * right[0], right[0] * left[1] + right[1]
+
+    def f(a, b):
+        return associative_scan(combine, (a, b), dim=1, reverse=reverse, combine_mode="generic")
+    a, b = torch.rand(2, 5, 3), torch.rand(2, 5, 3)
+    for got, expected in zip(minidynamo.compile(f, backend="eager", fullgraph=True)(a, b), f(a, b)):
+        torch.testing.assert_close(got, expected)

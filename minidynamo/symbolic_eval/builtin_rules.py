@@ -22,7 +22,7 @@ import torch
 from .. import polyfills, runtime
 from ..exceptions import Break, ObservedException
 from ..guards import constant_check
-from ..variables.constant import ConstantVar, is_constant_value
+from ..variables.constant import NUMPY, ConstantVar, is_constant_value
 from ..variables.containers import DictVar, DictViewVar, ListVar, SequenceVar, SetVar, TupleVar
 from ..variables.functions import BoundMethodVar, CallableVar, FunctionVar, PartialVar
 from ..variables.iterators import EnumerateVar, FilterVar, IteratorVar, MapVar, SequenceIterator, ZipVar
@@ -39,7 +39,8 @@ PURE_MODULES = {"math", "operator", "_operator", "builtins", "_functools", "insp
 IMPURE = {print, input, open, exec, eval, compile, globals, locals, vars, dir, id, __import__, breakpoint, help,
           builtins.__build_class__}
 IMMUTABLE = {object, bytes, slice, range, types.MappingProxyType, types.GenericAlias, types.UnionType, types.CodeType}
-CONSTANT_CLASSES = {int, float, str, bytes, bool, complex, range, torch.device, torch.dtype, torch.finfo, torch.iinfo}
+CONSTANT_CLASSES = {int, float, str, bytes, bool, complex, range, torch.device, torch.dtype, torch.finfo, torch.iinfo, *NUMPY}
+UFUNCS = tuple({type(sys.modules["numpy"].add)} if NUMPY else ())        # NumPy on numbers
 
 
 def rule(*functions):
@@ -118,6 +119,11 @@ def call_c(tx, value, args, kwargs):
         return call_class_method(tx, owner, value, args, kwargs)
     if value in CALLS and len(args) == 1 and type(args[0]) is SymVar and (result := apply(tx, CALLS[value], *args)) is not None:
         return result
+    if isinstance(value, UFUNCS) and all(type(a) is ConstantVar for a in (*args, *kwargs.values())):
+        result = tx.fold(value, *[a.value for a in args], **{k: v.value for k, v in kwargs.items()})
+        if type(result) is ConstantVar:
+            return result
+        raise Break("C function", f"numpy.{value.__name__}() made an array")
     if is_pure(value):
         values, named = [a.real() for a in args], {k: v.real() for k, v in kwargs.items()}
         return tx.fold(value, *values, **named)

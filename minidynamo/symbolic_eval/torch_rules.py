@@ -16,9 +16,9 @@ import torch
 import torch.utils.checkpoint
 from torch.optim.optimizer import _get_value, _stack_if_compiling
 
-from .. import runtime
+from .. import polyfills, runtime
 from ..exceptions import Break
-from ..variables.constant import ConstantVar
+from ..variables.constant import NUMPY, ConstantVar
 from ..variables.containers import DictVar, ListVar, SequenceVar, TupleVar
 from ..variables.objects import MISSING, lookup
 from ..variables.symbolic import SymVar
@@ -211,6 +211,11 @@ def _record_function(tx, args, kwargs):
 
 
 # ---- code that autograd must see whole
+@rule(_at("_higher_order_ops.associative_scan"))
+def _associative_scan(tx, args, kwargs):
+    return tx.output.wrap_pinned(polyfills.associative_scan).call(tx, args, kwargs)
+
+
 @rule(torch.autograd.Function.apply.__func__)
 def _autograd_function(tx, args, kwargs):
     """The user's forward and backward are one node: run with fake tensors now, traced again by a backend that looks inside."""
@@ -294,6 +299,8 @@ def _check(tx, args, kwargs):
 @rule(torch.tensor, torch.as_tensor, torch.asarray)
 def _tensor(tx, args, kwargs):
     data = args[0] if args else kwargs["data"]
+    if contains(tx, data, NUMPY):
+        raise Break("argument", "a tensor of NumPy's numbers, which keeps their types")
     if contains_tensor(tx, data) and not isinstance(data, TensorVar):
         raise Break("data-dependent", "torch.tensor() of tensors reads their values", "use torch.stack")
     if isinstance(data, (ListVar, TupleVar)):
@@ -302,12 +309,17 @@ def _tensor(tx, args, kwargs):
                                 else torch.as_tensor, args, kwargs)
 
 
-def contains_tensor(tx, variable):
+def contains(tx, variable, kinds):
+    """Is there a tensor (NumPy number...) in nested containers?"""
     if isinstance(variable, SequenceVar):
-        return any(contains_tensor(tx, item) for item in variable.iterate(tx))
+        return any(contains(tx, item, kinds) for item in variable.iterate(tx))
     if isinstance(variable, DictVar):
-        return any(contains_tensor(tx, value) for _, value in variable.pairs(tx))
-    return isinstance(variable, TensorVar)
+        return any(contains(tx, value, kinds) for _, value in variable.pairs(tx))
+    return type(variable) is TensorVar if kinds is TensorVar else type(variable) is ConstantVar and type(variable.value) in kinds
+
+
+def contains_tensor(tx, variable):
+    return contains(tx, variable, TensorVar)
 
 
 @rule(torch.nn.Parameter)

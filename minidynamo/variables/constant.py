@@ -11,17 +11,35 @@ import types
 
 import torch
 
+from ..exceptions import Break
 from .base import Variable
 
+try:
+    import numpy
+    NUMBERS = {getattr(numpy, name) for name in ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64")}
+    NUMPY = NUMBERS | {numpy.bool_}
+except ImportError:         # torch works without it
+    NUMBERS = NUMPY = set()
 LITERALS = {int, float, bool, complex, str, bytes, type(None), type(Ellipsis), type(NotImplemented)}
 CONSTANT_TYPES = LITERALS | {torch.dtype, torch.device, torch.layout, torch.memory_format, range, slice,
-                             torch.finfo, torch.iinfo, types.CodeType, torch._C._SDPBackend}
+                             torch.finfo, torch.iinfo, types.CodeType, torch._C._SDPBackend, *NUMPY}
 
 
 def is_constant_value(value):
     """May `value` live in a ConstantVar?"""
     kind = type(value)
     return kind in CONSTANT_TYPES or isinstance(value, enum.Enum)
+
+
+def argument_of(value):
+    """The constant as torch's functions take it: NumPy's numbers as Python's."""
+    if type(value) is slice:
+        return slice(argument_of(value.start), argument_of(value.stop), argument_of(value.step))
+    if type(value) in NUMBERS:
+        return value.item()
+    if type(value) in NUMPY:            # a bool of NumPy's is no bool to torch
+        raise Break("argument", f"a {type(value).__name__} of NumPy as an argument of a torch function")
+    return value
 
 
 class ConstantVar(Variable):
