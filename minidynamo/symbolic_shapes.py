@@ -222,7 +222,7 @@ class ShapeEnv:
         self.facts, self.unequal = [], set()        # integer expressions that are >= 0; that are not 0
         self.divisible = set()          # (a, b) with a % b == 0
         self.known = {}                 # other relations (of floats) -> bool
-        self._asked, self._proofs, self._bounds, self._by_hint, self._unbacked = set(), {}, {}, {}, 0
+        self._asked, self._proofs, self._bounds, self._monomials, self._by_hint, self._unbacked = set(), {}, {}, {}, {}, 0
         self.running = ""               # the operation that fake tensors are run with
         self.allow_scalar_outputs = self.allow_dynamic_output_shape_ops = True      # what fake tensors ask (unbacked sizes)
         self.var_to_range = {}
@@ -264,14 +264,20 @@ class ShapeEnv:
 
     # ---- what is known
     def simplify(self, expr):
-        """`expr` after everything found equal, and exact divisions: 8 * (s0 // 8) is s0 once 8 divides s0."""
+        """`expr` after everything found equal, maxima that are known, and exact divisions: 8 * (s0 // 8) is s0 once 8 divides s0."""
         while self.replacements and any(e in self.replacements for e in sympy.preorder_traversal(expr)):
             expr = expr.xreplace(self.replacements)
+        if expr.has(sympy.Max, sympy.Min):
+            expr = expr.replace(sympy.Max, self._extreme(sympy.Max, 1)).replace(sympy.Min, self._extreme(sympy.Min, -1))
         if self.divisible and expr.has(FloorDiv) and not isinstance(expr, sympy.logic.boolalg.Boolean):
             exact = sympy.expand(self._divide(expr))
             if sympy.denom(sympy.together(exact)) == 1:
                 return exact
         return expr
+
+    def _extreme(self, function, sign):
+        """max(1, s0 - 1) is s0 - 1 where s0 >= 2."""
+        return lambda *args: next((a for a in args if all(a is b or self._nonnegative(sign * (a - b)) for b in args)), function(*args))
 
     def _divide(self, expr):
         """`expr`, a polynomial, with exact divisions as fractions."""
@@ -381,7 +387,17 @@ class ShapeEnv:
 
     def _nonnegative(self, gap):
         """Is the integer expression `gap` >= 0, by its bounds or as a fact plus something >= 0?"""
-        return self.bounds(gap)[0] >= 0 or any(self.bounds(gap - fact)[0] >= 0 for fact in self.facts)
+        if self.bounds(gap)[0] >= 0:
+            return True
+        own = self._terms(gap)          # a fact helps if it has a term in common
+        return any(own & self._terms(fact) and self.bounds(gap - fact)[0] >= 0 for fact in self.facts)
+
+    def _terms(self, expr):
+        """{(monomial, is it added?)}"""
+        if expr not in self._monomials:
+            pairs = [t.as_coeff_Mul() for t in sympy.Add.make_args(sympy.expand(self._divide(expr)))]
+            self._monomials[expr] = {(monomial, number > 0) for number, monomial in pairs if monomial != 1}
+        return self._monomials[expr]
 
     def _small_mod(self, a, b):
         """a % b is a where 0 <= a < b, 0 where b is known to divide a."""
@@ -719,9 +735,9 @@ class SymNode:
         if other.hint == 0:
             raise ZeroDivisionError("integer division or modulo by zero")
         if not self.shape_env.decide(sympy.Gt(other.expr, 0)):      # FloorDiv and Mod are for positive divisors
-            other = other.wrap_int(other.guard_int())
-            if other.hint < 0:
-                return self.wrap_int(compute(self.guard_int(), other.hint))
+            self.shape_env.decide(sympy.Lt(other.expr, 0))
+            result = self.neg()._divide(opaque, function, compute, other.neg())
+            return result if function is FloorDiv else result.neg()
         known = self.hint is not None and other.hint is not None
         return self.new(_cached(function, self.expr, other.expr), int, compute(self.hint, other.hint) if known else None)
 

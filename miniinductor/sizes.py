@@ -64,20 +64,10 @@ def _ours(expr):
     return rule(*args) if rule else expr if all(a is b for a, b in zip(args, expr.args)) else expr.func(*args)
 
 
-def _decided(expr, env):
-    """max(1, s0 - 1) is s0 - 1 where the owner of the symbols knows that s0 >= 2."""
-    if not expr.has(sympy.Max, sympy.Min):
-        return expr
-
-    def pick(function, wins):
-        return lambda *args: next((a for a in args if all(env.prove(wins(a, b)) is True for b in args)), function(*args))
-    return expr.replace(sympy.Max, pick(sympy.Max, sympy.Ge)).replace(sympy.Min, pick(sympy.Min, sympy.Le))
-
-
 def size(n):
     """A size, stride or other number as the loop IR has it: a Python number where it is constant, else a sympy expression."""
     if isinstance(n, SYMBOLIC):
-        n = _ours(_decided(sympy.sympify(n.node.expr), n.node.shape_env))
+        n = _ours(sympy.sympify(n.node.expr))
     if isinstance(n, sympy.Basic):
         return int(n) if n.is_Integer else float(n) if n.is_Float else bool(n) if n in (sympy.true, sympy.false) else n
     return n

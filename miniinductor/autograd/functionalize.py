@@ -20,6 +20,7 @@ import operator
 
 import torch
 from torch import fx
+from torch._dispatch.python import enable_python_dispatcher
 
 from ..sizes import same_sizes
 
@@ -237,7 +238,7 @@ class Functionalizer:
 def functionalize(gm):
     """(functional GraphModule whose output is (outputs, [new values of written inputs]), names of written inputs)."""
     functionalizer = Functionalizer(gm.graph)
-    with gm.meta["fake_mode"], torch.no_grad():
+    with gm.meta["fake_mode"], torch.no_grad(), enable_python_dispatcher():     # C++ shape functions would ask for numbers
         graph = functionalizer.run()
     result = fx.GraphModule(gm, graph, "FunctionalGraph")
     result.meta["fake_mode"] = gm.meta["fake_mode"]
