@@ -25,7 +25,8 @@ from .dynamic import SizePolicy
 from .exceptions import Break
 from .guards import Guard, constant_check
 from .sources import SourceTree
-from .symbolic_shapes import EXPRESSIONS, DataDependentDecision, ShapeEnv, can_be_symbolic, fake_like, symbolic_fake
+from .symbolic_numbers import EXPRESSIONS
+from .symbolic_shapes import DataDependentDecision, ShapeEnv, can_be_symbolic, fake_like, symbolic_fake
 from .variables.base import Lazy
 from .variables.builder import Builder
 from .variables.constant import ConstantVar, argument_of, is_constant_value
@@ -224,7 +225,7 @@ class OutputGraph(Builder):
                 return int(expr) if expr.is_Integer else float(expr)
             node = self.symbol_nodes.get(expr)
             if node is None:
-                function, binary = EXPRESSIONS[type(expr)] if type(expr) in EXPRESSIONS else (type(expr).target, False)
+                function, binary = EXPRESSIONS[type(expr)] if type(expr) in EXPRESSIONS else (type(expr).compute, False)
                 parts = [build(a) for a in expr.args]
                 if binary:
                     node = functools.reduce(lambda a, b: self.graph.call_function(function, (a, b)), parts)

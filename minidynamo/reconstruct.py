@@ -23,7 +23,7 @@ from .bytecode import Instruction, assemble, disassemble
 from .exceptions import SkipFrame
 from .frame_hook import hand_over, tail
 from .resume import resume_code
-from .symbolic_shapes import python_code
+from .symbolic_numbers import python_code
 from .variables.base import NULL, Lazy, OpaqueVar
 from .variables.constant import ConstantVar, is_constant_value
 from .variables.containers import DictVar, ListVar, SetVar, TupleVar

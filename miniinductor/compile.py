@@ -28,6 +28,7 @@ from .autograd.tracer import CannotTrace, no_autocast
 from .data_dependent import compile_pieces, symbols_of, unknown_symbols
 from .decompositions import table
 from .graph_passes import Constants, apply, fold_affine, freeze, optimize, optimize_for_cpu, optimize_for_gpu, rewrites
+from .index_math import multiples
 from .lowering import CannotLower, lower_graph
 from .lowering.extern import EXTERN
 from .lowering.registry import LOWERINGS
@@ -35,7 +36,7 @@ from .records import CompileRecord
 from .runtime.build import CompilerError
 from .runtime.cuda_graphs import GraphedCall, new_pools, refusal
 from .runtime.triton_build import why_not
-from .sizes import hints_of, size_hints
+from .sizes import hints_of, multiples_of, size_hints
 
 aten = torch.ops.aten
 SCATTERS = {op for packet in (aten.index_put, aten.scatter, aten.scatter_add, aten.scatter_reduce, aten.index_add)
@@ -118,7 +119,7 @@ def _generate(functional, record, written, mode=None, pools=None):
     """Lower, fuse and build one functional graph whose output is (values, new values of `written`); the callable that runs it.
 
     pools: for the CUDA graphs of a training step's halves, see runtime/cuda_graphs.py."""
-    with size_hints(hints_of(functional.graph)):
+    with size_hints(hints_of(functional.graph)), multiples(multiples_of(functional.graph)):
         return _generate_kernels(functional, record, written, mode, pools)
 
 

@@ -8,12 +8,60 @@ In:   index expressions over loop variables.  Out: simpler ones that are equal f
     >>> simplify(FloorDiv(8 * i + j, 8), {j: 8})
     i
 
-Both follow Python (floor).  Construction applies what holds for all integers; `simplify` adds what needs ranges.
+    >>> with multiples({s: 8}):                 # a guard says that 8 divides the size s
+    ...     simplify(FloorDiv(s * i + j, 8), {j: 8})
+    i*FloorDiv(s, 8)
+
+Both follow Python (floor).  Construction applies what holds for all integers; `simplify` adds what needs ranges, and what is known to divide a size.
 Mirrors torch/utils/_sympy/functions.py and torch/_inductor/sizevars.py.
 """
+import contextlib
 import functools
+import threading
 
 import sympy
+
+
+_current = threading.local()
+
+
+@contextlib.contextmanager
+def multiples(known):
+    """known: symbol -> a number that divides it for all sizes, inside the block."""
+    previous = getattr(_current, "multiples", {})
+    _current.multiples = known
+    try:
+        yield
+    finally:
+        _current.multiples = previous
+
+
+def opened(expression):
+    """The expression with 8*t for each symbol that 8 divides: divisions by 8 come out at construction.  `closed` takes it back."""
+    return expression.xreplace({s: k * _part(s, k) for s, k in getattr(_current, "multiples", {}).items()})
+
+
+def closed(expression):
+    parts = {_part(s, k): (s, k) for s, k in getattr(_current, "multiples", {}).items()}
+    if not parts or not expression.has(*parts):
+        return expression
+
+    def close(e):
+        if e in parts:
+            return FloorDiv(*parts[e])
+        if e.is_Mul:
+            number, rest = e.as_coeff_Mul()
+            for part in parts.keys() & set(sympy.Mul.make_args(rest)):
+                symbol, k = parts[part]
+                if number % k == 0:
+                    return close(number / k * symbol * (rest / part))
+        return e.func(*map(close, e.args)) if e.args else e
+    return close(expression)
+
+
+@functools.lru_cache(None)
+def _part(symbol, k):
+    return sympy.Symbol(f"{symbol}_by_{k}", integer=True, positive=True)
 
 
 def _split_multiples(expression, divisor):
@@ -109,9 +157,10 @@ def bounds(expression, ranges):
 
 def simplify(expression, ranges):
     """An expression equal to `expression` while each variable v stays in [0, ranges[v])."""
-    expression = sympy.sympify(expression)
+    expression = opened(sympy.sympify(expression))
     if not expression.has(FloorDiv, Mod):
-        return expression
+        return closed(expression)
+    ranges = {v: opened(sympy.sympify(n)) for v, n in ranges.items()}
 
     def visit(e):
         if not e.args or not e.has(FloorDiv, Mod):
@@ -120,7 +169,7 @@ def simplify(expression, ranges):
         if not isinstance(e, (FloorDiv, Mod)):
             return e
         if not e.args[1].is_Integer:
-            return _below_divisor(e, ranges)
+            return _below_divisor(_cut(e, visit), ranges)
         numerator, divisor = sympy.expand(e.args[0]), int(e.args[1])
         limits = bounds(numerator, ranges)
         if limits is None:
@@ -130,7 +179,16 @@ def simplify(expression, ranges):
             return sympy.Integer(quotient) if isinstance(e, FloorDiv) else numerator - quotient * divisor
         return e.func(numerator, e.args[1])
 
-    return join_quotients(sympy.expand(visit(expression)))
+    return closed(join_quotients(sympy.expand(visit(expression))))
+
+
+def _cut(e, visit):
+    """A quotient or remainder by k*t, where dividing by k alone comes out: (8*i + j) // (8*t) is i // t for 0 <= j < 8."""
+    numerator, (k, rest) = sympy.expand(e.args[0]), e.args[1].as_coeff_Mul()
+    inner = visit(FloorDiv(numerator, k)) if k.is_Integer and k > 1 else numerator
+    if k == 1 or inner.has(FloorDiv, Mod) or not inner.has(*numerator.free_symbols):
+        return e
+    return FloorDiv(inner, rest) if isinstance(e, FloorDiv) else k * Mod(inner, rest) + sympy.expand(numerator - k * inner)
 
 
 @functools.lru_cache(10_000)

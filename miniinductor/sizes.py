@@ -26,7 +26,7 @@ import torch
 import torch.utils._pytree as pytree
 from sympy.printing.str import StrPrinter
 
-from .index_math import FloorDiv, Mod, is_nonnegative
+from .index_math import FloorDiv, Mod, is_nonnegative, opened
 
 # torch.fx would rather have sizes as nodes; here they stand in the arguments, where they print as Python over the first placeholders
 warnings.filterwarnings("ignore", message="Raw Sym(Int|Float|Bool) value")
@@ -114,6 +114,12 @@ def hints_of(graph):
     return {s: sympy.Integer(v.hint) for v in values for s in (sympy.sympify(v.expr),) if s.is_Symbol and v.hint is not None}
 
 
+def multiples_of(graph):
+    """symbol -> a number that divides it, as far as the symbols' owner has learnt (`x.view(-1, 8)`)."""
+    owners = [v.node.shape_env for n in graph.find_nodes(op="placeholder") if isinstance(v := n.meta.get("val"), torch.SymInt)]
+    return {s: k for owner in owners[:1] for s, k in owner.multiples().items()}
+
+
 # --- what holds for all sizes ---------------------------------------------------------------------------------------------------
 def expand(n):
     """The same size in a form that equal sizes share."""
@@ -125,7 +131,7 @@ def same(a, b):
     if isinstance(a, int) and isinstance(b, int):
         return a == b
     a, b = size(a), size(b)
-    return a == b or not (isinstance(a, int) and isinstance(b, int)) and sympy.expand(a - b) == 0
+    return a == b or not (isinstance(a, int) and isinstance(b, int)) and sympy.expand(opened(sympy.sympify(a - b))) == 0
 
 
 def same_sizes(a, b):
@@ -147,7 +153,7 @@ def is_negative(n):
 
 def is_multiple(n, k):
     """Does the number k divide the size n, whatever the symbols are?"""
-    return n % k == 0 if isinstance(n, int) else Mod(sympy.expand(n), k) == 0
+    return n % k == 0 if isinstance(n, int) else Mod(sympy.expand(opened(n)), k) == 0
 
 
 def quotient(a, b):

@@ -1,13 +1,18 @@
 """Symbolic sizes through the back half: compiled once, run at many sizes, against eager."""
 import copy
+import itertools
 import os
+import re
 import types
 
 import pytest
+import sympy
 import torch
 import torch.nn.functional as F
 
 import miniinductor
+from miniinductor import index_math
+from miniinductor.index_math import FloorDiv, Mod
 from symbolic_helpers import Symbolic
 
 SIZES = [(6, 10), (2, 3), (17, 33), (5, 1030), (130, 66)]
@@ -264,3 +269,26 @@ def test_triton_leaves_products_of_symbolic_sizes_to_the_library():
     with miniinductor.config.patch(cpu_backend="triton", matmul_templates="always"):
         compiled = check(lambda x: torch.relu(x @ x.t()), one, SIZES[:3])
     assert any("symbolic" in decision.reason for decision in compiled.record.fusions)
+
+
+def test_a_size_that_a_guard_says_is_a_multiple_gives_simpler_indices():
+    """`x.view(-1, 8)` learns that 8 divides the width; without that, each element is found by divisions."""
+    def f(x):
+        return (x.relu().reshape(x.shape[0], -1, 8).sum(-1), x.exp().view(-1, x.shape[1] // 8, 8) * 2)
+    record = check(f, one, [(6, 32), (3, 24), (17, 40), (4, 16)]).record
+    bodies = "".join(k.source[k.source.index("{"):].replace("s1/8", "") for k in record.kernels)
+    assert "/" not in re.sub("//.*", "", bodies) and "%" not in bodies, bodies
+
+
+def test_divisions_by_what_divides_a_size():
+    i, j = sympy.symbols("i j", integer=True, nonnegative=True)
+    s, t = sympy.symbols("s t", integer=True, positive=True)
+    questions = [FloorDiv(s * i + j, 8), FloorDiv(8 * i + j, s), Mod(8 * i + j, s), Mod(i * s * t + j, 8), 8 * FloorDiv(s, 8) * i + j]
+    answers = [i * FloorDiv(s, 8), FloorDiv(i, FloorDiv(s, 8)), j + 8 * Mod(i, FloorDiv(s, 8)), j, i * s + j]
+    with index_math.multiples({s: 8}):
+        assert [index_math.simplify(q, {j: 8}) for q in questions] == answers
+    assert index_math.simplify(questions[0], {j: 8}) != answers[0]
+    for values in itertools.product(range(5), range(8), (8, 16, 40), (1, 3)):
+        given = dict(zip((i, j, s, t), values))
+        for q, a in zip(questions, answers):
+            assert q.subs(given) == a.subs(given), (q, a, given)

@@ -10,7 +10,8 @@ import torch.nn.functional as F
 from torch._dispatch.python import enable_python_dispatcher
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from minidynamo.symbolic_shapes import DataDependentDecision, FloorDiv, Mod, ShapeEnv, hint_of, python_code, symbolic_fake
+from minidynamo.symbolic_numbers import FloorDiv, Mod, hint_of, python_code
+from minidynamo.symbolic_shapes import DataDependentDecision, ShapeEnv, symbolic_fake
 
 
 def make(*hints, duck=True):
@@ -189,3 +190,22 @@ def test_proofs_are_right_on_small_numbers():
                 assert answer is None or eval(python_code(question), {"s0": m, "s1": n}) is answer, (guards, question)
         for decision in env.decisions:          # the guards imply everything that was decided
             assert all(eval(python_code(decision.fact), {"s0": m, "s1": n}) for m, n in pairs), (guards, decision)
+
+
+def test_division_by_a_negative_number_pins_nothing():
+    env = ShapeEnv()
+    n = env.create_symbol(7, "n")
+    assert hint_of((-2 * n - 1) // -1) == 15 and hint_of(n % -5) == -3 and not env.pinned() and env.bounds(n.node.expr)[1] == sympy.oo
+    env = ShapeEnv()
+    n = env.create_symbol(7, "n")
+    quotient, rest = n // (-n // 3), n % -n
+    assert int(hint_of(quotient)) == 7 // (-7 // 3) and hint_of(rest) == 0
+
+
+def test_common_factors_and_known_maxima():
+    env = ShapeEnv()
+    n, m = env.create_symbol(6, "n"), env.create_symbol(32, "m")
+    assert str((n * m) // (8 * n)) == "(s1 // 8)" and str((n * m) % (8 * n)) == "(s1 % 8) * s0" and str((4 * n + 4) // 8) == "((s0 + 1) // 2)"
+    assert str(torch.sym_max(1, n - 1)) == "s0 - 1"
+    assert m % 8 == 0 and str(8 * (m // 8)) == "s1" and m // (m // 8) == 8 and m // 8 != 1
+    assert list(map(str, env.guards())) == ["n >= 2", "m >= 2", "(m % 8) == 0", "(m // 8) != 1"]

@@ -8,7 +8,8 @@ In:   `records.FrameRecord`s and the `CompileRecord`s behind them.  Out: an `Exp
 import functools
 
 from .. import records
-from ..symbolic_shapes import name_of, python_code
+from ..symbolic_numbers import python_code
+from ..symbolic_shapes import name_of
 from .draw import draw_fusion, draw_graph, draw_guards, draw_joint, draw_memory
 from .views import Code, Pair, Several, Table
 

@@ -18,7 +18,7 @@ import torch
 from ..exceptions import Break
 from .. import config
 from ..guards import MODULE_TABLES, Guard, constant_check
-from ..symbolic_shapes import python_code
+from ..symbolic_numbers import python_code
 from .base import Lazy, OpaqueVar
 from .constant import LITERALS, ConstantVar, is_constant_value
 from .containers import DictVar, ListVar, SetVar, TupleVar
