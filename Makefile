@@ -1,15 +1,19 @@
 # make course: set up, run the notebooks, build the pages.   make test: set up, run the tests.
 # make exercises: the solved notebooks.   make test-notebooks: run every notebook again, compare with what is stored.
+# make notebooks: as make course, and the stored notebooks are replaced by this run.
 # PYTHON=python3.12 chooses the interpreter, VENV=dir the environment, TORCH="torch==2.12.0" the torch to install.
 VENV   ?= .venv
 TORCH  ?= torch==2.13.0
 BIN     = $(VENV)/bin
 READY   = $(VENV)/.ready
 
-.PHONY: course check-site exercises test-notebooks test test-gpu sanitize-gpu test-pythons bench ops fuzz transparency fuzz-graphs fuzz-symbolic fuzz-shapes fuzz-training sanitize sizes clean setup
+.PHONY: course notebooks check-site exercises test-notebooks test test-gpu sanitize-gpu test-pythons bench ops fuzz transparency fuzz-graphs fuzz-symbolic fuzz-shapes fuzz-training sanitize sizes clean setup
 
 course: $(READY)
 	@$(BIN)/python notebooks/build.py
+
+notebooks: $(READY)
+	@$(BIN)/python notebooks/build.py --write
 
 exercises: $(READY)
 	@$(BIN)/python notebooks/build.py --exercises

@@ -24,7 +24,7 @@ import sympy
 import torch
 
 from .index_math import FloorDiv, Mod, lies_in, simplify
-from .handlers import run_body
+from .handlers import PrintHandler, run_body
 from .ir import Pointwise, Reduction, Scan, Scatter, origin
 from .ops import OP_NAMES, OpsHandler, set_handler
 from .sizes import expand, hint, quotient, same
@@ -259,12 +259,17 @@ def stride_of(expr, variable):
 
 
 # --- the body and its loops -----------------------------------------------------------------------------------------
-@dataclass
+@dataclass(repr=False)
 class LoopBody:
     outer: tuple            # sizes of x0, x1, ...
     inner: tuple            # sizes of r0, r1, ...
     indices: list
     instructions: list
+
+    def __repr__(self):
+        printer = PrintHandler()
+        self.play(printer)
+        return "\n    ".join([f"for {', '.join(f'{v} < {n}' for v, n in self.ranges().items())}:", *printer.lines])
 
     @property
     def x(self):
@@ -425,27 +430,6 @@ class LoopBody:
                 return -1 if abs(sa) > abs(sb) else 1
             return a - b
         return sorted(range(count), key=functools.cmp_to_key(before))
-
-    def __str__(self):
-        lines = []
-        for instruction in self.walk():
-            if instruction.op in ("load", "store"):
-                name, slot, *rest = instruction.args
-                lines.append(f"{instruction.op} {name}[{self.indices[slot.number]}]"
-                             + (f" = v{rest[0].number}" if rest else f" -> v{instruction.result.number}"))
-            else:
-                args = ", ".join(self._show(a) for a in instruction.args)
-                lines.append(f"v{instruction.result.number} = {instruction.op}({args})"
-                             if isinstance(instruction.result, Ref) else
-                             f"{instruction.result} = {instruction.op}({args})")
-        return "\n".join(lines)
-
-    def _show(self, arg):
-        if isinstance(arg, Ref):
-            return f"v{arg.number}"
-        if isinstance(arg, Slot):
-            return str(self.indices[arg.number])
-        return str(arg).replace("torch.", "")
 
 
 def int_or_none(value):

@@ -16,7 +16,7 @@ import itertools
 import sympy
 import torch
 
-from .ir import ComputedBuffer, ExternKernel, MultiOutput, Reduction, Scan, Scatter
+from .ir import ComputedBuffer, ExternKernel, Graph, MultiOutput, Reduction, Scan, Scatter
 from .ops import BINARY, COMPARISON, OP_NAMES, UNARY, OpsHandler, ops, set_handler
 
 
@@ -99,6 +99,10 @@ def _show_argument(argument):
 
 def graph_text(graph):
     return "\n".join(buffer_text(b) for b in graph.operations)
+
+
+Graph.__repr__ = graph_text             # what a notebook shows of a lowered graph
+ComputedBuffer.__repr__ = buffer_text
 
 
 # --- running a body under any handler ---------------------------------------------------------------------------------

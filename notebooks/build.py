@@ -1,10 +1,11 @@
 """Run the notebooks from their text sources and build the course's pages.
 
-usage: python notebooks/build.py [NAME ...] [--no-execute] [--check] [--exercises] [--nbgrader FOLDER]
+usage: python notebooks/build.py [NAME ...] [--write] [--no-execute] [--check] [--exercises] [--nbgrader FOLDER]
 
 In:   notebooks/src/NN_name.py (jupytext, py:percent).
-Out:  notebooks/NN_name.ipynb      the student's version, executed: exercise stubs are empty, their check cells were not run
-      course/                      the site (Sphinx and myst-nb), from the stored notebooks
+Out:  build/notebooks/NN_name.ipynb    the student's version, executed: exercise stubs are empty, their check cells were not run
+      course/                      the site (Sphinx and myst-nb), from this run; notebooks that were not run as they are stored
+      notebooks/NN_name.ipynb      with --write: the stored notebooks, replaced by this run (timings change, so git sees a difference)
       notebooks/solutions/         with --exercises: the solved versions, executed, every check PASS (not committed)
       FOLDER/source/NN_name/       with --nbgrader FOLDER: an nbgrader assignment per notebook; each check is worth one point
 
@@ -26,6 +27,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 NOTEBOOKS = ROOT / "notebooks"
 SOURCES, SOLUTIONS, SITE, PAGES = NOTEBOOKS / "src", NOTEBOOKS / "solutions", NOTEBOOKS / "site", ROOT / "course"
+FRESH = ROOT / "build" / "notebooks"
 SOLUTION = re.compile(r"^([ \t]*)### BEGIN SOLUTION(?: instead of (\w+))?\n.*?^[ \t]*### END SOLUTION\n?", re.S | re.M)
 EMPTY = 'raise NotImplementedError("your turn")'
 
@@ -148,15 +150,15 @@ def differences(stored, fresh):
 
 
 # ---- pages
-def build_site(names):
-    """Sphinx over the stored notebooks; a warning is an error."""
+def build_site(notebooks):
+    """Sphinx over {name: notebook file}; a warning is an error."""
     work = ROOT / "build" / "site"
     shutil.rmtree(work, ignore_errors=True)
     shutil.copytree(SITE, work)
-    for name in names:
-        shutil.copy(NOTEBOOKS / f"{name}.ipynb", work)
+    for path in notebooks.values():
+        shutil.copy(path, work)
     index = work / "index.md"
-    index.write_text(index.read_text().replace("@NOTEBOOKS@", "\n".join(names)))
+    index.write_text(index.read_text().replace("@NOTEBOOKS@", "\n".join(notebooks)))
     subprocess.run([sys.executable, work / "api.py", ROOT, work / "api.md"], check=True)
     subprocess.run([sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html", work, ROOT / "build" / "html"], check=True)
     shutil.rmtree(PAGES, ignore_errors=True)
@@ -170,6 +172,7 @@ def build_site(names):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("names", nargs="*", help="notebooks, such as 00_tour (default: all)")
+    parser.add_argument("--write", action="store_true", help="replace the stored notebooks")
     parser.add_argument("--no-execute", action="store_true", help="build the pages from what is stored")
     parser.add_argument("--check", action="store_true", help="run again and compare with what is stored")
     parser.add_argument("--exercises", action="store_true", help="write and run the solved versions")
@@ -179,25 +182,24 @@ def main():
     every = sorted(p.stem for p in SOURCES.glob("*.py"))
     if options.nbgrader:
         return write_assignments(options.names or every, options.nbgrader)
-    failed = False
+    failed, target = False, SOLUTIONS if options.exercises else NOTEBOOKS if options.write else FRESH
+    target.mkdir(parents=True, exist_ok=True)
+    shown = {name: NOTEBOOKS / f"{name}.ipynb" for name in every}
     for name in () if options.no_execute else options.names or every:
         start = time.time()
         step(f"running {name}")
         path = NOTEBOOKS / f"{name}.ipynb"
-        if options.exercises:
-            SOLUTIONS.mkdir(exist_ok=True)
-            nbformat.write(execute(solved(read(name))), SOLUTIONS / f"{name}.ipynb")
+        notebook = execute((solved if options.exercises else student)(read(name)))
+        if options.check:
+            for number, before, after in differences(nbformat.read(path, as_version=4), notebook):
+                failed = True
+                step(f"{name}, cell {number} differs\n--- stored\n{before}\n--- now\n{after}")
         else:
-            notebook = execute(student(read(name)))
-            if options.check:
-                for number, before, after in differences(nbformat.read(path, as_version=4), notebook):
-                    failed = True
-                    step(f"{name}, cell {number} differs\n--- stored\n{before}\n--- now\n{after}")
-            else:
-                nbformat.write(notebook, path)
+            shown[name] = target / f"{name}.ipynb"
+            nbformat.write(notebook, shown[name])
         step(f"{name} took {time.time() - start:.0f} s")
     if not options.check and not options.exercises:
-        build_site([name for name in every if (NOTEBOOKS / f"{name}.ipynb").exists()])
+        build_site({name: path for name, path in shown.items() if path.exists()})
     return int(failed)
 
 

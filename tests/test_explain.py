@@ -146,3 +146,143 @@ def test_the_guard_tree_has_every_guarded_value():
     for guard in e.main.record.guards:
         sources = guard.source if isinstance(guard.source, tuple) else (guard.source,)
         assert all(s is None or s.name() in tree.nodes for s in sources), (guard, chain)
+
+
+def well_formed(picture):
+    import xml.dom.minidom
+    svg = xml.dom.minidom.parseString(picture.svg).documentElement
+    assert svg.getAttribute("aria-label") == picture.title and picture.title in picture.text
+    return picture
+
+
+def in_lines(x, log, state):
+    log.append("start")
+    y = x * state["scale"]
+    for _ in range(2):
+        state["scale"] = state["scale"] + 1
+    state["steps"] = state.get("steps", 0) + 1
+    if y.sum() > 0:
+        y = y + 1
+    return y
+
+
+def test_bytecode_beside_source_covers_every_instruction():
+    from minidynamo.explain.draw_code import draw_bytecode
+    picture = well_formed(draw_bytecode(in_lines))
+    for column in (0, 1):
+        covered = [n for c, _, _, a, b in picture.links if c == column for n in range(a, b + 1)]
+        assert covered == list(range(len(picture.columns[column + 1][1])))
+    loop = next(line for c, line, _, a, b in picture.links if c == 0 and any("FOR_ITER" in text for text in picture.columns[1][1][a:b + 1]))
+    assert "for _" in picture.columns[0][1][loop]
+
+
+def test_two_inputs_have_two_tapes():
+    from minidynamo.explain.draw_code import draw_tapes
+
+    def branch(x):
+        if x.sum() > 0:
+            return torch.relu(x)
+        return -x
+    picture = well_formed(draw_tapes(branch, torch.ones(2), -torch.ones(2)))
+    first, program, second = (lines for _, lines in picture.columns)
+    assert "relu" in first[-1] and "neg" in second[-1]
+    assert program[[line for c, a, _, line, _ in picture.links if c == 0][-1]].strip() == "return torch.relu(x)"
+
+
+def test_frames_and_breaks_are_joined_to_their_lines():
+    def f(x):
+        x = torch.relu(x)
+        minidynamo.graph_break()
+        return x * 2
+    with torch.no_grad():
+        picture = well_formed(minidynamo.explain(f, backend="eager")(torch.ones(2)).frames_picture)
+    joined = {picture.columns[1][1][b].partition(":")[2].split()[-1]: picture.columns[0][1][a].strip() for _, a, _, b, _ in picture.links}
+    assert joined["relu"] == "x = torch.relu(x)" and joined["mul"] == "return x * 2" and "minidynamo.graph_break()" in joined.values()
+
+
+def test_the_replacement_written_as_python_does_what_the_program_does():
+    from minidynamo.explain.draw_code import statements
+
+    def step(x, log, state):
+        log.append("start")
+        state["steps"] = state.get("steps", 0) + 1
+        log.append("end")
+        return x * 2
+    with torch.no_grad():
+        e = minidynamo.explain(step, backend="eager")(torch.ones(1), [], {})
+    log, state = ["old"], {}
+    lines = [text for kind, text in statements(e.main.record.replacement_code) if kind != "return"]
+    exec("\n".join(lines), {"graph": lambda x: (x * 2,), "x": torch.ones(1), "log": log, "state": state})
+    assert log == ["start", "end"] and state == {"steps": 1}
+    picture = well_formed(e.replay)
+    assert {picture.columns[0][1][a].strip() for _, a, _, b, _ in picture.links if picture.columns[1][1][b].startswith("log")} == {
+        'log.append("start")', 'log.append("end")'}
+
+
+def test_a_resume_function_is_a_prefix_and_the_same_body():
+    import types
+
+    from minidynamo.bytecode import disassemble
+    from minidynamo.explain.draw_code import draw_resume
+    from minidynamo.resume import resume_code
+
+    def f(x):
+        y = x + 1
+        return y * 2
+    k = next(n for n, ins in enumerate(disassemble(f.__code__)) if ins.pos and ins.pos[0] == f.__code__.co_firstlineno + 2)
+    resumed = types.FunctionType(resume_code(f.__code__, k, stack=[], live={"y"}), globals())
+    assert resumed(3) == 6
+    picture = well_formed(draw_resume(f, resumed))
+    (_, body), (_, rest) = picture.columns
+    new = {n for _, n in picture.notes}
+    assert [line.split()[1] for n, line in enumerate(rest) if n not in new] == [line.split()[1] for line in body]
+
+
+def test_fusion_joins_each_buffer_to_what_computes_it():
+    with torch.no_grad():
+        e = minidynamo.explain(lambda x: torch.softmax(x @ x.t(), -1))(torch.randn(8, 8))
+    picture = well_formed(e.kernel_picture)
+    by = {picture.columns[0][1][n].partition(":")[0]: picture.columns[1][1][k] for _, a, b, k, _ in picture.links for n in range(a, b + 1)}
+    for kernel in e.main.compiled.kernels:
+        assert all(by[buffer] == kernel.name for buffer in kernel.nodes)
+    assert len(by) == len(picture.columns[0][1]) and any(maker.startswith("library: ") for maker in by.values())
+
+
+def test_closures_that_share_a_cell_are_drawn_with_one():
+    from minidynamo.explain.draw_code import draw_closure
+
+    def make():
+        total = 5
+
+        def add(n):
+            nonlocal total
+            total += n
+
+        def read():
+            return total
+        return add, read
+    picture = well_formed(draw_closure(*make()))
+    assert sorted(picture.edges) == [("function0", "cell0"), ("function1", "cell0")] and "cell total\n5" == picture.nodes["cell0"][0]
+
+
+def test_a_lowered_graph_and_a_loop_body_print_as_loop_ir():
+    from miniinductor.dependencies import trace
+    from miniinductor.lowering import lower_graph
+    from miniinductor.records import CompileRecord
+    graph = lower_graph(explained().main.compiled.functional_graph, CompileRecord(), ())
+    assert repr(graph).startswith("buf0: float32[3] = reduction i0 < 3, r0 < 5") and "store(buf0" in repr(graph.operations[0])
+    assert repr(trace(graph.operations[0])).startswith("for x0 < 3, r0 < 5:\n    tmp0 = load(")
+
+
+def test_the_cache_is_drawn_entry_by_entry():
+    from minidynamo.explain.draw_code import draw_cache
+
+    def f(x, n):
+        return x * n
+    minidynamo.reset()
+    compiled = minidynamo.compile(f, backend="eager", dynamic=False)
+    with torch.no_grad():
+        compiled(torch.ones(2), 2), compiled(torch.ones(2), 3)
+    picture = well_formed(draw_cache(f))
+    assert ("guard0", "code0", "true") in picture.edges and ("guard0", "guard1", "false") in picture.edges
+    assert ("guard1", "callback", "false") in picture.edges and "checks" in picture.nodes["guard1"][0]

@@ -114,3 +114,80 @@ def test_an_assignment_marks_every_answer_and_every_check():
         kinds = [("solution" if c.metadata["nbgrader"]["solution"] else "grade") for c in cells if "nbgrader" in c.metadata]
         assert kinds.count("grade") == sum(n == name for n, _ in EXERCISES) and kinds.count("solution") >= kinds.count("grade"), name
         assert all("### BEGIN SOLUTION\n" in c.source for c in cells if c.metadata.get("nbgrader", {}).get("solution")), name
+
+
+PARTS = {       # what every notebook has, as a pattern of its source
+    "what you will learn": r"\*\*What you will learn:\*\*", "the naive version failing": r"(?i)naive|## The problem|\bfail", "code of ours": r"excerpt\(|Code\(",
+    "a real model": r"minidynamo\.bench\.models|class GPT\(", "what PyTorch does beyond": r"## What real PyTorch", "a file of PyTorch": r"`(torch|benchmarks)/\w+",
+    "a section of the paper": r"(?i)paper[^.\n]{0,30} sections? \d|\| paper \|", "a recap": r"## Recap", "what comes next": r"# Next: |## Projects"}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_notebook_has_its_parts_and_pictures(name):
+    source = (NOTEBOOKS / "src" / f"{name}.py").read_text()
+    assert [part for part, pattern in PARTS.items() if not re.search(pattern, source)] == []
+    assert 2 <= sum(n == name for n, _ in EXERCISES) <= 4
+    outputs = [o.get("data", {}) for c in json.loads((NOTEBOOKS / f"{name}.ipynb").read_text())["cells"] for o in c.get("outputs", [])]
+    drawn = [data for data in outputs if "image/png" in data or "<svg" in "".join(data.get("text/html", ""))]
+    assert drawn and all('aria-label="' in html for data in drawn if "<svg" in (html := "".join(data.get("text/html", ""))))
+
+
+def test_a_solution_uses_only_what_was_shown_so_far():
+    """Names of the packages' functions and classes in a solution stand in this notebook or an earlier one, outside of solutions."""
+    ours = {n for folder in ("minidynamo", "miniinductor") for file in (NOTEBOOKS.parent / folder).rglob("*.py")
+            for n in re.findall(r"^ *(?:def|class) (\w+)", file.read_text(), re.M)}
+    shown = set()
+    for name in NAMES:
+        source = (NOTEBOOKS / "src" / f"{name}.py").read_text()
+        shown |= set(re.findall(r"\w+", build.SOLUTION.sub("", source)))
+        answers = " ".join(m[0] for m in build.SOLUTION.finditer(source))
+        own = set(re.findall(r"(?:def|class) (\w+)|(\w+)(?= =|,| in )", answers))
+        used = set(re.findall(r"(?<![\w\"'])[A-Za-z_]\w+", re.sub(r'"""[^"]*"""', "", answers)))
+        assert used & ours - shown - {n for pair in own for n in pair} == set(), name
+
+
+def test_a_run_changes_the_stored_notebooks_only_when_asked(tmp_path, monkeypatch):
+    import nbformat
+    monkeypatch.setattr(build, "FRESH", tmp_path / "fresh")
+    monkeypatch.setattr(build, "NOTEBOOKS", tmp_path / "stored")
+    monkeypatch.setattr(build, "execute", lambda notebook: notebook)
+    shown = {}
+    monkeypatch.setattr(build, "build_site", shown.update)
+    (tmp_path / "stored").mkdir()
+    stored = tmp_path / "stored" / f"{NAMES[1]}.ipynb"
+    stored.write_text("as it was")
+    monkeypatch.setattr(sys, "argv", ["build.py", NAMES[1]])
+    build.main()
+    assert stored.read_text() == "as it was" and shown == {NAMES[1]: tmp_path / "fresh" / stored.name}
+    monkeypatch.setattr(sys, "argv", ["build.py", NAMES[1], "--write"])
+    build.main()
+    assert nbformat.read(stored, as_version=4).cells and shown[NAMES[1]] == stored
+
+
+GPU_CALLS = sorted({(name, *m) for name in NAMES for m in re.findall(r'on_this_gpu\("(.+?)", "(.+?)"\)', (NOTEBOOKS / "src" / f"{name}.py").read_text())})
+
+
+@pytest.mark.parametrize("name, suite, only", GPU_CALLS)
+def test_gpu_cells_call_the_benchmark_as_it_is(name, suite, only, monkeypatch):
+    """With a GPU that is only claimed: the command goes to the real argument parser, and the row it names exists."""
+    import subprocess
+
+    import torch
+
+    from minidynamo.bench import __main__ as bench
+    from minidynamo.bench.plots import recorded
+    from minidynamo.bench.runner import on_this_gpu
+    assert suite in bench.SUITES
+    assert on_this_gpu(suite, only) == "no GPU here" or torch.cuda.is_available()
+    called = {}
+
+    def run(command, env, **_):
+        monkeypatch.setattr(sys, "argv", command[2:])
+        monkeypatch.setitem(bench.SUITES, suite, lambda options: called.update(vars(options)))
+        assert bench.main() == 0 and "TRITON_INTERPRET" not in env
+        return subprocess.CompletedProcess(command, 0, "ran", "")
+    monkeypatch.setenv("TRITON_INTERPRET", "1")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(subprocess, "run", run)
+    assert on_this_gpu(suite, only) == "ran" and (called["suite"], called["only"]) == (suite, only)
+    assert any(only in row["name"] for row in recorded("h100_" + suite.replace("-", "_"))["rows"])

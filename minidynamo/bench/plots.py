@@ -20,7 +20,7 @@ def recorded(name):
 
 def where_recorded(run):
     about = run["machine"]
-    return f"recorded on {about['device']}, {about['date']}, torch {about['torch']}, triton {about['triton']}"
+    return f"recorded on {about['device']}, {about['date']}, torch {about['torch']}" + (f", triton {about['triton']}" if "triton" in about else "")
 
 
 def recorded_bars(run, unit, variants, rows=None, label=None):
@@ -54,6 +54,7 @@ def loss_curves(run):
                        f"saved for backward {row['our bytes'] / row['eager bytes']:.2f} of eager's bytes", fontsize=8)
         axes.set_xlabel("step of AdamW", fontsize=8)
         axes.tick_params(labelsize=7)
+    figure.suptitle(where_recorded(run), fontsize=8)
     panels[0][0].set_ylabel("loss", fontsize=8)
     panels[0][0].legend(frameon=False, fontsize=8)
     return figure

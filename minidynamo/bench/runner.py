@@ -13,6 +13,8 @@ import os
 import resource
 import shutil
 import statistics
+import subprocess
+import sys
 import tempfile
 import time
 from dataclasses import dataclass
@@ -60,6 +62,16 @@ def ratio(timings, slow, fast):
     values = sorted(a / b for a, b in zip(timings[slow].seconds, timings[fast].seconds))
     low, middle, high = statistics.quantiles(values, n=4) if len(values) > 1 else values * 3
     return middle, low, high
+
+
+def on_this_gpu(suite, only):
+    """What one row of a GPU suite prints on this machine, or that there is no GPU.  In a process of its own: a notebook may have told Triton to
+    interpret."""
+    if not torch.cuda.is_available():
+        return "no GPU here"
+    environment = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"}
+    ran = subprocess.run([sys.executable, "-m", "minidynamo.bench", "--suite", suite, "--only", only], env=environment, capture_output=True, text=True)
+    return ran.stdout + (ran.stderr[-2000:] if ran.returncode else "")
 
 
 def cpu_seconds():

@@ -1,4 +1,4 @@
-"""Drawing FX graphs, fusion groups and memory as SVG.
+"""Drawing FX graphs, guards and memory as SVG; `draw_code.py` draws what is text.
 
 In:   an `fx.Graph` or a `CompileRecord`.  Out: a `Picture` or `Timeline` with `.svg` and `.text` (the same content without a picture).
 
@@ -24,9 +24,23 @@ STYLES = {              # node kind -> shape, line, fill
 }
 
 
-@dataclass
-class Picture:
-    """A drawn graph: nodes {id: (label, kind)}, edges [(from, to)]; rendered when asked for."""
+class Drawn:
+    """Something with `title`, `svg` (or None) and `text`."""
+
+    def _repr_html_(self):
+        svg, text = self.svg, html.escape(self.text)
+        if svg is None:
+            return f"<pre>{text}</pre>"
+        return (f'<div class="picture" style="max-height:640px;overflow:auto;border:1px solid #ddd">{svg}</div>'
+                f"<details><summary>{html.escape(self.title)}, as text</summary><pre>{text}</pre></details>")
+
+    def __repr__(self):
+        return self.text
+
+
+@dataclass(repr=False)
+class Picture(Drawn):
+    """A drawn graph: nodes {id: (label, kind)}, edges [(from, to) or (from, to, label)]; rendered when asked for."""
     title: str
     nodes: dict
     edges: list
@@ -35,8 +49,8 @@ class Picture:
     @property
     def text(self):
         incoming = {}
-        for a, b in self.edges:
-            incoming.setdefault(b, []).append(a)
+        for a, b, *label in self.edges:
+            incoming.setdefault(b, []).append(f"{a} ({label[0]})" if label else a)
         return "\n".join([self.title] + [f"  {name}: {', '.join(label.splitlines()[:self.lines])}" + (
             f"  <- {', '.join(incoming[name])}" if name in incoming else "") for name, (label, _) in self.nodes.items()])
 
@@ -49,8 +63,8 @@ class Picture:
             shape, line, fill = STYLES[kind]
             graph.add_node(name, id=name, label=label, shape=shape, style=f"filled,{line}", fillcolor=fill,
                            tooltip=label.replace("\n", " "))
-        for a, b in self.edges:
-            graph.add_edge(a, b)
+        for a, b, *label in self.edges:
+            graph.add_edge(a, b, **({"label": label[0], "fontname": "Helvetica", "fontsize": 9} if label else {}))
         return graph
 
     @property
@@ -65,16 +79,6 @@ class Picture:
 
     def png(self, path):
         self._graph().draw(path, format="png", prog="dot")
-
-    def _repr_html_(self):
-        svg = self.svg
-        if svg is None:
-            return f"<pre>{html.escape(self.text)}</pre>"
-        return (f'<div style="max-height:640px;overflow:auto;border:1px solid #ddd">{svg}</div>'
-                f"<details><summary>{html.escape(self.title)}, as text</summary><pre>{html.escape(self.text)}</pre></details>")
-
-    def __repr__(self):
-        return self.text
 
 
 def _value(node):
@@ -159,18 +163,6 @@ def draw_joint(record, by_module=None):
     return draw_graph(graph, f"joint graph: forward, backward, and the cut ({total:,} bytes saved)", by_module, marks=marks, saved=record.saved)
 
 
-def draw_fusion(record):
-    """Which buffers went into which kernel: a Picture of kernels and eager kernels in order."""
-    nodes, edges = {}, []
-    previous = None
-    for kernel in record.kernels:
-        nodes[kernel.name] = (f"{kernel.name}\n{', '.join(kernel.nodes)}\nfrom {', '.join(map(str, kernel.origins[:6]))}", "call")
-        if previous:
-            edges.append((previous, kernel.name))
-        previous = kernel.name
-    return Picture("kernels and the buffers they compute", nodes, edges)
-
-
 def draw_guards(record):
     """The tree of what was looked at, from the roots (parameters, objects held by reference) to what was assumed about each value."""
     kinds, parts, edges, around = {}, {}, [], []
@@ -211,8 +203,8 @@ def draw_guards(record):
     return Picture(f"{len(record.guards)} guards of {record.function}, by what they look at", nodes, [(a, b) for a, b, _ in edges if b in nodes], lines=9)
 
 
-@dataclass
-class Timeline:
+@dataclass(repr=False)
+class Timeline(Drawn):
     """Memory over a wrapper's steps.  blocks: (buffer, offset or None for a tensor of its own, bytes, first step, last step)."""
     title: str
     steps: list
@@ -258,13 +250,6 @@ class Timeline:
         if labels == 20:
             parts.append(f'<text x="{left}" y="{height + 26}">{len(self.steps)} steps of the wrapper</text>')
         return "".join(parts) + "</svg>"
-
-    def _repr_html_(self):
-        return (f'<div style="overflow:auto">{self.svg}</div>'
-                f"<details><summary>{html.escape(self.title)}, as text</summary><pre>{html.escape(self.text)}</pre></details>")
-
-    def __repr__(self):
-        return self.text
 
 
 def draw_memory(record):

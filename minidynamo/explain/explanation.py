@@ -6,11 +6,13 @@ In:   `records.FrameRecord`s and the `CompileRecord`s behind them.  Out: an `Exp
     >>> e.frames[0].graph                   # stages of one frame; e.graph is that of the main frame
 """
 import functools
+import re
 
 from .. import records
 from ..symbolic_numbers import python_code
 from ..symbolic_shapes import name_of
-from .draw import draw_fusion, draw_graph, draw_guards, draw_joint, draw_memory
+from .draw import draw_graph, draw_guards, draw_joint, draw_memory
+from .draw_code import draw_frames, draw_fusion, draw_replay
 from .views import Code, Pair, Several, Table
 
 
@@ -53,7 +55,12 @@ class FrameExplanation:
     def bytecode(self):
         """The original and the replacement, side by side."""
         return Pair(Code(str(self.record.bytecode), "text", "original bytecode"),
-                    Code(str(self.record.replacement_bytecode), "text", "replacement bytecode"))
+                    Code(_readable(str(self.record.replacement_bytecode)), "text", "replacement bytecode"))
+
+    @stage
+    def replay(self):
+        """The function beside its replacement code as Python: the graph, then the writes that are left."""
+        return draw_replay(self.record) if self.record.replacement_code is not None else Missing("nothing was replaced")
 
     @stage
     def guards(self):
@@ -193,7 +200,7 @@ class FrameExplanation:
             spent |= {f"miniinductor: {k}": v for k, v in self.compiled.times.items()}
         return Table(["stage", "milliseconds"], [(k, f"{v * 1e3:.1f}") for k, v in spent.items()], "time per stage")
 
-    SECTIONS = (("source", "Source"), ("bytecode", "Bytecode"), ("guards", "Guards"), ("guard_tree", "Guard tree"), ("guard_source", "Guard function"),
+    SECTIONS = (("source", "Source"), ("bytecode", "Bytecode"), ("replay", "Replacement as Python"), ("guards", "Guards"), ("guard_tree", "Guard tree"), ("guard_source", "Guard function"),
                 ("symbols", "Symbolic sizes"), ("decisions", "Questions about sizes"), ("size_guards", "Guards about sizes"),
                 ("breaks", "Graph breaks"), ("graph", "FX graph"), ("graph_text", "FX graph as Python"),
                 ("aten", "ATen graph"), ("joint", "Joint graph"), ("saved", "Saved for backward"), ("loop_ir", "Loop IR"), ("fused_ir", "Loop IR after fusion"),
@@ -220,6 +227,11 @@ class Explanation:
 
     def __dir__(self):
         return sorted([*super().__dir__(), *(key for key, _ in FrameExplanation.SECTIONS)])
+
+    @property
+    def frames_picture(self):
+        """The lines of the function called, and which frame's graph, or plain Python, runs each."""
+        return draw_frames(self)
 
     @property
     def summary(self):
@@ -253,6 +265,14 @@ class Explanation:
         with open(path, "w") as file:
             file.write(render(self))
         return path
+
+
+def _readable(bytecode):
+    """Objects of ours that stand in the replacement code as constants, by what they are for."""
+    for pattern, meaning in ((r"<method-wrapper '__next__' of itertools.count [^>]*>", "count this call"), (r"<minidynamo._frame_hook.Switched [^>]*>", "the graph"),
+                             (r"functools.partial\(<bound method FrameCompiler.graph_raised .*(?=\)$)", "the graph raised: run the original")):
+        bytecode = re.sub(pattern, meaning, bytecode, flags=re.M)
+    return bytecode
 
 
 def _graph_code(gm):

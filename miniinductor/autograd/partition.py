@@ -150,8 +150,8 @@ def partition(joint, primals, is_cheap):
     inputs, tangents = placeholders[:primals], placeholders[primals:]
     overwritten = {inputs[w.primal].target for w in joint.writes}
     saved, reasons = choose_saved(graph, gradients, overwritten, is_cheap)
-    activations = [SavedActivation(n.name, str(n.target), _shape(n.meta["val"]), element_bytes(n.meta["val"]),
-                                   n.op == "placeholder" and n.target not in overwritten, reasons[n] or "smallest cut",
+    activations = [SavedActivation(n.name, "getitem" if n.target is operator.getitem else str(n.target), _shape(n.meta["val"]),
+                                   element_bytes(n.meta["val"]), n.op == "placeholder" and n.target not in overwritten, reasons[n] or "smallest cut",
                                    n.meta.get("source_line", "")) for n in saved]
     extra = [n for n in saved if n.op != "placeholder" or n.target in overwritten]      # other inputs need not pass through
     late = backward_nodes(graph)        # attention's backward is random too: it repeats the dropout

@@ -242,16 +242,53 @@ for row in rows:
     print(f"{row['name']:16} cold compile: ours {ours:6.2f} s, torch.compile {peer:6.2f} s")
 
 # %% [markdown]
+# ## Exercises
+#
+# Each notebook ends with exercises that check themselves: fill in the function, run the cell below it. These two only ask you to find your way in what you have seen.
+#
+# **00.1** *How many kernels?* Write `kernels_of(function, *arguments)`: how many kernels our compiler generated for it (library calls do not count).
+#
+# *Hints.* `minidynamo.explain(function)(*arguments)` is the `e` of this notebook. `g.main.compiled.kernels` was the list of GPT-2's.
+
+# %% tags=["exercise"]
+def kernels_of(function, *arguments) -> int:
+    """The number of generated kernels."""
+    ### BEGIN SOLUTION
+    return len(minidynamo.explain(function)(*arguments).main.compiled.kernels)
+    ### END SOLUTION
+
+# %% tags=["check"]
+from exercises import check
+
+check("00.1", kernels_of)
+
+# %% [markdown]
+# **00.2** *One graph instead of two.* `talkative` above breaks at its `print`. Write `quiet(x)`, which computes the same and can be captured as *one* graph, with the greeting left to the caller: it returns
+# `(result, text to print)`. The check compiles it with `fullgraph=True`, which makes any graph break an error.
+#
+# *Hints.* A string is a constant. Python objects may be returned beside tensors.
+
+# %% tags=["exercise"]
+def quiet(x: torch.Tensor) -> tuple:
+    """(what talkative returns, what it prints)."""
+    ### BEGIN SOLUTION
+    return (torch.relu(x) + 1) * 2, "hello from the middle"
+    ### END SOLUTION
+
+# %% tags=["check"]
+check("00.2", quiet)
+
+# %% [markdown]
 # ## What real PyTorch does beyond this
 #
 # | stage | here | in PyTorch | paper |
 # |---|---|---|---|
-# | frame hook | `minidynamo/frame_hook.c` | `torch/csrc/dynamo/eval_frame.c` | 3.1 |
+# | frame hook | `minidynamo/frame_hook.c` | `torch/csrc/dynamo/eval_frame.c` | 3.2 |
 # | symbolic evaluation | `minidynamo/symbolic_eval/` | `torch/_dynamo/symbolic_convert.py` | 3.4 |
 # | guards | `minidynamo/guards.py` | `torch/_dynamo/guards.py`, a tree in C++ | 3.3 |
 # | graph breaks | `minidynamo/resume.py` | `torch/_dynamo/resume_execution.py` | 3.7 |
 # | ATen trace | `miniinductor/autograd/` | `torch/_functorch/aot_autograd.py` | 3.10 |
-# | lowering and loop IR | `miniinductor/lowering/`, `ir.py` | `torch/_inductor/lowering.py`, `ir.py` | 4.1 |
+# | lowering and loop IR | `miniinductor/lowering/`, `ir.py` | `torch/_inductor/lowering.py`, `ir.py` | 4.2, 4.3 |
 # | scheduling | `miniinductor/scheduler.py` | `torch/_inductor/scheduler.py` | 4.4 |
 # | C++ | `miniinductor/codegen/cpp.py` | `torch/_inductor/codegen/cpp.py` | 4.6 |
 # | Triton | `miniinductor/codegen/triton.py` | `torch/_inductor/codegen/triton.py` | 4.5 |
@@ -269,3 +306,5 @@ for row in rows:
 # * **Symbolic evaluation** of the bytecode builds the graph; what cannot be captured becomes a **graph break**.
 # * **Lowering** makes tensors into functions of an index; **inlining and fusion** keep values out of memory.
 # * The speed comes from moving fewer bytes and from paying Python's overhead once per graph instead of once per operation.
+#
+# Next: why all this effort for a graph? What came before, and how each of it fails.

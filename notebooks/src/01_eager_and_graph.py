@@ -81,7 +81,15 @@ tape = prior.record(branch, positive)
 tape
 
 # %% [markdown]
-# The `if` is not on the tape. The tape of `positive` is wrong for `negative`, **silently**:
+# A tape is *one way through the program*. Both inputs, and the lines their entries come from:
+
+# %%
+from minidynamo.explain.draw_code import draw_tapes
+
+draw_tapes(branch, positive, negative)
+
+# %% [markdown]
+# The comparison is on the tape, what Python *did* with its result is not. The tape of `positive` is wrong for `negative`, **silently**:
 
 # %%
 print("eager :", branch(negative))

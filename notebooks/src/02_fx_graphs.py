@@ -280,7 +280,7 @@ check("02.2", merge_equal)
 # **02.3** *A safe version.* Repair `remove_mul_by_one`: remove `x * one` only where nothing can tell the difference in the numbers: the result has the
 # dtype and shape of `x`.
 #
-# *Hints.* Compare `node.meta["example_value"]` with that of `node.args[0]`. `node.args[0]` may be a number.
+# *Hints.* Compare `node.meta["example_value"]` with that of `node.args[0]`, which may be a number: `isinstance(..., fx.Node)` tells.
 
 # %% tags=["exercise"]
 def remove_mul_by_one_safely(gm: fx.GraphModule) -> fx.GraphModule:
@@ -303,7 +303,7 @@ check("02.3", remove_mul_by_one_safely)
 # %% [markdown]
 # ## What real PyTorch has
 #
-# * `torch/fx/graph.py`, `node.py`, `graph_module.py`: the format is the same one; we use it, not a copy of it.
+# * `torch/fx/graph.py`, `node.py`, `graph_module.py`: the format is the same one; we use it, not a copy of it. Paper, section 2.4.
 # * `torch/fx/interpreter.py`: the loop above, as a class to inherit from.
 # * `torch/_inductor/fx_passes/`: hundreds of rewrites; `torch/_inductor/pattern_matcher.py` matches patterns written as Python functions.
 # * Inputs in real graphs can also be sizes (`SymInt`); notebook 14.

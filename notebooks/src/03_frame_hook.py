@@ -142,6 +142,14 @@ print(hooked("ab"), hooked(1.5))
 print(len(frame_hook.get_cache(slow_double.__code__)), "entries in the cache of this code object")
 
 # %% [markdown]
+# The whole decision, drawn from the cache of `slow_double` as it is now:
+
+# %%
+from minidynamo.explain.draw_code import draw_cache
+
+draw_cache(slow_double)
+
+# %% [markdown]
 # The C side, where it happens: the code object in the frame is replaced before the evaluator starts.
 
 # %%
@@ -226,6 +234,15 @@ print(len(e.frames), "frame was compiled; the", len({n.meta.get("module_path") f
 e
 
 # %% [markdown]
+# And its cache, after a call with a longer text as well (`forward` is wrapped in a decorator of transformers, so the frame is called `wrapper`). The first guard failed, so the callback was
+# asked again. Why the second entry fits *all* further lengths is the subject of notebook 14:
+
+# %%
+longer = {name: torch.cat([value, value], 1) for name, value in inputs.items()}
+e.compiled_function(**longer)
+draw_cache(e.main.record.code)
+
+# %% [markdown]
 # ## Exercises
 #
 # **03.1** Write `count_calls(function, *args)`: run `function(*args)` under the hook and return `{name: how often a frame with that name was
@@ -283,7 +300,7 @@ check("03.2", memoising)
 #
 # * `torch/csrc/dynamo/eval_frame.c`, `cache_entry.cpp`, `extra_state.cpp`: the hook, with a C++ guard tree and shadow frames.
 # * `torch/_dynamo/eval_frame.py`: the Python side; `torch/_dynamo/convert_frame.py` is the callback.
-# * CPython's side is `_PyInterpreterState_SetEvalFrameFunc` (PEP 523; paper section 3.1). 3.11, 3.12 and 3.13 each changed the frame's layout.
+# * CPython's side is `_PyInterpreterState_SetEvalFrameFunc` (PEP 523; paper, section 3.2). 3.11, 3.12 and 3.13 each changed the frame's layout.
 # * Generators and coroutines: PyTorch compiles some; here their frames always run as they are.
 #
 # ## Recap

@@ -63,14 +63,20 @@ dis.dis(chosen)
 # %% [markdown]
 # On 3.11 a call is `PUSH_NULL, LOAD, PRECALL, CALL`; on 3.12 `PRECALL` is gone; on 3.13 the order of the callable and the NULL is different and two
 # variables may be loaded by one instruction. minidynamo translates all of them to one **canonical** set first, so that the evaluator never asks
-# for a version.
+# for a version. Each line of a source text, what this Python made of it, and the canonical operations:
 
 # %%
-def show(function):
-    operations, _ = canonical(disassemble(function.__code__))
-    return Code("\n".join(f"{n:3} {operation}" for n, operation in enumerate(operations)), "text", f"{function.__name__}, canonical")
+from minidynamo.explain.draw_code import draw_bytecode
 
-show(chosen)
+def with_a_loop(x):
+    for power in range(3):
+        x = torch.sin(x) * power
+    return x
+
+draw_bytecode(with_a_loop)
+
+# %% [markdown]
+# A jump's argument is the number of an operation, so `FOR_ITER` names the place behind the loop. The translation is one table of cases:
 
 # %%
 from minidynamo.bytecode.canonical import translate
@@ -173,14 +179,9 @@ for flag in (True, False):
 #
 # ## Where the small machine fails
 #
-# A loop needs iterators, a helper function needs a second frame, an exception needs the exception table:
+# The loop from above needs iterators, a helper function needs a second frame, an exception needs the exception table:
 
 # %%
-def with_a_loop(x):
-    for power in range(3):
-        x = x * power
-    return x
-
 def with_a_helper(x):
     return polynomial(x, x) * 2
 

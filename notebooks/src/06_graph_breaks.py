@@ -60,6 +60,12 @@ for frame in e.frames:
 e.frames[0].breaks
 
 # %% [markdown]
+# Which line ran where? `float` and `print` stand in one line, so there are two breaks in it; the frame between them has nothing to compile:
+
+# %%
+e.frames_picture
+
+# %% [markdown]
 # *The kitchen.* The recipe says "now phone the supplier and use whatever he has". Nobody can write that down in advance. So the recipe ends there, the cook
 # phones, and a second recipe begins with "you have a hot pan and whatever he sold you". *Exactly:* at a break the frame holds local variables, a stack of
 # half-finished expressions, and perhaps open `with` blocks. All of it must reach the code that goes on.
@@ -84,7 +90,16 @@ dis.dis(rest, depth=0)
 # %%
 import types
 
-types.FunctionType(rest, globals())(torch.tensor([1.0, 4.0]))
+resumed = types.FunctionType(rest, globals())
+resumed(torch.tensor([1.0, 4.0]))
+
+# %% [markdown]
+# Beside each other, line by line of the source: the prefix is new, everything below it is the body of `talkative` again, and the jump leads over the lines that were done already:
+
+# %%
+from minidynamo.explain.draw_code import draw_resume
+
+draw_resume(talkative, resumed)
 
 # %% [markdown]
 # A value that was on the stack arrives as one more parameter. In `a() + b()`, a break at the call of `b` leaves the result of `a()` on the stack:

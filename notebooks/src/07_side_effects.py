@@ -82,10 +82,29 @@ print(e.main.record.graph.code)
 e.bytecode.right
 
 # %% [markdown]
+# Bytecode is hard on the eyes. The same, written back as Python, beside the program: four lines that write have become three writes, each of a *final* value: the two appends are one.
+
+# %%
+e.replay
+
+# %% [markdown]
 # *The kitchen.* The observer who writes the recipe down does not eat from the plates. He notes "at the end, two spoons are missing from the drawer", and whoever
 # uses the recipe takes two spoons. *Exactly:* a mutation is applied to the `Variable`, marks it `mutated`, and `reconstruct.py` writes code for
 # every variable that is mutated and existed before the frame.
 #
+# Both sides in the code. An append to a symbolic list, and the writes that are generated for all that changed (each line of `mutations` *emits* bytecode; `commits` keeps the stores for last):
+
+# %%
+from minidynamo.variables.containers import ListVar
+
+excerpt(ListVar.method_append)
+
+# %%
+from minidynamo.reconstruct import Codegen
+
+excerpt(Codegen.mutations)
+
+# %% [markdown]
 # ## In order, and without the redundant ones
 #
 # Writes are replayed after *all* new values were computed. Otherwise a swap would read its own result:
@@ -110,9 +129,7 @@ def count_to_ten(x, counter):
         counter.value += 1
     return x + counter.value
 
-e = minidynamo.explain(count_to_ten, backend="eager")(torch.ones(1), Counter())
-print("instructions that name the attribute:", sum("(value)" in line or "('value')" in line for line in
-                                                   str(e.main.record.replacement_bytecode).splitlines()))
+minidynamo.explain(count_to_ten, backend="eager")(torch.ones(1), Counter()).replay
 
 # %% [markdown]
 # Is that allowed? Nobody can look in between: the graph has no Python in it. A class with its own `__setattr__` *can* look, so its method is evaluated like
@@ -170,13 +187,24 @@ def make_accumulator(x):
         total = total + amount
         return total
 
+    def read():
+        return total
+
     add(x)
     add(x)
-    return add, total
+    return add, read
 
 minidynamo.reset()
-add, total = minidynamo.compile(make_accumulator, backend="eager", fullgraph=True)(torch.ones(1))
-print(total, add(torch.tensor([10.0])), "the escaped closure is a real function:", type(add).__name__)
+add, read = minidynamo.compile(make_accumulator, backend="eager", fullgraph=True)(torch.ones(1))
+print(read(), add(torch.tensor([10.0])), read(), "the escaped closures are real functions:", type(add).__name__)
+
+# %% [markdown]
+# Both closures that came out of the compiled function hold the *same* cell, as they must: what `add` writes, `read` sees. Drawn from the two real functions:
+
+# %%
+from minidynamo.explain.draw_code import draw_closure
+
+draw_closure(add, read)
 
 # %% [markdown]
 # ## Iterators, globals, attributes of modules

@@ -263,6 +263,18 @@ from minidynamo.bench.plots import loss_curves, recorded
 loss_curves(recorded("training_curves_cpu"));
 
 # %% [markdown]
+# What the cut is worth in memory shows on a GPU, where it decides which batch fits: the peak of one training step, with eager's dropout in all three.
+
+# %%
+from minidynamo.bench.plots import where_recorded
+
+run = recorded("h100_training_memory")
+variants = ("eager", "ours", "torch.compile")
+Table(["model", *(f"{v}: peak MiB" for v in variants), *(f"{v}: ms" for v in variants)],
+      [(r["name"], *(f"{r[v]['peak'] / 2 ** 20:,.0f}" for v in variants), *(f"{r[v]['milliseconds']:.1f}" for v in variants)) for r in run["rows"]],
+      where_recorded(run))
+
+# %% [markdown]
 # Dropout masks are part of what is saved. With `miniinductor.config.fallback_random = False` the kernels draw themselves (`miniinductor/random.py`:
 # a counter-based generator, so a number depends on a seed and its position alone), and the backward kernels draw the same mask again:
 
@@ -362,7 +374,7 @@ check("08.3", keep_exp)
 # %% [markdown]
 # ## What real PyTorch has
 #
-# * `torch/_functorch/aot_autograd.py` and `_aot_autograd/`: the joint trace and the wrappers around it. Paper, section 3 (AOTAutograd).
+# * `torch/_functorch/aot_autograd.py` and `_aot_autograd/`: the joint trace and the wrappers around it. Paper, section 3.10.
 # * Functionalization is C++ there (`aten/src/ATen/FunctionalTensorWrapper.cpp`); ours works on the finished graph, which is a straight line.
 # * `torch/_functorch/partitioners.py`: the same cut, with a knapsack for a memory budget and more heuristics.
 #

@@ -90,6 +90,15 @@ load_x = lambda i: ops.load("x", i)
 body = double(relu(load_x))             # fusion has happened: there is no buffer in between
 
 # %% [markdown]
+# A composed operation is a closure that holds its producer's function. This chain of closures is all there is of a "graph". (A cell is where a closure keeps a
+# variable of the function around it: notebook 07.)
+
+# %%
+from minidynamo.explain.draw_code import Columns, draw_closure
+
+draw_closure(body, title="double(relu(load_x)): functions, and the cells that they hold")
+
+# %% [markdown]
 # `ops` is a namespace that does nothing by itself. What `ops.mul` *does* depends on the handler that is installed while the body runs. Run it with a handler that prints:
 
 # %%
@@ -119,6 +128,46 @@ with set_handler(DtypeHandler(lambda name: torch.float32)):
 # **define-by-run**: a program of the IR is a Python function, and running it against different implementations of `ops` prints it, finds its memory
 # accesses, infers its types, executes it with torch, or writes C++ or Triton. No tree of nodes, no visitor.
 #
+# The same body before three handlers. The third is written on the spot: it answers with C++ expressions, and is a small code generator (notebook 11 makes a real one of it):
+
+# %%
+from miniinductor.ops import OpsHandler
+
+class CppWords(OpsHandler):
+    """The value of each op is a C++ expression; `lines` keeps one line per op."""
+
+    def __init__(self):
+        self.lines = []
+
+    def line(self, expression):
+        self.lines.append(f"float t{len(self.lines)} = {expression};")
+        return f"t{len(self.lines) - 1}"
+
+    def load(self, name, index): return self.line(f"{name}[{index}]")
+    def constant(self, value, dtype): return self.line(f"{float(value)}f")
+    def maximum(self, a, b): return self.line(f"std::max({a}, {b})")
+    def mul(self, a, b): return self.line(f"{a} * {b}")
+
+class DtypeLines(DtypeHandler):
+    """The dtypes again, with a line per op."""
+    lines = ()
+
+for name in ("load", "constant", "maximum", "mul"):
+    def noted(self, *args, name=name):
+        dtype = getattr(DtypeHandler, name)(self, *args)
+        self.lines = (*self.lines, f"{name} -> {dtype}".replace("torch.", ""))
+        return dtype
+    setattr(DtypeLines, name, noted)
+
+columns = []
+for heading, handler in (("PrintHandler: text", PrintHandler()), ("DtypeHandler: dtypes", DtypeLines(lambda name: torch.float32)),
+                         ("CppWords: C++", CppWords())):
+    with set_handler(handler):
+        body(i)
+    columns.append((heading, list(handler.lines)))
+Columns("one body, three handlers", columns, [(c, k, k, k, k) for c in (0, 1) for k in range(len(columns[0][1]))])
+
+# %% [markdown]
 # The vocabulary is closed. `OpsHandler` names every operation, and a test checks that each handler has each of them:
 
 # %%
@@ -190,13 +239,24 @@ for inlining in (True, False):
 # %% [markdown]
 # ## The IR has a meaning that one can run
 #
-# One of the handlers executes the IR with torch tensors, slowly and plainly. It is the *definition* of the IR; every code generator is tested against it.
+# One of the handlers executes the IR with torch tensors, slowly and plainly. It is the *definition* of the IR; every code generator is tested against it. A value is a tensor over all
+# iterations at once, and an op is the torch operation of its name:
 
 # %%
-from miniinductor.interpreter import InterpreterHandler
+from miniinductor.interpreter import InterpreterHandler, run_graph
 
-values = torch.tensor([-1.0, 3.0, -2.0])
-excerpt(InterpreterHandler.masked)
+excerpt(InterpreterHandler.load)
+
+# %%
+from miniinductor.lowering import lower_graph
+from miniinductor.records import CompileRecord
+
+values = torch.tensor([[-1.0, 3.0, -2.0]])
+softmax_graph = minidynamo.explain(lambda x: torch.softmax(x, -1))(values).main.compiled.functional_graph
+lowered = lower_graph(softmax_graph, CompileRecord(), ())
+print(lowered)                                          # the loop IR: a list of buffers with bodies
+print("run by the interpreter:", run_graph(lowered, [values])[0])
+print("eager:                 ", torch.softmax(values, -1))
 
 # %% [markdown]
 # ## A real model
@@ -296,7 +356,7 @@ check("09.3", Counter)
 # %% [markdown]
 # ## What real PyTorch has
 #
-# * `torch/_inductor/ir.py`, `lowering.py`, `virtualized.py`: the same design, with layouts decided late, templates and many more rules. Paper, section 4.
+# * `torch/_inductor/ir.py`, `lowering.py`, `virtualized.py`: the same design, with layouts decided late, templates and many more rules. Paper, sections 4.2 and 4.3.
 # * `torch/_decomp/`: the decompositions we share.
 # * tinygrad's `ops_python.py` gave the idea of an interpreter as the definition.
 #

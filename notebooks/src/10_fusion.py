@@ -115,6 +115,12 @@ excerpt(Scheduler.check_accesses)
 e = minidynamo.explain(softmax)(x)
 e.fusion
 
+# %% [markdown]
+# Before and after: four buffers, each with loops of its own, and the one kernel that computes all of them.
+
+# %%
+e.kernel_picture
+
 # %%
 e.fused_ir
 
@@ -185,8 +191,11 @@ Table(["fused", "kind", "pairs"],
 Table(["pairs", "refused because"],
       [(n, reason) for reason, n in Counter(d.reason for d in fusions if not d.fused).most_common(5)])
 
+# %% [markdown]
+# Which buffers share a kernel in two of the layers? Library calls (matrix products, attention) stay as they are and cut the list into pieces:
+
 # %%
-e.kernel_picture
+minidynamo.explain(bert(layers=2)[0])(**inputs).kernel_picture
 
 # %% [markdown]
 # ## Exercises
@@ -245,7 +254,7 @@ check("10.3", better_score)
 # ## What real PyTorch has
 #
 # * `torch/_inductor/scheduler.py` (about 7,000 lines): the same loop of scored pairs; plus templates with epilogues, reordering for peak memory and for communication,
-#   benchmarking a fusion before taking it. Paper, section 4.3 and following.
+#   benchmarking a fusion before taking it. Paper, section 4.4.
 # * `torch/_inductor/dependencies.py`: `MemoryDep` is our `Access`.
 #
 # ## Recap

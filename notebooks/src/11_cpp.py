@@ -337,7 +337,7 @@ check("11.3", row_sums)
 # %% [markdown]
 # ## What real PyTorch has
 #
-# * `torch/_inductor/codegen/cpp.py`: explicit vector classes (`at::vec`), masked tails, many CPU targets, GEMM templates. Paper, section 4.
+# * `torch/_inductor/codegen/cpp.py`: explicit vector classes (`at::vec`), masked tails, many CPU targets, GEMM templates. Paper, section 4.6.
 # * `torch/_inductor/codecache.py`, `cpp_builder.py`: caches, also across machines.
 #
 # ## Recap

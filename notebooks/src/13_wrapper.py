@@ -357,6 +357,14 @@ Table(["model", "eager", "ours", "ours, CUDA graphs", "torch.compile, CUDA graph
       f"milliseconds; {where_recorded(run)}")
 
 # %% [markdown]
+# If this machine has a GPU, the first pair of rows runs here:
+
+# %% tags=["volatile"]
+from minidynamo.bench.runner import on_this_gpu
+
+print(on_this_gpu("gpu-models", "GPT-2 b1 s64"))
+
+# %% [markdown]
 # One sentence of text through GPT-2 is hardly any work for a GPU: most of the time was spent on launching. A batch of images keeps the GPU busy by itself, and the recording brings little.
 #
 # ## Exercises
@@ -435,7 +443,7 @@ check("13.3", fastest)
 # %% [markdown]
 # ## What real PyTorch has
 #
-# * `torch/_inductor/codegen/wrapper.py`, `cpp_wrapper_cpu.py`: the Python wrapper, and one in C++ (AOTInductor: a whole model as one shared library). Paper, section 4.5.
+# * `torch/_inductor/codegen/wrapper.py`, `cpp_wrapper_cpu.py`: the Python wrapper, and one in C++ (AOTInductor: a whole model as one shared library). Paper, section 4.7.
 # * `torch/_inductor/memory.py`, `codegen/memory_planning.py`: reordering for peak memory; in-place reuse of buffers of equal size; pools.
 # * `torch/_inductor/cudagraph_trees.py`: several recordings that share one pool and hand outputs to each other without copies (ours copies outputs). Paper, section 4.7.
 # * `torch/_inductor/select_algorithm.py`: autotuning among templates and library kernels.
