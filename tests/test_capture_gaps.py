@@ -416,3 +416,27 @@ def test_associative_scan(reverse):
     a, b = torch.rand(2, 5, 3), torch.rand(2, 5, 3)
     for got, expected in zip(minidynamo.compile(f, backend="eager", fullgraph=True)(a, b), f(a, b)):
         torch.testing.assert_close(got, expected)
+
+
+@pytest.mark.parametrize("backend", ["eager", "inductor"])
+def test_named_results_of_torch(backend):
+    def f(x):
+        found = x.sort(-1)
+        return x.max(-1).values + found.indices[:, 0], torch.min(x, dim=0), found
+    compiled = minidynamo.compile(f, backend=backend, fullgraph=True)
+    values, least, found = compiled(X())
+    expected = f(X())
+    assert torch.equal(values, expected[0]) and type(least) is type(expected[1]) and torch.equal(least.indices, expected[1].indices)
+    assert type(found) is type(expected[2]) and torch.equal(found.values, expected[2].values)
+
+
+@pytest.mark.parametrize("backend", ["eager", "inductor"])
+def test_distributions_check_their_arguments(backend):
+    def f(x, scale):
+        return torch.distributions.Normal(x, scale).log_prob(x + 1)
+    compiled = minidynamo.compile(f, backend=backend)
+    for _ in range(2):
+        torch.testing.assert_close(compiled(X(), X()), f(X(), X()))
+        assert backend != "eager" or minidynamo.counters["graphs"].total() == 1 and not minidynamo.counters["graph_breaks"]
+    with pytest.raises(ValueError, match="Expected parameter scale"):
+        compiled(X(), -X())

@@ -133,6 +133,11 @@ for _names, _guarded in ((FIXED, False), (READERS, True)):
             RULES[_at(_name)] = _fold(_at(_name), _guarded)
 
 
+@rule(_at("jit.annotate"))
+def _annotate(tx, args, kwargs):
+    return args[1]
+
+
 @rule(torch.is_tensor)
 def _is_tensor(tx, args, kwargs):
     return ConstantVar(isinstance(args[0], TensorVar))
@@ -293,6 +298,17 @@ def _check(tx, args, kwargs):
     if args and type(args[0]) is ConstantVar and args[0].value in (True, False) and args[0].value:
         return ConstantVar(None)
     raise Break("torch", "torch._check() of something false, or of a tensor")
+
+
+@rule(torch._is_all_true)
+def _is_all_true(tx, args, kwargs):
+    """torch.distributions checks arguments: an assertion in the graph (the backend "eager" runs it), and where it fails, the frame runs as
+    plain Python, which says what is wrong.  # PyTorch: the checks are switched off."""
+    result = call_leaf(tx, torch._is_all_true, args, kwargs)
+    if tx.globals.values.get("__name__", "").startswith("torch.distributions.") and result.fake.is_cpu and not tx.output.generates_code:
+        tx.output.call_graph(tx, "call_function", torch._assert_async, [result], {})
+        return ConstantVar(True)
+    return result
 
 
 # ---- making tensors from Python values

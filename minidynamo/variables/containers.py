@@ -76,7 +76,7 @@ class SequenceVar(Variable):
             tx.raise_(IndexError, f"{self.cls.__name__} index out of range")
 
     def getattr(self, tx, name):
-        fields = getattr(self.cls, "_fields", ())
+        fields = getattr(self.cls, "_fields", None) or (self.cls.__match_args__ if self.cls.__module__ == "torch.return_types" else ())
         if name in fields:
             return self.item(tx, fields.index(name))
         if name == "__class__":
