@@ -336,3 +336,36 @@ def test_symbolic_sizes(name):
             torch.testing.assert_close(compiled(x), function(x), rtol=1e-4, atol=1e-4)
     assert minidynamo.counters["graphs"].total() == 1
     assert not [n for r in minidynamo.records.frames for n in r.backend_record.notes if "eagerly" in n]
+
+
+@pytest.mark.parametrize("shape, dim", [((300, 70), 1), ((700, 300), 0), ((200, 40_000), 1), ((2, 1_000_000), 1), ((1 << 20,), 0), ((100_003,), 0)])
+@pytest.mark.parametrize("kind", ["cumsum", "cumprod", "logcumsumexp"])
+def test_scans(kind, shape, dim):
+    function = lambda a: (getattr(torch, kind)(a, dim),)  # noqa: E731
+    for dtype in (torch.float32, torch.bfloat16, torch.float64):
+        x = torch.randn(shape, device=GPU, dtype=torch.float64)
+        x = (1 + x / 1000 if kind == "cumprod" else x).to(dtype)
+        compiled = compiled_graph(function, x)
+        with torch.no_grad():
+            (got,), (want,), (exact,) = compiled(x), function(x), function(x.double())
+        assert (got - exact).norm() <= 2 * (want - exact).norm() + torch.finfo(dtype).eps * exact.norm()
+
+
+def test_inputs_are_written_in_place():
+    def function(a, b):
+        old = a * 2
+        a.add_(b)
+        return (old * a.sin(),)
+    for rows in (3, 5000):
+        a, b = (torch.randn(rows, 40, device=GPU) for _ in range(2))
+        mine, compiled = a.clone(), compiled_graph(function, a, b)
+        for _ in range(3):
+            with torch.no_grad():
+                torch.testing.assert_close(compiled(a, b)[0], function(mine, b)[0])
+            torch.testing.assert_close(a, mine)
+        assert not compiled.record.notes_of("written by a copy")
+    x, norm, same = torch.randn(8, 50, 13, 7, device=GPU), torch.nn.BatchNorm2d(50).to(GPU), torch.nn.BatchNorm2d(50).to(GPU)
+    compiled = minidynamo.compile(norm)
+    for _ in range(3):
+        torch.testing.assert_close(compiled(x), same(x), rtol=1e-3, atol=1e-4)
+        torch.testing.assert_close(norm.running_var, same.running_var)

@@ -64,7 +64,7 @@ SCANS = {       # kind -> (start, how two values combine, the tile's running val
 
 @dataclass
 class Launch:
-    """sizes: axis -> elements, in the order of the grid; configs: block sizes to try, the best guess first."""
+    """sizes: axis -> elements; configs: block sizes to try, the best guess first."""
     kind: str
     sizes: dict
     configs: list
@@ -81,8 +81,8 @@ class Launch:
         return fill((self.sizes, self.extents), self.symbols)
 
     def grid(self, config, values=()):
-        """Programs along each axis of the grid; values: of the symbols."""
-        return tuple(-(-size // config.block(axis)) for axis, size in self.at(*values)[0].items() if axis != "r")
+        """Programs; values: of the symbols."""
+        return math.prod(-(-size // config.block(axis)) for axis, size in self.at(*values)[0].items() if axis != "r"),
 
     def is_wide(self, values):
         """Must indices have 64 bits?  With room for the last tile."""
@@ -140,7 +140,7 @@ class TritonKernelWriter(TritonExpressions):
         self.pointers, self.values, self.raw = {}, {}, {}
         self.stored, self.read, self.literals, self.symbol_axes = [], [], set(), {}
         self.mask, self.asserts, self.replaying = None, False, False
-        self.accumulators, self.deferred, self.is_online, self.symbols = [], [], False, set()
+        self.accumulators, self.deferred, self.is_online, self.symbols, self.streams = [], [], False, set(), False
 
     # -- plan ---------------------------------------------------------------------------------------------------------
     def plan(self):
@@ -171,6 +171,7 @@ class TritonKernelWriter(TritonExpressions):
             if axis.numel == 0 or not all(self.divides(c, axis) for c in self.configs):
                 axis.mask = f"{axis.name}mask"
         self.order_nodes()
+        self.streams = self.kind == "looped" and (online or not any(self.stage[n.name] > 0 and self.is_inner[n.name] for n in self.nodes))
 
     def divides(self, config, axis):
         """Is the axis cut into whole tiles, whatever its symbols are?  A row in one tile is as long as the tile only where it is a number."""
@@ -264,12 +265,11 @@ class TritonKernelWriter(TritonExpressions):
 
     def grid_lines(self):
         """Index lines of the axes that the grid runs over; and of r where its row is one tile."""
-        lines = []
-        for number, axis in enumerate(a for a in self.axes if a.name != "r"):
-            lines += axis.lines(f"tl.program_id({number}) * {axis.block}")
-        if self.kind == "persistent":
-            lines += self.axes[1].lines("")
-        return lines
+        if self.kind == "tile":     # x first: programs that run together write whole rows
+            y, x = self.axes
+            tiles = f"tl.cdiv({size_text(x.numel)}, XBLOCK)"
+            return [*y.lines(f"tl.program_id(0) // {tiles} * YBLOCK"), *x.lines(f"tl.program_id(0) % {tiles} * XBLOCK")]
+        return self.axes[0].lines("tl.program_id(0) * XBLOCK") + (self.axes[1].lines("") if self.kind == "persistent" else [])
 
     def reach(self, name):
         """Elements from the first to the last one of a buffer."""
@@ -413,7 +413,9 @@ class TritonKernelWriter(TritonExpressions):
         pointed = self.mask.inner if self.mask is not None else frozenset()
         mask = self.mask_text(axes | pointed)
         text = self.element(name, index, pointed, False)
-        text = f"tl.load({text}, {mask}, other=0)" if mask else f"tl.load({text})"
+        # what one loop reads once should not drive out what others will read
+        once = ', eviction_policy="evict_first"' if self.streams and axes == self.all_axes(True) else ""
+        text = f"tl.load({text}, {mask}, other=0{once})" if mask else f"tl.load({text}{once})"
         return self.temporary(f"{text}.to(tl.float32)" if dtype in NARROW else text, dtype, axes | pointed)
 
     def replay(self, node):

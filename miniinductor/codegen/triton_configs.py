@@ -69,10 +69,10 @@ def block_configs(kind, sizes, columns=False):
     elif kind == "tile":
         y_small, x_small = power_of_2(sizes["y"]), power_of_2(x)
         found = [_config(w, y=min(a, y_small), x=min(b, x_small)) for a, b, w in (
-            (64, 64, 8), (32, 64, 4), (64, 32, 4), (32, 32, 4), (128, 32, 8), (32, 128, 8), (128, 64, 8), (16, 128, 4))]
+            (64, 64, 8), (128, 128, 16), (128, 64, 16), (64, 128, 16), (128, 64, 8), (32, 64, 4), (64, 32, 4), (32, 32, 4))]
     elif columns:
-        wide = [(128, 8, 4, 1), (128, 32, 4, 1), (128, 16, 4, 3), (128, 32, 4, 3), (256, 8, 4, 3), (256, 16, 8, 4), (128, 32, 8, 4),
-                (64, 32, 4, 3), (128, 4, 4, 1), (32, 32, 4, 1), (256, 32, 8, 1), (512, 8, 8, 1)]
+        wide = [(128, 8, 4, 1), (64, 32, 4, 1), (1024, 8, 8, 1), (512, 16, 8, 1), (256, 16, 8, 1), (256, 64, 8, 1), (128, 32, 4, 1), (128, 4, 4, 1),
+                (32, 32, 4, 1), (128, 16, 4, 3), (128, 32, 4, 3), (64, 32, 4, 3), (128, 32, 8, 4)]
         if kind == "persistent":
             found = [_config(w, x=min(a, power_of_2(x)), r=power_of_2(r)) for a, w in (
                 (max(8, 2048 // power_of_2(r)), 4), (max(8, 1024 // power_of_2(r)), 4), (max(8, 4096 // power_of_2(r)), 8))]
@@ -92,7 +92,7 @@ def block_configs(kind, sizes, columns=False):
             found += [_config(warps, x=rows // 2, r=block), _config(min(8, warps * 2), x=rows * 2, r=block)]
     else:
         found = [_looped(w, s, x=1, r=min(b, power_of_2(r))) for b, w, s in (
-            (4096, 8, 1), (2048, 8, 3), (4096, 8, 3), (8192, 16, 1), (4096, 16, 1), (2048, 4, 1), (2048, 4, 4), (4096, 4, 2))]
+            (4096, 8, 1), (8192, 16, 1), (16384, 16, 1), (8192, 8, 1), (2048, 8, 3), (2048, 4, 1), (2048, 4, 4), (4096, 4, 2))]
         if r <= 2048:
             found.insert(0, _looped(4, 1, x=min(8, power_of_2(x)), r=min(256, power_of_2(r))))
     return list(dict.fromkeys(found))
