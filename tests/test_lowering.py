@@ -7,6 +7,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+import miniinductor
 from front_helpers import check, fallbacks, interpret, lower
 
 FLOATS = [torch.float32, torch.float64, torch.bfloat16, torch.float16]
@@ -369,3 +370,16 @@ def test_what_a_library_kernel_sees_through_a_view_lies_as_in_eager():
         wide = (x * 2).flip(0).unsqueeze(2).expand(-1, -1, 12)
         return wide, torch.bmm(wide.transpose(-1, -2), wide)
     check(f, torch.randn(16, 12).t())
+
+
+def test_a_value_that_a_library_kernel_reads_first_is_stored_as_eager_has_it():
+    """Found by `make fuzz-symbolic`: the output is a view of it, and had other strides."""
+    def f(x):
+        y = torch.where(x > 0, x, -x).clone()
+        y[1:].add_(1)
+        return y[-2:], y @ y.t()
+    x = torch.randn(8, 33).t()
+    with torch.no_grad():
+        compiled = miniinductor.compile_fx(torch.fx.symbolic_trace(f), [x])
+        assert [t.stride() for t in compiled(x)] == [t.stride() for t in f(x)]
+        torch.testing.assert_close(tuple(compiled(x)), f(x))

@@ -116,12 +116,12 @@ class GraphLowering(fx.Interpreter):
         return self.fakes.get(id(box))
 
     def settle_base(self, box):
-        """What a view looks at is stored as eager has it, if it is not stored yet."""
+        """The value, or what a view looks at, is stored as eager has it, if it is not stored yet."""
         base = box
         while isinstance(base.data, View):
             base = base.data.base
         made = self.fakes.get(id(base))
-        if base is not box and made is not None and not isinstance(base.data, Buffer) and is_dense(made):
+        if made is not None and not isinstance(base.data, Buffer) and is_dense(made):
             base.realize(tuple(made.stride()))
 
     def placeholder(self, target, args, kwargs):
