@@ -408,3 +408,16 @@ def test_inference_mode_and_inputs_that_follow_from_others():
 def test_a_tensor_where_an_int_was():
     y = torch.randn(3)
     sweep(lambda x: y * x, [(2,), (torch.randn(3),), (3,), (4,), (torch.randn(3),)], dynamic=None, graphs=3)
+
+
+@pytest.mark.parametrize("backend", ["eager", "inductor"])
+def test_padding_by_nothing_keeps_strides(backend):
+    def f(y, n):
+        t = torch.nn.functional.pad(y, (0, n % 3, n % 2, 0))
+        return t.stride(0), t
+    compiled = minidynamo.compile(f, backend=backend, dynamic=True)
+    with torch.no_grad():
+        for n in (5, 6, 8, 12, 18):
+            y = torch.randn(24, 6).t()
+            (stride, got), (expected, want) = compiled(y, n), f(y, n)
+            assert stride == expected and got.stride() == want.stride() and torch.equal(got, want), n

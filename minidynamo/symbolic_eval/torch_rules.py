@@ -152,6 +152,18 @@ RULES[torch.is_complex] = lambda tx, args, kwargs: ConstantVar(args[0].fake.dtyp
 RULES[torch.numel] = lambda tx, args, kwargs: ConstantVar(args[0].fake.numel())
 
 
+def _pad(function, tx, args, kwargs):
+    """Where nothing is added eager keeps the strides, which torch's rule for symbolic amounts does not ask about: found by `make fuzz-shapes`."""
+    amounts = list((args[1] if len(args) > 1 else kwargs["pad"]).iterate(tx))
+    if any(type(n) is SymVar for n in amounts) and not any(tx.truth(tx.compare(">", n, ConstantVar(0))) for n in amounts):
+        amounts = TupleVar([n.constant() if type(n) is SymVar else n for n in amounts])
+        args, kwargs = ([args[0], amounts, *args[2:]], kwargs) if len(args) > 1 else (args, {**kwargs, "pad": amounts})
+    return call_leaf(tx, function, args, kwargs)
+
+
+RULES.update({function: functools.partial(_pad, function) for function in (torch.nn.functional.pad, torch.constant_pad_nd)})
+
+
 @rule(torch.overrides.has_torch_function, torch.overrides.has_torch_function_unary, torch.overrides.has_torch_function_variadic)
 def _has_torch_function(tx, args, kwargs):
     return ConstantVar(False)
