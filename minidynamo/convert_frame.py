@@ -163,7 +163,7 @@ class FrameCompiler:
 
     def entries_before(self, code, args):
         """The entries of this code (and of this `self`) that did not fit."""
-        own = id(args[0]) if args and isinstance(args[0], torch.nn.Module) else None
+        own = id(args[0]) if args and issubclass(type(args[0]), torch.nn.Module) else None
         entries = [entry for entry in frame_hook.get_cache(code) or [] if entry[2] is self]
         return [entry for entry in entries if getattr(entry[0], "owner", None) == own] if own is not None else entries
 
@@ -249,7 +249,7 @@ class FrameCompiler:
         record.source, record.bytecode = LazyText(lambda: source_of(code)), LazyText(lambda: bytecode_of(code))
         record.replacement_bytecode = LazyText(lambda: bytecode_of(replaced))
         check = guard.check
-        check.owner = id(args[0]) if args and isinstance(args[0], torch.nn.Module) else None
+        check.owner = id(args[0]) if args and issubclass(type(args[0]), torch.nn.Module) else None
         check.guard_function, check.record = guard, record
         entry = (check, replaced, self)
         if output.modules:
@@ -264,10 +264,10 @@ class FrameCompiler:
             return True
         values = [item for value in args for item in (value if type(value) in (list, tuple) else
                                                       value.values() if type(value) is dict else (value,))]
-        if any(isinstance(value, torch.Tensor) for value in values):
+        if any(issubclass(type(value), torch.Tensor) for value in values):
             return True
         self.tries[code.co_filename, code.co_firstlineno] += 1
-        return (code.co_name.startswith("<resume of") or any(isinstance(value, torch.nn.Module) for value in values)) and \
+        return (code.co_name.startswith("<resume of") or any(issubclass(type(value), torch.nn.Module) for value in values)) and \
             self.tries[code.co_filename, code.co_firstlineno] <= TRIES
 
     def attempt(self, function, code, args, forced, input_sources, outputs, policy):

@@ -14,6 +14,7 @@ import contextlib
 import functools
 import linecache
 import operator
+import sys
 
 import torch
 import torch.fx
@@ -78,6 +79,7 @@ class OutputGraph(Builder):
         self.inputs, self.attributes, self.by_fake, self.memo, self.pinned_memo = [], {}, {}, {}, {}
         self.globals, self.pair_guards, self.sourced, self.module_stack, self.modules = {}, [], [], [], []
         self.input_sources = input_sources          # names of tensors that must be placeholders (replaced buffers)
+        self.handling = sys.exc_info()[1] is not None       # does the frame run in an `except` block of its callers?
         self.steps = 0                              # instructions traced so far
         self.last_input, self.calls, self.frame, self.root, self.global_hooks_guarded = None, 0, None, None, False
         self.makers = {}            # id of a stateless module made in the frame -> partial that makes it
@@ -122,6 +124,12 @@ class OutputGraph(Builder):
             if name in function.__globals__ and (is_constant_value(value) or callable(value)):
                 check, pin = constant_check(value) if is_constant_value(value) else ("{0} is {pin}", value)
                 self.guard(source.item(name), "GLOBAL", check, pin)
+
+    def nothing_handled(self):
+        """Does the frame run outside of all `except` blocks?  Guarded if so."""
+        if not self.handling:
+            self.guard(self.tree.pinned(sys.exc_info), "HANDLING", "{0}()[1] is None")
+        return not self.handling
 
     def guard_flag(self, variable, name):
         """`tensor.is_...()` was read of an input."""

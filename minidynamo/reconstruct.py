@@ -48,6 +48,7 @@ class Codegen:
         self.prefix = ".m"
         while any(name.startswith(self.prefix) for name in self.code.co_varnames):
             self.prefix += "_"
+        self.constants = {}
         self.building, self.late = set(), []        # late: iterators to be positioned once the lists that they walk are written
         self.pins = {pin.key: pin.value for pin in self.output.tree.pins.values()}
 
@@ -234,7 +235,7 @@ class Codegen:
         cls = variable.cls
         if variable.is_constant() and all(is_constant_value(v.as_constant()) for v in map(_peek, variable.items)) \
                 and cls is tuple and not any(type(_peek(v)) is Lazy for v in variable.items):
-            self.load_const(variable.as_constant())
+            self.load_const(self.constants.setdefault(id(variable), variable.as_constant()))        # one object, however often it is loaded
         elif cls is list:
             self.build("BUILD_LIST", variable.items)
         elif cls is tuple:

@@ -250,8 +250,8 @@ def test_cannot_split_is_a_skip():
     assert not minidynamo.counters["errors"] and not any(record.error for record in records.frames)
 
 
-@make_test(X(), graphs=1, breaks=1)
-def test_locals_after_a_break(x):
+@make_test(X())
+def test_locals(x):
     a = 1
     y = x + a
     return y, sorted(locals())

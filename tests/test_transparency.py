@@ -144,6 +144,80 @@ def values_of_c_types_compare_by_value(x):
 
 
 @case
+def set_methods_walk_an_iterator_once(x):
+    s = {1, 2, 3}
+    return x + 1, s.symmetric_difference(iter([3, 4])), s ^ {3, 4}, s.union(iter([7])), s.intersection(iter([2]), iter([2, 3]))
+
+
+@case
+def a_container_initialised_again_is_emptied(x):
+    class Items(list):
+        pass
+
+    class Names(set):
+        pass
+    items, names = Items([1, 2]), Names("ab")
+    items.__init__([x])
+    names.__init__("c")
+    try:
+        Items(sequence=())
+    except TypeError as error:
+        return list(items), sorted(names), type(error).__name__
+
+
+@case
+def keys_of_c_types_compare_by_value(x):
+    class Number(int):
+        def __hash__(self):
+            return 1
+    keys = dict.fromkeys(map(Number, range(3)), 1)
+    minidynamo.graph_break()
+    return x + 1, keys == dict.fromkeys(range(3), 1), keys == {0: 1}, keys == dict.fromkeys(keys, 1)
+
+
+@case
+def nothing_real_is_used_up_while_tracing(x):
+    words, loud = (str(n) for n in range(3)), iter("abc")
+    minidynamo.graph_break()
+    return x + 1, ", ".join(words), "-".join(loud), list(words)
+
+
+@case
+def a_dict_that_walks_backwards(x):
+    class Backwards(dict):
+        def keys(self):
+            return reversed(list(dict.keys(self)))
+        __iter__ = keys
+    return x + 1, list(dict(Backwards(a=1, b=2))), list({**Backwards(a=1, b=2)})
+
+
+@case
+def a_dict_that_grows_behind_a_break(x):
+    d = {1: x}
+    try:
+        for key in d:
+            minidynamo.graph_break()
+            d[key + 1] = x + 1
+    except RuntimeError as error:
+        return d, str(error)
+
+
+@case
+def an_exit_stack_chains_what_it_meets(x):
+    def fail(error):
+        raise error
+    try:
+        with contextlib.ExitStack() as stack:
+            stack.callback(fail, IndexError)
+            stack.callback(fail, KeyError)
+            stack.push(lambda *details: True)
+            stack.callback(fail, ValueError)
+            1 / 0
+    except IndexError as error:
+        return x + 1, type(error.__context__).__name__, error.__context__.__context__, sys.exc_info()[0].__name__
+
+
+@case
 def itertools_are_lazy_and_quick(x):
     log = []
 

@@ -38,6 +38,7 @@ PURE_MODULES = {"math", "operator", "_operator", "builtins", "_functools", "insp
                 "keyword", "numbers", "typing", "types", "cmath", "unicodedata", "textwrap", "os.path", "genericpath", "_sre"}
 IMPURE = {print, input, open, exec, eval, compile, globals, locals, vars, dir, id, __import__, breakpoint, help,
           builtins.__build_class__}
+C_FUNCTIONS = (types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType, types.MethodWrapperType, types.ClassMethodDescriptorType)
 IMMUTABLE = {object, bytes, slice, range, types.MappingProxyType, types.GenericAlias, types.UnionType, types.CodeType}
 CONSTANT_CLASSES = {int, float, str, bytes, bool, complex, range, torch.device, torch.dtype, torch.finfo, torch.iinfo, *NUMPY}
 UFUNCS = tuple({type(sys.modules["numpy"].add)} if NUMPY else ())        # NumPy on numbers
@@ -124,7 +125,12 @@ def call_c(tx, value, args, kwargs):
         if type(result) is ConstantVar:
             return result
         raise Break("C function", f"numpy.{value.__name__}() made an array")
+    if type(owner) is str:
+        return ConstantVar(owner).call_method(tx, value.__name__, args, kwargs)
     if is_pure(value):
+        for a in (*args, *kwargs.values()):
+            if isinstance(a, ObjectVar) and not a.immutable():
+                raise Break("C function", f"the call of {value.__name__}() on {a}")
         values, named = [a.real() for a in args], {k: v.real() for k, v in kwargs.items()}
         return tx.fold(value, *values, **named)
     name = getattr(value, "__qualname__", None) or getattr(value, "__name__", str(value))
@@ -134,7 +140,7 @@ def call_c(tx, value, args, kwargs):
 
 
 def is_pure(value):
-    if value in IMPURE:
+    if value in IMPURE or not isinstance(value, C_FUNCTIONS):
         return False
     module = getattr(value, "__module__", None)
     if module is None:
@@ -320,7 +326,7 @@ def text(tx, value, how):
     """str(), repr(), ascii() or format() on the host."""
     convert = {"str": str, "repr": repr, "ascii": ascii, "format": format}[how]
     if isinstance(value, ObjectVar):
-        if issubclass(value.cls, BaseException) and how != "repr" and isinstance(lookup(value.cls, "__str__")[1], types.WrapperDescriptorType):
+        if issubclass(value.cls, BaseException) and how != "repr" and value.value is None and isinstance(lookup(value.cls, "__str__")[1], types.WrapperDescriptorType):
             args = [a.realize(tx).as_constant() for a in value.getattr(tx, "args").iterate(tx)]
             return str(runtime.new_exception(value.cls, args, {}, None, None, False))
         if issubclass(value.cls, BaseException) and how == "repr" and isinstance(lookup(value.cls, "__repr__")[1], types.WrapperDescriptorType):

@@ -5,24 +5,25 @@ In, out: as in `builtin_rules`, whose table these rules join.
     >>> RULES[dataclasses.fields](tx, [class_variable], {})
 Mirrors torch/_dynamo/variables/misc.py and the polyfills of torch/_dynamo.
 """
-import contextlib
 import copy
 import dataclasses
 import inspect
 import itertools
 import logging
 import operator
+import os
 import sys
 import typing
 import warnings
 
 from ..exceptions import Break
+from ..variables.base import NULL
 from ..variables.constant import ConstantVar
 from ..variables.containers import DictVar, ListVar, SetVar, TupleVar
 from ..variables.functions import CallableVar, FunctionVar
 from ..variables.iterators import LibraryIterator
 from ..variables.objects import ClassVar, ModuleVar, ObjectVar, lookup
-from .builtin_rules import CLASS_RULES, NONE, RULES, rule
+from .builtin_rules import CLASS_RULES, NONE, RULES, class_rule, rule
 
 
 @rule(typing.cast)
@@ -50,13 +51,25 @@ for _function in (inspect.signature, inspect.isfunction, inspect.isclass, inspec
     RULES[_function] = _fold_inspect(_function)
 
 
+@rule(locals)
+def _locals(tx, args, kwargs):
+    code, found = tx.code, {**{name: cell.load(tx) for name, cell in tx.cells.items()}, **tx.locals}
+    names = [name for name in dict.fromkeys((*code.co_varnames, *code.co_cellvars, *code.co_freevars)) if name[0] != "." and found.get(name, NULL) is not NULL]
+    return DictVar({name: (ConstantVar(name), found[name].realize(tx)) for name in names})
+
+
+@rule(os.fspath)
+def _fspath(tx, args, kwargs):
+    return tx.fold(os.fspath, args[0].as_constant())
+
+
 @rule(sys.exc_info)
 def _exc_info(tx, args, kwargs):
-    """For contextlib's ExitStack, which asks whether an exception is being handled around it."""
+    """Nothing is being handled, as contextlib's ExitStack finds."""
     frame = tx
     while frame is not None and not frame.handled:
         frame = frame.parent
-    if frame is not None or tx.code.co_filename != contextlib.__file__:
+    if frame is not None or not tx.output.nothing_handled():
         raise Break("C function", "the call of sys.exc_info()")
     return TupleVar([NONE] * 3)
 
@@ -199,9 +212,36 @@ def _itertools_rule(real, positional, keywords, defaults={}):
             iterator = real(*values, **{name: AS_HOST[keywords[name]](tx, value) for name, value in named.items()})
         except (TypeError, ValueError, OverflowError) as error:
             tx.raise_(type(error), *error.args)
-        return LibraryIterator(iterator, (tx.user_stack(), tx.output.root.group_step))
+        return LibraryIterator(iterator, where(tx))
     return make
 
 
 for _real, _row in ITERTOOLS.items():
     (CLASS_RULES if isinstance(_real, type) else RULES)[_real] = _itertools_rule(_real, *_row)
+
+
+def where(tx):
+    return tx.user_stack(), tx.output.root.group_step
+
+
+@rule(itertools.tee)
+def _tee(tx, args, kwargs):
+    return TupleVar([LibraryIterator(copy_, where(tx)) for copy_ in itertools.tee(Host(tx, args[0]), *[n.as_constant() for n in args[1:]])])
+
+
+class _Key:
+    """A key of groupby's, compared as the program compares it."""
+
+    def __init__(self, variable):
+        self.variable = variable
+
+    def __eq__(self, other):
+        return self.variable.identity() is other.variable.identity() or current().equal(self.variable, other.variable)
+
+
+@class_rule(itertools.groupby)
+def _groupby(tx, args, kwargs):
+    values, key = [*args, *([kwargs["key"]] if "key" in kwargs else []), NONE][:2]
+    groups = itertools.groupby(Host(tx, values), lambda value: _Key(value if key.identity() is None else key.call(current(), [value], {})))
+    made = where(tx)
+    return LibraryIterator(((found.variable, LibraryIterator(group, made)) for found, group in groups), made, itertools.groupby)

@@ -347,40 +347,17 @@ def BUILD_CONST_KEY_MAP(frame, n):
     frame.stack.append(made)
 
 
-@opcode
-def LIST_APPEND(frame, n):
-    value = frame.stack.pop()
-    frame.stack[-n].method_append(frame, value)         # perhaps a list from before a graph break
+def _into(op, method, count=1):
+    """The values on top of the stack go into the container `n` below them, perhaps one from before a graph break."""
+    def handler(frame, n):
+        values = frame.popn(count)
+        frame.stack[-n].call_method(frame, method, values, {})
+    HANDLERS[op] = handler
 
 
-@opcode
-def SET_ADD(frame, n):
-    value = frame.stack.pop()
-    frame.stack[-n].method_add(frame, value)
-
-
-@opcode
-def MAP_ADD(frame, n):
-    key, value = frame.popn(2)
-    frame.stack[-n].store(frame, key, value)
-
-
-@opcode
-def LIST_EXTEND(frame, n):
-    values = frame.stack.pop()
-    frame.stack[-n].method_extend(frame, values)
-
-
-@opcode
-def SET_UPDATE(frame, n):
-    values = frame.stack.pop()
-    frame.stack[-n].method_update(frame, values)
-
-
-@opcode
-def DICT_UPDATE(frame, n):
-    other = frame.stack.pop()
-    frame.stack[-n].method_update(frame, other)
+for _op, _method, _count in (("LIST_APPEND", "append", 1), ("SET_ADD", "add", 1), ("MAP_ADD", "__setitem__", 2), ("LIST_EXTEND", "extend", 1),
+                             ("SET_UPDATE", "update", 1), ("DICT_UPDATE", "update", 1)):
+    _into(_op, _method, _count)
 
 
 @opcode

@@ -11,7 +11,9 @@ import functools
 import operator
 import types
 
+from .. import config
 from ..exceptions import Break, ObservedException
+from ..variables.base import OpaqueVar
 from ..variables.constant import ConstantVar
 from ..variables.containers import DictVar, DictViewVar, ListVar, SequenceVar, SequenceVar_of, SetVar, TupleVar
 from ..variables.functions import BoundMethodVar, FunctionVar, MethodVar
@@ -99,7 +101,8 @@ class Operations:
         """a is b."""
         first, second = a.identity(), b.identity()
         if isinstance(a, ConstantVar) and isinstance(b, ConstantVar):
-            return first is second or type(first) is type(second) and type(first) not in (float, complex) and first == second
+            if first is not second and type(first) is type(second) and first == second:
+                raise Break("identity", f"are two equal constants ({first!r:.50}) one object?", "compare with ==")
         return first is second
 
     def equal(self, a, b):
@@ -170,6 +173,8 @@ class Operations:
                 a.items[:] = list(a.iterate(self)) * b.value
                 a._changed()
                 return a
+            if len(a.items) * b.value > config.step_limit:
+                raise Break("limit", f"{len(a.items) * b.value} items in one {a.cls.__name__}")
             return SequenceVar_of(a.cls, list(a.iterate(self)) * b.value)
         return None
 
@@ -206,6 +211,9 @@ class Operations:
         return self.fold(UNARY[symbol], a.as_constant())
 
     def compare(self, symbol, a, b):
+        for v in (a, b):
+            if isinstance(v, OpaqueVar) and (symbol not in ("==", "!=") or lookup(v.python_type(), "__eq__")[1] is not object.__eq__):
+                raise v.broken
         a, b = [ConstantVar(v.as_constant()) if isinstance(v, FloatVar) and not isinstance(w, ObjectVar) else v for v, w in ((a, b), (b, a))]
         if type(a) is ConstantVar and type(b) is ConstantVar:
             return self.fold(COMPARE[symbol], a.value, b.value)
@@ -247,6 +255,8 @@ class Operations:
                     if left.payload is not None:
                         other = getattr(right, "payload", None) or right
                         return self.compare(symbol, left.payload, other)
+                    if not left.immutable():
+                        raise Break("compare", f"{left} is compared by C code")
                     return self.fold(COMPARE[symbol], a.real(), b.real())
                 if bound is not None:
                     result = bound.call(self, [right], {})

@@ -66,6 +66,8 @@ class SequenceVar(Variable):
     def getitem(self, tx, key):
         index = self.index_of(tx, key)
         if isinstance(index, slice):
+            if index.step == 0:
+                tx.raise_(ValueError, "slice step cannot be zero")
             whole = self.cls is tuple and range(len(self.items))[index] == range(len(self.items))         # CPython makes no copy
             return self if whole else SequenceVar_of(self.cls, self.items[index])
         if not hasattr(index, "__index__"):
@@ -447,7 +449,7 @@ def dict_pairs(tx, other):
     payload = getattr(other, "payload", None)
     if isinstance(other, DictVar):
         return other.pairs(tx)
-    if isinstance(payload, DictVar):
+    if isinstance(payload, DictVar) and other.cls.__iter__ in (dict.__iter__, collections.OrderedDict.__iter__):
         return payload.pairs(tx)
     if tx.has_attr(other, "keys"):
         return [(key, other.getitem(tx, key)) for key in other.call_method(tx, "keys", [], {}).iterate(tx)]
@@ -606,7 +608,8 @@ class SetVar(Variable):
         return SetVar({k: v for k, v in self.items.items() if not any(k in other for other in keys)}, self.cls)
 
     def method_symmetric_difference(self, tx, other):
-        left, right = self.method_difference(tx, other), SetVar.of(tx, other.iterate(tx)).method_difference(tx, self)
+        other = SetVar.of(tx, other.iterate(tx))            # perhaps an iterator: once
+        left, right = self.method_difference(tx, other), other.method_difference(tx, self)
         return SetVar({**left.items, **right.items}, self.cls)
 
     def method_issubset(self, tx, other):

@@ -339,6 +339,9 @@ class CallableVar(Variable):
     def getattr(self, tx, name):
         return tx.fold_pinned(getattr, self.value, name)
 
+    def getitem(self, tx, key):             # Optional[int], dict[str, int]
+        return tx.fold_pinned(lambda: self.value[key.real()])
+
     def call(self, tx, args, kwargs):
         return tx.call_c(self.value, args, kwargs)
 

@@ -5,7 +5,7 @@ In:   variables.   Out: `next(tx)` -> variable or None at the end; `reconstruct`
     >>> SequenceIterator(list_variable).next(tx)
 Mirrors torch/_dynamo/variables/iter.py.
 """
-from ..exceptions import Break, ObservedException
+from ..exceptions import Break, ObservedException, SkipFrame
 from .base import Variable
 from .constant import ConstantVar
 from .containers import SetVar, TupleVar
@@ -119,31 +119,32 @@ class KeysIterator(IteratorVar):
         return type(iter(getattr({}, kind)() if kind else set() if isinstance(self.walked, SetVar) else {}))
 
     def reconstruct(self, cg):
-        if self.walked is None or self.owner().mutated:
-            rest = list(self.left)
-            self.left = iter(rest)
-            cg.value(TupleVar(rest))
+        owner = self.owner()
+        if self.walked is None:
+            cg.load_const(())
             cg.emit("GET_ITER", effect=0)
+        elif owner.mutated and (owner.source is not None and getattr(owner, "rewritten", True) or owner.source is None and self.size != len(owner.items)):
+            raise SkipFrame("a dictionary or set that is written while it is walked, across a graph break")
         else:
             cg.call_helper("advanced", self.walked, ConstantVar(self.taken))
 
 
 class LibraryIterator(IteratorVar):
     """One of itertools' own, run on variables; `made` says where, for there plain Python must make it if it outlives the trace."""
-    __slots__ = ("real", "made")
+    __slots__ = ("real", "made", "kind")
 
-    def __init__(self, real, made):
-        self.source, self.mutated, self.real, self.made = None, False, real, made
+    def __init__(self, real, made, kind=None):
+        self.source, self.mutated, self.real, self.made, self.kind = None, False, real, made, kind or type(real)
 
     def next(self, tx):
         for value in self.real:
             return TupleVar([*value]) if type(value) is tuple else value if isinstance(value, Variable) else ConstantVar(value)
 
     def python_type(self):
-        return type(self.real)
+        return self.kind
 
     def reconstruct(self, cg):
-        raise Break("iterator", f"an itertools.{type(self.real).__name__} that lives across a graph break or leaves the frame", "consume it before", *self.made)
+        raise Break("iterator", f"an itertools.{self.kind.__name__} that lives across a graph break or leaves the frame", "consume it before", *self.made)
 
 
 class RangeIterator(IteratorVar):

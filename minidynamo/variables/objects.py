@@ -80,8 +80,19 @@ class ObjectVar(Variable):
             raise Break("constant", f"{self} was made or changed in this frame; a real object is needed")
         if self.source is not None and self.source.kind != "pinned":
             from ..symbolic_eval.evaluator import current
-            current().output.guard(self.source, "ID", "{0} is {pin}", self.value)
+            output = current().output
+            if self.cls.__weakrefoffset__:          # the entry does not hold it, and goes with it
+                output.guard(self.source, "ID", f"id({{0}}) == {id(self.value)}")
+                output.modules.append(self.value)
+            else:
+                output.guard(self.source, "ID", "{0} is {pin}", self.value)
         return self.value
+
+    def immutable(self):
+        """May C code be called on the real object while tracing?  What C hashes by value does not change (a pattern, a Decimal)."""
+        method = lookup(self.cls, "__hash__")[1]
+        return self.pinned or self.source is not None and self.source.kind == "pinned" or \
+            isinstance(method, types.WrapperDescriptorType) and method is not object.__hash__
 
     def hash_key(self, tx):
         _, method = lookup(self.cls, "__hash__")
@@ -150,7 +161,7 @@ class ObjectVar(Variable):
                 return self.slots[name]
             if name == "args" and self.init_args is not None:
                 return TupleVar(list(self.init_args))
-            if name == "__context__" and "__traceback__" in self.slots:
+            if name == "__context__" and "__traceback__" in self.slots and not tx.output.nothing_handled():
                 raise Break("exception", "what else is being handled, around this frame")
             if name in ("__cause__", "__context__", "__traceback__") and self.value is None:
                 return ConstantVar(None)
@@ -561,7 +572,7 @@ def allocate(tx, cls, args=(), new=None):
 def initialise_exception(cls, made, args, kwargs):
     """BaseException.__init__, and those of C that take any arguments by position; the others look at theirs."""
     base = next(b for b in cls.__mro__ if b.__module__ == "builtins")
-    if kwargs or base.__basicsize__ > BaseException.__basicsize__ and not issubclass(cls, ANY_ARGUMENTS):
+    if kwargs or made.value is not None or base.__basicsize__ > BaseException.__basicsize__ and not issubclass(cls, ANY_ARGUMENTS):
         raise Break("class", f"{cls.__name__} is made by C code")
     made.init_args = list(args)
 
@@ -570,7 +581,11 @@ def initialise_payload(tx, payload, args, kwargs):
     """dict.__init__, list.__init__, set.__init__."""
     if isinstance(payload, DictVar):
         payload.method_update(tx, *args, **kwargs)
-    elif args:
+        return
+    if kwargs or len(args) > 1:
+        raise Break("arguments", "the arguments of a container's __init__()")
+    payload.method_clear(tx)
+    if args:
         payload.call_method(tx, "extend" if isinstance(payload, ListVar) else "update", list(args), {})
 
 
