@@ -440,3 +440,15 @@ def test_distributions_check_their_arguments(backend):
         assert backend != "eager" or minidynamo.counters["graphs"].total() == 1 and not minidynamo.counters["graph_breaks"]
     with pytest.raises(ValueError, match="Expected parameter scale"):
         compiled(X(), -X())
+
+
+def test_types_written_in_the_body():
+    from typing import Dict, List, Optional
+
+    def f(x):
+        parts = torch.jit.annotate(List[torch.Tensor], [])
+        parts.append(x + 1)
+        table: Dict[str, Optional[torch.Tensor]] = {"a": parts[0], "b": None}
+        return table["a"] + len(str(Dict[str, int]))
+    compiled = minidynamo.compile(f, backend="eager", fullgraph=True)
+    assert torch.equal(compiled(X()), f(X())) and torch.equal(compiled(X()), f(X()))

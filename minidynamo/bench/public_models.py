@@ -157,13 +157,14 @@ def build(name, seed=0):
     generator = torch.Generator().manual_seed(seed)
     torch.manual_seed(seed)
     load_torchvision()
-    if name in TIMM:
+    from . import more_models
+    if name in TIMM or name in more_models.TIMM:
         import timm
-        kind, arguments, size = TIMM[name]
+        kind, arguments, size = TIMM.get(name) or more_models.TIMM[name]
         model = timm.create_model(kind, num_classes=10, **arguments).eval()
         return model, {"x": torch.randn(BATCH, 3, size, size, generator=generator)}, {}
     import transformers
-    config_name, arguments, inputs_of = TRANSFORMERS[name]
+    config_name, arguments, inputs_of = TRANSFORMERS.get(name) or more_models.TRANSFORMERS[name]
     arguments = dict(arguments)
     if arguments.get("backbone_config") == "resnet":
         arguments["backbone_config"] = transformers.ResNetConfig(embedding_size=16, hidden_sizes=[16, 32, 48, 64], depths=[1, 1, 1, 1],

@@ -39,7 +39,7 @@ class Builder:
         kind = type(value)
         if kind in LITERALS or is_constant_value(value):
             return self._constant(value, source)
-        if kind is type or isinstance(value, type):
+        if kind is type or isinstance(value, (type, typing._Final)):       # classes, typing.List and the like
             self.guard(source, "ID", "{0} is {pin}", value)
             return self.wrap_pinned(value)
         if kind is types.FunctionType:

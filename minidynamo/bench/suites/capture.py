@@ -1,4 +1,4 @@
-"""--suite capture: the public models, captured by ours and by TorchDynamo: whole graphs, breaks, equal outputs, capture time."""
+"""--suite capture (and capture-more): the public models, captured by ours and by TorchDynamo: whole graphs, breaks, equal outputs, capture time."""
 import statistics
 import time
 import warnings
@@ -9,6 +9,7 @@ import torch
 
 import minidynamo
 
+from .. import more_models
 from ..models import bert, gpt2
 from ..public_models import NAMES, build, loss_of
 from ..runner import largest_difference, tensors_of
@@ -51,14 +52,20 @@ def difference(expected, output):
     return found / max(scale, 1e-30)
 
 
+@suite("capture-more")
+def capture_more(options):
+    """The same for architectures that are not on the public list."""
+    return capture(options, more_models.NAMES)
+
+
 @suite("capture")
-def capture(options):
+def capture(options, names=NAMES):
     """Each public model in inference and as a forward with labels in train mode."""
     warnings.filterwarnings("ignore")
     print(", ".join(f"{k} {v}" for k, v in machine().items()))
     print(f"{'model':42}{'mode':6}{'ours':>16}{'torch.compile':>16}{'outputs':>10}{'inductor':>10}{'capture s':>16}")
     rows = []
-    for name in (n for n in NAMES if options.only in n):
+    for name in (n for n in names if options.only in n):
         for mode in ("infer", "train"):
             row = {"name": name, "mode": mode}
             try:
@@ -92,7 +99,7 @@ def capture(options):
             rows.append(row)
             print(format_capture(row), flush=True)
     print(summary(rows))
-    times = capture_times() if not options.only else {}
+    times = capture_times() if not options.only and names is NAMES else {}
     return {"machine": machine(), "rows": rows, "capture times": times}
 
 
