@@ -15,12 +15,12 @@ import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-TESTS = ["tests/test_bytecode.py", "tests/test_resume.py", "tests/test_hook.py"]
+TESTS = ["tests/test_bytecode.py", "tests/test_resume.py", "tests/test_hook.py", "tests/test_guard_memo.py"]
 HELPERS = ["tests/conftest.py", "tests/canonical_interpreter.py", "tests/split_points.py"]
 BUILD = """
 from setuptools import Extension, setup
-setup(name="hook", packages=[], ext_modules=[Extension("minidynamo._frame_hook", ["minidynamo/frame_hook.c"],
-                                                       extra_compile_args=["-O2", "-Wall", "-Werror"])])
+setup(name="hook", packages=[], ext_modules=[Extension(f"minidynamo._{name}", [f"minidynamo/{name}.c"], extra_compile_args=["-O2", "-Wall", "-Werror"])
+                                             for name in ("frame_hook", "guard_memo")])
 """
 VERSIONS = ("3.11", "3.12", "3.13")
 
