@@ -36,6 +36,7 @@ from .sizes import hint, same
 
 MAX_NODES = 64          # bodies in one kernel: beyond that registers spill and compile time grows
 MAX_BUFFERS = 96        # pointers one kernel takes
+REACH = 16              # users of a buffer apart that two nodes may be to be asked at all
 CACHED = 1 << 17        # elements that a core keeps between two passes over them
 
 
@@ -263,33 +264,41 @@ class Scheduler:
                     placed.add(id(node))
                     result.append(node)
             nodes = result
-        self.record.fusions.extend(decided.values())
+        self.record.fusions.extend([*decided.values(), *self.too_far(nodes)])
         return nodes
 
     def would_cycle(self, first, second, makers_of):
         return self.reaches(first, second, makers_of, True) or self.reaches(second, first, makers_of, True)
 
-    def candidates(self, nodes):
-        """Pairs that touch a common buffer, best score first: category, bytes saved, nearness."""
+    def users_of_buffers(self, nodes):
+        """(buffer, the nodes that make or read it in their order), for each that can be a reason to fuse."""
         from .foreach import is_cpp
         touching = {}
         for node in nodes:
             for name in [*node.names, *node.read_names]:
                 touching.setdefault(name, []).append(node)
-        pairs = {}
         for name, users in touching.items():
             layout = self.buffers[name].layout      # None: of several results
             if layout is not None and layout.numel == 1 and not any(name in u.names for u in users):
                 users = [u for u in users if not (isinstance(u, Group) and u.full and is_cpp(u))]     # sharing a learning rate is no reason to differ
-            near = sorted((u for u in users if isinstance(u, Group)), key=lambda n: self.rank[id(n)])
-            for i, first in enumerate(near):
-                for second in near[i + 1:i + 17]:
-                    pairs[id(first), id(second)] = (first, second)
+            yield name, sorted((u for u in users if isinstance(u, Group)), key=lambda n: self.rank[id(n)])
+
+    def candidates(self, nodes):
+        """Pairs that touch a common buffer, best score first: category, bytes saved, nearness."""
+        pairs = {(id(first), id(second)): (first, second) for _, users in self.users_of_buffers(nodes)
+                 for i, first in enumerate(users) for second in users[i + 1:i + 1 + REACH]}
 
         def score(pair):
             category, saved = self.category(*pair)
             return (category != "horizontal", saved, -abs(self.rank[id(pair[0])] - self.rank[id(pair[1])]))
         return sorted(pairs.values(), key=score, reverse=True)
+
+    def too_far(self, nodes):
+        """One record per node and buffer for all the pairs that `candidates` leaves out."""
+        return [FusionDecision(first="+".join(first.names), second=f"{len(users) - i - 1 - REACH} later users of {name}", fused=False,
+                               category="distant", reason=f"{REACH} other users of {name} lie between them: not tried",
+                               bytes_saved=buffer_bytes(self.buffers[name]))
+                for name, users in self.users_of_buffers(nodes) for i, first in enumerate(users[:-1 - REACH])]
 
     def category(self, first, second):
         flows = set(first.names) & second.read_names

@@ -106,6 +106,13 @@ def test_cycles_through_an_extern_kernel_are_refused():
     torch.testing.assert_close(got, a.exp() + a.exp() @ w)
 
 
+def test_pairs_that_are_too_far_apart_to_be_tried_are_recorded():
+    prefixes = torch.fx.symbolic_trace(lambda a: tuple(a[:k].exp() for k in range(1, 21)))
+    record = miniinductor.compile_fx(prefixes, [torch.randn(20)]).record
+    far = [d for d in record.fusions if d.category == "distant"]
+    assert [d.second for d in far] == [f"{n} later users of arg0" for n in (3, 2, 1)] and "not tried" in far[0].reason
+
+
 def test_dead_buffers_are_dropped():
     def dead(a):
         exp(a)

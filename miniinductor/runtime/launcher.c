@@ -318,7 +318,9 @@ static PyObject *use_allocator(PyObject *module, PyObject *args)
     PyObject *codes;
     if (!PyArg_ParseTuple(args, "KKKO!", &empty, &delete, &wrap, &PyDict_Type, &codes)) return NULL;
     Py_XSETREF(allocator.codes, Py_NewRef(codes));
-    *(uintptr_t *)&allocator.empty = empty, *(uintptr_t *)&allocator.delete = delete, *(uintptr_t *)&allocator.wrap = wrap;
+    *(void **)&allocator.empty = (void *)(uintptr_t)empty;
+    *(void **)&allocator.delete = (void *)(uintptr_t)delete;
+    *(void **)&allocator.wrap = (void *)(uintptr_t)wrap;
     Py_RETURN_NONE;
 }
 
