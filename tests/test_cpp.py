@@ -522,3 +522,13 @@ def test_kernels_have_names_in_the_profiler():
     with torch.profiler.profile() as profile:
         compiled(torch.randn(9))
     assert records[0].kernels[0].name in {event.key for event in profile.key_averages()}
+
+
+def test_a_roll_is_two_loops_without_a_division():
+    rolled = lambda x: (torch.roll(x, (3, 5), (0, 1)), torch.roll(x, -2, 1) * x, torch.roll(x, 0, 1) + torch.roll(x, 1, 1) + torch.roll(x, 2, 1))  # noqa: E731
+    for x in (torch.randn(37, 67), torch.randn(37, 67).half(), torch.randn(1, 6), torch.randint(0, 9, (5, 130))):
+        compiled = miniinductor.compile_fx(torch.fx.symbolic_trace(rolled), [x])
+        for got, want in zip(compiled(x), rolled(x)):
+            assert torch.equal(got, want)
+        sources = [k.source for k in compiled.record.kernels]
+        assert len(x) == 1 or sum("int64_t wrap" in s for s in sources) >= 1

@@ -31,6 +31,7 @@ import torch
 
 from .. import config
 from ..dependencies import int_or_none, loop_variables, merge_loops, stride_of
+from ..index_math import Mod
 from ..sizes import hint
 from .common import Kernel, Scope, Value, indent, index_text, origin_text, summary
 from .cpp_expressions import NARROW, CppExpressions, compute_type, memory_type
@@ -53,12 +54,13 @@ class CppKernelWriter(RowReductions, CppExpressions):
         self.nodes, self.group = list(group.nodes), group
         self.outer, self.inner = group.outer, group.inner
         self.pointers, self.sizes = {}, []              # buffer name -> C name; size symbols
-        self.values, self.raw = {}, {}                  # buffer -> Value now at hand; rounded value -> what it was
+        self.values = {}                                # buffer -> Value now at hand
+        self.raw, self.copies = {}, {}                  # of 16 bits: rounded value -> what it was; loaded value -> its element
         self.scratch, self.stored, self.read = {}, [], []
         self.has_scatter = bool(group.targets)
         self.may_run_again = not self.has_scatter and not any(n.name in overwritten for n in self.nodes)
         self.inner_symbols = set()                      # indirect indices that change in the inner loop
-        self.accumulators, self.inner_variables = [], set()
+        self.accumulators, self.inner_variables, self.wraps = [], set(), {}
         self.scatter_is_row_wise = False                # a scatter whose lanes write different elements
 
     # -- plan ------------------------------------------------------------------------------------------------------
@@ -79,6 +81,7 @@ class CppKernelWriter(RowReductions, CppExpressions):
         operations = sum(len(b.instructions) for b in bodies)
         self.by_rows = self.is_outer_reduction()
         self.tile = self.plan_tile()
+        self.wraps = self.plan_wraps()
         self.tile_loads = {}            # element -> (array, type in memory, element at the corner, its step along the lanes)
         work = self.outer_count * self.inner_count * max(1, operations // 4)
         known = all(isinstance(n, int) for n in (*self.outer, *self.inner))
@@ -244,6 +247,8 @@ class CppKernelWriter(RowReductions, CppExpressions):
         accumulators = self.accumulators
         first, size = self.r[0], self.size(self.inner[0])
         if not self.spread:
+            if self.wraps:
+                return self.in_parts(self.chunks(lines, accumulators, "start", "end"))
             loops = self.chunks(lines, accumulators, "0", size)     # decides the accumulators' types
             return declarations(accumulators) + loops
         rest = max(1, estimate(self.inner[1:]))
@@ -403,6 +408,25 @@ class CppKernelWriter(RowReductions, CppExpressions):
         return (along_lanes is not None and along_lanes not in (0, 1) and stride_of(index, self.x[number]) == 1
                 and not any(s.name.startswith(("tmp", "indirect")) for s in index.free_symbols))
 
+    # -- (r0 + c) % n, where r0 runs to n (roll): a loop per part in which it is r0 + wrap, without a division
+    def plan_wraps(self):
+        """{such a remainder: the name of its wrap}; empty where others are among them."""
+        if not self.is_pointwise or not self.inner or self.tile is not None or self.has_scatter:
+            return {}
+        lane, size = self.r[-1], self.inner[-1]
+        found = sorted({m for b in self.bodies.values() for a in b.reads() for m in a.index.atoms(Mod) if m.has(lane)}, key=str)
+        shifts = [m.args[0] - lane for m in found]
+        simple = len(found) <= 4 and all(c.is_Integer and 0 < c < size and m == Mod(lane + c, size) for m, c in zip(found, shifts))
+        return {m: sympy.Symbol(f"wrap{k}") for k, m in enumerate(found)} if simple else {}
+
+    def in_parts(self, loop):
+        size, shifts = self.inner[-1], {wrap: m.args[0] - self.r[-1] for m, wrap in self.wraps.items()}
+        ends = sorted({0, size, *[size - c for c in shifts.values()]})
+        return [f"const int64_t ends[] = {{{', '.join(map(str, ends))}}};",
+                f"for (int64_t part = 0; part < {len(ends) - 1}; part++) {{",
+                *indent(["const int64_t start = ends[part], end = ends[part + 1];",
+                         *[f"const int64_t {wrap} = start < {size - c} ? {c} : {c - size};" for wrap, c in shifts.items()], *loop]), "}"]
+
     def tiled_nest(self, lines, number):
         """`lines` is the loop over lanes; it becomes the inside of a tile of x<number> and the lanes."""
         variable, lane, tile = str(self.x[number]), str(self.r[-1]), self.tile_size
@@ -435,8 +459,9 @@ class CppKernelWriter(RowReductions, CppExpressions):
 
     def index(self, expr):
         """Print an index; sizes in it become arguments."""
+        expr = expr.xreplace({m: self.r[-1] + wrap for m, wrap in self.wraps.items()})
         for symbol in sorted(expr.free_symbols, key=str):
-            if symbol not in self.sizes and not re.fullmatch(r"[xr]\d+(_tile)?|tmp\d+", symbol.name):
+            if symbol not in self.sizes and not re.fullmatch(r"[xr]\d+(_tile)?|tmp\d+|wrap\d", symbol.name):
                 self.sizes.append(symbol)
         return index_text(expr)
 
@@ -481,9 +506,12 @@ class CppKernelWriter(RowReductions, CppExpressions):
                 self.tile_loads[element] = (f"tile{len(self.tile_loads)}", memory_type(dtype), f"{self.pointer(name, False)}[{self.index(corner)}]",
                                             self.index(stride_of(index, lane)))
             element = f"{self.tile_loads[element][0]}[{variable} - {variable}_tile][{lane} - {lane}_tile]"
-        if dtype in NARROW:
-            element = f"mini::to_float({element})"
-        return self.temporary(element, dtype, inner)
+        if dtype not in NARROW:
+            return self.temporary(element, dtype, inner)
+        value = self.temporary(f"mini::to_float({element})", dtype, inner)
+        if not self.overwritten and self.tile is None:
+            self.copies[value.text, dtype] = element
+        return value
 
     def flat_inner(self):
         linear = sympy.Integer(0)
@@ -522,7 +550,7 @@ class CppKernelWriter(RowReductions, CppExpressions):
             return
         self.scatter_is_row_wise = False
         if dtype in NARROW:
-            text = f"mini::to_{NARROW[dtype]}({self.raw.get((value.text, dtype), value)})"
+            text = self.copies.get((value.text, dtype)) or f"mini::to_{NARROW[dtype]}({self.raw.get((value.text, dtype), value)})"
         else:
             text = value.text
         self.scope.add(f"{target} = {text};")
