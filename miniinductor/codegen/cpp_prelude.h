@@ -46,6 +46,9 @@ OP double fma(double a, double b, double c) {
 #endif
 }
 
+template <class T> OP T horner(T, T p) { return p; }        // p*z^n + ... + the last
+template <class T, class... More> OP T horner(T z, T p, T next, More... more) { return horner(z, fma(p, z, next), more...); }
+
 // --- storage types: memory holds 16 bits, arithmetic is float ---------------------------------------------------------
 enum class bfloat16 : uint16_t {};               // a scalar: a struct in a loop is not vectorized
 OP float to_float(bfloat16 x) { return bits<float>((uint32_t)x << 16); }
@@ -106,26 +109,14 @@ OP float exp(float x0) {                        // 2^n * exp(r), |r| <= ln(2)/2;
     float x = x0 < -104.f ? -104.f : x0;        // a NaN passes both limits, and comes out of the polynomial
     int32_t i = at_most_129(fma(x, 1.44269504088896341f, SHIFT));
     float n = bits<float>(i) - SHIFT, r = fma(n, 2.12194440e-4f, fma(n, -0.693359375f, x));
-    float p = 1.3814572e-3f;
-    p = fma(p, r, 8.3687296e-3f);
-    p = fma(p, r, 4.1668388e-2f);
-    p = fma(p, r, 1.6666521e-1f);
-    p = fma(p, r, 4.9999994e-1f);
-    p = fma(p, r, 1.f);
-    p = fma(p, r, 1.f);
+    float p = horner(r, 1.3814572e-3f, 8.3687296e-3f, 4.1668388e-2f, 1.6666521e-1f, 4.9999994e-1f, 1.f, 1.f);
     return times_power(p, i);
 }
 OP float exp2(float x0) {                       // 2^n * 2^r, |r| <= 1/2; polynomial: our own minimax fit, 2e-9
     float x = x0 < -151.f ? -151.f : x0;
     int32_t i = at_most_129(x + SHIFT);
     float r = x - (bits<float>(i) - SHIFT);
-    float p = 1.5353361e-4f;
-    p = fma(p, r, 1.3398875e-3f);
-    p = fma(p, r, 9.6184369e-3f);
-    p = fma(p, r, 5.5503324e-2f);
-    p = fma(p, r, 2.4022648e-1f);
-    p = fma(p, r, 6.9314718e-1f);
-    p = fma(p, r, 1.f);
+    float p = horner(r, 1.5353361e-4f, 1.3398875e-3f, 9.6184369e-3f, 5.5503324e-2f, 2.4022648e-1f, 6.9314718e-1f, 1.f);
     return times_power(p, i);
 }
 
@@ -136,15 +127,8 @@ OP Logarithm log_parts(float x0) {
     float x = tiny ? x0 * 8388608.f : x0;       // a subnormal is scaled by 2^23 first
     int32_t b = bits<int32_t>(x), e = (b - 0x3f3504f3) >> 23;
     float m = bits<float>((int32_t)((uint32_t)b - ((uint32_t)e << 23))) - 1.f, z = m * m;
-    float p = 7.0376836292e-2f;
-    p = fma(p, m, -1.1514610310e-1f);
-    p = fma(p, m, 1.1676998740e-1f);
-    p = fma(p, m, -1.2420140846e-1f);
-    p = fma(p, m, 1.4249322787e-1f);
-    p = fma(p, m, -1.6668057665e-1f);
-    p = fma(p, m, 2.0000714765e-1f);
-    p = fma(p, m, -2.4999993993e-1f);
-    p = fma(p, m, 3.3333331174e-1f);
+    float p = horner(m, 7.0376836292e-2f, -1.1514610310e-1f, 1.1676998740e-1f, -1.2420140846e-1f, 1.4249322787e-1f,
+                     -1.6668057665e-1f, 2.0000714765e-1f, -2.4999993993e-1f, 3.3333331174e-1f);
     return {m, fma(p * m, z, -0.5f * z), (float)e - (tiny ? 23.f : 0.f)};
 }
 OP float log_limits(float x, float y) {         // the logarithm of x is y, but for x = 0, below 0, inf and NaN
@@ -186,17 +170,9 @@ OP double expm1(double x) { return __builtin_expm1(x); }
 OP float tanh(float x0) {                       // Eigen/XLA rational, odd/even degree 13/6
     float a = __builtin_fabsf(x0), x = a > 7.90531110763549805f ? 7.90531110763549805f : a;
     float z = x * x;
-    float p = -2.76076847742355e-16f;
-    p = fma(p, z, 2.00018790482477e-13f);
-    p = fma(p, z, -8.60467152213735e-11f);
-    p = fma(p, z, 5.12229709037114e-08f);
-    p = fma(p, z, 1.48572235717979e-05f);
-    p = fma(p, z, 6.37261928875436e-04f);
-    p = fma(p, z, 4.89352455891786e-03f);
-    float q = 1.19825839466702e-06f;
-    q = fma(q, z, 1.18534705686654e-04f);
-    q = fma(q, z, 2.26843463243900e-03f);
-    q = fma(q, z, 4.89352518554385e-03f);
+    float p = horner(z, -2.76076847742355e-16f, 2.00018790482477e-13f, -8.60467152213735e-11f, 5.12229709037114e-08f,
+                     1.48572235717979e-05f, 6.37261928875436e-04f, 4.89352455891786e-03f);
+    float q = horner(z, 1.19825839466702e-06f, 1.18534705686654e-04f, 2.26843463243900e-03f, 4.89352518554385e-03f);
     float y = x * p / q;
     return a < 0.0004f ? x0 : __builtin_copysignf(y, x0);
 }
@@ -205,18 +181,10 @@ OP float erf(float x0) {                        // Eigen/XLA rational, odd/even 
     float x = __builtin_fabsf(x0);
     x = x > 4.f ? 4.f : x;
     float z = x * x;
-    float p = -2.72614225801306e-10f;
-    p = fma(p, z, 2.77068142495902e-08f);
-    p = fma(p, z, -2.10102402082508e-06f);
-    p = fma(p, z, -5.69250639462346e-05f);
-    p = fma(p, z, -7.34990630326855e-04f);
-    p = fma(p, z, -2.95459980854025e-03f);
-    p = fma(p, z, -1.60960333262415e-02f);
-    float q = -1.45660718464996e-05f;
-    q = fma(q, z, -2.13374055278905e-04f);
-    q = fma(q, z, -1.68282697438203e-03f);
-    q = fma(q, z, -7.37332916720468e-03f);
-    q = fma(q, z, -1.42647390514189e-02f);
+    float p = horner(z, -2.72614225801306e-10f, 2.77068142495902e-08f, -2.10102402082508e-06f, -5.69250639462346e-05f,
+                     -7.34990630326855e-04f, -2.95459980854025e-03f, -1.60960333262415e-02f);
+    float q = horner(z, -1.45660718464996e-05f, -2.13374055278905e-04f, -1.68282697438203e-03f, -7.37332916720468e-03f,
+                     -1.42647390514189e-02f);
     return __builtin_copysignf(x * (p / q), x0);        // not x * p / q, which loses the last bits of a subnormal x
 }
 
@@ -227,30 +195,14 @@ OP double exp2_wide(double t) {                 // 2^n * exp(f ln 2), |f| <= 1/2
     t = t < -1000. ? -1000. : t;
     constexpr double shift = 6755399441055744.; // 1.5 * 2^52: adding it rounds to an integer, found in the low bits
     double shifted = t + shift, r = (t - (shifted - shift)) * 0.69314718055994531;
-    double p = 1. / 362880.;
-    p = fma(p, r, 1. / 40320.);
-    p = fma(p, r, 1. / 5040.);
-    p = fma(p, r, 1. / 720.);
-    p = fma(p, r, 1. / 120.);
-    p = fma(p, r, 1. / 24.);
-    p = fma(p, r, 1. / 6.);
-    p = fma(p, r, 0.5);
-    p = fma(p, r, 1.);
-    p = fma(p, r, 1.);
+    double p = horner(r, 1. / 362880., 1. / 40320., 1. / 5040., 1. / 720., 1. / 120., 1. / 24., 1. / 6., 0.5, 1., 1.);
     return p * bits<double>((bits<uint64_t>(shifted) << 52) + (1023ull << 52));
 }
 OP double log2_wide(double x) {                 // x = 2^e * m, m about 1; ln m = 2 atanh(s), s = (m - 1) / (m + 1)
     uint64_t b = bits<uint64_t>(x);
     int32_t e = (int32_t)((b - 0x3fe6a09e667f3bcdull + (1024ull << 52)) >> 52) - 1024;     // of sqrt(1/2) <= m < sqrt(2)
     double m = bits<double>(b - ((uint64_t)(int64_t)e << 52)), s = (m - 1.) / (m + 1.), z = s * s;
-    double p = 1. / 15.;
-    p = fma(p, z, 1. / 13.);
-    p = fma(p, z, 1. / 11.);
-    p = fma(p, z, 1. / 9.);
-    p = fma(p, z, 1. / 7.);
-    p = fma(p, z, 1. / 5.);
-    p = fma(p, z, 1. / 3.);
-    p = fma(p, z, 1.);
+    double p = horner(z, 1. / 15., 1. / 13., 1. / 11., 1. / 9., 1. / 7., 1. / 5., 1. / 3., 1.);
     double y = fma(s * p, 2.8853900817779268, (double)e);
     y = x == 0. ? -(double)inf : y;
     y = x < 0. ? (double)nan : y;
@@ -270,12 +222,8 @@ OP float cosh(float x) {
     return (float)(0.5 * (e + 1. / e));
 }
 OP float sinh(float x) {                        // e - 1/e cancels at small x: there the series
-    double e = exp2_wide(x * 1.4426950408889634), z = (double)x * x, p = 1. / 39916800.;
-    p = fma(p, z, 1. / 362880.);
-    p = fma(p, z, 1. / 5040.);
-    p = fma(p, z, 1. / 120.);
-    p = fma(p, z, 1. / 6.);
-    p = fma(p, z, 1.);
+    double e = exp2_wide(x * 1.4426950408889634), z = (double)x * x, p = horner(z, 1. / 39916800., 1. / 362880., 1. /
+                                                                                5040., 1. / 120., 1. / 6., 1.);
     return (float)(__builtin_fabsf(x) < 1.f ? x * p : 0.5 * (e - 1. / e));
 }
 
@@ -302,20 +250,11 @@ OP Angle reduce_angle(float x) {
     return {small ? (double)x : r, x < 0.f ? -q : q};
 }
 OP double sine(double r) {
-    double z = r * r, p = -1. / 39916800.;
-    p = fma(p, z, 1. / 362880.);
-    p = fma(p, z, -1. / 5040.);
-    p = fma(p, z, 1. / 120.);
-    p = fma(p, z, -1. / 6.);
+    double z = r * r, p = horner(z, -1. / 39916800., 1. / 362880., -1. / 5040., 1. / 120., -1. / 6.);
     return r * fma(p, z, 1.);                   // not r + ...: the sine of -0.0 is -0.0
 }
 OP double cosine(double r) {
-    double z = r * r, p = 1. / 479001600.;
-    p = fma(p, z, -1. / 3628800.);
-    p = fma(p, z, 1. / 40320.);
-    p = fma(p, z, -1. / 720.);
-    p = fma(p, z, 1. / 24.);
-    p = fma(p, z, -0.5);
+    double z = r * r, p = horner(z, 1. / 479001600., -1. / 3628800., 1. / 40320., -1. / 720., 1. / 24., -0.5);
     return fma(p, z, 1.);
 }
 OP float turned(float x, double r, int32_t quarter) {       // sin(quarter * pi/2 + r)
@@ -339,13 +278,8 @@ OP SmallAngle small_angle(float x) {
 OP float quarter_turns(SmallAngle angle, int32_t more) {    // the sine of the angle and so many more quarters
     auto [r, rest, quarter] = angle;
     float z = r * r;
-    float s = 2.7182743e-6f, c = 2.4438090e-5f;
-    s = fma(s, z, -1.9839330e-4f);
-    s = fma(s, z, 8.3333291e-3f);
-    s = fma(s, z, -1.6666667e-1f);
-    c = fma(c, z, -1.3887364e-3f);
-    c = fma(c, z, 4.1666646e-2f);
-    c = fma(c, z, -0.5f);
+    float s = horner(z, 2.7182743e-6f, -1.9839330e-4f, 8.3333291e-3f, -1.6666667e-1f);
+    float c = horner(z, 2.4438090e-5f, -1.3887364e-3f, 4.1666646e-2f, -0.5f);
     quarter += more;
     return bits<float>(bits<int32_t>(quarter & 1 ? fma(c, z, 1.f) : r + fma(r * z, s, rest)) ^ ((quarter & 2) << 30));
 }
@@ -365,29 +299,16 @@ template <bool exact> OP float tan(float x) {
     }
     auto [r, rest, quarter] = small_angle(x);
     float z = r * r;
-    float t = 9.39572416e-03f;
-    t = fma(t, z, 3.10277217e-03f);
-    t = fma(t, z, 2.44406387e-02f);
-    t = fma(t, z, 5.34083918e-02f);
-    t = fma(t, z, 1.33388340e-01f);
-    t = fma(t, z, 3.33331555e-01f);
+    float t = horner(z, 9.39572416e-03f, 3.10277217e-03f, 2.44406387e-02f, 5.34083918e-02f, 1.33388340e-01f,
+                     3.33331555e-01f);
     t = r + fma(r * z, t, rest * (1.f + z));
     return quarter & 1 ? -1.f / t : t;
 }
 OP double atan_unit(double b) {                 // of 0 <= b <= 1; atan(b) = pi/4 + atan((b - 1) / (b + 1)) makes |s| <= tan(pi/8)
     bool upper = b > 0.41421356237309503;
-    double s = upper ? (b - 1.) / (b + 1.) : b, z = s * s, p = 1. / 25.;
-    p = fma(p, z, -1. / 23.);
-    p = fma(p, z, 1. / 21.);
-    p = fma(p, z, -1. / 19.);
-    p = fma(p, z, 1. / 17.);
-    p = fma(p, z, -1. / 15.);
-    p = fma(p, z, 1. / 13.);
-    p = fma(p, z, -1. / 11.);
-    p = fma(p, z, 1. / 9.);
-    p = fma(p, z, -1. / 7.);
-    p = fma(p, z, 1. / 5.);
-    p = fma(p, z, -1. / 3.);
+    double s = upper ? (b - 1.) / (b + 1.) : b, z = s * s, p = horner(z, 1. / 25., -1. / 23., 1. / 21., -1. / 19., 1. /
+                                                                      17., -1. / 15., 1. / 13., -1. / 11., 1. / 9., -1. /
+                                                                      7., 1. / 5., -1. / 3.);
     double y = s * fma(p, z, 1.);
     return upper ? y + 0.78539816339744831 : y;
 }
