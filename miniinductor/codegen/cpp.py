@@ -42,6 +42,7 @@ TILES = (32, 128)           # side of the square tiles of a transposed access, o
 MANY = 1 << 20
 SCRATCH_BYTES = 1 << 17     # stack for values between stages
 SMALL_SCRATCH = 2048        # elements of each, where their number is symbolic: more lie on the heap
+PAGE = 4096             # bytes
 MOST_PARTS = 512            # partial results of a reduction that is itself spread over threads
 
 
@@ -222,25 +223,29 @@ class CppKernelWriter(RowReductions, CppExpressions):
         for node in nodes:      # next stages cannot see values of this loop
             if not node.is_reduction:
                 self.values.pop(node.name, None)
-        outside.lines += [*self.prefetch_a_row(nodes), *self.inner_loop(inside.lines)]
+        outside.lines += [*self.prefetch(self.a_row_ahead), *self.inner_loop(inside.lines)]
         self.where_am_i(outside, ())
         for name, index, value, mode in self.deferred:
             self.store(name, index, self.finished(value), mode)
 
-    def prefetch_a_row(self, nodes):
-        """The first bytes of what the outer iteration after the next one reads: the processor's own prefetching stops at each page.  Only
-        where nothing but memory is waited for."""
-        if not self.x or self.last_stage > 0 or self.spread or not all(n.is_reduction for n in nodes):
+    def prefetch(self, moved):
+        """The first bytes of what is read soon, at other values of the loop variables: the processor's own prefetching stops at each
+        page.  Only where nothing but memory is waited for."""
+        lines, lane = {}, self.r[-1]
+        if self.last_stage > 0 or not all(n.is_reduction for n in self.nodes if self.is_inner[n.name]):
             return []
-        lines, (row, lane) = {}, (self.x[-1], self.r[-1])
-        for access in [access for n in nodes for access in self.bodies[n.name].reads()]:
-            step = int_or_none(stride_of(access.index, row))
+        for access in [access for body in self.bodies.values() for access in body.reads()]:
             size = self.buffers[access.name].layout.dtype.itemsize
-            if access.name in self.pointers and stride_of(access.index, lane) == 1 and step and step * size >= 2048:
-                start = access.index.xreplace({row: row + 2, **dict.fromkeys(self.r, sympy.Integer(0))})
-                lines[f"for (int64_t k = 0; k < 8; k++) __builtin_prefetch({self.pointers[access.name]} + "
-                      f"{self.index(sympy.expand(start))} + {64 // size}*k);"] = None
+            if access.name in self.pointers and stride_of(access.index, lane) == 1:
+                for values in moved(access.index, size):
+                    start = self.index(sympy.expand(access.index.xreplace(values)))
+                    lines[f"for (int64_t k = 0; k < 8; k++) __builtin_prefetch({self.pointers[access.name]} + {start} + {64 // size}*k);"] = None
         return list(lines)
+
+    def a_row_ahead(self, index, size):
+        """The outer iteration after the next one, where it begins on another page."""
+        step = int_or_none(stride_of(index, self.x[-1])) if self.x and not self.spread else None
+        return [{self.x[-1]: self.x[-1] + 2, **dict.fromkeys(self.r, sympy.Integer(0))}] if step and step * size >= 2048 else []
 
     def inner_loop(self, lines):
         """The loops over r0, r1, ... around `lines`, spread over threads where there are few outer iterations."""
@@ -301,8 +306,10 @@ class CppKernelWriter(RowReductions, CppExpressions):
             chunks = [a.renamed("chunk") for a in accumulators]
             for accumulator in accumulators:
                 accumulator.over_chunks = True
+            ahead = lambda index, size: [{lane: sympy.Symbol(f"{lane}_chunk") + chunk + page // size}     # noqa: E731
+                                         for page in range(PAGE, PAGE + chunk * size, PAGE)]
             body = [f"const int64_t {lane}_stop = mini::minimum<int64_t>({lane}_chunk + {chunk}, {end});",
-                    *declarations(chunks), *self.one_loop(lines, chunks, f"{lane}_chunk", f"{lane}_stop"),
+                    *(self.prefetch(ahead) if len(self.r) == 1 else []), *declarations(chunks), *self.one_loop(lines, chunks, f"{lane}_chunk", f"{lane}_stop"),
                     *[a.update(c.name) for a, c in zip(accumulators, chunks)]]
             return [f"for (int64_t {lane}_chunk = {start}; {lane}_chunk < {end}; {lane}_chunk += {chunk}) {{",
                     *indent(body), "}"]
@@ -461,7 +468,7 @@ class CppKernelWriter(RowReductions, CppExpressions):
         """Print an index; sizes in it become arguments."""
         expr = expr.xreplace({m: self.r[-1] + wrap for m, wrap in self.wraps.items()})
         for symbol in sorted(expr.free_symbols, key=str):
-            if symbol not in self.sizes and not re.fullmatch(r"[xr]\d+(_tile)?|tmp\d+|wrap\d", symbol.name):
+            if symbol not in self.sizes and not re.fullmatch(r"[xr]\d+(_tile|_chunk)?|tmp\d+|wrap\d", symbol.name):
                 self.sizes.append(symbol)
         return index_text(expr)
 
