@@ -645,3 +645,22 @@ def test_a_fault_of_ours_in_a_backward_half_leaves_the_right_gradients(monkeypat
         y = minidynamo.compile(lambda x: torch.sin(x) * x)(x)
         torch.testing.assert_close(torch.autograd.grad(y.sum(), x)[0], (torch.cos(x) * x + torch.sin(x)).detach())
     assert "ZeroDivisionError" in compiled_records()[0].backward.notes[0]
+
+
+def test_methods_that_torch_compile_wrapped_are_looked_through(monkeypatch):
+    """torch.compile, once used in a process, replaces `_init_group` of every optimizer; a user's torch.compiler.disable is obeyed."""
+    monkeypatch.setattr(torch.optim.Adam, "_init_group", torch._dynamo.disable(torch.optim.Adam._init_group))
+    model = torch.nn.Linear(4, 4)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=torch.tensor(1e-3))
+    minidynamo.reset()
+    step = minidynamo.compile(optimizer.step, backend="eager")
+    model(torch.ones(2, 4)).sum().backward()
+    step(), step()
+    assert minidynamo.counters["graphs"].total() == 2 and not minidynamo.counters["graph_breaks"]
+
+    @torch.compiler.disable
+    def kept(x):
+        return x + 1
+    minidynamo.reset()
+    assert torch.equal(minidynamo.compile(lambda x: kept(x * 2) * 3, backend="eager")(torch.ones(2)), torch.full((2,), 9.0))
+    assert any("disabled by torch.compiler.disable" in reason for reason in minidynamo.counters["graph_breaks"])

@@ -226,19 +226,19 @@ class Timeline(Drawn):
     @property
     def svg(self):
         """Steps from left to right, bytes upwards; tensors of their own dashed, above the arena's line."""
-        left, height, labels = 74, 260, 120 if len(self.steps) <= 30 else 20
+        left, height, labels = 92, 300, 120 if len(self.steps) <= 30 else 20
         column = max(5, min(60, 620 / max(1, len(self.steps))))
         width, scale = left + column * len(self.steps) + (70 if labels > 20 else 10), height / max(1, self.top)
         unit, factor = ("MB", 1e6) if self.top >= 1e6 else ("kB", 1e3)
         parts = [f'<svg role="img" aria-label="{html.escape(self.title)}" width="{width:.0f}" height="{height + labels + 24}" '
-                 f'viewBox="0 0 {width:.0f} {height + labels + 24}" xmlns="http://www.w3.org/2000/svg" font-family="Helvetica" font-size="9">']
+                 f'viewBox="0 0 {width:.0f} {height + labels + 24}" xmlns="http://www.w3.org/2000/svg" font-family="Helvetica" font-size="11">']
         for name, offset, size, first, last, own in self.placed:
             x, y = left + first * column, 12 + height - (offset + size) * scale
             w, h = (last - first + 1) * column - 1, max(1.0, size * scale)
             parts.append(f'<g id="memory-{name}"><title>{name}: {size:,} bytes, steps {first} to {last}</title><rect x="{x:.1f}" y="{y:.1f}" '
                          f'width="{w:.1f}" height="{h:.1f}" fill="{"#ffffff" if own else "#d5dcea"}" stroke="#333"'
                          f'{" stroke-dasharray=" + chr(34) + "3,2" + chr(34) if own else ""}/>'
-                         + (f'<text x="{x + 3:.1f}" y="{y + h / 2 + 3:.1f}">{name}</text>' if h >= 10 and w >= 6 * len(name) else "") + "</g>")
+                         + (f'<text x="{x + 3:.1f}" y="{y + h / 2 + 3:.1f}">{name}</text>' if h >= 12 and w >= 7 * len(name) else "") + "</g>")
         marks = {0: "", self.top: ""} | ({self.arena: " arena"} if 12 < self.arena * scale < height - 12 or self.arena == self.top else {})
         for value, note in marks.items():
             y = 12 + height - value * scale

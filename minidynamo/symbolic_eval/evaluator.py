@@ -127,6 +127,8 @@ class Frame(Operations):
             if torch_rules.is_leaf(fn):
                 return torch_rules.call_leaf(self, fn, args, kwargs)
             torch_rules.refuse(fn)
+            if getattr(fn, "_torchdynamo_disable", False):      # torch.compile, once used, wraps methods of torch's optimizers
+                return self.output.wrap_pinned(fn.__wrapped__).call(self, args, kwargs)
         return self.inline(function, args, kwargs)
 
     def inline(self, function, args, kwargs):

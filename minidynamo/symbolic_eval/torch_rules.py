@@ -64,6 +64,8 @@ def refuse(fn):
     if getattr(fn, "_minidynamo_disabled", False):
         raise Break("disabled", f"{fn.__qualname__} is disabled")
     module = fn.__module__ or ""
+    if getattr(fn, "_torchdynamo_disable", False) and not module.startswith("torch."):
+        raise Break("disabled", f"{fn.__qualname__} is disabled by torch.compiler.disable")
     if module.startswith("torch.") and module.startswith(REFUSED) and not module.startswith(TRACED):
         raise Break("torch", f"the call of {module}.{fn.__qualname__}()")
 

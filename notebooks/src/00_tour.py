@@ -65,7 +65,8 @@ e
 #
 # CPython lets an extension decide how a *frame* (one call of a Python function) is evaluated: PEP 523. Our hook
 # (`minidynamo/frame_hook.c`) swaps the frame's code object before its first instruction runs. On the left the bytecode
-# that Python compiled from `scaled_gelu`; on the right what ran instead: load the inputs, call the compiled graph, return.
+# that Python compiled from `scaled_gelu`; on the right what ran instead: count the call, call the compiled graph with `x` and `y`, return its result. (Below that stands the original
+# again: if the graph raises an error, the program goes on there, so that the error comes from the user's own line.)
 
 # %%
 e.bytecode
@@ -84,7 +85,8 @@ e.graph
 # ## Stage 3 · Guards: when may the graph be used again?
 #
 # The graph is right for *this* `x`: float32, this shape. Every assumption made on the way is a **guard**. They become one
-# generated Python function, which runs before each call. You can read it.
+# generated Python function, which runs before each call. You can read it. Names that begin with `P_` are objects that the guard holds on to (`P_Tensor` is the class `torch.Tensor`); `state_...`
+# is what a setting of PyTorch was when the graph was made.
 
 # %%
 e.guards
@@ -119,7 +121,7 @@ e.aten
 #
 # *Lowering* turns each ATen operation into a Python function from an index to a value, over a closed set of scalar operations
 # (`miniinductor/ops.py`). A pointwise operation that calls its producer's function has *inlined* it: five operations have
-# become one loop body.
+# become one loop body. `buf0` is the only *buffer*, a tensor that gets memory; the `tmp`s are values of one element.
 
 # %%
 e.loop_ir

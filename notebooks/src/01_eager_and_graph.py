@@ -63,7 +63,8 @@ print("negative:", score(negative))
 #
 # ## 1 · Record and replay
 #
-# Run the function once, write down each operation, and replay the tape. `torch.jit.trace` works like this.
+# Run the function once, write down each operation, and replay the tape. `torch.jit.trace` works like this. (`minidynamo/prior/` holds the five miniatures. PyTorch calls `__torch_function__` instead of an operation while
+# such an object is active; a *slot* is a numbered place for a tensor, printed as `v0`, `v1`, ...)
 
 # %%
 excerpt(prior.recording.Recording.__torch_function__)
@@ -321,11 +322,12 @@ model, inputs = bert(layers=2)
 rows = []
 with torch.no_grad():
     expected = model(**inputs).last_hidden_state
-    for name, capture in (("record/replay (ours)", lambda: prior.record(lambda ids: model(input_ids=ids).last_hidden_state, inputs["input_ids"])(
-                              inputs["input_ids"])),
+    ids, states = inputs["input_ids"], lambda ids: model(input_ids=ids).last_hidden_state
+    compiled = minidynamo.compile(model, backend="eager", fullgraph=True)
+    for name, capture in (("record/replay (ours)", lambda: prior.record(states, ids)(ids)),
                           ("script (torch.jit)", lambda: torch.jit.script(model)(**inputs)),
                           ("symbolic trace (torch.fx)", lambda: torch.fx.symbolic_trace(model)(**inputs)),
-                          ("minidynamo", lambda: minidynamo.compile(model, backend="eager", fullgraph=True)(**inputs).last_hidden_state)):
+                          ("minidynamo", lambda: compiled(**inputs).last_hidden_state)):
         try:
             result = capture()
             rows.append((name, "captured" if torch.equal(result, expected) else "wrong numbers", ""))

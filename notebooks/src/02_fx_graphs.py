@@ -122,7 +122,8 @@ print(seen[0].code)
 rows = []
 for node in seen[0].graph.nodes:
     value = node.meta.get("example_value", node.meta.get("val"))
-    rows.append((node.op, node.name, tuple(value.shape) if hasattr(value, "shape") else "", node.meta.get("module_path", "")))
+    shape = tuple(value.shape) if hasattr(value, "shape") else ""
+    rows.append((node.op, node.name, shape, node.meta.get("module_path", "")))
 Table(["op", "name", "shape", "module"], rows)
 
 # %% [markdown]
@@ -158,7 +159,9 @@ interpret(module, torch.tensor([-1.0, 3.0]))
 
 # %%
 def eager_bytes(gm):
-    size = lambda node: (v.numel() * v.element_size() if isinstance(v := node.meta.get("example_value"), torch.Tensor) else 0)
+    def size(node):
+        value = node.meta.get("example_value")
+        return value.numel() * value.element_size() if isinstance(value, torch.Tensor) else 0
     return sum(size(node) + sum(size(source) for source in node.all_input_nodes)
                for node in gm.graph.nodes if node.op.startswith("call"))
 

@@ -45,13 +45,15 @@ def area(width, height):
 
 code = area.__code__
 Table(["field of the code object", "value"],
-      [("co_name", code.co_name), ("co_varnames", code.co_varnames), ("co_consts", code.co_consts), ("co_stacksize", code.co_stacksize),
-       ("bytes of bytecode", len(code.co_code))])
+      [("co_name", code.co_name), ("co_varnames", code.co_varnames), ("co_consts", code.co_consts),
+       ("co_stacksize", code.co_stacksize), ("bytes of bytecode", len(code.co_code))])
 
 # %%
 dis.dis(area)
 
 # %% [markdown]
+# The columns: line of the source, place in the bytecode, instruction, its argument. `RESUME` marks where a frame starts and does nothing.
+#
 # *The kitchen.* The code object is the recipe card; a frame is one cook at one stove with that card, a finger on the current line and bowls on
 # the counter. *Exactly:* one code object, many frames; recursion has several at once.
 #
@@ -135,7 +137,7 @@ print(hooked(21), "- and what ran was fast_double:", frame_hook.get_cache(slow_d
 
 # %% [markdown]
 # For a string the guard is false, the callback is asked again, and answers with the same entry again, whose guard is still false; the
-# original code runs.
+# original code runs. Our naive callback never looks at the argument, so each such call adds one more useless entry:
 
 # %%
 print(hooked("ab"), hooked(1.5))
@@ -229,8 +231,8 @@ from minidynamo.bench.models import gpt2
 
 model, inputs = gpt2(layers=2)
 e = minidynamo.explain(model)(**inputs)
-print(len(e.frames), "frame was compiled; the", len({n.meta.get("module_path") for n in e.main.record.graph.graph.nodes}),
-      "modules inside it were inlined by the symbolic evaluator, not by the hook")
+modules = {n.meta.get("module_path") for n in e.main.record.graph.graph.nodes}
+print(len(e.frames), "frame was compiled; the", len(modules), "modules inside it were inlined by the symbolic evaluator, not by the hook")
 e
 
 # %% [markdown]

@@ -90,8 +90,11 @@ excerpt(translate)
 # done; an operation that involves a node becomes a node.
 
 # %% tags=["support"]
+import builtins
+
 BINARY = {"+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv, "@": operator.matmul}
-COMPARE = {"<": operator.lt, ">": operator.gt, "==": operator.eq, "!=": operator.ne, "<=": operator.le, ">=": operator.ge}
+COMPARE = {"<": operator.lt, ">": operator.gt, "==": operator.eq, "!=": operator.ne, "<=": operator.le,
+           ">=": operator.ge}
 NULL = object()
 
 class Machine:
@@ -130,8 +133,7 @@ class Machine:
     def LOAD_FAST(self, name):          self.stack.append(self.locals[name])
     def STORE_FAST(self, name):         self.locals[name] = self.stack.pop()
     def LOAD_CONST(self, value):        self.stack.append(value)
-    def LOAD_GLOBAL(self, name):        self.stack.append(self.globals[name] if name in self.globals else __builtins__[name]
-                                                          if isinstance(__builtins__, dict) else getattr(__builtins__, name, None))
+    def LOAD_GLOBAL(self, name):        self.stack.append(self.globals.get(name, getattr(builtins, name, None)))
     def LOAD_ATTR(self, name):          self.stack.append(getattr(self.stack.pop(), name))
     def LOAD_METHOD(self, name):        self.stack += [NULL, getattr(self.stack.pop(), name)]
     def PUSH_NULL(self, _):             self.stack.append(NULL)
@@ -144,7 +146,7 @@ class Machine:
 
     def CALL(self, count):
         *args, = self.pop(count)
-        callee = [value for value in self.pop(2) if value is not NULL][0]       # (NULL, f) or (f, NULL): versions differ
+        callee = [value for value in self.pop(2) if value is not NULL][0]       # (NULL, f) or (f, NULL)
         self.stack.append(self.emit(callee, *args))
 
     def POP_JUMP_IF_FALSE(self, target):
@@ -189,7 +191,8 @@ for function in (with_a_loop, with_a_helper):
     try:
         machine = Machine(function, ["x"])
         machine.run()
-        print(function.__name__, "->", [getattr(n.target, "__name__", n.target) for n in machine.graph.nodes if n.op == "call_function"])
+        calls = [n.target.__name__ for n in machine.graph.nodes if n.op == "call_function"]
+        print(function.__name__, "->", calls)
     except Exception as error:
         print(function.__name__, "->", f"{type(error).__name__}: {error}")
 
@@ -217,7 +220,8 @@ excerpt(evaluator.Frame.unwind)
 #
 # * every value is a `Variable` that knows where it came from (notebook 05);
 # * a call of a Python function pushes a new `Frame` that shares the graph: inlining;
-# * an exception looks up the exception table of the *evaluated* program;
+# * an exception looks up the exception table of the *evaluated* program (CPython keeps it beside the bytecode: for each range of instructions the handler to jump to, and how deep
+#   the stack is there; `lasti` asks for the place of the error on top);
 # * whatever has no rule raises `Break`, and the frame is split there (notebook 06).
 
 # %%
@@ -276,7 +280,8 @@ finally:
     handlers.update(original)
     prepared.clear()
 operations = sum(n.op.startswith("call") for n in e.main.record.graph.graph.nodes)
-print(f"more than {sum(counts.values()) // 1000} thousand instructions were evaluated to find {operations} tensor operations")
+print(f"more than {sum(counts.values()) // 1000} thousand instructions were evaluated",
+      f"to find {operations} tensor operations")
 
 # %% tags=["volatile"]
 Table(["opcode", "times"], counts.most_common(8))

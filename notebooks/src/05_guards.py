@@ -134,7 +134,8 @@ for function in programs():
 Table(["program", "kind", "guard"], rows)
 
 # %% [markdown]
-# Tensors: type, dtype, shape, strides, `requires_grad`, device, and the dispatch keys. Not their values; those flow through the graph.
+# Tensors: type, dtype, shape, strides, `requires_grad`, device, and the dispatch keys (which of PyTorch's layers, autograd for one, an operation on it goes through). Not their values; those flow through
+# the graph.
 
 # %%
 e = minidynamo.explain(lambda x: x + 1, backend="eager")(torch.ones(2, 3))
@@ -152,7 +153,8 @@ e.guard_tree
 # %% [markdown]
 # ## The guard function
 #
-# All guards of an entry become one Python function. Prefixes that several guards share are read once. It is what really runs before each call:
+# All guards of an entry become one Python function. Prefixes that several guards share are read once. It is what really runs before each call. What it compares with is kept under names that begin with `P_`
+# (*pins*: while the entry lives, these objects do, so that an `is` stays meaningful):
 
 # %%
 e = minidynamo.explain(lambda x: x + 1, backend="eager")(torch.ones(2, 3))

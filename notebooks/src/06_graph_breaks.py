@@ -54,7 +54,8 @@ e
 # %%
 for frame in e.frames:
     graph = frame.record.graph
-    print(frame.record.function, "->", [n.name for n in graph.graph.nodes if n.op.startswith("call")] if graph else "nothing to compile")
+    calls = [n.name for n in graph.graph.nodes if n.op.startswith("call")] if graph else "nothing to compile"
+    print(frame.record.function, "->", calls)
 
 # %%
 e.frames[0].breaks
@@ -76,7 +77,8 @@ e.frames_picture
 
 # %%
 body = disassemble(talkative.__code__)
-first_of_line_4 = next(n for n, ins in enumerate(body) if ins.pos and ins.pos[0] == talkative.__code__.co_firstlineno + 3)
+line_4 = talkative.__code__.co_firstlineno + 3
+first_of_line_4 = next(n for n, ins in enumerate(body) if ins.pos and ins.pos[0] == line_4)
 rest = resume_code(talkative.__code__, first_of_line_4, stack=[], live={"x"})
 print("parameters:", rest.co_varnames[:rest.co_argcount])
 dis.dis(rest, depth=0)
@@ -102,7 +104,8 @@ from minidynamo.explain.draw_code import draw_resume
 draw_resume(talkative, resumed)
 
 # %% [markdown]
-# A value that was on the stack arrives as one more parameter. In `a() + b()`, a break at the call of `b` leaves the result of `a()` on the stack:
+# A value that was on the stack arrives as one more parameter. In `a() + b()`, a break at the call of `b` leaves the result of `a()` on the stack. `stack=` says what lies there, from the bottom: `"v"` is a value, `"n"` one
+# of the NULLs that calls put there; `live=` names the locals that are still needed.
 
 # %%
 def sum_of_two(x):
@@ -176,7 +179,8 @@ print("-- plain Python:")
 assert torch.equal(result, everything(torch.ones(2)))
 
 # %%
-Table(["what", "where", "hint"], [(b.reason, f"line {b.line}", b.hint) for record in minidynamo.records.frames for b in record.graph_breaks])
+Table(["what", "where", "hint"],
+      [(b.reason, f"line {b.line}", b.hint) for record in minidynamo.records.frames for b in record.graph_breaks])
 
 # %% [markdown]
 # A break inside the inlined call of `inner` splits the *caller* at the call; `inner` itself then runs as a frame of its own, and is split there.
@@ -226,7 +230,8 @@ x = torch.randn(256, 1024)
 minidynamo.reset()
 variants = {"eager": lambda: smooth(x), "compiled": (lambda f: lambda: f(x))(minidynamo.compile(smooth)),
             "compiled, a break per step": (lambda f: lambda: f(x))(minidynamo.compile(broken))}
-Table(["", "microseconds"], [(name, f"{timing.median * 1e6:.0f}") for name, timing in interleave(variants, budget=1.5).items()])
+timings = interleave(variants, budget=1.5)
+Table(["", "microseconds"], [(name, f"{timing.median * 1e6:.0f}") for name, timing in timings.items()])
 
 # %% [markdown]
 # ## A real model

@@ -71,7 +71,7 @@ def run(function):
 minidynamo.reset()
 print("plain   :", run(training_step))
 print("compiled:", run(minidynamo.compile(training_step, backend="eager")))
-print("graphs compiled:", sum(minidynamo.counters["graphs"].values()), "(one per value of state['scale'], which the graph depends on)")
+print("graphs compiled:", sum(minidynamo.counters["graphs"].values()), "(the graph depends on state['scale'])")
 
 # %% [markdown]
 # The graph contains only the multiplication. The rest is in the replacement bytecode, after the call of the graph:
@@ -259,8 +259,10 @@ plain, cached = DynamicCache(config=model.config), DynamicCache(config=model.con
 compiled = minidynamo.compile(model, backend="eager")
 a = model(**inputs, past_key_values=plain, use_cache=True)
 b = compiled(**inputs, past_key_values=cached, use_cache=True)
-print("same logits:", torch.equal(a.logits, b.logits), "  the cache that came back is the one passed in:", b.past_key_values is cached)
-print("cached positions:", cached.get_seq_length(), " same contents:", all(torch.equal(p.keys, c.keys) for p, c in zip(plain.layers, cached.layers)))
+print("same logits:", torch.equal(a.logits, b.logits))
+print("the cache that came back is the one passed in:", b.past_key_values is cached)
+print("cached positions:", cached.get_seq_length(), " same contents:",
+      all(torch.equal(p.keys, c.keys) for p, c in zip(plain.layers, cached.layers)))
 
 # %% [markdown]
 # ## Exercises

@@ -53,7 +53,8 @@ print("the numbers agree:", torch.allclose(result, model(x, w)), "   requires_gr
 
 # %%
 kept = []
-with torch.autograd.graph.saved_tensors_hooks(lambda t: kept.append((tuple(t.shape), t.numel() * 4)) or t, lambda t: t):
+note = lambda t: kept.append((tuple(t.shape), t.numel() * 4)) or t
+with torch.autograd.graph.saved_tensors_hooks(note, lambda t: t):
     F.gelu(torch.tanh(x @ w) * 2).sum()
 Table(["kept for backward", "bytes"], kept, "what eager keeps for sum(gelu(tanh(x @ w) * 2))")
 
@@ -132,7 +133,8 @@ e.saved
 # ## The cut
 #
 # Draw an edge for each value with its bytes as capacity. Values that must not be computed again (matrix products, random numbers) are sources; what the
-# backward half reads is the sink. The cheapest set of values that separates the two is a **minimum cut**, a problem with a textbook algorithm.
+# backward half reads is the sink. The cheapest set of values that separates the two is a **minimum cut**, a problem with a textbook algorithm. (Think of water that flows from the sources to the sink through pipes as
+# wide as the values have bytes: which pipes do you close, with the least total width, so that nothing arrives?)
 
 # %%
 from miniinductor.autograd import partition
@@ -149,7 +151,8 @@ excerpt(partition.choose_saved)
 class Block(torch.nn.Module):
     def __init__(self, width=64):
         super().__init__()
-        self.norm, self.up, self.down = torch.nn.LayerNorm(width), torch.nn.Linear(width, 4 * width), torch.nn.Linear(4 * width, width)
+        self.norm = torch.nn.LayerNorm(width)
+        self.up, self.down = torch.nn.Linear(width, 4 * width), torch.nn.Linear(4 * width, width)
 
     def forward(self, x):
         return x + F.dropout(self.down(F.gelu(self.up(self.norm(x)))), 0.1)
@@ -159,10 +162,11 @@ block, h = Block(), torch.randn(32, 64, requires_grad=True)
 def eager_bytes():
     sizes = {}
     def pack(t):
-        if not isinstance(t, torch.nn.Parameter) and t.untyped_storage().data_ptr() not in parameters | {h.untyped_storage().data_ptr()}:
-            sizes[t.untyped_storage().data_ptr()] = t.untyped_storage().nbytes()
+        memory = t.untyped_storage()
+        if memory.data_ptr() not in known:
+            sizes[memory.data_ptr()] = memory.nbytes()
         return t
-    parameters = {p.untyped_storage().data_ptr() for p in block.parameters()}
+    known = {t.untyped_storage().data_ptr() for t in (h, *block.parameters())}     # inputs are there anyway
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t):
         output = block(h)
     return sum(sizes.values()), output
@@ -271,8 +275,8 @@ from minidynamo.bench.plots import where_recorded
 run = recorded("h100_training_memory")
 variants = ("eager", "ours", "torch.compile")
 Table(["model", *(f"{v}: peak MiB" for v in variants), *(f"{v}: ms" for v in variants)],
-      [(r["name"], *(f"{r[v]['peak'] / 2 ** 20:,.0f}" for v in variants), *(f"{r[v]['milliseconds']:.1f}" for v in variants)) for r in run["rows"]],
-      where_recorded(run))
+      [(r["name"], *(f"{r[v]['peak'] / 2 ** 20:,.0f}" for v in variants),
+        *(f"{r[v]['milliseconds']:.1f}" for v in variants)) for r in run["rows"]], where_recorded(run))
 
 # %% [markdown]
 # Dropout masks are part of what is saved. With `miniinductor.config.fallback_random = False` the kernels draw themselves (`miniinductor/random.py`:

@@ -160,8 +160,8 @@ for name in ("load", "constant", "maximum", "mul"):
     setattr(DtypeLines, name, noted)
 
 columns = []
-for heading, handler in (("PrintHandler: text", PrintHandler()), ("DtypeHandler: dtypes", DtypeLines(lambda name: torch.float32)),
-                         ("CppWords: C++", CppWords())):
+for heading, handler in (("PrintHandler: text", PrintHandler()), ("CppWords: C++", CppWords()),
+                         ("DtypeHandler: dtypes", DtypeLines(lambda name: torch.float32))):
     with set_handler(handler):
         body(i)
     columns.append((heading, list(handler.lines)))
@@ -195,7 +195,8 @@ print(show(every_other, r, c))
 #
 # ## Lowering: ATen operation to IR
 #
-# A lowering takes boxes (`TensorBox`) that hold such functions and returns a new box. Most are one line of a table:
+# A lowering takes boxes (`TensorBox`) that hold such functions and returns a new box. Most are one line of a table. *Promotion* says which dtype the result has: `INT_TO_FLOAT`, for one, makes floats of integers
+# first, as `torch.exp` does:
 
 # %%
 from miniinductor.lowering import pointwise
@@ -270,7 +271,8 @@ model, inputs = gpt2(layers=2)
 e = minidynamo.explain(model)(**inputs)
 compiled = e.main.compiled
 nodes = [n for n in compiled.functional_graph.graph.nodes if n.op == "call_function"]
-print(f"{len(nodes)} ATen operations -> {compiled.loop_ir.count(' = pointwise') + compiled.loop_ir.count(' = reduction')} loop nests and "
+loops = compiled.loop_ir.count(" = pointwise") + compiled.loop_ir.count(" = reduction")
+print(f"{len(nodes)} ATen operations -> {loops} loop nests and "
       f"{len(compiled.fallbacks)} calls of library kernels")
 print("\n".join(compiled.loop_ir.splitlines()[:24]))
 

@@ -169,7 +169,10 @@ Table(["", "milliseconds", "eager / this"],
 # After fusion the kernels are put into an order in which every reader comes after its writer, and buffers that are no longer needed lend their memory to later ones:
 
 # %%
-e = minidynamo.explain(lambda x, w: torch.relu(torch.relu(torch.relu(x @ w) @ w) @ w))(torch.randn(64, 64), torch.randn(64, 64))
+def three_layers(x, w):
+    return torch.relu(torch.relu(torch.relu(x @ w) @ w) @ w)
+
+e = minidynamo.explain(three_layers)(torch.randn(64, 64), torch.randn(64, 64))
 e.memory
 
 # %% [markdown]

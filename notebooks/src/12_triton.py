@@ -103,7 +103,8 @@ __global__ void softmax(const float* in, float* out, int columns) {     // block
     top = block_reduce(top, true, shared);
     for (int k = threadIdx.x; k < columns; k += blockDim.x) total += expf(row[k] - top);
     total = block_reduce(total, false, shared);
-    for (int k = threadIdx.x; k < columns; k += blockDim.x) out[(long)blockIdx.x * columns + k] = expf(row[k] - top) / total;
+    for (int k = threadIdx.x; k < columns; k += blockDim.x)
+        out[(long)blockIdx.x * columns + k] = expf(row[k] - top) / total;
 }
 """
 Code(cuda.strip(), "cuda", "softmax in CUDA C++, by hand (shown, not run)")
@@ -347,14 +348,14 @@ interesting = [re.sub(r" loc\(.*?\)$", "", line) for line in stages["ttgir"].spl
 Code("\n".join(interesting), "text", "TTGIR of the softmax kernel, an excerpt: each tensor type names its layout")
 
 # %% [markdown]
-# `sizePerThread`, `threadsPerWarp`, `warpsPerCTA`: the first layout says that each thread holds four neighbouring elements, so that a warp loads 512 bytes with one instruction. What we wrote
+# `sizePerThread`, `threadsPerWarp`, `warpsPerCTA` (a CTA is a block of threads): the first layout says that each thread holds four neighbouring elements, so that a warp loads 512 bytes with one instruction. What we wrote
 # by hand in CUDA (shuffles, shared memory, barriers) has been inserted:
 
 # %% tags=["volatile"]
-kinds = {"ld.global.v4": "loads of four floats", "ld.global.b32": "loads of one", "shfl.sync": "shuffles inside a warp",
-         "st.shared": "writes to shared memory", "ld.shared": "reads of shared memory", "bar.sync": "barriers", "ex2.approx": "exponentials",
-         "fma.rn": "fused multiply-adds", "div.": "divisions",
-         "st.global.v4": "stores of four floats"}
+kinds = {"ld.global.v4": "loads of four floats", "ld.global.b32": "loads of one",
+         "shfl.sync": "shuffles inside a warp", "st.shared": "writes to shared memory",
+         "ld.shared": "reads of shared memory", "bar.sync": "barriers", "ex2.approx": "exponentials",
+         "fma.rn": "fused multiply-adds", "div.": "divisions", "st.global.v4": "stores of four floats"}
 ptx = stages["ptx"].replace(".L1::evict_last", "").splitlines()
 counted = {text: sum(kind in line for line in ptx) for kind, text in kinds.items()}
 Table(["instruction", "what", "in the kernel"], [(k, text, counted[text]) for k, text in kinds.items()],

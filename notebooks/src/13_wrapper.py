@@ -164,7 +164,7 @@ second = careless(torch.ones(3) * 5)
 print("the first result, after the second call:", first)
 
 # %% [markdown]
-# Hence: graph outputs are fresh tensors, and so is everything that an output may *alias*. An eager kernel whose schema says that its result may be a view of its argument pins that argument.
+# Hence: graph outputs are fresh tensors, and so is everything that an output may *alias*. An eager kernel whose schema (its declared signature) says that its result may be a view of its argument pins that argument: it stays out of the arena.
 # Threads and recursive calls take different arenas from a list, and put them back.
 #
 # ## A real model

@@ -33,7 +33,7 @@ from minidynamo.explain import Code, Table, excerpt
 
 torch.manual_seed(0)
 torch.set_grad_enabled(False)
-torch.set_num_threads(1)                # one core: what it does is the compiler's doing, and neighbours disturb it least
+torch.set_num_threads(1)        # one core: what it does is the compiler's doing, and neighbours disturb it least
 
 # %% [markdown]
 # ## The naive measurement
@@ -122,8 +122,8 @@ programs = [("gelu(2x+1) * sigmoid(x)", program, [x], {}),
             ("a layer of BERT", lambda h: layer(h), [torch.randn(1, 128, 768)], {})]
 ablated = [ablation.ablate(*one, budget=2.0) for one in programs]
 labels = list(ablated[0]["kernels"])
-Table(["off", *(r["name"] for r in ablated)],
-      [(label, *(f"{r['kernels'][label]} kernels, {r['megabytes'][label]:.1f} MB" for r in ablated)) for label in labels],
+cell = lambda r, label: f"{r['kernels'][label]} kernels, {r['megabytes'][label]:.1f} MB"
+Table(["off", *(r["name"] for r in ablated)], [(label, *(cell(r, label) for r in ablated)) for label in labels],
       "kernels, and megabytes that they read and write")
 
 # %% [markdown]

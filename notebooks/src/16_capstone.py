@@ -50,7 +50,8 @@ HOW = ["slowly", "with care", "in the cellar", "near the oven", "and hums"]
 
 def sentence(draw):
     verb = draw.choice(sorted(DOES))
-    return f"{draw.choice(WHO)} {verb} {draw.choice(DOES[verb])}{' ' + draw.choice(HOW) if draw.random() < 0.5 else ''}."
+    words = [draw.choice(WHO), verb, draw.choice(DOES[verb])]
+    return " ".join(words + [draw.choice(HOW)] * (draw.random() < 0.5)) + "."
 
 draw = random.Random(0)
 text = " ".join(sentence(draw) for _ in range(3000))
@@ -110,7 +111,8 @@ print(f"{sum(p.numel() for p in model.parameters()):,} parameters")
 def batch(step, size=12, context=48):
     """The same letters for the same step, whoever asks."""
     starts = torch.randint(len(data) - context - 1, (size,), generator=torch.Generator().manual_seed(step))
-    return torch.stack([data[s:s + context] for s in starts]), torch.stack([data[s + 1:s + context + 1] for s in starts])
+    pieces = torch.stack([data[s:s + context + 1] for s in starts])
+    return pieces[:, :-1].contiguous(), pieces[:, 1:].contiguous()
 
 # %% [markdown]
 # ## The naive loop: compile what is there
