@@ -15,6 +15,7 @@ import functools
 import linecache
 import operator
 import sys
+import weakref
 
 import torch
 import torch.fx
@@ -459,7 +460,9 @@ class OutputGraph(Builder):
         examples = [variable.value for variable in used]
         if any(type(variable) is SymVar for variable in used):
             examples = [variable.value if type(variable) is SymVar else self.unwritten_fake(variable) for variable in used]
-        return torch.fx.GraphModule(root, self.graph, "CapturedGraph"), examples
+        made = torch.fx.GraphModule(root, self.graph, "CapturedGraph")
+        weakref.finalize(made, forget_source, type(made).forward.__code__.co_filename).atexit = False
+        return made, examples
 
     def unwritten_fake(self, variable):
         """A fake of the input as it is before the graph runs."""
@@ -467,6 +470,12 @@ class OutputGraph(Builder):
         if strides is None and not can_be_symbolic(variable.value):
             return variable.fake
         return fake_like(self.fake_mode, variable.value, sizes, variable.value.stride() if strides is None else strides)
+
+
+def forget_source(file):
+    """torch.fx keeps the text of every GraphModule that ever was, for tracebacks."""
+    linecache.cache.pop(file, None)
+    torch.fx.graph_module._loader.eval_cache.pop(file, None)
 
 
 def symbols_of(fake):

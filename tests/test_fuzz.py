@@ -56,7 +56,7 @@ def test_threads_compile_and_call_at_once():
 
 def test_nothing_leaks():
     found = threads.leaks(1000, 20)
-    assert not {name: value for name, value in found.items() if value > (20 if name.startswith("objects") else 0)}
+    assert not {name: value for name, value in found.items() if value > (20 if name.startswith("objects") and "reset" not in name else 0.5)}
 
 
 def test_the_comparison_sees_differences():
