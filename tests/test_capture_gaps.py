@@ -452,3 +452,24 @@ def test_types_written_in_the_body():
         return table["a"] + len(str(Dict[str, int]))
     compiled = minidynamo.compile(f, backend="eager", fullgraph=True)
     assert torch.equal(compiled(X()), f(X())) and torch.equal(compiled(X()), f(X()))
+
+
+@functools.lru_cache(None)
+def say_once(logger, text):
+    logger.warning(text)
+
+
+def test_a_warning_that_is_given_once(caplog):
+    import logging
+    logger = logging.getLogger("once")
+
+    def f(x):
+        say_once(logger, "careful")
+        return x + 1
+    compiled = minidynamo.compile(f, backend="eager", fullgraph=True)
+    for cleared in (False, False, True, False):
+        if cleared:
+            say_once.cache_clear()
+        assert torch.equal(compiled(X()), f(X()))
+        assert caplog.messages == ["careful"] * (1 + (cleared or len(caplog.messages) > 1))
+    assert minidynamo.counters["frames"].total() == 1

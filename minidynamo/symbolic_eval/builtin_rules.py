@@ -11,6 +11,7 @@ import builtins
 import collections
 import functools
 import inspect
+import logging
 import operator
 import sys
 import types
@@ -98,8 +99,9 @@ def call_c(tx, value, args, kwargs):
         if found.source is not None and found.source.base is not None and found.source.base.key == "_parameters":      # its module holds it
             return found
     if isinstance(value, functools._lru_cache_wrapper):
-        if all(a.is_constant() for a in (*args, *kwargs.values())):     # its results are cached by its own contract, until it is cleared
-            call = functools.partial(value, *[a.as_constant() for a in args], **{k: v.as_constant() for k, v in kwargs.items()})
+        plain = [a.is_constant() or isinstance(a, ObjectVar) and isinstance(a.value, logging.Logger) for a in (*args, *kwargs.values())]
+        if all(plain):          # its results are cached by its own contract, until it is cleared; logger.warning_once(text) prints once
+            call = functools.partial(value, *[a.real() for a in args], **{k: v.real() for k, v in kwargs.items()})
             result = tx.fold_pinned(call)
             if not trusted(value.__module__):
                 check, pin = constant_check(call()) if is_constant_value(call()) else ("{0} is {pin}", call())
