@@ -290,6 +290,21 @@ def test_a_long_loop_runs_as_plain_python():
     assert any("step_limit" in text for text in minidynamo.counters["skipped"])
 
 
+class Thing:
+    pass
+
+
+ONE, TWO = Thing(), Thing()
+
+
+def test_whether_two_are_one_object_is_guarded():
+    def f(x, a, b):
+        return x + 1, a is b, a is ONE, a == b, a in [b, TWO], [b].count(a)
+    compiled, x = minidynamo.compile(f, backend="eager"), torch.ones(2)
+    for a, b in ((ONE, TWO), (ONE, ONE), (TWO, ONE), (TWO, TWO), (Thing(), ONE)):
+        same(compiled(x, a, b), f(x, a, b))
+
+
 def test_the_order_of_a_set_is_guarded():
     def f(x, kinds):
         for kind in kinds:

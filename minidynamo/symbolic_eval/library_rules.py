@@ -236,7 +236,7 @@ class _Key:
         self.variable = variable
 
     def __eq__(self, other):
-        return self.variable.identity() is other.variable.identity() or current().equal(self.variable, other.variable)
+        return current().same_or_equal(self.variable, other.variable)
 
 
 @class_rule(itertools.groupby)

@@ -13,7 +13,7 @@ import types
 
 from .. import config
 from ..exceptions import Break, ObservedException
-from ..variables.base import OpaqueVar
+from ..variables.base import OpaqueVar, Variable
 from ..variables.constant import ConstantVar
 from ..variables.containers import DictVar, DictViewVar, ListVar, SequenceVar, SequenceVar_of, SetVar, TupleVar
 from ..variables.functions import BoundMethodVar, FunctionVar, MethodVar
@@ -100,14 +100,32 @@ class Operations:
     def same(self, a, b):
         """a is b."""
         first, second = a.identity(), b.identity()
+        self.guard_same(a, b, first, second)
         if isinstance(a, ConstantVar) and isinstance(b, ConstantVar):
             if first is not second and type(first) is type(second) and first == second:
                 raise Break("identity", f"are two equal constants ({first!r:.50}) one object?", "compare with ==")
         return first is second
 
+    def guard_same(self, a, b, first, second):
+        """Guard whether the two are one object: the guards of two of the same type would let another answer through."""
+        sources = [v.source for v in (a, b) if v.source is not None and v.source.kind != "pinned"]
+        if a is b or not sources or isinstance(a, (TensorVar, ConstantVar)) or a.python_type() is not b.python_type():
+            return
+        word = "is" if first is second else "is not"
+        if len(sources) == 2:
+            self.output.guard_pair(f"{{0}} {word} {{1}}", *sources)
+        elif not isinstance(found := second if a.source is sources[0] else first, Variable):         # one that was made here is another one
+            self.output.guard(sources[0], ("SAME", id(found)), f"{{0}} {word} {{pin}}", found)
+
     def equal(self, a, b):
         """bool(a == b) on the host."""
         return self.compare("==", a, b).truth(self)
+
+    def same_or_equal(self, a, b):
+        """As containers compare: `a is b or a == b`."""
+        if isinstance(a, ConstantVar) and isinstance(b, ConstantVar):
+            return a.value is b.value or self.equal(a, b)
+        return self.same(a, b) or self.equal(a, b)
 
     # ---- operators
     def binary(self, symbol, a, b):
@@ -239,11 +257,11 @@ class Operations:
         if symbol in ("==", "!="):
             if isinstance(a, (ConstantVar,)) != isinstance(b, (ConstantVar,)) or type(a) is not type(b):
                 if not (a.is_constant() and b.is_constant()):
-                    return ConstantVar((a.identity() is b.identity()) == (symbol == "=="))
+                    return ConstantVar(self.same(a, b) == (symbol == "=="))
             try:
                 return self.fold(COMPARE[symbol], a.real(), b.real())
             except Break:
-                return ConstantVar((a.identity() is b.identity()) == (symbol == "=="))
+                return ConstantVar(self.same(a, b) == (symbol == "=="))
         return self.fold(COMPARE[symbol], a.as_constant(), b.as_constant())
 
     def _compare_special(self, symbol, a, b):
@@ -265,7 +283,7 @@ class Operations:
         if symbol == "!=" and (lookup(a.python_type(), "__eq__")[1] is not object.__eq__):
             return ConstantVar(not self.compare("==", a, b).truth(self))
         if symbol in ("==", "!="):
-            return ConstantVar((a.identity() is b.identity()) == (symbol == "=="))
+            return ConstantVar(self.same(a, b) == (symbol == "=="))
         first, second = a.python_type().__name__, b.python_type().__name__
         self.raise_(TypeError, f"'{symbol}' not supported between instances of '{first}' and '{second}'")
 
@@ -279,7 +297,7 @@ class Operations:
         n = -1
         while (n := n + 1) < min(len(a.items), len(b.items)):       # comparing items may change the lists
             left, right = a.item(self, n), b.item(self, n)
-            if left.identity() is not right.identity() and not self.equal(left, right):
+            if not self.same_or_equal(left, right):
                 if n >= min(len(a.items), len(b.items)):
                     break
                 return ConstantVar(symbol == "!=") if symbol in ("==", "!=") else self.compare(symbol, left, right)

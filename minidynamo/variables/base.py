@@ -94,7 +94,7 @@ class Variable:
 
     def contains(self, tx, item):
         for value in self.iterate(tx):
-            if value.identity() is item.identity() or tx.equal(value, item):
+            if tx.same_or_equal(value, item):
                 return True
         return False
 
@@ -136,7 +136,7 @@ class OpaqueVar(Variable):
         return type(self.value)
 
     def identity(self):
-        return self
+        return self.value
 
     def _refuse(self, *args):
         raise self.broken

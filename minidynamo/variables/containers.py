@@ -88,12 +88,12 @@ class SequenceVar(Variable):
     def method_index(self, tx, value, start=ConstantVar(0), stop=ConstantVar(None)):
         first, last, _ = slice(start.as_constant(), stop.as_constant()).indices(len(self.items))
         for n, item in enumerate(self.iterate(tx)):
-            if first <= n < last and (item.identity() is value.identity() or tx.equal(item, value)):
+            if first <= n < last and (tx.same_or_equal(item, value)):
                 return ConstantVar(n)
         tx.raise_(ValueError, f"{tx.text_of(value)!r} is not in list" if self.cls is list else "tuple.index(x): x not in tuple")
 
     def method_count(self, tx, value):
-        return ConstantVar(sum(item.identity() is value.identity() or tx.equal(item, value) for item in self.iterate(tx)))
+        return ConstantVar(sum(tx.same_or_equal(item, value) for item in self.iterate(tx)))
 
     def method_numel(self, tx):
         return functools.reduce(lambda a, b: tx.binary("*", a, b), self.iterate(tx), ConstantVar(1))
