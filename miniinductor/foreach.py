@@ -19,7 +19,7 @@ from . import config
 from .dependencies import Ref, Slot, int_or_none, loop_variable, merge_loops
 from .scheduler import Group, Node, buffer_bytes
 
-MOST_POINTERS = 960         # the launcher takes 1024 arguments
+MOST_POINTERS = {"cpp": 960, "triton": 480}         # the launcher takes 1024 arguments, a GPU 4 KB of them
 SMALL = 1 << 16             # bytes: a result that may wait for its user
 
 
@@ -45,7 +45,7 @@ def join_alike(scheduler, nodes, overwritten):
     for node in nodes:
         before = {id(maker[name]) for name in scheduler.must_follow(node, nodes) if name in maker} - {id(node)}
         level[id(node)] = 1 + max((level[b] for b in before), default=-1)
-        if isinstance(node, Group) and is_cpp(node) and (found := one_loop(node)):
+        if isinstance(node, Group) and (found := one_loop(node)):
             group, key, names = found
             kept = [name for name in group.names if name in used]
             if all(name in scheduler.escaping or buffer_bytes(scheduler.buffers[name]) <= SMALL for name in kept):
@@ -55,7 +55,8 @@ def join_alike(scheduler, nodes, overwritten):
                 sets.setdefault(key, []).append((node, group, names))
     replaced, result = {}, []
     for members in sets.values():
-        step = MOST_POINTERS // len({overwritten.get(name, name) for name in members[0][2]})
+        device = members[0][1].nodes[0].buffer.layout.device
+        step = MOST_POINTERS[config.cpu_backend if device.type == "cpu" else "triton"] // len({overwritten.get(name, name) for name in members[0][2]})
         for start in range(0, len(members), step):
             some = members[start:start + step]
             if len(some) > 1:
@@ -70,17 +71,12 @@ def join_alike(scheduler, nodes, overwritten):
     return result
 
 
-def is_cpp(group):
-    """Only the C++ generator writes such kernels."""
-    return config.cpu_backend == "cpp" and all(n.buffer.layout.device.type == "cpu" for n in group.nodes)
-
-
 def one_loop(group):
     """(the group over one loop, what its bodies do with buffers numbered, the buffers' names in that order), or None."""
     if group.is_reduction or group.inner or group.has_scan or group.targets:
         return None
     bodies = merge_loops([n.body for n in group.nodes])
-    if len(bodies[0].outer) > 1 or int_or_none(math.prod(bodies[0].outer)) == 0:
+    if len(bodies[0].outer) > 1 or not int_or_none(math.prod(bodies[0].outer)):
         return None
     x0, names, text = loop_variable("x", 0), [], []
     for body in bodies:

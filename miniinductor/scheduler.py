@@ -137,7 +137,8 @@ class Scheduler:
         self.before = {later: {earlier} for earlier, later in zip(effects, effects[1:])}   # name -> names that come before
         self.escaping = {v.name for v in buffer_views([graph.outputs, [v for _, v in graph.mutations]])}
 
-    def run(self):
+    def run(self, fuse_products=lambda nodes, scheduler: nodes):
+        """The nodes in execution order.  fuse_products: what becomes one kernel with a matrix product, before alike groups are joined."""
         with self.record.timed("dependencies"):
             nodes = self.live([self.make_node(b) for b in self.graph.operations])
         with self.record.timed("fusion"):
@@ -146,6 +147,7 @@ class Scheduler:
                 nodes = self.fuse(nodes)
             nodes = self.topological(nodes)
             self.overwritten = overwritten_inputs(self, nodes)
+            nodes = fuse_products(nodes, self)
             if config.foreach:
                 nodes = self.topological(join_alike(self, nodes, self.overwritten))
         self.record.fused_ir = lambda: "\n\n".join(
@@ -272,7 +274,6 @@ class Scheduler:
 
     def users_of_buffers(self, nodes):
         """(buffer, the nodes that make or read it in their order), for each that can be a reason to fuse."""
-        from .foreach import is_cpp
         touching = {}
         for node in nodes:
             for name in [*node.names, *node.read_names]:
@@ -280,7 +281,7 @@ class Scheduler:
         for name, users in touching.items():
             layout = self.buffers[name].layout      # None: of several results
             if layout is not None and layout.numel == 1 and not any(name in u.names for u in users):
-                users = [u for u in users if not (isinstance(u, Group) and u.full and is_cpp(u))]     # sharing a learning rate is no reason to differ
+                users = [u for u in users if not (isinstance(u, Group) and u.full)]     # sharing a learning rate is no reason to differ
             yield name, sorted((u for u in users if isinstance(u, Group)), key=lambda n: self.rank[id(n)])
 
     def candidates(self, nodes):

@@ -369,3 +369,18 @@ def test_inputs_are_written_in_place():
     for _ in range(3):
         torch.testing.assert_close(compiled(x), same(x), rtol=1e-3, atol=1e-4)
         torch.testing.assert_close(norm.running_var, same.running_var)
+
+
+def test_an_optimizers_step_is_one_kernel_for_all_arrays():
+    import test_foreach
+    shapes = [(768, 768), (33,), (50_001,), (4096,), (), (7, 3, 5)] * 12
+    mine = [[t.to(GPU) for t in ts] for ts in test_foreach.tensors(4, shapes)]
+    theirs, compiled = [[t.clone() for t in ts] for ts in mine], minidynamo.compile(test_foreach.adam)
+    with torch.no_grad():
+        for _ in range(3):
+            compiled(*mine)
+            test_foreach.adam(*theirs)
+    for a, b in zip(sum(mine, []), sum(theirs, [])):
+        torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-6)
+    [record] = [r.backend_record for r in minidynamo.records.frames]
+    assert len(record.kernels) == 2 and ".copy_(" not in record.wrapper_source

@@ -15,6 +15,7 @@ import minidynamo
 import miniinductor
 import miniinductor.config as config
 import test_cpp
+import test_foreach
 from backend_helpers import pointwise, reduce, run, softmax
 from minidynamo.bench.models import MODELS
 from minidynamo.bench.runner import largest_difference
@@ -131,13 +132,19 @@ def test_products_that_stay_library_calls(function, reason):
     assert not decision.fused and reason in decision.reason
 
 
-def test_alike_kernels_are_not_joined():
-    """One kernel for many buffers of different sizes is C++'s alone."""
-    xs = [R(n) for n in (10, 100, 1000)]
+@pytest.mark.parametrize("step, state", [(test_foreach.momentum, 3), (test_foreach.adam, 4)])
+def test_an_optimizers_step_is_a_kernel_for_arrays_and_one_for_single_elements(step, state):
+    record = test_foreach.compiled_like_eager(step, *test_foreach.tensors(state), kernels=2)
+    assert ".copy_(" not in record.wrapper_source and "empty_strided" not in record.wrapper_source and record.notes_of("one kernel for")
+    test_foreach.compiled_like_eager(step, *test_foreach.tensors(state), foreach=False, kernels=len(test_foreach.SHAPES))
+
+
+def test_alike_kernels_are_joined_up_to_so_many_pointers():
+    xs = [R(n + 1) for n in range(300)]
+    names = [f"x{n}" for n in range(300)]
     with torch.no_grad():
-        compiled = miniinductor.compile_fx(torch.fx.symbolic_trace(lambda a, b, c: (a + 1, b + 1, c + 1)), xs)
-        for got, x in zip(compiled(*xs), xs):
-            assert torch.equal(got, x + 1)
+        compiled = miniinductor.compile_fx(torch.fx.symbolic_trace(eval(f"lambda {', '.join(names)}: ({', '.join(f'{n} + 1' for n in names)})")), xs)
+    assert sorted(k.source.count("here = ") for k in compiled.record.kernels) == [0, 58, 239]
 
 
 @pytest.mark.parametrize("follows", [False, True])

@@ -45,7 +45,7 @@ class FusedProduct:
     """A library product, the conversions of its operands and the pointwise group that reads it, as one kernel."""
 
     def __init__(self, product, group, casts, certain):
-        self.product, self.casts, self.certain = product, casts, certain       # casts: operand's name -> (group, source's name)
+        self.product, self.buffer, self.casts, self.certain = product, product.buffer, casts, certain       # casts: operand's name -> (group, source's name)
         self.group = group or Group([], sizes_of(product.buffer), ())
         self.apart = [g for g, _ in casts.values()] + [product] + ([group] if group else [])       # the same in several steps
         self.nodes = [product, *self.group.nodes]

@@ -132,7 +132,7 @@ def size_text(n):
 class TritonKernelWriter(TritonExpressions):
     """Plays the bodies of a group into Triton lines."""
 
-    def __init__(self, group, buffers, keep, order=None, overwritten=(), any_row=False):
+    def __init__(self, group, buffers, keep, order=None, overwritten={}, any_row=False):
         """any_row: a loop over rows whose length is symbolic, however short this run's are."""
         self.group, self.buffers, self.keep, self.order, self.any_row = group, buffers, set(keep), order, any_row
         self.overwritten, self.origin, self.last = overwritten, "", []      # last: stores over memory that the kernel reads
@@ -368,8 +368,9 @@ class TritonKernelWriter(TritonExpressions):
 
     def element(self, name, index, axes, written):
         """The pointers to elements, as a tile that varies along `axes` at least."""
+        name = self.memory(name)
         if name not in self.pointers:
-            kind = "out" if written else "in"
+            kind = "inout" if name in self.overwritten.values() else "out" if written else "in"
             self.pointers[name] = f"{kind}{sum(p.startswith(kind) for p in self.pointers.values())}"
         text, own = self.index(index), self.axes_of(index)
         if not axes <= own:
@@ -378,6 +379,10 @@ class TritonKernelWriter(TritonExpressions):
         elif not text.isidentifier():
             text = f"({text})"
         return f"{self.pointers[name]} + {text}"
+
+    def memory(self, name):
+        """The buffer that holds it: an input that is written in place, or its own."""
+        return self.overwritten.get(name, name)
 
     def temporary(self, expression, dtype, axes):
         """Name a value where it is known: what does not change along r, before the loop over r."""

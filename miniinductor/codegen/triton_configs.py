@@ -98,6 +98,13 @@ def block_configs(kind, sizes, columns=False):
     return list(dict.fromkeys(found))
 
 
+def foreach_config(counts):
+    """For parts of so many elements in one kernel."""
+    if os.environ.get("TRITON_INTERPRET") == "1":
+        return _config(1, x=min(INTERPRETED_TILE, power_of_2(max(counts))))
+    return _config(4, x=1024) if sum(counts) < 1024 * PROCESSORS * 16 else _config(8, x=4096)
+
+
 def product_configs(sizes):
     """Tiles of a matrix product: sizes of m, n and k.  Large ones reuse what they load most; small products need many programs.
 

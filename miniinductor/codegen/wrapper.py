@@ -48,6 +48,7 @@ from .cpp_foreach import ForeachWriter
 from .matmul import FusedProduct, MatmulWriter, fuse_products
 from .split_reductions import split_reductions
 from .triton import TritonKernelWriter
+from .triton_foreach import TritonForeachWriter
 
 ALIGNMENT = 64
 SINGLE = {"cuda": 1 << 20}      # device -> bytes from which on, in training, an intermediate is no part of a workspace
@@ -91,12 +92,12 @@ class WrapperWriter:
     def build(self):
         record = self.record
         scheduler = Scheduler(self.graph, record)
-        nodes, self.overwritten = scheduler.run(), scheduler.overwritten
+        timed = config.matmul_templates == "timed" and config.max_autotune and self.device.type == "cuda"
+        templates = config.matmul_templates != "never" and language_of(self.device) == "triton"
+        nodes = scheduler.run(*[functools.partial(fuse_products, every=timed or config.matmul_templates == "always")] * templates)
+        self.overwritten = scheduler.overwritten
         self.memory_of.update(self.overwritten)
         with record.timed("codegen"):
-            timed = config.matmul_templates == "timed" and config.max_autotune and self.device.type == "cuda"
-            if config.matmul_templates != "never" and language_of(self.device) == "triton":
-                nodes = fuse_products(nodes, scheduler, timed or config.matmul_templates == "always")
             self.plan_uses(nodes)
             steps = [self.step(n) for n in nodes]
         with record.timed("compile kernels"):
@@ -141,7 +142,7 @@ class WrapperWriter:
             raise NotImplementedError(f"a kernel on {device} that reads a tensor of another device")
         language = language_of(device)
         if language == "triton":
-            writer = MatmulWriter if isinstance(group, FusedProduct) else TritonKernelWriter
+            writer = MatmulWriter if isinstance(group, FusedProduct) else TritonForeachWriter if isinstance(group, Foreach) else TritonKernelWriter
         else:
             writer = ForeachWriter if isinstance(group, Foreach) else CppKernelWriter
         kernel = writer(group, self.buffers, keep, self.order, self.overwritten).write()
