@@ -31,7 +31,7 @@ from ..variables.objects import MISSING, ClassVar, ObjectVar, PyModuleVar, Super
 from ..variables.symbolic import CALLS, SymVar, apply, is_number
 from ..variables.tensor import TensorVar
 from .opcodes import slice_of
-from .operations import BINARY, COMPARE
+from .operations import BINARY, COMPARE, UNARY
 
 NONE = ConstantVar(None)
 RULES, CLASS_RULES = {}, {}
@@ -230,7 +230,6 @@ def call_descriptor(tx, value, args, kwargs):
     raise Break("C function", f"the call of {owner.__name__}.{name}() on {self}")
 
 
-
 def _object_getattribute(tx, self, name):
     return self.generic_getattr(tx, name.as_constant())
 
@@ -351,16 +350,6 @@ def text(tx, value, how):
     return tx.fold(convert, value.as_constant()).value
 
 
-@rule(repr)
-def _repr(tx, args, kwargs):
-    return ConstantVar(text(tx, args[0], "repr"))
-
-
-@rule(format)
-def _format(tx, args, kwargs):
-    return tx.fold(format, *[a.as_constant() for a in args])
-
-
 # ---- attributes and types
 @rule(getattr)
 def _getattr(tx, args, kwargs):
@@ -370,23 +359,6 @@ def _getattr(tx, args, kwargs):
         if len(args) < 3 or not issubclass(raised.var.python_type(), AttributeError):
             raise
         return args[2]
-
-
-@rule(hasattr)
-def _hasattr(tx, args, kwargs):
-    return ConstantVar(tx.has_attr(args[0], args[1].as_constant()))
-
-
-@rule(setattr)
-def _setattr(tx, args, kwargs):
-    args[0].setattr(tx, args[1].as_constant(), args[2])
-    return NONE
-
-
-@rule(delattr)
-def _delattr(tx, args, kwargs):
-    args[0].delattr(tx, args[1].as_constant())
-    return NONE
 
 
 @rule(vars)
@@ -440,21 +412,6 @@ def _issubclass(tx, args, kwargs):
     return ConstantVar(issubclass(args[0].value, tuple(class_list(tx, args[1]))))
 
 
-@rule(callable)
-def _callable(tx, args, kwargs):
-    return ConstantVar(lookup(args[0].python_type(), "__call__")[1] is not MISSING)
-
-
-@rule(builtins.__build_class__)
-def _build_class(tx, args, kwargs):
-    raise Break("class", "a class statement in a compiled frame", "define the class outside")
-
-
-@rule(id)
-def _id(tx, args, kwargs):
-    raise Break("C function", "the call of id()")
-
-
 @rule(hash)
 def _hash(tx, args, kwargs):
     if isinstance(args[0], ObjectVar):
@@ -480,16 +437,6 @@ def _super(tx, args, kwargs):
     return SuperVar(cls, args[1])
 
 
-@class_rule(property, staticmethod, classmethod)
-def _descriptor(tx, args, kwargs):
-    raise Break("class", "making a descriptor in a compiled frame")
-
-
-@class_rule(types.MethodType)
-def _method(tx, args, kwargs):
-    return BoundMethodVar(*args)
-
-
 @class_rule(functools.partial)
 def _partial(tx, args, kwargs):
     function = args[0]
@@ -499,28 +446,11 @@ def _partial(tx, args, kwargs):
 
 
 # ---- containers
-@class_rule(list)
-def _list(tx, args, kwargs):
-    return ListVar(list(args[0].iterate(tx)) if args else [])
-
-
 @class_rule(tuple)
 def _tuple(tx, args, kwargs):
     if args and isinstance(args[0], TupleVar) and args[0].cls is tuple:
         return args[0]
     return TupleVar(list(args[0].iterate(tx)) if args else [])
-
-
-@class_rule(torch.Size)
-def _size(tx, args, kwargs):
-    return TupleVar(list(args[0].iterate(tx)) if args else [], torch.Size)
-
-
-@class_rule(dict)
-def _dict(tx, args, kwargs):
-    made = DictVar({})
-    made.method_update(tx, *args, **kwargs)
-    return made
 
 
 @class_rule(collections.OrderedDict)
@@ -547,18 +477,6 @@ def _deque(tx, args, kwargs):
     return made
 
 
-@class_rule(set)
-def _set(tx, args, kwargs):
-    return SetVar.of(tx, args[0].iterate(tx) if args else ())
-
-
-@class_rule(frozenset)
-def _frozenset(tx, args, kwargs):
-    if args and isinstance(args[0], SetVar) and args[0].cls is frozenset:
-        return args[0]
-    return SetVar.of(tx, args[0].iterate(tx) if args else (), frozenset)
-
-
 @class_rule(slice)
 def _slice(tx, args, kwargs):
     return slice_of([NONE, args[0]] if len(args) == 1 else list(args))
@@ -573,16 +491,6 @@ def _enumerate(tx, args, kwargs):
 @class_rule(zip)
 def _zip(tx, args, kwargs):
     return ZipVar([tx.iter_of(a) for a in args], "strict" in kwargs and kwargs["strict"].truth(tx))
-
-
-@class_rule(map)
-def _map(tx, args, kwargs):
-    return MapVar(args[0], [tx.iter_of(a) for a in args[1:]])
-
-
-@class_rule(filter)
-def _filter(tx, args, kwargs):
-    return FilterVar(args[0], tx.iter_of(args[1]))
 
 
 @class_rule(reversed)
@@ -602,11 +510,6 @@ def _reversed(tx, args, kwargs):
     if isinstance(value, (DictVar, DictViewVar, ConstantVar)):
         return tx.iter_of(TupleVar(list(value.iterate(tx))[::-1]))
     tx.raise_(TypeError, f"'{value.python_type().__name__}' object is not reversible")
-
-
-@rule(len)
-def _len(tx, args, kwargs):
-    return tx.output.wrap_result(args[0].length(tx))
 
 
 @rule(iter)
@@ -631,16 +534,6 @@ def _next(tx, args, kwargs):
 @rule(sorted)
 def _sorted(tx, args, kwargs):
     return ListVar(tx.sorted(list(args[0].iterate(tx)), kwargs.get("key"), kwargs.get("reverse", ConstantVar(False))))
-
-
-@rule(any)
-def _any(tx, args, kwargs):
-    return ConstantVar(any(item.truth(tx) for item in args[0].iterate(tx)))
-
-
-@rule(all)
-def _all(tx, args, kwargs):
-    return ConstantVar(all(item.truth(tx) for item in args[0].iterate(tx)))
 
 
 @rule(sum)
@@ -692,16 +585,6 @@ def _abs(tx, args, kwargs):
     return tx.fold(abs, value.as_constant())
 
 
-@rule(pow)
-def _pow(tx, args, kwargs):
-    return tx.binary("**", *args) if len(args) == 2 else tx.fold(pow, *[a.as_constant() for a in args])
-
-
-@rule(divmod)
-def _divmod(tx, args, kwargs):
-    return TupleVar([tx.binary("//", *args), tx.binary("%", *args)])
-
-
 @rule(round)
 def _round(tx, args, kwargs):
     if isinstance(args[0], TensorVar):
@@ -711,36 +594,63 @@ def _round(tx, args, kwargs):
     return tx.fold(round, *[a.as_constant() for a in args])
 
 
-# ---- operator
-def _operator_rule(symbol, method):
-    return lambda tx, args, kwargs: getattr(tx, method)(symbol, *args)
+# ---- one line each: function -> (tx, *arguments) -> result (None: Python's None)
+def _refuse(kind, reason, hint=""):
+    def refuse(tx, *args):
+        raise Break(kind, reason, hint)
+    return refuse
 
 
-for _symbol, _function in BINARY.items():
-    RULES[_function] = _operator_rule(_symbol, "binary")
-for _symbol, _function in COMPARE.items():
-    RULES[_function] = _operator_rule(_symbol, "compare")
-RULES[operator.neg], RULES[operator.pos] = _operator_rule("-", "unary"), _operator_rule("+", "unary")
-RULES[operator.invert], RULES[operator.not_] = _operator_rule("~", "unary"), _operator_rule("not", "unary")
-RULES[operator.getitem] = lambda tx, args, kwargs: args[0].getitem(tx, args[1])
-RULES[operator.contains] = lambda tx, args, kwargs: ConstantVar(args[0].contains(tx, args[1]))
-RULES[operator.truth] = lambda tx, args, kwargs: ConstantVar(args[0].truth(tx))
-RULES[operator.is_] = lambda tx, args, kwargs: ConstantVar(tx.same(*args))
-RULES[operator.is_not] = lambda tx, args, kwargs: ConstantVar(not tx.same(*args))
-RULES[operator.index] = lambda tx, args, kwargs: args[0].call_method(tx, "__index__", [], {}) if isinstance(args[0], TensorVar) \
-    else args[0] if type(args[0]) is SymVar and args[0].python_type() is int else tx.fold(operator.index, args[0].as_constant())
+def _frozenset(tx, values=TupleVar([])):
+    return values if isinstance(values, SetVar) and values.cls is frozenset else SetVar.of(tx, values.iterate(tx), frozenset)
 
 
-@rule(operator.setitem)
-def _setitem(tx, args, kwargs):
-    args[0].setitem(tx, args[1], args[2])
-    return NONE
+def _dict(tx, args, kwargs):
+    made = DictVar({})
+    made.method_update(tx, *args, **kwargs)
+    return made
 
 
-@rule(operator.delitem)
-def _delitem(tx, args, kwargs):
-    args[0].delitem(tx, args[1])
-    return NONE
+def _index(tx, value):
+    if isinstance(value, TensorVar):
+        return value.call_method(tx, "__index__", [], {})
+    return value if type(value) is SymVar and value.python_type() is int else tx.fold(operator.index, value.as_constant())
 
+
+EMPTY = TupleVar([])
+FUNCTIONS = {
+    repr: lambda tx, value: ConstantVar(text(tx, value, "repr")), format: lambda tx, *args: tx.fold(format, *[a.as_constant() for a in args]),
+    hasattr: lambda tx, owner, name: ConstantVar(tx.has_attr(owner, name.as_constant())),
+    setattr: lambda tx, owner, name, value: owner.setattr(tx, name.as_constant(), value),
+    delattr: lambda tx, owner, name: owner.delattr(tx, name.as_constant()),
+    callable: lambda tx, value: ConstantVar(lookup(value.python_type(), "__call__")[1] is not MISSING),
+    id: _refuse("C function", "the call of id()"), len: lambda tx, value: tx.output.wrap_result(value.length(tx)),
+    any: lambda tx, values: ConstantVar(any(item.truth(tx) for item in values.iterate(tx))),
+    all: lambda tx, values: ConstantVar(all(item.truth(tx) for item in values.iterate(tx))),
+    pow: lambda tx, *args: tx.binary("**", *args) if len(args) == 2 else tx.fold(pow, *[a.as_constant() for a in args]),
+    divmod: lambda tx, a, b: TupleVar([tx.binary("//", a, b), tx.binary("%", a, b)]),
+    operator.getitem: lambda tx, owner, key: owner.getitem(tx, key), operator.setitem: lambda tx, owner, key, value: owner.setitem(tx, key, value),
+    operator.delitem: lambda tx, owner, key: owner.delitem(tx, key), operator.contains: lambda tx, owner, item: ConstantVar(owner.contains(tx, item)),
+    operator.truth: lambda tx, value: ConstantVar(value.truth(tx)), operator.is_: lambda tx, a, b: ConstantVar(tx.same(a, b)),
+    operator.is_not: lambda tx, a, b: ConstantVar(not tx.same(a, b)), operator.index: _index,
+    **{function: functools.partial(lambda symbol, tx, a, b: tx.binary(symbol, a, b), symbol) for symbol, function in BINARY.items()},
+    **{function: functools.partial(lambda symbol, tx, a, b: tx.compare(symbol, a, b), symbol) for symbol, function in COMPARE.items()},
+    **{function: functools.partial(lambda symbol, tx, a: tx.unary(symbol, a), symbol) for symbol, function in UNARY.items()}}
+CLASSES = {
+    list: lambda tx, values=EMPTY: ListVar(list(values.iterate(tx))), torch.Size: lambda tx, values=EMPTY: TupleVar(list(values.iterate(tx)), torch.Size),
+    set: lambda tx, values=EMPTY: SetVar.of(tx, values.iterate(tx)), frozenset: _frozenset, types.MethodType: lambda tx, *args: BoundMethodVar(*args),
+    map: lambda tx, function, *values: MapVar(function, [tx.iter_of(a) for a in values]),
+    filter: lambda tx, function, values: FilterVar(function, tx.iter_of(values)),
+    **{kind: _refuse("class", "making a descriptor in a compiled frame") for kind in (property, staticmethod, classmethod)}}
+
+
+def _plain_rule(function):
+    return lambda tx, args, kwargs: function(tx, *args) or NONE
+
+
+for _table, _rules in ((FUNCTIONS, RULES), (CLASSES, CLASS_RULES)):
+    _rules.update({function: _plain_rule(handler) for function, handler in _table.items()})
+RULES[builtins.__build_class__] = lambda tx, args, kwargs: _refuse("class", "a class statement in a compiled frame", "define the class outside")(tx)
+CLASS_RULES[dict] = _dict
 
 POLYFILLS = polyfills.POLYFILLS

@@ -47,19 +47,9 @@ def POP_TOP(frame, _):
 
 
 @opcode
-def COPY(frame, n):
-    frame.stack.append(frame.stack[-n])
-
-
-@opcode
 def SWAP(frame, n):
     stack = frame.stack
     stack[-1], stack[-n] = stack[-n], stack[-1]
-
-
-@opcode
-def PUSH_NULL(frame, _):
-    frame.stack.append(NULL)
 
 
 @opcode
@@ -127,11 +117,6 @@ def MAKE_CELL(frame, name):
 
 
 @opcode
-def LOAD_CLOSURE(frame, name):
-    frame.stack.append(frame.cells[name])
-
-
-@opcode
 def LOAD_DEREF(frame, name):
     value = frame.cells[name].load(frame)
     if value is None:
@@ -151,16 +136,6 @@ def DELETE_DEREF(frame, name):
     LOAD_DEREF(frame, name)
     frame.stack.pop()
     frame.cells[name].store(None)
-
-
-@opcode
-def LOAD_GLOBAL(frame, name):
-    frame.stack.append(frame.globals.load(frame, name))
-
-
-@opcode
-def LOAD_NAME(frame, name):
-    frame.stack.append(frame.globals.load(frame, name))
 
 
 @opcode
@@ -246,16 +221,6 @@ def IMPORT_FROM(frame, name):
 
 
 @opcode
-def BINARY_SUBSCR(frame, _):
-    owner, key = frame.popn(2)
-    frame.stack.append(getitem(frame, owner, key))
-
-
-def getitem(frame, owner, key):
-    return owner.getitem(frame, key)
-
-
-@opcode
 def STORE_SUBSCR(frame, _):
     value, owner, key = frame.popn(3)
     owner.setitem(frame, key, value)
@@ -267,11 +232,6 @@ def DELETE_SUBSCR(frame, _):
     owner.delitem(frame, key)
 
 
-@opcode
-def BUILD_SLICE(frame, n):
-    frame.stack.append(slice_of(frame.popn(n)))
-
-
 def slice_of(parts):
     parts = parts if len(parts) == 3 else [*parts, ConstantVar(None)]
     if all(type(part) is ConstantVar for part in parts):
@@ -279,74 +239,82 @@ def slice_of(parts):
     return SliceVar(parts)
 
 
-# ---- operators
-@opcode
-def UNARY_OP(frame, symbol):
-    frame.stack.append(frame.unary(symbol, frame.stack.pop()))
+# ---- what pushes one value: op -> (frame, arg) -> the value
+PUSHES = {
+    "COPY": lambda frame, n: frame.stack[-n],
+    "PUSH_NULL": lambda frame, _: NULL,
+    "LOAD_CLOSURE": lambda frame, name: frame.cells[name],
+    "LOAD_GLOBAL": lambda frame, name: frame.globals.load(frame, name),
+    "LOAD_NAME": lambda frame, name: frame.globals.load(frame, name),
+    "LOAD_BUILD_CLASS": lambda frame, _: CallableVar(builtins.__build_class__),         # its rule breaks, at the call
+    "UNARY_OP": lambda frame, symbol: frame.unary(symbol, frame.stack.pop()),
+    "BINARY_OP": lambda frame, symbol: frame.binary(symbol, *frame.popn(2)),
+    "COMPARE_OP": lambda frame, symbol: frame.compare(symbol, *frame.popn(2)),
+    "BINARY_SUBSCR": lambda frame, _: getitem(frame, *frame.popn(2)),
+    "IS_OP": lambda frame, invert: ConstantVar(frame.same(*frame.popn(2)) != bool(invert)),
+    "CONTAINS_OP": lambda frame, invert: ConstantVar(contains(frame, *frame.popn(2)) != bool(invert)),
+    "BUILD_SLICE": lambda frame, n: slice_of(frame.popn(n)),
+    "BUILD_TUPLE": lambda frame, n: TupleVar(frame.popn(n)),
+    "BUILD_LIST": lambda frame, n: ListVar(frame.popn(n)),
+    "BUILD_SET": lambda frame, n: SetVar.of(frame, frame.popn(n)),
+    "BUILD_STRING": lambda frame, n: ConstantVar("".join([part.as_constant() for part in frame.popn(n)])),
+    "BUILD_MAP": lambda frame, n: dict_of(frame, (values := frame.popn(2 * n))[::2], values[1::2]),
+    "BUILD_CONST_KEY_MAP": lambda frame, n: dict_of(frame, frame.stack.pop().iterate(frame), frame.popn(n)),
+    "LIST_TO_TUPLE": lambda frame, _: TupleVar(list(frame.stack.pop().iterate(frame))),
+    "CONVERT_VALUE": lambda frame, kind: ConstantVar(text(frame, frame.stack.pop(), {1: "str", 2: "repr", 3: "ascii"}[kind])),
+    "FORMAT_WITH_SPEC": lambda frame, _: frame.fold(format, *[part.as_constant() for part in frame.popn(2)]),
+    "GET_ITER": lambda frame, _: frame.iter_of(frame.stack.pop()),
+    "GET_YIELD_FROM_ITER": lambda frame, _: frame.iter_of(frame.stack.pop()),
+    "RETURN_GENERATOR": lambda frame, _: ConstantVar(None),
+    "GET_LEN": lambda frame, _: frame.output.wrap_result(frame.stack[-1].length(frame)),
+    "MATCH_SEQUENCE": lambda frame, _: ConstantVar(isinstance(frame.stack[-1], SequenceVar)),
+    "MATCH_MAPPING": lambda frame, _: ConstantVar(isinstance(frame.stack[-1], DictVar)),
+}
+JUMPS = {
+    "POP_JUMP_IF_FALSE": lambda frame, value: not value.truth(frame),
+    "POP_JUMP_IF_TRUE": lambda frame, value: value.truth(frame),
+    "POP_JUMP_IF_NONE": lambda frame, value: value.identity() is None,
+    "POP_JUMP_IF_NOT_NONE": lambda frame, value: value.identity() is not None,
+}
 
 
-@opcode
-def BINARY_OP(frame, symbol):
-    a, b = frame.popn(2)
-    frame.stack.append(frame.binary(symbol, a, b))
+def _pushing(make):
+    def handler(frame, arg):
+        frame.stack.append(make(frame, arg))
+    return handler
 
 
-@opcode
-def COMPARE_OP(frame, symbol):
-    a, b = frame.popn(2)
-    frame.stack.append(frame.compare(symbol, a, b))
+def _jumping(test):
+    def handler(frame, target):
+        if test(frame, frame.stack.pop()):
+            frame.pc = target
+    return handler
 
 
-@opcode
-def IS_OP(frame, invert):
-    a, b = frame.popn(2)
-    frame.stack.append(ConstantVar(frame.same(a, b) != bool(invert)))
+HANDLERS.update({op: _pushing(make) for op, make in PUSHES.items()} | {op: _jumping(test) for op, test in JUMPS.items()})
 
 
-@opcode
-def CONTAINS_OP(frame, invert):
-    item, owner = frame.popn(2)
-    frame.stack.append(ConstantVar(owner.contains(frame, item) != bool(invert)))
+def getitem(frame, owner, key):
+    return owner.getitem(frame, key)
 
 
-# ---- building
-@opcode
-def BUILD_TUPLE(frame, n):
-    frame.stack.append(TupleVar(frame.popn(n)))
+def contains(frame, item, owner):
+    return owner.contains(frame, item)
 
 
-@opcode
-def BUILD_LIST(frame, n):
-    frame.stack.append(ListVar(frame.popn(n)))
-
-
-@opcode
-def BUILD_SET(frame, n):
-    frame.stack.append(SetVar.of(frame, frame.popn(n)))
-
-
-@opcode
-def BUILD_STRING(frame, n):
-    frame.stack.append(ConstantVar("".join(part.as_constant() for part in frame.popn(n))))
-
-
-@opcode
-def BUILD_MAP(frame, n):
-    made, values = DictVar({}), frame.popn(2 * n)
-    for key, value in zip(values[::2], values[1::2]):
-        made.store(frame, key, value)
-    frame.stack.append(made)
-
-
-@opcode
-def BUILD_CONST_KEY_MAP(frame, n):
-    *values, keys = frame.popn(n + 1)
+def dict_of(frame, keys, values):
     made = DictVar({})
-    for key, value in zip(keys.iterate(frame), values):
+    for key, value in zip(keys, values):
         made.store(frame, key, value)
-    frame.stack.append(made)
+    return made
 
 
+def text(frame, value, how):
+    from .builtin_rules import text
+    return text(frame, value, how)
+
+
+# ---- containers
 def _into(op, method, count=1):
     """The values on top of the stack go into the container `n` below them, perhaps one from before a graph break."""
     def handler(frame, n):
@@ -369,11 +337,6 @@ def DICT_MERGE(frame, n):
             callee = frame.stack[-n - 2]
             frame.raise_(TypeError, f"{getattr(callee, 'name', callee)}() got multiple values for keyword argument {key.as_constant()!r}")
         into.store(frame, key, value)
-
-
-@opcode
-def LIST_TO_TUPLE(frame, _):
-    frame.stack.append(TupleVar(list(frame.stack.pop().iterate(frame))))
 
 
 @opcode
@@ -407,23 +370,9 @@ def UNPACK_EX(frame, arg):
 
 
 @opcode
-def CONVERT_VALUE(frame, kind):
-    from .builtin_rules import text
-    value = frame.stack.pop()
-    frame.stack.append(ConstantVar(text(frame, value, {1: "str", 2: "repr", 3: "ascii"}[kind])))
-
-
-@opcode
 def FORMAT_SIMPLE(frame, _):
-    from .builtin_rules import text
     value = frame.stack.pop()
     frame.stack.append(value if type(value) is ConstantVar and type(value.value) is str else ConstantVar(text(frame, value, "format")))
-
-
-@opcode
-def FORMAT_WITH_SPEC(frame, _):
-    value, spec = frame.popn(2)
-    frame.stack.append(frame.fold(format, value.as_constant(), spec.as_constant()))
 
 
 # ---- calls
@@ -495,44 +444,10 @@ def function_attribute(frame, made, bit, value):
         made.closure = tuple(value.items)
 
 
-@opcode
-def LOAD_BUILD_CLASS(frame, _):
-    frame.stack.append(CallableVar(builtins.__build_class__))      # its rule breaks, at the call
-
-
 # ---- control flow
 @opcode
 def JUMP(frame, target):
     frame.pc = target
-
-
-@opcode
-def POP_JUMP_IF_FALSE(frame, target):
-    if not frame.stack.pop().truth(frame):
-        frame.pc = target
-
-
-@opcode
-def POP_JUMP_IF_TRUE(frame, target):
-    if frame.stack.pop().truth(frame):
-        frame.pc = target
-
-
-@opcode
-def POP_JUMP_IF_NONE(frame, target):
-    if frame.stack.pop().identity() is None:
-        frame.pc = target
-
-
-@opcode
-def POP_JUMP_IF_NOT_NONE(frame, target):
-    if frame.stack.pop().identity() is not None:
-        frame.pc = target
-
-
-@opcode
-def GET_ITER(frame, _):
-    frame.stack.append(frame.iter_of(frame.stack.pop()))
 
 
 @opcode
@@ -545,11 +460,6 @@ def FOR_ITER(frame, target):
         frame.pc = target
     else:
         frame.stack.append(value)
-
-
-@opcode
-def GET_LEN(frame, _):
-    frame.stack.append(frame.output.wrap_result(frame.stack[-1].length(frame)))
 
 
 @opcode
@@ -567,19 +477,9 @@ def STOPITERATION_ERROR(frame, _):
 
 
 @opcode
-def RETURN_GENERATOR(frame, _):
-    frame.stack.append(ConstantVar(None))
-
-
-@opcode
 def YIELD_VALUE(frame, _):
     frame.yielded = frame.stack.pop()
     return True
-
-
-@opcode
-def GET_YIELD_FROM_ITER(frame, _):
-    frame.stack.append(frame.iter_of(frame.stack.pop()))
 
 
 @opcode
@@ -669,16 +569,6 @@ def CALL_INTRINSIC_1(frame, which):
 
 
 # ---- match
-@opcode
-def MATCH_SEQUENCE(frame, _):
-    frame.stack.append(ConstantVar(isinstance(frame.stack[-1], SequenceVar)))
-
-
-@opcode
-def MATCH_MAPPING(frame, _):
-    frame.stack.append(ConstantVar(isinstance(frame.stack[-1], DictVar)))
-
-
 @opcode
 def MATCH_KEYS(frame, _):
     keys, subject = frame.stack[-1], frame.stack[-2]
