@@ -220,10 +220,29 @@ except Exception as error:
     print(type(error).__name__, "-", str(error).replace("\n", " ")[:200])
 
 # %% [markdown]
-# And a size that depends on *values* (`x[x > 0]`) has no hint at all. It is a graph break here:
+# And a size that depends on *values* (`x[x > 0]`) has no hint at all: nobody knows it before the program runs. By default that is a graph break:
 
 # %%
 minidynamo.explain(lambda x: x[x > 0] * 2, dynamic=True)(torch.randn(8)).breaks
+
+# %% [markdown]
+# With a switch, it stays in the graph as an *unbacked* symbol `u0`, as long as nobody asks about it. The backend cuts the graph at the op that makes it and compiles what lies between; a decision still breaks, and is named:
+
+# %%
+def positive(x):
+    return (x[x > 0] + 1).exp() * 2
+
+def decides(x):
+    y = x[x > 0]
+    return y * 2 if y.shape[0] > 3 else y
+
+with minidynamo.config.patch(capture_scalar_outputs=True):
+    whole = minidynamo.explain(positive, dynamic=True)(torch.randn(8))
+    broken = minidynamo.explain(decides, dynamic=True)(torch.randn(8))
+whole.graph_text
+
+# %%
+broken.breaks
 
 # %% [markdown]
 # ## Static, automatic, dynamic
@@ -261,7 +280,20 @@ Table(["kind", "assumption"], [(guard.kind, guard.code) for guard in record.guar
 # ## Kernels with sizes as arguments
 #
 # In miniinductor, sizes were sympy integers all along (notebook 09); now they are expressions. Loop bounds, strides and index expressions carry symbols; the symbols arrive as arguments of the kernel, and the wrapper computes the
-# sizes of buffers:
+# sizes of buffers. What a guard says about a size helps them, too: where `x.view(-1, 8)` has shown that 8 divides the width, index expressions are simpler (here, no division depends on `j` any more):
+
+# %%
+from miniinductor.index_math import FloorDiv, multiples, simplify
+
+i, j = sympy.symbols("i j", integer=True, nonnegative=True)
+width = sympy.Symbol("s0", integer=True, positive=True)
+row = FloorDiv(8 * i + j, width)
+print("the row of element j in group i:      ", simplify(row, {j: 8}))
+with multiples({width: 8}):
+    print("the same, once 8 divides the width:   ", simplify(row, {j: 8}))
+
+# %% [markdown]
+# The kernel and the wrapper of the second entry:
 
 # %%
 from minidynamo.explain.explanation import FrameExplanation
@@ -328,6 +360,15 @@ for label, option in (("static", False), ("dynamic", True)):
     variants[label] = lambda compiled=compiled: compiled(*arguments)
 timings = interleave(variants, budget=2)
 Table(["", "microseconds"], [(label, f"{t.median * 1e6:.0f}") for label, t in timings.items()])
+
+# %% [markdown]
+# Long rows cost next to nothing. Short rows do: the C++ compiler unrolls a row of 128 numbers when it knows that there are 128, and cannot when there are `s1`. `python -m minidynamo.bench --suite dynamic-kernels` measures a dozen kernels; where a
+# symbol costs more than 5 %, it prints why:
+
+# %%
+from minidynamo.bench.suites.dynamic_kernels import REASONS
+
+Table(["kernels", "what the symbol costs"], list(REASONS.items()))
 
 # %% [markdown]
 # ## Exercises

@@ -171,6 +171,7 @@ def sweep(sizes=tuple(range(2, 18)), backend="eager"):
     layer = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU(), torch.nn.LayerNorm(8))
     found = {}
     for mode in (False, None, True):
-        found[str(mode)] = compilations(layer, [(torch.randn(n, 8),) for n in sizes], dynamic=mode, backend=backend)
+        with minidynamo.config.patch(recompile_limit=len(sizes)):
+            found[str(mode)] = compilations(layer, [(torch.randn(n, 8),) for n in sizes], dynamic=mode, backend=backend)
         print(f"batch {sizes[0]} to {sizes[-1]}, dynamic={mode}: {found[str(mode)][-1]} compilations")
     return found
