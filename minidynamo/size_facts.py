@@ -238,8 +238,8 @@ class Facts:
             self.known.update({fact: True, sympy.Not(fact): False})
             return
         gap = self._gap(fact)
-        if isinstance(fact, sympy.Eq):
-            self._learn_equal(gap, line)
+        if isinstance(fact, sympy.Eq):      # not `gap`: what replaces a symbol must stay integer arithmetic
+            self._learn_equal(reduced(fact.lhs - fact.rhs), line)
         elif isinstance(fact, sympy.Ne):
             self.unequal.add(gap)
             for side in (gap, -gap):        # >= 0 and not 0: at least 1

@@ -119,7 +119,7 @@ def test_what_needs_the_number_is_pinned_with_its_line():
     def f(x, n):
         for step in range(x.shape[1]):
             x = x + step
-        return x, [n] * n, f"{x.shape[0]}"
+        return x, [n] * n, str(x.shape[0])
     record = sweep(f, [(torch.randn(4, 2), 3)])
     assert {name: (value, line.rpartition(":")[2]) for name, (value, line) in record.pinned.items()} == {
         "x.shape[1]": (2, str(f.__code__.co_firstlineno + 1)), "n": (3, str(f.__code__.co_firstlineno + 3)),
@@ -421,3 +421,24 @@ def test_padding_by_nothing_keeps_strides(backend):
             y = torch.randn(24, 6).t()
             (stride, got), (expected, want) = compiled(y, n), f(y, n)
             assert stride == expected and got.stride() == want.stride() and torch.equal(got, want), n
+
+
+def test_an_f_string_that_is_only_passed_on_pins_nothing():
+    def f(x):
+        log = [f"{x.shape[0]:>4} rows of {{{x.shape[1] * 2}}}"]
+        return log, f"{log[0]}!", isinstance(log[0], str), x * 2
+    sweep(f, sizes([(4, 3)], [(5, 3)], [(1000, 7)]))
+
+
+@pytest.mark.parametrize("use", [len, hash, str.upper, lambda s: s == "4", lambda s: s + "b", lambda s: {s: 1}, lambda s: s[0], list, bool])
+def test_text_that_is_looked_at_pins_the_size(use):
+    sweep(lambda x: (use(f"{x.shape[0]}"), x * 2), sizes([(4, 3)], [(5, 3)], [(5, 7)]), graphs=2)
+
+
+def test_formats_that_may_raise_are_the_programs():
+    def f(x):
+        try:
+            return f"{x.shape[0]:c}", f"{x.shape[0]:q}", x
+        except ValueError as error:
+            return str(error), x * 2
+    sweep(f, sizes([(65, 3)], [(66, 3)]), graphs=2)

@@ -209,3 +209,11 @@ def test_common_factors_and_known_maxima():
     assert str(torch.sym_max(1, n - 1)) == "s0 - 1"
     assert m % 8 == 0 and str(8 * (m // 8)) == "s1" and m // (m // 8) == 8 and m // 8 != 1
     assert list(map(str, env.guards())) == ["n >= 2", "m >= 2", "(m % 8) == 0", "(m // 8) != 1"]
+
+
+def test_what_replaces_a_symbol_stays_integer_arithmetic():
+    """A float as a size, found by Longformer: s0 divides into s1 parts, and the quotient was written 2*s0 * s1**-1."""
+    env = ShapeEnv()
+    n, m, k = env.create_symbol(12, "n"), env.create_symbol(3, "m"), env.create_symbol(8, "k")
+    assert 2 * n % m == 0 and k == 2 * n // m
+    assert str(k) == "((s0 * 2) // s1)"

@@ -19,6 +19,7 @@ from ..variables.containers import DictVar, ListVar, SequenceVar, SetVar, SliceV
 from ..variables.functions import CallableVar, CellVar, DeferredVar, FunctionVar
 from ..variables.iterators import IteratorVar
 from ..variables.objects import ClassVar, ObjectVar, SuperVar
+from ..variables.symbolic import TextVar, parts_of
 
 HANDLERS = {}
 
@@ -257,12 +258,12 @@ PUSHES = {
     "BUILD_TUPLE": lambda frame, n: TupleVar(frame.popn(n)),
     "BUILD_LIST": lambda frame, n: ListVar(frame.popn(n)),
     "BUILD_SET": lambda frame, n: SetVar.of(frame, frame.popn(n)),
-    "BUILD_STRING": lambda frame, n: ConstantVar("".join([part.as_constant() for part in frame.popn(n)])),
+    "BUILD_STRING": lambda frame, n: joined(frame.popn(n)),
     "BUILD_MAP": lambda frame, n: dict_of(frame, (values := frame.popn(2 * n))[::2], values[1::2]),
     "BUILD_CONST_KEY_MAP": lambda frame, n: dict_of(frame, frame.stack.pop().iterate(frame), frame.popn(n)),
     "LIST_TO_TUPLE": lambda frame, _: TupleVar(list(frame.stack.pop().iterate(frame))),
     "CONVERT_VALUE": lambda frame, kind: ConstantVar(text(frame, frame.stack.pop(), {1: "str", 2: "repr", 3: "ascii"}[kind])),
-    "FORMAT_WITH_SPEC": lambda frame, _: frame.fold(format, *[part.as_constant() for part in frame.popn(2)]),
+    "FORMAT_WITH_SPEC": lambda frame, _: formatted(frame, *frame.popn(2)),
     "GET_ITER": lambda frame, _: frame.iter_of(frame.stack.pop()),
     "GET_YIELD_FROM_ITER": lambda frame, _: frame.iter_of(frame.stack.pop()),
     "RETURN_GENERATOR": lambda frame, _: ConstantVar(None),
@@ -307,6 +308,17 @@ def dict_of(frame, keys, values):
     for key, value in zip(keys, values):
         made.store(frame, key, value)
     return made
+
+
+def joined(parts):
+    if any(type(part) is TextVar for part in parts):
+        return TextVar([piece for part in parts for piece in parts_of(part) or [part.as_constant()]])
+    return ConstantVar("".join([part.as_constant() for part in parts]))
+
+
+def formatted(frame, value, specification):
+    parts = parts_of(value, specification.value) if type(specification) is ConstantVar else None
+    return TextVar(parts) if parts is not None else frame.fold(format, value.as_constant(), specification.as_constant())
 
 
 def text(frame, value, how):
@@ -372,7 +384,9 @@ def UNPACK_EX(frame, arg):
 @opcode
 def FORMAT_SIMPLE(frame, _):
     value = frame.stack.pop()
-    frame.stack.append(value if type(value) is ConstantVar and type(value.value) is str else ConstantVar(text(frame, value, "format")))
+    parts = parts_of(value)
+    frame.stack.append(TextVar(parts) if parts is not None else value if type(value) is ConstantVar and type(value.value) is str else
+                       ConstantVar(text(frame, value, "format")))
 
 
 # ---- calls

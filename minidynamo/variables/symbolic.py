@@ -12,6 +12,7 @@ Mirrors torch/_dynamo/variables/tensor.py (SymNodeVariable).
 """
 import math
 import operator
+import re
 
 import torch
 
@@ -20,6 +21,7 @@ from ..symbolic_shapes import DataDependentDecision
 from .base import Variable
 from .constant import ConstantVar
 
+PLAIN = re.compile(r"[<>^=]?[ +-]?#?\d*[,_]?d?")        # specifications that format every int
 SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 CALLS = {       # builtins and math functions that stay symbolic
     math.floor: math.floor, math.ceil: math.ceil, math.trunc: math.trunc, abs: operator.abs, round: round, float: torch.sym_float,
@@ -29,29 +31,15 @@ CALLS = {       # builtins and math functions that stay symbolic
     math.prod: None, math.isqrt: None}
 
 
-class SymVar(Variable):
-    """`value`: a torch.SymInt, SymFloat or SymBool; `node`: its placeholder, of a symbol that is an input of the graph."""
-    __slots__ = ("value", "node")
-
-    def __init__(self, value, source=None, node=None):
-        self.source, self.mutated, self.value, self.node = source, False, value, node
-
-    @property
-    def fake(self):
-        return self.value
-
-    def python_type(self):
-        return self.value.node.pytype
-
-    def as_constant(self):
-        node = self.value.node
-        return node.guard_bool() if node.pytype is bool else node.guard_int()
+class Unpinned(Variable):
+    """A value made of symbolic numbers; whoever looks at it in another way than passing it on gets the constant, which pins them."""
+    __slots__ = ()
 
     def constant(self):
         return ConstantVar(self.as_constant())
 
     def truth(self, tx):
-        return bool(self.value) if self.python_type() is bool else bool(self.value != 0)
+        return bool(self.as_constant())
 
     def hash_key(self, tx):
         return self.as_constant()
@@ -74,11 +62,65 @@ class SymVar(Variable):
     def call(self, tx, args, kwargs):
         return self.constant().call(tx, args, kwargs)
 
+
+class SymVar(Unpinned):
+    """`value`: a torch.SymInt, SymFloat or SymBool; `node`: its placeholder, of a symbol that is an input of the graph."""
+    __slots__ = ("value", "node")
+
+    def __init__(self, value, source=None, node=None):
+        self.source, self.mutated, self.value, self.node = source, False, value, node
+
+    @property
+    def fake(self):
+        return self.value
+
+    def python_type(self):
+        return self.value.node.pytype
+
+    def as_constant(self):
+        node = self.value.node
+        return node.guard_bool() if node.pytype is bool else node.guard_int()
+
+    def truth(self, tx):
+        return bool(self.value) if self.python_type() is bool else bool(self.value != 0)
+
     def reconstruct(self, cg):
         cg.symbolic(self.value.node.expr)
 
     def __repr__(self):
         return f"symbolic {self.value}"
+
+
+class TextVar(Unpinned):
+    """An f-string: `parts` are texts and (SymVar, format specification), and it is put together when the program runs."""
+    __slots__ = ("parts",)
+
+    def __init__(self, parts):
+        self.source, self.mutated, self.parts = None, False, parts
+
+    def python_type(self):
+        return str
+
+    def as_constant(self):
+        return "".join(part if type(part) is str else format(part[0].as_constant(), part[1]) for part in self.parts)
+
+    def identity(self):
+        return self.as_constant()
+
+    def reconstruct(self, cg):
+        texts = [part.replace("{", "{{").replace("}", "}}") if type(part) is str else f"{{:{part[1]}}}" for part in self.parts]
+        numbers = [part[0] for part in self.parts if type(part) is not str]
+        cg.start_call(lambda: cg.load_const("".join(texts).format))
+        for number in numbers:
+            number.reconstruct(cg)
+        cg.finish_call(len(numbers))
+
+
+def parts_of(value, specification=""):
+    """The parts of a formatted value, or None: nothing is symbolic, or formatting may raise."""
+    if type(value) is TextVar and not specification:
+        return value.parts
+    return [(value, specification)] if type(value) is SymVar and value.python_type() is int and PLAIN.fullmatch(specification) else None
 
 
 def wrap_symbolic(value):

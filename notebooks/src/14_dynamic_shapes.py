@@ -195,7 +195,7 @@ print(compilations(lambda x, y: (x * 2, y * 3), [(torch.randn(a), torch.randn(b)
 # %% [markdown]
 # ## What needs the number
 #
-# A loop over a size must be unrolled, so it needs the number. So does an f-string, or a list of that length. The symbol is **pinned**: it becomes a number in the next attempt, with a guard, and the record says which line is to blame:
+# A loop over a size must be unrolled, so it needs the number. So does a list of that length, or text that is compared (an f-string that is only passed on is put together when the program runs). The symbol is **pinned**: it becomes a number in the next attempt, with a guard, and the record says which line is to blame:
 
 # %%
 def over_rows(x):
