@@ -26,7 +26,7 @@ from ._guard_memo import Memo
 from .sources import identifier
 
 MODULE_TABLES = ("_parameters", "_buffers", "_modules")      # nn.Module keeps these dicts itself
-FIXED = {"ID", "EQ", "GLOBAL", "EQUALS", "MODULE", "NO_HOOKS"}     # of identity and of constants (hooks: see `_below`)
+FIXED = {"ID", "SAME", "EQ", "GLOBAL", "EQUALS", "MODULE", "NO_HOOKS"}     # of identity and of constants (hooks: see `_below`)
 LASTING = FIXED - {"EQUALS"} | {"TYPE", "CODE", "MRO", "ALIAS", "DISTINCT"}
 
 
