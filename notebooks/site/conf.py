@@ -17,4 +17,5 @@ html_context = {"default_mode": "light"}
 html_show_copyright = False
 html_show_sphinx = False
 html_copy_source = False
+html_use_index = False
 suppress_warnings = ["mystnb.unknown_mime_type", "config.cache"]

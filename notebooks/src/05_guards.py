@@ -165,6 +165,9 @@ e = minidynamo.explain(programs()[2], backend="eager")(torch.ones(2), Settings()
 e.guard_source
 
 # %% [markdown]
+# (`memo()` is true if nothing was written to the dictionaries that the checks behind it read since they last held: CPython counts a dictionary's versions, so a whole subtree of modules and globals is passed
+# with one question.)
+#
 # Any exception while checking counts as false: if `s.names` is gone, the assumption that it has length 2 does not hold.
 
 # %%

@@ -252,8 +252,8 @@ def draw_shapes():
         "persistent reduction\n[XBLOCK, RBLOCK]: whole rows": lambda r, c: r // 2,
         "looped reduction\n[XBLOCK, RBLOCK]: steps along r": lambda r, c: r // 4,
     }
-    figure, axes = plt.subplots(1, 4, figsize=(11, 2.4), layout="constrained")
-    for axis, (title, program) in zip(axes, kinds.items()):
+    figure, axes = plt.subplots(2, 2, figsize=(7, 4.4), layout="constrained")
+    for axis, (title, program) in zip(axes.flat, kinds.items()):
         looped = "looped" in title
         for r in range(rows):
             for c in range(columns):
@@ -268,7 +268,7 @@ def draw_shapes():
                     axis.add_patch(plt.Rectangle((c, top), 4, 4, fill=False, edgecolor="black", linewidth=1))
                 axis.annotate("", (columns - 0.5, top + 2), (2, top + 2), arrowprops={"arrowstyle": "->"})
         axis.set(xlim=(0, columns), ylim=(rows, 0), xticks=[], yticks=[], aspect="equal")
-        axis.set_title(title, fontsize=8)
+        axis.set_title(title, fontsize=9)
     return figure
 
 # %%
@@ -464,7 +464,7 @@ from exercises import check
 check("12.1", row_max)
 
 # %% [markdown]
-# **12.2** *An epilogue.* Below is a matrix product in Triton: each program accumulates one tile of `a @ b` in `acc`. Our Triton backend calls a library for products, so what follows one is a
+# **12.2** *An epilogue.* Below is a matrix product in Triton: each program accumulates one tile of `a @ b` in `acc`. Our Triton backend calls a library for products by default, so what follows one is a
 # kernel of its own, which reads the product again. Write the handler that puts it *into* the product's kernel instead: the real loop body of the compiled graph is played into it, and its lines
 # stand where the template says `EPILOGUE`.
 #
