@@ -348,7 +348,8 @@ def test_scans(kind, shape, dim):
         compiled = compiled_graph(function, x)
         with torch.no_grad():
             (got,), (want,), (exact,) = compiled(x), function(x), function(x.double())
-        assert (got - exact).norm() <= 2 * (want - exact).norm() + torch.finfo(dtype).eps * exact.norm()
+        slack = 1e-12 if dtype == torch.float64 else torch.finfo(dtype).eps         # float64: the reference is no better than we are
+        assert (got - exact).norm() <= 2 * (want - exact).norm() + slack * exact.norm(), dtype
 
 
 def test_inputs_are_written_in_place():

@@ -126,7 +126,8 @@ def noted(line, comment):
 
 def size_text(n):
     """A number of elements, in brackets where it is an expression."""
-    return str(n) if isinstance(n, int) else f"({index_text(n, 'triton')})"
+    text = index_text(n, "triton")
+    return text if text.isalnum() else f"({text})"
 
 
 class TritonKernelWriter(TritonExpressions):
@@ -376,7 +377,7 @@ class TritonKernelWriter(TritonExpressions):
         if not axes <= own:
             text = f"tl.full({self.shape(axes)}, {text}, tl.int32)" if not own else \
                 f"tl.broadcast_to({text}, {self.shape(axes | own)})"
-        elif not text.isidentifier():
+        elif not text.isalnum():
             text = f"({text})"
         return f"{self.pointers[name]} + {text}"
 

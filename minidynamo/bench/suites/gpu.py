@@ -2,7 +2,7 @@
 
     rows of gpu-kernels: GB/s = bytes that must move (each input read once, each output written once) / time
     rows of gpu-models:  milliseconds of a forward pass ("training": and backward) per call
-    both:                relative error against float64, which may be twice eager's: else the row has no time;
+    both:                relative error against float64; with more than twice eager's, ours has no time;
                          seconds of the first call with empty caches, and ("warm") once more with what the first left on disk
 
 Times are medians of CUDA events (kernels) or of host clocks around synchronised batches (models).  Every round runs all variants
@@ -61,10 +61,11 @@ def measure(name, function, call, exact, timer, options, modes=(None,), others=(
                     for _ in range(3):
                         result = run()
                 row["error"][key] = error(result, exact)
-                if row["error"][key] <= 2 * row["error"]["eager"] + 1e-6:
+                right = row["error"][key] <= 2 * row["error"]["eager"] + 1e-6
+                if right or label != "ours":
                     variants[key] = run
-                else:
-                    row["note"] = f"{key} is wrong"
+                if not right:
+                    row["note"] = f"the error of {key} is more than twice eager's"
             except Exception as problem:
                 row["note"] = f"{key}: {type(problem).__name__} {str(problem)[:300]}"
     times = timer(variants)
@@ -232,19 +233,20 @@ def mobilenet(batch):
 
 
 BUILDERS = MODELS | {"llama": llama, "vit": vision("ViT"), "convnext": vision("ConvNext"), "mobilenet": mobilenet}
-SIZES = {"GPT-2": ("gpt2", dict(batch=8, sequence=512)), "BERT": ("bert", dict(batch=8, sequence=512)), "ResNet-50": ("resnet", dict(batch=32)),
-         "Llama 16 layers": ("llama", dict(batch=4, sequence=512)), "ViT-B/16": ("vit", dict(batch=32)), "ConvNeXt-T": ("convnext", dict(batch=32)),
-         "MobileNetV3": ("mobilenet", dict(batch=32))}
+TEXT, IMAGES = dict(batch=8, sequence=512), dict(batch=32)
+SIZES = {"GPT-2 b8 s512": ("gpt2", TEXT), "BERT b8 s512": ("bert", TEXT), "ResNet-50 b32": ("resnet", IMAGES),
+         "Llama 16 layers b4 s512": ("llama", dict(batch=4, sequence=512)), "ViT-B/16 b32": ("vit", IMAGES), "ConvNeXt-T b32": ("convnext", IMAGES),
+         "MobileNetV3 b32": ("mobilenet", IMAGES)}
 GRAPHS = "reduce-overhead"
 # name, how to build it, dtype, mode, training (forward and backward)?
 MODEL_ROWS = [("GPT-2 b1 s64 bf16", "gpt2", dict(batch=1, sequence=64), BF16, None, False),
               ("GPT-2 b1 s64 bf16, CUDA graphs", "gpt2", dict(batch=1, sequence=64), BF16, GRAPHS, False),
               *[(f"{name} bf16", *how, BF16, None, False) for name, how in SIZES.items()],
-              ("ResNet-50 bf16, CUDA graphs", *SIZES["ResNet-50"], BF16, GRAPHS, False), ("ResNet-50 fp32, CUDA graphs", *SIZES["ResNet-50"], FP32, GRAPHS, False),
-              ("MobileNetV3 bf16, CUDA graphs", *SIZES["MobileNetV3"], BF16, GRAPHS, False),
+              *[(f"{name} {label}, CUDA graphs", *SIZES[name], dtype, GRAPHS, False) for name, label, dtype in (
+                  ("ResNet-50 b32", "bf16", BF16), ("ResNet-50 b32", "fp32", FP32), ("MobileNetV3 b32", "bf16", BF16))],
               *[(f"{name} fp32", *how, FP32, None, False) for name, how in SIZES.items()],
               *[(f"{name} bf16 training", *how, BF16, None, True) for name, how in SIZES.items()],
-              ("GPT-2 bf16 training, CUDA graphs", *SIZES["GPT-2"], BF16, GRAPHS, True),
+              ("GPT-2 b8 s512 bf16 training, CUDA graphs", "gpt2", TEXT, BF16, GRAPHS, True),
               ("GPT-2 b1 s64 bf16 training, CUDA graphs", "gpt2", dict(batch=1, sequence=64), BF16, GRAPHS, True),
               *[(f"{name} fp32 training", *how, FP32, None, True) for name, how in SIZES.items()]]
 
