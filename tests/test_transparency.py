@@ -305,6 +305,16 @@ def test_whether_two_are_one_object_is_guarded():
         same(compiled(x, a, b), f(x, a, b))
 
 
+def test_whether_an_object_is_a_fixed_one_of_a_library_is_guarded():
+    def f(x, field):
+        return x + 1, [kind for kind in [field._field_type] if kind is dataclasses._FIELD], field._field_type in (dataclasses._FIELD, dataclasses._FIELD_INITVAR)
+    compiled, x = minidynamo.compile(f, backend="eager"), torch.ones(2)
+    for kind in (dataclasses._FIELD, dataclasses._FIELD_CLASSVAR, dataclasses._FIELD_INITVAR):
+        field = dataclasses.field()
+        field._field_type = kind
+        same(compiled(x, field), f(x, field))
+
+
 def test_the_order_of_a_set_is_guarded():
     def f(x, kinds):
         for kind in kinds:

@@ -58,6 +58,8 @@ class Builder:
                 if source.alias_of is None:
                     source.alias_of = variable.source
                     self.guard_pair("{0} is {1}", source, variable.source)
+            elif source.kind == "pinned" and variable.source is not None and variable.source.kind != "pinned":       # an object that is fixed, met before at a source
+                self.guard(variable.source, ("SAME", id(value)), "{0} is {pin}", value)
             return variable
         try:
             variable = self._new(value, kind, source)
