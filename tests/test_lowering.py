@@ -383,3 +383,12 @@ def test_a_value_that_a_library_kernel_reads_first_is_stored_as_eager_has_it():
         compiled = miniinductor.compile_fx(torch.fx.symbolic_trace(f), [x])
         assert [t.stride() for t in compiled(x)] == [t.stride() for t in f(x)]
         torch.testing.assert_close(tuple(compiled(x)), f(x))
+
+
+def test_rows_found_by_an_index_are_summed_without_reading_ahead():
+    """Found by `make fuzz-symbolic`: the index is a value of the kernel, the prefetch took it for a size."""
+    x, rows = torch.randn(40, 5000), torch.arange(39, -1, -1)
+    with torch.no_grad():
+        compiled = miniinductor.compile_fx(torch.fx.symbolic_trace(lambda x, rows: (x.index_select(0, rows).mean(1),)), [x, rows])
+        torch.testing.assert_close(compiled(x, rows)[0], x.flip(0).mean(1))
+    assert compiled.record.kernels and not compiled.record.notes_of("eagerly")

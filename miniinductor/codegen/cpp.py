@@ -236,7 +236,8 @@ class CppKernelWriter(RowReductions, CppExpressions):
             return []
         for access in [access for body in self.bodies.values() for access in body.reads()]:
             size = self.buffers[access.name].layout.dtype.itemsize
-            if access.name in self.pointers and stride_of(access.index, lane) == 1:
+            known = not any(s.name.startswith("indirect") for s in access.index.free_symbols)      # else it is a value of the loop
+            if known and access.name in self.pointers and stride_of(access.index, lane) == 1:
                 for values in moved(access.index, size):
                     start = self.index(sympy.expand(access.index.xreplace(values)))
                     lines[f"for (int64_t k = 0; k < 8; k++) __builtin_prefetch({self.pointers[access.name]} + {start} + {64 // size}*k);"] = None
