@@ -473,3 +473,11 @@ def test_a_warning_that_is_given_once(caplog):
         assert torch.equal(compiled(X()), f(X()))
         assert caplog.messages == ["careful"] * (1 + (cleared or len(caplog.messages) > 1))
     assert minidynamo.counters["frames"].total() == 1
+
+
+def test_exhausted_iterators_keep_their_type():
+    def f(x):
+        up, down, pair = iter([1, 2]), reversed([1, 2]), iter((1,))
+        return x + sum(up) + sum(down) + sum(pair), up, down, pair
+    for a, b in zip(minidynamo.compile(f, backend="eager")(X())[1:], f(X())[1:]):
+        assert type(a) is type(b) and list(a) == []

@@ -8,7 +8,7 @@ Mirrors torch/_dynamo/variables/iter.py.
 from ..exceptions import Break, ObservedException, SkipFrame
 from .base import Variable
 from .constant import ConstantVar
-from .containers import SetVar, TupleVar
+from .containers import ListVar, SetVar, TupleVar
 
 
 class IteratorVar(Variable):
@@ -49,20 +49,17 @@ class SequenceIterator(IteratorVar):
         self.source, self.mutated, self.sequence, self.index, self.step = None, False, sequence, index, step
 
     def next(self, tx):
-        if self.sequence is None or not 0 <= self.index < len(self.sequence.items):
-            self.sequence = None
+        if not 0 <= self.index < len(self.sequence.items):      # exhausted for good, though the list may grow
+            self.sequence = ListVar([], self.sequence.cls) if isinstance(self.sequence, ListVar) else TupleVar([])
+            self.index = min(self.step, 0)
             return None
         self.index += self.step
         return self.sequence.item(tx, self.index - self.step)
 
     def python_type(self):
-        return type((iter if self.step > 0 else reversed)([] if self.sequence is None else self.sequence.cls.__new__(self.sequence.cls)))
+        return type((iter if self.step > 0 else reversed)(self.sequence.cls.__new__(self.sequence.cls)))
 
     def reconstruct(self, cg):
-        if self.sequence is None:
-            cg.load_const(())
-            cg.emit("GET_ITER", effect=0)
-            return
         late = self.sequence.mutated and self.sequence.source is not None
         if late:
             if self.sequence.cls is not list:
