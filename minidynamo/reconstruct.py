@@ -562,7 +562,7 @@ def _push_state(tail, frame):
 def _holds(value):
     """Does this local, which is not read again, hold an argument whose end the program may notice (a lock, a temporary file)?"""
     return value.source is not None and value.source.kind == "local" and isinstance(_peek(value), (Lazy, ObjectVar, OpaqueVar)) and \
-        not (type(_peek(value)) is Lazy and (is_constant_value(value.value) or isinstance(value.value, torch.Tensor)))
+        not (type(_peek(value)) is Lazy and (is_constant_value(value.value) or issubclass(type(value.value), torch.Tensor)))
 
 
 def _parameters(code):

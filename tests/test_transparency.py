@@ -203,6 +203,32 @@ def a_dict_that_grows_behind_a_break(x):
 
 
 @case
+def a_key_replaced_while_its_dict_is_walked(x):
+    d = {0: x}
+    try:
+        for key in d.values():
+            del d[0]
+            d[0] = 0
+    except RuntimeError as error:
+        return x + 1, str(error)
+
+
+@case
+def what_is_thrown_into_a_generator_has_its_context(x):
+    def handling():
+        try:
+            raise KeyError("a")
+        except KeyError:
+            yield
+    walk = handling()
+    next(walk)
+    try:
+        walk.throw(ValueError)
+    except ValueError as error:
+        return x + 1, type(error.__context__).__name__
+
+
+@case
 def an_exit_stack_chains_what_it_meets(x):
     def fail(error):
         raise error

@@ -154,7 +154,7 @@ class Frame(Operations):
         if throw is not None:
             entry = self.info.ops[self.pc - 1][2]
             self.push(NULL)
-            self.unwind(ObservedException(throw), entry)
+            self.unwind(self.raised(throw), entry)
         self.run()
         return self.yielded
 

@@ -12,6 +12,7 @@ import enum
 import functools
 import types
 import typing
+import weakref
 
 import torch
 
@@ -37,6 +38,9 @@ class Builder:
 
     def wrap(self, value, source):
         kind = type(value)
+        if kind in weakref.ProxyTypes:          # whatever one asks it is asked of its object
+            self.guard(source, "TYPE", "type({0}) is {pin}", kind)
+            return OpaqueVar(value, source, Break("object", "a weak proxy is not traced"))
         if kind in LITERALS or is_constant_value(value):
             return self._constant(value, source)
         if kind is type or isinstance(value, (type, typing._Final)):       # classes, typing.List and the like

@@ -28,7 +28,7 @@ CONSTANT_TYPES = LITERALS | {torch.dtype, torch.device, torch.layout, torch.memo
 def is_constant_value(value):
     """May `value` live in a ConstantVar?"""
     kind = type(value)
-    return kind in CONSTANT_TYPES or isinstance(value, enum.Enum)
+    return kind in CONSTANT_TYPES or issubclass(kind, enum.Enum)
 
 
 def argument_of(value):

@@ -251,11 +251,12 @@ class DictVar(Variable):
 
     With a source, a key that was read is guarded alone; walking the dict or asking its length guards all keys.  Writes are
     kept in `written` and `deleted`, so that replay can store just the keys that changed."""
-    __slots__ = ("items", "cls", "factory", "written", "rewritten", "real_keys")
+    __slots__ = ("items", "cls", "factory", "written", "rewritten", "real_keys", "removed")
 
     def __init__(self, items, cls=dict, source=None, factory=None):
         self.source, self.mutated, self.items, self.cls, self.factory = source, False, items, cls, factory
         self.written, self.rewritten, self.real_keys = {}, False, list(items) if source is not None else ()
+        self.removed = 0                    # how often a key was removed
 
     def python_type(self):
         return self.cls
@@ -300,6 +301,7 @@ class DictVar(Variable):
     def remove(self, tx, key):
         self.items.pop(key.hash_key(tx))
         self.written[key.hash_key(tx)] = True
+        self.removed += 1
         self.mutated = self.rewritten = True
 
     def truth(self, tx):

@@ -90,11 +90,12 @@ class HostIterator(IteratorVar):
 
 class KeysIterator(IteratorVar):
     """Over a dict, one of its views or a set, whose length must stay."""
-    __slots__ = ("walked", "left", "size", "taken")
+    __slots__ = ("walked", "left", "size", "taken", "removed")
 
     def __init__(self, tx, walked):
         self.source, self.mutated, self.walked, self.taken = None, False, walked, 0
         self.left, self.size = iter(list(walked.iterate(tx))), self.owner().items and len(self.owner().items)
+        self.removed = getattr(self.owner(), "removed", 0)
 
     def owner(self):
         return getattr(self.walked, "dict", self.walked)
@@ -105,6 +106,8 @@ class KeysIterator(IteratorVar):
         if self.size != (self.owner().items and len(self.owner().items)):
             self.size = -1
             tx.raise_(RuntimeError, f"{'Set' if isinstance(self.walked, SetVar) else 'dictionary'} changed size during iteration")
+        if self.removed != getattr(self.owner(), "removed", 0):
+            raise SkipFrame("a dictionary whose keys are replaced while it is walked")
         value = next(self.left, None)
         self.taken += 1
         if value is None:
