@@ -102,12 +102,12 @@ def one(seed, backend, minimise=True, digits=None):
 
     def fails(text):
         try:
-            signal.alarm(20)
+            signal.setitimer(signal.ITIMER_PROF, 20)      # of processor time: the machine may be busy
             return check(text, seed, backend, digits)
         except Exception as error:
             return f"the compiler failed: {type(error).__name__}: {error}"
         finally:
-            signal.alarm(0)
+            signal.setitimer(signal.ITIMER_PROF, 0)
     found = fails(text)
     counts = {"graphs": sum(minidynamo.counters["graphs"].values()), "breaks": sum(minidynamo.counters["graph_breaks"].values()),
               "recompiles": sum(minidynamo.counters["recompiles"].values()), "skipped": list(minidynamo.counters["skipped"])}
@@ -126,7 +126,7 @@ def _hung(signum, frame):
 def _worker(task):
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
-    signal.signal(signal.SIGALRM, _hung)
+    signal.signal(signal.SIGPROF, _hung)
     return one(*task)
 
 
