@@ -34,7 +34,7 @@ from .variables.builder import Builder
 from .variables.constant import ConstantVar, argument_of, is_constant_value
 from .variables.containers import DictVar, ListVar, SetVar, SliceVar, TupleVar
 from .variables.objects import GlobalsVar
-from .variables.symbolic import SYMBOLIC, SymVar, data_dependent, wrap_symbolic
+from .variables.symbolic import SYMBOLIC, SymVar, TextVar, data_dependent, wrap_symbolic
 from .variables.tensor import FloatVar, TensorVar, with_tensors
 
 LITERAL_KEYS = (str, int, bool, type(None))
@@ -361,7 +361,7 @@ class OutputGraph(Builder):
             return variable.fake
         if kind is ConstantVar:
             return argument_of(variable.value)
-        if kind is FloatVar:
+        if kind is FloatVar or kind is TextVar:
             return variable.as_constant()
         if kind is Lazy:
             return self.to_fake(variable.realize(self.frame))

@@ -442,3 +442,16 @@ def test_formats_that_may_raise_are_the_programs():
         except ValueError as error:
             return str(error), x * 2
     sweep(f, sizes([(65, 3)], [(66, 3)]), graphs=2)
+
+
+def test_the_message_of_an_assertion_that_holds_pins_no_size():
+    def f(x):
+        torch._assert(x.shape[0] % 2 == 0, f"{x.shape[0]} rows and {x.shape[1]} columns")
+        return x.view(2, -1) + 1
+    compiled = minidynamo.compile(f, backend="eager", dynamic=True, fullgraph=True)
+    for rows, columns in ((4, 5), (6, 7), (8, 3)):
+        x = torch.randn(rows, columns)
+        assert torch.equal(compiled(x), f(x))
+    assert sum(minidynamo.counters["graphs"].values()) == 1
+    with pytest.raises(AssertionError, match="5 rows and 3 columns"):
+        minidynamo.compile(f, backend="eager", dynamic=True)(torch.randn(5, 3))

@@ -314,6 +314,14 @@ def _check(tx, args, kwargs):
     raise Break("torch", "torch._check() of something false, or of a tensor")
 
 
+@rule(torch._assert)
+def _assert(tx, args, kwargs):
+    """The condition is a guard; nothing is asked of a message that nobody sees."""
+    if len(args) == 2 and not kwargs and type(args[0]) in (SymVar, ConstantVar) and args[0].truth(tx):
+        return ConstantVar(None)
+    return call_leaf(tx, torch._assert, args, kwargs)
+
+
 @rule(torch._is_all_true)
 def _is_all_true(tx, args, kwargs):
     """torch.distributions checks arguments: an assertion in the graph (the backend "eager" runs it), and where it fails, the frame runs as
