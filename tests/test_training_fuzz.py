@@ -17,7 +17,7 @@ from test_training import run, sharing
 
 EXAMPLES = int(os.environ.get("MINI_FUZZ", "0"))
 POINTWISE = ["torch.sin({a})", "torch.tanh({a})", "torch.sigmoid({a})", "{a} * 0.5", "torch.exp({a}).clamp(max=2)", "torch.relu({a})",
-             "-{a}", "{a} + {b}", "{a} * {b}", "{a} - {b} * 0.5", "torch.where({a} > 0, {a}, {b})", "torch.maximum({a}, {b})",
+             "-{a}", "{a} + {b}", "{a} * {b}", "{a} - {b} * 0.5", "torch.where({a} > 0.1, {a}, {b})", "torch.maximum({a}, {b})",
              "torch.cat([{a}, {b}])", "torch.stack([{a}, {b}])", "{a} @ {b}", "{a} / (1 + {b} * {b})"]
 REDUCE = ["{a}.softmax(-1)", "{a}.sum(0)", "{a}.mean(-1, keepdim=True)", "{a}.amax(0)", "{a}.var(-1, unbiased=False)", "{a}.sum()",
           "{a} - {a}.mean(0, keepdim=True)", "torch.nn.functional.layer_norm({a}, {a}.shape[-1:])", "{a}.cumsum(0)"]
@@ -27,7 +27,7 @@ VIEWS = ["{a}.view(-1)", "{a}.t()", "{a}[{k}:]", "{a}[::2]", "{a}.unsqueeze({k})
 COPIES = ["{a}.clone()", "{a}.contiguous()", "{a}[torch.tensor([0, 0, {k}])]", "torch.flip({a}, [0])", "{a}.roll({k}, 0)",
           "{a}.index_select(0, torch.tensor([1, 0, 1]))", "torch.nn.functional.pad({a}, (1, {k}))"]
 WRITES = ["{a}.mul_(0.5)", "{a}.add_({b})", "{a}.sin_()", "{a}[{k}] = 0.5", "{a}[{k}:].mul_({b})", "{a}.copy_({b})", "{a}.zero_()",
-          "{a}.view(-1)[{k}:3].add_(1)", "{a}.t().add_({b})", "{a}.clamp_(-1, 1)", "{a}.masked_fill_({b} > 0, 0.5)", "{a}[..., {k}] = {b}",
+          "{a}.view(-1)[{k}:3].add_(1)", "{a}.t().add_({b})", "{a}.clamp_(-1, 1)", "{a}.masked_fill_({b} > 0.1, 0.5)", "{a}[..., {k}] = {b}",
           "{a}.index_add_(0, torch.tensor([0, 0]), {b}[:2])", "{a}[torch.tensor([0, 1])] = {b}[:2]", "{a}.mul_({b}).add_(1)",
           "{a}.detach().mul_(2)", "{a}.unsqueeze_(0)", "{a} += {b}", "{a}[0:2, 1:].copy_({b}[0:2, 1:])", "{a}.transpose(0, -1)[0].tanh_()"]
 KINDS = [POINTWISE, POINTWISE, REDUCE, VIEWS, VIEWS, COPIES, WRITES, WRITES]
@@ -90,8 +90,11 @@ def compare(text, backend):
     with minidynamo.config.patch(raise_internal_errors=True):
         try:
             want = run(scope["f"], inputs())
-        except RuntimeError as error:           # autograd refuses: so must we, except for writes to one of several views
-            with pytest.raises(RuntimeError) if "multiple views" not in str(error) else contextlib.suppress(RuntimeError):
+        except RuntimeError as error:
+            # autograd refuses: so must we, except for writes to one of several views, and to a view of what requires gradients since it was
+            # taken: then eager refuses unless somebody looked at the view's grad_fn in between
+            quirk = any(words in str(error) for words in ("multiple views", "leaf Variable that requires grad"))
+            with contextlib.suppress(RuntimeError) if quirk else pytest.raises(RuntimeError):
                 run(minidynamo.compile(scope["f"], backend=backend), inputs())
             return
         got = run(minidynamo.compile(scope["f"], backend=backend), inputs())
