@@ -296,7 +296,8 @@ def test_a_compiled_step_is_right(name, foreach):
         same_state(model, reference, 1e-5)
     made = [r for r in compiled_records() if r.backward is None and not r.joint_graph]
     assert 1 <= len(made) <= 3 and all(1 <= len(r.kernels) <= 5 and not r.fallbacks for r in made), [len(r.kernels) for r in made]
-    assert not minidynamo.counters["graph_breaks"] and not minidynamo.counters["skipped"]
+    assert not minidynamo.counters["graph_breaks"]
+    assert all("no tensor operation to compile" in reason for reason in minidynamo.counters["skipped"])
 
 
 def test_a_fused_optimizer_kernel_is_eagers():
