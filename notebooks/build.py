@@ -92,12 +92,11 @@ def write_assignments(names, folder):
 
 
 def replacements():
-    """Machine-specific text -> what the stored notebook says."""
+    """Machine-specific text -> what the stored notebook says; the environment first, as it may lie in our folder."""
     import site
-    pairs = [(str(ROOT) + "/", ""), (str(ROOT), ".")]
-    pairs += [(folder + "/", "") for folder in site.getsitepackages()]
-    pairs += [(sys.base_prefix + "/lib/", "python/"), (sys.prefix + "/", "venv/"), (str(Path.home()) + "/", "~/")]
-    return pairs
+    pairs = [(folder + "/", "") for folder in site.getsitepackages()]
+    pairs += [(sys.base_prefix + "/lib/", "python/"), (sys.prefix + "/", "venv/")]
+    return pairs + [(str(ROOT) + "/", ""), (str(ROOT), "."), (str(Path.home()) + "/", "~/")]
 
 
 def clean(value, pairs):
@@ -144,10 +143,10 @@ def texts(cell):
 def differences(stored, fresh):
     """[(cell number, stored text, new text)] of the cells whose text outputs differ.
 
-    Not compared: how long the rule under a table's head is.  It is as wide as the rows, and those name temporary files."""
-    found, same_rules = [], functools.partial(re.sub, r"(?m)^-{20,}$", "---")
+    Not compared: how wide the columns of a table are.  They are as wide as their cells, and those name temporary files."""
+    found, narrow = [], functools.partial(re.sub, r"(?m)^-{20,}$| {2,}", "  ")
     for number, (a, b) in enumerate(zip(stored.cells, fresh.cells, strict=True)):
-        if a.cell_type == "code" and "volatile" not in tags(a) and same_rules(texts(a)) != same_rules(texts(b)):
+        if a.cell_type == "code" and "volatile" not in tags(a) and narrow(texts(a)) != narrow(texts(b)):
             found.append((number, texts(a), texts(b)))
     return found
 
