@@ -212,3 +212,20 @@ def test_large_intermediates_of_training_are_allocated_and_returned_singly(langu
         if "# written in place" in line:
             new, old = line.split("#")[0].split(" = ")
             assert re.search(rf"del .*\b{new.strip()}\b", backward.wrapper_source), "the second name keeps the memory alive"
+
+
+def test_a_triton_kernel_of_two_results_overwrites_nothing(monkeypatch):
+    """Threads that store one result might be ahead of those that load the old value for the other."""
+    monkeypatch.setenv("TRITON_INTERPRET", "1")
+    monkeypatch.setitem(wrapper.SINGLE, "cpu", 0)
+
+    def f(x, w):
+        y = torch.mm(x, w)
+        z = torch.sin(y)
+        return torch.mm(z, w) + torch.mm(z.to(torch.float64).to(torch.float32) * 2, w)
+    record = compiled_like_eager(f, torch.randn(32, 32), torch.randn(32, 32), cpu_backend="triton")
+    for kernel in record.kernels:
+        if len(kernel.source.split("tl.store(")) > 2:
+            made = set(kernel.nodes)
+            assert not any(place.startswith("in place of") for name, place, _ in record.memory_plan if name in made)
+    assert any(len(kernel.source.split("tl.store(")) > 2 for kernel in record.kernels)

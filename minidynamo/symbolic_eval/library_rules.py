@@ -1,4 +1,4 @@
-"""Rules for the standard library: typing, dataclasses, inspect, copy, warnings, logging.
+"""Rules for the standard library: typing, dataclasses, inspect, os, copy, warnings, logging; itertools, which runs for real on variables.
 
 In, out: as in `builtin_rules`, whose table these rules join.
 

@@ -15,7 +15,7 @@ from .. import config
 from ..exceptions import Break
 from .base import Variable
 from .constant import ConstantVar
-from .containers import SequenceVar, TupleVar
+from .containers import SequenceVar
 
 METADATA = {"dtype", "device", "layout", "ndim", "requires_grad", "is_leaf", "is_cuda", "is_cpu", "is_sparse", "is_quantized",
             "is_meta", "is_mps", "is_xpu", "is_mkldnn", "is_nested", "itemsize", "nbytes", "names", "output_nr", "is_sparse_csr",

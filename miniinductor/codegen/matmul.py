@@ -162,11 +162,11 @@ class MatmulWriter(TritonKernelWriter):
         outer = common_loops(self.group.outer, sizes_of(self.product))
         self.bodies = {n.name: n.body.split_to(outer, ()) for n in self.nodes}
         variables, parts, at = loop_variables("x", len(outer)), [], 0
-        for size in (math.prod(batch), rows, columns):
+        for count in (math.prod(batch), rows, columns):
             start = at
-            while math.prod(outer[start:at]) != size:
+            while math.prod(outer[start:at]) != count:
                 at += 1
-            while at < len(outer) and outer[at] == 1 and size == 1 and start == at:
+            while at < len(outer) and outer[at] == 1 and count == 1 and start == at:
                 at += 1
             parts.append((variables[start:at], outer[start:at]))
         self.batch = BatchIndex("batch", *parts[0], "")

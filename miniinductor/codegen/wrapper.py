@@ -260,8 +260,8 @@ class WrapperWriter:
         """A buffer made in this call that the step reads, element by element and for the last time, as it makes `name`; or None."""
         if not (config.in_place and config.buffer_reuse and isinstance(step, KernelStep)) or step.kernel.reruns or name in self.pinned:
             return None
-        if step.language == "triton" and (isinstance(step.group, FusedProduct) or step.group.is_reduction):
-            return None         # its loops may read a value again
+        if step.language == "triton" and (isinstance(step.group, FusedProduct) or step.group.is_reduction or len(step.made()) > 1):
+            return None         # its loops may read a value again, and for a second result Triton may load it twice, in other threads
         new, taken = self.buffers[name], {self.in_arena.get(n, self.root(n)) for n in step.made()}
 
         def fits(old):
@@ -526,8 +526,7 @@ class WrapperWriter:
             *starts, total = itertools.accumulate((-(-n // ALIGNMENT) * ALIGNMENT for n in slots), initial=0)
             arena = torch.empty(total + ALIGNMENT, dtype=torch.uint8, device=device)
             start = -arena.data_ptr() % ALIGNMENT
-            arena, whole = arena[start:start + total], {}
-            tensors = []
+            arena, tensors = arena[start:start + total], []
             for dtype, (slot, offset), size, stride, view_offset in plan:
                 offset += starts[slot]
                 usable = (total - offset) // dtype.itemsize * dtype.itemsize

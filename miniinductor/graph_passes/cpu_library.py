@@ -71,7 +71,7 @@ class CpuLibrary(LayoutPass):
     def convolution(self, node):
         x, w, bias, stride, padding, dilation, transposed, output_padding, groups = node.args
         image, weights = value_of(x), value_of(w)
-        size, result = weights.shape, node.meta["val"].shape
+        size = weights.shape
         if transposed or 0 in (*image.shape, *size):
             return self.kept(node)
         if tuple(size[2:]) == (1, 1) and groups == 1 and not any(padding):
