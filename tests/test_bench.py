@@ -1,4 +1,6 @@
 """The benchmark runner on tiny inputs: what it measures is right; no test depends on a time."""
+import types
+
 import torch
 
 import minidynamo
@@ -42,3 +44,24 @@ def test_an_ablation_switches_off_one_thing_and_keeps_the_numbers():
     assert all(len(value) == 3 for value in row["slower without"].values())
     with torch.no_grad():
         assert ablation.ablate("one", lambda x: x + 1, [x], budget=0, chosen={"scalar": {"vectorize": False}})["kernels"] == {"all on": 1, "scalar": 1}
+
+
+def test_a_model_that_fails_alone_is_a_row(capsys):
+    from minidynamo.bench.suites.common import model_rows
+    options = types.SimpleNamespace(only="", jobs=2, no_peer=True, threads=1)
+    rows = model_rows("no such suite", ["first", "second"], None, str, options)
+    assert [row["name"] for row in rows] == ["first", "second"] and all("invalid choice" in row["failed"] for row in rows)
+    assert "failed: exit 2" in capsys.readouterr().out
+
+
+def test_only_names_one_model_or_many():
+    from minidynamo.bench.suites.common import model_rows
+
+    def measure(name, options):
+        if name == "missing":
+            raise ImportError("not installed")
+        return [{"name": name, "right": True}]
+    options = types.SimpleNamespace(only="^bert$", jobs=1)
+    assert [row["name"] for row in model_rows("any", ["bert", "roberta", "bert2"], measure, str, options)] == ["bert"]
+    options.only = "missing"
+    assert model_rows("any", ["bert", "missing"], measure, str, options) == [{"name": "missing", "skipped": "not installed"}]

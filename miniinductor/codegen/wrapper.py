@@ -51,7 +51,7 @@ from .triton import TritonKernelWriter
 from .triton_foreach import TritonForeachWriter
 
 ALIGNMENT = 64
-SINGLE = {"cuda": 1 << 20}      # device -> bytes from which on, in training, an intermediate is no part of a workspace
+SINGLE = {"cuda": 1 << 16}      # device -> bytes from which on, in training, an intermediate is no part of a workspace
 aten = torch.ops.aten
 # ops whose torch.* form is cheaper to call than the out= overload of the same name
 FAST_OUT = {aten.mm.default: torch.mm, aten.bmm.default: torch.bmm, aten.addmm.default: torch.addmm,

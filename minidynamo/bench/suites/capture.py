@@ -13,7 +13,7 @@ from .. import more_models
 from ..models import bert, gpt2
 from ..public_models import NAMES, build, loss_of
 from ..runner import largest_difference, tensors_of
-from .common import machine, suite
+from .common import machine, model_rows, suite
 
 
 def run(model, inputs, train):
@@ -52,52 +52,50 @@ def difference(expected, output):
     return found / max(scale, 1e-30)
 
 
+def measure(name, options):
+    """Two rows of a model: in inference, and as a forward with labels in train mode."""
+    return [measure_mode(name, mode, options) for mode in ("infer", "train")]
+
+
+def measure_mode(name, mode, options):
+    row, outputs = {"name": name, "mode": mode}, {}
+    model, inputs, targets = build(name)
+    model.train(mode == "train")
+    inputs = dict(inputs, **targets) if mode == "train" else inputs
+    state = {k: v.clone() for k, v in model.state_dict().items()}
+    for label, capture_with in (("eager", None), ("ours", ours), ("inductor", None), ("peer", None if options.no_peer else dynamo)):
+        model.load_state_dict(state)
+        try:
+            if label == "eager":
+                outputs[label] = run(model, inputs, mode == "train")
+            elif label == "inductor":
+                outputs[label] = ours(model, inputs, mode == "train", "inductor")[0]
+            elif capture_with is not None:
+                outputs[label], graphs, ops, breaks, seconds = capture_with(model, inputs, mode == "train")
+                row[label] = {"graphs": graphs, "ops": ops, "breaks": breaks, "seconds": seconds, "whole": graphs == 1 and not breaks}
+        except Exception as error:      # one that fails leaves the others
+            row[label] = {"error": f"{type(error).__name__}: {error}", "whole": False}
+    for label in ("ours", "inductor", "peer"):
+        if label in outputs and "eager" in outputs:
+            expected, got = (outputs["eager"], outputs[label]) if mode == "infer" else (
+                loss_of(outputs["eager"]).detach(), loss_of(outputs[label]).detach())
+            row[f"{label} difference"] = difference(expected, got)
+    return row
+
+
 @suite("capture-more")
 def capture_more(options):
     """The same for architectures that are not on the public list."""
-    return capture(options, more_models.NAMES)
+    return capture(options, "capture-more", more_models.NAMES)
 
 
 @suite("capture")
-def capture(options, names=NAMES):
+def capture(options, name="capture", names=NAMES):
     """Each public model in inference and as a forward with labels in train mode."""
     warnings.filterwarnings("ignore")
     print(", ".join(f"{k} {v}" for k, v in machine().items()))
     print(f"{'model':42}{'mode':6}{'ours':>16}{'torch.compile':>16}{'outputs':>10}{'inductor':>10}{'capture s':>16}")
-    rows = []
-    for name in (n for n in names if options.only in n):
-        for mode in ("infer", "train"):
-            row = {"name": name, "mode": mode}
-            try:
-                model, inputs, targets = build(name)
-            except ImportError as error:
-                row["skipped"] = str(error)
-                print(f"{name:42}{mode:6}  skipped: {error}")
-                rows.append(row)
-                continue
-            model.train(mode == "train")
-            inputs = dict(inputs, **targets) if mode == "train" else inputs
-            state = {k: v.clone() for k, v in model.state_dict().items()}
-            outputs = {}
-            for label, capture_with in (("eager", None), ("ours", ours), ("inductor", None), ("peer", None if options.no_peer else dynamo)):
-                model.load_state_dict(state)
-                try:
-                    if label == "eager":
-                        outputs[label] = run(model, inputs, mode == "train")
-                    elif label == "inductor":
-                        outputs[label] = ours(model, inputs, mode == "train", "inductor")[0]
-                    elif capture_with is not None:
-                        outputs[label], graphs, ops, breaks, seconds = capture_with(model, inputs, mode == "train")
-                        row[label] = {"graphs": graphs, "ops": ops, "breaks": breaks, "seconds": seconds, "whole": graphs == 1 and not breaks}
-                except Exception as error:      # a model that fails is a row, not the end of the suite
-                    row[label] = {"error": f"{type(error).__name__}: {error}", "whole": False}
-            for label in ("ours", "inductor", "peer"):
-                if label in outputs:
-                    expected, got = (outputs["eager"], outputs[label]) if mode == "infer" else (
-                        loss_of(outputs["eager"]).detach(), loss_of(outputs[label]).detach())
-                    row[f"{label} difference"] = difference(expected, got)
-            rows.append(row)
-            print(format_capture(row), flush=True)
+    rows = model_rows(name, names, measure, format_capture, options)
     print(summary(rows))
     times = capture_times() if not options.only and names is NAMES else {}
     return {"machine": machine(), "rows": rows, "capture times": times}
@@ -122,10 +120,10 @@ def format_capture(row):
 def summary(rows):
     lines = []
     for mode in ("infer", "train"):
-        of_mode = [r for r in rows if r["mode"] == mode and "skipped" not in r]
+        of_mode = [r for r in rows if r.get("mode", mode) == mode and "skipped" not in r]
         whole = Counter({label: sum(r.get(label, {}).get("whole", False) for r in of_mode) for label in ("ours", "peer")})
-        wrong = [r["name"] for r in of_mode if r.get("ours difference", 1) > 1e-4]
-        wrong_code = [r["name"] for r in of_mode if r.get("inductor difference", 1) > 1e-4]
+        wrong = [r["name"] for r in of_mode if not r.get("ours difference", 1) <= 1e-4]
+        wrong_code = [r["name"] for r in of_mode if not r.get("inductor difference", 1) <= 1e-4]
         lines.append(f"{mode}: whole graphs ours {whole['ours']}, torch.compile {whole['peer']}, of {len(of_mode)}; outputs of ours that differ: "
                      f"{wrong or 'none'}; with backend inductor: {wrong_code or 'none'}")
     return "\n".join(lines)

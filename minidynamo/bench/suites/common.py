@@ -7,7 +7,13 @@ In:   command line options.  Out: a table on the terminal and a list of dictiona
 A row's result is compared with eager before anything is timed; a wrong row is printed as such and has no time.
 """
 import datetime
+import json
+import os
 import platform
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
 
 import torch
 
@@ -31,6 +37,42 @@ def machine():
     """What the figures were measured on."""
     return {"date": datetime.date.today().isoformat(), "python": platform.python_version(), "torch": torch.__version__,
             "threads": torch.get_num_threads(), "device": torch.cuda.get_device_name() if torch.cuda.is_available() else "CPU"}
+
+
+def model_rows(suite, names, measure, show, options):
+    """The rows of measure(name, options) for every model, printed as show(row).  Each model has a process of its own, `options.jobs` at once, so that
+    a crash, a time limit or what one leaves in memory is its own affair; the models that --only names are run in this process."""
+    rows, chosen = [], [name for name in names if options.only in f"^{name}$"]
+    with ThreadPoolExecutor(options.jobs) as pool:
+        for found in map(lambda name: rows_here(name, measure, options), chosen) if options.only else (
+                pool.map(lambda name: rows_alone(suite, name, options), chosen)):
+            for row in found:
+                rows.append(row)
+                missing = [f"{why}: {row[why]}" for why in ("skipped", "failed") if why in row]
+                print(f"{row['name']:38}  {missing[0]}" if missing else show(row), flush=True)
+    return rows
+
+
+def rows_here(name, measure, options):
+    try:
+        return measure(name, options)
+    except ImportError as missing:
+        return [{"name": name, "skipped": str(missing)}]
+
+
+def rows_alone(suite, name, options, limit=900):
+    with tempfile.TemporaryDirectory() as folder:
+        file = os.path.join(folder, "rows.json")
+        command = [sys.executable, "-W", "ignore", "-m", "minidynamo.bench", "--suite", suite, "--only", f"^{name}$", "--json", file]
+        command += ["--no-peer"] * options.no_peer + (["--threads", str(options.threads)] if options.threads else [])
+        try:
+            ran = subprocess.run(command, capture_output=True, text=True, timeout=limit)
+        except subprocess.TimeoutExpired:
+            return [{"name": name, "failed": f"not finished in {limit} s"}]
+        if not os.path.exists(file):
+            return [{"name": name, "failed": f"exit {ran.returncode}: {(ran.stderr.strip().splitlines() or [''])[-1][:200]}"}]
+        with open(file) as rows:
+            return json.load(rows)["rows"]
 
 
 def rows(only):

@@ -15,7 +15,7 @@ from ...explain import compilations
 from ..public_models import NAMES, build
 from ..runner import tensors_of
 from .capture import difference
-from .common import machine, suite
+from .common import machine, model_rows, suite
 
 SIZES = ((2, 16), (3, 12), (5, 20))             # (batch, sequence), the list's own first
 FIXED_SEQUENCE = {"LongformerForMaskedLM": 1, "BigBirdForMaskedLM": 1}
@@ -90,44 +90,40 @@ def good(found):
     return found.get("graphs") == 1 and not found["breaks"] and found["difference"] < 1e-4 and not found.get("eager") and not found.get("errors")
 
 
+def measure(name, options):
+    """The row of one model of the public list."""
+    model, inputs, _ = build(name)
+    model.eval()
+    row, calls = {"name": name}, calls_of(inputs)
+    try:
+        expected = outputs_of(model, calls)
+    except Exception as error:          # not every architecture takes every sequence
+        row["sizes"] = f"batch only: {type(error).__name__}: {str(error).splitlines()[0][:80]}"
+        generator = torch.Generator().manual_seed(1)
+        calls = [resized(inputs, batch, SIZES[0][1], generator) for batch, _ in SIZES]
+        expected = outputs_of(model, calls)
+    for label, run in ({"ours": ours} if options.no_peer else {"ours": ours, "peer": peer}).items():
+        try:
+            outputs, row[label] = run(model, calls)
+            row[label]["difference"] = max(difference(a, b) for a, b in zip(expected, outputs))
+        except Exception as error:  # one that fails leaves the other
+            row[label] = {"graphs": 0, "breaks": [], "difference": float("nan"), "seconds": float("nan"),
+                          "errors": [f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"]}
+        row[label]["one"] = good(row[label])
+    return [row]
+
+
 @suite("dynamic")
 def dynamic(options):
     """Public models over three sizes, generation, sweeps."""
     warnings.filterwarnings("ignore")
     print(", ".join(f"{k} {v}" for k, v in machine().items()))
     print(f"{'model':42}{'ours':>12}{'difference':>12}{'torch.compile':>16}{'difference':>12}{'seconds':>16}")
-    rows = []
-    for name in (n for n in NAMES if options.only in n):
-        row = {"name": name}
-        try:
-            model, inputs, _ = build(name)
-        except ImportError as error:
-            print(f"{name:42}  skipped: {error}")
-            continue
-        model.eval()
-        calls = calls_of(inputs)
-        try:
-            expected = outputs_of(model, calls)
-        except Exception as error:          # not every architecture takes every sequence
-            row["sizes"] = f"batch only: {type(error).__name__}: {str(error).splitlines()[0][:80]}"
-            generator = torch.Generator().manual_seed(1)
-            calls = [resized(inputs, batch, SIZES[0][1], generator) for batch, _ in SIZES]
-            expected = outputs_of(model, calls)
-        for label, run in (("ours", ours), ("peer", None if options.no_peer else peer)):
-            if run is not None:
-                try:
-                    outputs, row[label] = run(model, calls)
-                    row[label]["difference"] = max(difference(a, b) for a, b in zip(expected, outputs))
-                except Exception as error:  # a model that fails is a row, not the end of the suite
-                    row[label] = {"graphs": 0, "breaks": [], "difference": float("nan"), "seconds": float("nan"),
-                                  "errors": [f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"]}
-                row[label]["one"] = good(row[label])
-        rows.append(row)
-        print(show(row), flush=True)
-    for label in ("ours", "peer"):
-        of = [row for row in rows if label in row]
-        print(f"{label}: one compilation and right outputs: {sum(row[label]['one'] for row in of)} of {len(of)}; "
-              f"wrong outputs: {[row['name'] for row in of if not row[label]['difference'] < 1e-4] or 'none'}")
+    rows = model_rows("dynamic", NAMES, measure, show, options)
+    ran = [row for row in rows if "skipped" not in row]
+    for label in ("ours",) if options.no_peer else ("ours", "peer"):
+        print(f"{label}: one compilation and right outputs: {sum(row.get(label, {}).get('one', False) for row in ran)} of {len(ran)}; "
+              f"wrong outputs: {[row['name'] for row in ran if label in row and not row[label]['difference'] < 1e-4] or 'none'}")
     result = {"machine": machine(), "rows": rows}
     if not options.only:
         result |= {"generation": generation(), "sweep": sweep()}

@@ -23,7 +23,7 @@ from minidynamo import records
 from ..models import bert, gpt2, resnet
 from ..public_models import NAMES, build, loss_of
 from ..runner import interleave, peer_compile, ratio
-from .common import machine, show_ratio, suite
+from .common import machine, model_rows, show_ratio, suite
 
 TOLERANCE = 1e-4
 
@@ -69,21 +69,24 @@ def judge(found, reference, eager):
     return not wrong, found[name], name
 
 
-def measure(name, peer=True):
-    """One row of the public list."""
+def measure(name, options):
+    """The row of one model of the public list."""
     model, inputs, targets = build(name)
     model.train()
     row = {"name": name}
     double = copy.deepcopy(model).double()
     eager_model = copy.deepcopy(model)
-    eager = step(eager_model, eager_model, inputs, targets)
+    try:
+        eager = step(eager_model, eager_model, inputs, targets)
+    except Exception as error:
+        return [row | {"skipped": f"eager: {type(error).__name__}: {str(error)[:100]}"}]
     try:
         reference = step(double, double, wide(inputs), wide(targets))
     except RuntimeError:                # a model that insists on float32 somewhere: eager itself is the reference
         reference, row["reference"] = eager, "eager"
     if max(errors(eager, reference).values()) > 5e-2:     # float64 took another path: other random numbers, other choices
         reference, row["reference"] = eager, "eager"
-    compilers = {"ours": minidynamo.compile} | ({"torch.compile": peer_compile} if peer else {})
+    compilers = {"ours": minidynamo.compile} | ({} if options.no_peer else {"torch.compile": peer_compile})
     for label, compiler in compilers.items():
         minidynamo.reset()
         own = copy.deepcopy(model)
@@ -102,10 +105,15 @@ def measure(name, peer=True):
             row["eager graphs"] = [note for r in made for note in r.notes_of("runs eagerly")]
             row["failures"] = list(minidynamo.counters["errors"])
             row["fallbacks"] = sorted({f.op for r in made for half in (r, r.backward) if half for f in half.fallbacks if f.kind == "fallback"})
-    return row
+    return [row]
 
 
-def show(cell):
+def show(row):
+    return (f"{row['name']:38} {show_cell(row.get('ours')):50} {show_cell(row.get('torch.compile')):50} {row.get('graphs', 0):6} {row.get('breaks', 0):6}  "
+            f"{'; '.join(row.get('eager graphs', []) + row.get('failures', []))[:120]} {' '.join(row.get('fallbacks', []))}")
+
+
+def show_cell(cell):
     if cell is None:
         return "-"
     return f"FAILED {cell['error'][:50]}" if "error" in cell else f"{'right' if cell['right'] else 'WRONG ' + cell['where'][-30:]} {cell['worst']:.1e}"
@@ -122,27 +130,10 @@ def training(options):
         peer_config.fallback_random = True
     print(", ".join(f"{key} {value}" for key, value in machine().items()), flush=True)
     print(f"{'model':38} {'ours':50} {'torch.compile':50} graphs breaks  run eagerly / fallbacks")
-    rows = []
-    for name in NAMES:
-        if options.only not in name:
-            continue
-        try:
-            row = measure(name, not options.no_peer)
-        except ImportError as error:
-            row = {"name": name, "skipped": str(error)}
-        except Exception as error:      # eager itself fails
-            row = {"name": name, "skipped": f"eager: {type(error).__name__}: {str(error)[:100]}"}
-        rows.append(row)
-        if "skipped" in row:
-            print(f"{name:38} skipped: {row['skipped']}", flush=True)
-            continue
-        print(f"{name:38} {show(row.get('ours')):50} {show(row.get('torch.compile')):50} {row.get('graphs', 0):6} {row.get('breaks', 0):6}  "
-              f"{'; '.join(row.get('eager graphs', []) + row.get('failures', []))[:120]} {' '.join(row.get('fallbacks', []))}", flush=True)
-        minidynamo.reset()
+    rows = model_rows("training", NAMES, measure, show, options)
     ran = [r for r in rows if "skipped" not in r]
-    for label in ("ours", "torch.compile"):
-        if any(label in r for r in ran):
-            print(f"{label}: {sum(r[label]['right'] for r in ran if label in r)} of {len(ran)} right")
+    for label in ("ours",) if options.no_peer else ("ours", "torch.compile"):
+        print(f"{label}: {sum(r.get(label, {}).get('right', False) for r in ran)} of {len(ran)} right")
     return {"machine": machine(), "command": "python -m minidynamo.bench --suite training", "rows": rows}
 
 
@@ -217,14 +208,18 @@ def curves(options):
             continue
         model, inputs = make()
         model.train()
-        reference = copy.deepcopy(model)
+        reference, disturbed = copy.deepcopy(model), copy.deepcopy(model)
+        with torch.no_grad():
+            for p in disturbed.parameters():
+                p.mul_(1 + 1e-7 * torch.randn_like(p))
         minidynamo.reset()
         eager, eager_bytes = curve(reference, reference, inputs)
         ours, our_bytes = curve(model, minidynamo.compile(model), inputs)
-        worst = max(abs(a - b) for a, b in zip(ours, eager)) / abs(eager[0])
-        rows.append({"name": name, "eager": eager, "ours": ours, "eager bytes": eager_bytes, "our bytes": our_bytes, "largest difference": worst})
+        worst, rounding = (max(abs(a - b) for a, b in zip(found, eager)) / abs(eager[0]) for found in (ours, curve(disturbed, disturbed, inputs)[0]))
+        rows.append({"name": name, "eager": eager, "ours": ours, "eager bytes": eager_bytes, "our bytes": our_bytes, "largest difference": worst,
+                     "eager, weights disturbed by 1e-7": rounding})
         print(f"{name:10} loss {eager[0]:.4f} -> {eager[-1]:.4f} (eager), {ours[0]:.4f} -> {ours[-1]:.4f} (ours), largest difference {worst:.1e} "
-              f"of the first loss; saved for backward {eager_bytes / 2**20:.1f} MiB (eager), {our_bytes / 2**20:.1f} MiB (ours), "
+              f"of the first loss (eager with its weights disturbed by 1e-7: {rounding:.1e}); saved for backward {eager_bytes / 2**20:.1f} MiB (eager), {our_bytes / 2**20:.1f} MiB (ours), "
               f"ratio {our_bytes / eager_bytes:.2f}", flush=True)
     return {"machine": machine(), "rows": rows}
 

@@ -2,7 +2,7 @@
 
 rows       GPT-2 and BERT with 12 layers, ResNet-50, in float32 and under bfloat16 autocast; eager, ours and torch.compile.
 on a GPU   peak bytes that torch's allocator had handed out during a step (weights, gradients and activations, one copy of the model on
-           the device at a time), milliseconds per step by CUDA events, largest difference of any gradient from eager's (same seed; dropout
+           the device at a time, less what was allocated before that copy came), milliseconds per step by CUDA events, largest difference of any gradient from eager's (same seed; dropout
            draws the same numbers), relative to that gradient's largest element, with the name of the parameter.  ResNet-50 draws none and
            is compared with its float64 copy instead, eager too; convolutions are not rounded to TF32 in that step.
 on a CPU   bytes saved for backward (saved-tensor hooks; parameters, buffers and inputs are not counted); no times.
@@ -71,8 +71,8 @@ def gradients(model, run, inputs, mixed):
     return {name: p.grad.cpu().double() for name, p in model.named_parameters() if p.grad is not None}
 
 
-def on_gpu(model, run, inputs, mixed):
-    """{peak, milliseconds, quartiles}: after the steps that compile."""
+def on_gpu(model, run, inputs, mixed, before):
+    """{peak, milliseconds, quartiles}: after the steps that compile.  before: bytes allocated before the model came."""
     for _ in range(3):
         step(model, run, inputs, mixed)
     model.zero_grad(set_to_none=True)
@@ -80,7 +80,7 @@ def on_gpu(model, run, inputs, mixed):
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats()
     step(model, run, inputs, mixed)
-    peak, times = torch.cuda.max_memory_allocated(), []
+    peak, times = torch.cuda.max_memory_allocated() - before, []
     for _ in range(ROUNDS):
         start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
         start.record()
@@ -124,12 +124,13 @@ def training_memory(options):
             for variant, compiler in compilers.items():
                 minidynamo.reset()
                 model = copy.deepcopy(original)
+                before = torch.cuda.memory_allocated() if gpu else 0
                 if gpu:
                     model.cuda()
                 run = compiler(model)
                 try:
                     with miniinductor.config.patch(**OURS.get(variant, {})):
-                        row[variant] = on_gpu(model, run, inputs, mixed) if gpu else {"saved": saved_bytes(model, run, inputs, mixed)}
+                        row[variant] = on_gpu(model, run, inputs, mixed, before) if gpu else {"saved": saved_bytes(model, run, inputs, mixed)}
                         if gpu and (name == "resnet50" or variant == "eager" or variant in OURS and "fallback_random" not in OURS[variant]):
                             found = gradients(model, run, inputs, mixed)
                             reference = reference or found
