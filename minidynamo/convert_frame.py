@@ -14,6 +14,7 @@ import collections
 import contextlib
 import dis
 import functools
+import gc
 import inspect
 import io
 import linecache
@@ -118,12 +119,15 @@ class FrameCompiler:
         if getattr(COMPILING, "active", False) or torch._C._functorch.maybe_current_level() is not None:
             return None
         with LOCK:
-            COMPILING.active = True
+            COMPILING.active, collecting = True, gc.isenabled()
+            gc.disable()        # a third of the time goes to looking for garbage among all that is being built
             try:
                 with no_saved_tensor_hooks():
                     return self.convert(function, code, args)
             finally:
                 COMPILING.active = False
+                if collecting:
+                    gc.enable()
 
     def convert(self, function, code, args):
         record = records.FrameRecord(code, code.co_name if code.co_name.startswith("<resume of") else

@@ -18,13 +18,13 @@ import sys
 import torch
 import torch.utils._pytree as pytree
 from torch import fx
-from torch._subclasses.fake_tensor import FakeTensor
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 from . import config
 from .autograd.functionalize import CannotFunctionalize
 from .autograd.joint import needs_gradient, trace_forward
-from .autograd.runtime import compile_training, with_outputs
-from .autograd.tracer import CannotTrace, no_autocast
+from .autograd.runtime import Backward, Plan, compile_training, connect, held_tensors, with_outputs
+from .autograd.tracer import CannotTrace, ambient, no_autocast
 from .data_dependent import compile_pieces, symbols_of, unknown_symbols
 from .decompositions import table
 from .graph_passes import Constants, apply, fold_affine, freeze, optimize, optimize_for_cpu, optimize_for_gpu, rewrites
@@ -32,9 +32,10 @@ from .index_math import multiples
 from .lowering import CannotLower, lower_graph
 from .lowering.extern import EXTERN
 from .lowering.registry import LOWERINGS
-from .records import CompileRecord
+from .records import CompileRecord, Later
 from .runtime.build import CompilerError
 from .runtime.cuda_graphs import GraphedCall, new_pools, refusal
+from .runtime.graph_cache import Uncachable, open_entry
 from .runtime.triton_build import why_not
 from .sizes import hints_of, multiples_of, size_hints
 
@@ -84,47 +85,92 @@ def _compile(gm, example_inputs, mode, generate):
     if unknown_symbols(gm).difference(*[symbols_of(value) for value in example_inputs]):
         run = compile_pieces(gm, functools.partial(_compile, mode=mode, generate=generate), record)
         return CompiledGraph(run, record) if run else _run_eagerly(gm, record, "sizes that only the run knows, and changes of the thread's state")
-    decompositions = table() if generate else None
-    compile_graph = functools.partial(_generate, mode=mode, pools=new_pools()) if generate else _interpret
+    entry = None
+    if generate and config.graph_cache:
+        with record.timed("look on disk"):
+            try:
+                entry = open_entry(gm, example_inputs, mode)
+            except Uncachable as reason:
+                record.notes.append(f"not kept on disk: {reason}")
     try:
-        if needs_gradients(gm, example_inputs):
-            run = compile_training(gm, example_inputs, record, decompositions, optimize, compile_graph, is_cheap)
-            written = record.joint_graph.meta["written"]
-        else:
-            with record.timed("trace"):
-                joint = trace_forward(gm, example_inputs, decompositions)
-            record.aten_graph, record.functional_graph, written = joint.recorded, joint.graph, joint.written
-            with record.timed("graph passes"):
-                optimize(joint.graph)
-            if generate:
-                with record.timed("patterns"):
-                    apply(rewrites(), joint.graph, record, decompositions)
-            run = compile_graph(joint.graph, record, written)
-            if torch._C._is_any_autocast_enabled():
-                run = no_autocast()(run)
-            if not joint.is_plain:
-                run = with_outputs(joint, run)
+        run, writes = _assemble(gm, example_inputs, mode, generate, record, entry)
     except (CannotTrace, CannotFunctionalize, CannotLower, CompilerError) as reason:
         return _run_eagerly(gm, record, str(reason))
     except RuntimeError as reason:          # of the front end's: `needs_data`
         if not getattr(reason, "needs_data", False):
             raise
         return _run_eagerly(gm, record, str(reason).split("\n")[0])
-    if written:
-        run = _guard_shared_memory(run, gm, record)
-    return CompiledGraph(run, record)
+    return CompiledGraph(_guard_shared_memory(run, gm, record) if writes else run, record)
 
 
-def _generate(functional, record, written, mode=None, pools=None):
-    """Lower, fuse and build one functional graph whose output is (values, new values of `written`); the callable that runs it.
+def _assemble(gm, inputs, mode, generate, record, entry):
+    """(the callable, does it write to tensors?), from the plan that lies on disk, or from a new one."""
+    with record.timed("look on disk"):
+        plan = entry and record.restored(entry.load())
+    if plan:
+        again = functools.cache(ambient(functools.partial(_plan_again, gm, [like(t) for t in inputs], mode)))
+        parts = lambda: again()[1]          # noqa: E731
+        for name in ("aten_graph", "functional_graph", "loop_ir", "fused_ir") + ("joint_graph",) * bool(plan.cut):
+            setattr(record, name, Later(lambda name=name: getattr(again()[2], name)))
+    else:
+        plan, made = _plan(gm, inputs, mode, generate, record)
+        parts = lambda: made                # noqa: E731
+        record.keep(entry, plan)
+    start = functools.partial(_start, mode=mode, pools=new_pools(), training=bool(plan.cut))
+    run = start(plan.program, record, results=plan.joint.count)
+    if plan.cut:
+        compile_graph = functools.partial(_generate, mode=mode) if generate else _Interpreted
+        return connect(plan, run, Backward(plan.cut.names, parts, record, compile_graph, start, entry), held_tensors(gm)), plan.shared_memory
+    if torch._C._is_any_autocast_enabled():
+        run = no_autocast()(run)
+    return run if plan.joint.is_plain else with_outputs(plan.joint, run), plan.shared_memory
 
-    pools: for the CUDA graphs of a training step's halves, see runtime/cuda_graphs.py."""
+
+def _plan(gm, inputs, mode, generate, record):
+    """(Plan, in training the Parts of the joint graph)."""
+    decompositions = table() if generate else None
+    compile_graph = functools.partial(_generate, mode=mode) if generate else _Interpreted
+    if needs_gradients(gm, inputs):
+        return compile_training(gm, inputs, record, decompositions, optimize, compile_graph, is_cheap)
+    with record.timed("trace"):
+        joint = trace_forward(gm, inputs, decompositions)
+    record.aten_graph, record.functional_graph = joint.recorded, joint.graph
+    with record.timed("graph passes"):
+        optimize(joint.graph)
+    if generate:
+        with record.timed("patterns"):
+            apply(rewrites(), joint.graph, record, decompositions)
+    return Plan(joint, compile_graph(joint.graph, record, joint.written), shared_memory=bool(joint.written)), None
+
+
+def _plan_again(gm, inputs, mode):
+    """(Plan, Parts, record) of a graph that came from disk, for what is not kept there."""
+    record = CompileRecord(input_graph=gm)
+    return *_plan(gm, [make() for make in inputs], mode, True, record), record
+
+
+def like(value):
+    """A function that gives a fake tensor with everything of `value` that tracing looks at; of a number, or of a fake, itself."""
+    if not isinstance(value, torch.Tensor) or isinstance(value, FakeTensor):
+        return lambda: value
+    about, device = (value.shape, value.stride(), value.dtype), value.device
+    needs, leaf = value.requires_grad, value.is_leaf
+
+    def make():
+        with FakeTensorMode(), torch.enable_grad():
+            fake = torch.empty_strided(*about[:2], dtype=about[2], device=device, requires_grad=needs)
+            return fake if leaf else fake.view_as(fake)
+    return make
+
+
+def _generate(functional, record, written, mode=None):
+    """Lower, fuse and build one functional graph whose output is (values, new values of `written`): a Program."""
     with size_hints(hints_of(functional.graph)), multiples(multiples_of(functional.graph)):
-        return _generate_kernels(functional, record, written, mode, pools)
+        return _generate_kernels(functional, record, written, mode)
 
 
-def _generate_kernels(functional, record, written, mode, pools):
-    from .codegen.wrapper import build
+def _generate_kernels(functional, record, written, mode):
+    from .codegen.wrapper import WrapperWriter
     from .handlers import graph_text
     inference, frozen, constants = record.joint_graph is None, None, ()
     with record.timed("layouts"):       # PyTorch: channels-last in training too, saved activations included
@@ -141,15 +187,28 @@ def _generate_kernels(functional, record, written, mode, pools):
         from .verify import verify_graph
         with record.timed("verify"):
             verify_graph(graph)
-    record.loop_ir = lambda: graph_text(graph)
+    record.loop_ir = Later(lambda: graph_text(graph))
     try:
         with config.patch(max_autotune=config.max_autotune or mode == "max-autotune"):
-            run = build(graph, record)
+            program = WrapperWriter(graph, record).program()
     except NotImplementedError as reason:
         raise CannotLower(str(reason)) from reason
     _print_stages(record)
-    run = frozen.guarded(run) if frozen else run
-    return _recorded_on_gpu(run, graph, record, pools, functional.meta.get("results")) if mode == "reduce-overhead" else run
+    program.frozen, program.refused = frozen, refusal(graph, program.device) if mode == "reduce-overhead" else ""
+    return program
+
+
+def _start(program, record, mode, pools, training, results=None):
+    """The callable of a Program; mode="reduce-overhead": replayed as a CUDA graph, where that is right.
+
+    pools: for the CUDA graphs of a training step's halves, see runtime/cuda_graphs.py; results: what a forward half gives its caller."""
+    run = program.start()
+    if mode != "reduce-overhead":
+        return run
+    if program.refused:
+        record.notes.append(f"no CUDA graph: {program.refused}")
+        return run
+    return GraphedCall(run, program, record, *[pools, results, results is None] * training)
 
 
 def needs_gradients(gm, inputs):
@@ -174,19 +233,6 @@ def eager_reason(gm, inputs):
     return next((reason for device in devices if (reason := why_not(device))), None)
 
 
-def _recorded_on_gpu(run, graph, record, pools, results):
-    """mode="reduce-overhead": replayed as a CUDA graph, where that is right."""
-    from .codegen.wrapper import main_device
-    device = main_device(graph)
-    reason = refusal(graph, device)
-    if reason:
-        record.notes.append(f"no CUDA graph: {reason}")
-        return run
-    if record.joint_graph is None:
-        return GraphedCall(run, graph, device, record)
-    return GraphedCall(run, graph, device, record, pools, results, is_backward=results is None)
-
-
 def _print_stages(record):
     """What MINI_DEBUG asks for, on stderr."""
     stages = ((1, lambda: [record.functional_graph.graph]), (2, lambda: [record.loop_ir, record.fused_ir]),
@@ -201,17 +247,22 @@ def _run_eagerly(gm, record, reason):
     return CompiledGraph(gm.forward, record)
 
 
-def _interpret(gm, record, written):
-    """Run the functional graph with eager kernels and write mutated inputs back."""
-    names = [n.target for n in gm.graph.nodes if n.op == "placeholder"]
+class _Interpreted:
+    """Stands for a Program: the functional graph run by eager kernels; mutated inputs are written back."""
 
-    def run(*inputs):
-        outputs, values = gm(*inputs)
-        by_name = dict(zip(names, inputs))
-        for (op, name), value in zip(written, values):
-            (by_name[name] if op == "placeholder" else operator.attrgetter(name)(gm)).copy_(value)
-        return pytree.tree_leaves(outputs)
-    return torch.no_grad()(run)
+    def __init__(self, gm, record, written):
+        self.gm, self.written = gm, written
+
+    def start(self):
+        gm, names = self.gm, [n.target for n in self.gm.graph.nodes if n.op == "placeholder"]
+
+        def run(*inputs):
+            outputs, values = gm(*inputs)
+            by_name = dict(zip(names, inputs))
+            for (op, name), value in zip(self.written, values):
+                (by_name[name] if op == "placeholder" else operator.attrgetter(name)(gm)).copy_(value)
+            return pytree.tree_leaves(outputs)
+        return torch.no_grad()(run)
 
 
 def _guard_shared_memory(run, gm, record):

@@ -33,6 +33,7 @@ partition = "min-cut"       # training, what to keep for backward: "min-cut", "s
 verify = True               # the verifier checks the IR between stages
 raise_internal_errors = os.environ.get("MINI_RAISE", "0") == "1"    # a fault of ours in a backward half raises instead of running that half eagerly
 debug = int(os.environ.get("MINI_DEBUG", "0"))      # 1: ATen graphs, 2: + loop IR, 3: + fusion decisions, 4: + kernels
+graph_cache = os.environ.get("MINI_GRAPH_CACHE", "1") == "1"     # whole compiled graphs are kept on disk (runtime/graph_cache.py), not only kernels
 cache_dir = os.environ.get("MINIINDUCTOR_CACHE", os.path.expanduser("~/.cache/miniinductor"))
 
 
@@ -49,3 +50,8 @@ def patch(**changes):
         yield
     finally:
         module.update(before)
+
+
+def switches():
+    """Every option as it is now, for `patch`."""
+    return {name: value for name, value in globals().items() if isinstance(value, (bool, int, str, tuple)) and not name.startswith("_")}

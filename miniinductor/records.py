@@ -61,16 +61,26 @@ class SavedActivation:
     line: str = ""
 
 
-class LazyText:
-    """A field that may be given a function of no arguments: the text is made when it is first read (most never are)."""
+class Later:
+    """Stands in a `Lazy` field until somebody reads it: make() gives the value."""
+
+    def __init__(self, make):
+        self.make = make
+
+
+class Lazy:
+    """A field that may be given a `Later`: most texts are never read, and a graph that came from disk is traced again for them."""
+
+    def __init__(self, default=None):
+        self.default = default
 
     def __set_name__(self, owner, name):
         self.key = "_" + name
 
     def __get__(self, record, owner=None):
-        value = "" if record is None else record.__dict__[self.key]
-        if callable(value):
-            value = record.__dict__[self.key] = value()
+        value = self.default if record is None else record.__dict__[self.key]
+        if isinstance(value, Later):
+            value = record.__dict__[self.key] = value.make()
         return value
 
     def __set__(self, record, value):
@@ -81,13 +91,13 @@ class LazyText:
 class CompileRecord:
     """Every stage of one graph's way through miniinductor.  Texts are printable, graphs are `fx.Graph`/`GraphModule`."""
     input_graph: object = None          # as it came from the front end
-    aten_graph: object = None           # after tracing with decompositions
-    functional_graph: object = None     # after functionalization and graph passes
-    joint_graph: object = None          # training: forward and backward in one functional graph
+    aten_graph: object = Lazy()           # after tracing with decompositions
+    functional_graph: object = Lazy()     # after functionalization and graph passes
+    joint_graph: object = Lazy()          # training: forward and backward in one functional graph
     saved: list = field(default_factory=list)           # training: SavedActivation, the cut
     backward: object = None             # training: the CompileRecord of the backward half; this one is the forward half's
-    loop_ir: str = LazyText()                   # every buffer's loop body, before fusion
-    fused_ir: str = LazyText()                  # scheduler nodes after fusion
+    loop_ir: str = Lazy("")                   # every buffer's loop body, before fusion
+    fused_ir: str = Lazy("")                  # scheduler nodes after fusion
     fusions: list = field(default_factory=list)
     fallbacks: list = field(default_factory=list)
     kernels: list = field(default_factory=list)
@@ -105,6 +115,21 @@ class CompileRecord:
         """Notes that contain `text`."""
         return [note for note in self.notes if text in note]
 
+    def keep(self, entry, plan, part=""):
+        """Put the plan and what is written down here on disk; entry: a graph_cache.Entry, or None."""
+        reason = entry and entry.store((plan, {name: getattr(self, name) for name in KEPT}), part)
+        if reason:
+            self.notes.append(f"not kept on disk: {reason}")
+
+    def restored(self, found):
+        """The plan that `keep` was given, or None; the rest is this record's again."""
+        if found is None:
+            return None
+        plan, texts = found
+        self.__dict__.update(texts)
+        self.notes.append("read from disk: compiled before")
+        return plan
+
     @contextmanager
     def timed(self, stage):
         start = time.perf_counter()
@@ -112,3 +137,6 @@ class CompileRecord:
             yield
         finally:
             self.times[stage] = self.times.get(stage, 0.0) + time.perf_counter() - start
+
+
+KEPT = ("saved", "fusions", "fallbacks", "kernels", "wrapper_source", "memory_plan", "memory_lives", "memory_steps", "notes")

@@ -31,7 +31,7 @@ from . import config
 from .dependencies import common_loops, loop_variables, stride_of, trace
 from .in_place import overwritten_inputs
 from .ir import BufferView, ComputedBuffer, ExternKernel, MultiOutput, Scatter
-from .records import FusionDecision
+from .records import FusionDecision, Later
 from .sizes import hint, same
 
 MAX_NODES = 64          # bodies in one kernel: beyond that registers spill and compile time grows
@@ -150,9 +150,9 @@ class Scheduler:
             nodes = fuse_products(nodes, self)
             if config.foreach:
                 nodes = self.topological(join_alike(self, nodes, self.overwritten))
-        self.record.fused_ir = lambda: "\n\n".join(
+        self.record.fused_ir = Later(lambda: "\n\n".join(
             str(n) if isinstance(n, Group) else f"extern {n.names[0]}: {getattr(n.buffer, 'op', 'output of')} "
-            f"{sorted(n.read_names)}" for n in nodes)
+            f"{sorted(n.read_names)}" for n in nodes))
         return nodes
 
     def make_node(self, buffer):

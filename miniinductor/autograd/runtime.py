@@ -2,7 +2,8 @@
 
 In:   a captured graph that needs gradients.  Out: a callable on the graph's inputs whose results have history.
 
-    >>> run = compile_training(gm, inputs, record, decompositions, compile_graph, is_cheap)
+    >>> plan, parts = compile_training(gm, inputs, record, decompositions, optimize, compile_graph, is_cheap)
+    >>> run = connect(plan, run_forward, run_backward, held_tensors(gm))
     >>> run(x).sum().backward()         # gradients arrive in x.grad and in the module's parameters
 
 What the function does around the two compiled halves:
@@ -14,12 +15,17 @@ What the function does around the two compiled halves:
 Mirrors torch/_functorch/_aot_autograd/runtime_wrappers.py.
 """
 import contextlib
+import dataclasses
+import functools
+import gc
+from dataclasses import dataclass
 
 import torch
 import torch.utils._pytree as pytree
 
 from .. import config
 from ..lowering import CannotLower
+from ..records import Later
 from ..runtime.build import CompilerError
 from ..sizes import fill
 from .joint import trace_joint
@@ -35,10 +41,32 @@ def undisturbed(function):
     return function
 
 
-def compile_training(gm, inputs, record, decompositions, optimize, compile_graph, is_cheap):
-    """`gm` as a callable with gradients.
+@dataclass
+class Cut:
+    """How the halves fit together.  Primals are the graph's inputs, then the tensors that it holds."""
+    saved_inputs: list          # for each saved value: which primal it is, or None: it follows the forward half's results
+    saved_strides: list
+    gradients: list             # for each primal the position among the backward half's outputs, or None
+    tangents: list              # (result, strides in which the backward half wants its gradient)
+    names: list                 # the tangents' placeholders
 
-    optimize(gm) and compile_graph(gm, record, written) -> callable that returns a list: the passes and the code generator.
+
+@dataclass
+class Plan:
+    """What running a compiled graph takes, as plain data: kept on disk."""
+    joint: object               # a Joint: how outputs are made of results.  (Its graphs are not kept.)
+    program: object             # of the forward half
+    cut: Cut = None             # training
+    shared_memory: bool = False         # it writes: no two tensors may share memory
+
+    def __getstate__(self):
+        return self.__dict__ | {"joint": dataclasses.replace(self.joint, recorded=None, graph=None)}
+
+
+def compile_training(gm, inputs, record, decompositions, optimize, compile_graph, is_cheap):
+    """(Plan, Parts) of `gm` with gradients.
+
+    optimize(gm) and compile_graph(gm, record, written) -> Program: the passes and the code generator.
     Raises CannotTrace, CannotFunctionalize, CannotLower or CompilerError: run it eagerly then.
     """
     held = held_tensors(gm)
@@ -53,8 +81,17 @@ def compile_training(gm, inputs, record, decompositions, optimize, compile_graph
     record.functional_graph = parts.forward
     parts.forward.meta["results"] = joint.count         # what follows is kept for the backward half
     written = [("placeholder", f"primal{w.primal}") for w in joint.writes if w.result is None]
-    forward = compile_graph(inner_writes(parts.forward, joint), record, written)
-    return connect(joint, parts, forward, Backward(parts, record, compile_graph), held)
+    program = compile_graph(inner_writes(parts.forward, joint), record, written)
+    return Plan(joint, program, cut_of(joint, parts), bool(joint.written)), parts
+
+
+def cut_of(joint, parts):
+    # a saved primal is passed on as it is; the others follow the results
+    primals = {n.target: i for i, n in enumerate(n for n in joint.graph.graph.nodes if n.op == "placeholder")}
+    overwritten = {f"primal{w.primal}" for w in joint.writes}
+    return Cut([primals[n.target] if n.op == "placeholder" and n.target not in overwritten else None for n in parts.saved],
+               [n.meta["val"].stride() for n in parts.saved], parts.gradients,
+               [(i, node.meta["val"].stride()) for i, node in zip(joint.tangents, parts.tangents)], [n.name for n in parts.tangents])
 
 
 class Backward:
@@ -64,30 +101,43 @@ class Backward:
     the logits' gradient left.  # PyTorch: compiles with the forward half and fills in zeros.
     """
 
-    def __init__(self, parts, record, compile_graph):
-        self.parts, self.record, self.compile_graph, self.variants = parts, record, compile_graph, {}
+    def __init__(self, names, parts, record, compile_graph, start, entry):
+        """parts(): the Parts; they are traced again where the forward half came from disk.  start(program, record): the callable."""
+        self.names, self.parts, self.record, self.compile_graph, self.start, self.entry = names, parts, record, compile_graph, start, entry
+        self.variants = {}
 
     def __call__(self, sizes, saved, given):
         arrived = tuple(tangent is not None for tangent in given)
         run = self.variants.get(arrived)
         if run is None:
-            run = self.variants[arrived] = self.compile(arrived)
+            collecting = gc.isenabled()
+            gc.disable()            # looking for garbage among all that is being built would take a third of the time
+            try:
+                run = self.variants[arrived] = self.compile(arrived)
+            finally:
+                if collecting:
+                    gc.enable()
         tensors = [*sizes, *saved, *[tangent for tangent in given if tangent is not None]]
         saved.clear(), given.clear()        # each is freed after its last use, while gradients take up memory
         return run(tensors)
 
     def compile(self, arrived):
-        record = self.record
-        graph = without_tangents(self.parts.backward, [n.name for n, there in zip(self.parts.tangents, arrived) if not there])
-        half = type(record)(input_graph=record.input_graph, aten_graph=record.aten_graph, joint_graph=record.joint_graph,
-                            functional_graph=graph)
-        record.backward = half
+        part, record = "".join("01"[there] for there in arrived), self.record
+        half = record.backward = type(record)(input_graph=record.input_graph)
+        for name in ("aten_graph", "joint_graph"):
+            setattr(half, name, Later(functools.partial(getattr, record, name)))
+        half.functional_graph = Later(lambda: self.graph(arrived))
+        program = self.entry and half.restored(self.entry.load(part))
+        if program:
+            half.loop_ir, half.fused_ir = (Later(functools.partial(self.text, arrived, name)) for name in ("loop_ir", "fused_ir"))
+            return self.started(program, half)
         try:
+            graph = self.graph(arrived)
             before = guards_of(graph)
-            graph.meta["owned"] = True
-            run = self.compile_graph(graph, half, [])
+            program = self.compile_graph(graph, half, [])
             if guards_of(graph) == before:
-                return getattr(run, "owned", None) or (lambda tensors: run(*tensors))
+                half.keep(self.entry, program, part)
+                return self.started(program, half)
             reason = "compiling it would assume something of symbolic sizes, but the guards were settled with the forward half"
         except (CannotLower, CompilerError) as error:
             reason = error
@@ -97,6 +147,20 @@ class Backward:
             reason = f"internal error, {type(error).__name__}: {error}"
         half.notes.append(f"runs with eager kernels: {reason}")
         return lambda tensors: graph(*tensors)[0]
+
+    def graph(self, arrived):
+        graph = without_tangents(self.parts().backward, [name for name, there in zip(self.names, arrived) if not there])
+        graph.meta["owned"] = True
+        return graph
+
+    def text(self, arrived, name):
+        record = type(self.record)(joint_graph=self.record.joint_graph)
+        self.compile_graph(self.graph(arrived), record, [])
+        return getattr(record, name)
+
+    def started(self, program, half):
+        run = self.start(program, half)
+        return getattr(run, "owned", None) or (lambda tensors: run(*tensors))
 
 
 def guards_of(graph):
@@ -120,17 +184,12 @@ def inner_writes(forward, joint):
     return forward
 
 
-def connect(joint, parts, run_forward, run_backward, held):
+def connect(plan, run_forward, run_backward, held):
     """The callable: an autograd function around the two halves, and the aliases around that."""
-    count = joint.count
+    joint, cut, count = plan.joint, plan.cut, plan.joint.count
     differentiable = set(joint.tangents)
-    # a saved primal is passed on as it is; the others follow the results
-    primal_names = {n.target: i for i, n in enumerate(n for n in joint.graph.graph.nodes if n.op == "placeholder")}
-    overwritten = {f"primal{w.primal}" for w in joint.writes}
-    saved_inputs = [primal_names[n.target] if n.op == "placeholder" and n.target not in overwritten else None for n in parts.saved]
-    saved_strides = [n.meta["val"].stride() for n in parts.saved]
-    gradients, tangents = parts.gradients, [(i, node.meta["val"].stride()) for i, node in zip(joint.tangents, parts.tangents)]
-    strides = fill((saved_strides, tangents), list(joint.symbols.values()))
+    saved_inputs, gradients = cut.saved_inputs, cut.gradients
+    strides = fill((cut.saved_strides, cut.tangents), list(joint.symbols.values()))
 
     class Compiled(torch.autograd.Function):
         @staticmethod

@@ -24,6 +24,7 @@ from torch._subclasses.fake_tensor import (
     DataDependentOutputException, DynamicOutputShapeException, FakeTensor, FakeTensorMode)
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
+from .. import config
 from ..sizes import SYMBOLIC, hint, same, same_sizes, sizes
 from .functionalize import CannotFunctionalize, functional_form
 
@@ -62,6 +63,19 @@ def _autocast(**options):
 def ambient_autocast():
     """Autocast as it is, without its cache of cast weights: fake casts must not get into it."""
     return _autocast(cache_enabled=False)
+
+
+def ambient(function):
+    """`function` without arguments, to be called later with gradients, autocast and this package's switches as they are now."""
+    recording, switches = torch.is_grad_enabled(), config.switches()
+    autocast = [(d, torch.get_autocast_dtype(d), torch.is_autocast_enabled(d)) for d in ("cpu", "cuda")]
+
+    def called():
+        with contextlib.ExitStack() as stack:
+            for context in (torch.set_grad_enabled(recording), config.patch(**switches), *[torch.autocast(d, dtype, enabled) for d, dtype, enabled in autocast]):
+                stack.enter_context(context)
+            return function()
+    return called
 
 
 def no_autocast():

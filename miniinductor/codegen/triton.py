@@ -75,6 +75,9 @@ class Launch:
     hints: tuple = ()       # what they are in this run
     longer: object = None   # the kernel for rows that are longer than a tile
 
+    def __getstate__(self):
+        return {k: v for k, v in self.__dict__.items() if k != "at"}
+
     @functools.cached_property
     def at(self):
         """A function of the symbols' values that gives sizes and extents as numbers."""

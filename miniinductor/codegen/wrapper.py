@@ -37,10 +37,10 @@ from ..in_place import may_overwrite
 from ..index_math import is_nonnegative
 from ..ir import BufferView, ConstantBuffer, ExternKernel, InputBuffer, MultiOutput, Opaque
 from ..records import KernelRecord
-from ..runtime.build import build_kernels, empty_cpu
-from ..runtime.triton_build import build_triton_kernels, race
+from ..runtime.program import ALIGNMENT, NewWorkspace, Program, WorkspacesBySize, build_functions, in_layout
+from ..runtime.triton_build import race
 from ..scheduler import ExternNode, Group, Scheduler, buffer_bytes, buffer_views
-from ..sizes import expand, fill, hint, python_text, same, size as as_size, sizes
+from ..sizes import expand, hint, python_text, same, size as as_size, sizes
 from .common import indent
 from .cpp import CppKernelWriter
 from .cpp_expressions import TYPES
@@ -50,7 +50,6 @@ from .split_reductions import split_reductions
 from .triton import TritonKernelWriter
 from .triton_foreach import TritonForeachWriter
 
-ALIGNMENT = 64
 SINGLE = {"cuda": 1 << 16}      # device -> bytes from which on, in training, an intermediate is no part of a workspace
 aten = torch.ops.aten
 # ops whose torch.* form is cheaper to call than the out= overload of the same name
@@ -63,7 +62,7 @@ def build(graph, record):
     """Schedule, generate and compile `graph`; returns the callable.
 
     Raises NotImplementedError where there is no code generator, CompilerError where its compiler is missing or fails."""
-    return WrapperWriter(graph, record).build()
+    return WrapperWriter(graph, record).program().start()
 
 
 def language_of(device):
@@ -83,13 +82,14 @@ class WrapperWriter:
             split_reductions(graph, record)
         self.buffers = {**graph.buffers, **graph.inputs, **{b.name: b for b in graph.operations}}
         self.scope = {"empty_strided": torch.empty_strided, "as_strided": torch.as_strided, "math": math}
-        self.lines, self.views = [], {}
+        self.lines, self.views, self.built = [], {}, {}         # built: the scope's kernels
         self.owned = getattr(record.functional_graph, "meta", {}).get("owned", False)       # inputs are freed after their last use
         self.memory_of = {}     # buffer -> the buffer whose memory it takes: a scatter's target, an input that is written
         nodes = getattr(getattr(record.functional_graph, "graph", record.functional_graph), "nodes", None)
         self.order = nodes and {n.name: i for i, n in enumerate(nodes) if n.op == "call_function"}
 
-    def build(self):
+    def program(self):
+        """Schedule, generate and compile; the wrapper as a `Program`."""
         record = self.record
         scheduler = Scheduler(self.graph, record)
         timed = config.matmul_templates == "timed" and config.max_autotune and self.device.type == "cuda"
@@ -108,11 +108,12 @@ class WrapperWriter:
                 self.emit(step, position)
             source = self.source()
         record.wrapper_source = source
-        exec(compile(source, "<miniinductor wrapper>", "exec"), self.scope)
-        call = self.scope["call"]
-        call.owned = self.scope.get("call_owned")
-        call.workspaces_of = self.scope.get("workspaces_of", {})
-        return call
+        steps = [step for step in steps if isinstance(step, KernelStep)]
+        names = {step.name for step in steps}
+        kernels = [(*place, list({s.name: (s.name, s.kernel, self.moved(s)) for s in steps if (s.language, s.device) == place}.values()))
+                   for place in dict.fromkeys((s.language, s.device) for s in steps)]
+        return Program(source, {k: v for k, v in self.scope.items() if k not in self.built}, kernels, self.device, list(self.graph.inputs),
+                       self.graph.constants, [name for name, _ in self.graph.mutations], {name: self.built[name] for name in names})
 
     # -- who uses what -----------------------------------------------------------------------------------------------
     def plan_uses(self, nodes):
@@ -187,19 +188,17 @@ class WrapperWriter:
         return calls[min(times, key=times.get)]
 
     def compile_for(self, language, device, steps):
-        if language == "cpp":
-            functions = build_kernels([(s.kernel.source, s.kernel.summary) for s in steps])
-            for step, function in zip(steps, functions):
-                step.name = getattr(function, "name", None) or repr(function)[len("<compiled kernel "):-1]
-        else:
-            moved = [sum(buffer_bytes(self.buffers[n]) for n in [*s.kernel.read, *s.kernel.stored]) for s in steps]
-            functions = build_triton_kernels([s.kernel for s in steps], device, moved)
-            names = {}
-            for step, function in zip(steps, functions):
-                step.name = names.setdefault(function, f"{step.kernel.summary}_{len(names)}")
-        for step in steps:      # an input may be called like a kernel: both are named after the operations they come from
-            step.name += "_kernel" * (step.name in self.graph.inputs)
-        self.scope.update({step.name: function for step, function in zip(steps, functions)})
+        functions = build_functions(language, device, [s.kernel for s in steps], list(map(self.moved, steps)))
+        names = {}
+        for step, function in zip(steps, functions):
+            step.name = names.setdefault(function, f"{step.kernel.summary}_{len(names)}") if language == "triton" else \
+                getattr(function, "name", None) or repr(function)[len("<compiled kernel "):-1]
+            step.name += "_kernel" * (step.name in self.graph.inputs)   # an input may be called like a kernel: both are named after operations
+            self.built[step.name] = self.scope[step.name] = function
+
+    def moved(self, step):
+        """Bytes that a kernel reads and writes."""
+        return sum(buffer_bytes(self.buffers[n]) for n in [*step.kernel.read, *step.kernel.stored])
 
     # -- memory --------------------------------------------------------------------------------------------------------
     def plan_memory(self, steps):
@@ -325,7 +324,6 @@ class WrapperWriter:
             layout = self.buffers[name].layout
             what = f"{self.tuple(layout.size)}, {self.tuple(layout.stride)}"
             if layout.device.type == "cpu" and layout.dtype in TYPES:
-                self.scope["empty_cpu"] = empty_cpu()
                 self.lines.append(f"{name} = empty_cpu({what}, {self.dtype(layout.dtype)})")
             else:
                 self.lines.append(f"{name} = empty_strided({what}, dtype={self.dtype(layout.dtype)}, device={self.device_name(layout.device)})")
@@ -477,10 +475,10 @@ class WrapperWriter:
         body.append(f"return {outputs}")
         if self.in_arena:
             names = [*self.in_arena, *self.views.values()]
-            self.scope["new_workspace"] = self.workspace_factory()
+            self.scope["new_workspace"] = self.new_workspace()
             symbols = ", ".join(self.workspace_symbols)
             if symbols:       # one list of workspaces for the sizes of this call; a few are kept
-                self.scope["workspaces_for"] = workspaces_by_size()
+                self.scope["workspaces_for"] = WorkspacesBySize()
                 key = "stream, " if self.device.type == "cuda" else ""
                 take = [f"workspaces = workspaces_for({key}{symbols})"]
             elif self.device.type == "cuda":    # calls on one stream run in order: they may share what lies between them
@@ -508,8 +506,7 @@ class WrapperWriter:
                               "    inputs.clear()         # no other reference keeps them", *indent(body)]) + "\n"
         return "\n".join([f"def call({inputs}):", *indent(body)]) + "\n"
 
-    def workspace_factory(self):
-        """A function of the size symbols that makes the arena and every intermediate (and view of one) in it."""
+    def new_workspace(self):
         plan = []
         for name, place in self.in_arena.items():
             layout = self.buffers[name].layout
@@ -518,22 +515,7 @@ class WrapperWriter:
             plan.append((self.buffers[name].layout.dtype, self.in_arena[name], sizes(size), sizes(stride), as_size(view_offset)))
         symbols = {s for n in pytree.tree_leaves((plan, self.slots)) if isinstance(n, sympy.Expr) for s in n.free_symbols}
         self.workspace_symbols = sorted(map(self.symbol, symbols))
-        numbers, device = fill((plan, self.slots), self.workspace_symbols), self.device
-
-        @torch.inference_mode(False)        # tensors made in inference mode could not be written outside of it
-        def new_workspace(*symbols):
-            plan, slots = numbers(*symbols)
-            *starts, total = itertools.accumulate((-(-n // ALIGNMENT) * ALIGNMENT for n in slots), initial=0)
-            arena = torch.empty(total + ALIGNMENT, dtype=torch.uint8, device=device)
-            start = -arena.data_ptr() % ALIGNMENT
-            arena, tensors = arena[start:start + total], []
-            for dtype, (slot, offset), size, stride, view_offset in plan:
-                offset += starts[slot]
-                usable = (total - offset) // dtype.itemsize * dtype.itemsize
-                typed = arena[offset:offset + usable].view(dtype)
-                tensors.append(typed.as_strided(size, stride, typed.storage_offset() + view_offset))
-            return tuple(tensors)
-        return new_workspace
+        return NewWorkspace(plan, self.slots, self.workspace_symbols, self.device)
 
 
 def main_device(graph):
@@ -544,14 +526,6 @@ def main_device(graph):
     if len(elsewhere) > 1:
         raise NotImplementedError(f"tensors on several devices: {', '.join(map(str, elsewhere))}")
     return elsewhere[0] if elsewhere else torch.device("cpu")
-
-
-def in_layout(tensor, stride):
-    """The tensor, copied if its strides are others; strides of dimensions of size 1 do not matter."""
-    if tensor.stride() == stride or not tensor.numel() or all(
-            n == 1 or a == b for n, a, b in zip(tensor.shape, tensor.stride(), stride)):
-        return tensor
-    return torch.empty_strided(tensor.shape, stride, dtype=tensor.dtype, device=tensor.device).copy_(tensor)
 
 
 @dataclass
@@ -608,20 +582,6 @@ def place_in_slot(slots, arena, nbytes, born, dies):
             return k, max(users)[2]
     slots.append(nbytes)
     return len(slots) - 1, None
-
-
-def workspaces_by_size(most=4):
-    """sizes -> the list of workspaces for them; those of the sizes met first are let go."""
-    kept = {}
-
-    def workspaces_for(*sizes):
-        workspaces = kept.get(sizes)
-        if workspaces is None:
-            if len(kept) >= most:
-                kept.pop(next(iter(kept)), None)
-            workspaces = kept[sizes] = []
-        return workspaces
-    return workspaces_for
 
 
 def step_name(buffer):

@@ -154,26 +154,30 @@ def cache_key(source, command):
     return hashlib.sha256(text.encode()).hexdigest()[:40]
 
 
-_fallback_folder = None
+_fallback_folder, _writable = None, set()
 
 
 def cache_folder():
     """config.cache_dir, or a folder of this process where that one cannot be written."""
     global _fallback_folder
+    folder = config.cache_dir
+    if folder in _writable and os.path.isdir(folder):
+        return folder
     try:
-        os.makedirs(config.cache_dir, exist_ok=True)
-        if os.access(config.cache_dir, os.W_OK | os.X_OK):
-            handle, probe = tempfile.mkstemp(dir=config.cache_dir)      # os.access says yes to root on read-only disks
+        os.makedirs(folder, exist_ok=True)
+        if os.access(folder, os.W_OK | os.X_OK):
+            handle, probe = tempfile.mkstemp(dir=folder)        # os.access says yes to root on read-only disks
             os.close(handle)
             os.unlink(probe)
-            return config.cache_dir
+            _writable.add(folder)
+            return folder
     except OSError:
         pass
     if _fallback_folder is None:
         try:
             _fallback_folder = tempfile.mkdtemp(prefix="miniinductor-")
         except OSError as error:
-            raise cannot_write(config.cache_dir, error) from error
+            raise cannot_write(folder, error) from error
     return _fallback_folder
 
 

@@ -91,13 +91,12 @@ class GraphedCall:
     for a backward half, in the recording's own memory.  is_backward: reads what a forward recording of the same `pools` keeps.
     """
 
-    def __init__(self, run, graph, device, record, pools=_pools, results=None, is_backward=False):
-        self.run, self.device, self.record, self.pools = run, device, record, pools
+    def __init__(self, run, program, record, pools=_pools, results=None, is_backward=False):
+        self.run, self.device, self.record, self.pools = run, program.device, record, pools
         self.results, self.is_backward = results, is_backward
-        self.held = [t for t in graph.constants.values() if isinstance(t, torch.Tensor)]
-        names = list(graph.inputs)
-        self.written = [names.index(name) for name, _ in graph.mutations if name in graph.inputs]
-        self.written_held = [graph.constants[name] for name, _ in graph.mutations if name in graph.constants]
+        self.held = [t for t in program.constants.values() if isinstance(t, torch.Tensor)]
+        self.written = [program.inputs.index(name) for name in program.mutations if name in program.inputs]
+        self.written_held = [program.constants[name] for name in program.mutations if name in program.constants]
         self.recordings, self.last, self.moving = {}, {}, set()
 
     def __call__(self, *inputs):

@@ -1,0 +1,111 @@
+"""A generated wrapper as plain data, and the function that is made of it.
+
+In:   what codegen/wrapper.py wrote.  Out: a `Program`: it can be kept on disk (graph_cache.py), and `start()` gives the callable, whose kernels
+are built then, or found on disk.
+
+    >>> program = WrapperWriter(graph, record).program()
+    >>> call = pickle.loads(pickle.dumps(program)).start()      # (graph_cache.py's pickler, if there are parameters)
+    >>> [out] = call(x)
+
+A graph that was just compiled goes the same way: what is read from disk cannot do anything else.
+Mirrors torch/_inductor/output_code.py (`CompiledFxGraph`).
+"""
+import functools
+import itertools
+from dataclasses import dataclass
+
+import torch
+
+from ..sizes import fill
+from .build import build_kernels, empty_cpu
+from .triton_build import build_triton_kernels
+
+ALIGNMENT = 64
+
+
+@dataclass
+class Program:
+    source: str
+    scope: dict             # the wrapper's globals but for its kernels: ops, dtypes, parameters, workspaces
+    kernels: list           # (language, device, [(name, codegen.common.Kernel, bytes that it moves)])
+    device: torch.device
+    inputs: list            # names, in order
+    constants: dict         # name -> parameter, buffer or constant
+    mutations: list         # names of inputs and constants that are written
+    functions: dict = None  # name -> kernel, where they are built already
+    frozen: object = None   # freezing.Frozen
+    refused: str = ""       # why it must not be recorded as a CUDA graph
+
+    def __getstate__(self):
+        return {**self.__dict__, "functions": None}
+
+    def start(self):
+        """The callable.  Raises CompilerError where a kernel is not on disk any more and cannot be built."""
+        if self.functions is None:
+            self.functions = {}
+            for language, device, members in self.kernels:
+                names, kernels, moved = zip(*members)
+                self.functions.update(zip(names, build_functions(language, device, kernels, moved)))
+        scope = self.scope | self.functions
+        if "empty_cpu(" in self.source:
+            scope["empty_cpu"] = empty_cpu()
+        exec(compile(self.source, "<miniinductor wrapper>", "exec"), scope)
+        call = scope["call"]
+        call.owned, call.workspaces_of = scope.get("call_owned"), scope.get("workspaces_of", {})
+        return self.frozen.guarded(call) if self.frozen else call
+
+
+def build_functions(language, device, kernels, moved):
+    if language == "cpp":
+        return build_kernels([(k.source, k.summary) for k in kernels])
+    return build_triton_kernels(kernels, device, moved)
+
+
+@dataclass
+class NewWorkspace:
+    """A function of the size symbols that makes the arena and every intermediate (and view of one) in it."""
+    plan: list              # (dtype, (slot, offset), size, stride, offset of the view)
+    slots: list             # bytes
+    symbols: list           # names
+    device: torch.device
+
+    def __getstate__(self):
+        return {k: v for k, v in self.__dict__.items() if k != "numbers"}
+
+    @functools.cached_property
+    def numbers(self):
+        return fill((self.plan, self.slots), self.symbols)
+
+    @torch.inference_mode(False)        # tensors made in inference mode could not be written outside of it
+    def __call__(self, *symbols):
+        plan, slots = self.numbers(*symbols)
+        *starts, total = itertools.accumulate((-(-n // ALIGNMENT) * ALIGNMENT for n in slots), initial=0)
+        arena = torch.empty(total + ALIGNMENT, dtype=torch.uint8, device=self.device)
+        start = -arena.data_ptr() % ALIGNMENT
+        arena, tensors = arena[start:start + total], []
+        for dtype, (slot, offset), size, stride, view_offset in plan:
+            offset += starts[slot]
+            usable = (total - offset) // dtype.itemsize * dtype.itemsize
+            typed = arena[offset:offset + usable].view(dtype)
+            tensors.append(typed.as_strided(size, stride, typed.storage_offset() + view_offset))
+        return tuple(tensors)
+
+
+class WorkspacesBySize(dict):
+    """sizes -> the list of workspaces for them; those of the sizes met first are let go."""
+
+    def __call__(self, *sizes, most=4):
+        workspaces = self.get(sizes)
+        if workspaces is None:
+            if len(self) >= most:
+                self.pop(next(iter(self)), None)
+            workspaces = self[sizes] = []
+        return workspaces
+
+
+def in_layout(tensor, stride):
+    """The tensor, copied if its strides are others; strides of dimensions of size 1 do not matter."""
+    if tensor.stride() == stride or not tensor.numel() or all(
+            n == 1 or a == b for n, a, b in zip(tensor.shape, tensor.stride(), stride)):
+        return tensor
+    return torch.empty_strided(tensor.shape, stride, dtype=tensor.dtype, device=tensor.device).copy_(tensor)
