@@ -25,7 +25,7 @@ OURS = {}
 # in torch's table, but not in its core set: that set keeps them whole for other back ends
 ALSO_FROM_TORCH = """
 elu fmod dist addbmm addmv ldexp round narrow_copy permute_copy view_copy unbind_copy split_with_sizes_copy slice_copy
-unfold_copy linspace logspace upsample_nearest2d upsample_trilinear3d masked_scatter
+unfold_copy as_strided_copy linspace logspace upsample_nearest2d upsample_trilinear3d masked_scatter
 native_layer_norm_backward native_group_norm_backward native_batch_norm_backward embedding_dense_backward
 _softmax_backward_data _log_softmax_backward_data gelu_backward silu_backward
 """.split()
@@ -76,68 +76,55 @@ def log_softmax(x, dim, half_to_float):
         torch.float32 if half_to_float else x.dtype)
 
 
-@decomposition(aten.native_layer_norm.default)
-def layer_norm(x, normalized_shape, weight, bias, eps):
-    dims = list(range(x.dim() - len(normalized_shape), x.dim()))
+def _normalized(x, dims, eps):
+    """((x - mean) / deviation, mean, variance, 1 / deviation) over `dims`."""
     wide = upcast(x)
     variance, mean = torch.var_mean(wide, dims, correction=0, keepdim=True)
     rstd = torch.rsqrt(variance + eps)
-    out = (wide - mean) * rstd
-    if weight is not None:
-        out = out * weight
-    if bias is not None:
-        out = out + bias
-    statistics = x.dtype if x.device.type == "cpu" else wide.dtype
-    return out.to(x.dtype), mean.to(statistics), rstd.to(statistics)
+    return (wide - mean) * rstd, mean, variance, rstd
+
+
+def _scaled(out, weight, bias, shape=None):
+    """out * weight + bias, as far as they are given; shape: theirs beside `out`."""
+    weight, bias = (t if t is None or shape is None else t.reshape(shape) for t in (weight, bias))
+    out = out if weight is None else out * weight
+    return out if bias is None else out + bias
+
+
+@decomposition(aten.native_layer_norm.default)
+def layer_norm(x, normalized_shape, weight, bias, eps):
+    out, mean, _, rstd = _normalized(x, list(range(x.dim() - len(normalized_shape), x.dim())), eps)
+    statistics = x.dtype if x.device.type == "cpu" else mean.dtype
+    return _scaled(out, weight, bias).to(x.dtype), mean.to(statistics), rstd.to(statistics)
 
 
 @decomposition(aten.native_group_norm.default)
 def group_norm(x, weight, bias, n, c, hw, groups, eps):
-    wide = upcast(x).reshape(n, groups, c // groups * hw)
-    variance, mean = torch.var_mean(wide, [2], correction=0, keepdim=True)
-    rstd = torch.rsqrt(variance + eps)
-    out = ((wide - mean) * rstd).reshape(x.shape)
-    shape = [1, c] + [1] * (x.dim() - 2)
-    if weight is not None:
-        out = out * weight.reshape(shape)
-    if bias is not None:
-        out = out + bias.reshape(shape)
+    out, mean, _, rstd = _normalized(x.reshape(n, groups, c // groups * hw), [2], eps)
+    out = _scaled(out.reshape(x.shape), weight, bias, [1, c] + [1] * (x.dim() - 2))
     return out.to(x.dtype), mean.reshape(n, groups).to(x.dtype), rstd.reshape(n, groups).to(x.dtype)
 
 
 @decomposition(aten.native_batch_norm.default, aten._native_batch_norm_legit.default)
 def batch_norm(x, weight, bias, running_mean, running_var, training, momentum, eps):
-    """Training updates the running statistics in place; functionalization turns that into outputs."""
-    if training or running_mean is None:
-        y, mean, variance, rstd = _batch_statistics(x, weight, bias, running_mean, eps)
-        if running_mean is not None:
-            count = x.numel() // x.shape[1]
-            running_mean.copy_(momentum * mean + (1 - momentum) * running_mean)
-            running_var.copy_(momentum * variance * (count / (count - 1)) + (1 - momentum) * running_var)
-        return y, mean, rstd
-    return aten._native_batch_norm_legit_no_training(x, weight, bias, running_mean, running_var, momentum, eps)
+    """Training updates the running statistics in place; functionalization turns that into outputs.  Results: normalised x, mean and
+    1 / deviation of the batch, which have the dtype of the parameters."""
+    if not training and running_mean is not None:
+        return aten._native_batch_norm_legit_no_training(x, weight, bias, running_mean, running_var, momentum, eps)
+    kept = next((t.dtype for t in (weight, running_mean) if t is not None), x.dtype)
+    out, mean, variance, rstd = _normalized(x, [0, *range(2, x.dim())], eps)
+    out = _scaled(out, weight, bias, [1, -1] + [1] * (x.dim() - 2)).to(x.dtype)
+    mean, variance, rstd = mean.reshape(-1).to(kept), variance.reshape(-1), rstd.reshape(-1).to(kept)
+    if running_mean is not None:
+        count = x.numel() // x.shape[1]
+        running_mean.copy_(momentum * mean + (1 - momentum) * running_mean)
+        running_var.copy_(momentum * variance * (count / (count - 1)) + (1 - momentum) * running_var)
+    return out, mean, rstd
 
 
 @decomposition(aten._native_batch_norm_legit.no_stats)
 def batch_norm_no_stats(x, weight, bias, training, momentum, eps):
-    y, mean, _, rstd = _batch_statistics(x, weight, bias, None, eps)
-    return y, mean, rstd
-
-
-def _batch_statistics(x, weight, bias, running_mean, eps):
-    """(normalised x, mean, variance, 1 / deviation).  The statistics have the dtype of the parameters."""
-    kept = next((t.dtype for t in (weight, running_mean) if t is not None), x.dtype)
-    dims = [0, *range(2, x.dim())]
-    shape = [1, -1] + [1] * (x.dim() - 2)
-    wide = upcast(x)
-    variance, mean = torch.var_mean(wide, dims, correction=0, keepdim=True)
-    rstd = torch.rsqrt(variance + eps)
-    out = (wide - mean) * rstd
-    if weight is not None:
-        out = out * weight.reshape(shape)
-    if bias is not None:
-        out = out + bias.reshape(shape)
-    return out.to(x.dtype), mean.reshape(-1).to(kept), variance.reshape(-1), rstd.reshape(-1).to(kept)
+    return batch_norm(x, weight, bias, None, None, training, momentum, eps)
 
 
 @decomposition(aten._native_batch_norm_legit_no_training.default)
@@ -145,12 +132,8 @@ def batch_norm_inference(x, weight, bias, running_mean, running_var, momentum, e
     shape = [1, -1] + [1] * (x.dim() - 2)
     scale = torch.rsqrt(running_var + eps)
     out = (upcast(x) - running_mean.reshape(shape)) * scale.reshape(shape)
-    if weight is not None:
-        out = out * weight.reshape(shape)
-    if bias is not None:
-        out = out + bias.reshape(shape)
     empty = x.new_empty((0,))
-    return out.to(x.dtype), empty, empty.clone()
+    return _scaled(out, weight, bias, shape).to(x.dtype), empty, empty.clone()
 
 
 @decomposition(aten.gelu.default)
@@ -163,25 +146,8 @@ def gelu(x, approximate="none"):
     return (wide * 0.5 * (1 + torch.erf(wide * math.sqrt(0.5)))).to(x.dtype)
 
 
-@decomposition(aten.silu.default)
-def silu(x):
-    wide = upcast(x)
-    return (wide * torch.sigmoid(wide)).to(x.dtype)
-
-
-@decomposition(aten.hardswish.default)
-def hardswish(x):
-    wide = upcast(x)
-    return (wide * torch.clamp(wide + 3, 0, 6) / 6).to(x.dtype)
-
-
-@decomposition(aten.hardsigmoid.default)
-def hardsigmoid(x):
-    return (torch.clamp(upcast(x) + 3, 0, 6) / 6).to(x.dtype)
-
-
 def _multiply_and_add(function):
-    """x + value * a (* or /) b, rounded once to the result's dtype."""
+    """x + value * a (* or /) b, rounded once to the result's dtype, without torch's multiplication by 1."""
     def rule(x, a, b, *, value=1):
         compute, result = elementwise_dtypes(x, a, b, type_promotion_kind=Promotion.DEFAULT)
         x, a, b = x.to(compute), a.to(compute), b.to(compute)
@@ -272,11 +238,6 @@ def vector_norm(x, ord=2, dim=None, keepdim=False, *, dtype=None):
     return torch.pow(torch.sum(torch.pow(size, ord), dims, keepdim), 1.0 / ord).to(result)
 
 
-@decomposition(aten.var.dim)
-def var_dim(x, dim, unbiased=True, keepdim=False):
-    return torch.var(x, dim, correction=int(unbiased), keepdim=keepdim)
-
-
 @decomposition(aten._adaptive_avg_pool2d.default, aten._adaptive_avg_pool3d.default)
 def adaptive_avg_pool(x, output_size):
     """Windows of one size are a mean or an average pool; others have a lowering."""
@@ -293,7 +254,6 @@ def index_reduce(x, dim, index, source, reduce, *, include_self=True):
         return NotImplemented
     shape = [1] * x.dim()
     shape[dim] = -1
-    reduce = {"prod": "prod", "mean": "mean", "amax": "amax", "amin": "amin"}[reduce]
     return torch.scatter_reduce(x, dim, index.reshape(shape).expand(source.shape), source, reduce, include_self=include_self)
 
 
@@ -303,17 +263,12 @@ IDENTITY = {"sum": 0, "prod": 1, "mean": 0, "amax": -math.inf, "amin": math.inf}
 @decomposition(aten.scatter_reduce.two)
 def scatter_reduce(x, dim, index, source, reduce, *, include_self=True):
     """In terms of the plain kind, which has a lowering: x takes part, and the combination is sum, prod, amax or amin."""
-    if x.dtype in LOW_PRECISION or x.dtype == torch.bool:
+    if x.dtype in (*LOW_PRECISION, torch.bool) or include_self and reduce != "mean":
         return NotImplemented
-    if include_self and reduce != "mean":
-        return NotImplemented
-    if not include_self:
-        identity = IDENTITY[reduce]
-        if not x.dtype.is_floating_point and math.isinf(identity):
-            identity = torch.iinfo(x.dtype).min if identity < 0 else torch.iinfo(x.dtype).max
-        start = torch.scatter(x, dim, index, identity)
-    else:
-        start = x
+    identity = IDENTITY[reduce]
+    if not x.dtype.is_floating_point and math.isinf(identity):
+        identity = torch.iinfo(x.dtype).min if identity < 0 else torch.iinfo(x.dtype).max
+    start = x if include_self else torch.scatter(x, dim, index, identity)
     if reduce != "mean":
         return aten.scatter_reduce(start, dim, index, source, reduce)
     ones = torch.ones_like(x) if include_self else torch.zeros_like(x)
@@ -350,11 +305,6 @@ def trilinear(a, b, c, expand1, expand2, expand3, sumdim, unroll_dim=1):
 @decomposition(aten.take.default)
 def take(x, index):
     return aten.index(x.reshape(-1), [index])
-
-
-@decomposition(aten.as_strided_copy.default)
-def as_strided_copy(x, size, stride, storage_offset=None):
-    return torch.as_strided(x, size, stride, storage_offset).clone()
 
 
 @decomposition(aten.as_strided_scatter.default)
@@ -409,18 +359,7 @@ def table():
 @functools.cache
 def _table():
     """The part that comes from torch."""
-    result = {op: function for op, function in core_aten().items()
-              if isinstance(op, torch._ops.OpOverload) and op not in LOWERINGS and op not in EXTERN
-              and not op._schema.is_mutable}
-    for name in ALSO_FROM_TORCH:
-        packet = getattr(aten, name, None)
-        for overload in packet.overloads() if packet is not None else ():
-            op = getattr(packet, overload)
-            if op in decomposition_table and op not in LOWERINGS and op not in EXTERN and not op._schema.is_mutable:
-                result[op] = decomposition_table[op]
-    return result
-
-
-def count():
-    """(decompositions of our own, torch's) in use."""
-    return len(OURS), len(table()) - len(OURS)
+    also = [getattr(packet, overload) for packet in (getattr(aten, name) for name in ALSO_FROM_TORCH) for overload in packet.overloads()]
+    found = core_aten() | {op: decomposition_table[op] for op in also if op in decomposition_table}
+    return {op: function for op, function in found.items() if isinstance(op, torch._ops.OpOverload) and op not in LOWERINGS
+            and op not in EXTERN and not op._schema.is_mutable}

@@ -9,23 +9,23 @@ Mirrors torch/_inductor/lowering.py (`index_impl`, `gather`, `embedding`, `index
 import sympy
 import torch
 
-from ..ir import ComputedBuffer, ExternKernel, Pointwise, Scatter, TensorBox, current_graph
+from ..ir import ComputedBuffer, ExternKernel, Scatter, TensorBox, current_graph
 from ..ops import ops
 from .extern import EXTERN
 from .pointwise import full
-from .registry import NotLowered, aten, broadcast_loader, broadcast_sizes, cast, lower, normalize_dim, view
+from .registry import NotLowered, aten, broadcast_loader, broadcast_sizes, cast, lower, made, normalize_dim, view
+
+
+def positions_in(index, size):
+    """at -> what the tensor `index` holds there, as a position among `size`; negative ones are out of range."""
+    load = index.make_loader()
+    return lambda at: ops.indirect_indexing(cast(load(at), index.dtype, torch.int64), size, wrap_neg=False)
 
 
 @lower(aten.embedding.default)
 def embedding(call, weight, indices, padding_idx=-1, scale_grad_by_freq=False, sparse=False):
-    load_weight, load_index, rank = weight.make_loader(), indices.make_loader(), len(indices.get_size())
-
-    def body(index):
-        row = ops.indirect_indexing(cast(load_index(index[:rank]), indices.dtype, torch.int64), weight.get_size()[0],
-                                    wrap_neg=False)
-        return load_weight([row, *index[rank:]])
-    return TensorBox(Pointwise(weight.device, weight.dtype, list(call.value.shape), body,
-                               call.origins | weight.origins | indices.origins))
+    load, row, rank = weight.make_loader(), positions_in(indices, weight.get_size()[0]), len(indices.get_size())
+    return made(call, lambda index: load([row(index[:rank]), *index[rank:]]), weight, indices)
 
 
 def _at_least_1d(call, box):
@@ -33,61 +33,40 @@ def _at_least_1d(call, box):
     return box if box.get_size() else view(call, box, [1], lambda index: [])
 
 
-@lower(aten.gather.default)
+@lower(aten.gather.default, aten.index_select.default)
 def gather(call, x, dim, index, sparse_grad=False):
-    x, index_at = _at_least_1d(call, x), _at_least_1d(call, index)
-    size = x.get_size()
-    dim = normalize_dim(dim, len(size))
-    load, load_index = x.make_loader(), index_at.make_loader()
-
-    def body(at):
-        at = at or [sympy.Integer(0)]
-        position = ops.indirect_indexing(cast(load_index(at), index.dtype, torch.int64), size[dim], wrap_neg=False)
-        return load([position if k == dim else i for k, i in enumerate(at)])
-    return TensorBox(Pointwise(x.device, x.dtype, list(call.value.shape), body,
-                               call.origins | x.origins | index.origins))
-
-
-@lower(aten.index_select.default)
-def index_select(call, x, dim, index):
+    """index_select's index is a vector: the same position for every place along the other dimensions."""
     x, index = _at_least_1d(call, x), _at_least_1d(call, index)
-    size = x.get_size()
-    dim = normalize_dim(dim, len(size))
-    load, load_index = x.make_loader(), index.make_loader()
+    dim = normalize_dim(dim, len(x.get_size()))
+    load, position, is_vector = x.make_loader(), positions_in(index, x.get_size()[dim]), call.name == "index_select"
 
     def body(at):
         at = at or [sympy.Integer(0)]
-        position = ops.indirect_indexing(cast(load_index([at[dim]]), index.dtype, torch.int64), size[dim], wrap_neg=False)
-        return load([position if k == dim else i for k, i in enumerate(at)])
-    return TensorBox(Pointwise(x.device, x.dtype, list(call.value.shape), body,
-                               call.origins | x.origins | index.origins))
+        return load([*at[:dim], position([at[dim]] if is_vector else at), *at[dim + 1:]])
+    return made(call, body, x, index)
 
 
 @lower(aten.index.Tensor, aten._unsafe_index.Tensor)
 def index_tensor(call, x, indices):
-    """x[i, :, j]: the index tensors broadcast together; their dimensions stand where they stood if they are neighbours,
-    in front otherwise (NumPy's rule)."""
-    size = x.get_size()
-    given = [(k, t) for k, t in enumerate(indices) if t is not None]
-    if any(t.dtype not in (torch.int64, torch.int32) for _, t in given):
+    size, given = x.get_size(), {k: t for k, t in enumerate(indices) if t is not None}
+    if any(t.dtype not in (torch.int64, torch.int32) for t in given.values()):
         raise NotLowered("a boolean mask: the size of the result depends on data")
-    shape = broadcast_sizes(*[t.get_size() for _, t in given])
-    load, place = x.make_loader(), _placer(size, given, shape)
+    load, (place, _) = x.make_loader(), _placer(size, given)
     if 0 in tuple(call.value.shape):
         return full(call, call.value.shape, 0)
-    if any(size[k] == 0 for k, _ in given):
+    if any(size[k] == 0 for k in given):
         raise NotLowered("indexing with empty tensors")
-    origins = call.origins.union(x.origins, *[t.origins for _, t in given])
-    return TensorBox(Pointwise(x.device, x.dtype, list(call.value.shape), lambda index: load(place(index)),
-                               origins))
+    return made(call, lambda index: load(place(index)), x, *given.values())
 
 
-def _placer(size, given, shape):
-    """index into x[i, :, j] -> index into x.  given: [(dimension, index tensor)]; shape: what they broadcast to."""
-    positions = [k for k, _ in given]
-    adjacent = positions == list(range(positions[0], positions[0] + len(positions)))
-    front = positions[0] if adjacent else 0
-    loaders = {k: (broadcast_loader(t, shape), t.dtype) for k, t in given}
+def _placer(size, given):
+    """(index into x[i, :, j] -> index into x, size of x[i, :, j]).  given: {dimension: index tensor}.  The index tensors broadcast together;
+    their dimensions stand where they stood if they are neighbours, in front otherwise (NumPy's rule)."""
+    shape = broadcast_sizes(*[t.get_size() for t in given.values()])
+    positions = list(given)
+    front = positions[0] if positions[-1] - positions[0] < len(positions) else 0
+    loaders = {k: (broadcast_loader(t, shape), t.dtype) for k, t in given.items()}
+    others = [n for k, n in enumerate(size) if k not in given]
 
     def place(index):
         block, rest = index[front:front + len(shape)], [*index[:front], *index[front + len(shape):]]
@@ -99,7 +78,7 @@ def _placer(size, given, shape):
             else:
                 at.append(rest.pop(0))
         return at
-    return place
+    return place, [*others[:front], *shape, *others[front:]]
 
 
 # --- writes whose place depends on data ---------------------------------------------------------------------------------
@@ -116,8 +95,7 @@ def scatter_into(call, x, ranges, value, place, mode=None):
     base = x if _is_used_up(call, x) else x.copy()
     base.realize()
     graph, origins = current_graph(), call.origins | x.origins
-    data = Scatter(x.device, x.dtype, list(ranges), value, place, base.data.name,
-                   mode, origins)
+    data = Scatter(x.device, x.dtype, list(ranges), value, place, base.data.name, mode, origins)
     return TensorBox(graph.add(ComputedBuffer, base.data.layout, origins, data=data))
 
 
@@ -129,20 +107,13 @@ def _is_used_up(call, x):
 
 @lower(aten.index_put.default, aten._unsafe_index_put.default)
 def index_put(call, x, indices, values, accumulate=False):
-    size = x.get_size()
-    given = [(k, t) for k, t in enumerate(indices) if t is not None]
-    if len(given) == 1 and given[0][1].dtype == torch.bool:
-        return _put_where(call, x, *given[0], values, accumulate)
-    if any(t.dtype not in (torch.int64, torch.int32) for _, t in given):
+    given = {k: t for k, t in enumerate(indices) if t is not None}
+    if [t.dtype for t in given.values()] == [torch.bool]:
+        return _put_where(call, x, *given.popitem(), values, accumulate)
+    if any(t.dtype not in (torch.int64, torch.int32) for t in given.values()):
         raise NotLowered("boolean masks among several indices")
-    shape = broadcast_sizes(*[t.get_size() for _, t in given])
-    positions = [k for k, _ in given]
-    rest = [n for k, n in enumerate(size) if k not in positions]
-    adjacent = positions == list(range(positions[0], positions[0] + len(positions)))
-    front = positions[0] if adjacent else 0
-    ranges = [*rest[:front], *shape, *rest[front:]]
-    return scatter_into(call, x, ranges, broadcast_loader(values, ranges), _placer(size, given, shape),
-                        "atomic_add" if accumulate else None)
+    place, ranges = _placer(x.get_size(), given)
+    return scatter_into(call, x, ranges, broadcast_loader(values, ranges), place, "atomic_add" if accumulate else None)
 
 
 def _put_where(call, x, dim, mask, value, accumulate):
@@ -151,11 +122,7 @@ def _put_where(call, x, dim, mask, value, accumulate):
         raise NotLowered("a boolean mask with a tensor of values")
     rank, load, test = len(mask.get_size()), x.make_loader(), mask.make_loader()
     load_value = broadcast_loader(value, ())
-
-    def body(index):
-        return ops.where(test(index[:rank]), load_value([]), load(index))
-    return TensorBox(Pointwise(x.device, x.dtype, list(x.get_size()), body,
-                               call.origins | x.origins | mask.origins | value.origins))
+    return made(call, lambda index: ops.where(test(index[:rank]), load_value([]), load(index)), x, mask, value)
 
 
 @lower(aten.scatter.src, aten.scatter.value, aten.scatter_add.default, aten.scatter_reduce.two)
@@ -165,14 +132,9 @@ def scatter(call, x, dim, index, source, reduce=None, include_self=True):
     is_scalar = not x.get_size()
     x, index = _at_least_1d(call, x), _at_least_1d(call, index)
     source = _at_least_1d(call, source) if isinstance(source, TensorBox) else source
-    size = x.get_size()
-    dim, dtype = normalize_dim(dim, len(size)), x.dtype
-    load_index = index.make_loader()
+    dim, dtype = normalize_dim(dim, len(x.get_size())), x.dtype
+    position = positions_in(index, x.get_size()[dim])
     value = source.make_loader() if isinstance(source, TensorBox) else lambda at: ops.constant(source, dtype)
-
-    def place(at):
-        position = ops.indirect_indexing(cast(load_index(at), index.dtype, torch.int64), size[dim], wrap_neg=False)
-        return [position if k == dim else i for k, i in enumerate(at)]
-    mode = "atomic_add" if call.node.target is aten.scatter_add.default else COMBINE.get(reduce)
-    result = scatter_into(call, x, list(index.get_size()), value, place, mode)
+    mode = "atomic_add" if call.name == "scatter_add" else COMBINE.get(reduce)
+    result = scatter_into(call, x, list(index.get_size()), value, lambda at: [*at[:dim], position(at), *at[dim + 1:]], mode)
     return view(call, result, (), lambda _: [sympy.Integer(0)]) if is_scalar else result

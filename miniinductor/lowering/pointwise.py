@@ -11,35 +11,27 @@ import math
 
 import sympy
 import torch
+from torch._prims_common import elementwise_dtypes
 
 from .. import random  # noqa: F401  (it declares the op)
-from ..ir import Pointwise, TensorBox
-from ..ops import ops
+from ..ir import TensorBox
+from ..ops import COMPARISON, UNARY_FLOAT, ops
 from ..sizes import sizes
-from .registry import (
-    LOWERINGS, NotLowered, Promotion, aten, broadcast_loader, cast, is_number, lower, number, pointwise)
+from .registry import LOWERINGS, NotLowered, Promotion, aten, broadcast_loader, cast, is_number, lower, made, mapped, number, pointwise
 
 DEFAULT, INT_TO_FLOAT, BOOL = Promotion.DEFAULT, Promotion.INT_TO_FLOAT, Promotion.ALWAYS_BOOL
 NO_OPMATH = Promotion.NO_OPMATH
 
-UNARY = {name: (name, INT_TO_FLOAT) for name in (
-    "exp exp2 expm1 log log2 log10 log1p sqrt rsqrt reciprocal sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh "
-    "erf erfc erfinv lgamma sigmoid").split()} | {
-    "neg": ("neg", DEFAULT), "abs": ("abs", DEFAULT), "sign": ("sign", DEFAULT), "sgn": ("sign", DEFAULT),
-    "floor": ("floor", DEFAULT), "ceil": ("ceil", DEFAULT), "trunc": ("trunc", DEFAULT), "round": ("round", DEFAULT),
-    "bitwise_not": ("bitwise_not", DEFAULT), "logical_not": ("logical_not", BOOL),
-    "isnan": ("isnan", BOOL), "isinf": ("isinf", BOOL), "signbit": ("signbit", BOOL),
-}
-BINARY = {
-    "mul": ("mul", DEFAULT), "maximum": ("maximum", DEFAULT), "minimum": ("minimum", DEFAULT),
-    "remainder": ("remainder", DEFAULT), "fmod": ("fmod", DEFAULT), "atan2": ("atan2", INT_TO_FLOAT),
-    "copysign": ("copysign", INT_TO_FLOAT), "nextafter": ("nextafter", NO_OPMATH), "hypot": ("hypot", DEFAULT),
-    "bitwise_and": ("bitwise_and", DEFAULT), "bitwise_or": ("bitwise_or", DEFAULT), "bitwise_xor": ("bitwise_xor", DEFAULT),
-    "bitwise_left_shift": ("bitwise_left_shift", DEFAULT), "bitwise_right_shift": ("bitwise_right_shift", DEFAULT),
-    "__lshift__": ("bitwise_left_shift", DEFAULT), "__rshift__": ("bitwise_right_shift", DEFAULT),
-    "logical_and": ("logical_and", BOOL), "logical_or": ("logical_or", BOOL), "logical_xor": ("logical_xor", BOOL),
-    "eq": ("eq", BOOL), "ne": ("ne", BOOL), "lt": ("lt", BOOL), "le": ("le", BOOL), "gt": ("gt", BOOL), "ge": ("ge", BOOL),
-}
+UNARY = {name: (name, INT_TO_FLOAT) for name in UNARY_FLOAT} | {name: (name, DEFAULT) for name in (
+    "neg", "abs", "sign", "floor", "ceil", "trunc", "round", "bitwise_not")} | {name: (name, BOOL) for name in (
+        "logical_not", "isnan", "isinf", "signbit")} | {"sgn": ("sign", DEFAULT)}
+BINARY = {name: (name, DEFAULT) for name in (
+    "mul", "maximum", "minimum", "remainder", "fmod", "hypot", "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_left_shift", "bitwise_right_shift")} | {
+    "__lshift__": ("bitwise_left_shift", DEFAULT), "__rshift__": ("bitwise_right_shift", DEFAULT), "atan2": ("atan2", INT_TO_FLOAT),
+    "copysign": ("copysign", INT_TO_FLOAT), "nextafter": ("nextafter", NO_OPMATH)} | {
+    name: (name, BOOL) for name in ("logical_and", "logical_or", "logical_xor", *COMPARISON)}
+OF_BOOLS = {"mul": "logical_and", "maximum": "logical_or", "minimum": "logical_and", "fmax": "logical_or", "fmin": "logical_and",
+            "bitwise_and": "logical_and", "bitwise_or": "logical_or", "bitwise_xor": "logical_xor", "bitwise_not": "logical_not"}
 NO_INTEGER_KERNEL = {"floor", "ceil", "trunc", "round"}     # identity on integers
 
 
@@ -58,26 +50,16 @@ def _register_unary(name, op, promotion):
             return x.copy() if name != "signbit" else full(call, call.value.shape, False)
         if name == "logical_not":
             return pointwise(call, lambda v: ops.logical_not(_truth(v, x.dtype)), x, promotion=BOOL, compute=x.dtype)
-        if name == "bitwise_not" and x.dtype == torch.bool:
-            return pointwise(call, ops.logical_not, x)
-        return pointwise(call, getattr(ops, op), x, promotion=promotion)
+        return pointwise(call, getattr(ops, OF_BOOLS.get(op, op) if x.dtype == torch.bool else op), x, promotion=promotion)
 
 
 def _register_binary(name, op, promotion):
     @lower(getattr(aten, name))
     def rule(call, a, b):
-        function = getattr(ops, op)
+        function = getattr(ops, OF_BOOLS.get(op, op) if call.value.dtype == torch.bool else op)
         if name.startswith("logical"):
-            dtypes = [x.dtype if isinstance(x, TensorBox) else torch.bool for x in (a, b)]
-            common = torch.promote_types(*dtypes)
-            function = lambda u, v: getattr(ops, op)(_truth(u, common), _truth(v, common))  # noqa: E731
-            return pointwise(call, function, a, b, promotion=BOOL, compute=common)
-        if op.startswith("bitwise") and call.value.dtype == torch.bool:
-            function = getattr(ops, op.replace("bitwise", "logical"))
-        if name == "mul" and call.value.dtype == torch.bool:
-            function = ops.logical_and
-        if name in ("maximum", "minimum") and call.value.dtype == torch.bool:
-            function = ops.logical_or if name == "maximum" else ops.logical_and
+            common = torch.promote_types(*[x.dtype if isinstance(x, TensorBox) else torch.bool for x in (a, b)])
+            return pointwise(call, lambda u, v: function(_truth(u, common), _truth(v, common)), a, b, promotion=BOOL, compute=common)
         return pointwise(call, function, a, b, promotion=promotion, wide_second=name == "mul")
 
 
@@ -90,23 +72,15 @@ for _name, (_op, _promotion) in BINARY.items():
 
 @lower(aten.add, aten.sub, aten.rsub)
 def add(call, a, b, alpha=1):
-    name = call.node.target._schema.name.split("::")[1]
-    if name == "rsub":
+    if call.name == "rsub":
         a, b = b, a
-
-    def body(u, v):
-        dtype = compute_dtype(call, a, b)
-        if alpha != 1:
-            v = ops.mul(v, ops.constant(alpha, dtype))
-        if dtype == torch.bool:
-            return ops.logical_or(u, v)
-        return ops.add(u, v) if name == "add" else ops.sub(u, v)
-    return pointwise(call, body, a, b)
+    dtype = compute_dtype(call, a, b)
+    combine = ops.logical_or if dtype == torch.bool else ops.add if call.name == "add" else ops.sub
+    return pointwise(call, lambda u, v: combine(u, v if alpha == 1 else ops.mul(v, ops.constant(alpha, dtype))), a, b)
 
 
-def compute_dtype(call, *args, promotion=DEFAULT):
-    from torch._prims_common import elementwise_dtypes
-    return elementwise_dtypes(*[call.lowerer.example(a) for a in args], type_promotion_kind=promotion)[0]
+def compute_dtype(call, *args):
+    return elementwise_dtypes(*[call.lowerer.example(a) for a in args], type_promotion_kind=DEFAULT)[0]
 
 
 @lower(aten.div)
@@ -131,18 +105,11 @@ def floor_divide(call, a, b):
 @lower(aten.pow)
 def power(call, a, b):
     dtype = compute_dtype(call, a, b)
-    if is_number(b):
-        if b == 2:
-            return pointwise(call, lambda v, _: ops.mul(v, v), a, b)
-        if b == 3:
-            return pointwise(call, lambda v, _: ops.mul(ops.mul(v, v), v), a, b)
-        if b == 1:
-            return pointwise(call, lambda v, _: v, a, b)
-        if dtype.is_floating_point and b in (0.5, -0.5):
-            raise_to = ops.sqrt if b == 0.5 else ops.rsqrt
-            return pointwise(call, lambda v, _: raise_to(v), a, b)
-        if dtype.is_floating_point and b == -1:
-            return pointwise(call, lambda v, _: ops.reciprocal(v), a, b)
+    powers = {1: lambda v: v, 2: lambda v: ops.mul(v, v), 3: lambda v: ops.mul(ops.mul(v, v), v)}
+    if dtype.is_floating_point:
+        powers |= {0.5: ops.sqrt, -0.5: ops.rsqrt, -1: ops.reciprocal}
+    if is_number(b) and b in powers:
+        return pointwise(call, lambda v, _: powers[b](v), a, b)
     if dtype == torch.bool or not dtype.is_floating_point and is_number(b):
         raise NotLowered("power of a truth value, or an integer to a large or negative number")
     return pointwise(call, ops.pow, a, b)
@@ -150,13 +117,11 @@ def power(call, a, b):
 
 @lower(aten.fmax.default, aten.fmin.default)
 def extreme_ignoring_nan(call, a, b):
-    name = "maximum" if call.node.target is aten.fmax.default else "minimum"
+    extreme = ops.maximum if call.name == "fmax" else ops.minimum
     dtype = compute_dtype(call, a, b)
-    if dtype == torch.bool:
-        return pointwise(call, ops.logical_or if name == "maximum" else ops.logical_and, a, b)
     if not dtype.is_floating_point:
-        return pointwise(call, getattr(ops, name), a, b)
-    return pointwise(call, lambda u, v: ops.where(ops.isnan(u), v, ops.where(ops.isnan(v), u, getattr(ops, name)(u, v))), a, b)
+        return pointwise(call, getattr(ops, OF_BOOLS[call.name]) if dtype == torch.bool else extreme, a, b)
+    return pointwise(call, lambda u, v: ops.where(ops.isnan(u), v, ops.where(ops.isnan(v), u, extreme(u, v))), a, b)
 
 
 @lower(aten.relu.default)
@@ -171,10 +136,8 @@ def square(call, x):
 
 @lower(aten.leaky_relu.default)
 def leaky_relu(call, x, negative_slope=0.01):
-    def body(v):
-        dtype = compute_dtype(call, x)
-        return ops.where(ops.gt(v, ops.constant(0, dtype)), v, ops.mul(v, ops.constant(negative_slope, dtype)))
-    return pointwise(call, body, x)
+    constant = lambda number: ops.constant(number, compute_dtype(call, x))        # noqa: E731
+    return pointwise(call, lambda v: ops.where(ops.gt(v, constant(0)), v, ops.mul(v, constant(negative_slope))), x)
 
 
 @lower(aten.hardtanh.default)
@@ -184,31 +147,23 @@ def hardtanh(call, x, min_val=-1.0, max_val=1.0):
 
 @lower(aten.clamp, aten.clamp_min, aten.clamp_max)
 def clamp(call, x, min=None, max=None):
-    name = call.node.target._schema.name.split("::")[1]
-    if name == "clamp_max":
+    if call.name == "clamp_max":
         min, max = None, min
-    present = [bound for bound in (min, max) if bound is not None]
+    present = [(bound, combine) for bound, combine in ((min, ops.maximum), (max, ops.minimum)) if bound is not None]
 
     def body(v, *bounds):
-        rest = list(bounds)
-        if min is not None:
-            v = ops.maximum(v, rest.pop(0))
-        if max is not None:
-            v = ops.minimum(v, rest.pop(0))
+        for bound, (_, combine) in zip(bounds, present):
+            v = combine(v, bound)
         return v
-    return pointwise(call, body, x, *present)
+    return pointwise(call, body, x, *[bound for bound, _ in present])
 
 
 @lower(aten.where.self)
 def where(call, condition, a, b):
     size, dtype = tuple(call.value.shape), call.value.dtype
     test, this, that = (broadcast_loader(v, size) for v in (condition, a, b))
-    test_dtype = condition.dtype
-
-    def body(index):
-        return ops.where(_truth(test(index), test_dtype), cast(this(index), a.dtype, dtype), cast(that(index), b.dtype, dtype))
-    origins = call.origins | condition.origins | a.origins | b.origins
-    return TensorBox(Pointwise(call.value.device, dtype, list(size), body, origins))
+    return made(call, lambda index: ops.where(_truth(test(index), condition.dtype), cast(this(index), a.dtype, dtype),
+                                              cast(that(index), b.dtype, dtype)), condition, a, b)
 
 
 @lower(aten.masked_fill)
@@ -220,7 +175,7 @@ def masked_fill(call, x, mask, value):
     def body(index):
         other = cast(fill(index), value.dtype, dtype) if fill else number(value, dtype)
         return ops.where(test(index), other, load(index))
-    return TensorBox(Pointwise(call.value.device, dtype, list(size), body, call.origins | x.origins | mask.origins))
+    return made(call, body, x, mask)
 
 
 @lower(aten._to_copy.default, aten.clone.default, aten.lift_fresh_copy.default, torch.ops.prims.convert_element_type.default)
@@ -229,28 +184,23 @@ def to_copy(call, x, *args, device=None, **kwargs):
         raise NotLowered("copy between devices")
     if call.value.dtype.is_complex or x.dtype.is_complex:
         raise NotLowered("complex numbers")
-    load, src, dst = x.make_loader(), x.dtype, call.value.dtype
-    return TensorBox(Pointwise(x.device, dst, list(x.get_size()), lambda index: cast(load(index), src, dst),
-                               call.origins | x.origins))
+    src, dst = x.dtype, call.value.dtype
+    return mapped(call, x, lambda v: cast(v, src, dst), dst)
 
 
 @lower(aten.copy.default)
 def copy(call, destination, source, non_blocking=False):
-    size, dtype = tuple(call.value.shape), call.value.dtype
-    load = broadcast_loader(source, size)
-    return TensorBox(Pointwise(call.value.device, dtype, list(size), lambda index: cast(load(index), source.dtype, dtype),
-                               call.origins | source.origins))
+    load, dtype = broadcast_loader(source, tuple(call.value.shape)), call.value.dtype
+    return made(call, lambda index: cast(load(index), source.dtype, dtype), source)
 
 
 # --- creation -----------------------------------------------------------------------------------------------------
 def full(call, size, value, dtype=None):
     """`value` everywhere; dtype: if not that of the (first) result."""
-    first = call.value[0] if isinstance(call.value, (tuple, list)) else call.value
-    dtype = dtype or first.dtype
-    if dtype.is_complex:
+    box = made(call, lambda index: number(value, box.dtype), dtype=dtype, size=sizes(size))
+    if box.dtype.is_complex:
         raise NotLowered("complex numbers")
-    return TensorBox(Pointwise(first.device, dtype, list(sizes(size)), lambda index: number(value, dtype),
-                               call.origins))
+    return box
 
 
 def _fill_rule(value):
@@ -263,28 +213,16 @@ lower(aten.empty.memory_format, aten.empty_like.default, aten.new_empty.default,
       aten.new_empty_strided.default, aten.empty_permuted.default)(_fill_rule(0))     # zeros: reproducible
 
 
-@lower(aten.full.default, aten.full_like.default, aten.new_full.default)
+@lower(aten.full.default, aten.full_like.default, aten.new_full.default, aten.scalar_tensor.default, aten.fill.Scalar)
 def full_rule(call, *args, **kwargs):
-    value = args[-1]
-    if not is_number(value):
+    if not is_number(args[-1]):
         raise NotLowered("fill value is a tensor")
-    return full(call, call.value.shape, value)
-
-
-@lower(aten.scalar_tensor.default)
-def scalar_tensor(call, value, **kwargs):
-    return full(call, (), value)
-
-
-@lower(aten.fill.Scalar)
-def fill(call, x, value):
-    return full(call, call.value.shape, value)
+    return full(call, call.value.shape, args[-1])
 
 
 @lower(aten.arange.start_step, aten.arange.start, aten.arange.default)
 def arange(call, *args, **kwargs):
-    name = call.node.target._overloadname
-    start, step = (0, 1) if name == "default" else (args[0], 1) if name == "start" else (args[0], args[2] if len(args) > 2 else 1)
+    start, step = (0, 1) if len(args) == 1 else (args[0], args[2] if len(args) > 2 else 1)
     dtype = call.value.dtype
 
     def body(index):
@@ -297,7 +235,7 @@ def arange(call, *args, **kwargs):
             return cast(value, wide, dtype)
         return ops.index_expr(index[0] * (step if isinstance(step, sympy.Expr) else int(step))
                               + (start if isinstance(start, sympy.Expr) else int(start)), dtype)
-    return TensorBox(Pointwise(call.value.device, dtype, list(call.value.shape), body, call.origins))
+    return made(call, body)
 
 
 @lower(torch.ops.miniinductor.uniform.default)
@@ -308,7 +246,7 @@ def uniform(call, seed, size):
     def body(index):
         place = sum((i * n for i, n in zip(index, strides)), sympy.Integer(0))
         return ops.rand(load([sympy.Integer(0)]), ops.index_expr(place, torch.int64))
-    return TensorBox(Pointwise(call.value.device, torch.float32, list(call.value.shape), body, call.origins | seed.origins))
+    return made(call, body, seed)
 
 
 # --- prims: what torch's decompositions are written in has the rules of the ATen ops of the same name ------------------------

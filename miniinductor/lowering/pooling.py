@@ -19,10 +19,10 @@ import sympy
 import torch
 
 from ..index_math import FloorDiv, is_nonnegative
-from ..ir import Pointwise, Reduction, TensorBox
+from ..ir import Reduction, TensorBox
 from ..ops import ops
 from .reductions import accumulate_dtype
-from .registry import NotLowered, aten, cast, lower, number
+from .registry import NotLowered, aten, cast, lower, made, number
 from .views import between
 
 UNROLLED = 25           # elements of a window that are written out; a larger one becomes the loops of a reduction
@@ -58,15 +58,14 @@ class Windows:
 
     def total(self, call, compute):
         """The sum over each window, as `compute`."""
-        dtype, size = self.x.dtype, list(call.value.shape)
+        dtype = self.x.dtype
 
         def one(index, at):
             return cast(self.element(index, at, 0)[1], dtype, compute)
-        origins = call.origins | self.x.origins
         if math.prod(self.counts) <= UNROLLED:
-            return TensorBox(Pointwise(self.x.device, compute, size, lambda index: functools.reduce(
-                ops.add, [one(index, at) for at in itertools.product(*map(range, self.counts))]), origins))
-        box = TensorBox(Reduction(self.x.device, compute, size, one, self.counts, "sum", compute, origins))
+            return made(call, lambda index: functools.reduce(ops.add, [one(index, at) for at in itertools.product(*map(range, self.counts))]),
+                        self.x, dtype=compute)
+        box = TensorBox(Reduction(self.x.device, compute, list(call.value.shape), one, self.counts, "sum", compute, call.origins | self.x.origins))
         box.realize()
         return box
 
@@ -146,8 +145,7 @@ def _largest(call, windows):
             better = better if inside is None else ops.logical_and(inside, better)
             where, best = ops.where(better, here, where), ops.maximum(value, best)
         return where
-    return [TensorBox(Pointwise(x.device, fake.dtype, list(fake.shape), body, call.origins | x.origins))
-            for fake, body in zip(call.value, (largest, place))]
+    return [made(call, body, x, dtype=fake.dtype) for fake, body in zip(call.value, (largest, place))]
 
 
 # --- average --------------------------------------------------------------------------------------------------------------------
@@ -198,4 +196,4 @@ def _average(call, windows, count):
         else:
             divisor = ops.constant(numbers, compute)
         return cast(ops.truediv(load(index), divisor), compute, dtype)
-    return TensorBox(Pointwise(total.device, dtype, list(total.get_size()), body, call.origins | total.origins))
+    return made(call, body, total)

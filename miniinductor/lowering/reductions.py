@@ -13,11 +13,11 @@ import sympy
 import torch
 
 from .. import config
-from ..ir import Pointwise, Reduction, Scan, TensorBox
+from ..ir import Reduction, Scan, TensorBox
 from ..ops import ops
 from .pointwise import full
 from ..sizes import hint, maximum, nearest_divisor, sizes
-from .registry import NotLowered, aten, cast, lower, normalize_dim, normalize_dims, number, to_dtype, view
+from .registry import NotLowered, aten, cast, lower, made, mapped, normalize_dim, normalize_dims, number, to_dtype, view
 
 LOW_PRECISION = (torch.float16, torch.bfloat16)
 FEW_SCANS, LONG_SCAN = 64, 8192     # GPU: fewer and longer scans than these are cut into chunks
@@ -32,33 +32,16 @@ def reduce(call, x, dims, keepdim, kind, compute, result):
     produced = torch.int64 if kind.startswith("arg") else compute
 
     def inner(index, rindex):
-        full_index = [None] * len(size)
-        for k, i in zip(kept, index):
-            full_index[k] = i
-        for k, i in zip(dims, rindex):
-            full_index[k] = i
-        return cast(load(full_index), src, compute)
+        place = dict(zip([*kept, *dims], [*index, *rindex]))
+        return cast(load([place[k] for k in range(len(size))]), src, compute)
 
-    ranges = [size[k] for k in kept]
-    reduced = TensorBox(Reduction(x.device, produced, ranges, inner, [size[k] for k in dims], kind, compute,
-                                  call.origins | x.origins))
-    reduced.realize()
-    out = reduced
+    out = TensorBox(Reduction(x.device, produced, [size[k] for k in kept], inner, [size[k] for k in dims], kind, compute,
+                              call.origins | x.origins))
+    out.realize()
     if keepdim:
         shape = [1 if k in dims else n for k, n in enumerate(size)]
-        out = view(call, reduced, shape, lambda index: [index[k] for k in kept])
-    if produced != result:
-        load_out = out.make_loader()
-        out = TensorBox(Pointwise(x.device, result, list(out.get_size()), lambda index: cast(load_out(index), produced, result),
-                                  call.origins | x.origins))
-    return out
-
-
-def _mapped(call, x, function):
-    """function(x), a truth value for each element."""
-    load = x.make_loader()
-    return TensorBox(Pointwise(x.device, torch.bool, list(x.get_size()), lambda index: function(load(index)),
-                               call.origins | x.origins))
+        out = view(call, out, shape, lambda index: [index[k] for k in kept])
+    return out if produced == result else mapped(call, out, lambda v: cast(v, produced, result), result, x)
 
 
 def accumulate_dtype(dtype):
@@ -73,9 +56,8 @@ def _no_complex(call, x):
 @lower(aten.sum, aten.prod)
 def sum_rule(call, x, dims=None, keepdim=False, dtype=None):
     _no_complex(call, x)
-    kind = call.node.target._schema.name.split("::")[1]
     result = call.value.dtype
-    return reduce(call, x, dims, keepdim, kind, accumulate_dtype(result), result)
+    return reduce(call, x, dims, keepdim, call.name, accumulate_dtype(result), result)
 
 
 @lower(aten.mean)
@@ -84,52 +66,35 @@ def mean(call, x, dims=None, keepdim=False, dtype=None):
     result, size = call.value.dtype, x.get_size()
     compute = accumulate_dtype(result)
     count = sizes([sympy.prod([size[d] for d in normalize_dims(dims, len(size))])])[0]
+    if count == 0:
+        return full(call, call.value.shape, float("nan"))
     total = reduce(call, x, dims, keepdim, "sum", compute, compute)
-    load = total.make_loader()
-
-    def body(index):
-        if count == 0:
-            return ops.constant(float("nan"), result)
-        return cast(ops.truediv(load(index), number(count, compute)), compute, result)
-    return TensorBox(Pointwise(x.device, result, list(total.get_size()), body, call.origins | x.origins))
+    return mapped(call, total, lambda v: cast(ops.truediv(v, number(count, compute)), compute, result), result, x)
 
 
-@lower(aten.amax.default, aten.amin.default)
+@lower(aten.amax.default, aten.amin.default, aten.max.default, aten.min.default)
 def extreme(call, x, dims=(), keepdim=False):
-    kind = "max" if call.node.target is aten.amax.default else "min"
-    return _extreme(call, x, dims, keepdim, kind)
+    return _extreme(call, x, dims, keepdim, call.name[-3:])
 
 
 def _extreme(call, x, dims, keepdim, kind):
     if x.dtype == torch.bool:
-        if kind == "max":
-            return reduce(call, x, dims, keepdim, "any", torch.bool, torch.bool)
-        return every(call, x, dims, keepdim)
+        return (some if kind == "max" else every)(call, x, dims, keepdim)
     return reduce(call, x, dims, keepdim, kind, x.dtype, x.dtype)
-
-
-@lower(aten.max.default, aten.min.default)
-def extreme_of_all(call, x):
-    return _extreme(call, x, None, False, call.node.target._schema.name.split("::")[1])
 
 
 @lower(aten.max.dim, aten.min.dim)
 def extreme_with_index(call, x, dim, keepdim=False):
-    kind = call.node.target._schema.name.split("::")[1]
-    return [_extreme(call, x, [dim], keepdim, kind), _place(call, x, [dim], keepdim, "arg" + kind)]
+    return [_extreme(call, x, [dim], keepdim, call.name), _place(call, x, [dim], keepdim, "arg" + call.name)]
 
 
 @lower(aten.argmax.default, aten.argmin.default)
 def arg_extreme(call, x, dim=None, keepdim=False):
-    return _place(call, x, dim, keepdim, call.node.target._schema.name.split("::")[1])
+    return _place(call, x, dim, keepdim, call.name)
 
 
 def _place(call, x, dims, keepdim, kind):
     return reduce(call, x, dims, keepdim, kind, torch.uint8 if x.dtype == torch.bool else x.dtype, torch.int64)
-
-
-def _nonzero(dtype):
-    return None if dtype == torch.bool else lambda v: ops.ne(v, ops.constant(0, dtype))
 
 
 @lower(aten.any, aten.all)
@@ -137,20 +102,20 @@ def any_rule(call, x, dims=None, keepdim=False):
     _no_complex(call, x)
     if call.value.dtype != torch.bool:
         raise NotLowered("uint8 result")
-    truth = _nonzero(x.dtype) or (lambda v: v)
-    true = _mapped(call, x, truth)
-    if call.node.target._schema.name == "aten::any":
-        return reduce(call, true, dims, keepdim, "any", torch.bool, torch.bool)
-    return every(call, true, dims, keepdim)
+    dtype = x.dtype
+    true = x if dtype == torch.bool else mapped(call, x, lambda v: ops.ne(v, ops.constant(0, dtype)), torch.bool)
+    return (some if call.name == "any" else every)(call, true, dims, keepdim)
+
+
+def some(call, x, dims, keepdim):
+    """any(x) of bools."""
+    return reduce(call, x, dims, keepdim, "any", torch.bool, torch.bool)
 
 
 def every(call, x, dims, keepdim):
     """all(x) of bools: no element is false."""
-    false = _mapped(call, x, ops.logical_not)
-    some_false = reduce(call, false, dims, keepdim, "any", torch.bool, torch.bool)
-    load = some_false.make_loader()
-    return TensorBox(Pointwise(x.device, torch.bool, list(some_false.get_size()), lambda index: ops.logical_not(load(index)),
-                               call.origins | x.origins))
+    some_false = some(call, mapped(call, x, ops.logical_not, torch.bool), dims, keepdim)
+    return mapped(call, some_false, ops.logical_not, torch.bool, x)
 
 
 @lower(aten.var.correction, aten.var_mean.correction)
@@ -173,21 +138,19 @@ def variance(call, x, dims=None, *, correction=None, keepdim=False):
         at = [sympy.Integer(0) if k in dims else i for k, i in enumerate(index)]
         centered = ops.sub(cast(load(index), x.dtype, compute), ops.truediv(load_total(at), number(count, compute)))
         return ops.mul(centered, centered)
-    squares = TensorBox(Pointwise(x.device, compute, list(size), difference, call.origins | x.origins))
+    squares = made(call, difference, x, dtype=compute, size=size)
 
     def scaled(box, divisor):
-        inner, divisor = box.make_loader(), divisor if isinstance(divisor, sympy.Expr) else float(divisor)
-        return TensorBox(Pointwise(x.device, result, list(box.get_size()), lambda index: cast(ops.truediv(
-            inner(index), number(divisor, compute)), compute, result), call.origins | x.origins))
+        divisor = divisor if isinstance(divisor, sympy.Expr) else float(divisor)
+        return mapped(call, box, lambda v: cast(ops.truediv(v, number(divisor, compute)), compute, result), result, x)
     variance_box = scaled(reduce(call, squares, dims, keepdim, "sum", compute, compute), maximum(count - correction, 0))
     if not both:
         return variance_box
-    kept_total = total
     if not keepdim:
         kept = [k for k in range(len(size)) if k not in dims]
-        kept_total = view(call, total, [size[k] for k in kept], lambda index: [
+        total = view(call, total, [size[k] for k in kept], lambda index: [
             index[kept.index(k)] if k in kept else sympy.Integer(0) for k in range(len(size))])
-    return [variance_box, scaled(kept_total, count)]
+    return [variance_box, scaled(total, count)]
 
 
 @lower(aten.cumsum.default, aten.cumprod.default, aten.logcumsumexp.default)
@@ -196,7 +159,7 @@ def cumulative(call, x, dim, *, dtype=None):
     GPU: in float32, float64 or int64."""
     size, result = list(x.get_size()), call.value.dtype
     _no_complex(call, x)
-    kind = {"cumsum": "sum", "cumprod": "prod"}.get(call.node.target._schema.name.split("::")[1], "logaddexp")
+    kind = {"cumsum": "sum", "cumprod": "prod", "logcumsumexp": "logaddexp"}[call.name]
     if not size or 0 in size:
         return to_dtype(call, x, result).copy()
     parallel = x.device.type != "cpu" or config.cpu_backend != "cpp"

@@ -49,6 +49,11 @@ class Call:
     def origins(self):
         return frozenset([self.node.name])
 
+    @property
+    def name(self):
+        """"add" for aten.add.Tensor."""
+        return self.node.target._schema.name.split("::")[1]
+
 
 def lower(*targets):
     """Register a rule for ops or op packets (all overloads that are not in place or out=)."""
@@ -64,6 +69,19 @@ def lower(*targets):
 
 
 # --- building values ----------------------------------------------------------------------------------------------
+def made(call, body, *sources, dtype=None, size=None):
+    """body(index) for every index of the call's (first) result; sources: the boxes that it reads.  dtype, size: if not the result's."""
+    value = call.value[0] if isinstance(call.value, (tuple, list)) else call.value
+    return TensorBox(Pointwise(value.device, dtype or value.dtype, list(value.shape if size is None else size), body,
+                               call.origins | all_origins(sources)))
+
+
+def mapped(call, box, function, dtype, *sources):
+    """function(value) of every element of `box`, as `dtype`; sources: what `box` was made from, if that is part of the same op."""
+    load = box.make_loader()
+    return made(call, lambda index: function(load(index)), box, *sources, dtype=dtype, size=box.get_size())
+
+
 def is_number(x):
     return isinstance(x, (numbers.Number, sympy.Expr)) and not isinstance(x, torch.Tensor)
 
@@ -94,7 +112,7 @@ def pointwise(call, function, *args, promotion=Promotion.DEFAULT, dtype=None, co
     wide_second: but not the second argument, if it is a scalar (eager's mul and div).
     """
     size = tuple(call.value.shape)
-    examples = [a.example if isinstance(a, Scalar) else call.lowerer.example(a) for a in args if a is not None]
+    examples = [call.lowerer.example(a) for a in args]
     rule_compute, rule_result = elementwise_dtypes(*examples, type_promotion_kind=promotion)
     compute = compute or rule_compute
     result = dtype or call.value.dtype
@@ -109,19 +127,11 @@ def pointwise(call, function, *args, promotion=Promotion.DEFAULT, dtype=None, co
     def body(index):
         return cast(function(*[load(index) for load in loaders]), produced, result)
 
-    return TensorBox(Pointwise(call.value.device, result, list(size), body, call.origins | all_origins(args)))
-
-
-@dataclass
-class Scalar:
-    """A Python number among pointwise arguments."""
-    example: object
+    return made(call, body, *args, dtype=result)
 
 
 def _operand(arg, size, narrow, compute):
     """A loader of `arg`, rounded to `narrow` (the dtype eager converts it to) and converted to `compute`."""
-    if isinstance(arg, Scalar):
-        arg = arg.example
     if isinstance(arg, TensorBox):
         load, dtype = broadcast_loader(arg, size), arg.dtype
         return lambda index: cast(cast(load(index), dtype, narrow), narrow, compute)
@@ -156,11 +166,8 @@ def view(call, base, size, reindex):
 
 def to_dtype(call, box, dtype):
     """`box` converted, without a node of its own."""
-    if box.dtype == dtype:
-        return box
-    load, src = box.make_loader(), box.dtype
-    return TensorBox(Pointwise(box.device, dtype, list(box.get_size()), lambda index: ops.to_dtype(load(index), dtype, src),
-                               call.origins | box.origins))
+    src = box.dtype
+    return box if src == dtype else mapped(call, box, lambda v: ops.to_dtype(v, dtype, src), dtype)
 
 
 def is_dense(fake):

@@ -7,14 +7,16 @@ In:   reshape, transpose, slice, expand, cat, pad ...  Out: `View`s; ops that jo
 
 Mirrors torch/_inductor/ir.py (View, SliceView, ExpandView ...).
 """
+import functools
+
 import sympy
 import torch
 
 from ..index_math import FloorDiv, Mod, is_nonnegative
-from ..ir import Buffer, Layout, Pointwise, TensorBox, contiguous_strides, same_layout
+from ..ir import Buffer, Layout, TensorBox, contiguous_strides, same_layout
 from ..ops import ops
 from ..sizes import hint, is_negative, maximum, minimum, same, sizes
-from .registry import CannotLower, NotLowered, aten, cast, is_dense, lower, normalize_dim, number, view
+from .registry import CannotLower, NotLowered, aten, cast, is_dense, lower, made, normalize_dim, number, view
 
 
 def reshape_index(old, new):
@@ -120,10 +122,14 @@ def slice_tensor(call, x, dim=0, start=None, end=None, step=1):
 
 @lower(aten.select.int)
 def select(call, x, dim, position):
-    size = x.get_size()
-    dim = normalize_dim(dim, len(size))
-    position = position + size[dim] if is_negative(position) else position
+    dim, position = _dim_and_place(x, dim, position)
     return view(call, x, call.value.shape, lambda index: [*index[:dim], sympy.sympify(position), *index[dim:]])
+
+
+def _dim_and_place(x, dim, position):
+    """Both counted from the front."""
+    dim = normalize_dim(dim, len(x.get_size()))
+    return dim, position + x.get_size()[dim] if is_negative(position) else position
 
 
 @lower(aten.split.Tensor, aten.split_with_sizes.default)
@@ -244,11 +250,8 @@ def cat(call, tensors, dim=0):
     parts = [t for t in tensors if t.get_size() != (0,) or len(result.shape) == 1]
     dim = normalize_dim(dim, len(result.shape))
     loads = [(t.make_loader(), t.dtype, t.get_size()[dim]) for t in parts if 0 not in t.get_size()]
-    if len(loads) > 8:
-        raise NotLowered("cat of more than eight tensors")
-    if not loads:
-        raise NotLowered("cat of empty tensors")
-
+    if not 0 < len(loads) <= 8:
+        raise NotLowered(f"cat of {'more than eight' if loads else 'empty'} tensors")
     starts = [sum((size for _, _, size in loads[:k]), 0) for k in range(len(loads))]
 
     def body(index):
@@ -262,13 +265,12 @@ def cat(call, tensors, dim=0):
             value = piece if value is None else ops.where(between(index[dim], None, end), piece, value)
             end = start
         return value
-    origins = call.origins.union(*[t.origins for t in tensors])
-    return TensorBox(Pointwise(result.device, result.dtype, list(result.shape), body, origins))
+    return made(call, body, *tensors)
 
 
 @lower(aten.constant_pad_nd.default)
 def constant_pad(call, x, pad, value=0):
-    size, result = x.get_size(), call.value
+    size = x.get_size()
     before, after = [0] * len(size), [0] * len(size)
     for k in range(len(pad) // 2):
         before[len(size) - 1 - k], after[len(size) - 1 - k] = pad[2 * k:2 * k + 2]
@@ -278,13 +280,8 @@ def constant_pad(call, x, pad, value=0):
         inside = [i - b for i, b in zip(index, before)]
         tests = [between(i, 0 if reaches(b) else None, n if reaches(a) else None)
                  for i, b, a, n in zip(inside, before, after, size) if reaches(b) or reaches(a)]
-        if not tests:
-            return load(inside)
-        mask = tests[0]
-        for test in tests[1:]:
-            mask = ops.logical_and(mask, test)
-        return ops.masked(mask, lambda: load(inside), value)
-    return TensorBox(Pointwise(result.device, result.dtype, list(result.shape), body, call.origins | x.origins))
+        return ops.masked(functools.reduce(ops.logical_and, tests), lambda: load(inside), value) if tests else load(inside)
+    return made(call, body, x)
 
 
 @lower(aten.slice_scatter.default)
@@ -305,7 +302,7 @@ def slice_scatter(call, x, source, dim=0, start=None, end=None, step=1):
         inner = lambda: cast(load_source(_shift(index, dim, lambda i: FloorDiv(i - start, sympy.sympify(step)))),  # noqa: E731
                              source.dtype, x.dtype)
         return inner() if test is None else ops.where(test, ops.masked(test, inner, 0), load(index))
-    return TensorBox(Pointwise(x.device, x.dtype, list(size), body, call.origins | x.origins | source.origins))
+    return made(call, body, x, source)
 
 
 @lower(aten.diagonal_scatter.default)
@@ -321,33 +318,26 @@ def diagonal_scatter(call, x, source, offset=0, dim1=0, dim2=1):
         rest = [i for k, i in enumerate(index) if k not in (dim1, dim2)]
         new = ops.masked(test, lambda: cast(load_source([*rest, row]), source.dtype, x.dtype), 0)
         return ops.where(test, new, load(index))
-    return TensorBox(Pointwise(x.device, x.dtype, list(x.get_size()), body, call.origins | x.origins | source.origins))
+    return made(call, body, x, source)
 
 
 @lower(aten.select_scatter.default)
 def select_scatter(call, x, source, dim, position):
-    size = x.get_size()
-    dim = normalize_dim(dim, len(size))
-    position = position + size[dim] if is_negative(position) else position
+    dim, position = _dim_and_place(x, dim, position)
     load, load_source = x.make_loader(), source.make_loader()
 
     def body(index):
         test = ops.eq(ops.index_expr(index[dim], torch.int64), number(position, torch.int64))
         new = cast(load_source([*index[:dim], *index[dim + 1:]]), source.dtype, x.dtype)
         return ops.where(test, new, load(index))
-    return TensorBox(Pointwise(x.device, x.dtype, list(size), body, call.origins | x.origins | source.origins))
+    return made(call, body, x, source)
 
 
-def _triangle(keep):
-    def rule(call, x, diagonal=0):
-        load = x.make_loader()
+@lower(aten.tril.default, aten.triu.default)
+def triangle(call, x, diagonal=0):
+    load, keeps = x.make_loader(), ops.le if call.name == "tril" else ops.ge
 
-        def body(index):
-            row, column = (ops.index_expr(i, torch.int64) for i in (index[-2] + diagonal, index[-1]))
-            return ops.where(getattr(ops, keep)(column, row), load(index), ops.constant(0, x.dtype))
-        return TensorBox(Pointwise(x.device, x.dtype, list(x.get_size()), body, call.origins | x.origins))
-    return rule
-
-
-lower(aten.tril.default)(_triangle("le"))
-lower(aten.triu.default)(_triangle("ge"))
+    def body(index):
+        row, column = (ops.index_expr(i, torch.int64) for i in (index[-2] + diagonal, index[-1]))
+        return ops.where(keeps(column, row), load(index), ops.constant(0, x.dtype))
+    return made(call, body, x)
