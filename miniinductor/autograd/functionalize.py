@@ -87,6 +87,12 @@ def is_needed(node):
     return node.op in ("placeholder", "output") or torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
 
 
+def is_view(op):
+    """Does the op return a view of an argument?"""
+    schema = getattr(op, "_schema", None)
+    return schema is not None and not schema.is_mutable and any(a.alias_info for a in schema.arguments)
+
+
 class Functionalizer:
     """One pass over the old graph; `value[old]` is the new node that holds what `old` holds now."""
 
@@ -193,11 +199,8 @@ class Functionalizer:
             value = self.emit(node, node.target, args, kwargs)
         self.own(node, value)
         source = node.args[0] if node.args and isinstance(node.args[0], fx.Node) else None
-        is_view = source is not None and (
-            (schema is not None and any(a.alias_info for a in schema.arguments))
-            or node.target is operator.getitem and self.root.get(source) is not source
-            or node.target is aten.reshape.default or node.target is aten._unsafe_view.default)
-        if is_view:
+        if source is not None and (is_view(node.target) or node.target in (aten.reshape.default, aten._unsafe_view.default)
+                                   or node.target is operator.getitem and self.root.get(source) is not source):
             self.root[node] = self.root[source]
             self.stamp[node] = self.version[self.root[source]]
 

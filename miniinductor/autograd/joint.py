@@ -18,6 +18,7 @@ value (nobody's leaf) sees what was computed from it outside only, as in PyTorch
 """
 import bisect
 import contextlib
+import functools
 import operator
 from dataclasses import dataclass, field
 
@@ -25,11 +26,10 @@ import torch
 import torch.utils._pytree as pytree
 from torch import fx
 from torch._dispatch.python import enable_python_dispatcher
-from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import _disable_current_modes
 
-from .functionalize import functionalize
-from .tracer import CannotTrace, OriginInterpreter, Tracer, ambient_autocast, fake_inputs, input_names, no_autocast
+from .functionalize import functionalize, is_view
+from .tracer import CannotTrace, OriginInterpreter, Tracer, ambient_autocast, fake_inputs, input_name, new_fake_mode, no_autocast, run_traced
 
 aten = torch.ops.aten
 
@@ -67,7 +67,11 @@ class Joint:
     count: int = 0                      # results
     tangents: list = field(default_factory=list)        # results that get one, in order
     written: list = field(default_factory=list)         # (op, target), as functionalize gives them
-    symbols: dict = field(default_factory=dict)         # position among the inputs -> name, of inputs that are sizes
+
+    @functools.cached_property
+    def symbols(self):
+        """Position among the inputs -> name, of inputs that are sizes."""
+        return {i: n.target for i, n in enumerate(self.graph.graph.find_nodes(op="placeholder")) if isinstance(n.meta["val"], torch.SymInt)}
 
     @property
     def is_plain(self):
@@ -137,30 +141,16 @@ def trace_joint(gm, inputs, held, decompositions=None):
     Placeholders: primal0.. for [*inputs, *held], then tangents.  Raises CannotTrace, also where autograd itself refuses
     the program (a saved tensor was written): it then runs eagerly, and raises what eager raises.
     """
-    fake_mode = FakeTensorMode(allow_non_fake_inputs=True, static_shapes=True)
+    fake_mode, primals, joint = new_fake_mode(), [*inputs, *held], Joint()
     tracer = Tracer(fake_mode, decompositions)
-    primals, seen = [*inputs, *held], set()
-    leaves, objects = [], []            # what autograd differentiates by; what the program gets
-    with torch.no_grad():
-        fakes = fake_inputs(fake_mode, [t.detach() if isinstance(t, torch.Tensor) else t for t in primals])
-    joint, names = Joint(), input_names(gm, primals, "primal")
-    for i, (tensor, leaf) in enumerate(zip(primals, fakes)):
-        if id(tensor) in seen:
-            raise CannotTrace("the same tensor stands for two inputs")
-        seen.add(id(tensor))
-        thing = leaf
-        if isinstance(leaf, torch.SymInt):
-            joint.symbols[i] = tracer.placeholder(names[i], leaf).target
-            leaves.append(leaf)
-            objects.append(leaf)
-            continue
-        leaf.requires_grad_(tensor.requires_grad)
-        if tensor.requires_grad and not tensor.is_leaf:
+    leaves, objects = fake_inputs(fake_mode, primals), []       # what autograd differentiates by; what the program gets
+    for i, (tensor, leaf) in enumerate(zip(primals, leaves)):
+        thing = leaf.requires_grad_(tensor.requires_grad) if isinstance(leaf, torch.Tensor) else leaf
+        if needs_gradient(leaf) and not tensor.is_leaf:
             with fake_mode, torch.enable_grad():
                 thing = StandIn.apply(leaf)
-        leaves.append(leaf)
         objects.append(thing)
-        tracer.placeholder(f"primal{i}", thing)
+        tracer.placeholder(input_name(gm, i, leaf, "primal"), thing)
     histories = [getattr(t, "grad_fn", None) for t in objects]
     origins = BackwardOrigins(tracer)
     attributes = {id(t): o for t, o in zip(held, objects[len(inputs):])}
@@ -198,8 +188,7 @@ def trace_joint(gm, inputs, held, decompositions=None):
                              if tangents and sources else [None] * len(sources))
         tracer.before_record = None
         gradients = [next(gradients) if needs_gradient(tensor) else None for tensor in primals]
-    nodes = pytree.tree_map(lambda x: tracer.node_of(x) if isinstance(x, torch.Tensor) else x, (results, gradients))
-    tracer.graph.output(nodes)
+    tracer.graph.output(tracer.nodes_of((results, gradients)))
     joint.recorded = tracer.module("JointGraph")
     _forget_history(tracer.graph)
     joint.graph, joint.written = functionalize(joint.recorded)
@@ -214,22 +203,11 @@ def trace_forward(gm, inputs, decompositions=None):
 
     Parameters and buffers stay get_attr nodes.  Raises CannotTrace.
     """
-    fake_mode = FakeTensorMode(allow_non_fake_inputs=True, static_shapes=True)
-    tracer, joint = Tracer(fake_mode, decompositions), Joint()
-    if len({id(tensor) for tensor in inputs}) < len(inputs):
-        raise CannotTrace("the same tensor stands for two inputs")
-    with torch.no_grad():
-        objects = fake_inputs(fake_mode, inputs)
-        for i, (name, thing) in enumerate(zip(input_names(gm, inputs, "arg"), objects)):
-            tracer.placeholder(name, thing)
-            if isinstance(thing, torch.SymInt):
-                joint.symbols[i] = name
-        with ambient_autocast(), enable_python_dispatcher(), fake_mode, tracer:
-            out = OriginInterpreter(gm, tracer).run(*objects)
+    (tracer, objects, out), joint = run_traced(gm, inputs, decompositions), Joint()
     flat, joint.structure = pytree.tree_flatten(out)
     results = plan_outputs(joint, tracer, flat, objects)
     joint.count = len(results)
-    tracer.graph.output([tracer.node_of(r) for r in results])
+    tracer.graph.output(tracer.nodes_of(results))
     joint.recorded = tracer.module("AtenGraph")
     joint.graph, joint.written = functionalize(joint.recorded)
     return joint
@@ -283,20 +261,15 @@ def view_chain(node):
     while node.op == "call_function" and node.args and isinstance(node.args[0], fx.Node):
         if node.target is operator.getitem:
             split = node.args[0]
-            if not _is_view(split):
+            if not is_view(split.target):
                 break
             calls.append((node.target, node.args[1:], {}, True))
             node = split
-        elif not _is_view(node):
+        elif not is_view(node.target):
             break
         calls.append((node.target, node.args[1:], node.kwargs, node.meta.get("recording", True)))
         node = node.args[0]
     return node, tuple(reversed(calls))
-
-
-def _is_view(node):
-    schema = getattr(node.target, "_schema", None)
-    return schema is not None and not schema.is_mutable and any(a.alias_info for a in schema.arguments)
 
 
 def _forget_history(graph):

@@ -28,6 +28,7 @@ from torch import fx
 from .. import config
 from ..records import SavedActivation
 from ..sizes import hint, is_dense, same_sizes
+from . import functionalize
 from .functionalize import is_needed
 
 aten = torch.ops.aten
@@ -49,9 +50,7 @@ class Parts:
 
 
 def is_view(node):
-    schema = getattr(node.target, "_schema", None)
-    return node.op == "call_function" and (
-        node.target in VIEW_COPIES or schema is not None and any(a.alias_info for a in schema.arguments))
+    return node.op == "call_function" and (node.target in VIEW_COPIES or functionalize.is_view(node.target))
 
 
 def element_bytes(value):

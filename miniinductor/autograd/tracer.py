@@ -134,6 +134,9 @@ class Tracer(TorchDispatchMode):
             node = self.constant(tensor)
         return node
 
+    def nodes_of(self, tree):
+        return pytree.tree_map_only(torch.Tensor, self.node_of, tree)
+
     def to_fake(self, tensor):
         if isinstance(tensor, FakeTensor):
             return tensor
@@ -220,7 +223,7 @@ class Tracer(TorchDispatchMode):
         return tensor
 
     def record(self, func, args, kwargs):
-        node_args, node_kwargs = pytree.tree_map_only(torch.Tensor, self.node_of, (tuple(args), dict(kwargs)))
+        node_args, node_kwargs = self.nodes_of((tuple(args), dict(kwargs)))
         try:
             with self.fake_mode:
                 if func in LIFT:        # given the real tensor, the fake remembers its value (torch.tensor(3.).item())
@@ -241,27 +244,14 @@ class Tracer(TorchDispatchMode):
         return out
 
     def bind_output(self, out, node):
-        if isinstance(out, torch.Tensor) and id(out) in self._node_of and node.target._schema.is_mutable:
-            node.meta["val"] = out      # an in-place op returns its argument; later reads go to the argument's node
-        elif isinstance(out, torch.Tensor):
-            self.bind(out, node)
-        elif isinstance(out, (tuple, list)):
-            node.meta["val"] = out
-            for i, item in enumerate(out):
-                if isinstance(item, (torch.Tensor, tuple, list)):
-                    child = self.graph.call_function(operator.getitem, (node, i))
-                    child.meta.update(self.meta)
-                    self.bind_output_item(item, child)
-
-    def bind_output_item(self, item, child):
-        if isinstance(item, torch.Tensor):
-            self.bind(item, child)
-        else:
-            child.meta["val"] = item
-            for i, part in enumerate(item):
-                grandchild = self.graph.call_function(operator.getitem, (child, i))
-                grandchild.meta.update(self.meta)
-                self.bind_output_item(part, grandchild)
+        if isinstance(out, torch.Tensor) and (id(out) not in self._node_of or node.target is operator.getitem or not node.target._schema.is_mutable):
+            return self.bind(out, node)
+        node.meta["val"] = out          # an in-place op returns its argument; later reads go to the argument's node
+        for i, item in enumerate(out if isinstance(out, (tuple, list)) else ()):
+            if isinstance(item, (torch.Tensor, tuple, list)):
+                child = self.graph.call_function(operator.getitem, (node, i))
+                child.meta.update(self.meta)
+                self.bind_output(item, child)
 
 
 @functools.cache
@@ -286,8 +276,15 @@ def is_composite(func):
     return has(func.name(), "CompositeImplicitAutograd") and not has(func.name(), "CPU")
 
 
+def new_fake_mode():
+    return FakeTensorMode(allow_non_fake_inputs=True, static_shapes=True)
+
+
 def fake_inputs(fake_mode, values):
     """Fake tensors of `fake_mode` like the graph's inputs: real tensors, or (symbolic sizes) fake ones and SymInts of whoever captured it."""
+    tensors = [id(value) for value in values if isinstance(value, torch.Tensor)]
+    if len(set(tensors)) < len(tensors):
+        raise CannotTrace("the same tensor stands for two inputs")
     if any(isinstance(value, torch.SymInt) for value in values):
         fake_mode.cache_enabled = False         # its keys are made of torch's own symbols
 
@@ -295,16 +292,16 @@ def fake_inputs(fake_mode, values):
         if not isinstance(value, torch.Tensor):
             return value
         if not isinstance(value, FakeTensor):
-            return fake_mode.from_tensor(value, static_shapes=True)
+            return fake_mode.from_tensor(value.detach(), static_shapes=True)
         with fake_mode:
             return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=value.device)
-    return [fake(value) for value in values]
+    with torch.no_grad():
+        return [fake(value) for value in values]
 
 
-def input_names(gm, values, prefix):
-    """Placeholders of the traced graph: sizes keep the names of their symbols, which recorded arguments print."""
-    placeholders = [node.target for node in gm.graph.find_nodes(op="placeholder")]
-    return [placeholders[i] if isinstance(value, torch.SymInt) else f"{prefix}{i}" for i, value in enumerate(values)]
+def input_name(function, position, value, prefix):
+    """A placeholder of the traced graph: a size keeps the name of its symbol, which recorded arguments print."""
+    return function.graph.find_nodes(op="placeholder")[position].target if isinstance(value, torch.SymInt) else f"{prefix}{position}"
 
 
 class OriginInterpreter(fx.Interpreter):
@@ -338,33 +335,24 @@ class OriginInterpreter(fx.Interpreter):
         return self.tracer.to_fake(tensor)
 
 
-def trace(function, args, decompositions=None, fake_mode=None):
-    """function(*args) as an fx.GraphModule of ATen ops, one placeholder per tensor among `args`.
+def run_traced(function, args, decompositions=None):
+    """(tracer, fake arguments, what `function` gave for them): one placeholder per tensor or symbolic size among `args`.
 
-    Raises CannotTrace: DataDependent where a size or branch depends on data, or where one tensor is passed twice.  The graph's output has the structure that `function`
-    returned.  Runs under no_grad: autograd is the joint trace's matter.
+    Raises CannotTrace: DataDependent where a size or branch depends on data, or where one tensor is passed twice.  Runs under no_grad:
+    autograd is the joint trace's matter.
     """
-    fake_mode = fake_mode or FakeTensorMode(allow_non_fake_inputs=True, static_shapes=True)
-    tracer = Tracer(fake_mode, decompositions)
-    fakes, originals = [], {}
-    with torch.no_grad():
-        for arg in args:
-            if isinstance(arg, torch.Tensor):
-                fakes.append(originals.setdefault(id(arg), fake_mode.from_tensor(arg, static_shapes=True)))
-            else:
-                fakes.append(arg)
-    bound = set()
+    tracer = Tracer(new_fake_mode(), decompositions)
+    fakes = fake_inputs(tracer.fake_mode, args)
     for i, fake in enumerate(fakes):
-        if isinstance(fake, torch.Tensor):
-            if id(fake) in bound:
-                raise CannotTrace("the same tensor stands for two inputs")
-            bound.add(id(fake))
-            tracer.placeholder(f"arg{i}", fake)
+        if isinstance(fake, (torch.Tensor, torch.SymInt)):
+            tracer.placeholder(input_name(function, i, fake, "arg"), fake)
     run = OriginInterpreter(function, tracer).run if isinstance(function, fx.GraphModule) else function
-    with contextlib.ExitStack() as stack:
-        for context in (torch.no_grad(), ambient_autocast(), enable_python_dispatcher(), fake_mode, tracer):
-            stack.enter_context(context)
-        out = run(*fakes)
-    to_node = lambda x: tracer.node_of(x) if isinstance(x, torch.Tensor) else x
-    tracer.graph.output(pytree.tree_map(to_node, out))
+    with torch.no_grad(), ambient_autocast(), enable_python_dispatcher(), tracer.fake_mode, tracer:
+        return tracer, fakes, run(*fakes)
+
+
+def trace(function, args, decompositions=None):
+    """function(*args) as an fx.GraphModule of ATen ops whose output has the structure that `function` returned.  Raises as `run_traced`."""
+    tracer, _, out = run_traced(function, args, decompositions)
+    tracer.graph.output(tracer.nodes_of(out))
     return tracer.module("AtenGraph")

@@ -12,7 +12,7 @@ import operator
 import torch
 from torch import fx
 
-from ..autograd.functionalize import is_needed
+from ..autograd.functionalize import is_needed, is_view
 from ..sizes import same_sizes, size
 from .attention_masks import drop_attention_masks
 from .gradients import accumulate_in_place
@@ -60,9 +60,7 @@ def reaches_output_by_views(node):
         for user in work.pop().users:
             if user.op == "output":
                 return True
-            schema = getattr(user.target, "_schema", None)
-            is_view = user.target is operator.getitem or schema is not None and any(a.alias_info for a in schema.arguments)
-            if is_view and user not in seen:
+            if (user.target is operator.getitem or is_view(user.target)) and user not in seen:
                 seen.add(user)
                 work.append(user)
     return False

@@ -19,7 +19,7 @@ import operator
 import torch
 from torch import fx
 
-from ..autograd.functionalize import is_needed
+from ..autograd.functionalize import is_needed, is_view
 from ..autograd.tracer import no_autocast
 from .basic import reaches_output_by_views
 from .layout import aten, value_of
@@ -168,6 +168,6 @@ def freeze(gm, constants, record):
 
 def _base(node):
     """What a chain of views looks at: a parameter seen through views is not frozen, it is read as it is."""
-    while node.op == "call_function" and any(a.alias_info for a in node.target._schema.arguments):
+    while node.op == "call_function" and is_view(node.target):
         node = node.args[0]
     return node

@@ -17,6 +17,7 @@ import torch.utils._pytree as pytree
 from torch import fx
 
 from .. import config
+from ..autograd.functionalize import is_view
 from ..ir import Buffer, ComputedBuffer, ConstantBuffer, Graph, InputBuffer, Layout, Opaque, Pointwise, TensorBox, View, building, from_node
 from ..ops import OP_NAMES, UNARY_FLOAT, OpsHandler, set_handler
 from ..sizes import SYMBOLIC, Described, described, hint, same_sizes, size
@@ -247,17 +248,12 @@ def _output_view(box, node, owners, lowering):
     stride = tuple(fake.stride()) if is_dense(fake) or not isinstance(box.data, (Pointwise, View)) else None
     lowering.settle_base(box)
     view, maker = box.as_buffer_view(stride), node      # stride None: expanded or overlapping: whatever layout is natural
-    while maker.op == "call_function" and (maker.target is operator.getitem or _is_view(maker.target)):
+    while maker.op == "call_function" and (maker.target is operator.getitem or is_view(maker.target)):
         maker = maker.args[0]
     is_given = view.name in graph.inputs or view.name in graph.constants
     if is_given and maker.op == "call_function" or owners.setdefault(view.name, maker) is not maker:
         view = _copied(box, stride)
     return view
-
-
-def _is_view(target):
-    arguments = getattr(getattr(target, "_schema", None), "arguments", ())
-    return bool(arguments and arguments[0].alias_info and not arguments[0].alias_info.is_write)
 
 
 def _copied(box, stride):
