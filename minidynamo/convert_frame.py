@@ -34,7 +34,7 @@ from .dynamic import SizePolicy
 from .exceptions import Break, Restart, SkipFrame, SpecializationError, Unsupported
 from .graph_capture import OutputGraph
 from .guards import Guard, GuardFunction, watch
-from .reconstruct import parameter_count, rebuild, replacement
+from .replacement import parameter_count, rebuild, replacement
 from .symbolic_eval.evaluator import RootFrame
 from .symbolic_eval.torch_rules import STATES
 from .variables.base import Lazy

@@ -30,12 +30,14 @@ typedef _PyInterpreterFrame Frame;
 #  define get_extra        PyUnstable_Code_GetExtra
 #  define set_extra        PyUnstable_Code_SetExtra
 #  define new_extra_index  PyUnstable_Eval_RequestCodeExtraIndex
+#  define recursion_left   py_recursion_remaining
 #else
 #  define frame_func(f)    ((PyObject *)(f)->f_func)
 #  define frame_slots(co)  ((co)->co_nlocalsplus + (co)->co_stacksize + (int)FRAME_SPECIALS_SIZE)
 #  define get_extra        _PyCode_GetExtra
 #  define set_extra        _PyCode_SetExtra
 #  define new_extra_index  _PyEval_RequestCodeExtraIndex
+#  define recursion_left   recursion_remaining
 #endif
 #if PY_VERSION_HEX >= 0x030D0000
 #  define frame_code(f)    ((PyCodeObject *)(f)->f_executable)
@@ -45,6 +47,7 @@ typedef _PyInterpreterFrame Frame;
 #  define swap_code(f, co) ((f)->f_code = (co), (f)->prev_instr = _PyCode_CODE(co) - 1)
 #endif
 
+#define HEADROOM 200                        /* calls that guards and the compiler may nest near the recursion limit */
 #define GENERATOR_LIKE (CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR)
 
 static PyObject *tail;                      /* marks a tail call, see hand_over */
@@ -216,6 +219,7 @@ eval_frame(PyThreadState *ts, Frame *frame, int throwflag)
     int n = parameter_count(code);
     PyObject *func = frame_func(frame);
     callback = NULL;                        /* guards and the compiler run unhooked; `cb` stays ours */
+    ts->recursion_left += HEADROOM;
     PyThreadState_EnterTracing(ts);         /* debuggers do not stop in guards */
     PyCodeObject *co = lookup(cb, cache, code, func, frame->localsplus, n);
     PyThreadState_LeaveTracing(ts);
@@ -227,6 +231,7 @@ eval_frame(PyThreadState *ts, Frame *frame, int throwflag)
         Py_DECREF(left);
     }
     callback = cb;
+    ts->recursion_left -= HEADROOM;
     Py_DECREF(cache);
     if (!co && !PyErr_Occurred() && cache_of(code) == Py_Ellipsis)
         goto unhooked;
@@ -325,6 +330,20 @@ set_cache(PyObject *m, PyObject *args)
     Py_RETURN_NONE;
 }
 
+static void
+forget_raised_here(void)
+{   /* The caller raised this, a handler in the callee, which continues the caller, has let it pass: the CALL will add the caller's line again. */
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
+    if (traceback && (PyObject *)((PyTracebackObject *)traceback)->tb_frame == (PyObject *)PyEval_GetFrame()) {
+        PyObject *rest = Py_XNewRef((PyObject *)((PyTracebackObject *)traceback)->tb_next);
+        Py_SETREF(traceback, rest);
+        if (!rest)
+            PyException_SetTraceback(value, Py_None);
+    }
+    PyErr_Restore(type, value, traceback);
+}
+
 /* function(*list), where the list is emptied once the callee has begun: with a hook installed, CALL keeps its arguments
  * on the caller's stack until the callee returns, and what the callee deletes would live on.
  * A callee that returns (tail, function, list, dict) wants that to be called next, and the values of the dict to live until
@@ -341,6 +360,8 @@ hand_over(PyObject *m, PyObject *const *args, Py_ssize_t count)
         moved = NULL;
         Py_DECREF(function);
         Py_DECREF(list);
+        if (!result)
+            forget_raised_here();
         if (!result || !PyTuple_CheckExact(result) || PyTuple_GET_SIZE(result) != 4 || PyTuple_GET_ITEM(result, 0) != tail) {
             Py_XDECREF(kept);
             return result;

@@ -14,21 +14,25 @@ The body is kept whole and in order behind a short prefix, so loops, `with` and 
 
 The original's cells and free variables arrive as free variables.  A resume function that is split again goes on in another one of
 the *original* (`_origins`), so that a loop that breaks in each turn comes back to the same two or three code objects.
-Mirrors torch/_dynamo/resume_execution.py (paper section 3.7).  Left out: generators; splitting while an exception is
-being handled.
+An exception that is being handled at the split belongs to the thread, as does what it displaced: the caller ends the handling (`unwind`),
+the resume function begins it again (PUSH_EXC_INFO), so that `raise`, `sys.exc_info()` and the context of a new exception find it.
+Mirrors torch/_dynamo/resume_execution.py (paper section 3.7).  Left out: generators.
 """
 import re
+import sys
 import weakref
 
 from .bytecode import Instruction, assemble, disassemble, emit
 from .bytecode.assembler import VERSION
 from .exceptions import SkipFrame
 
-VALUE, NULL = "v", "n"
+# What lies on the stack.  LASTI: where a handler's exception was raised, for tracebacks that are made already.  HANDLED: what PUSH_EXC_INFO
+# put below the exception that is being handled, and POP_EXCEPT will restore; the parameter for it is the exception.
+VALUE, NULL, LASTI, HANDLED = "v", "n", "l", "h"
 GENERATOR_LIKE = 0x20 | 0x80 | 0x200        # CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR
 ENDS = {"RETURN_VALUE", "RETURN_CONST", "RAISE_VARARGS", "RERAISE", "JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT"}
-OWN_NAME = re.compile(r"\.(\d+)(s\d+|exception)$")
-_cache = {}         # id(code) -> {(k, stack, live, raising): resume code}; equal code objects may be of different files
+OWN_NAME = re.compile(r"\.(\d+)s\d+$")
+_cache = {}         # id(code) -> {(k, stack, live): resume code}; equal code objects may be of different files
 _origins = {}       # id(resume code) -> (weak reference to the original, its index of each instruction or None)
 
 
@@ -53,14 +57,11 @@ def _generation(code):
 
 
 def _stack_names(code, stack):
-    return [f".{_generation(code)}s{i}" for i, kind in enumerate(stack) if kind == VALUE]
+    return [f".{_generation(code)}s{i}" for i, kind in enumerate(stack) if kind in (VALUE, HANDLED)]
 
 
-def check_splittable(code, body, k, handling=None):
-    """Raise CannotSplit unless a resume function of `code` may start at instruction k.
-
-    handling: `handling_exceptions(body)`, for one who asks for many k.
-    """
+def check_splittable(code, body, k):
+    """Raise CannotSplit unless a resume function of `code` may start at instruction k."""
     if code.co_flags & GENERATOR_LIKE:
         raise CannotSplit(f"{code.co_name} is a generator or coroutine")
     if not 0 <= k < len(body):
@@ -74,84 +75,61 @@ def check_splittable(code, body, k, handling=None):
         raise CannotSplit("between super and its call")
     if target.op in ("COPY_FREE_VARS", "MAKE_CELL", "RETURN_GENERATOR") or "RESUME" not in [i.op for i in body[:k]]:
         raise CannotSplit("the function has not begun")
-    if k in (handling_exceptions(body) if handling is None else handling):
-        raise CannotSplit("an exception is being handled here")
 
 
-def handling_exceptions(body):
-    """Indices of the instructions that may run while an exception is being handled: that state belongs to the frame.
-
-    Followed along all paths: where on the stack PUSH_EXC_INFO has put what POP_EXCEPT restores.  An exception cuts the stack
-    to its handler's depth, and with it what lies higher.
-    """
-    index = {id(ins): n for n, ins in enumerate(body)}
-    bottom = {id(ins.exc[0]): ins.exc[1] + ins.exc[2] for ins in body if ins.exc}       # of a handler: the exception lies there
-    seen, todo = set(), [(0, ())]
-    while todo:
-        n, handled = todo.pop()
-        if (n, handled) in seen:
-            continue
-        seen.add((n, handled))
-        ins = body[n]
-        if ins.exc:
-            todo.append((index[id(ins.exc[0])], tuple(position for position in handled if position < ins.exc[1])))
-        if ins.op == "PUSH_EXC_INFO":
-            handled += (bottom.get(id(ins), 0),)
-        elif ins.op == "POP_EXCEPT":
-            handled = handled[:-1]
-        if isinstance(ins.arg, Instruction):
-            todo.append((index[id(ins.arg)], handled))
-        if ins.op not in ENDS:
-            todo.append((n + 1, handled))
-    return {n for n, handled in seen if handled or id(body[n]) in bottom}
+def unwind(stack, temporaries):
+    """Instructions that empty the stack into `temporaries` (one name per slot) and end the handling of exceptions."""
+    out = []
+    for kind, name in zip(reversed(stack), reversed(temporaries)):
+        if kind == HANDLED:
+            out += emit.call(emit.load_const(sys.exception)) + emit.store_fast(name) + [Instruction("POP_EXCEPT")]
+        else:
+            out += emit.store_fast(name)
+    return out
 
 
-def resume_code(code, k, stack, live, raising=False):
+def resume_code(code, k, stack, live):
     """Code that continues `code` before its k-th instruction.
 
-    stack: kinds from the bottom, VALUE or NULL.  live: names of the bound locals to carry over (a local that may be
-    unbound must not be named: CPython 3.12+ does not check).  raising: one more parameter, an exception, is raised where
-    instruction k stands, so that the handlers around it see it.
+    stack: kinds from the bottom.  live: names of the bound locals to carry over (a local that may be unbound must not be
+    named: CPython 3.12+ does not check).
     Raises CannotSplit.  The same arguments give the same code object, whose compiled entries are shared.
     """
     original, indices = _origins.get(id(code), (lambda: None, ()))
     if original() is not None and indices[k] is not None:
-        return resume_code(original(), indices[k], stack, live, raising)
+        return resume_code(original(), indices[k], stack, live)
     if id(code) not in _cache:
         _cache[id(code)] = {}
         weakref.finalize(code, _cache.pop, id(code), None)
-    made, key = _cache[id(code)], (k, tuple(stack), frozenset(live), raising)
+    made, key = _cache[id(code)], (k, tuple(stack), frozenset(live))
     if key not in made:
         made[key] = _make_resume_code(code, *key)
     return made[key]
 
 
-def _make_resume_code(code, k, stack, live, raising):
+def _make_resume_code(code, k, stack, live):
     body = disassemble(code)
     check_splittable(code, body, k)
     target, index = body[k], {id(ins): n for n, ins in enumerate(body)}
     free = closure_names(code)
     names = _stack_names(code, stack)
-    exception = f".{_generation(code)}exception"
-    params = parameters(code, stack, live) + [exception] * raising
+    params = parameters(code, stack, live)
     unbound = [v for v in code.co_varnames if v not in params and v not in free]
 
     prefix, remaining = emit.prologue(len(free)), iter(names)
     for kind in stack:
-        prefix += emit.load_fast(next(remaining)) if kind == VALUE else emit.push_null()
+        prefix += emit.load_fast(next(remaining)) if kind in (VALUE, HANDLED) else emit.push_null() if kind == NULL else emit.load_const(0)
+        if kind == HANDLED:
+            prefix += [Instruction("PUSH_EXC_INFO"), Instruction("POP_TOP")]
     for name in names:                          # what was on the stack must not live longer than it did there
         prefix += emit.delete_fast(name)
-    if raising:
-        prefix += emit.load_fast(exception) + emit.delete_fast(exception)
-        prefix.append(Instruction("RAISE_VARARGS", 1, exc=target.exc))
-    else:
-        prefix += emit.jump_forward(target)
+    prefix += emit.jump_forward(target)
     for ins in prefix:
         ins.pos = target.pos
     if "__class__" in free:
         body = _explicit_super(code, body, free, params)
     rest = [ins for ins in body if ins.op not in ("COPY_FREE_VARS", "MAKE_CELL")]
-    line = target.pos[0] if target.pos else code.co_firstlineno
+    line = next((ins.pos[0] for ins in body[k:] if ins.pos and ins.pos[0]), code.co_firstlineno)       # the beginning of a handler has none
     original = code.co_name.split("<resume of ")[-1].split(" at line")[0]
     made = assemble(code, prefix + rest, varnames=params + unbound, cellvars=(), freevars=free,
                     stacksize=max(code.co_stacksize, len(stack)) + 3, co_argcount=len(params), co_posonlyargcount=0,

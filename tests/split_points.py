@@ -7,10 +7,9 @@ import dis
 
 from minidynamo.bytecode import Instruction, assemble, disassemble, emit
 from minidynamo.bytecode.assembler import VERSION
-from minidynamo.resume import (ENDS, GENERATOR_LIKE, NULL, VALUE, CannotSplit, check_splittable, closure_names, handling_exceptions,
-                               resume_code)
+from minidynamo.resume import ENDS, GENERATOR_LIKE, HANDLED, LASTI, NULL, VALUE, CannotSplit, check_splittable, closure_names, resume_code, unwind
 
-UNKNOWN, EXCEPTION = "?", "e"           # kinds besides VALUE and NULL; EXCEPTION: an exception or what it displaced
+UNKNOWN = "?"           # a kind besides those of `resume`
 
 
 class Undecided(Exception):
@@ -43,6 +42,8 @@ def step(ins, stack, bound, jump):
         stack[-3:] = [UNKNOWN, UNKNOWN]
     elif op == "COPY":
         stack.append(stack[-arg])
+        if stack[-1] == HANDLED:        # in front of POP_EXCEPT and RERAISE: the one below is not read again
+            stack[-1 - arg] = VALUE
     elif op == "SWAP":
         stack[-1], stack[-arg] = stack[-arg], stack[-1]
     elif op == "LOAD_FAST_AND_CLEAR":
@@ -53,7 +54,7 @@ def step(ins, stack, bound, jump):
     elif op == "DELETE_FAST":
         bound[arg] = NULL
     elif op == "PUSH_EXC_INFO":
-        stack.append(EXCEPTION)
+        stack.insert(-1, HANDLED)
     elif op == "CALL":
         stack[-arg - 2:] = [VALUE]
     elif op in ("CALL_KW", "CALL_FUNCTION_EX"):
@@ -87,7 +88,7 @@ def states(code):
         ins = body[n]
         if ins.exc:
             handler, depth, lasti = ins.exc
-            entry = stack[:depth] + [EXCEPTION] * (lasti + 1)
+            entry = stack[:depth] + [LASTI] * lasti + [VALUE]
             todo.append((index[id(handler)], entry, dict(bound)))
             if ins.op in ("STORE_FAST", "DELETE_FAST", "LOAD_FAST_AND_CLEAR"):
                 after = dict(bound)
@@ -109,12 +110,12 @@ def split_points(code):
         body, found = states(code)
     except Undecided:
         return []
-    free, points, handling = closure_names(code), [], handling_exceptions(body)
+    free, points = closure_names(code), []
     for k, state in enumerate(found):
-        if state is None or not set(state[0]) <= {VALUE, NULL} or any(kind == UNKNOWN for v, kind in state[1].items() if v not in free):
+        if state is None or UNKNOWN in state[0] or any(kind == UNKNOWN for v, kind in state[1].items() if v not in free):
             continue
         try:
-            check_splittable(code, body, k, handling)
+            check_splittable(code, body, k)
         except CannotSplit:
             continue
         points.append((k, tuple(state[0]), frozenset(v for v, kind in state[1].items() if kind == VALUE)))
@@ -126,8 +127,7 @@ def split(code, point):
     k, stack, live = point
     rest, body, free = resume_code(code, k, stack, live), disassemble(code), closure_names(code)
     target, temporaries = body[k], [f".split{i}" for i in range(len(stack))]
-    stash = [ins for name in reversed(temporaries) for ins in emit.store_fast(name)]
-    names = [t for t, kind in zip(temporaries, stack) if kind == VALUE]
+    stash, names = unwind(stack, temporaries), [t for t, kind in zip(temporaries, stack) if kind in (VALUE, HANDLED)]
     arguments = [emit.load_fast(v) for v in rest.co_varnames[:rest.co_argcount - len(names)]] + [emit.load_fast(t) + emit.delete_fast(t) for t in names]
     piece = stash + emit.call(emit.make_function(rest, free), *arguments) + emit.return_value()
     for ins in piece:

@@ -118,7 +118,7 @@ class Steps:
         return self.n
 
 
-@make_test(X(), graphs=1, breaks=1)
+@make_test(X(), graphs=1, breaks=2)
 def test_contexts_of_exceptions_that_leave(x):
     try:
         try:
@@ -316,7 +316,7 @@ def test_reset_gives_skipped_code_another_chance():
 
 
 # ---- wrong arguments are the program's error
-@make_test(X(), graphs=0, breaks=1)
+@make_test(X(), graphs=1, breaks=3)
 def test_wrong_arguments_of_a_method(x):
     found = []
     for call in (lambda: [].append(), lambda: {}.get(), lambda: [].sort(1, 2), lambda: next([1])):

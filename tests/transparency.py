@@ -25,7 +25,6 @@ EXCEPT = {test: why for why, tests in {
     "measures the memory of a dict (key sharing)": ["test.test_dict.DictTest.test_splittable_popitem"],
     "wants a value that is overwritten to be finalized there and then: writes are replayed at the end of the traced part":
         ["test.test_dict.DictTest.test_oob_indexing_dictiter_iternextitem"],
-    "leaves ten frames of recursion: guards and the compiler need more": ["test.test_exceptions.ExceptionTests.test_recursion_in_except_handler"],
     "wants a local that nothing reads again to live until the frame ends (weak reference): a resume function carries on what is read":
         [f"test.test_exceptions.ExceptionTests.test_{kind}_error_cleanup" for kind in ("memory", "recursion")],
     "wants a function to die of which a cache entry, made for its caller, keeps the identity":

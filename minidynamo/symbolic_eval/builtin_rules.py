@@ -201,7 +201,8 @@ def call_descriptor(tx, value, args, kwargs):
             if name == "__ior__" or name == "__or__":
                 raise Break("C function", f"{owner.__name__}.{name}")
             return self.payload.call_method(tx, name, rest, kwargs)
-        if issubclass(owner, BaseException) and name == "with_traceback":
+        if issubclass(owner, BaseException) and name == "with_traceback" and len(rest) == 1:
+            self.generic_setattr(tx, "__traceback__", rest[0])
             return self
         if issubclass(owner, BaseException) and name in ("__str__", "__repr__"):
             return ConstantVar(text(tx, self, "str" if name == "__str__" else "repr"))
@@ -327,7 +328,9 @@ def text(tx, value, how):
     """str(), repr(), ascii() or format() on the host."""
     convert = {"str": str, "repr": repr, "ascii": ascii, "format": format}[how]
     if isinstance(value, ObjectVar):
-        if issubclass(value.cls, BaseException) and how != "repr" and value.value is None and isinstance(lookup(value.cls, "__str__")[1], types.WrapperDescriptorType):
+        written = lookup(value.cls, "__str__")[1]
+        if how != "repr" and isinstance(written, types.WrapperDescriptorType) and issubclass(value.cls, BaseException) and (
+                value.value is None or written in (BaseException.__str__, KeyError.__str__)):       # these look at the arguments alone
             args = [a.realize(tx).as_constant() for a in value.getattr(tx, "args").iterate(tx)]
             return str(runtime.new_exception(value.cls, args, {}, None, None, False))
         if issubclass(value.cls, BaseException) and how == "repr" and isinstance(lookup(value.cls, "__repr__")[1], types.WrapperDescriptorType):

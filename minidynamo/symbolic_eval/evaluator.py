@@ -18,6 +18,7 @@ from ..variables.base import NULL
 from ..variables.constant import ConstantVar
 from ..variables.functions import bind
 from ..variables.iterators import GeneratorVar
+from ..variables.objects import TracebackVar
 from ..variables.symbolic import data_dependent
 from . import builtin_rules, library_rules, torch_rules
 from .code_info import code_info
@@ -28,7 +29,7 @@ RUNNING = []                # the stack of frames being evaluated in this thread
 GENERATOR = inspect.CO_GENERATOR
 ASYNC = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE
 MAX_DEPTH = 120
-RERAISE = HANDLERS["RERAISE"]
+LASTI = ConstantVar(0)      # on the stack of a handler: where the exception was raised
 
 
 def current():
@@ -99,7 +100,7 @@ class Frame(Operations):
         target, depth, lasti = entry
         del self.stack[depth:]
         if lasti:
-            self.stack.append(ConstantVar("lasti"))
+            self.stack.append(LASTI)
         self.stack.append(raised.var)
         self.pc = target
 
@@ -164,7 +165,7 @@ class RootFrame(Frame):
 
     def __init__(self, output, function, bound, forced):
         super().__init__(output, function, bound)
-        self.forced, self.step, self.group_step, self.raised_step, self.split, self.kept = forced, 0, 0, 0, None, ()
+        self.forced, self.step, self.group_step, self.split, self.kept = forced, 0, 0, None, ()
         output.root = self
 
     def loop(self):
@@ -185,11 +186,8 @@ class RootFrame(Frame):
                 if handler(self, arg):
                     return
             except ObservedException as raised:
-                if not self.handled and handler is not RERAISE:
-                    self.raised_step = self.group_step
                 if entry is None:
-                    kind = raised.var.python_type().__name__
-                    self.break_at(Break("exception", f"{kind} leaves the frame", ""), self.raised_step)
+                    self.break_at(Break("exception", f"{raised.var.python_type().__name__} leaves the frame"), raised_at(raised.var))
                 self.unwind(raised, entry)
             except Break as reason:
                 self.break_at(reason)
@@ -197,16 +195,22 @@ class RootFrame(Frame):
                 self.break_at(data_dependent(error))
 
     def break_at(self, reason, step=None):
-        """Trace again, splitting at this instruction; in an except or finally block, whose state belongs to the frame, at the
-        instruction that raised: it and the handler run as plain Python."""
+        """Trace again, splitting at this instruction; where an exception is handled that was raised while tracing, at the instruction that
+        raised: plain Python must make the traceback, and the handler is a continuation."""
         if reason.kind == "restart":
             raise Restart()
         if reason.stack is None:
             reason.stack = self.output.frame.user_stack() if self.output.frame is not None else self.user_stack()
-        step = step or (self.raised_step if self.handled else self.group_step)
+        step = next((at for at in map(raised_at, self.handled) if at), step or self.group_step)
         if self.info.operations[self.info.groups[self.pc - 1]].op == "LOAD_FAST":
             raise SkipFrame(f"a local variable cannot be traced: {reason.reason}") from reason
         if step in self.forced:
             raise SkipFrame(f"cannot split here: {reason.reason}") from reason
         self.forced[step] = reason.with_traceback(None)     # its frames would keep the arguments alive
         raise Restart()
+
+
+def raised_at(exception):
+    """The root's step at which an exception was raised while tracing; None for a real one."""
+    slots = getattr(exception, "slots", {})
+    return slots["__traceback__"].where[1] if isinstance(slots.get("__traceback__"), TracebackVar) else None

@@ -63,15 +63,19 @@ def _fspath(tx, args, kwargs):
     return tx.fold(os.fspath, args[0].as_constant())
 
 
+@rule(sys.exception)
+def _exception(tx, args, kwargs):
+    handled = tx.handling()
+    if handled is None and not tx.output.nothing_handled():
+        raise Break("exception", "what is being handled around this frame")
+    return handled or NONE
+
+
 @rule(sys.exc_info)
 def _exc_info(tx, args, kwargs):
-    """Nothing is being handled, as contextlib's ExitStack finds."""
-    frame = tx
-    while frame is not None and not frame.handled:
-        frame = frame.parent
-    if frame is not None or not tx.output.nothing_handled():
-        raise Break("C function", "the call of sys.exc_info()")
-    return TupleVar([NONE] * 3)
+    handled = _exception(tx, args, kwargs)
+    return TupleVar([NONE] * 3) if handled is NONE else \
+        TupleVar([tx.output.wrap_pinned(handled.python_type()), handled, handled.getattr(tx, "__traceback__")])
 
 
 @rule(warnings.warn)

@@ -13,7 +13,7 @@ import sys
 import torch
 
 from ..exceptions import Break, ObservedException
-from ..variables.base import NULL, Lazy
+from ..variables.base import NULL, Handled, Lazy
 from ..variables.constant import ConstantVar
 from ..variables.containers import DictVar, ListVar, SequenceVar, SetVar, SliceVar, TupleVar, dict_pairs
 from ..variables.functions import CallableVar, CellVar, DeferredVar, FunctionVar
@@ -517,9 +517,12 @@ def END_SEND(frame, _):
 @opcode
 def RAISE_VARARGS(frame, n):
     if n == 0:
-        if not frame.handled or frame.handled[-1] is None:
+        handled = frame.handling()
+        if handled is None and frame.output.nothing_handled():
             frame.raise_(RuntimeError, "No active exception to reraise")
-        raise ObservedException(frame.handled[-1])
+        if not frame.handled:
+            raise Break("exception", "a bare `raise` of what a caller handles")
+        raise ObservedException(handled)
     values = [v.call(frame, [], {}) if type(v) is ClassVar else v for v in frame.popn(n)]
     if not isinstance(values[0], ObjectVar) or not issubclass(values[0].python_type(), BaseException):
         frame.raise_(TypeError, "exceptions must derive from BaseException")
@@ -536,14 +539,13 @@ def RERAISE(frame, _):
 @opcode
 def PUSH_EXC_INFO(frame, _):
     raised = frame.stack.pop()
-    frame.stack.append(frame.handled[-1] if frame.handled and frame.handled[-1] is not None else ConstantVar(None))
-    frame.stack.append(raised)
+    frame.stack += [Handled(raised), raised]
     frame.handled.append(raised)
 
 
 @opcode
 def POP_EXCEPT(frame, _):
-    frame.stack.pop()
+    frame.stack.pop().exception = None
     frame.handled.pop()
 
 

@@ -55,10 +55,7 @@ class Operations:
         if not isinstance(var, ObjectVar) or var.value is not None:
             raise Break("exception", "raising an exception that was made before this frame")
         var.slots["__traceback__"] = TracebackVar(var, (self.user_stack(), self.output.root.group_step))
-        frame = self
-        while frame is not None and not (frame.handled and frame.handled[-1] is not None):
-            frame = frame.parent
-        context = link = frame and frame.handled[-1]
+        context = link = self.handling()
         if context is not None and context is not var:
             seen = []
             while isinstance(link, ObjectVar) and link not in seen:         # no new circle
@@ -69,6 +66,13 @@ class Operations:
                 link = after
             var.slots["__context__"] = context
         return ObservedException(var)
+
+    def handling(self):
+        """The exception that is being handled here, or None: this frame's or a caller's, as far as they are traced."""
+        frame = self
+        while frame is not None and not frame.handled:
+            frame = frame.parent
+        return frame and frame.handled[-1]
 
     def fold(self, function, /, *args, **kwargs):
         """Call now.  The program's exception if it raises."""

@@ -159,4 +159,15 @@ class Null(Variable):
         return "NULL"
 
 
+class Handled(Variable):
+    """What PUSH_EXC_INFO puts below `exception`, for POP_EXCEPT to restore (None: it has)."""
+    __slots__ = ("exception",)
+
+    def __init__(self, exception):
+        self.source, self.mutated, self.exception = None, False, exception
+
+    def reconstruct(self, cg):
+        cg.load_const(None)
+
+
 NULL = Null()

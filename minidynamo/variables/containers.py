@@ -85,14 +85,14 @@ class SequenceVar(Variable):
             return tx.output.wrap_pinned(self.cls)
         return tx.method_of(self, name)
 
-    def method_index(self, tx, value, start=ConstantVar(0), stop=ConstantVar(None)):
+    def method_index(self, tx, value, start=ConstantVar(0), stop=ConstantVar(None), /):
         first, last, _ = slice(start.as_constant(), stop.as_constant()).indices(len(self.items))
         for n, item in enumerate(self.iterate(tx)):
             if first <= n < last and (tx.same_or_equal(item, value)):
                 return ConstantVar(n)
         tx.raise_(ValueError, f"{tx.text_of(value)!r} is not in list" if self.cls is list else "tuple.index(x): x not in tuple")
 
-    def method_count(self, tx, value):
+    def method_count(self, tx, value, /):
         return ConstantVar(sum(tx.same_or_equal(item, value) for item in self.iterate(tx)))
 
     def method_numel(self, tx):
@@ -101,10 +101,10 @@ class SequenceVar(Variable):
     def method___len__(self, tx):
         return ConstantVar(len(self.items))
 
-    def method___getitem__(self, tx, key):
+    def method___getitem__(self, tx, key, /):
         return self.getitem(tx, key)
 
-    def method___contains__(self, tx, item):
+    def method___contains__(self, tx, item, /):
         return ConstantVar(self.contains(tx, item))
 
     def method___iter__(self, tx):
@@ -169,37 +169,37 @@ class ListVar(SequenceVar):
             tx.raise_(IndexError, *error.args)
         self._changed()
 
-    def method_append(self, tx, value):
+    def method_append(self, tx, value, /):
         self.items.append(value)
         return self._changed()
 
-    def method_appendleft(self, tx, value):
+    def method_appendleft(self, tx, value, /):
         self.items.insert(0, value)
         self.mutated = True
         if self.extra is not None:
             del self.items[self.extra:]
         return ConstantVar(None)
 
-    def method_extendleft(self, tx, values):
+    def method_extendleft(self, tx, values, /):
         for value in list(values.iterate(tx)):
             self.method_appendleft(tx, value)
         return ConstantVar(None)
 
-    def method_rotate(self, tx, n=ConstantVar(1)):
+    def method_rotate(self, tx, n=ConstantVar(1), /):
         shift = n.as_constant() % len(self.items) if self.items else 0
         self.items[:] = self.items[len(self.items) - shift:] + self.items[:len(self.items) - shift]
         return self._changed()
 
-    def method_extend(self, tx, values):
+    def method_extend(self, tx, values, /):
         for value in list(values.items) if values is self else values.iterate(tx):
             self.items.append(value)
         return self._changed()
 
-    def method_insert(self, tx, index, value):
+    def method_insert(self, tx, index, value, /):
         self.items.insert(tx.fold(operator.index, index.as_constant()).value, value)
         return self._changed()
 
-    def method_pop(self, tx, index=ConstantVar(-1)):
+    def method_pop(self, tx, index=ConstantVar(-1), /):
         if not self.items:
             tx.raise_(IndexError, "pop from empty list" if self.cls is list else "pop from an empty deque")
         value = self.getitem(tx, index) if -len(self.items) <= index.as_constant() < len(self.items) else None
@@ -212,7 +212,7 @@ class ListVar(SequenceVar):
     def method_popleft(self, tx):
         return self.method_pop(tx, ConstantVar(0))
 
-    def method_remove(self, tx, value):
+    def method_remove(self, tx, value, /):
         index = self.method_index(tx, value).value if self.contains(tx, value) else None
         if index is None:
             tx.raise_(ValueError, "list.remove(x): x not in list")
@@ -230,11 +230,11 @@ class ListVar(SequenceVar):
     def method_copy(self, tx):
         return ListVar(list(self.items), self.cls)
 
-    def method_sort(self, tx, key=None, reverse=ConstantVar(False)):
+    def method_sort(self, tx, /, *, key=None, reverse=ConstantVar(False)):
         self.items[:] = tx.sorted(list(self.iterate(tx)), key, reverse)
         return self._changed()
 
-    def method___setitem__(self, tx, key, value):
+    def method___setitem__(self, tx, key, value, /):
         self.setitem(tx, key, value)
         return ConstantVar(None)
 
@@ -360,7 +360,7 @@ class DictVar(Variable):
             return tx.output.wrap_pinned(self.cls)
         return tx.method_of(self, name)
 
-    def method_get(self, tx, key, default=ConstantVar(None)):
+    def method_get(self, tx, key, default=ConstantVar(None), /):
         value = self.get(tx, key)
         return default if value is None else value
 
@@ -389,7 +389,7 @@ class DictVar(Variable):
         key = keys[-1 if last.as_constant() else 0]
         return TupleVar([key, self.method_pop(tx, key)])
 
-    def method_setdefault(self, tx, key, default=ConstantVar(None)):
+    def method_setdefault(self, tx, key, default=ConstantVar(None), /):
         value = self.get(tx, key)
         if value is None:
             self.store(tx, key, default)
@@ -425,18 +425,18 @@ class DictVar(Variable):
     def method___len__(self, tx):
         return ConstantVar(self.length(tx))
 
-    def method___getitem__(self, tx, key):
+    def method___getitem__(self, tx, key, /):
         return self.getitem(tx, key)
 
-    def method___setitem__(self, tx, key, value):
+    def method___setitem__(self, tx, key, value, /):
         self.setitem(tx, key, value)
         return ConstantVar(None)
 
-    def method___delitem__(self, tx, key):
+    def method___delitem__(self, tx, key, /):
         self.delitem(tx, key)
         return ConstantVar(None)
 
-    def method___contains__(self, tx, key):
+    def method___contains__(self, tx, key, /):
         return ConstantVar(self.contains(tx, key))
 
     def method___iter__(self, tx):
@@ -546,16 +546,16 @@ class SetVar(Variable):
     def getattr(self, tx, name):
         return tx.method_of(self, name)
 
-    def method_add(self, tx, value):
+    def method_add(self, tx, value, /):
         self.items.setdefault(value.hash_key(tx), value)
         self.mutated = True
         return ConstantVar(None)
 
-    def method_discard(self, tx, value):
+    def method_discard(self, tx, value, /):
         self.mutated |= self.items.pop(value.hash_key(tx), None) is not None
         return ConstantVar(None)
 
-    def method_remove(self, tx, value):
+    def method_remove(self, tx, value, /):
         if value.hash_key(tx) not in self.items:
             tx.raise_var(KeyError, [value])
         return self.method_discard(tx, value)
@@ -591,7 +591,7 @@ class SetVar(Variable):
     def method_difference_update(self, tx, *others):
         return self._update(tx, self.method_difference(tx, *others))
 
-    def method_symmetric_difference_update(self, tx, other):
+    def method_symmetric_difference_update(self, tx, other, /):
         return self._update(tx, self.method_symmetric_difference(tx, other))
 
     def method_union(self, tx, *others):
@@ -609,22 +609,22 @@ class SetVar(Variable):
         keys = [{value.hash_key(tx) for value in other.iterate(tx)} for other in others]
         return SetVar({k: v for k, v in self.items.items() if not any(k in other for other in keys)}, self.cls)
 
-    def method_symmetric_difference(self, tx, other):
+    def method_symmetric_difference(self, tx, other, /):
         other = SetVar.of(tx, other.iterate(tx))            # perhaps an iterator: once
         left, right = self.method_difference(tx, other), other.method_difference(tx, self)
         return SetVar({**left.items, **right.items}, self.cls)
 
-    def method_issubset(self, tx, other):
+    def method_issubset(self, tx, other, /):
         keys = {value.hash_key(tx) for value in other.iterate(tx)}
         return ConstantVar(all(key in keys for key in self.items))
 
-    def method_issuperset(self, tx, other):
+    def method_issuperset(self, tx, other, /):
         return ConstantVar(all(value.hash_key(tx) in self.items for value in other.iterate(tx)))
 
-    def method_isdisjoint(self, tx, other):
+    def method_isdisjoint(self, tx, other, /):
         return ConstantVar(not any(value.hash_key(tx) in self.items for value in other.iterate(tx)))
 
-    def method___contains__(self, tx, item):
+    def method___contains__(self, tx, item, /):
         return ConstantVar(self.contains(tx, item))
 
     def method___len__(self, tx):

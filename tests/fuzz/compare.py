@@ -94,7 +94,7 @@ def _empty(cell):
 
 
 def user_lines(error, file):
-    """Line numbers of the traceback within `file`; the frame of a resume function stands for its original's.
+    """Line numbers of the traceback within `file`; the frame of a resume function stands for that which called it to go on.
 
     A frame that raises an exception again has several lines.  CPython 3.11 runs STORE_FAST; LOAD_FAST as one instruction once the code is
     warm, and tells the line of the first: the line of an unbound local is left out.
@@ -104,7 +104,7 @@ def user_lines(error, file):
         code = trace.tb_frame.f_code
         if code.co_filename == file:
             name = code.co_name.split("<resume of ")[-1].split(" at line")[0]
-            if code.co_name.startswith("<resume of") and trace.tb_frame is not frame and lines and lines[-1][0] == name:
+            if code.co_name.startswith("<resume of") and trace.tb_frame.f_back is frame and lines and lines[-1][0] == name:
                 lines.pop()
             lines.append((name, trace.tb_lineno))
             frame = trace.tb_frame

@@ -1,0 +1,356 @@
+"""Where a graph can break: in handlers, with and try blocks, loops, comprehensions, nested calls.  Each equals plain Python, and what follows
+the break is compiled (`graphs`)."""
+import contextlib
+import sys
+
+import pytest
+import torch
+
+import minidynamo
+from test_capture_language import fresh, make_test, outcome, same  # noqa: F401
+
+
+def X():
+    return torch.arange(6.).reshape(2, 3) / 7 + 0.1
+
+
+def fail(x, kind=ValueError):
+    minidynamo.graph_break()
+    raise kind("no", 3)
+
+
+# ---- handlers
+@make_test(X(), graphs=3, breaks=4)
+def test_in_a_handler(x):
+    x = x.sin()
+    try:
+        x = x + 1
+        fail(x)
+    except ValueError as error:
+        x = x.cos() * error.args[1]
+        print("handling", error)
+        x = x.exp()
+    return x + 1
+
+
+@make_test(X(), graphs=3, breaks=1)
+def test_what_the_traced_part_raised(x):
+    x = x.sin()
+    try:
+        {}["key"]
+    except KeyError as error:
+        x = x.cos()
+        print("handling", error, type(sys.exc_info()[1]), error.__traceback__ is not None)
+        x = x.exp()
+    return x + 1
+
+
+@make_test(X(), graphs=4, breaks=5)
+def test_what_is_handled_is_handled_again(x):
+    try:
+        x = x.sin()
+        fail(x)
+    except ValueError as error:
+        x = x.cos()
+        seen = [sys.exc_info()[1] is error, sys.exception() is error]
+        minidynamo.graph_break()
+        x = x.exp()
+        seen += [sys.exc_info()[1] is error, sys.exception() is error, error.__context__]
+        print("break")
+        x = x.tan()
+        seen.append(sys.exc_info()[0])
+    return x + 1, seen, sys.exc_info()
+
+
+@make_test(X(), graphs=4, breaks=5)
+def test_a_bare_raise(x):
+    x = x.sin()
+    try:
+        try:
+            x = x.cos()
+            fail(x, KeyError)
+        except KeyError:
+            x = x.exp()
+            minidynamo.graph_break()
+            x = x.tan()
+            raise
+    except LookupError as error:
+        x = x.sqrt()
+        print(repr(error), error.__context__)
+    return x + 1
+
+
+@make_test(X(), graphs=3, breaks=5)
+def test_contexts_and_causes(x):
+    try:
+        try:
+            fail(x)
+        except ValueError as error:
+            x = x.exp()
+            print("first")
+            raise KeyError(x.shape[0]) from error
+    except KeyError as outer:
+        x = x.sin()
+        found = type(outer.__context__), type(outer.__cause__), outer.__suppress_context__
+        print("second")
+    return x + 1, found
+
+
+@make_test(X(), graphs=4, breaks=7)
+def test_handlers_in_handlers(x):
+    try:
+        fail(x)
+    except ValueError as first:
+        x = x.sin()
+        try:
+            fail(x, TypeError)
+        except TypeError as second:
+            x = x.cos()
+            print("inner", second.__context__ is first, sys.exception() is second)
+            x = x.exp()
+        print("outer", sys.exception() is first)
+        x = x.tan()
+    return x + 1, sys.exception()
+
+
+@make_test(X(), graphs=5, breaks=5)
+def test_in_finally_and_else(x):
+    log = []
+    for kind in (None, KeyError):
+        try:
+            x = x.sin()
+            if kind:
+                fail(x, kind)
+        except KeyError:
+            log.append(sys.exc_info()[0])
+        else:
+            x = x * 2
+            print("else")
+            x = x.cos()
+        finally:
+            x = x.exp()
+            print("finally")
+            x = x + 1
+    return x, log
+
+
+@make_test(X(), graphs=3, breaks=7)
+def test_a_finally_that_an_exception_goes_through(x):
+    def inner(x):
+        try:
+            fail(x)
+        finally:
+            x = x.sin()
+            print("finally", type(sys.exception()))
+    try:
+        inner(x)
+    except ValueError as error:
+        x = x.cos()
+        print(error)
+    return x.exp()
+
+
+@make_test(X(), graphs=6, breaks=4)
+def test_in_a_loop(x):
+    for n in range(4):
+        try:
+            x = x + n
+            fail(x, (KeyError, ValueError)[n % 2])
+        except KeyError:
+            x = x * 2
+            continue
+        except ValueError:
+            x = x * 3
+        x = x.sin()
+    return x
+
+
+@make_test(X(), graphs=1, breaks=3)
+def test_the_handler_catches_another_kind(x):
+    try:
+        try:
+            fail(x)
+        except KeyError:
+            x = x + 5
+    except Exception as error:
+        return x.sin(), error.args
+
+
+@make_test(X(), graphs=3, breaks=7)
+def test_the_callers_exception_is_context(x):
+    def helper(x):
+        print(type(sys.exception()))
+        try:
+            raise TypeError("t")
+        except TypeError as error:
+            return x.exp(), type(error.__context__)
+    try:
+        fail(x)
+    except ValueError:
+        x = x.sin()
+        x, kind = helper(x)
+    return x + 1, kind
+
+
+def test_what_is_handled_when_nothing_is_ended():
+    """After the compiled call the thread handles what it did before, also where a handler left by an exception."""
+    def f(x, kind):
+        try:
+            fail(x)
+        except ValueError:
+            x = x + 1
+            minidynamo.graph_break()
+            if kind is not None:
+                raise kind("new")
+            return x * 2
+    compiled = minidynamo.compile(f, backend="eager")
+    for kind in (None, KeyError, None, OSError):
+        for function in (f, compiled):
+            try:
+                found = function(torch.ones(2), kind)
+                assert kind is None and found.tolist() == [4, 4]
+            except (KeyError, OSError) as error:
+                assert type(error) is kind and type(error.__context__) is ValueError and sys.exception() is error
+            assert sys.exception() is None
+        try:
+            raise IndexError
+        except IndexError as outer:
+            assert kind or compiled(torch.ones(2), kind).tolist() == [4, 4]
+            assert sys.exception() is outer
+
+
+# ---- with blocks
+class Log:
+    def __init__(self, seen, swallow=False):
+        self.seen, self.swallow = seen, swallow
+
+    def __enter__(self):
+        self.seen.append("enter")
+        return self
+
+    def __exit__(self, kind, value, trace):
+        self.seen.append((kind, sys.exception() is value, trace is not None and value.__traceback__ is trace))
+        return self.swallow
+
+
+@make_test(X(), graphs=3, breaks=2)
+def test_in_a_with_block(x):
+    seen = []
+    with Log(seen), torch.no_grad():
+        x = x.sin()
+        print("inside", torch.is_grad_enabled())
+        x = x.cos()
+        print("still", torch.is_grad_enabled())
+        x = x.exp()
+    return x + 1, seen, torch.is_grad_enabled()
+
+
+@make_test(X(), graphs=3, breaks=4)
+def test_a_with_block_that_swallows(x):
+    seen = []
+    with Log(seen, swallow=True):
+        x = x.sin()
+        fail(x)
+    x = x.cos()
+    print(seen[-1][1:])
+    return x + 1, len(seen)
+
+
+@make_test(X(), graphs=3, breaks=4)
+def test_suppress_and_exit_stack(x):
+    with contextlib.suppress(ValueError):
+        x = x.sin()
+        fail(x)
+    with contextlib.ExitStack() as stack:
+        stack.callback(print, "closed")
+        x = x.cos()
+    return x + 1
+
+
+# ---- comprehensions, nested calls, arguments
+@make_test(X(), graphs=3, breaks=2)
+def test_in_a_comprehension(x):
+    def noisy(v):
+        minidynamo.graph_break()
+        return v + 1
+    y = x.sin()
+    rows = [noisy(row) for row in y]
+    return torch.stack(rows).cos()
+
+
+def deep(x, n):
+    x = x.sin()
+    if n:
+        return deep(x, n - 1) + 1
+    minidynamo.graph_break()
+    return x.cos()
+
+
+@make_test(X(), graphs=6, breaks=3)
+def test_in_nested_calls(x):
+    return deep(x, 2) * 2
+
+
+@make_test(X(), graphs=3, breaks=2)
+def test_among_arguments_that_wait(x):
+    def noisy(v):
+        minidynamo.graph_break()
+        return v + 1
+    return torch.add(x.sin() * 2, noisy(x.cos()), alpha=int(x.shape[0])) - x
+
+
+@make_test(X(), graphs=2, breaks=1)
+def test_a_branch_on_data(x):
+    y = x.sin()
+    if y.sum() > 0:
+        return y.cos()
+    return y.exp()
+
+
+@make_test(X(), graphs=3, breaks=1)
+def test_in_a_while_loop(x):
+    n = 0
+    while n < 3:
+        x = x.sin()
+        minidynamo.graph_break()
+        n += 1
+    return x
+
+
+@pytest.mark.parametrize("value", [1., -1.])
+def test_both_branches(value):
+    def f(x):
+        try:
+            if x.sum() > 0:
+                raise KeyError("positive")
+            y = x.sin()
+        except KeyError as error:
+            y = x.cos()
+            print(error)
+        else:
+            y = y * 2
+        finally:
+            x = x.exp()
+        return x + y
+    compiled = minidynamo.compile(f, backend="eager")
+    for factor in (1, -1, 2):
+        same(outcome(compiled, (torch.ones(2) * value * factor,), {}), outcome(f, (torch.ones(2) * value * factor,), {}))
+
+
+@make_test(X(), graphs=2, breaks=5)
+def test_a_bare_raise_of_what_the_caller_handles(x):
+    def again():
+        raise
+    try:
+        try:
+            fail(x)
+        except ValueError:
+            x = x.sin()
+            again()
+    except ValueError as error:
+        x = x.cos()
+        print(error)
+    try:
+        again()
+    except RuntimeError as error:
+        return x, str(error)
