@@ -330,48 +330,26 @@ set_cache(PyObject *m, PyObject *args)
     Py_RETURN_NONE;
 }
 
-static void
-forget_raised_here(void)
-{   /* The caller raised this, a handler in the callee, which continues the caller, has let it pass: the CALL will add the caller's line again. */
-    PyObject *type, *value, *traceback;
-    PyErr_Fetch(&type, &value, &traceback);
-    if (traceback && (PyObject *)((PyTracebackObject *)traceback)->tb_frame == (PyObject *)PyEval_GetFrame()) {
-        PyObject *rest = Py_XNewRef((PyObject *)((PyTracebackObject *)traceback)->tb_next);
-        Py_SETREF(traceback, rest);
-        if (!rest)
-            PyException_SetTraceback(value, Py_None);
-    }
-    PyErr_Restore(type, value, traceback);
-}
-
 /* function(*list), where the list is emptied once the callee has begun: with a hook installed, CALL keeps its arguments
  * on the caller's stack until the callee returns, and what the callee deletes would live on.
- * A callee that returns (tail, function, list, dict) wants that to be called next, and the values of the dict to live until
- * the end: a loop that breaks a graph in each turn goes on without nesting deeper. */
+ * A callee that returns (tail, function, list) wants that to be called next: a loop that breaks a graph in each turn goes on
+ * without nesting deeper. */
 static PyObject *
 hand_over(PyObject *m, PyObject *const *args, Py_ssize_t count)
 {
     if (count != 2 || !PyList_CheckExact(args[1]))
         return PyErr_Format(PyExc_TypeError, "expected a function and a list");
-    PyObject *function = Py_NewRef(args[0]), *list = Py_NewRef(args[1]), *kept = NULL;
+    PyObject *function = Py_NewRef(args[0]), *list = Py_NewRef(args[1]);
     for (;;) {
         moved = list;
         PyObject *result = PyObject_Vectorcall(function, PySequence_Fast_ITEMS(list), PyList_GET_SIZE(list), NULL);
         moved = NULL;
         Py_DECREF(function);
         Py_DECREF(list);
-        if (!result)
-            forget_raised_here();
-        if (!result || !PyTuple_CheckExact(result) || PyTuple_GET_SIZE(result) != 4 || PyTuple_GET_ITEM(result, 0) != tail) {
-            Py_XDECREF(kept);
+        if (!result || !PyTuple_CheckExact(result) || PyTuple_GET_SIZE(result) != 3 || PyTuple_GET_ITEM(result, 0) != tail)
             return result;
-        }
         function = Py_NewRef(PyTuple_GET_ITEM(result, 1));
         list = Py_NewRef(PyTuple_GET_ITEM(result, 2));
-        if (!kept)
-            kept = Py_NewRef(PyTuple_GET_ITEM(result, 3));
-        else if (PyDict_Update(kept, PyTuple_GET_ITEM(result, 3)) < 0)
-            PyErr_Clear();
         Py_DECREF(result);
     }
 }
@@ -477,7 +455,7 @@ static PyMethodDef methods[] = {
     {"get_callback", get_callback, METH_NOARGS, "get_callback() -> this thread's callback or None"},
     {"get_cache", get_cache, METH_O, "get_cache(code) -> list of entries | None (run as is) | ... (with what it calls) | False (never seen)"},
     {"set_cache", set_cache, METH_VARARGS, "set_cache(code, None to run as is | ... with what it calls, too | list of entries)"},
-    {"hand_over", (PyCFunction)(void (*)(void))hand_over, METH_FASTCALL, "hand_over(function, list) -> function(*list), which alone keeps the items; it may return (tail, function, list, kept)"},
+    {"hand_over", (PyCFunction)(void (*)(void))hand_over, METH_FASTCALL, "hand_over(function, list) -> function(*list), which alone keeps the items; it may return (tail, function, list)"},
     {NULL}};
 
 static struct PyModuleDef module = {

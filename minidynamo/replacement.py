@@ -116,11 +116,11 @@ def _push_state(tail, frame):
             tail.store_fast(slots[-1])
         elif not handling:
             tail.value(item)
-    live, stores = frame.info.live_before(position), []
-    frame.kept = [name for name, value in frame.locals.items() if name not in live and _holds(value)]
+    frame.kept = frozenset(name for name, value in frame.locals.items() if _holds(value))
+    live, stores = frame.info.live_before(position) | frame.kept, []
     for name in frame.code.co_varnames:
         value = frame.locals.get(name)
-        if value is None or name not in live and name not in frame.kept:
+        if value is None or name not in live:
             continue
         source = value.source
         if source is not None and source.kind == "local" and source.key == name:
@@ -145,7 +145,7 @@ def _push_state(tail, frame):
 
 
 def _holds(value):
-    """Does this local, which is not read again, hold an argument whose end the program may notice (a lock, a temporary file)?"""
+    """Does this local hold an argument whose end the program may notice (a lock, a temporary file), whether it is read again or not?"""
     return value.source is not None and value.source.kind == "local" and isinstance(peek(value), (Lazy, ObjectVar, OpaqueVar)) and \
         not (type(peek(value)) is Lazy and (is_constant_value(value.value) or issubclass(type(value.value), torch.Tensor)))
 
@@ -168,54 +168,111 @@ def _assemble(frame, prefix, plain, names, depth):
     if frame.split is None:
         body = body[:start] + prefix + plain + (body[start:] if plain else [])
     else:
-        begin, end = frame.info.natives[frame.split[0]]
-        body, extra_names, extra = _with_continuations(frame, body, start, begin, end, prefix, plain)
-        varnames, depth = varnames + extra_names, depth + extra
+        more = Continuations(frame, body, *frame.info.natives[frame.split[0]])
+        body, varnames, depth = more.body(start, prefix, plain), varnames + more.names, depth + more.depth
     count = parameter_count(code)
     return assemble(code, body, varnames=varnames, stacksize=max(code.co_stacksize, depth) + 4, co_argcount=count,
                     co_posonlyargcount=0, co_kwonlyargcount=0, co_flags=code.co_flags & ~(4 | 8))
 
 
-def _with_continuations(frame, body, start, begin, end, prefix, plain):
-    """The original body: `prefix` jumps to instruction `begin`; behind `end`, calls of resume functions."""
-    code, native = frame.code, body[end]
-    kinds = [kind_of(item) for item in frame.stack]
-    bound = {name for name, value in frame.locals.items() if value is not base.NULL}
-    target = native.arg if isinstance(native.arg, Instruction) else None
-    natives = list(body)
-    index = {id(instruction): n for n, instruction in enumerate(natives)}
-    out, appended = list(body), []
-    fall = _continuation(frame, natives, begin, end, end + 1, kinds, bound, False)
-    if native.op == "FOR_ITER" and V >= (3, 12):    # its exit must reach END_FOR; the loop's continuation stands behind it
-        after = index[id(target)] + (1 if V < (3, 13) else 2)
-        taken = _continuation(frame, natives, begin, end, after, kinds, bound, False, exhausted=True)
-        if taken is not None:
-            out[after:after] = taken
-        target = None
-    if fall is not None:
-        out[end + 1:end + 1] = fall
-    if target is not None:
-        taken = _continuation(frame, natives, begin, end, index[id(target)], kinds, bound, True)
+class Continuations:
+    """The original body with a jump to the instruction that was not traced (native ones `begin` to `end`), and calls of resume functions."""
+
+    def __init__(self, frame, body, begin, end):
+        self.frame, self.code, self.natives, self.begin, self.end = frame, frame.code, list(body), begin, end
+        self.index = {id(instruction): n for n, instruction in enumerate(body)}
+        self.kinds = [kind_of(item) for item in frame.stack]
+        self.bound = {name for name, value in frame.locals.items() if value is not base.NULL}
+        self.names = tuple(f".s{n}" for n in range(len(self.kinds) + 8))
+        self.depth = len(self.kinds) + len(self.bound) + len(self.code.co_cellvars) + 8
+        # An exception of a resume function leaves this frame, too, without a line of it in the traceback: its own is where the program is.
+        self.passed = [Instruction("COPY", 1), *emit.load_attr("__traceback__"), *emit.load_attr("tb_next"), Instruction("COPY", 2),
+                       *emit.store_attr("__traceback__"), Instruction("RERAISE", 0)]
+
+    def body(self, start, prefix, plain):
+        """The instructions: `prefix`, behind the first `start`, jumps to `begin`; behind `end` and in the handler around it stand the calls."""
+        natives, native, out = self.natives, self.natives[self.end], list(self.natives)
+        appended, target = self.passed, native.arg if isinstance(native.arg, Instruction) else None
+        fall = self.after(self.end + 1)
+        if native.op == "FOR_ITER" and V >= (3, 12):    # its exit must reach END_FOR; the loop's continuation stands behind it
+            place = self.index[id(target)] + (1 if V < (3, 13) else 2)
+            out[place:place] = self.after(place, exhausted=True) or []
+            target = None
+        out[self.end + 1:self.end + 1] = fall or []
+        taken = self.after(self.index[id(target)], jump=True) if target is not None else None
         if taken is not None:
             if "BACKWARD" in native.op:         # the block stands behind: jump forward to it
                 native.op = native.op.replace("BACKWARD", "FORWARD")
-            native.arg = taken[0]
-            appended = taken
-    if native.exc and not _leaves(natives, index, native.exc):
-        handler, depth, lasti = native.exc
-        caught = _call_resume(frame, natives, index[id(handler)], kinds[:depth] + [LASTI] * lasti + [VALUE], bound)
-        for instruction in caught:
-            instruction.pos = native.pos
-        appended = appended + caught
-        for instruction in natives[begin:end + 1]:
-            instruction.exc = caught[0], depth, lasti
-    jump = Instruction("JUMP_FORWARD", natives[begin])
-    jump.pos = natives[begin].pos
-    if V >= (3, 13) and native.op in ("POP_JUMP_IF_TRUE", "POP_JUMP_IF_FALSE", "UNARY_NOT"):   # these take a bool, ours may be a tensor
-        jump.arg = Instruction("TO_BOOL", exc=native.exc, pos=native.pos)
-        out.insert(out.index(natives[begin]), jump.arg)
-    names = tuple(f".s{n}" for n in range(len(kinds) + 8))
-    return out[:start] + prefix + [jump] + plain + out[start:] + appended, names, len(kinds) + len(bound) + len(code.co_cellvars) + 8
+            native.arg, appended = taken[0], taken + appended
+        if native.exc and not self.leaves(native.exc):
+            handler, depth, lasti = native.exc
+            caught = self.call(self.index[id(handler)], self.kinds[:depth] + [LASTI] * lasti + [VALUE], native.pos)
+            appended = caught + appended
+            for instruction in natives[self.begin:self.end + 1]:
+                instruction.exc = caught[0], depth, lasti
+        jump = Instruction("JUMP_FORWARD", natives[self.begin], pos=natives[self.begin].pos)
+        if V >= (3, 13) and native.op in ("POP_JUMP_IF_TRUE", "POP_JUMP_IF_FALSE", "UNARY_NOT"):   # these take a bool, ours may be a tensor
+            jump.arg = Instruction("TO_BOOL", exc=native.exc, pos=native.pos)
+            out.insert(out.index(natives[self.begin]), jump.arg)
+        return out[:start] + prefix + [jump] + plain + out[start:] + appended
+
+    def leaves(self, exc):
+        """Does this handler only end the handling of another exception, and let its own leave the frame?"""
+        while exc is not None and exc[0].op != "PUSH_EXC_INFO":
+            n = self.index[id(exc[0])]
+            while self.natives[n].op != "RERAISE":
+                n += 1
+            exc = self.natives[n].exc
+        return exc is None
+
+    def after(self, where, jump=False, exhausted=False):
+        """Instructions that go on at native instruction `where` after this one has fallen through, or has jumped; None to go on in this frame.
+
+        exhausted: a FOR_ITER that ended; from 3.12 on it has popped its iterator and skipped END_FOR itself.
+        """
+        natives, native, kinds = self.natives, self.natives[self.end], list(self.kinds)
+        if where >= len(natives) or native.op in ("RETURN_VALUE", "RAISE_VARARGS", "RERAISE", "LOAD_METHOD", "LOAD_SUPER_ATTR") or native.flags:
+            return None
+        target = natives[where]
+        if target.op in ("END_FOR", "RETURN_VALUE") or target.op == "POP_TOP" and natives[where - 1].op == "END_FOR":
+            return None
+        if exhausted:
+            kinds.pop()
+        for n in range(self.begin, self.end + 1) if not exhausted else ():
+            effect = _effect(natives[n], jump and n == self.end)
+            if effect < 0:
+                del kinds[effect:]
+            else:
+                kinds += [VALUE] * effect
+        if kinds and not exhausted and not native.op.startswith(NO_RESULT):
+            kinds[-1] = VALUE
+        if native.op == "BEFORE_WITH":
+            kinds[-2] = VALUE
+        return self.call(where, kinds, target.pos)
+
+    def call(self, where, kinds, pos):
+        """Instructions that empty the stack and return what the resume function for native instruction `where` returns."""
+        code, info = self.code, self.frame.info
+        position = next((n for n, (first, last) in enumerate(info.natives) if first >= where), None)
+        if position is None:
+            return None
+        made = resume_code(code, where, kinds, (info.live_before(position) | self.frame.kept) & self.bound)
+        temps = self.names[:len(kinds)]
+        taken = [temp for temp, kind in zip(temps, kinds) if kind in (VALUE, HANDLED)]
+        args = []
+        for name in [*made.co_varnames[:made.co_argcount - len(taken)], *taken]:        # moved: the caller must not keep what the rest lets go
+            args += emit.load_fast(name) + emit.delete_fast(name)
+        args += emit.build_list(made.co_argcount)
+        function = emit.make_function(made, code.co_cellvars + code.co_freevars)
+        if code.co_name.startswith("<resume of"):           # `hand_over`, which called it, calls what it returns
+            call = emit.load_const(tail) + function + args + emit.build_tuple(3)
+        else:
+            call = emit.call(emit.load_const(hand_over), function, args)
+            call[-1].exc = self.passed[0], 0, False
+        out = unwind(kinds, temps) + call + emit.return_value()
+        for instruction in out:
+            instruction.pos = pos
+        return out
 
 
 def kind_of(item):
@@ -223,70 +280,6 @@ def kind_of(item):
     if type(item) is Handled:
         return VALUE if item.exception is None else HANDLED
     return NULL if item is base.NULL else LASTI if item is evaluator.LASTI else VALUE
-
-
-def _leaves(natives, index, exc):
-    """Does this handler only end the handling of another exception, and let its own leave the frame?"""
-    while exc is not None and exc[0].op != "PUSH_EXC_INFO":
-        n = index[id(exc[0])]
-        while natives[n].op != "RERAISE":
-            n += 1
-        exc = natives[n].exc
-    return exc is None
-
-
-def _continuation(frame, natives, begin, end, where, kinds, bound, jump, exhausted=False):
-    """Instructions that call the resume function for native instruction `where`, or None to go on in this frame.
-
-    exhausted: a FOR_ITER that ended; from 3.12 on it has popped its iterator and skipped END_FOR itself.
-    """
-    native = natives[end]
-    if where >= len(natives) or native.op in ("RETURN_VALUE", "RAISE_VARARGS", "RERAISE", "LOAD_METHOD", "LOAD_SUPER_ATTR") or native.flags:
-        return None
-    target = natives[where]
-    if target.op in ("END_FOR", "RETURN_VALUE") or target.op == "POP_TOP" and natives[where - 1].op == "END_FOR":
-        return None
-    kinds = list(kinds)
-    if exhausted:
-        kinds.pop()
-    for n in range(begin, end + 1 if not exhausted else begin):
-        effect = _effect(natives[n], jump and n == end)
-        if effect < 0:
-            del kinds[effect:]
-        else:
-            kinds += [VALUE] * effect
-    if kinds and not exhausted and not native.op.startswith(NO_RESULT):
-        kinds[-1] = VALUE
-    if native.op == "BEFORE_WITH":
-        kinds[-2] = VALUE
-    return _call_resume(frame, natives, where, kinds, bound)
-
-
-def _call_resume(frame, natives, where, kinds, bound):
-    """Instructions that empty the stack and return what the resume function for native instruction `where` returns."""
-    code = frame.code
-    canonical_target = next((n for n, (first, last) in enumerate(frame.info.natives) if first >= where), None)
-    if canonical_target is None:
-        return None
-    made = resume_code(code, where, kinds, frame.info.live_before(canonical_target) & bound)
-    temps = [f".s{n}" for n in range(len(kinds))]
-    taken = [temp for temp, kind in zip(temps, kinds) if kind in (VALUE, HANDLED)]
-    args = []
-    for name in [*made.co_varnames[:made.co_argcount - len(taken)], *taken]:        # moved, not copied: the caller must not keep what the rest of the function lets go
-        args += emit.load_fast(name) + emit.delete_fast(name)
-    args += emit.build_list(made.co_argcount)
-    function = emit.make_function(made, code.co_cellvars + code.co_freevars)
-    if code.co_name.startswith("<resume of"):           # `hand_over`, which called it, calls what it returns
-        call = emit.load_const(tail) + function + args
-        for name in frame.kept:
-            call += emit.load_const(name) + emit.load_fast(name)
-        call += emit.build_map(len(frame.kept)) + emit.build_tuple(4)
-    else:
-        call = emit.call(emit.load_const(hand_over), function, args)
-    out = unwind(kinds, temps) + call + emit.return_value()
-    for instruction in out:
-        instruction.pos = natives[where].pos
-    return out
 
 
 def _effect(native, jump):

@@ -94,20 +94,14 @@ def _empty(cell):
 
 
 def user_lines(error, file):
-    """Line numbers of the traceback within `file`; the frame of a resume function stands for that which called it to go on.
-
-    A frame that raises an exception again has several lines.  CPython 3.11 runs STORE_FAST; LOAD_FAST as one instruction once the code is
+    """Line numbers of the traceback within `file`.  CPython 3.11 runs STORE_FAST; LOAD_FAST as one instruction once the code is
     warm, and tells the line of the first: the line of an unbound local is left out.
     """
-    lines, trace, frame = [], error.__traceback__, None
+    lines, trace = [], error.__traceback__
     while trace is not None:
         code = trace.tb_frame.f_code
         if code.co_filename == file:
-            name = code.co_name.split("<resume of ")[-1].split(" at line")[0]
-            if code.co_name.startswith("<resume of") and trace.tb_frame.f_back is frame and lines and lines[-1][0] == name:
-                lines.pop()
-            lines.append((name, trace.tb_lineno))
-            frame = trace.tb_frame
+            lines.append((code.co_name.split("<resume of ")[-1].split(" at line")[0], trace.tb_lineno))
         trace = trace.tb_next
     if lines and type(error) is UnboundLocalError and sys.version_info < (3, 12):
         lines[-1] = lines[-1][0], None
