@@ -18,6 +18,7 @@ skips it while no dictionary on the way has been written and no parameter has an
 Mirrors torch/_dynamo/guards.py and the C++ guard tree of torch/csrc/dynamo/guards.cpp (paper section 3.3).
 # PyTorch: the tree is built from C++ nodes, with dict tags for the same purpose; a generated Python function can be read.
 """
+import gc
 import math
 import weakref
 from dataclasses import dataclass, field
@@ -76,7 +77,7 @@ class GuardFunction:
 
     def __init__(self, tree, parameters, state_guards, pair_guards):
         self.parameters = parameters = [identifier(name) for name in parameters]
-        self.namespace = {"copysign": math.copysign, "math": math, **{pin.key: pin.value for pin in tree.pins.values()}}
+        self.namespace = {"copysign": math.copysign, "get_referents": gc.get_referents, "math": math, **{pin.key: pin.value for pin in tree.pins.values()}}
         self.guards, self.lines, self.count, self.indent, self.lasting = [], [], 0, " " * 8, None
         self.names = {**{pin: pin.key for pin in tree.pins.values()}, **{node: identifier(name) for name, node in tree.locals.items()}}
         self._lasting, self._rows, self._read, self._hooks = {}, [], [], []

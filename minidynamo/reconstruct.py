@@ -31,6 +31,10 @@ V = sys.version_info[:2]
 SHARED = (ListVar, DictVar, SetVar, ObjectVar, CellVar, IteratorVar)      # objects whose identity the program can see
 
 
+BY_CALL = {"raw_dict": object.__getattribute__, "dict_item": dict.__getitem__, "list_item": list.__getitem__, "tuple_item": tuple.__getitem__,
+           "stride": torch.Tensor.stride, "getattr": getattr, "behind": runtime.behind}       # kinds of sources -> function of the base and the key
+
+
 class Codegen:
     """Emits instructions and keeps count of the stack."""
 
@@ -153,24 +157,10 @@ class Codegen:
         if kind == "pinned":
             self.pinned(source.value)
             return
-        if kind in ("raw_dict", "dict_item", "list_item", "tuple_item"):
-            function = {"raw_dict": object.__getattribute__, "dict_item": dict.__getitem__, "list_item": list.__getitem__,
-                        "tuple_item": tuple.__getitem__}[kind]
-            self.start_call(lambda: self.load_const(function))
+        if kind in BY_CALL:
+            self.start_call(lambda: self.load_const(BY_CALL[kind]))
             self.load_source(source.base)
             self.load_const("__dict__" if kind == "raw_dict" else key)
-            self.finish_call(2)
-            return
-        if kind == "stride":
-            self.start_call(lambda: self.load_const(torch.Tensor.stride))
-            self.load_source(source.base)
-            self.load_const(key)
-            self.finish_call(2)
-            return
-        if kind == "getattr":
-            self.start_call(lambda: self.load_const(getattr))
-            self.load_source(source.base)
-            self.load_const(key)
             self.finish_call(2)
             return
         self.load_source(source.base)

@@ -5,6 +5,7 @@ In:   values from the stack of a replacement code.   Out: the objects as the tra
     >>> new_object(Point, {"x": 1}, None)       # an instance without running __init__ again
 """
 import collections
+import gc
 
 import torch
 
@@ -85,6 +86,11 @@ def advanced(values, taken):
 def position(iterator, index):
     """`index` comes next, now that the list has been written: it would be cut to the list's old length before."""
     iterator.__setstate__(index)
+
+
+def behind(proxy, _):
+    """The dict of a mappingproxy."""
+    return gc.get_referents(proxy)[0]
 
 
 def replace_dict(target, contents):

@@ -11,7 +11,9 @@ import io
 import itertools
 import operator
 import sys
+import types
 import typing
+import weakref
 
 import pytest
 import torch
@@ -296,6 +298,60 @@ def keywords_may_be_called_self(x):
     return x + 1, dict(self=1, tx=2), collections.Counter(self=3), "{self}".format(self=4)
 
 
+@case
+def proxies_see_what_is_behind_them(x):
+    d = {"k": 1}
+    m, view = types.MappingProxyType(d), d.keys().mapping
+    before = m == d == view
+    d["a"] = 2
+    minidynamo.graph_break()
+    d["b"] = 3
+    try:
+        m["c"] = 4
+    except TypeError as error:
+        text = str(error)
+    return x + m["a"], before, m == d, len(m), "b" in view, m.get("z", 3), list(m.items()), m | {"y": 1}, dict(m), text
+
+
+@case
+def what_is_overwritten_dies_there(x):
+    class Thing:
+        pass
+    thing = Thing()
+    watch = weakref.ref(thing)
+    minidynamo.graph_break()
+    alive = watch() is thing
+    thing = None
+    minidynamo.graph_break()
+    return x + 1, alive, watch() is None
+
+
+@case
+def tracebacks_tell_each_line_once(x):
+    def lines(error):
+        trace, found = error.__traceback__, []
+        while trace is not None:
+            found.append((trace.tb_frame.f_code.co_name.split("<resume of ")[-1].split(" at line")[0], trace.tb_lineno))
+            trace = trace.tb_next
+        return found
+
+    def inner(x):
+        minidynamo.graph_break()
+        try:
+            raise KeyError(1)
+        except KeyError:
+            minidynamo.graph_break()
+            raise
+
+    def outer(x):
+        minidynamo.graph_break()
+        inner(x)
+    try:
+        outer(x)
+    except KeyError as error:
+        return x + 1, lines(error)
+
+
 @pytest.mark.parametrize("function", CASES, ids=lambda function: function.__name__)
 def test_as_plain_python(function):
     x = torch.arange(3.)
@@ -350,3 +406,49 @@ def test_the_order_of_a_set_is_guarded():
     assert one == other and list(one) != list(other)
     for kinds in (one, other):
         same(compiled(torch.ones(2), kinds), f(torch.ones(2), kinds))
+
+
+BEHIND = {"k": 2.}
+PROXY = types.MappingProxyType(BEHIND)
+
+
+class Kinds:
+    one = 1
+
+
+def test_what_is_behind_a_proxy_is_guarded(monkeypatch):
+    def f(x):
+        return x * PROXY["k"] + len(PROXY), len([name for name in Kinds.__dict__ if name[0] != "_"]), Kinds.__dict__["one"]
+    compiled, x = minidynamo.compile(f, backend="eager"), torch.ones(2)
+    same(compiled(x), f(x))
+    for change in (lambda: monkeypatch.setitem(BEHIND, "k", 3.), lambda: monkeypatch.setitem(BEHIND, "j", 1),
+                   lambda: monkeypatch.setattr(Kinds, "one", 5), lambda: monkeypatch.setattr(Kinds, "two", 2, raising=False)):
+        change()
+        same(compiled(x), f(x))
+
+
+def test_guards_and_the_compiler_have_room_near_the_recursion_limit():
+    def deep(n, x):
+        if n == 0:
+            return x.sin() + 1
+        return deep(n - 1, x)
+    compiled, x, limit = minidynamo.compile(lambda n, x: deep(n, x), backend="eager"), torch.ones(2), sys.getrecursionlimit()
+
+    def reached(function):
+        for n in range(400):
+            try:
+                function(n, x)
+            except RecursionError:
+                return n
+    def depth():
+        frame, n = sys._getframe(), 0
+        while frame is not None:
+            frame, n = frame.f_back, n + 1
+        return n
+    minidynamo.disable(depth)
+    try:
+        sys.setrecursionlimit(depth() + 60)
+        plain, ours = reached(lambda n, x: deep(n, x)), reached(compiled)
+    finally:
+        sys.setrecursionlimit(limit)
+    assert plain - 3 <= ours, (plain, ours)

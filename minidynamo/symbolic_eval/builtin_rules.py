@@ -24,7 +24,7 @@ from .. import polyfills, runtime
 from ..exceptions import Break, ObservedException
 from ..guards import constant_check
 from ..variables.constant import NUMPY, ConstantVar, is_constant_value
-from ..variables.containers import DictVar, DictViewVar, ListVar, SequenceVar, SetVar, TupleVar
+from ..variables.containers import DictVar, DictViewVar, ListVar, ProxyVar, SequenceVar, SetVar, TupleVar
 from ..variables.functions import BoundMethodVar, CallableVar, FunctionVar, PartialVar
 from ..variables.iterators import EnumerateVar, FilterVar, IteratorVar, MapVar, SequenceIterator, ZipVar
 from ..variables.objects import MISSING, ClassVar, ObjectVar, PyModuleVar, SuperVar, allocate, initialise_exception, initialise_payload, instantiate, lookup, trusted
@@ -40,7 +40,7 @@ PURE_MODULES = {"math", "operator", "_operator", "builtins", "_functools", "insp
 IMPURE = {print, input, open, exec, eval, compile, globals, locals, vars, dir, id, __import__, breakpoint, help,
           builtins.__build_class__}
 C_FUNCTIONS = (types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType, types.MethodWrapperType, types.ClassMethodDescriptorType)
-IMMUTABLE = {object, bytes, slice, range, types.MappingProxyType, types.GenericAlias, types.UnionType, types.CodeType}
+IMMUTABLE = {object, bytes, slice, range, types.GenericAlias, types.UnionType, types.CodeType}
 CONSTANT_CLASSES = {int, float, str, bytes, bool, complex, range, torch.device, torch.dtype, torch.finfo, torch.iinfo, *NUMPY}
 UFUNCS = tuple({type(sys.modules["numpy"].add)} if NUMPY else ())        # NumPy on numbers
 
@@ -63,7 +63,7 @@ def class_rule(*classes):
 
 # (least, most, keywords): functions and classes whose rule takes such arguments; plain Python says what is wrong with others
 TAKES = {kind: found for found, kinds in {
-    (0, 1, ""): (list, tuple, set, frozenset, torch.Size, vars), (1, 1, ""): (repr, callable, hash, len, any, all, abs, reversed),
+    (0, 1, ""): (list, tuple, set, frozenset, torch.Size, vars), (1, 1, ""): (types.MappingProxyType, repr, callable, hash, len, any, all, abs, reversed),
     (1, 2, ""): (format, iter, next), (2, 2, ""): (hasattr, delattr, isinstance, issubclass, divmod, filter), (2, 3, ""): (getattr, pow),
     (3, 3, ""): (setattr,), (1, 3, ""): (slice,), (2, 99, ""): (map,), (0, 99, "strict"): (zip,), (0, 2, "maxlen"): (collections.deque,),
     (1, 1, "key reverse"): (sorted,), (1, 2, "start"): (sum, enumerate), (1, 99999, "key default"): (min, max), (1, 2, "ndigits"): (round,),
@@ -510,7 +510,7 @@ def _reversed(tx, args, kwargs):
         return tx.iter_of(ConstantVar(value.value[::-1]))
     if isinstance(value, SequenceVar):
         return SequenceIterator(value, len(value.items) - 1, -1)
-    if isinstance(value, (DictVar, DictViewVar, ConstantVar)):
+    if isinstance(value, (DictVar, DictViewVar, ProxyVar, ConstantVar)):
         return tx.iter_of(TupleVar(list(value.iterate(tx))[::-1]))
     tx.raise_(TypeError, f"'{value.python_type().__name__}' object is not reversible")
 
@@ -641,6 +641,7 @@ FUNCTIONS = {
     **{function: functools.partial(lambda symbol, tx, a: tx.unary(symbol, a), symbol) for symbol, function in UNARY.items()}}
 CLASSES = {
     list: lambda tx, values=EMPTY: ListVar(list(values.iterate(tx))), torch.Size: lambda tx, values=EMPTY: TupleVar(list(values.iterate(tx)), torch.Size),
+    types.MappingProxyType: lambda tx, of: ProxyVar(of) if type(of) is DictVar else _refuse("class", f"a mappingproxy of {of}")(tx),
     set: lambda tx, values=EMPTY: SetVar.of(tx, values.iterate(tx)), frozenset: _frozenset, types.MethodType: lambda tx, *args: BoundMethodVar(*args),
     map: lambda tx, function, *values: MapVar(function, [tx.iter_of(a) for a in values]),
     filter: lambda tx, function, values: FilterVar(function, tx.iter_of(values)),

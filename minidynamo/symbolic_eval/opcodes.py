@@ -15,7 +15,7 @@ import torch
 from ..exceptions import Break, ObservedException
 from ..variables.base import NULL, Handled, Lazy
 from ..variables.constant import ConstantVar
-from ..variables.containers import DictVar, ListVar, SequenceVar, SetVar, SliceVar, TupleVar, dict_pairs
+from ..variables.containers import DictVar, ListVar, ProxyVar, SequenceVar, SetVar, SliceVar, TupleVar, dict_pairs
 from ..variables.functions import CallableVar, CellVar, DeferredVar, FunctionVar
 from ..variables.iterators import IteratorVar
 from ..variables.objects import ClassVar, ObjectVar, SuperVar
@@ -269,7 +269,7 @@ PUSHES = {
     "RETURN_GENERATOR": lambda frame, _: ConstantVar(None),
     "GET_LEN": lambda frame, _: frame.output.wrap_result(frame.stack[-1].length(frame)),
     "MATCH_SEQUENCE": lambda frame, _: ConstantVar(isinstance(frame.stack[-1], SequenceVar)),
-    "MATCH_MAPPING": lambda frame, _: ConstantVar(isinstance(frame.stack[-1], DictVar)),
+    "MATCH_MAPPING": lambda frame, _: ConstantVar(isinstance(frame.stack[-1], (DictVar, ProxyVar))),
 }
 JUMPS = {
     "POP_JUMP_IF_FALSE": lambda frame, value: not value.truth(frame),

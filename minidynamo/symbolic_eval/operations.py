@@ -15,7 +15,7 @@ from .. import config
 from ..exceptions import Break, ObservedException
 from ..variables.base import OpaqueVar, Variable
 from ..variables.constant import ConstantVar
-from ..variables.containers import DictVar, DictViewVar, ListVar, SequenceVar, SequenceVar_of, SetVar, TupleVar
+from ..variables.containers import DictVar, DictViewVar, ListVar, ProxyVar, SequenceVar, SequenceVar_of, SetVar, TupleVar
 from ..variables.functions import BoundMethodVar, FunctionVar, MethodVar
 from ..variables.iterators import HostIterator, IteratorVar, KeysIterator, RangeIterator, SentinelVar, SequenceIterator
 from ..variables.objects import MISSING, ClassVar, ObjectVar, TracebackVar, lookup
@@ -155,6 +155,8 @@ class Operations:
                 return result
         if plain == "*" and isinstance(b, SequenceVar) and isinstance(a, ConstantVar):
             return self._sequence_binary("*", False, b, a)
+        if plain == "|" and not inplace and ProxyVar in (type(a), type(b)):
+            a, b = [v.dict if type(v) is ProxyVar else v for v in (a, b)]
         if isinstance(a, DictVar) and plain == "|" and isinstance(b, DictVar):
             result = a if inplace else a.method_copy(self)
             result.method_update(self, b)
@@ -236,6 +238,7 @@ class Operations:
         for v in (a, b):
             if isinstance(v, OpaqueVar) and (symbol not in ("==", "!=") or lookup(v.python_type(), "__eq__")[1] is not object.__eq__):
                 raise v.broken
+        a, b = [v.dict if type(v) is ProxyVar else v for v in (a, b)]
         a, b = [ConstantVar(v.as_constant()) if isinstance(v, FloatVar) and not isinstance(w, ObjectVar) else v for v, w in ((a, b), (b, a))]
         if type(a) is ConstantVar and type(b) is ConstantVar:
             return self.fold(COMPARE[symbol], a.value, b.value)
@@ -318,7 +321,7 @@ class Operations:
             return RangeIterator(variable.value)
         if isinstance(variable, ObjectVar):
             return self._iter_of_object(variable)
-        if isinstance(variable, (DictVar, DictViewVar, SetVar)):
+        if isinstance(variable, (DictVar, DictViewVar, ProxyVar, SetVar)):
             return KeysIterator(self, variable)
         return HostIterator(variable.iterate(self))
 

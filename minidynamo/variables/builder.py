@@ -10,6 +10,7 @@ Mirrors torch/_dynamo/variables/builder.py.
 import collections
 import enum
 import functools
+import gc
 import types
 import typing
 import weakref
@@ -22,7 +23,7 @@ from ..guards import MODULE_TABLES, Guard, constant_check
 from ..symbolic_numbers import python_code
 from .base import Lazy, OpaqueVar
 from .constant import LITERALS, ConstantVar, is_constant_value
-from .containers import DictVar, ListVar, SetVar, TupleVar
+from .containers import DictVar, ListVar, ProxyVar, SetVar, TupleVar
 from .functions import BoundMethodVar, CallableVar, CellVar, FunctionVar, MethodVar
 from .objects import ClassVar, ModuleVar, ObjectVar, PyModuleVar, lookup, partial_of, trusted
 from .tensor import FloatVar, TensorVar
@@ -147,6 +148,12 @@ class Builder:
             return variable
         if isinstance(value, torch.nn.Module):
             return self._module(value, kind, source)
+        if kind is types.MappingProxyType:
+            self.guard(source, "TYPE", "type({0}) is {pin}", kind)
+            behind = gc.get_referents(value)[0]
+            if type(behind) not in (dict, collections.OrderedDict):
+                raise Break("dictionary", f"a mappingproxy of a {type(behind).__name__}")
+            return ProxyVar(self.wrap(behind, source.child("behind")), source)
         if kind is types.MethodType:
             self.guard(source, "TYPE", "type({0}) is {pin}", kind)
             return BoundMethodVar(self.wrap(value.__func__, source.attr("__func__")),
@@ -347,9 +354,9 @@ def _tuple(builder, value, source, base=tuple):
 def _dict(builder, value, source, base=dict):
     if "__builtins__" in value:
         raise Break("dictionary", "a module's globals as a dictionary")
-    exact = type(value) in (dict, collections.OrderedDict, collections.defaultdict, types.MappingProxyType)
+    exact = type(value) in (dict, collections.OrderedDict, collections.defaultdict)
     items = {}
-    for key, item in dict.items(value) if isinstance(value, dict) else value.items():
+    for key, item in dict.items(value):
         if is_constant_value(key):
             variable, child = ConstantVar(key), source.child("item" if exact else "dict_item", key)
             if type(key) not in (str, int, bool, type(None)):

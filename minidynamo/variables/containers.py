@@ -1,4 +1,4 @@
-"""Containers: list, tuple, torch.Size, named tuples, deque; dict, OrderedDict, defaultdict, set, frozenset; dict views.
+"""Containers: list, tuple, torch.Size, named tuples, deque; dict, OrderedDict, defaultdict, set, frozenset; dict views and proxies.
 
 In:   host lists and dicts of variables.   Out: the same methods as Python's, on variables.
 
@@ -10,6 +10,7 @@ Mirrors torch/_dynamo/variables/lists.py and dicts.py.
 import collections
 import functools
 import operator
+import types
 
 import torch
 
@@ -490,7 +491,7 @@ class DictViewVar(Variable):
         return self.dict.contains(tx, item) if self.kind == "keys" else super().contains(tx, item)
 
     def getattr(self, tx, name):
-        return tx.method_of(self, name)
+        return ProxyVar(self.dict) if name == "mapping" else tx.method_of(self, name)
 
     def method___iter__(self, tx):
         return tx.iter_of(self)
@@ -499,6 +500,32 @@ class DictViewVar(Variable):
         cg.value(self.dict)
         cg.load_attr(self.kind)
         cg.call_nullary()
+
+
+class ProxyVar(Variable):
+    """types.MappingProxyType: reads of the dict behind it."""
+    __slots__ = ("dict",)
+
+    def __init__(self, of, source=None):
+        self.source, self.mutated, self.dict = source, False, of
+
+    def python_type(self):
+        return types.MappingProxyType
+
+    def getattr(self, tx, name):
+        return tx.method_of(self, name)
+
+    def reconstruct(self, cg):
+        cg.call_object(types.MappingProxyType, self.dict)
+
+
+def _through(name):
+    return lambda self, *args, **kwargs: getattr(self.dict, name)(*args, **kwargs)
+
+
+for _name in ("truth", "length", "iterate", "getitem", "get", "contains", *("method_" + name for name in (
+        "get", "keys", "values", "items", "copy", "__len__", "__getitem__", "__contains__", "__iter__"))):
+    setattr(ProxyVar, _name, _through(_name))
 
 
 class SetVar(Variable):
