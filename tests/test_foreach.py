@@ -1,5 +1,6 @@
 """Kernels that write in place, and many alike kernels as one: right numbers, and when it must not happen."""
 import copy
+import os
 import re
 
 import pytest
@@ -229,3 +230,31 @@ def test_a_triton_kernel_of_two_results_overwrites_nothing(monkeypatch):
             made = set(kernel.nodes)
             assert not any(place.startswith("in place of") for name, place, _ in record.memory_plan if name in made)
     assert any(len(kernel.source.split("tl.store(")) > 2 for kernel in record.kernels)
+
+
+@pytest.mark.skipif(os.environ.get("TRITON_INTERPRET") != "1", reason="needs Triton's interpreter")
+def test_an_output_takes_the_memory_of_the_product_it_is_made_of(monkeypatch):
+    pytest.importorskip("triton")
+    monkeypatch.setattr(wrapper, "HANDED_OVER", {"cpu"})
+    a, b, c = torch.randn(6, 8), torch.randn(8, 5), torch.randn(6, 5)
+
+    def once(a, b, c):
+        return (torch.relu(a @ b) + c,)
+
+    def returned(a, b, c):
+        product = a @ b
+        return torch.relu(product) + c, product
+
+    def read_again(a, b, c):
+        product = a @ b
+        return torch.relu(product) + c, product.sum(0)
+    with miniinductor.config.patch(cpu_backend="triton"):
+        for function, handed in ((once, True), (returned, False), (read_again, False)):
+            compiled = miniinductor.compile_fx(torch.fx.symbolic_trace(function), [a, b, c])
+            kept = compiled(a, b, c)
+            copies = [t.clone() for t in kept]
+            compiled(a + 1, b, c)
+            for got, copy, want in zip(kept, copies, function(a, b, c)):
+                assert torch.equal(got, copy)
+                torch.testing.assert_close(got, want)
+            assert any(place.startswith("in place of") for _, place, _ in compiled.record.memory_plan) == handed

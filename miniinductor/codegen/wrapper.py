@@ -50,6 +50,7 @@ from .split_reductions import split_reductions
 from .triton import TritonKernelWriter
 from .triton_foreach import TritonForeachWriter
 
+HANDED_OVER = {"cuda"}          # devices where an output takes the memory of what it is made of: that still lies in the cache
 SINGLE = {"cuda": 1 << 16}      # device -> bytes from which on, in training, an intermediate is no part of a workspace
 aten = torch.ops.aten
 # ops whose torch.* form is cheaper to call than the out= overload of the same name
@@ -215,6 +216,7 @@ class WrapperWriter:
         arena, self.slots, self.in_arena = [], [0], {}
         # GPU memory is for what both halves of a step keep: each large intermediate is the allocator's, and returned after its last use
         single = SINGLE.get(self.device.type, math.inf) if self.record.joint_graph is not None else math.inf
+        handed = self.handed_over(steps)
         symbolic = any(isinstance(storage_bytes(self.buffers[name]), sympy.Expr) for step in steps for name in step.made())
         for position, step in enumerate(steps):
             for name in step.made():
@@ -222,16 +224,17 @@ class WrapperWriter:
                 nbytes = storage_bytes(buffer)
                 if name in self.memory_of:
                     continue
-                place, dying = "new", self.dying(step, name, position)
+                place, dying = "new", handed.get(name) if name in self.pinned else self.dying(step, name, position)
                 if dying and dying not in self.in_arena:
                     self.memory_of[name], place = dying, f"in place of {dying}"
                     self.last_use[self.root(name)] = self.last_use.pop(name, position)
+                    self.pinned |= {dying} if name in self.pinned else set()
                 elif dying:
                     slot, offset = self.in_arena[name] = self.in_arena[dying]
                     start, length = (slot, 1) if symbolic else (offset, -(-nbytes // ALIGNMENT) * ALIGNMENT)
                     arena.append((start, length, position, self.last_use.get(name, position), name))
                     place = f"in place of {dying}"
-                elif (config.buffer_reuse and name not in self.pinned and nbytes and not isinstance(buffer, MultiOutput)
+                elif (config.buffer_reuse and name not in self.pinned and name not in handed.values() and nbytes and not isinstance(buffer, MultiOutput)
                         and self.can_be_placed(buffer) and buffer.layout.device == self.device and hint(nbytes, 0) < single):
                     life = born[name], self.last_use.get(name, position)
                     if symbolic:
@@ -255,9 +258,16 @@ class WrapperWriter:
         self.record.memory_lives[:] = [(n, place and below[place[0]] + place[1], *life) for n, place, *life in self.record.memory_lives]
         self.record.memory_steps = [step.name if isinstance(step, KernelStep) else step_name(step.buffer) for step in steps]
 
+    def handed_over(self, steps):
+        """{output: the library kernel's result that it takes the memory of}: gelu(a @ b) over a @ b."""
+        if self.device.type not in HANDED_OVER:
+            return {}
+        found = {name: self.dying(step, name, position) for position, step in enumerate(steps) for name in step.made() if name in self.pinned}
+        return {name: old for name, old in found.items() if old and isinstance(self.buffers[old], ExternKernel)}
+
     def dying(self, step, name, position):
         """A buffer made in this call that the step reads, element by element and for the last time, as it makes `name`; or None."""
-        if not (config.in_place and config.buffer_reuse and isinstance(step, KernelStep)) or step.kernel.reruns or name in self.pinned:
+        if not (config.in_place and config.buffer_reuse and isinstance(step, KernelStep)) or step.kernel.reruns or name in self.memory_of:
             return None
         if step.language == "triton" and (isinstance(step.group, FusedProduct) or step.group.is_reduction or len(step.made()) > 1):
             return None         # its loops may read a value again, and for a second result Triton may load it twice, in other threads
