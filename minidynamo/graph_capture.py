@@ -234,7 +234,7 @@ class OutputGraph(Builder):
                 return int(expr) if expr.is_Integer else float(expr)
             node = self.symbol_nodes.get(expr)
             if node is None:
-                function, binary = EXPRESSIONS[type(expr)] if type(expr) in EXPRESSIONS else (type(expr).compute, False)
+                function, binary = EXPRESSIONS[type(expr)]
                 parts = [build(a) for a in expr.args]
                 if binary:
                     node = functools.reduce(lambda a, b: self.graph.call_function(function, (a, b)), parts)

@@ -102,12 +102,17 @@ OPAQUE = {name: _opaque(name, code, result, compute) for name, code, result, com
     *((f"Math_{name}", f"math.{name}({{}})", float, getattr(math, name)) for name in
       ("sqrt", "exp", "log", "log2", "log10", "sin", "cos", "tan", "sinh", "cosh", "tanh", "asin", "acos", "atan")),
 )}
+SYMBOLIC_MATH = {"sqrt": torch.sym_sqrt} | {name: getattr(torch, f"_sym_{name}") for name in       # math's own make a symbolic number a plain one
+                 ("log2", "sin", "cos", "tan", "sinh", "cosh", "tanh", "asin", "acos", "atan") if hasattr(torch, f"_sym_{name}")}
 ATOMS = (FloorDiv, Mod, sympy.Max, sympy.Min, sympy.Abs, *OPAQUE.values())
 EXPRESSIONS = {     # a sympy class -> (the function that computes it in a graph, applied two by two?)
     sympy.Gt: (operator.gt, False), sympy.Ge: (operator.ge, False), sympy.Lt: (operator.lt, False), sympy.Le: (operator.le, False),
     sympy.Eq: (operator.eq, False), sympy.Ne: (operator.ne, False), sympy.Add: (operator.add, True), sympy.Mul: (operator.mul, True),
     sympy.Pow: (operator.pow, False), FloorDiv: (operator.floordiv, False), Mod: (operator.mod, False), sympy.Max: (torch.sym_max, True),
-    sympy.Min: (torch.sym_min, True), sympy.Abs: (operator.abs, False)}
+    sympy.Min: (torch.sym_min, True), sympy.Abs: (operator.abs, False),
+    **{function: (function.compute, False) for function in OPAQUE.values()},
+    OPAQUE["ToFloat"]: (torch.sym_float, False), OPAQUE["FloatMin"]: (torch.sym_min, False), OPAQUE["FloatMax"]: (torch.sym_max, False),
+    **{OPAQUE[f"Math_{name}"]: (function, False) for name, function in SYMBOLIC_MATH.items()}}
 
 
 # ---- printing as Python ----------------------------------------------------------------------------------------------
@@ -350,7 +355,7 @@ def _install(name, compute, symbolic, opaque, result):
 
 for _name, _row in BINARY.items():
     _install(_name, *_row)
-for _name in ("sqrt", "exp", "log2", "sin", "cos", "tan", "sinh", "cosh", "tanh", "asin", "acos", "atan"):
+for _name in ("exp", *SYMBOLIC_MATH):
     setattr(SymNode, f"sym_{_name}", functools.partialmethod(SymNode._call, f"Math_{_name}"))
     setattr(SymNode, _name, functools.partialmethod(SymNode._call, f"Math_{_name}"))
 

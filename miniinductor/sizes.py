@@ -16,6 +16,7 @@ Mirrors torch/_inductor/sizevars.py.  Left out: sizes that depend on data.
 """
 import contextlib
 import functools
+import hashlib
 import math
 import threading
 import warnings
@@ -52,16 +53,31 @@ def python_text(n):
 
 
 OURS = {"FloorDiv": FloorDiv, "Mod": Mod}
+DERIVED = {}                # a symbol -> the integer it stands for, which loops need not look into: math.trunc(s0 / 2), computed before the kernels
+GROWING = {"ToFloat", "TrueDiv", "FloatAdd", "FloatMul", "FloatFloorDiv", "FloatMin", "FloatMax", "Math_sqrt", "Floor", "Ceil", "Trunc", "Round"}
+
+
+def _never_negative(expr):
+    return expr.is_nonnegative or type(expr).__name__ in GROWING and all(map(_never_negative, expr.args))
 
 
 @functools.lru_cache(10_000)
 def _ours(expr):
-    """The expression with this package's division and remainder (a front end has classes of its own for them)."""
+    """The expression with this package's division and remainder (a front end has classes of its own for them) and derived symbols."""
     if not expr.args:
         return expr
+    if expr.is_integer and hasattr(type(expr), "code") and _never_negative(expr):
+        symbol = sympy.Symbol("n_" + hashlib.sha1(python_text(expr).encode()).hexdigest()[:6], integer=True, nonnegative=True)
+        DERIVED[symbol] = expr
+        return symbol
     args = [_ours(a) for a in expr.args]
     rule = OURS.get(type(expr).__name__)
     return rule(*args) if rule else expr if all(a is b for a, b in zip(args, expr.args)) else expr.func(*args)
+
+
+def underived(expr, known=()):
+    """The expression over the front end's symbols and the derived ones that are called as in `known`."""
+    return expr.xreplace({s: DERIVED[s] for s in expr.free_symbols if s in DERIVED and s.name not in known})
 
 
 def size(n):
@@ -104,7 +120,7 @@ def hint(n, unknown=None):
         return n.node.hint if n.node.hint is not None else unknown
     if n.is_Integer:
         return int(n)
-    value = n.xreplace(getattr(_current, "hints", {}))
+    value = underived(n).xreplace(getattr(_current, "hints", {}))
     return int(value) if value.is_Integer else unknown
 
 
@@ -212,7 +228,7 @@ def fill(tree, names):
     places = [i for i, leaf in enumerate(leaves) if isinstance(leaf, (*SYMBOLIC, sympy.Expr))]
     if not places:
         return lambda *values: tree
-    text = f"lambda {', '.join(names)}: ({', '.join(python_text(size(leaves[i])) for i in places)},)"
+    text = f"lambda {', '.join(names)}: ({', '.join(python_text(underived(sympy.sympify(size(leaves[i])), names)) for i in places)},)"
     evaluate = eval(text, {"math": math})
 
     def filled(*values):

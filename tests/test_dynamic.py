@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 
 import minidynamo
+import miniinductor
 from minidynamo import frame_hook, records
 from minidynamo.exceptions import SpecializationError
 
@@ -272,6 +273,23 @@ def test_backends(backend):
             x = torch.randn(n, m, 6)
             torch.testing.assert_close(compiled(x), f(x))
     assert compilations() == 1
+
+
+SIZES_BY_FLOATS = {
+    "scales": lambda x: (x * x.shape[1] ** -0.5, x / math.sqrt(x.shape[0]), x / float(x.numel()), x * (x.shape[0] / 3)),
+    "half": lambda x: (x[:int(x.shape[0] / 2)] * 2, x[:, math.ceil(x.shape[1] * 0.3):] + 1),
+    "rounded": lambda x: (x.new_zeros(round(x.shape[0] * 1.5), x.shape[1]) + x[:1], x.repeat(math.floor(x.shape[0] / 4), 1).sum(0)),
+    "interpolated": lambda x: F.interpolate(x[None, None], scale_factor=1.5).relu(),
+}
+
+
+@pytest.mark.parametrize("kernels", ["cpp", pytest.param("triton", marks=pytest.mark.skipif(
+    os.environ.get("TRITON_INTERPRET") != "1", reason="needs Triton's interpreter"))])
+@pytest.mark.parametrize("name", SIZES_BY_FLOATS)
+def test_sizes_computed_in_floating_point(name, kernels):
+    with miniinductor.config.patch(cpu_backend=kernels):
+        record = sweep(SIZES_BY_FLOATS[name], sizes(*[[(n, m)] for n, m in ((9, 6), (11, 7), (12, 4), (16, 8), (33, 5))]), backend="inductor")
+    assert record.backend_record.kernels and not record.backend_record.notes_of("runs eagerly")
 
 
 def test_your_own_backend_gets_symints_and_fakes_and_may_decide():

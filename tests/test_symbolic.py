@@ -228,6 +228,13 @@ def test_triton_kernels_take_sizes_as_arguments(name):
 
 
 @pytest.mark.skipif(os.environ.get("TRITON_INTERPRET") != "1", reason="needs Triton's interpreter")
+def test_triton_kernels_know_the_sizes_of_what_they_read_a_part_of():
+    pytest.importorskip("triton")
+    with miniinductor.config.patch(cpu_backend="triton"):
+        check(lambda x, y: x[:y.shape[0]] * 2, lambda a, b: (torch.randn(a, 4), torch.randn(b)), [(9, 5), (12, 7), (33, 8)], [{0}, {0}])
+
+
+@pytest.mark.skipif(os.environ.get("TRITON_INTERPRET") != "1", reason="needs Triton's interpreter")
 def test_triton_needs_no_mask_where_blocks_divide_every_size():
     pytest.importorskip("triton")
     with miniinductor.config.patch(cpu_backend="triton"):

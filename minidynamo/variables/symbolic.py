@@ -17,6 +17,7 @@ import re
 import torch
 
 from ..exceptions import Break
+from ..symbolic_numbers import SYMBOLIC_MATH
 from ..symbolic_shapes import DataDependentDecision
 from .base import Variable
 from .constant import ConstantVar
@@ -25,9 +26,8 @@ PLAIN = re.compile(r"[<>^=]?[ +-]?#?\d*[,_]?d?")        # specifications that fo
 SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 CALLS = {       # builtins and math functions that stay symbolic
     math.floor: math.floor, math.ceil: math.ceil, math.trunc: math.trunc, abs: operator.abs, round: round, float: torch.sym_float,
-    int: lambda n: torch.SymInt(n.node.sym_int()), min: torch.sym_min, max: torch.sym_max, math.sqrt: torch.sym_sqrt,
-    **{getattr(math, name): getattr(torch, f"_sym_{name}") for name in
-       ("cos", "cosh", "sin", "sinh", "tan", "tanh", "asin", "acos", "atan", "log2") if hasattr(torch, f"_sym_{name}")},
+    int: lambda n: torch.SymInt(n.node.sym_int()), min: torch.sym_min, max: torch.sym_max,
+    **{getattr(math, name): function for name, function in SYMBOLIC_MATH.items()},
     math.prod: None, math.isqrt: None}
 
 

@@ -111,8 +111,11 @@ DIALECTS = {"c": Dialect("LL", "/", "mini::{}<int64_t>"), "triton": Dialect("", 
 
 
 # numbers made of sizes in floating point, computed as Python does
-FLOATS = {"TrueDiv": "((double)({})/(double)({}))", "ToFloat": "(double)({})", "FloatAdd": "({} + {})", "FloatSub": "({} - {})",
-          "FloatMul": "(({})*({}))", "FloatNeg": "(-({}))", "FloatPow": "__builtin_pow({}, {})", "Math_sqrt": "__builtin_sqrt({})"}
+FLOATS = {"FloatAdd": "({} + {})", "FloatSub": "({} - {})", "FloatMul": "(({})*({}))", "FloatNeg": "(-({}))"}
+FLOATS = {"c": FLOATS | {"TrueDiv": "((double)({})/(double)({}))", "ToFloat": "(double)({})", "FloatPow": "__builtin_pow({}, {})",
+                         "Math_sqrt": "__builtin_sqrt({})"},
+          "triton": FLOATS | {"TrueDiv": "(tl.cast({}, tl.float64)/tl.cast({}, tl.float64))", "ToFloat": "tl.cast({}, tl.float64)",
+                              "FloatPow": "tl.exp2(tl.log2({})*{})", "Math_sqrt": "tl.sqrt({})"}}
 
 
 def index_text(expr, language="c"):
@@ -170,8 +173,8 @@ def _print(expr, language):
         return f"({_within(expr.lhs, SUM)} {expr.rel_op} {_within(expr.rhs, SUM)})", ATOM
     if expr.is_Float:
         return repr(float(expr)), ATOM
-    if language == "c" and type(expr).__name__ in FLOATS:
-        return FLOATS[type(expr).__name__].format(*[_within(a, SUM) for a in expr.args]), ATOM
+    if type(expr).__name__ in FLOATS[language]:
+        return FLOATS[language][type(expr).__name__].format(*[_within(a, SUM) for a in expr.args]), ATOM
     raise NotImplementedError(f"no text for the index expression {expr} ({type(expr).__name__})")
 
 

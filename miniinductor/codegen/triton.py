@@ -256,7 +256,8 @@ class TritonKernelWriter(TritonExpressions):
                          f"{origin_text(getattr(self.buffers[name], 'origins', ()), self.order, limit=3)}")
         origins = {o for n in nodes for o in n.buffer.origins}
         body = without_dead_lines(body)
-        symbols = sorted({s for n in launch.sizes.values() if not isinstance(n, int) for s in n.free_symbols} | self.symbols, key=str)
+        symbols = {s for n in (*launch.sizes.values(), *launch.extents) if not isinstance(n, int) for s in n.free_symbols}
+        symbols = sorted(symbols | self.symbols, key=str)
         launch.symbols, launch.hints = tuple(map(str, symbols)), tuple(hint(s, 1) for s in symbols)
         parameters = [*self.pointers.values(), *launch.symbols, *[f"{b}: tl.constexpr" for b in blocks]]
         lines = ["@triton.jit", f"def NAME({', '.join(parameters)}):",

@@ -40,7 +40,7 @@ from ..records import KernelRecord
 from ..runtime.program import ALIGNMENT, NewWorkspace, Program, WorkspacesBySize, build_functions, in_layout
 from ..runtime.triton_build import race
 from ..scheduler import ExternNode, Group, Scheduler, buffer_bytes, buffer_views
-from ..sizes import expand, hint, python_text, same, size as as_size, sizes
+from ..sizes import DERIVED, expand, hint, python_text, same, size as as_size, sizes
 from .common import indent
 from .cpp import CppKernelWriter
 from .cpp_expressions import TYPES
@@ -449,6 +449,8 @@ class WrapperWriter:
     def symbol(self, symbol):
         """The Python name of a size symbol."""
         self.symbols.add(symbol)
+        for part in DERIVED[symbol].free_symbols if symbol in DERIVED else ():
+            self.symbol(part)
         return symbol.name
 
     symbols = property(lambda self: self.__dict__.setdefault("_symbols", set()))
@@ -463,7 +465,7 @@ class WrapperWriter:
                     if value in self.symbols and value.name not in known:
                         known.add(value.name)
                         lines.append(f"{value} = {name}.{kind}({dim})")
-        return lines
+        return lines + [f"{s} = {python_text(DERIVED[s])}" for s in sorted(self.symbols & DERIVED.keys(), key=str)]
 
     # -- the function --------------------------------------------------------------------------------------------------
     def output(self, value):

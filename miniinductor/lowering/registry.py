@@ -17,7 +17,6 @@ import sympy
 import torch
 from torch._prims_common import ELEMENTWISE_TYPE_PROMOTION_KIND as Promotion, elementwise_dtypes
 
-from .. import config
 from ..ir import Pointwise, TensorBox, View
 from ..ops import ops
 from ..sizes import described, is_dense as dense_sizes, sizes
@@ -144,8 +143,6 @@ def _operand(arg, size, narrow, compute):
 
 def number(value, dtype):
     """A number, perhaps one made of symbolic sizes, as a value of a loop body."""
-    if isinstance(value, sympy.Expr) and not value.is_integer and config.cpu_backend != "cpp":
-        raise NotLowered("a float made of symbolic sizes")
     return ops.index_expr(value, dtype) if isinstance(value, sympy.Expr) else ops.constant(value, dtype)
 
 
