@@ -38,11 +38,10 @@ from .cpp_expressions import NARROW, CppExpressions, compute_type, memory_type
 from .cpp_reductions import CHUNK, COLUMNS, LANES, Accumulator, RowReductions, array_declarations, declarations, estimate, longest
 
 PARALLEL_WORK = 1 << 15     # scalar operations below which starting threads costs more than they save
-TILES = (32, 128)           # side of the square tiles of a transposed access, of few elements and of many
-MANY = 1 << 20
+TILES = ((64, 32), (256, 128))      # tiles of a transposed access: along it and along the lanes, of few elements and of many
+MANY = 1 << 18
 SCRATCH_BYTES = 1 << 17     # stack for values between stages
 SMALL_SCRATCH = 2048        # elements of each, where their number is symbolic: more lie on the heap
-PAGE = 4096             # bytes
 MOST_PARTS = 512            # partial results of a reduction that is itself spread over threads
 
 
@@ -197,6 +196,7 @@ class CppKernelWriter(RowReductions, CppExpressions):
                             f"mini::scratch<{c_type}, {array.removeprefix('scratch')}>({self.size(count)});")
         for stage in range(-1, self.last_stage + 1):
             inner_nodes = [n for n in self.nodes if self.stage[n.name] == stage and self.is_inner[n.name]]
+            self.now = stage
             if inner_nodes:
                 self.write_inner_stage(inner_nodes)
             self.where_am_i(outside, ())
@@ -223,30 +223,39 @@ class CppKernelWriter(RowReductions, CppExpressions):
         for node in nodes:      # next stages cannot see values of this loop
             if not node.is_reduction:
                 self.values.pop(node.name, None)
-        outside.lines += [*self.prefetch(self.a_row_ahead), *self.inner_loop(inside.lines)]
+        outside.lines += [*self.prefetch_rows(inside.lines), *self.inner_loop(inside.lines)]
         self.where_am_i(outside, ())
         for name, index, value, mode in self.deferred:
             self.store(name, index, self.finished(value), mode)
 
-    def prefetch(self, moved):
-        """The first bytes of what is read soon, at other values of the loop variables: the processor's own prefetching stops at each
-        page.  Only where nothing but memory is waited for."""
-        lines, lane = {}, self.r[-1]
-        if self.last_stage > 0 or not all(n.is_reduction for n in self.nodes if self.is_inner[n.name]):
+    def prefetch_rows(self, lines):
+        """The first bytes of the row after the next one, where that is on another page, at which the processor's own prefetching stops.  Only
+        where nothing but memory is waited for, and not for sums, whose narrow vectors keep more reads under way."""
+        if self.spread or not self.x or not self.only_reads() or self.sums_are_bound_by_latency(lines, self.accumulators):
             return []
-        for access in [access for body in self.bodies.values() for access in body.reads()]:
-            size = self.buffers[access.name].layout.dtype.itemsize
-            known = not any(s.name.startswith("indirect") for s in access.index.free_symbols)      # else it is a value of the loop
-            if known and access.name in self.pointers and stride_of(access.index, lane) == 1:
-                for values in moved(access.index, size):
-                    start = self.index(sympy.expand(access.index.xreplace(values)))
-                    lines[f"for (int64_t k = 0; k < 8; k++) __builtin_prefetch({self.pointers[access.name]} + {start} + {64 // size}*k);"] = None
-        return list(lines)
+        accesses = {a for body in self.bodies.values() for a in body.reads() if a.name in self.pointers
+                    and stride_of(a.index, self.r[-1]) == 1 and not any(s.name.startswith("indirect") for s in a.index.free_symbols)}
+        size = {a: self.buffers[a.name].layout.dtype.itemsize for a in accesses}
+        later = {self.x[-1]: self.x[-1] + 2, **dict.fromkeys(self.r, sympy.Integer(0))}
+        return sorted(self.prefetch(a, size[a], later, 8) for a in accesses if (int_or_none(stride_of(a.index, self.x[-1])) or 0) * size[a] >= 2048)
 
-    def a_row_ahead(self, index, size):
-        """The outer iteration after the next one, where it begins on another page."""
-        step = int_or_none(stride_of(index, self.x[-1])) if self.x and not self.spread else None
-        return [{self.x[-1]: self.x[-1] + 2, **dict.fromkeys(self.r, sympy.Integer(0))}] if step and step * size >= 2048 else []
+    def only_reads(self):
+        """Is everything reduced in the first pass, so that nothing is read again or stored?"""
+        return not self.last_stage and all(n.is_reduction for n in self.nodes if self.is_inner[n.name])
+
+    def prefetch(self, access, size, moved, lines, write=""):
+        """So many cache lines from where `access` goes at other values of the loop variables."""
+        start = f"{self.pointer(access.name, bool(write))} + {self.index(sympy.expand(access.index.xreplace(moved)))}"
+        return f"for (int64_t k = 0; k < {lines}; k++) __builtin_prefetch({start} + {64 // size}*k{write});"
+
+    def prefetch_results(self, group):
+        """In the last reduction before results are stored: the elements of this iteration's places, for writing.  Else each store waits for its
+        line to come from memory, which stood still during the reduction."""
+        nodes = [n for n in self.nodes if self.stage[n.name] == self.last_stage == self.now + 1 > 1 and self.is_inner[n.name]
+                 and not n.is_reduction and n.name in self.keep and n.name not in self.overwritten]
+        return [self.prefetch(a, size, {self.r[-1]: sympy.Symbol(group)}, LANES * size // 64, ", 1")
+                for n in nodes for size in [self.buffers[n.name].layout.dtype.itemsize] for a in self.bodies[n.name].writes()
+                if not self.spread and stride_of(a.index, self.r[-1]) == 1]
 
     def inner_loop(self, lines):
         """The loops over r0, r1, ... around `lines`, spread over threads where there are few outer iterations."""
@@ -307,10 +316,8 @@ class CppKernelWriter(RowReductions, CppExpressions):
             chunks = [a.renamed("chunk") for a in accumulators]
             for accumulator in accumulators:
                 accumulator.over_chunks = True
-            ahead = lambda index, size: [{lane: sympy.Symbol(f"{lane}_chunk") + chunk + page // size}     # noqa: E731
-                                         for page in range(PAGE, PAGE + chunk * size, PAGE)]
             body = [f"const int64_t {lane}_stop = mini::minimum<int64_t>({lane}_chunk + {chunk}, {end});",
-                    *(self.prefetch(ahead) if len(self.r) == 1 else []), *declarations(chunks), *self.one_loop(lines, chunks, f"{lane}_chunk", f"{lane}_stop"),
+                    *declarations(chunks), *self.one_loop(lines, chunks, f"{lane}_chunk", f"{lane}_stop"),
                     *[a.update(c.name) for a, c in zip(accumulators, chunks)]]
             return [f"for (int64_t {lane}_chunk = {start}; {lane}_chunk < {end}; {lane}_chunk += {chunk}) {{",
                     *indent(body), "}"]
@@ -338,6 +345,8 @@ class CppKernelWriter(RowReductions, CppExpressions):
         """Sums in LANES parts, which the compiler keeps in registers; what is left of the loop follows."""
         lane, group = self.r[-1], f"{self.r[-1]}_group"
         parts = [a.renamed("lane") for a in accumulators]
+        # vectors of 32 bytes where nothing but memory is waited for: with 64, fewer reads are under way
+        width = f" simdlen({32 // max(a.dtype.itemsize for a in accumulators)})" if self.only_reads() else ""
         rest = [*self.simd(accumulators, lines), f"for (int64_t {lane} = {group}; {lane} < {end}; {lane}++) {{",
                 *indent(lines + [a.update(a.term) for a in accumulators]), "}"]
         if not end.isdigit():       # setting up a vector loop over nothing would cost a tenth of a row of 768
@@ -347,7 +356,7 @@ class CppKernelWriter(RowReductions, CppExpressions):
         return ["{", *indent([
             *array_declarations(parts, LANES), f"int64_t {group} = {start};",
             f"for (; {group} + {LANES} <= {end}; {group} += {LANES}) {{",
-            *indent(["#pragma omp simdERROR_CLAUSE", f"for (int64_t k = 0; k < {LANES}; k++) {{",
+            *indent([*self.prefetch_results(group), f"#pragma omp simd{width}ERROR_CLAUSE", f"for (int64_t k = 0; k < {LANES}; k++) {{",
                      *indent([f"const int64_t {lane} = {group} + k;", *lines, *[p.in_lane_array() for p in parts]]), "}"]), "}",
             *self.simd(accumulators, []), f"for (int64_t k = 0; k < {LANES}; k++) {{",
             *indent([a.update(p.name + "[k]") for a, p in zip(accumulators, parts)]), "}", *rest]), "}"]
@@ -398,13 +407,13 @@ class CppKernelWriter(RowReductions, CppExpressions):
             lines = ["{", *indent(lines), "}"]
         return lines
 
-    # -- transposed access: run over square tiles, so that both sides use whole cache lines
+    # -- transposed access: run over tiles, so that both sides use whole cache lines
     def plan_tile(self):
         if not self.is_pointwise or not self.inner or self.has_scatter or not config.tiling:
             return None
         for number in range(len(self.x)):
             size, lanes = hint(self.outer[number], 0), hint(self.inner[-1], 0)
-            if size and lanes and min(size, lanes) >= 8 and size * lanes >= TILES[0] ** 2 and any(
+            if size and lanes and min(size, lanes) >= 8 and size * lanes >= 1024 and any(
                     self.is_transposed(access.index, number) for b in self.bodies.values() for access in b.reads()):
                 self.tile_size = TILES[size * lanes >= MANY]
                 return number
@@ -437,18 +446,19 @@ class CppKernelWriter(RowReductions, CppExpressions):
 
     def tiled_nest(self, lines, number):
         """`lines` is the loop over lanes; it becomes the inside of a tile of x<number> and the lanes."""
-        variable, lane, tile = str(self.x[number]), str(self.r[-1]), self.tile_size
+        variable, lane, (rows, columns) = str(self.x[number]), str(self.r[-1]), self.tile_size
         head = next(i for i, line in enumerate(lines) if line.startswith(f"for (int64_t {lane}"))
         size, lanes = self.size(self.outer[number]), self.size(self.inner[-1])
         lines = [re.sub(r"parallel for simd schedule\(static\)( if \(parallel: .*\))?", "simd", line) for line in lines]
         lines[head] = f"for (int64_t {lane} = {lane}_tile; {lane} < {lane}_end; {lane}++) {{"
-        fill = [f"const int64_t {v}_end = mini::minimum<int64_t>({v}_tile + {tile}, {n});" for v, n in ((variable, size), (lane, lanes))]
+        fill = [f"const int64_t {v}_end = mini::minimum<int64_t>({v}_tile + {step}, {n});"
+                for v, n, step in ((variable, size, rows), (lane, lanes, columns))]
         for array, c_type, corner, step in self.tile_loads.values():
-            fill += [f"{c_type} {array}[{tile}][{tile}];", f"mini::transpose(&{corner}, {step}, {array}[0], {tile}, "
+            fill += [f"{c_type} {array}[{rows}][{columns}];", f"mini::transpose(&{corner}, {step}, {array}[0], {columns}, "
                      f"{lane}_end - {lane}_tile, {variable}_end - {variable}_tile);"]
         lines = fill + [f"for (int64_t {variable} = {variable}_tile; {variable} < {variable}_end; {variable}++) {{", *indent(lines), "}"]
         loops = [(str(v), self.size(n), 1) for k, (v, n) in enumerate(zip(self.x, self.outer)) if k != number]
-        loops += [(f"{variable}_tile", size, tile), (f"{lane}_tile", lanes, tile)]
+        loops += [(f"{variable}_tile", size, rows), (f"{lane}_tile", lanes, columns)]
         for name, end, step in reversed(loops):
             advance = f"{name}++" if step == 1 else f"{name} += {step}"
             lines = [f"for (int64_t {name} = 0; {name} < {end}; {advance}) {{", *indent(lines), "}"]
@@ -469,7 +479,7 @@ class CppKernelWriter(RowReductions, CppExpressions):
         """Print an index; sizes in it become arguments."""
         expr = expr.xreplace({m: self.r[-1] + wrap for m, wrap in self.wraps.items()})
         for symbol in sorted(expr.free_symbols, key=str):
-            if symbol not in self.sizes and not re.fullmatch(r"[xr]\d+(_tile|_chunk)?|tmp\d+|wrap\d", symbol.name):
+            if symbol not in self.sizes and not re.fullmatch(r"[xr]\d+(_tile|_chunk|_group)?|tmp\d+|wrap\d", symbol.name):
                 self.sizes.append(symbol)
         return index_text(expr)
 

@@ -166,7 +166,7 @@ Table(["", "relative error"], [("one running sum in float32", f"{error(in_sequen
 # %% [markdown]
 # ## Transposed access
 #
-# `x + y.t()` reads `y` across its rows. Straight loops use one number of every cache line they fetch. The generator copies small square tiles first:
+# `x + y.t()` reads `y` across its rows. Straight loops use one number of every cache line they fetch. The generator copies small tiles first:
 
 # %%
 e = minidynamo.explain(lambda x, y: x + y.t())(torch.randn(512, 1000), torch.randn(1000, 512))

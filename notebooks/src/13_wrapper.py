@@ -214,7 +214,7 @@ Table(["", "microseconds per call"], [(name, f"{t.median * 1e6:.2f}") for name, 
 # Many choices cannot be made by thinking: how large is a tile, how many threads? The number that is best depends on caches, registers, and on what else the kernel does. So: build several, time
 # them, keep the winner, and remember it on disk.
 #
-# The C++ generator copies transposed reads through square tiles (notebook 11). Its side is one of two constants, chosen by timing on one machine. Here it is timed on yours:
+# The C++ generator copies transposed reads through tiles (notebook 11). Their shape is one of two constants, chosen by timing on one machine. Here it is timed on yours:
 
 # %% tags=["volatile"]
 from miniinductor.codegen import cpp
@@ -227,13 +227,13 @@ x, y = torch.randn(m, m), torch.randn(m, m)
 captured = []                           # the graph, captured once; compiled once per tile
 minidynamo.compile(add_transposed, backend=lambda gm, inputs: captured.append((gm, inputs)) or gm)(x, y)
 (graph, inputs), = captured
-variants, usual = {}, cpp.TILES          # (side for small arrays, side for large ones)
-for side in (4, 8, 16, 32, 64, 128):
-    cpp.TILES = side, side
+variants, usual = {}, cpp.TILES          # (shape for small arrays, shape for large ones)
+for shape in ((8, 8), (32, 32), (64, 32), (128, 128), (256, 128), (512, 16)):
+    cpp.TILES = shape, shape
     compiled = miniinductor.compile_fx(graph, inputs)
-    variants[f"{side} x {side}"] = lambda compiled=compiled: compiled(*inputs)
+    variants["{} x {}".format(*shape)] = lambda compiled=compiled: compiled(*inputs)
 cpp.TILES = usual
-chosen = usual[m * m >= cpp.MANY]
+chosen = "{} x {}".format(*usual[m * m >= cpp.MANY])
 timings = interleave(variants, budget=4)
 
 import matplotlib.pyplot as plt
@@ -243,11 +243,11 @@ medians = [timings[name].median * 1e3 for name in variants]
 quartiles = [sorted(timings[name].seconds) for name in variants]
 low = [m - q[len(q) // 4] * 1e3 for m, q in zip(medians, quartiles)]
 high = [q[3 * len(q) // 4] * 1e3 - m for m, q in zip(medians, quartiles)]
-axis.bar(range(len(variants)), medians, color=["0.35" if name.startswith(f"{chosen} ") else "0.8" for name in variants],
+axis.bar(range(len(variants)), medians, color=["0.35" if name == chosen else "0.8" for name in variants],
          edgecolor="black")
 axis.errorbar(range(len(variants)), medians, [low, high], fmt="none", color="black", capsize=3)
 axis.set_xticks(range(len(variants)), variants)
-axis.set(ylabel="milliseconds", title=f"x + y.t(), {m} x {m}, by side of the tile (dark: the generator's choice)")
+axis.set(ylabel="milliseconds", title=f"x + y.t(), {m} x {m}, by shape of the tile (dark: the generator's choice)")
 axis.title.set_fontsize(9);
 
 # %% [markdown]
