@@ -167,3 +167,30 @@ def test_two_inputs_that_share_memory_one_written():
     a, b = torch.arange(6.0), torch.arange(6.0)
     got, want = compiled(a, a[:3]), f(b, b[:3])
     assert got[0] is a and torch.equal(got[0], want[0]) and torch.equal(got[1], want[1])
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_functions_of_every_16_bit_number(dtype):
+    """NaN stays NaN and rounding is eager's, whatever the payload; float16 in whole blocks and in a rest."""
+    x = torch.arange(-2**15, 2**15, dtype=torch.int32).to(torch.int16).view(dtype)
+    functions = [torch.abs, torch.neg, torch.relu, torch.sigmoid, torch.tanh, torch.erf, torch.exp, torch.expm1, torch.log, torch.log2, torch.log1p, torch.sqrt,
+                 torch.rsqrt, torch.reciprocal, torch.sin, torch.cos, torch.atan, torch.floor, torch.round, torch.sign, torch.frac,
+                 lambda x: x * x, lambda x: (x + 1) * x, lambda x: x.flip(0) - x, lambda x: torch.maximum(x, x.flip(0)), lambda x: x.float() + 1]
+
+    def f(x):
+        return [g(x) for g in functions]
+
+    compiled = minidynamo.compile(f, fullgraph=True)
+    for part in (x, x[:-5]):
+        for expected, got in zip(f(part), compiled(part), strict=True):
+            assert torch.equal(expected.isnan(), got.isnan())
+            torch.testing.assert_close(got, expected, equal_nan=True)
+
+
+def test_a_float_nan_of_any_payload_rounds_to_nan():
+    bits = torch.tensor([-1, 2**31 - 1, 0x7f800001, -0x7fffff, 0x7fff8000, 0x3f808000, 0x3f818000] * 40, dtype=torch.int32)
+    for x in (bits.view(torch.float32), bits.view(torch.float32).double()):
+        for f in (lambda x: x.bfloat16(), lambda x: x.bfloat16() + 1, lambda x: x.half() * 2):
+            torch.testing.assert_close(minidynamo.compile(f)(x), f(x), equal_nan=True)
+    f = lambda b: b.view(torch.float32).bfloat16() * 2      # noqa: E731
+    torch.testing.assert_close(minidynamo.compile(f)(bits), f(bits), equal_nan=True)

@@ -9,6 +9,7 @@ In:   variants of one computation, {name: callable}.  Out: `Timing`s.
 One round runs every variant once (a batch of calls long enough to time), so that a slow moment of the machine hits all
 of them; the ratio is taken within a round.
 """
+import ctypes
 import os
 import resource
 import shutil
@@ -36,7 +37,8 @@ def interleave(variants, budget=3.0, rounds=(7, 40)):
     """Time each of `variants` in turn, about `budget` seconds in all.
 
     One call before each batch is not timed: what ran before may have given memory back to the system (eager, with its many temporaries,
-    does), and the first to take it again would pay for everybody's pages.
+    does), and the first to take it again would pay for everybody's pages.  A round in which the system gave one of our processors to another
+    process (a whole time slice, often longer than the batch) counts only where too few others are left.
     """
     batch = {}
     for name, function in variants.items():
@@ -44,17 +46,35 @@ def interleave(variants, budget=3.0, rounds=(7, 40)):
         start = time.perf_counter()
         function()
         batch[name] = max(1, int(2e-3 / max(time.perf_counter() - start, 1e-7)))
-    seconds = {name: [] for name in variants}
-    start = time.perf_counter()
-    while len(next(iter(seconds.values()))) < rounds[0] or (
-            time.perf_counter() - start < budget and len(next(iter(seconds.values()))) < rounds[1]):
+    every, undisturbed, start = [], [], time.perf_counter()
+    while len(every) < rounds[0] or (time.perf_counter() - start < budget and len(undisturbed) < rounds[1]):
+        row, before = {}, preemptions()
         for name, function in variants.items():
             function()
             begin = time.perf_counter()
             for _ in range(batch[name]):
                 function()
-            seconds[name].append((time.perf_counter() - begin) / batch[name])
-    return {name: Timing(values) for name, values in seconds.items()}
+            row[name] = (time.perf_counter() - begin) / batch[name]
+        every.append(row)
+        if preemptions() == before:
+            undisturbed.append(row)
+    chosen = undisturbed if len(undisturbed) >= rounds[0] else every
+    return {name: Timing([row[name] for row in chosen]) for name in variants}
+
+
+def preemptions():
+    """How often a thread of this process lost its processor to another."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw
+
+
+def keep_freed_memory():
+    """Let malloc keep what is freed and map nothing apart (M_TRIM_THRESHOLD, M_MMAP_MAX of glibc), for every variant alike.
+
+    By default it gives the end of the heap back to the system when that grows beyond a limit.  Which variant then pays for fresh pages at
+    each call (4096 faults for 16 MiB, many times what the kernel costs) depends on where its result happens to lie.  False: not glibc.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    return bool(mallopt and mallopt(-1, 2**31 - 1) and mallopt(-4, 0))
 
 
 def ratio(timings, slow, fast):

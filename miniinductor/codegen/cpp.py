@@ -40,6 +40,7 @@ from .cpp_reductions import CHUNK, COLUMNS, LANES, Accumulator, RowReductions, a
 PARALLEL_WORK = 1 << 15     # scalar operations below which starting threads costs more than they save
 TILES = ((64, 32), (256, 128))      # tiles of a transposed access: along it and along the lanes, of few elements and of many
 MANY = 1 << 18
+BLOCK = 128                 # elements of float16 converted at once
 SCRATCH_BYTES = 1 << 17     # stack for values between stages
 SMALL_SCRATCH = 2048        # elements of each, where their number is symbolic: more lie on the heap
 MOST_PARTS = 512            # partial results of a reduction that is itself spread over threads
@@ -58,6 +59,7 @@ class CppKernelWriter(RowReductions, CppExpressions):
         self.raw, self.copies = {}, {}                  # of 16 bits: rounded value -> what it was; loaded value -> its element
         self.scratch, self.stored, self.read = {}, [], []
         self.has_scatter = bool(group.targets)
+        self.halves = {}                                # element of float16 -> (array of floats, pointer to a block of elements, is it written?)
         self.may_run_again = not self.has_scatter and not any(n.name in overwritten for n in self.nodes)
         self.inner_symbols = set()                      # indirect indices that change in the inner loop
         self.accumulators, self.inner_variables, self.wraps = [], set(), {}
@@ -79,6 +81,10 @@ class CppKernelWriter(RowReductions, CppExpressions):
         self.outer_count = estimate(self.outer)
         self.inner_count = estimate(self.inner)
         operations = sum(len(b.instructions) for b in bodies)
+        made, instructions = {n.name for n in self.nodes}, [i for b in bodies for i in b.walk()]
+        self.any_nan = any(i.op == "to_dtype_bitcast" for i in instructions) or any(
+            i.op == "load" and i.args[0] not in made and self.buffers[i.args[0]].layout.dtype in (torch.float16, torch.float32, torch.float64)
+            for i in instructions)
         self.by_rows = self.is_outer_reduction()
         self.tile = self.plan_tile()
         self.wraps = self.plan_wraps()
@@ -331,9 +337,12 @@ class CppKernelWriter(RowReductions, CppExpressions):
             return self.lane_loop(lines, accumulators, start, end)
         lane = self.r[-1]
         lines = lines + [line for a in accumulators for line in a.in_lanes()]
+        head = self.simd(accumulators, lines)
+        if self.halves:
+            loop = [f"for (int64_t {lane} = {lane}_block; {lane} < {lane}_stop; {lane}++) {{", *indent(lines), "}"]
+            return self.in_blocks(head, loop, start, end)
         return [*[line for a in accumulators for line in a.before_lanes()],
-                *self.simd(accumulators, lines),
-                f"for (int64_t {lane} = {start}; {lane} < {end}; {lane}++) {{", *indent(lines), "}",
+                *head, f"for (int64_t {lane} = {start}; {lane} < {end}; {lane}++) {{", *indent(lines), "}",
                 *[line for a in accumulators for line in a.after_lanes()]]
 
     def sums_are_bound_by_latency(self, lines, accumulators):
@@ -479,7 +488,7 @@ class CppKernelWriter(RowReductions, CppExpressions):
         """Print an index; sizes in it become arguments."""
         expr = expr.xreplace({m: self.r[-1] + wrap for m, wrap in self.wraps.items()})
         for symbol in sorted(expr.free_symbols, key=str):
-            if symbol not in self.sizes and not re.fullmatch(r"[xr]\d+(_tile|_chunk|_group)?|tmp\d+|wrap\d", symbol.name):
+            if symbol not in self.sizes and not re.fullmatch(r"[xr]\d+(_tile|_chunk|_group|_block)?|tmp\d+|wrap\d", symbol.name):
                 self.sizes.append(symbol)
         return index_text(expr)
 
@@ -517,6 +526,10 @@ class CppKernelWriter(RowReductions, CppExpressions):
         if name not in self.stored and name not in self.read:
             self.read.append(name)
         element = f"{self.pointer(name, False)}[{self.index(index)}]"
+        if self.converts_blocks(dtype, index):
+            value = self.temporary(self.half(name, index, False), dtype, inner)
+            self.copies[value.text, dtype] = element
+            return value
         if self.tile is not None and not self.in_mask() and self.is_transposed(index, self.tile):
             variable, lane = self.x[self.tile], self.r[-1]
             if element not in self.tile_loads:
@@ -562,16 +575,49 @@ class CppKernelWriter(RowReductions, CppExpressions):
                 self.scope.add(f"{target} = {combined};")
             elif dtype in NARROW:
                 sum_text = f"mini::to_float({target}) + {value}"
-                self.scope.add(f"{target} = mini::to_{NARROW[dtype]}({sum_text});")
+                self.scope.add(f"{target} = mini::to_{self.narrow(dtype)}({sum_text});")
             else:
                 self.scope.add(f"{target} {'|' if dtype is torch.bool else '+'}= {value};")
             return
         self.scatter_is_row_wise = False
+        text = value.text
         if dtype in NARROW:
-            text = self.copies.get((value.text, dtype)) or f"mini::to_{NARROW[dtype]}({self.raw.get((value.text, dtype), value)})"
-        else:
-            text = value.text
+            wide, text = self.raw.get((text, dtype), value), self.copies.get((text, dtype))
+            if not text and self.converts_blocks(dtype, index):
+                target, text = self.half(name, index, True), wide
+            text = text or f"mini::to_{self.narrow(dtype)}({wide})"
         self.scope.add(f"{target} = {text};")
+
+    def narrow(self, dtype):
+        """The end of the name of what converts to a type of 16 bits."""
+        return NARROW[dtype] + ("<false>" if dtype is torch.bfloat16 and not self.any_nan else "")
+
+    # -- float16 is converted in blocks: elements that follow each other, to and from arrays of floats
+    def converts_blocks(self, dtype, index):
+        return (dtype is torch.float16 and config.vectorize and self.is_pointwise and self.inner_count >= BLOCK and self.tile is None and not self.wraps
+                and not self.has_scatter and not self.in_mask() and stride_of(index, self.r[-1]) == 1
+                and not any(s.name.startswith(("tmp", "indirect")) for s in index.free_symbols))
+
+    def half(self, name, index, written):
+        """The place in the array of a block's floats that stands for an element."""
+        block = sympy.Symbol(f"{self.r[-1]}_block")
+        start = f"{self.pointer(name, written)} + {self.index(index.xreplace({self.r[-1]: block}))}"
+        array, *_ = self.halves.setdefault((start, written), (f"half{len(self.halves)}", start, written))
+        return f"{array}[{self.r[-1]} - {block}]"
+
+    def in_blocks(self, head, loop, start, end):
+        lane, count = self.r[-1], f"{self.r[-1]}_stop - {self.r[-1]}_block"
+        if end.isdigit() and start == "0" and int(end) % BLOCK == 0:
+            stop, count = f"{lane}_block + {BLOCK}", str(BLOCK)
+        else:
+            stop = f"mini::minimum<int64_t>({lane}_block + {BLOCK}, {end})"
+        lines = [f"const int64_t {lane}_stop = {stop};"]
+        for array, place, written in self.halves.values():
+            lines += [f"float {array}[{BLOCK}];", *[f"mini::convert({place}, {array}, {count});"] * (not written)]
+        lines += [*[line.replace("parallel for simd schedule(static)", "simd") for line in head], *loop]
+        lines += [f"mini::convert({array}, {place}, {count});" for array, place, written in self.halves.values() if written]
+        return [*[line.replace("for simd", "for") for line in head if "parallel" in line],
+                f"for (int64_t {lane}_block = {start}; {lane}_block < {end}; {lane}_block += {BLOCK}) {{", *indent(lines), "}"]
 
     # -- reductions
     def pending_names(self):

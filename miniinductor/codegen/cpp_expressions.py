@@ -124,7 +124,7 @@ class CppExpressions(OpsHandler):
             wide = x if compute_type(source) == "float" else self.to_dtype(x, torch.float32)
             if source is torch.bool:
                 return Value(wide.text, dtype, x.inner)
-            value = self.temporary(f"mini::round_{NARROW[dtype]}({wide})", dtype, x.inner)
+            value = self.temporary(f"mini::round_{self.narrow(dtype)}({wide})", dtype, x.inner)
             self.raw[value.text, dtype] = wide.text
             return value
         if source in NARROW and dtype is torch.float32:

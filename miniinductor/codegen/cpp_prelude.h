@@ -53,8 +53,11 @@ template <class T, class... More> OP T horner(T z, T p, T next, More... more) { 
 enum class bfloat16 : uint16_t {};               // a scalar: a struct in a loop is not vectorized
 OP float to_float(bfloat16 x) { return bits<float>((uint32_t)x << 16); }
 OP uint32_t half_up(uint32_t u) { return u + 0x7fffu + ((u >> 16) & 1u); }     // nearest, ties to even; NaN stays NaN
-OP bfloat16 to_bfloat16(float x) { return (bfloat16)(x != x ? 0x7fc0u : half_up(bits<uint32_t>(x)) >> 16); }
-OP float round_bfloat16(float x) { return x != x ? nan : bits<float>(half_up(bits<uint32_t>(x)) & 0xffff0000u); }      // and still a float
+// Rounding up 0x7fffffff, a NaN, gives 0.  Such a NaN comes from memory; where that holds none (`any` false: all of it is bfloat16 or integers)
+// those that arithmetic makes, or hands on, have a low half of zeros and round to themselves.
+template <bool any = true> OP uint32_t rounded(float x) { return any && x != x ? 0x7fc00000u : half_up(bits<uint32_t>(x)); }
+template <bool any = true> OP bfloat16 to_bfloat16(float x) { return (bfloat16)(rounded<any>(x) >> 16); }
+template <bool any = true> OP float round_bfloat16(float x) { return bits<float>(rounded<any>(x) & 0xffff0000u); }    // and still a float
 // _Float16 would do, but gcc converts it one by one.
 enum class float16 : uint16_t {};
 OP float to_float(float16 x) {          // moved to float's exponent by a product, which also normalizes subnormals
@@ -71,6 +74,36 @@ OP float16 to_float16(float x) {        // nearest, ties to even
     y = size >= 0x477ff000u ? 0x7c00u : y;
     y = size > 0x7f800000u ? 0x7e00u : y;
     return (float16)(uint16_t)(y | (u >> 16 & 0x8000u));
+}
+#if defined __AVX512F__ || defined __F16C__      // by the processor's own instructions, which gcc does not make of the functions above
+#ifdef __AVX512F__
+constexpr int HALVES = 16;
+#define HALVES_TO_FLOATS(x) __builtin_ia32_vcvtph2ps512_mask(x, Floats{}, -1, 4)
+#define FLOATS_TO_HALVES(x) __builtin_ia32_vcvtps2ph512_mask(x, 0, Halves{}, -1)
+#else
+constexpr int HALVES = 8;
+#define HALVES_TO_FLOATS(x) __builtin_ia32_vcvtph2ps256(x)
+#define FLOATS_TO_HALVES(x) __builtin_ia32_vcvtps2ph256(x, 0)
+#endif
+typedef short Halves __attribute__((vector_size(2 * HALVES), aligned(2), may_alias));
+typedef float Floats __attribute__((vector_size(4 * HALVES), aligned(4), may_alias));
+OP void convert(const float16* from, float* to) { *(Floats*)to = (Floats)HALVES_TO_FLOATS(*(const Halves*)from); }
+OP void convert(const float* from, float16* to) { *(Halves*)to = (Halves)FLOATS_TO_HALVES(*(const Floats*)from); }
+#else
+constexpr int HALVES = 1;
+OP void convert(const float16* from, float* to) { *to = to_float(*from); }
+OP void convert(const float* from, float16* to) { *to = to_float16(*from); }
+#endif
+template <class From, class To> OP void convert(const From* from, To* to, int64_t count) {
+    int64_t k = 0;
+    for (; k + HALVES <= count; k += HALVES) convert(from + k, to + k);
+    if (__builtin_expect(k < count, 0)) {
+        From last[HALVES] = {};
+        To converted[HALVES];
+        __builtin_memcpy(last, from + k, (count - k) * sizeof(From));
+        convert(last, converted);
+        __builtin_memcpy(to + k, converted, (count - k) * sizeof(To));
+    }
 }
 OP float round_float16(float x) {       // the same in float's exponent
     uint32_t u = bits<uint32_t>(x), size = u & 0x7fffffffu;

@@ -1,13 +1,14 @@
 """--suite cpu-kernels: single kernels on the CPU, with one thread and with all: eager, torch.compile and ours interleaved.
 
 Each row names the ratio to torch.compile that is to be reached; no row may be slower than eager ("as eager": the quartiles of the ratio are on both
-sides of 1).  --only TEXT runs the rows whose name contains TEXT; several are separated by semicolons.
+sides of 1).  All three keep the memory they free (runner.keep_freed_memory).  --only TEXT runs the rows whose name contains TEXT; several are separated by semicolons.
 """
 import torch
 import torch.nn.functional as F
 
 import minidynamo
 
+from ..runner import keep_freed_memory
 from ..workloads import WORKLOADS
 from .common import machine, measure, show_ratio, suite
 
@@ -74,6 +75,7 @@ ROWS = {        # name -> (function, inputs, goal: torch.compile / ours)
 def cpu_kernels(options):
     """Every row with 1 thread and with all (or with --threads N alone)."""
     available = torch.get_num_threads()
+    keep_freed_memory()
     result = []
     for threads in [options.threads] if options.threads else sorted({1, available}):
         torch.set_num_threads(threads)

@@ -1,7 +1,7 @@
 """--suite cpu-models: inference of transformers architectures and ResNet on the CPU: eager, ours and torch.compile, interleaved.
 
 Four layers each at the real hidden sizes (BERT, GPT-2, ViT 768, Llama 1024, T5 512; ResNet-50 whole), random weights, batch 1.  All variants
-run in one process and so under one allocator policy.  `--threads 1` and `--threads 4` are two runs: torch.compile writes the number into its
+run in one process and so under one allocator policy: malloc keeps what is freed.  `--threads 1` and `--threads 4` are two runs: torch.compile writes the number into its
 kernels.  `--freezing` freezes parameters in both compilers.  Last line: the geometric mean of eager / ours, and the rows that are below eager or below torch.compile.
 """
 import math
@@ -11,6 +11,7 @@ import torch
 import minidynamo
 
 from ..models import bert, gpt2, resnet
+from ..runner import keep_freed_memory
 from .common import format_row, machine, measure, suite
 
 LAYERS = 4
@@ -46,6 +47,7 @@ def cpu_models(options):
     """Inference of six architectures."""
     if options.threads:
         torch.set_num_threads(options.threads)
+    keep_freed_memory()
     about = machine()
     print(", ".join(f"{key} {value}" for key, value in about.items()), flush=True)
     print(f"{'':20} {'eager':>10} {'ours':>10} {'peer':>10}   {'eager / ours':21} {'eager / peer':21} {'peer / ours':21} "
