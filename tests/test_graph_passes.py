@@ -163,7 +163,7 @@ MASKS = {"causal": causal, "finite": causal.clamp(min=torch.finfo(torch.float32)
 @pytest.mark.parametrize("spelling", SPELLINGS)
 def test_attention_is_recognised(spelling):
     record = check(SPELLINGS[spelling], *heads(2, 3, 130, 16), causal)
-    assert record.notes_of("pattern attention: rewritten 1 times") and "flash_attention_for_cpu" in record.wrapper_source
+    assert record.notes_of("pattern attention: rewritten 1 times") and "miniinductor_attention" in record.wrapper_source
     with config.patch(without_patterns=("attention",)):
         assert not check(SPELLINGS[spelling], *heads(2, 3, 130, 16), causal).notes_of("pattern")
 
@@ -183,6 +183,23 @@ def test_attention_with_masks_and_special_values(mask, special):
 def test_attention_of_other_types(dtype):
     tensors = [t.to(dtype) for t in (*heads(2, 3, 130, 16), causal)]
     assert check(hugging_face, *tensors, tolerance=2e-2 if dtype == torch.bfloat16 else 1e-9).notes_of("pattern attention")
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("spelling", ["plain", "three dimensions", "hugging face"])
+def test_attention_whose_scores_overflow(spelling, dtype):
+    """Rows of which all scores are -inf, some, or none but with a log(sum(exp)) of 0: NaN exactly where softmax gives it."""
+    q, k, v = (t.to(dtype) for t in heads(2, 3, 130, 16))
+    q[:, 1], k[:, 1], k[1, 1, 50] = 0, -1e30, 0     # q = 0: where scores are huge but finite, rounding decides
+    q[0, 1, 7] = q[1, 1, 3] = 1e30
+    q[1, 2, 9], q[1, 2, 10, 0] = 0, math.inf
+    v[1, 1, 50] = 0
+    want = SPELLINGS[spelling](q, k, v, torch.zeros(130, 130, dtype=dtype))
+    with torch.no_grad():
+        compiled = compiled_of(SPELLINGS[spelling], q, k, v, torch.zeros(130, 130, dtype=dtype))
+        (got,) = compiled(q, k, v, torch.zeros(130, 130, dtype=dtype))
+    assert compiled.record.notes_of("pattern attention") and want.isnan().any() and not want.isnan().all()
+    torch.testing.assert_close(got, want, equal_nan=True, **({} if dtype == torch.float32 else {"rtol": 5e-2, "atol": 5e-2}))
 
 
 def test_patterns_under_autocast():
@@ -212,13 +229,14 @@ NOT_ATTENTION = {
     "values of another size": lambda q, k, v, mask: (q @ k.transpose(-1, -2)).softmax(-1) @ v[..., :9],
     "a negative scale": lambda q, k, v, mask: (q @ k.transpose(-1, -2) * -2.0).softmax(-1) @ v,
     "short": lambda q, k, v, mask: (q[:, :, :20] @ k[:, :, :20].transpose(-1, -2)).softmax(-1) @ v[:, :, :20],
+    "float16, which overflows": lambda q, k, v, mask: (q.half() @ k.half().mT).softmax(-1) @ v.half(),
     "other values in between": lambda q, k, v, mask: (q @ k.transpose(-1, -2)).relu().softmax(-1) @ v,
 }
 
 
 @pytest.mark.parametrize("case", NOT_ATTENTION)
 def test_what_is_not_attention(case):
-    tolerance = 3e-2 if case == "a wider mask" else 2e-5
+    tolerance = 3e-2 if case in ("a wider mask", "float16, which overflows") else 2e-5
     assert not check(NOT_ATTENTION[case], *heads(2, 3, 130, 16), causal, tolerance=tolerance).notes_of("pattern attention")
 
 

@@ -5,10 +5,9 @@ In:   nothing.  Out: `REWRITES`, in the order in which they are tried.
     softmax(q @ k^T * scale + mask) @ v     ->  one attention kernel, which never stores the scores
     x @ w + bias                            ->  a product that adds its bias itself
 
-A rewrite must hold for every input, NaN and infinities too.  Rows that a mask closes wholly are NaN in softmax(...) and 0 in the
-attention kernel: the replacement puts the NaN back.  What it cannot see is a row all of whose scores overflow to -inf without a
-mask: that is 0 instead of NaN, as in PyTorch's own attention.  scores.masked_fill(mask, -inf) hides an inf or NaN among the scores,
-which an added mask does not: it stays as it is.  Products that apply an activation themselves are left out for that reason (oneDNN's
+A rewrite must hold for every input, NaN and infinities too.  Rows all of whose scores are -inf, by a mask or by overflow, are NaN in
+softmax(...) and 0 in the attention kernel: `attention_kernel` puts the NaN back.  scores.masked_fill(mask, -inf) hides an inf or NaN among
+the scores, which an added mask does not, and float16 scores overflow where the kernel's float ones do not: both stay as they are.  Products that apply an activation themselves are left out for that reason (oneDNN's
 relu gives 0 for NaN, its erf-gelu NaN for inf), and for another: our fused kernel behind the product costs as little.
 Mirrors torch/_inductor/fx_passes/fuse_attention.py and mkldnn_fusion.py.
 """
@@ -17,6 +16,7 @@ import math
 import torch
 
 from .. import config
+from ..lowering.extern import EXTERN
 from .cpu_library import gains_by_onednn
 from .pattern_matcher import Rewrite, aten
 
@@ -32,16 +32,35 @@ def flash(q, kt, v, mask, scale):
     q, k, v = (x if x.stride(-1) == 1 else x.contiguous() for x in (q, k, v))
     if mask is not None and mask.dim() == 3:
         mask = mask[None]
-    out, log_sum = aten._scaled_dot_product_flash_attention_for_cpu(q, k, v, 0.0, False, attn_mask=mask, scale=scale)
-    if mask is not None:
-        out = torch.where((mask == -math.inf).all(-1, keepdim=True), math.nan, out)
+    out = torch.ops.miniinductor.attention(q, k, v, mask, scale)
     return out[0] if rank == 3 else out
+
+
+def attention_kernel(q, k, v, mask, scale):
+    """PyTorch's kernel, and NaN for rows without a score above -inf.  Their log(sum(exp)) is 0 there: where it is that, or no number, such rows
+    are computed again, by softmax's own scores."""
+    out, log_sum = aten._scaled_dot_product_flash_attention_for_cpu(q, k, v, 0.0, False, attn_mask=mask, scale=scale)
+    doubt = ~log_sum.reciprocal().add_(log_sum).isfinite()
+    for head in doubt.any(-1).nonzero().tolist() if doubt.any() else ():
+        head, rows = tuple(head), doubt[tuple(head)].nonzero()[:, 0]
+        scores = q[head][rows] @ k[head].mT * scale
+        if mask is not None:
+            scores = scores + mask.expand(*q.shape[:-1], k.shape[-2])[head][rows]
+        out[head][rows[(scores == -math.inf).all(-1)]] = math.nan
+    return out
+
+
+LIBRARY = torch.library.Library("miniinductor", "FRAGMENT")
+LIBRARY.define("attention(Tensor q, Tensor k, Tensor v, Tensor? mask, float scale) -> Tensor")
+LIBRARY.impl("attention", attention_kernel, "CPU")
+LIBRARY.impl("attention", lambda q, k, v, mask, scale: aten._scaled_dot_product_flash_attention_for_cpu(q, k, v, 0.0, False, attn_mask=mask)[0], "Meta")
+EXTERN[torch.ops.miniinductor.attention.default] = None
 
 
 def may_be_flash(q, kt, v, mask=None):
     tensors = [q, kt, v]
-    if (any(t.dim() != q.dim() or t.dtype != q.dtype or t.device.type != "cpu" for t in tensors) or not q.dtype.is_floating_point
-            or 0 in (*q.shape, *kt.shape)):
+    if (any(t.dim() != q.dim() or t.dtype != q.dtype or t.device.type != "cpu" for t in tensors)
+            or q.dtype not in (torch.float32, torch.float64, torch.bfloat16) or 0 in (*q.shape, *kt.shape)):
         return False
     scores = (*q.shape[:-1], kt.shape[-1])
     if not q.shape[:-2] == kt.shape[:-2] == v.shape[:-2] or v.shape[-1] != q.shape[-1] or scores[-1] * scores[-2] < LEAST_SCORES:
