@@ -1,5 +1,6 @@
 """What capture once lacked: breaks in long loops, the lifetime of values behind a break, torch's contexts, generators' results..."""
 import functools
+import inspect
 import sys
 import weakref
 
@@ -481,3 +482,26 @@ def test_exhausted_iterators_keep_their_type():
         return x + sum(up) + sum(down) + sum(pair), up, down, pair
     for a, b in zip(minidynamo.compile(f, backend="eager")(X())[1:], f(X())[1:]):
         assert type(a) is type(b) and list(a) == []
+
+
+@make_test(X(), graphs=1, breaks=0)
+def test_decorated_by_no_grad_in_the_frame(x):
+    @torch.no_grad()
+    def quiet(x):
+        return x + 1, torch.is_grad_enabled()
+
+    @torch.enable_grad()
+    def loud(x):
+        return x * 2, torch.is_grad_enabled(), inspect.isfunction(quiet), inspect.isgeneratorfunction(lambda: (yield))
+    return quiet(x), loud(x), torch.is_grad_enabled(), quiet.__name__
+
+
+@make_test(X(), graphs=2, breaks=1)
+def test_iter_with_a_sentinel(x):
+    values = [1, 2, 0, 3, 4, 0]
+    take = lambda: values.pop(0)
+    first, kind = list(iter(take, 0)), type(iter(take, 0)).__name__
+    for n in iter(take, 0):
+        x = x + n
+        minidynamo.graph_break()
+    return x, first, kind, values

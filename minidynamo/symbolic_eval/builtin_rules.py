@@ -26,7 +26,7 @@ from ..guards import constant_check
 from ..variables.constant import NUMPY, ConstantVar, is_constant_value
 from ..variables.containers import DictVar, DictViewVar, ListVar, ProxyVar, SequenceVar, SetVar, TupleVar
 from ..variables.functions import BoundMethodVar, CallableVar, FunctionVar, PartialVar
-from ..variables.iterators import EnumerateVar, FilterVar, IteratorVar, MapVar, SequenceIterator, ZipVar
+from ..variables.iterators import CallIterator, EnumerateVar, FilterVar, IteratorVar, MapVar, SequenceIterator, ZipVar
 from ..variables.objects import MISSING, ClassVar, ObjectVar, PyModuleVar, SuperVar, allocate, initialise_exception, initialise_payload, instantiate, lookup, trusted
 from ..variables.symbolic import CALLS, SymVar, apply, is_number
 from ..variables.tensor import TensorVar
@@ -135,6 +135,8 @@ def call_c(tx, value, args, kwargs):
                 raise Break("C function", f"the call of {value.__name__}() on {a}")
         values, named = [a.real() for a in args], {k: v.real() for k, v in kwargs.items()}
         return tx.fold(value, *values, **named)
+    if isinstance(value, weakref.ref):
+        raise Break("object", "what a weak reference refers to", "hold the object itself")
     name = getattr(value, "__qualname__", None) or getattr(value, "__name__", str(value))
     module = getattr(value, "__module__", None)
     raise Break("C function", f"the call of {module + '.' if module and module != 'builtins' else ''}{name}()",
@@ -517,9 +519,7 @@ def _reversed(tx, args, kwargs):
 
 @rule(iter)
 def _iter(tx, args, kwargs):
-    if len(args) > 1:
-        raise Break("C function", "iter(function, sentinel)")
-    return tx.iter_of(args[0])
+    return CallIterator(*args) if len(args) > 1 else tx.iter_of(args[0])
 
 
 @rule(next)

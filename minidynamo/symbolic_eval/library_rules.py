@@ -13,6 +13,7 @@ import logging
 import operator
 import os
 import sys
+import types
 import typing
 import warnings
 
@@ -20,7 +21,7 @@ from ..exceptions import Break
 from ..variables.base import NULL
 from ..variables.constant import ConstantVar
 from ..variables.containers import DictVar, ListVar, SetVar, TupleVar
-from ..variables.functions import CallableVar, FunctionVar
+from ..variables.functions import BoundMethodVar, CallableVar, FunctionVar, PartialVar
 from ..variables.iterators import LibraryIterator
 from ..variables.objects import ClassVar, ModuleVar, ObjectVar, lookup
 from .builtin_rules import CLASS_RULES, NONE, RULES, class_rule, rule
@@ -46,9 +47,24 @@ def _fold_inspect(function):
     return lambda tx, args, kwargs: tx.fold_pinned(lambda: function(*[a.real() for a in args], **{k: v.real() for k, v in kwargs.items()}))
 
 
-for _function in (inspect.signature, inspect.isfunction, inspect.isclass, inspect.ismethod, inspect.isgeneratorfunction,
-                  inspect.getfullargspec):
+for _function in (inspect.signature, inspect.getfullargspec):
     RULES[_function] = _fold_inspect(_function)
+
+
+def _kind_test(kind):
+    return lambda tx, args, kwargs: ConstantVar(issubclass(args[0].python_type(), kind))
+
+
+for _function, _kind in ((inspect.isfunction, types.FunctionType), (inspect.isclass, type), (inspect.ismethod, types.MethodType)):
+    RULES[_function] = _kind_test(_kind)
+
+
+@rule(inspect.isgeneratorfunction)
+def _is_generator_function(tx, args, kwargs):
+    function = args[0]
+    while isinstance(function, (BoundMethodVar, PartialVar)):
+        function = function.function
+    return ConstantVar(isinstance(function, FunctionVar) and bool(function.code.co_flags & inspect.CO_GENERATOR))
 
 
 @rule(locals)

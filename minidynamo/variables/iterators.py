@@ -9,6 +9,7 @@ from ..exceptions import Break, ObservedException, SkipFrame
 from .base import Variable
 from .constant import ConstantVar
 from .containers import ListVar, SetVar, TupleVar
+from .functions import CallableVar
 
 
 class IteratorVar(Variable):
@@ -262,8 +263,33 @@ class FilterVar(IteratorVar):
         cg.call_object(filter, self.function, self.inner)
 
 
+class CallIterator(IteratorVar):
+    """iter(function, sentinel)."""
+    __slots__ = ("function", "sentinel")
+
+    def __init__(self, function, sentinel):
+        self.source, self.mutated, self.function, self.sentinel = None, False, function, sentinel
+
+    def next(self, tx):
+        if self.function is None:
+            return None
+        value = self.function.call(tx, [], {})
+        if not tx.same_or_equal(value, self.sentinel):
+            return value
+        self.function = None
+
+    def python_type(self):
+        return type(iter(int, 0))
+
+    def reconstruct(self, cg):
+        if self.function is None:           # exhausted for good
+            cg.call_object(iter, CallableVar(int), ConstantVar(0))
+        else:
+            cg.call_object(iter, self.function, self.sentinel)
+
+
 class SentinelVar(IteratorVar):
-    """iter(function, sentinel), and objects with a Python __next__ (`sentinel` None)."""
+    """Objects with a Python __next__."""
     __slots__ = ("object",)
 
     def __init__(self, of):
