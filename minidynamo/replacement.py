@@ -116,7 +116,7 @@ def _push_state(tail, frame):
             tail.store_fast(slots[-1])
         elif not handling:
             tail.value(item)
-    frame.kept = frozenset(name for name, value in frame.locals.items() if _holds(value))
+    frame.kept = frozenset(name for name, value in frame.locals.items() if _holds(value) or id(value) in tail.variable_temps and type(value) is ObjectVar)
     live, stores = frame.info.live_before(position) | frame.kept, []
     for name in frame.code.co_varnames:
         value = frame.locals.get(name)
@@ -145,7 +145,8 @@ def _push_state(tail, frame):
 
 
 def _holds(value):
-    """Does this local hold an argument whose end the program may notice (a lock, a temporary file), whether it is read again or not?"""
+    """Does this local hold an argument whose end the program may notice (a lock, a temporary file), whether it is read again or not?  An
+    object made here can be noticed only once it is rebuilt for something else."""
     return value.source is not None and value.source.kind == "local" and isinstance(peek(value), (Lazy, ObjectVar, OpaqueVar)) and \
         not (type(peek(value)) is Lazy and (is_constant_value(value.value) or issubclass(type(value.value), torch.Tensor)))
 

@@ -25,14 +25,12 @@ EXCEPT = {test: why for why, tests in {
     "measures the memory of a dict (key sharing)": ["test.test_dict.DictTest.test_splittable_popitem"],
     "wants a value that is overwritten to be finalized there and then: writes are replayed at the end of the traced part":
         ["test.test_dict.DictTest.test_oob_indexing_dictiter_iternextitem"],
-    "wants a local that nothing reads again to live until the frame ends (weak reference): a resume function carries on what is read":
-        [f"test.test_exceptions.ExceptionTests.test_{kind}_error_cleanup" for kind in ("memory", "recursion")],
     "wants a function to die of which a cache entry, made for its caller, keeps the identity":
         [f"test.test_functools.TestLRU{kind}.test_lru_cache_weakrefable" for kind in ("C", "Py")],
     "C's partial() flattens only a partial that has no __dict__ yet, and asking an object for its __dict__ makes one":
         ["test.test_functools.TestPartialC.test_nested_optimization"],
-    "replaces an attribute of the module weakref: torch's and the standard library's modules are taken as they are":
-        ["test.test_functools.TestSingleDispatch.test_cache_invalidation"],
+    "reads where a frame in the traceback stands (f_lineno; tb_lineno is right): behind a graph break that is the frame of a resume function":
+        [f"test.test_exceptions.PEP626Tests.test_lineno_{kind}" for kind in ("after_other_except", "in_try")],
 }.items() for test in tests}
 
 
