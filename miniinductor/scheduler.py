@@ -231,13 +231,9 @@ class Scheduler:
             maker = {name: node for node in nodes for name in node.names}
             makers_of = {id(n): {maker[r] for r in self.must_follow(n, nodes) if r in maker} - {n} for n in nodes}
             fused_now, intervals = {}, []
-            for first, second in self.candidates(nodes):
+            for first, second, category, saved in self.candidates(nodes, decided):
                 if id(first) in fused_now or id(second) in fused_now:
                     continue
-                key = (tuple(first.names), tuple(second.names))
-                if key in decided:
-                    continue
-                category, saved = self.category(first, second)
                 low, high = sorted((self.rank[id(first)], self.rank[id(second)]))
                 if any(low <= b and a <= high for a, b in intervals):
                     continue        # near a pair fused in this round: asked again in the next, over the new graph
@@ -254,7 +250,7 @@ class Scheduler:
                     intervals.append((low, high))
                 except Refused as refused:
                     reason = str(refused)
-                decided[key] = FusionDecision(first="+".join(first.names), second="+".join(second.names),
+                decided[first, second] = FusionDecision(first="+".join(first.names), second="+".join(second.names),
                                               fused=id(first) in fused_now, category=category, reason=reason,
                                               bytes_saved=saved)
             if not fused_now:
@@ -284,15 +280,15 @@ class Scheduler:
                 users = [u for u in users if not (isinstance(u, Group) and u.full)]     # sharing a learning rate is no reason to differ
             yield name, sorted((u for u in users if isinstance(u, Group)), key=lambda n: self.rank[id(n)])
 
-    def candidates(self, nodes):
-        """Pairs that touch a common buffer, best score first: category, bytes saved, nearness."""
-        pairs = {(id(first), id(second)): (first, second) for _, users in self.users_of_buffers(nodes)
-                 for i, first in enumerate(users) for second in users[i + 1:i + 1 + REACH]}
+    def candidates(self, nodes, decided):
+        """(first, second, category, bytes saved) of pairs that touch a common buffer and were not `decided` in an earlier round.
 
-        def score(pair):
-            category, saved = self.category(*pair)
-            return (category != "horizontal", saved, -abs(self.rank[id(pair[0])] - self.rank[id(pair[1])]))
-        return sorted(pairs.values(), key=score, reverse=True)
+        Best score first: category, bytes saved, nearness."""
+        pairs = {(first, second) for _, users in self.users_of_buffers(nodes)
+                 for i, first in enumerate(users) for second in users[i + 1:i + 1 + REACH]} - decided.keys()
+        found = [(first, second, *self.category(first, second)) for first, second in pairs]
+        rank = self.rank
+        return sorted(found, reverse=True, key=lambda f: (f[2] != "horizontal", f[3], -abs(rank[id(f[0])] - rank[id(f[1])]), -rank[id(f[0])], -rank[id(f[1])]))
 
     def too_far(self, nodes):
         """One record per node and buffer for all the pairs that `candidates` leaves out."""

@@ -21,6 +21,7 @@ import operator
 import torch
 from torch import fx
 from torch._dispatch.python import enable_python_dispatcher
+from torch.fx._lazy_graph_module import _LazyGraphModule as graph_module      # its Python is written when somebody calls it: few are
 
 from ..sizes import same_sizes
 
@@ -243,6 +244,6 @@ def functionalize(gm):
     functionalizer = Functionalizer(gm.graph)
     with gm.meta["fake_mode"], torch.no_grad(), enable_python_dispatcher():     # C++ shape functions would ask for numbers
         graph = functionalizer.run()
-    result = fx.GraphModule(gm, graph, "FunctionalGraph")
+    result = graph_module(gm, graph, "FunctionalGraph")
     result.meta["fake_mode"] = gm.meta["fake_mode"]
     return result, [(n.op, n.target) for n in functionalizer.written_inputs]

@@ -15,7 +15,7 @@ What the function does around the two compiled halves:
 Mirrors torch/_functorch/_aot_autograd/runtime_wrappers.py.
 """
 import contextlib
-import dataclasses
+import copy
 import functools
 import gc
 from dataclasses import dataclass
@@ -60,7 +60,10 @@ class Plan:
     shared_memory: bool = False         # it writes: no two tensors may share memory
 
     def __getstate__(self):
-        return self.__dict__ | {"joint": dataclasses.replace(self.joint, recorded=None, graph=None)}
+        self.joint.symbols                  # are found in its graph
+        joint = copy.copy(self.joint)
+        joint.recorded = joint.graph = None
+        return self.__dict__ | {"joint": joint}
 
 
 def compile_training(gm, inputs, record, decompositions, optimize, compile_graph, is_cheap):

@@ -26,7 +26,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 
 from .. import config
 from ..sizes import SYMBOLIC, hint, same, same_sizes, sizes
-from .functionalize import CannotFunctionalize, functional_form
+from .functionalize import CannotFunctionalize, functional_form, graph_module
 
 aten = torch.ops.aten
 METADATA_QUESTIONS = {      # answered, not recorded
@@ -150,7 +150,7 @@ class Tracer(TorchDispatchMode):
         root = torch.nn.Module()
         for key, tensor in self.constants.items():
             (root.register_parameter if isinstance(tensor, torch.nn.Parameter) else root.register_buffer)(key, tensor)
-        gm = fx.GraphModule(root, self.graph, name)
+        gm = graph_module(root, self.graph, name)
         gm.meta["fake_mode"] = self.fake_mode
         return gm
 

@@ -15,7 +15,7 @@ Mirrors `decide_layout_opt` and the layout constraints in torch/_inductor/graph.
 import torch
 from torch import fx
 
-from ..autograd.functionalize import is_needed
+from ..autograd.functionalize import graph_module, is_needed
 
 aten = torch.ops.aten
 
@@ -52,7 +52,7 @@ class LayoutPass:
             return self.gm
         self.record.notes += [f"{count} {what}" for what, count in self.counts.items()]
         self.graph.eliminate_dead_code(is_impure_node=is_needed)
-        result = fx.GraphModule(self.gm, self.graph, "FunctionalGraph")
+        result = graph_module(self.gm, self.graph, "FunctionalGraph")
         result.meta.update(self.gm.meta)
         return result
 
