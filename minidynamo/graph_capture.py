@@ -33,7 +33,7 @@ from .variables.base import Lazy
 from .variables.builder import Builder
 from .variables.constant import ConstantVar, argument_of, is_constant_value
 from .variables.containers import DictVar, ListVar, SetVar, SliceVar, TupleVar
-from .variables.objects import GlobalsVar
+from .variables.modules import GlobalsVar
 from .variables.symbolic import SYMBOLIC, SymVar, TextVar, data_dependent, wrap_symbolic
 from .variables.tensor import FloatVar, TensorVar, with_tensors
 

@@ -20,14 +20,14 @@ from . import frame_hook, runtime
 from .bytecode import Instruction
 from .exceptions import SkipFrame
 from .symbolic_numbers import python_code
-from .variables.base import Lazy
+from .variables.base import Lazy, Variable
 from .variables.constant import ConstantVar, is_constant_value
 from .variables.containers import DictVar, ListVar, SetVar, TupleVar
 from .variables.functions import CellVar, PartialVar
 from .variables.iterators import IteratorVar
 from .variables.objects import ObjectVar
 
-V = sys.version_info[:2]
+V, NONE = sys.version_info[:2], ConstantVar(None)
 SHARED = (ListVar, DictVar, SetVar, ObjectVar, CellVar, IteratorVar)      # objects whose identity the program can see
 
 
@@ -93,13 +93,11 @@ class Codegen:
         self.finish_call(0)
 
     def call_object(self, function, *args):
+        """Call a fixed object.  An argument is a variable, or something to call that pushes it."""
         self.start_call(lambda: self.load_const(function))
         for arg in args:
-            self.value(arg)
+            self.value(arg) if isinstance(arg, Variable) else arg()
         self.finish_call(len(args))
-
-    def call_helper(self, name, *args):
-        self.call_object(getattr(runtime, name), *args)
 
     def call_object_kw(self, function, args, kwargs):
         self.push_null()
@@ -158,10 +156,7 @@ class Codegen:
             self.pinned(source.value)
             return
         if kind in BY_CALL:
-            self.start_call(lambda: self.load_const(BY_CALL[kind]))
-            self.load_source(source.base)
-            self.load_const("__dict__" if kind == "raw_dict" else key)
-            self.finish_call(2)
+            self.call_object(BY_CALL[kind], lambda: self.load_source(source.base), lambda: self.load_const("__dict__" if kind == "raw_dict" else key))
             return
         self.load_source(source.base)
         if kind == "attr":
@@ -184,8 +179,7 @@ class Codegen:
         elif id(value) in self.variable_temps:
             self.load_fast(self.variable_temps[id(value)][0])
         else:
-            self.start_call(lambda: self.load_const(maker))
-            self.finish_call(0)
+            self.call_object(maker)
             self.variable_temps[id(value)] = self.temp(), value
             self.emit("COPY", 1, 1)
             self.store_fast(self.variable_temps[id(value)][0])
@@ -204,11 +198,8 @@ class Codegen:
             self.symbols[expr.name] = expr
             self.load_fast(self.prefix + expr.name)
             return
-        self.start_call(lambda: self.load_const(size_function(python_code(expr), tuple(sorted(s.name for s in expr.free_symbols)))))
         symbols = sorted(expr.free_symbols, key=lambda s: s.name)
-        for symbol in symbols:
-            self.symbolic(symbol)
-        self.finish_call(len(symbols))
+        self.call_object(size_function(python_code(expr), tuple(s.name for s in symbols)), *[functools.partial(self.symbolic, s) for s in symbols])
 
     def build(self, op, values):
         for value in values:
@@ -216,41 +207,27 @@ class Codegen:
         self.emit(op, len(values), 1 - len(values))
 
     def sequence(self, variable):
-        cls = variable.cls
+        cls, items = variable.cls, lambda: self.build("BUILD_TUPLE", variable.items)
         if variable.is_constant() and all(is_constant_value(v.as_constant()) for v in map(peek, variable.items)) \
                 and cls is tuple and not any(type(peek(v)) is Lazy for v in variable.items):
             self.load_const(self.constants.setdefault(id(variable), variable.as_constant()))        # one object, however often it is loaded
         elif cls is list:
             self.build("BUILD_LIST", variable.items)
         elif cls is tuple:
-            self.build("BUILD_TUPLE", variable.items)
+            items()
         elif cls is collections.deque:
-            self.start_call(lambda: self.load_const(cls))
-            self.build("BUILD_TUPLE", variable.items)
-            self.load_const(variable.extra)
-            self.finish_call(2)
+            self.call_object(cls, items, ConstantVar(variable.extra))
         elif hasattr(cls, "_fields"):
-            self.start_call(lambda: self.load_const(tuple.__new__))
-            self.load_const(cls)
-            self.build("BUILD_TUPLE", variable.items)
-            self.finish_call(2)
+            self.call_object(tuple.__new__, lambda: self.load_const(cls), items)
         else:
-            self.start_call(lambda: self.load_const(cls))
-            self.build("BUILD_TUPLE", variable.items)
-            self.finish_call(1)
+            self.call_object(cls, items)
 
     def dictionary(self, variable):
+        items = functools.partial(self.mapping, variable.items)
         if variable.cls is dict:
-            self.mapping(variable.items)
-        elif variable.cls is collections.OrderedDict:
-            self.start_call(lambda: self.load_const(collections.OrderedDict))
-            self.mapping(variable.items)
-            self.finish_call(1)
+            items()
         else:
-            self.start_call(lambda: self.load_const(variable.cls))
-            self.value(variable.factory) if variable.factory is not None else self.load_const(None)
-            self.mapping(variable.items)
-            self.finish_call(2)
+            self.call_object(variable.cls, *([] if variable.cls is collections.OrderedDict else [variable.factory or NONE]), items)
 
     def mapping(self, items):
         for key, value in items.values():
@@ -260,9 +237,7 @@ class Codegen:
 
     def set(self, variable):
         if variable.cls is frozenset:
-            self.start_call(lambda: self.load_const(frozenset))
-            self.build("BUILD_TUPLE", list(variable.items.values()))
-            self.finish_call(1)
+            self.call_object(frozenset, lambda: self.build("BUILD_TUPLE", list(variable.items.values())))
         else:
             self.build("BUILD_SET", list(variable.items.values()))
 
@@ -270,31 +245,24 @@ class Codegen:
         if variable.value is not None:
             self.load_const(variable.value)
             return
+        cls, slots, payload = functools.partial(self.load_const, variable.cls), variable.slots, variable.payload
+        fields = functools.partial(self.mapping, variable.fields.items if variable.fields is not None else {})
         if issubclass(variable.cls, BaseException):
-            if "__traceback__" in variable.slots:
-                self.value(variable.slots["__traceback__"])         # refuses, unless it was set to None
+            if "__traceback__" in slots:
+                self.value(slots["__traceback__"])         # refuses, unless it was set to None
                 self.emit("POP_TOP", None, -1)
-            self.start_call(lambda: self.load_const(runtime.new_exception))
-            self.load_const(variable.cls)
-            self.build("BUILD_TUPLE", variable.init_args or [])
-            self.mapping(variable.fields.items if variable.fields is not None else {})
-            for name in ("__cause__", "__context__"):
-                self.value(variable.slots.get(name, ConstantVar(None)))
-            self.value(variable.slots.get("__suppress_context__", ConstantVar(False)))
-            self.finish_call(6)
+            self.call_object(runtime.new_exception, cls, lambda: self.build("BUILD_TUPLE", variable.init_args or []), fields, slots.get("__cause__", NONE),
+                             slots.get("__context__", NONE), slots.get("__suppress_context__", ConstantVar(False)))
             return
-        self.start_call(lambda: self.load_const(runtime.new_object))
-        self.load_const(variable.cls)
-        self.mapping(variable.fields.items if variable.fields is not None else {})
-        self.mapping({n: (ConstantVar(n), v) for n, v in variable.slots.items() if v is not None})
-        if variable.payload is None:
-            self.load_const(None)
-        elif isinstance(variable.payload, DictVar):
-            self.mapping(variable.payload.items)
+        self.call_object(runtime.new_object, cls, fields, lambda: self.mapping({n: (ConstantVar(n), v) for n, v in slots.items() if v is not None}),
+                         NONE if payload is None else functools.partial(self.contents, payload))
+
+    def contents(self, variable):
+        """Items of a container as a dict or tuple."""
+        if isinstance(variable, DictVar):
+            self.mapping(variable.items)
         else:
-            items = variable.payload.items
-            self.build("BUILD_TUPLE", items if isinstance(items, list) else list(items.values()))
-        self.finish_call(4)
+            self.build("BUILD_TUPLE", variable.items if isinstance(variable.items, list) else list(variable.items.values()))
 
     def cell(self, variable):
         known = self.variable_temps.get(id(variable))
@@ -305,8 +273,7 @@ class Codegen:
         elif variable.source is not None:
             self.load_source(variable.source)
         else:
-            self.start_call(lambda: self.load_const(types.CellType))
-            self.finish_call(0)
+            self.call_object(types.CellType)
             self.remember(variable)
             if variable.content is not None:            # after `remember`: a closure may refer to itself
                 self.value(variable.content)
@@ -318,27 +285,16 @@ class Codegen:
             self.load_const(variable.fn)
             return
         plain = not (variable.defaults or variable.kwdefaults or variable.attrs or variable.annotations)
-        code = variable.code
-        self.start_call(lambda: self.load_const(types.FunctionType))
-        self.load_const(code)
-        self.load_const(variable.globals)
-        self.load_const(variable.name.rpartition(".")[2])
-        self.load_const(None)
-        for cell in variable.closure:
-            self.cell(cell)
-        self.emit("BUILD_TUPLE", len(variable.closure), 1 - len(variable.closure))
-        self.finish_call(5)
-        if not plain or variable.name != code.co_qualname:
-            temp = self.temp()
-            self.store_fast(temp)
-            self.start_call(lambda: self.load_const(runtime.new_function))
-            self.load_fast(temp)
-            self.value(TupleVar(list(variable.defaults)) if variable.defaults else ConstantVar(None))
-            self.mapping({k: (ConstantVar(k), v) for k, v in variable.kwdefaults.items()})
-            self.load_const(variable.name)
-            self.mapping(variable.attrs.items if variable.attrs is not None else {})
-            self.value(variable.annotations or ConstantVar(None))
-            self.finish_call(6)
+
+        def made():
+            self.call_object(types.FunctionType, *[functools.partial(self.load_const, part) for part in (
+                variable.code, variable.globals, variable.name.rpartition(".")[2], None)], lambda: self.build("BUILD_TUPLE", variable.closure))
+        if plain and variable.name == variable.code.co_qualname:
+            made()
+        else:
+            self.call_object(runtime.new_function, made, TupleVar(list(variable.defaults)) if variable.defaults else NONE,
+                             lambda: self.mapping({k: (ConstantVar(k), v) for k, v in variable.kwdefaults.items()}), ConstantVar(variable.name),
+                             lambda: self.mapping(variable.attrs.items if variable.attrs is not None else {}), variable.annotations or NONE)
         self.remember(variable)
 
     # ---- side effects
@@ -378,10 +334,7 @@ class Codegen:
                 helper = runtime.replace_dict if isinstance(variable, DictVar) else runtime.replace_items
                 self.start_call(lambda: self.load_const(helper))
                 self.value(variable)
-                if isinstance(variable, DictVar):
-                    self.mapping(variable.items)
-                else:
-                    self.build("BUILD_TUPLE", variable.items if isinstance(variable.items, list) else list(variable.items.values()))
+                self.contents(variable)
                 commit(("call", 2))
         for values in self.output.globals.values():
             for name, value in reversed(values.written.items()):
@@ -406,7 +359,7 @@ class Codegen:
                 else:
                     self.emit(op, arg, {"STORE_SUBSCR": -3, "STORE_DEREF": -1, "STORE_ATTR": -2}[op])
         for iterator in self.late:
-            self.call_helper("position", iterator, ConstantVar(iterator.index))
+            self.call_object(runtime.position, iterator, ConstantVar(iterator.index))
             self.emit("POP_TOP", None, -1)
         assert self.depth == start, "mutations left the stack unbalanced"
 
@@ -419,11 +372,7 @@ class Codegen:
     def restore_state(self, values):
         """The thread's grad mode and the like: those that the traced code left changed, or all as they were before it."""
         for (setter, key), final in values.items():
-            self.start_call(lambda: self.load_const(setter))
-            for part in key:
-                self.load_const(part)
-            self.load_const(final)
-            self.finish_call(len(key) + 1)
+            self.call_object(setter, *[functools.partial(self.load_const, part) for part in (*key, final)])
             self.emit("POP_TOP", None, -1)
         depth = self.output.autocast_depth
         for _ in range(abs(depth)):

@@ -27,7 +27,7 @@ from .variables.objects import ObjectVar
 from .variables.symbolic import SymVar
 
 V = sys.version_info[:2]
-NO_RESULT = ("STORE", "DELETE", "POP", "RETURN", "RAISE", "RERAISE", "JUMP", "END_FOR")
+NO_RESULT = ("STORE", "DELETE", "POP", "RETURN", "RAISE", "RERAISE", "JUMP", "END_FOR", "FOR_ITER", "UNPACK")        # what is on top then is no result
 
 
 def rebuild(frame):
@@ -53,8 +53,7 @@ def replacement(frame, tail, compile_graph, tick=None):
     head = Codegen(frame)
     head.temps, head.prefix = tail.temps, tail.prefix
     if tick is not None:
-        head.start_call(lambda: head.load_const(tick))
-        head.finish_call(0)
+        head.call_object(tick)
         head.emit("POP_TOP", None, -1)
     plain = []
     env = frame.output.shape_env
@@ -91,8 +90,7 @@ def _run_plainly(frame, raised):
     # PyTorch: the graph's error leaves the frame, whatever `try` stood around the operation."""
     handler = Codegen(frame)
     handler.emit("PUSH_EXC_INFO", None, 2)
-    handler.start_call(lambda: handler.load_const(raised))
-    handler.finish_call(0)
+    handler.call_object(raised)
     cleanup = [Instruction("COPY", 3), Instruction("POP_EXCEPT"), Instruction("RERAISE", 1)]      # `raised` raises: no longer handled
     for instruction in handler.instructions:
         instruction.exc = cleanup[0], 1, True

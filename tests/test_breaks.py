@@ -354,3 +354,15 @@ def test_a_bare_raise_of_what_the_caller_handles(x):
         again()
     except RuntimeError as error:
         return x, str(error)
+
+
+@make_test(X(), graphs=4, breaks=1)
+def test_in_a_loop_in_a_handler(x):
+    try:
+        {}["k"]
+    except KeyError as error:
+        for n in range(3):
+            x = x + n
+            print(n, sys.exception() is error)
+        () = ()
+    return x * 2, sys.exception()

@@ -27,7 +27,8 @@ from ..variables.constant import NUMPY, ConstantVar, is_constant_value
 from ..variables.containers import DictVar, DictViewVar, ListVar, ProxyVar, SequenceVar, SetVar, TupleVar
 from ..variables.functions import BoundMethodVar, CallableVar, FunctionVar, PartialVar
 from ..variables.iterators import CallIterator, EnumerateVar, FilterVar, IteratorVar, MapVar, SequenceIterator, ZipVar
-from ..variables.objects import MISSING, ClassVar, ObjectVar, PyModuleVar, SuperVar, allocate, initialise_exception, initialise_payload, instantiate, lookup, trusted
+from ..variables.modules import PyModuleVar
+from ..variables.objects import MISSING, ClassVar, ObjectVar, SuperVar, allocate, initialise_exception, initialise_payload, instantiate, lookup, trusted
 from ..variables.symbolic import CALLS, SymVar, apply, is_number
 from ..variables.tensor import TensorVar
 from .opcodes import slice_of

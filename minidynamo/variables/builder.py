@@ -25,7 +25,8 @@ from .base import Lazy, OpaqueVar
 from .constant import LITERALS, ConstantVar, is_constant_value
 from .containers import DictVar, ListVar, ProxyVar, SetVar, TupleVar
 from .functions import BoundMethodVar, CallableVar, CellVar, FunctionVar, MethodVar
-from .objects import ClassVar, ModuleVar, ObjectVar, PyModuleVar, lookup, partial_of, trusted
+from .modules import PyModuleVar
+from .objects import ClassVar, ModuleVar, ObjectVar, lookup, partial_of, trusted
 from .tensor import FloatVar, TensorVar
 
 C_CALLABLES = (types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType, types.MethodWrapperType,

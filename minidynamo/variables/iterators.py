@@ -5,6 +5,7 @@ In:   variables.   Out: `next(tx)` -> variable or None at the end; `reconstruct`
     >>> SequenceIterator(list_variable).next(tx)
 Mirrors torch/_dynamo/variables/iter.py.
 """
+from .. import runtime
 from ..exceptions import Break, ObservedException, SkipFrame
 from .base import Variable
 from .constant import ConstantVar
@@ -66,7 +67,7 @@ class SequenceIterator(IteratorVar):
             if self.sequence.cls is not list:
                 raise Break("reconstruct", "an iterator of a deque that is written in the same frame")
             cg.late.append(self)
-        cg.call_helper("iterator_at", self.sequence, ConstantVar(None if late else self.index), ConstantVar(self.step))
+        cg.call_object(runtime.iterator_at, self.sequence, ConstantVar(None if late else self.index), ConstantVar(self.step))
 
 
 class HostIterator(IteratorVar):
@@ -127,7 +128,7 @@ class KeysIterator(IteratorVar):
         elif owner.mutated and (owner.source is not None and getattr(owner, "rewritten", True) or owner.source is None and self.size != len(owner.items)):
             raise SkipFrame("a dictionary or set that is written while it is walked, across a graph break")
         else:
-            cg.call_helper("advanced", self.walked, ConstantVar(self.taken))
+            cg.call_object(runtime.advanced, self.walked, ConstantVar(self.taken))
 
 
 class LibraryIterator(IteratorVar):

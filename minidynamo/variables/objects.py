@@ -1,4 +1,4 @@
-"""Instances, classes, modules, `super()`: Python's attribute protocol on variables.
+"""Instances, classes, nn.Modules, `super()`: Python's attribute protocol on variables.
 
 In:   attribute reads and writes, calls of classes.
 Out:  the protocol's steps, inlining Python-level descriptors and `__getattr__`, guarding the entries that were read.
@@ -12,7 +12,6 @@ Mirrors torch/_dynamo/variables/user_defined.py and nn_module.py.
 import collections
 import enum
 import functools
-import sys
 import types
 
 import torch
@@ -644,89 +643,9 @@ class SuperVar(Variable):
         cg.call_object(super, ClassVar(self.start), self.object)
 
 
-class PyModuleVar(Variable):
-    """A Python module (`import math`): attributes of torch and the standard library are taken as fixed."""
-    __slots__ = ("value",)
-
-    def __init__(self, value, source=None):
-        self.source, self.mutated, self.value = source, False, value
-
-    def python_type(self):
-        return types.ModuleType
-
-    def real(self):
-        return self.value
-
-    def identity(self):
-        return self.value
-
-    def hash_key(self, tx):
-        return self.value
-
-    def truth(self, tx):
-        return True
-
-    def getattr(self, tx, name):
-        try:
-            value = getattr(self.value, name)
-        except AttributeError as error:
-            tx.raise_(AttributeError, *error.args)
-        if trusted(self.value.__name__) and self.value is not sys:      # whose stdout, path, argv... are replaced
-            if name in type(self.value).__dict__:       # a switch such as torch.backends.cudnn.enabled, a property of the module
-                return tx.output.wrap(value, tx.output.tree.pinned(self.value).attr(name))
-            return tx.output.wrap_pinned(value)
-        pin = tx.output.tree.pinned(self.value.__dict__, "G_" + self.value.__name__)
-        written = tx.output.globals_of(self.value.__dict__).written
-        if name in written:
-            return written[name]
-        if name not in self.value.__dict__:
-            return tx.output.wrap_pinned(value)
-        return tx.output.wrap(value, pin.item(name))
-
-    def setattr(self, tx, name, value):
-        tx.output.globals_of(self.value.__dict__).written[name] = value
-
-    def reconstruct(self, cg):
-        cg.load_const(self.value)
-
-    def __repr__(self):
-        return f"module {self.value.__name__}"
-
-
-class GlobalsVar:
-    """One module's globals: reads are guarded by name, writes are kept and replayed."""
-
-    def __init__(self, values, output):
-        self.values, self.output, self.written, self.cache = values, output, {}, {}
-        self.trusted = trusted(values.get("__name__"))
-        builtins = values.get("__builtins__", __builtins__)
-        self.builtins = builtins if isinstance(builtins, dict) else vars(builtins)
-        self.source = None if self.trusted else output.tree.pinned(values, "G_" + str(values.get("__name__", "")))
-
-    def load(self, tx, name):
-        found = self.written.get(name) or self.cache.get(name)
-        if found is None:
-            found = self.cache[name] = self._read(tx, name)
-        return found
-
-    def _read(self, tx, name):
-        output = self.output
-        if name in self.values and not (name in self.written):
-            value = self.values[name]
-            return output.wrap_pinned(value) if self.trusted else output.wrap(value, self.source.item(name))
-        if name not in self.builtins or name in self.written:
-            tx.raise_(NameError, f"name {name!r} is not defined")
-        if not self.trusted:
-            output.guard(self.source, ("BUILTIN", name), "{key} not in {0}", name)
-            output.guard(output.tree.pinned(self.builtins, "builtins").item(name), "ID", "{0} is {pin}", self.builtins[name])
-        return output.wrap_pinned(self.builtins[name])
-
-
 def partial_of(tx, value, source):
     """A real functools.partial, its parts read through `source`."""
     wrap = tx.output.wrap
     args = [wrap(a, source.attr("args").item(n)) for n, a in enumerate(value.args)]
     kwargs = {k: wrap(v, source.attr("keywords").item(k)) for k, v in value.keywords.items()}
     return PartialVar(wrap(value.func, source.attr("func")), args, kwargs, source)
-
-

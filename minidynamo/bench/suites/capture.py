@@ -11,7 +11,7 @@ import minidynamo
 
 from .. import more_models
 from ..models import bert, gpt2
-from ..public_models import NAMES, build, loss_of
+from ..public_models import NAMES, build, load_torchvision, loss_of
 from ..runner import largest_difference, tensors_of
 from .common import machine, model_rows, suite
 
@@ -131,6 +131,7 @@ def summary(rows):
 
 def capture_times(rounds=5):
     """Median seconds of a first call with backend "eager", GPT-2 and BERT with 12 layers, ours and TorchDynamo."""
+    load_torchvision()
     result = {}
     for name, make in (("GPT-2", gpt2), ("BERT", bert)):
         model, inputs = make()
