@@ -15,7 +15,7 @@ import miniinductor
 from miniinductor import config
 
 from ..runner import agrees, interleave, ratio
-from .common import machine, rows, show_ratio, suite
+from .common import rows, show_ratio, suite
 
 NO_ABLATION = ("verify", "fallback_random", "split_reductions")       # checks, promises, and what concerns GPUs only
 ALL = "all on"
@@ -57,18 +57,13 @@ def ablate(name, function, args, kwargs=None, budget=4.0, chosen=None):
 
 
 @suite("ablation")
-def ablation(options):
+def ablation(options, result):
     """Kernels and models, each switch off alone."""
-    if options.threads:
-        torch.set_num_threads(options.threads)
-    about, result = machine(), []
-    print(", ".join(f"{key} {value}" for key, value in about.items()), flush=True)
-    with torch.no_grad():
-        for name, function, args, kwargs in rows(options.only):
+    for name, function, args, kwargs in rows(options):
+        with torch.no_grad():
             row = ablate(name, function, args, kwargs)
-            result.append(row)
-            print(f"{name}: eager / all on {show_ratio(row['eager / all on'])}")
-            for label, value in row["slower without"].items():
-                print(f"    without {label:22} {show_ratio(value)} times the time, {row['kernels'][label]:4} kernels, {row['megabytes'][label]:10.1f} MB",
-                      flush=True)
-    return {"machine": about, "command": "python -m minidynamo.bench --suite ablation", "rows": result}
+        print(f"{name}: eager / all on {show_ratio(row['eager / all on'])}")
+        for label, value in row["slower without"].items():
+            print(f"    without {label:22} {show_ratio(value)} times the time, {row['kernels'][label]:4} kernels, {row['megabytes'][label]:10.1f} MB",
+                  flush=True)
+        yield row

@@ -13,7 +13,7 @@ from .. import more_models
 from ..models import bert, gpt2
 from ..public_models import NAMES, build, load_torchvision, loss_of
 from ..runner import largest_difference, tensors_of
-from .common import machine, model_rows, suite
+from .common import model_rows, suite
 
 
 def run(model, inputs, train):
@@ -84,21 +84,20 @@ def measure_mode(name, mode, options):
 
 
 @suite("capture-more")
-def capture_more(options):
+def capture_more(options, result):
     """The same for architectures that are not on the public list."""
-    return capture(options, "capture-more", more_models.NAMES)
+    return capture(options, result, "capture-more", more_models.NAMES)
 
 
 @suite("capture")
-def capture(options, name="capture", names=NAMES):
+def capture(options, result, name="capture", names=NAMES):
     """Each public model in inference and as a forward with labels in train mode."""
     warnings.filterwarnings("ignore")
-    print(", ".join(f"{k} {v}" for k, v in machine().items()))
     print(f"{'model':42}{'mode':6}{'ours':>16}{'torch.compile':>16}{'outputs':>10}{'inductor':>10}{'capture s':>16}")
-    rows = model_rows(name, names, measure, format_capture, options)
-    print(summary(rows))
-    times = capture_times() if not options.only and names is NAMES else {}
-    return {"machine": machine(), "rows": rows, "capture times": times}
+    yield from model_rows(name, names, measure, format_capture, options)
+    print(summary(result["rows"]))
+    if not options.only and names is NAMES:
+        result["capture times"] = capture_times()
 
 
 def format_capture(row):

@@ -1,8 +1,10 @@
 """What the suites share: their registry, one row measured and printed.
 
-In:   command line options.  Out: a table on the terminal and a list of dictionaries for JSON.
+In:   command line options.  Out: a table on the terminal and a dictionary for JSON: the machine, the command, the rows.
 
-    >>> SUITES["smoke"](options)
+    @suite("mine")                              # --suite mine
+    def mine(options, result):                  # prints as it goes; result["rows"]: what it has yielded so far
+        yield {"name": "a row", "seconds": 1.0}
 
 A row's result is compared with eager before anything is timed; a wrong row is printed as such and has no time.
 """
@@ -27,30 +29,62 @@ SUITES = {}
 
 
 def suite(name):
+    """Register a generator of rows.  What it has is written to the --json file after every row: a run that is cut short leaves that."""
     def register(function):
-        SUITES[name] = function
+        def run(options):
+            if options.threads:
+                torch.set_num_threads(options.threads)
+            command = f"python -m minidynamo.bench --suite {name}" + (f" --threads {options.threads}" if options.threads else "")
+            result = {"machine": machine(), "command": command + " --freezing" * options.freezing, "rows": []}
+            print(", ".join(f"{key} {value}" for key, value in result["machine"].items()), flush=True)
+            for row in function(options, result):
+                result["rows"].append(row)
+                write(result, options.json)
+            write(result, options.json)
+            minidynamo.reset()
+            return result
+        SUITES[name] = run
         return function
     return register
 
 
+def write(result, path):
+    if path:
+        with open(path, "w") as file:
+            json.dump(result, file, indent=1)
+
+
+def wanted(name, options):
+    """Does --only name this row?"""
+    return any(part in f"^{name}$" for part in options.only.split(";"))
+
+
 def machine():
     """What the figures were measured on."""
-    return {"date": datetime.date.today().isoformat(), "python": platform.python_version(), "torch": torch.__version__,
-            "threads": torch.get_num_threads(), "device": torch.cuda.get_device_name() if torch.cuda.is_available() else "CPU"}
+    about = {"date": datetime.date.today().isoformat(), "python": platform.python_version(), "torch": torch.__version__,
+             "threads": torch.get_num_threads(), "device": torch.cuda.get_device_name() if torch.cuda.is_available() else "CPU"}
+    if torch.cuda.is_available():
+        try:
+            import triton
+            query = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
+            about |= {"triton": triton.__version__, "cuda": torch.version.cuda,
+                      "driver": subprocess.run(query, capture_output=True, text=True).stdout.split("\n")[0]}
+        except (ImportError, OSError):
+            pass
+    return about
 
 
 def model_rows(suite, names, measure, show, options):
     """The rows of measure(name, options) for every model, printed as show(row).  Each model has a process of its own, `options.jobs` at once, so that
     a crash, a time limit or what one leaves in memory is its own affair; the models that --only names are run in this process."""
-    rows, chosen = [], [name for name in names if options.only in f"^{name}$"]
+    chosen = [name for name in names if wanted(name, options)]
     with ThreadPoolExecutor(options.jobs) as pool:
         for found in map(lambda name: rows_here(name, measure, options), chosen) if options.only else (
                 pool.map(lambda name: rows_alone(suite, name, options), chosen)):
             for row in found:
-                rows.append(row)
                 missing = [f"{why}: {row[why]}" for why in ("skipped", "failed") if why in row]
                 print(f"{row['name']:38}  {missing[0]}" if missing else show(row), flush=True)
-    return rows
+                yield row
 
 
 def rows_here(name, measure, options):
@@ -69,21 +103,31 @@ def rows_alone(suite, name, options, limit=900):
             ran = subprocess.run(command, capture_output=True, text=True, timeout=limit)
         except subprocess.TimeoutExpired:
             return [{"name": name, "failed": f"not finished in {limit} s"}]
-        if not os.path.exists(file):
+        if ran.returncode:
             return [{"name": name, "failed": f"exit {ran.returncode}: {(ran.stderr.strip().splitlines() or [''])[-1][:200]}"}]
         with open(file) as rows:
             return json.load(rows)["rows"]
 
 
-def rows(only):
-    for name, build in WORKLOADS.items():
-        if only in name:
-            function, inputs = build()
-            yield name, function, inputs, {}
-    for name, build in MODELS.items():
-        if only in name:
-            model, inputs = build()
-            yield name, model, [], inputs
+def rows(options):
+    """(name, function, args, kwargs) of every workload and model."""
+    for table in (WORKLOADS, MODELS):
+        for name, build in table.items():
+            if wanted(name, options):
+                function, inputs = build()
+                yield (name, function, [], inputs) if isinstance(inputs, dict) else (name, function, inputs, {})
+
+
+def measure_all(rows, options):
+    """The rows, measured and printed; under no_grad."""
+    print("ratios are medians over interleaved rounds [quartiles]; above 1: the second is faster\n\n"
+          f"{'':20} {'eager':>10} {'ours':>10} {'peer':>10}   {'eager / ours':21} {'eager / peer':21} {'peer / ours':21} "
+          f"{'compile s (CPU s): ours':>24} {'peer':>15} {'difference':>10}")
+    for name, function, args, kwargs in rows:
+        with torch.no_grad():
+            row = measure(name, function, args, kwargs, peer=not options.no_peer)
+        print(format_row(row), flush=True)
+        yield row
 
 
 def measure(name, function, args, kwargs, peer=True, budget=3.0):

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 
-from .common import machine, suite
+from .common import suite, wanted
 
 CHILD = """
 import json, os, sys
@@ -43,13 +43,11 @@ def first_call(who, what, folder, threads):
 
 
 @suite("compile-time")
-def compile_time(options):
+def compile_time(options, result):
     """Compile times, cold and warm, in fresh processes."""
-    about, result = machine(), []
-    print(", ".join(f"{k} {v}" for k, v in about.items()))
     print(f"{'':8}{'':6}{'':6}{'before CPU s':>14}{'first call CPU s':>18}{'wall s':>9}{'a second graph CPU s':>22}")
     for what in ("small", "BERT", "GPT-2"):
-        if options.only not in what:
+        if not wanted(what, options):
             continue
         seconds = {}
         for who in ("ours",) if options.no_peer else ("ours", "peer"):
@@ -57,8 +55,7 @@ def compile_time(options):
                 for state in ("cold", "warm"):
                     row = first_call(who, what, folder, options.threads or 1)
                     seconds[who, state] = row["cpu"]
-                    result.append(dict(row, name=what, compiler=who, caches=state))
                     print(f"{what:8}{who:6}{state:6}{row['before']:14.2f}{row['cpu']:18.2f}{row['wall']:9.2f}{row['again']:22.2f}", flush=True)
+                    yield dict(row, name=what, compiler=who, caches=state)
         if not options.no_peer:
             print(f"{what:8}ours / peer: " + ", ".join(f"{s} {seconds['ours', s] / seconds['peer', s]:.3f}" for s in ("cold", "warm")))
-    return {"machine": about, "command": "python -m minidynamo.bench --suite compile-time", "rows": result}

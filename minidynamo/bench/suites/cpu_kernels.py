@@ -1,16 +1,14 @@
 """--suite cpu-kernels: single kernels on the CPU, with one thread and with all: eager, torch.compile and ours interleaved.
 
 Each row names the ratio to torch.compile that is to be reached; no row may be slower than eager ("as eager": the quartiles of the ratio are on both
-sides of 1).  All three keep the memory they free (runner.keep_freed_memory).  --only TEXT runs the rows whose name contains TEXT; several are separated by semicolons.
+sides of 1).  All three keep the memory they free (runner.keep_freed_memory).
 """
 import torch
 import torch.nn.functional as F
 
-import minidynamo
-
 from ..runner import keep_freed_memory
 from ..workloads import WORKLOADS
-from .common import machine, measure, show_ratio, suite
+from .common import measure, show_ratio, suite, wanted
 
 
 def randn(*shape, dtype=torch.float32, seed=0):
@@ -72,24 +70,20 @@ ROWS = {        # name -> (function, inputs, goal: torch.compile / ours)
 
 
 @suite("cpu-kernels")
-def cpu_kernels(options):
+def cpu_kernels(options, result):
     """Every row with 1 thread and with all (or with --threads N alone)."""
     available = torch.get_num_threads()
     keep_freed_memory()
-    result = []
     for threads in [options.threads] if options.threads else sorted({1, available}):
         torch.set_num_threads(threads)
-        print(", ".join(f"{k} {v}" for k, v in machine().items()))
-        print(f"{'':20}{'eager ms':>10}{'ours ms':>10}{'peer ms':>10}   {'eager / ours':22}{'peer / ours':22}{'goal':>5}  verdict")
+        print(f"{f'{threads} threads':20}{'eager ms':>10}{'ours ms':>10}{'peer ms':>10}   {'eager / ours':22}{'peer / ours':22}{'goal':>5}  verdict")
         for name, (function, inputs, goal) in ROWS.items():
-            if any(text in name for text in options.only.split(";")):
+            if wanted(name, options):
                 with torch.no_grad():
                     row = measure(name, function, inputs(), {}, peer=not options.no_peer) | {"threads": threads, "goal": goal}
-                result.append(row)
                 print(format_kernel(row), flush=True)
+                yield row
     torch.set_num_threads(available)
-    minidynamo.reset()
-    return {"machine": machine(), "rows": result}
 
 
 def format_kernel(row):

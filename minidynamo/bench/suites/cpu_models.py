@@ -4,15 +4,13 @@ Four layers each at the real hidden sizes (BERT, GPT-2, ViT 768, Llama 1024, T5 
 run in one process and so under one allocator policy: malloc keeps what is freed.  `--threads 1` and `--threads 4` are two runs: torch.compile writes the number into its
 kernels.  `--freezing` freezes parameters in both compilers.  Last line: the geometric mean of eager / ours, and the rows that are below eager or below torch.compile.
 """
-import math
+import statistics
 
 import torch
 
-import minidynamo
-
 from ..models import bert, gpt2, resnet
 from ..runner import keep_freed_memory
-from .common import format_row, machine, measure, suite
+from .common import measure_all, suite, wanted
 
 LAYERS = 4
 
@@ -38,34 +36,22 @@ def vit(layers=LAYERS, batch=1):
 ROWS = {"BERT": lambda: bert(LAYERS), "GPT-2": lambda: gpt2(LAYERS), "Llama": llama, "T5": t5, "ViT": vit, "ResNet-50": resnet}
 
 
-def geometric_mean(values):
-    return math.exp(sum(map(math.log, values)) / len(values))
+def models(options):
+    for name, build in ROWS.items():
+        if wanted(name, options):
+            torch.manual_seed(0)
+            model, inputs = build()
+            yield name, model, [], inputs
 
 
 @suite("cpu-models")
-def cpu_models(options):
+def cpu_models(options, result):
     """Inference of six architectures."""
-    if options.threads:
-        torch.set_num_threads(options.threads)
     keep_freed_memory()
-    about = machine()
-    print(", ".join(f"{key} {value}" for key, value in about.items()), flush=True)
-    print(f"{'':20} {'eager':>10} {'ours':>10} {'peer':>10}   {'eager / ours':21} {'eager / peer':21} {'peer / ours':21} "
-          f"{'compile s (CPU s): ours':>24} {'peer':>15} {'difference':>10}")
-    result = []
-    with torch.no_grad():
-        for name, build in ROWS.items():
-            if options.only in name:
-                torch.manual_seed(0)
-                model, inputs = build()
-                row = measure(name, model, [], inputs, peer=not options.no_peer)
-                result.append(row)
-                print(format_row(row), flush=True)
-    minidynamo.reset()
-    gains = [row["eager / ours"][0] for row in result if "eager / ours" in row]
+    yield from measure_all(models(options), options)
+    gains = [row["eager / ours"][0] for row in result["rows"] if "eager / ours" in row]
     if gains:
-        below = {label: [row["name"] for row in result if key in row and row[key][0] < 1]
+        below = {label: [row["name"] for row in result["rows"] if key in row and row[key][0] < 1]
                  for label, key in (("eager", "eager / ours"), ("torch.compile", "torch.compile / ours"))}
-        print(f"geometric mean of eager / ours: {geometric_mean(gains):.3f} over {len(gains)} rows; "
+        print(f"geometric mean of eager / ours: {statistics.geometric_mean(gains):.3f} over {len(gains)} rows; "
               + "; ".join(f"below {label}: {', '.join(names) or 'none'}" for label, names in below.items()))
-    return {"machine": about, "command": f"python -m minidynamo.bench --suite cpu-models --threads {torch.get_num_threads()}{' --freezing' * options.freezing}", "rows": result}

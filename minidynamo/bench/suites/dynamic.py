@@ -15,7 +15,7 @@ from ...explain import compilations
 from ..public_models import NAMES, build
 from ..runner import tensors_of
 from .capture import difference
-from .common import machine, model_rows, suite
+from .common import model_rows, suite
 
 SIZES = ((2, 16), (3, 12), (5, 20))             # (batch, sequence), the list's own first
 FIXED_SEQUENCE = {"LongformerForMaskedLM": 1, "BigBirdForMaskedLM": 1}
@@ -114,20 +114,17 @@ def measure(name, options):
 
 
 @suite("dynamic")
-def dynamic(options):
+def dynamic(options, result):
     """Public models over three sizes, generation, sweeps."""
     warnings.filterwarnings("ignore")
-    print(", ".join(f"{k} {v}" for k, v in machine().items()))
     print(f"{'model':42}{'ours':>12}{'difference':>12}{'torch.compile':>16}{'difference':>12}{'seconds':>16}")
-    rows = model_rows("dynamic", NAMES, measure, show, options)
-    ran = [row for row in rows if "skipped" not in row]
+    yield from model_rows("dynamic", NAMES, measure, show, options)
+    ran = [row for row in result["rows"] if "skipped" not in row]
     for label in ("ours",) if options.no_peer else ("ours", "peer"):
         print(f"{label}: one compilation and right outputs: {sum(row.get(label, {}).get('one', False) for row in ran)} of {len(ran)}; "
               f"wrong outputs: {[row['name'] for row in ran if label in row and not row[label]['difference'] < 1e-4] or 'none'}")
-    result = {"machine": machine(), "rows": rows}
     if not options.only:
         result |= {"generation": generation(), "sweep": sweep()}
-    return result
 
 
 def show(row):

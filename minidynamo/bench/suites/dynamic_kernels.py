@@ -15,7 +15,7 @@ import minidynamo
 import miniinductor
 from miniinductor.runtime.build import build_kernels
 
-from .common import machine, suite
+from .common import suite, wanted
 
 REASONS = {     # beginning of a row's name -> why a symbol costs something there
     "short rows": "the C++ compiler unrolls a row of constant length; here every row pays for loops that may end anywhere, and for sums in chunks",
@@ -64,7 +64,7 @@ def with_a_copy_for(source, lengths):
     return f'{source}\nextern "C" int NAME(void** args) {{ return (int64_t)args[{place}] == {n} ? body<{n}>(args) : body<0>(args); }}\n'
 
 
-def time_with_a_copy(name, record, inputs, static):
+def time_with_a_copy(record, inputs, static):
     """Ratio to the static kernel of the dynamic one with a copy for this length: kernels alone, called in turn."""
     [kernel], out = record.kernels, torch.empty_like(inputs[0])
     [copy] = build_kernels([(with_a_copy_for(kernel.source.replace(kernel.name + "(", "NAME("), inputs[0].shape), "copy")])
@@ -80,12 +80,10 @@ def time_with_a_copy(name, record, inputs, static):
 
 
 @suite("dynamic-kernels")
-def dynamic_kernels(options):
+def dynamic_kernels(options, result):
     """Dynamic against static kernels."""
-    print(", ".join(f"{k} {v}" for k, v in machine().items()))
-    rows = []
     for name, (function, shapes) in WORKLOADS.items():
-        if options.only not in name:
+        if not wanted(name, options):
             continue
         with torch.no_grad():
             inputs = [torch.randn(shape) for shape in shapes]
@@ -99,16 +97,13 @@ def dynamic_kernels(options):
                     times.append((time.perf_counter() - start) / count)
                 if turn == 2:
                     count = max(1, int(0.004 / seconds[0][-1]))
-        ratios = sorted(d / s for s, d in zip(seconds[0][3:], seconds[1][3:]))
+        low, ratio, high = statistics.quantiles([d / s for s, d in zip(seconds[0][3:], seconds[1][3:])], n=4)
         static, dynamic = (1e6 * statistics.median(times[3:]) for times in seconds)
-        rows.append({"name": name, "static_us": static, "dynamic_us": dynamic, "ratio": ratios[len(ratios) // 2],
-                     "quartiles": [ratios[len(ratios) // 4], ratios[3 * len(ratios) // 4]]})
-        print(f"{name:36} static {static:8.1f} us  dynamic {dynamic:8.1f} us  ratio {rows[-1]['ratio']:.3f} "
-              f"[{rows[-1]['quartiles'][0]:.3f} {rows[-1]['quartiles'][1]:.3f}]", flush=True)
-        reason = next((text for start, text in REASONS.items() if name.startswith(start)), "no reason known")
-        if rows[-1]["ratio"] > 1.05:
-            rows[-1]["reason"] = reason
+        row = {"name": name, "static_us": static, "dynamic_us": dynamic, "ratio": ratio, "quartiles": [low, high]}
+        print(f"{name:36} static {static:8.1f} us  dynamic {dynamic:8.1f} us  ratio {ratio:.3f} [{low:.3f} {high:.3f}]", flush=True)
+        if ratio > 1.05:
+            row["reason"] = next((text for start, text in REASONS.items() if name.startswith(start)), "no reason known")
             if name.startswith("short rows"):
-                rows[-1]["hint"] = time_with_a_copy(name, pair[1][2], inputs, pair[0])
-            print(f"        {reason}" + (f" (hint: {rows[-1]['hint']:.3f})" if "hint" in rows[-1] else ""), flush=True)
-    return {"machine": machine(), "rows": rows}
+                row["hint"] = time_with_a_copy(pair[1][2], inputs, pair[0])
+            print(f"        {row['reason']}" + (f" (hint: {row['hint']:.3f})" if "hint" in row else ""), flush=True)
+        yield row

@@ -9,10 +9,8 @@ Times are medians of CUDA events (kernels) or of host clocks around synchronised
 of a row, each round in another order: what one leaves in the cache helps the next.
 """
 import copy
-import json
 import math
 import statistics
-import subprocess
 import time
 
 import torch
@@ -22,21 +20,10 @@ import minidynamo
 
 from ..models import MODELS
 from ..runner import FreshCaches, tensors_of
-from .common import machine, suite
+from .common import suite, wanted
 
 DEVICE, BF16, FP32 = "cuda", torch.bfloat16, torch.float32
 COMPILERS = {"ours": (minidynamo.compile, minidynamo.reset), "torch.compile": (torch.compile, torch.compiler.reset)}
-
-
-def gpu_machine():
-    import triton
-    about = machine() | {"triton": triton.__version__, "cuda": torch.version.cuda}
-    try:
-        query = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
-        about["driver"] = subprocess.run(query, capture_output=True, text=True).stdout.split("\n")[0]
-    except OSError:
-        pass
-    return about
 
 
 # --- one row: any function ------------------------------------------------------------------------------------------------------
@@ -127,14 +114,6 @@ def show(row, unit="ms", digits=3):
                                          for k, v in some.items()) for what, some in figures.items() if some), row.get("note", ""), flush=True)
 
 
-def finish(rows, about, options):
-    result = {"machine": about, "command": f"python -m minidynamo.bench --suite {options.suite}", "rows": rows}
-    if options.json:            # after every row: a run that is cut short leaves what it has
-        with open(options.json, "w") as file:
-            json.dump(result, file, indent=1)
-    return result
-
-
 # --- kernels -------------------------------------------------------------------------------------------------------------------------
 def randn(*shape, dtype=FP32):
     return torch.randn(shape, device=DEVICE, dtype=dtype)
@@ -168,15 +147,13 @@ def kernel_rows():
 
 
 @suite("gpu-kernels")
-def gpu_kernels(options):
+def gpu_kernels(options, result):
     """The memory-bound rows, a fused matmul, and the overhead of a small call."""
-    about, result = gpu_machine(), []
-    print(", ".join(f"{key} {value}" for key, value in about.items()), flush=True)
     source = randn(1 << 26)
     target = torch.empty_like(source)
     with torch.no_grad():
         for name, function, inputs, nbytes in kernel_rows():
-            if options.only in name:
+            if wanted(name, options):
                 wide = [t.double() if t.is_floating_point() else t for t in inputs]
                 row = measure(name, function, lambda f: lambda: f(*inputs), function(*wide), event_times, options, others={"copy": lambda: target.copy_(source)})
                 del wide
@@ -186,8 +163,7 @@ def gpu_kernels(options):
                         row[f"ours / {other}"] = row["GB/s"]["ours"] / row["GB/s"][other]
                 show(row, "GB/s", 0)
                 print(" " * 42, {k: round(v, 3) for k, v in row.items() if k.startswith("ours / ")}, flush=True)
-                result.append(row)
-                finish(result, about, options)
+                yield row
         if options.only in "matmul":
             a, b, c = (randn(4096, 4096, dtype=BF16) for _ in range(3))
             function = lambda a, b, c: F.gelu(a @ b + c)  # noqa: E731
@@ -195,15 +171,14 @@ def gpu_kernels(options):
                           options, modes=(None, "max-autotune"))        # the peer's search takes minutes
             row["TFLOP/s"] = {k: 2 * 4096**3 / ms / 1e9 for k, ms in row["ms"].items()}
             show(row, "TFLOP/s", 0)
-            result.append(row)
+            yield row
         if options.only in "small call":
             x, function = randn(16), lambda x: torch.relu(x * 2 + 1) - 3  # noqa: E731
             row = measure("four pointwise ops on 16 elements", function, lambda f: lambda: f(x), function(x.double()),
                           lambda variants: host_times(variants, 200, 15), options)
             row["us"] = {k: v * 1e3 for k, v in row["ms"].items()}
             show(row, "us", 2)
-            result.append(row)
-    return finish(result, about, options)
+            yield row
 
 
 # --- models --------------------------------------------------------------------------------------------------------------------------
@@ -252,25 +227,21 @@ MODEL_ROWS = [("GPT-2 b1 s64 bf16", "gpt2", dict(batch=1, sequence=64), BF16, No
 
 
 @suite("gpu-models")
-def gpu_models(options):
-    """Whole models: eager, ours, torch.compile in the same mode.  --only "A;B$": rows whose names contain A or end with B."""
-    about, result = gpu_machine(), []
-    print(", ".join(f"{key} {value}" for key, value in about.items()), flush=True)
+def gpu_models(options, result):
+    """Whole models: eager, ours, torch.compile in the same mode."""
     for name, *what in MODEL_ROWS:
-        if any(part in f"{name}$" for part in options.only.split(";")):
+        if wanted(name, options):
             try:
                 row = measure_model(name, *what, options)
             except ImportError as missing:
                 print(f"{name:42} {missing}", flush=True)
                 continue
             show(row)
-            result.append(row)
-            finish(result, about, options)
+            yield row
     for label in COMPILERS:
-        ratios = [row["ms"]["eager"] / row["ms"][label] for row in result if label in row["ms"]]
+        ratios = [row["ms"]["eager"] / row["ms"][label] for row in result["rows"] if label in row["ms"]]
         print(f"{label}: {len(ratios)} rows, geometric mean of eager / {label}: {statistics.geometric_mean(ratios or [1]):.3f}, "
               f"lowest {min(ratios, default=1):.3f}", flush=True)
-    return finish(result, about, options)
 
 
 def measure_model(name, builder, build, dtype, mode, training, options):

@@ -9,6 +9,7 @@ optimizers        20 steps of SGD, Adam, AdamW on GPT-2 and ResNet-50, with a le
 
 Dropout: torch.compile runs with fallback_random, so that all of them draw eager's numbers.
 """
+import contextlib
 import copy
 import time
 import warnings
@@ -23,7 +24,7 @@ from minidynamo import records
 from ..models import bert, gpt2, resnet
 from ..public_models import NAMES, build, loss_of
 from ..runner import interleave, peer_compile, ratio
-from .common import machine, model_rows, show_ratio, suite
+from .common import model_rows, show_ratio, suite, wanted
 
 TOLERANCE = 1e-4
 
@@ -120,21 +121,17 @@ def show_cell(cell):
 
 
 @suite("training")
-def training(options):
+def training(options, result):
     """One training step of every model of the public list."""
-    if options.threads:
-        torch.set_num_threads(options.threads)
     warnings.simplefilter("ignore")
     if not options.no_peer:
         import torch._inductor.config as peer_config
         peer_config.fallback_random = True
-    print(", ".join(f"{key} {value}" for key, value in machine().items()), flush=True)
     print(f"{'model':38} {'ours':50} {'torch.compile':50} graphs breaks  run eagerly / fallbacks")
-    rows = model_rows("training", NAMES, measure, show, options)
-    ran = [r for r in rows if "skipped" not in r]
+    yield from model_rows("training", NAMES, measure, show, options)
+    ran = [r for r in result["rows"] if "skipped" not in r]
     for label in ("ours",) if options.no_peer else ("ours", "torch.compile"):
         print(f"{label}: {sum(r.get(label, {}).get('right', False) for r in ran)} of {len(ran)} right")
-    return {"machine": machine(), "command": "python -m minidynamo.bench --suite training", "rows": rows}
 
 
 # --- real sizes --------------------------------------------------------------------------------------------------------------
@@ -155,56 +152,60 @@ def mlp():
     return Multilayer(), {"x": torch.randn(128, 512)}
 
 
-def with_labels(make, name, low, **options):
+def with_labels(make, **options):
+    """`make`, with labels among the inputs where the model computes a loss of them (BERT's base class does not)."""
     def built():
         model, inputs = make(**options)
         if getattr(model, "loss_type", "") is None:         # transformers does not know GPT-2's and warns: a graph break in any compiler
             model.loss_type = "ForCausalLM"
-        count = model.config.num_labels if name == "labels" and "pixel_values" in inputs else None
-        if count:
-            inputs["labels"] = torch.randint(0, count, (inputs["pixel_values"].shape[0],))
-        elif low:
+        if make is resnet:
+            inputs["labels"] = torch.randint(0, model.config.num_labels, (inputs["pixel_values"].shape[0],))
+        elif make is gpt2:
             inputs["labels"] = inputs["input_ids"]
         return model, inputs
     return built
 
 
-SIZES = {"mlp": mlp, "gpt2": with_labels(gpt2, "labels", True), "bert": with_labels(bert, "labels", False),
-         "resnet50": with_labels(resnet, "labels", False, batch=4)}
+SIZES = {"mlp": mlp, "gpt2": with_labels(gpt2), "bert": with_labels(bert), "resnet50": with_labels(resnet, batch=4)}
 
 
-def curve(model, run, inputs, steps=20):
-    """(losses, bytes saved for backward in one step): AdamW, the same data in each step."""
-    optimizer = torch.optim.AdamW(model.parameters(), 1e-4)
-    losses, saved = [], {}
+@contextlib.contextmanager
+def counting_saved(model, inputs):
+    """Gives {storage: bytes} of what autograd keeps meanwhile; parameters, buffers and inputs are not counted."""
     own = {t.untyped_storage()._cdata for t in [*model.parameters(), *model.buffers(), *inputs.values()]}
+    saved, alive = {}, []
 
     def pack(tensor):
         storage = tensor.untyped_storage()
         if storage._cdata not in own:
             saved[storage._cdata] = storage.nbytes()
+            alive.append(tensor)                # addresses are not used twice
         return tensor
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        yield saved
+
+
+def curve(model, run, inputs, steps=20):
+    """(losses, bytes saved for backward in one step): AdamW, the same data in each step."""
+    optimizer = torch.optim.AdamW(model.parameters(), 1e-4)
+    losses, saved_bytes = [], 0
     for number in range(steps):
         torch.manual_seed(number)
         optimizer.zero_grad()
-        hooks = torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t)
-        if number == 1:                 # the second step: compiled already
-            with hooks:
-                loss = loss_of(run(**inputs))
-        else:
+        with counting_saved(model, inputs) if number == 1 else contextlib.nullcontext({}) as saved:     # the second step: compiled already
             loss = loss_of(run(**inputs))
+        saved_bytes += sum(saved.values())
         loss.backward()
         optimizer.step()
         losses.append(loss.item())
-    return losses, sum(saved.values())
+    return losses, saved_bytes
 
 
 @suite("training-curves")
-def curves(options):
+def curves(options, result):
     """20 steps of AdamW: the loss curve and what is saved for backward."""
-    rows = []
     for name, make in SIZES.items():
-        if options.only not in name or name == "mlp":
+        if not wanted(name, options) or name == "mlp":
             continue
         model, inputs = make()
         model.train()
@@ -216,24 +217,19 @@ def curves(options):
         eager, eager_bytes = curve(reference, reference, inputs)
         ours, our_bytes = curve(model, minidynamo.compile(model), inputs)
         worst, rounding = (max(abs(a - b) for a, b in zip(found, eager)) / abs(eager[0]) for found in (ours, curve(disturbed, disturbed, inputs)[0]))
-        rows.append({"name": name, "eager": eager, "ours": ours, "eager bytes": eager_bytes, "our bytes": our_bytes, "largest difference": worst,
-                     "eager, weights disturbed by 1e-7": rounding})
         print(f"{name:10} loss {eager[0]:.4f} -> {eager[-1]:.4f} (eager), {ours[0]:.4f} -> {ours[-1]:.4f} (ours), largest difference {worst:.1e} "
               f"of the first loss (eager with its weights disturbed by 1e-7: {rounding:.1e}); saved for backward {eager_bytes / 2**20:.1f} MiB (eager), {our_bytes / 2**20:.1f} MiB (ours), "
               f"ratio {our_bytes / eager_bytes:.2f}", flush=True)
-    return {"machine": machine(), "rows": rows}
+        yield {"name": name, "eager": eager, "ours": ours, "eager bytes": eager_bytes, "our bytes": our_bytes, "largest difference": worst,
+               "eager, weights disturbed by 1e-7": rounding}
 
 
 @suite("training-speed")
-def speed(options):
+def speed(options, result):
     """Seconds of forward, loss and backward."""
-    if options.threads:
-        torch.set_num_threads(options.threads)
-    rows = []
-    print(", ".join(f"{key} {value}" for key, value in machine().items()), flush=True)
     print(f"{'':10} {'eager':>10} {'ours':>10} {'own draws':>10} {'peer':>10}  {'eager / ours':22} {'eager / peer':22} {'peer / ours':22} {'peer / own draws':22}")
     for name, make in SIZES.items():
-        if options.only not in name:
+        if not wanted(name, options):
             continue
         model, inputs = make()
         model.train()
@@ -258,23 +254,18 @@ def speed(options):
         pairs = {"eager / ours": ("eager", "ours"), "eager / torch.compile": ("eager", "torch.compile"), "torch.compile / ours": ("torch.compile", "ours"),
                  "torch.compile / own draws": ("torch.compile", "own draws")}
         row |= {k: ratio(timings, *pair) for k, pair in pairs.items() if set(pair) <= set(timings)}
-        rows.append(row)
         print(f"{name:10} " + " ".join(f"{row['seconds'].get(k, 0) * 1e3:8.1f}ms" for k in ("eager", "ours", "own draws", "torch.compile")) + "  "
               + " ".join(show_ratio(row.get(k)) for k in pairs), flush=True)
-    return {"machine": machine(), "rows": rows}
+        yield row
 
 
 @suite("optimizers")
-def optimizers(options):
+def optimizers(options, result):
     """A compiled `optimizer.step` on the parameters of GPT-2 (12 layers) and ResNet-50."""
-    if options.threads:
-        torch.set_num_threads(options.threads)
-    rows = []
-    print(", ".join(f"{key} {value}" for key, value in machine().items()), flush=True)
     for name in ("gpt2", "resnet50"):
         for kind, details in ((torch.optim.SGD, {"momentum": 0.9}), (torch.optim.Adam, {}), (torch.optim.AdamW, {}), (torch.optim.AdamW, {"amsgrad": True})):
             label = " ".join([name, kind.__name__, *details])
-            if options.only not in label:
+            if not wanted(label, options):
                 continue
             minidynamo.reset()
             model = SIZES[name]()[0]
@@ -299,8 +290,7 @@ def optimizers(options):
                    "seconds": {k: numpy.median(v[5:]).item() for k, v in seconds.items()},
                    "largest difference": max(((a - b).abs().max() / b.abs().max().clamp(min=1e-6)).item()
                                              for a, b in zip(models["ours"].parameters(), models["eager"].parameters()))}
-            rows.append(row)
             print(f"{label:24} {row['parameters']} parameters, graphs {row['graphs']}, kernels {row['kernels']}, breaks {row['breaks']}, "
                   f"eager {row['seconds']['eager'] * 1e3:.1f} ms, ours {row['seconds']['ours'] * 1e3:.1f} ms, "
                   f"largest relative difference {row['largest difference']:.1e}", flush=True)
-    return {"machine": machine(), "rows": rows}
+            yield row

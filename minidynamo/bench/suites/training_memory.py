@@ -25,12 +25,11 @@ import miniinductor
 from ..models import bert, gpt2, resnet
 from ..public_models import loss_of
 from ..runner import peer_compile
-from .common import machine, suite
-from .training import with_labels
+from .common import suite, wanted
+from .training import counting_saved, with_labels
 
-SIZES = {"gpt2": with_labels(gpt2, "labels", True, batch=4, sequence=512), "bert": with_labels(bert, "labels", False, batch=8, sequence=512),
-         "resnet50": with_labels(resnet, "labels", False, batch=32)}
-SMALL = {"gpt2": with_labels(gpt2, "labels", True), "bert": with_labels(bert, "labels", False), "resnet50": with_labels(resnet, "labels", False, batch=2)}
+SIZES = {"gpt2": with_labels(gpt2, batch=4, sequence=512), "bert": with_labels(bert, batch=8, sequence=512), "resnet50": with_labels(resnet, batch=32)}
+SMALL = {"gpt2": with_labels(gpt2), "bert": with_labels(bert), "resnet50": with_labels(resnet, batch=2)}
 OURS = {"ours": {}, "ours, save-everything": {"partition": "save-everything"}, "ours, recompute-all": {"partition": "recompute-all"},
         "ours, own random numbers": {"fallback_random": False}}
 ROUNDS = 10
@@ -40,26 +39,13 @@ def step(model, run, inputs, mixed):
     """Gradients are made anew, as after `zero_grad(set_to_none=True)`."""
     model.zero_grad(set_to_none=True)
     torch.manual_seed(0)
-    with torch.autocast(inputs_device(inputs), torch.bfloat16, enabled=mixed):
+    with torch.autocast(next(iter(inputs.values())).device.type, torch.bfloat16, enabled=mixed):
         loss = loss_of(run(**inputs))
     loss.backward()
 
 
-def inputs_device(inputs):
-    return next(iter(inputs.values())).device.type
-
-
 def saved_bytes(model, run, inputs, mixed):
-    own = {t.untyped_storage()._cdata for t in [*model.parameters(), *model.buffers(), *inputs.values()]}
-    saved, alive = {}, []
-
-    def pack(tensor):
-        storage = tensor.untyped_storage()
-        if storage._cdata not in own:
-            saved[storage._cdata] = storage.nbytes()
-            alive.append(tensor)                # addresses are not used twice
-        return tensor
-    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+    with counting_saved(model, inputs) as saved:
         step(model, run, inputs, mixed)
     return sum(saved.values())
 
@@ -100,16 +86,14 @@ def differences(found, reference):
 
 
 @suite("training-memory")
-def training_memory(options):
+def training_memory(options, result):
     """Peak memory of a training step on a GPU; bytes saved for backward on a CPU."""
     gpu = torch.cuda.is_available()
     compilers = {"eager": lambda m: m} | dict.fromkeys(OURS, minidynamo.compile) | ({} if options.no_peer else {"torch.compile": peer_compile})
-    rows = []
-    print(", ".join(f"{key} {value}" for key, value in machine().items()), flush=True)
     for name, make in (SIZES if gpu else SMALL).items():
         for mixed in (False, True):
             label = f"{name} {'bfloat16 autocast' if mixed else 'float32'}"
-            if options.only not in label:
+            if not wanted(label, options):
                 continue
             print(label, flush=True)
             original, inputs = make()
@@ -142,8 +126,7 @@ def training_memory(options):
                 if gpu:
                     torch.cuda.empty_cache()
                 print(f"    {variant}: {_show(row[variant])}", flush=True)
-            rows.append(row)
-    return {"machine": machine(), "command": "python -m minidynamo.bench --suite training-memory", "rows": rows}
+            yield row
 
 
 def _show(cell):
