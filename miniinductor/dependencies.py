@@ -24,19 +24,10 @@ import sympy
 import torch
 
 from .index_math import FloorDiv, Mod, lies_in, simplify
-from .handlers import PrintHandler, run_body
-from .ir import Pointwise, Reduction, Scan, Scatter, origin
+from .handlers import PrintHandler, loop_variable, loop_variables, run_body
+from .ir import origin
 from .ops import OP_NAMES, OpsHandler, set_handler
-from .sizes import expand, hint, quotient, same
-
-
-@functools.lru_cache(None)
-def loop_variable(prefix, number):
-    return sympy.Symbol(f"{prefix}{number}", integer=True, nonnegative=True)
-
-
-def loop_variables(prefix, count):
-    return [loop_variable(prefix, i) for i in range(count)]
+from .sizes import expand, hint, quotient, same, size as plain
 
 
 class Access(NamedTuple):
@@ -166,24 +157,13 @@ for _name in OP_NAMES:
 def trace(buffer):
     """ComputedBuffer -> LoopBody over its own ranges."""
     data = buffer.data
-    outer_sizes = tuple(data.ranges)
-    inner_sizes = tuple(getattr(data, "reduction_ranges", ()))
-    x, r = loop_variables("x", len(outer_sizes)), loop_variables("r", len(inner_sizes))
-    recorder = Recorder({v: n for v, n in zip(x + r, outer_sizes + inner_sizes)})
-    recorder.flat_reduction_index, origin.name = flatten(r, inner_sizes), ""
+    outer, inner = tuple(data.ranges), tuple(data.reduction_ranges)
+    x, r = loop_variables("x", len(outer)), loop_variables("r", len(inner))
+    recorder = Recorder(dict(zip(x + r, outer + inner)))
+    recorder.flat_reduction_index, origin.name = flatten(r, inner), ""
     with set_handler(recorder):
-        if isinstance(data, Reduction):
-            value = recorder.reduction(data.dtype, data.src_dtype, data.kind, data.inner_fn(list(x), list(r)))
-            recorder.store(buffer.name, buffer.layout.indexer(x), value)
-        elif isinstance(data, Scan):
-            run_body(buffer, list(x), list(r))
-        elif isinstance(data, Scatter):
-            value = data.inner_fn(list(x))
-            recorder.store(buffer.name, buffer.layout.indexer(data.output_index(list(x))), value, data.mode)
-        else:
-            assert isinstance(data, Pointwise), type(data)
-            recorder.store(buffer.name, buffer.layout.indexer(x), data.inner_fn(list(x)))
-    body = LoopBody(outer_sizes, inner_sizes, *without_unused(recorder.indices, recorder.instructions))
+        run_body(buffer, x, r)
+    body = LoopBody(outer, inner, *without_unused(recorder.indices, recorder.instructions))
     ranges = body.ranges()
     body.indices = [simplify(i, ranges) if i.has(FloorDiv, Mod) else sympy.expand(i) for i in body.indices]
     return body
@@ -410,8 +390,8 @@ class LoopBody:
                 dividend, divisor = division.args
                 for prefix, sizes in (("x", self.outer), ("r", self.inner)):
                     for number, size in enumerate(sizes):
-                        if dividend == loop_variable(prefix, number) and size not in (0, divisor) and quotient(size, _plain(divisor)) is not None:
-                            yield prefix, number, _plain(divisor)
+                        if dividend == loop_variable(prefix, number) and size not in (0, divisor) and quotient(size, plain(divisor)) is not None:
+                            yield prefix, number, plain(divisor)
 
     def stride_order(self, prefix):
         """Loops sorted so that the innermost steps through memory by the smallest stride; the store decides first."""
@@ -424,7 +404,7 @@ class LoopBody:
         def before(a, b):
             va, vb = loop_variable(prefix, a), loop_variable(prefix, b)
             for access in accesses:
-                sa, sb = (_hint_or_none(stride_of(access.index, v)) for v in (va, vb))
+                sa, sb = (stride and hint(stride) for stride in (stride_of(access.index, v) for v in (va, vb)))
                 if sa is None or sb is None or sa == sb or 0 in (sa, sb):
                     continue
                 return -1 if abs(sa) > abs(sb) else 1
@@ -436,14 +416,6 @@ def int_or_none(value):
     if isinstance(value, int):
         return value
     return int(value) if getattr(value, "is_Integer", False) else None
-
-
-def _plain(divisor):
-    return int(divisor) if divisor.is_Integer else divisor
-
-
-def _hint_or_none(stride):
-    return None if stride is None else hint(stride)
 
 
 def merge_loops(bodies):
@@ -464,16 +436,11 @@ def merge_loops(bodies):
                 mapping = {a: sympy.Integer(0), b: a}
                 mapping.update({loop_variable(prefix, k): loop_variable(prefix, k - 1)
                                 for k in range(number + 2, len(sizes))})
-                bodies = [_with_loops(body, prefix, merged, mapping) for body in bodies]
+                bodies = [body.substitute(merged, body.inner, mapping) if prefix == "x" else
+                          body.substitute(body.outer, merged, mapping) if body.inner else body for body in bodies]
             else:
                 number += 1
     return bodies
-
-
-def _with_loops(body, prefix, sizes, mapping):
-    if prefix == "x":
-        return body.substitute(sizes, body.inner, mapping)
-    return body.substitute(body.outer, sizes, mapping) if body.inner else body
 
 
 def _mergeable(index, a, b, size_of_b):

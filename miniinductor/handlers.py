@@ -80,13 +80,11 @@ def buffer_text(buffer):
         arguments = [*map(_show_argument, buffer.args), *(f"{k}={_show_argument(v)}" for k, v in buffer.kwargs.items())]
         return f"{buffer.name}: {where} = {buffer.op}({', '.join(arguments)}){origins}"
     assert isinstance(buffer, ComputedBuffer)
-    index, reduction_index = loop_indices(buffer.data)
     handler = PrintHandler()
     with set_handler(handler):
-        run_body(buffer, index, reduction_index)
-    loops = ", ".join(f"{i} < {n}" for i, n in zip(index + reduction_index,
-                                                   [*buffer.data.ranges, *getattr(buffer.data, "reduction_ranges", ())]))
-    lines = [f"{buffer.name}: {where} = {type(buffer.data).__name__.lower()} {loops}{origins}"]
+        run_body(buffer, *loop_indices(buffer.data))
+    ranges = ", ".join(f"{i} < {n}" for i, n in loops(buffer.data).items())
+    lines = [f"{buffer.name}: {where} = {type(buffer.data).__name__.lower()} {ranges}{origins}"]
     return "\n".join(lines + [f"    {line}" for line in handler.lines])
 
 
@@ -108,29 +106,37 @@ ComputedBuffer.__repr__ = buffer_text
 # --- running a body under any handler ---------------------------------------------------------------------------------
 def loop_indices(data):
     """Loop variables of a body: i0, i1, ... and r0, r1, ... for the reduced ones."""
-    outer, reduced = len(data.ranges), len(getattr(data, "reduction_ranges", ()))
-    return [_loop_variable("i", d) for d in range(outer)], [_loop_variable("r", d) for d in range(reduced)]
+    return loop_variables("i", len(data.ranges)), loop_variables("r", len(data.reduction_ranges))
+
+
+def loops(data):
+    """Loop variable -> how far it runs."""
+    index, reduction_index = loop_indices(data)
+    return dict(zip(index + reduction_index, [*data.ranges, *data.reduction_ranges]))
 
 
 @functools.cache
-def _loop_variable(prefix, number):
+def loop_variable(prefix, number):
     return sympy.Symbol(f"{prefix}{number}", integer=True, nonnegative=True)
+
+
+def loop_variables(prefix, count):
+    return [loop_variable(prefix, i) for i in range(count)]
 
 
 def run_body(buffer, index, reduction_index):
     """Call the buffer's body, its reduction and its store, on the installed handler."""
-    data, layout = buffer.data, buffer.layout
+    data, place = buffer.data, index
+    value = data.inner_fn(index, reduction_index) if isinstance(data, (Reduction, Scan)) else data.inner_fn(index)
     if isinstance(data, Reduction):
-        value = ops.reduction(data.dtype, data.src_dtype, data.kind, data.inner_fn(index, reduction_index))
-    elif not isinstance(data, Scan):
-        value = data.inner_fn(index)
-    if isinstance(data, Scan):
-        value = ops.scan(data.src_dtype, data.kind, data.inner_fn(index, reduction_index))
+        value = ops.reduction(data.dtype, data.src_dtype, data.kind, value)
+    elif isinstance(data, Scan):
+        value = ops.scan(data.src_dtype, data.kind, value)
         value = ops.to_dtype(value, data.dtype, data.src_dtype) if data.dtype != data.src_dtype else value
-        return ops.store(buffer.name, layout.indexer(data.output_index(index, reduction_index)), value)
-    if isinstance(data, Scatter):
-        return ops.store(buffer.name, layout.indexer(data.output_index(index)), value, data.mode)
-    return ops.store(buffer.name, layout.indexer(index), value)
+        place = data.output_index(index, reduction_index)
+    elif isinstance(data, Scatter):
+        place = data.output_index(index)
+    ops.store(buffer.name, buffer.layout.indexer(place), value, getattr(data, "mode", None))
 
 
 # --- dtypes -----------------------------------------------------------------------------------------------------------

@@ -10,44 +10,37 @@ iterations.  A load checks that every element it touches lies inside its buffer.
 
 Mirrors nothing in PyTorch; the idea is tinygrad's ops_python.py ("the living definition of uops").
 """
+import functools
 import itertools
 import math
+import operator
 
 import sympy
 import torch
 
-from .handlers import loop_indices, run_body
+from .handlers import loop_indices, loops, run_body
 from .index_math import FloorDiv, Mod
-from .ir import BufferView, ComputedBuffer, ExternKernel, MultiOutput, Scan, Scatter
+from .ir import BufferView, ComputedBuffer, ExternKernel, MultiOutput, Scan, Scatter, extent
 from .random import philox
+from .runtime.program import in_layout
 from .ops import BINARY, COMPARISON, UNARY, OpsHandler, set_handler
 
 
 # --- index expressions ------------------------------------------------------------------------------------------------
+ARITHMETIC = {sympy.Add: operator.add, sympy.Mul: operator.mul, sympy.Pow: operator.pow, sympy.Max: max, FloorDiv: operator.floordiv,
+              Mod: operator.mod}
+
+
 def evaluate(expr, values):
-    """A sympy expression with symbols bound to ints or int64 tensors."""
-    if isinstance(expr, int):
-        return expr
+    """A sympy expression, or an int, with symbols bound to ints or int64 tensors."""
+    expr = sympy.sympify(expr)
     if expr.is_Integer:
         return int(expr)
     if expr.is_Symbol:
         return values[expr]
-    args = [evaluate(a, values) for a in expr.args]
-    if expr.is_Add:
-        return sum(args[1:], args[0])
-    if expr.is_Mul:
-        return math.prod(args[1:], start=args[0])
-    if isinstance(expr, FloorDiv):
-        a, b = args
-        return torch.div(a, b, rounding_mode="floor") if torch.is_tensor(a) or torch.is_tensor(b) else a // b
-    if isinstance(expr, Mod):
-        a, b = args
-        return torch.remainder(a, b) if torch.is_tensor(a) or torch.is_tensor(b) else a % b
-    if isinstance(expr, sympy.Max):
-        return max(args)
-    if expr.is_Pow:
-        return args[0] ** args[1]
-    raise NotImplementedError(f"index expression {expr}")
+    if expr.func not in ARITHMETIC:
+        raise NotImplementedError(f"index expression {expr}")
+    return functools.reduce(ARITHMETIC[expr.func], [evaluate(a, values) for a in expr.args])
 
 
 # --- the ops ------------------------------------------------------------------------------------------------------------
@@ -60,18 +53,8 @@ def _div_zero_safe(function):
     return call
 
 
-def _floordiv(a, b):
-    return torch.div(a, b, rounding_mode="floor")
-
-
-def _truncdiv(a, b):
-    return torch.div(a, b, rounding_mode="trunc")
-
-
-TORCH_NAME = {"truediv": torch.div, "floordiv": _div_zero_safe(_floordiv), "truncdiv": _div_zero_safe(_truncdiv),
-              "remainder": _div_zero_safe(torch.remainder), "fmod": _div_zero_safe(torch.fmod)}
-
-
+TORCH_NAME = {"truediv": torch.div, "remainder": _div_zero_safe(torch.remainder), "fmod": _div_zero_safe(torch.fmod)} | {
+    f"{mode}div": _div_zero_safe(functools.partial(torch.div, rounding_mode=mode)) for mode in ("floor", "trunc")}
 SCATTER_MODES = {"atomic_add": "sum", "atomic_mul": "prod", "atomic_max": "amax", "atomic_min": "amin"}
 
 
@@ -80,14 +63,11 @@ class InterpreterHandler(OpsHandler):
 
     def __init__(self, memory, data, device):
         self.memory = memory                # buffer name -> flat tensor
-        index, reduction_index = loop_indices(data)
-        sizes = [*data.ranges, *getattr(data, "reduction_ranges", ())]
-        self.shape, self.outer, self.device = tuple(map(int, sizes)), len(index), device
-        self.values = {}
-        for d, symbol in enumerate(index + reduction_index):
-            view = [1] * len(sizes)
-            view[d] = -1
-            self.values[symbol] = torch.arange(self.shape[d], device=device).view(view)
+        ranges = loops(data)
+        self.shape, self.outer, self.device = tuple(map(int, ranges.values())), len(data.ranges), device
+        self.values = {}                    # symbol -> int, or int64 tensor
+        for d, symbol in enumerate(ranges):
+            self.values[symbol] = torch.arange(self.shape[d], device=device).view([-1 if k == d else 1 for k in range(len(ranges))])
         self.is_scan = isinstance(data, Scan)
         self.mask, self.count = None, itertools.count()
 
@@ -110,7 +90,7 @@ class InterpreterHandler(OpsHandler):
     def store(self, name, index, value, mode=None):
         flat = self.memory[name]
         shape = self.shape if self.is_scan else self.shape[:self.outer]
-        where = self.grid(evaluate(sympy.sympify(index), self.values))
+        where = self.grid(evaluate(index, self.values))
         if where.dim() > len(shape):
             where = where.reshape(where.shape[:len(shape)])
         where, value = where.expand(shape).reshape(-1), value.expand(shape).reshape(-1)
@@ -146,7 +126,7 @@ class InterpreterHandler(OpsHandler):
 
     def indirect_indexing(self, value, size, check=True, wrap_neg=True):
         value = value.to(torch.int64)
-        size = int(evaluate(sympy.sympify(size), self.values))
+        size = int(evaluate(size, self.values))
         if wrap_neg:
             value = torch.where(value < 0, value + size, value)
         if check:
@@ -164,7 +144,7 @@ class InterpreterHandler(OpsHandler):
         return torch.tensor(value, dtype=dtype, device=self.device)
 
     def index_expr(self, expr, dtype):
-        return self.grid(evaluate(sympy.sympify(expr), self.values), dtype)
+        return self.grid(evaluate(expr, self.values), dtype)
 
     def to_dtype(self, x, dtype, src_dtype=None):
         return x.to(dtype)
@@ -211,20 +191,11 @@ for _name in UNARY + BINARY + COMPARISON:
 
 
 # --- graphs ---------------------------------------------------------------------------------------------------------------
-def _extent(layout):
-    """Elements from the first to the last one of a buffer."""
-    sizes = [int(n) for n in layout.size]
-    if 0 in sizes:
-        return 0
-    return 1 + int(layout.offset) + sum((n - 1) * int(s) for n, s in zip(sizes, layout.stride))
-
-
 def _flat(tensor):
     """The memory under a tensor, from its first element on."""
     if tensor.numel() == 0:
         return tensor.reshape(-1)
-    extent = 1 + sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride()))
-    return tensor.as_strided((extent,), (1,), tensor.storage_offset())
+    return tensor.as_strided((extent(tensor.shape, tensor.stride()),), (1,), tensor.storage_offset())
 
 
 def run_graph(graph, inputs):
@@ -249,13 +220,13 @@ def run_graph(graph, inputs):
                 value = several[buffer.source]
                 for i in buffer.index:
                     value = value[i]
-                memory[buffer.name] = _flat(_with_layout(value, buffer.layout))
+                memory[buffer.name] = _flat(in_layout(value, [*map(int, buffer.layout.stride)]))
             elif isinstance(buffer, ExternKernel):
                 value = buffer.op(*[view(a) for a in buffer.args], **{k: view(a) for k, a in buffer.kwargs.items()})
                 if buffer.layout is None:
                     several[buffer.name] = value
                 else:
-                    memory[buffer.name] = _flat(_with_layout(value, buffer.layout))
+                    memory[buffer.name] = _flat(in_layout(value, [*map(int, buffer.layout.stride)]))
             else:
                 assert isinstance(buffer, ComputedBuffer)
                 run_computed(buffer, memory)
@@ -266,21 +237,12 @@ def run_graph(graph, inputs):
     return outputs
 
 
-def _with_layout(value, layout):
-    """An extern kernel's result, in the strides the graph was lowered for."""
-    want = tuple(int(s) for s in layout.stride)
-    if all(n == 1 or a == b for n, a, b in zip(value.shape, value.stride(), want)) or value.numel() == 0:
-        return value
-    out = torch.empty_strided([int(n) for n in layout.size], want, dtype=value.dtype, device=value.device)
-    return out.copy_(value)
-
-
 def run_computed(buffer, memory):
     layout = buffer.layout
     if isinstance(buffer.data, Scatter):
         memory[buffer.name] = memory[buffer.data.target]
     else:
-        memory[buffer.name] = torch.empty(_extent(layout), dtype=layout.dtype, device=layout.device)
+        memory[buffer.name] = torch.empty(extent(layout.size, layout.stride, layout.offset), dtype=layout.dtype, device=layout.device)
     handler = InterpreterHandler(memory, buffer.data, layout.device)
     with set_handler(handler):
         run_body(buffer, *loop_indices(buffer.data))

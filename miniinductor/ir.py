@@ -22,6 +22,7 @@ from typing import Callable
 
 import sympy
 import torch
+import torch.utils._pytree as pytree
 
 from .index_math import simplify
 from .ops import ops
@@ -87,67 +88,54 @@ def from_node(name, function):
 
 # --- values that are not stored -----------------------------------------------------------------------------------
 @dataclass
-class Pointwise:
-    """value[index] = inner_fn(index) for every index in `ranges`.  inner_fn takes a list of sympy expressions."""
+class Loops:
+    """A loop over every index in `ranges`, perhaps with one over `reduction_ranges` inside.  inner_fn takes a list of sympy expressions for each."""
     device: torch.device
     dtype: torch.dtype
     ranges: list
     inner_fn: Callable
-    origins: frozenset = frozenset()        # FX nodes this came from
+    origins: frozenset = field(default=frozenset(), kw_only=True)       # FX nodes this came from
 
     def get_size(self):
         return self.ranges
 
 
 @dataclass
-class Reduction:
+class Pointwise(Loops):
+    """value[index] = inner_fn(index)."""
+    reduction_ranges = ()
+
+
+@dataclass
+class Reduction(Loops):
     """value[index] = reduce over rindex in `reduction_ranges` of inner_fn(index, rindex)."""
-    device: torch.device
-    dtype: torch.dtype
-    ranges: list
-    inner_fn: Callable
     reduction_ranges: list
     kind: str                               # one of ops.REDUCTIONS
     src_dtype: torch.dtype
-    origins: frozenset = frozenset()
-
-    def get_size(self):
-        return self.ranges
 
 
 @dataclass
-class Scan:
-    """value[output_index(index, rindex)] = combination, as `src_dtype`, of inner_fn(index, r) for all r up to rindex: cumsum."""
-    device: torch.device
-    dtype: torch.dtype
-    size: list
-    ranges: list                            # of all dimensions but the scanned one
-    inner_fn: Callable
+class Scan(Loops):
+    """value[output_index(index, rindex)] = combination, as `src_dtype`, of inner_fn(index, r) for all r up to rindex: cumsum.
+    ranges: of all dimensions but the scanned one."""
     reduction_ranges: list
     output_index: Callable                  # (index, rindex) -> list of expressions
     kind: str                               # one of ops.SCANS
     src_dtype: torch.dtype
-    origins: frozenset = frozenset()
+    size: list
 
     def get_size(self):
         return self.size
 
 
 @dataclass
-class Scatter:
+class Scatter(Loops):
     """output[output_index(index)] = (or +=) inner_fn(index), over a copy of nothing: the buffer it writes is `target`,
     an already realised buffer whose memory it takes over.  mode: that of `ops.store`."""
-    device: torch.device
-    dtype: torch.dtype
-    ranges: list
-    inner_fn: Callable
     output_index: Callable                  # index -> list of expressions (may use ops.indirect_indexing)
     target: str
     mode: str = None
-    origins: frozenset = frozenset()
-
-    def get_size(self):
-        return self.ranges
+    reduction_ranges = ()
 
 
 @dataclass
@@ -282,7 +270,7 @@ class TensorBox:
 
     def copy(self):
         """An unrealized copy, so that a view can be stored in a layout of its own."""
-        return TensorBox(Pointwise(self.device, self.dtype, list(self.get_size()), self.make_loader(), self.origins))
+        return TensorBox(Pointwise(self.device, self.dtype, list(self.get_size()), self.make_loader(), origins=self.origins))
 
     def as_buffer_view(self, stride=None):
         """The value as (buffer, size, stride, offset), storing it if need be; with `stride`, in exactly that layout.
@@ -324,6 +312,21 @@ class TensorBox:
         return BufferView(box.data.name, size, tuple(stride), offset)
 
 
+def buffer_views(tree):
+    """Every BufferView inside nested lists, tuples and dicts."""
+    return [leaf for leaf in pytree.tree_leaves(tree) if isinstance(leaf, BufferView)]
+
+
+def extent(size, stride, offset=0):
+    """One past the highest element that a view reaches, or None where sizes are symbolic."""
+    if any(n == 0 for n in size):
+        return 0
+    parts = [offset, *size, *stride]
+    if not all(isinstance(p, int) or getattr(p, "is_Integer", False) for p in parts):
+        return None
+    return 1 + int(offset) + sum((int(n) - 1) * int(s) for n, s in zip(size, stride))
+
+
 def same_layout(size, a, b):
     """Do two strides place the elements alike?  Strides of dimensions of size 1, and of empty tensors, do not matter."""
     return any(n == 0 for n in size) or all(same(x, y) for n, x, y in zip(size, a, b) if n != 1)
@@ -345,6 +348,11 @@ class Graph:
     operations: list = field(default_factory=list)
     outputs: list = field(default_factory=list)
     mutations: list = field(default_factory=list)
+
+    @property
+    def results(self):
+        """Views of buffers that are there when the call ends: outputs, and new values of what is written."""
+        return buffer_views([self.outputs, self.mutations])
 
     def add(self, kind, layout, origins, **fields):
         """Append an operation that fills a new buffer; returns it."""

@@ -30,7 +30,7 @@ import torch
 from . import config
 from .dependencies import common_loops, loop_variables, stride_of, trace
 from .in_place import overwritten_inputs
-from .ir import BufferView, ComputedBuffer, ExternKernel, MultiOutput, Scatter
+from .ir import ComputedBuffer, ExternKernel, MultiOutput, Scatter, buffer_views
 from .records import FusionDecision, Later
 from .sizes import hint, same
 
@@ -70,7 +70,7 @@ class ExternNode:
         return self.names
 
     def touched(self):
-        return [*self.names, *self.read_names]
+        return [*self.names, *sorted(self.read_names)]
 
 
 class Group:
@@ -108,17 +108,6 @@ class Group:
         return "\n".join(lines)
 
 
-def buffer_views(value):
-    """Every BufferView inside nested arguments."""
-    if isinstance(value, BufferView):
-        yield value
-    elif isinstance(value, (list, tuple)):
-        for item in value:
-            yield from buffer_views(item)
-    elif isinstance(value, dict):
-        yield from buffer_views(list(value.values()))
-
-
 def buffer_bytes(buffer):
     """Size in bytes, in the run the graph was captured in (1 MiB where that is not known): it only serves the scores."""
     numel = hint(math.prod(buffer.layout.size))
@@ -135,7 +124,7 @@ class Scheduler:
         self.buffers = {**graph.buffers, **graph.inputs, **{b.name: b for b in graph.operations}}
         effects = [b.name for b in graph.operations if _has_effect(b)]
         self.before = {later: {earlier} for earlier, later in zip(effects, effects[1:])}   # name -> names that come before
-        self.escaping = {v.name for v in buffer_views([graph.outputs, [v for _, v in graph.mutations]])}
+        self.escaping = {v.name for v in graph.results}
 
     def run(self, fuse_products=lambda nodes, scheduler: nodes):
         """The nodes in execution order.  fuse_products: what becomes one kernel with a matrix product, before alike groups are joined."""
@@ -207,17 +196,15 @@ class Scheduler:
                          and not (set(node.names) & other.read_names))
         return names
 
-    def reaches(self, start, goal, makers_of, skip_direct):
+    def reaches(self, start, goal, makers_of):
         """Does `goal` read, through other nodes, something `start` makes?  Walks from goal towards producers."""
         stack, seen = [goal], set()
         while stack:
             node = stack.pop()
             for producer in makers_of[id(node)]:
-                if producer is start:
-                    if node is goal and skip_direct:
-                        continue
+                if producer is start and node is not goal:
                     return True
-                if id(producer) not in seen and self.rank[id(producer)] > self.rank[id(start)]:
+                if producer is not start and id(producer) not in seen and self.rank[id(producer)] > self.rank[id(start)]:
                     seen.add(id(producer))
                     stack.append(producer)
         return False
@@ -238,7 +225,7 @@ class Scheduler:
                 if any(low <= b and a <= high for a, b in intervals):
                     continue        # near a pair fused in this round: asked again in the next, over the new graph
                 try:
-                    if self.would_cycle(first, second, makers_of):
+                    if self.reaches(first, second, makers_of) or self.reaches(second, first, makers_of):
                         raise Refused("another node between them needs the first and feeds the second (a cycle)")
                     group = self.combine(first, second)
                     reason = {"vertical": "the second reads what the first writes, in the same iteration",
@@ -264,9 +251,6 @@ class Scheduler:
             nodes = result
         self.record.fusions.extend([*decided.values(), *self.too_far(nodes)])
         return nodes
-
-    def would_cycle(self, first, second, makers_of):
-        return self.reaches(first, second, makers_of, True) or self.reaches(second, first, makers_of, True)
 
     def users_of_buffers(self, nodes):
         """(buffer, the nodes that make or read it in their order), for each that can be a reason to fuse."""
@@ -320,10 +304,10 @@ class Scheduler:
             raise Refused("a scatter writes to elements that no loop variable names")
         if len(first.read_names | second.read_names | set(first.names) | set(second.names)) > MAX_BUFFERS:
             raise Refused(f"the kernel would take more than {MAX_BUFFERS} pointers")
-        reasons = []
-        for make in (self.same_loops, self.on_inner_loops, self.on_outer_loops, self.on_reordered_loops):
+        alike, reasons = first.is_reduction == second.is_reduction, []
+        for make in [self.same_loops] if alike else [self.on_inner_loops, self.on_outer_loops, self.on_reordered_loops]:
             try:
-                a, b = make(first, second)
+                a, b = make(first, second) if alike or first.is_reduction else reversed(make(second, first))
                 self.check_accesses(a, b)
                 return Group(a.nodes + b.nodes, a.outer, a.inner or b.inner)
             except Refused as refused:
@@ -332,19 +316,14 @@ class Scheduler:
         raise Refused(loops[0])
 
     def same_loops(self, first, second):
-        if first.is_reduction != second.is_reduction:
-            raise Refused("")
         outer, inner = common_loops(first.outer, second.outer), common_loops(first.inner, second.inner)
         if outer is None or inner is None:
             raise Refused(f"their loops differ: {list(first.outer)} x {list(first.inner)} and "
                           f"{list(second.outer)} x {list(second.inner)}")
         return first.over(outer, inner), second.over(outer, inner)
 
-    def on_inner_loops(self, first, second):
+    def on_inner_loops(self, reduction, pointwise):
         """A pointwise node over all of a reduction's loops."""
-        reduction, pointwise = (first, second) if first.is_reduction else (second, first)
-        if first.is_reduction == second.is_reduction:
-            raise Refused("")
         full = common_loops(reduction.full, pointwise.outer)
         if full is None:
             raise Refused(f"their loops differ: {list(pointwise.outer)} against {list(reduction.outer)} x "
@@ -358,24 +337,19 @@ class Scheduler:
         outer, inner = tuple(outer), tuple(full[len(outer):])
         if not same(covered, outer_numel):
             raise Refused("their loops differ: the pointwise loops cross from outer to reduced ones")
-        reduction, pointwise = reduction.over(outer, inner), pointwise.as_full(outer, inner)
-        return (reduction, pointwise) if first.is_reduction else (pointwise, reduction)
+        return reduction.over(outer, inner), pointwise.as_full(outer, inner)
 
-    def on_outer_loops(self, first, second):
+    def on_outer_loops(self, reduction, pointwise):
         """A pointwise node over a reduction's outer loops alone."""
-        reduction, pointwise = (first, second) if first.is_reduction else (second, first)
         outer = common_loops(reduction.outer, pointwise.outer)
-        if first.is_reduction == second.is_reduction or outer is None:
+        if outer is None:
             raise Refused("")
-        reduction = reduction.over(outer, reduction.inner)
-        pointwise = pointwise.over(outer, ())
-        return (reduction, pointwise) if first.is_reduction else (pointwise, reduction)
+        return reduction.over(outer, reduction.inner), pointwise.over(outer, ())
 
-    def on_reordered_loops(self, first, second):
+    def on_reordered_loops(self, reduction, pointwise):
         """A pointwise node whose loops are the reduction's in another order: batch norm reduces over (n, hw) for each c, and its
         pointwise part runs over (n, c, hw).  Only where what one outer iteration touches stays in the cache until it is used again."""
-        reduction, pointwise = (first, second) if first.is_reduction else (second, first)
-        if first.is_reduction == second.is_reduction or not config.loop_reordering or pointwise.nodes[0].buffer.layout.device.type != "cpu":
+        if not config.loop_reordering or pointwise.nodes[0].buffer.layout.device.type != "cpu":
             raise Refused("")
         inner = math.prod(n for n in reduction.inner if isinstance(n, int))
         if not all(isinstance(n, int) for n in reduction.full) or inner > CACHED or reduction.full[-1:] < (64,):
@@ -385,8 +359,7 @@ class Scheduler:
                 order = access.name == other.name and loop_order(access.index, reduction, other.index, pointwise)
                 if order and order != sorted(order):
                     nodes = [Node(n.buffer, n.body.reorder(order, ())) for n in pointwise.nodes]
-                    moved = Group(nodes, nodes[0].body.outer, ())
-                    return self.on_inner_loops(*((first, moved) if first.is_reduction else (moved, second)))
+                    return self.on_inner_loops(reduction, Group(nodes, nodes[0].body.outer, ()))
         raise Refused("")
 
     def check_accesses(self, first, second):

@@ -13,24 +13,14 @@ Left out: symbolic sizes (their bounds are not checked).
 """
 import sympy
 
-from .handlers import DtypeError, DtypeHandler, loop_indices, run_body
+from .handlers import DtypeError, DtypeHandler, loop_indices, loops, run_body
 from .index_math import bounds
-from .ir import BufferView, ComputedBuffer, ExternKernel, MultiOutput, Scan, Scatter
+from .ir import ComputedBuffer, ExternKernel, MultiOutput, Scan, Scatter, buffer_views, extent
 from .ops import REDUCTIONS, set_handler
 
 
 class BadGraph(AssertionError):
     """The loop IR breaks a rule."""
-
-
-def extent(size, stride, offset=0):
-    """One past the highest element that a view reaches, or None where sizes are symbolic."""
-    if any(n == 0 for n in size):
-        return 0
-    parts = [offset, *size, *stride]
-    if not all(isinstance(p, int) or getattr(p, "is_Integer", False) for p in parts):
-        return None
-    return 1 + int(offset) + sum((int(n) - 1) * int(s) for n, s in zip(size, stride))
 
 
 class _Verifier(DtypeHandler):
@@ -39,9 +29,7 @@ class _Verifier(DtypeHandler):
     def __init__(self, known, buffer):
         super().__init__(lambda name: self.layout(name).dtype)
         self.known, self.buffer, self.masks = known, buffer, 0
-        data = buffer.data
-        index, reduction_index = loop_indices(data)
-        self.ranges = dict(zip(index + reduction_index, [*data.ranges, *getattr(data, "reduction_ranges", ())]))
+        self.ranges = loops(buffer.data)
         self.empty = any(n == 0 for n in self.ranges.values())
 
     def layout(self, name):
@@ -83,7 +71,7 @@ def verify_graph(graph):
         if buffer.name in known or buffer.name in several:
             raise BadGraph(f"two buffers are called {buffer.name}")
         if isinstance(buffer, ExternKernel):
-            for view in views_in([buffer.args, buffer.kwargs]):
+            for view in buffer_views([buffer.args, buffer.kwargs]):
                 _check_view(view, known, buffer.name)
             if buffer.layout is None:
                 several.add(buffer.name)
@@ -94,22 +82,11 @@ def verify_graph(graph):
         else:
             _check_computed(buffer, known)
         known[buffer.name] = buffer.layout
-    for view in views_in([graph.outputs, [v for _, v in graph.mutations]]):
+    for view in graph.results:
         _check_view(view, known, "the output")
     for name, _ in graph.mutations:
         if name not in graph.inputs and name not in graph.constants:
             raise BadGraph(f"{name} is written, but is neither an input nor a constant")
-
-
-def views_in(tree):
-    """Every BufferView inside nested lists, tuples and dicts."""
-    if isinstance(tree, BufferView):
-        yield tree
-    elif isinstance(tree, (list, tuple)):
-        for item in tree:
-            yield from views_in(item)
-    elif isinstance(tree, dict):
-        yield from views_in(list(tree.values()))
 
 
 def _check_view(view, known, user):

@@ -49,7 +49,7 @@ def test_an_ablation_switches_off_one_thing_and_keeps_the_numbers():
 def test_a_model_that_fails_alone_is_a_row(capsys):
     from minidynamo.bench.suites.common import model_rows
     options = types.SimpleNamespace(only="", jobs=2, no_peer=True, threads=1)
-    rows = model_rows("no such suite", ["first", "second"], None, str, options)
+    rows = list(model_rows("no such suite", ["first", "second"], None, str, options))
     assert [row["name"] for row in rows] == ["first", "second"] and all("invalid choice" in row["failed"] for row in rows)
     assert "failed: exit 2" in capsys.readouterr().out
 
@@ -64,4 +64,4 @@ def test_only_names_one_model_or_many():
     options = types.SimpleNamespace(only="^bert$", jobs=1)
     assert [row["name"] for row in model_rows("any", ["bert", "roberta", "bert2"], measure, str, options)] == ["bert"]
     options.only = "missing"
-    assert model_rows("any", ["bert", "missing"], measure, str, options) == [{"name": "missing", "skipped": "not installed"}]
+    assert list(model_rows("any", ["bert", "missing"], measure, str, options)) == [{"name": "missing", "skipped": "not installed"}]

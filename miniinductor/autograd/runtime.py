@@ -27,6 +27,7 @@ from .. import config
 from ..lowering import CannotLower
 from ..records import Later
 from ..runtime.build import CompilerError
+from ..runtime.program import in_layout
 from ..sizes import fill
 from .joint import trace_joint
 from .partition import partition, without_tangents
@@ -213,10 +214,9 @@ def connect(plan, run_forward, run_backward, held):
             if not any(tangent is not None for tangent in given):      # nothing of this call reached the loss
                 return (None,) * len(gradients)
             saved_strides, tangents = strides(*ctx.sizes)
-            saved = [t if t.stride() == stride else restride(t, stride) for t, stride in zip(ctx.saved_tensors, saved_strides)]
+            saved = [in_layout(t, stride) for t, stride in zip(ctx.saved_tensors, saved_strides)]
             ctx.maybe_clear_saved_tensors()         # unless the graph is retained
-            arrived = [t if t is None or t.stride() == stride else restride(t, stride)
-                       for t, stride in ((given[i], stride) for i, stride in tangents)]
+            arrived = [given[i] if given[i] is None else in_layout(given[i], stride) for i, stride in tangents]
             with torch.no_grad(), no_autocast():
                 values = run_backward(ctx.sizes, saved, arrived)
             if torch.is_grad_enabled():             # create_graph=True
@@ -258,10 +258,6 @@ def replay(tensor, views, detach):
         with contextlib.nullcontext() if recording else torch.no_grad():
             tensor = op(tensor, *args, **kwargs)
     return tensor.detach() if detach else tensor
-
-
-def restride(tensor, stride):
-    return torch.empty_strided(tensor.shape, stride, dtype=tensor.dtype, device=tensor.device).copy_(tensor)
 
 
 class OnceOnly(torch.autograd.Function):

@@ -78,14 +78,14 @@ def split(buffer):
     ranges = [int(n) for n in data.ranges]
     ranges.insert(place, chunks)
     name = f"{buffer.name}_chunks"
-    first = Reduction(data.device, data.dtype, ranges, partial, [chunk], data.kind, data.src_dtype, data.origins)
+    first = Reduction(data.device, data.dtype, ranges, partial, [chunk], data.kind, data.src_dtype, origins=data.origins)
     layout = Layout(data.device, data.dtype, tuple(ranges), contiguous_strides(ranges))
 
     def whole(index, rindex):
         at = list(index)
         at.insert(place, rindex[0])
         return ops.load(name, layout.indexer(at))
-    second = Reduction(data.device, data.dtype, data.ranges, whole, [chunks], data.kind, data.dtype, data.origins)
+    second = Reduction(data.device, data.dtype, data.ranges, whole, [chunks], data.kind, data.dtype, origins=data.origins)
     return (ComputedBuffer(name, layout, buffer.origins, data=first),
             ComputedBuffer(buffer.name, buffer.layout, buffer.origins, data=second))
 

@@ -39,7 +39,7 @@ from ..ir import BufferView, ConstantBuffer, ExternKernel, InputBuffer, MultiOut
 from ..records import KernelRecord
 from ..runtime.program import ALIGNMENT, NewWorkspace, Program, WorkspacesBySize, build_functions, in_layout
 from ..runtime.triton_build import race
-from ..scheduler import ExternNode, Group, Scheduler, buffer_bytes, buffer_views
+from ..scheduler import ExternNode, Group, Scheduler, buffer_bytes
 from ..sizes import DERIVED, expand, hint, python_text, same, size as as_size, sizes
 from .common import indent
 from .cpp import CppKernelWriter
@@ -119,7 +119,7 @@ class WrapperWriter:
     # -- who uses what -----------------------------------------------------------------------------------------------
     def plan_uses(self, nodes):
         """Buffers that must be in memory after their kernel: read by another node, or escaping."""
-        self.escaping = {v.name for v in buffer_views([self.graph.outputs, [v for _, v in self.graph.mutations]])}
+        self.escaping = {v.name for v in self.graph.results}
         self.used = set(self.escaping)
         for node in nodes:
             self.used |= set(node.read_names)

@@ -95,7 +95,7 @@ def scatter_into(call, x, ranges, value, place, mode=None):
     base = x if _is_used_up(call, x) else x.copy()
     base.realize()
     graph, origins = current_graph(), call.origins | x.origins
-    data = Scatter(x.device, x.dtype, list(ranges), value, place, base.data.name, mode, origins)
+    data = Scatter(x.device, x.dtype, list(ranges), value, place, base.data.name, mode, origins=origins)
     return TensorBox(graph.add(ComputedBuffer, base.data.layout, origins, data=data))
 
 

@@ -36,7 +36,7 @@ def reduce(call, x, dims, keepdim, kind, compute, result):
         return cast(load([place[k] for k in range(len(size))]), src, compute)
 
     out = TensorBox(Reduction(x.device, produced, [size[k] for k in kept], inner, [size[k] for k in dims], kind, compute,
-                              call.origins | x.origins))
+                              origins=call.origins | x.origins))
     out.realize()
     if keepdim:
         shape = [1 if k in dims else n for k, n in enumerate(size)]
@@ -172,11 +172,11 @@ def cumulative(call, x, dim, *, dtype=None):
     count, others = size[dim], size[:dim] + size[dim + 1:]
     if parallel and hint(math.prod(others), 1) < FEW_SCANS and hint(count, 0) > LONG_SCAN:
         return in_chunks(call, x, element, others, count, whole, kind, compute, result)
-    return scan(call, x, result, size, others, element, [count], whole, kind, compute)
+    return scan(call, x, result, others, element, [count], whole, kind, compute, size)
 
 
-def scan(call, x, result, size, *what):
-    box = TensorBox(Scan(x.device, result, size, *what, call.origins | x.origins))
+def scan(call, x, result, *what):
+    box = TensorBox(Scan(x.device, result, *what, origins=call.origins | x.origins))
     box.realize()
     return box
 
@@ -188,17 +188,16 @@ def in_chunks(call, x, element, others, count, whole, kind, compute, result):
         raise NotLowered(f"a scan of {count} elements that no chunks divide: eager's kernel works on all at once")
     combine, neutral = (ops.add, 0) if kind == "sum" else (ops.mul, 1)
     place = lambda index, rindex: element(index[:-1], [index[-1] * chunk + rindex[0]])  # noqa: E731
-    total = TensorBox(Reduction(x.device, compute, [*others, count // chunk], place, [chunk], kind, compute, call.origins | x.origins))
+    total = TensorBox(Reduction(x.device, compute, [*others, count // chunk], place, [chunk], kind, compute, origins=call.origins | x.origins))
     total.realize()
     load_total = total.make_loader()
-    before = scan(call, x, compute, [*others, count // chunk], others, lambda index, rindex: load_total([*index, *rindex]), [count // chunk],
-                  lambda index, rindex: [*index, *rindex], kind, compute).make_loader()
+    before = scan(call, x, compute, others, lambda index, rindex: load_total([*index, *rindex]), [count // chunk],
+                  lambda index, rindex: [*index, *rindex], kind, compute, [*others, count // chunk]).make_loader()
 
     def first_continues(index, rindex):
         is_first = ops.eq(ops.index_expr(rindex[0], torch.int64), ops.constant(0, torch.int64))
         follows = ops.gt(ops.index_expr(index[-1], torch.int64), ops.constant(0, torch.int64))
         carried = ops.masked(ops.logical_and(is_first, follows), lambda: before([*index[:-1], index[-1] - 1]), neutral)
         return combine(carried, place(index, rindex))
-    size = whole(list(others), [count])
-    return scan(call, x, result, size, [*others, count // chunk], first_continues, [chunk],
-                lambda index, rindex: whole(index[:-1], [index[-1] * chunk + rindex[0]]), kind, compute)
+    return scan(call, x, result, [*others, count // chunk], first_continues, [chunk],
+                lambda index, rindex: whole(index[:-1], [index[-1] * chunk + rindex[0]]), kind, compute, whole(list(others), [count]))

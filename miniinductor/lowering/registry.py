@@ -72,7 +72,7 @@ def made(call, body, *sources, dtype=None, size=None):
     """body(index) for every index of the call's (first) result; sources: the boxes that it reads.  dtype, size: if not the result's."""
     value = call.value[0] if isinstance(call.value, (tuple, list)) else call.value
     return TensorBox(Pointwise(value.device, dtype or value.dtype, list(value.shape if size is None else size), body,
-                               call.origins | all_origins(sources)))
+                               origins=call.origins | all_origins(sources)))
 
 
 def mapped(call, box, function, dtype, *sources):
