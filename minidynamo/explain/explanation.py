@@ -5,7 +5,6 @@ In:   `records.FrameRecord`s and the `CompileRecord`s behind them.  Out: an `Exp
     >>> e = explain(f)(x)
     >>> e.frames[0].graph                   # stages of one frame; e.graph is that of the main frame
 """
-import functools
 import re
 
 from .. import records
@@ -29,184 +28,119 @@ class Missing:
         return f"<i>{self.why}</i>"
 
 
-stage = functools.cached_property       # computed when first asked for
+# ---- stages: each is made of a frame's record when it is first asked for
+def captured(build):
+    return lambda record: build(record) if record.graph is not None else Missing("nothing of this frame was captured")
+
+
+def compiled(build):
+    """A stage made of miniinductor's CompileRecord."""
+    return captured(lambda record: build(record.backend_record) if record.backend_record is not None else Missing("this backend keeps no records"))
+
+
+def training(build):
+    return compiled(lambda c: build(c) if c.joint_graph is not None else Missing("no gradients were needed"))
+
+
+def sources(kernels, about):
+    return Several([Code(k.source, k.language, f"{k.name}: {', '.join(k.nodes)}{about(k)}") for k in kernels])
+
+
+def symbols(record):
+    """The sizes that are symbols: value in this call, what they are read from, what the guards let through."""
+    env = record.shape_env
+    rows = [] if env is None else [
+        (row.name, "unbacked" if row.hint is None else row.hint, " = ".join(map(name_of, row.sources)) or row.created_by, row.range, pinned_to(env, row),
+         row.bounded_at or row.line) for row in env.table.values()]
+    pinned = [("", value, name, "", "a number, which this line needs", line) for name, (value, line) in record.pinned.items()]
+    return Table(["symbol", "value here", "read from", "range", "", "user line"], rows + pinned, f"{len(rows)} symbols")
+
+
+def size_guards(record):
+    """What is left of the guards about sizes after simplification, as Python over the inputs."""
+    rows = [(g.kind, g.code, g.line) for g in record.guards if g.kind in ("EQUAL", "RANGE", "SIZES", "STRIDE") and isinstance(g.source, tuple)]
+    return Table(["kind", "assumption", "user line"], rows, "guards about sizes")
+
+
+def saved(c):
+    """What the forward half keeps for the backward half, and why."""
+    return Table(["value", "op", "shape", "bytes", "why", "user line"],
+                 [(s.name, s.op, s.shape, "an input" if s.is_input else s.bytes, s.reason, ":".join(map(str, s.line[:2])) if s.line else "")
+                  for s in c.saved], f"{sum(s.bytes for s in c.saved if not s.is_input):,} bytes saved for backward")
+
+
+def fusion(c):
+    return Table(["first", "second", "fused", "category", "reason", "bytes saved"],
+                 [(d.first, d.second, "yes" if d.fused else "no", d.category, d.reason, d.bytes_saved) for d in c.fusions],
+                 f"{sum(d.fused for d in c.fusions)} of {len(c.fusions)} considered pairs were fused")
+
+
+def times(record):
+    spent = {f"capture: {k}": v for k, v in record.times.items()}
+    if record.backend_record is not None:
+        spent |= {f"miniinductor: {k}": v for k, v in record.backend_record.times.items()}
+    return Table(["stage", "milliseconds"], [(k, f"{v * 1e3:.1f}") for k, v in spent.items()], "time per stage")
+
+
+STAGES = {      # attribute -> (heading on the page, or None; how it is made)
+    "source": ("Source", lambda r: Code(str(r.source), "python", r.function)),
+    "bytecode": ("Bytecode", lambda r: Pair(Code(str(r.bytecode), "text", "original bytecode"),
+                                            Code(_readable(str(r.replacement_bytecode)), "text", "replacement bytecode"))),
+    "replay": ("Replacement as Python", lambda r: draw_replay(r) if r.replacement_code is not None else Missing("nothing was replaced")),
+    "guards": ("Guards", lambda r: Table(["kind", "assumption", "user line"], [(g.kind, g.code, g.line) for g in r.guards],
+                                         f"{len(r.guards)} guards of {r.function}")),
+    "guard_tree": ("Guard tree", draw_guards),
+    "guard_source": ("Guard function", lambda r: Code(getattr(r.guard_function, "source", ""), "python", "the generated guard function")),
+    "symbols": ("Symbolic sizes", symbols),
+    # every question about sizes that tracing and the backend asked: proved for all sizes, or a guard (before simplification)
+    "decisions": ("Questions about sizes", lambda r: Table(["fact", "", "user line"], [
+        (str(d).partition("    ")[0], "always so" if d.proved else "guard", d.line) for d in getattr(r.shape_env, "decisions", ())],
+        "questions about sizes")),
+    "size_guards": ("Guards about sizes", size_guards),
+    "breaks": ("Graph breaks", lambda r: Table(["line", "kind", "reason", "hint"], [
+        (f"{b.file.rsplit('/', 1)[-1]}:{b.line}", b.kind, b.reason, b.hint) for b in r.graph_breaks], f"{len(r.graph_breaks)} graph breaks")),
+    "graph": ("FX graph", captured(lambda r: draw_graph(r.graph, f"FX graph of {r.function}"))),
+    "graph_text": ("FX graph as Python", captured(lambda r: Code(_graph_code(r.graph), "python", "the captured graph as Python"))),
+    "aten": ("ATen graph", compiled(lambda c: Code(_graph_code(c.functional_graph or c.aten_graph), "python", "the functional ATen graph as Python")
+                                    if c.aten_graph is not None else Missing("; ".join(c.notes) or "not traced"))),
+    "aten_graph": (None, compiled(lambda c: draw_graph(c.functional_graph, "functional ATen graph")
+                                  if c.functional_graph is not None else Missing("; ".join(c.notes) or "not traced"))),
+    "joint": ("Joint graph", training(draw_joint)),
+    "saved": ("Saved for backward", training(saved)),
+    "loop_ir": ("Loop IR", compiled(lambda c: Code(c.loop_ir, "python", "loop IR, before fusion"))),
+    "fused_ir": ("Loop IR after fusion", compiled(lambda c: Code(c.fused_ir, "python", "scheduler nodes, after fusion"))),
+    "fusion": ("Fusion decisions", compiled(fusion)),
+    "kernel_picture": ("Kernels", compiled(draw_fusion)),
+    "kernels": ("Kernel source", compiled(lambda c: sources(c.kernels, lambda k: f", from {', '.join(map(str, k.origins))}"))),
+    "backward": ("Backward kernels", training(lambda c: sources(c.backward.kernels, lambda k: "") if c.backward is not None
+                                              else Missing("backward() has not run yet"))),
+    "eager_kernels": ("Eager kernels", compiled(lambda c: Table(["op", "kind", "why"], [(f.op, f.kind, f.reason) for f in c.fallbacks],
+                                                                f"{len(c.fallbacks)} eager kernels"))),
+    "wrapper": ("Wrapper", compiled(lambda c: Code(c.wrapper_source, "python", "the wrapper"))),
+    "memory": ("Memory plan", compiled(lambda c: Table(["buffer", "memory", "bytes"], c.memory_plan, "memory plan"))),
+    "memory_picture": ("Memory over time", compiled(lambda c: draw_memory(c) if c.memory_lives else Missing("no buffers of its own"))),
+    "times": ("Times", times),
+}
 
 
 class FrameExplanation:
-    """Every stage of one frame."""
+    """Every stage of one frame, as attributes."""
+    SECTIONS = tuple((name, heading) for name, (heading, _) in STAGES.items() if heading)
 
     def __init__(self, record):
         self.record = record
         self.compiled = record.backend_record       # CompileRecord, or None with other backends
 
+    def __getattr__(self, name):
+        if name not in STAGES:
+            raise AttributeError(f"{name!r} is no stage; there are {', '.join(STAGES)}")
+        made = STAGES[name][1](self.record)
+        if name != "backward":                      # compiled when backward() first runs: asked for again
+            self.__dict__[name] = made
+        return made
+
     def __repr__(self):
         return f"<{self.record!r}; stages: {', '.join(key for key, _ in self.SECTIONS)}>"
-
-    def _compiled(self, build):
-        if self.record.graph is None:
-            return Missing("nothing of this frame was captured")
-        return build(self.compiled) if self.compiled is not None else Missing("this backend keeps no records")
-
-    @stage
-    def source(self):
-        return Code(str(self.record.source), "python", self.record.function)
-
-    @stage
-    def bytecode(self):
-        """The original and the replacement, side by side."""
-        return Pair(Code(str(self.record.bytecode), "text", "original bytecode"),
-                    Code(_readable(str(self.record.replacement_bytecode)), "text", "replacement bytecode"))
-
-    @stage
-    def replay(self):
-        """The function beside its replacement code as Python: the graph, then the writes that are left."""
-        return draw_replay(self.record) if self.record.replacement_code is not None else Missing("nothing was replaced")
-
-    @stage
-    def guards(self):
-        return Table(["kind", "assumption", "user line"],
-                     [(g.kind, g.code, g.line) for g in self.record.guards], f"{len(self.record.guards)} guards of {self.record.function}")
-
-    @stage
-    def symbols(self):
-        """The sizes that are symbols: value in this call, what they are read from, what the guards let through."""
-        env = self.record.shape_env
-        rows = [] if env is None else [
-            (row.name, "unbacked" if row.hint is None else row.hint, " = ".join(map(name_of, row.sources)) or row.created_by, row.range, pinned_to(env, row),
-             row.bounded_at or row.line) for row in env.table.values()]
-        pinned = [("", value, name, "", "a number, which this line needs", line) for name, (value, line) in self.record.pinned.items()]
-        return Table(["symbol", "value here", "read from", "range", "", "user line"], rows + pinned, f"{len(rows)} symbols")
-
-    @stage
-    def decisions(self):
-        """Every question about sizes that tracing and the backend asked: proved for all sizes, or a guard (before simplification)."""
-        env = self.record.shape_env
-        return Table(["fact", "", "user line"], [(str(d).partition("    ")[0], "always so" if d.proved else "guard", d.line) for d in (
-            env.decisions if env is not None else ())], "questions about sizes")
-
-    @stage
-    def size_guards(self):
-        """What is left of the guards about sizes after simplification, as Python over the inputs."""
-        return Table(["kind", "assumption", "user line"], [(g.kind, g.code, g.line) for g in self.record.guards
-                                                           if g.kind in ("EQUAL", "RANGE", "SIZES", "STRIDE") and isinstance(g.source, tuple)], "guards about sizes")
-
-    @stage
-    def guard_tree(self):
-        """The guards, drawn as a tree of what they look at."""
-        return draw_guards(self.record)
-
-    @stage
-    def guard_source(self):
-        return Code(getattr(self.record.guard_function, "source", ""), "python", "the generated guard function")
-
-    @stage
-    def breaks(self):
-        return Table(["line", "kind", "reason", "hint"],
-                     [(f"{b.file.rsplit('/', 1)[-1]}:{b.line}", b.kind, b.reason, b.hint) for b in self.record.graph_breaks],
-                     f"{len(self.record.graph_breaks)} graph breaks")
-
-    @stage
-    def graph(self):
-        """The captured FX graph, drawn."""
-        return draw_graph(self.record.graph, f"FX graph of {self.record.function}") if self.record.graph is not None else Missing(
-            "nothing of this frame was captured")
-
-    @stage
-    def graph_text(self):
-        return Code(_graph_code(self.record.graph), "python", "the captured graph as Python") if self.record.graph is not None \
-            else Missing("nothing of this frame was captured")
-
-    @stage
-    def aten(self):
-        return self._compiled(lambda c: Code(_graph_code(c.functional_graph or c.aten_graph), "python",
-                                             "the functional ATen graph as Python") if c.aten_graph is not None
-                              else Missing("; ".join(c.notes) or "not traced"))
-
-    @stage
-    def aten_graph(self):
-        return self._compiled(lambda c: draw_graph(c.functional_graph, "functional ATen graph")
-                              if c.functional_graph is not None else Missing("; ".join(c.notes) or "not traced"))
-
-    @stage
-    def joint(self):
-        """Training: the joint graph with forward, backward and the cut."""
-        return self._compiled(lambda c: draw_joint(c) if c.joint_graph is not None else Missing("no gradients were needed"))
-
-    @stage
-    def saved(self):
-        """Training: what the forward half keeps for the backward half, and why."""
-        return self._compiled(lambda c: Table(
-            ["value", "op", "shape", "bytes", "why", "user line"],
-            [(s.name, s.op, s.shape, "an input" if s.is_input else s.bytes, s.reason, ":".join(map(str, s.line[:2])) if s.line else "")
-             for s in c.saved], f"{sum(s.bytes for s in c.saved if not s.is_input):,} bytes saved for backward")
-            if c.joint_graph is not None else Missing("no gradients were needed"))
-
-    @property
-    def backward(self):
-        """Training: the kernels of the backward half; compiled when backward() first runs."""
-        def build(c):
-            if c.joint_graph is None:
-                return Missing("no gradients were needed")
-            return Several([Code(k.source, k.language, f"{k.name}: {', '.join(k.nodes)}") for k in c.backward.kernels]) \
-                if c.backward is not None else Missing("backward() has not run yet")
-        return self._compiled(build)
-
-    @stage
-    def loop_ir(self):
-        return self._compiled(lambda c: Code(c.loop_ir, "python", "loop IR, before fusion"))
-
-    @stage
-    def fused_ir(self):
-        return self._compiled(lambda c: Code(c.fused_ir, "python", "scheduler nodes, after fusion"))
-
-    @stage
-    def fusion(self):
-        return self._compiled(lambda c: Table(
-            ["first", "second", "fused", "category", "reason", "bytes saved"],
-            [(d.first, d.second, "yes" if d.fused else "no", d.category, d.reason, d.bytes_saved) for d in c.fusions],
-            f"{sum(d.fused for d in c.fusions)} of {len(c.fusions)} considered pairs were fused"))
-
-    @stage
-    def kernel_picture(self):
-        return self._compiled(draw_fusion)
-
-    @stage
-    def kernels(self):
-        return self._compiled(lambda c: Several([
-            Code(k.source, k.language, f"{k.name}: {', '.join(k.nodes)}, from {', '.join(map(str, k.origins))}") for k in c.kernels]))
-
-    @stage
-    def eager_kernels(self):
-        return self._compiled(lambda c: Table(["op", "kind", "why"], [(f.op, f.kind, f.reason) for f in c.fallbacks],
-                                              f"{len(c.fallbacks)} eager kernels"))
-
-    @stage
-    def wrapper(self):
-        return self._compiled(lambda c: Code(c.wrapper_source, "python", "the wrapper"))
-
-    @stage
-    def memory(self):
-        return self._compiled(lambda c: Table(["buffer", "memory", "bytes"], c.memory_plan, "memory plan"))
-
-    @stage
-    def memory_picture(self):
-        """The buffers' bytes over the wrapper's steps."""
-        return self._compiled(lambda c: draw_memory(c) if c.memory_lives else Missing("no buffers of its own"))
-
-    @stage
-    def times(self):
-        spent = {f"capture: {k}": v for k, v in self.record.times.items()}
-        if self.compiled is not None:
-            spent |= {f"miniinductor: {k}": v for k, v in self.compiled.times.items()}
-        return Table(["stage", "milliseconds"], [(k, f"{v * 1e3:.1f}") for k, v in spent.items()], "time per stage")
-
-    SECTIONS = (("source", "Source"), ("bytecode", "Bytecode"), ("replay", "Replacement as Python"), ("guards", "Guards"), ("guard_tree", "Guard tree"), ("guard_source", "Guard function"),
-                ("symbols", "Symbolic sizes"), ("decisions", "Questions about sizes"), ("size_guards", "Guards about sizes"),
-                ("breaks", "Graph breaks"), ("graph", "FX graph"), ("graph_text", "FX graph as Python"),
-                ("aten", "ATen graph"), ("joint", "Joint graph"), ("saved", "Saved for backward"), ("loop_ir", "Loop IR"), ("fused_ir", "Loop IR after fusion"),
-                ("fusion", "Fusion decisions"), ("kernel_picture", "Kernels"), ("kernels", "Kernel source"), ("backward", "Backward kernels"),
-                ("eager_kernels", "Eager kernels"), ("wrapper", "Wrapper"), ("memory", "Memory plan"),
-                ("memory_picture", "Memory over time"), ("times", "Times"))
 
 
 class Explanation:

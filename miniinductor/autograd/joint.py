@@ -18,7 +18,6 @@ value (nobody's leaf) sees what was computed from it outside only, as in PyTorch
 """
 import bisect
 import contextlib
-import functools
 import operator
 from dataclasses import dataclass, field
 
@@ -67,11 +66,7 @@ class Joint:
     count: int = 0                      # results
     tangents: list = field(default_factory=list)        # results that get one, in order
     written: list = field(default_factory=list)         # (op, target), as functionalize gives them
-
-    @functools.cached_property
-    def symbols(self):
-        """Position among the inputs -> name, of inputs that are sizes."""
-        return {i: n.target for i, n in enumerate(self.graph.graph.find_nodes(op="placeholder")) if isinstance(n.meta["val"], torch.SymInt)}
+    symbols: dict = field(default_factory=dict)         # position among the inputs -> name, of inputs that are sizes
 
     @property
     def is_plain(self):
@@ -192,6 +187,7 @@ def trace_joint(gm, inputs, held, decompositions=None):
     joint.recorded = tracer.module("JointGraph")
     _forget_history(tracer.graph)
     joint.graph, joint.written = functionalize(joint.recorded)
+    joint.symbols = size_inputs(joint.graph)
     joint.graph.meta["written"] = joint.written
     names = {f"primal{i}": i for i in range(len(primals))}
     joint.writes = [Write(names[target], recorded.get(names[target])) for _, target in joint.written]
@@ -210,7 +206,13 @@ def trace_forward(gm, inputs, decompositions=None):
     tracer.graph.output(tracer.nodes_of(results))
     joint.recorded = tracer.module("AtenGraph")
     joint.graph, joint.written = functionalize(joint.recorded)
+    joint.symbols = size_inputs(joint.graph)
     return joint
+
+
+def size_inputs(gm):
+    """Position among the inputs -> name, of inputs that are sizes."""
+    return {i: n.target for i, n in enumerate(gm.graph.find_nodes(op="placeholder")) if isinstance(n.meta["val"], torch.SymInt)}
 
 
 def plan_outputs(joint, tracer, flat, objects):
