@@ -344,7 +344,10 @@ class Codegen:
                 commit(*store)
         for cell in self.mutated_cells():
             if cell.content is None:
-                raise SkipFrame("a closure variable was deleted")
+                self.start_call(lambda: self.load_const(runtime.empty))
+                self.cell(cell)
+                commit(("call", 1))
+                continue
             self.value(cell.content)
             if isinstance(cell.cell, str):
                 commit(("STORE_DEREF", cell.cell))

@@ -106,6 +106,10 @@ def replace_items(target, contents):
     (target.extend if isinstance(target, collections.deque) else target.update)(contents)
 
 
+def empty(cell):
+    del cell.cell_contents
+
+
 def set_slot(target, name, value):
     object.__setattr__(target, name, value)
 

@@ -366,3 +366,25 @@ def test_in_a_loop_in_a_handler(x):
             print(n, sys.exception() is error)
         () = ()
     return x * 2, sys.exception()
+
+
+@make_test(X(), graphs=1, breaks=2)
+def test_a_closure_variable_is_deleted(x):
+    def show():
+        try:
+            return late
+        except NameError as error:
+            return type(error).__name__
+    late = 1
+    before = show()
+    del late
+    try:
+        print("try")
+        [][1]
+    except IndexError as error:
+        add = lambda v: v + len(str(error))
+        x = add(x.sin())
+    try:
+        add(x)
+    except NameError as other:
+        return x, before, show(), type(other).__name__
