@@ -324,14 +324,16 @@ def test_an_index_out_of_range_stops_the_kernel():
     assert result.returncode != 0 and "index out of range in self" in result.stderr + result.stdout
 
 
-@pytest.mark.parametrize("name", ["pointwise", "softmax", "sums", "layer norm", "reshape", "cat", "slices", "transpose", "gather"])
+@pytest.mark.parametrize("name", ["pointwise", "softmax", "sums", "layer norm", "reshape", "cat", "slices", "transpose", "gather",
+                                  "scales", "half", "rounded", "interpolated"])
 def test_symbolic_sizes(name):
     """One compilation; aligned sizes and others, rows within a tile and longer ones."""
+    from test_dynamic import SIZES_BY_FLOATS
     from test_symbolic import ONE
-    function = ONE[name] if name != "gather" else lambda x: x[torch.arange(x.shape[0] - 1, device=x.device)]
+    function = (ONE | SIZES_BY_FLOATS)[name] if name != "gather" else lambda x: x[torch.arange(x.shape[0] - 1, device=x.device)]
     with torch.no_grad():
         compiled = minidynamo.compile(function, dynamic=True)
-        for shape in [(48, 160), (64, 256), (17, 33), (5, 1030), (1000, 16)]:
+        for shape in [(48, 160), (64, 256), (17, 33), (9, 1030), (1000, 16)]:
             x = torch.randn(shape, device=GPU)
             torch.testing.assert_close(compiled(x), function(x), rtol=1e-4, atol=1e-4)
     assert minidynamo.counters["graphs"].total() == 1
