@@ -94,7 +94,7 @@ def rows_here(name, measure, options):
         return [{"name": name, "skipped": str(missing)}]
 
 
-def rows_alone(suite, name, options, limit=900):
+def rows_alone(suite, name, options, limit=400):
     with tempfile.TemporaryDirectory() as folder:
         file = os.path.join(folder, "rows.json")
         command = [sys.executable, "-W", "ignore", "-m", "minidynamo.bench", "--suite", suite, "--only", f"^{name}$", "--json", file]
