@@ -346,6 +346,7 @@ class Graph:
     constants: dict = field(default_factory=dict)
     buffers: dict = field(default_factory=dict)
     operations: list = field(default_factory=list)
+    apart: set = field(default_factory=set)             # buffers that are not computed inside a reduction which reads them
     outputs: list = field(default_factory=list)
     mutations: list = field(default_factory=list)
 

@@ -304,6 +304,8 @@ class Scheduler:
             raise Refused("a scatter writes to elements that no loop variable names")
         if len(first.read_names | second.read_names | set(first.names) | set(second.names)) > MAX_BUFFERS:
             raise Refused(f"the kernel would take more than {MAX_BUFFERS} pointers")
+        if second.is_reduction and not first.is_reduction and self.graph.apart & set(first.names):
+            raise Refused("its elements are made where the rows are reduced that they depend on")
         alike, reasons = first.is_reduction == second.is_reduction, []
         for make in [self.same_loops] if alike else [self.on_inner_loops, self.on_outer_loops, self.on_reordered_loops]:
             try:

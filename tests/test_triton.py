@@ -348,3 +348,31 @@ def test_indices_are_wide_where_they_must_be():
         group = Scheduler(graph, CompileRecord()).run()[0]
         kernel = TritonKernelWriter(group, {**graph.buffers, **graph.inputs, **{b.name: b for b in graph.operations}}, set(group.names)).write()
         assert ("tl.arange(0, RBLOCK).to(tl.int64)[None, :]" in kernel.source) == wide
+
+
+def test_elements_of_a_whole_sum_are_made_where_their_rows_are_reduced(monkeypatch):
+    """Cross entropy: one program would gather 8192 elements; the row's own program has its maximum and its sum."""
+    x, t = torch.randn(8192, 40), torch.randint(0, 40, (8192,))
+    t[5] = -100
+    with miniinductor.config.patch(cpu_backend="triton"):
+        compiled = miniinductor.compile_fx(traced(lambda x, t: F.cross_entropy(x, t), 2), [x, t])
+        torch.testing.assert_close(compiled(x, t)[0], F.cross_entropy(x, t))
+        assert len(compiled.record.kernels) == 2 and compiled.record.notes_of("where the rows are reduced")
+        assert "tl.reduce" in compiled.record.kernels[0].source and "device_assert" in compiled.record.kernels[0].source
+        compiled = miniinductor.compile_fx(traced(lambda x: (x.softmax(-1) * x).sum(), 1), [x])       # the elements of a row are many
+        torch.testing.assert_close(compiled(x)[0], (x.softmax(-1) * x).sum(), rtol=1e-4, atol=1e-2)
+
+
+@pytest.mark.parametrize("dims, channels_last", [(1, True), (2, True), (2, False)])
+def test_the_bias_of_a_convolution_is_added_by_the_kernel_that_follows(monkeypatch, dims, channels_last):
+    monkeypatch.setattr(gpu_layout, "_on_gpu", lambda node: isinstance(node.meta.get("val"), torch.Tensor))
+    monkeypatch.setattr(config, "onednn_products", False)
+    model = (torch.nn.Conv1d, torch.nn.Conv2d)[dims - 1](3, 8, 3, padding=1)
+    x = torch.randn(2, 3, *[10] * dims)
+    function = lambda x: F.gelu(model(x))  # noqa: E731
+    with miniinductor.config.patch(cpu_backend="triton"), torch.set_grad_enabled(not channels_last):
+        compiled = minidynamo.compile(function)
+        torch.testing.assert_close(compiled(x), function(x), rtol=1e-4, atol=1e-5)
+    record = minidynamo.records.frames[-1].backend_record
+    assert record.notes_of("1 biases of convolutions added apart") and len(record.kernels) == 1 + channels_last * (dims == 2) * 2
+    assert "add" in record.kernels[-1].source.split("(in0")[0]

@@ -5,6 +5,8 @@ and a small one over the chunks.
 
     sum over 2^26 elements  ->  partial[2048] = sums of 32768 each;  sum of partial
     sum over dim 0 of [16384, 4096]  ->  partial[32, 4096];  sum of partial over dim 0
+    sum over i of x[i, t[i]] - max[i] - log(sum[i])     ->  elements[i] = x[i, t[i]] - ..., made by the kernel that finds max and sum of row i,
+    (cross entropy: one program for all rows)               where its programs are many;  sum of elements
 
 Runs before the scheduler, which fuses the partial one with what makes its elements, as any other reduction.
 Mirrors `Reduction.num_splits` and `create_multilayer` in torch/_inductor/ir.py.  Left out: argmax and argmin.
@@ -16,7 +18,7 @@ import torch
 
 from ..dependencies import int_or_none, loop_variables, stride_of, trace
 from ..index_math import FloorDiv, Mod, simplify
-from ..ir import ComputedBuffer, Layout, Reduction, contiguous_strides
+from ..ir import ComputedBuffer, Layout, Pointwise, Reduction, contiguous_strides
 from ..ops import ops
 from ..sizes import nearest_divisor
 
@@ -33,11 +35,15 @@ def split_reductions(graph, record):
     operations = []
     for buffer in graph.operations:
         parts = split(buffer) if isinstance(buffer, ComputedBuffer) and isinstance(buffer.data, Reduction) else None
-        if parts:
+        if not parts and (first := elements_of(buffer, graph)):
+            parts = first
+            graph.apart.add(first[0].name)
+            record.notes.append(f"{buffer.name}: its elements are made where the rows are reduced that they depend on")
+        elif parts:
             record.notes.append(f"{buffer.name}: {math.prod(buffer.data.ranges)} outputs of {math.prod(buffer.data.reduction_ranges)} "
                                 f"elements each are too few: reduced in {parts[0].layout.numel // math.prod(buffer.data.ranges)} chunks")
-            graph.buffers[parts[0].name] = parts[0]
-            graph.buffers[buffer.name] = parts[1]
+        if parts:
+            graph.buffers.update({part.name: part for part in parts})
         operations += parts or [buffer]
     graph.operations[:] = operations
 
@@ -88,6 +94,25 @@ def split(buffer):
     second = Reduction(data.device, data.dtype, data.ranges, whole, [chunks], data.kind, data.dtype, origins=data.origins)
     return (ComputedBuffer(name, layout, buffer.origins, data=first),
             ComputedBuffer(buffer.name, buffer.layout, buffer.origins, data=second))
+
+
+def elements_of(buffer, graph):
+    """(elements, their reduction) where few programs would compute many elements from one reduction per element; else None."""
+    data = getattr(buffer, "data", None)
+    if not isinstance(data, Reduction) or data.kind.startswith("arg") or any(int_or_none(n) is None for n in [*data.ranges, *data.reduction_ranges]):
+        return None
+    ranges, outputs = [int(n) for n in [*data.ranges, *data.reduction_ranges]], len(data.ranges)
+    count = math.prod(ranges)
+    if count < LEAST_ROWS * ENOUGH_ROWS or math.prod(ranges[:outputs]) >= ENOUGH_ROWS:
+        return None
+    rows = {name for name, made in graph.buffers.items() if isinstance(getattr(made, "data", None), Reduction) and made.layout.numel == count}
+    if not rows & {access.name for access in trace(buffer).reads()}:
+        return None
+    name, layout = f"{buffer.name}_elements", Layout(data.device, data.src_dtype, tuple(ranges), contiguous_strides(ranges))
+    first = Pointwise(data.device, data.src_dtype, ranges, lambda index: data.inner_fn(index[:outputs], index[outputs:]), data.origins)
+    second = Reduction(data.device, data.dtype, data.ranges, lambda index, rindex: ops.load(name, layout.indexer([*index, *rindex])),
+                       data.reduction_ranges, data.kind, data.src_dtype, data.origins)
+    return (ComputedBuffer(name, layout, buffer.origins, data=first), ComputedBuffer(buffer.name, buffer.layout, buffer.origins, data=second))
 
 
 def runs_along_outputs(buffer):

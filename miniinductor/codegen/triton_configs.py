@@ -65,7 +65,7 @@ def block_configs(kind, sizes, columns=False):
         top = min(1024, max(32, power_of_2(x // (PROCESSORS * 8))))
         found = [_config(max(1, min(4, top // 64)), x=min(top, power_of_2(x)))]
         if top == 1024:
-            found += [_config(4, x=512), _config(8, x=2048), _config(8, x=1024), _config(8, x=4096)]
+            found += [_config(8, x=2048), _config(8, x=4096), _config(4, x=256), _config(8, x=512)]
     elif kind == "tile":
         y_small, x_small = power_of_2(sizes["y"]), power_of_2(x)
         found = [_config(w, y=min(a, y_small), x=min(b, x_small)) for a, b, w in (

@@ -5,6 +5,7 @@ more than they cost.
 
     convolution(x, w)             ->  convolution(clone(x, channels_last), clone(w, channels_last)): without it, the library
                                       transposes before and after every convolution
+    convolution(x, w, b)          ->  convolution(x, w) + b: the library would start a kernel for the sum alone
     convolution(x, w) whose windows do not overlap (a vision transformer's patches)  ->  addmm(bias, patches of x, w as a matrix)
     mm(a, w), w of 50257 columns  ->  mm(a, pad(w, 7))[:, :50257]: rows of 50257 half-precision numbers are aligned to 2 bytes, for
                                       which only slow library kernels exist (unless our template serves: `suits_template`)
@@ -67,15 +68,29 @@ class Relayout(LayoutPass):
     def visit(self, node):
         if self.moves_convolutions and node.target is aten.convolution.default and self.has_patches(node):
             return self.patches(node)
-        if self.moves_convolutions and node.target is aten.convolution.default and _on_gpu(node) and node.meta["val"].dim() == 4:
+        if node.target is aten.convolution.default and _on_gpu(node):
+            return self.convolution(node)
+        if node.target is aten.mm.default and _on_gpu(node) and (lacking := self.misaligned(node)):
+            return self.pad(node, lacking)
+        return self.kept(node)
+
+    def convolution(self, node):
+        """In channels-last memory; its bias is added by the kernel that follows (the library would start one for that alone)."""
+        if self.moves_convolutions and node.meta["val"].dim() == 4:
             self.changed("convolutions in channels-last memory")
             with self.graph.inserting_before(node):
                 for position in (0, 1):
                     node.update_arg(position, self.channels_last(node.args[position]))
-            return self.evaluate(node)
-        if node.target is aten.mm.default and _on_gpu(node) and (lacking := self.misaligned(node)):
-            return self.pad(node, lacking)
-        return self.kept(node)
+        elif node.args[2] is None:
+            return self.kept(node)
+        bias = node.args[2]
+        node.update_arg(2, None)
+        node = self.evaluate(node)
+        if bias is None:
+            return node
+        self.changed("biases of convolutions added apart")
+        column = self.call(node, aten.view.default, bias, [-1] + [1] * (node.meta["val"].dim() - 2))
+        return self.call(node, aten.add.Tensor, node, column)
 
     # -- convolutions whose windows lie side by side -----------------------------------------------------------------------
     def has_patches(self, node):
