@@ -109,9 +109,9 @@ def elements_of(buffer, graph):
     if not rows & {access.name for access in trace(buffer).reads()}:
         return None
     name, layout = f"{buffer.name}_elements", Layout(data.device, data.src_dtype, tuple(ranges), contiguous_strides(ranges))
-    first = Pointwise(data.device, data.src_dtype, ranges, lambda index: data.inner_fn(index[:outputs], index[outputs:]), data.origins)
+    first = Pointwise(data.device, data.src_dtype, ranges, lambda index: data.inner_fn(index[:outputs], index[outputs:]))
     second = Reduction(data.device, data.dtype, data.ranges, lambda index, rindex: ops.load(name, layout.indexer([*index, *rindex])),
-                       data.reduction_ranges, data.kind, data.src_dtype, data.origins)
+                       data.reduction_ranges, data.kind, data.src_dtype)
     return (ComputedBuffer(name, layout, buffer.origins, data=first), ComputedBuffer(buffer.name, buffer.layout, buffer.origins, data=second))
 
 
