@@ -368,7 +368,7 @@ def test_in_a_loop_in_a_handler(x):
     return x * 2, sys.exception()
 
 
-@make_test(X(), graphs=1, breaks=2)
+@make_test(X(), graphs=1, breaks=1)
 def test_a_closure_variable_is_deleted(x):
     def show():
         try:
