@@ -17,7 +17,7 @@ import types
 import torch
 
 from . import frame_hook, runtime
-from .bytecode import Instruction
+from .bytecode import Instruction, emit
 from .exceptions import SkipFrame
 from .symbolic_numbers import python_code
 from .variables.base import Lazy, Variable
@@ -81,16 +81,8 @@ class Codegen:
             load()
 
     def finish_call(self, count):
-        if V < (3, 12):
-            self.emit("PRECALL", count)
-        self.emit("CALL", count, -count - 1)
-
-    def call_nullary(self):
-        """Call the callable on top of the stack."""
-        temp = self.temp()
-        self.store_fast(temp)
-        self.start_call(lambda: self.load_fast(temp))
-        self.finish_call(0)
+        self.instructions += emit.call_n(count)
+        self.depth -= count + 1
 
     def call_object(self, function, *args):
         """Call a fixed object.  An argument is a variable, or something to call that pushes it."""
@@ -269,7 +261,7 @@ class Codegen:
         if known is not None:
             self.load_fast(known[0])
         elif isinstance(variable.cell, str):            # the root's own cell, or one of its free variables
-            self.emit("LOAD_CLOSURE" if V < (3, 13) else "LOAD_FAST", variable.cell, 1)
+            self.emit(emit.load_cell()[0].op, variable.cell, 1)
         elif variable.source is not None:
             self.load_source(variable.source)
         else:

@@ -91,17 +91,17 @@ class Frame(Operations):
                 if handler(self, arg):
                     return
             except ObservedException as raised:
-                self.unwind(raised, handler_entry)
+                if handler_entry is None:
+                    raise
+                self.unwind(raised.var, handler_entry)
 
-    def unwind(self, raised, entry):
+    def unwind(self, exception, entry):
         """Go to the handler of the instruction that raised."""
-        if entry is None:
-            raise raised
         target, depth, lasti = entry
         del self.stack[depth:]
         if lasti:
             self.stack.append(LASTI)
-        self.stack.append(raised.var)
+        self.stack.append(exception)
         self.pc = target
 
     def pop(self):
@@ -155,7 +155,9 @@ class Frame(Operations):
         if throw is not None:
             entry = self.info.ops[self.pc - 1][2]
             self.push(NULL)
-            self.unwind(self.raised(throw), entry)
+            if entry is None:
+                raise self.raised(throw)
+            self.unwind(self.raised(throw).var, entry)
         self.run()
         return self.yielded
 
@@ -188,7 +190,7 @@ class RootFrame(Frame):
             except ObservedException as raised:
                 if entry is None:
                     self.break_at(Break("exception", f"{raised.var.python_type().__name__} leaves the frame"), raised_at(raised.var))
-                self.unwind(raised, entry)
+                self.unwind(raised.var, entry)
             except Break as reason:
                 self.break_at(reason)
             except DataDependentDecision as error:
@@ -206,7 +208,8 @@ class RootFrame(Frame):
             raise SkipFrame(f"a local variable cannot be traced: {reason.reason}") from reason
         if step in self.forced:
             raise SkipFrame(f"cannot split here: {reason.reason}") from reason
-        self.forced[step] = reason.with_traceback(None)     # its frames would keep the arguments alive
+        self.forced[step] = reason.with_traceback(None)     # its frames, and those of its context, would keep the arguments alive
+        reason.__context__ = None
         raise Restart()
 
 

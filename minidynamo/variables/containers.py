@@ -497,9 +497,7 @@ class DictViewVar(Variable):
         return tx.iter_of(self)
 
     def reconstruct(self, cg):
-        cg.value(self.dict)
-        cg.load_attr(self.kind)
-        cg.call_nullary()
+        cg.call_object(getattr(self.dict.cls, self.kind), self.dict)
 
 
 class ProxyVar(Variable):

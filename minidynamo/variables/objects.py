@@ -250,7 +250,7 @@ class ObjectVar(Variable):
         """What BaseException keeps itself, where the value is right; plain Python complains of others."""
         kind = value.python_type()
         link = name in ("__cause__", "__context__") and (issubclass(kind, BaseException) or kind is type(None))
-        traceback = name == "__traceback__" and (kind is type(None) or getattr(value, "exception", None) is self)
+        traceback = name == "__traceback__" and (kind is type(None) or value is self.slots.get(name))
         if self.value is not None or not (link or traceback or name == "__suppress_context__" and kind is bool):
             raise Break("attribute", f"setting {self.cls.__name__}.{name}")
         self.slots[name] = value
@@ -590,10 +590,10 @@ def initialise_payload(tx, payload, args, kwargs):
 
 class TracebackVar(Variable):
     """The traceback of an exception that was raised `where` (user's stack, root step): only the real one can tell more."""
-    __slots__ = ("exception", "where")
+    __slots__ = ("kind", "where")
 
-    def __init__(self, exception, where):
-        self.source, self.mutated, self.exception, self.where = None, False, exception, where
+    def __init__(self, kind, where):
+        self.source, self.mutated, self.kind, self.where = None, False, kind, where
 
     def python_type(self):
         return types.TracebackType
@@ -602,7 +602,7 @@ class TracebackVar(Variable):
         return True
 
     def reconstruct(self, cg):
-        raise Break("exception", f"the traceback of a {self.exception.cls.__name__} that was caught", "", *self.where)
+        raise Break("exception", f"the traceback of a {self.kind.__name__} that was caught", "", *self.where)
 
 
 class SuperVar(Variable):

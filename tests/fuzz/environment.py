@@ -20,13 +20,15 @@ from minidynamo import config
 from .compare import difference, outcome
 
 SOURCE = '''
-import collections, dataclasses, enum, functools
+import collections, dataclasses, enum, functools, types
 import torch
 from torch import nn
 
 FACTOR, FLAG, NAMES, SETTINGS, KINDS, EMPTY = 2, True, ["a", "b"], {"gain": 0.5, "deep": {"k": [1, 2]}}, {1, 2}, None
 BIAS = torch.arange(3.0)
 PAIR = (1, (2.0, "z"))
+BEHIND = {"k": 2.0}
+PROXY = types.MappingProxyType(BEHIND)
 
 class Mode(enum.Enum):
     FAST = 1
@@ -104,6 +106,7 @@ def f(x, y, items, table, obj, net, n=1, *rest, bonus=0, **kw):
     cfg = CONFIG
     z = z * cfg.rate + cfg.width + len(cfg.tags) + (1 if cfg.mode is Mode.FAST else 2) + PLAIN.inner + PLAIN.shared + PAIR[0] + PAIR[1][0]
     z = z + n + bonus + len(rest) + len(kw) + BIAS + partial(x) + outside(y)
+    z = z * PROXY["k"] + len(PROXY) + len([name for name in Helper.__dict__ if name[0] != "_"])
     if x is y: z = z * 2
     if hasattr(obj, "late"): z = z + obj.late
     if isinstance(obj, Other): z = z - 3
@@ -172,7 +175,7 @@ g['CONFIG'].width = 7 | g['CONFIG'].rate = 0.2 | g['CONFIG'].mode = g['Mode'].SL
 g['PLAIN'].inner = 5 | g['Plain'].shared = 6 | g['closure'] = g['make'](4, [1]) | g['closure'].__closure__[1].cell_contents = 8 | g['closure'].__closure__[0].cell_contents.append(1) | g['closure'].__closure__[0].cell_contents = 'ab'
 g['partial'] = functools.partial(g['scaled'], k=6) | g['partial'].keywords['k'] = 7 | g['partial'].keywords['sign'] = -1 | g['scaled'].__defaults__ = (9,) | g['scaled'].__kwdefaults__ = {'sign': -1} | g['scaled'].__kwdefaults__['sign'] = 4
 g['scaled'].__code__ = g['outside2'].__code__ | g['outside'] = lambda x: x - 4 | g['outside'].__code__ = (lambda x: x * 9).__code__ | g['scaled'] = lambda x, k=1, sign=2: x - k | g['len'] = lambda v: 42 | g['sum'] = max
-g['isinstance'] = lambda a, b: True | g['enumerate'] = lambda v: zip((5, 6, 7, 8, 9, 10), v)
+g['BEHIND']['k'] = 3.0 | g['BEHIND']['j'] = 1 | g['PROXY'] = types.MappingProxyType({'k': 7.0}) | g['PROXY'] = {'k': 2.0} | g['isinstance'] = lambda a, b: True | g['enumerate'] = lambda v: zip((5, 6, 7, 8, 9, 10), v)
 x.requires_grad_(True) | x = x.double() | x = x.half() | x = torch.randn(4, 3, generator=values) | x = x.t().contiguous().t() | x = x[:1] | x = y | x = y[:] | x = torch.cat([x, x])[::2] | x = x.clone() | x = x.bfloat16() | x = x.to(torch.int64)
 x = x.expand(2, 2, 3) | x = torch.nn.Parameter(x.detach()) | x = x.detach().as_subclass(Sub) | x = x[0] | x = x.to_sparse().to_dense() | x = 3.0 | x = torch.zeros(0, 3) | x = torch._neg_view(x.detach())
 y = y.double() | y.requires_grad_(True) | y = x.view(2, 3) | y = x.clone() | y = x.view(-1)[:3] | y = g['BIAS'] | y = net.norm.running_mean | y.data = torch.ones(1, 3)
@@ -193,7 +196,7 @@ mode = torch.no_grad | mode = torch.inference_mode | mode = torch.enable_grad | 
 """.strip().replace("\n", " | ").split(" | "):
     def _act(w, text=_text):
         target, _, value = text.partition(" = ") if " = " in text and "(" not in text.partition(" = ")[0] and not text.startswith("del") else (text, "", "")
-        space = dict(vars(w), torch=torch, values=torch.Generator().manual_seed(3), Sub=Sub, w=w, functools=__import__("functools"), collections=__import__("collections"), **MODES)
+        space = dict(vars(w), torch=torch, values=torch.Generator().manual_seed(3), Sub=Sub, w=w, types=types, functools=__import__("functools"), collections=__import__("collections"), **MODES)
         w.g.setdefault("outside2", lambda x, k=2, *, sign=1: x * 100 + k)
         w.g.setdefault("f2", lambda x, y, items, table, obj, net, n=1, *rest, bonus=0, **kw: x - 1)
         names = [name for name in vars(w) if target == name]
