@@ -92,6 +92,10 @@ def _compile(gm, example_inputs, mode, generate):
                 entry = open_entry(gm, example_inputs, mode)
             except Uncachable as reason:
                 record.notes.append(f"not kept on disk: {reason}")
+            except Exception as error:      # another torch may lack a switch that the key asks for
+                if config.raise_internal_errors:
+                    raise
+                record.notes.append(f"not kept on disk: internal error, {type(error).__name__}: {error}")
     try:
         run, writes = _assemble(gm, example_inputs, mode, generate, record, entry)
     except (CannotTrace, CannotFunctionalize, CannotLower, CompilerError) as reason:

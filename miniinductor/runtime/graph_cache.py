@@ -252,8 +252,8 @@ class Entry:
             with open(temporary, "wb") as file:
                 file.write(content + hashlib.sha256(content).digest())
             os.replace(temporary, self.path(part))          # a reader sees a whole file or none
-        except (Uncachable, OSError, pickle.PicklingError, TypeError, AttributeError) as reason:
-            return str(reason)
+        except Exception as reason:         # an Uncachable, a full disk, or pickle's word that something has no text
+            return f"{type(reason).__name__}: {reason}"
 
     def named(self, value):
         """What is not kept itself, but found again in the process that reads."""
