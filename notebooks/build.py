@@ -120,6 +120,7 @@ def execute(notebook):
     from nbclient import NotebookClient
     os.environ["PYTHONPATH"] = str(ROOT)
     os.environ["PYDEVD_DISABLE_FILE_VALIDATION"] = "1"
+    os.environ["MINI_GRAPH_CACHE"] = "0"        # every stage is shown: nothing comes from an earlier run
     client = NotebookClient(notebook, timeout=900, kernel_name="python3", resources={"metadata": {"path": str(NOTEBOOKS)}})
     client.execute()
     pairs = replacements()

@@ -21,7 +21,6 @@ import math
 import operator
 from dataclasses import dataclass
 
-import networkx
 import torch
 from torch import fx
 
@@ -113,6 +112,7 @@ def choose_saved(graph, gradients, overwritten, is_cheap):
                 and read_by_kernel(node, backward, is_cheap) else "")
             if not reasons[node]:
                 work.extend(node.all_input_nodes)
+    import networkx         # takes a tenth of a second, which a graph that comes from disk need not wait for
     cut = networkx.DiGraph()
     cut.add_nodes_from(("source", "sink"))
     for node in needed:
