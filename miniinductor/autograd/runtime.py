@@ -136,7 +136,7 @@ class Backward:
             half.loop_ir, half.fused_ir = (Later(functools.partial(self.text, arrived, name)) for name in ("loop_ir", "fused_ir"))
             return self.started(program, half)
         try:
-            graph = self.graph(arrived)
+            graph = half.functional_graph = self.graph(arrived)
             before = guards_of(graph)
             program = self.compile_graph(graph, half, [])
             if guards_of(graph) == before:
