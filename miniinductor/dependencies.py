@@ -75,7 +75,7 @@ class Recorder(OpsHandler):
         if not block and op != "store" and key in self.seen:
             return self.seen[key]
         result = Ref(next(self.count)) if result is None else result
-        self.instructions.append(Instruction(op, args, result, block, origin.name))
+        self.instructions.append(Instruction(op, args, result, block, origin.value))
         self.seen[key] = result
         return result
 
@@ -160,7 +160,7 @@ def trace(buffer):
     outer, inner = tuple(data.ranges), tuple(data.reduction_ranges)
     x, r = loop_variables("x", len(outer)), loop_variables("r", len(inner))
     recorder = Recorder(dict(zip(x + r, outer + inner)))
-    recorder.flat_reduction_index, origin.name = flatten(r, inner), ""
+    recorder.flat_reduction_index, origin.value = flatten(r, inner), ""
     with set_handler(recorder):
         run_body(buffer, x, r)
     body = LoopBody(outer, inner, *without_unused(recorder.indices, recorder.instructions))

@@ -208,27 +208,21 @@ class DtypeHandler(OpsHandler):
     def randint(self, seed, offset, low, high):
         return torch.int64
 
-    def fma(self, a, b, c):
-        return self.same("fma", a, b, c)
-
     def same(self, op, first, *others):
         if any(o != first for o in others):
             raise DtypeError(f"{op} of {[first, *others]}: operands must have one dtype")
         return first
 
 
-def _dtype_rules():
-    def keep(name):
-        return lambda self, *args: self.same(name, *args)
-
-    def to_bool(name):
-        def method(self, *args):
-            self.same(name, *args)
-            return torch.bool
-        return method
-    boolean = COMPARISON + ("logical_not", "logical_and", "logical_or", "logical_xor", "isnan", "isinf", "signbit")
-    for name in UNARY + BINARY + COMPARISON:
-        setattr(DtypeHandler, name, to_bool(name) if name in boolean else keep(name))
+BOOLEAN = COMPARISON + ("logical_not", "logical_and", "logical_or", "logical_xor", "isnan", "isinf", "signbit")
 
 
-_dtype_rules()
+def _dtype_rule(name):
+    def method(self, *args):
+        dtype = self.same(name, *args)
+        return torch.bool if name in BOOLEAN else dtype
+    return method
+
+
+for _name in UNARY + BINARY + COMPARISON + ("fma",):
+    setattr(DtypeHandler, _name, _dtype_rule(_name))

@@ -15,34 +15,23 @@ In:   index expressions over loop variables.  Out: simpler ones that are equal f
 Both follow Python (floor).  Construction applies what holds for all integers; `simplify` adds what needs ranges, and what is known to divide a size.
 Mirrors torch/utils/_sympy/functions.py and torch/_inductor/sizevars.py.
 """
-import contextlib
 import functools
-import threading
 
 import sympy
 
+from .current import Current
 
-_current = threading.local()
-
-
-@contextlib.contextmanager
-def multiples(known):
-    """known: symbol -> a number that divides it for all sizes, inside the block."""
-    previous = getattr(_current, "multiples", {})
-    _current.multiples = known
-    try:
-        yield
-    finally:
-        _current.multiples = previous
+_multiples = Current({})            # symbol -> a number that divides it for all sizes
+multiples = _multiples.set
 
 
 def opened(expression):
     """The expression with 8*t for each symbol that 8 divides: divisions by 8 come out at construction.  `closed` takes it back."""
-    return expression.xreplace({s: k * _part(s, k) for s, k in getattr(_current, "multiples", {}).items()})
+    return expression.xreplace({s: k * _part(s, k) for s, k in _multiples.value.items()})
 
 
 def closed(expression):
-    parts = {_part(s, k): (s, k) for s, k in getattr(_current, "multiples", {}).items()}
+    parts = {_part(s, k): (s, k) for s, k in _multiples.value.items()}
     if not parts or not expression.has(*parts):
         return expression
 

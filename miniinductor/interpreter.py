@@ -17,6 +17,7 @@ import operator
 
 import sympy
 import torch
+import torch.utils._pytree as pytree
 
 from .handlers import loop_indices, loops, run_body
 from .index_math import FloorDiv, Mod
@@ -205,14 +206,12 @@ def run_graph(graph, inputs):
         if isinstance(tensor, torch.Tensor):
             memory[name] = _flat(tensor.detach())
 
-    def view(v):
-        if isinstance(v, BufferView):
-            flat = memory[v.name]
-            return flat.as_strided([int(n) for n in v.size], [int(s) for s in v.stride],
-                                   flat.storage_offset() + int(v.offset))
-        if isinstance(v, (list, tuple)):
-            return type(v)(view(x) for x in v)
-        return v
+    def seen(v):
+        flat = memory[v.name]
+        return flat.as_strided([*map(int, v.size)], [*map(int, v.stride)], flat.storage_offset() + int(v.offset))
+
+    def view(tree):
+        return pytree.tree_map_only(BufferView, seen, tree)
 
     with torch.no_grad():
         for buffer in graph.operations:
@@ -222,7 +221,7 @@ def run_graph(graph, inputs):
                     value = value[i]
                 memory[buffer.name] = _flat(in_layout(value, [*map(int, buffer.layout.stride)]))
             elif isinstance(buffer, ExternKernel):
-                value = buffer.op(*[view(a) for a in buffer.args], **{k: view(a) for k, a in buffer.kwargs.items()})
+                value = buffer.op(*view(buffer.args), **view(buffer.kwargs))
                 if buffer.layout is None:
                     several[buffer.name] = value
                 else:
@@ -230,10 +229,10 @@ def run_graph(graph, inputs):
             else:
                 assert isinstance(buffer, ComputedBuffer)
                 run_computed(buffer, memory)
-        outputs = [view(o) if isinstance(o, BufferView) else o for o in graph.outputs]
+        outputs = view(graph.outputs)
         by_name = dict(zip(graph.inputs, inputs))
         for name, value in graph.mutations:
-            (by_name.get(name) if name in by_name else graph.constants[name]).copy_(view(value))
+            (by_name | graph.constants)[name].copy_(view(value))
     return outputs
 
 

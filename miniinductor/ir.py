@@ -15,8 +15,6 @@ memory.  Views are index maths: `View(base, size, reindex)`.
 
 Mirrors torch/_inductor/ir.py (paper section 4.1).  Left out: layouts that are decided late, multi-output templates.
 """
-import threading
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Callable
 
@@ -24,6 +22,7 @@ import sympy
 import torch
 import torch.utils._pytree as pytree
 
+from .current import Current
 from .index_math import simplify
 from .ops import ops
 from .sizes import same, sizes
@@ -65,11 +64,7 @@ def contiguous_strides(size):
     return tuple(reversed(strides))
 
 
-class _Origin(threading.local):
-    name = ""
-
-
-origin = _Origin()          # the FX node whose ops are being called
+origin = Current("")        # the FX node whose ops are being called
 
 
 def from_node(name, function):
@@ -78,9 +73,9 @@ def from_node(name, function):
         return function
 
     def body(*index):
-        before, origin.name = origin.name, name
+        before, origin.value = origin.value, name
         value = function(*index)
-        origin.name = before or name        # a buffer's reduction and its store belong to the last node
+        origin.value = before or name        # a buffer's reduction and its store belong to the last node
         return value
     body.node = name
     return body
@@ -218,6 +213,7 @@ class TensorBox:
 
     def __init__(self, data):
         self.data = data        # Pointwise | Reduction | Scan | View | Buffer
+        self.fake = None        # what eager has for it: a fake tensor or `Described`; None for values that no node stands for
 
     def get_size(self):
         return tuple(self.data.get_size())
@@ -312,6 +308,11 @@ class TensorBox:
         return BufferView(box.data.name, size, tuple(stride), offset)
 
 
+def boxes_in(tree):
+    """Every TensorBox inside nested lists, tuples and dicts."""
+    return [leaf for leaf in pytree.tree_leaves(tree) if isinstance(leaf, TensorBox)]
+
+
 def buffer_views(tree):
     """Every BufferView inside nested lists, tuples and dicts."""
     return [leaf for leaf in pytree.tree_leaves(tree) if isinstance(leaf, BufferView)]
@@ -363,19 +364,10 @@ class Graph:
         return operation
 
 
-_building = threading.local()
+_graph = Current()
+building = _graph.set               # `with building(graph):` values that are realized become its operations
 
 
 def current_graph():
     """The graph that `realize` adds to."""
-    return _building.graph
-
-
-@contextmanager
-def building(graph):
-    previous = getattr(_building, "graph", None)
-    _building.graph = graph
-    try:
-        yield graph
-    finally:
-        _building.graph = previous
+    return _graph.value

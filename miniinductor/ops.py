@@ -19,8 +19,7 @@ treat a family in one line.
 Mirrors torch/_inductor/virtualized.py and ops_handler.py (paper section 4.1, "define-by-run loop-level IR").
 Left out: bucketize, device_assert_async, partial accumulate.
 """
-import threading
-from contextlib import contextmanager
+from .current import Current
 
 # --- families -----------------------------------------------------------------------------------------------------
 UNARY_FLOAT = (     # float in, float out
@@ -103,7 +102,12 @@ def missing_ops(handler_class):
 
 
 # --- the switchable namespace -------------------------------------------------------------------------------------
-_current = threading.local()
+_handler = Current()
+set_handler = _handler.set          # `with set_handler(handler):` installs it for the block, in this thread
+
+
+def get_handler():
+    return _handler.value
 
 
 class _Ops:
@@ -112,7 +116,7 @@ class _Ops:
 
 def _forward(name):
     def call(self, *args, **kwargs):
-        return getattr(_current.handler, name)(*args, **kwargs)
+        return getattr(_handler.value, name)(*args, **kwargs)
     call.__name__ = name
     call.__doc__ = getattr(OpsHandler, name).__doc__
     return call
@@ -122,18 +126,3 @@ for _name in OP_NAMES:
     setattr(_Ops, _name, _forward(_name))
 
 ops = _Ops()
-
-
-def get_handler():
-    return _current.handler
-
-
-@contextmanager
-def set_handler(handler):
-    """Install `handler` for the `with` block, in this thread."""
-    previous = getattr(_current, "handler", None)
-    _current.handler = handler
-    try:
-        yield handler
-    finally:
-        _current.handler = previous

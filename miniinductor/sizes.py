@@ -14,11 +14,9 @@ Whoever captured the graph owns the symbols and what was assumed of them (guards
 
 Mirrors torch/_inductor/sizevars.py.  Left out: sizes that depend on data.
 """
-import contextlib
 import functools
 import hashlib
 import math
-import threading
 import warnings
 from dataclasses import dataclass
 
@@ -27,12 +25,12 @@ import torch
 import torch.utils._pytree as pytree
 from sympy.printing.str import StrPrinter
 
+from .current import Current
 from .index_math import FloorDiv, Mod, is_nonnegative, opened
 
 # torch.fx would rather have sizes as nodes; here they stand in the arguments, where they print as Python over the first placeholders
 warnings.filterwarnings("ignore", message="Raw Sym(Int|Float|Bool) value")
 SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
-_current = threading.local()
 
 
 class PythonPrinter(StrPrinter):
@@ -101,15 +99,8 @@ def is_symbolic(value):
 
 
 # --- what sizes are in this run -------------------------------------------------------------------------------------------------
-@contextlib.contextmanager
-def size_hints(hints):
-    """hints: sympy symbol -> int, for `hint` inside the block."""
-    previous = getattr(_current, "hints", {})
-    _current.hints = hints
-    try:
-        yield
-    finally:
-        _current.hints = previous
+_hints = Current({})                # symbol -> int, for `hint`
+size_hints = _hints.set
 
 
 def hint(n, unknown=None):
@@ -120,7 +111,7 @@ def hint(n, unknown=None):
         return n.node.hint if n.node.hint is not None else unknown
     if n.is_Integer:
         return int(n)
-    value = underived(n).xreplace(getattr(_current, "hints", {}))
+    value = underived(n).xreplace(_hints.value)
     return int(value) if value.is_Integer else unknown
 
 

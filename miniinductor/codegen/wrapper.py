@@ -83,7 +83,7 @@ class WrapperWriter:
             split_reductions(graph, record)
         self.buffers = {**graph.buffers, **graph.inputs, **{b.name: b for b in graph.operations}}
         self.scope = {"empty_strided": torch.empty_strided, "as_strided": torch.as_strided, "math": math}
-        self.lines, self.views, self.built = [], {}, {}         # built: the scope's kernels
+        self.lines, self.views, self.built, self.symbols = [], {}, {}, set()        # built: the scope's kernels; symbols: sizes that it names
         self.owned = getattr(record.functional_graph, "meta", {}).get("owned", False)       # inputs are freed after their last use
         self.memory_of = {}     # buffer -> the buffer whose memory it takes: a scatter's target, an input that is written
         nodes = getattr(getattr(record.functional_graph, "graph", record.functional_graph), "nodes", None)
@@ -452,8 +452,6 @@ class WrapperWriter:
         for part in DERIVED[symbol].free_symbols if symbol in DERIVED else ():
             self.symbol(part)
         return symbol.name
-
-    symbols = property(lambda self: self.__dict__.setdefault("_symbols", set()))
 
     def symbol_lines(self):
         """s0 = arg0.size(1), from the first input that has the size, for symbols that are no inputs themselves."""

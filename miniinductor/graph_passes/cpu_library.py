@@ -15,12 +15,11 @@ Mirrors torch/_inductor/fx_passes/mkldnn_fusion.py and `decide_layout_opt` in gr
 import torch
 
 from .. import config
-from .layout import LayoutPass, aten, value_of
+from .layout import TRANSPOSITIONS, LayoutPass, aten, origin_of, value_of
 
 mkldnn = torch.ops.mkldnn
 LEAST_PRODUCT, LEAST_ROWS = 1 << 23, 4      # multiplications and rows from which oneDNN's product is the faster one
 HEAVY_WEIGHTS = 8                           # weights this many times as large as the image: plain memory
-TRANSPOSITIONS = (aten.t.default, aten.permute.default, aten.transpose.int)
 
 
 def optimize_for_cpu(gm, record, channels_last=True, constants=()):
@@ -130,5 +129,5 @@ class CpuLibrary(LayoutPass):
     def packed(self, like, weights, reorder, *how):
         """Weights in oneDNN's own order.  Fake tensors have no such layout: to them it is the weights."""
         node = self.graph.call_function(reorder, (weights, *how))
-        node.meta = {**{k: v for k, v in like.meta.items() if k != "val"}, "val": value_of(weights)}
+        node.meta = origin_of(like) | {"val": value_of(weights)}
         return node

@@ -22,7 +22,7 @@ from torch import fx
 from ..autograd.functionalize import is_needed, is_view
 from ..autograd.tracer import no_autocast
 from .basic import reaches_output_by_views
-from .layout import aten, value_of
+from .layout import aten, origin_of, value_of
 
 AFFINE = {aten.add.Tensor, aten.sub.Tensor, aten.mul.Tensor, aten.div.Tensor}
 
@@ -82,7 +82,7 @@ def _fold(graph, node, chain, fake_mode):
 
     def call(target, *args):
         new = graph.call_function(target, args)
-        new.meta = {k: v for k, v in last.meta.items() if k != "val"}
+        new.meta = origin_of(last)
         with fake_mode:
             new.meta["val"] = target(*fx.map_arg(args, lambda n: n.meta["val"]))
         return new

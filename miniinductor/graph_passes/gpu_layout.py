@@ -18,11 +18,9 @@ import torch
 from .. import config
 from ..dependencies import int_or_none
 from ..sizes import hints_of
-from .layout import LayoutPass
+from .layout import TRANSPOSITIONS, LayoutPass, aten
 
-aten = torch.ops.aten
 HALF = (torch.float16, torch.bfloat16)
-TRANSPOSITIONS = (aten.t.default, aten.permute.default, aten.transpose.int)
 ALIGNED = 8                 # numbers of 2 bytes in 16 bytes
 ROWS = 128                  # of a tile of ours
 LEAST_PRODUCT = 1 << 30     # multiplications below which a padded copy of the matrix costs more than it saves

@@ -20,6 +20,14 @@ from ..autograd.functionalize import graph_module, is_needed
 aten = torch.ops.aten
 
 
+TRANSPOSITIONS = (aten.t.default, aten.permute.default, aten.transpose.int)
+
+
+def origin_of(node):
+    """The node's meta but for its value: what a node that is made in its stead comes from."""
+    return {k: v for k, v in node.meta.items() if k != "val"}
+
+
 def value_of(node):
     """The fake tensor of a node; None where there is none."""
     value = node.meta.get("val") if isinstance(node, fx.Node) else None
@@ -80,7 +88,7 @@ class LayoutPass:
     def call(self, like, target, *args, **kwargs):
         """A new node, with the origin of node `like`."""
         node = self.graph.call_function(target, args, kwargs)
-        node.meta = {k: v for k, v in like.meta.items() if k != "val"}
+        node.meta = origin_of(like)
         return self.evaluate(node)
 
     def channels_last(self, node):

@@ -35,6 +35,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from ..autograd.functionalize import is_needed
 from ..autograd.tracer import Tracer, no_autocast
 from .basic import optimize
+from .layout import origin_of
 
 aten = torch.ops.aten
 RESHAPES = {aten.view.default, aten._unsafe_view.default, aten.reshape.default}
@@ -145,7 +146,7 @@ class Rewriter:
 
     def replace(self, node, new, found):
         """The graph of `new`, on the nodes `found`, in place of `node`; copied into the strides that `node` had, if they are others."""
-        copies, origin, graph = {}, {k: v for k, v in node.meta.items() if k != "val"}, self.gm.graph
+        copies, origin, graph = {}, origin_of(node), self.gm.graph
         with graph.inserting_before(node):
             for n in new.graph.nodes:
                 if n.op == "placeholder":

@@ -7,6 +7,7 @@ is recorded as a fallback with its reason.
 Mirrors torch/_inductor/kernel/*.py and `fallback_handler`.
 """
 import torch
+import torch.utils._pytree as pytree
 
 from ..ir import ExternKernel, Layout, MultiOutput, TensorBox
 from ..records import Fallback
@@ -49,8 +50,7 @@ def eager_kernel(call, args, kwargs, record, reason=None):
     record.fallbacks.append(Fallback(str(op), "fallback" if reason else "extern", reason or "library kernel",
                                      call.node.meta.get("source_line", "")))
     origins = call.origins
-    to_view = lambda box: _argument(call, box)  # noqa: E731
-    args, kwargs = _map_boxes(args, to_view), _map_boxes(kwargs, to_view)
+    args, kwargs = pytree.tree_map_only(TensorBox, lambda box: _argument(call, box), (args, kwargs))
     graph, value = call.lowerer.lowered, call.value
     if isinstance(value, (torch.Tensor, Described)):
         kernel = graph.add(ExternKernel, _layout(value), origins, op=op, args=tuple(args), kwargs=kwargs,
@@ -68,7 +68,7 @@ def _argument(call, box):
     call.lowerer.settle_base(box)
     if call.node.target in EXTERN and EXTERN[call.node.target] is not None:
         return box.as_buffer_view()
-    fake = call.lowerer.fake_of(box)
+    fake = box.fake
     dense = fake is not None and not fake.is_meta and is_dense(fake)
     if call.node.target in READS_STORAGE:       # it counts from the start of eager's storage, and ours is shared by many buffers
         raise CannotLower(f"{call.node.target} of a tensor that is not contiguous")
@@ -85,8 +85,3 @@ def _outputs(graph, kernel, value, path, origins):
 
 def _layout(fake):
     return Layout(fake.device, fake.dtype, tuple(fake.shape), tuple(fake.stride()))
-
-
-def _map_boxes(tree, function):
-    return torch.utils._pytree.tree_map(lambda x: function(x) if isinstance(x, TensorBox) else x, tree,
-                                        is_leaf=lambda x: isinstance(x, TensorBox))

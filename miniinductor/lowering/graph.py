@@ -18,7 +18,7 @@ from torch import fx
 
 from .. import config
 from ..autograd.functionalize import is_view
-from ..ir import Buffer, ComputedBuffer, ConstantBuffer, Graph, InputBuffer, Layout, Opaque, Pointwise, TensorBox, View, building, from_node
+from ..ir import Buffer, ComputedBuffer, ConstantBuffer, Graph, InputBuffer, Layout, Opaque, Pointwise, TensorBox, View, boxes_in, building, from_node
 from ..ops import OP_NAMES, UNARY_FLOAT, OpsHandler, set_handler
 from ..sizes import SYMBOLIC, Described, described, hint, same_sizes, size
 from . import indexing, pointwise, pooling, reductions, views  # noqa: F401  (they fill the table)
@@ -95,35 +95,27 @@ class GraphLowering(fx.Interpreter):
 
     def __init__(self, gm, record):
         super().__init__(gm, garbage_collect_values=False)
-        self.lowered, self.record, self.boxes = Graph(), record, {}
-        self.fakes = {}                 # id(box) -> fake tensor, for dtype promotion
-        self.input_boxes = {}
+        self.lowered, self.record = Graph(), record
         self.is_forward = record.joint_graph is None or "results" in gm.meta
 
     def example(self, value):
         """What torch's promotion rule should see of a box: its fake tensor; numbers are themselves."""
         if isinstance(value, TensorBox):
-            known = self.fakes.get(id(value))
+            known = value.fake
             if known is None or isinstance(known, Described):       # for promotion only the number of dimensions counts
                 shape = [hint(n, 2) for n in value.get_size()]
                 known = torch.empty(shape, dtype=value.dtype, device="meta")
-                if id(value) not in self.fakes:
-                    self.fakes[id(value)], self.boxes[id(value)] = known, value
+                value.fake = known if value.fake is None else value.fake
             return known
         return (1 if value.is_integer else 1.0) if isinstance(value, sympy.Expr) else value
-
-    def fake_of(self, box):
-        """What eager has for this box: a fake tensor or `Described`; None for values that no node stands for."""
-        return self.fakes.get(id(box))
 
     def settle_base(self, box):
         """The value, or what a view looks at, is stored as eager has it, if it is not stored yet."""
         base = box
         while isinstance(base.data, View):
             base = base.data.base
-        made = self.fakes.get(id(base))
-        if made is not None and not isinstance(base.data, Buffer) and is_dense(made):
-            base.realize(tuple(made.stride()))
+        if base.fake is not None and not isinstance(base.data, Buffer) and is_dense(base.fake):
+            base.realize(tuple(base.fake.stride()))
 
     def placeholder(self, target, args, kwargs):
         node = self.current
@@ -145,14 +137,14 @@ class GraphLowering(fx.Interpreter):
         return self._box(TensorBox(buffer), self.current)
 
     def _box(self, box, node):
-        self.fakes[id(box)], self.boxes[id(box)] = described(node.meta["val"]), box
+        box.fake = described(node.meta["val"])
         return box
 
     def run_node(self, node):
         self.current, before = node, len(self.lowered.operations)
         result = super().run_node(node)
         if node.op == "call_function":
-            boxes = [b for b in pytree.tree_leaves(result, is_leaf=lambda x: isinstance(x, TensorBox)) if isinstance(b, TensorBox)]
+            boxes = boxes_in(result)
             for data in [b.data for b in boxes] + [b.data for b in self.lowered.operations[before:] if isinstance(b, ComputedBuffer)]:
                 while isinstance(data, View):
                     data = data.base.data
@@ -168,7 +160,7 @@ class GraphLowering(fx.Interpreter):
             if not same_sizes(box.get_size(), value.shape) or box.dtype != value.dtype:
                 raise LoweringError(f"{node.target} gave {box.dtype} {box.get_size()}, torch says {value.dtype} "
                                     f"{tuple(value.shape)} ({node.meta.get('source_line', '')})")
-            self.fakes[id(box)], self.boxes[id(box)] = value, box
+            box.fake = value
             uses = sum(list(user.all_input_nodes).count(node) + (node in user.all_input_nodes and user.args.count(node) > 1)
                        + (user.target in WINDOWS) for user in node.users)
             if should_realize(box, uses, self.many_reads(box)):
@@ -184,21 +176,17 @@ class GraphLowering(fx.Interpreter):
         numbers = [n for n in pytree.tree_leaves((args, kwargs)) if isinstance(n, sympy.Expr)]
         call = Call(self.current, self)
         rule = LOWERINGS.get(target)
-        if target in EXTERN:
-            return eager_kernel(call, args, kwargs, self.record)
-        if torch.Tag.nondeterministic_seeded in target.tags and rule is None:
-            return eager_kernel(call, args, kwargs, self.record)    # by choice: it draws from torch's generator, as eager does
-        if rule is None:
-            return eager_kernel(call, args, kwargs, self.record, "no lowering")
-        devices = {b.device for b in pytree.tree_leaves((args, kwargs), is_leaf=lambda x: isinstance(x, TensorBox))
-                   if isinstance(b, TensorBox) and b.get_size()}
+        if target in EXTERN or rule is None:        # random ops by choice, too: they draw from torch's generator, as eager does
+            chosen = target in EXTERN or torch.Tag.nondeterministic_seeded in target.tags
+            return eager_kernel(call, args, kwargs, self.record, None if chosen else "no lowering")
+        devices = {b.device for b in boxes_in((args, kwargs)) if b.get_size()}
         try:
             if any(type(f).__name__ not in KNOWN_FUNCTIONS for n in numbers for f in n.atoms(sympy.Function)):
                 raise NotLowered("a number made of sizes in a way that kernels do not have")
             if len(devices) > 1:
                 raise NotLowered("tensors on several devices")
             result = rule(call, *args, **kwargs)
-            if any(not _complex_is_only_seen(b) for b in pytree.tree_leaves(result, is_leaf=lambda x: isinstance(x, TensorBox))):
+            if not all(map(_complex_is_only_seen, boxes_in(result))):
                 raise NotLowered("complex numbers")
             return result
         except NotLowered as reason:
@@ -210,9 +198,7 @@ class GraphLowering(fx.Interpreter):
 
 def _complex_is_only_seen(box):
     """Kernels hold no complex numbers: a complex value is stored by an eager kernel and may be seen through views, no more."""
-    if not isinstance(box, TensorBox) or not box.dtype.is_complex:
-        return True
-    return isinstance(box.data, Buffer) or isinstance(box.data, View) and box._affine_view() is not None
+    return not box.dtype.is_complex or isinstance(box.data, Buffer) or isinstance(box.data, View) and box._affine_view() is not None
 
 
 def lower_graph(gm, record, written=()):
@@ -224,10 +210,8 @@ def lower_graph(gm, record, written=()):
     with building(lowering.lowered):
         outputs, mutations = lowering.run()
         fake_outputs = next(n for n in gm.graph.nodes if n.op == "output").args[0]
-        flat, _ = pytree.tree_flatten(outputs, is_leaf=lambda x: isinstance(x, TensorBox))
-        nodes = pytree.tree_flatten(fake_outputs[0], is_leaf=lambda x: isinstance(x, fx.Node))[0]
         graph, owners = lowering.lowered, {}
-        for box, node in zip(flat, nodes):
+        for box, node in zip(pytree.tree_leaves(outputs), pytree.tree_leaves(fake_outputs[0])):
             graph.outputs.append(_output_view(box, node, owners, lowering) if isinstance(box, TensorBox) else size(box))
         given = {*graph.inputs, *graph.constants}
         for (_, name), box in zip(written, mutations):

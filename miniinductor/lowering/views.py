@@ -173,7 +173,7 @@ def unfold(call, x, dim, size, step):
 @lower(aten.as_strided.default)
 def as_strided(call, x, size, stride, storage_offset=None):
     """Another view of x's memory; x must lie there as eager has it."""
-    fake = call.lowerer.fake_of(x)
+    fake = x.fake
     if fake is None or fake.is_meta or any(isinstance(n, sympy.Expr) for n in (*fake.shape, *size, *stride, storage_offset)):
         raise CannotLower("as_strided of a value that eager does not have, or with symbolic sizes")
     at = x.as_buffer_view(tuple(fake.stride()) if is_dense(fake) else None)

@@ -1,0 +1,21 @@
+"""A value that a `with` block sets for the thread it runs in: the handler, the graph under construction, what is known of sizes.
+
+    >>> handler = Current()
+    >>> with handler.set(PrintHandler()):
+    ...     handler.value
+"""
+import contextlib
+import threading
+
+
+class Current(threading.local):
+    def __init__(self, value=None):
+        self.value = value          # what every thread begins with
+
+    @contextlib.contextmanager
+    def set(self, value):
+        before, self.value = self.value, value
+        try:
+            yield value
+        finally:
+            self.value = before
