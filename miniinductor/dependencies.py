@@ -259,8 +259,12 @@ class LoopBody:
     def r(self):
         return loop_variables("r", len(self.inner))
 
+    def loops(self):
+        """(prefix, number, size) of each."""
+        return [(prefix, number, size) for prefix, sizes in (("x", self.outer), ("r", self.inner)) for number, size in enumerate(sizes)]
+
     def ranges(self):
-        return {**dict(zip(self.x, self.outer)), **dict(zip(self.r, self.inner))}
+        return {loop_variable(prefix, number): size for prefix, number, size in self.loops()}
 
     def walk(self, instructions=None):
         for instruction in self.instructions if instructions is None else instructions:
@@ -361,14 +365,9 @@ class LoopBody:
 
     def without_unit_loops(self):
         mapping, kept = {}, {"x": [], "r": []}
-        for prefix, sizes in (("x", self.outer), ("r", self.inner)):
-            for number, size in enumerate(sizes):
-                variable = loop_variable(prefix, number)
-                if size == 1:
-                    mapping[variable] = sympy.Integer(0)
-                else:
-                    mapping[variable] = loop_variable(prefix, len(kept[prefix]))
-                    kept[prefix].append(size)
+        for prefix, number, size in self.loops():
+            mapping[loop_variable(prefix, number)] = sympy.Integer(0) if size == 1 else loop_variable(prefix, len(kept[prefix]))
+            kept[prefix] += [size] if size != 1 else []
         return self.substitute(kept["x"], kept["r"], mapping)
 
     def split_divisions(self):
@@ -388,10 +387,9 @@ class LoopBody:
         for index in self.indices:
             for division in index.atoms(FloorDiv, Mod) if index.has(FloorDiv, Mod) else ():
                 dividend, divisor = division.args
-                for prefix, sizes in (("x", self.outer), ("r", self.inner)):
-                    for number, size in enumerate(sizes):
-                        if dividend == loop_variable(prefix, number) and size not in (0, divisor) and quotient(size, plain(divisor)) is not None:
-                            yield prefix, number, plain(divisor)
+                for prefix, number, size in self.loops():
+                    if dividend == loop_variable(prefix, number) and size not in (0, divisor) and quotient(size, plain(divisor)) is not None:
+                        yield prefix, number, plain(divisor)
 
     def stride_order(self, prefix):
         """Loops sorted so that the innermost steps through memory by the smallest stride; the store decides first."""

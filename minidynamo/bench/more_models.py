@@ -6,13 +6,11 @@ In, out: tables that `public_models.build` reads; names are `transformers` class
 """
 import torch
 
-from .public_models import BATCH, COMMON, DECODER, ENCODER, GPT, HEADS, HIDDEN, LAYERS, SEQ2SEQ, VISION, VOCABULARY, ids, image, speech, text, \
+from .public_models import AUDIO, BATCH, COMMON, DECODER, ENCODER, GPT, HEADS, HIDDEN, LAYERS, SEQ2SEQ, VISION, VOCABULARY, ids, image, speech, text, \
     text_and_image, translation
 
 SMALL = dict(vocab_size=VOCABULARY, d_model=HIDDEN)
 T5 = dict(SMALL, d_kv=16, d_ff=128, num_layers=LAYERS, num_heads=HEADS, decoder_start_token_id=0)
-AUDIO = dict(vocab_size=32, hidden_size=HIDDEN, num_hidden_layers=LAYERS, num_attention_heads=HEADS, intermediate_size=128, conv_dim=[32, 32],
-             conv_stride=[5, 4], conv_kernel=[10, 8], num_feat_extract_layers=2, num_conv_pos_embeddings=16, num_conv_pos_embedding_groups=4)
 STAGES = dict(hidden_sizes=[16, 32, 48, 64], depths=[1, 1, 1, 1])
 WINDOWS = dict(image_size=32, patch_size=2, embed_dim=16, depths=[2, 2], num_heads=[2, 4], window_size=4)
 ATTENTION = dict(relative_attention=True, pos_att_type=["c2p", "p2c"])

@@ -27,6 +27,9 @@ GPT = dict(COMMON, n_embd=HIDDEN, n_layer=LAYERS, n_head=HEADS, n_positions=64)
 SEQ2SEQ = dict(COMMON, d_model=HIDDEN, encoder_layers=LAYERS, decoder_layers=LAYERS, encoder_attention_heads=HEADS, decoder_attention_heads=HEADS,
                encoder_ffn_dim=128, decoder_ffn_dim=128, max_position_embeddings=64, decoder_start_token_id=2)
 
+AUDIO = dict(vocab_size=32, hidden_size=HIDDEN, num_hidden_layers=LAYERS, num_attention_heads=HEADS, intermediate_size=128, conv_dim=[32, 32],
+             conv_stride=[5, 4], conv_kernel=[10, 8], num_feat_extract_layers=2, num_conv_pos_embeddings=16, num_conv_pos_embedding_groups=4)
+
 
 # ---- inputs: (inputs, targets), from one generator
 def ids(generator, length=SEQUENCE):
@@ -134,9 +137,7 @@ TRANSFORMERS = {
     "T5ForConditionalGeneration": ("T5Config", dict(vocab_size=VOCABULARY, d_model=HIDDEN, d_kv=16, d_ff=128, num_layers=LAYERS, num_heads=HEADS,
                                                     use_cache=True, decoder_start_token_id=0), translation),
     "ViltForQuestionAnswering": ("ViltConfig", dict(VISION, vocab_size=VOCABULARY, max_position_embeddings=40, num_labels=5), question),
-    "Wav2Vec2ForCTC": ("Wav2Vec2Config", dict(vocab_size=32, hidden_size=HIDDEN, num_hidden_layers=LAYERS, num_attention_heads=HEADS,
-                                              intermediate_size=128, conv_dim=[32, 32], conv_stride=[5, 4], conv_kernel=[10, 8],
-                                              num_feat_extract_layers=2, num_conv_pos_embeddings=16, num_conv_pos_embedding_groups=4), speech),
+    "Wav2Vec2ForCTC": ("Wav2Vec2Config", AUDIO, speech),
     "WhisperForConditionalGeneration": ("WhisperConfig", dict(
         COMMON, d_model=HIDDEN, encoder_layers=LAYERS, decoder_layers=LAYERS, encoder_attention_heads=HEADS, decoder_attention_heads=HEADS,
         encoder_ffn_dim=128, decoder_ffn_dim=128, max_source_positions=SEQUENCE, max_target_positions=64, decoder_start_token_id=2,

@@ -12,7 +12,7 @@ from ..symbolic_numbers import python_code
 from ..symbolic_shapes import name_of
 from .draw import draw_graph, draw_guards, draw_joint, draw_memory
 from .draw_code import draw_frames, draw_fusion, draw_replay
-from .views import Code, Pair, Several, Table
+from .views import Code, Several, Table
 
 
 class Missing:
@@ -84,8 +84,8 @@ def times(record):
 
 STAGES = {      # attribute -> (heading on the page, or None; how it is made)
     "source": ("Source", lambda r: Code(str(r.source), "python", r.function)),
-    "bytecode": ("Bytecode", lambda r: Pair(Code(str(r.bytecode), "text", "original bytecode"),
-                                            Code(_readable(str(r.replacement_bytecode)), "text", "replacement bytecode"))),
+    "bytecode": ("Bytecode", lambda r: Several([Code(str(r.bytecode), "text", "original bytecode"),
+                                                Code(_readable(str(r.replacement_bytecode)), "text", "replacement bytecode")], side_by_side=True)),
     "replay": ("Replacement as Python", lambda r: draw_replay(r) if r.replacement_code is not None else Missing("nothing was replaced")),
     "guards": ("Guards", lambda r: Table(["kind", "assumption", "user line"], [(g.kind, g.code, g.line) for g in r.guards],
                                          f"{len(r.guards)} guards of {r.function}")),

@@ -1,6 +1,6 @@
 """One stage of compilation as something a notebook and a terminal can show.
 
-In:   text or objects.  Out: `Code`, `Table`, `Texts`: each has `_repr_html_` (highlighted) and a plain text form.
+In:   text or objects.  Out: `Code`, `Table`, `Several`: each has `_repr_html_` (highlighted) and a plain text form.
 
     >>> Code("int main() {}", "cpp", "a kernel")
 """
@@ -69,26 +69,15 @@ class Table:
 
 
 @dataclass
-class Pair:
-    """Two views side by side (one under the other in a terminal)."""
-    left: object
-    right: object
-
-    def _repr_html_(self):
-        return ("<div style='display:flex;gap:16px;flex-wrap:wrap'>"
-                + "".join(f"<div style='flex:1;min-width:320px'>{v._repr_html_()}</div>" for v in (self.left, self.right)) + "</div>")
-
-    def __repr__(self):
-        return f"{self.left!r}\n\n{self.right!r}"
-
-
-@dataclass
 class Several:
-    """Views one after the other."""
+    """Views one after the other; in a notebook, if asked for, side by side."""
     parts: list
+    side_by_side: bool = False
 
     def _repr_html_(self):
-        return "<br>".join(part._repr_html_() for part in self.parts)
+        parts = [part._repr_html_() for part in self.parts]
+        return "<br>".join(parts) if not self.side_by_side else ("<div style='display:flex;gap:16px;flex-wrap:wrap'>" + "".join(
+            f"<div style='flex:1;min-width:320px'>{part}</div>" for part in parts) + "</div>")
 
     def __repr__(self):
         return "\n\n".join(map(repr, self.parts))

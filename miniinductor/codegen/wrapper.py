@@ -204,13 +204,11 @@ class WrapperWriter:
     # -- memory --------------------------------------------------------------------------------------------------------
     def plan_memory(self, steps):
         """Choose for each buffer: arena bytes, or a fresh tensor; and when it dies."""
-        self.last_use, born = {}, {}
+        self.last_use = {}
         self.pinned = {self.root(name) for name in self.escaping}
         for position, step in enumerate(steps):
             for name in step.touched():
                 self.last_use[self.root(name)] = position
-            for name in step.made():
-                born.setdefault(self.root(name), position)
             if isinstance(step, ExternNode) and self.may_alias(step.buffer):
                 self.pinned |= {self.root(n) for n in step.read_names}
         arena, self.slots, self.in_arena = [], [0], {}
@@ -224,6 +222,7 @@ class WrapperWriter:
                 nbytes = storage_bytes(buffer)
                 if name in self.memory_of:
                     continue
+                size, life = 1 if symbolic else -(-nbytes // ALIGNMENT) * ALIGNMENT, (position, self.last_use.get(name, position))
                 place, dying = "new", handed.get(name) if name in self.pinned else self.dying(step, name, position)
                 if dying and dying not in self.in_arena:
                     self.memory_of[name], place = dying, f"in place of {dying}"
@@ -231,22 +230,18 @@ class WrapperWriter:
                     self.pinned |= {dying} if name in self.pinned else set()
                 elif dying:
                     slot, offset = self.in_arena[name] = self.in_arena[dying]
-                    start, length = (slot, 1) if symbolic else (offset, -(-nbytes // ALIGNMENT) * ALIGNMENT)
-                    arena.append((start, length, position, self.last_use.get(name, position), name))
+                    arena.append((slot if symbolic else offset, size, *life, name))
                     place = f"in place of {dying}"
                 elif (config.buffer_reuse and name not in self.pinned and name not in handed.values() and nbytes and not isinstance(buffer, MultiOutput)
                         and self.can_be_placed(buffer) and buffer.layout.device == self.device and hint(nbytes, 0) < single):
-                    life = born[name], self.last_use.get(name, position)
                     if symbolic:
-                        slot, before = place_in_slot(self.slots, arena, nbytes, *life)
-                        arena.append((slot, 1, *life, name))
-                        self.in_arena[name] = (slot, 0)
+                        start, before = place_in_slot(self.slots, arena, nbytes, *life)
+                        self.in_arena[name] = (start, 0)
                     else:
-                        size = -(-nbytes // ALIGNMENT) * ALIGNMENT
-                        offset, before = place_in_arena(arena, size, *life)
-                        arena.append((offset, size, *life, name))
-                        self.slots[0] = max(self.slots[0], offset + size)
-                        self.in_arena[name] = (0, offset)
+                        start, before = place_in_arena(arena, size, *life)
+                        self.slots[0] = max(self.slots[0], start + size)
+                        self.in_arena[name] = (0, start)
+                    arena.append((start, size, *life, name))
                     place = f"reuse of {before}" if before else "new"
                 is_extern = isinstance(buffer, (ExternKernel, MultiOutput))
                 if not is_extern or name in self.in_arena:
