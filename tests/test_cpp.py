@@ -366,8 +366,14 @@ def test_softmax_over_rows(shape):
         top = reduce(b, "max", [0])
         total = reduce(pointwise(lambda v, m: ops.exp(ops.sub(v, m)), b, top), "sum", [0])
         return [pointwise(lambda v, m, s: ops.truediv(ops.exp(ops.sub(v, m)), s), b, top, total)]
-    (got,), _ = run(softmax_0, x)
-    torch.testing.assert_close(got, x.softmax(0), rtol=1e-5, atol=1e-7)
+    def stored(b):
+        top = reduce(b, "max", [0])
+        e = pointwise(lambda v, m: ops.exp(ops.sub(v, m)), b, top, realize=True)
+        return [pointwise(ops.truediv, e, reduce(e, "sum", [0]))]
+    for function in (softmax_0, stored):
+        (got,), record = run(function, x)
+        torch.testing.assert_close(got, x.softmax(0), rtol=1e-5, atol=1e-7)
+    assert len(record.kernels) == 1 and record.kernels[0].source.count("args[") == 2        # e lies in the memory of the result
 
 
 def test_where_and_masked_do_not_touch_what_the_mask_hides():

@@ -57,7 +57,7 @@ class CppKernelWriter(RowReductions, CppExpressions):
         self.pointers, self.sizes = {}, []              # buffer name -> C name; size symbols
         self.values = {}                                # buffer -> Value now at hand
         self.raw, self.copies = {}, {}                  # of 16 bits: rounded value -> what it was; loaded value -> its element
-        self.scratch, self.stored, self.read = {}, [], []
+        self.scratch, self.stored, self.read, self.guests = {}, [], [], {}
         self.has_scatter = bool(group.targets)
         self.halves = {}                                # element of float16 -> (array of floats, pointer to a block of elements, is it written?)
         self.may_run_again = not self.has_scatter and not any(n.name in overwritten for n in self.nodes)
@@ -146,9 +146,20 @@ class CppKernelWriter(RowReductions, CppExpressions):
                 nbytes = self.inner_count * 8
                 if self.spread or self.by_rows or scratch_bytes + nbytes > SCRATCH_BYTES:
                     self.keep.add(node.name)
+                    self.guests.update(self.host(node, later))
                 else:
                     scratch_bytes += nbytes
                     self.scratch[node.name] = f"scratch{len(self.scratch)}"
+
+    def host(self, node, later):
+        """{node: the only one that reads it, a result}, if each element is read just to store one of the same size in the same place: there the
+        other's memory serves both."""
+        user, (made, *_) = later[0], self.bodies[node.name].writes()
+        body = self.bodies[user.name]
+        same = {a.index for a in body.writes() + [a for a in body.reads() if a.name == node.name]} == {made.index}
+        free = not user.is_reduction and user.name in self.keep and user.name not in {**self.overwritten, **{h: g for g, h in self.guests.items()}}
+        fits = same and self.buffers[user.name].layout.dtype == self.buffers[node.name].layout.dtype
+        return {node.name: user.name} if len(later) == 1 and free and fits and not self.has_scatter else {}
 
     # -- writing ---------------------------------------------------------------------------------------------------
     def write(self):
@@ -229,39 +240,20 @@ class CppKernelWriter(RowReductions, CppExpressions):
         for node in nodes:      # next stages cannot see values of this loop
             if not node.is_reduction:
                 self.values.pop(node.name, None)
-        outside.lines += [*self.prefetch_rows(inside.lines), *self.inner_loop(inside.lines)]
+        outside.lines += self.inner_loop(inside.lines)
         self.where_am_i(outside, ())
         for name, index, value, mode in self.deferred:
             self.store(name, index, self.finished(value), mode)
 
-    def prefetch_rows(self, lines):
-        """The first bytes of the row after the next one, where that is on another page, at which the processor's own prefetching stops.  Only
-        where nothing but memory is waited for, and not for sums, whose narrow vectors keep more reads under way."""
-        if self.spread or not self.x or not self.only_reads() or self.sums_are_bound_by_latency(lines, self.accumulators):
-            return []
-        accesses = {a for body in self.bodies.values() for a in body.reads() if a.name in self.pointers
-                    and stride_of(a.index, self.r[-1]) == 1 and not any(s.name.startswith("indirect") for s in a.index.free_symbols)}
-        size = {a: self.buffers[a.name].layout.dtype.itemsize for a in accesses}
-        later = {self.x[-1]: self.x[-1] + 2, **dict.fromkeys(self.r, sympy.Integer(0))}
-        return sorted(self.prefetch(a, size[a], later, 8) for a in accesses if (int_or_none(stride_of(a.index, self.x[-1])) or 0) * size[a] >= 2048)
-
-    def only_reads(self):
-        """Is everything reduced in the first pass, so that nothing is read again or stored?"""
-        return not self.last_stage and all(n.is_reduction for n in self.nodes if self.is_inner[n.name])
-
-    def prefetch(self, access, size, moved, lines, write=""):
-        """So many cache lines from where `access` goes at other values of the loop variables."""
-        start = f"{self.pointer(access.name, bool(write))} + {self.index(sympy.expand(access.index.xreplace(moved)))}"
-        return f"for (int64_t k = 0; k < {lines}; k++) __builtin_prefetch({start} + {64 // size}*k{write});"
-
     def prefetch_results(self, group):
-        """In the last reduction before results are stored: the elements of this iteration's places, for writing.  Else each store waits for its
-        line to come from memory, which stood still during the reduction."""
+        """In the last reduction before results are stored, over what the cache holds by then: this iteration's places, for writing.  Else each
+        store waits for its line to come from memory, which stood still during the reduction."""
         nodes = [n for n in self.nodes if self.stage[n.name] == self.last_stage == self.now + 1 > 1 and self.is_inner[n.name]
                  and not n.is_reduction and n.name in self.keep and n.name not in self.overwritten]
-        return [self.prefetch(a, size, {self.r[-1]: sympy.Symbol(group)}, LANES * size // 64, ", 1")
-                for n in nodes for size in [self.buffers[n.name].layout.dtype.itemsize] for a in self.bodies[n.name].writes()
-                if not self.spread and stride_of(a.index, self.r[-1]) == 1]
+        places = [(self.buffers[n.name].layout.dtype.itemsize, n.name, a.index) for n in nodes if not self.spread for a in self.bodies[n.name].writes()]
+        return [f"for (int64_t k = 0; k < {LANES * size // 64}; k++) __builtin_prefetch({self.pointer(name, True)} + "
+                f"{self.index(sympy.expand(index.xreplace({self.r[-1]: sympy.Symbol(group)})))} + {64 // size}*k, 1);"
+                for size, name, index in places if stride_of(index, self.r[-1]) == 1]
 
     def inner_loop(self, lines):
         """The loops over r0, r1, ... around `lines`, spread over threads where there are few outer iterations."""
@@ -355,7 +347,8 @@ class CppKernelWriter(RowReductions, CppExpressions):
         lane, group = self.r[-1], f"{self.r[-1]}_group"
         parts = [a.renamed("lane") for a in accumulators]
         # vectors of 32 bytes where nothing but memory is waited for: with 64, fewer reads are under way
-        width = f" simdlen({32 // max(a.dtype.itemsize for a in accumulators)})" if self.only_reads() else ""
+        only_reads = not self.last_stage and all(n.is_reduction for n in self.nodes if self.is_inner[n.name])
+        width = f" simdlen({32 // max(a.dtype.itemsize for a in accumulators)})" if only_reads else ""
         rest = [*self.simd(accumulators, lines), f"for (int64_t {lane} = {group}; {lane} < {end}; {lane}++) {{",
                 *indent(lines + [a.update(a.term) for a in accumulators]), "}"]
         if not end.isdigit():       # setting up a vector loop over nothing would cost a tenth of a row of 768
@@ -477,7 +470,7 @@ class CppKernelWriter(RowReductions, CppExpressions):
 
     # -- memory ----------------------------------------------------------------------------------------------------
     def pointer(self, name, written):
-        name = self.overwritten.get(name, name)
+        name = self.guests.get(name, self.overwritten.get(name, name))
         if name not in self.pointers:
             kind = "out" if written else "in"
             number = sum(p.startswith(kind) for p in self.pointers.values())
@@ -523,7 +516,7 @@ class CppKernelWriter(RowReductions, CppExpressions):
             return self.temporary(f"{self.scratch[name]}[{self.flat_inner()}]", dtype, True)
         if int_or_none(self.buffers[name].layout.numel) == 0:      # no element to read: the index is out of range, too
             return self.constant(0, dtype)
-        if name not in self.stored and name not in self.read:
+        if name not in (*self.stored, *self.read, *self.guests):
             self.read.append(name)
         element = f"{self.pointer(name, False)}[{self.index(index)}]"
         if self.converts_blocks(dtype, index):
@@ -560,7 +553,7 @@ class CppKernelWriter(RowReductions, CppExpressions):
             self.scope.add(f"{self.scratch[name]}[{self.flat_inner()}] = {value};")
         if name not in self.keep:
             return
-        if name not in self.stored:
+        if name not in (*self.stored, *self.guests):
             self.stored.append(name)
         old = self.overwritten.get(name)
         if old in self.group.read_names and not self.group.is_reduction:
