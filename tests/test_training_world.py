@@ -302,11 +302,12 @@ def test_a_compiled_step_is_right(name, foreach):
 
 def test_a_fused_optimizer_kernel_is_eagers():
     """One eager kernel that writes to lists of tensors: the graph runs eagerly, and the record says so."""
-    model = torch.nn.Linear(4, 3)
+    model, kept = torch.nn.Linear(4, 3), []         # records go when the optimizer does
     reference = copy.deepcopy(model)
     for m, wrap in ((model, minidynamo.compile), (reference, lambda f: f)):
         optimizer = torch.optim.AdamW(m.parameters(), 0.01, fused=True)
         step = wrap(optimizer.step)
+        kept.append(optimizer)
         for _ in range(3):
             optimizer.zero_grad()
             m(torch.ones(2, 4)).square().sum().backward()
