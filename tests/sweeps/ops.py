@@ -348,10 +348,9 @@ def report(rows, options):
     if not options.peer:
         kernels = collections.Counter(kernel for group in by_op.values() for kernel in {k for row in group for k in row["fallback"]})
         print(f"\neager kernels for want of a rule, by number of ops: {', '.join(f'{k} {n}' for k, n in kernels.most_common())}")
-        from miniinductor.decompositions import count
+        from miniinductor.decompositions import OURS, table
         from miniinductor.lowering import LOWERINGS
-        own, theirs = count()
-        print(f"\nATen overloads with a lowering: {len(LOWERINGS)}; decompositions: {own} ours, {theirs} of torch's table")
+        print(f"\nATen overloads with a lowering: {len(LOWERINGS)}; decompositions: {len(OURS)} ours, {len(table()) - len(OURS)} of torch's table")
     print(f"\n{samples} samples of {len(rows)} (op, dtype) pairs")
     print(f"right:                          {share(right)}")
     if not options.peer:
