@@ -108,6 +108,7 @@ def training_memory(options, result):
             for variant, compiler in compilers.items():
                 minidynamo.reset()
                 model = copy.deepcopy(original)
+                gc.collect()                    # what the variant before it left
                 before = torch.cuda.memory_allocated() if gpu else 0
                 if gpu:
                     model.cuda()
