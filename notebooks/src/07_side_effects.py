@@ -79,7 +79,7 @@ print("graphs compiled:", sum(minidynamo.counters["graphs"].values()), "(the gra
 # %%
 e = minidynamo.explain(training_step, backend="eager")(torch.ones(1), [], {"scale": 1})
 print(e.main.record.graph.code)
-e.bytecode.right
+e.bytecode[1]
 
 # %% [markdown]
 # Bytecode is hard on the eyes. The same, written back as Python, beside the program: four lines that write have become three writes, each of a *final* value: the two appends are one.

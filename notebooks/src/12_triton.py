@@ -34,7 +34,7 @@ import triton.language as tl
 import minidynamo
 import miniinductor
 from minidynamo.explain import Code, Table, excerpt
-from minidynamo.explain.views import Pair
+from minidynamo.explain.views import Several
 
 torch.manual_seed(0)
 torch.set_grad_enabled(False);
@@ -231,7 +231,7 @@ def both(function, *arguments):
         kernels = e.main.compiled.kernels
         sources.append(Code("\n\n".join(k.source for k in kernels), "cpp" if backend == "cpp" else "python",
                             f"{backend}: {len(kernels)} kernel"))
-    return Pair(*sources)
+    return Several(sources, side_by_side=True)
 
 x = torch.randn(300, 1000)
 both(scaled_softmax, x)
