@@ -37,12 +37,12 @@ def _(answer):
     original = Scheduler.candidates
     used = []
 
-    def candidates(self, nodes):
-        def score(pair):
+    def candidates(self, nodes, decided):
+        def score(candidate):
             used.append(1)
-            category, saved = self.category(*pair)
-            return answer(category, saved, abs(self.rank[id(pair[0])] - self.rank[id(pair[1])]))
-        return sorted(original(self, nodes), key=score, reverse=True)
+            first, second, category, saved = candidate
+            return answer(category, saved, abs(self.rank[id(first)] - self.rank[id(second)]))
+        return sorted(original(self, nodes, decided), key=score, reverse=True)
 
     def compiled():
         Scheduler.candidates = candidates

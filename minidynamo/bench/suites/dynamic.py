@@ -12,7 +12,7 @@ import torch
 import minidynamo
 
 from ...explain import compilations
-from ..public_models import NAMES, build
+from ..public_models import NAMES, build, load_torchvision
 from ..runner import tensors_of
 from .capture import difference
 from .common import model_rows, suite
@@ -139,6 +139,7 @@ def show(row):
 
 def generation(start=16, end=128, backend="inductor"):
     """GPT-2 extends a prompt token by token, without a cache: compilations, and tokens equal to eager's."""
+    load_torchvision()
     from transformers import GPT2Config, GPT2LMHeadModel
     torch.manual_seed(0)
     model = GPT2LMHeadModel(GPT2Config(n_layer=2, n_head=4, n_embd=64, vocab_size=1000, n_positions=128)).eval()
