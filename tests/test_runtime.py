@@ -388,3 +388,10 @@ def test_long_lines_are_cut_between_brackets(line):
         pieces = wrapped(text)
         compile("\n".join(pieces), "<wrapped>", "exec")
         assert "".join("\n".join(pieces).split()) == "".join(text.split())
+
+
+def test_a_source_that_would_keep_the_compiler_busy_for_ever_is_refused(monkeypatch):
+    monkeypatch.setattr(builder, "LONGEST_SOURCE", 100)
+    compiled = miniinductor.compile_fx(torch.fx.symbolic_trace(lambda x: (torch.relu(x) + 1,)), [torch.ones(3)])
+    assert torch.equal(compiled(torch.ones(3))[0], torch.full((3,), 2.0))
+    assert "too long for the C++ compiler" in compiled.record.notes_of("runs eagerly")[0]

@@ -42,9 +42,11 @@ class CompilerError(RuntimeError):
 
 
 def build_kernels(sources):
-    """[(source, name)] -> callables, in the same order."""
+    """[(source, name)] -> callables, in the same order.  Raises CompilerError: a kernel is longer than the compiler can take in time, ..."""
     unique = {}
     for source, name in sources:
+        if len(source) > LONGEST_SOURCE:
+            raise CompilerError(f"kernel {name} has {len(source):,} characters: its indices are too long for the C++ compiler")
         unique.setdefault(strip_comments(source), (source, name))
     names, texts = {}, []
     for number, (key, (source, name)) in enumerate(unique.items()):
@@ -63,6 +65,7 @@ def build_kernels(sources):
     return [kernels[strip_comments(source)] for source, _ in sources]
 
 
+LONGEST_SOURCE = 2_000_000      # characters.  Symbolic sizes can make indices grow: 18 million kept g++ busy for more than 20 minutes
 _keep_loaded = {}       # kernel address -> the libraries: never unloaded while the process may call them
 
 
