@@ -120,7 +120,7 @@ class FrameCompiler:
             return None
         with LOCK:
             COMPILING.active, collecting = True, gc.isenabled()
-            gc.disable()        # a third of the time goes to looking for garbage among all that is being built
+            gc.disable()        # nothing that is being built is garbage yet, and looking through it takes long
             try:
                 with no_saved_tensor_hooks():
                     return self.convert(function, code, args)

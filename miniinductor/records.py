@@ -91,13 +91,13 @@ class Lazy:
 class CompileRecord:
     """Every stage of one graph's way through miniinductor.  Texts are printable, graphs are `fx.Graph`/`GraphModule`."""
     input_graph: object = None          # as it came from the front end
-    aten_graph: object = Lazy()           # after tracing with decompositions
-    functional_graph: object = Lazy()     # after functionalization and graph passes
-    joint_graph: object = Lazy()          # training: forward and backward in one functional graph
+    aten_graph: object = Lazy()         # after tracing with decompositions
+    functional_graph: object = Lazy()   # after functionalization and graph passes
+    joint_graph: object = Lazy()        # training: forward and backward in one functional graph
     saved: list = field(default_factory=list)           # training: SavedActivation, the cut
     backward: object = None             # training: the CompileRecord of the backward half; this one is the forward half's
-    loop_ir: str = Lazy("")                   # every buffer's loop body, before fusion
-    fused_ir: str = Lazy("")                  # scheduler nodes after fusion
+    loop_ir: str = Lazy("")             # every buffer's loop body, before fusion
+    fused_ir: str = Lazy("")            # scheduler nodes after fusion
     fusions: list = field(default_factory=list)
     fallbacks: list = field(default_factory=list)
     kernels: list = field(default_factory=list)

@@ -11,6 +11,7 @@ In:   a `torch.SymInt` of a fake tensor, a sympy expression over such symbols, o
 
 Whoever captured the graph owns the symbols and what was assumed of them (guards); here nothing is assumed but that they are integers
 >= 1 where sympy says `positive`.  Comparing two SymInts of a fake tensor asks that owner, which may add a guard: `same` and `hint` never do.
+An integer computed in floating point (`int(n * 0.3)`) is one symbol to the loops (`DERIVED`); the wrapper computes it in Python before the kernels.
 
 Mirrors torch/_inductor/sizevars.py.  Left out: sizes that depend on data.
 """
@@ -51,12 +52,13 @@ def python_text(n):
 
 
 OURS = {"FloorDiv": FloorDiv, "Mod": Mod}
-DERIVED = {}                # a symbol -> the integer it stands for, which loops need not look into: math.trunc(s0 / 2), computed before the kernels
-GROWING = {"ToFloat", "TrueDiv", "FloatAdd", "FloatMul", "FloatFloorDiv", "FloatMin", "FloatMax", "Math_sqrt", "Floor", "Ceil", "Trunc", "Round"}
+DERIVED = {}                # a symbol, named by the hash of its text -> the integer it stands for: math.trunc(s0 / 2)
+NEVER_BELOW_0 = {           # functions that are not negative where no argument is
+    "ToFloat", "TrueDiv", "FloatAdd", "FloatMul", "FloatFloorDiv", "FloatMin", "FloatMax", "Math_sqrt", "Floor", "Ceil", "Trunc", "Round"}
 
 
 def _never_negative(expr):
-    return expr.is_nonnegative or type(expr).__name__ in GROWING and all(map(_never_negative, expr.args))
+    return expr.is_nonnegative or type(expr).__name__ in NEVER_BELOW_0 and all(map(_never_negative, expr.args))
 
 
 @functools.lru_cache(10_000)
@@ -65,7 +67,7 @@ def _ours(expr):
     if not expr.args:
         return expr
     if expr.is_integer and hasattr(type(expr), "code") and _never_negative(expr):
-        symbol = sympy.Symbol("n_" + hashlib.sha1(python_text(expr).encode()).hexdigest()[:6], integer=True, nonnegative=True)
+        symbol = sympy.Symbol("n_" + hashlib.sha1(python_text(expr).encode()).hexdigest()[:12], integer=True, nonnegative=True)
         DERIVED[symbol] = expr
         return symbol
     args = [_ours(a) for a in expr.args]

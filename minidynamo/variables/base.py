@@ -108,6 +108,26 @@ class Variable:
         return f"{name}({self.source.name()})" if self.source is not None else name
 
 
+class RealVar(Variable):
+    """A value that tracing may look at: `value` is the object itself (a number, a class, a function of C, a module)."""
+    __slots__ = ("value",)
+
+    def __init__(self, value, source=None):
+        self.source, self.mutated, self.value = source, False, value
+
+    def python_type(self):
+        return type(self.value)
+
+    def identity(self):
+        return self.value
+
+    def hash_key(self, tx):
+        return self.value
+
+    def truth(self, tx):
+        return True
+
+
 class Lazy(Variable):
     """A real value with its source that was not looked at: no guard yet."""
     __slots__ = ("value", "variable")

@@ -12,7 +12,7 @@ import types
 import torch
 
 from ..exceptions import Break
-from .base import Variable
+from .base import RealVar
 
 try:
     import numpy
@@ -42,26 +42,14 @@ def argument_of(value):
     return value
 
 
-class ConstantVar(Variable):
+class ConstantVar(RealVar):
     """`value` itself.  Reading it was guarded by equality and type when it came from a source."""
-    __slots__ = ("value",)
-
-    def __init__(self, value, source=None):
-        self.source, self.mutated, self.value = source, False, value
-
-    def python_type(self):
-        return type(self.value)
+    __slots__ = ()
 
     def is_constant(self):
         return True
 
     def as_constant(self):
-        return self.value
-
-    def identity(self):
-        return self.value
-
-    def hash_key(self, tx):
         return self.value
 
     def truth(self, tx):

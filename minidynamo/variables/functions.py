@@ -10,7 +10,7 @@ import inspect
 import types
 
 from ..exceptions import Break
-from .base import Lazy, Variable
+from .base import Lazy, RealVar, Variable
 from .constant import ConstantVar
 from .containers import DictVar, TupleVar
 
@@ -314,27 +314,12 @@ class PartialVar(Variable):
         cg.call_object_kw(functools.partial, [self.function, *self.args], self.kwargs)
 
 
-class CallableVar(Variable):
+class CallableVar(RealVar):
     """A C callable or torch function: builtins, method descriptors, slot wrappers, `torch.*`; the rules decide."""
-    __slots__ = ("value",)
-
-    def __init__(self, value, source=None):
-        self.source, self.mutated, self.value = source, False, value
-
-    def python_type(self):
-        return type(self.value)
+    __slots__ = ()
 
     def real(self):
         return self.value
-
-    def identity(self):
-        return self.value
-
-    def hash_key(self, tx):
-        return self.value
-
-    def truth(self, tx):
-        return True
 
     def getattr(self, tx, name):
         return tx.fold_pinned(getattr, self.value, name)

@@ -9,31 +9,19 @@ Mirrors torch/_dynamo/variables/misc.py (PythonModuleVariable) and symbolic_conv
 import sys
 import types
 
-from .base import Variable
+from .base import RealVar
 from .objects import trusted
 
 
-class PyModuleVar(Variable):
+class PyModuleVar(RealVar):
     """A Python module (`import math`): attributes of torch and the standard library are taken as fixed."""
-    __slots__ = ("value",)
-
-    def __init__(self, value, source=None):
-        self.source, self.mutated, self.value = source, False, value
+    __slots__ = ()
 
     def python_type(self):
         return types.ModuleType
 
     def real(self):
         return self.value
-
-    def identity(self):
-        return self.value
-
-    def hash_key(self, tx):
-        return self.value
-
-    def truth(self, tx):
-        return True
 
     def getattr(self, tx, name):
         try:

@@ -17,7 +17,7 @@ import types
 import torch
 
 from ..exceptions import Break, ObservedException
-from .base import Variable
+from .base import RealVar, Variable
 from .constant import ConstantVar
 from .containers import DictVar, ListVar, SetVar, TupleVar
 from .functions import BoundMethodVar, CallableVar, PartialVar
@@ -436,30 +436,15 @@ class ModuleListVar(TupleVar):
         cg.call_object(torch.nn.ModuleList, TupleVar(self.items))
 
 
-class ClassVar(Variable):
+class ClassVar(RealVar):
     """A class.  Calling it makes an instance: `__new__`, `__init__`, traced."""
-    __slots__ = ("value",)
-
-    def __init__(self, value, source=None):
-        self.source, self.mutated, self.value = source, False, value
-
-    def python_type(self):
-        return type(self.value)
+    __slots__ = ()
 
     def is_constant(self):
         return True
 
     def as_constant(self):
         return self.value
-
-    def identity(self):
-        return self.value
-
-    def hash_key(self, tx):
-        return self.value
-
-    def truth(self, tx):
-        return True
 
     def getattr(self, tx, name):
         cls = self.value

@@ -61,7 +61,6 @@ class Plan:
     shared_memory: bool = False         # it writes: no two tensors may share memory
 
     def __getstate__(self):
-        self.joint.symbols                  # are found in its graph
         joint = copy.copy(self.joint)
         joint.recorded = joint.graph = None
         return self.__dict__ | {"joint": joint}
@@ -115,7 +114,7 @@ class Backward:
         run = self.variants.get(arrived)
         if run is None:
             collecting = gc.isenabled()
-            gc.disable()            # looking for garbage among all that is being built would take a third of the time
+            gc.disable()            # as in minidynamo/convert_frame.py, for what is compiled when gradients arrive
             try:
                 run = self.variants[arrived] = self.compile(arrived)
             finally:

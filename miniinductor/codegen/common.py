@@ -111,11 +111,11 @@ DIALECTS = {"c": Dialect("LL", "/", "mini::{}<int64_t>"), "triton": Dialect("", 
 
 
 # numbers made of sizes in floating point, computed as Python does
-FLOATS = {"FloatAdd": "({} + {})", "FloatSub": "({} - {})", "FloatMul": "(({})*({}))", "FloatNeg": "(-({}))"}
-FLOATS = {"c": FLOATS | {"TrueDiv": "((double)({})/(double)({}))", "ToFloat": "(double)({})", "FloatPow": "__builtin_pow({}, {})",
-                         "Math_sqrt": "__builtin_sqrt({})"},
-          "triton": FLOATS | {"TrueDiv": "(tl.cast({}, tl.float64)/tl.cast({}, tl.float64))", "ToFloat": "tl.cast({}, tl.float64)",
-                              "FloatPow": "tl.exp2(tl.log2({})*{})", "Math_sqrt": "tl.sqrt({})"}}
+ARITHMETIC = {"FloatAdd": "({} + {})", "FloatSub": "({} - {})", "FloatMul": "(({})*({}))", "FloatNeg": "(-({}))"}
+FLOATS = {"c": ARITHMETIC | {"TrueDiv": "((double)({})/(double)({}))", "ToFloat": "(double)({})", "FloatPow": "__builtin_pow({}, {})",
+                             "Math_sqrt": "__builtin_sqrt({})"},
+          "triton": ARITHMETIC | {"TrueDiv": "(tl.cast({}, tl.float64)/tl.cast({}, tl.float64))", "ToFloat": "tl.cast({}, tl.float64)",
+                                  "FloatPow": "tl.exp2(tl.log2({})*{})", "Math_sqrt": "tl.sqrt({})"}}
 
 
 def index_text(expr, language="c"):
