@@ -232,7 +232,7 @@ def _itertools_rule(real, positional, keywords, defaults={}):
             iterator = real(*values, **{name: AS_HOST[keywords[name]](tx, value) for name, value in named.items()})
         except (TypeError, ValueError, OverflowError) as error:
             tx.raise_(type(error), *error.args)
-        return LibraryIterator(iterator, where(tx))
+        return LibraryIterator(iterator, where(tx), type(iterator))
     return make
 
 
@@ -246,7 +246,7 @@ def where(tx):
 
 @rule(itertools.tee)
 def _tee(tx, args, kwargs):
-    return TupleVar([LibraryIterator(copy_, where(tx)) for copy_ in itertools.tee(Host(tx, args[0]), *[n.as_constant() for n in args[1:]])])
+    return TupleVar([LibraryIterator(copy_, where(tx), type(copy_)) for copy_ in itertools.tee(Host(tx, args[0]), *[n.as_constant() for n in args[1:]])])
 
 
 class _Key:
@@ -264,4 +264,4 @@ def _groupby(tx, args, kwargs):
     values, key = [*args, *([kwargs["key"]] if "key" in kwargs else []), NONE][:2]
     groups = itertools.groupby(Host(tx, values), lambda value: _Key(value if key.identity() is None else key.call(current(), [value], {})))
     made = where(tx)
-    return LibraryIterator(((found.variable, LibraryIterator(group, made)) for found, group in groups), made, itertools.groupby)
+    return LibraryIterator(((found.variable, LibraryIterator(group, made, type(group))) for found, group in groups), made, itertools.groupby)

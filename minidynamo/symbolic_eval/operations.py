@@ -40,6 +40,7 @@ SET_METHODS = {"|": "union", "&": "intersection", "-": "difference", "^": "symme
 
 class Operations:
     """Mixed into `Frame`; `self` is the `tx` of every variable method."""
+    NONE = ConstantVar(None)
 
     # ---- raising and folding
     def raise_(self, kind, *args):
@@ -323,7 +324,7 @@ class Operations:
             return self._iter_of_object(variable)
         if isinstance(variable, (DictVar, DictViewVar, ProxyVar, SetVar)):
             return KeysIterator(self, variable)
-        return HostIterator(variable.iterate(self))
+        return HostIterator(iter(variable.iterate(self)))
 
     def _iter_of_object(self, variable):
         method = variable.special(self, "__iter__")

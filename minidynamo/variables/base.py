@@ -16,17 +16,23 @@ from ..exceptions import Break
 class Variable:
     """One symbolic value.  `source` says where the real one came from (None: made in this frame)."""
     __slots__ = ("source", "mutated")
+    cls = None                          # its Python type, if that is known
     native = False                      # a method that the variable itself implements
 
-    def __init__(self, source=None):
+    def __init__(self, *values, source=None):
+        """`values` go into the slots that the class adds, in their order."""
         self.source, self.mutated = source, False
+        for name, value in zip(self.__slots__, values, strict=True):
+            setattr(self, name, value)
 
     # ---- what it is
     def realize(self, tx):
         return self
 
     def python_type(self):
-        raise Break("type", f"the type of {self} is not known while tracing")
+        if self.cls is None:
+            raise Break("type", f"the type of {self} is not known while tracing")
+        return self.cls
 
     def is_constant(self):
         return False
@@ -63,7 +69,8 @@ class Variable:
         method = getattr(self, "method_" + name, None)
         if method is not None:
             try:
-                return method(tx, *args, **kwargs)
+                result = method(tx, *args, **kwargs)
+                return tx.NONE if result is None else result
             except TypeError as error:
                 if error.__traceback__.tb_next is not None:
                     raise
@@ -74,7 +81,9 @@ class Variable:
         return found.call(tx, args, kwargs)
 
     def truth(self, tx):
-        raise Break("truth", f"the truth of {self} is not known while tracing")
+        if self.cls is None or hasattr(self.cls, "__bool__") or hasattr(self.cls, "__len__"):
+            raise Break("truth", f"the truth of {self} is not known while tracing")
+        return True
 
     def iterate(self, tx):
         """A host iterator over variables."""
@@ -145,27 +154,19 @@ class Lazy(Variable):
         return self if self.variable is None else self.variable
 
 
-class OpaqueVar(Variable):
+class OpaqueVar(RealVar):
     """A real value that cannot be traced: it may be passed on; using it breaks the graph."""
-    __slots__ = ("value", "broken")
+    __slots__ = ("broken",)
 
     def __init__(self, value, source, broken):
-        self.source, self.mutated, self.value, self.broken = source, False, value, broken
-
-    def python_type(self):
-        return type(self.value)
-
-    def identity(self):
-        return self.value
+        super().__init__(value, source)
+        self.broken = broken
 
     def _refuse(self, *args):
         raise self.broken
 
-    as_constant = real = hash_key = getattr = setattr = delattr = call = truth = iterate = length = _refuse
+    as_constant = real = hash_key = getattr = setattr = delattr = call = call_method = truth = iterate = length = _refuse
     getitem = setitem = delitem = contains = _refuse
-
-    def call_method(self, tx, name, args, kwargs):
-        raise self.broken
 
 
 class Null(Variable):
@@ -182,9 +183,6 @@ class Null(Variable):
 class Handled(Variable):
     """What PUSH_EXC_INFO puts below `exception`, for POP_EXCEPT to restore (None: it has)."""
     __slots__ = ("exception",)
-
-    def __init__(self, exception):
-        self.source, self.mutated, self.exception = None, False, exception
 
     def reconstruct(self, cg):
         cg.load_const(None)

@@ -154,7 +154,7 @@ class Builder:
             behind = gc.get_referents(value)[0]
             if type(behind) not in (dict, collections.OrderedDict):
                 raise Break("dictionary", f"a mappingproxy of a {type(behind).__name__}")
-            return ProxyVar(self.wrap(behind, source.child("behind")), source)
+            return ProxyVar(self.wrap(behind, source.child("behind")), source=source)
         if kind is types.MethodType:
             self.guard(source, "TYPE", "type({0}) is {pin}", kind)
             return BoundMethodVar(self.wrap(value.__func__, source.attr("__func__")),

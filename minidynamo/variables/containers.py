@@ -20,15 +20,43 @@ from .constant import ConstantVar
 from .symbolic import SymVar
 
 
-class SequenceVar(Variable):
+class Container(Variable):
+    """What all of them have: the special methods by name, and no hash where Python gives none."""
+    __slots__ = ()
+
+    def hash_key(self, tx):
+        if self.cls.__hash__ is None:
+            tx.raise_(TypeError, f"unhashable type: {self.cls.__name__!r}")
+        return super().hash_key(tx)
+
+    def getattr(self, tx, name):
+        return tx.output.wrap_pinned(self.cls) if name == "__class__" else tx.method_of(self, name)
+
+    def method___len__(self, tx):
+        return tx.output.wrap_result(self.length(tx))
+
+    def method___iter__(self, tx):
+        return tx.iter_of(self)
+
+    def method___getitem__(self, tx, key, /):
+        return self.getitem(tx, key)
+
+    def method___setitem__(self, tx, key, value, /):
+        self.setitem(tx, key, value)
+
+    def method___delitem__(self, tx, key, /):
+        self.delitem(tx, key)
+
+    def method___contains__(self, tx, item, /):
+        return ConstantVar(self.contains(tx, item))
+
+
+class SequenceVar(Container):
     """Items in order; `cls` is the exact Python type."""
     __slots__ = ("items", "cls", "extra")
 
     def __init__(self, items, cls, source=None):
         self.source, self.mutated, self.items, self.cls, self.extra = source, False, items, cls, None
-
-    def python_type(self):
-        return self.cls
 
     def item(self, tx, index):
         found = self.items[index]
@@ -82,9 +110,7 @@ class SequenceVar(Variable):
         fields = getattr(self.cls, "_fields", None) or (self.cls.__match_args__ if self.cls.__module__ == "torch.return_types" else ())
         if name in fields:
             return self.item(tx, fields.index(name))
-        if name == "__class__":
-            return tx.output.wrap_pinned(self.cls)
-        return tx.method_of(self, name)
+        return super().getattr(tx, name)
 
     def method_index(self, tx, value, start=ConstantVar(0), stop=ConstantVar(None), /):
         first, last, _ = slice(start.as_constant(), stop.as_constant()).indices(len(self.items))
@@ -98,18 +124,6 @@ class SequenceVar(Variable):
 
     def method_numel(self, tx):
         return functools.reduce(lambda a, b: tx.binary("*", a, b), self.iterate(tx), ConstantVar(1))
-
-    def method___len__(self, tx):
-        return ConstantVar(len(self.items))
-
-    def method___getitem__(self, tx, key, /):
-        return self.getitem(tx, key)
-
-    def method___contains__(self, tx, item, /):
-        return ConstantVar(self.contains(tx, item))
-
-    def method___iter__(self, tx):
-        return tx.iter_of(self)
 
     def reconstruct(self, cg):
         cg.sequence(self)
@@ -146,14 +160,10 @@ class ListVar(SequenceVar):
     def is_constant(self):
         return False
 
-    def hash_key(self, tx):
-        tx.raise_(TypeError, f"unhashable type: {self.cls.__name__!r}")
-
     def _changed(self):
         self.mutated = True
         if self.extra is not None:
             del self.items[:max(0, len(self.items) - self.extra)]
-        return ConstantVar(None)
 
     def setitem(self, tx, key, value):
         index = self.index_of(tx, key)
@@ -172,33 +182,31 @@ class ListVar(SequenceVar):
 
     def method_append(self, tx, value, /):
         self.items.append(value)
-        return self._changed()
+        self._changed()
 
     def method_appendleft(self, tx, value, /):
         self.items.insert(0, value)
         self.mutated = True
         if self.extra is not None:
             del self.items[self.extra:]
-        return ConstantVar(None)
 
     def method_extendleft(self, tx, values, /):
         for value in list(values.iterate(tx)):
             self.method_appendleft(tx, value)
-        return ConstantVar(None)
 
     def method_rotate(self, tx, n=ConstantVar(1), /):
         shift = n.as_constant() % len(self.items) if self.items else 0
         self.items[:] = self.items[len(self.items) - shift:] + self.items[:len(self.items) - shift]
-        return self._changed()
+        self._changed()
 
     def method_extend(self, tx, values, /):
         for value in list(values.items) if values is self else values.iterate(tx):
             self.items.append(value)
-        return self._changed()
+        self._changed()
 
     def method_insert(self, tx, index, value, /):
         self.items.insert(tx.fold(operator.index, index.as_constant()).value, value)
-        return self._changed()
+        self._changed()
 
     def method_pop(self, tx, index=ConstantVar(-1), /):
         if not self.items:
@@ -218,26 +226,22 @@ class ListVar(SequenceVar):
         if index is None:
             tx.raise_(ValueError, "list.remove(x): x not in list")
         del self.items[index]
-        return self._changed()
+        self._changed()
 
     def method_clear(self, tx):
         self.items.clear()
-        return self._changed()
+        self._changed()
 
     def method_reverse(self, tx):
         self.items.reverse()
-        return self._changed()
+        self._changed()
 
     def method_copy(self, tx):
         return ListVar(list(self.items), self.cls)
 
     def method_sort(self, tx, /, *, key=None, reverse=ConstantVar(False)):
         self.items[:] = tx.sorted(list(self.iterate(tx)), key, reverse)
-        return self._changed()
-
-    def method___setitem__(self, tx, key, value, /):
-        self.setitem(tx, key, value)
-        return ConstantVar(None)
+        self._changed()
 
 
 def SequenceVar_of(cls, items):
@@ -247,7 +251,7 @@ def SequenceVar_of(cls, items):
     return TupleVar(list(items), tuple if hasattr(cls, "_fields") else cls)
 
 
-class DictVar(Variable):
+class DictVar(Container):
     """`items`: host key -> (key variable, value variable).  `cls`: dict, OrderedDict or defaultdict (with `factory`).
 
     With a source, a key that was read is guarded alone; walking the dict or asking its length guards all keys.  Writes are
@@ -258,9 +262,6 @@ class DictVar(Variable):
         self.source, self.mutated, self.items, self.cls, self.factory = source, False, items, cls, factory
         self.written, self.rewritten, self.real_keys = {}, False, list(items) if source is not None else ()
         self.removed = 0                    # how often a key was removed
-
-    def python_type(self):
-        return self.cls
 
     def guard_keys(self, tx):
         if self.source is not None and "KEYS" not in self.source.guards:
@@ -353,14 +354,6 @@ class DictVar(Variable):
         pairs = [(key.as_constant(), value.as_constant()) for key, value in self.pairs(tx)]
         return self.cls(pairs) if self.cls is not collections.defaultdict else self.cls(self.factory and self.factory.as_constant(), pairs)
 
-    def hash_key(self, tx):
-        tx.raise_(TypeError, f"unhashable type: {self.cls.__name__!r}")
-
-    def getattr(self, tx, name):
-        if name == "__class__":
-            return tx.output.wrap_pinned(self.cls)
-        return tx.method_of(self, name)
-
     def method_get(self, tx, key, default=ConstantVar(None), /):
         value = self.get(tx, key)
         return default if value is None else value
@@ -403,13 +396,11 @@ class DictVar(Variable):
                 self.store(tx, key, value)
         for name, value in named.items():
             self.store(tx, ConstantVar(name), value)
-        return ConstantVar(None)
 
     def method_clear(self, tx):
         self.guard_keys(tx)
         self.items.clear()
         self.mutated = self.rewritten = True
-        return ConstantVar(None)
 
     def method_copy(self, tx):
         self.guard_keys(tx)
@@ -421,27 +412,6 @@ class DictVar(Variable):
         pair = self.items.pop(host)
         self.items = {**self.items, host: pair} if last.as_constant() else {host: pair, **self.items}
         self.mutated = self.rewritten = True
-        return ConstantVar(None)
-
-    def method___len__(self, tx):
-        return ConstantVar(self.length(tx))
-
-    def method___getitem__(self, tx, key, /):
-        return self.getitem(tx, key)
-
-    def method___setitem__(self, tx, key, value, /):
-        self.setitem(tx, key, value)
-        return ConstantVar(None)
-
-    def method___delitem__(self, tx, key, /):
-        self.delitem(tx, key)
-        return ConstantVar(None)
-
-    def method___contains__(self, tx, key, /):
-        return ConstantVar(self.contains(tx, key))
-
-    def method___iter__(self, tx):
-        return tx.iter_of(self)
 
     def reconstruct(self, cg):
         cg.dictionary(self)
@@ -465,15 +435,13 @@ def dict_pairs(tx, other):
     return pairs
 
 
-class DictViewVar(Variable):
+class DictViewVar(Container):
     """dict.keys(), .values() or .items(): reads through to the dict."""
     __slots__ = ("dict", "kind")
 
-    def __init__(self, of, kind):
-        self.source, self.mutated, self.dict, self.kind = None, False, of, kind
-
-    def python_type(self):
-        return {"keys": type({}.keys()), "values": type({}.values()), "items": type({}.items())}[self.kind]
+    @property
+    def cls(self):
+        return type(getattr({}, self.kind)())
 
     def iterate(self, tx):
         if self.kind == "keys":
@@ -491,27 +459,16 @@ class DictViewVar(Variable):
         return self.dict.contains(tx, item) if self.kind == "keys" else super().contains(tx, item)
 
     def getattr(self, tx, name):
-        return ProxyVar(self.dict) if name == "mapping" else tx.method_of(self, name)
-
-    def method___iter__(self, tx):
-        return tx.iter_of(self)
+        return ProxyVar(self.dict) if name == "mapping" else super().getattr(tx, name)
 
     def reconstruct(self, cg):
         cg.call_object(getattr(self.dict.cls, self.kind), self.dict)
 
 
-class ProxyVar(Variable):
+class ProxyVar(Container):
     """types.MappingProxyType: reads of the dict behind it."""
     __slots__ = ("dict",)
-
-    def __init__(self, of, source=None):
-        self.source, self.mutated, self.dict = source, False, of
-
-    def python_type(self):
-        return types.MappingProxyType
-
-    def getattr(self, tx, name):
-        return tx.method_of(self, name)
+    cls = types.MappingProxyType
 
     def reconstruct(self, cg):
         cg.call_object(types.MappingProxyType, self.dict)
@@ -521,12 +478,11 @@ def _through(name):
     return lambda self, *args, **kwargs: getattr(self.dict, name)(*args, **kwargs)
 
 
-for _name in ("truth", "length", "iterate", "getitem", "get", "contains", *("method_" + name for name in (
-        "get", "keys", "values", "items", "copy", "__len__", "__getitem__", "__contains__", "__iter__"))):
+for _name in ("truth", "length", "iterate", "getitem", "get", "contains", "method_get", "method_keys", "method_values", "method_items", "method_copy"):
     setattr(ProxyVar, _name, _through(_name))
 
 
-class SetVar(Variable):
+class SetVar(Container):
     """set and frozenset: host key -> key variable, in insertion order."""
     __slots__ = ("items", "cls")
 
@@ -537,9 +493,6 @@ class SetVar(Variable):
     def of(cls, tx, values, kind=set):
         return cls({value.hash_key(tx): value for value in values}, kind)
 
-    def python_type(self):
-        return self.cls
-
     def is_constant(self):
         return self.cls is frozenset and all(item.is_constant() for item in self.items.values())
 
@@ -547,9 +500,7 @@ class SetVar(Variable):
         return self.cls(item.as_constant() for item in self.items.values())
 
     def hash_key(self, tx):
-        if self.cls is set:
-            tx.raise_(TypeError, "unhashable type: 'set'")
-        return frozenset(self.items)
+        return frozenset(self.items) if self.cls is frozenset else super().hash_key(tx)
 
     def truth(self, tx):
         return bool(self.items)
@@ -568,33 +519,26 @@ class SetVar(Variable):
     def contains(self, tx, item):
         return item.hash_key(tx) in self.items
 
-    def getattr(self, tx, name):
-        return tx.method_of(self, name)
-
     def method_add(self, tx, value, /):
         self.items.setdefault(value.hash_key(tx), value)
         self.mutated = True
-        return ConstantVar(None)
 
     def method_discard(self, tx, value, /):
         self.mutated |= self.items.pop(value.hash_key(tx), None) is not None
-        return ConstantVar(None)
 
     def method_remove(self, tx, value, /):
         if value.hash_key(tx) not in self.items:
             tx.raise_var(KeyError, [value])
-        return self.method_discard(tx, value)
+        self.method_discard(tx, value)
 
     def method_update(self, tx, *others):
         for other in others:
             for value in other.iterate(tx):
                 self.method_add(tx, value)
-        return ConstantVar(None)
 
     def method_clear(self, tx):
         self.items.clear()
         self.mutated = True
-        return ConstantVar(None)
 
     def method_copy(self, tx):
         return self if self.cls is frozenset else SetVar(dict(self.items), self.cls)
@@ -606,32 +550,18 @@ class SetVar(Variable):
         self.method_discard(tx, value)
         return value
 
-    def _update(self, tx, changed):
-        self.items, self.mutated = changed.items, True
-        return ConstantVar(None)
-
-    def method_intersection_update(self, tx, *others):
-        return self._update(tx, self.method_intersection(tx, *others))
-
-    def method_difference_update(self, tx, *others):
-        return self._update(tx, self.method_difference(tx, *others))
-
-    def method_symmetric_difference_update(self, tx, other, /):
-        return self._update(tx, self.method_symmetric_difference(tx, other))
-
     def method_union(self, tx, *others):
-        merged = dict(self.items)
-        for other in others:
-            for value in other.iterate(tx):
-                merged.setdefault(value.hash_key(tx), value)
-        return SetVar(merged, self.cls)
+        merged = SetVar(dict(self.items), self.cls)
+        merged.method_update(tx, *others)
+        merged.mutated = False
+        return merged
 
     def method_intersection(self, tx, *others):
-        keys = [{value.hash_key(tx) for value in other.iterate(tx)} for other in others]
+        keys = [SetVar.of(tx, other.iterate(tx)).items for other in others]
         return SetVar({k: v for k, v in self.items.items() if all(k in other for other in keys)}, self.cls)
 
     def method_difference(self, tx, *others):
-        keys = [{value.hash_key(tx) for value in other.iterate(tx)} for other in others]
+        keys = [SetVar.of(tx, other.iterate(tx)).items for other in others]
         return SetVar({k: v for k, v in self.items.items() if not any(k in other for other in keys)}, self.cls)
 
     def method_symmetric_difference(self, tx, other, /):
@@ -649,25 +579,24 @@ class SetVar(Variable):
     def method_isdisjoint(self, tx, other, /):
         return ConstantVar(not any(value.hash_key(tx) in self.items for value in other.iterate(tx)))
 
-    def method___contains__(self, tx, item, /):
-        return ConstantVar(self.contains(tx, item))
-
-    def method___len__(self, tx):
-        return ConstantVar(len(self.items))
-
     def reconstruct(self, cg):
         cg.set(self)
+
+
+def _updating(name):
+    def update(self, tx, *others):
+        self.items, self.mutated = getattr(self, "method_" + name)(tx, *others).items, True
+    return update
+
+
+for _name in ("intersection", "difference", "symmetric_difference"):
+    setattr(SetVar, f"method_{_name}_update", _updating(_name))
 
 
 class SliceVar(Variable):
     """A slice with parts that are not constants (x[: tensor])."""
     __slots__ = ("parts",)
-
-    def __init__(self, parts):
-        self.source, self.mutated, self.parts = None, False, parts
-
-    def python_type(self):
-        return slice
+    cls = slice
 
     def as_constant(self):
         return slice(*[part.as_constant() for part in self.parts])

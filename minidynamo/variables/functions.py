@@ -18,6 +18,7 @@ from .containers import DictVar, TupleVar
 class CellVar(Variable):
     """A closure cell: `content` is None while unbound."""
     __slots__ = ("content", "cell")
+    cls = types.CellType
 
     def __init__(self, content=None, source=None, cell=None):
         self.source, self.mutated, self.content, self.cell = source, False, content, cell
@@ -29,9 +30,6 @@ class CellVar(Variable):
 
     def store(self, value):
         self.content, self.mutated = value, True
-
-    def python_type(self):
-        return types.CellType
 
     def getattr(self, tx, name):
         if name == "cell_contents":
@@ -47,14 +45,12 @@ class CellVar(Variable):
 class FunctionVar(Variable):
     """A Python function: a real one (`fn`) or one made in this frame (`fn` None)."""
     __slots__ = ("fn", "code", "globals", "name", "defaults", "kwdefaults", "closure", "attrs", "annotations")
+    cls = types.FunctionType
 
     def __init__(self, fn, code, globals_, name, defaults=(), kwdefaults=None, closure=(), source=None):
         self.source, self.mutated, self.fn, self.code, self.globals, self.name = source, False, fn, code, globals_, name
         self.defaults, self.kwdefaults, self.closure, self.attrs = defaults, kwdefaults or {}, closure, None
         self.annotations = None
-
-    def python_type(self):
-        return types.FunctionType
 
     def real(self):
         if self.fn is None or self.attrs is not None:
@@ -66,9 +62,6 @@ class FunctionVar(Variable):
 
     def hash_key(self, tx):
         return self.identity()
-
-    def truth(self, tx):
-        return True
 
     def getattr(self, tx, name):
         if self.attrs is not None and name in self.attrs.items:
@@ -201,15 +194,10 @@ def _complain(tx, function, missing, kind):
 class BoundMethodVar(Variable):
     """function.__get__(instance)."""
     __slots__ = ("function", "instance")
+    cls = types.MethodType
 
     def __init__(self, function, instance, source=None):
         self.source, self.mutated, self.function, self.instance = source, False, function, instance
-
-    def python_type(self):
-        return types.MethodType
-
-    def truth(self, tx):
-        return True
 
     def real(self):
         return getattr(self.instance.real(), self.function.real().__name__)
@@ -237,16 +225,7 @@ class BoundMethodVar(Variable):
 class MethodVar(Variable):
     """A method found by name on a variable that implements it natively (list.append, tensor.view, str.join...)."""
     __slots__ = ("instance", "name")
-    native = True
-
-    def __init__(self, instance, name):
-        self.source, self.mutated, self.instance, self.name = None, False, instance, name
-
-    def python_type(self):
-        return types.BuiltinMethodType
-
-    def truth(self, tx):
-        return True
+    cls, native = types.BuiltinMethodType, True
 
     def getattr(self, tx, name):
         if name == "__name__":
@@ -270,9 +249,6 @@ class DeferredVar(Variable):
     """An attribute that tracing could not read: reading is put off to the call, where the graph can break."""
     __slots__ = ("instance", "name", "broken")
 
-    def __init__(self, instance, name, broken):
-        self.source, self.mutated, self.instance, self.name, self.broken = None, False, instance, name, broken
-
     def call(self, tx, args, kwargs):
         raise self.broken
 
@@ -284,15 +260,7 @@ class DeferredVar(Variable):
 class PartialVar(Variable):
     """functools.partial."""
     __slots__ = ("function", "args", "kwargs")
-
-    def __init__(self, function, args, kwargs, source=None):
-        self.source, self.mutated, self.function, self.args, self.kwargs = source, False, function, args, kwargs
-
-    def python_type(self):
-        return functools.partial
-
-    def truth(self, tx):
-        return True
+    cls = functools.partial
 
     def real(self):
         return functools.partial(self.function.real(), *[a.real() for a in self.args],

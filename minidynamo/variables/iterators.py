@@ -5,6 +5,8 @@ In:   variables.   Out: `next(tx)` -> variable or None at the end; `reconstruct`
     >>> SequenceIterator(list_variable).next(tx)
 Mirrors torch/_dynamo/variables/iter.py.
 """
+import types
+
 from .. import runtime
 from ..exceptions import Break, ObservedException, SkipFrame
 from .base import Variable
@@ -16,6 +18,7 @@ from .functions import CallableVar
 class IteratorVar(Variable):
     """Something with __next__."""
     __slots__ = ()
+    cls = type(iter(()))
 
     def next(self, tx):
         raise NotImplementedError
@@ -23,12 +26,6 @@ class IteratorVar(Variable):
     def iterate(self, tx):
         while (value := self.next(tx)) is not None:
             yield value
-
-    def truth(self, tx):
-        return True
-
-    def python_type(self):
-        return type(iter(()))
 
     def getattr(self, tx, name):
         return tx.method_of(self, name)
@@ -72,16 +69,10 @@ class SequenceIterator(IteratorVar):
 
 class HostIterator(IteratorVar):
     """Over host-side values already known: range, str, dict views.  What is left is rebuilt as a tuple's iterator."""
-    __slots__ = ("left", "kind")
-
-    def __init__(self, values, kind=type(iter(()))):
-        self.source, self.mutated, self.left, self.kind = None, False, iter(values), kind
+    __slots__ = ("left",)
 
     def next(self, tx):
         return next(self.left, None)
-
-    def python_type(self):
-        return self.kind
 
     def reconstruct(self, cg):
         rest = list(self.left)
@@ -133,36 +124,25 @@ class KeysIterator(IteratorVar):
 
 class LibraryIterator(IteratorVar):
     """One of itertools' own, run on variables; `made` says where, for there plain Python must make it if it outlives the trace."""
-    __slots__ = ("real", "made", "kind")
-
-    def __init__(self, real, made, kind=None):
-        self.source, self.mutated, self.real, self.made, self.kind = None, False, real, made, kind or type(real)
+    __slots__ = ("real", "made", "cls")
 
     def next(self, tx):
         for value in self.real:
             return TupleVar([*value]) if type(value) is tuple else value if isinstance(value, Variable) else ConstantVar(value)
 
-    def python_type(self):
-        return self.kind
-
     def reconstruct(self, cg):
-        raise Break("iterator", f"an itertools.{self.kind.__name__} that lives across a graph break or leaves the frame", "consume it before", *self.made)
+        raise Break("iterator", f"an itertools.{self.cls.__name__} that lives across a graph break or leaves the frame", "consume it before", *self.made)
 
 
 class RangeIterator(IteratorVar):
     __slots__ = ("left",)
-
-    def __init__(self, left):
-        self.source, self.mutated, self.left = None, False, left
+    cls = type(iter(range(0)))
 
     def next(self, tx):
         if not self.left:
             return None
         value, self.left = self.left[0], self.left[1:]
         return ConstantVar(value)
-
-    def python_type(self):
-        return type(iter(range(0)))
 
     def reconstruct(self, cg):
         cg.load_const(self.left)
@@ -171,9 +151,7 @@ class RangeIterator(IteratorVar):
 
 class EnumerateVar(IteratorVar):
     __slots__ = ("inner", "count")
-
-    def __init__(self, inner, count):
-        self.source, self.mutated, self.inner, self.count = None, False, inner, count
+    cls = enumerate
 
     def next(self, tx):
         value = self.inner.next(tx)
@@ -182,18 +160,13 @@ class EnumerateVar(IteratorVar):
         self.count += 1
         return TupleVar([ConstantVar(self.count - 1), value])
 
-    def python_type(self):
-        return enumerate
-
     def reconstruct(self, cg):
         cg.call_object(enumerate, self.inner, ConstantVar(self.count))
 
 
 class ZipVar(IteratorVar):
     __slots__ = ("inners", "strict")
-
-    def __init__(self, inners, strict=False):
-        self.source, self.mutated, self.inners, self.strict = None, False, inners, strict
+    cls = zip
 
     def next(self, tx):
         values = []
@@ -213,9 +186,6 @@ class ZipVar(IteratorVar):
             if inner.next(tx) is not None:
                 tx.raise_(ValueError, f"zip() argument {m + 1} is longer than argument{'s 1-' + str(m) if m > 1 else ' 1'}")
 
-    def python_type(self):
-        return zip
-
     def reconstruct(self, cg):
         if self.strict:
             raise Break("reconstruct", "zip(strict=True) in the middle of a loop that breaks")
@@ -224,9 +194,7 @@ class ZipVar(IteratorVar):
 
 class MapVar(IteratorVar):
     __slots__ = ("function", "inners")
-
-    def __init__(self, function, inners):
-        self.source, self.mutated, self.function, self.inners = None, False, function, inners
+    cls = map
 
     def next(self, tx):
         values = []
@@ -237,18 +205,13 @@ class MapVar(IteratorVar):
             values.append(value)
         return self.function.call(tx, values, {})
 
-    def python_type(self):
-        return map
-
     def reconstruct(self, cg):
         cg.call_object(map, self.function, *self.inners)
 
 
 class FilterVar(IteratorVar):
     __slots__ = ("function", "inner")
-
-    def __init__(self, function, inner):
-        self.source, self.mutated, self.function, self.inner = None, False, function, inner
+    cls = filter
 
     def next(self, tx):
         while (value := self.inner.next(tx)) is not None:
@@ -257,9 +220,6 @@ class FilterVar(IteratorVar):
                 return value
         return None
 
-    def python_type(self):
-        return filter
-
     def reconstruct(self, cg):
         cg.call_object(filter, self.function, self.inner)
 
@@ -267,9 +227,7 @@ class FilterVar(IteratorVar):
 class CallIterator(IteratorVar):
     """iter(function, sentinel)."""
     __slots__ = ("function", "sentinel")
-
-    def __init__(self, function, sentinel):
-        self.source, self.mutated, self.function, self.sentinel = None, False, function, sentinel
+    cls = type(iter(int, 0))
 
     def next(self, tx):
         if self.function is None:
@@ -278,9 +236,6 @@ class CallIterator(IteratorVar):
         if not tx.same_or_equal(value, self.sentinel):
             return value
         self.function = None
-
-    def python_type(self):
-        return type(iter(int, 0))
 
     def reconstruct(self, cg):
         if self.function is None:           # exhausted for good
@@ -292,9 +247,6 @@ class CallIterator(IteratorVar):
 class SentinelVar(IteratorVar):
     """Objects with a Python __next__."""
     __slots__ = ("object",)
-
-    def __init__(self, of):
-        self.source, self.mutated, self.object = None, False, of
 
     def next(self, tx):
         try:
@@ -323,6 +275,7 @@ class SentinelVar(IteratorVar):
 class GeneratorVar(IteratorVar):
     """A generator function's frame, run on demand by the evaluator."""
     __slots__ = ("frame", "made", "done", "started", "running")
+    cls = types.GeneratorType
 
     def __init__(self, frame, made):
         self.source, self.mutated, self.frame, self.made, self.done, self.started = None, False, frame, made, False, False
@@ -349,9 +302,6 @@ class GeneratorVar(IteratorVar):
         self.done = yielded is None
         return yielded
 
-    def python_type(self):
-        return type(_ for _ in ())
-
     def method_send(self, tx, value):
         if not self.started and value.identity() is not None:
             tx.raise_(TypeError, "can't send non-None value to a just-started generator")
@@ -376,7 +326,6 @@ class GeneratorVar(IteratorVar):
                 else:
                     tx.raise_(RuntimeError, "generator ignored GeneratorExit")
         self.done = True
-        return ConstantVar(None)
 
     def method_throw(self, tx, *exception):
         raised = exception[1] if len(exception) > 1 and exception[1].identity() is not None else exception[0]

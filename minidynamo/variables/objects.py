@@ -68,9 +68,6 @@ class ObjectVar(Variable):
         self.source, self.mutated, self.cls, self.value, self.fields, self.payload = source, False, cls, value, fields, payload
         self.slots, self.init_args, self.pinned = {}, None, pinned
 
-    def python_type(self):
-        return self.cls
-
     def identity(self):
         return self if self.value is None else self.value
 
@@ -576,15 +573,7 @@ def initialise_payload(tx, payload, args, kwargs):
 class TracebackVar(Variable):
     """The traceback of an exception that was raised `where` (user's stack, root step): only the real one can tell more."""
     __slots__ = ("kind", "where")
-
-    def __init__(self, kind, where):
-        self.source, self.mutated, self.kind, self.where = None, False, kind, where
-
-    def python_type(self):
-        return types.TracebackType
-
-    def truth(self, tx):
-        return True
+    cls = types.TracebackType
 
     def reconstruct(self, cg):
         raise Break("exception", f"the traceback of a {self.kind.__name__} that was caught", "", *self.where)
@@ -593,12 +582,7 @@ class TracebackVar(Variable):
 class SuperVar(Variable):
     """super(cls, obj)."""
     __slots__ = ("start", "object")
-
-    def __init__(self, start, of):
-        self.source, self.mutated, self.start, self.object = None, False, start, of
-
-    def python_type(self):
-        return super
+    cls = super
 
     def getattr(self, tx, name):
         bound_to_class = isinstance(self.object, ClassVar)
@@ -633,4 +617,4 @@ def partial_of(tx, value, source):
     wrap = tx.output.wrap
     args = [wrap(a, source.attr("args").item(n)) for n, a in enumerate(value.args)]
     kwargs = {k: wrap(v, source.attr("keywords").item(k)) for k, v in value.keywords.items()}
-    return PartialVar(wrap(value.func, source.attr("func")), args, kwargs, source)
+    return PartialVar(wrap(value.func, source.attr("func")), args, kwargs, source=source)

@@ -94,12 +94,7 @@ class SymVar(Unpinned):
 class TextVar(Unpinned):
     """An f-string: `parts` are texts and (SymVar, format specification), and it is put together when the program runs."""
     __slots__ = ("parts",)
-
-    def __init__(self, parts):
-        self.source, self.mutated, self.parts = None, False, parts
-
-    def python_type(self):
-        return str
+    cls = str
 
     def as_constant(self):
         return "".join(part if type(part) is str else format(part[0].as_constant(), part[1]) for part in self.parts)

@@ -35,9 +35,6 @@ class TensorVar(Variable):
     def __init__(self, node, fake, cls=torch.Tensor, source=None, value=None):
         self.source, self.mutated, self.node, self.fake, self.cls, self.value = source, False, node, fake, cls, value
 
-    def python_type(self):
-        return self.cls
-
     def real(self):
         raise Break("constant", "a tensor where a constant is needed")
 
@@ -215,12 +212,10 @@ class FloatVar(Variable):
     # PyTorch: torch.SymFloat, turned into tensors later (torch/fx/passes/_tensorify_python_scalars.py).
     """
     __slots__ = ("value", "tensor", "pin")
+    cls = float
 
     def __init__(self, value, tensor, pin, source=None):
         self.source, self.mutated, self.value, self.tensor, self.pin = source, False, value, tensor, pin
-
-    def python_type(self):
-        return float
 
     def is_constant(self):
         return True
