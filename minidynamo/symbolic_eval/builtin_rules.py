@@ -2,7 +2,7 @@
 
 In:   `call_c(tx, function, args, kwargs)`, `call_class(tx, cls, args, kwargs)`.   Out: a variable, or `Break`.
 
-    >>> RULES[len](tx, [list_variable], {})
+    >>> RULES[len](tx, [list_variable], {})         # the table begins in torch_rules.py
 
 Pure functions on constants are folded by calling them; functions that take callbacks are traced as `polyfills`.
 Mirrors torch/_dynamo/variables/builtin.py.
@@ -33,9 +33,8 @@ from ..variables.symbolic import CALLS, SymVar, apply, is_number
 from ..variables.tensor import TensorVar
 from .opcodes import slice_of
 from .operations import BINARY, COMPARE, UNARY
+from .torch_rules import NONE, RULES, call_leaf, is_leaf, refused, rule, rules
 
-NONE = ConstantVar(None)
-RULES, CLASS_RULES = {}, {}
 PURE_MODULES = {"math", "operator", "_operator", "builtins", "_functools", "inspect", "re", "string", "posixpath",
                 "keyword", "numbers", "typing", "types", "cmath", "unicodedata", "textwrap", "os.path", "genericpath", "_sre"}
 IMPURE = {print, input, open, exec, eval, compile, globals, locals, vars, dir, id, __import__, breakpoint, help,
@@ -43,54 +42,20 @@ IMPURE = {print, input, open, exec, eval, compile, globals, locals, vars, dir, i
 C_FUNCTIONS = (types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType, types.MethodWrapperType, types.ClassMethodDescriptorType)
 IMMUTABLE = {object, bytes, slice, range, types.GenericAlias, types.UnionType, types.CodeType}
 CONSTANT_CLASSES = {int, float, str, bytes, bool, complex, range, torch.device, torch.dtype, torch.finfo, torch.iinfo, *NUMPY}
+EMPTY, POLYFILLS = TupleVar([]), polyfills.POLYFILLS
 UFUNCS = tuple({type(sys.modules["numpy"].add)} if NUMPY else ())        # NumPy on numbers
-
-
-def rule(*functions):
-    def register(handler):
-        for function in functions:
-            RULES[function] = handler
-        return handler
-    return register
-
-
-def class_rule(*classes):
-    def register(handler):
-        for cls in classes:
-            CLASS_RULES[cls] = handler
-        return handler
-    return register
-
-
-# (least, most, keywords): functions and classes whose rule takes such arguments; plain Python says what is wrong with others
-TAKES = {kind: found for found, kinds in {
-    (0, 1, ""): (list, tuple, set, frozenset, torch.Size, vars), (1, 1, ""): (types.MappingProxyType, repr, callable, hash, len, any, all, abs, reversed),
-    (1, 2, ""): (format, iter, next), (2, 2, ""): (hasattr, delattr, isinstance, issubclass, divmod, filter), (2, 3, ""): (getattr, pow),
-    (3, 3, ""): (setattr,), (1, 3, ""): (slice,), (2, 99, ""): (map,), (0, 99, "strict"): (zip,), (0, 2, "maxlen"): (collections.deque,),
-    (1, 1, "key reverse"): (sorted,), (1, 2, "start"): (sum, enumerate), (1, 99999, "key default"): (min, max), (1, 2, "ndigits"): (round,),
-    (2, 2, " "): (*BINARY.values(), *COMPARE.values(), operator.getitem, operator.contains, operator.is_, operator.is_not, operator.delitem),
-    (1, 1, " "): (operator.neg, operator.pos, operator.invert, operator.not_, operator.truth, operator.index), (3, 3, " "): (operator.setitem,),
-}.items() for kind in kinds}
-
-
-def check_arguments(value, args, kwargs):
-    least, most, keywords = TAKES.get(value, (0, len(args), kwargs))
-    if not least <= len(args) <= most or not kwargs.keys() <= {*(keywords.split() if isinstance(keywords, str) else keywords)}:
-        raise Break("arguments", f"the arguments of {value.__name__}()")
 
 
 # ---- the two entries
 def call_c(tx, value, args, kwargs):
-    from . import torch_rules
     try:
-        found, polyfill = RULES.get(value) or torch_rules.RULES.get(value), POLYFILLS.get(value)
+        found, polyfill = RULES.get(value), POLYFILLS.get(value)
     except TypeError:           # not hashable, or a weak reference to something dead
         raise Break("C function", f"the call of a {type(value).__name__}") from None
     if found is not None:
-        check_arguments(value, args, kwargs)
         return found(tx, args, kwargs)
-    if torch_rules.is_leaf(value):
-        return torch_rules.call_leaf(tx, value, args, kwargs)
+    if is_leaf(value):
+        return call_leaf(tx, value, args, kwargs)
     if polyfill is not None:
         return tx.output.wrap_pinned(polyfill).call(tx, args, kwargs)
     if isinstance(value, (types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType)):
@@ -168,19 +133,17 @@ def call_class_method(tx, owner, value, args, kwargs):
     raise Break("C function", f"the call of {owner.__name__}.{value.__name__}()")
 
 
-def _new_rule(new):
-    def new_object(tx, args, kwargs):
-        """object.__new__(cls), dict.__new__(cls), tuple.__new__(cls, items)."""
-        cls = args[0].as_constant()
-        if issubclass(cls, tuple):
-            items = list(args[1].iterate(tx)) if len(args) > 1 else []
-            return TupleVar(items, cls) if hasattr(cls, "_fields") or cls is tuple else call_class(tx, cls, args[1:], kwargs)
-        return allocate(tx, cls, args[1:], new)
-    return new_object
+def _new_object(new, tx, args, kwargs):
+    """object.__new__(cls), dict.__new__(cls), tuple.__new__(cls, items)."""
+    cls = args[0].as_constant()
+    if issubclass(cls, tuple):
+        items = list(args[1].iterate(tx)) if len(args) > 1 else []
+        return TupleVar(items, cls) if hasattr(cls, "_fields") or cls is tuple else call_class(tx, cls, args[1:], kwargs)
+    return allocate(tx, cls, args[1:], new)
 
 
 for _class in (object, dict, tuple, list, set, collections.OrderedDict, BaseException):
-    RULES[_class.__new__] = _new_rule(_class.__new__)
+    RULES[_class.__new__] = functools.partial(_new_object, _class.__new__)
 
 
 def call_descriptor(tx, value, args, kwargs):
@@ -188,7 +151,7 @@ def call_descriptor(tx, value, args, kwargs):
     owner, name, self, rest = value.__objclass__, value.__name__, args[0], args[1:]
     if isinstance(self, ObjectVar):
         if owner is object and name in OBJECT_METHODS:
-            return OBJECT_METHODS[name](tx, self, *rest)
+            return OBJECT_METHODS[name](tx, self, *rest) or NONE
         if issubclass(owner, BaseException) and name == "__init__":
             initialise_exception(self.cls, self, rest, kwargs)
             return NONE
@@ -219,7 +182,7 @@ def call_descriptor(tx, value, args, kwargs):
     if isinstance(self, SuperVar):
         return self.getattr(tx, name).call(tx, rest, kwargs)
     if owner is object and name in OBJECT_METHODS and not isinstance(self, ConstantVar):
-        return OBJECT_METHODS[name](tx, self, *rest)
+        return OBJECT_METHODS[name](tx, self, *rest) or NONE
     if owner is type and name == "__call__" and isinstance(self, ClassVar):
         return instantiate(tx, self.value, rest, kwargs)
     if isinstance(self, ClassVar) and owner is type:
@@ -234,54 +197,25 @@ def call_descriptor(tx, value, args, kwargs):
     raise Break("C function", f"the call of {owner.__name__}.{name}() on {self}")
 
 
-def _object_getattribute(tx, self, name):
-    return self.generic_getattr(tx, name.as_constant())
-
-
-def _object_setattr(tx, self, name, value):
-    self.generic_setattr(tx, name.as_constant(), value)
-    return NONE
-
-
-def _object_delattr(tx, self, name):
-    self.generic_delattr(tx, name.as_constant())
-    return NONE
-
-
 OBJECT_METHODS = {
-    "__getattribute__": _object_getattribute, "__setattr__": _object_setattr, "__delattr__": _object_delattr,
-    "__init__": lambda tx, self, *rest: NONE, "__init_subclass__": lambda tx, self, *rest: NONE,
+    "__getattribute__": lambda tx, self, name: self.generic_getattr(tx, name.as_constant()),
+    "__setattr__": lambda tx, self, name, value: self.generic_setattr(tx, name.as_constant(), value),
+    "__delattr__": lambda tx, self, name: self.generic_delattr(tx, name.as_constant()),
+    "__init__": lambda tx, self, *rest: None, "__init_subclass__": lambda tx, self, *rest: None,
     "__eq__": lambda tx, self, other: ConstantVar(True if self.identity() is other.identity() else NotImplemented),
     "__ne__": lambda tx, self, other: ConstantVar(False if self.identity() is other.identity() else NotImplemented),
     "__repr__": lambda tx, self: ConstantVar(text(tx, self, "repr")), "__str__": lambda tx, self: ConstantVar(text(tx, self, "str")),
 }
 
 
-@rule(torch.nn.Module.__setattr__)
-def module_setattr(tx, args, kwargs):
-    self, name, value = args
-    self.module_setattr(tx, name.as_constant(), value)
-    return NONE
-
-
-@rule(torch.nn.Module.__getattr__)
-def module_getattr(tx, args, kwargs):
-    return args[0].module_getattr(tx, args[1].as_constant())
-
-
 def call_class(tx, cls, args, kwargs):
-    found = CLASS_RULES.get(cls)
+    found = RULES.get(cls)
     if found is not None:
-        check_arguments(cls, args, kwargs)
         return found(tx, args, kwargs)
     if cls in POLYFILLS:
         return tx.output.wrap_pinned(POLYFILLS[cls]).call(tx, args, kwargs)
     if cls in CONSTANT_CLASSES:
         return constant_class(tx, cls, args, kwargs)
-    from . import torch_rules
-    found = torch_rules.RULES.get(cls)
-    if found is not None:
-        return found(tx, args, kwargs)
     if issubclass(cls, tuple) and hasattr(cls, "_fields") and isinstance(cls.__new__, types.FunctionType):
         return tx.output.wrap_pinned(cls.__new__).call(tx, [ClassVar(cls), *args], kwargs)
     if issubclass(cls, tuple) and cls.__module__ == "torch.return_types":
@@ -356,29 +290,19 @@ def text(tx, value, how):
     return tx.fold(convert, value.as_constant()).value
 
 
-# ---- attributes and types
-@rule(getattr)
-def _getattr(tx, args, kwargs):
+# ---- what takes some lines: the arguments are those of the builtin
+def _getattr(tx, owner, name, default=None, /):
     try:
-        return args[0].getattr(tx, args[1].as_constant())
+        return owner.getattr(tx, name.as_constant())
     except ObservedException as raised:
-        if len(args) < 3 or not issubclass(raised.var.python_type(), AttributeError):
+        if default is None or not issubclass(raised.var.python_type(), AttributeError):
             raise
-        return args[2]
+        return default
 
 
-@rule(vars)
-def _vars(tx, args, kwargs):
-    if not args:
-        raise Break("C function", "the call of vars()")
-    return args[0].getattr(tx, "__dict__")
-
-
-@rule(isinstance)
-def _isinstance(tx, args, kwargs):
-    value, kinds = args[0], class_list(tx, args[1])
+def _isinstance(tx, value, kinds, /):
     kind = value.python_type()
-    for cls in kinds:
+    for cls in class_list(tx, kinds):
         check = lookup(type(cls), "__instancecheck__")[1]
         if isinstance(value, TensorVar) and isinstance(check, types.FunctionType):
             if cls is torch.nn.Parameter:
@@ -411,31 +335,22 @@ def class_list(tx, variable):
     return [found]
 
 
-@rule(issubclass)
-def _issubclass(tx, args, kwargs):
-    if not isinstance(args[0], ClassVar):
+def _issubclass(tx, cls, kinds, /):
+    if not isinstance(cls, ClassVar):
         tx.raise_(TypeError, "issubclass() arg 1 must be a class")
-    return ConstantVar(issubclass(args[0].value, tuple(class_list(tx, args[1]))))
+    return ConstantVar(issubclass(cls.value, tuple(class_list(tx, kinds))))
 
 
-@rule(hash)
-def _hash(tx, args, kwargs):
-    if isinstance(args[0], ObjectVar):
-        method = args[0].special(tx, "__hash__")
+def _hash(tx, value, /):
+    if isinstance(value, ObjectVar):
+        method = value.special(tx, "__hash__")
         if isinstance(method, BoundMethodVar) and isinstance(method.function, FunctionVar):
             return method.call(tx, [], {})
         raise Break("C function", "hash() of an object")
-    return tx.fold(hash, args[0].as_constant())
+    return tx.fold(hash, value.as_constant())
 
 
-@class_rule(type)
-def _type(tx, args, kwargs):
-    if len(args) != 1:
-        raise Break("class", "making a class in a compiled frame")
-    return tx.output.wrap_pinned(args[0].python_type())
-
-
-@class_rule(super)
+@rule(super)
 def _super(tx, args, kwargs):
     cls = args[0].value if len(args) == 2 and not kwargs and isinstance(args[0], ClassVar) else None
     if cls is None or not issubclass(args[1].value if isinstance(args[1], ClassVar) and cls in args[1].value.__mro__ else args[1].python_type(), cls):
@@ -443,65 +358,34 @@ def _super(tx, args, kwargs):
     return SuperVar(cls, args[1])
 
 
-@class_rule(functools.partial)
-def _partial(tx, args, kwargs):
-    function = args[0]
+def _partial(tx, function, /, *args, **kwargs):
     if isinstance(function, PartialVar):
-        return PartialVar(function.function, [*function.args, *args[1:]], {**function.kwargs, **kwargs})
-    return PartialVar(function, list(args[1:]), kwargs)
+        return PartialVar(function.function, [*function.args, *args], {**function.kwargs, **kwargs})
+    return PartialVar(function, list(args), kwargs)
 
 
-# ---- containers
-@class_rule(tuple)
-def _tuple(tx, args, kwargs):
-    if args and isinstance(args[0], TupleVar) and args[0].cls is tuple:
-        return args[0]
-    return TupleVar(list(args[0].iterate(tx)) if args else [])
+def _tuple(tx, values=EMPTY, /):
+    return values if isinstance(values, TupleVar) and values.cls is tuple else TupleVar(list(values.iterate(tx)))
 
 
-@class_rule(collections.OrderedDict)
-def _ordered_dict(tx, args, kwargs):
-    made = DictVar({}, collections.OrderedDict)
+def _frozenset(tx, values=EMPTY, /):
+    return values if isinstance(values, SetVar) and values.cls is frozenset else SetVar.of(tx, values.iterate(tx), frozenset)
+
+
+def _updated(made, tx, args, kwargs):
     made.method_update(tx, *args, **kwargs)
     return made
 
 
-@class_rule(collections.defaultdict)
-def _defaultdict(tx, args, kwargs):
-    made = DictVar({}, collections.defaultdict, factory=args[0] if args else None)
-    made.method_update(tx, *args[1:], **kwargs)
-    return made
-
-
-@class_rule(collections.deque)
-def _deque(tx, args, kwargs):
-    made = ListVar(list(args[0].iterate(tx)) if args else [], collections.deque)
-    limit = args[1] if len(args) > 1 else kwargs.get("maxlen", NONE)
-    made.extra = limit.as_constant()
+def _deque(tx, values=EMPTY, maxlen=NONE):
+    made = ListVar(list(values.iterate(tx)), collections.deque)
+    made.extra = maxlen.as_constant()
     made._changed()
     made.mutated = False
     return made
 
 
-@class_rule(slice)
-def _slice(tx, args, kwargs):
-    return slice_of([NONE, args[0]] if len(args) == 1 else list(args))
-
-
-@class_rule(enumerate)
-def _enumerate(tx, args, kwargs):
-    start = args[1] if len(args) > 1 else kwargs.get("start", ConstantVar(0))
-    return EnumerateVar(tx.iter_of(args[0]), start.as_constant())
-
-
-@class_rule(zip)
-def _zip(tx, args, kwargs):
-    return ZipVar([tx.iter_of(a) for a in args], "strict" in kwargs and kwargs["strict"].truth(tx))
-
-
-@class_rule(reversed)
-def _reversed(tx, args, kwargs):
-    value = args[0]
+def _reversed(tx, value, /):
     if isinstance(value, ObjectVar):
         method = value.special(tx, "__reversed__")
         if isinstance(method, BoundMethodVar) and isinstance(method.function, FunctionVar):
@@ -518,47 +402,32 @@ def _reversed(tx, args, kwargs):
     tx.raise_(TypeError, f"'{value.python_type().__name__}' object is not reversible")
 
 
-@rule(iter)
-def _iter(tx, args, kwargs):
-    return CallIterator(*args) if len(args) > 1 else tx.iter_of(args[0])
-
-
-@rule(next)
-def _next(tx, args, kwargs):
-    if not hasattr(args[0].python_type(), "__next__"):
-        tx.raise_(TypeError, f"'{args[0].python_type().__name__}' object is not an iterator")
+def _next(tx, iterator, default=None, /):
+    if not hasattr(iterator.python_type(), "__next__"):
+        tx.raise_(TypeError, f"'{iterator.python_type().__name__}' object is not an iterator")
     try:
-        return args[0].call_method(tx, "__next__", [], {})
+        return iterator.call_method(tx, "__next__", [], {})
     except ObservedException as raised:
-        if len(args) == 1 or not issubclass(raised.var.python_type(), StopIteration):
+        if default is None or not issubclass(raised.var.python_type(), StopIteration):
             raise
-        return args[1]
+        return default
 
 
-@rule(sorted)
-def _sorted(tx, args, kwargs):
-    return ListVar(tx.sorted(list(args[0].iterate(tx)), kwargs.get("key"), kwargs.get("reverse", ConstantVar(False))))
+def _sum(tx, values, /, start=ConstantVar(0)):
+    return functools.reduce(lambda total, item: tx.binary("+", total, item), values.iterate(tx), start)
 
 
-@rule(sum)
-def _sum(tx, args, kwargs):
-    total = args[1] if len(args) > 1 else kwargs.get("start", ConstantVar(0))
-    for item in args[0].iterate(tx):
-        total = tx.binary("+", total, item)
-    return total
-
-
-def _extreme(tx, args, kwargs, symbol, name):
-    values = list(args[0].iterate(tx)) if len(args) == 1 else list(args)
-    key = kwargs.get("key")
+def _extreme(function, symbol, tx, first, /, *others, key=None, default=None):
+    values = [first, *others] if others else list(first.iterate(tx))
     if not values:
-        if "default" in kwargs:
-            return kwargs["default"]
+        if default is not None:
+            return default
+        name = function.__name__
         tx.raise_(ValueError, f"{name}() iterable argument is empty" if sys.version_info >= (3, 12) else f"{name}() arg is an empty sequence")
     def measure(value):
         return value if key is None or key.identity() is None else key.call(tx, [value], {})
     if key is None and any(type(value) is SymVar for value in values) and all(is_number(value) and value.python_type() is int for value in values):
-        return functools.reduce(lambda a, b: apply(tx, CALLS[max if symbol == ">" else min], a, b), values)
+        return functools.reduce(lambda a, b: apply(tx, CALLS[function], a, b), values)
     best, best_key = values[0], measure(values[0])
     for value in values[1:]:
         value_key = measure(value)
@@ -567,95 +436,72 @@ def _extreme(tx, args, kwargs, symbol, name):
     return best
 
 
-@rule(max)
-def _max(tx, args, kwargs):
-    return _extreme(tx, args, kwargs, ">", "max")
-
-
-@rule(min)
-def _min(tx, args, kwargs):
-    return _extreme(tx, args, kwargs, "<", "min")
-
-
-@rule(abs)
-def _abs(tx, args, kwargs):
-    value = args[0]
+def _abs(tx, value, /):
     if isinstance(value, TensorVar):
         return value.call_method(tx, "abs", [], {})
     if isinstance(value, ObjectVar):
         return value._through(tx, "__abs__", [])
-    if type(value) is SymVar and (result := apply(tx, CALLS[abs], value)) is not None:
-        return result
-    return tx.fold(abs, value.as_constant())
+    return type(value) is SymVar and apply(tx, CALLS[abs], value) or tx.fold(abs, value.as_constant())
 
 
-@rule(round)
-def _round(tx, args, kwargs):
-    if isinstance(args[0], TensorVar):
-        return args[0].call_method(tx, "round", args[1:], kwargs)
-    if type(args[0]) is SymVar and not kwargs and (result := apply(tx, round, *args)) is not None:
-        return result
-    return tx.fold(round, *[a.as_constant() for a in args])
+def _round(tx, number, ndigits=NONE):
+    digits = [] if ndigits is NONE else [ndigits]
+    if isinstance(number, TensorVar):
+        return number.call_method(tx, "round", digits, {})
+    return type(number) is SymVar and apply(tx, round, number, *digits) or tx.fold(round, number.as_constant(), *[d.as_constant() for d in digits])
 
 
-# ---- one line each: function -> (tx, *arguments) -> result (None: Python's None)
-def _refuse(kind, reason, hint=""):
-    def refuse(tx, *args):
-        raise Break(kind, reason, hint)
-    return refuse
-
-
-def _frozenset(tx, values=TupleVar([])):
-    return values if isinstance(values, SetVar) and values.cls is frozenset else SetVar.of(tx, values.iterate(tx), frozenset)
-
-
-def _dict(tx, args, kwargs):
-    made = DictVar({})
-    made.method_update(tx, *args, **kwargs)
-    return made
-
-
-def _index(tx, value):
+def _index(tx, value, /):
     if isinstance(value, TensorVar):
         return value.call_method(tx, "__index__", [], {})
     return value if type(value) is SymVar and value.python_type() is int else tx.fold(operator.index, value.as_constant())
 
 
-EMPTY = TupleVar([])
-FUNCTIONS = {
-    repr: lambda tx, value: ConstantVar(text(tx, value, "repr")), format: lambda tx, *args: tx.fold(format, *[a.as_constant() for a in args]),
-    hasattr: lambda tx, owner, name: ConstantVar(tx.has_attr(owner, name.as_constant())),
-    setattr: lambda tx, owner, name, value: owner.setattr(tx, name.as_constant(), value),
-    delattr: lambda tx, owner, name: owner.delattr(tx, name.as_constant()),
-    callable: lambda tx, value: ConstantVar(lookup(value.python_type(), "__call__")[1] is not MISSING),
-    id: _refuse("C function", "the call of id()"), len: lambda tx, value: tx.output.wrap_result(value.length(tx)),
-    any: lambda tx, values: ConstantVar(any(item.truth(tx) for item in values.iterate(tx))),
-    all: lambda tx, values: ConstantVar(all(item.truth(tx) for item in values.iterate(tx))),
+def _each(table, method):
+    """Operators: the function of each symbol in `table` is tx.method(symbol, operands)."""
+    return {function: functools.partial(_operator, method, symbol) for symbol, function in table.items()}
+
+
+def _operator(method, symbol, tx, *operands):
+    return getattr(tx, method)(symbol, *operands)
+
+
+rules({
+    getattr: _getattr, isinstance: _isinstance, issubclass: _issubclass, hash: _hash, functools.partial: _partial, reversed: _reversed, next: _next,
+    sum: _sum, abs: _abs, round: _round, tuple: _tuple, frozenset: _frozenset, collections.deque: _deque, operator.index: _index,
+    max: functools.partial(_extreme, max, ">"), min: functools.partial(_extreme, min, "<"),
+    repr: lambda tx, value, /: ConstantVar(text(tx, value, "repr")), format: lambda tx, *args: tx.fold(format, *[a.as_constant() for a in args]),
+    vars: lambda tx, owner=None, /: refused("C function", "the call of vars()")(tx) if owner is None else owner.getattr(tx, "__dict__"),
+    hasattr: lambda tx, owner, name, /: ConstantVar(tx.has_attr(owner, name.as_constant())),
+    setattr: lambda tx, owner, name, value, /: owner.setattr(tx, name.as_constant(), value),
+    delattr: lambda tx, owner, name, /: owner.delattr(tx, name.as_constant()),
+    callable: lambda tx, value, /: ConstantVar(lookup(value.python_type(), "__call__")[1] is not MISSING),
+    id: refused("C function", "the call of id()"), len: lambda tx, value, /: tx.output.wrap_result(value.length(tx)),
+    any: lambda tx, values, /: ConstantVar(any(item.truth(tx) for item in values.iterate(tx))),
+    all: lambda tx, values, /: ConstantVar(all(item.truth(tx) for item in values.iterate(tx))),
+    iter: lambda tx, values, *sentinel: CallIterator(values, *sentinel) if sentinel else tx.iter_of(values),
+    sorted: lambda tx, values, /, *, key=None, reverse=ConstantVar(False): ListVar(tx.sorted(list(values.iterate(tx)), key, reverse)),
     pow: lambda tx, *args: tx.binary("**", *args) if len(args) == 2 else tx.fold(pow, *[a.as_constant() for a in args]),
-    divmod: lambda tx, a, b: TupleVar([tx.binary("//", a, b), tx.binary("%", a, b)]),
-    operator.getitem: lambda tx, owner, key: owner.getitem(tx, key), operator.setitem: lambda tx, owner, key, value: owner.setitem(tx, key, value),
-    operator.delitem: lambda tx, owner, key: owner.delitem(tx, key), operator.contains: lambda tx, owner, item: ConstantVar(owner.contains(tx, item)),
-    operator.truth: lambda tx, value: ConstantVar(value.truth(tx)), operator.is_: lambda tx, a, b: ConstantVar(tx.same(a, b)),
-    operator.is_not: lambda tx, a, b: ConstantVar(not tx.same(a, b)), operator.index: _index,
-    **{function: functools.partial(lambda symbol, tx, a, b: tx.binary(symbol, a, b), symbol) for symbol, function in BINARY.items()},
-    **{function: functools.partial(lambda symbol, tx, a, b: tx.compare(symbol, a, b), symbol) for symbol, function in COMPARE.items()},
-    **{function: functools.partial(lambda symbol, tx, a: tx.unary(symbol, a), symbol) for symbol, function in UNARY.items()}}
-CLASSES = {
-    list: lambda tx, values=EMPTY: ListVar(list(values.iterate(tx))), torch.Size: lambda tx, values=EMPTY: TupleVar(list(values.iterate(tx)), torch.Size),
-    types.MappingProxyType: lambda tx, of: ProxyVar(of) if type(of) is DictVar else _refuse("class", f"a mappingproxy of {of}")(tx),
-    set: lambda tx, values=EMPTY: SetVar.of(tx, values.iterate(tx)), frozenset: _frozenset, types.MethodType: lambda tx, *args: BoundMethodVar(*args),
-    map: lambda tx, function, *values: MapVar(function, [tx.iter_of(a) for a in values]),
-    filter: lambda tx, function, values: FilterVar(function, tx.iter_of(values)),
-    **{kind: _refuse("class", "making a descriptor in a compiled frame") for kind in (property, staticmethod, classmethod)}}
-
-
-def _plain_rule(function):
-    return lambda tx, args, kwargs: function(tx, *args) or NONE
-
-
-for _table, _rules in ((FUNCTIONS, RULES), (CLASSES, CLASS_RULES)):
-    _rules.update({function: _plain_rule(handler) for function, handler in _table.items()})
-RULES[builtins.__build_class__] = lambda tx, args, kwargs: _refuse("class", "a class statement in a compiled frame", "define the class outside")(tx)
-CLASS_RULES[dict] = _dict
-
-POLYFILLS = polyfills.POLYFILLS
+    divmod: lambda tx, a, b, /: TupleVar([tx.binary("//", a, b), tx.binary("%", a, b)]),
+    operator.getitem: lambda tx, owner, key, /: owner.getitem(tx, key), operator.setitem: lambda tx, owner, key, value, /: owner.setitem(tx, key, value),
+    operator.delitem: lambda tx, owner, key, /: owner.delitem(tx, key), operator.contains: lambda tx, owner, item, /: ConstantVar(owner.contains(tx, item)),
+    operator.truth: lambda tx, value, /: ConstantVar(value.truth(tx)), operator.is_: lambda tx, a, b, /: ConstantVar(tx.same(a, b)),
+    operator.is_not: lambda tx, a, b, /: ConstantVar(not tx.same(a, b)), **_each(BINARY, "binary"), **_each(COMPARE, "compare"), **_each(UNARY, "unary"),
+    list: lambda tx, values=EMPTY, /: ListVar(list(values.iterate(tx))), set: lambda tx, values=EMPTY, /: SetVar.of(tx, values.iterate(tx)),
+    torch.Size: lambda tx, values=EMPTY, /: TupleVar(list(values.iterate(tx)), torch.Size),
+    dict: lambda tx, *args, **kwargs: _updated(DictVar({}), tx, args, kwargs),
+    collections.OrderedDict: lambda tx, *args, **kwargs: _updated(DictVar({}, collections.OrderedDict), tx, args, kwargs),
+    collections.defaultdict: lambda tx, factory=None, /, *args, **kwargs: _updated(DictVar({}, collections.defaultdict, factory=factory), tx, args, kwargs),
+    types.MappingProxyType: lambda tx, of, /: ProxyVar(of) if type(of) is DictVar else refused("class", f"a mappingproxy of {of}")(tx),
+    types.MethodType: lambda tx, function, instance, /: BoundMethodVar(function, instance),
+    slice: lambda tx, first, *others: slice_of([first, *others] if others else [NONE, first]),
+    enumerate: lambda tx, iterable, start=ConstantVar(0): EnumerateVar(tx.iter_of(iterable), start.as_constant()),
+    zip: lambda tx, *values, strict=ConstantVar(False): ZipVar([tx.iter_of(a) for a in values], strict.truth(tx)),
+    map: lambda tx, function, first, /, *others: MapVar(function, [tx.iter_of(a) for a in (first, *others)]),
+    filter: lambda tx, function, values, /: FilterVar(function, tx.iter_of(values)),
+    type: lambda tx, value, *more, **kwargs: refused("class", "making a class in a compiled frame")(tx) if more else tx.output.wrap_pinned(value.python_type()),
+    (property, staticmethod, classmethod): refused("class", "making a descriptor in a compiled frame"),
+    builtins.__build_class__: refused("class", "a class statement in a compiled frame", "define the class outside"),
+    torch.nn.Module.__setattr__: lambda tx, self, name, value, /: self.module_setattr(tx, name.as_constant(), value),
+    torch.nn.Module.__getattr__: lambda tx, self, name, /: self.module_getattr(tx, name.as_constant()),
+})

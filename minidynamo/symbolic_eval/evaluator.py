@@ -20,7 +20,7 @@ from ..variables.functions import bind
 from ..variables.iterators import GeneratorVar
 from ..variables.objects import TracebackVar
 from ..variables.symbolic import data_dependent
-from . import builtin_rules, library_rules, torch_rules
+from . import builtin_rules, library_rules, torch_rules  # noqa: F401  (the second fills the table)
 from .code_info import code_info
 from .opcodes import HANDLERS
 from .operations import Operations
@@ -122,7 +122,7 @@ class Frame(Operations):
         """A Python function: a rule, a graph node, or inlined."""
         fn = function.fn
         if fn is not None:
-            rule = torch_rules.RULES.get(fn) or library_rules.RULES.get(fn)
+            rule = torch_rules.RULES.get(fn)
             if rule is not None:
                 return rule(self, args, kwargs)
             if torch_rules.is_leaf(fn):

@@ -7,6 +7,7 @@ Mirrors torch/_dynamo/variables/misc.py and the polyfills of torch/_dynamo.
 """
 import copy
 import dataclasses
+import functools
 import inspect
 import itertools
 import logging
@@ -24,94 +25,48 @@ from ..variables.containers import DictVar, ListVar, SetVar, TupleVar
 from ..variables.functions import BoundMethodVar, CallableVar, FunctionVar, PartialVar
 from ..variables.iterators import LibraryIterator
 from ..variables.objects import ClassVar, ModuleVar, ObjectVar, lookup
-from .builtin_rules import CLASS_RULES, NONE, RULES, class_rule, rule
+from .torch_rules import NONE, RULES, refused, rule, rules
 
 
-@rule(typing.cast)
-def _cast(tx, args, kwargs):
-    return args[1]
+def _class_of(value):
+    return value.value if isinstance(value, ClassVar) else value.python_type()
 
 
-@rule(dataclasses.fields)
-def _fields(tx, args, kwargs):
-    cls = args[0].value if isinstance(args[0], ClassVar) else args[0].python_type()
-    return TupleVar([tx.output.wrap_pinned(field) for field in dataclasses.fields(cls)])
+def _fold_inspect(function, tx, *args, **kwargs):
+    return tx.fold_pinned(lambda: function(*[a.real() for a in args], **{k: v.real() for k, v in kwargs.items()}))
 
 
-@rule(dataclasses.is_dataclass)
-def _is_dataclass(tx, args, kwargs):
-    return ConstantVar(hasattr(args[0].value if isinstance(args[0], ClassVar) else args[0].python_type(), "__dataclass_fields__"))
-
-
-def _fold_inspect(function):
-    return lambda tx, args, kwargs: tx.fold_pinned(lambda: function(*[a.real() for a in args], **{k: v.real() for k, v in kwargs.items()}))
-
-
-for _function in (inspect.signature, inspect.getfullargspec):
-    RULES[_function] = _fold_inspect(_function)
-
-
-def _kind_test(kind):
-    return lambda tx, args, kwargs: ConstantVar(issubclass(args[0].python_type(), kind))
-
-
-for _function, _kind in ((inspect.isfunction, types.FunctionType), (inspect.isclass, type), (inspect.ismethod, types.MethodType)):
-    RULES[_function] = _kind_test(_kind)
-
-
-@rule(inspect.isgeneratorfunction)
-def _is_generator_function(tx, args, kwargs):
-    function = args[0]
+def _is_generator_function(tx, function):
     while isinstance(function, (BoundMethodVar, PartialVar)):
         function = function.function
     return ConstantVar(isinstance(function, FunctionVar) and bool(function.code.co_flags & inspect.CO_GENERATOR))
 
 
-@rule(locals)
-def _locals(tx, args, kwargs):
+def _locals(tx):
     code, found = tx.code, {**{name: cell.load(tx) for name, cell in tx.cells.items()}, **tx.locals}
     names = [name for name in dict.fromkeys((*code.co_varnames, *code.co_cellvars, *code.co_freevars)) if name[0] != "." and found.get(name, NULL) is not NULL]
     return DictVar({name: (ConstantVar(name), found[name].realize(tx)) for name in names})
 
 
-@rule(os.fspath)
-def _fspath(tx, args, kwargs):
-    return tx.fold(os.fspath, args[0].as_constant())
-
-
-@rule(sys.exception)
-def _exception(tx, args, kwargs):
+def _exception(tx):
     handled = tx.handling()
     if handled is None and not tx.output.nothing_handled():
         raise Break("exception", "what is being handled around this frame")
-    return handled or NONE
+    return handled
 
 
-@rule(sys.exc_info)
-def _exc_info(tx, args, kwargs):
-    handled = _exception(tx, args, kwargs)
-    return TupleVar([NONE] * 3) if handled is NONE else \
+def _exc_info(tx):
+    handled = _exception(tx)
+    return TupleVar([NONE] * 3) if handled is None else \
         TupleVar([tx.output.wrap_pinned(handled.python_type()), handled, handled.getattr(tx, "__traceback__")])
 
 
-@rule(warnings.warn)
-def _warn(tx, args, kwargs):
-    raise Break("warning", "warnings.warn()", "warn outside the compiled function")
-
-
-@rule(copy.copy)
-def _copy(tx, args, kwargs):
-    value = args[0]
+def _copy(tx, value):
     if isinstance(value, (ListVar, DictVar, SetVar)):
         return value.call_method(tx, "copy", [], {})
     if isinstance(value, (ConstantVar, TupleVar, ClassVar, FunctionVar)):
         return value
     return copied_object(tx, value, "__copy__", lambda item: item)
-
-
-@rule(copy.deepcopy)
-def _deepcopy(tx, args, kwargs):
-    return deep_copy(tx, args[0], {})
 
 
 def deep_copy(tx, value, done):
@@ -149,24 +104,28 @@ def copied_object(tx, value, special, copy_item):
     return ObjectVar(value.cls, fields=fields)
 
 
-@rule(logging.getLogger)
-def _get_logger(tx, args, kwargs):
-    return tx.output.wrap_pinned(logging.getLogger(*[a.as_constant() for a in args]))
+def _log(level, tx, logger, *args, **kwargs):
+    """Logger.debug/info...: nothing happens while the level is off (guarded); else the graph breaks."""
+    logger = logger.real()
+    if logger.isEnabledFor(level):
+        raise Break("logging", f"Logger call at level {logging.getLevelName(level)}", "log outside the compiled function")
+    tx.output.guard(tx.output.tree.pinned(logger), ("LOGGER", level), f"{{0}}.isEnabledFor({level}) is False")
 
 
-def _log_rule(level):
-    def log(tx, args, kwargs):
-        """Logger.debug/info...: nothing happens while the level is off (guarded); else the graph breaks."""
-        logger = args[0].real()
-        if logger.isEnabledFor(level):
-            raise Break("logging", f"Logger call at level {logging.getLevelName(level)}", "log outside the compiled function")
-        tx.output.guard(tx.output.tree.pinned(logger), ("LOGGER", level), f"{{0}}.isEnabledFor({level}) is False")
-        return NONE
-    return log
-
-
-for _name, _level in (("debug", 10), ("info", 20), ("warning", 30), ("error", 40), ("critical", 50)):
-    RULES[getattr(logging.Logger, _name)] = _log_rule(_level)
+rules({
+    typing.cast: lambda tx, kind, value: value, os.fspath: lambda tx, path: tx.fold(os.fspath, path.as_constant()),
+    dataclasses.fields: lambda tx, value: TupleVar([tx.output.wrap_pinned(field) for field in dataclasses.fields(_class_of(value))]),
+    dataclasses.is_dataclass: lambda tx, value: ConstantVar(hasattr(_class_of(value), "__dataclass_fields__")),
+    **{function: functools.partial(_fold_inspect, function) for function in (inspect.signature, inspect.getfullargspec)},
+    inspect.isfunction: lambda tx, value: ConstantVar(issubclass(value.python_type(), types.FunctionType)),
+    inspect.isclass: lambda tx, value: ConstantVar(issubclass(value.python_type(), type)),
+    inspect.ismethod: lambda tx, value: ConstantVar(issubclass(value.python_type(), types.MethodType)),
+    inspect.isgeneratorfunction: _is_generator_function, locals: _locals, sys.exception: _exception, sys.exc_info: _exc_info,
+    warnings.warn: refused("warning", "warnings.warn()", "warn outside the compiled function"),
+    copy.copy: _copy, copy.deepcopy: lambda tx, value: deep_copy(tx, value, {}),
+    logging.getLogger: lambda tx, *name: tx.output.wrap_pinned(logging.getLogger(*[a.as_constant() for a in name])),
+    **{getattr(logging.Logger, name): functools.partial(_log, level) for name, level in
+       (("debug", 10), ("info", 20), ("warning", 30), ("error", 40), ("critical", 50))}})
 
 
 # ---- itertools: the real ones, run on variables
@@ -237,7 +196,7 @@ def _itertools_rule(real, positional, keywords, defaults={}):
 
 
 for _real, _row in ITERTOOLS.items():
-    (CLASS_RULES if isinstance(_real, type) else RULES)[_real] = _itertools_rule(_real, *_row)
+    RULES[_real] = _itertools_rule(_real, *_row)
 
 
 def where(tx):
@@ -259,7 +218,7 @@ class _Key:
         return current().same_or_equal(self.variable, other.variable)
 
 
-@class_rule(itertools.groupby)
+@rule(itertools.groupby)
 def _groupby(tx, args, kwargs):
     values, key = [*args, *([kwargs["key"]] if "key" in kwargs else []), NONE][:2]
     groups = itertools.groupby(Host(tx, values), lambda value: _Key(value if key.identity() is None else key.call(current(), [value], {})))

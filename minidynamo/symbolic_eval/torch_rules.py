@@ -24,7 +24,8 @@ from ..variables.objects import MISSING, lookup
 from ..variables.symbolic import SymVar
 from ..variables.tensor import FloatVar, TensorVar
 
-RULES = {}
+RULES = {}                  # function or class -> rule(tx, args, kwargs): of torch's here, of Python's in builtin_rules.py and library_rules.py
+NONE = ConstantVar(None)
 LEAF_MODULES = ("torch.nn.functional", "torch._C._nn", "torch.functional", "torch._C._special", "torch._C._linalg", "torch._C._fft",
                 "torch.special", "torch.linalg", "torch.fft", "torch._jit_internal", "torch._C._VariableFunctions", "torch._C._sparse",
                 "torch.sparse", "torch._C._nested")
@@ -83,6 +84,30 @@ def rule(*functions):
     return register
 
 
+def rules(table):
+    """Rules by their signature: function, or several -> (tx, arguments as the function takes them) -> result (None: Python's None)."""
+    for functions, handler in table.items():
+        for function in functions if isinstance(functions, tuple) else (functions,):
+            RULES[function] = functools.partial(_plainly, function, handler)
+    RULES.pop(None, None)       # what this torch, or Python, does not have
+
+
+def _plainly(function, handler, tx, args, kwargs):
+    try:
+        return handler(tx, *args, **kwargs) or NONE
+    except TypeError as error:
+        if error.__traceback__.tb_next is not None:
+            raise
+        raise Break("arguments", f"the arguments of {getattr(function, '__name__', function)}()") from None     # plain Python says what is wrong with them
+
+
+def refused(kind, reason, hint=""):
+    """The rule of what always breaks the graph."""
+    def refuse(tx, *args, **kwargs):
+        raise Break(kind, reason, hint)
+    return refuse
+
+
 def _at(path):
     """torch.a.b.c, or None where this torch has no such name."""
     value = torch
@@ -91,19 +116,35 @@ def _at(path):
     return value
 
 
-# ---- are we compiling
-@rule(_at("compiler.is_compiling"), _at("compiler.is_dynamo_compiling"), _at("_utils.is_compiling"))
-def _is_compiling(tx, args, kwargs):
-    return ConstantVar(True)
+# ---- one line each
+def _double(tx, value):
+    """A step count, as a float64 tensor: eager reads a Python float out of it."""
+    return value.call_method(tx, "double", [], {}) if isinstance(value, TensorVar) else value
 
 
-@rule(_at("compiler.is_exporting"), _at("jit.is_scripting"), _at("jit.is_tracing"), _at("_C._get_tracing_state"), _at("onnx.is_in_onnx_export"),
-      _at("_jit_internal.is_scripting"), _at("cuda.is_current_stream_capturing"), _at("xpu.is_current_stream_capturing"))
-def _is_false(tx, args, kwargs):
-    return ConstantVar(False)
-
-
-RULES[torch._C._get_tracing_state] = lambda tx, args, kwargs: ConstantVar(None)
+rules({
+    (_at("compiler.is_compiling"), _at("compiler.is_dynamo_compiling"), _at("_utils.is_compiling")): lambda tx: ConstantVar(True),
+    tuple(map(_at, """compiler.is_exporting jit.is_scripting jit.is_tracing onnx.is_in_onnx_export _jit_internal.is_scripting
+                      cuda.is_current_stream_capturing xpu.is_current_stream_capturing overrides.has_torch_function
+                      overrides.has_torch_function_unary overrides.has_torch_function_variadic""".split())): lambda tx, *args, **kwargs: ConstantVar(False),
+    torch._C._get_tracing_state: lambda tx: NONE,
+    _at("jit.annotate"): lambda tx, kind, value: value,
+    torch.is_tensor: lambda tx, value: ConstantVar(isinstance(value, TensorVar)),
+    torch.is_floating_point: lambda tx, x: ConstantVar(x.fake.dtype.is_floating_point),
+    torch.is_complex: lambda tx, x: ConstantVar(x.fake.dtype.is_complex),
+    torch.numel: lambda tx, x: x.call_method(tx, "numel", [], {}),
+    torch.clear_autocast_cache: lambda tx: tx.output.call_state(tx, torch.clear_autocast_cache, []) and NONE,
+    torch.profiler.record_function: lambda tx, *args, **kwargs: tx.call_class(contextlib.nullcontext, [], {}),   # a label: the graph has its own.  # PyTorch: ignored, too
+    _at("_higher_order_ops.associative_scan"): lambda tx, *args, **kwargs: tx.output.wrap_pinned(polyfills.associative_scan).call(tx, args, kwargs),
+    _get_value: _double, _stack_if_compiling: lambda tx, values: values,
+    torch.utils.checkpoint.checkpoint: refused(         # PyTorch: a higher-order op, whose body the backward graph computes again
+        "checkpoint", "torch.utils.checkpoint runs its body as plain Python, so that the backward pass can repeat it",
+        "leave it out: the compiled backward graph recomputes what is cheap"),
+    (torch.manual_seed, torch.seed, torch.get_rng_state, torch.set_rng_state, torch.initial_seed, torch.use_deterministic_algorithms, torch.set_num_threads,
+     torch.save, torch.load, torch.from_numpy, _at("compile"), torch.set_default_device): refused(
+         "torch", "a torch function that changes or reads state outside the graph"),
+    torch.nn.Parameter: refused("module", "making a Parameter in a compiled frame", "make parameters in __init__"),
+})
 
 
 # ---- the thread's state: read for real and guarded, written in the graph and here
@@ -135,25 +176,6 @@ for _names, _guarded in ((FIXED, False), (READERS, True)):
             RULES[_at(_name)] = _fold(_at(_name), _guarded)
 
 
-@rule(_at("jit.annotate"))
-def _annotate(tx, args, kwargs):
-    return args[1]
-
-
-@rule(torch.is_tensor)
-def _is_tensor(tx, args, kwargs):
-    return ConstantVar(isinstance(args[0], TensorVar))
-
-
-@rule(torch.is_floating_point, torch.is_complex)
-def _dtype_test(tx, args, kwargs):
-    return ConstantVar(args[0].fake.dtype.is_floating_point)
-
-
-RULES[torch.is_complex] = lambda tx, args, kwargs: ConstantVar(args[0].fake.dtype.is_complex)
-RULES[torch.numel] = lambda tx, args, kwargs: ConstantVar(args[0].fake.numel())
-
-
 def _pad(function, tx, args, kwargs):
     """Where nothing is added eager keeps the strides, which torch's rule for symbolic amounts does not ask about: found by `make fuzz-shapes`."""
     amounts = list((args[1] if len(args) > 1 else kwargs["pad"]).iterate(tx))
@@ -164,11 +186,6 @@ def _pad(function, tx, args, kwargs):
 
 
 RULES.update({function: functools.partial(_pad, function) for function in (torch.nn.functional.pad, torch.constant_pad_nd)})
-
-
-@rule(torch.overrides.has_torch_function, torch.overrides.has_torch_function_unary, torch.overrides.has_torch_function_variadic)
-def _has_torch_function(tx, args, kwargs):
-    return ConstantVar(False)
 
 
 STATES = {torch._C._set_grad_enabled: torch.is_grad_enabled, torch.set_default_dtype: torch.get_default_dtype,      # guarded on entry
@@ -187,7 +204,7 @@ def _state(setter, getter):
         values = [a.as_constant() for a in args]
         tx.output.state_before.setdefault((setter, tuple(values[:-1])), getter(*values[:-1]))
         tx.output.call_state(tx, setter, values)
-        return ConstantVar(None)
+        return NONE
     return write
 
 
@@ -217,24 +234,7 @@ def _nesting(change):
 RULES[torch.autocast_increment_nesting], RULES[torch.autocast_decrement_nesting] = _nesting(1), _nesting(-1)
 
 
-@rule(torch.clear_autocast_cache)
-def _clear_autocast_cache(tx, args, kwargs):
-    tx.output.call_state(tx, torch.clear_autocast_cache, [])
-    return ConstantVar(None)
-
-
-@rule(torch.profiler.record_function)
-def _record_function(tx, args, kwargs):
-    """A profiler's label around the code: the graph has its own.  # PyTorch: ignored too, with a warning."""
-    return tx.call_class(contextlib.nullcontext, [], {})
-
-
 # ---- code that autograd must see whole
-@rule(_at("_higher_order_ops.associative_scan"))
-def _associative_scan(tx, args, kwargs):
-    return tx.output.wrap_pinned(polyfills.associative_scan).call(tx, args, kwargs)
-
-
 @rule(torch.autograd.Function.apply.__func__)
 def _autograd_function(tx, args, kwargs):
     """The user's forward and backward are one node: run with fake tensors now, traced again by a backend that looks inside."""
@@ -252,22 +252,6 @@ def _autograd_function(tx, args, kwargs):
     return tx.output.call_graph(tx, "call_function", apply, args[1:], kwargs)
 
 
-@rule(torch.utils.checkpoint.checkpoint)
-def _checkpoint(tx, args, kwargs):
-    """# PyTorch: a higher-order op, whose body the backward graph computes again."""
-    raise Break("checkpoint", "torch.utils.checkpoint runs its body as plain Python, so that the backward pass can repeat it",
-                "leave it out: the compiled backward graph recomputes what is cheap")
-
-
-@rule(_get_value)
-def _step_count(tx, args, kwargs):
-    """A step count, as a float64 tensor: eager reads a Python float out of it."""
-    return args[0].call_method(tx, "double", [], {}) if isinstance(args[0], TensorVar) else args[0]
-
-
-RULES[_stack_if_compiling] = lambda tx, args, kwargs: args[0]
-
-
 def _foreach(foreach, each):
     """torch._foreach_addcdiv_(params, a, b, values), where the values follow from step counts or learning rates: tensors, not numbers."""
     def handle(tx, args, kwargs):
@@ -278,7 +262,7 @@ def _foreach(foreach, each):
             return call_leaf(tx, foreach, args, kwargs)
         for self, a, b, value in zip(*[arg.iterate(tx) for arg in args]):
             self.call_method(tx, each, [a, b], {"value": value})
-        return ConstantVar(None)
+        return NONE
     return handle
 
 
@@ -292,13 +276,6 @@ def _inference_mode(tx, args, kwargs):
     raise Break("inference mode", "torch.inference_mode() is entered or left", "enter it outside the compiled function, or use torch.no_grad()")
 
 
-@rule(torch.manual_seed, torch.seed, torch.get_rng_state, torch.set_rng_state, torch.initial_seed,
-      torch.use_deterministic_algorithms, torch.set_num_threads, torch.save, torch.load, torch.from_numpy, _at("compile"),
-      torch.set_default_device)
-def _global_state(tx, args, kwargs):
-    raise Break("torch", "a torch function that changes or reads state outside the graph")
-
-
 @rule(torch._check, torch._check_is_size)
 def _check(tx, args, kwargs):
     """What the program promises of a size that only the run knows is checked there, and a fact from here on."""
@@ -307,10 +284,10 @@ def _check(tx, args, kwargs):
         if isinstance(value, torch.SymBool) and not value.node.has_hint() and tx.output.shape_env.prove(value.node.expr) is None:
             tx.output.call_graph(tx, "call_function", runtime.check_size, [SymVar(value)], {})
             tx.output.shape_env.learn(value.node.expr)
-            return ConstantVar(None)
+            return NONE
         args = [ConstantVar(bool(value)), *args[1:]]
     if args and type(args[0]) is ConstantVar and args[0].value in (True, False) and args[0].value:
-        return ConstantVar(None)
+        return NONE
     raise Break("torch", "torch._check() of something false, or of a tensor")
 
 
@@ -318,7 +295,7 @@ def _check(tx, args, kwargs):
 def _assert(tx, args, kwargs):
     """The condition is a guard; nothing is asked of a message that nobody sees."""
     if len(args) == 2 and not kwargs and type(args[0]) in (SymVar, ConstantVar) and args[0].truth(tx):
-        return ConstantVar(None)
+        return NONE
     return call_leaf(tx, torch._assert, args, kwargs)
 
 
@@ -358,8 +335,3 @@ def contains(tx, variable, kinds):
 
 def contains_tensor(tx, variable):
     return contains(tx, variable, TensorVar)
-
-
-@rule(torch.nn.Parameter)
-def _parameter(tx, args, kwargs):
-    raise Break("module", "making a Parameter in a compiled frame", "make parameters in __init__")
