@@ -1,4 +1,6 @@
 """The benchmark runner on tiny inputs: what it measures is right; no test depends on a time."""
+import threading
+import time
 import types
 
 import torch
@@ -65,3 +67,26 @@ def test_only_names_one_model_or_many():
     assert [row["name"] for row in model_rows("any", ["bert", "roberta", "bert2"], measure, str, options)] == ["bert"]
     options.only = "missing"
     assert list(model_rows("any", ["bert", "missing"], measure, str, options)) == [{"name": "missing", "skipped": "not installed"}]
+
+
+def test_who_is_timed_waits_for_all_that_compile(tmp_path, monkeypatch):
+    from minidynamo.bench.suites.common import turn
+    monkeypatch.setenv("MINIDYNAMO_TURNS", str(tmp_path / "turns"))
+    seen, compiling = [], threading.Barrier(3)
+
+    def timed():
+        compiling.wait()
+        with turn("time", alone=True):
+            seen.append("timed")
+
+    def compiled():
+        with turn("time", alone=False):
+            compiling.wait()            # nobody gets here unless both are inside
+            time.sleep(0.05)
+            seen.append("compiled")
+    threads = [threading.Thread(target=f) for f in (timed, compiled, compiled)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert seen == ["compiled", "compiled", "timed"]

@@ -8,6 +8,7 @@ In:   command line options.  Out: a table on the terminal and a dictionary for J
 
 A row's result is compared with eager before anything is timed; a wrong row is printed as such and has no time.
 """
+import contextlib
 import datetime
 import json
 import os
@@ -16,6 +17,11 @@ import subprocess
 import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
+
+try:
+    import fcntl
+except ImportError:         # not Linux
+    fcntl = None
 
 import torch
 
@@ -35,6 +41,7 @@ def suite(name):
             if options.threads:
                 torch.set_num_threads(options.threads)
             command = f"python -m minidynamo.bench --suite {name}" + (f" --threads {options.threads}" if options.threads else "")
+            command += f" --jobs {options.jobs}" * (options.jobs > 1)
             result = {"machine": machine(), "command": command + " --freezing" * options.freezing, "rows": []}
             print(", ".join(f"{key} {value}" for key, value in result["machine"].items()), flush=True)
             for row in function(options, result):
@@ -76,15 +83,27 @@ def machine():
 
 def model_rows(suite, names, measure, show, options):
     """The rows of measure(name, options) for every model, printed as show(row).  Each model has a process of its own, `options.jobs` at once, so that
-    a crash, a time limit or what one leaves in memory is its own affair; the models that --only names are run in this process."""
+    a crash, a time limit or what one leaves in memory is its own affair; the models that --only names are run in this process, without --jobs."""
     chosen = [name for name in names if wanted(name, options)]
     with ThreadPoolExecutor(options.jobs) as pool:
-        for found in map(lambda name: rows_here(name, measure, options), chosen) if options.only else (
+        for found in map(lambda name: rows_here(name, measure, options), chosen) if options.only and options.jobs == 1 else (
                 pool.map(lambda name: rows_alone(suite, name, options), chosen)):
             for row in found:
                 missing = [f"{why}: {row[why]}" for why in ("skipped", "failed") if why in row]
                 print(f"{row['name']:38}  {missing[0]}" if missing else show(row), flush=True)
                 yield row
+
+
+@contextlib.contextmanager
+def turn(what, alone):
+    """A `with` block that waits for the other processes of --jobs: `alone` for all of them, else for one that is alone.  The environment's
+    MINIDYNAMO_TURNS is a file that they share; without it nobody waits."""
+    if "MINIDYNAMO_TURNS" not in os.environ:
+        yield
+        return
+    with open(os.environ["MINIDYNAMO_TURNS"] + what, "a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
+        yield               # closing the file ends it
 
 
 def rows_here(name, measure, options):

@@ -3,14 +3,17 @@
     rows of gpu-kernels: GB/s = bytes that must move (each input read once, each output written once) / time
     rows of gpu-models:  milliseconds of a forward pass ("training": and backward) per call
     both:                relative error against float64; with more than twice eager's, ours has no time;
-                         seconds of the first call with empty caches (models: after one call of ours with other caches, which loads libraries), and ("warm") once more with what the first left on disk
+                         seconds of the first call with empty caches (models: after one call of ours with other caches, which loads libraries, and
+                         a small one of the peer's), and ("warm") once more with what the first left on disk
 
 Times are medians of CUDA events (kernels) or of host clocks around synchronised batches (models).  Every round runs all variants
-of a row, each round in another order: what one leaves in the cache helps the next.
+of a row, each round in another order: what one leaves in the cache helps the next.  gpu-models --jobs N compiles N rows at once, in processes of
+their own; then each is timed alone.
 """
-import copy
 import math
+import os
 import statistics
+import tempfile
 import time
 
 import torch
@@ -20,23 +23,36 @@ import minidynamo
 
 from ..models import MODELS
 from ..runner import FreshCaches, tensors_of
-from .common import suite, wanted
+from .common import model_rows, suite, turn, wanted
 
 DEVICE, BF16, FP32 = "cuda", torch.bfloat16, torch.float32
 COMPILERS = {"ours": (minidynamo.compile, minidynamo.reset), "torch.compile": (torch.compile, torch.compiler.reset)}
 
 
 # --- one row: any function ------------------------------------------------------------------------------------------------------
-def measure(name, function, call, exact, timer, options, modes=(None,), others=(), warm=False):
-    """A row.  call(f): a function without arguments that calls f; exact: the result in float64; timer: event_times or host_times.
+def measure(name, *what, timer, **how):
+    """A row, see `prepare`.  timer: event_times or host_times."""
+    return timed(*prepare(name, *what, **how), timer)
+
+
+def timed(row, variants, timer):
+    times = timer(variants)
+    row["ms"] = {key: statistics.median(v) for key, v in times.items()}
+    row["ms quartiles"] = {key: statistics.quantiles(v, n=4)[::2] for key, v in times.items()}
+    return row
+
+
+def prepare(name, function, call, exact, options, modes=(None,), others=(), warm=False):
+    """(row without times, its variants, compiled and right).  call(f): a function without arguments that calls f; exact: the result in float64.
 
     others: more variants.  Variants are called by their compiler and, where there are several, by their mode."""
     variants = {**dict(others), "eager": call(function)}
     row = {"name": name, "error": {"eager": error(variants["eager"](), exact)}, "compile s": {}} | ({"warm compile s": {}} if warm else {})
-    if warm and "ours" in COMPILERS:        # not counted: the libraries' kernels are loaded when they first run, which the first compiler would pay
+    if warm:        # not counted: the libraries' kernels are loaded when they first run, which the first compiler would pay; each compiler's own imports
         with FreshCaches():
             try:
                 call(minidynamo.compile(function, mode=modes[0]))()
+                _ = options.no_peer or torch.compile(lambda x: x + 1)(torch.ones(8, device=DEVICE))
             except Exception:               # is reported below
                 pass
     for label, (compiler, reset) in COMPILERS.items():
@@ -61,10 +77,7 @@ def measure(name, function, call, exact, timer, options, modes=(None,), others=(
                     row["note"] = f"the error of {key} is more than twice eager's"
             except Exception as problem:
                 row["note"] = f"{key}: {type(problem).__name__} {str(problem)[:300]}"
-    times = timer(variants)
-    row["ms"] = {key: statistics.median(v) for key, v in times.items()}
-    row["ms quartiles"] = {key: statistics.quantiles(v, n=4)[::2] for key, v in times.items()}
-    return row
+    return row, variants
 
 
 def error(result, exact):
@@ -106,18 +119,20 @@ def event_times(variants, rounds=30):
 
 
 def host_times(variants, batch=10, rounds=9):
-    """Milliseconds per call, by the host's clock around synchronised batches: {name: [ms, ...]}."""
+    """Milliseconds per call, by the host's clock around synchronised batches (of a tenth of a second at most): {name: [ms, ...]}."""
     found = {name: [] for name in variants}
     for name, function in rounds_of(variants, rounds):
         torch.cuda.synchronize()
-        found[name].append(1e3 * seconds(lambda: [function() for _ in range(batch)]) / batch)
+        count = batch if not found[name] else max(1, min(batch, round(100 / found[name][0])))
+        found[name].append(1e3 * seconds(lambda: [function() for _ in range(count)]) / count)
     return found
 
 
-def show(row, unit="ms", digits=3):
+def shown(row, unit="ms", digits=3):
     figures = {"": row[unit], "compile s": row["compile s"], "warm": row.get("warm compile s", {}), "error": row["error"]}
-    print(f"{row['name']:42}", "; ".join(f"{what} " + ", ".join(f"{k} {v:.1e}" if what == "error" else f"{k} {v:.{digits if not what else 2}f}"
-                                         for k, v in some.items()) for what, some in figures.items() if some), row.get("note", ""), flush=True)
+    texts = [f"{what} " + ", ".join(f"{k} {v:.1e}" if what == "error" else f"{k} {v:.{digits if not what else 2}f}" for k, v in some.items())
+             for what, some in figures.items() if some]
+    return f"{row['name']:42} {'; '.join(texts)} {row.get('note', '')}"
 
 
 # --- kernels -------------------------------------------------------------------------------------------------------------------------
@@ -161,29 +176,30 @@ def gpu_kernels(options, result):
         for name, function, inputs, nbytes in kernel_rows():
             if wanted(name, options):
                 wide = [t.double() if t.is_floating_point() else t for t in inputs]
-                row = measure(name, function, lambda f: lambda: f(*inputs), function(*wide), event_times, options, others={"copy": lambda: target.copy_(source)})
+                row = measure(name, function, lambda f: lambda: f(*inputs), function(*wide), options, others={"copy": lambda: target.copy_(source)},
+                              timer=event_times)
                 del wide
                 row |= {"bytes": nbytes, "GB/s": {k: (2 * source.nbytes if k == "copy" else nbytes) / ms / 1e6 for k, ms in row["ms"].items()}}
                 for other in ("copy", "torch.compile"):
                     if "ours" in row["ms"] and other in row["ms"]:
                         row[f"ours / {other}"] = row["GB/s"]["ours"] / row["GB/s"][other]
-                show(row, "GB/s", 0)
+                print(shown(row, "GB/s", 0))
                 print(" " * 42, {k: round(v, 3) for k, v in row.items() if k.startswith("ours / ")}, flush=True)
                 yield row
         if options.only in "matmul":
             a, b, c = (randn(4096, 4096, dtype=BF16) for _ in range(3))
             function = lambda a, b, c: F.gelu(a @ b + c)  # noqa: E731
-            row = measure("gelu(a@b+c) 4096^3 bf16", function, lambda f: lambda: f(a, b, c), function(a.double(), b.double(), c.double()), event_times,
-                          options, modes=(None, "max-autotune"))        # the peer's search takes minutes
+            row = measure("gelu(a@b+c) 4096^3 bf16", function, lambda f: lambda: f(a, b, c), function(a.double(), b.double(), c.double()), options,
+                          modes=(None, "max-autotune"), timer=event_times)        # the peer's search takes minutes
             row["TFLOP/s"] = {k: 2 * 4096**3 / ms / 1e9 for k, ms in row["ms"].items()}
-            show(row, "TFLOP/s", 0)
+            print(shown(row, "TFLOP/s", 0), flush=True)
             yield row
         if options.only in "small call":
             x, function = randn(16), lambda x: torch.relu(x * 2 + 1) - 3  # noqa: E731
-            row = measure("four pointwise ops on 16 elements", function, lambda f: lambda: f(x), function(x.double()),
-                          lambda variants: host_times(variants, 200, 15), options)
+            row = measure("four pointwise ops on 16 elements", function, lambda f: lambda: f(x), function(x.double()), options,
+                          timer=lambda variants: host_times(variants, 200, 15))
             row["us"] = {k: v * 1e3 for k, v in row["ms"].items()}
-            show(row, "us", 2)
+            print(shown(row, "us", 2), flush=True)
             yield row
 
 
@@ -235,29 +251,22 @@ MODEL_ROWS = [("GPT-2 b1 s64 bf16", "gpt2", dict(batch=1, sequence=64), BF16, No
 @suite("gpu-models")
 def gpu_models(options, result):
     """Whole models: eager, ours, torch.compile in the same mode."""
-    for name, *what in MODEL_ROWS:
-        if wanted(name, options):
-            try:
-                row = measure_model(name, *what, options)
-            except ImportError as missing:
-                print(f"{name:42} {missing}", flush=True)
-                continue
-            show(row)
-            yield row
+    chosen = [row[0] for row in MODEL_ROWS if wanted(row[0], options)]
+    with tempfile.TemporaryDirectory() as folder:
+        if options.jobs > 1:
+            os.environ["MINIDYNAMO_TURNS"] = os.path.join(folder, "")
+        for start in range(0, len(chosen), options.jobs):       # the next ones start when all of these are done: their compilers would disturb
+            yield from model_rows("gpu-models", chosen[start:start + options.jobs], measure_model, shown, options)
     for label in COMPILERS:
         ratios = [row["ms"]["eager"] / row["ms"][label] for row in result["rows"] if label in row["ms"]]
         print(f"{label}: {len(ratios)} rows, geometric mean of eager / {label}: {statistics.geometric_mean(ratios or [1]):.3f}, "
               f"lowest {min(ratios, default=1):.3f}", flush=True)
 
 
-def measure_model(name, builder, build, dtype, mode, training, options):
-    with torch.device(DEVICE):
-        model, inputs = BUILDERS[builder](**build)
-    model = model.to(DEVICE, dtype)
-    exact_model = copy.deepcopy(model).double()
-    inputs = {k: v.to(DEVICE, dtype) if v.is_floating_point() else v.to(DEVICE) for k, v in inputs.items()}
+def measure_model(name, options):
+    [(builder, build, dtype, mode, training)] = [what for other, *what in MODEL_ROWS if other == name]
 
-    def call(function, model=model, inputs=inputs):
+    def call(function):
         if not training:
             return lambda: function(**inputs)
 
@@ -269,7 +278,18 @@ def measure_model(name, builder, build, dtype, mode, training, options):
             return [p.grad for p in model.parameters() if p.grad is not None][:20]
         return forward_and_backward
     with torch.set_grad_enabled(training):
-        exact = call(exact_model, exact_model, {k: v.double() if v.is_floating_point() else v for k, v in inputs.items()})()
-        exact = [t.detach() for t in tensors_of(exact)]
-        del exact_model
-        return measure(name, model, call, exact, host_times, options, modes=(mode,), warm=True)
+        with turn("time", alone=False):
+            with turn("exact", alone=True):             # float64 takes much memory
+                with torch.device(DEVICE):
+                    model, inputs = BUILDERS[builder](**build)
+                model = model.to(DEVICE, dtype).double()        # the numbers that dtype holds
+                inputs = {k: v.to(DEVICE, dtype) if v.is_floating_point() else v.to(DEVICE) for k, v in inputs.items()}
+                inputs, rounded = {k: v.double() if v.is_floating_point() else v for k, v in inputs.items()}, inputs
+                exact = [t.detach() for t in tensors_of(call(model)())]
+                model.zero_grad()
+                model, inputs = model.to(dtype), rounded
+                torch.cuda.empty_cache()
+            prepared = prepare(name, model, call, exact, options, modes=(mode,), warm=True)
+            torch.cuda.empty_cache()
+        with turn("time", alone=True):
+            return [timed(*prepared, host_times)]
