@@ -9,7 +9,7 @@ Out:  the dimensions (and strides) to make symbolic; what was met is noted, for 
 | dynamic | a size is a symbol |
 |---|---|
 | None | if it had another value in an earlier compilation of this code ("automatic dynamic"), or is marked |
-| True | if the tensor is an argument (not a parameter or buffer); likewise ints among the arguments |
+| True | if the tensor is an argument (not a parameter or buffer); likewise its strides, and ints among the arguments |
 | False | never |
 
 0 and 1 are never symbols; ints below 2, those of closures and globals neither.  A symbol that the program pinned (it needed the number) is a number in the next attempt.
@@ -46,7 +46,8 @@ class SizePolicy:
         if marked:
             self.marked[name] = marked
         dims = set(everything) if self.dynamic and source.root().kind in ("local", "free") else set(marked)
-        strides, shape, layout = set(), tuple(tensor.shape), tensor.stride()
+        shape, layout = tuple(tensor.shape), tensor.stride()
+        strides = {d for d in dims if layout[d] > 1 and self.dynamic}
         for (old_shape, old_strides), old_dims, old_steps in self.earlier.get((name, False), ()):
             if len(old_shape) == len(shape):
                 dims.update(d for d in everything if old_shape[d] != shape[d] or d in old_dims)

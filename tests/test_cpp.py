@@ -102,6 +102,7 @@ def test_pow_in_ulp_against_float64_and_at_every_special_pair():
     ends = (exact * (1 - 2e-7 * (POW_ULPS - 1))).float().isinf() | (single == 0)
     assert torch.equal(got[ends], single[ends])
     special = torch.cat([SPECIAL, torch.tensor([2.0, -2.0, 3.0, -3.0, 2.0**24 + 2, -(2.0**24) + 1, 1e-45, -1e-45])])
+    special = special[(special == 0) | ~(special.abs() < FLUSHED)]
     a, b = (t.reshape(-1).contiguous() for t in torch.meshgrid(special, special, indexing="ij"))
     (got,), _ = run(lambda a, b: [pointwise(ops.pow, a, b)], a, b)
     want = (a.double() ** b.double()).float()

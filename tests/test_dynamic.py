@@ -232,6 +232,9 @@ def test_layouts():
     sweep(lambda x: x * 2, [(base[:, :n],) for n in (3, 5, 9)])         # the stride stays 40
     minidynamo.reset()
     sweep(lambda x: x * 2, [(torch.randn(8, n)[:, :3],) for n in (10, 12, 15, 16)], dynamic=None, graphs=2)     # here it changes
+    for backend in ("eager", "inductor"):
+        minidynamo.reset()
+        sweep(lambda x: (x * 2).sum(0) + x.t().softmax(0)[:, 0], [(torch.randn(7, n)[:, 2:],) for n in (10, 11, 12, 15, 16)], backend=backend)
 
 
 def test_writes_and_gradients():

@@ -77,6 +77,12 @@ def mend(interpreter):
                 if t.dtype.scalar == tl.bfloat16 else t for t in (a, b)]
         return dot(self, *wide, *rest)
     builder.create_dot = dot_of_values
+    patch = interpreter._patch_lang_tensor
+
+    def patch_and_index(tensor, scope):         # Triton 3.6: numpy 2.4 makes no int of an array of one element
+        patch(tensor, scope)
+        scope.set_attr(tensor, "__index__", lambda self: self.handle.data.item())
+    interpreter._patch_lang_tensor = patch_and_index
     np.seterr(all="ignore")         # tiles compute on elements that a mask hides
 
 
