@@ -23,6 +23,8 @@ def compile(fn_or_module=None, *, backend="inductor", fullgraph=False, dynamic=N
     if not callable(fn_or_module):
         raise TypeError(f"compile() takes a function or a module, not {type(fn_or_module).__name__}")
     compiler = convert_frame.FrameCompiler.of(backend, fullgraph, dynamic, mode)
+    if torch_rules.is_leaf(fn_or_module):
+        fn_or_module = framed(fn_or_module)
     if isinstance(fn_or_module, torch.nn.Module):
         return CompiledModule(fn_or_module, compiler)
     if hasattr(fn_or_module, "__code__"):
@@ -33,6 +35,16 @@ def compile(fn_or_module=None, *, backend="inductor", fullgraph=False, dynamic=N
         if hasattr(target, name):
             setattr(compiled, name, getattr(target, name))
     return compiled
+
+
+@functools.lru_cache(None)
+def framed(function):
+    """A function of torch's own (F.gelu, torch.softmax), which is left alone as a frame, behind one that is compiled: the same one each time."""
+    @functools.wraps(function)
+    def call(*args, **kwargs):
+        return function(*args, **kwargs)
+    call.__code__ = call.__code__.replace(co_name=function.__name__, co_filename=f"<{function.__module__}>")
+    return call
 
 
 class CompiledModule(torch.nn.Module):

@@ -292,13 +292,16 @@ class FrameCompiler:
             closure.append(variable)
         root = FunctionVar(None, code, function.__globals__, function.__qualname__, closure=tuple(closure))
         frame = RootFrame(output, root, bound, forced)
+        depth = len(runtime.ENTERED.managers)
         try:
             frame.run()
         finally:
             for (setter, key), before in output.state_before.items():
                 final = STATES[setter](*key)
-                if final != before:
+                if final != before or output.entered:
                     output.state_after[setter, key] = final
+            runtime.unwind(depth)
+            for (setter, key), before in output.state_before.items():
                 setter(*key, before)
             if output.autocast_depth or torch.set_autocast_cache_enabled in [setter for setter, _ in output.state_before]:
                 torch.clear_autocast_cache()        # of fake tensors
@@ -328,6 +331,9 @@ class FrameCompiler:
         places = [n for n, variable in enumerate(output.inputs) if type(variable) is TensorVar and variable.cls is float]
         if places:
             compiled = runtime.floats_as_tensors(compiled, places)
+        inference = [n for n, variable in enumerate(outputs) if type(variable) is TensorVar and variable.fake.is_inference()]
+        if inference and self.backend_name != "eager" and not torch.is_inference_mode_enabled():
+            compiled = runtime.as_inference_tensors(compiled, inference)
         if output.state_before:
             compiled = runtime.restoring(compiled, [(setter, key, value) for (setter, key), value in output.state_before.items()])
         return frame_hook.disabled(compiled), output.inputs, functools.partial(self.graph_raised, record.function, gm, output.first_write())

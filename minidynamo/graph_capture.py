@@ -22,7 +22,7 @@ import torch.fx
 from torch._dispatch.python import enable_python_dispatcher
 from torch._subclasses import fake_tensor
 
-from . import config
+from . import config, runtime
 from .dynamic import SizePolicy
 from .exceptions import Break
 from .guards import Guard, constant_check
@@ -33,6 +33,7 @@ from .variables.base import Lazy
 from .variables.builder import Builder
 from .variables.constant import ConstantVar, argument_of, is_constant_value
 from .variables.containers import DictVar, ListVar, SetVar, SliceVar, TupleVar
+from .variables.functions import CellVar
 from .variables.modules import GlobalsVar
 from .variables.symbolic import SYMBOLIC, SymVar, TextVar, data_dependent, wrap_symbolic
 from .variables.tensor import FloatVar, TensorVar, with_tensors
@@ -86,6 +87,7 @@ class OutputGraph(Builder):
         self.makers = {}            # id of a stateless module made in the frame -> partial that makes it
         self.autocast_depth = 0                     # autocast regions entered less those left
         self.state_before, self.state_after = {}, {}        # (setter, its first arguments) -> the thread's state
+        self.entered = []           # context managers of C (`torch_rules.ContextVar`) that the graph has entered and not left
         self.names, self.written = {}, []           # written: (node, fake tensor it changed in place)
 
     # ---- guards
@@ -125,6 +127,16 @@ class OutputGraph(Builder):
             if name in function.__globals__ and (is_constant_value(value) or callable(value)):
                 check, pin = constant_check(value) if is_constant_value(value) else ("{0} is {pin}", value)
                 self.guard(source.item(name), "GLOBAL", check, pin)
+
+    def lets_go(self, value):
+        """May `value`, which was alive when the frame began, be gone by now in plain Python: has anything been written, or a parameter been
+        rebound that may have held it?"""
+        cells = [variable for variable, _ in self.memo.values() if type(variable) is CellVar]
+        rebound = [was.value for name, was in self.root.bound.items()
+                   if name not in self.root.cells and getattr(self.root.locals.get(name), "source", None) is not was.source]
+        return any(variable.mutated for variable in (*self.sourced, *cells, *self.root.cells.values())) or \
+            any(module.written for module in self.globals.values()) or \
+            any(was is value or not is_constant_value(was) and not isinstance(was, torch.Tensor) for was in rebound)
 
     def nothing_handled(self):
         """Does the frame run outside of all `except` blocks?  Guarded if so."""
@@ -428,7 +440,7 @@ class OutputGraph(Builder):
     def forget(self):
         """Break the cycles that would keep the program's values alive until Python collects garbage."""
         frame, self.frame = self.root, None
-        for table in (self.memo, self.pinned_memo, self.by_fake, self.sourced, self.globals, *((frame.locals, frame.cells, frame.stack) if frame else ())):
+        for table in (self.memo, self.pinned_memo, self.by_fake, self.sourced, self.globals, *((frame.locals, frame.bound, frame.cells, frame.stack) if frame else ())):
             table.clear()
 
     def first_write(self):
@@ -439,6 +451,8 @@ class OutputGraph(Builder):
 
     def finish(self, outputs):
         """The captured GraphModule, returning `outputs` as a tuple, and the real example inputs."""
+        for _ in self.entered:
+            self.graph.call_function(runtime.leave)
         self.graph.output(tuple(variable.node for variable in outputs))
         sizes = {symbol for variable in self.inputs if type(variable) is TensorVar and variable.node.users for symbol in symbols_of(variable.fake)}
         used = []

@@ -150,6 +150,10 @@ class Codegen:
         if kind in BY_CALL:
             self.call_object(BY_CALL[kind], lambda: self.load_source(source.base), lambda: self.load_const("__dict__" if kind == "raw_dict" else key))
             return
+        if kind == "call":
+            self.start_call(lambda: self.load_source(source.base))
+            self.finish_call(0)
+            return
         self.load_source(source.base)
         if kind == "attr":
             self.load_attr(key)
@@ -364,14 +368,20 @@ class Codegen:
                   and variable not in own]
         return own + others
 
-    def restore_state(self, values):
+    def set_state(self, values, nesting=0):
         """The thread's grad mode and the like: those that the traced code left changed, or all as they were before it."""
-        for (setter, key), final in values.items():
-            self.call_object(setter, *[functools.partial(self.load_const, part) for part in (*key, final)])
+        calls = [(setter, *key, final) for (setter, key), final in values.items()]
+        calls += [(torch.autocast_increment_nesting if nesting > 0 else torch.autocast_decrement_nesting,)] * abs(nesting)
+        for function, *args in calls:
+            self.call_object(function, *[functools.partial(self.load_const, arg) for arg in args])
             self.emit("POP_TOP", None, -1)
-        depth = self.output.autocast_depth
-        for _ in range(abs(depth)):
-            self.call_object(torch.autocast_increment_nesting if depth > 0 else torch.autocast_decrement_nesting)
+
+    def enter_contexts(self):
+        """Those that the traced code entered and has not left: the graph, which may be none, leaves them at its end."""
+        for context in self.output.entered:
+            self.set_state(context.state)
+            self.call_object(runtime.entered, functools.partial(self.load_const, context.make), ConstantVar(context.arg))
+            self.remember(context)
             self.emit("POP_TOP", None, -1)
 
 

@@ -36,10 +36,11 @@ def rebuild(frame):
     Raises `Break` with the `step` that made it, where a value cannot be rebuilt (a generator that has started).
     """
     tail = Codegen(frame)
+    tail.enter_contexts()
     if frame.split is None:
         tail.value(frame.returned)
         tail.mutations()
-        tail.restore_state(frame.output.state_after)
+        tail.set_state(frame.output.state_after, frame.output.autocast_depth)
         tail.emit("RETURN_VALUE", None, -1)
     else:
         _push_state(tail, frame)
@@ -96,7 +97,7 @@ def _run_plainly(frame, raised):
         instruction.exc = cleanup[0], 1, True
     for op in ("POP_TOP", "POP_TOP", "POP_EXCEPT"):
         handler.emit(op, None, -1)
-    handler.restore_state(frame.output.state_before)
+    handler.set_state(frame.output.state_before)
     return cleanup + handler.instructions
 
 
@@ -126,11 +127,12 @@ def _push_state(tail, frame):
         tail.value(value)
         stores.append(name)
     tail.mutations()
-    tail.restore_state(frame.output.state_after)
+    tail.set_state(frame.output.state_after, frame.output.autocast_depth)
     for name in reversed(stores):
         tail.store_fast(name)
-    for name in frame.code.co_varnames:         # what the traced part unbound must not reappear
-        if name not in frame.locals and name in _parameters(frame.code) and name not in frame.code.co_cellvars:
+    for name, was in frame.bound.items():       # what the traced part unbound must not reappear, nor live on where it is bound anew and not read
+        value = frame.locals.get(name)
+        if (value is None or name not in live and value.source is not was.source and _holds(was)) and name not in frame.code.co_cellvars:
             tail.emit("DELETE_FAST", name)
     for item in frame.stack if handling else ():
         if item is base.NULL:
@@ -147,10 +149,6 @@ def _holds(value):
     object made here can be noticed only once it is rebuilt for something else."""
     return value.source is not None and value.source.kind == "local" and isinstance(peek(value), (Lazy, ObjectVar, OpaqueVar)) and \
         not (type(peek(value)) is Lazy and (is_constant_value(value.value) or issubclass(type(value.value), torch.Tensor)))
-
-
-def _parameters(code):
-    return code.co_varnames[:parameter_count(code)]
 
 
 def parameter_count(code):

@@ -6,8 +6,58 @@ In:   values from the stack of a replacement code.   Out: the objects as the tra
 """
 import collections
 import gc
+import threading
 
 import torch
+import torch.fx
+
+CONTEXTS = {"InferenceMode": torch._C._InferenceMode, "device": torch.device}
+
+
+class Entered(threading.local):
+    """`managers`: the context managers of C that this thread's graphs have entered and not left."""
+    def __init__(self):
+        self.managers = []
+
+
+ENTERED = Entered()
+
+
+def entered(make, value):
+    """A context manager of C, entered: for the code behind a graph break to leave."""
+    made = make(value)
+    made.__enter__()
+    return made
+
+
+@torch.fx.node.has_side_effect
+def enter(kind, value):
+    """A node of the graph: enter inference mode (True) or a device; `leave` ends the last one."""
+    ENTERED.managers.append(entered(CONTEXTS[kind], value))
+
+
+@torch.fx.node.has_side_effect
+def leave():
+    ENTERED.managers.pop().__exit__(None, None, None)
+
+
+def unwind(depth):
+    """Leave what was entered since there were `depth` of them."""
+    while len(ENTERED.managers) > depth:
+        leave()
+
+
+def as_inference_tensors(compiled, places):
+    """`compiled`, whose results at `places` were made in inference mode by the program: tensors of that kind, over the same memory."""
+    def run(*args):
+        results = list(compiled(*args))
+        with torch.inference_mode():
+            for n in places:
+                made = results[n]
+                if not made.is_inference():
+                    results[n] = torch.empty(0, dtype=made.dtype, device=made.device).set_(made.untyped_storage(), made.storage_offset(), made.shape, made.stride())
+        return results
+    return run
 
 
 def new_object(cls, fields, slots, payload):
@@ -30,9 +80,11 @@ def new_object(cls, fields, slots, payload):
 def restoring(compiled, before):
     """`compiled`, whose failure leaves the thread's state (grad mode, autocast...) as it was: `before` is [(setter, key, value)]."""
     def run(*args):
+        depth = len(ENTERED.managers)
         try:
             return compiled(*args)
         except BaseException:
+            unwind(depth)
             for setter, key, value in before:
                 setter(*key, value)
             raise

@@ -30,6 +30,7 @@ KINDS = {   # kind -> how the access is written, given the parent's name and the
     "class_item": "{p}.__dict__[{k!r}]",
     "type": "type({p})",
     "stride": "{p}.stride({k})",
+    "call": "{p}()",                        # of a weak reference
     "behind": "get_referents({p})[0]",      # the dict of a mappingproxy
 }
 

@@ -227,8 +227,7 @@ def _canonical(fact):
 def can_be_symbolic(tensor):
     """Are sizes of this tensor ever symbols?  Plain strided ones'; no other kind's."""
     return type(tensor) in (torch.Tensor, torch.nn.Parameter) and tensor.layout is torch.strided and not tensor.is_nested \
-        and not tensor.is_neg() and not tensor.is_conj() and not tensor.is_quantized and tensor.is_inference() == torch.is_inference_mode_enabled() \
-        and (tensor.is_leaf or 0 not in tensor.stride())
+        and not tensor.is_neg() and not tensor.is_conj() and not tensor.is_quantized and (tensor.is_leaf or 0 not in tensor.stride())
 
 
 def symbolic_fake(fake_mode, env, tensor, dims, source=lambda d: None, stride_source=None):
@@ -249,7 +248,7 @@ def symbolic_fake(fake_mode, env, tensor, dims, source=lambda d: None, stride_so
 
 def fake_like(fake_mode, tensor, sizes, strides):
     """A fake with these sizes and strides; the rest as `tensor` has it."""
-    with fake_mode, torch.set_grad_enabled(not tensor.is_leaf):
+    with fake_mode, torch.inference_mode(tensor.is_inference()), torch.set_grad_enabled(not tensor.is_leaf):
         fake = torch.empty_strided(sizes, strides, dtype=tensor.dtype, device=tensor.device)
         if tensor.is_leaf:
             return fake.requires_grad_(tensor.requires_grad)

@@ -16,7 +16,6 @@ import operator
 import sys
 import types
 import typing
-import weakref
 
 import torch
 
@@ -50,7 +49,7 @@ UFUNCS = tuple({type(sys.modules["numpy"].add)} if NUMPY else ())        # NumPy
 def call_c(tx, value, args, kwargs):
     try:
         found, polyfill = RULES.get(value), POLYFILLS.get(value)
-    except TypeError:           # not hashable, or a weak reference to something dead
+    except TypeError:           # not hashable
         raise Break("C function", f"the call of a {type(value).__name__}") from None
     if found is not None:
         return found(tx, args, kwargs)
@@ -60,10 +59,6 @@ def call_c(tx, value, args, kwargs):
         return tx.output.wrap_pinned(polyfill).call(tx, args, kwargs)
     if isinstance(value, (types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType)):
         return call_descriptor(tx, value, args, kwargs)
-    if type(value) is weakref.ref and id(value()) in tx.output.memo:
-        found = tx.output.memo[id(value())][0]
-        if found.source is not None and found.source.base is not None and found.source.base.key == "_parameters":      # its module holds it
-            return found
     if isinstance(value, functools._lru_cache_wrapper):
         plain = [a.is_constant() or isinstance(a, ObjectVar) and isinstance(a.value, logging.Logger) for a in (*args, *kwargs.values())]
         if all(plain):          # its results are cached by its own contract, until it is cleared; logger.warning_once(text) prints once
@@ -101,8 +96,6 @@ def call_c(tx, value, args, kwargs):
                 raise Break("C function", f"the call of {value.__name__}() on {a}")
         values, named = [a.real() for a in args], {k: v.real() for k, v in kwargs.items()}
         return tx.fold(value, *values, **named)
-    if isinstance(value, weakref.ref):
-        raise Break("object", "what a weak reference refers to", "hold the object itself")
     name = getattr(value, "__qualname__", None) or getattr(value, "__name__", str(value))
     module = getattr(value, "__module__", None)
     raise Break("C function", f"the call of {module + '.' if module and module != 'builtins' else ''}{name}()",

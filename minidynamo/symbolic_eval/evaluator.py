@@ -167,6 +167,7 @@ class RootFrame(Frame):
 
     def __init__(self, output, function, bound, forced):
         super().__init__(output, function, bound)
+        self.bound = dict(bound)
         self.forced, self.step, self.group_step, self.split, self.kept = forced, 0, 0, None, ()
         output.root = self
 

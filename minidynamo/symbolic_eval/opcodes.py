@@ -20,6 +20,7 @@ from ..variables.functions import CallableVar, CellVar, DeferredVar, FunctionVar
 from ..variables.iterators import IteratorVar
 from ..variables.objects import ClassVar, ObjectVar, SuperVar
 from ..variables.symbolic import TextVar, parts_of
+from .torch_rules import ContextVar
 
 HANDLERS = {}
 
@@ -562,8 +563,13 @@ def CHECK_EXC_MATCH(frame, _):
 @opcode
 def BEFORE_WITH(frame, _):
     manager = frame.stack.pop()
+    if type(manager) is ConstantVar and type(manager.value) is torch.device:
+        manager = ContextVar(torch.device, manager.value, {})
+    if type(manager) is ContextVar:
+        frame.stack += [manager.getattr(frame, "__exit__"), manager.method___enter__(frame)]
+        return
     if not isinstance(manager, ObjectVar):
-        raise Break("with", f"{manager} as a context manager", "pass device=... where tensors are made" if isinstance(manager.identity(), torch.device) else "")
+        raise Break("with", f"{manager} as a context manager")
     enter, leave = manager.special(frame, "__enter__"), manager.special(frame, "__exit__")
     if enter is None or leave is None:
         missed = " (missed __exit__ method)" if enter is not None else ""

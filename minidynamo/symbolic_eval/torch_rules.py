@@ -18,8 +18,10 @@ from torch.optim.optimizer import _get_value, _stack_if_compiling
 
 from .. import polyfills, runtime
 from ..exceptions import Break
+from ..variables.base import Variable
 from ..variables.constant import NUMPY, ConstantVar
 from ..variables.containers import DictVar, ListVar, SequenceVar, TupleVar
+from ..variables.functions import MethodVar
 from ..variables.objects import MISSING, lookup
 from ..variables.symbolic import SymVar
 from ..variables.tensor import FloatVar, TensorVar
@@ -151,13 +153,12 @@ rules({
 READERS = ["is_autocast_cpu_enabled",
            "get_autocast_gpu_dtype", "get_autocast_cpu_dtype", "is_autocast_cache_enabled", "is_deterministic_algorithms_warn_only_enabled",
            "is_anomaly_enabled", "get_num_threads", "backends.cuda.flash_sdp_enabled", "autograd.forward_ad._is_fwd_grad_enabled",
-           "_C._functorch.maybe_current_level", "is_warn_always_enabled", "cuda.is_initialized",
-           "_C._get_default_device"]
+           "_C._functorch.maybe_current_level", "is_warn_always_enabled", "cuda.is_initialized", "_C._get_default_device"]
 FIXED = ["amp.autocast_mode.is_autocast_available", "_C._is_autocast_available", "cuda.is_available", "_C._has_torch_function", "is_storage",
          "_C._get_privateuse1_backend_name", "backends.mps.is_available", "cuda.device_count", "can_cast", "cuda.is_bf16_supported",
          "_C._cuda_getDeviceCount", "xpu.is_available", "amp.is_autocast_available", "promote_types",    # the same all through the process
          "is_grad_enabled", "is_inference_mode_enabled", "_C._is_any_autocast_enabled", "get_default_dtype", "are_deterministic_algorithms_enabled",
-         "_C._is_torch_function_mode_enabled", "utils._python_dispatch.is_in_torch_dispatch_mode"]         # guarded on entry, in every frame
+         "get_default_device", "_C._is_torch_function_mode_enabled", "utils._python_dispatch.is_in_torch_dispatch_mode"]         # guarded on entry, in every frame
 
 
 def _fold(function, guarded):
@@ -234,6 +235,47 @@ def _nesting(change):
 RULES[torch.autocast_increment_nesting], RULES[torch.autocast_decrement_nesting] = _nesting(1), _nesting(-1)
 
 
+class ContextVar(Variable):
+    """A context manager of C, entered and left by nodes of the graph: inference mode; a device that new tensors are made on.
+
+    `state`: what else of the thread's state had been set when it was entered, for `reconstruct` to enter it in the same one behind a graph break.
+    """
+    __slots__ = ("make", "arg", "state")
+
+    def getattr(self, tx, name):
+        return MethodVar(self, name)
+
+    def method___enter__(self, tx):
+        output = tx.output
+        output.state_before.setdefault((torch._C._set_grad_enabled, ()), torch.is_grad_enabled())
+        self.state = {(setter, key): STATES[setter](*key) for setter, key in output.state_before}
+        output.entered.append(self)
+        output.call_state(tx, runtime.enter, [self.make.__name__.strip("_"), self.arg])
+        return self
+
+    def method___exit__(self, tx, *_):
+        if tx.output.entered[-1:] != [self]:
+            raise Break("context", f"{self} is left before one that was entered later")
+        tx.output.entered.pop()
+        tx.output.call_state(tx, runtime.leave, [])
+        return NONE
+
+    def reconstruct(self, cg):
+        cg.call_object(self.make, ConstantVar(self.arg))
+
+    def __repr__(self):
+        return f"{self.make.__name__.strip('_')}({self.arg})"
+
+
+def _inference_mode(tx, mode=ConstantVar(True)):
+    if not mode.value and not torch.is_grad_enabled() and tx.output.generates_code:
+        raise Break("inference mode", "inference_mode(False) where no gradients are recorded", "use torch.enable_grad(), or leave the mode outside")
+    return ContextVar(torch._C._InferenceMode, mode.value, {})
+
+
+rules({torch._C._InferenceMode: _inference_mode})
+
+
 # ---- code that autograd must see whole
 @rule(torch.autograd.Function.apply.__func__)
 def _autograd_function(tx, args, kwargs):
@@ -268,12 +310,6 @@ def _foreach(foreach, each):
 
 RULES[torch._foreach_addcdiv_] = _foreach(torch._foreach_addcdiv_, "addcdiv_")
 RULES[torch._foreach_addcmul_] = _foreach(torch._foreach_addcmul_, "addcmul_")
-
-
-@rule(torch._C._InferenceMode)
-def _inference_mode(tx, args, kwargs):
-    """# PyTorch: recorded in the graph."""
-    raise Break("inference mode", "torch.inference_mode() is entered or left", "enter it outside the compiled function, or use torch.no_grad()")
 
 
 @rule(torch._check, torch._check_is_size)

@@ -62,6 +62,8 @@ class Variable:
     def delattr(self, tx, name):
         raise Break("attribute", f"deleting .{name} of {self} is not traced")
 
+    generic_getattr, generic_setattr, generic_delattr = getattr, setattr, delattr       # what object.__getattribute__(self, name)... come to
+
     def call(self, tx, args, kwargs):
         raise Break("call", f"calling {self} is not traced")
 

@@ -26,7 +26,7 @@ from .constant import LITERALS, ConstantVar, is_constant_value
 from .containers import DictVar, ListVar, ProxyVar, SetVar, TupleVar
 from .functions import BoundMethodVar, CallableVar, CellVar, FunctionVar, MethodVar
 from .modules import PyModuleVar
-from .objects import ClassVar, ModuleVar, ObjectVar, lookup, partial_of, trusted
+from .objects import ClassVar, ModuleVar, ObjectVar, WeakRefVar, lookup, partial_of, trusted
 from .tensor import FloatVar, TensorVar
 
 C_CALLABLES = (types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType, types.MethodWrapperType,
@@ -149,6 +149,9 @@ class Builder:
             return variable
         if isinstance(value, torch.nn.Module):
             return self._module(value, kind, source)
+        if isinstance(value, weakref.ref) and kind.__call__ is weakref.ref.__call__:
+            self.guard(source, "TYPE", "type({0}) is {pin}", kind)
+            return WeakRefVar(value, source)
         if kind is types.MappingProxyType:
             self.guard(source, "TYPE", "type({0}) is {pin}", kind)
             behind = gc.get_referents(value)[0]
@@ -235,6 +238,8 @@ class Builder:
     def _module(self, value, kind, source):
         if kind.__module__.startswith("torch.jit"):
             raise Break("module", "a TorchScript module is not traced")
+        if issubclass(kind, torch.nn.modules.lazy.LazyModuleMixin):
+            raise Break("module", f"the first call of a {kind.__name__} gives it its parameters", "call the model once before it is compiled")
         inner = source.base is not None and source.base.key == "_modules"
         if inner:
             self.guard(source, "TYPE", "type({0}) is {pin}", kind)
@@ -300,7 +305,7 @@ class Builder:
             return CallableVar(value)
         if isinstance(value, (types.GenericAlias, typing._Final)) or getattr(kind, "__module__", "") == "typing":
             return CallableVar(value)
-        if callable(value) and trusted(kind.__module__) and not hasattr(kind, "__dict__"):
+        if callable(value) and trusted(kind.__module__) and not hasattr(kind, "__dict__") and not isinstance(value, weakref.ref):
             return CallableVar(value)
         if kind is types.MethodType and isinstance(value.__self__, type):
             return BoundMethodVar(self.wrap_pinned(value.__func__), self.wrap_pinned(value.__self__))

@@ -68,6 +68,8 @@ class ConstantVar(RealVar):
             return tx.fold(self.value.format, *[tx.text_of(a) for a in args], **{k: tx.text_of(a) for k, a in kwargs.items()})
         if isinstance(self.value, enum.Enum):
             return self.getattr(tx, name).call(tx, args, kwargs)
+        if name in ("__enter__", "__exit__"):
+            raise Break("context", f"{self} is entered by a call, or left where it was not entered")
         return self._fold_method(tx, name, args, kwargs)
 
     def _fold_method(self, tx, name, args, kwargs):

@@ -7,7 +7,6 @@ Out:  values, guarded by name; those of torch and the standard library are taken
 Mirrors torch/_dynamo/variables/misc.py (PythonModuleVariable) and symbolic_convert.py (LOAD_GLOBAL).
 """
 import sys
-import types
 
 from .base import RealVar
 from .objects import trusted
@@ -16,9 +15,6 @@ from .objects import trusted
 class PyModuleVar(RealVar):
     """A Python module (`import math`): attributes of torch and the standard library are taken as fixed."""
     __slots__ = ()
-
-    def python_type(self):
-        return types.ModuleType
 
     def real(self):
         return self.value

@@ -570,6 +570,21 @@ def initialise_payload(tx, payload, args, kwargs):
         payload.call_method(tx, "extend" if isinstance(payload, ListVar) else "update", list(args), {})
 
 
+class WeakRefVar(RealVar):
+    """A weak reference from outside.  A call of it gives the object, which something alive must still hold: see `OutputGraph.lets_go`."""
+    __slots__ = ()
+    hash_key = Variable.hash_key
+
+    def getattr(self, tx, name):
+        return tx.output.wrap(getattr(self.value, name), self.source.attr(name))
+
+    def call(self, tx, args, kwargs):
+        found = self.value()
+        if tx.output.lets_go(found):
+            raise Break("object", "what a weak reference refers to, after writes that may have let it go", "hold the object itself")
+        return tx.output.wrap(found, self.source.child("call"))
+
+
 class TracebackVar(Variable):
     """The traceback of an exception that was raised `where` (user's stack, root step): only the real one can tell more."""
     __slots__ = ("kind", "where")

@@ -25,7 +25,7 @@ VIEWS = {"T", "mT", "H", "mH", "real", "imag", "data"}
 VALUE_METHODS = {"item", "tolist", "numpy", "__int__", "__float__", "__bool__", "__index__", "__complex__", "__array__", "cpu_numpy"}
 BREAKING_METHODS = {"backward", "register_hook", "register_post_accumulate_grad_hook", "retain_grad", "share_memory_",
                     "data_ptr", "storage", "untyped_storage", "storage_offset", "__dlpack__", "pin_memory", "set_", "apply_",
-                    "map_", "__reduce_ex__", "__deepcopy__", "record_stream"}
+                    "map_", "__reduce_ex__", "__deepcopy__", "record_stream", "__setattr__", "__delattr__"}
 
 
 class TensorVar(Variable):
