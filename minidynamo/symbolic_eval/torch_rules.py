@@ -258,7 +258,6 @@ class ContextVar(Variable):
             raise Break("context", f"{self} is left before one that was entered later")
         tx.output.entered.pop()
         tx.output.call_state(tx, runtime.leave, [])
-        return NONE
 
     def reconstruct(self, cg):
         cg.call_object(self.make, ConstantVar(self.arg))
