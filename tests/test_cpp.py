@@ -121,6 +121,34 @@ def test_arg_reductions_where_all_are_equal_and_in_several_parts(kind):
             assert got.flatten().tolist() == getattr(rows, kind)(1).tolist()
 
 
+@pytest.mark.parametrize("size", [1000, 33_000])
+def test_argmin_beside_a_long_sum(size):
+    """The chunks of the sum and the groups of lanes of argmin each have an end of their own."""
+    x = torch.randn(size).round()
+    (place, total), record = run(lambda b: [reduce(b, "argmin", [0], dtype=torch.int64), reduce(b, "sum", [0])], x)
+    assert place.item() == x.numpy().argmin() and len(record.kernels) == 1
+    torch.testing.assert_close(total, x.sum(0, keepdim=True), rtol=1e-5, atol=1e-4)
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("shape", [(4001, 40), (333, 2100), (2, 1500, 33), (1 << 17, 2)])
+def test_threads_share_the_rows_of_a_reduction(threads, shape, request):
+    """Each has accumulators of its own; they are put together in the order of the rows, so that argmax takes the first of equals."""
+    request.addfinalizer(lambda before=torch.get_num_threads(): torch.set_num_threads(before))
+    torch.set_num_threads(threads)
+    x, axis = torch.randn(shape).round(), len(shape) - 2
+    x[..., shape[axis] // 2, -1] = math.nan
+
+    def body(b):
+        top = reduce(b, "max", [axis])
+        total = reduce(pointwise(lambda v, m: ops.exp(ops.sub(v, m)), b, top), "sum", [axis])
+        return [pointwise(lambda v, m, s: ops.truediv(ops.exp(ops.sub(v, m)), s), b, top, total), reduce(b, "argmax", [axis], dtype=torch.int64)]
+    (soft, place), record = run(body, x)
+    torch.testing.assert_close(soft, x.softmax(axis), rtol=1e-5, atol=1e-7, equal_nan=True)
+    assert torch.equal(place.squeeze(axis), torch.from_numpy(x.numpy().argmax(axis)))
+    assert any("part < 3" in k.source for k in record.kernels) == (threads == 3 and shape[-1] <= 2048)
+
+
 TORCH_BINARY = {
     "truncdiv": lambda a, b: torch.div(a, b, rounding_mode="trunc"), "truediv": torch.true_divide,
     "floordiv": lambda a, b: torch.div(a, b, rounding_mode="floor"),

@@ -35,7 +35,7 @@ from ..index_math import Mod
 from ..sizes import hint
 from .common import Kernel, Scope, Value, indent, index_text, origin_text, summary
 from .cpp_expressions import NARROW, CppExpressions, compute_type, memory_type
-from .cpp_reductions import CHUNK, COLUMNS, LANES, Accumulator, RowReductions, array_declarations, declarations, estimate, longest
+from .cpp_reductions import CHUNK, LANES, Accumulator, RowReductions, array_declarations, declarations, estimate, longest, loops_around
 
 PARALLEL_WORK = 1 << 15     # scalar operations below which starting threads costs more than they save
 TILES = ((64, 32), (256, 128))      # tiles of a transposed access: along it and along the lanes, of few elements and of many
@@ -136,8 +136,9 @@ class CppKernelWriter(RowReductions, CppExpressions):
             self.stage[node.name] = stage
         self.last_stage = max(self.stage.values())
         # few outer iterations over much: the reduction itself is spread over the threads
-        self.spread = (self.parallel and config.split_reductions and not self.group.has_scan and not self.is_pointwise and self.outer_count < 8
-                       and self.inner_count >= PARALLEL_WORK and not (self.by_rows and self.outer_count > COLUMNS))
+        self.spread = self.plan_rows() if self.by_rows else (
+            self.parallel and config.split_reductions and not self.group.has_scan and not self.is_pointwise and self.outer_count < 8
+            and self.inner_count >= PARALLEL_WORK)
         scratch_bytes = 0
         for node in ordered:    # values that cross stages: in scratch memory, or stored where that would be too large
             later = [n for n in ordered if self.stage[n.name] > self.stage[node.name] and self.is_inner[n.name]
@@ -225,11 +226,11 @@ class CppKernelWriter(RowReductions, CppExpressions):
     def where_am_i(self, scope, inner_variables):
         self.scope, self.inner_variables = scope, set(inner_variables)
 
-    def play(self, node):
-        self.node = node
-        if len(self.nodes) > 1:
+    def play(self, node, body=None):
+        self.node, body = node, body or self.bodies[node.name]
+        if len(self.nodes) > 1 and body is self.bodies[node.name]:
             self.scope.add(f"// {node.name}{origin_text(node.buffer.origins, self.order)}")
-        self.bodies[node.name].play(self)
+        body.play(self)
 
     def write_inner_stage(self, nodes):
         outside, inside = self.outside, Scope(self.outside)
@@ -298,10 +299,7 @@ class CppKernelWriter(RowReductions, CppExpressions):
                 accumulator.over_chunks = True
             lines = [*declarations(parts), *self.lanes(lines, parts, "0", self.size(self.inner[-1])),
                      *[a.update(p.name) for a, p in zip(accumulators, parts)]]
-        for number, (variable, size) in reversed(list(enumerate(zip(self.r[:-1], self.inner[:-1])))):
-            low, high = ("0", self.size(size)) if number else (start, end)
-            lines = [f"for (int64_t {variable} = {low}; {variable} < {high}; {variable}++) {{", *indent(lines), "}"]
-        return lines
+        return loops_around(lines, [(r, *(("0", self.size(n)) if k else (start, end))) for k, (r, n) in enumerate(zip(self.r[:-1], self.inner[:-1]))])
 
     def lanes(self, lines, accumulators, start, end):
         """The innermost loop.  A long sum of floats is the sum of the sums of chunks."""
@@ -372,8 +370,8 @@ class CppKernelWriter(RowReductions, CppExpressions):
         return [*[line for a in others for line in a.before_lanes()],
                 *[line for a in args for line in a.arg_arrays(lane, start)],
                 f"for (int64_t {group} = {start}; {group} < {end}; {group} += {LANES}) {{",
-                f"    const int64_t {lane}_stop = mini::minimum<int64_t>({group} + {LANES}, {end});",
-                *indent([*self.simd(others, lines), f"for (int64_t {lane} = {group}; {lane} < {lane}_stop; {lane}++) {{",
+                f"    const int64_t {group}_end = mini::minimum<int64_t>({group} + {LANES}, {end});",
+                *indent([*self.simd(others, lines), f"for (int64_t {lane} = {group}; {lane} < {group}_end; {lane}++) {{",
                          *indent(lines), "}"]), "}",
                 *[line for a in others for line in a.after_lanes()], *[line for a in args for line in a.after_arg_lanes()]]
 
@@ -395,14 +393,11 @@ class CppKernelWriter(RowReductions, CppExpressions):
         """The outer loops around `lines`."""
         if self.tile is not None:
             return self.tiled_nest(lines, self.tile)
-        threads = self.parallel and self.outer and not self.spread and not (self.is_pointwise and self.outer_count < 8)
-        loops = [(str(v), self.size(n)) for v, n in zip(self.x, self.outer)]
-        if self.by_rows:
-            loops = loops[:-1]
-        for variable, size in reversed(loops):
-            lines = [f"for (int64_t {variable} = 0; {variable} < {size}; {variable}++) {{", *indent(lines), "}"]
-        if threads:
-            depth = len(self.outer)
+        shared = self.parallel and self.outer and not self.spread and not (self.is_pointwise and self.outer_count < 8)
+        loops = [(v, "0", self.size(n)) for v, n in zip(self.x, self.outer)]
+        lines = loops_around(lines, loops[:-1] if self.by_rows else loops)
+        depth = len(self.outer) - (self.by_rows and self.columns[1] == "0")
+        if shared and depth:
             collapse = f" collapse({depth})" if depth > 1 else ""
             lines.insert(0, f"#pragma omp parallel for{collapse} schedule(static){self.threads_if}ERROR_CLAUSE")
         elif not self.outer and not self.inner:
@@ -459,11 +454,9 @@ class CppKernelWriter(RowReductions, CppExpressions):
             fill += [f"{c_type} {array}[{rows}][{columns}];", f"mini::transpose(&{corner}, {step}, {array}[0], {columns}, "
                      f"{lane}_end - {lane}_tile, {variable}_end - {variable}_tile);"]
         lines = fill + [f"for (int64_t {variable} = {variable}_tile; {variable} < {variable}_end; {variable}++) {{", *indent(lines), "}"]
-        loops = [(str(v), self.size(n), 1) for k, (v, n) in enumerate(zip(self.x, self.outer)) if k != number]
-        loops += [(f"{variable}_tile", size, rows), (f"{lane}_tile", lanes, columns)]
-        for name, end, step in reversed(loops):
-            advance = f"{name}++" if step == 1 else f"{name} += {step}"
-            lines = [f"for (int64_t {name} = 0; {name} < {end}; {advance}) {{", *indent(lines), "}"]
+        loops = [(v, "0", self.size(n)) for k, (v, n) in enumerate(zip(self.x, self.outer)) if k != number]
+        loops += [(f"{variable}_tile", "0", size, rows), (f"{lane}_tile", "0", lanes, columns)]
+        lines = loops_around(lines, loops)
         if self.parallel:
             lines.insert(0, f"#pragma omp parallel for collapse({len(loops)}) schedule(static){self.threads_if}ERROR_CLAUSE")
         return lines
@@ -510,7 +503,7 @@ class CppKernelWriter(RowReductions, CppExpressions):
             return self.values[name]
         dtype = self.buffers[name].layout.dtype
         if self.by_rows and name in self.arrays:
-            return Value(f"{self.arrays[name]}[{self.x[-1]} - {self.base}]", dtype, True)
+            return Value(self.arrays[name] + self.place, dtype, True)
         inner = self.changes_inside(index)
         if name in self.scratch:
             return self.temporary(f"{self.scratch[name]}[{self.flat_inner()}]", dtype, True)
@@ -619,7 +612,7 @@ class CppKernelWriter(RowReductions, CppExpressions):
     def finished(self, value):
         """The accumulator as a plain value, once its loop has ended."""
         accumulator = next(a for a in self.accumulators if a.name == value.text)
-        place = f"[{self.x[-1]} - {self.base}]" if self.by_rows else ""
+        place = self.place if self.by_rows else ""
         text = accumulator.name + place
         if accumulator.is_arg:
             text = f"{accumulator.name}_at{place}" if self.by_rows else text + ".index"

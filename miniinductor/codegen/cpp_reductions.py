@@ -25,7 +25,8 @@ from .cpp_expressions import compute_type, limit_text
 
 CHUNK = 512                 # longest run of float additions into one accumulator; chunks are then added in double
 ROWS_CHUNK = 128            # the same where rows are added up
-COLUMNS = 512               # outer elements reduced together, when a reduction steps through memory by rows
+WHOLE_ROW = 2048            # outer elements reduced together at most, when a reduction steps through memory by rows
+COLUMNS = 512               # the same where rows are longer than that
 LANES = 64                  # partial sums of a vector loop, and places that argmax keeps apart: several vectors, whose latencies overlap
 ROWS = 4                    # rows added at a time there: one load and store of the accumulator per four elements
 
@@ -91,10 +92,12 @@ class Accumulator:
                 f"    {self.name}_best[{lane} - {start}] = {start_value};",
                 f"    {self.name}_at[{lane} - {start}] = {self.at};", "}"]
 
-    def columns(self, width):
-        """The same for each column, where rows are compared."""
-        return [f"{compute_type(self.dtype)} {self.name}_best[{width}];", f"int64_t {self.name}_at[{width}];",
-                f"for (int64_t k = 0; k < {width}; k++) {self.name}_best[k] = {limit_text(self.dtype, self.kind == 'argmax')}, {self.name}_at[k] = 0;"]
+    @property
+    def arrays(self):
+        """(type, name, initial value) of what there is one of for each lane or column."""
+        if self.is_arg:
+            return [(compute_type(self.dtype), f"{self.name}_best", limit_text(self.dtype, self.kind == "argmax")), ("int64_t", f"{self.name}_at", "0")]
+        return [(self.c_type, self.name, self.initial)]
 
     def in_arg_lanes(self, place):
         """Places grow within a lane, so only a better one replaces the best: not (v <= best), which a NaN is, unless best is one."""
@@ -130,6 +133,12 @@ class Accumulator:
     def renamed(self, prefix):
         return Accumulator(re.sub(r"^[a-z]+", prefix, self.name), self.kind, self.dtype, self.term, self.at)
 
+    def merge(self):
+        """To column k what a later part of the rows has added up."""
+        if self.is_arg:
+            return replace(self, term=f"{self.name}_bests[part][k]", at=f"{self.name}_ats[part][k]").in_arg_lanes("k")
+        return [self.update(f"{self.name}s[part][k]", "[k]")]
+
     def combine(self, a, b):
         return REDUCERS[self.kind][1].format(a=a, b=b, type=f"<{self.c_type}>")
 
@@ -138,11 +147,13 @@ class Accumulator:
         return f"{target} = {self.combine(target, term)};"
 
 
-def array_declarations(accumulators, width):
-    lines = []
-    for a in accumulators:
-        lines += a.columns(width) if a.is_arg else [f"{a.c_type} {a.name}[{width}];", f"for (int64_t k = 0; k < {width}; k++) {a.name}[k] = {a.initial};"]
-    return lines
+def array_declarations(accumulators, width, used=None):
+    """Arrays of `width` elements, the first `used` of them set."""
+    return [line for a in accumulators for c_type, name, start in a.arrays for line in (f"{c_type} {name}[{width}];", filled(name, used or width, start))]
+
+
+def filled(name, count, value):
+    return f"for (int64_t k = 0; k < {count}; k++) {name}[k] = {value};"
 
 
 def declarations(accumulators):
@@ -159,30 +170,48 @@ def longest(size):
     return size if isinstance(size, int) else math.inf
 
 
+def loops_around(lines, loops):
+    """`lines` in loops of (variable, start, end) or (variable, start, end, step), the first outermost."""
+    for variable, start, end, *step in reversed(loops):
+        advance = f" += {step[0]}" if step and step[0] != 1 else "++"
+        lines = [f"for (int64_t {variable} = {start}; {variable} < {end}; {variable}{advance}) {{", *indent(lines), "}"]
+    return lines
+
+
 class RowReductions:
-    """The part of `CppKernelWriter` that writes a group whose reductions step through memory by rows."""
+    """The part of `CppKernelWriter` that writes a group whose reductions step through memory by rows.
+
+    Columns are reduced in blocks, whole rows where they are short enough: then memory is read from its start to its end.  Each block is a
+    thread's work, or (`self.spread`, of whole rows) threads share the rows: each has accumulators of its own, which are put together at the end.
+    """
+
+    def plan_rows(self):
+        """Width of a block, and whether threads share its rows."""
+        threads, size, rows = torch.get_num_threads(), hint(self.outer[-1], 512), hint(self.inner[0], 512)
+        spread = (self.parallel and threads > 1 and config.split_reductions and not self.group.has_scan and size <= WHOLE_ROW and rows >= ROWS * threads
+                  and estimate(self.outer[:-1]) < threads)
+        blocks = max(1, threads // estimate(self.outer[:-1])) if self.parallel and not spread else 1       # at least, so that every thread has one
+        width = -(-size // blocks // LANES) * LANES
+        self.width = min(width if width <= WHOLE_ROW else COLUMNS, self.outer[-1] if isinstance(self.outer[-1], int) else WHOLE_ROW)
+        return spread
 
     def write_by_rows(self):
-        column, size = self.x[-1], self.outer[-1]
-        width = min(size, COLUMNS) if isinstance(size, int) else COLUMNS
-        if self.parallel and self.outer_count < COLUMNS * torch.get_num_threads():      # narrower blocks, so that every thread has one
-            width = min(width, max(LANES, -(-self.outer_count // torch.get_num_threads() // LANES) * LANES))
-        self.base = f"{column}_block"
+        column, size = self.x[-1], self.size(self.outer[-1])
+        whole = size == str(self.width)
+        start, end = ("0", size) if whole else (f"{column}_block", f"{column}_end")
+        self.columns, self.count = (column, start, end), size if whole else f"{end} - {start}"
+        self.place = f"[{column}]" if whole else f"[{column} - {start}]"
         lines = []
         self.arrays = {}                # buffer -> array that holds its value for each column of the block
         for stage in range(-1, self.last_stage + 1):
             inner_nodes = [n for n in self.nodes if self.stage[n.name] == stage and self.is_inner[n.name]]
             outer_nodes = [n for n in self.nodes if self.stage[n.name] == stage and not self.is_inner[n.name]]
-            deferred, accumulators = [], []
+            self.deferred, self.accumulators = [], []
             if inner_nodes:
-                stage_lines, deferred, accumulators = self.rows_loop(inner_nodes, width)
-                lines += stage_lines
+                lines += self.rows_loop(inner_nodes)
+            deferred = self.deferred
             if deferred or outer_nodes:
-                scope = Scope()
-                scope.counter = self.outside.counter
-                self.where_am_i(scope, ())
-                self.values = {}
-                self.accumulators = accumulators
+                scope = self.own_scope(())
                 for name, index, value, mode in deferred:
                     self.store(name, index, self.finished(value), mode)
                 for node in outer_nodes:
@@ -191,85 +220,99 @@ class RowReductions:
                     if any(a.name == name for n in self.nodes if self.stage[n.name] > stage for a in n.body.reads()):
                         array = self.arrays[name] = f"column{len(self.arrays)}"
                         value = self.values[name]
-                        lines.append(f"{compute_type(value.dtype)} {array}[{width}];")
-                        scope.add(f"{array}[{column} - {self.base}] = {value};")
+                        lines.append(f"{compute_type(value.dtype)} {array}[{self.width}];")
+                        scope.add(f"{array}{self.place} = {value};")
                 lines += self.columns_loop(scope.lines)
-        end = self.size(size)
-        head = f"for (int64_t {self.base} = 0; {self.base} < {end}; {self.base} += {width}) {{"
-        bound = f"const int64_t {column}_end = mini::minimum<int64_t>({self.base} + {width}, {end});"
-        return [head, *indent([bound] + lines), "}"]
+        bound = f"const int64_t {end} = mini::minimum<int64_t>({start} + {self.width}, {size});"
+        return lines if whole else loops_around([bound] + lines, [(start, "0", size, self.width)])
+
+    def own_scope(self, inner_variables):
+        """Where nothing is known yet but what lies in arrays."""
+        scope, self.values = Scope(), {}
+        scope.counter = self.outside.counter
+        self.where_am_i(scope, inner_variables)
+        return scope
 
     def columns_loop(self, lines):
-        column = self.x[-1]
-        pragma = ["#pragma omp simdERROR_CLAUSE"] if config.vectorize else []
-        return [*pragma, f"for (int64_t {column} = {self.base}; {column} < {column}_end; {column}++) {{",
-                *indent(lines), "}"]
+        return ["#pragma omp simdERROR_CLAUSE"] * config.vectorize + loops_around(lines, [self.columns])
 
-    def rows_loop(self, nodes, width):
-        column = self.x[-1]
-        row, rows = self.r[-1], self.size(self.inner[-1])
+    def row_body(self, nodes, step):
+        """The nodes for row `row + step`: lines, and the accumulators with what is added to each."""
+        scope = self.own_scope((self.x[-1], *self.r))
+        self.accumulators, self.deferred = [], []
+        first = self.outside.counter.get("acc", -1)
+        for node in nodes:
+            body = self.bodies[node.name]
+            self.play(node, body.substitute(body.outer, body.inner, {self.r[-1]: self.r[-1] + step}) if step else body)
+        if step:
+            self.outside.counter["acc"] = first
+        return scope.lines, self.accumulators
 
-        def body(step):
-            """The nodes for row `row + step`: lines, and what each adds to its accumulator."""
-            scope = Scope()
-            scope.counter = self.outside.counter
-            self.values, self.accumulators, self.deferred = {}, [], []
-            self.where_am_i(scope, (column, *self.r))
-            saved = self.bodies
-            if step:
-                self.bodies = {n: b.substitute(b.outer, b.inner, {row: row + step}) if b.inner else b
-                               for n, b in saved.items()}
-            first = self.outside.counter.get("acc", -1)
-            for node in nodes:
-                self.play(node)
-            self.bodies = saved
-            if step:
-                self.outside.counter["acc"] = first
-            return scope.lines, self.accumulators, self.deferred
+    def rows_loop(self, nodes):
+        """All rows of a block: what they add to the accumulators, which are declared here, or what is stored of each."""
+        one, accumulators = self.row_body(nodes, 0)
+        deferred, first, size, threads = self.deferred, self.r[0], self.size(self.inner[0]), torch.get_num_threads()
+        pragma = f"#pragma omp parallel for schedule(static){self.threads_if}ERROR_CLAUSE"
+        if not accumulators:
+            loops = loops_around(self.columns_loop(one), [(r, "0", self.size(n)) for r, n in zip(self.r, self.inner)])
+            return [pragma.replace("for", f"for collapse({len(self.r)})") if len(self.r) > 1 else pragma] * self.spread + loops
+        self.steps = [(one, accumulators)]
+        if not any(re.search(r"mini::(?!to_float)", line) for line in one):     # else there is enough to do with one row
+            self.steps += [self.row_body(nodes, step) for step in range(1, ROWS)]
+        self.accumulators, self.deferred = accumulators, deferred
+        if not self.spread:
+            lines = self.all_rows(accumulators, "0", size)
+            return array_declarations(accumulators, self.width, self.count) + lines
+        start, end = f"{first}_start", f"{first}_end"
+        lines = self.all_rows(accumulators, start, end)
+        arrays = [array for a in accumulators for array in a.arrays]
+        own = [line for c_type, name, value in arrays for line in (f"{c_type}* {name} = {name}s[part];", filled(name, self.count, value))]
+        bounds = f"const int64_t {start} = {size}*part/{threads}, {end} = {size}*(part + 1)/{threads};"
+        return [*[f"{c_type} {name}s[{threads}][{self.width}];" for c_type, name, _ in arrays],
+                pragma, *loops_around([bounds, *own, *lines], [("part", "0", threads)]),
+                *[f"{c_type}* {name} = {name}s[0];" for c_type, name, _ in arrays],
+                *loops_around([line for a in accumulators for line in a.merge()], [("part", "1", threads), ("k", "0", self.count)])]
 
-        steps = [body(step) for step in range(ROWS)]
-        accumulators, deferred = steps[0][1], steps[0][2]
-        place = f"[{column} - {self.base}]"
-        together, one = [], steps[0][0][:]
-        for lines, _, _ in steps:
-            together += lines
-        for k, accumulator in enumerate(accumulators):
-            if accumulator.is_arg:
-                updates = [f"{{ {' '.join(replace(s[1][k], name=accumulator.name).in_arg_lanes(place[1:-1]))} }}" for s in steps]
-                together += updates
-                one.append(updates[0])
+    def all_rows(self, accumulators, start, end):
+        """The reduction's loops, the first from `start` to `end`.  A long sum of floats is the sum of the sums of ROWS_CHUNK rows."""
+        row, size, outer = self.r[-1], self.inner[-1], list(zip(self.r[:-1], self.inner[:-1]))
+        low, high = ("0", self.size(size)) if outer else (start, end)
+        if longest(size) > 2 * ROWS_CHUNK and any(a.loses_bits for a in accumulators):
+            parts = [a if a.is_arg else a.renamed("part") for a in accumulators]
+            pairs = [(a, p) for a, p in zip(accumulators, parts) if not a.is_arg]
+            for accumulator, _ in pairs:
+                accumulator.over_chunks = True
+            lines = loops_around([f"const int64_t {row}_stop = mini::minimum<int64_t>({row}_chunk + {ROWS_CHUNK}, {high});",
+                                  *array_declarations([p for _, p in pairs], self.width, self.count), *self.rows(parts, f"{row}_chunk", f"{row}_stop"),
+                                  *loops_around([a.update(p.name + "[k]", "[k]") for a, p in pairs], [("k", "0", self.count)])],
+                                 [(f"{row}_chunk", low, high, ROWS_CHUNK)])
+        else:
+            lines = self.rows(accumulators, low, high)
+        return loops_around(lines, [(r, *(("0", self.size(n)) if k else (start, end))) for k, (r, n) in enumerate(outer)])
+
+    def rows(self, accumulators, start, end):
+        """Rows one by one, or ROWS at a time and then what is left."""
+        row, together, exact = self.r[-1], len(self.steps), start == "0" and end.isdigit()
+        one = self.columns_loop(self.added(accumulators, 1))
+        if together == 1 or exact and int(end) < together:
+            return loops_around(one, [(row, start, end)])
+        many = self.columns_loop(self.added(accumulators, together))
+        if exact and int(end) % together == 0:
+            return loops_around(many, [(row, start, end, together)])
+        return ["{", f"    int64_t {row} = {start};", f"    for (; {row} < {end} - {together - 1}; {row} += {together}) {{", *indent(many, 2), "    }",
+                f"    for (; {row} < {end}; {row}++) {{", *indent(one, 2), "    }", "}"]
+
+    def added(self, accumulators, count):
+        """The lines of `count` rows for one column."""
+        steps = self.steps[:count]
+        result = [line for lines, _ in steps for line in lines]
+        for k, a in enumerate(accumulators):
+            terms = [terms[k] for _, terms in steps]
+            if a.is_arg:
+                result += [f"{{ {' '.join(replace(t, name=a.name).in_arg_lanes(self.place[1:-1]))} }}" for t in terms]
                 continue
-            parts = [s[1][k].term for s in steps]
-            pairs = accumulator.combine(f"({accumulator.combine(parts[0], parts[1])})",
-                                        f"({accumulator.combine(parts[2], parts[3])})")
-            together.append(accumulator.update(f"({pairs})", place))
-            one.append(accumulator.update(parts[0], place))
-        count = int_or_none(self.inner[-1])
-        whole = f"{rows} - {ROWS - 1}"
-        loops = [f"int64_t {row} = 0;"]
-        if count is None or count >= ROWS:
-            loops += [f"for (; {row} < {whole}; {row} += {ROWS}) {{", *indent(self.columns_loop(together)), "}"]
-        if count is None or count % ROWS:
-            loops += [f"for (; {row} < {rows}; {row}++) {{", *indent(self.columns_loop(one)), "}"]
-        lines = ["{", *indent(loops), "}"]
-        if longest(self.inner[-1]) > 2 * ROWS_CHUNK and any(a.loses_bits for a in accumulators):
-            lines = self.chunks_of_rows(loops, accumulators, width, row, rows)
-        for variable, size in reversed(list(zip(self.r[:-1], self.inner[:-1]))):
-            lines = [f"for (int64_t {variable} = 0; {variable} < {self.size(size)}; {variable}++) {{",
-                     *indent(lines), "}"]
-        return array_declarations(accumulators, width) + lines, deferred, accumulators
-
-    def chunks_of_rows(self, loops, accumulators, width, row, rows):
-        """Sum ROWS_CHUNK rows apart and add them up."""
-        inside = [re.sub(r"\bacc(\d+)\[", r"part\1[", line).replace(f"int64_t {row} = 0", f"int64_t {row} = {row}_chunk")
-                  .replace(f"{row} < {rows} ", f"{row} < {row}_stop ").replace(f"{row} < {rows};", f"{row} < {row}_stop;")
-                  for line in loops]
-        accumulators = [a for a in accumulators if not a.is_arg]
-        parts = [a.renamed("part") for a in accumulators]
-        for accumulator in accumulators:
-            accumulator.over_chunks = True
-        merge = [f"for (int64_t k = 0; k < {width}; k++) {a.update(p.name + '[k]', '[k]')}"
-                 for a, p in zip(accumulators, parts)]
-        return [f"for (int64_t {row}_chunk = 0; {row}_chunk < {rows}; {row}_chunk += {ROWS_CHUNK}) {{",
-                *indent([f"const int64_t {row}_stop = mini::minimum<int64_t>({row}_chunk + {ROWS_CHUNK}, {rows});",
-                         *array_declarations(parts, width), *inside, *merge]), "}"]
+            terms = [t.term for t in terms]
+            while len(terms) > 1:       # a tree
+                terms = [f"({a.combine(*pair)})" for pair in zip(terms[::2], terms[1::2])]
+            result.append(a.update(terms[0], self.place))
+        return result
