@@ -24,8 +24,8 @@ aten = torch.ops.aten
 OURS = {}
 # in torch's table, but not in its core set: that set keeps them whole for other back ends
 ALSO_FROM_TORCH = """
-elu fmod dist addbmm addmv ldexp round narrow_copy permute_copy view_copy unbind_copy split_with_sizes_copy slice_copy
-unfold_copy as_strided_copy linspace logspace upsample_nearest2d upsample_trilinear3d masked_scatter
+elu gelu leaky_relu hardtanh fmod dist addbmm addmv ldexp round linalg_vector_norm _log_softmax narrow_copy permute_copy view_copy unbind_copy
+split_with_sizes_copy slice_copy unfold_copy as_strided_copy linspace logspace upsample_nearest2d upsample_trilinear3d masked_scatter
 native_layer_norm_backward native_group_norm_backward native_batch_norm_backward embedding_dense_backward
 _softmax_backward_data _log_softmax_backward_data gelu_backward silu_backward
 """.split()
@@ -50,30 +50,13 @@ def upcast(x):
     return x.to(torch.float32) if x.dtype in LOW_PRECISION else x
 
 
-def _one_or_none(function, x, half_to_float):
-    """A scalar is a vector of one element; of an empty tensor there is nothing to compute."""
-    if x.numel():
-        return function(x.reshape(1), 0, half_to_float).reshape(())
-    return x.new_empty(x.shape, dtype=torch.float32 if half_to_float else x.dtype)
-
-
 @decomposition(aten._softmax.default)
 def softmax(x, dim, half_to_float):
-    wide = upcast(x)
-    if x.dim() == 0 or same(x.numel(), 0):
-        return _one_or_none(softmax, x, half_to_float)
+    wide, result = upcast(x), torch.float32 if half_to_float else x.dtype
+    if same(x.numel(), 0):              # there is no largest element
+        return torch.empty_like(x, dtype=result)
     e = torch.exp(wide - torch.amax(wide, dim, keepdim=True))
-    return (e / torch.sum(e, dim, keepdim=True)).to(torch.float32 if half_to_float else x.dtype)
-
-
-@decomposition(aten._log_softmax.default)
-def log_softmax(x, dim, half_to_float):
-    wide = upcast(x)
-    if x.dim() == 0 or same(x.numel(), 0):
-        return _one_or_none(log_softmax, x, half_to_float)
-    shifted = wide - torch.amax(wide, dim, keepdim=True)
-    return (shifted - torch.log(torch.sum(torch.exp(shifted), dim, keepdim=True))).to(
-        torch.float32 if half_to_float else x.dtype)
+    return (e / torch.sum(e, dim, keepdim=True)).to(result)
 
 
 def _normalized(x, dims, eps):
@@ -136,16 +119,6 @@ def batch_norm_inference(x, weight, bias, running_mean, running_var, momentum, e
     return _scaled(out, weight, bias, shape).to(x.dtype), empty, empty.clone()
 
 
-@decomposition(aten.gelu.default)
-def gelu(x, approximate="none"):
-    """gelu(inf) is inf here, always; eager gives NaN where oneDNN's kernel runs, and inf where ATen's own does."""
-    wide = upcast(x)
-    if approximate == "tanh":
-        inner = math.sqrt(2 / math.pi) * (wide + 0.044715 * wide * wide * wide)
-        return (0.5 * wide * (1 + torch.tanh(inner))).to(x.dtype)
-    return (wide * 0.5 * (1 + torch.erf(wide * math.sqrt(0.5)))).to(x.dtype)
-
-
 def _multiply_and_add(function):
     """x + value * a (* or /) b, rounded once to the result's dtype, without torch's multiplication by 1."""
     def rule(x, a, b, *, value=1):
@@ -159,34 +132,18 @@ decomposition(aten.addcmul.default)(_multiply_and_add(torch.mul))
 decomposition(aten.addcdiv.default)(_multiply_and_add(torch.div))
 
 
-def _only_wide_floats(op):
-    """Eager resamples integer images and bfloat16 with kernels of its own, which round otherwise than the formula."""
-    rule = decomposition_table.get(op) or core_aten().get(op)
-
-    @decomposition(op)
-    def resample(x, *args, **kwargs):
-        return rule(x, *args, **kwargs) if x.dtype in (torch.float32, torch.float64) else NotImplemented
+def _only_where(ops, test):
+    """torch's rule where test(arguments) holds; elsewhere eager computes with a kernel of its own, which rounds otherwise than the formula."""
+    for op in ops:
+        rule = decomposition_table.get(op) or core_aten()[op]
+        OURS[op] = lambda *args, rule=rule, **kwargs: rule(*args, **kwargs) if test(*args, **kwargs) else NotImplemented
 
 
-for _op in (aten.upsample_bilinear2d.default, aten.upsample_bilinear2d.vec, aten.upsample_bicubic2d.default,
-            aten.upsample_bicubic2d.vec, aten.upsample_linear1d.default, aten.upsample_trilinear3d.default,
-            aten.grid_sampler_2d.default):
-    _only_wide_floats(_op)
-
-
-def _only_wide_results(op):
-    """Eager computes sequences of integers and of narrow floats in that type."""
-    rule = core_aten()[op]
-
-    @decomposition(op)
-    def sequence(*args, dtype=None, **kwargs):
-        narrow = dtype is not None and (not dtype.is_floating_point or dtype in LOW_PRECISION)
-        return NotImplemented if narrow else rule(*args, dtype=dtype, **kwargs)
-
-
-for _op in [op for op in core_aten() if isinstance(op, torch._ops.OpOverload)
-            and op._schema.name in ("aten::linspace", "aten::logspace") and not op._schema.is_mutable]:
-    _only_wide_results(_op)
+_only_where((aten.upsample_bilinear2d.default, aten.upsample_bilinear2d.vec, aten.upsample_bicubic2d.default, aten.upsample_bicubic2d.vec,
+             aten.upsample_linear1d.default, aten.upsample_trilinear3d.default, aten.grid_sampler_2d.default),
+            lambda x, *args, **kwargs: x.dtype in (torch.float32, torch.float64))         # not integer images, bfloat16
+_only_where([getattr(packet, name) for packet in (aten.linspace, aten.logspace) for name in packet.overloads() if "out" not in name],
+            lambda *args, dtype=None, **kwargs: dtype is None or dtype.is_floating_point and dtype not in LOW_PRECISION)
 
 
 @decomposition(aten.bernoulli_.float)
@@ -216,26 +173,6 @@ def nll_loss_backward(gradient, x, target, weight, reduction, ignore_index, tota
     scale = -gradient / total_weight if reduction == 1 else -gradient
     scale = scale.unsqueeze(-1) if reduction == 0 and x.dim() == 2 else scale
     return torch.where(hit, scale if weight is None else scale * weight, 0).to(x.dtype)
-
-
-@decomposition(aten.linalg_vector_norm.default)
-def vector_norm(x, ord=2, dim=None, keepdim=False, *, dtype=None):
-    if x.dtype.is_complex or 0 in x.shape:
-        return NotImplemented
-    if not x.dim():
-        return vector_norm(x.reshape(1), ord, [0], dtype=dtype)
-    result = dtype or x.dtype
-    size = (upcast(x) if dtype is None else x.to(dtype)).abs()
-    dims = list(range(x.dim())) if dim is None else dim
-    if ord in (math.inf, -math.inf):
-        return (torch.amax if ord > 0 else torch.amin)(size, dims, keepdim).to(result)
-    if ord == 0:
-        return torch.sum(size != 0, dims, keepdim).to(result)
-    if ord == 1:
-        return torch.sum(size, dims, keepdim).to(result)
-    if ord == 2:
-        return torch.sqrt(torch.sum(size * size, dims, keepdim)).to(result)
-    return torch.pow(torch.sum(torch.pow(size, ord), dims, keepdim), 1.0 / ord).to(result)
 
 
 @decomposition(aten._adaptive_avg_pool2d.default, aten._adaptive_avg_pool3d.default)
@@ -324,21 +261,14 @@ def _foreach(base, in_place):
     if function is None and in_place and (pure := getattr(torch, base, None)):        # there is no Tensor.maximum_
         function = lambda x, *args, **kwargs: x.copy_(pure(x, *args, **kwargs))      # noqa: E731
 
-    def rule(xs, *others, scalar=1, scalars=None, **kwargs):
-        if not isinstance(xs, (list, tuple)):           # a number to the power of each
-            return [function(xs, y) for y in others[0]]
-        value = [scalar] * len(xs) if scalars is None else scalars
+    def rule(*args, **kwargs):
+        rows = [[a[k] if isinstance(a, (list, tuple)) else a for a in args] for k in range(max(len(a) for a in args if isinstance(a, (list, tuple))))]
         if base in ("addcmul", "addcdiv"):
-            a, b, *rest = others
-            value = [rest[0]] * len(xs) if rest and not isinstance(rest[0], (list, tuple)) else rest[0] if rest else value
-            if isinstance(value, torch.Tensor) or any(isinstance(v, torch.Tensor) for v in value):
+            if any(isinstance(a, torch.Tensor) for a in args[3:]):          # the factors, as one tensor
                 return NotImplemented
-            results = [function(x, p, q, value=v) for x, p, q, v in zip(xs, a, b, value)]
+            results = [function(*row[:3], value=(row[3:] or [1])[0]) for row in rows]
         else:
-            if scalars is not None:
-                others = (*others, scalars)
-            of = lambda k: [o[k] if isinstance(o, (list, tuple)) else o for o in others]  # noqa: E731
-            results = [function(x, *of(k), **kwargs) for k, x in enumerate(xs)]
+            results = [function(*row, **kwargs) for row in rows]
         return None if in_place else results
     return function and rule
 

@@ -129,22 +129,6 @@ def relu(call, x):
     return pointwise(call, lambda v: ops.maximum(v, ops.constant(0, compute_dtype(call, x))), x)
 
 
-@lower(aten.square.default)
-def square(call, x):
-    return pointwise(call, lambda v: ops.mul(v, v), x)
-
-
-@lower(aten.leaky_relu.default)
-def leaky_relu(call, x, negative_slope=0.01):
-    constant = lambda number: ops.constant(number, compute_dtype(call, x))        # noqa: E731
-    return pointwise(call, lambda v: ops.where(ops.gt(v, constant(0)), v, ops.mul(v, constant(negative_slope))), x)
-
-
-@lower(aten.hardtanh.default)
-def hardtanh(call, x, min_val=-1.0, max_val=1.0):
-    return clamp(call, x, min_val, max_val)
-
-
 @lower(aten.clamp, aten.clamp_min, aten.clamp_max)
 def clamp(call, x, min=None, max=None):
     if call.name == "clamp_max":
@@ -164,18 +148,6 @@ def where(call, condition, a, b):
     test, this, that = (broadcast_loader(v, size) for v in (condition, a, b))
     return made(call, lambda index: ops.where(_truth(test(index), condition.dtype), cast(this(index), a.dtype, dtype),
                                               cast(that(index), b.dtype, dtype)), condition, a, b)
-
-
-@lower(aten.masked_fill)
-def masked_fill(call, x, mask, value):
-    size, dtype = tuple(call.value.shape), call.value.dtype
-    load, test = broadcast_loader(x, size), broadcast_loader(mask, size)
-    fill = broadcast_loader(value, size) if isinstance(value, TensorBox) else None
-
-    def body(index):
-        other = cast(fill(index), value.dtype, dtype) if fill else number(value, dtype)
-        return ops.where(test(index), other, load(index))
-    return made(call, body, x, mask)
 
 
 @lower(aten._to_copy.default, aten.clone.default, aten.lift_fresh_copy.default, torch.ops.prims.convert_element_type.default)
@@ -250,7 +222,7 @@ def uniform(call, seed, size):
 
 
 # --- prims: what torch's decompositions are written in has the rules of the ATen ops of the same name ------------------------
-for _name in [*UNARY, *BINARY, "add", "sub", "div", "pow", "where", "fmax", "fmin", "square"]:
+for _name in [*UNARY, *BINARY, "add", "sub", "div", "pow", "where", "fmax", "fmin"]:
     _aten, _prim = getattr(aten, _name, None), getattr(torch.ops.prims, _name, None)
     if _aten is not None and _prim is not None:
         _rules = [LOWERINGS[getattr(_aten, overload)] for overload in ("default", "Tensor", "Tensor_Tensor", "self")
