@@ -187,8 +187,6 @@ class DtypeHandler(OpsHandler):
             raise DtypeError(f"to_dtype from {src_dtype} is given {x}")
         return dtype
 
-    to_dtype_bitcast = to_dtype
-
     def where(self, condition, a, b):
         self.same("where", a, b)
         if condition != torch.bool:
@@ -202,11 +200,6 @@ class DtypeHandler(OpsHandler):
 
     def rand(self, seed, offset):
         return torch.float32
-
-    randn = rand
-
-    def randint(self, seed, offset, low, high):
-        return torch.int64
 
     def same(self, op, first, *others):
         if any(o != first for o in others):
@@ -224,5 +217,5 @@ def _dtype_rule(name):
     return method
 
 
-for _name in UNARY + BINARY + COMPARISON + ("fma",):
+for _name in UNARY + BINARY + COMPARISON:
     setattr(DtypeHandler, _name, _dtype_rule(_name))

@@ -110,10 +110,6 @@ class InterpreterHandler(OpsHandler):
             result = getattr(torch, kind)(value.to(torch.uint8) if src_dtype == torch.bool else value, -1)
         elif kind in ("max", "min"):
             result = getattr(torch, f"a{kind}")(value, -1)
-        elif kind == "xor_sum":
-            result = value.select(-1, 0) if count else value.new_zeros(outer)
-            for i in range(1, count):
-                result = result ^ value.select(-1, i)
         elif kind == "any":
             result = value.to(torch.bool).any(-1)
         else:
@@ -150,9 +146,6 @@ class InterpreterHandler(OpsHandler):
     def to_dtype(self, x, dtype, src_dtype=None):
         return x.to(dtype)
 
-    def to_dtype_bitcast(self, x, dtype, src_dtype):
-        return x.contiguous().view(dtype)
-
     # control
     def where(self, condition, a, b):
         return torch.where(condition, a, b)
@@ -163,19 +156,8 @@ class InterpreterHandler(OpsHandler):
         self.mask = before
         return torch.where(mask, value, torch.tensor(other, dtype=value.dtype, device=self.device))
 
-    # random numbers
     def rand(self, seed, offset):
         return (philox(seed.to(torch.int64), offset.to(torch.int64)) >> 8).to(torch.float32) * 2.0 ** -24
-
-    def randn(self, seed, offset):
-        first, second = self.rand(seed, offset * 2), self.rand(seed, offset * 2 + 1)
-        return torch.sqrt(-2 * torch.log(1 - first)) * torch.cos(2 * math.pi * second)
-
-    def randint(self, seed, offset, low, high):
-        return low + philox(seed.to(torch.int64), offset.to(torch.int64)) % (high - low)
-
-    def fma(self, a, b, c):
-        return (a.double() * b.double() + c.double()).to(a.dtype)
 
 
 def _torch_rule(name):

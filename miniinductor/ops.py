@@ -38,7 +38,7 @@ BINARY = (
 )
 COMPARISON = ("eq", "ne", "lt", "le", "gt", "ge")
 SCANS = ("sum", "prod", "logaddexp")
-REDUCTIONS = ("sum", "prod", "max", "min", "argmax", "argmin", "any", "xor_sum")
+REDUCTIONS = ("sum", "prod", "max", "min", "argmax", "argmin", "any")
 
 
 class OpsHandler:
@@ -66,31 +66,19 @@ class OpsHandler:
     def constant(self, value, dtype): """A Python scalar as `dtype`."""
     def index_expr(self, expr, dtype): """The value of a sympy expression in loop variables and sizes, as `dtype`."""
     def to_dtype(self, x, dtype, src_dtype=None): """Convert as `Tensor.to` does."""
-    def to_dtype_bitcast(self, x, dtype, src_dtype): """Reinterpret the bits."""
 
     # control
     def where(self, condition, a, b): """condition ? a : b; both sides are evaluated."""
     def masked(self, mask, body, other):
         """body() where mask, else `other` (a Python scalar); memory read in `body` is not touched where mask is false."""
 
-    # random numbers (counter based, one stream per seed): float32 in [0, 1), N(0, 1), int64 in [low, high)
-    def rand(self, seed, offset): ...
-    def randn(self, seed, offset): ...
-    def randint(self, seed, offset, low, high): ...
-
-
-def _declare(name, arity):
-    parameters = ("a", "b", "c")[:arity]
-    scope = {}
-    exec(f"def {name}(self, {', '.join(parameters)}): ...", scope)
-    setattr(OpsHandler, name, scope[name])
+    def rand(self, seed, offset): """A random float32 in [0, 1): element `offset` (int64) of the stream of numbers that `seed` names."""
 
 
 for _name in UNARY:
-    _declare(_name, 1)
+    setattr(OpsHandler, _name, lambda self, a: ...)
 for _name in BINARY + COMPARISON:
-    _declare(_name, 2)
-_declare("fma", 3)
+    setattr(OpsHandler, _name, lambda self, a, b: ...)
 
 OP_NAMES = tuple(n for n in vars(OpsHandler) if not n.startswith("_"))
 

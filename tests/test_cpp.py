@@ -247,13 +247,6 @@ def test_every_float_is_rounded_to_16_bits_as_torch_does(dtype):
         assert torch.equal(ours.isnan(), want.isnan()) and torch.equal(ours.nan_to_num(7).view(bits), want.nan_to_num(7).view(bits))
 
 
-def test_bitcast():
-    x = torch.randn(77)
-    (got,), _ = run(lambda b: [pointwise(lambda v: ops.to_dtype_bitcast(v, torch.int32, torch.float32), b,
-                                         dtype=torch.int32)], x)
-    assert torch.equal(got, x.view(torch.int32))
-
-
 SHAPES = [(1,), (7,), (1823, 781), (3, 1, 5), (0, 4), (2, 3, 4, 5), (64, 64), (5, 100_003), ()]
 
 
@@ -474,15 +467,11 @@ def test_scatter_add_with_repeated_indices():
 def test_random_numbers():
     seed = torch.tensor([123])
 
-    def numbers(op, count, seed_box, **kw):
+    def numbers(seed_box):
         load = seed_box.make_loader()
-        return TensorBox(Pointwise(CPU, torch.float32, [count], lambda i: getattr(ops, op)(
-            load([0]), ops.index_expr(i[0], torch.int64))))
-    (u, n), _ = run(lambda s: [numbers("rand", 100_000, s), numbers("randn", 100_000, s)], seed)
+        return [TensorBox(Pointwise(CPU, torch.float32, [100_000], lambda i: ops.rand(load([0]), ops.index_expr(i[0], torch.int64))))]
+    ((u,), _), ((again,), _), ((other,), _) = run(numbers, seed), run(numbers, seed), run(numbers, seed + 1)
     assert 0 <= u.min() and u.max() < 1 and abs(u.mean() - 0.5) < 0.01 and abs(u.var() - 1 / 12) < 0.01
-    assert abs(n.mean()) < 0.02 and abs(n.std() - 1) < 0.02 and n.isfinite().all()
-    (again, _), _ = run(lambda s: [numbers("rand", 100_000, s), numbers("randn", 100_000, s)], seed)
-    (other, _), _ = run(lambda s: [numbers("rand", 100_000, s), numbers("randn", 100_000, s)], seed + 1)
     assert torch.equal(u, again) and (u == other).float().mean() < 0.01
 
 

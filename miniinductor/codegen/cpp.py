@@ -82,9 +82,8 @@ class CppKernelWriter(RowReductions, CppExpressions):
         self.inner_count = estimate(self.inner)
         operations = sum(len(b.instructions) for b in bodies)
         made, instructions = {n.name for n in self.nodes}, [i for b in bodies for i in b.walk()]
-        self.any_nan = any(i.op == "to_dtype_bitcast" for i in instructions) or any(
-            i.op == "load" and i.args[0] not in made and self.buffers[i.args[0]].layout.dtype in (torch.float16, torch.float32, torch.float64)
-            for i in instructions)
+        self.any_nan = any(i.op == "load" and i.args[0] not in made and self.buffers[i.args[0]].layout.dtype in (torch.float16, torch.float32, torch.float64)
+                           for i in instructions)
         self.by_rows = self.is_outer_reduction()
         self.tile = self.plan_tile()
         self.wraps = self.plan_wraps()
@@ -639,7 +638,7 @@ class CppKernelWriter(RowReductions, CppExpressions):
             if kind == "any":
                 return self.to_dtype(value, torch.bool)
             return value if value.dtype == dtype else self.to_dtype(value, dtype)
-        element_dtype = dtype if kind in ("sum", "prod", "xor_sum") else src_dtype
+        element_dtype = dtype if kind in ("sum", "prod") else src_dtype
         if kind != "any" and value.dtype != element_dtype:
             value = self.to_dtype(value, element_dtype) if element_dtype not in NARROW else value
         accumulator = Accumulator(self.outside.fresh("acc"), kind, element_dtype)

@@ -137,13 +137,6 @@ class CppExpressions(OpsHandler):
             return self.temporary(f"mini::to_integer<{compute_type(dtype)}>({x})", dtype, x.inner)
         return self.temporary(f"({compute_type(dtype)}){x}", dtype, x.inner)
 
-    def to_dtype_bitcast(self, x, dtype, src_dtype):
-        text = x.text
-        if src_dtype in NARROW:
-            text = f"mini::to_{NARROW[src_dtype]}({text})"
-        text = f"mini::bits<{memory_type(dtype)}>({text})"
-        return self.temporary(f"mini::to_float({text})" if dtype in NARROW else text, dtype, x.inner)
-
     def where(self, condition, a, b):
         a, b = self.alike(a, b)
         inner = condition.inner or a.inner or b.inner
@@ -171,18 +164,8 @@ class CppExpressions(OpsHandler):
         outside.lines += lines
         return Value(name, value.dtype, inner)
 
-    def fma(self, a, b, c):
-        return self.temporary(f"mini::fma({a}, {b}, {c})", a.dtype, a.inner or b.inner or c.inner)
-
     def rand(self, seed, offset):
         return self.temporary(f"mini::rand({seed}, {offset})", torch.float32, seed.inner or offset.inner)
-
-    def randn(self, seed, offset):
-        return self.temporary(f"mini::randn({seed}, {offset})", torch.float32, seed.inner or offset.inner)
-
-    def randint(self, seed, offset, low, high):
-        return self.temporary(f"mini::randint({seed}, {offset}, {low}, {high})", torch.int64,
-                              seed.inner or offset.inner)
 
     def unary(self, op, x):
         if op == "neg":

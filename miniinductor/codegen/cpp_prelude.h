@@ -537,7 +537,7 @@ template <class T> OP void transpose(const T* from, int64_t step, T* to, int64_t
 
 // --- random numbers ------------------------------------------------------------------------------------------------------------
 // Counter based: Philox4x32-10 (Salmon et al., 2011) of (seed, offset), so element `offset` of stream `seed` needs no state.
-OP uint64_t philox(uint64_t seed, uint64_t offset) {
+OP uint32_t philox(uint64_t seed, uint64_t offset) {
     uint32_t c0 = (uint32_t)offset, c1 = (uint32_t)(offset >> 32), c2 = 0, c3 = 0;
     uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
     for (int round = 0; round < 10; round++) {
@@ -546,17 +546,10 @@ OP uint64_t philox(uint64_t seed, uint64_t offset) {
         c1 = (uint32_t)b; c3 = (uint32_t)a; c0 = n0; c2 = n2;
         k0 += 0x9E3779B9u; k1 += 0xBB67AE85u;
     }
-    return (uint64_t)c1 << 32 | c0;
+    return c0;
 }
-OP float uniform(uint32_t u) { return (float)(u >> 8) * 5.9604644775390625e-8f; }          // 24 bits: [0, 1)
-OP float rand(int64_t seed, int64_t offset) { return uniform((uint32_t)philox((uint64_t)seed, (uint64_t)offset)); }
-OP float randn(int64_t seed, int64_t offset) {              // Box-Muller
-    uint64_t u = philox((uint64_t)seed, (uint64_t)offset);
-    float radius = __builtin_sqrtf(-2.f * log(1.f - uniform((uint32_t)u)));
-    return radius * __builtin_cosf(6.28318530717958648f * uniform((uint32_t)(u >> 32)));
-}
-OP int64_t randint(int64_t seed, int64_t offset, int64_t low, int64_t high) {
-    return low + (int64_t)(philox((uint64_t)seed, (uint64_t)offset) % (uint64_t)(high - low));
+OP float rand(int64_t seed, int64_t offset) {               // 24 bits: [0, 1)
+    return (float)(philox((uint64_t)seed, (uint64_t)offset) >> 8) * 5.9604644775390625e-8f;
 }
 // Memory for values between two loops of a kernel where their number is not constant: kept by each thread, grown when needed.
 template <class T, int number> OP T* scratch(int64_t count) {

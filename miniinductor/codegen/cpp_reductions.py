@@ -34,7 +34,7 @@ ROWS = 4                    # rows added at a time there: one load and store of 
 REDUCERS = {
     "sum": ("0", "{a} + {b}", "+"), "prod": ("1", "{a} * {b}", "*"),
     "max": ("lowest", "mini::maximum{type}({a}, {b})", "max"), "min": ("highest", "mini::minimum{type}({a}, {b})", "min"),
-    "any": ("0", "{a} | {b}", "|"), "xor_sum": ("0", "{a} ^ {b}", "^"),
+    "any": ("0", "{a} | {b}", "|"),
     "argmax": ("lowest", "mini::larger({a}, {b})", None),
     "argmin": ("highest", "mini::smaller({a}, {b})", None),
 }

@@ -27,7 +27,7 @@ ENOUGH_ROWS = 64            # with so many rows, one program each keeps reductio
 LEAST_ROWS = 128            # rows that a program should at least add up where columns are reduced
 LEAST_CHUNK = 4096          # elements, where rows are
 LEAST_ELEMENTS = 1 << 17    # below this a second kernel costs more than it saves
-NEUTRAL = {"sum": 0, "prod": 1, "any": False, "xor_sum": 0}
+NEUTRAL = {"sum": 0, "prod": 1, "any": False}
 
 
 def split_reductions(graph, record):

@@ -51,7 +51,7 @@ REDUCERS = {
     "sum": ("0", "{a} + {b}", "tl.sum({a}, 1)"), "prod": ("1", "{a} * {b}", "tl.reduce({a}, 1, multiply)"),
     "max": ("lowest", "larger({a}, {b})", "tl.reduce({a}, 1, larger)"),
     "min": ("highest", "smaller({a}, {b})", "tl.reduce({a}, 1, smaller)"),
-    "any": ("0", "{a} | {b}", "tl.max({a}, 1)"), "xor_sum": ("0", "{a} ^ {b}", "tl.xor_sum({a}, 1)"),
+    "any": ("0", "{a} | {b}", "tl.max({a}, 1)"),
     "argmax": ("lowest", "argument_of_larger({a}, {b})", "tl.reduce(({a}), 1, argument_of_larger)"),
     "argmin": ("highest", "argument_of_smaller({a}, {b})", "tl.reduce(({a}), 1, argument_of_smaller)"),
 }
@@ -486,7 +486,7 @@ class TritonKernelWriter(TritonExpressions):
         if not self.is_inner[self.node.name]:           # one element: nothing to reduce
             return self.constant(0, dtype) if kind.startswith("arg") else self.to_dtype(
                 value, torch.bool if kind == "any" else dtype)
-        element = torch.int32 if kind == "any" else dtype if kind in ("sum", "prod", "xor_sum") else src_dtype
+        element = torch.int32 if kind == "any" else dtype if kind in ("sum", "prod") else src_dtype
         if value.dtype != element:
             value = self.to_dtype(value, torch.bool) if kind == "any" and value.dtype is not torch.bool else value
             value = self.to_dtype(value, element)

@@ -189,13 +189,6 @@ class TritonExpressions(OpsHandler):
             text = f"{text}.to(tl.int32)"
         return self.temporary(f"{text}.to({triton_type(dtype)})", dtype, x.inner)
 
-    def to_dtype_bitcast(self, x, dtype, src_dtype):
-        text = self.solid(x).text
-        if src_dtype in NARROW:
-            text = self.raw.get((text, src_dtype)) or f"{text}.to({triton_type(src_dtype)})"
-        value = self.temporary(f"{text}.to({triton_type(dtype)}, bitcast=True)", dtype, x.inner)
-        return self.temporary(f"{value}.to(tl.float32)", dtype, x.inner) if dtype in NARROW else value
-
     # -- control ----------------------------------------------------------------------------------------------------------
     def alike(self, a, b):
         """At most one of two operands is a bare literal; Python numbers take the other's dtype."""
@@ -217,27 +210,10 @@ class TritonExpressions(OpsHandler):
         self.mask = before
         return self.where(mask, value, self.constant(other, value.dtype))
 
-    def fma(self, a, b, c):
-        a, b = self.alike(a, b)
-        a, c = self.alike(a, c)
-        return self.temporary(f"tl.fma({self.solid(a)}, {self.solid(b)}, {self.solid(c)})", a.dtype,
-                              a.inner | b.inner | c.inner)
-
     # -- random numbers: Triton's own counter-based generator (Philox) ------------------------------------------------------
     def rand(self, seed, offset):
-        bits = self.temporary(f"tl.randint({seed}, {self.counter(offset)}).to(tl.uint32)", torch.uint32, seed.inner | offset.inner)
+        bits = self.temporary(f"tl.randint({seed}, {self.solid(offset)}.to(tl.int32)).to(tl.uint32)", torch.uint32, seed.inner | offset.inner)
         return self.temporary(f"({bits} >> 8).to(tl.float32) * 5.9604644775390625e-08", torch.float32, bits.inner)      # as the C++ prelude
-
-    def randn(self, seed, offset):
-        return self.temporary(f"tl.randn({seed}, {self.counter(offset)})", torch.float32, seed.inner | offset.inner)
-
-    def randint(self, seed, offset, low, high):
-        bits = self.temporary(f"tl.randint({seed}, {self.counter(offset)}).to(tl.uint32)", torch.uint32,
-                              seed.inner | offset.inner)
-        return self.temporary(f"{bits}.to(tl.int64) % ({high} - {low}) + {low}", torch.int64, bits.inner)
-
-    def counter(self, offset):
-        return f"{self.solid(offset)}.to(tl.int32)"
 
     # -- families ---------------------------------------------------------------------------------------------------------------
     def unary(self, op, x):
