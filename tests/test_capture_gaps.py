@@ -489,6 +489,36 @@ def test_the_first_call_of_lazy_modules():
     assert minidynamo.counters["graphs"].total() == before + 1
 
 
+class ScaledSine(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, holder):
+        y = (x * holder.value).sin()
+        minidynamo.graph_break()
+        ctx.save_for_backward(x, y)
+        ctx.holder = holder
+        return y * 2
+
+    @staticmethod
+    def backward(ctx, gradient):
+        x, y = ctx.saved_tensors
+        return gradient * 2 * (x * ctx.holder.value).cos() * ctx.holder.value, None
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_the_forward_of_an_autograd_function_as_a_frame(backend):
+    """An argument that no graph can take: `apply` runs as plain Python, and `save_for_backward` stays in the frame of `forward`."""
+    def f(x):
+        return ScaledSine.apply(x, holder).sum() + 1
+    holder, compiled, gradients = Holder(), minidynamo.compile(f, backend=backend), []
+    for function in (f, compiled, compiled):
+        x = X().requires_grad_()
+        function(x).backward()
+        gradients.append(x.grad)
+    torch.testing.assert_close(gradients[1:], gradients[:1] * 2)
+    frames = [record for record in minidynamo.records.frames if record.function in ("ScaledSine.forward", "<resume of forward at line %d>" % (ScaledSine.forward.__code__.co_firstlineno + 3))]
+    assert [bool(record.graph) for record in frames] == [True, True] and not any("save_for_backward" in reason for reason in minidynamo.counters["graph_breaks"])
+
+
 # ---- torch's own functions
 @pytest.mark.parametrize("function", [torch.nn.functional.gelu, torch.softmax, torch.nn.functional.cross_entropy, torch.ops.aten.relu.default])
 def test_a_function_of_torch_compiled_itself(function):

@@ -34,7 +34,7 @@ LEAF_MODULES = ("torch.nn.functional", "torch._C._nn", "torch.functional", "torc
 REFUSED = ("torch._dynamo", "torch._inductor", "torch.jit", "torch.autograd", "torch.distributed", "torch.utils.checkpoint", "torch.fx",
            "torch._functorch", "torch.func", "torch.optim.lr_scheduler", "torch.serialization", "torch.export", "torch.utils.data",
            "torch._subclasses", "torch.cuda", "torch.profiler", "torch.library", "torch._tensor_str", "torch.random")
-TRACED = ("torch.autograd.grad_mode",)
+TRACED = ("torch.autograd.grad_mode", "torch.autograd.function.FunctionCtx")
 _LEAVES = {}
 
 
@@ -67,10 +67,11 @@ def refuse(fn):
     if getattr(fn, "_minidynamo_disabled", False):
         raise Break("disabled", f"{fn.__qualname__} is disabled")
     module = fn.__module__ or ""
+    name = f"{module}.{fn.__qualname__}"
     if getattr(fn, "_torchdynamo_disable", False) and not module.startswith("torch."):
         raise Break("disabled", f"{fn.__qualname__} is disabled by torch.compiler.disable")
-    if module.startswith("torch.") and module.startswith(REFUSED) and not module.startswith(TRACED):
-        raise Break("torch", f"the call of {module}.{fn.__qualname__}()")
+    if name.startswith(REFUSED) and not name.startswith(TRACED):
+        raise Break("torch", f"the call of {name}()")
 
 
 def call_leaf(tx, fn, args, kwargs):

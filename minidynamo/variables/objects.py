@@ -230,8 +230,8 @@ class ObjectVar(Variable):
             tx.output.wrap_pinned(found.fset).call(tx, [self, value], {})
         elif issubclass(self.cls, BaseException) and hasattr(type(found), "__set__") and owner.__module__ == "builtins":
             self.set_exception_attribute(tx, name, value)
-        elif isinstance(found, types.MemberDescriptorType):
-            if name not in owner.__dict__.get("__slots__", ()):
+        elif isinstance(found, types.MemberDescriptorType) or isinstance(found, types.GetSetDescriptorType) and owner is torch._C._FunctionBase:
+            if owner is not torch._C._FunctionBase and name not in owner.__dict__.get("__slots__", ()):         # a context's `to_save` is written like a slot
                 raise Break("attribute", f"{owner.__name__}.{name} is kept by C code")
             self.slots[name], self.mutated = value, True
         elif found is not MISSING and isinstance(lookup(type(found), "__set__")[1], types.FunctionType):
