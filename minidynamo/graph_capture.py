@@ -371,48 +371,33 @@ class OutputGraph(Builder):
         kind = type(variable)
         if kind is TensorVar or kind is SymVar:
             return variable.fake
-        if kind is ConstantVar:
-            return argument_of(variable.value)
-        if kind is FloatVar or kind is TextVar:
-            return variable.as_constant()
-        if kind is Lazy:
-            return self.to_fake(variable.realize(self.frame))
-        if kind is TupleVar:
-            items = [self.to_fake(variable.item(self.frame, n)) for n in range(len(variable.items))]
-            return variable.cls(*items) if hasattr(variable.cls, "_fields") else \
-                tuple(items) if variable.cls is torch.Size else variable.cls(items)
-        if kind is ListVar:
-            return [self.to_fake(item) for item in variable.iterate(self.frame)]
-        if kind is DictVar:
-            return {key.as_constant(): self.to_fake(value) for key, value in variable.pairs(self.frame)}
-        if kind is SliceVar:
-            return slice(*[self.to_fake(part) for part in variable.parts])
-        identity = variable.identity()
-        if identity is not variable and callable(identity):
-            return identity
-        raise Break("argument", f"{variable} as an argument of a torch function")
+        return variable.as_constant() if kind is FloatVar or kind is TextVar else self._to_value(variable, self.to_fake)
 
     def to_node(self, variable):
         """The argument as it stands in the graph."""
         kind = type(variable)
         if kind is TensorVar:
             return variable.node
+        return self.symbolic_node(self.frame, variable.value) if kind is SymVar else self._to_value(variable, self.to_node)
+
+    def _to_value(self, variable, part):
+        """A constant, or a container of part(item) for each item."""
+        kind = type(variable)
         if kind is ConstantVar or kind is FloatVar:
             return argument_of(variable.value)
-        if kind is SymVar:
-            return self.symbolic_node(self.frame, variable.value)
         if kind is Lazy:
-            return self.to_node(variable.realize(self.frame))
-        if kind is TupleVar:
-            items = [self.to_node(item) for item in variable.items]
-            return variable.cls(*items) if hasattr(variable.cls, "_fields") else tuple(items)
-        if kind is ListVar:
-            return [self.to_node(item) for item in variable.items]
+            return part(variable.realize(self.frame))
+        if kind is TupleVar or kind is ListVar:
+            items = [part(item) for item in variable.iterate(self.frame)]
+            return variable.cls(*items) if hasattr(variable.cls, "_fields") else items if kind is ListVar else tuple(items)
         if kind is DictVar:
-            return {key.as_constant(): self.to_node(value) for key, value in variable.pairs(self.frame)}
+            return {key.as_constant(): part(value) for key, value in variable.pairs(self.frame)}
         if kind is SliceVar:
-            return slice(*[self.to_node(part) for part in variable.parts])
-        return variable.identity()
+            return slice(*map(part, variable.parts))
+        identity = variable.identity()
+        if identity is variable or not callable(identity) and kind is not TextVar:
+            raise Break("argument", f"{variable} as an argument of a torch function")
+        return identity
 
     def wrap_result(self, value):
         """A value that a folded call gave: constants and containers of constants; anything else is pinned."""

@@ -65,9 +65,6 @@ class Source:
     def instance_dict(self, plain=True):
         return self.child("dict" if plain else "raw_dict")
 
-    def cell_of(self, index):
-        return self.child("closure", index).child("cell")
-
     def expr(self, parent):
         """This access as Python, where `parent` names the base."""
         return KINDS[self.kind].format(p=parent, k=identifier(self.key) if self.kind == "local" else self.key)

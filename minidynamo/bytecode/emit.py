@@ -13,18 +13,11 @@ def _simple(op):
     return lambda arg=None: [Instruction(op, arg)]
 
 
-load_const, load_fast, store_fast, delete_fast = (_simple(op) for op in ("LOAD_CONST", "LOAD_FAST", "STORE_FAST", "DELETE_FAST"))
-load_deref, store_deref, delete_deref = (_simple(op) for op in ("LOAD_DEREF", "STORE_DEREF", "DELETE_DEREF"))
+for _op in """LOAD_CONST LOAD_FAST STORE_FAST DELETE_FAST LOAD_DEREF STORE_DEREF DELETE_DEREF LOAD_GLOBAL STORE_GLOBAL DELETE_GLOBAL
+              LOAD_ATTR STORE_ATTR DELETE_ATTR BINARY_SUBSCR STORE_SUBSCR DELETE_SUBSCR BUILD_TUPLE BUILD_LIST BUILD_SET BUILD_MAP BUILD_SLICE
+              UNPACK_SEQUENCE PUSH_NULL POP_TOP COPY SWAP JUMP_FORWARD RETURN_VALUE""".split():
+    globals()[_op.lower()] = _simple(_op)           # load_const(1) is [Instruction("LOAD_CONST", 1)]; COPY and SWAP count from 1 at the top
 load_cell = _simple("LOAD_CLOSURE" if VERSION < (3, 13) else "LOAD_FAST")       # the cell itself
-load_global, load_attr, store_attr, delete_attr = (
-    _simple(op) for op in ("LOAD_GLOBAL", "LOAD_ATTR", "STORE_ATTR", "DELETE_ATTR"))
-store_global, delete_global = _simple("STORE_GLOBAL"), _simple("DELETE_GLOBAL")
-push_null, pop_top, return_value = _simple("PUSH_NULL"), _simple("POP_TOP"), _simple("RETURN_VALUE")
-copy, swap = _simple("COPY"), _simple("SWAP")                                   # 1-based from the top
-build_tuple, build_list, build_set, build_map = (_simple("BUILD_" + kind) for kind in ("TUPLE", "LIST", "SET", "MAP"))
-build_slice, unpack_sequence = _simple("BUILD_SLICE"), _simple("UNPACK_SEQUENCE")
-subscr, store_subscr, delete_subscr = _simple("BINARY_SUBSCR"), _simple("STORE_SUBSCR"), _simple("DELETE_SUBSCR")
-jump_forward = _simple("JUMP_FORWARD")
 
 
 def jump_if_false(target):
@@ -44,15 +37,6 @@ def call(function, *arguments):
 def call_n(count):
     """Call what lies below `count` positional arguments (with its NULL, in this version's order)."""
     return ([Instruction("PRECALL", count)] if VERSION < (3, 12) else []) + [Instruction("CALL", count)]
-
-
-def call_kw(function, arguments, keywords):
-    """Call with keyword arguments: `keywords` maps a name to a piece."""
-    values = [ins for piece in (*arguments, *keywords.values()) for ins in piece]
-    names, count = tuple(keywords), len(arguments) + len(keywords)
-    if VERSION < (3, 13):
-        return push_null() + function + values + [Instruction("KW_NAMES", names)] + call_n(count)
-    return function + push_null() + values + load_const(names) + [Instruction("CALL_KW", count)]
 
 
 def make_function(code, cells):

@@ -32,21 +32,19 @@ class CodeInfo:
         self.ops, self.groups, self.natives = [], [], []
         line = code.co_firstlineno
         for n, operation in enumerate(operations):
-            native = opcodes.native_of(operation)
-            position = opcodes.position_of(native)
-            line = position if position is not None else line
+            native = operation.instruction
+            line = native.pos[0] if native.pos and native.pos[0] is not None else line
             handler = opcodes.HANDLERS.get(operation.op, opcodes.UNSUPPORTED)
             arg = operation.arg if handler is not opcodes.UNSUPPORTED else (operation.op, operation.arg)
             self.ops.append((handler, arg, operation.exc, line))
             first = n
-            if n and opcodes.native_of(operations[n - 1]) is native:
+            if n and operations[n - 1].instruction is native:
                 first = self.groups[n - 1]
             self.groups.append(first)
             start = index[id(native)]
             while start and natives[start - 1].op in PREFIXES:
                 start -= 1
             self.natives.append((start, index[id(native)]))
-        self.native_count = len(natives)
         self.internal = any(part in code.co_filename for part in INTERNAL)
         # zero-argument super() reads the first slot, though no instruction says so
         self.super_reads = code.co_varnames[0] if "__class__" in code.co_freevars and code.co_argcount else None

@@ -104,18 +104,12 @@ class Frame(Operations):
         self.stack.append(exception)
         self.pc = target
 
-    def pop(self):
-        return self.stack.pop()
-
     def popn(self, n):
         if not n:
             return []
         values = self.stack[-n:]
         del self.stack[-n:]
         return values
-
-    def push(self, variable):
-        self.stack.append(variable)
 
     # ---- calls
     def call_function(self, function, args, kwargs):
@@ -151,10 +145,10 @@ class Frame(Operations):
         """Run until the next yield: the yielded variable, or None when the body returned."""
         self.parent, self.yielded = tx, None
         if sent is not None:
-            self.push(sent)
+            self.stack.append(sent)
         if throw is not None:
             entry = self.info.ops[self.pc - 1][2]
-            self.push(NULL)
+            self.stack.append(NULL)
             if entry is None:
                 raise self.raised(throw)
             self.unwind(self.raised(throw).var, entry)

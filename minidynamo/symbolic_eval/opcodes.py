@@ -30,14 +30,6 @@ def opcode(function):
     return function
 
 
-def native_of(operation):
-    return operation.instruction
-
-
-def position_of(native):
-    return native.pos[0] if native.pos else None
-
-
 def UNSUPPORTED(frame, arg):
     raise Break("opcode", f"the instruction {arg[0] if arg[0] != 'UNSUPPORTED' else arg[1]} is not traced")
 

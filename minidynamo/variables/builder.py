@@ -140,34 +140,29 @@ class Builder:
             return self._tensor(value, kind, source)
         if isinstance(value, torch.Tensor):
             raise Break("tensor subclass", f"the tensor subclass {kind.__name__} is not traced")
+        if isinstance(value, torch.nn.Module):
+            return self._module(value, kind, source)
         build = CONTAINERS.get(kind)
+        if source.kind != "pinned" and (build is None or source.key not in MODULE_TABLES):
+            self.guard(source, "TYPE", "type({0}) is {pin}", kind)
         if build is not None:
-            if source.key not in MODULE_TABLES:
-                self.guard(source, "TYPE", "type({0}) is {pin}", kind)
             variable = build(self, value, source)
             self.sourced.append(variable)
             return variable
-        if isinstance(value, torch.nn.Module):
-            return self._module(value, kind, source)
         if isinstance(value, weakref.ref) and kind.__call__ is weakref.ref.__call__:
-            self.guard(source, "TYPE", "type({0}) is {pin}", kind)
             return WeakRefVar(value, source)
         if kind is types.MappingProxyType:
-            self.guard(source, "TYPE", "type({0}) is {pin}", kind)
             behind = gc.get_referents(value)[0]
             if type(behind) not in (dict, collections.OrderedDict):
                 raise Break("dictionary", f"a mappingproxy of a {type(behind).__name__}")
             return ProxyVar(self.wrap(behind, source.child("behind")), source=source)
         if kind is types.MethodType:
-            self.guard(source, "TYPE", "type({0}) is {pin}", kind)
             return BoundMethodVar(self.wrap(value.__func__, source.attr("__func__")),
                                   self.wrap(value.__self__, source.attr("__self__")), source)
         if kind is functools.partial:
-            self.guard(source, "TYPE", "type({0}) is {pin}", kind)
             self.guard(source, "LENGTH", f"len({{0}}.args) == {len(value.args)} and [*{{0}}.keywords] == {{pin}}", list(value.keywords))
             return partial_of(self.frame, value, source)
         if isinstance(value, tuple) and hasattr(kind, "_fields") and kind.__new__ is not tuple.__new__:
-            self.guard(source, "TYPE", "type({0}) is {pin}", kind)
             return TupleVar([Lazy(item, source.child("tuple_item", n)) for n, item in enumerate(value)], kind, source)
         return self._object(value, kind, source)
 
@@ -257,17 +252,13 @@ class Builder:
         if known is None:
             items = {}
             for name, item in own.items():
-                inner = source.item(name) if name not in source.children else source.item(name)
-                items[name] = (ConstantVar(name), Lazy(item, inner))
+                items[name] = (ConstantVar(name), Lazy(item, source.item(name)))
             known = self.memo[id(own)] = (DictVar(items, source=source), own)
             known[0].real_keys = list(items)
             self.sourced.append(known[0])
         return known[0]
 
     def _object(self, value, kind, source):
-        pinned = source.kind == "pinned"
-        if not pinned:
-            self.guard(source, "TYPE", "type({0}) is {pin}", kind)
         fields = None
         if kind.__dictoffset__ and hasattr(value, "__dict__"):
             plain = lookup(kind, "__getattribute__")[1] is object.__getattribute__
@@ -296,9 +287,11 @@ class Builder:
         if isinstance(value, type):
             return ClassVar(value)
         if kind is types.FunctionType:
-            if value.__closure__ or value.__defaults__ or value.__kwdefaults__:
-                return self._pinned_function(value)
-            return FunctionVar(value, value.__code__, value.__globals__, value.__qualname__)
+            if not (value.__closure__ or value.__defaults__ or value.__kwdefaults__):
+                return FunctionVar(value, value.__code__, value.__globals__, value.__qualname__)
+            variable = self.function_of(value, self.tree.pinned(value), guarded=False)
+            variable.source = None
+            return variable
         if kind is types.ModuleType or isinstance(value, types.ModuleType):
             return PyModuleVar(value)
         if kind in C_CALLABLES or isinstance(value, C_CALLABLES):
@@ -310,11 +303,6 @@ class Builder:
         if kind is types.MethodType and isinstance(value.__self__, type):
             return BoundMethodVar(self.wrap_pinned(value.__func__), self.wrap_pinned(value.__self__))
         return self.wrap(value, self.tree.pinned(value))
-
-    def _pinned_function(self, value):
-        variable = self.function_of(value, self.tree.pinned(value), guarded=False)
-        variable.source = None
-        return variable
 
     def guard_class_attribute(self, owner, found, name):
         """A user's class still has this descriptor under `name`."""

@@ -68,30 +68,15 @@ class FunctionVar(Variable):
             return self.attrs.get(tx, ConstantVar(name))
         if name == "__dict__":
             return self._dict(tx)
-        if name in ("__name__", "__qualname__", "__code__", "__doc__", "__module__", "__defaults__", "__kwdefaults__",
-                    "__annotations__", "__closure__", "__globals__") or self.fn is not None:
-            return self._function_attribute(tx, name)
+        if self.fn is not None:
+            return self._real_attribute(tx, name)
+        if name in MADE_HERE:
+            return MADE_HERE[name](self)
+        if name in ("__kwdefaults__", "__closure__", "__globals__"):
+            raise Break("attribute", f"{name} of a function made in this frame")
         tx.raise_(AttributeError, f"'function' object has no attribute {name!r}")
 
-    def _function_attribute(self, tx, name):
-        if self.fn is None:
-            if name == "__name__":
-                return ConstantVar(self.name.rpartition(".")[2])
-            if name == "__qualname__":
-                return ConstantVar(self.name)
-            if name == "__code__":
-                return ConstantVar(self.code)
-            if name == "__doc__":
-                doc = self.code.co_consts[0] if self.code.co_consts else None
-                return ConstantVar(doc if isinstance(doc, str) else None)
-            if name == "__module__":
-                return ConstantVar(self.globals.get("__name__"))
-            if name == "__defaults__":
-                return TupleVar(list(self.defaults)) if self.defaults else ConstantVar(None)
-            if name == "__annotations__":
-                self.annotations = self.annotations or DictVar({})
-                return self.annotations
-            raise Break("attribute", f"{name} of a function made in this frame")
+    def _real_attribute(self, tx, name):
         try:
             value = getattr(self.fn, name)
         except AttributeError as error:
@@ -101,6 +86,10 @@ class FunctionVar(Variable):
         if self.source is None or name.startswith("__") and name not in ("__wrapped__",):
             return tx.output.wrap_pinned(value)
         return tx.output.wrap(value, self.source.attr(name))
+
+    def _annotations(self):
+        self.annotations = self.annotations or DictVar({})
+        return self.annotations
 
     def _dict(self, tx):
         if self.attrs is None:
@@ -129,6 +118,13 @@ class FunctionVar(Variable):
 
     def __repr__(self):
         return f"the function {self.name}"
+
+
+MADE_HERE = {       # attributes of a function that was made in this frame
+    "__name__": lambda f: ConstantVar(f.name.rpartition(".")[2]), "__qualname__": lambda f: ConstantVar(f.name), "__code__": lambda f: ConstantVar(f.code),
+    "__doc__": lambda f: ConstantVar(next((doc for doc in f.code.co_consts[:1] if isinstance(doc, str)), None)),
+    "__module__": lambda f: ConstantVar(f.globals.get("__name__")), "__annotations__": FunctionVar._annotations,
+    "__defaults__": lambda f: TupleVar(list(f.defaults)) if f.defaults else ConstantVar(None)}
 
 
 def bind(tx, function, args, kwargs):

@@ -46,6 +46,18 @@ def lookup(cls, name):
     return None, MISSING
 
 
+METHODS = (types.FunctionType, staticmethod, classmethod)
+
+
+def method_of_class(tx, owner, found, name, instance, cls):
+    """One of `METHODS` as `instance` sees it (None: as the class does)."""
+    if isinstance(found, types.FunctionType):
+        function = tx.output.wrap_class_attribute(owner, found, name)
+        return function if instance is None else BoundMethodVar(function, instance)
+    function = tx.output.wrap_class_attribute(owner, found.__func__, name, unwrap="__func__")
+    return BoundMethodVar(function, cls) if isinstance(found, classmethod) else function
+
+
 ABSENT = collections.defaultdict(set)       # class -> names that `lookup` did not find there, in this attempt
 
 
@@ -124,7 +136,7 @@ class ObjectVar(Variable):
         if name == "__class__" and lookup(self.cls, name)[0] is object:
             return tx.output.wrap_pinned(self.cls)
         owner, found = lookup(self.cls, name)
-        if found is not MISSING and not isinstance(found, (types.FunctionType, staticmethod, classmethod)):
+        if found is not MISSING and not isinstance(found, METHODS):
             data = self.data_descriptor(tx, owner, found, name)
             if data is not None:
                 return data
@@ -190,13 +202,8 @@ class ObjectVar(Variable):
 
     def class_attribute(self, tx, owner, found, name):
         """A non-data class attribute, bound to this instance."""
-        if isinstance(found, types.FunctionType):
-            return BoundMethodVar(tx.output.wrap_class_attribute(owner, found, name), self)
-        if isinstance(found, staticmethod):
-            return tx.output.wrap_class_attribute(owner, found.__func__, name, unwrap="__func__")
-        if isinstance(found, classmethod):
-            return BoundMethodVar(tx.output.wrap_class_attribute(owner, found.__func__, name, unwrap="__func__"),
-                                  tx.output.wrap_pinned(self.cls))
+        if isinstance(found, METHODS):
+            return method_of_class(tx, owner, found, name, self, tx.output.wrap_pinned(self.cls))
         if isinstance(found, functools.cached_property):
             value = tx.output.wrap_pinned(found.func).call(tx, [self], {})
             self.fields.store(tx, ConstantVar(name), value)
@@ -459,12 +466,8 @@ class ClassVar(RealVar):
             if meta is not MISSING:
                 return BoundMethodVar(CallableVar(meta), self) if callable(meta) else tx.fold_pinned(getattr, cls, name)
             tx.raise_(AttributeError, f"type object '{cls.__name__}' has no attribute '{name}'")
-        if isinstance(found, types.FunctionType):
-            return tx.output.wrap_class_attribute(owner, found, name)
-        if isinstance(found, staticmethod):
-            return tx.output.wrap_class_attribute(owner, found.__func__, name, unwrap="__func__")
-        if isinstance(found, classmethod):
-            return BoundMethodVar(tx.output.wrap_class_attribute(owner, found.__func__, name, unwrap="__func__"), self)
+        if isinstance(found, METHODS):
+            return method_of_class(tx, owner, found, name, None, self)
         if isinstance(found, property) or hasattr(type(found), "__get__"):
             tx.output.guard_class_attribute(owner, found, name)
             return tx.fold_pinned(getattr, cls, name)
@@ -614,14 +617,10 @@ class SuperVar(Variable):
             if isinstance(found, property):
                 return tx.output.wrap_pinned(found.fget).call(tx, [self.object], {})
             return self.object.class_attribute(tx, owner, found, name)
-        if isinstance(found, classmethod):
-            target = self.object if bound_to_class else tx.output.wrap_pinned(self.object.python_type())
-            return BoundMethodVar(tx.output.wrap_pinned(found.__func__), target)
-        if isinstance(found, staticmethod):
-            return tx.output.wrap_pinned(found.__func__)
-        if bound_to_class:
-            return tx.output.wrap_pinned(found)
-        return BoundMethodVar(tx.output.wrap_pinned(found), self.object)
+        instance, cls = (None, self.object) if bound_to_class else (self.object, tx.output.wrap_pinned(self.object.python_type()))
+        if isinstance(found, METHODS):
+            return method_of_class(tx, owner, found, name, instance, cls)
+        return tx.output.wrap_pinned(found) if instance is None else BoundMethodVar(tx.output.wrap_pinned(found), instance)
 
     def reconstruct(self, cg):
         cg.call_object(super, ClassVar(self.start), self.object)

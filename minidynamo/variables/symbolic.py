@@ -47,20 +47,13 @@ class Unpinned(Variable):
     def getattr(self, tx, name):
         return tx.output.wrap_pinned(self.python_type()) if name == "__class__" else self.constant().getattr(tx, name)
 
-    def call_method(self, tx, name, args, kwargs):
-        return self.constant().call_method(tx, name, args, kwargs)
 
-    def iterate(self, tx):
-        return self.constant().iterate(tx)
+def _of_constant(name):
+    return lambda self, *args: getattr(self.constant(), name)(*args)
 
-    def length(self, tx):
-        return self.constant().length(tx)
 
-    def getitem(self, tx, key):
-        return self.constant().getitem(tx, key)
-
-    def call(self, tx, args, kwargs):
-        return self.constant().call(tx, args, kwargs)
+for _name in ("call_method", "iterate", "length", "getitem", "call"):
+    setattr(Unpinned, _name, _of_constant(_name))
 
 
 class SymVar(Unpinned):

@@ -16,6 +16,7 @@ from ..exceptions import Break
 from .base import Variable
 from .constant import ConstantVar
 from .containers import SequenceVar
+from .symbolic import Unpinned
 
 METADATA = {"dtype", "device", "layout", "ndim", "requires_grad", "is_leaf", "is_cuda", "is_cpu", "is_sparse", "is_quantized",
             "is_meta", "is_mps", "is_xpu", "is_mkldnn", "is_nested", "itemsize", "nbytes", "names", "output_nr", "is_sparse_csr",
@@ -204,7 +205,7 @@ class TensorVar(Variable):
         cg.load_graph_output(self)
 
 
-class FloatVar(Variable):
+class FloatVar(Unpinned):
     """A float that changes from call to call (a scheduler's learning rate): a float for the program, a 0-d float64 tensor in the graph.
 
     Arithmetic with it stays in the graph.  Whatever needs its value (a branch, a constant argument) pins it: `pin` puts back the guards that
@@ -223,15 +224,6 @@ class FloatVar(Variable):
     def as_constant(self):
         self.pin()
         return self.value
-
-    hash_key = lambda self, tx: self.as_constant()              # noqa: E731
-    truth = lambda self, tx: bool(self.as_constant())           # noqa: E731
-
-    def getattr(self, tx, name):
-        return ConstantVar(self.as_constant()).getattr(tx, name)
-
-    def call_method(self, tx, name, args, kwargs):
-        return ConstantVar(self.as_constant()).call_method(tx, name, args, kwargs)
 
     def reconstruct(self, cg):
         cg.load_const(self.as_constant())
