@@ -17,6 +17,7 @@ import re
 import sympy
 import torch
 
+from .. import config
 from ..ops import BINARY, COMPARISON, UNARY, OpsHandler
 from .common import Scope, Value, indent
 
@@ -157,8 +158,10 @@ class CppExpressions(OpsHandler):
         self.scope = inside
         value = body()
         self.scope = outside
-        inner = bool(self.inner_variables)
-        name = outside.fresh("tmp")
+        inner, name = bool(self.inner_variables), outside.fresh("tmp")
+        if inner and not mask.inner and config.vectorize and not self.by_rows:      # gcc vectorizes no branch on what is the same for all lanes
+            count = self.temporary(f"{mask} ? {self.size(self.inner[-1])} : 0", torch.int64, False)
+            mask = f"{self.r[-1]} < {count}"
         lines = [f"{compute_type(value.dtype)} {name} = {constant_text(other, value.dtype)};",
                  f"if ({mask}) {{", *indent(inside.lines + [f"{name} = {value};"]), "}"]
         outside.lines += lines

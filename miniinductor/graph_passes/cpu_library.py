@@ -73,14 +73,14 @@ class CpuLibrary(LayoutPass):
         size = weights.shape
         if transposed or 0 in (*image.shape, *size):
             return self.kept(node)
-        if tuple(size[2:]) == (1, 1) and groups == 1 and not any(padding):
-            return self.pixelwise(node, x, w, bias, stride)
         if w in self.constants:
             self.changed("convolutions with reordered weights, in channels-last memory")
             self.graph.erase_node(node)
             layout = [list(padding), list(stride), list(dilation), groups]
             packed = self.packed(node, w, mkldnn._reorder_convolution_weight.default, *layout, list(image.shape))
             return self.call(node, mkldnn._convolution_pointwise.default, self.channels_last(x), packed, bias, *layout, "none", [], "")
+        if tuple(size[2:]) == (1, 1) and groups == 1 and not any(padding):
+            return self.pixelwise(node, x, w, bias, stride)
         if weights.numel() > HEAVY_WEIGHTS * max(image.numel(), node.meta["val"].numel()):
             with self.graph.inserting_before(node):
                 node.update_arg(0, self.plain(x))
