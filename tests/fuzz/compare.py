@@ -75,8 +75,8 @@ class Describer:
         place = value.untyped_storage().data_ptr() if value.numel() else None
         with torch.no_grad():
             data = value.detach().contiguous()
-            data = repr(data.tolist()) if self.digits is None else [f"{float(v):.{self.digits}g}" for v in data.flatten().tolist()]
-        return (type(value).__name__, value.dtype, tuple(value.shape), value.stride(), value.requires_grad, value.is_leaf,
+            data = "meta" if data.is_meta else repr(data.tolist()) if self.digits is None else [f"{float(v):.{self.digits}g}" for v in data.flatten().tolist()]
+        return (type(value).__name__, value.dtype, tuple(value.shape), value.stride(), value.requires_grad, value.is_leaf, value.is_inference(),
                 value.storage_offset(), place and self.storages.setdefault(place, len(self.storages)), data,
                 self(value.grad) if value.is_leaf else None, *self.attributes(value))
 
@@ -118,7 +118,7 @@ def outcome(function, args, kwargs, watched, file, digits=None):
         except Exception as error:
             value, lines = ("raised", error), user_lines(error, file)
     return {"result": describe(value), "lines": lines, "printed": ADDRESS.sub("", printed.getvalue()), "arguments": describe((args, kwargs)),
-            "globals": describe(watched), "state": (torch.is_grad_enabled(), torch.is_inference_mode_enabled())}
+            "globals": describe(watched), "state": (torch.is_grad_enabled(), torch.is_inference_mode_enabled(), torch._C._len_torch_function_stack())}
 
 
 def difference(first, second):

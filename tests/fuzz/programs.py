@@ -503,7 +503,10 @@ class Maker:
             self.scope(lambda: self.block(2))
 
     def with_(self):
-        self.emit(f"with {self.pick('Manager()', f'Manager({self.rng.choice(ERRORS)})', 'torch.no_grad()', 'torch.enable_grad()', 'contextlib.suppress(KeyError, Err)', 'managed(str(n))', 'Manager() as m', 'contextlib.nullcontext()', 'Manager(ValueError), torch.no_grad()')}:")
+        managers = self.pick('Manager()', f'Manager({self.rng.choice(ERRORS)})', 'torch.no_grad()', 'torch.enable_grad()', 'contextlib.suppress(KeyError, Err)', 'managed(str(n))',
+                             'Manager() as m', 'contextlib.nullcontext()', 'Manager(ValueError), torch.no_grad()', 'torch.inference_mode()',
+                             'torch.inference_mode(), Manager()', 'torch.device("cpu")', 'Manager(), torch.device("meta")')
+        self.emit(f"with {managers}:")
         self.scope(self.block)
 
     def def_(self):
