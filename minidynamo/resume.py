@@ -30,7 +30,6 @@ from .exceptions import SkipFrame
 # put below the exception that is being handled, and POP_EXCEPT will restore; the parameter for it is the exception.
 VALUE, NULL, LASTI, HANDLED = "v", "n", "l", "h"
 GENERATOR_LIKE = 0x20 | 0x80 | 0x200        # CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR
-ENDS = {"RETURN_VALUE", "RETURN_CONST", "RAISE_VARARGS", "RERAISE", "JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT"}
 OWN_NAME = re.compile(r"\.(\d+)s\d+$")
 _cache = {}         # id(code) -> {(k, stack, live): resume code}; equal code objects may be of different files
 _origins = {}       # id(resume code) -> (weak reference to the original, its index of each instruction or None)

@@ -7,8 +7,9 @@ import dis
 
 from minidynamo.bytecode import Instruction, assemble, disassemble, emit
 from minidynamo.bytecode.assembler import VERSION
-from minidynamo.resume import ENDS, GENERATOR_LIKE, HANDLED, LASTI, NULL, VALUE, CannotSplit, check_splittable, closure_names, resume_code, unwind
+from minidynamo.resume import GENERATOR_LIKE, HANDLED, LASTI, NULL, VALUE, CannotSplit, check_splittable, closure_names, resume_code, unwind
 
+ENDS = {"RETURN_VALUE", "RETURN_CONST", "RAISE_VARARGS", "RERAISE", "JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT"}
 UNKNOWN = "?"           # a kind besides those of `resume`
 
 

@@ -485,6 +485,13 @@ def test_tracing_sees_the_function_and_not_the_guards():
     assert [e for e in profile if e[0] in ("f", "guard")] == [("f", "call"), ("f", "return")]
 
 
+def jump_if_false(target):
+    """Pop a value of any type; if it is false, jump forward."""
+    if sys.version_info < (3, 12):
+        return [Instruction("POP_JUMP_FORWARD_IF_FALSE", target)]
+    return ([Instruction("TO_BOOL")] if sys.version_info >= (3, 13) else []) + [Instruction("POP_JUMP_IF_FALSE", target)]
+
+
 def wide(code, size, count):
     """The replacement of g(n, k): needs `size` slots, then calls on; at the bottom it returns 0."""
     names = tuple(f"x{i}" for i in range(size))
@@ -492,7 +499,7 @@ def wide(code, size, count):
     for name in names:
         body += emit.load_fast("n") + emit.store_fast(name)
     end = emit.load_const(0)
-    body += emit.load_fast("n") + emit.jump_if_false(end[0])
+    body += emit.load_fast("n") + jump_if_false(end[0])
     body += emit.load_const(1) + emit.call(emit.load_global(count), emit.load_fast("n") + emit.load_const(1) + [
         Instruction("BINARY_OP", 10)], emit.load_fast("k")) + [Instruction("BINARY_OP", 0)] + emit.return_value()
     body += end + emit.load_fast(names[-1]) + emit.pop_top() + emit.return_value()

@@ -20,13 +20,6 @@ for _op in """LOAD_CONST LOAD_FAST STORE_FAST DELETE_FAST LOAD_DEREF STORE_DEREF
 load_cell = _simple("LOAD_CLOSURE" if VERSION < (3, 13) else "LOAD_FAST")       # the cell itself
 
 
-def jump_if_false(target):
-    """Pop a value of any type; if it is false, jump forward."""
-    if VERSION < (3, 12):
-        return [Instruction("POP_JUMP_FORWARD_IF_FALSE", target)]
-    return ([Instruction("TO_BOOL")] if VERSION >= (3, 13) else []) + [Instruction("POP_JUMP_IF_FALSE", target)]
-
-
 def call(function, *arguments):
     """Call `function` with `arguments`, each a piece that pushes one value."""
     values = [ins for piece in arguments for ins in piece]
