@@ -12,6 +12,7 @@ import torch.nn.functional as F
 
 import miniinductor
 from miniinductor import index_math
+from miniinductor.codegen import split_reductions as splitting
 from miniinductor.index_math import FloorDiv, Mod
 from symbolic_helpers import Symbolic
 
@@ -225,6 +226,17 @@ def test_triton_kernels_take_sizes_as_arguments(name):
     with miniinductor.config.patch(cpu_backend="triton"):
         compiled = check(ONE[name], one, [*SIZES[:3], (3, 16), (4, 500)])      # rows of up to 16 in one tile, longer ones in a loop
     assert any(", s0" in kernel.source for kernel in compiled.record.kernels)
+
+
+@pytest.mark.skipif(os.environ.get("TRITON_INTERPRET") != "1", reason="needs Triton's interpreter")
+def test_triton_reductions_in_chunks_of_a_symbolic_length(monkeypatch):
+    pytest.importorskip("triton")
+    for name, value in {"LEAST_ELEMENTS": 64, "LEAST_ROWS": 4, "LEAST_CHUNK": 16, "PROGRAMS": 16}.items():
+        monkeypatch.setattr(splitting, name, value)
+    with miniinductor.config.patch(cpu_backend="triton"):
+        compiled = check(lambda x: (x.sum(0), x.t().amax(), (x / 9 + 1).prod(), (x > 2).any(), F.mse_loss(x, x.flip(0))), one,
+                         [(48, 16), (17, 33), (9, 103), (100, 3), (2, 2), (3, 400)])
+    assert len(compiled.record.notes_of("in 12 chunks")) == 1 and len(compiled.record.notes_of("in 16 chunks")) == 4
 
 
 @pytest.mark.skipif(os.environ.get("TRITON_INTERPRET") != "1", reason="needs Triton's interpreter")

@@ -8,6 +8,7 @@ and a small one over the chunks.
     sum over i of x[i, t[i]] - max[i] - log(sum[i])     ->  elements[i] = x[i, t[i]] - ..., made by the kernel that finds max and sum of row i,
     (cross entropy: one program for all rows)               where its programs are many;  sum of elements
 
+Symbolic sizes: as many chunks as the sizes of the first call ask for, of a symbolic length.
 Runs before the scheduler, which fuses the partial one with what makes its elements, as any other reduction.
 Mirrors `Reduction.num_splits` and `create_multilayer` in torch/_inductor/ir.py.  Left out: argmax and argmin.
 """
@@ -20,7 +21,7 @@ from ..dependencies import int_or_none, loop_variables, stride_of, trace
 from ..index_math import FloorDiv, Mod, simplify
 from ..ir import ComputedBuffer, Layout, Pointwise, Reduction, contiguous_strides
 from ..ops import ops
-from ..sizes import nearest_divisor
+from ..sizes import hint, nearest_divisor, size
 
 PROGRAMS = 132 * 8          # enough work for every processor
 ENOUGH_ROWS = 64            # with so many rows, one program each keeps reductions that need one another in one kernel
@@ -51,25 +52,26 @@ def split_reductions(graph, record):
 def split(buffer):
     """(partial, final), or None where one kernel is enough."""
     data = buffer.data
-    sizes = [*data.ranges, *data.reduction_ranges]
-    if data.kind.startswith("arg") or any(int_or_none(n) is None for n in sizes):
-        return None
-    outputs, count = math.prod(map(int, data.ranges)), math.prod(map(int, data.reduction_ranges))
-    if outputs * count < LEAST_ELEMENTS or not outputs:
+    ranges, reduction_ranges = ([size(n) for n in r] for r in (data.ranges, data.reduction_ranges))
+    count = math.prod(reduction_ranges)
+    outputs, elements = hint(math.prod(ranges), 0), hint(count, 0)
+    if data.kind.startswith("arg") or outputs * elements < LEAST_ELEMENTS:
         return None
     columns = runs_along_outputs(buffer)
     programs = -(-outputs // 128) if columns else outputs
     if not columns and outputs >= ENOUGH_ROWS:
         return None
-    chunks = min(PROGRAMS * (2 if columns else 1) // programs, count // (LEAST_ROWS if columns else LEAST_CHUNK))
+    chunks = min(PROGRAMS * (2 if columns else 1) // programs, elements // (LEAST_ROWS if columns else LEAST_CHUNK))
     if chunks < 2:
         return None
-    chunks = nearest_divisor(count, chunks)
-    chunk = -(-count // chunks)
-    chunks = -(-count // chunk)
+    if constant := isinstance(count, int):
+        chunks = nearest_divisor(count, chunks)
+    chunk = size(FloorDiv(count + chunks - 1, chunks))
+    if constant:
+        chunks = -(-count // chunk)
     # columns: neighbouring programs write neighbouring outputs, so the chunk is the slower dimension
     place = 0 if columns else len(data.ranges)
-    reduction_ranges, inner_fn = [int(n) for n in data.reduction_ranges], data.inner_fn
+    inner_fn = data.inner_fn
 
     def partial(index, rindex):
         outer = list(index)
@@ -77,11 +79,10 @@ def split(buffer):
         at = unflatten(flat, reduction_ranges, {**dict(zip(index, ranges)), rindex[0]: chunk})
         if chunks * chunk == count:
             return inner_fn(outer, at)
-        inside = ops.lt(ops.index_expr(flat, torch.int64), ops.constant(count, torch.int64))
+        inside = ops.lt(ops.index_expr(flat, torch.int64), ops.index_expr(count, torch.int64))
         other = NEUTRAL[data.kind] if data.kind in NEUTRAL else extreme(data.src_dtype, data.kind == "max")
         return ops.masked(inside, lambda: inner_fn(outer, at), other)
 
-    ranges = [int(n) for n in data.ranges]
     ranges.insert(place, chunks)
     name = f"{buffer.name}_chunks"
     first = Reduction(data.device, data.dtype, ranges, partial, [chunk], data.kind, data.src_dtype, origins=data.origins)
@@ -130,12 +131,11 @@ def runs_along_outputs(buffer):
 
 def unflatten(flat, sizes, ranges):
     """The multi-dimensional index of element `flat`."""
-    index, below = [], math.prod(sizes)
-    for position, size in enumerate(sizes):
-        below //= size
-        at = FloorDiv(flat, sympy.Integer(below))
+    index = []
+    for position, n in enumerate(sizes):
+        at = FloorDiv(flat, sympy.sympify(math.prod(sizes[position + 1:])))
         if position:
-            at = Mod(at, sympy.Integer(size))
+            at = Mod(at, sympy.sympify(n))
         index.append(simplify(sympy.expand(at), ranges))
     return index
 
