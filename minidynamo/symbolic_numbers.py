@@ -102,6 +102,7 @@ OPAQUE = {name: _opaque(name, code, result, compute) for name, code, result, com
     *((f"Math_{name}", f"math.{name}({{}})", float, getattr(math, name)) for name in
       ("sqrt", "exp", "log", "log2", "log10", "sin", "cos", "tan", "sinh", "cosh", "tanh", "asin", "acos", "atan")),
 )}
+globals().update(OPAQUE)        # pickle looks for them here: compiled graphs are kept on disk
 SYMBOLIC_MATH = {"sqrt": torch.sym_sqrt} | {name: getattr(torch, f"_sym_{name}") for name in       # math's own make a symbolic number a plain one
                  ("log2", "sin", "cos", "tan", "sinh", "cosh", "tanh", "asin", "acos", "atan") if hasattr(torch, f"_sym_{name}")}
 ATOMS = (FloorDiv, Mod, sympy.Max, sympy.Min, sympy.Abs, *OPAQUE.values())

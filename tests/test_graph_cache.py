@@ -1,5 +1,6 @@
 """Whole graphs on disk: a second process (or a forgotten entry) gives the same without compiling; anything that matters makes another key."""
 import contextlib
+import math
 import os
 import subprocess
 import sys
@@ -149,6 +150,7 @@ def test_symbolic_sizes_and_what_was_assumed_of_them():
     assert is_from_disk(compiled_ones[-1].backend_record) and guards[0] == guards[1]
     (_, first), (_, second) = twice(lambda x, w: (x @ w).relu().sum(0), torch.randn(6, 4), torch.randn(4, 3, requires_grad=True), grad=True, dynamic=True)
     assert is_from_disk(second.backward)
+    twice(lambda x: x.new_zeros(round(x.shape[0] * 1.5), math.floor(x.shape[1] / 2)) + x[:1, :1], torch.randn(6, 4), dynamic=True)
 
 
 def test_autocast_and_constants():
