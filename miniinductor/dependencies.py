@@ -116,14 +116,7 @@ class Recorder(OpsHandler):
             self.known[result] = sympy.expand({"add": x + y, "sub": x - y, "mul": x * y}[op])
         return result
 
-    def add(self, a, b):
-        return self.arithmetic("add", a, b)
-
-    def sub(self, a, b):
-        return self.arithmetic("sub", a, b)
-
-    def mul(self, a, b):
-        return self.arithmetic("mul", a, b)
+    add, sub, mul = map(functools.partialmethod, [arithmetic] * 3, ("add", "sub", "mul"))
 
     def reduction(self, dtype, src_dtype, kind, value):
         return self.emit("reduction", dtype, src_dtype, kind, value, self.slot(self.flat_reduction_index))

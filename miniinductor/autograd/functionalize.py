@@ -32,6 +32,13 @@ class CannotFunctionalize(Exception):
     """A write that has no functional form here; the graph runs eagerly."""
 
 
+def with_graph(gm, graph, name="FunctionalGraph"):
+    """`gm` with another graph in place of its own."""
+    made = graph_module(gm, graph, name)
+    made.meta.update(gm.meta)
+    return made
+
+
 def _reshape_to_source(value, source, args):
     return aten.reshape.default, (value, list(source.shape))
 
@@ -244,6 +251,4 @@ def functionalize(gm):
     functionalizer = Functionalizer(gm.graph)
     with gm.meta["fake_mode"], torch.no_grad(), enable_python_dispatcher():     # C++ shape functions would ask for numbers
         graph = functionalizer.run()
-    result = graph_module(gm, graph, "FunctionalGraph")
-    result.meta["fake_mode"] = gm.meta["fake_mode"]
-    return result, [(n.op, n.target) for n in functionalizer.written_inputs]
+    return with_graph(gm, graph), [(n.op, n.target) for n in functionalizer.written_inputs]

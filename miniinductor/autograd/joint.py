@@ -188,7 +188,6 @@ def trace_joint(gm, inputs, held, decompositions=None):
     _forget_history(tracer.graph)
     joint.graph, joint.written = functionalize(joint.recorded)
     joint.symbols = size_inputs(joint.graph)
-    joint.graph.meta["written"] = joint.written
     names = {f"primal{i}": i for i in range(len(primals))}
     joint.writes = [Write(names[target], recorded.get(names[target])) for _, target in joint.written]
     return joint

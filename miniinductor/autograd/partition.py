@@ -28,7 +28,7 @@ from .. import config
 from ..records import SavedActivation
 from ..sizes import hint, is_dense, same_sizes
 from . import functionalize
-from .functionalize import graph_module, is_needed
+from .functionalize import is_needed, with_graph
 
 aten = torch.ops.aten
 WRITTEN_OUT = 1.1
@@ -219,9 +219,7 @@ def extract(gm, inputs, wanted, make_output, also=()):
             copied[node] = graph.node_copy(node, copied.__getitem__)
     with gm.meta["fake_mode"]:
         graph.output(make_output(lambda node: copied[node] if isinstance(node, fx.Node) else node))
-    part = graph_module(gm, graph)
-    part.meta["fake_mode"] = gm.meta["fake_mode"]
-    return part
+    return with_graph(gm, graph)
 
 
 def without_tangents(gm, missing):
@@ -257,9 +255,7 @@ def without_tangents(gm, missing):
             if linear or node.op == "placeholder" and node.target.startswith("tangent"):
                 live.add(node)
     graph.eliminate_dead_code(is_impure_node=is_needed)
-    result = graph_module(gm, graph)
-    result.meta["fake_mode"] = gm.meta["fake_mode"]
-    return result
+    return with_graph(gm, graph)
 
 
 def _same_value(node, terms):

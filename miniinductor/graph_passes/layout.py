@@ -15,7 +15,7 @@ Mirrors `decide_layout_opt` and the layout constraints in torch/_inductor/graph.
 import torch
 from torch import fx
 
-from ..autograd.functionalize import graph_module, is_needed
+from ..autograd.functionalize import is_needed, with_graph
 
 aten = torch.ops.aten
 
@@ -60,9 +60,7 @@ class LayoutPass:
             return self.gm
         self.record.notes += [f"{count} {what}" for what, count in self.counts.items()]
         self.graph.eliminate_dead_code(is_impure_node=is_needed)
-        result = graph_module(self.gm, self.graph, "FunctionalGraph")
-        result.meta.update(self.gm.meta)
-        return result
+        return with_graph(self.gm, self.graph)
 
     def kept(self, node):
         """The node as it is; with a new fake value where its arguments' strides are others than before."""

@@ -179,12 +179,14 @@ class GraphLowering(fx.Interpreter):
         if target in EXTERN or rule is None:        # random ops by choice, too: they draw from torch's generator, as eager does
             chosen = target in EXTERN or torch.Tag.nondeterministic_seeded in target.tags
             return eager_kernel(call, args, kwargs, self.record, None if chosen else "no lowering")
-        devices = {b.device for b in boxes_in((args, kwargs)) if b.get_size()}
+        given = boxes_in((args, kwargs))
         try:
             if any(type(f).__name__ not in KNOWN_FUNCTIONS for n in numbers for f in n.atoms(sympy.Function)):
                 raise NotLowered("a number made of sizes in a way that kernels do not have")
-            if len(devices) > 1:
+            if len({b.device for b in given if b.get_size()}) > 1:
                 raise NotLowered("tensors on several devices")
+            if any(b.dtype.is_complex for b in given) and not is_view(target) and target is not aten._unsafe_view.default:
+                raise NotLowered("complex numbers")
             result = rule(call, *args, **kwargs)
             if not all(map(_complex_is_only_seen, boxes_in(result))):
                 raise NotLowered("complex numbers")

@@ -16,8 +16,8 @@ from .. import config
 from ..ir import Reduction, Scan, TensorBox
 from ..ops import ops
 from .pointwise import full
-from ..sizes import hint, maximum, nearest_divisor, sizes
-from .registry import NotLowered, aten, cast, lower, made, mapped, normalize_dim, normalize_dims, number, to_dtype, view
+from ..sizes import hint, maximum, nearest_divisor, size as as_size
+from .registry import NotLowered, aten, cast, lower, made, mapped, normalize_dim, normalize_dims, number, view
 
 LOW_PRECISION = (torch.float16, torch.bfloat16)
 FEW_SCANS, LONG_SCAN = 64, 8192     # GPU: fewer and longer scans than these are cut into chunks
@@ -48,36 +48,36 @@ def accumulate_dtype(dtype):
     return torch.float32 if dtype in LOW_PRECISION else dtype
 
 
-def _no_complex(call, x):
-    if x.dtype.is_complex:
-        raise NotLowered("complex numbers")
-
-
 @lower(aten.sum, aten.prod)
 def sum_rule(call, x, dims=None, keepdim=False, dtype=None):
-    _no_complex(call, x)
     result = call.value.dtype
     return reduce(call, x, dims, keepdim, call.name, accumulate_dtype(result), result)
 
 
+def divided(call, box, divisor, compute, result, *sources):
+    """box / divisor, computed as `compute`, given as `result`."""
+    divisor = divisor if isinstance(divisor, sympy.Expr) else float(divisor)
+    return mapped(call, box, lambda v: cast(ops.truediv(v, number(divisor, compute)), compute, result), result, *sources)
+
+
+def elements(size, dims):
+    """How many are reduced to one."""
+    return as_size(sympy.prod([size[d] for d in normalize_dims(dims, len(size))]))
+
+
 @lower(aten.mean)
 def mean(call, x, dims=None, keepdim=False, dtype=None):
-    _no_complex(call, x)
     result, size = call.value.dtype, x.get_size()
     compute = accumulate_dtype(result)
-    count = sizes([sympy.prod([size[d] for d in normalize_dims(dims, len(size))])])[0]
+    count = elements(size, dims)
     if count == 0:
         return full(call, call.value.shape, float("nan"))
-    total = reduce(call, x, dims, keepdim, "sum", compute, compute)
-    return mapped(call, total, lambda v: cast(ops.truediv(v, number(count, compute)), compute, result), result, x)
+    return divided(call, reduce(call, x, dims, keepdim, "sum", compute, compute), count, compute, result, x)
 
 
 @lower(aten.amax.default, aten.amin.default, aten.max.default, aten.min.default)
 def extreme(call, x, dims=(), keepdim=False):
-    return _extreme(call, x, dims, keepdim, call.name[-3:])
-
-
-def _extreme(call, x, dims, keepdim, kind):
+    kind = call.name[-3:]
     if x.dtype == torch.bool:
         return (some if kind == "max" else every)(call, x, dims, keepdim)
     return reduce(call, x, dims, keepdim, kind, x.dtype, x.dtype)
@@ -85,21 +85,16 @@ def _extreme(call, x, dims, keepdim, kind):
 
 @lower(aten.max.dim, aten.min.dim)
 def extreme_with_index(call, x, dim, keepdim=False):
-    return [_extreme(call, x, [dim], keepdim, call.name), _place(call, x, [dim], keepdim, "arg" + call.name)]
+    return [extreme(call, x, [dim], keepdim), place_of_extreme(call, x, dim, keepdim)]
 
 
 @lower(aten.argmax.default, aten.argmin.default)
-def arg_extreme(call, x, dim=None, keepdim=False):
-    return _place(call, x, dim, keepdim, call.name)
-
-
-def _place(call, x, dims, keepdim, kind):
-    return reduce(call, x, dims, keepdim, kind, torch.uint8 if x.dtype == torch.bool else x.dtype, torch.int64)
+def place_of_extreme(call, x, dim=None, keepdim=False):
+    return reduce(call, x, dim, keepdim, "arg" + call.name[-3:], torch.uint8 if x.dtype == torch.bool else x.dtype, torch.int64)
 
 
 @lower(aten.any, aten.all)
 def any_rule(call, x, dims=None, keepdim=False):
-    _no_complex(call, x)
     if call.value.dtype != torch.bool:
         raise NotLowered("uint8 result")
     dtype = x.dtype
@@ -121,12 +116,11 @@ def every(call, x, dims, keepdim):
 @lower(aten.var.correction, aten.var_mean.correction)
 def variance(call, x, dims=None, *, correction=None, keepdim=False):
     """Two passes: mean, then the sum of squared differences (accurate where one pass cancels)."""
-    _no_complex(call, x)
     both = call.node.target is aten.var_mean.correction
     result = (call.value[0] if both else call.value).dtype
     compute, size = accumulate_dtype(result), x.get_size()
     dims = normalize_dims(dims, len(size))
-    count = sizes([sympy.prod([size[d] for d in dims])])[0]
+    count = elements(size, dims)
     correction = 1 if correction is None else correction
     if count == 0:
         values = [full(call, v.shape, float("nan"), v.dtype) for v in (call.value if both else [call.value])]
@@ -140,17 +134,15 @@ def variance(call, x, dims=None, *, correction=None, keepdim=False):
         return ops.mul(centered, centered)
     squares = made(call, difference, x, dtype=compute, size=size)
 
-    def scaled(box, divisor):
-        divisor = divisor if isinstance(divisor, sympy.Expr) else float(divisor)
-        return mapped(call, box, lambda v: cast(ops.truediv(v, number(divisor, compute)), compute, result), result, x)
-    variance_box = scaled(reduce(call, squares, dims, keepdim, "sum", compute, compute), maximum(count - correction, 0))
+    sum_of_squares = reduce(call, squares, dims, keepdim, "sum", compute, compute)
+    variance_box = divided(call, sum_of_squares, maximum(count - correction, 0), compute, result, x)
     if not both:
         return variance_box
     if not keepdim:
         kept = [k for k in range(len(size)) if k not in dims]
         total = view(call, total, [size[k] for k in kept], lambda index: [
             index[kept.index(k)] if k in kept else sympy.Integer(0) for k in range(len(size))])
-    return [variance_box, scaled(total, count)]
+    return [variance_box, divided(call, total, count, compute, result, x)]
 
 
 @lower(aten.cumsum.default, aten.cumprod.default, aten.logcumsumexp.default)
@@ -158,10 +150,9 @@ def cumulative(call, x, dim, *, dtype=None):
     """CPU: accumulated in double (float32, float64), float32 (narrow floats) or int64, and rounded at every step, as eager does it.
     GPU: in float32, float64 or int64."""
     size, result = list(x.get_size()), call.value.dtype
-    _no_complex(call, x)
     kind = {"cumsum": "sum", "cumprod": "prod", "logcumsumexp": "logaddexp"}[call.name]
     if not size or 0 in size:
-        return to_dtype(call, x, result).copy()
+        return mapped(call, x, lambda v: cast(v, x.dtype, result), result)
     parallel = x.device.type != "cpu" or config.cpu_backend != "cpp"
     compute = torch.float64 if result.is_floating_point else torch.int64
     if result in LOW_PRECISION and kind != "logaddexp" or parallel and result.is_floating_point:

@@ -72,7 +72,7 @@ def made(call, body, *sources, dtype=None, size=None):
     """body(index) for every index of the call's (first) result; sources: the boxes that it reads.  dtype, size: if not the result's."""
     value = call.value[0] if isinstance(call.value, (tuple, list)) else call.value
     return TensorBox(Pointwise(value.device, dtype or value.dtype, list(value.shape if size is None else size), body,
-                               origins=call.origins | all_origins(sources)))
+                               origins=call.origins.union(*[s.origins for s in sources if isinstance(s, TensorBox)])))
 
 
 def mapped(call, box, function, dtype, *sources):
@@ -153,18 +153,8 @@ def broadcast_sizes(*shapes):
     return tuple(next((n for n in column if n != 1), 1) for column in columns)
 
 
-def all_origins(args):
-    return frozenset().union(*[a.origins for a in args if isinstance(a, TensorBox)])
-
-
 def view(call, base, size, reindex):
     return TensorBox(View(base, list(sizes(size)), reindex, call.origins | base.origins))
-
-
-def to_dtype(call, box, dtype):
-    """`box` converted, without a node of its own."""
-    src = box.dtype
-    return box if src == dtype else mapped(call, box, lambda v: ops.to_dtype(v, dtype, src), dtype)
 
 
 def is_dense(fake):

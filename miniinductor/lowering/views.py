@@ -238,10 +238,8 @@ def roll(call, x, shifts, dims=()):
 def between(i, low, high):
     """low <= i < high as a runtime condition; low, high: a number, an index expression, or None."""
     at = ops.index_expr(i, torch.int64)
-    value = lambda v: ops.index_expr(v, torch.int64) if isinstance(v, sympy.Expr) else ops.constant(v, torch.int64)  # noqa: E731
-    tests = [ops.ge(at, value(low))] if low is not None else []
-    tests += [ops.lt(at, value(high))] if high is not None else []
-    return tests[0] if len(tests) == 1 else ops.logical_and(*tests)
+    tests = [test(at, number(limit, torch.int64)) for test, limit in ((ops.ge, low), (ops.lt, high)) if limit is not None]
+    return functools.reduce(ops.logical_and, tests)
 
 
 @lower(aten.cat.default)
