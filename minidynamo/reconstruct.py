@@ -33,6 +33,7 @@ SHARED = (ListVar, DictVar, SetVar, ObjectVar, CellVar, IteratorVar)      # obje
 
 BY_CALL = {"raw_dict": object.__getattribute__, "dict_item": dict.__getitem__, "list_item": list.__getitem__, "tuple_item": tuple.__getitem__,
            "stride": torch.Tensor.stride, "getattr": getattr, "behind": runtime.behind}       # kinds of sources -> function of the base and the key
+BY_ATTRIBUTE = {"attr": None, "dict": "__dict__", "cell": "cell_contents", "closure": "__closure__", "class_item": "__dict__"}
 
 
 class Codegen:
@@ -155,15 +156,9 @@ class Codegen:
             self.finish_call(0)
             return
         self.load_source(source.base)
-        if kind == "attr":
-            self.load_attr(key)
-        elif kind == "dict":
-            self.load_attr("__dict__")
-        elif kind == "cell":
-            self.load_attr("cell_contents")
-        else:
-            if kind in ("closure", "class_item"):
-                self.load_attr("__closure__" if kind == "closure" else "__dict__")
+        if kind in BY_ATTRIBUTE:
+            self.load_attr(BY_ATTRIBUTE[kind] or key)
+        if kind not in ("attr", "dict", "cell"):
             self.load_const(self.pins[key] if kind == "pinned_item" else key)
             self.emit("BINARY_SUBSCR", None, -1)
 

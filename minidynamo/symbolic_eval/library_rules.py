@@ -25,6 +25,7 @@ from ..variables.containers import DictVar, ListVar, SetVar, TupleVar
 from ..variables.functions import BoundMethodVar, CallableVar, FunctionVar, PartialVar
 from ..variables.iterators import LibraryIterator
 from ..variables.objects import ClassVar, ModuleVar, ObjectVar, lookup
+from .opcodes import exc_info
 from .torch_rules import NONE, RULES, refused, rule, rules
 
 
@@ -57,8 +58,7 @@ def _exception(tx):
 
 def _exc_info(tx):
     handled = _exception(tx)
-    return TupleVar([NONE] * 3) if handled is None else \
-        TupleVar([tx.output.wrap_pinned(handled.python_type()), handled, handled.getattr(tx, "__traceback__")])
+    return TupleVar([NONE] * 3 if handled is None else exc_info(tx, handled))
 
 
 def _copy(tx, value):

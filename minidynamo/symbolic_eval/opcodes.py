@@ -46,11 +46,6 @@ def SWAP(frame, n):
     stack[-1], stack[-n] = stack[-n], stack[-1]
 
 
-@opcode
-def END_FOR(frame, _):
-    frame.stack.pop()
-
-
 # ---- variables
 @opcode
 def LOAD_CONST(frame, value):
@@ -121,20 +116,10 @@ def LOAD_DEREF(frame, name):
 
 
 @opcode
-def STORE_DEREF(frame, name):
-    frame.cells[name].store(frame.stack.pop())
-
-
-@opcode
 def DELETE_DEREF(frame, name):
     LOAD_DEREF(frame, name)
     frame.stack.pop()
     frame.cells[name].store(None)
-
-
-@opcode
-def STORE_GLOBAL(frame, name):
-    frame.globals.written[name] = frame.stack.pop()
 
 
 @opcode
@@ -143,11 +128,6 @@ def DELETE_GLOBAL(frame, name):
 
 
 # ---- attributes and items
-@opcode
-def LOAD_ATTR(frame, name):
-    frame.stack.append(frame.stack.pop().getattr(frame, name))
-
-
 @opcode
 def LOAD_METHOD(frame, name):
     owner = frame.stack.pop()
@@ -164,17 +144,6 @@ def LOAD_METHOD(frame, name):
 def push_callable(frame, found):
     """A callable and NULL in this version's order: after a split the real CALL finds them."""
     frame.stack.extend((NULL, found) if sys.version_info < (3, 13) else (found, NULL))
-
-
-@opcode
-def STORE_ATTR(frame, name):
-    owner = frame.stack.pop()
-    owner.setattr(frame, name, frame.stack.pop())
-
-
-@opcode
-def DELETE_ATTR(frame, name):
-    frame.stack.pop().delattr(frame, name)
 
 
 @opcode
@@ -214,18 +183,6 @@ def IMPORT_FROM(frame, name):
         frame.stack.append(frame.output.wrap_pinned(found))
 
 
-@opcode
-def STORE_SUBSCR(frame, _):
-    value, owner, key = frame.popn(3)
-    owner.setitem(frame, key, value)
-
-
-@opcode
-def DELETE_SUBSCR(frame, _):
-    owner, key = frame.popn(2)
-    owner.delitem(frame, key)
-
-
 def slice_of(parts):
     parts = parts if len(parts) == 3 else [*parts, ConstantVar(None)]
     if all(type(part) is ConstantVar for part in parts):
@@ -233,7 +190,16 @@ def slice_of(parts):
     return SliceVar(parts)
 
 
-# ---- what pushes one value: op -> (frame, arg) -> the value
+# ---- what pushes nothing (arguments are evaluated from left to right: the owner is popped first), and what pushes one value: op -> (frame, arg) -> the value
+EFFECTS = {
+    "STORE_DEREF": lambda frame, name: frame.cells[name].store(frame.stack.pop()),
+    "STORE_GLOBAL": lambda frame, name: frame.globals.written.update({name: frame.stack.pop()}),
+    "STORE_ATTR": lambda frame, name: frame.stack.pop().setattr(frame, name, frame.stack.pop()),
+    "DELETE_ATTR": lambda frame, name: frame.stack.pop().delattr(frame, name),
+    "STORE_SUBSCR": lambda frame, _: frame.stack.pop(-2).setitem(frame, frame.stack.pop(), frame.stack.pop()),
+    "DELETE_SUBSCR": lambda frame, _: frame.stack.pop(-2).delitem(frame, frame.stack.pop()),
+    "END_FOR": lambda frame, _: frame.stack.pop(), "END_SEND": lambda frame, _: frame.stack.pop(-2),
+}
 PUSHES = {
     "COPY": lambda frame, n: frame.stack[-n],
     "PUSH_NULL": lambda frame, _: NULL,
@@ -244,9 +210,10 @@ PUSHES = {
     "UNARY_OP": lambda frame, symbol: frame.unary(symbol, frame.stack.pop()),
     "BINARY_OP": lambda frame, symbol: frame.binary(symbol, *frame.popn(2)),
     "COMPARE_OP": lambda frame, symbol: frame.compare(symbol, *frame.popn(2)),
-    "BINARY_SUBSCR": lambda frame, _: getitem(frame, *frame.popn(2)),
+    "LOAD_ATTR": lambda frame, name: frame.stack.pop().getattr(frame, name),
+    "BINARY_SUBSCR": lambda frame, _: frame.stack.pop(-2).getitem(frame, frame.stack.pop()),
     "IS_OP": lambda frame, invert: ConstantVar(frame.same(*frame.popn(2)) != bool(invert)),
-    "CONTAINS_OP": lambda frame, invert: ConstantVar(contains(frame, *frame.popn(2)) != bool(invert)),
+    "CONTAINS_OP": lambda frame, invert: ConstantVar(frame.stack.pop().contains(frame, frame.stack.pop()) != bool(invert)),
     "BUILD_SLICE": lambda frame, n: slice_of(frame.popn(n)),
     "BUILD_TUPLE": lambda frame, n: TupleVar(frame.popn(n)),
     "BUILD_LIST": lambda frame, n: ListVar(frame.popn(n)),
@@ -263,6 +230,9 @@ PUSHES = {
     "GET_LEN": lambda frame, _: frame.output.wrap_result(frame.stack[-1].length(frame)),
     "MATCH_SEQUENCE": lambda frame, _: ConstantVar(isinstance(frame.stack[-1], SequenceVar)),
     "MATCH_MAPPING": lambda frame, _: ConstantVar(isinstance(frame.stack[-1], (DictVar, ProxyVar))),
+    "MATCH_KEYS": lambda frame, _: values_under(frame, frame.stack[-1], frame.stack[-2]),
+    "FORMAT_SIMPLE": lambda frame, _: formatted(frame, frame.stack.pop()),
+    "WITH_EXCEPT_START": lambda frame, _: frame.stack[-4].call(frame, exc_info(frame, frame.stack[-1]), {}),
 }
 JUMPS = {
     "POP_JUMP_IF_FALSE": lambda frame, value: not value.truth(frame),
@@ -270,6 +240,12 @@ JUMPS = {
     "POP_JUMP_IF_NONE": lambda frame, value: value.identity() is None,
     "POP_JUMP_IF_NOT_NONE": lambda frame, value: value.identity() is not None,
 }
+
+
+def _acting(act):
+    def handler(frame, arg):
+        act(frame, arg)
+    return handler
 
 
 def _pushing(make):
@@ -285,15 +261,8 @@ def _jumping(test):
     return handler
 
 
-HANDLERS.update({op: _pushing(make) for op, make in PUSHES.items()} | {op: _jumping(test) for op, test in JUMPS.items()})
-
-
-def getitem(frame, owner, key):
-    return owner.getitem(frame, key)
-
-
-def contains(frame, item, owner):
-    return owner.contains(frame, item)
+for _table, _kind in ((EFFECTS, _acting), (PUSHES, _pushing), (JUMPS, _jumping)):
+    HANDLERS.update({op: _kind(function) for op, function in _table.items()})
 
 
 def dict_of(frame, keys, values):
@@ -309,7 +278,11 @@ def joined(parts):
     return ConstantVar("".join([part.as_constant() for part in parts]))
 
 
-def formatted(frame, value, specification):
+def formatted(frame, value, specification=None):
+    if specification is None:
+        parts = parts_of(value)
+        return TextVar(parts) if parts is not None else value if type(value) is ConstantVar and type(value.value) is str else \
+            ConstantVar(text(frame, value, "format"))
     parts = parts_of(value, specification.value) if type(specification) is ConstantVar else None
     return TextVar(parts) if parts is not None else frame.fold(format, value.as_constant(), specification.as_constant())
 
@@ -372,14 +345,6 @@ def UNPACK_EX(frame, arg):
         frame.raise_(ValueError, f"not enough values to unpack (expected at least {before + after}, got {len(values)})")
     middle = ListVar(values[before:len(values) - after])
     frame.stack.extend(reversed([*values[:before], middle, *values[len(values) - after:]]))
-
-
-@opcode
-def FORMAT_SIMPLE(frame, _):
-    value = frame.stack.pop()
-    parts = parts_of(value)
-    frame.stack.append(TextVar(parts) if parts is not None else value if type(value) is ConstantVar and type(value.value) is str else
-                       ConstantVar(text(frame, value, "format")))
 
 
 # ---- calls
@@ -501,11 +466,6 @@ def SEND(frame, target):
         frame.pc = target
 
 
-@opcode
-def END_SEND(frame, _):
-    del frame.stack[-2]
-
-
 # ---- exceptions
 @opcode
 def RAISE_VARARGS(frame, n):
@@ -570,11 +530,8 @@ def BEFORE_WITH(frame, _):
     frame.stack.append(enter.call(frame, [], {}))
 
 
-@opcode
-def WITH_EXCEPT_START(frame, _):
-    raised = frame.stack[-1]
-    kind = frame.output.wrap_pinned(raised.python_type())
-    frame.stack.append(frame.stack[-4].call(frame, [kind, raised, raised.getattr(frame, "__traceback__")], {}))
+def exc_info(frame, raised):
+    return [frame.output.wrap_pinned(raised.python_type()), raised, raised.getattr(frame, "__traceback__")]
 
 
 @opcode
@@ -583,11 +540,9 @@ def CALL_INTRINSIC_1(frame, which):
 
 
 # ---- match
-@opcode
-def MATCH_KEYS(frame, _):
-    keys, subject = frame.stack[-1], frame.stack[-2]
+def values_under(frame, keys, subject):
     found = [subject.get(frame, key) for key in keys.iterate(frame)]
-    frame.stack.append(TupleVar(found) if all(value is not None for value in found) else ConstantVar(None))
+    return TupleVar(found) if all(value is not None for value in found) else ConstantVar(None)
 
 
 @opcode
