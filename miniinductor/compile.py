@@ -184,7 +184,7 @@ def _generate_kernels(functional, record, written, mode):
         functional = optimize_for_gpu(functional, record, channels_last=inference)
         functional = optimize_for_cpu(functional, record, inference, constants)
         if constants:
-            functional, frozen = freeze(functional, constants, record)
+            frozen = freeze(functional, constants, record)
     with record.timed("lower"):
         graph = lower_graph(functional, record, written)
     if config.verify:

@@ -101,6 +101,14 @@ def is_view(op):
     return schema is not None and not schema.is_mutable and any(a.alias_info for a in schema.arguments)
 
 
+def add_node(graph, like, target, args, kwargs=None):
+    """A new call in `graph`, with its fake value and the origin of node `like`."""
+    node = graph.call_function(target, tuple(args), kwargs or {})
+    fake_args, fake_kwargs = fx.map_arg((tuple(args), kwargs or {}), lambda n: n.meta["val"])
+    node.meta.update(like.meta, val=target(*fake_args, **fake_kwargs))
+    return node
+
+
 class Functionalizer:
     """One pass over the old graph; `value[old]` is the new node that holds what `old` holds now."""
 
@@ -110,11 +118,7 @@ class Functionalizer:
         self.written_inputs = []
 
     def emit(self, like, target, args, kwargs=None):
-        """A new node, with its fake value and the origin of the old node `like`."""
-        node = self.new.call_function(target, tuple(args), kwargs or {})
-        fake_args, fake_kwargs = fx.map_arg((tuple(args), kwargs or {}), lambda n: n.meta["val"])
-        node.meta.update(like.meta, val=target(*fake_args, **fake_kwargs))
-        return node
+        return add_node(self.new, like, target, args, kwargs)
 
     def own(self, node, value):
         self.value[node], self.root[node], self.version[node], self.stamp[node] = value, node, 0, 0

@@ -28,7 +28,7 @@ from .. import config
 from ..records import SavedActivation
 from ..sizes import hint, is_dense, same_sizes
 from . import functionalize
-from .functionalize import is_needed, with_graph
+from .functionalize import add_node, is_needed, with_graph
 
 aten = torch.ops.aten
 WRITTEN_OUT = 1.1
@@ -177,13 +177,7 @@ def _root(node):
 def _own_copy(node, overwritten):
     """A saved value; a copy if it shares memory with an input that is overwritten when the call ends."""
     root = _root(node)
-    return _clone(node) if root.op == "placeholder" and root.target in overwritten else node
-
-
-def _clone(node):
-    copy = node.graph.call_function(aten.clone.default, (node,))
-    copy.meta.update(node.meta, val=node.meta["val"].clone())
-    return copy
+    return add_node(node.graph, node, aten.clone.default, (node,)) if root.op == "placeholder" and root.target in overwritten else node
 
 
 def _not_shared(gradients):
@@ -192,7 +186,7 @@ def _not_shared(gradients):
     for node in gradients:
         root = _root(node)
         alone = root not in seen and (root.op == "call_function" or root is node)
-        result.append(node if alone else _clone(node))
+        result.append(node if alone else add_node(node.graph, node, aten.clone.default, (node,)))
         seen.add(root)
     return result
 

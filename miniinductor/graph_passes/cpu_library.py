@@ -34,11 +34,8 @@ def optimize_for_cpu(gm, record, channels_last=True, constants=()):
         n.target is aten.convolution.default and n.meta["val"].dim() == 4 for n in calls)
     if not channels_last and not (config.onednn_products and targets & {aten.mm.default, aten.addmm.default}):
         return gm
-    try:
-        return CpuLibrary(gm, record, channels_last, constants).run()
-    except (RuntimeError, ValueError, NotImplementedError) as reason:
-        record.notes.append(f"no CPU library layouts: {str(reason).splitlines()[0]}")
-        return gm if not channels_last else optimize_for_cpu(gm, record, False, constants)
+    changed = CpuLibrary.applied(gm, record, channels_last, constants)
+    return optimize_for_cpu(gm, record, False, constants) if changed is gm and channels_last else changed
 
 
 def is_float_on_cpu(node):
@@ -55,6 +52,8 @@ def gains_by_onednn(a, b):
 
 
 class CpuLibrary(LayoutPass):
+    what = "CPU library layouts"
+
     def __init__(self, gm, record, channels_last, constants):
         super().__init__(gm, record)
         self.moves_convolutions, self.constants = channels_last, constants

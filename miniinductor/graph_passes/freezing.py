@@ -1,6 +1,6 @@
 """Freezing: what depends on parameters alone is computed once, not in every call.
 
-In:   a functional inference graph; the names of tensors that it writes itself.  Out: a graph whose frozen values are constants, and
+In:   a functional inference graph; the names of tensors that it writes itself.  Out: the same graph, its frozen values constants now, and
 `Frozen`, which computes them again when a parameter has changed.
 
     y = convolution(x, w); z = (y - mean) * rsqrt(var + eps) * g + b        fold_affine: ->  convolution(x, w * s, t), where
@@ -19,10 +19,10 @@ import operator
 import torch
 from torch import fx
 
-from ..autograd.functionalize import is_needed, is_view
+from ..autograd.functionalize import add_node, is_needed, is_view
 from ..autograd.tracer import no_autocast
 from .basic import reaches_output_by_views
-from .layout import aten, origin_of, value_of
+from .layout import aten, value_of
 
 AFFINE = {aten.add.Tensor, aten.sub.Tensor, aten.mul.Tensor, aten.div.Tensor}
 
@@ -81,12 +81,8 @@ def _fold(graph, node, chain, fake_mode):
     last, (x, w, bias, *rest) = chain[-1][0], node.args
 
     def call(target, *args):
-        new = graph.call_function(target, args)
-        new.meta = origin_of(last)
-        with fake_mode:
-            new.meta["val"] = target(*fx.map_arg(args, lambda n: n.meta["val"]))
-        return new
-    with graph.inserting_before(last):          # there, every constant of the chain is known
+        return add_node(graph, last, target, args)
+    with graph.inserting_before(last), fake_mode:           # there, every constant of the chain is known
         channels = value_of(w).shape[0]
         scale, shift = None, bias
         for op, other in chain:
@@ -129,41 +125,28 @@ class Frozen:
 
 
 def freeze(gm, constants, record):
-    """(graph with constants in place of what only depends on parameters, Frozen or None)."""
+    """Put constants in place of what only depends on parameters: Frozen, or None."""
     kept = [n for n in gm.graph.nodes if n.op == "call_function" and n in constants and isinstance(n.meta.get("val"), torch.Tensor)
             and _base(n).op != "get_attr" and any(user not in constants for user in n.users) and not reaches_output_by_views(n)]
     if not kept:
-        return gm, None
+        return None
     part, copies = fx.Graph(), {}
     for node in gm.graph.nodes:
         if node in constants:
             copies[node] = part.node_copy(node, copies.get)
     part.output([copies[n] for n in kept])
     part.eliminate_dead_code()
-    names = {node: f"_frozen{i}" for i, node in enumerate(kept)}
     sources = list(dict.fromkeys(n.target for n in part.nodes if n.op == "get_attr"))
-    frozen = Frozen(fx.GraphModule(gm, part, "Constants"), names.values(), [operator.attrgetter(name)(gm) for name in sources])
-    values = frozen.values()
-    graph, copies = fx.Graph(), {}
-    for node in gm.graph.nodes:
-        if node in names:
-            copies[node] = graph.get_attr(names[node])
-            copies[node].meta = dict(node.meta)
-        else:
-            copies[node] = graph.node_copy(node, copies.get)
-    holder = torch.nn.Module()
-    for node in graph.nodes:
-        if node.op == "get_attr" and node.target not in values:
-            value = operator.attrgetter(node.target)(gm)
-            (holder.register_parameter if isinstance(value, torch.nn.Parameter) else holder.register_buffer)(node.target, value)
-    for name, value in values.items():
-        holder.register_buffer(name, value)
-    result = fx.GraphModule(holder, graph, "FrozenGraph")
-    graph.eliminate_dead_code(is_impure_node=is_needed)
-    result.meta.update(gm.meta)
-    result.recompile()
-    record.notes.append(f"freezing: {len(names)} tensors computed once, from {len(sources)} parameters and buffers; again when one of those changes")
-    return result, frozen
+    frozen = Frozen(fx.GraphModule(gm, part, "Constants"), [f"_frozen{i}" for i in range(len(kept))], [operator.attrgetter(name)(gm) for name in sources])
+    for node, (name, value) in zip(kept, frozen.values().items()):
+        gm.register_buffer(name, value)
+        with gm.graph.inserting_before(node):
+            constant = gm.graph.get_attr(name)
+        constant.meta = dict(node.meta)
+        node.replace_all_uses_with(constant)
+    gm.graph.eliminate_dead_code(is_impure_node=is_needed)
+    record.notes.append(f"freezing: {len(kept)} tensors computed once, from {len(sources)} parameters and buffers; again when one of those changes")
+    return frozen
 
 
 def _base(node):

@@ -34,11 +34,7 @@ def optimize_for_gpu(gm, record, channels_last=True):
     if hints_of(gm.graph):
         record.notes.append("no GPU layouts: sizes are symbolic")
         return gm
-    try:
-        return Relayout(gm, record, channels_last).run()
-    except (RuntimeError, ValueError, NotImplementedError) as reason:
-        record.notes.append(f"no GPU layouts: {str(reason).splitlines()[0]}")
-        return gm
+    return Relayout.applied(gm, record, channels_last)
 
 
 def _on_gpu(node):
@@ -58,6 +54,8 @@ def suits_template(dtype, a, b):
 
 
 class Relayout(LayoutPass):
+    what = "GPU layouts"
+
     def __init__(self, gm, record, channels_last):
         super().__init__(gm, record)
         self.moves_convolutions = channels_last

@@ -41,6 +41,15 @@ class LayoutPass:
         self.gm, self.record, self.graph, self.copied, self.counts = gm, record, fx.Graph(), {}, {}
         self.fake_mode = next(n.meta["val"].fake_mode for n in gm.graph.nodes if hasattr(n.meta.get("val"), "fake_mode"))
 
+    @classmethod
+    def applied(cls, gm, record, *options):
+        """The new graph; the old one, and a note, where an op cannot take the new strides."""
+        try:
+            return cls(gm, record, *options).run()
+        except (RuntimeError, ValueError, NotImplementedError) as reason:
+            record.notes.append(f"no {cls.what}: {str(reason).splitlines()[0]}")
+            return gm
+
     def visit(self, node):
         raise NotImplementedError
 
