@@ -300,7 +300,7 @@ class Codegen:
         for variable in list(self.output.sourced):
             if isinstance(variable, ObjectVar):
                 for name, value in variable.slots.items() if variable.mutated and variable.source is not None else ():
-                    helper = runtime.del_slot if value is None else runtime.set_slot
+                    helper = object.__delattr__ if value is None else object.__setattr__
                     self.start_call(lambda: self.load_const(helper))
                     self.value(variable)
                     self.load_const(name)

@@ -162,14 +162,6 @@ def empty(cell):
     del cell.cell_contents
 
 
-def set_slot(target, name, value):
-    object.__setattr__(target, name, value)
-
-
-def del_slot(target, name):
-    object.__delattr__(target, name)
-
-
 def new_function(template, defaults, kwdefaults, name, attributes, annotations):
     template.__defaults__ = defaults
     template.__kwdefaults__ = kwdefaults or None

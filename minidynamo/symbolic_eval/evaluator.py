@@ -14,7 +14,7 @@ import inspect
 from .. import config
 from ..exceptions import Break, ObservedException, Restart, SkipFrame
 from ..symbolic_shapes import DataDependentDecision
-from ..variables.base import NULL
+from ..variables.base import NULL, RUNNING
 from ..variables.constant import ConstantVar
 from ..variables.functions import bind
 from ..variables.iterators import GeneratorVar
@@ -22,19 +22,12 @@ from ..variables.objects import TracebackVar
 from ..variables.symbolic import data_dependent
 from . import builtin_rules, library_rules, torch_rules  # noqa: F401  (the second fills the table)
 from .code_info import code_info
-from .opcodes import HANDLERS
 from .operations import Operations
 
-RUNNING = []                # the stack of frames being evaluated in this thread's compile (one compile at a time)
 GENERATOR = inspect.CO_GENERATOR
 ASYNC = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE
 MAX_DEPTH = 120
 LASTI = ConstantVar(0)      # on the stack of a handler: where the exception was raised
-
-
-def current():
-    """The frame that is being evaluated."""
-    return RUNNING[-1]
 
 
 class Frame(Operations):

@@ -19,7 +19,7 @@ import typing
 import warnings
 
 from ..exceptions import Break
-from ..variables.base import NULL
+from ..variables.base import NULL, current
 from ..variables.constant import ConstantVar
 from ..variables.containers import DictVar, ListVar, SetVar, TupleVar
 from ..variables.functions import BoundMethodVar, CallableVar, FunctionVar, PartialVar
@@ -130,7 +130,7 @@ rules({
 
 # ---- itertools: the real ones, run on variables
 class Host:
-    """An iterator variable for host code."""
+    """An iterator variable for host code, perhaps of another frame than the one that asks for the next value."""
 
     def __init__(self, tx, values):
         self.iterator = tx.iter_of(values)
@@ -143,12 +143,6 @@ class Host:
         if value is None:
             raise StopIteration
         return value
-
-
-def current():
-    """The frame that asks for the next value, perhaps another one than made the iterator."""
-    from .evaluator import RUNNING
-    return RUNNING[-1]
 
 
 def _function(tx, function):

@@ -12,6 +12,13 @@ Mirrors torch/_dynamo/variables/base.py (VariableTracker).
 """
 from ..exceptions import Break
 
+RUNNING = []                # the frames that are being evaluated, the innermost last (one compile at a time)
+
+
+def current():
+    """The frame that is being evaluated."""
+    return RUNNING[-1]
+
 
 class Variable:
     """One symbolic value.  `source` says where the real one came from (None: made in this frame)."""

@@ -15,7 +15,7 @@ import types
 import torch
 
 from ..exceptions import Break
-from .base import Lazy, Variable
+from .base import Lazy, Variable, current
 from .constant import ConstantVar
 from .symbolic import SymVar
 
@@ -68,12 +68,8 @@ class SequenceVar(Container):
         return all(item.is_constant() for item in self.items)
 
     def as_constant(self):
-        values = [(item.as_constant() if type(item) is not Lazy else self._lazy_constant(n)) for n, item in enumerate(self.items)]
+        values = [(item.realize(current()) if type(item) is Lazy else item).as_constant() for item in self.items]
         return self.cls(*values) if hasattr(self.cls, "_fields") else self.cls(values)
-
-    def _lazy_constant(self, index):
-        from ..symbolic_eval.evaluator import current
-        return self.item(current(), index).as_constant()
 
     def truth(self, tx):
         return bool(self.items)
@@ -349,9 +345,7 @@ class DictVar(Container):
         return found is not None or self.get(tx, key) is not None
 
     def as_constant(self):
-        from ..symbolic_eval.evaluator import current
-        tx = current()
-        pairs = [(key.as_constant(), value.as_constant()) for key, value in self.pairs(tx)]
+        pairs = [(key.as_constant(), value.as_constant()) for key, value in self.pairs(current())]
         return self.cls(pairs) if self.cls is not collections.defaultdict else self.cls(self.factory and self.factory.as_constant(), pairs)
 
     def method_get(self, tx, key, default=ConstantVar(None), /):

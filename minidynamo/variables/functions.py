@@ -158,33 +158,14 @@ def bind(tx, function, args, kwargs):
         bound[names[slot]] = DictVar({name: (ConstantVar(name), value) for name, value in rest.items()})
     elif rest:
         tx.raise_(TypeError, f"{function.name}() got an unexpected keyword argument {next(iter(rest))!r}")
-    missing = []
-    first_default = positional - len(function.defaults)
-    for n in range(len(args), positional):
-        if names[n] not in bound:
-            if n >= first_default:
-                bound[names[n]] = function.defaults[n - first_default]
-            else:
-                missing.append(names[n])
-    _complain(tx, function, missing, "positional")
-    missing = []
-    for name in keyword_only:
-        if name not in bound:
-            if name in function.kwdefaults:
-                bound[name] = function.kwdefaults[name]
-            else:
-                missing.append(name)
-    _complain(tx, function, missing, "keyword-only")
+    optional = dict(zip(names[positional - len(function.defaults):positional], function.defaults)) | function.kwdefaults
+    for kind, expected in (("positional", names[:positional]), ("keyword-only", keyword_only)):
+        bound.update({name: optional[name] for name in expected if name not in bound and name in optional})
+        missing = [repr(name) for name in expected if name not in bound]
+        if missing:
+            text = missing[0] if len(missing) == 1 else " and ".join(missing) if len(missing) == 2 else f"{', '.join(missing[:-1])}, and {missing[-1]}"
+            tx.raise_(TypeError, f"{function.name}() missing {len(missing)} required {kind} argument{'s' if len(missing) > 1 else ''}: {text}")
     return bound
-
-
-def _complain(tx, function, missing, kind):
-    if missing:
-        quoted = [repr(name) for name in missing]
-        text = quoted[0] if len(quoted) == 1 else " and ".join(quoted) if len(quoted) == 2 else \
-            ", ".join(quoted[:-1]) + ", and " + quoted[-1]
-        tx.raise_(TypeError, f"{function.name}() missing {len(missing)} required {kind} argument"
-                             f"{'s' if len(missing) > 1 else ''}: {text}")
 
 
 class BoundMethodVar(Variable):

@@ -17,7 +17,7 @@ import types
 import torch
 
 from ..exceptions import Break, ObservedException
-from .base import RealVar, Variable
+from .base import RealVar, Variable, current
 from .constant import ConstantVar
 from .containers import DictVar, ListVar, SetVar, TupleVar
 from .functions import BoundMethodVar, CallableVar, PartialVar
@@ -87,7 +87,6 @@ class ObjectVar(Variable):
         if self.value is None or self.mutated or (self.fields is not None and self.fields.mutated):
             raise Break("constant", f"{self} was made or changed in this frame; a real object is needed")
         if self.source is not None and self.source.kind != "pinned":
-            from ..symbolic_eval.evaluator import current
             output = current().output
             if self.cls.__weakrefoffset__:          # the entry does not hold it, and goes with it
                 output.guard(self.source, "ID", f"id({{0}}) == {id(self.value)}")

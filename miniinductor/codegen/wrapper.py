@@ -82,7 +82,7 @@ class WrapperWriter:
         if language_of(self.device) == "triton" and config.split_reductions:
             split_reductions(graph, record)
         self.buffers = {**graph.buffers, **graph.inputs, **{b.name: b for b in graph.operations}}
-        self.scope = {"empty_strided": torch.empty_strided, "as_strided": torch.as_strided, "math": math}
+        self.scope = {"empty_strided": torch.empty_strided, "as_strided": torch.as_strided, "math": math, **graph.constants}
         self.lines, self.views, self.built, self.symbols = [], {}, {}, set()        # built: the scope's kernels; symbols: sizes that it names
         self.owned = getattr(record.functional_graph, "meta", {}).get("owned", False)       # inputs are freed after their last use
         self.memory_of = {}     # buffer -> the buffer whose memory it takes: a scatter's target, an input that is written
@@ -303,7 +303,7 @@ class WrapperWriter:
             if step.kernel.stored and all(int_or_none(self.buffers[n].layout.numel) == 0 for n in step.kernel.stored):
                 self.lines.append(f"# {step.name}: nothing to compute, its buffers are empty")
             else:
-                arguments = ", ".join(self.symbol(a) if isinstance(a, sympy.Symbol) else self.tensor(a)
+                arguments = ", ".join(self.symbol(a) if isinstance(a, sympy.Symbol) else a
                                       for a in step.kernel.arguments)
                 self.lines.append(f"{step.name}({arguments}{', stream' if step.device.type == 'cuda' else ''})")
         else:
@@ -324,14 +324,14 @@ class WrapperWriter:
 
     def allocate(self, name):
         if name in self.memory_of:
-            self.lines.append(f"{name} = {self.tensor(self.memory_of[name])}     # written in place")
+            self.lines.append(f"{name} = {self.memory_of[name]}     # written in place")
         elif name not in self.in_arena:
             layout = self.buffers[name].layout
             what = f"{self.tuple(layout.size)}, {self.tuple(layout.stride)}"
             if layout.device.type == "cpu" and layout.dtype in TYPES:
-                self.lines.append(f"{name} = empty_cpu({what}, {self.dtype(layout.dtype)})")
+                self.lines.append(f"{name} = empty_cpu({what}, {self.named(layout.dtype)})")
             else:
-                self.lines.append(f"{name} = empty_strided({what}, dtype={self.dtype(layout.dtype)}, device={self.device_name(layout.device)})")
+                self.lines.append(f"{name} = empty_strided({what}, dtype={self.named(layout.dtype)}, device={self.named(layout.device)})")
 
     def emit_extern(self, buffer):
         name = buffer.name
@@ -358,7 +358,7 @@ class WrapperWriter:
         if isinstance(value, BufferView):
             return self.view(value)
         if isinstance(value, Opaque):
-            return self.tensor(value.name)
+            return value.name
         if isinstance(value, (list, tuple)) and not isinstance(value, torch.Size):
             items = ", ".join(self.argument(v) for v in value)
             return f"[{items}]" if isinstance(value, list) else f"({items}{',' if len(value) == 1 else ''})"
@@ -371,7 +371,7 @@ class WrapperWriter:
         if isinstance(value, float):
             return repr(value) if math.isfinite(value) else f"float({str(value)!r})"
         if isinstance(value, torch.dtype):
-            return self.dtype(value)
+            return self.named(value)
         return self.bind(value, "constant")
 
     def view(self, view):
@@ -381,7 +381,7 @@ class WrapperWriter:
         """
         buffer = self.buffers.get(view.name)
         layout = getattr(buffer, "layout", None)
-        name = self.tensor(view.name)
+        name = view.name
         if layout is not None and tuple(view.size) == tuple(layout.size) and same_strides(view, layout):
             return name
         root = self.root(view.name)
@@ -397,12 +397,6 @@ class WrapperWriter:
         if isinstance(buffer, (InputBuffer, ConstantBuffer, ExternKernel, MultiOutput)):
             offset = f"{name}.storage_offset()" + (f" + {self.number(relative)}" if relative != 0 else "")
         return f"as_strided({name}, {self.tuple(view.size)}, {self.tuple(view.stride)}, {offset})"
-
-    def tensor(self, name):
-        """The Python expression for a buffer."""
-        if name in self.graph.constants:
-            self.scope.setdefault(name, self.graph.constants[name])
-        return name
 
     # -- names and numbers
     def bind(self, value, prefix):
@@ -421,14 +415,10 @@ class WrapperWriter:
             return name
         return self.bind(function, name + "_")
 
-    def dtype(self, dtype):
-        name = str(dtype).removeprefix("torch.")
-        self.scope[name] = dtype
-        return name
-
-    def device_name(self, device):
-        name = str(device).replace(":", "")
-        self.scope[name] = device
+    def named(self, value):
+        """The name of a dtype or device."""
+        name = str(value).removeprefix("torch.").replace(":", "")
+        self.scope[name] = value
         return name
 
     def number(self, value):
@@ -468,12 +458,12 @@ class WrapperWriter:
 
     def source(self):
         outputs = f"[{', '.join(self.output(o) for o in self.graph.outputs)}]"
-        mutations = [f"{self.tensor(name)}.copy_({self.view(value)})" for name, value in self.graph.mutations
+        mutations = [f"{name}.copy_({self.view(value)})" for name, value in self.graph.mutations
                      if value.name not in self.overwritten]
         body = list(self.lines)
         if self.overwritten:        # as an eager kernel would: autograd notices writes by the version
             self.scope["increment_version"] = torch.autograd.graph.increment_version
-            body.append(f"increment_version(({', '.join(map(self.tensor, self.overwritten.values()))},))")
+            body.append(f"increment_version(({', '.join(self.overwritten.values())},))")
         if mutations:
             body += [f"outputs = {outputs}", *mutations]
             outputs = "outputs"
