@@ -385,12 +385,16 @@ class LoopBody:
                         yield prefix, number, plain(divisor)
 
     def stride_order(self, prefix):
-        """Loops sorted so that the innermost steps through memory by the smallest stride; the store decides first."""
+        """Loops sorted so that the innermost steps through memory by the smallest stride; the store decides first, but for a reduction whose reads
+        lie side by side along an outer loop only."""
         sizes = self.outer if prefix == "x" else self.inner
         count = len(sizes)
         if count < 2 or (prefix == "r" and (self.has_scan() or any(k.startswith("arg") for k in self.reduction_kinds()))):
             return list(range(count))
         accesses = (self.writes() if prefix == "x" else []) + self.reads()
+        if prefix == "x" and self.inner and not any(stride_of(a.index, r) == 1 for a in self.reads() for r in self.r) and any(
+                stride_of(a.index, x) == 1 for a in self.reads() for x in self.x):
+            accesses = self.reads() + self.writes()
 
         def before(a, b):
             va, vb = loop_variable(prefix, a), loop_variable(prefix, b)

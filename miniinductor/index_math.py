@@ -16,6 +16,7 @@ Both follow Python (floor).  Construction applies what holds for all integers; `
 Mirrors torch/utils/_sympy/functions.py and torch/_inductor/sizevars.py.
 """
 import functools
+import math
 
 import sympy
 
@@ -166,6 +167,13 @@ def simplify(expression, ranges):
         if limits[0] // divisor == limits[1] // divisor:         # one quotient for all indices
             quotient = limits[0] // divisor
             return sympy.Integer(quotient) if isinstance(e, FloorDiv) else numerator - quotient * divisor
+        terms = [(math.gcd(int(t.as_coeff_Mul()[0]), divisor), t) for t in sympy.Add.make_args(numerator)]
+        for k in sorted({k for k, _ in terms if 1 < k < divisor}, reverse=True):        # (8*i + j) // 24 is i // 3 for 0 <= j < 8
+            small = sympy.Add(*[t for g, t in terms if g % k])
+            limits = bounds(small, ranges)
+            if limits and 0 <= limits[0] and limits[1] < k:
+                inner, rest = sympy.expand((numerator - small) / k), sympy.Integer(divisor // k)
+                return visit(FloorDiv(inner, rest) if isinstance(e, FloorDiv) else k * Mod(inner, rest) + small)
         return e.func(numerator, e.args[1])
 
     return closed(join_quotients(sympy.expand(visit(expression))))

@@ -149,6 +149,20 @@ def test_threads_share_the_rows_of_a_reduction(threads, shape, request):
     assert any("part < 3" in k.source for k in record.kernels) == (threads == 3 and shape[-1] <= 2048)
 
 
+@pytest.mark.parametrize("kind", ["sum", "max", "prod"])
+@pytest.mark.parametrize("shape, dims", [((700, 6, 9), [0, 2]), ((3, 5, 40, 7), [0, 2, 3]), ((40, 50, 6, 8), [0, 1, 3]), ((1, 300, 3), [1, 2]),
+                                         ((300, 200, 33), [0, 1]), ((2, 64, 9, 9), [2, 3])])
+def test_short_rows_and_rows_of_rows(kind, shape, dims):
+    """A few elements of each of many rows, in channels-last memory too."""
+    x = torch.randn(shape) * 0.01 + (kind == "prod")
+    for given in (x, x.transpose(1, -1).contiguous().transpose(1, -1)):
+        (got,), _ = run(lambda b: [reduce(b, kind, dims)], given)
+        want = x.double()
+        for dim in dims:
+            want = {"sum": torch.sum, "max": torch.amax, "prod": torch.prod}[kind](want, dim, keepdim=True)
+        torch.testing.assert_close(got, want.float(), rtol=3e-6 if kind != "prod" else 3e-5, atol=1e-5)
+
+
 TORCH_BINARY = {
     "truncdiv": lambda a, b: torch.div(a, b, rounding_mode="trunc"), "truediv": torch.true_divide,
     "floordiv": lambda a, b: torch.div(a, b, rounding_mode="floor"),

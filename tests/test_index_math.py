@@ -64,3 +64,9 @@ def test_reshape_finds_the_same_element(old, new):
     for at in itertools.product(*map(range, new)):
         where = tuple(int(sympy.sympify(e).subs(dict(zip(variables, at)))) for e in expressions)
         assert x[where] == y[at]
+
+
+def test_a_divisor_that_a_part_of_the_terms_does_not_reach():
+    """Channels of groups, from a flat index: (12544*i + j) % 100352 // 12544 is i % 8."""
+    flat = 12544 * i + j
+    assert simplify(FloorDiv(flat, 100352) * 8 + FloorDiv(Mod(flat, 100352), 12544), {i: 64, j: 12544}) == i

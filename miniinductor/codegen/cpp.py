@@ -292,13 +292,34 @@ class CppKernelWriter(RowReductions, CppExpressions):
         """Loops over r0 (from start to end), r1, ...: the innermost runs on vector lanes into accumulators of its own."""
         if not accumulators or len(self.r) == 1:
             lines = self.lanes(lines, accumulators, start, end)
+        elif config.vectorize and self.lanes_are_free() and longest(self.inner[-1]) <= LANES and not any(a.is_arg for a in accumulators):
+            return self.short_rows(lines, accumulators, start, end)
         else:
             parts = [a.renamed("part") for a in accumulators]
             for accumulator in accumulators:
                 accumulator.over_chunks = True
             lines = [*declarations(parts), *self.lanes(lines, parts, "0", self.size(self.inner[-1])),
                      *[a.update(p.name) for a, p in zip(accumulators, parts)]]
-        return loops_around(lines, [(r, *(("0", self.size(n)) if k else (start, end))) for k, (r, n) in enumerate(zip(self.r[:-1], self.inner[:-1]))])
+        return loops_around(lines, self.loops_of_reduction(self.r[:-1], start, end))
+
+    def loops_of_reduction(self, variables, start, end):
+        return [(r, *(("0", self.size(n)) if k else (start, end))) for k, (r, n) in enumerate(zip(variables, self.inner))]
+
+    def short_rows(self, lines, accumulators, start, end):
+        """A few elements of each of many rows: every lane adds up its own, and the lanes are put together at the end (of CHUNK rows)."""
+        lane, row, count, parts = self.r[-1], self.r[-2], self.inner[-1], [a.renamed("lane") for a in accumulators]
+        *outer, (_, low, high) = self.loops_of_reduction(self.r[:-1], start, end)
+        loops, chunked = [(row, low, high)], longest(self.inner[-2]) > CHUNK and any(a.loses_bits for a in accumulators)
+        for accumulator in accumulators:
+            accumulator.over_chunks = True
+        if chunked:
+            outer, loops = outer + [(f"{row}_chunk", low, high, CHUNK)], [(row, f"{row}_chunk", f"{row}_stop")]
+        stop = [f"const int64_t {row}_stop = mini::minimum<int64_t>({row}_chunk + {CHUNK}, {high});"] * chunked
+        row_loop = loops_around(["#pragma omp simdERROR_CLAUSE",
+                                 *loops_around(lines + [p.in_lane_array(lane) for p in parts], [(lane, "0", count)])], loops)
+        merge = loops_around([a.update(p.name + "[k]") for a, p in zip(accumulators, parts)], [("k", "0", count)])
+        return loops_around([*stop, *array_declarations(parts, count), *row_loop, *merge], outer) if outer else [
+            "{", *indent([*array_declarations(parts, count), *row_loop, *merge]), "}"]
 
     def lanes(self, lines, accumulators, start, end):
         """The innermost loop.  A long sum of floats is the sum of the sums of chunks."""
@@ -356,7 +377,7 @@ class CppKernelWriter(RowReductions, CppExpressions):
             *array_declarations(parts, LANES), f"int64_t {group} = {start};",
             f"for (; {group} + {LANES} <= {end}; {group} += {LANES}) {{",
             *indent([*self.prefetch_results(group), f"#pragma omp simd{width}ERROR_CLAUSE", f"for (int64_t k = 0; k < {LANES}; k++) {{",
-                     *indent([f"const int64_t {lane} = {group} + k;", *lines, *[p.in_lane_array() for p in parts]]), "}"]), "}",
+                     *indent([f"const int64_t {lane} = {group} + k;", *lines, *[p.in_lane_array("k") for p in parts]]), "}"]), "}",
             *self.simd(accumulators, []), f"for (int64_t k = 0; k < {LANES}; k++) {{",
             *indent([a.update(p.name + "[k]") for a, p in zip(accumulators, parts)]), "}", *rest]), "}"]
 

@@ -106,8 +106,8 @@ class Accumulator:
         return [f"const bool {take} = !({self.term} {no_better} {best}) & ({best} == {best});",
                 f"{best} = {take} ? {self.term} : {best};", f"{at} = {take} ? {self.at} : {at};"]
 
-    def in_lane_array(self):
-        return f"{self.name}[k] = {self.combine(self.name + '[k]', self.term)};"
+    def in_lane_array(self, lane):
+        return self.update(self.term, f"[{lane}]")
 
     def after_arg_lanes(self):
         return [f"for (int64_t k = 0; k < {LANES}; k++) "
@@ -275,9 +275,9 @@ class RowReductions:
 
     def all_rows(self, accumulators, start, end):
         """The reduction's loops, the first from `start` to `end`.  A long sum of floats is the sum of the sums of ROWS_CHUNK rows."""
-        row, size, outer = self.r[-1], self.inner[-1], list(zip(self.r[:-1], self.inner[:-1]))
-        low, high = ("0", self.size(size)) if outer else (start, end)
-        if longest(size) > 2 * ROWS_CHUNK and any(a.loses_bits for a in accumulators):
+        row, size = self.r[-1], self.inner[-1]
+        low, high = ("0", self.size(size)) if self.r[:-1] else (start, end)
+        if longest(math.prod(self.inner)) > 2 * ROWS_CHUNK and any(a.loses_bits for a in accumulators):
             parts = [a if a.is_arg else a.renamed("part") for a in accumulators]
             pairs = [(a, p) for a, p in zip(accumulators, parts) if not a.is_arg]
             for accumulator, _ in pairs:
@@ -288,7 +288,7 @@ class RowReductions:
                                  [(f"{row}_chunk", low, high, ROWS_CHUNK)])
         else:
             lines = self.rows(accumulators, low, high)
-        return loops_around(lines, [(r, *(("0", self.size(n)) if k else (start, end))) for k, (r, n) in enumerate(outer)])
+        return loops_around(lines, self.loops_of_reduction(self.r[:-1], start, end))
 
     def rows(self, accumulators, start, end):
         """Rows one by one, or ROWS at a time and then what is left."""
