@@ -205,7 +205,7 @@ for function in (with_a_loop, with_a_helper):
 # `minidynamo/symbolic_eval/` has the same shape: a loop, a table of handlers, one function per canonical opcode.
 
 # %%
-from minidynamo.symbolic_eval import evaluator
+from minidynamo.symbolic_eval import evaluator, opcodes
 
 excerpt(evaluator.Frame.loop)
 
@@ -225,7 +225,7 @@ excerpt(evaluator.Frame.unwind)
 # * whatever has no rule raises `Break`, and the frame is split there (notebook 06).
 
 # %%
-handlers = evaluator.HANDLERS
+handlers = opcodes.HANDLERS
 print(len(handlers), "canonical opcodes, for example:", ", ".join(list(handlers)[:12]), "...")
 
 # %%
