@@ -87,10 +87,14 @@ class Codegen:
 
     def call_object(self, function, *args):
         """Call a fixed object.  An argument is a variable, or something to call that pushes it."""
+        self.finish_call(self.push_call(function, *args))
+
+    def push_call(self, function, *args):
+        """Everything that `finish_call` needs; the number of arguments."""
         self.start_call(lambda: self.load_const(function))
         for arg in args:
             self.value(arg) if isinstance(arg, Variable) else arg()
-        self.finish_call(len(args))
+        return len(args)
 
     def call_object_kw(self, function, args, kwargs):
         self.push_null()
@@ -300,13 +304,8 @@ class Codegen:
         for variable in list(self.output.sourced):
             if isinstance(variable, ObjectVar):
                 for name, value in variable.slots.items() if variable.mutated and variable.source is not None else ():
-                    helper = object.__delattr__ if value is None else object.__setattr__
-                    self.start_call(lambda: self.load_const(helper))
-                    self.value(variable)
-                    self.load_const(name)
-                    if value is not None:
-                        self.value(value)
-                    commit(("call", 2 if value is None else 3))
+                    helper, new = (object.__delattr__, []) if value is None else (object.__setattr__, [value])
+                    commit(("call", self.push_call(helper, variable, ConstantVar(name), *new)))
             elif not variable.mutated:
                 continue
             elif isinstance(variable, ListVar) and variable.cls is list:
@@ -323,10 +322,7 @@ class Codegen:
                     commit(*store)
             else:
                 helper = runtime.replace_dict if isinstance(variable, DictVar) else runtime.replace_items
-                self.start_call(lambda: self.load_const(helper))
-                self.value(variable)
-                self.contents(variable)
-                commit(("call", 2))
+                commit(("call", self.push_call(helper, variable, functools.partial(self.contents, variable))))
         for values in self.output.globals.values():
             for name, value in reversed(values.written.items()):
                 self.value(value)
@@ -335,14 +331,12 @@ class Codegen:
                 commit(*store)
         for cell in self.mutated_cells():
             if cell.content is None:
-                self.start_call(lambda: self.load_const(runtime.empty))
-                self.cell(cell)
-                commit(("call", 1))
-                continue
-            self.value(cell.content)
-            if isinstance(cell.cell, str):
+                commit(("call", self.push_call(runtime.empty, cell)))
+            elif isinstance(cell.cell, str):
+                self.value(cell.content)
                 commit(("STORE_DEREF", cell.cell))
             else:
+                self.value(cell.content)
                 self.cell(cell)
                 commit(("STORE_ATTR", "cell_contents"))
         for instructions, depth in reversed(commits):

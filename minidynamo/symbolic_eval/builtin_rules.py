@@ -490,7 +490,7 @@ rules({
     slice: lambda tx, first, *others: slice_of([first, *others] if others else [NONE, first]),
     enumerate: lambda tx, iterable, start=ConstantVar(0): EnumerateVar(tx.iter_of(iterable), start.as_constant()),
     zip: lambda tx, *values, strict=ConstantVar(False): ZipVar([tx.iter_of(a) for a in values], strict.truth(tx)),
-    map: lambda tx, function, first, /, *others: MapVar(function, [tx.iter_of(a) for a in (first, *others)]),
+    map: lambda tx, function, first, /, *others: MapVar(function, ZipVar([tx.iter_of(a) for a in (first, *others)], False)),
     filter: lambda tx, function, values, /: FilterVar(function, tx.iter_of(values)),
     type: lambda tx, value, *more, **kwargs: refused("class", "making a class in a compiled frame")(tx) if more else tx.output.wrap_pinned(value.python_type()),
     (property, staticmethod, classmethod): refused("class", "making a descriptor in a compiled frame"),

@@ -193,20 +193,15 @@ class ZipVar(IteratorVar):
 
 
 class MapVar(IteratorVar):
-    __slots__ = ("function", "inners")
+    __slots__ = ("function", "rows")            # rows: a ZipVar
     cls = map
 
     def next(self, tx):
-        values = []
-        for inner in self.inners:
-            value = inner.next(tx)
-            if value is None:
-                return None
-            values.append(value)
-        return self.function.call(tx, values, {})
+        row = self.rows.next(tx)
+        return row and self.function.call(tx, row.items, {})
 
     def reconstruct(self, cg):
-        cg.call_object(map, self.function, *self.inners)
+        cg.call_object(map, self.function, *self.rows.inners)
 
 
 class FilterVar(IteratorVar):
@@ -215,10 +210,8 @@ class FilterVar(IteratorVar):
 
     def next(self, tx):
         while (value := self.inner.next(tx)) is not None:
-            keep = value if self.function.identity() is None else self.function.call(tx, [value], {})
-            if tx.truth(keep):
+            if tx.truth(value if self.function.identity() is None else self.function.call(tx, [value], {})):
                 return value
-        return None
 
     def reconstruct(self, cg):
         cg.call_object(filter, self.function, self.inner)

@@ -68,6 +68,12 @@ class Joint:
     written: list = field(default_factory=list)         # (op, target), as functionalize gives them
     symbols: dict = field(default_factory=dict)         # position among the inputs -> name, of inputs that are sizes
 
+    def record(self, tracer, name):
+        """What the tracer has recorded, and its functional form."""
+        self.recorded = tracer.module(name)
+        self.graph, self.written = functionalize(self.recorded)
+        self.symbols = {i: n.target for i, n in enumerate(self.graph.graph.find_nodes(op="placeholder")) if isinstance(n.meta["val"], torch.SymInt)}
+
     @property
     def is_plain(self):
         """Are the results the outputs, one for one?  Then there is nothing to rebuild."""
@@ -184,10 +190,8 @@ def trace_joint(gm, inputs, held, decompositions=None):
         tracer.before_record = None
         gradients = [next(gradients) if needs_gradient(tensor) else None for tensor in primals]
     tracer.graph.output(tracer.nodes_of((results, gradients)))
-    joint.recorded = tracer.module("JointGraph")
     _forget_history(tracer.graph)
-    joint.graph, joint.written = functionalize(joint.recorded)
-    joint.symbols = size_inputs(joint.graph)
+    joint.record(tracer, "JointGraph")
     names = {f"primal{i}": i for i in range(len(primals))}
     joint.writes = [Write(names[target], recorded.get(names[target])) for _, target in joint.written]
     return joint
@@ -203,15 +207,8 @@ def trace_forward(gm, inputs, decompositions=None):
     results = plan_outputs(joint, tracer, flat, objects)
     joint.count = len(results)
     tracer.graph.output(tracer.nodes_of(results))
-    joint.recorded = tracer.module("AtenGraph")
-    joint.graph, joint.written = functionalize(joint.recorded)
-    joint.symbols = size_inputs(joint.graph)
+    joint.record(tracer, "AtenGraph")
     return joint
-
-
-def size_inputs(gm):
-    """Position among the inputs -> name, of inputs that are sizes."""
-    return {i: n.target for i, n in enumerate(gm.graph.find_nodes(op="placeholder")) if isinstance(n.meta["val"], torch.SymInt)}
 
 
 def plan_outputs(joint, tracer, flat, objects):

@@ -1,19 +1,16 @@
 """--suite capture (and capture-more): the public models, captured by ours and by TorchDynamo: whole graphs, breaks, equal outputs, capture time."""
 import statistics
-import time
 import warnings
 from collections import Counter
 
 import numpy
 import torch
 
-import minidynamo
-
 from .. import more_models
 from ..models import bert, gpt2
 from ..public_models import NAMES, build, load_torchvision, loss_of
 from ..runner import largest_difference, tensors_of
-from .common import model_rows, suite
+from .common import COUNTED, counted, model_rows, suite
 
 
 def run(model, inputs, train):
@@ -21,28 +18,6 @@ def run(model, inputs, train):
     numpy.random.seed(1)        # masks of BigBird and Wav2Vec2 in train mode
     with torch.set_grad_enabled(train):
         return model(**inputs)
-
-
-def ours(model, inputs, train, backend="eager"):
-    """(output, graphs, captured ops, breaks, seconds) of a first call."""
-    minidynamo.reset()
-    start = time.perf_counter()
-    output = run(minidynamo.compile(model, backend=backend), inputs, train)
-    seconds = time.perf_counter() - start
-    breaks = {b.reason: b for record in minidynamo.records.frames for b in record.graph_breaks if b.kind != "loop"}
-    ops = sum(node.op in ("call_function", "call_method") for record in minidynamo.records.frames if record.graph is not None for node in record.graph.graph.nodes)
-    return output, minidynamo.counters["graphs"].total(), ops, list(breaks), seconds
-
-
-def dynamo(model, inputs, train):
-    """The same of torch.compile(backend="eager")."""
-    import torch._dynamo
-    from torch._dynamo.utils import counters
-    torch._dynamo.reset()
-    counters.clear()
-    start = time.perf_counter()
-    output = run(torch.compile(model, backend="eager"), inputs, train)
-    return output, counters["stats"]["unique_graphs"], counters["stats"]["calls_captured"], list(counters["graph_break"]), time.perf_counter() - start
 
 
 def difference(expected, output):
@@ -63,16 +38,16 @@ def measure_mode(name, mode, options):
     model.train(mode == "train")
     inputs = dict(inputs, **targets) if mode == "train" else inputs
     state = {k: v.clone() for k, v in model.state_dict().items()}
-    for label, capture_with in (("eager", None), ("ours", ours), ("inductor", None), ("peer", None if options.no_peer else dynamo)):
+    for label in ("eager", "ours", "inductor", "peer")[:3 if options.no_peer else 4]:
         model.load_state_dict(state)
+        backend = "inductor" if label == "inductor" else "eager"
+        compiled = lambda compile: run(compile(model, backend=backend), inputs, mode == "train")        # noqa: E731
         try:
-            if label == "eager":
-                outputs[label] = run(model, inputs, mode == "train")
-            elif label == "inductor":
-                outputs[label] = ours(model, inputs, mode == "train", "inductor")[0]
-            elif capture_with is not None:
-                outputs[label], graphs, ops, breaks, seconds = capture_with(model, inputs, mode == "train")
-                row[label] = {"graphs": graphs, "ops": ops, "breaks": breaks, "seconds": seconds, "whole": graphs == 1 and not breaks}
+            if label in COUNTED:
+                outputs[label], row[label] = COUNTED[label](compiled)
+                row[label]["whole"] = row[label]["graphs"] == 1 and not row[label]["breaks"]
+            else:
+                outputs[label] = run(model, inputs, mode == "train") if label == "eager" else counted(compiled)[0]
         except Exception as error:      # one that fails leaves the others
             row[label] = {"error": f"{type(error).__name__}: {error}", "whole": False}
     for label in ("ours", "inductor", "peer"):
@@ -136,8 +111,8 @@ def capture_times(rounds=5):
         model, inputs = make()
         times = {"ours": [], "peer": []}
         for _ in range(rounds):
-            for label, capture_with in (("ours", ours), ("peer", dynamo)):
-                times[label].append(capture_with(model, inputs, False)[-1])
+            for label, count in COUNTED.items():
+                times[label].append(count(lambda compile: run(compile(model, backend="eager"), inputs, False))[1]["seconds"])
         result[name] = {label: statistics.median(values) for label, values in times.items()}
         print(f"{name}: first call with backend eager: ours {result[name]['ours']:.2f} s, torch.compile {result[name]['peer']:.2f} s")
     return result

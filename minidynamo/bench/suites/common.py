@@ -16,6 +16,7 @@ import platform
 import subprocess
 import sys
 import tempfile
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 try:
@@ -174,6 +175,36 @@ def measure(name, function, args, kwargs, peer=True, budget=3.0):
     if "ours" in variants and "torch.compile" in variants:
         row["torch.compile / ours"] = ratio(timings, "torch.compile", "ours")
     return row
+
+
+def counted(run):
+    """(what run(compile) gives with ours, from scratch; what was counted meanwhile)."""
+    minidynamo.reset()
+    start = time.perf_counter()
+    output = run(minidynamo.compile)
+    seconds, frames = time.perf_counter() - start, list(minidynamo.records.frames)
+    return output, {
+        "graphs": minidynamo.counters["graphs"].total(), "seconds": seconds,
+        "ops": sum(n.op in ("call_function", "call_method") for record in frames if record.graph is not None for n in record.graph.graph.nodes),
+        "breaks": list(dict.fromkeys(b.reason for record in frames for b in record.graph_breaks if b.kind != "loop")),
+        "again": [record.recompile_reason for record in frames if record.recompile_reason],
+        "eager": [note for record in frames for note in getattr(record.backend_record, "notes", ()) if note.startswith("runs eagerly")],
+        "errors": [record.error.strip().splitlines()[-1] for record in frames if record.error] + [r.skipped for r in frames if "compiler failed" in r.skipped]}
+
+
+def counted_peer(run):
+    """The same of torch.compile."""
+    import torch._dynamo
+    from torch._dynamo.utils import counters
+    torch._dynamo.reset()
+    counters.clear()
+    start = time.perf_counter()
+    output = run(torch.compile)
+    return output, {"graphs": counters["stats"]["unique_graphs"], "ops": counters["stats"]["calls_captured"], "breaks": list(counters["graph_break"]),
+                    "seconds": time.perf_counter() - start}
+
+
+COUNTED = {"ours": counted, "peer": counted_peer}
 
 
 def show_ratio(value):

@@ -4,7 +4,6 @@ For each model: compilations (graphs) and breaks after three sizes, outputs agai
 beside it.  Images: batch and side change where the architecture allows it, else the batch alone.  Then GPT-2 generating from a prompt of 16 to 128
 tokens, and what a sweep of sizes costs with dynamic=False, None and True.
 """
-import time
 import warnings
 
 import torch
@@ -15,7 +14,7 @@ from ...explain import compilations
 from ..public_models import NAMES, build, load_torchvision
 from ..runner import tensors_of
 from .capture import difference
-from .common import model_rows, suite
+from .common import COUNTED, model_rows, suite
 
 SIZES = ((2, 16), (3, 12), (5, 20))             # (batch, sequence), the list's own first
 
@@ -60,30 +59,6 @@ def outputs_of(model, calls):
     return found
 
 
-def ours(model, calls, backend="inductor"):
-    minidynamo.reset()
-    start = time.perf_counter()
-    outputs = outputs_of(minidynamo.compile(model, backend=backend, dynamic=True), calls)
-    frames = list(minidynamo.records.frames)
-    eager = [note for record in frames for note in getattr(record.backend_record, "notes", ()) if note.startswith("runs eagerly")]
-    breaks = {b.reason for record in frames for b in record.graph_breaks if b.kind != "loop"}
-    skipped = [record.skipped for record in frames if "compiler failed" in record.skipped]
-    again = [record.recompile_reason for record in frames if record.recompile_reason]
-    errors = [record.error.strip().splitlines()[-1] for record in frames if record.error]
-    return outputs, {"graphs": minidynamo.counters["graphs"].total(), "breaks": sorted(breaks), "again": again, "eager": eager,
-                     "errors": errors + skipped, "seconds": time.perf_counter() - start}
-
-
-def peer(model, calls):
-    import torch._dynamo
-    from torch._dynamo.utils import counters
-    torch._dynamo.reset()
-    counters.clear()
-    start = time.perf_counter()
-    outputs = outputs_of(torch.compile(model, dynamic=True), calls)
-    return outputs, {"graphs": counters["stats"]["unique_graphs"], "breaks": sorted(counters["graph_break"]), "seconds": time.perf_counter() - start}
-
-
 def good(found):
     """One compilation for all sizes, every output right, nothing ran eagerly."""
     return found.get("graphs") == 1 and not found["breaks"] and found["difference"] < 1e-4 and not found.get("eager") and not found.get("errors")
@@ -101,9 +76,9 @@ def measure(name, options):
         generator = torch.Generator().manual_seed(1)
         calls = [resized(inputs, batch, SIZES[0][1], generator) for batch, _ in SIZES]
         expected = outputs_of(model, calls)
-    for label, run in ({"ours": ours} if options.no_peer else {"ours": ours, "peer": peer}).items():
+    for label in ("ours",) if options.no_peer else COUNTED:
         try:
-            outputs, row[label] = run(model, calls)
+            outputs, row[label] = COUNTED[label](lambda compile: outputs_of(compile(model, dynamic=True), calls))
             row[label]["difference"] = max(difference(a, b) for a, b in zip(expected, outputs))
         except Exception as error:  # one that fails leaves the other
             row[label] = {"graphs": 0, "breaks": [], "difference": float("nan"), "seconds": float("nan"),
