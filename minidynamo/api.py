@@ -72,7 +72,8 @@ class CompiledModule(torch.nn.Module):
         delattr(self._orig_mod, name)
 
     def __reduce_ex__(self, protocol):
-        return _unpickle, (self._orig_mod, self._compiler.backend_name, self._compiler.fullgraph, self._compiler.mode)
+        options = dict(backend=self._compiler.backend_name, fullgraph=self._compiler.fullgraph, mode=self._compiler.mode)
+        return functools.partial(compile, **options), (self._orig_mod,)
 
     def __repr__(self):
         return f"CompiledModule({self._orig_mod!r})"
@@ -85,10 +86,6 @@ class CompiledModule(torch.nn.Module):
 
     def __iter__(self):
         return iter(self._orig_mod)
-
-
-def _unpickle(module, backend, fullgraph, mode):
-    return compile(module, backend=backend, fullgraph=fullgraph, mode=mode)
 
 
 def reset():

@@ -32,22 +32,6 @@ def count_elements(counts, values):
         counts[value] = counts.get(value, 0) + 1
 
 
-def itemgetter_call(items, value):
-    if len(items) == 1:
-        return value[items[0]]
-    return tuple([value[item] for item in items])
-
-
-def attrgetter_call(names, value):
-    found = []
-    for name in names:
-        part = value
-        for step in name.split("."):
-            part = getattr(part, step)
-        found.append(part)
-    return found[0] if len(names) == 1 else tuple(found)
-
-
 def call_with_hooks(module, args, kwargs):
     """nn.Module._call_impl without backward hooks."""
     for key, hook in module._forward_pre_hooks.items():

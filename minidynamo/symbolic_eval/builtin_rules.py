@@ -69,15 +69,13 @@ def call_c(tx, value, args, kwargs):
                 tx.output.guard(tx.output.tree.pinned(call, value.__name__), "CACHED", check.replace("{0}", "{0}()"), pin)
             return result
         return tx.output.wrap_pinned(value.__wrapped__).call(tx, args, kwargs)
-    if isinstance(value, operator.itemgetter):
-        items = tx.output.wrap_result(value.__reduce__()[1])
-        return tx.output.wrap_pinned(polyfills.itemgetter_call).call(tx, [items, *args], kwargs)
+    if isinstance(value, (operator.itemgetter, operator.attrgetter)) and len(args) == 1:
+        found = [args[0].getitem(tx, tx.output.wrap_result(key)) if isinstance(value, operator.itemgetter) else
+                 functools.reduce(lambda part, name: part.getattr(tx, name), key.split("."), args[0]) for key in value.__reduce__()[1]]
+        return TupleVar(found) if len(found) > 1 else found[0]
     if isinstance(value, operator.methodcaller) and type(value.__reduce__()[0]) is type:
         name, *values = value.__reduce__()[1]
         return args[0].call_method(tx, name, [tx.output.wrap_result(item) for item in values], {})
-    if isinstance(value, operator.attrgetter):
-        names = tx.output.wrap_result(value.__reduce__()[1])
-        return tx.output.wrap_pinned(polyfills.attrgetter_call).call(tx, [names, *args], kwargs)
     owner = getattr(value, "__self__", None)
     if isinstance(owner, type):
         return call_class_method(tx, owner, value, args, kwargs)
@@ -232,25 +230,21 @@ def call_class(tx, cls, args, kwargs):
 FOLDED_CLASSES = {operator.itemgetter, operator.attrgetter, operator.methodcaller, inspect.Parameter, object}
 
 
+SPECIAL = {int: "__int__", float: "__float__", complex: "__complex__", bool: "__bool__"}
+
+
 def constant_class(tx, cls, args, kwargs):
-    if cls in (int, float, bool, str, complex) and args:
-        value = args[0]
-        if isinstance(value, TensorVar):
-            method = {int: "__int__", float: "__float__", bool: "__bool__", complex: "__complex__"}.get(cls)
-            if method:
-                return value.call_method(tx, method, [], {})
-            raise Break("string", "the text of a tensor")
-        if type(value) is SymVar and cls in (int, float) and len(args) == 1 and value.python_type() is not bool:
-            return apply(tx, CALLS[cls], value) or tx.fold(cls, value.as_constant())
-        if cls is bool:
-            return ConstantVar(value.truth(tx))
-        if cls is str:
-            return ConstantVar(text(tx, value, "str")) if len(args) == 1 else tx.fold(str, *[a.as_constant() for a in args])
-        if isinstance(value, ObjectVar):
-            method = value.special(tx, {int: "__int__", float: "__float__", complex: "__complex__"}[cls])
-            if method is not None:
-                return method.call(tx, [], {})
-    return tx.fold(cls, *[a.as_constant() for a in args], **{k: v.as_constant() for k, v in kwargs.items()})
+    value = args[0] if args else None
+    if cls in SPECIAL and isinstance(value, TensorVar):
+        return value.call_method(tx, SPECIAL[cls], [], {})
+    if type(value) is SymVar and cls in (int, float) and len(args) == 1 and value.python_type() is not bool:
+        return apply(tx, CALLS[cls], value) or tx.fold(cls, value.as_constant())
+    if cls is bool and value is not None:
+        return ConstantVar(value.truth(tx))
+    if cls is str and len(args) == 1:
+        return ConstantVar(text(tx, value, "str"))
+    method = value.special(tx, SPECIAL[cls]) if cls in SPECIAL and isinstance(value, ObjectVar) else None
+    return method.call(tx, [], {}) if method is not None else tx.fold(cls, *[a.as_constant() for a in args], **{k: v.as_constant() for k, v in kwargs.items()})
 
 
 # ---- text
