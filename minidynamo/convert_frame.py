@@ -147,10 +147,7 @@ class FrameCompiler:
         except (SkipFrame, RecursionError) as skipped:      # the latter: a container that contains itself
             return self.skip(code, record, str(skipped))
         except Exception as error:
-            if config.raise_internal_errors:
-                raise
-            record.error = "".join(traceback.format_exception(error))
-            records.counters["errors"][f"{type(error).__name__}: {error}"] += 1
+            internal_error(error, record)
             return self.skip(code, record, f"the compiler failed: {type(error).__name__}: {error}")
         finally:
             sys.setrecursionlimit(limit)
@@ -208,7 +205,6 @@ class FrameCompiler:
     def trace(self, function, code, args, record, outputs, policy):
         forced, input_sources = {}, set()
         for _ in range(config.attempt_limit):
-            record.attempts += 1
             try:
                 with record.timed("trace"):
                     frame = self.attempt(function, code, args, forced, input_sources, outputs, policy)
@@ -313,19 +309,14 @@ class FrameCompiler:
             return None, [], None
         with record.timed("graph"):
             gm, example_inputs = output.finish(outputs)
-        record.graph, record.example_inputs = gm, [variable.fake for variable in output.inputs]
+        record.graph = gm
         records.counters["graphs"][record.function] += 1
         with record.timed("backend"):
             try:
-                if self.registered:
-                    compiled = self.backend(gm, example_inputs, mode=self.mode) if self.mode is not None else self.backend(gm, example_inputs)
-                else:
-                    compiled = self.backend(gm, example_inputs)
+                options = {"mode": self.mode} if self.registered and self.mode is not None else {}
+                compiled = self.backend(gm, example_inputs, **options)
             except Exception as error:
-                if config.raise_internal_errors:
-                    raise
-                record.error = "".join(traceback.format_exception(error))
-                records.counters["errors"][f"backend {self.backend_name}: {type(error).__name__}: {error}"] += 1
+                internal_error(error, record, f"backend {self.backend_name}: ")
                 compiled = gm.forward
         record.backend_record = getattr(compiled, "record", None)
         places = [n for n, variable in enumerate(output.inputs) if type(variable) is TensorVar and variable.cls is float]
@@ -381,6 +372,14 @@ class FrameCompiler:
         if found.hint:
             text.append(f"  hint: {found.hint}")
         return "\n".join(text)
+
+
+def internal_error(error, record, where=""):
+    """Write a fault of ours down, or raise it."""
+    if config.raise_internal_errors:
+        raise error
+    record.error = "".join(traceback.format_exception(error))
+    records.counters["errors"][f"{where}{type(error).__name__}: {error}"] += 1
 
 
 def pinned_sizes(output):

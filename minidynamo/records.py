@@ -44,12 +44,10 @@ class FrameRecord:
     sizes: list = field(default_factory=list)       # sizes and ints that were met, see dynamic.SizePolicy
     pinned: dict = field(default_factory=dict)      # source of a size that was a symbol at first -> (number, line that needed it)
     shape_env: object = None            # symbolic_shapes.ShapeEnv
-    example_inputs: list = field(default_factory=list)
     input_sources: list = field(default_factory=list)
     backend: str = ""
     backend_record: object = None
     times: dict = field(default_factory=dict)
-    attempts: int = 0
     skipped: str = ""                   # why the frame runs as plain Python
     error: str = ""                     # traceback of a failure of the compiler itself
     recompile_reason: str = ""          # what the first failing guard of the entry before found

@@ -26,7 +26,7 @@ import torch
 from .index_math import FloorDiv, Mod, lies_in, simplify
 from .handlers import PrintHandler, loop_variable, loop_variables, run_body
 from .ir import origin
-from .ops import OP_NAMES, OpsHandler, set_handler
+from .ops import OpsHandler, fill, set_handler
 from .sizes import expand, hint, quotient, same, size as plain
 
 
@@ -142,9 +142,7 @@ def _record_plain(name):
     return lambda self, *args, **kwargs: self.emit(name, *args, *kwargs.values())
 
 
-for _name in OP_NAMES:
-    if _name not in vars(Recorder):
-        setattr(Recorder, _name, _record_plain(_name))
+fill(Recorder, _record_plain)
 
 
 def trace(buffer):

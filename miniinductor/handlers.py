@@ -17,7 +17,7 @@ import sympy
 import torch
 
 from .ir import ComputedBuffer, ExternKernel, Graph, MultiOutput, Reduction, Scan, Scatter
-from .ops import BINARY, COMPARISON, OP_NAMES, UNARY, OpsHandler, ops, set_handler
+from .ops import BINARY, COMPARISON, UNARY, OpsHandler, fill, ops, set_handler
 
 
 # --- text -----------------------------------------------------------------------------------------------------------
@@ -64,9 +64,7 @@ def _printed(name):
     return method
 
 
-for _name in OP_NAMES:
-    if _name not in vars(PrintHandler):
-        setattr(PrintHandler, _name, _printed(_name))
+fill(PrintHandler, _printed)
 
 
 def buffer_text(buffer):

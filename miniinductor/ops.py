@@ -83,6 +83,13 @@ for _name in BINARY + COMPARISON:
 OP_NAMES = tuple(n for n in vars(OpsHandler) if not n.startswith("_"))
 
 
+def fill(handler_class, method_of):
+    """Give the class method_of(name) for each op that it has not written out."""
+    for name in OP_NAMES:
+        if name not in vars(handler_class):
+            setattr(handler_class, name, method_of(name))
+
+
 def missing_ops(handler_class):
     """Ops that `handler_class` (or a base other than OpsHandler) does not define: must be empty."""
     defined = {n for c in handler_class.__mro__ if c not in (OpsHandler, object) for n in vars(c)}

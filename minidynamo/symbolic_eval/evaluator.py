@@ -128,11 +128,7 @@ class Frame(Operations):
             return GeneratorVar(frame, (self.user_stack(), self.output.root.group_step))
         return frame.run()
 
-    def call_c(self, value, args, kwargs):
-        return builtin_rules.call_c(self, value, args, kwargs)
-
-    def call_class(self, cls, args, kwargs):
-        return builtin_rules.call_class(self, cls, args, kwargs)
+    call_c, call_class = builtin_rules.call_c, builtin_rules.call_class
 
     def resume_generator(self, tx, sent, throw=None):
         """Run until the next yield: the yielded variable, or None when the body returned."""

@@ -98,10 +98,7 @@ class Operations:
             self.raise_(type(error), *[str(a) for a in error.args])
         return self.output.wrap_result(value) if isinstance(value, (tuple, list, dict, str, int)) else self.output.wrap_pinned(value)
 
-    # ---- truth and identity
-    def truth(self, variable):
-        return variable.truth(self)
-
+    # ---- identity
     def same(self, a, b):
         """a is b."""
         first, second = a.identity(), b.identity()
@@ -210,12 +207,9 @@ class Operations:
         if isinstance(a, ObjectVar) and isinstance(b, ObjectVar) and b.cls is not a.cls and issubclass(b.cls, a.cls):
             attempts.insert(len(attempts) - 2, attempts.pop())
         for left, method, right in attempts:
-            if isinstance(left, ObjectVar):
-                bound = left.special(self, method)
-                if bound is not None:
-                    result = bound.call(self, [right], {})
-                    if result.identity() is not NotImplemented:
-                        return result
+            bound = left.special(self, method) if isinstance(left, ObjectVar) else None
+            if bound is not None and (result := bound.call(self, [right], {})).identity() is not NotImplemented:
+                return result
         first, second = a.python_type().__name__, b.python_type().__name__
         self.raise_(TypeError, f"unsupported operand type(s) for {plain}{'=' if inplace else ''}: '{first}' and '{second}'")
 
@@ -284,10 +278,8 @@ class Operations:
                     if not left.immutable():
                         raise Break("compare", f"{left} is compared by C code")
                     return self.fold(COMPARE[symbol], a.real(), b.real())
-                if bound is not None:
-                    result = bound.call(self, [right], {})
-                    if result.identity() is not NotImplemented:
-                        return result
+                if bound is not None and (result := bound.call(self, [right], {})).identity() is not NotImplemented:
+                    return result
         if symbol == "!=" and (lookup(a.python_type(), "__eq__")[1] is not object.__eq__):
             return ConstantVar(not self.compare("==", a, b).truth(self))
         if symbol in ("==", "!="):

@@ -181,7 +181,7 @@ for _names, _guarded in ((FIXED, False), (READERS, True)):
 def _pad(function, tx, args, kwargs):
     """Where nothing is added eager keeps the strides, which torch's rule for symbolic amounts does not ask about: found by `make fuzz-shapes`."""
     amounts = list((args[1] if len(args) > 1 else kwargs["pad"]).iterate(tx))
-    if any(type(n) is SymVar for n in amounts) and not any(tx.truth(tx.compare(">", n, ConstantVar(0))) for n in amounts):
+    if any(type(n) is SymVar for n in amounts) and not any(tx.compare(">", n, ConstantVar(0)).truth(tx) for n in amounts):
         amounts = TupleVar([n.constant() if type(n) is SymVar else n for n in amounts])
         args, kwargs = ([args[0], amounts, *args[2:]], kwargs) if len(args) > 1 else (args, {**kwargs, "pad": amounts})
     return call_leaf(tx, function, args, kwargs)

@@ -136,14 +136,19 @@ class RealVar(Variable):
     def python_type(self):
         return type(self.value)
 
-    def identity(self):
+    def real(self):
         return self.value
+
+    identity = real
 
     def hash_key(self, tx):
         return self.value
 
     def truth(self, tx):
         return True
+
+    def reconstruct(self, cg):
+        cg.load_const(self.value)
 
 
 class Lazy(Variable):

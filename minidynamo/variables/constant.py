@@ -99,8 +99,5 @@ class ConstantVar(RealVar):
     def call(self, tx, args, kwargs):
         tx.raise_(TypeError, f"{type(self.value).__name__!r} object is not callable")
 
-    def reconstruct(self, cg):
-        cg.load_const(self.value)
-
     def __repr__(self):
         return f"constant {self.value!r}"

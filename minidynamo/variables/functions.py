@@ -263,9 +263,6 @@ class CallableVar(RealVar):
     """A C callable or torch function: builtins, method descriptors, slot wrappers, `torch.*`; the rules decide."""
     __slots__ = ()
 
-    def real(self):
-        return self.value
-
     def getattr(self, tx, name):
         return tx.fold_pinned(getattr, self.value, name)
 
@@ -277,9 +274,6 @@ class CallableVar(RealVar):
 
     def method___get__(self, tx, instance, owner=None):
         return BoundMethodVar(self, instance)
-
-    def reconstruct(self, cg):
-        cg.load_const(self.value)
 
     def __repr__(self):
         return f"{getattr(self.value, '__module__', None) or ''}.{getattr(self.value, '__qualname__', self.value)}".lstrip(".")

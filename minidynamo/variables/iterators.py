@@ -210,7 +210,7 @@ class FilterVar(IteratorVar):
 
     def next(self, tx):
         while (value := self.inner.next(tx)) is not None:
-            if tx.truth(value if self.function.identity() is None else self.function.call(tx, [value], {})):
+            if (value if self.function.identity() is None else self.function.call(tx, [value], {})).truth(tx):
                 return value
 
     def reconstruct(self, cg):

@@ -16,9 +16,6 @@ class PyModuleVar(RealVar):
     """A Python module (`import math`): attributes of torch and the standard library are taken as fixed."""
     __slots__ = ()
 
-    def real(self):
-        return self.value
-
     def getattr(self, tx, name):
         try:
             value = getattr(self.value, name)
@@ -38,9 +35,6 @@ class PyModuleVar(RealVar):
 
     def setattr(self, tx, name, value):
         tx.output.globals_of(self.value.__dict__).written[name] = value
-
-    def reconstruct(self, cg):
-        cg.load_const(self.value)
 
     def __repr__(self):
         return f"module {self.value.__name__}"

@@ -494,9 +494,6 @@ class ClassVar(RealVar):
     def call(self, tx, args, kwargs):
         return tx.call_class(self.value, args, kwargs)
 
-    def reconstruct(self, cg):
-        cg.load_const(self.value)
-
     def __repr__(self):
         return f"the class {self.value.__qualname__}"
 
@@ -575,7 +572,7 @@ def initialise_payload(tx, payload, args, kwargs):
 class WeakRefVar(RealVar):
     """A weak reference from outside.  A call of it gives the object, which something alive must still hold: see `OutputGraph.lets_go`."""
     __slots__ = ()
-    hash_key = Variable.hash_key
+    hash_key, real = Variable.hash_key, Variable.real
 
     def getattr(self, tx, name):
         return tx.output.wrap(getattr(self.value, name), self.source.attr(name))

@@ -53,7 +53,7 @@ def eager_kernel(call, args, kwargs, record, reason=None):
     args, kwargs = pytree.tree_map_only(TensorBox, lambda box: _argument(call, box), (args, kwargs))
     graph, value = call.lowerer.lowered, call.value
     if isinstance(value, (torch.Tensor, Described)):
-        kernel = graph.add(ExternKernel, _layout(value), origins, op=op, args=tuple(args), kwargs=kwargs,
+        kernel = graph.add(ExternKernel, Layout.of(value), origins, op=op, args=tuple(args), kwargs=kwargs,
                            out_op=EXTERN.get(op))
         return TensorBox(kernel)
     kernel = graph.add(ExternKernel, None, origins, op=op, args=tuple(args), kwargs=kwargs)
@@ -77,11 +77,7 @@ def _argument(call, box):
 
 def _outputs(graph, kernel, value, path, origins):
     if isinstance(value, (torch.Tensor, Described)):
-        return TensorBox(graph.add(MultiOutput, _layout(value), origins, source=kernel.name, index=path))
+        return TensorBox(graph.add(MultiOutput, Layout.of(value), origins, source=kernel.name, index=path))
     if isinstance(value, (tuple, list)):
         return [_outputs(graph, kernel, item, path + (i,), origins) for i, item in enumerate(value)]
     return value
-
-
-def _layout(fake):
-    return Layout(fake.device, fake.dtype, tuple(fake.shape), tuple(fake.stride()))

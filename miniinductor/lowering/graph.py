@@ -19,7 +19,7 @@ from torch import fx
 from .. import config
 from ..autograd.functionalize import is_view
 from ..ir import Buffer, ComputedBuffer, ConstantBuffer, Graph, InputBuffer, Layout, Opaque, Pointwise, TensorBox, View, boxes_in, building, from_node
-from ..ops import OP_NAMES, UNARY_FLOAT, OpsHandler, set_handler
+from ..ops import UNARY_FLOAT, OpsHandler, fill, set_handler
 from ..sizes import SYMBOLIC, Described, described, hint, same_sizes, size
 from . import indexing, pointwise, pooling, reductions, views  # noqa: F401  (they fill the table)
 from .extern import EXTERN, eager_kernel
@@ -65,9 +65,7 @@ def _count(name):
     return method
 
 
-for _name in OP_NAMES:
-    if _name not in vars(_Cost):
-        setattr(_Cost, _name, _count(_name))
+fill(_Cost, _count)
 
 
 def cost(box):
