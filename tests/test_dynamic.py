@@ -476,3 +476,14 @@ def test_the_message_of_an_assertion_that_holds_pins_no_size():
     assert sum(minidynamo.counters["graphs"].values()) == 1
     with pytest.raises(AssertionError, match="5 rows and 3 columns"):
         minidynamo.compile(f, backend="eager", dynamic=True)(torch.randn(5, 3))
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), -float("inf")])
+def test_symbols_beside_numbers_that_are_not_finite(number):
+    """Found by the random programs: the number is pinned."""
+    def f(x, n):
+        y = x * 2
+        return y, n + number, n * number, min(n, number), n < number, x.shape[0] - number, number // n
+    compiled = minidynamo.compile(f, backend="eager", dynamic=True)
+    for size in (5, 7, 3):
+        assert repr(compiled(torch.ones(size, 2), size)) == repr(f(torch.ones(size, 2), size))

@@ -14,6 +14,7 @@ import math
 import operator
 import re
 
+import sympy
 import torch
 
 from ..exceptions import Break
@@ -24,6 +25,7 @@ from .constant import ConstantVar
 
 PLAIN = re.compile(r"[<>^=]?[ +-]?#?\d*[,_]?d?")        # specifications that format every int
 SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
+NOT_FINITE = (sympy.nan, sympy.oo, -sympy.oo, sympy.zoo)         # sympy's rules for them are not those of floats
 CALLS = {       # builtins and math functions that stay symbolic
     math.floor: math.floor, math.ceil: math.ceil, math.trunc: math.trunc, abs: operator.abs, round: round, float: torch.sym_float,
     int: lambda n: torch.SymInt(n.node.sym_int()), min: torch.sym_min, max: torch.sym_max,
@@ -126,7 +128,7 @@ def apply(tx, function, *variables):
     if function is not None and all(map(is_number, variables)):
         try:
             value = function(*[variable.value for variable in variables])
-            if type(value) in SYMBOLIC or type(value) in (int, float, bool):
+            if type(value) in SYMBOLIC and not value.node.expr.has(*NOT_FINITE) or type(value) in (int, float, bool):
                 return tx.output.wrap_result(value)
         except DataDependentDecision as error:
             raise data_dependent(error) from None
