@@ -280,13 +280,11 @@ class CppKernelWriter(RowReductions, CppExpressions):
         body = [f"const int64_t {first}_block = block * {rows};",
                 f"const int64_t {first}_end = mini::minimum<int64_t>({first}_block + {rows}, {size});",
                 *declarations(of_block), *body, *[f"{b.name}s[block] = {b.name};" for b in of_block]]
-        loop = f"for (int64_t block = 0; block < {blocks}; block++) {{"
+        loop = [("block", "0", blocks)]
         result = prologue + [f"{b.c_type} {b.name}s[{most_blocks}];" for b in of_block]
-        result += [f"#pragma omp parallel for schedule(static){self.threads_if}ERROR_CLAUSE", loop, *indent(body), "}"]
+        result += [f"#pragma omp parallel for schedule(static){self.threads_if}ERROR_CLAUSE", *loops_around(body, loop)]
         result += declarations(accumulators)
-        if accumulators:
-            result += [loop, *indent([a.update(f"{b.name}s[block]") for a, b in zip(accumulators, of_block)]), "}"]
-        return result
+        return result + (loops_around([a.update(f"{b.name}s[block]") for a, b in zip(accumulators, of_block)], loop) if accumulators else [])
 
     def chunks(self, lines, accumulators, start, end):
         """Loops over r0 (from start to end), r1, ...: the innermost runs on vector lanes into accumulators of its own."""
@@ -335,8 +333,7 @@ class CppKernelWriter(RowReductions, CppExpressions):
             body = [f"const int64_t {lane}_stop = mini::minimum<int64_t>({lane}_chunk + {chunk}, {end});",
                     *declarations(chunks), *self.one_loop(lines, chunks, f"{lane}_chunk", f"{lane}_stop"),
                     *[a.update(c.name) for a, c in zip(accumulators, chunks)]]
-            return [f"for (int64_t {lane}_chunk = {start}; {lane}_chunk < {end}; {lane}_chunk += {chunk}) {{",
-                    *indent(body), "}"]
+            return loops_around(body, [(f"{lane}_chunk", start, end, chunk)])
         return self.one_loop(lines, accumulators, start, end)
 
     def one_loop(self, lines, accumulators, start, end):
@@ -349,10 +346,9 @@ class CppKernelWriter(RowReductions, CppExpressions):
         lines = lines + [line for a in accumulators for line in a.in_lanes()]
         head = self.simd(accumulators, lines)
         if self.halves:
-            loop = [f"for (int64_t {lane} = {lane}_block; {lane} < {lane}_stop; {lane}++) {{", *indent(lines), "}"]
-            return self.in_blocks(head, loop, start, end)
+            return self.in_blocks(head, loops_around(lines, [(lane, f"{lane}_block", f"{lane}_stop")]), start, end)
         return [*[line for a in accumulators for line in a.before_lanes()],
-                *head, f"for (int64_t {lane} = {start}; {lane} < {end}; {lane}++) {{", *indent(lines), "}",
+                *head, *loops_around(lines, [(lane, start, end)]),
                 *[line for a in accumulators for line in a.after_lanes()]]
 
     def sums_are_bound_by_latency(self, lines, accumulators):
@@ -364,11 +360,10 @@ class CppKernelWriter(RowReductions, CppExpressions):
         """Sums in LANES parts, which the compiler keeps in registers; what is left of the loop follows."""
         lane, group = self.r[-1], f"{self.r[-1]}_group"
         parts = [a.renamed("lane") for a in accumulators]
-        # vectors of 32 bytes where nothing but memory is waited for: with 64, fewer reads are under way
-        only_reads = not self.last_stage and all(n.is_reduction for n in self.nodes if self.is_inner[n.name])
+        # vectors of 32 bytes where one thread waits for nothing but memory: with 64, fewer reads are under way
+        only_reads = not self.last_stage and all(n.is_reduction for n in self.nodes if self.is_inner[n.name]) and torch.get_num_threads() == 1
         width = f" simdlen({32 // max(a.dtype.itemsize for a in accumulators)})" if only_reads else ""
-        rest = [*self.simd(accumulators, lines), f"for (int64_t {lane} = {group}; {lane} < {end}; {lane}++) {{",
-                *indent(lines + [a.update(a.term) for a in accumulators]), "}"]
+        rest = [*self.simd(accumulators, lines), *loops_around(lines + [a.update(a.term) for a in accumulators], [(lane, group, end)])]
         if not end.isdigit():       # setting up a vector loop over nothing would cost a tenth of a row of 768
             rest = [f"if (__builtin_expect({group} < {end}, 0)) {{", *indent(rest), "}"]
         elif start == "0" and int(end) % LANES == 0:
@@ -376,10 +371,9 @@ class CppKernelWriter(RowReductions, CppExpressions):
         return ["{", *indent([
             *array_declarations(parts, LANES), f"int64_t {group} = {start};",
             f"for (; {group} + {LANES} <= {end}; {group} += {LANES}) {{",
-            *indent([*self.prefetch_results(group), f"#pragma omp simd{width}ERROR_CLAUSE", f"for (int64_t k = 0; k < {LANES}; k++) {{",
-                     *indent([f"const int64_t {lane} = {group} + k;", *lines, *[p.in_lane_array("k") for p in parts]]), "}"]), "}",
-            *self.simd(accumulators, []), f"for (int64_t k = 0; k < {LANES}; k++) {{",
-            *indent([a.update(p.name + "[k]") for a, p in zip(accumulators, parts)]), "}", *rest]), "}"]
+            *indent([*self.prefetch_results(group), f"#pragma omp simd{width}ERROR_CLAUSE",
+                     *loops_around([f"const int64_t {lane} = {group} + k;", *lines, *[p.in_lane_array("k") for p in parts]], [("k", "0", LANES)])]), "}",
+            *self.simd(accumulators, []), *loops_around([a.update(p.name + "[k]") for a, p in zip(accumulators, parts)], [("k", "0", LANES)]), *rest]), "}"]
 
     def arg_loop(self, lines, accumulators, start, end):
         """argmax has no vector reduction: a loop over groups of lanes, each lane with a best element of its own."""
@@ -389,10 +383,8 @@ class CppKernelWriter(RowReductions, CppExpressions):
         lines += [line for a in args for line in a.in_arg_lanes(f"{lane} - {group}")]
         return [*[line for a in others for line in a.before_lanes()],
                 *[line for a in args for line in a.arg_arrays(lane, start)],
-                f"for (int64_t {group} = {start}; {group} < {end}; {group} += {LANES}) {{",
-                f"    const int64_t {group}_end = mini::minimum<int64_t>({group} + {LANES}, {end});",
-                *indent([*self.simd(others, lines), f"for (int64_t {lane} = {group}; {lane} < {group}_end; {lane}++) {{",
-                         *indent(lines), "}"]), "}",
+                *loops_around([f"const int64_t {group}_end = mini::minimum<int64_t>({group} + {LANES}, {end});", *self.simd(others, lines),
+                               *loops_around(lines, [(lane, group, f"{group}_end")])], [(group, start, end, LANES)]),
                 *[line for a in others for line in a.after_lanes()], *[line for a in args for line in a.after_arg_lanes()]]
 
     def simd(self, accumulators, lines):
@@ -457,9 +449,9 @@ class CppKernelWriter(RowReductions, CppExpressions):
         size, shifts = self.inner[-1], {wrap: m.args[0] - self.r[-1] for m, wrap in self.wraps.items()}
         ends = sorted({0, size, *[size - c for c in shifts.values()]})
         return [f"const int64_t ends[] = {{{', '.join(map(str, ends))}}};",
-                f"for (int64_t part = 0; part < {len(ends) - 1}; part++) {{",
-                *indent(["const int64_t start = ends[part], end = ends[part + 1];",
-                         *[f"const int64_t {wrap} = start < {size - c} ? {c} : {c - size};" for wrap, c in shifts.items()], *loop]), "}"]
+                *loops_around(["const int64_t start = ends[part], end = ends[part + 1];",
+                               *[f"const int64_t {wrap} = start < {size - c} ? {c} : {c - size};" for wrap, c in shifts.items()], *loop],
+                              [("part", "0", len(ends) - 1)])]
 
     def tiled_nest(self, lines, number):
         """`lines` is the loop over lanes; it becomes the inside of a tile of x<number> and the lanes."""
@@ -473,7 +465,7 @@ class CppKernelWriter(RowReductions, CppExpressions):
         for array, c_type, corner, step in self.tile_loads.values():
             fill += [f"{c_type} {array}[{rows}][{columns}];", f"mini::transpose(&{corner}, {step}, {array}[0], {columns}, "
                      f"{lane}_end - {lane}_tile, {variable}_end - {variable}_tile);"]
-        lines = fill + [f"for (int64_t {variable} = {variable}_tile; {variable} < {variable}_end; {variable}++) {{", *indent(lines), "}"]
+        lines = fill + loops_around(lines, [(variable, f"{variable}_tile", f"{variable}_end")])
         loops = [(v, "0", self.size(n)) for k, (v, n) in enumerate(zip(self.x, self.outer)) if k != number]
         loops += [(f"{variable}_tile", "0", size, rows), (f"{lane}_tile", "0", lanes, columns)]
         lines = loops_around(lines, loops)
@@ -623,7 +615,7 @@ class CppKernelWriter(RowReductions, CppExpressions):
         lines += [*[line.replace("parallel for simd schedule(static)", "simd") for line in head], *loop]
         lines += [f"mini::convert({array}, {place}, {count});" for array, place, written in self.halves.values() if written]
         return [*[line.replace("for simd", "for") for line in head if "parallel" in line],
-                f"for (int64_t {lane}_block = {start}; {lane}_block < {end}; {lane}_block += {BLOCK}) {{", *indent(lines), "}"]
+                *loops_around(lines, [(f"{lane}_block", start, end, BLOCK)])]
 
     # -- reductions
     def pending_names(self):

@@ -17,9 +17,8 @@ import math
 import sympy
 
 from .. import config
-from .common import indent
 from .cpp import PARALLEL_WORK, CppKernelWriter
-from .cpp_reductions import estimate
+from .cpp_reductions import estimate, loops_around
 
 SIZE = sympy.Symbol("size", integer=True, nonnegative=True)
 
@@ -51,8 +50,7 @@ class ForeachWriter(CppKernelWriter):
         memory = lambda name: self.overwritten.get(name, name)  # noqa: E731
         first = list(map(memory, names))
 
-        loop = [f"for (int64_t part = 0; part < {count}; part++) {{",
-                *indent(["const int64_t size = sizes[part];", *self.pointer_lines(f"args[part*{width} + {{}}]"), *lines]), "}"]
+        loop = loops_around(["const int64_t size = sizes[part];", *self.pointer_lines(f"args[part*{width} + {{}}]"), *lines], [("part", "0", count)])
         sizes = ", ".join(self.size(math.prod(group.outer)) for group, _ in self.parts)
         kernel = self.finish([f"const int64_t sizes[{count}] = {{{sizes}}};"] + ["#pragma omp parallel"] * self.parallel + loop,
                              [memory(theirs[first.index(name)]) for _, theirs in self.parts for name in self.pointers])

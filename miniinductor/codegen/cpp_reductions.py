@@ -88,9 +88,8 @@ class Accumulator:
         value: nothing replaces it if all elements are as low as that."""
         c_type, start_value = compute_type(self.dtype), limit_text(self.dtype, self.kind == "argmax")
         return [f"{c_type} {self.name}_best[{LANES}];", f"int64_t {self.name}_at[{LANES}];",
-                f"for (int64_t {lane} = {start}; {lane} < {start} + {LANES}; {lane}++) {{",
-                f"    {self.name}_best[{lane} - {start}] = {start_value};",
-                f"    {self.name}_at[{lane} - {start}] = {self.at};", "}"]
+                *loops_around([f"{self.name}_best[{lane} - {start}] = {start_value};", f"{self.name}_at[{lane} - {start}] = {self.at};"],
+                              [(lane, start, f"{start} + {LANES}")])]
 
     @property
     def arrays(self):
