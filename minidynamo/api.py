@@ -8,7 +8,6 @@ import functools
 import torch
 
 from . import convert_frame, frame_hook
-from .exceptions import Break
 from .symbolic_eval import torch_rules
 from .variables.constant import ConstantVar
 
@@ -127,9 +126,5 @@ def mark_static(tensor, dim=None):
     tensor.__dict__.setdefault("_minidynamo_static", set()).update(range(tensor.dim()) if dim is None else [dim % tensor.dim()])
 
 
-def _break(tx, args, kwargs):
-    raise Break("graph_break()", "minidynamo.graph_break() was called", "remove the call")
-
-
-torch_rules.RULES[graph_break] = _break
-torch_rules.RULES[is_compiling] = lambda tx, args, kwargs: ConstantVar(True)
+torch_rules.rules({graph_break: torch_rules.refused("graph_break()", "minidynamo.graph_break() was called", "remove the call"),
+                   is_compiling: lambda tx: ConstantVar(True)})

@@ -147,6 +147,11 @@ def same_sizes(a, b):
     return len(a) == len(b) and all(map(same, a, b))
 
 
+def alike(a, b):
+    """Do two (fake) tensors have the same dtype, device, shape and strides, whatever the symbols are?"""
+    return a.dtype == b.dtype and a.device == b.device and same_sizes(a.shape, b.shape) and same_sizes(a.stride(), b.stride())
+
+
 def maximum(a, b):
     return max(a, b) if isinstance(a, (int, float)) and isinstance(b, (int, float)) else size(sympy.Max(a, b))
 

@@ -7,28 +7,25 @@
 import torch
 
 
-def gpt2(layers=12, batch=1, sequence=128):
-    """GPT-2 small: 12 layers, hidden size 768."""
-    from transformers import GPT2Config, GPT2LMHeadModel
-    torch.manual_seed(0)
-    model = GPT2LMHeadModel(GPT2Config(n_layer=layers)).eval()
-    return model, {"input_ids": torch.randint(0, model.config.vocab_size, (batch, sequence))}
+def builder(kind, config, depth=None, **fixed):
+    """A function that makes (model, inputs) of transformers' class `kind`; depth: what its configuration calls the number of layers."""
+    def build(layers=12, batch=1, sequence=128, size=224):
+        import transformers
+        torch.manual_seed(0)
+        settings = getattr(transformers, config)(**fixed, **({depth: layers} if depth else {}))
+        model = getattr(transformers, kind)(settings).eval()
+        if model.main_input_name == "pixel_values":
+            return model, {"pixel_values": torch.randn(batch, 3, size, size)}
+        return model, {"input_ids": torch.randint(0, settings.vocab_size, (batch, sequence))}
+    return build
 
 
-def bert(layers=12, batch=1, sequence=128):
-    """BERT base: 12 layers, hidden size 768."""
-    from transformers import BertConfig, BertModel
-    torch.manual_seed(0)
-    model = BertModel(BertConfig(num_hidden_layers=layers)).eval()
-    return model, {"input_ids": torch.randint(0, model.config.vocab_size, (batch, sequence))}
+def vision(architecture, depth=None):
+    return builder(f"{architecture}ForImageClassification", f"{architecture}Config", depth)
 
 
-def resnet(batch=1, size=224):
-    """ResNet-50 (transformers' default configuration)."""
-    from transformers import ResNetConfig, ResNetForImageClassification
-    torch.manual_seed(0)
-    model = ResNetForImageClassification(ResNetConfig()).eval()
-    return model, {"pixel_values": torch.randn(batch, 3, size, size)}
-
-
+gpt2 = builder("GPT2LMHeadModel", "GPT2Config", "n_layer")                  # GPT-2 small: 12 layers, hidden size 768
+bert = builder("BertModel", "BertConfig", "num_hidden_layers")              # BERT base: the same
+resnet = vision("ResNet")                                                   # ResNet-50, transformers' default
+LLAMA = dict(hidden_size=1024, intermediate_size=2816, num_attention_heads=16, num_key_value_heads=4, use_cache=False)
 MODELS = {"gpt2": gpt2, "bert": bert, "resnet": resnet}

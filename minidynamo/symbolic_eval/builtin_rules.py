@@ -400,10 +400,6 @@ def _next(tx, iterator, default=None, /):
         return default
 
 
-def _sum(tx, values, /, start=ConstantVar(0)):
-    return functools.reduce(lambda total, item: tx.binary("+", total, item), values.iterate(tx), start)
-
-
 def _extreme(function, symbol, tx, first, /, *others, key=None, default=None):
     values = [first, *others] if others else list(first.iterate(tx))
     if not values:
@@ -455,7 +451,7 @@ def _operator(method, symbol, tx, *operands):
 
 rules({
     getattr: _getattr, isinstance: _isinstance, issubclass: _issubclass, hash: _hash, functools.partial: _partial, reversed: _reversed, next: _next,
-    sum: _sum, abs: _abs, round: _round, tuple: _tuple, frozenset: _frozenset, collections.deque: _deque, operator.index: _index,
+    sum: lambda tx, values, /, start=ConstantVar(0): functools.reduce(lambda total, item: tx.binary("+", total, item), values.iterate(tx), start), abs: _abs, round: _round, tuple: _tuple, frozenset: _frozenset, collections.deque: _deque, operator.index: _index,
     max: functools.partial(_extreme, max, ">"), min: functools.partial(_extreme, min, "<"),
     repr: lambda tx, value, /: ConstantVar(text(tx, value, "repr")), format: lambda tx, *args: tx.fold(format, *[a.as_constant() for a in args]),
     vars: lambda tx, owner=None, /: refused("C function", "the call of vars()")(tx) if owner is None else owner.getattr(tx, "__dict__"),

@@ -70,9 +70,6 @@ class ConstantVar(RealVar):
             return self.getattr(tx, name).call(tx, args, kwargs)
         if name in ("__enter__", "__exit__"):
             raise Break("context", f"{self} is entered by a call, or left where it was not entered")
-        return self._fold_method(tx, name, args, kwargs)
-
-    def _fold_method(self, tx, name, args, kwargs):
         values = [a.as_constant() for a in args]
         return tx.fold(lambda: getattr(self.value, name)(*values, **{k: v.as_constant() for k, v in kwargs.items()}))
 

@@ -26,7 +26,7 @@ from torch import fx
 
 from .. import config
 from ..records import SavedActivation
-from ..sizes import hint, is_dense, same_sizes
+from ..sizes import alike, hint, is_dense
 from . import functionalize
 from .functionalize import add_node, is_needed, with_graph
 
@@ -241,8 +241,8 @@ def without_tangents(gm, missing):
         elif node.target in missing and node.op == "placeholder" or linear and all(s in zero for s in linear):
             zero.add(node)
         elif node.target is aten.add.Tensor and any(s in zero for s in linear) and not node.kwargs and (
-                term := _same_value(node, [a for a in node.args if a not in zero])) is not None:
-            copied[node] = copied[term]
+                terms := [a for a in node.args if isinstance(a, fx.Node) and a not in zero and alike(a.meta["val"], node.meta["val"])]):
+            copied[node] = copied[terms[0]]         # the one term that is left is the sum
             live.add(node)
         else:
             copied[node] = graph.node_copy(node, use)
@@ -250,12 +250,3 @@ def without_tangents(gm, missing):
                 live.add(node)
     graph.eliminate_dead_code(is_impure_node=is_needed)
     return with_graph(gm, graph)
-
-
-def _same_value(node, terms):
-    """The one term that is left, if it has the shape, strides and dtype of the sum."""
-    if len(terms) != 1 or not isinstance(terms[0], fx.Node):
-        return None
-    have, want = terms[0].meta["val"], node.meta["val"]
-    alike = have.dtype == want.dtype and same_sizes(have.shape, want.shape) and same_sizes(have.stride(), want.stride())
-    return terms[0] if alike else None

@@ -35,7 +35,7 @@ from ..dependencies import int_or_none
 from ..foreach import Foreach
 from ..in_place import may_overwrite
 from ..index_math import is_nonnegative
-from ..ir import BufferView, ConstantBuffer, ExternKernel, InputBuffer, MultiOutput, Opaque
+from ..ir import BufferView, ConstantBuffer, ExternKernel, InputBuffer, MultiOutput, Opaque, same_layout
 from ..records import KernelRecord
 from ..runtime.program import ALIGNMENT, NewWorkspace, Program, WorkspacesBySize, build_functions, in_layout
 from ..runtime.triton_build import race
@@ -233,7 +233,7 @@ class WrapperWriter:
                     arena.append((slot if symbolic else offset, size, *life, name))
                     place = f"in place of {dying}"
                 elif (config.buffer_reuse and name not in self.pinned and name not in handed.values() and nbytes and not isinstance(buffer, MultiOutput)
-                        and self.can_be_placed(buffer) and buffer.layout.device == self.device and hint(nbytes, 0) < single):
+                        and not (isinstance(buffer, ExternKernel) and buffer.out_op is None) and buffer.layout.device == self.device and hint(nbytes, 0) < single):
                     if symbolic:
                         start, before = place_in_slot(self.slots, arena, nbytes, *life)
                         self.in_arena[name] = (start, 0)
@@ -277,9 +277,6 @@ class WrapperWriter:
                 root, (InputBuffer, MultiOutput)) and not (isinstance(root, ExternKernel) and self.may_alias(root))
         return next((old for old in step.kernel.read if self.last_use.get(self.root(old)) == position and fits(old)
                      and may_overwrite(step.group, name, old, False)), None)
-
-    def can_be_placed(self, buffer):
-        return not isinstance(buffer, ExternKernel) or (buffer.out_op is not None and buffer.layout is not None)
 
     def may_alias(self, buffer):
         """Can the extern kernel's result share memory with its arguments?"""
@@ -382,7 +379,8 @@ class WrapperWriter:
         buffer = self.buffers.get(view.name)
         layout = getattr(buffer, "layout", None)
         name = view.name
-        if layout is not None and tuple(view.size) == tuple(layout.size) and same_strides(view, layout):
+        if layout is not None and tuple(view.size) == tuple(layout.size) and same(view.offset, layout.offset) and same_layout(
+                layout.size, view.stride, layout.stride):
             return name
         root = self.root(view.name)
         if root in self.in_arena:
@@ -554,10 +552,6 @@ def wrapped(line, width=108):
     pieces = pieces or [""]
     pieces[-1] += line[end:]
     return [line[:column] + pieces[0], *[" " * column + piece for piece in pieces[1:]]]
-
-
-def same_strides(view, layout):
-    return same(view.offset, layout.offset) and all(n == 1 or same(a, b) for a, b, n in zip(view.stride, layout.stride, layout.size))
 
 
 def storage_bytes(buffer):

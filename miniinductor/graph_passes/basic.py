@@ -13,7 +13,7 @@ import torch
 from torch import fx
 
 from ..autograd.functionalize import is_needed, is_view
-from ..sizes import same_sizes, size
+from ..sizes import alike, size
 from .attention_masks import drop_attention_masks
 from .gradients import accumulate_in_place
 
@@ -32,10 +32,6 @@ def optimize(gm):
     return counts
 
 
-def _same_layout(a, b):
-    return a.dtype == b.dtype and a.device == b.device and same_sizes(a.shape, b.shape) and same_sizes(a.stride(), b.stride())
-
-
 def remove_no_ops(graph):
     """Copies, casts and reshapes whose result is what they were given.
 
@@ -46,7 +42,7 @@ def remove_no_ops(graph):
     for node in list(graph.nodes):
         if node.target in targets and isinstance(node.args[0], fx.Node) and not any(u.op == "output" for u in node.users):
             source = node.args[0]
-            if _same_layout(node.meta["val"], source.meta["val"]) and not reaches_output_by_views(node):
+            if alike(node.meta["val"], source.meta["val"]) and not reaches_output_by_views(node):
                 node.replace_all_uses_with(source)
                 graph.erase_node(node)
                 removed += 1

@@ -17,7 +17,7 @@ import torch
 from torch import fx
 
 from ..lowering.extern import EXTERN
-from ..sizes import same_sizes
+from ..sizes import alike
 
 aten = torch.ops.aten
 PUTS = (aten.index_put.default, aten._unsafe_index_put.default)
@@ -82,5 +82,4 @@ def _sum_with(node):
         other = other.args[0].args[0]       # the transpose of a transpose: a weight's gradient
     if not isinstance(other, fx.Node) or other.op != "call_function" or other.target is operator.getitem:
         return None
-    a, b = node.meta["val"], other.meta["val"]
-    return (place, other) if a.dtype == b.dtype and same_sizes(a.shape, b.shape) and same_sizes(a.stride(), b.stride()) else None
+    return (place, other) if alike(node.meta["val"], other.meta["val"]) else None

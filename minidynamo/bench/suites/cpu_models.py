@@ -8,39 +8,26 @@ import statistics
 
 import torch
 
-from ..models import bert, gpt2, resnet
+from ..models import LLAMA, bert, builder, gpt2, resnet
 from ..runner import keep_freed_memory
 from .common import measure_all, suite, wanted
 
 LAYERS = 4
 
 
-def llama(layers=LAYERS, batch=1, sequence=128):
-    from transformers import LlamaConfig, LlamaModel
-    model = LlamaModel(LlamaConfig(vocab_size=32000, hidden_size=1024, intermediate_size=2816, num_hidden_layers=layers, num_attention_heads=16,
-                                   num_key_value_heads=4)).eval()
-    return model, {"input_ids": torch.randint(0, 32000, (batch, sequence)), "use_cache": False}
+def t5(layers):
+    model, inputs = builder("T5Model", "T5Config", "num_layers", use_cache=False)(layers)
+    return model, inputs | {"decoder_input_ids": torch.randint(0, model.config.vocab_size, inputs["input_ids"].shape)}
 
 
-def t5(layers=LAYERS, batch=1, sequence=128):
-    from transformers import T5Config, T5Model
-    model = T5Model(T5Config(num_layers=layers, use_cache=False)).eval()
-    return model, {"input_ids": torch.randint(0, 32128, (batch, sequence)), "decoder_input_ids": torch.randint(0, 32128, (batch, sequence))}
-
-
-def vit(layers=LAYERS, batch=1):
-    from transformers import ViTConfig, ViTModel
-    return ViTModel(ViTConfig(num_hidden_layers=layers)).eval(), {"pixel_values": torch.randn(batch, 3, 224, 224)}
-
-
-ROWS = {"BERT": lambda: bert(LAYERS), "GPT-2": lambda: gpt2(LAYERS), "Llama": llama, "T5": t5, "ViT": vit, "ResNet-50": resnet}
+ROWS = {"BERT": bert, "GPT-2": gpt2, "Llama": builder("LlamaModel", "LlamaConfig", "num_hidden_layers", vocab_size=32000, **LLAMA), "T5": t5,
+        "ViT": builder("ViTModel", "ViTConfig", "num_hidden_layers"), "ResNet-50": resnet}
 
 
 def models(options):
     for name, build in ROWS.items():
         if wanted(name, options):
-            torch.manual_seed(0)
-            model, inputs = build()
+            model, inputs = build(LAYERS)
             yield name, model, [], inputs
 
 

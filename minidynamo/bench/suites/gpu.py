@@ -21,7 +21,7 @@ import torch.nn.functional as F
 
 import minidynamo
 
-from ..models import MODELS
+from ..models import LLAMA, MODELS, builder, vision
 from ..runner import FreshCaches, tensors_of
 from .common import model_rows, suite, turn, wanted
 
@@ -204,23 +204,6 @@ def gpu_kernels(options, result):
 
 
 # --- models --------------------------------------------------------------------------------------------------------------------------
-def llama(batch, sequence):
-    from transformers import LlamaConfig, LlamaForCausalLM
-    torch.manual_seed(0)
-    config = LlamaConfig(hidden_size=1024, intermediate_size=2816, num_hidden_layers=16, num_attention_heads=16,
-                         num_key_value_heads=4, use_cache=False)
-    return LlamaForCausalLM(config).eval(), {"input_ids": torch.randint(0, config.vocab_size, (batch, sequence))}
-
-
-def vision(architecture):
-    def build(batch):
-        import transformers
-        torch.manual_seed(0)
-        model = getattr(transformers, f"{architecture}ForImageClassification")(getattr(transformers, f"{architecture}Config")())
-        return model.eval(), {"pixel_values": torch.randn(batch, 3, 224, 224)}
-    return build
-
-
 def mobilenet(batch):
     from ..public_models import load_torchvision
     load_torchvision()
@@ -229,7 +212,7 @@ def mobilenet(batch):
     return timm.create_model("mobilenetv3_large_100").eval(), {"x": torch.randn(batch, 3, 224, 224)}
 
 
-BUILDERS = MODELS | {"llama": llama, "vit": vision("ViT"), "convnext": vision("ConvNext"), "mobilenet": mobilenet}
+BUILDERS = MODELS | {"llama": builder("LlamaForCausalLM", "LlamaConfig", num_hidden_layers=16, **LLAMA), "vit": vision("ViT"), "convnext": vision("ConvNext"), "mobilenet": mobilenet}
 TEXT, IMAGES = dict(batch=8, sequence=512), dict(batch=32)
 SIZES = {"GPT-2 b8 s512": ("gpt2", TEXT), "BERT b8 s512": ("bert", TEXT), "ResNet-50 b32": ("resnet", IMAGES),
          "Llama 16 layers b4 s512": ("llama", dict(batch=4, sequence=512)), "ViT-B/16 b32": ("vit", IMAGES), "ConvNeXt-T b32": ("convnext", IMAGES),
