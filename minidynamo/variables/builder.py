@@ -352,20 +352,18 @@ def _dict(builder, value, source, base=dict):
     items = {}
     for key, item in dict.items(value):
         if is_constant_value(key):
-            variable, child = ConstantVar(key), source.child("item" if exact else "dict_item", key)
-            if type(key) not in (str, int, bool, type(None)):
-                child = source.child("pinned_item", builder.tree.pinned(key).key)
+            variable = ConstantVar(key)
         elif type(key) in TENSOR_TYPES:         # an optimizer's state
             known, variable = builder.memo.get(id(key)), builder.wrap_pinned(key)
             if known is not None and variable.source.kind != "pinned":
                 builder.guard(variable.source, "ID", "{0} is {pin}", key)
-            child = source.child("pinned_item", builder.tree.pinned(key).key)
         elif isinstance(key, (type, types.FunctionType, types.BuiltinFunctionType, types.GenericAlias, types.UnionType, typing._Final)) or \
                 isinstance(key, tuple) and all(type(part) in LITERALS or isinstance(part, type) for part in key):
             variable = builder.wrap_result(key)
-            child = source.child("pinned_item", builder.tree.pinned(key).key)
         else:
             raise Break("dictionary", f"a dictionary with a {type(key).__name__} as a key")
+        child = source.child("item" if exact else "dict_item", key) if type(key) in (str, int, bool, type(None)) else \
+            source.child("pinned_item", builder.tree.pinned(key).key)
         items[variable.hash_key(builder.frame)] = (variable, Lazy(item, child))
     factory = None
     if type(value) is collections.defaultdict and value.default_factory is not None:

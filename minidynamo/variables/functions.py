@@ -158,10 +158,12 @@ def bind(tx, function, args, kwargs):
         bound[names[slot]] = DictVar({name: (ConstantVar(name), value) for name, value in rest.items()})
     elif rest:
         tx.raise_(TypeError, f"{function.name}() got an unexpected keyword argument {next(iter(rest))!r}")
-    optional = dict(zip(names[positional - len(function.defaults):positional], function.defaults)) | function.kwdefaults
     for kind, expected in (("positional", names[:positional]), ("keyword-only", keyword_only)):
-        bound.update({name: optional[name] for name in expected if name not in bound and name in optional})
-        missing = [repr(name) for name in expected if name not in bound]
+        missing = [name for name in expected if name not in bound]
+        if missing:
+            optional = dict(zip(names[positional - len(function.defaults):positional], function.defaults)) | function.kwdefaults
+            bound.update({name: optional[name] for name in missing if name in optional})
+            missing = [repr(name) for name in missing if name not in optional]
         if missing:
             text = missing[0] if len(missing) == 1 else " and ".join(missing) if len(missing) == 2 else f"{', '.join(missing[:-1])}, and {missing[-1]}"
             tx.raise_(TypeError, f"{function.name}() missing {len(missing)} required {kind} argument{'s' if len(missing) > 1 else ''}: {text}")

@@ -405,16 +405,11 @@ class ModuleVar(ObjectVar):
             return super().call(tx, args, kwargs)
         output = tx.output
         output.guard_no_global_hooks()
-        hooked = False
-        for name in HOOKS:
-            if name in self.fields.items:
-                hooks = self.value.__dict__[name]
-                source = self.fields.source.item(name)
-                if hooks:
-                    hooked = True
-                else:
-                    output.guard(source, "NO_HOOKS", "not {0}")
-        if hooked:
+        hooks = {name: self.value.__dict__[name] for name in HOOKS if name in self.fields.items}
+        for name in hooks:
+            if not hooks[name]:
+                output.guard(self.fields.source.item(name), "NO_HOOKS", "not {0}")
+        if any(hooks.values()):
             from ..polyfills import call_with_hooks
             if self.value._backward_hooks or self.value._backward_pre_hooks:
                 raise Break("module", f"backward hooks of {self.cls.__name__}")

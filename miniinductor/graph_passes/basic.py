@@ -42,11 +42,18 @@ def remove_no_ops(graph):
     for node in list(graph.nodes):
         if node.target in targets and isinstance(node.args[0], fx.Node) and not any(u.op == "output" for u in node.users):
             source = node.args[0]
-            if alike(node.meta["val"], source.meta["val"]) and not reaches_output_by_views(node):
-                node.replace_all_uses_with(source)
-                graph.erase_node(node)
-                removed += 1
+            if alike(node.meta["val"], source.meta["val"]):
+                removed += stand_in(node, source)
     return removed
+
+
+def stand_in(node, source):
+    """Put `source` in place of `node`, which has the same value, unless an output would come to share memory: was it done?"""
+    if reaches_output_by_views(node):
+        return False
+    node.replace_all_uses_with(source)
+    node.graph.erase_node(node)
+    return True
 
 
 def reaches_output_by_views(node):
@@ -73,10 +80,8 @@ def merge_common(graph):
             known = seen.setdefault(key, node)
         except TypeError:           # an argument that cannot be hashed
             continue
-        if known is not node and not reaches_output_by_views(node):
-            node.replace_all_uses_with(known)
-            graph.erase_node(node)
-            removed += 1
+        if known is not node:
+            removed += stand_in(node, known)
     return removed
 
 
