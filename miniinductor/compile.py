@@ -135,7 +135,10 @@ def _plan(gm, inputs, mode, generate, record):
     decompositions = table() if generate else None
     compile_graph = functools.partial(_generate, mode=mode) if generate else _Interpreted
     if needs_gradients(gm, inputs):
-        return compile_training(gm, inputs, record, decompositions, optimize, compile_graph, is_cheap)
+        def passes(graph):
+            optimize(graph)
+            return optimize_for_gpu(graph, record, products=False) if generate else graph
+        return compile_training(gm, inputs, record, decompositions, passes, compile_graph, is_cheap)
     with record.timed("trace"):
         joint = trace_forward(gm, inputs, decompositions)
     record.aten_graph, record.functional_graph = joint.recorded, joint.graph
@@ -177,11 +180,11 @@ def _generate_kernels(functional, record, written, mode):
     from .codegen.wrapper import WrapperWriter
     from .handlers import graph_text
     inference, frozen, constants = record.joint_graph is None, None, ()
-    with record.timed("layouts"):       # PyTorch: channels-last in training too, saved activations included
+    with record.timed("layouts"):       # the joint graph's convolutions have theirs
         if config.freezing and inference and all(t.device.type == "cpu" for t in [*functional.parameters(), *functional.buffers()]):
             constants = Constants(functional, written)
             fold_affine(functional, constants, record)
-        functional = optimize_for_gpu(functional, record, channels_last=inference)
+        functional = optimize_for_gpu(functional, record, convolutions=inference)
         functional = optimize_for_cpu(functional, record, inference, constants)
         if constants:
             frozen = freeze(functional, constants, record)

@@ -1,4 +1,5 @@
 """Triton kernels, in Triton's interpreter, on the workloads of the C++ kernels (`test_cpp`) and a few of their own."""
+import copy
 import os
 import types
 
@@ -258,6 +259,32 @@ def test_products_are_padded_in_the_backward_graph_too(monkeypatch):
     minidynamo.reset()
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_convolutions_are_trained_in_channels_last_memory(monkeypatch, dtype):
+    """What is saved and the gradients on their way, too; results and gradients of parameters lie as in eager."""
+    monkeypatch.setattr(gpu_layout, "_on_gpu", lambda node: isinstance(node.meta.get("val"), torch.Tensor))
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3, padding=1, bias=False), torch.nn.BatchNorm2d(8), torch.nn.SiLU(), torch.nn.Conv2d(8, 8, 3, groups=8),
+                                torch.nn.ReLU(), torch.nn.MaxPool2d(2), torch.nn.Conv2d(8, 16, 1, bias=False), torch.nn.Flatten(), torch.nn.LazyLinear(5))
+    x = torch.randn(4, 3, 12, 12)
+    model(x)
+    model, x = model.to(dtype), x.to(dtype).requires_grad_()
+    compiled = minidynamo.compile(copy.deepcopy(model))
+    found = []
+    for function, parameters in ((model, model.parameters()), (compiled, compiled.parameters()), (copy.deepcopy(model).double(), None)):
+        exact = parameters is None
+        out = function(x.double() if exact else x)
+        found.append([out, *torch.autograd.grad(out.square().mean(), [x, *(function.parameters() if exact else parameters)])])
+    for eager, ours, exact in zip(*found):
+        assert ours.stride() == eager.stride()
+        assert (ours.double() - exact).norm() <= 2 * (eager.double() - exact).norm() + 1e-6
+    record = minidynamo.records.frames[-1].backend_record
+    assert record.notes_of("3 convolutions in channels-last memory") and record.backward.kernels
+    convolutions = [n for n in record.joint_graph.graph.nodes if n.target is torch.ops.aten.convolution_backward.default]
+    assert len(convolutions) == 3 and all(n.args[i].meta["val"].is_contiguous(memory_format=torch.channels_last) for n in convolutions for i in range(3))
+    minidynamo.reset()
+
+
 def test_attention_and_products_of_several_results_in_one_graph():
     """Kernels with several results are no products; what they feed stays fused."""
     q = R(2, 4, 16, 8)
@@ -365,16 +392,16 @@ def test_elements_of_a_whole_sum_are_made_where_their_rows_are_reduced(monkeypat
         torch.testing.assert_close(compiled(x)[0], (x.softmax(-1) * x).sum(), rtol=1e-4, atol=1e-2)
 
 
-@pytest.mark.parametrize("dims, channels_last", [(1, True), (2, True), (2, False)])
-def test_the_bias_of_a_convolution_is_added_by_the_kernel_that_follows(monkeypatch, dims, channels_last):
+@pytest.mark.parametrize("dims, training", [(1, False), (2, False), (2, True)])
+def test_the_bias_of_a_convolution_is_added_by_the_kernel_that_follows(monkeypatch, dims, training):
     monkeypatch.setattr(gpu_layout, "_on_gpu", lambda node: isinstance(node.meta.get("val"), torch.Tensor))
     monkeypatch.setattr(config, "onednn_products", False)
     model = (torch.nn.Conv1d, torch.nn.Conv2d)[dims - 1](3, 8, 3, padding=1)
     x = torch.randn(2, 3, *[10] * dims)
     function = lambda x: F.gelu(model(x))  # noqa: E731
-    with miniinductor.config.patch(cpu_backend="triton"), torch.set_grad_enabled(not channels_last):
+    with miniinductor.config.patch(cpu_backend="triton"), torch.set_grad_enabled(training):
         compiled = minidynamo.compile(function)
         torch.testing.assert_close(compiled(x), function(x), rtol=1e-4, atol=1e-5)
     record = minidynamo.records.frames[-1].backend_record
-    assert record.notes_of("1 biases of convolutions added apart") and len(record.kernels) == 1 + channels_last * (dims == 2) * 2
+    assert record.notes_of("1 biases of convolutions added apart") and len(record.kernels) == 1 + (dims == 2) * 2
     assert "add" in record.kernels[-1].source.split("(in0")[0]

@@ -69,15 +69,15 @@ class Plan:
 def compile_training(gm, inputs, record, decompositions, optimize, compile_graph, is_cheap):
     """(Plan, Parts) of `gm` with gradients.
 
-    optimize(gm) and compile_graph(gm, record, written) -> Program: the passes and the code generator.
+    optimize(gm) -> gm and compile_graph(gm, record, written) -> Program: the passes and the code generator.
     Raises CannotTrace, CannotFunctionalize, CannotLower or CompilerError: run it eagerly then.
     """
     held = held_tensors(gm)
     with record.timed("trace"):
         joint = trace_joint(gm, inputs, held, decompositions)
-    record.aten_graph, record.joint_graph = joint.recorded, joint.graph
+    record.aten_graph = joint.recorded
     with record.timed("graph passes"):
-        optimize(joint.graph)
+        record.joint_graph = joint.graph = optimize(joint.graph)
     with record.timed("partition"):
         parts = partition(joint, len(inputs) + len(held), is_cheap)
     record.saved = parts.activations

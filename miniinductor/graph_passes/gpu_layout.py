@@ -4,13 +4,14 @@ In:   a functional ATen graph.  Out: an equal one, with copies that change layou
 more than they cost.
 
     convolution(x, w)             ->  convolution(clone(x, channels_last), clone(w, channels_last)): without it, the library
-                                      transposes before and after every convolution
+                                      transposes before and after every convolution; convolution_backward in the same way
     convolution(x, w, b)          ->  convolution(x, w) + b: the library would start a kernel for the sum alone
     convolution(x, w) whose windows do not overlap (a vision transformer's patches)  ->  addmm(bias, patches of x, w as a matrix)
     mm(a, w), w of 50257 columns  ->  mm(a, pad(w, 7))[:, :50257]: rows of 50257 half-precision numbers are aligned to 2 bytes, for
                                       which only slow library kernels exist (unless our template serves: `suits_template`)
 
-Where an op cannot take the new strides, the graph stays as it was.
+Where an op cannot take the new strides, the graph stays as it was.  In training the convolutions of the joint graph move, so that what is saved
+is channels-last, too; then the products of each half.
 Mirrors `decide_layout_opt` in torch/_inductor/graph.py and fx_passes/pad_mm.py.
 """
 import torch
@@ -26,15 +27,15 @@ ROWS = 128                  # of a tile of ours
 LEAST_PRODUCT = 1 << 30     # multiplications below which a padded copy of the matrix costs more than it saves
 
 
-def optimize_for_gpu(gm, record, channels_last=True):
-    """The graph with GPU layouts; `gm` itself where nothing is gained.  channels_last=False: only products are padded."""
+def optimize_for_gpu(gm, record, convolutions=True, products=True):
+    """The graph with GPU layouts for these; `gm` itself where nothing is gained."""
     targets = {n.target for n in gm.graph.nodes if n.op == "call_function" and _on_gpu(n)}
-    if aten.as_strided.default in targets or not targets & {aten.convolution.default, aten.mm.default}:
+    if aten.as_strided.default in targets or not targets & {*[aten.convolution.default] * convolutions, *[aten.mm.default] * products}:
         return gm
     if hints_of(gm.graph):
         record.notes.append("no GPU layouts: sizes are symbolic")
         return gm
-    return Relayout.applied(gm, record, channels_last)
+    return Relayout.applied(gm, record, convolutions, products)
 
 
 def _on_gpu(node):
@@ -56,27 +57,35 @@ def suits_template(dtype, a, b):
 class Relayout(LayoutPass):
     what = "GPU layouts"
 
-    def __init__(self, gm, record, channels_last):
+    def __init__(self, gm, record, convolutions, products):
         super().__init__(gm, record)
-        self.moves_convolutions = channels_last
-        self.padded, self.with_zeros_of = 0, {}
+        self.convolutions, self.products = convolutions, products
+        self.padded, self.with_zeros_of, self.moved = 0, {}, {}
 
     def visit(self, node):
-        if self.moves_convolutions and node.target is aten.convolution.default and self.has_patches(node):
-            return self.patches(node)
-        if node.target is aten.convolution.default and _on_gpu(node):
-            return self.convolution(node)
-        if node.target is aten.mm.default and _on_gpu(node) and (lacking := self.misaligned(node)):
+        target = node.target
+        if self.convolutions and target is aten.convolution.default and _on_gpu(node):
+            return self.patches(node) if self.has_patches(node) else self.convolution(node)
+        if self.convolutions and target is aten.convolution_backward.default and _on_gpu(node.args[0]):
+            self.move(node, 3)
+            return self.evaluate(node)
+        if self.products and target is aten.mm.default and _on_gpu(node) and (lacking := self.misaligned(node)):
             return self.pad(node, lacking)
         return self.kept(node)
 
+    def move(self, node, count):
+        """The first arguments in channels-last memory; each is copied once."""
+        with self.graph.inserting_before(node):
+            for position, tensor in enumerate(node.args[:count]) if node.args[0].meta["val"].dim() == 4 else ():
+                if tensor not in self.moved:
+                    self.moved[tensor] = self.channels_last(tensor)
+                node.update_arg(position, self.moved[tensor])
+
     def convolution(self, node):
         """In channels-last memory; its bias is added by the kernel that follows (the library would start one for that alone)."""
-        if self.moves_convolutions and node.meta["val"].dim() == 4:
+        if node.meta["val"].dim() == 4:
             self.changed("convolutions in channels-last memory")
-            with self.graph.inserting_before(node):
-                for position in (0, 1):
-                    node.update_arg(position, self.channels_last(node.args[position]))
+            self.move(node, 2)
         elif node.args[2] is None:
             return self.kept(node)
         bias = node.args[2]
@@ -92,7 +101,7 @@ class Relayout(LayoutPass):
     def has_patches(self, node):
         x, weight, _, stride, padding, dilation, transposed, _, groups = node.args
         value, (height, width) = x.meta["val"], weight.meta["val"].shape[2:] if weight.meta["val"].dim() == 4 else (1, 1)
-        return (_on_gpu(node) and value.dtype in HALF and height * width > 1 and list(stride) == [height, width] and not any(padding)
+        return (value.dtype in HALF and height * width > 1 and list(stride) == [height, width] and not any(padding)
                 and set(dilation) == {1} and not transposed and groups == 1 and value.shape[2] % height == 0 and value.shape[3] % width == 0)
 
     def patches(self, node):

@@ -16,10 +16,12 @@ import torch
 from torch import fx
 
 from ..autograd.functionalize import is_needed, with_graph
+from ..ir import same_layout
 
 aten = torch.ops.aten
 
 
+FORMATS = (torch.contiguous_format, torch.channels_last)
 TRANSPOSITIONS = (aten.t.default, aten.permute.default, aten.transpose.int)
 
 
@@ -112,6 +114,8 @@ class LayoutPass:
         have = node.meta.get("val")
         if not isinstance(have, torch.Tensor) or have is wanted or have.stride() == wanted.stride() or have.numel() == 0:
             return node
-        if not wanted.is_contiguous():
+        if same_layout(wanted.shape, have.stride(), wanted.stride()):       # but for dimensions of size 1: the same memory
+            return self.call(node, aten.view.default, self.call(node, aten.view.default, node, [n for n in wanted.shape if n != 1]), list(wanted.shape))
+        if (memory_format := next((f for f in FORMATS[:1 + (wanted.dim() == 4)] if wanted.is_contiguous(memory_format=f)), None)) is None:
             raise NotImplementedError("an output of unusual strides")
-        return self.call(node, aten.clone.default, node, memory_format=torch.contiguous_format)
+        return self.call(node, aten.clone.default, node, memory_format=memory_format)

@@ -237,7 +237,7 @@ def gpu_models(options, result):
     chosen = [row[0] for row in MODEL_ROWS if wanted(row[0], options)]
     with tempfile.TemporaryDirectory() as folder:
         if options.jobs > 1:
-            os.environ["MINIDYNAMO_TURNS"] = os.path.join(folder, "")
+            os.environ.setdefault("MINIDYNAMO_TURNS", os.path.join(folder, ""))
         for start in range(0, len(chosen), options.jobs):       # the next ones start when all of these are done: their compilers would disturb
             yield from model_rows("gpu-models", chosen[start:start + options.jobs], measure_model, shown, options)
     for label in COMPILERS:
