@@ -279,9 +279,11 @@ def test_convolutions_are_trained_in_channels_last_memory(monkeypatch, dtype):
         assert ours.stride() == eager.stride()
         assert (ours.double() - exact).norm() <= 2 * (eager.double() - exact).norm() + 1e-6
     record = minidynamo.records.frames[-1].backend_record
-    assert record.notes_of("3 convolutions in channels-last memory") and record.backward.kernels
+    assert bool(record.notes_of("3 convolutions in channels-last memory")) == (dtype is torch.bfloat16)
     convolutions = [n for n in record.joint_graph.graph.nodes if n.target is torch.ops.aten.convolution_backward.default]
-    assert len(convolutions) == 3 and all(n.args[i].meta["val"].is_contiguous(memory_format=torch.channels_last) for n in convolutions for i in range(3))
+    assert len(convolutions) == 3
+    if dtype is torch.bfloat16:
+        assert all(n.args[i].meta["val"].is_contiguous(memory_format=torch.channels_last) for n in convolutions for i in range(3))
     minidynamo.reset()
 
 
@@ -379,6 +381,26 @@ def test_indices_are_wide_where_they_must_be():
         assert ("tl.arange(0, RBLOCK).to(tl.int64)[None, :]" in kernel.source) == wide
 
 
+def test_loads_that_wait_for_nothing_come_first():
+    x, y, i = torch.randn(300, 40), torch.randn(40), torch.randint(0, 300, (300,))
+    with miniinductor.config.patch(cpu_backend="triton"):
+        compiled = miniinductor.compile_fx(traced(lambda x, y, i: (x / x.exp().sum(-1, keepdim=True)) * y + x[i], 3), [x, y, i])
+        torch.testing.assert_close(compiled(x, y, i)[0], (x / x.exp().sum(-1, keepdim=True)) * y + x[i])
+    lines = [line for line in compiled.record.kernels[0].source.splitlines() if "tmp" in line]
+    assert ["tl.load" in line for line in lines[:4]] == [True, True, True, False] and sum("tl.load" in line for line in lines) == 4
+
+
+def test_what_lies_beyond_a_row_is_the_lowest_number_where_a_maximum_is_taken():
+    x = torch.full((3, 9000), -2.0)
+    x[1], x[2, 7] = -float("inf"), float("nan")
+    for columns in (9000, 100):
+        for function in (lambda x: x.amax(-1), lambda x: torch.logsumexp(x, -1), lambda x: x.amax(-1) * x.sum(-1) + x.argmin(-1), lambda x: x.softmax(-1)):
+            with miniinductor.config.patch(cpu_backend="triton"):
+                compiled = miniinductor.compile_fx(traced(function, 1), [x[:, :columns].contiguous()])
+                torch.testing.assert_close(compiled(x[:, :columns].contiguous())[0], function(x[:, :columns]), equal_nan=True)
+            assert sum(source.source.count("tl.load(in0") for source in compiled.record.kernels) <= 2       # not once more for another padding
+
+
 def test_elements_of_a_whole_sum_are_made_where_their_rows_are_reduced(monkeypatch):
     """Cross entropy: one program would gather 8192 elements; the row's own program has its maximum and its sum."""
     x, t = torch.randn(8192, 40), torch.randint(0, 40, (8192,))
@@ -403,5 +425,5 @@ def test_the_bias_of_a_convolution_is_added_by_the_kernel_that_follows(monkeypat
         compiled = minidynamo.compile(function)
         torch.testing.assert_close(compiled(x), function(x), rtol=1e-4, atol=1e-5)
     record = minidynamo.records.frames[-1].backend_record
-    assert record.notes_of("1 biases of convolutions added apart") and len(record.kernels) == 1 + (dims == 2) * 2
+    assert record.notes_of("1 biases of convolutions added apart") and len(record.kernels) == 1 + (dims == 2 and not training) * 2
     assert "add" in record.kernels[-1].source.split("(in0")[0]

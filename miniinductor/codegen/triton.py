@@ -28,6 +28,7 @@ in one tile brings a looped one along for longer rows (`Launch.longer`).
 Mirrors torch/_inductor/codegen/triton.py (paper section 4.4).  Left out: descending to CTA clusters.
 """
 import functools
+import itertools
 import math
 import re
 from collections import Counter
@@ -44,6 +45,7 @@ from .triton_expressions import HELPERS, NARROW, TritonExpressions, compute_dtyp
 BIG = 2**31 - 1
 LONG_ROW = 8192             # a row of which only max and sum(exp) are needed is looped over from here on
 NEIGHBOURS = 8              # elements that share one running maximum there: one more exp for all of them
+WAITING = 1 << 14           # elements of a row's tiles that are loaded before they are needed
 PENDING = "@"               # what only the online softmax may use: "@max acc0", "@shifted acc0", "@exp acc0"
 
 # kind -> (start, how two values combine, how a tile becomes one column)
@@ -145,6 +147,7 @@ class TritonKernelWriter(TritonExpressions):
         self.stored, self.read, self.literals, self.symbol_axes = [], [], set(), {}
         self.mask, self.asserts, self.replaying = None, False, False
         self.accumulators, self.deferred, self.is_online, self.symbols, self.streams = [], [], False, set(), False
+        self.maxima, self.padded = set(), set()     # buffers of which a maximum is taken; their values: the lowest number beyond a row's end
 
     # -- plan ---------------------------------------------------------------------------------------------------------
     def plan(self):
@@ -228,6 +231,9 @@ class TritonKernelWriter(TritonExpressions):
                     stage = max(stage, self.stage[producer.name] + (0 if same_loop else 1))
             self.stage[node.name] = stage
         self.nodes, self.makers = ordered, makers
+        for body in self.bodies.values():
+            if body.reduction_kinds() == ["max"] and {i.op for i in body.walk()} <= {"load", "to_dtype", "reduction", "store"}:
+                self.maxima |= {a.name for a in body.reads() if self.buffers[a.name].layout.dtype.is_floating_point}
 
     # -- writing --------------------------------------------------------------------------------------------------------
     def write(self):
@@ -255,7 +261,7 @@ class TritonKernelWriter(TritonExpressions):
             notes.append(f"# {pointer}: {name}, {str(layout.dtype).removeprefix('torch.')}{list(sizes(layout.size))}"
                          f"{origin_text(getattr(self.buffers[name], 'origins', ()), self.order, limit=3)}")
         origins = {o for n in nodes for o in n.buffer.origins}
-        body = without_dead_lines(body)
+        body = loads_first(without_dead_lines(body), self.most_loads())
         symbols = {s for n in (*launch.sizes.values(), *launch.extents) if not isinstance(n, int) for s in n.free_symbols}
         symbols = sorted(symbols | self.symbols, key=str)
         launch.symbols, launch.hints = tuple(map(str, symbols)), tuple(hint(s, 1) for s in symbols)
@@ -267,6 +273,10 @@ class TritonKernelWriter(TritonExpressions):
         if not symbols and launch.is_wide(()):
             source = with_wide_indices(source)
         return Kernel(source, [*self.pointers, *symbols], list(self.stored), list(self.read), summary(nodes, self.order), launch=launch)
+
+    def most_loads(self):
+        """How many tiles may wait in registers until they are used."""
+        return 8 if self.kind != "persistent" else min(4, max(1, WAITING // max(1, hint(self.sizes["r"], 1))))
 
     def grid_lines(self):
         """Index lines of the axes that the grid runs over; and of r where its row is one tile."""
@@ -425,8 +435,12 @@ class TritonKernelWriter(TritonExpressions):
         text = self.element(name, index, pointed, False)
         # what one loop reads once should not drive out what others will read
         once = ', eviction_policy="evict_first"' if self.streams and axes == self.all_axes(True) else ""
-        text = f"tl.load({text}, {mask}, other=0{once})" if mask else f"tl.load({text}{once})"
-        return self.temporary(f"{text}.to(tl.float32)" if dtype in NARROW else text, dtype, axes | pointed)
+        padding = 'float("-inf")' if name in self.maxima and "r" in axes and self.mask is None else "0"
+        text = f"tl.load({text}, {mask}, other={padding}{once})" if mask else f"tl.load({text}{once})"
+        value = self.temporary(f"{text}.to(tl.float32)" if dtype in NARROW else text, dtype, axes | pointed)
+        if padding != "0":
+            self.padded.add(value.text)
+        return value
 
     def replay(self, node):
         before, self.node, self.replaying = (self.node, self.replaying), node, True
@@ -511,7 +525,7 @@ class Accumulator:
             self.combining, self.ending = f"tl.{kind}imum({{a}}, {{b}})", f"tl.{kind}({{a}}, 1)"
         self.start = limit(self.element, start == "lowest") if start in ("lowest", "highest") else \
             f"{start}.0" if self.element.is_floating_point else start
-        self.has_index, self.mask = kind.startswith("arg"), writer.axes[1].mask
+        self.has_index, self.mask, self.padded = kind.startswith("arg"), writer.axes[1].mask, value.text in writer.padded
         self.name = writer.outside.fresh("acc")
         typed, full = triton_type(self.element), writer.shape()
         self.full = f"tl.full({full}, {self.start}, {typed})"
@@ -546,7 +560,7 @@ class Accumulator:
 
     def inside(self):
         """Value and index, with what lies beyond the end of the row made neutral."""
-        if not self.mask:
+        if not self.mask or self.padded and self.kind == "max":
             return self.term, self.index
         return f"tl.where({self.mask}, {self.term}, {self.start})", f"tl.where({self.mask}, {self.index}, {BIG})"
 
@@ -588,6 +602,22 @@ def without_dead_lines(lines):
         if len(kept) == len(lines):
             return lines
         lines = kept
+
+
+def loads_first(lines, most):
+    """Loads that wait for nothing stand before all computation, up to `most` in a block of lines, so that they are under way together."""
+    def waits(line):
+        load = re.match(r" *tmp\d+ = (tl\.load\(in\d+ .*)", line.split("  # ")[0])
+        return load is None or re.search(r"\btmp\d", load[1])
+
+    def ordered(block):
+        first = next((k for k, line in enumerate(block) if re.match(r" *tmp\d+ = ", line)), len(block))
+        first -= first > 0 and block[first - 1].lstrip().startswith("#")
+        early = [line for line in block[first:] if not waits(line)][:most]
+        rest = [line for line in block[first:] if line not in early]
+        return block if [line for line in block[first:] if "#" != line.lstrip()[0]][:len(early)] == early else block[:first] + early + rest
+    blocks = itertools.groupby(lines, lambda line: len(line) - len(line.lstrip()))
+    return [line for _, block in blocks for line in ordered(list(block))]
 
 
 def limit(dtype, lowest):

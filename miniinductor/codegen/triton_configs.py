@@ -82,7 +82,7 @@ def block_configs(kind, sizes, columns=False):
         block = power_of_2(r)
         rows = min(power_of_2(x), max(1, 1024 // block))
         elements = rows * block
-        warps = max(1, min(16, elements // 512))
+        warps = max(1, min(16, elements // 512)) if x > rows * 8 else max(1, min(32, elements // 256))     # few programs: more threads each
         found = [_config(warps, x=rows, r=block)]
         if elements >= 2048:
             found += [_config(w, x=rows, r=block) for w in (warps // 2, warps * 2, warps * 4) if 1 <= w <= 32

@@ -371,16 +371,17 @@ class WrapperWriter:
             return self.named(value)
         return self.bind(value, "constant")
 
-    def view(self, view):
-        """A buffer as `as_strided` sees it; the buffer itself where that is the same.
+    def view(self, view, exact=False):
+        """A buffer as `as_strided` sees it; the buffer itself where that is the same (exact: strides of dimensions of size 1 count, too).
 
         Views of the arena are made once per workspace.  # PyTorch: reinterpret_tensor in each call.
         """
         buffer = self.buffers.get(view.name)
         layout = getattr(buffer, "layout", None)
         name = view.name
+        strides = zip(view.stride, layout.stride) if layout is not None and exact else ()
         if layout is not None and tuple(view.size) == tuple(layout.size) and same(view.offset, layout.offset) and same_layout(
-                layout.size, view.stride, layout.stride):
+                layout.size, view.stride, layout.stride) and all(same(a, b) for a, b in strides):
             return name
         root = self.root(view.name)
         if root in self.in_arena:
@@ -451,7 +452,7 @@ class WrapperWriter:
     # -- the function --------------------------------------------------------------------------------------------------
     def output(self, value):
         if isinstance(value, BufferView):
-            return self.view(value)
+            return self.view(value, exact=True)
         return "None" if value is None else self.number(value) if not isinstance(value, (bool, float)) else repr(value)
 
     def source(self):

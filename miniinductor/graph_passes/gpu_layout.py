@@ -10,8 +10,8 @@ more than they cost.
     mm(a, w), w of 50257 columns  ->  mm(a, pad(w, 7))[:, :50257]: rows of 50257 half-precision numbers are aligned to 2 bytes, for
                                       which only slow library kernels exist (unless our template serves: `suits_template`)
 
-Where an op cannot take the new strides, the graph stays as it was.  In training the convolutions of the joint graph move, so that what is saved
-is channels-last, too; then the products of each half.
+Where an op cannot take the new strides, the graph stays as it was.  In training the half-precision convolutions of the joint graph move, so that
+what is saved is channels-last, too; then the products of each half.
 Mirrors `decide_layout_opt` in torch/_inductor/graph.py and fx_passes/pad_mm.py.
 """
 import torch
@@ -66,24 +66,29 @@ class Relayout(LayoutPass):
         target = node.target
         if self.convolutions and target is aten.convolution.default and _on_gpu(node):
             return self.patches(node) if self.has_patches(node) else self.convolution(node)
-        if self.convolutions and target is aten.convolution_backward.default and _on_gpu(node.args[0]):
+        if self.convolutions and target is aten.convolution_backward.default and _on_gpu(node.args[0]) and self.moves(node):
             self.move(node, 3)
             return self.evaluate(node)
         if self.products and target is aten.mm.default and _on_gpu(node) and (lacking := self.misaligned(node)):
             return self.pad(node, lacking)
         return self.kept(node)
 
+    def moves(self, node):
+        """In training float32's stay: copies for TF32 products that take as long cost more memory than eager."""
+        value = node.args[0].meta["val"]
+        return value.dim() == 4 and (self.products or value.dtype in HALF)
+
     def move(self, node, count):
         """The first arguments in channels-last memory; each is copied once."""
         with self.graph.inserting_before(node):
-            for position, tensor in enumerate(node.args[:count]) if node.args[0].meta["val"].dim() == 4 else ():
+            for position, tensor in enumerate(node.args[:count]):
                 if tensor not in self.moved:
                     self.moved[tensor] = self.channels_last(tensor)
                 node.update_arg(position, self.moved[tensor])
 
     def convolution(self, node):
         """In channels-last memory; its bias is added by the kernel that follows (the library would start one for that alone)."""
-        if node.meta["val"].dim() == 4:
+        if self.moves(node):
             self.changed("convolutions in channels-last memory")
             self.move(node, 2)
         elif node.args[2] is None:

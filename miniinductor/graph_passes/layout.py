@@ -114,8 +114,11 @@ class LayoutPass:
         have = node.meta.get("val")
         if not isinstance(have, torch.Tensor) or have is wanted or have.stride() == wanted.stride() or have.numel() == 0:
             return node
-        if same_layout(wanted.shape, have.stride(), wanted.stride()):       # but for dimensions of size 1: the same memory
-            return self.call(node, aten.view.default, self.call(node, aten.view.default, node, [n for n in wanted.shape if n != 1]), list(wanted.shape))
+        if same_layout(wanted.shape, have.stride(), wanted.stride()):       # they differ in dimensions of size 1: a view
+            flat = self.call(node, aten.view.default, node, [n for n in wanted.shape if n != 1])
+            seen = self.call(node, aten.view.default, flat, list(wanted.shape))
+            if seen.meta["val"].stride() == wanted.stride():
+                return seen
         if (memory_format := next((f for f in FORMATS[:1 + (wanted.dim() == 4)] if wanted.is_contiguous(memory_format=f)), None)) is None:
             raise NotImplementedError("an output of unusual strides")
         return self.call(node, aten.clone.default, node, memory_format=memory_format)

@@ -10,6 +10,7 @@ What is stored and what stays inlined is decided here, by `should_realize`.
 Mirrors torch/_inductor/graph.py (paper section 4.2).
 """
 import operator
+from dataclasses import replace
 
 import sympy
 import torch
@@ -237,7 +238,7 @@ def _output_view(box, node, owners, lowering):
     is_given = view.name in graph.inputs or view.name in graph.constants
     if is_given and maker.op == "call_function" or owners.setdefault(view.name, maker) is not maker:
         view = _copied(box, stride)
-    return view
+    return view if stride is None else replace(view, stride=stride)
 
 
 def _copied(box, stride):
