@@ -567,15 +567,10 @@ class CppKernelWriter(RowReductions, CppExpressions):
         if mode:
             self.scatter_is_row_wise = stride_of(index, self.r[-1]) not in (0, None) and not any(
                 s in self.inner_symbols for s in index.free_symbols) if self.r else False
-            if mode != "atomic_add":
-                combined = {"atomic_mul": f"{target} * {value}", "atomic_max": f"mini::maximum<{compute_type(dtype)}>({target}, {value})",
-                            "atomic_min": f"mini::minimum<{compute_type(dtype)}>({target}, {value})"}[mode]
-                self.scope.add(f"{target} = {combined};")
-            elif dtype in NARROW:
-                sum_text = f"mini::to_float({target}) + {value}"
-                self.scope.add(f"{target} = mini::to_{self.narrow(dtype)}({sum_text});")
-            else:
-                self.scope.add(f"{target} {'|' if dtype is torch.bool else '+'}= {value};")
+            old, c_type = f"mini::to_float({target})" if dtype in NARROW else target, compute_type(dtype)
+            combined = {"atomic_add": f"{old} {'|' if dtype is torch.bool else '+'} {value}", "atomic_mul": f"{old} * {value}",
+                        "atomic_max": f"mini::maximum<{c_type}>({old}, {value})", "atomic_min": f"mini::minimum<{c_type}>({old}, {value})"}[mode]
+            self.scope.add(f"{target} = mini::to_{self.narrow(dtype)}({combined});" if dtype in NARROW else f"{target} = {combined};")
             return
         self.scatter_is_row_wise = False
         text = value.text

@@ -167,8 +167,9 @@ class CppExpressions(OpsHandler):
         outside.lines += lines
         return Value(name, value.dtype, inner)
 
-    def rand(self, seed, offset):
-        return self.temporary(f"mini::rand({seed}, {offset})", torch.float32, seed.inner or offset.inner)
+    def random(self, op, seed, offset, *limits):
+        dtype = torch.int64 if limits else torch.float32
+        return self.temporary(f"mini::{op}({', '.join(map(str, (seed, offset, *limits)))})", dtype, seed.inner or offset.inner)
 
     def unary(self, op, x):
         if op == "neg":
@@ -225,5 +226,6 @@ def _install(names, family):
                     lambda self, *args, _name=name: getattr(self, family)(_name, *args))
 
 
+_install(("rand", "randn", "randint"), "random")
 _install(UNARY, "unary")
 _install(BINARY + COMPARISON, "binary")

@@ -481,18 +481,11 @@ OP double logaddexp(double a, double b) {      // of logcumsumexp: b is the new 
 // --- reductions --------------------------------------------------------------------------------------------------------------
 // argmax: the extreme and its place.  A NaN counts as the extreme; among equals the first place wins, in any order of combining.
 template <class T> struct Extreme { T value; int64_t index; };
-template <class T> OP Extreme<T> larger(Extreme<T> a, Extreme<T> b) {
-    bool nan_a = a.value != a.value, nan_b = b.value != b.value;
-    bool equal = a.value == b.value || (nan_a && nan_b);
-    bool take_b = equal ? b.index < a.index : (nan_b || (!nan_a && b.value > a.value));
-    return take_b ? b : a;
+#define EXTREME(name, beyond) template <class T> OP Extreme<T> name(Extreme<T> a, Extreme<T> b) {                                   \
+    bool nan_a = a.value != a.value, nan_b = b.value != b.value, equal = a.value == b.value || (nan_a && nan_b);                 \
+    return (equal ? b.index < a.index : (nan_b || (!nan_a && b.value beyond a.value))) ? b : a;                                  \
 }
-template <class T> OP Extreme<T> smaller(Extreme<T> a, Extreme<T> b) {
-    bool nan_a = a.value != a.value, nan_b = b.value != b.value;
-    bool equal = a.value == b.value || (nan_a && nan_b);
-    bool take_b = equal ? b.index < a.index : (nan_b || (!nan_a && b.value < a.value));
-    return take_b ? b : a;
-}
+EXTREME(larger, >) EXTREME(smaller, <)
 
 // --- transposed access -------------------------------------------------------------------------------------------------------
 // to[c][r] = from[r][c].  Blocks of 4-byte elements lie in BLOCK vectors and are exchanged in log2(BLOCK) rounds: 1x1, then 2x2, ...
