@@ -105,11 +105,6 @@ def batch_norm(x, weight, bias, running_mean, running_var, training, momentum, e
     return out, mean, rstd
 
 
-@decomposition(aten._native_batch_norm_legit.no_stats)
-def batch_norm_no_stats(x, weight, bias, training, momentum, eps):
-    return batch_norm(x, weight, bias, None, None, training, momentum, eps)
-
-
 @decomposition(aten._native_batch_norm_legit_no_training.default)
 def batch_norm_inference(x, weight, bias, running_mean, running_var, momentum, eps):
     shape = [1, -1] + [1] * (x.dim() - 2)
@@ -220,14 +215,13 @@ def scatter_with_reduce(x, dim, index, source, *, reduce):
     return torch.scatter_reduce(x, dim, index, source, {"add": "sum", "multiply": "prod"}[reduce])
 
 
-@decomposition(aten.rrelu_with_noise.default)
-def rrelu(x, noise, lower=0.125, upper=1 / 3, training=False, generator=None):
-    return NotImplemented if training else torch.nn.functional.leaky_relu(x, (lower + upper) / 2)
-
-
-@decomposition(aten._batch_norm_with_update.default)
-def batch_norm_with_update(x, weight, bias, running_mean, running_var, momentum, eps):
-    return *batch_norm(x, weight, bias, running_mean, running_var, True, momentum, eps), x.new_empty((0,), dtype=torch.uint8)
+OURS.update({
+    aten._native_batch_norm_legit.no_stats: lambda x, weight, bias, *how: batch_norm(x, weight, bias, None, None, *how),
+    aten._batch_norm_with_update.default: lambda x, weight, bias, mean, var, momentum, eps: (
+        *batch_norm(x, weight, bias, mean, var, True, momentum, eps), x.new_empty((0,), dtype=torch.uint8)),
+    aten.rrelu_with_noise.default: lambda x, noise, lower=0.125, upper=1 / 3, training=False, generator=None: (
+        NotImplemented if training else torch.nn.functional.leaky_relu(x, (lower + upper) / 2)),
+    aten.take.default: lambda x, index: aten.index(x.reshape(-1), [index])})
 
 
 @decomposition(aten._trilinear.default)
@@ -237,11 +231,6 @@ def trilinear(a, b, c, expand1, expand2, expand3, sumdim, unroll_dim=1):
             a, b, c = (t.unsqueeze(dim) if k == place else t for k, t in enumerate((a, b, c)))
     product = upcast(a) * b * c
     return (torch.sum(product, sumdim) if sumdim else product).to(a.dtype)
-
-
-@decomposition(aten.take.default)
-def take(x, index):
-    return aten.index(x.reshape(-1), [index])
 
 
 @decomposition(aten.as_strided_scatter.default)

@@ -15,6 +15,7 @@ memory.  Views are index maths: `View(base, size, reindex)`.
 
 Mirrors torch/_inductor/ir.py (paper section 4.1).  Left out: layouts that are decided late, multi-output templates.
 """
+import functools
 from dataclasses import dataclass, field
 from typing import Callable
 
@@ -308,14 +309,12 @@ class TensorBox:
         return BufferView(box.data.name, size, tuple(stride), offset)
 
 
-def boxes_in(tree):
-    """Every TensorBox inside nested lists, tuples and dicts."""
-    return [leaf for leaf in pytree.tree_leaves(tree) if isinstance(leaf, TensorBox)]
+def leaves_of(kind, tree):
+    """Everything of that kind inside nested lists, tuples and dicts."""
+    return [leaf for leaf in pytree.tree_leaves(tree) if isinstance(leaf, kind)]
 
 
-def buffer_views(tree):
-    """Every BufferView inside nested lists, tuples and dicts."""
-    return [leaf for leaf in pytree.tree_leaves(tree) if isinstance(leaf, BufferView)]
+boxes_in, buffer_views = functools.partial(leaves_of, TensorBox), functools.partial(leaves_of, BufferView)
 
 
 def extent(size, stride, offset=0):

@@ -89,8 +89,8 @@ def runs(keys):
 
 
 def numbered(instructions, target):
-    """One text per instruction; a jump names the number of its target."""
-    return [f"{n:2} {ins.op} {'' if ins.arg is None else f'to {target(ins.arg)}' if target(ins.arg) is not None else repr(ins.arg)}".rstrip()
+    """One text per instruction; a jump names target(instruction), the number of the one that it goes to."""
+    return [f"{n:2} {ins.op} {'' if ins.arg is None else f'to {target(ins)}' if target(ins) is not None else repr(ins.arg)}".rstrip()
             for n, ins in enumerate(instructions)]
 
 
@@ -106,9 +106,8 @@ def draw_bytecode(function):
     links = [(0, line, line, a, b) for line, a, b in native] + [(1, a, b, p, q) for (_, a, b), (_, p, q) in zip(native, neutral)]
     jumps = {op.op for op in operations if "JUMP" in op.op or op.op == "FOR_ITER"}
     return Columns(f"{function.__name__}: source, bytecode of this Python, canonical operations", [
-        ("source", lines), ("bytecode", numbered(body, lambda arg: place.get(id(arg)))),
-        ("canonical", [f"{n:2} {op.op} {'' if op.arg is None else f'to {op.arg}' if op.op in jumps else repr(op.arg)}".rstrip()
-                       for n, op in enumerate(operations)])], links)
+        ("source", lines), ("bytecode", numbered(body, lambda ins: place.get(id(ins.arg)))),
+        ("canonical", numbered(operations, lambda op: op.arg if op.op in jumps else None))], links)
 
 
 class _LineRecording(Recording):
@@ -181,7 +180,7 @@ def draw_resume(function, resumed):
     start = len(code) - len(body)                       # the body is kept whole
     place = {id(ins): n for n, ins in enumerate(body)}, {id(ins): n for n, ins in enumerate(code)}
     lines = runs(ins.pos[0] if ins.pos else None for ins in body)
-    texts = [numbered(each, lambda arg, where=where: where.get(id(arg))) for each, where in zip((body, code), place)]
+    texts = [numbered(each, lambda ins, where=where: where.get(id(ins.arg))) for each, where in zip((body, code), place)]
     return Columns(f"{function.__name__} and {resumed.__code__.co_name}", [(f"{function.__name__}", texts[0]), ("resume function", texts[1])],
                    [(0, a, b, a + start, b + start) for _, a, b in lines], {(1, n): "new" for n in range(start)})
 

@@ -173,14 +173,10 @@ def full(call, size, value, dtype=None):
     return box
 
 
-def _fill_rule(value):
-    return lambda call, *args, **kwargs: full(call, call.value.shape, value)
-
-
-lower(aten.zeros.default, aten.zeros_like.default, aten.new_zeros.default)(_fill_rule(0))
-lower(aten.ones.default, aten.ones_like.default, aten.new_ones.default)(_fill_rule(1))
-lower(aten.empty.memory_format, aten.empty_like.default, aten.new_empty.default, aten.empty_strided.default,
-      aten.new_empty_strided.default, aten.empty_permuted.default)(_fill_rule(0))     # zeros: reproducible
+lower(aten.ones.default, aten.ones_like.default, aten.new_ones.default)(lambda call, *args, **kwargs: full(call, call.value.shape, 1))
+lower(aten.zeros.default, aten.zeros_like.default, aten.new_zeros.default, aten.empty.memory_format, aten.empty_like.default, aten.new_empty.default,
+      aten.empty_strided.default, aten.new_empty_strided.default, aten.empty_permuted.default)(        # what is empty is zeros, too: reproducible
+          lambda call, *args, **kwargs: full(call, call.value.shape, 0))
 
 
 @lower(aten.full.default, aten.full_like.default, aten.new_full.default, aten.scalar_tensor.default, aten.fill.Scalar)

@@ -58,19 +58,15 @@ def reshape_index(old, new):
     return reindex
 
 
-@lower(aten.view.default, aten.reshape.default, aten._unsafe_view.default)
-def reshape(call, x, size):
+@lower(aten.view.default, aten.reshape.default, aten._unsafe_view.default, aten.squeeze.default, aten.squeeze.dim, aten.squeeze.dims,
+       aten.unsqueeze.default)
+def reshape(call, x, *args):
     old, new = x.get_size(), tuple(call.value.shape)
     if old == new:
         return x
     if 0 in new:
         return view(call, x, new, lambda index: [sympy.Integer(0)] * len(old))
     return view(call, x, new, reshape_index(old, new))
-
-
-@lower(aten.squeeze.default, aten.squeeze.dim, aten.squeeze.dims, aten.unsqueeze.default)
-def squeeze(call, x, *args):
-    return reshape(call, x, None)
 
 
 @lower(aten.permute.default)
