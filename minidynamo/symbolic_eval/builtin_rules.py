@@ -244,7 +244,9 @@ def constant_class(tx, cls, args, kwargs):
     if cls is str and len(args) == 1:
         return ConstantVar(text(tx, value, "str"))
     method = value.special(tx, SPECIAL[cls]) if cls in SPECIAL and isinstance(value, ObjectVar) else None
-    return method.call(tx, [], {}) if method is not None else tx.fold(cls, *[a.as_constant() for a in args], **{k: v.as_constant() for k, v in kwargs.items()})
+    if method is not None:
+        return method.call(tx, [], {})
+    return tx.fold(cls, *[a.as_constant() for a in args], **{k: v.as_constant() for k, v in kwargs.items()})
 
 
 # ---- text
@@ -451,9 +453,12 @@ def _operator(method, symbol, tx, *operands):
 
 rules({
     getattr: _getattr, isinstance: _isinstance, issubclass: _issubclass, hash: _hash, functools.partial: _partial, reversed: _reversed, next: _next,
-    sum: lambda tx, values, /, start=ConstantVar(0): functools.reduce(lambda total, item: tx.binary("+", total, item), values.iterate(tx), start), abs: _abs, round: _round, tuple: _tuple, frozenset: _frozenset, collections.deque: _deque, operator.index: _index,
+    abs: _abs, round: _round, tuple: _tuple, frozenset: _frozenset, collections.deque: _deque, operator.index: _index,
     max: functools.partial(_extreme, max, ">"), min: functools.partial(_extreme, min, "<"),
-    repr: lambda tx, value, /: ConstantVar(text(tx, value, "repr")), format: lambda tx, *args: tx.fold(format, *[a.as_constant() for a in args]),
+    **_each(BINARY, "binary"), **_each(COMPARE, "compare"), **_each(UNARY, "unary"),
+    sum: lambda tx, values, /, start=ConstantVar(0): functools.reduce(functools.partial(tx.binary, "+"), values.iterate(tx), start),
+    repr: lambda tx, value, /: ConstantVar(text(tx, value, "repr")),
+    format: lambda tx, *args: tx.fold(format, *[a.as_constant() for a in args]),
     vars: lambda tx, owner=None, /: refused("C function", "the call of vars()")(tx) if owner is None else owner.getattr(tx, "__dict__"),
     hasattr: lambda tx, owner, name, /: ConstantVar(tx.has_attr(owner, name.as_constant())),
     setattr: lambda tx, owner, name, value, /: owner.setattr(tx, name.as_constant(), value),
@@ -466,15 +471,20 @@ rules({
     sorted: lambda tx, values, /, *, key=None, reverse=ConstantVar(False): ListVar(tx.sorted(list(values.iterate(tx)), key, reverse)),
     pow: lambda tx, *args: tx.binary("**", *args) if len(args) == 2 else tx.fold(pow, *[a.as_constant() for a in args]),
     divmod: lambda tx, a, b, /: TupleVar([tx.binary("//", a, b), tx.binary("%", a, b)]),
-    operator.getitem: lambda tx, owner, key, /: owner.getitem(tx, key), operator.setitem: lambda tx, owner, key, value, /: owner.setitem(tx, key, value),
-    operator.delitem: lambda tx, owner, key, /: owner.delitem(tx, key), operator.contains: lambda tx, owner, item, /: ConstantVar(owner.contains(tx, item)),
-    operator.truth: lambda tx, value, /: ConstantVar(value.truth(tx)), operator.is_: lambda tx, a, b, /: ConstantVar(tx.same(a, b)),
-    operator.is_not: lambda tx, a, b, /: ConstantVar(not tx.same(a, b)), **_each(BINARY, "binary"), **_each(COMPARE, "compare"), **_each(UNARY, "unary"),
-    list: lambda tx, values=EMPTY, /: ListVar(list(values.iterate(tx))), set: lambda tx, values=EMPTY, /: SetVar.of(tx, values.iterate(tx)),
+    operator.getitem: lambda tx, owner, key, /: owner.getitem(tx, key),
+    operator.setitem: lambda tx, owner, key, value, /: owner.setitem(tx, key, value),
+    operator.delitem: lambda tx, owner, key, /: owner.delitem(tx, key),
+    operator.contains: lambda tx, owner, item, /: ConstantVar(owner.contains(tx, item)),
+    operator.truth: lambda tx, value, /: ConstantVar(value.truth(tx)),
+    operator.is_: lambda tx, a, b, /: ConstantVar(tx.same(a, b)),
+    operator.is_not: lambda tx, a, b, /: ConstantVar(not tx.same(a, b)),
+    list: lambda tx, values=EMPTY, /: ListVar(list(values.iterate(tx))),
+    set: lambda tx, values=EMPTY, /: SetVar.of(tx, values.iterate(tx)),
     torch.Size: lambda tx, values=EMPTY, /: TupleVar(list(values.iterate(tx)), torch.Size),
     dict: lambda tx, *args, **kwargs: _updated(DictVar({}), tx, args, kwargs),
     collections.OrderedDict: lambda tx, *args, **kwargs: _updated(DictVar({}, collections.OrderedDict), tx, args, kwargs),
-    collections.defaultdict: lambda tx, factory=None, /, *args, **kwargs: _updated(DictVar({}, collections.defaultdict, factory=factory), tx, args, kwargs),
+    collections.defaultdict: lambda tx, factory=None, /, *args, **kwargs: _updated(
+        DictVar({}, collections.defaultdict, factory=factory), tx, args, kwargs),
     types.MappingProxyType: lambda tx, of, /: ProxyVar(of) if type(of) is DictVar else refused("class", f"a mappingproxy of {of}")(tx),
     types.MethodType: lambda tx, function, instance, /: BoundMethodVar(function, instance),
     slice: lambda tx, first, *others: slice_of([first, *others] if others else [NONE, first]),
@@ -482,7 +492,8 @@ rules({
     zip: lambda tx, *values, strict=ConstantVar(False): ZipVar([tx.iter_of(a) for a in values], strict.truth(tx)),
     map: lambda tx, function, first, /, *others: MapVar(function, ZipVar([tx.iter_of(a) for a in (first, *others)], False)),
     filter: lambda tx, function, values, /: FilterVar(function, tx.iter_of(values)),
-    type: lambda tx, value, *more, **kwargs: refused("class", "making a class in a compiled frame")(tx) if more else tx.output.wrap_pinned(value.python_type()),
+    type: lambda tx, value, *more, **kwargs: refused("class", "making a class in a compiled frame")(tx) if more else \
+        tx.output.wrap_pinned(value.python_type()),
     (property, staticmethod, classmethod): refused("class", "making a descriptor in a compiled frame"),
     builtins.__build_class__: refused("class", "a class statement in a compiled frame", "define the class outside"),
     torch.nn.Module.__setattr__: lambda tx, self, name, value, /: self.module_setattr(tx, name.as_constant(), value),

@@ -190,7 +190,7 @@ def slice_of(parts):
     return SliceVar(parts)
 
 
-# ---- what pushes nothing (arguments are evaluated from left to right: the owner is popped first), and what pushes one value: op -> (frame, arg) -> the value
+# ---- what pushes nothing, and what pushes one value: op -> (frame, arg) -> the value.  (Python evaluates from left to right: owners are popped first.)
 EFFECTS = {
     "STORE_DEREF": lambda frame, name: frame.cells[name].store(frame.stack.pop()),
     "STORE_GLOBAL": lambda frame, name: frame.globals.written.update({name: frame.stack.pop()}),

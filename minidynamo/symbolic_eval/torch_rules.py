@@ -137,7 +137,8 @@ rules({
     torch.is_complex: lambda tx, x: ConstantVar(x.fake.dtype.is_complex),
     torch.numel: lambda tx, x: x.call_method(tx, "numel", [], {}),
     torch.clear_autocast_cache: lambda tx: tx.output.call_state(tx, torch.clear_autocast_cache, []) and NONE,
-    torch.profiler.record_function: lambda tx, *args, **kwargs: tx.call_class(contextlib.nullcontext, [], {}),   # a label: the graph has its own.  # PyTorch: ignored, too
+    # a label: the graph has its own.  # PyTorch: ignored too, with a warning
+    torch.profiler.record_function: lambda tx, *args, **kwargs: tx.call_class(contextlib.nullcontext, [], {}),
     _at("_higher_order_ops.associative_scan"): lambda tx, *args, **kwargs: tx.output.wrap_pinned(polyfills.associative_scan).call(tx, args, kwargs),
     _get_value: _double, _stack_if_compiling: lambda tx, values: values,
     torch.utils.checkpoint.checkpoint: refused(         # PyTorch: a higher-order op, whose body the backward graph computes again

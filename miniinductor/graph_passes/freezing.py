@@ -137,7 +137,8 @@ def freeze(gm, constants, record):
     part.output([copies[n] for n in kept])
     part.eliminate_dead_code()
     sources = list(dict.fromkeys(n.target for n in part.nodes if n.op == "get_attr"))
-    frozen = Frozen(fx.GraphModule(gm, part, "Constants"), [f"_frozen{i}" for i in range(len(kept))], [operator.attrgetter(name)(gm) for name in sources])
+    names, watched = [f"_frozen{i}" for i in range(len(kept))], [operator.attrgetter(name)(gm) for name in sources]
+    frozen = Frozen(fx.GraphModule(gm, part, "Constants"), names, watched)
     for node, (name, value) in zip(kept, frozen.values().items()):
         gm.register_buffer(name, value)
         with gm.graph.inserting_before(node):

@@ -189,7 +189,8 @@ def counted(run):
         "breaks": list(dict.fromkeys(b.reason for record in frames for b in record.graph_breaks if b.kind != "loop")),
         "again": [record.recompile_reason for record in frames if record.recompile_reason],
         "eager": [note for record in frames for note in getattr(record.backend_record, "notes", ()) if note.startswith("runs eagerly")],
-        "errors": [record.error.strip().splitlines()[-1] for record in frames if record.error] + [r.skipped for r in frames if "compiler failed" in r.skipped]}
+        "errors": [record.error.strip().splitlines()[-1] for record in frames if record.error] + [
+            record.skipped for record in frames if "compiler failed" in record.skipped]}
 
 
 def counted_peer(run):

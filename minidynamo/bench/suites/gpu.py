@@ -212,7 +212,8 @@ def mobilenet(batch):
     return timm.create_model("mobilenetv3_large_100").eval(), {"x": torch.randn(batch, 3, 224, 224)}
 
 
-BUILDERS = MODELS | {"llama": builder("LlamaForCausalLM", "LlamaConfig", num_hidden_layers=16, **LLAMA), "vit": vision("ViT"), "convnext": vision("ConvNext"), "mobilenet": mobilenet}
+BUILDERS = MODELS | {"llama": builder("LlamaForCausalLM", "LlamaConfig", num_hidden_layers=16, **LLAMA),
+                     "vit": vision("ViT"), "convnext": vision("ConvNext"), "mobilenet": mobilenet}
 TEXT, IMAGES = dict(batch=8, sequence=512), dict(batch=32)
 SIZES = {"GPT-2 b8 s512": ("gpt2", TEXT), "BERT b8 s512": ("bert", TEXT), "ResNet-50 b32": ("resnet", IMAGES),
          "Llama 16 layers b4 s512": ("llama", dict(batch=4, sequence=512)), "ViT-B/16 b32": ("vit", IMAGES), "ConvNeXt-T b32": ("convnext", IMAGES),
