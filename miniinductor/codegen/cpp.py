@@ -245,13 +245,13 @@ class CppKernelWriter(RowReductions, CppExpressions):
         for name, index, value, mode in self.deferred:
             self.store(name, index, self.finished(value), mode)
 
-    def prefetch_results(self, group):
+    def prefetch_results(self, group, lanes):
         """In the last reduction before results are stored, over what the cache holds by then: this iteration's places, for writing.  Else each
         store waits for its line to come from memory, which stood still during the reduction."""
         nodes = [n for n in self.nodes if self.stage[n.name] == self.last_stage == self.now + 1 > 1 and self.is_inner[n.name]
                  and not n.is_reduction and n.name in self.keep and n.name not in self.overwritten]
         places = [(self.buffers[n.name].layout.dtype.itemsize, n.name, a.index) for n in nodes if not self.spread for a in self.bodies[n.name].writes()]
-        return [f"for (int64_t k = 0; k < {LANES * size // 64}; k++) __builtin_prefetch({self.pointer(name, True)} + "
+        return [f"for (int64_t k = 0; k < {lanes * size // 64}; k++) __builtin_prefetch({self.pointer(name, True)} + "
                 f"{self.index(sympy.expand(index.xreplace({self.r[-1]: sympy.Symbol(group)})))} + {64 // size}*k, 1);"
                 for size, name, index in places if stride_of(index, self.r[-1]) == 1]
 
@@ -357,23 +357,25 @@ class CppKernelWriter(RowReductions, CppExpressions):
                     and estimate(self.inner[-1:]) >= 4 * LANES and len(lines) <= 16 and not any("mini::" in line for line in lines))
 
     def lane_loop(self, lines, accumulators, start, end):
-        """Sums in LANES parts, which the compiler keeps in registers; what is left of the loop follows."""
+        """Sums in LANES parts (half as many where the same row is read again), which the compiler keeps in registers; what is left of the loop
+        follows."""
         lane, group = self.r[-1], f"{self.r[-1]}_group"
         parts = [a.renamed("lane") for a in accumulators]
+        only_reads = not self.last_stage and all(n.is_reduction for n in self.nodes if self.is_inner[n.name])
+        lanes, alone = LANES if only_reads else LANES // 2, only_reads and torch.get_num_threads() == 1
         # vectors of 32 bytes where one thread waits for nothing but memory: with 64, fewer reads are under way
-        only_reads = not self.last_stage and all(n.is_reduction for n in self.nodes if self.is_inner[n.name]) and torch.get_num_threads() == 1
-        width = f" simdlen({32 // max(a.dtype.itemsize for a in accumulators)})" if only_reads else ""
+        width = f" simdlen({32 // max(a.dtype.itemsize for a in accumulators)})" if alone else ""
         rest = [*self.simd(accumulators, lines), *loops_around(lines + [a.update(a.term) for a in accumulators], [(lane, group, end)])]
         if not end.isdigit():       # setting up a vector loop over nothing would cost a tenth of a row of 768
             rest = [f"if (__builtin_expect({group} < {end}, 0)) {{", *indent(rest), "}"]
-        elif start == "0" and int(end) % LANES == 0:
+        elif start == "0" and int(end) % lanes == 0:
             rest = []
         return ["{", *indent([
-            *array_declarations(parts, LANES), f"int64_t {group} = {start};",
-            f"for (; {group} + {LANES} <= {end}; {group} += {LANES}) {{",
-            *indent([*self.prefetch_results(group), f"#pragma omp simd{width}ERROR_CLAUSE",
-                     *loops_around([f"const int64_t {lane} = {group} + k;", *lines, *[p.in_lane_array("k") for p in parts]], [("k", "0", LANES)])]), "}",
-            *self.simd(accumulators, []), *loops_around([a.update(p.name + "[k]") for a, p in zip(accumulators, parts)], [("k", "0", LANES)]), *rest]), "}"]
+            *array_declarations(parts, lanes), f"int64_t {group} = {start};",
+            f"for (; {group} + {lanes} <= {end}; {group} += {lanes}) {{",
+            *indent([*self.prefetch_results(group, lanes), f"#pragma omp simd{width}ERROR_CLAUSE",
+                     *loops_around([f"const int64_t {lane} = {group} + k;", *lines, *[p.in_lane_array("k") for p in parts]], [("k", "0", lanes)])]), "}",
+            *self.simd(accumulators, []), *loops_around([a.update(p.name + "[k]") for a, p in zip(accumulators, parts)], [("k", "0", lanes)]), *rest]), "}"]
 
     def arg_loop(self, lines, accumulators, start, end):
         """argmax has no vector reduction: a loop over groups of lanes, each lane with a best element of its own."""
