@@ -172,7 +172,8 @@ def like(value):
 
 def _generate(functional, record, written, mode=None):
     """Lower, fuse and build one functional graph whose output is (values, new values of `written`): a Program."""
-    with size_hints(hints_of(functional.graph)), multiples(multiples_of(functional.graph)):
+    autotune = config.patch(max_autotune=config.max_autotune or mode == "max-autotune")
+    with size_hints(hints_of(functional.graph)), multiples(multiples_of(functional.graph)), autotune:
         return _generate_kernels(functional, record, written, mode)
 
 
@@ -196,8 +197,7 @@ def _generate_kernels(functional, record, written, mode):
             verify_graph(graph)
     record.loop_ir = Later(lambda: graph_text(graph))
     try:
-        with config.patch(max_autotune=config.max_autotune or mode == "max-autotune"):
-            program = WrapperWriter(graph, record).program()
+        program = WrapperWriter(graph, record).program()
     except NotImplementedError as reason:
         raise CannotLower(str(reason)) from reason
     _print_stages(record)

@@ -259,6 +259,21 @@ def test_products_are_padded_in_the_backward_graph_too(monkeypatch):
     minidynamo.reset()
 
 
+@pytest.mark.parametrize("bias", [True, False])
+def test_convolutions_of_1x1_as_products(monkeypatch, bias):
+    monkeypatch.setattr(gpu_layout, "_on_gpu", lambda node: isinstance(node.meta.get("val"), torch.Tensor))
+    model = torch.nn.Sequential(torch.nn.Conv2d(16, 24, 1, bias=bias), torch.nn.ReLU(), torch.nn.Conv2d(24, 8, 1, stride=2, bias=bias)).bfloat16().eval()
+    x = torch.randn(2, 16, 6, 5).bfloat16()
+    for channels_last in (False, True):
+        x = x.to(memory_format=torch.channels_last) if channels_last else x
+        with torch.no_grad():
+            got, want, exact = minidynamo.compile(model, mode="max-autotune")(x), model(x), copy.deepcopy(model).double()(x.double())
+        record = minidynamo.records.frames[-1].backend_record
+        assert record.notes_of("1 convolutions of 1x1 as matrix products") and got.stride() == want.stride()
+        assert (got.double() - exact).norm() <= 2 * (want.double() - exact).norm()
+    minidynamo.reset()
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_convolutions_are_trained_in_channels_last_memory(monkeypatch, dtype):
     """What is saved and the gradients on their way, too; results and gradients of parameters lie as in eager."""

@@ -7,6 +7,7 @@ more than they cost.
                                       transposes before and after every convolution; convolution_backward in the same way
     convolution(x, w, b)          ->  convolution(x, w) + b: the library would start a kernel for the sum alone
     convolution(x, w) whose windows do not overlap (a vision transformer's patches)  ->  addmm(bias, patches of x, w as a matrix)
+    convolution(x, w) of 1x1, mode="max-autotune"  ->  mm(x as a row per pixel, w): our template may continue with what follows
     mm(a, w), w of 50257 columns  ->  mm(a, pad(w, 7))[:, :50257]: rows of 50257 half-precision numbers are aligned to 2 bytes, for
                                       which only slow library kernels exist (unless our template serves: `suits_template`)
 
@@ -65,7 +66,7 @@ class Relayout(LayoutPass):
     def visit(self, node):
         target = node.target
         if self.convolutions and target is aten.convolution.default and _on_gpu(node):
-            return self.patches(node) if self.has_patches(node) else self.convolution(node)
+            return self.patches(node) if self.has_patches(node) else self.pixels(node) if self.is_product(node) else self.convolution(node)
         if self.convolutions and target is aten.convolution_backward.default and _on_gpu(node.args[0]) and self.moves(node):
             self.move(node, 3)
             return self.evaluate(node)
@@ -131,6 +132,24 @@ class Relayout(LayoutPass):
             self.call(node, aten.addmm.default, bias, rows, columns)
         product = self.call(node, aten.view.default, product, [count, down, across, out])
         return self.call(node, aten.permute.default, product, [0, 3, 1, 2])
+
+    def is_product(self, node):
+        x, weight, _, stride, padding, _, transposed, _, groups = node.args
+        return (config.max_autotune and x.meta["val"].dtype in HALF and list(weight.meta["val"].shape[2:]) == [1, 1] and set(stride) == {1}
+                and not any(padding) and not transposed and groups == 1)
+
+    def pixels(self, node):
+        """A convolution of 1x1: each pixel is a row."""
+        self.changed("convolutions of 1x1 as matrix products")
+        (x, weight, bias), (count, channels, height, width) = node.args[:3], node.args[0].meta["val"].shape
+        self.move(node, 1)
+        rows = self.call(node, aten.permute.default, node.args[0], [0, 2, 3, 1])
+        self.graph.erase_node(node)
+        rows = self.call(rows, aten.view.default, rows, [count * height * width, channels])
+        columns = self.call(rows, aten.permute.default, self.call(rows, aten.view.default, weight, [-1, channels]), [1, 0])
+        product = self.call(rows, aten.mm.default, rows, columns) if bias is None else self.call(rows, aten.addmm.default, bias, rows, columns)
+        product = self.call(rows, aten.view.default, product, [count, height, width, -1])
+        return self.call(rows, aten.permute.default, product, [0, 3, 1, 2])
 
     # -- matrix products ------------------------------------------------------------------------------------------------
     def misaligned(self, node):
