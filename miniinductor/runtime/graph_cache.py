@@ -229,8 +229,7 @@ class Entry:
                 content = file.read()
             if hashlib.sha256(content[:-32]).digest() != content[-32:]:
                 return None
-            reader = pickle.Unpickler(io.BytesIO(content[:-32]))
-            reader.persistent_load = self.found
+            reader = type("Reader", (pickle.Unpickler,), {"persistent_load": staticmethod(self.found)})(io.BytesIO(content[:-32]))
             facts, value = reader.load()
             if facts and not all(self.env.size_hint(fact) for fact, _ in facts):
                 return None
@@ -245,8 +244,7 @@ class Entry:
         facts = [(d.fact, d.line) for d in self.env.decisions[self.known:] if not d.proved] if self.env is not None else []
         try:
             text = io.BytesIO()
-            writer = pickle.Pickler(text, protocol=5)
-            writer.persistent_id = self.named
+            writer = type("Writer", (pickle.Pickler,), {"persistent_id": staticmethod(self.named)})(text, protocol=5)      # 3.13 wants a subclass
             writer.dump((facts, value))
             content, temporary = text.getvalue(), f"{self.path(part)}.{os.getpid()}"
             with open(temporary, "wb") as file:
