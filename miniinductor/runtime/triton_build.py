@@ -214,12 +214,13 @@ class CudaCode:
             raise CompilerError(f"Triton refused a generated kernel (kept as {source_file(self.source)}): {reason}")
         self.best = next(iter(loaded))
         if len(loaded) > 1:
-            self.best = min(loaded, key=self.timed(loaded).get)
+            times = self.timed(loaded)
+            self.best = min(times, key=times.get)
             with open(self.best_file, "w") as file:
                 file.write(str(self.best))
 
     def timed(self, loaded):
-        """Milliseconds of each configuration, on tensors of the right sizes (zeros for indices, so that they are in range;
+        """Milliseconds of each configuration that may be the best, on tensors of the right sizes (zeros for indices, so that they are in range;
         no random numbers: the user's generator must not notice)."""
         device = torch.device("cuda", self.device)
         launch = self.kernel.launch
