@@ -20,6 +20,9 @@ import test_foreach
 from backend_helpers import pointwise, reduce, run, softmax
 from minidynamo.bench.models import MODELS
 from minidynamo.bench.runner import largest_difference
+from miniinductor.codegen.common import Kernel
+from miniinductor.codegen.triton import Launch
+from miniinductor.codegen.triton_configs import Config
 from miniinductor.graph_passes import gpu_layout
 from miniinductor.ops import ops
 from miniinductor.runtime import triton_build
@@ -186,6 +189,37 @@ def test_sources_compile_for_a_gpu_that_is_not_there(tmp_path):
     assert triton_build.compile_all([job]) == {}
     assert (tmp_path / "out.cubin").stat().st_size > 1000 and ".visible .entry" in (tmp_path / "out.cubin.ptx").read_text()
     assert "Error" in triton_build.compile_all([{**job, "name": "nothing"}])[job["cubin"]]
+
+
+@pytest.mark.parametrize("scale, rounds", [(1.0, [9, 25]), (0.01, [9])])
+def test_the_fastest_configuration_is_chosen(monkeypatch, tmp_path, scale, rounds):
+    """Without a GPU: what is loaded and timed is made up.  Close ones of a long kernel are timed once more; one is far off, one cannot be loaded."""
+    asked, found = [], {128: 1.0, 256: 0.99, 512: 1.01, 1024: 3.0}
+
+    def load(self, config, *about):
+        if config.block("x") == 2048:
+            raise RuntimeError("too many registers")
+        return lambda *tensors: config.block("x")
+
+    def event_times(calls, device, rounds=9):
+        asked.append(rounds)
+        return {c: scale * (found[call()] + (rounds > 9 and call() == 256) * 0.05) for c, call in calls.items()}
+    _, record = run(lambda b: [softmax(b)], torch.randn(64, 512))
+    launch = Launch("pointwise", {"x": 1 << 24}, [Config((("XBLOCK", n),), 4) for n in (1024, 128, 256, 512, 2048)], [torch.float32] * 2, False, [1 << 24] * 2)
+    kernel = Kernel(record.kernels[0].source, ["x", "y"], [], [], "some", launch=launch)
+    for name, value in (("load", load), ("examples", lambda self: [])):
+        monkeypatch.setattr(triton_build.CudaCode, name, value)
+    monkeypatch.setattr(triton_build, "event_times", event_times)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: types.SimpleNamespace(major=9, minor=0, name="a GPU"))
+    with config.patch(cache_dir=str(tmp_path)):
+        for again in (False, True):
+            code = triton_build.CudaCode(kernel, triton_build.named_source(kernel), torch.device("cuda", 0), 1 << 28)
+            assert len(code.configs) == (1 if again else 5)         # the second finds the first's choice
+            code.choose({})
+            assert code.best.block("x") == (128 if len(rounds) == 2 else 256)
+        with pytest.raises(triton_build.CompilerError, match="does not fit"):
+            code.choose({code.cubin(c, code.assumed(())): "does not fit" for c in code.configs})
+    assert asked == rounds
 
 
 def test_without_triton_or_its_interpreter_the_reason_is_named(monkeypatch):

@@ -219,17 +219,20 @@ class CudaCode:
             with open(self.best_file, "w") as file:
                 file.write(str(self.best))
 
+    def examples(self):
+        """Tensors of the right sizes: normal numbers (of a generator of their own: the user's must not notice), indices 0, which are in range."""
+        device, launch = torch.device("cuda", self.device), self.kernel.launch
+        generator = torch.Generator(device).manual_seed(0)
+        tensors = [torch.empty(n, dtype=d, device=device) for n, d in zip(launch.at(*launch.hints)[1], launch.dtypes)]
+        return [t.normal_(generator=generator) if t.is_floating_point() else t.zero_() for t in tensors]
+
     def timed(self, loaded):
-        """Milliseconds of each configuration that may be the best, on tensors of the right sizes (zeros for indices, so that they are in range;
-        no random numbers: the user's generator must not notice)."""
-        device = torch.device("cuda", self.device)
-        launch = self.kernel.launch
+        """Milliseconds of each configuration that may be the best."""
+        device, launch = torch.device("cuda", self.device), self.kernel.launch
         try:
-            tensors = [torch.empty(n, dtype=d, device=device) for n, d in zip(launch.at(*launch.hints)[1], launch.dtypes)]
+            tensors = self.examples()
         except torch.cuda.OutOfMemoryError:
             return {cfg: i for i, cfg in enumerate(loaded)}
-        for tensor in tensors:
-            torch.linspace(-2, 2, len(tensor), out=tensor) if tensor.is_floating_point() else tensor.zero_()
         calls = {cfg: functools.partial(call, *tensors, *launch.hints) for cfg, call in loaded.items()}
         times = event_times(calls, device)
         close = {cfg: calls[cfg] for cfg, ms in times.items() if ms < CLOSE * min(times.values())}
