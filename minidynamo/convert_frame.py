@@ -363,7 +363,7 @@ class FrameCompiler:
                     output.guard_pair("{0} is not {1}", variable.source, other.source)
         guard_classes(output)
         pinned_sizes(output)            # the backend may have decided something, too
-        output.pair_guards += [Guard(found.kind, found.sources, found.check, {}, found.line) for found in output.shape_env.guards()]
+        output.pair_guards += output.shape_env.guards()
         return GuardFunction(output.tree, list(code.co_varnames[:parameter_count(code)]), state, output.pair_guards)
 
     def explain_break(self, found):

@@ -24,7 +24,7 @@ import weakref
 from dataclasses import dataclass, field
 
 from ._guard_memo import Memo
-from .sources import identifier
+from .sources import identifier, name_of
 
 MODULE_TABLES = ("_parameters", "_buffers", "_modules")      # nn.Module keeps these dicts itself
 FIXED = {"ID", "SAME", "EQ", "GLOBAL", "EQUALS", "MODULE", "NO_HOOKS"}     # of identity and of constants (hooks: see `_below`)
@@ -44,7 +44,7 @@ class Guard:
     @property
     def code(self):
         sources = self.source if isinstance(self.source, tuple) else (self.source,) if self.source is not None else ("",)
-        return self.check.format(*[getattr(source, "name", str)() for source in sources])
+        return self.check.format(*map(name_of, sources))
 
     def __str__(self):
         return f"{self.kind:12} {self.code}" + (f"    # {self.line}" if self.line else "")

@@ -85,6 +85,11 @@ class Source:
         return f"Source({self.name()})"
 
 
+def name_of(source):
+    """How a source is written; tests use plain texts for sources."""
+    return source.name() if hasattr(source, "name") else str(source)
+
+
 class SourceTree:
     """The roots of one frame: its parameters, its closure, and objects pinned by reference (globals dicts, classes)."""
 

@@ -8,7 +8,7 @@ Out:  `torch.SymInt`s that torch's fake tensors, the program and the backends co
     >>> torch.cat([x, x]).shape                     # torch.Size([2*s0, 3])
     >>> bool(x.shape[0] > 4)                        # a decision: answered for this run and written down
     True
-    >>> print(*env.guards())                        # x.shape[0] >= 5
+    >>> print(*env.guards())                        # RANGE        x.shape[0] >= 5
 
 A symbolic size is an expression and a hint (symbolic_numbers.py); what is known of sizes stands in size_facts.py.  Where Python or torch
 needs a bool or an int, the hint answers; the answer becomes a guard unless `prove` finds that it holds for all sizes the guards so far allow.
@@ -26,7 +26,9 @@ from dataclasses import dataclass
 import sympy
 import torch
 
+from .guards import Guard
 from .size_facts import LARGEST, Facts, Symbol, divisibility, reduced
+from .sources import name_of
 from .symbolic_numbers import Mod, SymNode, hint_of, python_code
 
 
@@ -44,22 +46,6 @@ class Decision:
 
     def __str__(self):
         return python_code(self.fact) + ("    (always)" if self.proved else "") + (f"    # {self.line}" if self.line else "")
-
-
-@dataclass
-class ShapeGuard:
-    """`check` is Python with {0}, {1}... for `sources`; kind: EQUAL (a duck-shaped source), RANGE, SIZES (a decision)."""
-    kind: str
-    check: str
-    sources: tuple
-    line: str
-
-    @property
-    def code(self):
-        return self.check.format(*map(name_of, self.sources))
-
-    def __str__(self):
-        return self.code + (f"    # {self.line}" if self.line else "")
 
 
 class ShapeEnv(Facts):
@@ -148,17 +134,17 @@ class ShapeEnv(Facts):
 
     # ---- the guards
     def guards(self):
-        """What other sizes must satisfy, as `ShapeGuard`s: equalities of duck-shaped sources, bounds, then the rest.
+        """What other sizes must satisfy, as guards: EQUAL (a duck-shaped source), RANGE (bounds), SIZES (decisions).
 
         Facts that follow from the others are left out; `decisions` has them all.
         """
         final, found = Facts({s: Symbol(s, row.hint, row.sources, row.low, row.high) for s, row in self.table.items()}), []
         for symbol, row in self.table.items():
-            found += [ShapeGuard("EQUAL", "{0} == {1}", (row.sources[0], source), row.line) for source in row.sources[1:]]
+            found += [Guard("EQUAL", (row.sources[0], source), "{0} == {1}", line=row.line) for source in row.sources[1:]]
             pinned = self.replacements.get(symbol)
             if row.hint is not None and not (pinned is not None and pinned.is_number):
                 low, high = f"{{0}} >= {row.low}", f"{row.low} <= {{0}} <= {row.high}"
-                found.append(ShapeGuard("RANGE", low if row.high == LARGEST else high, (row.sources[0],), row.bounded_at or row.line))
+                found.append(Guard("RANGE", (row.sources[0],), low if row.high == LARGEST else high, line=row.bounded_at or row.line))
         for decision in self.decisions:
             fact = decision.fact
             if decision.proved or any(self.table[s].hint is None for s in fact.free_symbols) or final.prove(fact):
@@ -166,7 +152,7 @@ class ShapeEnv(Facts):
             final.learn(fact)
             symbols = sorted(fact.free_symbols, key=str)
             text = python_code(fact, {s: f"{{{n}}}" for n, s in enumerate(symbols)})
-            found.append(ShapeGuard("SIZES", text, tuple(self.table[s].sources[0] for s in symbols), decision.line))
+            found.append(Guard("SIZES", tuple(self.table[s].sources[0] for s in symbols), text, line=decision.line))
         return found
 
     def pinned(self):
@@ -199,10 +185,6 @@ class ShapeEnv(Facts):
         row = self.table[symbol]
         row.low, row.high = sorted((row.low, min or 0))[1], sorted((row.high, LARGEST if max is None else max))[0]
         self.forget_answers()
-
-
-def name_of(source):
-    return source.name() if hasattr(source, "name") else str(source)
 
 
 def _canonical(fact):

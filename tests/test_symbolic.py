@@ -24,7 +24,7 @@ def same(ours, expected):
 
 
 def holds(guard, inputs):
-    return eval(guard.check.format(*[f"inputs[{i}].shape[{d}]" for i, d in guard.sources]), {"inputs": inputs})
+    return eval(guard.check.format(*[f"inputs[{i}].shape[{d}]" for i, d in guard.source]), {"inputs": inputs})
 
 
 def check(function, make, sizes=SIZES, dims=None):

@@ -8,8 +8,8 @@ In:   `records.FrameRecord`s and the `CompileRecord`s behind them.  Out: an `Exp
 import re
 
 from .. import records
+from ..sources import name_of
 from ..symbolic_numbers import python_code
-from ..symbolic_shapes import name_of
 from .draw import draw_graph, draw_guards, draw_joint, draw_memory
 from .draw_code import draw_frames, draw_fusion, draw_replay
 from .views import Code, Several, Table

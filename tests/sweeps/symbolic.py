@@ -206,7 +206,7 @@ class Program:
 
 
 def holds(guard, inputs):
-    return eval(guard.check.format(*[f"inputs[{i}].shape[{d}]" for i, d in guard.sources]), {"inputs": inputs})
+    return eval(guard.check.format(*[f"inputs[{i}].shape[{d}]" for i, d in guard.source]), {"inputs": inputs})
 
 
 def difference(ours, expected):
