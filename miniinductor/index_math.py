@@ -155,9 +155,9 @@ def simplify(expression, ranges):
     def visit(e):
         if not e.args or not e.has(FloorDiv, Mod):
             return e
-        e = e.func(*[visit(a) for a in e.args])
-        if not isinstance(e, (FloorDiv, Mod)):
-            return e
+        given, e = e, e.func(*[visit(a) for a in e.args])
+        if not isinstance(e, (FloorDiv, Mod)):                   # a quotient that came apart has new quotients in its parts
+            return visit(e) if isinstance(given, (FloorDiv, Mod)) else e
         if not e.args[1].is_Integer:
             return _below_divisor(_cut(e, visit), ranges)
         numerator, divisor = sympy.expand(e.args[0]), int(e.args[1])
