@@ -40,16 +40,18 @@ class LoweringError(Exception):
 
 
 class _Cost(OpsHandler):
-    """Counts what one element of a value costs."""
+    """Counts what one element of a value costs; its values say whether they depend on something that is read.  What depends on
+    the index alone is cheap, being the same for a whole row or column."""
 
     def __init__(self):
         self.reads = self.operations = 0
 
     def load(self, name, index):
         self.reads += 1
+        return True
 
     def masked(self, mask, body, other):
-        body()
+        return body() or mask
 
     def indirect_indexing(self, value, size, check=True, wrap_neg=True):
         return sympy.Symbol("position", integer=True)
@@ -62,7 +64,9 @@ def _count(name):
     price = MANY_OPS if name in EXPENSIVE else 1
 
     def method(self, *args, **kwargs):
-        self.operations += price
+        read = True in args
+        self.operations += price if read or price > 1 else 0
+        return read
     return method
 
 
