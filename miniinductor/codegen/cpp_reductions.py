@@ -18,7 +18,6 @@ from dataclasses import dataclass, replace
 import torch
 
 from .. import config
-from ..dependencies import int_or_none
 from ..sizes import hint
 from .common import Scope, indent
 from .cpp_expressions import compute_type, limit_text

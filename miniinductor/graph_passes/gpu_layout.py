@@ -141,7 +141,7 @@ class Relayout(LayoutPass):
     def pixels(self, node):
         """A convolution of 1x1: each pixel is a row."""
         self.changed("convolutions of 1x1 as matrix products")
-        (x, weight, bias), (count, channels, height, width) = node.args[:3], node.args[0].meta["val"].shape
+        (_, weight, bias), (count, channels, height, width) = node.args[:3], node.args[0].meta["val"].shape
         self.move(node, 1)
         rows = self.call(node, aten.permute.default, node.args[0], [0, 2, 3, 1])
         self.graph.erase_node(node)
