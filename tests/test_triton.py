@@ -274,6 +274,17 @@ def test_patches_are_matrix_products(monkeypatch, channels_last, bias):
     assert (got.double() - exact).norm() <= 2 * (want.double() - exact).norm()
 
 
+def test_float32_images_cut_in_patches_stay_with_eagers_kernel(monkeypatch):
+    """A GPU's library would round them to TF32 in channels-last memory, and does not as they are."""
+    monkeypatch.setattr(gpu_layout, "_on_gpu", lambda node: isinstance(node.meta.get("val"), torch.Tensor))
+    network, x = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 4, stride=4), torch.nn.ReLU(), torch.nn.Conv2d(8, 6, 2, stride=2)).eval(), torch.randn(2, 3, 16, 16)
+    with torch.no_grad(), config.patch(cpu_backend="cpp"):
+        compiled = minidynamo.compile(network)
+        torch.testing.assert_close(compiled(x), network(x))
+    assert minidynamo.records.frames[-1].backend_record.notes_of("1 convolutions in channels-last")
+    minidynamo.reset()
+
+
 def test_products_are_padded_in_the_backward_graph_too(monkeypatch):
     monkeypatch.setattr(gpu_layout, "_on_gpu", lambda node: isinstance(node.meta.get("val"), torch.Tensor))
     monkeypatch.setattr(gpu_layout, "LEAST_PRODUCT", 1)

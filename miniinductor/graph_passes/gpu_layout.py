@@ -66,7 +66,8 @@ class Relayout(LayoutPass):
     def visit(self, node):
         target = node.target
         if self.convolutions and target is aten.convolution.default and _on_gpu(node):
-            return self.patches(node) if self.has_patches(node) else self.pixels(node) if self.is_product(node) else self.convolution(node)
+            half = node.args[0].meta["val"].dtype in HALF
+            return self.patches(node) if half and self.has_patches(node) else self.pixels(node) if self.is_product(node) else self.convolution(node)
         if self.convolutions and target is aten.convolution_backward.default and _on_gpu(node.args[0]) and self.moves(node):
             self.move(node, 3)
             return self.evaluate(node)
@@ -75,9 +76,11 @@ class Relayout(LayoutPass):
         return self.kept(node)
 
     def moves(self, node):
-        """In training float32's stay: copies for TF32 products that take as long cost more memory than eager."""
+        """In training float32's stay: copies for TF32 products that take as long cost more memory than eager.  So do float32 images that are cut
+        in patches: of 3 channels, the library has a kernel with TF32 products for channels-last memory alone, which eager does not run."""
         value = node.args[0].meta["val"]
-        return value.dim() == 4 and (self.products or value.dtype in HALF)
+        return value.dim() == 4 and (value.dtype in HALF or self.products and not (
+            value.shape[1] % 4 and node.target is aten.convolution.default and self.has_patches(node)))
 
     def move(self, node, count):
         """The first arguments in channels-last memory; each is copied once."""
@@ -107,7 +110,7 @@ class Relayout(LayoutPass):
     def has_patches(self, node):
         x, weight, _, stride, padding, dilation, transposed, _, groups = node.args
         value, (height, width) = x.meta["val"], weight.meta["val"].shape[2:] if weight.meta["val"].dim() == 4 else (1, 1)
-        return (value.dtype in HALF and height * width > 1 and list(stride) == [height, width] and not any(padding)
+        return (height * width > 1 and list(stride) == [height, width] and not any(padding)
                 and set(dilation) == {1} and not transposed and groups == 1 and value.shape[2] % height == 0 and value.shape[3] % width == 0)
 
     def patches(self, node):
