@@ -275,8 +275,8 @@ from minidynamo.bench.plots import where_recorded
 run = recorded("h100_training_memory")
 variants = ("eager", "ours", "torch.compile")
 Table(["model", *(f"{v}: peak MiB" for v in variants), *(f"{v}: ms" for v in variants)],
-      [(r["name"], *(f"{r[v]['peak'] / 2 ** 20:,.0f}" for v in variants),
-        *(f"{r[v]['milliseconds']:.1f}" for v in variants)) for r in run["rows"]], where_recorded(run))
+      [(r["name"], *(f"{r[v]['peak'] / 2 ** 20:,.0f}" if v in r else "not run" for v in variants),
+        *(f"{r[v]['milliseconds']:.1f}" if v in r else "" for v in variants)) for r in run["rows"]], where_recorded(run))
 
 # %% [markdown]
 # Dropout masks are part of what is saved. With `miniinductor.config.fallback_random = False` the kernels draw themselves (`miniinductor/random.py`:
