@@ -750,3 +750,12 @@ def test_iter_with_a_sentinel(x):
         x = x + n
         minidynamo.graph_break()
     return x, first, kind, values
+
+
+def test_the_class_of_an_iterator_over_text_or_a_reversed_dictionary():
+    def f(x):
+        y, left = x + 1, iter("abc")
+        first = next(left)
+        minidynamo.graph_break()
+        return y * 2, type(iter("ab")), type(iter("\u00e9")), type(iter(b"ab")), type(reversed({1: 2})), sum(reversed({1: 2, 3: 4})), first, type(left), list(left)
+    assert minidynamo.compile(f, backend="eager")(X())[1:] == f(X())[1:]

@@ -25,7 +25,7 @@ from ..guards import constant_check
 from ..variables.constant import NUMPY, ConstantVar, is_constant_value
 from ..variables.containers import DictVar, DictViewVar, ListVar, ProxyVar, SequenceVar, SetVar, TupleVar
 from ..variables.functions import BoundMethodVar, CallableVar, FunctionVar, PartialVar
-from ..variables.iterators import CallIterator, EnumerateVar, FilterVar, IteratorVar, MapVar, SequenceIterator, ZipVar
+from ..variables.iterators import CallIterator, EnumerateVar, FilterVar, HostIterator, IteratorVar, MapVar, SequenceIterator, ZipVar
 from ..variables.modules import PyModuleVar
 from ..variables.objects import MISSING, ClassVar, ObjectVar, SuperVar, allocate, initialise_exception, initialise_payload, instantiate, lookup, trusted
 from ..variables.symbolic import CALLS, SymVar, apply, is_number
@@ -387,7 +387,7 @@ def _reversed(tx, value, /):
     if isinstance(value, SequenceVar):
         return SequenceIterator(value, len(value.items) - 1, -1)
     if isinstance(value, (DictVar, DictViewVar, ProxyVar, ConstantVar)):
-        return tx.iter_of(TupleVar(list(value.iterate(tx))[::-1]))
+        return HostIterator(iter(list(value.iterate(tx))[::-1]), type(reversed({})))
     tx.raise_(TypeError, f"'{value.python_type().__name__}' object is not reversible")
 
 

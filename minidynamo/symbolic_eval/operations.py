@@ -316,7 +316,7 @@ class Operations:
             return self._iter_of_object(variable)
         if isinstance(variable, (DictVar, DictViewVar, ProxyVar, SetVar)):
             return KeysIterator(self, variable)
-        return HostIterator(iter(variable.iterate(self)))
+        return HostIterator(iter(variable.iterate(self)), type(iter(variable.value)) if isinstance(variable, ConstantVar) else IteratorVar.cls)
 
     def _iter_of_object(self, variable):
         method = variable.special(self, "__iter__")
@@ -326,7 +326,7 @@ class Operations:
             made = method.call(self, [], {})
             return made if isinstance(made, IteratorVar) else SentinelVar(made)
         if variable.special(self, "__getitem__") is not None:
-            return HostIterator(self._by_index(variable))
+            return HostIterator(self._by_index(variable), IteratorVar.cls)
         self.raise_(TypeError, f"'{variable.cls.__name__}' object is not iterable")
 
     def _by_index(self, variable):

@@ -67,9 +67,12 @@ class SequenceIterator(IteratorVar):
         cg.call_object(runtime.iterator_at, self.sequence, ConstantVar(None if late else self.index), ConstantVar(self.step))
 
 
+TEXT = (type(iter("a")), type(iter("\u00e9")))
+
+
 class HostIterator(IteratorVar):
-    """Over host-side values already known: range, str, dict views.  What is left is rebuilt as a tuple's iterator."""
-    __slots__ = ("left",)
+    """Over values that are known: of text, a reversed dictionary, `__getitem__`.  What is left is rebuilt as text's or a tuple's iterator."""
+    __slots__ = ("left", "cls")
 
     def next(self, tx):
         return next(self.left, None)
@@ -77,7 +80,8 @@ class HostIterator(IteratorVar):
     def reconstruct(self, cg):
         rest = list(self.left)
         self.left = iter(rest)
-        cg.value(TupleVar(rest))
+        text = "".join(item.value for item in rest) if self.cls in TEXT else ""
+        cg.value(ConstantVar(text) if text and type(iter(text)) is self.cls else TupleVar(rest))
         cg.emit("GET_ITER", effect=0)
 
 
