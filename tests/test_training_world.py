@@ -297,7 +297,8 @@ def test_a_compiled_step_is_right(name, foreach):
     made = [r for r in compiled_records() if r.backward is None and not r.joint_graph]
     assert 1 <= len(made) <= 3 and all(1 <= len(r.kernels) <= 5 and not r.fallbacks for r in made), [len(r.kernels) for r in made]
     assert not minidynamo.counters["graph_breaks"]
-    assert [reason for reason in minidynamo.counters["skipped"] if "no tensor operation to compile" not in reason] == []
+    assert [reason for reason in minidynamo.counters["skipped"]           # gc_callback: hypothesis's, wherever garbage is collected
+            if "no tensor operation to compile" not in reason and not reason.startswith("gc_callback: ")] == []
 
 
 def test_a_fused_optimizer_kernel_is_eagers():
