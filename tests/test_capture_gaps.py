@@ -1,4 +1,5 @@
 """What capture once lacked: breaks in long loops, the lifetime of values behind a break, torch's contexts, generators' results..."""
+import collections
 import functools
 import inspect
 import sys
@@ -757,5 +758,6 @@ def test_the_class_of_an_iterator_over_text_or_a_reversed_dictionary():
         y, left = x + 1, iter("abc")
         first = next(left)
         minidynamo.graph_break()
-        return y * 2, type(iter("ab")), type(iter("\u00e9")), type(iter(b"ab")), type(reversed({1: 2})), sum(reversed({1: 2, 3: 4})), first, type(left), list(left)
+        return y * 2, type(iter("ab")), type(iter("\u00e9")), type(iter(b"ab")), type(reversed({1: 2})), type(reversed("ab")), type(reversed({1: 2}.items())), \
+            type(reversed(collections.OrderedDict())), sum(reversed({1: 2, 3: 4})), first, type(left), list(left)
     assert minidynamo.compile(f, backend="eager")(X())[1:] == f(X())[1:]

@@ -275,7 +275,7 @@ def test_patches_are_matrix_products(monkeypatch, channels_last, bias):
 
 
 def test_float32_images_cut_in_patches_stay_with_eagers_kernel(monkeypatch):
-    """A GPU's library would round them to TF32 in channels-last memory, and does not as they are."""
+    """In channels-last memory a GPU's library lost a hundred times eager's precision."""
     monkeypatch.setattr(gpu_layout, "_on_gpu", lambda node: isinstance(node.meta.get("val"), torch.Tensor))
     network, x = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 4, stride=4), torch.nn.ReLU(), torch.nn.Conv2d(8, 6, 2, stride=2)).eval(), torch.randn(2, 3, 16, 16)
     with torch.no_grad(), config.patch(cpu_backend="cpp"):

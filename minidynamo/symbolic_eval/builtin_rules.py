@@ -387,7 +387,9 @@ def _reversed(tx, value, /):
     if isinstance(value, SequenceVar):
         return SequenceIterator(value, len(value.items) - 1, -1)
     if isinstance(value, (DictVar, DictViewVar, ProxyVar, ConstantVar)):
-        return HostIterator(iter(list(value.iterate(tx))[::-1]), type(reversed({})))
+        like = value.value if isinstance(value, ConstantVar) else getattr(value, "dict", value).cls()
+        kind = getattr(value, "kind", None)             # of a dict's view
+        return HostIterator(iter(list(value.iterate(tx))[::-1]), type(reversed(getattr(like, kind)() if kind else like)))
     tx.raise_(TypeError, f"'{value.python_type().__name__}' object is not reversible")
 
 

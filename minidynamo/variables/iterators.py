@@ -67,7 +67,7 @@ class SequenceIterator(IteratorVar):
         cg.call_object(runtime.iterator_at, self.sequence, ConstantVar(None if late else self.index), ConstantVar(self.step))
 
 
-TEXT = (type(iter("a")), type(iter("\u00e9")))
+TEXT = (type(iter("a")), type(iter("\u00e9")))        # classes of iterators over text, which can be rebuilt as what they are
 
 
 class HostIterator(IteratorVar):
