@@ -11,12 +11,18 @@ from . import convert_frame, frame_hook
 from .symbolic_eval import torch_rules
 from .variables.constant import ConstantVar
 
+CHOICES = {"mode": (None, "default", "reduce-overhead", "max-autotune"), "dynamic": (None, True, False), "fullgraph": (False, True)}
+
 
 def compile(fn_or_module=None, *, backend="inductor", fullgraph=False, dynamic=None, mode=None):
     """A compiled version of a function or module; without one, a decorator.
 
     dynamic: which sizes are symbols: None (those that changed between calls), True (all of the arguments'), False (none); see dynamic.py.
+    Raises TypeError if it is given something that cannot be called, ValueError for a backend, mode, dynamic or fullgraph that there is not.
     """
+    for name, value in (("mode", mode), ("dynamic", dynamic), ("fullgraph", fullgraph)):
+        if value not in CHOICES[name]:
+            raise ValueError(f"there is no {name}={value!r}: use {' or '.join(map(repr, CHOICES[name]))}")
     if fn_or_module is None:
         return lambda target: compile(target, backend=backend, fullgraph=fullgraph, dynamic=dynamic, mode=mode)
     if not callable(fn_or_module):

@@ -315,6 +315,8 @@ class FrameCompiler:
             try:
                 options = {"mode": self.mode} if self.registered and self.mode is not None else {}
                 compiled = self.backend(gm, example_inputs, **options)
+                if not callable(compiled):
+                    raise TypeError(f"the backend returned {type(compiled).__name__}, nothing that can be called")
             except Exception as error:
                 internal_error(error, record, f"backend {self.backend_name}: ")
                 compiled = gm.forward

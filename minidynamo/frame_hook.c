@@ -392,6 +392,12 @@ switched_new(PyTypeObject *type, PyObject *args, PyObject *kw)
     return (PyObject *)s;
 }
 
+static PyObject *
+switched_repr(Switched *s)
+{
+    return PyUnicode_FromFormat(s->cb ? "<compiled %R>" : "<disabled %R>", s->fn);
+}
+
 static int
 switched_traverse(Switched *s, visitproc visit, void *arg)
 {
@@ -444,6 +450,7 @@ static PyTypeObject SwitchedType = {
     .tp_descr_get = switched_get,
     .tp_new = switched_new,
     .tp_dealloc = (destructor)switched_dealloc,
+    .tp_repr = (reprfunc)switched_repr,
     .tp_traverse = (traverseproc)switched_traverse,
     .tp_clear = (inquiry)switched_clear,
     .tp_members = switched_members,

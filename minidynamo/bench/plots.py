@@ -37,7 +37,7 @@ def recorded_bars(run, unit, variants, rows=None, label=None):
                               for r in chosen], fontsize=6.5, padding=2)
     axes.set_yticks(range(len(chosen)), [r["name"] for r in chosen], fontsize=8)
     axes.set_ylim(len(chosen) - 0.5, -0.5)
-    axes.set_xlabel(label or unit)
+    axes.set_xlabel((label or unit) + (" (shorter is better)" if unit == "ms" else " (longer is better)"))
     axes.set_title(where_recorded(run), fontsize=8)
     figure.legend(frameon=False, fontsize=8, ncols=len(variants), loc="outside lower center")
     return figure
@@ -66,7 +66,7 @@ def speedup_bars(rows, about=None):
     Hatching tells the bars apart without colour; the value stands above each bar.
     """
     import matplotlib.pyplot as plt
-    figure, axes = plt.subplots(figsize=(1.6 + 1.5 * len(rows), 3.6), layout="constrained")
+    figure, axes = plt.subplots(figsize=(min(9.6, 1.6 + 1.5 * len(rows)), 3.6), layout="constrained")
     for offset, label, hatch, colour in ((-0.2, "ours", "", "#3367d6"), (0.2, "torch.compile", "///", "#c6d4f2")):
         for position, row in enumerate(rows):
             value = row.get(f"eager / {label}")
@@ -78,21 +78,32 @@ def speedup_bars(rows, about=None):
             axes.errorbar(position + offset, middle, [[middle - low], [high - middle]], color="black", capsize=3)
             axes.annotate(f"{middle:.1f}", (position + offset, high), ha="center", va="bottom", fontsize=8)
     axes.axhline(1, color="black", linewidth=1, linestyle="--")
-    axes.set_xticks(range(len(rows)), [row["name"] for row in rows])
+    axes.set_xticks(range(len(rows)), [row["name"] for row in rows], fontsize=8)
     axes.set_yscale("log")
-    axes.set_ylabel("times faster than eager")
+    low, high = axes.get_ylim()
+    axes.set_yticks(ticks := [t for t in (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100) if low <= t <= high], [f"{t:g}" for t in ticks])
+    axes.minorticks_off()
+    axes.set_ylim(low, high * 1.15)
+    axes.set_ylabel("times faster than eager\n(higher is better)")
     axes.legend(frameon=False)
     if about:
-        axes.set_title(f"{about['device']}, {about['threads']} threads, torch {about['torch']}", fontsize=9)
+        axes.set_title(where(about), fontsize=9)
     return figure
+
+
+def where(about):
+    return f"{about['device']}, {about['threads']} thread{'' if about['threads'] == 1 else 's'}, torch {about['torch']}"
 
 
 def ablation_bars(rows, about=None):
     """How many times slower each program is without one optimisation; lines are quartiles, dashed: no difference."""
     import matplotlib.pyplot as plt
     labels = list(rows[0]["slower without"])
-    figure, every = plt.subplots(1, len(rows), figsize=(2.3 + 2.4 * len(rows), 0.8 + 0.34 * len(labels)), sharey=True, layout="constrained", squeeze=False)
-    for axes, row in zip(every[0], rows):
+    lines = -(-len(rows) // 2)
+    figure, every = plt.subplots(lines, 2, figsize=(9, lines * (0.8 + 0.24 * len(labels))), sharey=True, layout="constrained", squeeze=False)
+    for axes in every.flat[len(rows):]:
+        axes.set_axis_off()
+    for axes, row in zip(every.flat, rows):
         for position, label in enumerate(labels):
             middle, low, high = row["slower without"][label]
             axes.barh(position, middle, color="#3367d6" if low > 1.05 else "#d5dcea", edgecolor="black", height=0.7)
@@ -101,11 +112,11 @@ def ablation_bars(rows, about=None):
         axes.axvline(1, color="black", linewidth=1, linestyle="--")
         axes.set_xlim(0, 1.25 * max(v[2] for v in row["slower without"].values()))
         axes.set_title(row["name"], fontsize=9)
-        axes.set_xlabel("times slower without", fontsize=8)
-    every[0][0].set_yticks(range(len(labels)), labels)
+        axes.set_xlabel("times slower without (right of the line: it helps)", fontsize=8)
+        axes.set_yticks(range(len(labels)), labels, fontsize=8)
     every[0][0].invert_yaxis()
     if about:
-        figure.suptitle(f"{about['device']}, {about['threads']} threads, torch {about['torch']}, {about['date']}", fontsize=8)
+        figure.suptitle(f"{where(about)}, {about['date']}", fontsize=8)
     return figure
 
 
@@ -116,14 +127,14 @@ def roofline(points, bandwidth, peak, about=None):
     left, right = 0.05, max(100.0, 4 * peak / bandwidth, 2 * max(i for i, _ in points.values()))
     ridge = peak / bandwidth
     axes.plot([left, ridge, right], [bandwidth * left / 1e9, peak / 1e9, peak / 1e9], color="black", linewidth=1.5)
-    axes.annotate(f"memory: {bandwidth / 1e9:.0f} GB/s", (left * 1.1, bandwidth * left * 3 / 1e9), fontsize=8)
+    axes.annotate(f"memory: {bandwidth / 1e9:.0f} GB/s", (left * 1.1, bandwidth * left * 6 / 1e9), fontsize=8)
     axes.annotate(f"arithmetic: {peak / 1e9:.0f} G operations/s", (ridge * 1.1, peak * 1.12 / 1e9), fontsize=8)
     for name, (intensity, rate) in points.items():
         eager = name.endswith(", eager")
         axes.plot(intensity, rate / 1e9, "o" if not eager else "s", color="white" if eager else "#3367d6", markeredgecolor="black", markersize=7)
-        axes.annotate(f"  {name}  ", (intensity, rate / 1e9), fontsize=7, va="bottom" if not eager else "top",
-                      ha="right" if intensity > right / 10 else "left")
+        axes.annotate(f"   {name}", (intensity, rate / 1e9), fontsize=8, va="center", ha="left") if eager or intensity < right / 10 else \
+            axes.annotate(name, (intensity * 1.3, rate / 1e9 / 1.5), fontsize=8, va="center", ha="right")
     axes.set(xscale="log", yscale="log", xlabel="operations per byte of necessary traffic", ylabel="G operations/s", xlim=(left, right), ylim=(None, 2.5 * peak / 1e9))
     if about:
-        axes.set_title(f"{about['device']}, {about['threads']} threads, torch {about['torch']}: circles ours, squares eager", fontsize=9)
+        axes.set_title(f"{where(about)}: circles ours, squares eager (higher is better)", fontsize=9)
     return figure

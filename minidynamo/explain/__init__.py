@@ -21,7 +21,9 @@ __all__ = ["explain", "Explanation", "Picture", "draw_graph", "compilations", "d
 class _CallablePackage(type(sys)):
     """Importing this package binds its name in `minidynamo`, where `minidynamo.explain(fn)` must stay a function."""
 
-    def __call__(self, fn, **options):
+    def __call__(self, fn, *args, **options):
+        if args:
+            raise TypeError("explain(f)(x): the arguments of f go to what explain(f) returns")
         return explain(fn, **options)
 
 

@@ -14,12 +14,14 @@ import re
 import textwrap
 from dataclasses import dataclass
 
+from .views import many
+
 LARGE = 150             # nodes; above it, boxes are modules
 PRIMALS = "inputs and parameters"       # one box in the picture of a large joint graph
 STYLES = {              # node kind -> shape, line, fill
     "placeholder": ("invhouse", "solid", "#e8f0fe"), "get_attr": ("note", "dashed", "#f3f3f3"),
     "call": ("box", "solid", "#ffffff"), "output": ("house", "bold", "#e6f4ea"), "module": ("box3d", "solid", "#fff8e1"),
-    "backward": ("box", "dashed", "#fce8e6"), "saved": ("cds", "bold", "#feefc3"), "backward module": ("box3d", "dashed", "#fce8e6"),
+    "backward": ("box", "dashed", "#fce8e6"), "saved": ("box", "bold", "#feefc3"), "backward module": ("box3d", "dashed", "#fce8e6"),
     "saving module": ("box3d", "bold", "#feefc3"),
 }
 
@@ -44,25 +46,25 @@ class Picture(Drawn):
     title: str
     nodes: dict
     edges: list
-    lines: int = 1          # of a label, in the text
 
     @property
     def text(self):
         incoming = {}
         for a, b, *label in self.edges:
             incoming.setdefault(b, []).append(f"{a} ({label[0]})" if label else a)
-        return "\n".join([self.title] + [f"  {name}: {', '.join(label.splitlines()[:self.lines])}" + (
+        about = lambda name, label: ", ".join(line.rstrip(",") for line in label.splitlines() if line != name)      # noqa: E731
+        return "\n".join([self.title] + [f"  {name}: {about(name, label)}".removesuffix(": ") + (
             f"  <- {', '.join(incoming[name])}" if name in incoming else "") for name, (label, _) in self.nodes.items()])
 
     def _graph(self):
         import pygraphviz
         graph = pygraphviz.AGraph(directed=True, name=self.title, rankdir="TB", nodesep=0.15, ranksep=0.25)
-        graph.node_attr.update(fontname="Helvetica", fontsize=10, margin="0.08,0.04", height=0.25)
+        graph.node_attr.update(fontname="Helvetica", fontsize=10, height=0.25)
         graph.edge_attr.update(arrowsize=0.6, color="#555555")
         for name, (label, kind) in self.nodes.items():
             shape, line, fill = STYLES[kind]
-            graph.add_node(name, id=name, label=label, shape=shape, style=f"filled,{line}", fillcolor=fill,
-                           tooltip=label.replace("\n", " "))
+            graph.add_node(name, id=name, label=label, shape=shape, style=f"filled,{line}", fillcolor=fill, peripheries=1 + (kind == "saved"),
+                           margin="0.12,0.09" if shape == "box3d" else "0.08,0.04", tooltip=label.replace("\n", " "))
         for a, b, *label in self.edges:
             graph.add_edge(a, b, **({"label": label[0], "fontname": "Helvetica", "fontsize": 9} if label else {}))
         return graph
@@ -142,16 +144,16 @@ def _by_module(graph, title, depth, marks, saved):
             nodes[name] = (f"{name}\n{shape_text(_value(node))}".rstrip(), node.op)
         else:
             note = f"\nsaved: {kept[name]:,} bytes" if kept[name] else ""
-            nodes[name] = (f"{name}\n{counts[name]} operations{note}", "backward module" if name.endswith(" backward") else
+            nodes[name] = (f"{name}\n{many(counts[name], 'operation')}{note}", "backward module" if name.endswith(" backward") else
                            "saving module" if note else "module")
         for source in node.all_input_nodes:
             if source in group and group[source] != name and (group[source], name) not in edges:
                 edges.append((group[source], name))
-    return Picture(f"{title}, by module ({len(group)} operations)", nodes, edges)
+    return Picture(f"{title}, by module ({many(len(group), 'node')})", nodes, edges)
 
 
 def draw_joint(record, by_module=None):
-    """The joint graph of training: forward plain, backward dashed and red, what is saved between them yellow, with its bytes."""
+    """The joint graph of training: forward plain, backward dashed and red, what is saved between them yellow with a double line, with its bytes."""
     graph, marks = record.joint_graph.graph, {}
     for node in graph.nodes:            # backward: what depends on a gradient that comes in
         if node.op == "output" or node.op == "placeholder" and not str(node.target).startswith("tangent"):
@@ -200,7 +202,7 @@ def draw_guards(record):
                     "module" if name not in parent else "call") for name, part in parts.items() if depth[name] <= limit}
     if around:
         nodes["(surroundings)"] = ("surroundings\n" + listed(around), "get_attr")
-    return Picture(f"{len(record.guards)} guards of {record.function}, by what they look at", nodes, [(a, b) for a, b, _ in edges if b in nodes], lines=9)
+    return Picture(f"{len(record.guards)} guards of {record.function}, by what they look at", nodes, [(a, b) for a, b, _ in edges if b in nodes])
 
 
 @dataclass(repr=False)

@@ -21,6 +21,7 @@ from ..bytecode import canonical, disassemble
 from ..frame_hook import Switched, get_cache
 from ..prior.recording import Recording
 from .draw import Drawn, Picture
+from .views import many
 
 WIDTH, ROW, GAP = 6.65, 17, 46          # of a character, of a line, between columns; in points at font size 11
 
@@ -198,7 +199,7 @@ def draw_fusion(record):
         members = [n for n, _ in group]
         kernels.append(makers[heads[members[0]].partition(":")[0]])
         links.append((0, members[0], members[-1], number, number))
-    return Columns(f"{len(heads)} buffers before fusion, {len(record.kernels)} kernels after", [
+    return Columns(f"{len(heads)} buffers before fusion, {many(len(record.kernels), 'kernel')} after", [
         ("buffers", [head if len(head) < 62 else head[:58] + " ..." for head in heads]), ("computed by", kernels)], links)
 
 

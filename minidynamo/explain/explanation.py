@@ -12,7 +12,7 @@ from ..sources import name_of
 from ..symbolic_numbers import python_code
 from .draw import draw_graph, draw_guards, draw_joint, draw_memory
 from .draw_code import draw_frames, draw_fusion, draw_replay
-from .views import Code, Several, Table
+from .views import Code, Several, Table, folded, many
 
 
 class Missing:
@@ -53,7 +53,7 @@ def symbols(record):
         (row.name, "unbacked" if row.hint is None else row.hint, " = ".join(map(name_of, row.sources)) or row.created_by, row.range, pinned_to(env, row),
          row.bounded_at or row.line) for row in env.table.values()]
     pinned = [("", value, name, "", "a number, which this line needs", line) for name, (value, line) in record.pinned.items()]
-    return Table(["symbol", "value here", "read from", "range", "", "user line"], rows + pinned, f"{len(rows)} symbols")
+    return Table(["symbol", "value here", "read from", "range", "", "user line"], rows + pinned, many(len(rows), "symbol"))
 
 
 def size_guards(record):
@@ -90,7 +90,7 @@ STAGES = {      # attribute -> (heading on the page, or None; how it is made)
     "guards": ("Guards", lambda r: Table(["kind", "assumption", "user line"], [(g.kind, g.code, g.line) for g in r.guards],
                                          f"{len(r.guards)} guards of {r.function}")),
     "guard_tree": ("Guard tree", draw_guards),
-    "guard_source": ("Guard function", lambda r: Code(getattr(r.guard_function, "source", ""), "python", "the generated guard function")),
+    "guard_source": ("Guard function", lambda r: Code(folded(getattr(r.guard_function, "source", "")), "python", "the generated guard function")),
     "symbols": ("Symbolic sizes", symbols),
     # every question about sizes that tracing and the backend asked: proved for all sizes, or a guard (before simplification)
     "decisions": ("Questions about sizes", lambda r: Table(["fact", "", "user line"], [
@@ -98,7 +98,7 @@ STAGES = {      # attribute -> (heading on the page, or None; how it is made)
         "questions about sizes")),
     "size_guards": ("Guards about sizes", size_guards),
     "breaks": ("Graph breaks", lambda r: Table(["line", "kind", "reason", "hint"], [
-        (f"{b.file.rsplit('/', 1)[-1]}:{b.line}", b.kind, b.reason, b.hint) for b in r.graph_breaks], f"{len(r.graph_breaks)} graph breaks")),
+        (f"{b.file.rsplit('/', 1)[-1]}:{b.line}", b.kind, b.reason, b.hint) for b in r.graph_breaks], many(len(r.graph_breaks), "graph break"))),
     "graph": ("FX graph", captured(lambda r: draw_graph(r.graph, f"FX graph of {r.function}"))),
     "graph_text": ("FX graph as Python", captured(lambda r: Code(_graph_code(r.graph), "python", "the captured graph as Python"))),
     "aten": ("ATen graph", compiled(lambda c: Code(_graph_code(c.functional_graph or c.aten_graph), "python", "the functional ATen graph as Python")
@@ -111,11 +111,12 @@ STAGES = {      # attribute -> (heading on the page, or None; how it is made)
     "fused_ir": ("Loop IR after fusion", compiled(lambda c: Code(c.fused_ir, "python", "scheduler nodes, after fusion"))),
     "fusion": ("Fusion decisions", compiled(fusion)),
     "kernel_picture": ("Kernels", compiled(draw_fusion)),
-    "kernels": ("Kernel source", compiled(lambda c: sources(c.kernels, lambda k: f", from {', '.join(map(str, k.origins))}"))),
+    "kernels": ("Kernel source", compiled(lambda c: sources(c.kernels, lambda k: f", from {', '.join(map(str, k.origins))}") if c.kernels
+                                          else Missing("; ".join(c.notes_of("runs eagerly")) or "nothing was left for a kernel of ours"))),
     "backward": ("Backward kernels", training(lambda c: sources(c.backward.kernels, lambda k: "") if c.backward is not None
                                               else Missing("backward() has not run yet"))),
     "eager_kernels": ("Eager kernels", compiled(lambda c: Table(["op", "kind", "why"], [(f.op, f.kind, f.reason) for f in c.fallbacks],
-                                                                f"{len(c.fallbacks)} eager kernels"))),
+                                                                many(len(c.fallbacks), "eager kernel")))),
     "wrapper": ("Wrapper", compiled(lambda c: Code(c.wrapper_source, "python", "the wrapper"))),
     "memory": ("Memory plan", compiled(lambda c: Table(["buffer", "memory", "bytes"], c.memory_plan, "memory plan"))),
     "memory_picture": ("Memory over time", compiled(lambda c: draw_memory(c) if c.memory_lives else Missing("no buffers of its own"))),
@@ -175,8 +176,9 @@ class Explanation:
             operations = len([n for n in record.graph.graph.nodes if n.op.startswith("call")]) if record.graph is not None else 0
             rows.append((record.function, operations, len(record.guards), len(record.graph_breaks),
                          len(compiled.kernels) if compiled is not None else "-",
-                         len(compiled.fallbacks) if compiled is not None else "-", record.skipped or ""))
-        return Table(["frame", "operations", "guards", "breaks", "kernels", "eager kernels", "skipped because"], rows, self.name)
+                         len(compiled.fallbacks) if compiled is not None else "-", record.skipped or record.error.strip().rpartition("\n")[2]
+                         or "; ".join(compiled.notes_of("runs eagerly") if compiled is not None else ())))
+        return Table(["frame", "operations", "guards", "breaks", "kernels", "eager kernels", "not compiled because"], rows, self.name)
 
     def __repr__(self):
         return repr(self.summary)
@@ -191,7 +193,7 @@ class Explanation:
         self.compiled_function(*args, **kwargs)
         rows = [(r.function, r.failed_guard.kind if r.failed_guard else "", r.recompile_reason, r.failed_guard.line if r.failed_guard else "")
                 for r in list(records.frames)[before:] if r.recompile_reason]
-        return Table(["frame", "kind", "first guard that failed", "user line"], rows, f"{len(rows)} frames were compiled again")
+        return Table(["frame", "kind", "first guard that failed", "user line"], rows, f"compiled again: {many(len(rows), 'frame')}")
 
     def save(self, path):
         """Write one self-contained HTML file; returns the path."""

@@ -12,6 +12,25 @@ from dataclasses import dataclass
 LEXERS = {"triton": "python"}           # languages that pygments knows by another name
 
 
+def many(number, noun):
+    """"1 graph break", "2 graph breaks"."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def folded(source, width=110):
+    """Python with long conditions that stand in parentheses broken before an `and`: as valid as before."""
+    lines = []
+    for line in source.splitlines():
+        first, *others = line.split(" and ")
+        lines.append(first)
+        for part in others:
+            if len(lines[-1]) + len(part) + 5 > width:
+                lines.append(" " * (len(line) - len(line.lstrip()) + 8) + "and " + part)
+            else:
+                lines[-1] += " and " + part
+    return "\n".join(lines)
+
+
 @dataclass
 class Code:
     """Source text; language is a pygments name ("python", "cpp", "text") or "triton"."""

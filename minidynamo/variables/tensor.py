@@ -142,7 +142,7 @@ class TensorVar(Variable):
         return tx.output.call_graph(tx, "call_method", name, [self, *args], kwargs)
 
     def _python_value(self, tx, name):
-        hint = "the value leaves the graph; keep it a tensor" if name == "item" else ""
+        hint = "the value leaves the graph; keep it a tensor"
         if config.capture_scalar_outputs and name in ("item", "__int__", "__float__", "__index__") and not self.fake.is_complex() and \
                 self.fake.dtype is not torch.bool and tx.output.fake_mode.shape_env is not None:
             value = tx.output.call_graph(tx, "call_method", "item", [self], {})
