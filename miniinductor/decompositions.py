@@ -243,31 +243,13 @@ def as_strided_scatter(x, src, size, stride, storage_offset=None):
     return x
 
 
-def _foreach(base, in_place):
-    """_foreach_add(xs, ys, alpha=2): torch.add of each element, so that an optimizer's step is fused per parameter."""
-    function = {"norm": torch.linalg.vector_norm}.get(base) or (
-        getattr(torch.Tensor, base + "_", None) if in_place else getattr(torch, base, None))
-    if function is None and in_place and (pure := getattr(torch, base, None)):        # there is no Tensor.maximum_
-        function = lambda x, *args, **kwargs: x.copy_(pure(x, *args, **kwargs))      # noqa: E731
-
-    def rule(*args, **kwargs):
-        rows = [[a[k] if isinstance(a, (list, tuple)) else a for a in args] for k in range(max(len(a) for a in args if isinstance(a, (list, tuple))))]
-        if base in ("addcmul", "addcdiv"):
-            if any(isinstance(a, torch.Tensor) for a in args[3:]):          # the factors, as one tensor
-                return NotImplemented
-            results = [function(*row[:3], value=(row[3:] or [1])[0]) for row in rows]
-        else:
-            results = [function(*row, **kwargs) for row in rows]
-        return None if in_place else results
-    return function and rule
-
-
+# _foreach_add(xs, ys): ATen's own loop over the lists, seen op by op, so that an optimizer's step is fused.  (With the factors of addcmul
+# as one tensor, that loop would read their values.)
 for _name in torch._C._dispatch_get_all_op_names():
-    if _name.startswith("aten::_foreach_"):
-        _name, _, _overload = _name.removeprefix("aten::").partition(".")
-        _rule = _foreach(_name.removeprefix("_foreach_").rstrip("_"), _name.endswith("_"))
-        if _rule and "out" not in _overload:
-            OURS[getattr(getattr(aten, _name), _overload or "default")] = _rule
+    _packet, _, _overload = _name.removeprefix("aten::").partition(".")
+    if _packet.startswith("_foreach_") and "out" not in _overload and not (_packet.startswith("_foreach_addc") and _overload == "Tensor"):
+        _op = getattr(getattr(aten, _packet), _overload or "default")
+        OURS[_op] = functools.partial(_op._op_dk, torch.DispatchKey.CompositeExplicitAutograd)
 
 
 def table():
