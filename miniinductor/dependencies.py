@@ -121,11 +121,11 @@ class Recorder(OpsHandler):
     def reduction(self, dtype, src_dtype, kind, value):
         return self.emit("reduction", dtype, src_dtype, kind, value, self.slot(self.flat_reduction_index))
 
-    def indirect_indexing(self, value, size, check=True, wrap_neg=True):
+    def indirect_indexing(self, value, size, wrap_neg=True):
         expr = self.known.get(value)
         if expr is not None and lies_in(expr, size, self.ranges):
             return expr
-        args = (value, size, check, wrap_neg)
+        args = (value, size, wrap_neg)
         known = self.seen.get(("indirect_indexing", args))
         return known if known is not None else self.emit(
             "indirect_indexing", *args, result=sympy.Symbol(f"indirect{next(self.count)}", integer=True))
@@ -347,12 +347,10 @@ class LoopBody:
             mapping.update({loop_variable(prefix, old): loop_variable(prefix, new) for new, old in enumerate(order)})
         return self.substitute([self.outer[i] for i in outer_order], [self.inner[i] for i in inner_order], mapping)
 
-    def simplify_loops(self, reorder=True):
+    def simplify_loops(self):
         """Fewest loops, in the order of memory."""
         body = self.without_unit_loops().split_divisions()
-        if reorder:
-            body = body.reorder(body.stride_order("x"), body.stride_order("r"))
-        return merge_loops([body])[0]
+        return merge_loops([body.reorder(body.stride_order("x"), body.stride_order("r"))])[0]
 
     def without_unit_loops(self):
         mapping, kept = {}, {"x": [], "r": []}

@@ -36,12 +36,11 @@ class PrintHandler(OpsHandler):
     def store(self, name, index, value, mode=None):
         self.lines.append(f"store({name}, {index}, {value}{', ' + mode if mode else ''})")
 
-    def indirect_indexing(self, value, size, check=True, wrap_neg=True):
-        key = ("indirect", value, size, check, wrap_neg)
+    def indirect_indexing(self, value, size, wrap_neg=True):
+        key = ("indirect", value, size, wrap_neg)
         if key not in self.names:
             symbol = self.names[key] = sympy.Symbol(f"indirect{next(self.indirect)}", integer=True, nonnegative=True)
-            options = ("" if check else ", unchecked") + ("" if wrap_neg else ", no wrap")
-            self.lines.append(f"{symbol} = indirect_indexing({value}, {size}{options})")
+            self.lines.append(f"{symbol} = indirect_indexing({value}, {size}{'' if wrap_neg else ', no wrap'})")
         return self.names[key]
 
     def masked(self, mask, body, other):
@@ -146,15 +145,12 @@ class DtypeHandler(OpsHandler):
     """The value of each op is its dtype; operands of one op must agree."""
 
     def __init__(self, dtype_of_buffer):
-        self.dtype_of_buffer, self.loads, self.stores = dtype_of_buffer, [], []
-        self.count = itertools.count()
+        self.dtype_of_buffer, self.count = dtype_of_buffer, itertools.count()
 
     def load(self, name, index):
-        self.loads.append(name)
         return self.dtype_of_buffer(name)
 
     def store(self, name, index, value, mode=None):
-        self.stores.append(name)
         want = self.dtype_of_buffer(name)
         if value != want:
             raise DtypeError(f"{name} holds {want}, the body stores {value}")
@@ -169,7 +165,7 @@ class DtypeHandler(OpsHandler):
             raise DtypeError(f"scan {kind} of {dtype} is given {value}")
         return dtype
 
-    def indirect_indexing(self, value, size, check=True, wrap_neg=True):
+    def indirect_indexing(self, value, size, wrap_neg=True):
         if value not in (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8):
             raise DtypeError(f"an index of dtype {value}")
         return sympy.Symbol(f"indirect{next(self.count)}", integer=True, nonnegative=True)

@@ -121,17 +121,16 @@ class InterpreterHandler(OpsHandler):
         result = {"sum": torch.cumsum, "prod": torch.cumprod, "logaddexp": torch.logcumsumexp}[kind](flat, -1)
         return result.to(dtype).reshape(self.shape)
 
-    def indirect_indexing(self, value, size, check=True, wrap_neg=True):
+    def indirect_indexing(self, value, size, wrap_neg=True):
         value = value.to(torch.int64)
         size = int(evaluate(size, self.values))
         if wrap_neg:
             value = torch.where(value < 0, value + size, value)
-        if check:
-            inside = (value >= 0) & (value < size)
-            if self.mask is not None:
-                inside = inside | ~self.mask
-            if math.prod(self.shape) and not bool(inside.all()):
-                raise IndexError("index out of range in self")
+        inside = (value >= 0) & (value < size)
+        if self.mask is not None:
+            inside = inside | ~self.mask
+        if math.prod(self.shape) and not bool(inside.all()):
+            raise IndexError("index out of range in self")
         symbol = sympy.Symbol(f"interpreted{next(self.count)}", integer=True, nonnegative=True)
         self.values[symbol] = value
         return symbol

@@ -275,17 +275,12 @@ class TensorBox:
         A chain of views over a buffer is such a view when its index is affine; otherwise it is copied.
         """
         if isinstance(self.data, View):
-            self.data.base.realize() if not isinstance(self.data.base.data, View) else None
             view = self._affine_view()
-            if view is None:
-                copied = self.copy()
-                copied.realize(stride)
-                return copied.as_buffer_view()
         else:
             self.realize(stride)
             layout = self.data.layout
             view = BufferView(self.data.name, tuple(layout.size), tuple(layout.stride), layout.offset)
-        if stride is not None and not same_layout(view.size, view.stride, stride):
+        if view is None or stride is not None and not same_layout(view.size, view.stride, stride):
             copied = self.copy()
             copied.realize(stride)
             return copied.as_buffer_view()

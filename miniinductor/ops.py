@@ -59,8 +59,8 @@ class OpsHandler:
     def scan(self, dtype, kind, value):
         """Combine `value` with those of all earlier iterations of the reduction variables; kind in SCANS.  Every iteration
         has a result of its own: cumsum."""
-    def indirect_indexing(self, value, size, check=True, wrap_neg=True):
-        """A runtime integer value -> a sympy symbol usable in an index; out of range raises (check), negatives wrap."""
+    def indirect_indexing(self, value, size, wrap_neg=True):
+        """A runtime integer value -> a sympy symbol usable in an index; negative ones count from the end (wrap_neg), one out of range raises."""
 
     # leaves and conversions
     def constant(self, value, dtype): """A Python scalar as `dtype`."""
@@ -99,10 +99,6 @@ def missing_ops(handler_class):
 # --- the switchable namespace -------------------------------------------------------------------------------------
 _handler = Current()
 set_handler = _handler.set          # `with set_handler(handler):` installs it for the block, in this thread
-
-
-def get_handler():
-    return _handler.value
 
 
 class _Ops:

@@ -5,7 +5,7 @@ import torch
 
 from miniinductor.handlers import DtypeError, DtypeHandler, PrintHandler, buffer_text
 from miniinductor.interpreter import InterpreterHandler
-from miniinductor.ops import BINARY, COMPARISON, OP_NAMES, REDUCTIONS, UNARY, OpsHandler, get_handler, missing_ops, ops, set_handler
+from miniinductor.ops import BINARY, COMPARISON, OP_NAMES, REDUCTIONS, UNARY, OpsHandler, missing_ops, ops, set_handler
 
 from front_helpers import lower
 
@@ -39,8 +39,9 @@ def test_handlers_nest():
     outer, inner = PrintHandler(), PrintHandler()
     with set_handler(outer):
         with set_handler(inner):
-            assert get_handler() is inner
-        assert get_handler() is outer
+            ops.constant(1, torch.int64)
+        ops.constant(2, torch.int64)
+    assert (inner.lines, outer.lines) == (["tmp0 = constant(1, int64)"], ["tmp0 = constant(2, int64)"])
 
 
 def test_the_printer_names_equal_subexpressions_once():

@@ -84,15 +84,14 @@ class CppExpressions(OpsHandler):
     """The ops without memory and reductions; `CppKernelWriter` adds those."""
 
     # -- indices at run time
-    def indirect_indexing(self, value, size, check=True, wrap_neg=True):
+    def indirect_indexing(self, value, size, wrap_neg=True):
         size_text = self.index(sympy.sympify(size))
         index = self.to_dtype(value, torch.int64)
         if wrap_neg:
             index = self.temporary(f"{index} < 0 ? {index} + {size_text} : {index}", torch.int64, value.inner)
-        if check:
-            bad = self.temporary(f"(uint64_t){index} >= (uint64_t){size_text}", torch.bool, value.inner)
-            self.error_if(bad, "INDEX_ERROR")
-            index = self.temporary(f"{bad} ? 0 : {index}", torch.int64, value.inner)
+        bad = self.temporary(f"(uint64_t){index} >= (uint64_t){size_text}", torch.bool, value.inner)
+        self.error_if(bad, "INDEX_ERROR")
+        index = self.temporary(f"{bad} ? 0 : {index}", torch.int64, value.inner)
         symbol = sympy.Symbol(index.text, integer=True)
         if value.inner:
             self.inner_symbols.add(symbol)

@@ -148,16 +148,15 @@ class TritonExpressions(OpsHandler):
         text = f"({text})" if not text.isidentifier() else text
         return self.temporary(f"{text}.to({triton_type(compute_dtype(dtype))})", dtype, axes)
 
-    def indirect_indexing(self, value, size, check=True, wrap_neg=True):
+    def indirect_indexing(self, value, size, wrap_neg=True):
         index, size = self.solid(value), self.index(sympy.sympify(size))
         if wrap_neg:
             index = self.temporary(f"tl.where({index} < 0, {index} + {size}, {index})", value.dtype, index.inner)
-        if check:
-            mask = self.mask_text(index.inner)
-            inside = f"(0 <= {index}) & ({index} < {size})"
-            self.asserts = True
-            # eager's kernels end the process' CUDA context in the same way
-            self.scope.add(f'tl.device_assert({inside}{f" | ~({mask})" if mask else ""}, "index out of range in self")')
+        mask = self.mask_text(index.inner)
+        inside = f"(0 <= {index}) & ({index} < {size})"
+        self.asserts = True
+        # eager's kernels end the process' CUDA context in the same way
+        self.scope.add(f'tl.device_assert({inside}{f" | ~({mask})" if mask else ""}, "index out of range in self")')
         symbol = sympy.Symbol(index.text, integer=True)
         self.symbol_axes[symbol] = index.inner
         return symbol

@@ -53,7 +53,7 @@ class _Cost(OpsHandler):
     def masked(self, mask, body, other):
         return body() or mask
 
-    def indirect_indexing(self, value, size, check=True, wrap_neg=True):
+    def indirect_indexing(self, value, size, wrap_neg=True):
         return sympy.Symbol("position", integer=True)
 
 

@@ -13,7 +13,7 @@ import sympy
 import torch
 
 from ..index_math import FloorDiv, Mod, is_nonnegative
-from ..ir import Buffer, Layout, TensorBox, contiguous_strides, same_layout
+from ..ir import Buffer, Layout, TensorBox, same_layout
 from ..ops import ops
 from ..sizes import hint, is_negative, maximum, minimum, same, sizes
 from .registry import CannotLower, NotLowered, aten, cast, is_dense, lower, made, normalize_dim, number, view
@@ -191,6 +191,10 @@ def copied_view(*args):
     return view(*args).copy()
 
 
+def _remainder(a, b):
+    return Mod(sympy.sympify(a), sympy.sympify(b))
+
+
 @lower(aten.flip.default)
 def flip(call, x, dims):
     size = x.get_size()
@@ -202,14 +206,7 @@ def flip(call, x, dims):
 def repeat(call, x, repeats):
     own = x.get_size()
     skip = len(repeats) - len(own)
-    if 0 in own:
-        return copied_view(call, x, call.value.shape, lambda index: list(index[skip:]))
-    return copied_view(call, x, call.value.shape,
-                lambda index: [Mod(sympy.sympify(i), sympy.sympify(n)) for n, i in zip(own, index[skip:])])
-
-
-def _remainder(a, b):
-    return Mod(sympy.sympify(a), sympy.sympify(b))
+    return copied_view(call, x, call.value.shape, lambda index: [_remainder(i, n) if n != 0 else i for n, i in zip(own, index[skip:])])
 
 
 @lower(aten.roll.default)
@@ -217,17 +214,14 @@ def roll(call, x, shifts, dims=()):
     size = x.get_size()
     if not dims:        # of the flattened tensor
         count = sympy.prod(size)
-        if not count:
-            return x.copy()
-        back = reshape_index(size, [count])
-        flat = lambda index: sum((i * s for i, s in zip(index, contiguous_strides(size))), sympy.Integer(0))  # noqa: E731
-        return copied_view(call, x, size, lambda index: back([Mod(flat(index) + _remainder(-sum(shifts), count), sympy.sympify(count))]))
+        flat = view(call, x, [count], reshape_index(size, [count]))
+        return copied_view(call, roll(call, flat, shifts, [0]), size, reshape_index([count], size)) if count else x.copy()
     by = {}
     for dim, shift in zip(dims, shifts):
         dim = normalize_dim(dim, len(size))
         by[dim] = by.get(dim, 0) + shift
-    return copied_view(call, x, size, lambda index: [Mod(i + _remainder(-by[k], size[k]), sympy.sympify(size[k])) if k in by and size[k] else i
-                                              for k, i in enumerate(index)])
+    return copied_view(call, x, size, lambda index: [_remainder(i + _remainder(-by[k], size[k]), size[k]) if k in by and size[k] else i
+                                                     for k, i in enumerate(index)])
 
 
 # --- several tensors, or parts of one -------------------------------------------------------------------------------
@@ -278,53 +272,54 @@ def constant_pad(call, x, pad, value=0):
     return made(call, body, x)
 
 
+def equal(a, b):
+    """a == b of two index expressions, as a runtime condition."""
+    return ops.eq(number(sympy.sympify(a), torch.int64), number(sympy.sympify(b), torch.int64))
+
+
+def partly(call, x, source, written, place, anywhere=False):
+    """x, but where written(index) is true (None: everywhere) the element of `source` at place(index).  anywhere: that is always one."""
+    load, load_source = x.make_loader(), source.make_loader()
+
+    def body(index):
+        test, new = written(index), lambda: cast(load_source(place(index)), source.dtype, x.dtype)
+        return new() if test is None else ops.where(test, new() if anywhere else ops.masked(test, new, 0), load(index))
+    return made(call, body, x, source)
+
+
 @lower(aten.slice_scatter.default)
 def slice_scatter(call, x, source, dim=0, start=None, end=None, step=1):
     size = x.get_size()
     dim = normalize_dim(dim, len(size))
-    start = slice_start(start, size[dim])
-    count, load, load_source = source.get_size()[dim], x.make_loader(), source.make_loader()
+    start, count = slice_start(start, size[dim]), source.get_size()[dim]
     if count == 0:
         return x.copy()
 
-    def body(index):
-        i = index[dim]
-        test = between(i, None if start == 0 else start, start + (count - 1) * step + 1) if (start, count) != (0, size[dim]) else None
+    def written(index):
+        test = between(index[dim], None if start == 0 else start, start + (count - 1) * step + 1) if (start, count) != (0, size[dim]) else None
         if step != 1:
-            on_step = ops.eq(ops.index_expr(Mod(i - _remainder(start, step), sympy.sympify(step)), torch.int64), ops.constant(0, torch.int64))
+            on_step = equal(Mod(index[dim] - _remainder(start, step), sympy.sympify(step)), 0)
             test = on_step if test is None else ops.logical_and(test, on_step)
-        inner = lambda: cast(load_source(_shift(index, dim, lambda i: FloorDiv(i - start, sympy.sympify(step)))),  # noqa: E731
-                             source.dtype, x.dtype)
-        return inner() if test is None else ops.where(test, ops.masked(test, inner, 0), load(index))
-    return made(call, body, x, source)
+        return test
+    return partly(call, x, source, written, lambda index: _shift(index, dim, lambda i: FloorDiv(i - start, sympy.sympify(step))))
 
 
 @lower(aten.diagonal_scatter.default)
 def diagonal_scatter(call, x, source, offset=0, dim1=0, dim2=1):
-    rank, load, load_source = len(x.get_size()), x.make_loader(), source.make_loader()
+    rank = len(x.get_size())
     dim1, dim2 = normalize_dim(dim1, rank), normalize_dim(dim2, rank)
+    row = lambda index: index[dim1] - max(-offset, 0)       # noqa: E731
 
-    def body(index):
-        row, column = index[dim1] - max(-offset, 0), index[dim2] - max(offset, 0)
-        test = ops.eq(ops.index_expr(row, torch.int64), ops.index_expr(column, torch.int64))
-        if offset:      # above or left of where the diagonal starts
-            test = ops.logical_and(test, ops.ge(ops.index_expr(row, torch.int64), ops.constant(0, torch.int64)))
-        rest = [i for k, i in enumerate(index) if k not in (dim1, dim2)]
-        new = ops.masked(test, lambda: cast(load_source([*rest, row]), source.dtype, x.dtype), 0)
-        return ops.where(test, new, load(index))
-    return made(call, body, x, source)
+    def written(index):
+        test = equal(row(index), index[dim2] - max(offset, 0))
+        return ops.logical_and(test, between(row(index), 0, None)) if offset else test      # not above or left of where the diagonal starts
+    return partly(call, x, source, written, lambda index: [*[i for k, i in enumerate(index) if k not in (dim1, dim2)], row(index)])
 
 
 @lower(aten.select_scatter.default)
 def select_scatter(call, x, source, dim, position):
     dim, position = _dim_and_place(x, dim, position)
-    load, load_source = x.make_loader(), source.make_loader()
-
-    def body(index):
-        test = ops.eq(ops.index_expr(index[dim], torch.int64), number(position, torch.int64))
-        new = cast(load_source([*index[:dim], *index[dim + 1:]]), source.dtype, x.dtype)
-        return ops.where(test, new, load(index))
-    return made(call, body, x, source)
+    return partly(call, x, source, lambda index: equal(index[dim], position), lambda index: [*index[:dim], *index[dim + 1:]], anywhere=True)
 
 
 @lower(aten.tril.default, aten.triu.default)
