@@ -40,20 +40,18 @@ class Foreach(Group):
 def join_alike(scheduler, nodes, overwritten):
     """`nodes` in execution order; overwritten: {buffer: input whose memory it takes}."""
     used = scheduler.escaping.union(*[n.read_names for n in nodes])
-    maker = {name: node for node in nodes for name in node.names}
     level, sets = {}, {}
-    for node in nodes:
-        before = {id(maker[name]) for name in scheduler.must_follow(node, nodes) if name in maker} - {id(node)}
-        level[id(node)] = 1 + max((level[b] for b in before), default=-1)
+    for node, before in scheduler.makers(nodes).items():
+        level[node] = 1 + max(map(level.get, before), default=-1)
         if isinstance(node, Group) and (found := one_loop(node)):
             group, key, names = found
             kept = [name for name in group.names if name in used]
             if all(name in scheduler.escaping or buffer_bytes(scheduler.buffers[name]) <= SMALL for name in kept):
                 types = tuple((b.layout.dtype, b.layout.device) for b in (scheduler.buffers[name] for name in names))
                 places = tuple(names.index(overwritten[n]) if overwritten.get(n) in names else n in overwritten for n in kept)
-                key = (level[id(node)], key, types, tuple(map(names.index, kept)), places)
+                key = (level[node], key, types, tuple(map(names.index, kept)), places)
                 sets.setdefault(key, []).append((node, group, names))
-    replaced, result = {}, []
+    replaced = {}
     for members in sets.values():
         device = members[0][1].nodes[0].buffer.layout.device
         step = MOST_POINTERS[config.cpu_backend if device.type == "cpu" else "triton"] // len({overwritten.get(name, name) for name in members[0][2]})
@@ -61,14 +59,10 @@ def join_alike(scheduler, nodes, overwritten):
             some = members[start:start + step]
             if len(some) > 1:
                 joined = Foreach([(group, names) for _, group, names in some])
-                replaced.update({id(node): joined for node, _, _ in some})
+                replaced.update({node: joined for node, _, _ in some})
                 scheduler.record.notes.append(f"one kernel for {len(some)} groups that do the same with other buffers: "
                                               f"{', '.join('+'.join(group.names) for _, group, _ in some[:4])}{', ...' * (len(some) > 4)}")
-    for node in nodes:
-        node = replaced.get(id(node), node)
-        if not any(node is other for other in result):
-            result.append(node)
-    return result
+    return list(dict.fromkeys(replaced.get(node, node) for node in nodes))
 
 
 def one_loop(group):

@@ -21,6 +21,7 @@ After fusion, in_place.py and foreach.py decide what is written over existing me
 Mirrors torch/_inductor/scheduler.py.  Left out: templates (codegen/matmul.py fuses around them afterwards), reordering for communication, peak-memory reordering,
 fusing two pointwise nodes over loops of different order.
 """
+import graphlib
 import heapq
 import math
 from dataclasses import dataclass
@@ -38,6 +39,13 @@ MAX_NODES = 64          # bodies in one kernel: beyond that registers spill and 
 MAX_BUFFERS = 96        # pointers one kernel takes
 REACH = 16              # users of a buffer apart that two nodes may be to be asked at all
 CACHED = 1 << 17        # elements that a core keeps between two passes over them
+REASONS = {             # category -> why such a pair is fused
+    "vertical": "the second reads what the first writes, in the same iteration",
+    "epilogue": "the second continues from the reduction's result",
+    "prologue": "the reduction reads the first's elements as they are made",
+    "reductions": "both reduce over the same loops",
+    "horizontal": "independent, same loops, and they share reads",
+}
 
 
 @dataclass
@@ -164,28 +172,10 @@ class Scheduler:
         return kept[::-1]
 
     # -- graph of nodes
-    def topological(self, nodes):
-        """Data-flow order; among the ready ones, the original order."""
-        position = {b.name: i for i, b in enumerate(self.graph.operations)}
+    def makers(self, nodes):
+        """{node: the nodes that must run before it}, from must_follow."""
         maker = {name: node for node in nodes for name in node.names}
-        waiting = {id(n): {id(maker[r]) for r in self.must_follow(n, nodes) if r in maker and maker[r] is not n}
-                   for n in nodes}
-        users = {}
-        for node in nodes:
-            for before in waiting[id(node)]:
-                users.setdefault(before, []).append(node)
-        ready = [(max(position[x] for x in n.names), k, n) for k, n in enumerate(nodes) if not waiting[id(n)]]
-        heapq.heapify(ready)
-        order = []
-        while ready:
-            _, k, node = heapq.heappop(ready)
-            order.append(node)
-            for user in users.get(id(node), ()):
-                waiting[id(user)].discard(id(node))
-                if not waiting[id(user)]:
-                    heapq.heappush(ready, (max(position[x] for x in user.names), nodes.index(user), user))
-        assert len(order) == len(nodes), "the fused nodes form a cycle"
-        return order
+        return {node: {maker[name] for name in self.must_follow(node, nodes) if name in maker} - {node} for node in nodes}
 
     def must_follow(self, node, nodes):
         """Names whose makers run before `node`: what it reads; for a scatter, the other readers of its target; for an
@@ -196,59 +186,57 @@ class Scheduler:
                          and not (set(node.names) & other.read_names))
         return names
 
-    def reaches(self, start, goal, makers_of):
+    def topological(self, nodes):
+        """Data-flow order; among the ready ones, the original order."""
+        position = {b.name: i for i, b in enumerate(self.graph.operations)}
+        key = {node: (max(position[name] for name in node.names), i) for i, node in enumerate(nodes)}
+        sorter = graphlib.TopologicalSorter(self.makers(nodes))
+        sorter.prepare()                # raises CycleError
+        ready, order = [], []
+        while sorter.is_active():
+            for node in sorter.get_ready():
+                heapq.heappush(ready, (key[node], node))
+            order.append(heapq.heappop(ready)[1])
+            sorter.done(order[-1])
+        return order
+
+    def reaches(self, start, goal, makers):
         """Does `goal` read, through other nodes, something `start` makes?  Walks from goal towards producers."""
-        stack, seen = [goal], set()
+        stack, seen = [goal], {start}
         while stack:
             node = stack.pop()
-            for producer in makers_of[id(node)]:
-                if producer is start and node is not goal:
-                    return True
-                if producer is not start and id(producer) not in seen and self.rank[id(producer)] > self.rank[id(start)]:
-                    seen.add(id(producer))
-                    stack.append(producer)
+            if node is not goal and start in makers[node]:
+                return True
+            further = {maker for maker in makers[node] - seen if self.rank[maker] > self.rank[start]}
+            seen |= further
+            stack.extend(further)
         return False
 
     # -- fusion
     def fuse(self, nodes):
+        """Rounds of fusing, the best pairs first, until a round fuses nothing; pairs of one round lie apart in the order of nodes."""
         decided = {}
         while True:
             nodes = self.topological(nodes)
-            self.rank = {id(n): i for i, n in enumerate(nodes)}
-            maker = {name: node for node in nodes for name in node.names}
-            makers_of = {id(n): {maker[r] for r in self.must_follow(n, nodes) if r in maker} - {n} for n in nodes}
-            fused_now, intervals = {}, []
+            self.rank, makers = {node: i for i, node in enumerate(nodes)}, self.makers(nodes)
+            fused, intervals = {}, []
             for first, second, category, saved in self.candidates(nodes, decided):
-                if id(first) in fused_now or id(second) in fused_now:
-                    continue
-                low, high = sorted((self.rank[id(first)], self.rank[id(second)]))
+                low, high = sorted((self.rank[first], self.rank[second]))
                 if any(low <= b and a <= high for a, b in intervals):
                     continue        # near a pair fused in this round: asked again in the next, over the new graph
                 try:
-                    if self.reaches(first, second, makers_of) or self.reaches(second, first, makers_of):
+                    if self.reaches(first, second, makers) or self.reaches(second, first, makers):
                         raise Refused("another node between them needs the first and feeds the second (a cycle)")
-                    group = self.combine(first, second)
-                    reason = {"vertical": "the second reads what the first writes, in the same iteration",
-                              "epilogue": "the second continues from the reduction's result",
-                              "prologue": "the reduction reads the first's elements as they are made",
-                              "reductions": "both reduce over the same loops",
-                              "horizontal": "independent, same loops, and they share reads"}[category]
-                    fused_now[id(first)] = fused_now[id(second)] = group
+                    fused[first] = fused[second] = self.combine(first, second)
                     intervals.append((low, high))
+                    reason = REASONS[category]
                 except Refused as refused:
                     reason = str(refused)
-                decided[first, second] = FusionDecision(first="+".join(first.names), second="+".join(second.names),
-                                              fused=id(first) in fused_now, category=category, reason=reason,
-                                              bytes_saved=saved)
-            if not fused_now:
+                decided[first, second] = FusionDecision(first="+".join(first.names), second="+".join(second.names), fused=first in fused,
+                                                        category=category, reason=reason, bytes_saved=saved)
+            if not fused:
                 break
-            result, placed = [], set()
-            for node in nodes:
-                node = fused_now.get(id(node), node)
-                if id(node) not in placed:
-                    placed.add(id(node))
-                    result.append(node)
-            nodes = result
+            nodes = list(dict.fromkeys(fused.get(node, node) for node in nodes))
         self.record.fusions.extend([*decided.values(), *self.too_far(nodes)])
         return nodes
 
@@ -262,7 +250,7 @@ class Scheduler:
             layout = self.buffers[name].layout      # None: of several results
             if layout is not None and layout.numel == 1 and not any(name in u.names for u in users):
                 users = [u for u in users if not (isinstance(u, Group) and u.full)]     # sharing a learning rate is no reason to differ
-            yield name, sorted((u for u in users if isinstance(u, Group)), key=lambda n: self.rank[id(n)])
+            yield name, sorted((u for u in users if isinstance(u, Group)), key=self.rank.get)
 
     def candidates(self, nodes, decided):
         """(first, second, category, bytes saved) of pairs that touch a common buffer and were not `decided` in an earlier round.
@@ -271,8 +259,13 @@ class Scheduler:
         pairs = {(first, second) for _, users in self.users_of_buffers(nodes)
                  for i, first in enumerate(users) for second in users[i + 1:i + 1 + REACH]} - decided.keys()
         found = [(first, second, *self.category(first, second)) for first, second in pairs]
-        rank = self.rank
-        return sorted(found, reverse=True, key=lambda f: (f[2] != "horizontal", f[3], -abs(rank[id(f[0])] - rank[id(f[1])]), -rank[id(f[0])], -rank[id(f[1])]))
+
+
+        def score(pair):
+            first, second, category, saved = pair
+            a, b = self.rank[first], self.rank[second]
+            return category != "horizontal", saved, -abs(a - b), -a, -b
+        return sorted(found, reverse=True, key=score)
 
     def too_far(self, nodes):
         """One record per node and buffer for all the pairs that `candidates` leaves out."""
@@ -371,13 +364,10 @@ class Scheduler:
                 written = writer.writes.get(access.name)
                 if written is not None and written.index != access.index:
                     raise Refused(f"{access.name} is read at element {access.index} where {written.index} is written")
-        reduced = [n for n in first.nodes if n.body.inner and not n.is_reduction]
-        outer_only = {n.name for n in second.nodes if not n.body.inner}
-        for node in second.nodes:       # an outer body cannot take an inner body's many elements
-            if node.name in outer_only and first.inner:
-                for access in node.body.reads():
-                    if access.name in {n.name for n in reduced}:
-                        raise Refused(f"{access.name} has many elements per outer iteration: element mismatch")
+        inside = {n.name for n in first.nodes if n.body.inner and not n.is_reduction}
+        for access in [access for node in second.nodes if not node.body.inner for access in node.body.reads()]:
+            if access.name in inside:       # an outer body cannot take an inner body's many elements
+                raise Refused(f"{access.name} has many elements per outer iteration: element mismatch")
 
 
 def loop_order(index, reduction, other, pointwise):
