@@ -83,7 +83,7 @@ class WrapperWriter:
             split_reductions(graph, record)
         self.buffers = {**graph.buffers, **graph.inputs, **{b.name: b for b in graph.operations}}
         self.scope = {"empty_strided": torch.empty_strided, "as_strided": torch.as_strided, "math": math, **graph.constants}
-        self.lines, self.views, self.built, self.symbols = [], {}, {}, set()        # built: the scope's kernels; symbols: sizes that it names
+        self.lines, self.views, self.names, self.symbols = [], {}, {}, set()        # names: kernel -> its name; symbols: sizes that the lines name
         self.owned = getattr(record.functional_graph, "meta", {}).get("owned", False)       # inputs are freed after their last use
         self.memory_of = {}     # buffer -> the buffer whose memory it takes: a scatter's target, an input that is written
         nodes = getattr(getattr(record.functional_graph, "graph", record.functional_graph), "nodes", None)
@@ -110,11 +110,11 @@ class WrapperWriter:
             source = self.source()
         record.wrapper_source = source
         steps = [step for step in steps if isinstance(step, KernelStep)]
-        names = {step.name for step in steps}
+        functions = {step.name: self.scope[step.name] for step in steps}
         kernels = [(*place, list({s.name: (s.name, s.kernel, self.moved(s)) for s in steps if (s.language, s.device) == place}.values()))
                    for place in dict.fromkeys((s.language, s.device) for s in steps)]
-        return Program(source, {k: v for k, v in self.scope.items() if k not in self.built}, kernels, self.device, list(self.graph.inputs),
-                       self.graph.constants, [name for name, _ in self.graph.mutations], {name: self.built[name] for name in names})
+        return Program(source, {k: v for k, v in self.scope.items() if k not in self.names.values()}, kernels, self.device, list(self.graph.inputs),
+                       self.graph.constants, [name for name, _ in self.graph.mutations], functions)
 
     # -- who uses what -----------------------------------------------------------------------------------------------
     def plan_uses(self, nodes):
@@ -190,12 +190,10 @@ class WrapperWriter:
 
     def compile_for(self, language, device, steps):
         functions = build_functions(language, device, [s.kernel for s in steps], list(map(self.moved, steps)))
-        names = {}
         for step, function in zip(steps, functions):
-            step.name = names.setdefault(function, f"{step.kernel.summary}_{len(names)}") if language == "triton" else \
-                getattr(function, "name", None) or repr(function)[len("<compiled kernel "):-1]
-            step.name += "_kernel" * (step.name in self.graph.inputs)   # an input may be called like a kernel: both are named after operations
-            self.built[step.name] = self.scope[step.name] = function
+            name = f"{step.kernel.summary}_{len(self.names)}"
+            step.name = self.names.setdefault(function, name + "_kernel" * (name in self.graph.inputs))     # both are named after operations
+            self.scope[step.name] = function
 
     def moved(self, step):
         """Bytes that a kernel reads and writes."""
@@ -211,47 +209,57 @@ class WrapperWriter:
                 self.last_use[self.root(name)] = position
             if isinstance(step, ExternNode) and self.may_alias(step.buffer):
                 self.pinned |= {self.root(n) for n in step.read_names}
-        arena, self.slots, self.in_arena = [], [0], {}
-        # GPU memory is for what both halves of a step keep: each large intermediate is the allocator's, and returned after its last use
-        single = SINGLE.get(self.device.type, math.inf) if self.record.joint_graph is not None else math.inf
-        handed = self.handed_over(steps)
-        symbolic = any(isinstance(storage_bytes(self.buffers[name]), sympy.Expr) for step in steps for name in step.made())
+        self.arena, self.slots, self.in_arena = [], [0], {}         # in_arena: buffer -> (slot, offset in it)
+        self.symbolic = any(isinstance(storage_bytes(self.buffers[name]), sympy.Expr) for step in steps for name in step.made())
+        handed, lives = self.handed_over(steps), []
         for position, step in enumerate(steps):
             for name in step.made():
-                buffer = self.buffers[name]
-                nbytes = storage_bytes(buffer)
                 if name in self.memory_of:
                     continue
-                size, life = 1 if symbolic else -(-nbytes // ALIGNMENT) * ALIGNMENT, (position, self.last_use.get(name, position))
-                place, dying = "new", handed.get(name) if name in self.pinned else self.dying(step, name, position)
-                if dying and dying not in self.in_arena:
-                    self.memory_of[name], place = dying, f"in place of {dying}"
-                    self.last_use[self.root(name)] = self.last_use.pop(name, position)
-                    self.pinned |= {dying} if name in self.pinned else set()
-                elif dying:
-                    slot, offset = self.in_arena[name] = self.in_arena[dying]
-                    arena.append((slot if symbolic else offset, size, *life, name))
-                    place = f"in place of {dying}"
-                elif (config.buffer_reuse and name not in self.pinned and name not in handed.values() and nbytes and not isinstance(buffer, MultiOutput)
-                        and not (isinstance(buffer, ExternKernel) and buffer.out_op is None) and buffer.layout.device == self.device and hint(nbytes, 0) < single):
-                    if symbolic:
-                        start, before = place_in_slot(self.slots, arena, nbytes, *life)
-                        self.in_arena[name] = (start, 0)
-                    else:
-                        start, before = place_in_arena(arena, size, *life)
-                        self.slots[0] = max(self.slots[0], start + size)
-                        self.in_arena[name] = (0, start)
-                    arena.append((start, size, *life, name))
-                    place = f"reuse of {before}" if before else "new"
-                is_extern = isinstance(buffer, (ExternKernel, MultiOutput))
+                place, buffer = self.place(name, step, position, handed), self.buffers[name]
+                is_extern, nbytes = isinstance(buffer, (ExternKernel, MultiOutput)), hint(storage_bytes(buffer), 0)
                 if not is_extern or name in self.in_arena:
-                    self.record.memory_plan.append((name, place, hint(nbytes, 0)))
-                if nbytes != 0 and not (is_extern and self.may_alias(buffer)):
-                    dies = len(steps) - 1 if name in self.pinned else self.last_use.get(self.root(name), position)
-                    self.record.memory_lives.append((name, self.in_arena.get(name), hint(nbytes, 0), position, dies))
+                    self.record.memory_plan.append((name, place, nbytes))
+                if nbytes and not (is_extern and self.may_alias(buffer)):
+                    lives.append((name, nbytes, position, len(steps) - 1 if name in self.pinned else self.last_use.get(self.root(name), position)))
         below = list(itertools.accumulate([hint(size, 0) for size in self.slots], initial=0))
-        self.record.memory_lives[:] = [(n, place and below[place[0]] + place[1], *life) for n, place, *life in self.record.memory_lives]
+        at = {name: below[slot] + offset for name, (slot, offset) in self.in_arena.items()}
+        self.record.memory_lives = [(name, at.get(name), *life) for name, *life in lives]
         self.record.memory_steps = [step.name if isinstance(step, KernelStep) else step_name(step.buffer) for step in steps]
+
+    def place(self, name, step, position, handed):
+        """Choose where `name` lies, from its step to its last use; the choice in words."""
+        buffer, life = self.buffers[name], (position, self.last_use.get(name, position))
+        nbytes = storage_bytes(buffer)
+        size = 1 if self.symbolic else -(-nbytes // ALIGNMENT) * ALIGNMENT
+        dying = handed.get(name) if name in self.pinned else self.dying(step, name, position)
+        if dying in self.in_arena:
+            slot, offset = self.in_arena[name] = self.in_arena[dying]
+            self.arena.append((slot if self.symbolic else offset, size, *life, name))
+            return f"in place of {dying}"
+        if dying:
+            self.memory_of[name] = dying
+            self.last_use[self.root(name)] = self.last_use.pop(name, position)
+            self.pinned |= {dying} if name in self.pinned else set()
+            return f"in place of {dying}"
+        if not config.buffer_reuse or name in self.pinned or name in handed.values() or not self.may_share(buffer, nbytes):
+            return "new"
+        if self.symbolic:
+            start, before = place_in_slot(self.slots, self.arena, nbytes, *life)
+            self.in_arena[name] = (start, 0)
+        else:
+            start, before = place_in_arena(self.arena, size, *life)
+            self.slots[0] = max(self.slots[0], start + size)
+            self.in_arena[name] = (0, start)
+        self.arena.append((start, size, *life, name))
+        return f"reuse of {before}" if before else "new"
+
+    def may_share(self, buffer, nbytes):
+        """May it lie in the arena?  GPU memory is for what both halves of a training step keep: there, each large intermediate is the
+        allocator's, and returned after its last use."""
+        single = SINGLE.get(self.device.type, math.inf) if self.record.joint_graph is not None else math.inf
+        by_op = isinstance(buffer, MultiOutput) or isinstance(buffer, ExternKernel) and buffer.out_op is None      # the eager kernel allocates it
+        return not by_op and buffer.layout.device == self.device and 0 < hint(nbytes, 1) < single
 
     def handed_over(self, steps):
         """{output: the library kernel's result that it takes the memory of}: gelu(a @ b) over a @ b."""
@@ -280,9 +288,7 @@ class WrapperWriter:
 
     def may_alias(self, buffer):
         """Can the extern kernel's result share memory with its arguments?"""
-        if isinstance(buffer, MultiOutput):
-            return False            # its kernel was asked already
-        if buffer.out_op is not None and buffer.name in self.buffers and buffer.layout is not None:
+        if isinstance(buffer, MultiOutput) or buffer.out_op is not None:        # (its kernel was asked already)
             return False
         schema = getattr(buffer.op, "_schema", None)
         return schema is None or any(r.alias_info is not None for r in schema.returns)
@@ -398,27 +404,20 @@ class WrapperWriter:
         return f"as_strided({name}, {self.tuple(view.size)}, {self.tuple(view.stride)}, {offset})"
 
     # -- names and numbers
-    def bind(self, value, prefix):
-        for name, known in self.scope.items():
-            if known is value:
-                return name
-        name = next(n for n in (f"{prefix}{i}" for i in itertools.count()) if n not in self.scope)
-        self.scope[name] = value
-        return name
+    def bind(self, value, name):
+        """What the value is called in the wrapper: `name`, with a number where that is taken by another one."""
+        for number in itertools.count():
+            known = self.scope.setdefault(key := f"{name}{number or ''}", value)
+            if known is value or isinstance(value, torch.device) and known == value:
+                return key
 
     def function(self, function):
-        text = str(function) if isinstance(function, torch._ops.OpOverload) else \
-            "torch_" + getattr(function, "__name__", "function")
-        name = "".join(c if c.isalnum() else "_" for c in text)
-        if self.scope.setdefault(name, function) is function:
-            return name
-        return self.bind(function, name + "_")
+        text = str(function) if isinstance(function, torch._ops.OpOverload) else "torch_" + getattr(function, "__name__", "function")
+        return self.bind(function, "".join(c if c.isalnum() else "_" for c in text))
 
     def named(self, value):
         """The name of a dtype or device."""
-        name = str(value).removeprefix("torch.").replace(":", "")
-        self.scope[name] = value
-        return name
+        return self.bind(value, str(value).removeprefix("torch.").replace(":", ""))
 
     def number(self, value):
         value = sympy.sympify(value)
