@@ -25,17 +25,10 @@ from torch._subclasses.fake_tensor import (
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 from .. import config
-from ..sizes import SYMBOLIC, hint, same, same_sizes, sizes
+from ..sizes import hint, same, same_sizes, sizes
 from .functionalize import CannotFunctionalize, functional_form, graph_module
 
 aten = torch.ops.aten
-METADATA_QUESTIONS = {      # answered, not recorded
-    aten.sym_size.default, aten.sym_size.int, aten.sym_stride.default, aten.sym_stride.int,
-    aten.sym_storage_offset.default, aten.sym_numel.default, aten.size.default, aten.stride.default,
-    aten.storage_offset.default, aten.numel.default, aten.is_contiguous.default, aten.is_contiguous.memory_format,
-    aten.is_strides_like_format.default, aten.is_non_overlapping_and_dense.default,
-    torch.ops.prim.device.default, torch.ops.prim.layout.default,
-}
 RESIZING = {aten.resize_.default, aten.resize_as_.default, aten.set_.source_Tensor, aten.set_.default,
             aten.set_.source_Storage, aten.set_.source_Storage_storage_offset}
 OWN_DROPOUT = {F.dropout, torch.dropout, F.dropout1d, F.dropout2d, F.dropout3d, F.alpha_dropout, F.feature_alpha_dropout}
@@ -159,9 +152,6 @@ class Tracer(TorchDispatchMode):
         kwargs = kwargs or {}
         if self.before_record is not None:
             self.before_record()
-        if func in METADATA_QUESTIONS:
-            with self.fake_mode:
-                return func(*args, **kwargs)
         if func._schema.is_mutable and torch.Tag.nondeterministic_seeded in func.tags and args:
             order = sorted(range(args[0].dim()), key=lambda d: hint(args[0].stride(d), 0), reverse=True)
             if order != sorted(order):  # eager draws in the order of memory; the functional form in that of the indices
@@ -223,7 +213,6 @@ class Tracer(TorchDispatchMode):
         return tensor
 
     def record(self, func, args, kwargs):
-        node_args, node_kwargs = self.nodes_of((tuple(args), dict(kwargs)))
         try:
             with self.fake_mode:
                 if func in LIFT:        # given the real tensor, the fake remembers its value (torch.tensor(3.).item())
@@ -234,11 +223,12 @@ class Tracer(TorchDispatchMode):
                     out = func(*fake_args, **fake_kwargs)
         except (DataDependentOutputException, DynamicOutputShapeException) as e:
             raise DataDependent(f"{func} needs the data of a tensor") from e
-        if isinstance(out, (int, float, bool, *SYMBOLIC)):
-            return out
-        if any(t.layout != torch.strided for t in pytree.tree_leaves(out) if isinstance(t, torch.Tensor)):
+        made = [leaf for leaf in pytree.tree_leaves(out) if isinstance(leaf, torch.Tensor)]
+        if out is not None and not made:
+            return out                  # a question about a size, a device, ...: answered, not recorded
+        if any(t.layout != torch.strided for t in made):
             raise CannotTrace(f"{func} makes a tensor that is not strided")
-        node = self.graph.call_function(func, node_args, node_kwargs)
+        node = self.graph.call_function(func, *self.nodes_of((tuple(args), dict(kwargs))))
         node.meta.update(self.meta, recording=torch.is_grad_enabled())
         self.bind_output(out, node)
         return out
@@ -273,7 +263,7 @@ def functional_of(func):
 def is_composite(func):
     """Does ATen define `func` purely in terms of other ops (CompositeImplicitAutograd)?"""
     has = torch._C._dispatch_has_kernel_for_dispatch_key
-    return has(func.name(), "CompositeImplicitAutograd") and not has(func.name(), "CPU")
+    return func.namespace != "prim" and has(func.name(), "CompositeImplicitAutograd") and not has(func.name(), "CPU")     # (prim: no kernels)
 
 
 def new_fake_mode():
