@@ -27,6 +27,7 @@ import torch
 
 from .. import config
 from ..codegen.common import strip_comments
+from . import _launcher
 
 # -fno-math-errno, -fno-trapping-math: nobody reads errno or floating-point flags.  Nothing that changes a result:
 # -ffast-math would, and linking with it sets flush-to-zero in the whole process.  -ffp-contract=off: `a*b + c` rounds
@@ -234,28 +235,9 @@ def prelude():
 
 
 # --- calling ----------------------------------------------------------------------------------------------------------
-class PlainKernel:
-    """What `_launcher.Kernel` does, through ctypes: for installs without the C extension.  Ten times slower to call."""
-
-    def __init__(self, address, name):
-        self.function = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(address)
-        self.name = name
-
-    def __call__(self, *args):
-        pointers = (ctypes.c_void_p * max(1, len(args)))(*[a if isinstance(a, int) else a.data_ptr() for a in args])
-        error = self.function(ctypes.addressof(pointers))
-        if error & 1:
-            raise IndexError(f"index out of range in self (in compiled kernel {self.name})")
-        if error:
-            raise RuntimeError(f"ZeroDivisionError (in compiled kernel {self.name})")
-
-
 @functools.lru_cache(None)
 def kernel_type():
-    try:
-        from . import _launcher
-    except ImportError:
-        return PlainKernel
+    """The launcher's Kernel, told where torch keeps a tensor's pointer and who labels kernels while torch.profiler runs."""
     _launcher.use_profiler(vars(torch.autograd.profiler), torch.autograd.profiler.record_function)
     tensor, get_data_ptr = torch.ones(3), c_function("torch_cpu", "aoti_torch_get_data_ptr")
     if get_data_ptr:
@@ -265,22 +247,17 @@ def kernel_type():
 
 @functools.lru_cache(None)
 def empty_cpu():
-    """empty_strided(size, stride, dtype) of tuples, on the CPU: the launcher's, or torch's where that one cannot be had or differs from it."""
+    """empty_strided(size, stride, dtype) of tuples, on the CPU: the launcher's, or torch's where libtorch lacks what that takes or it differs."""
     plain = lambda size, stride, dtype: torch.empty_strided(size, stride, dtype=dtype, device="cpu")  # noqa: E731
-    try:
-        from . import _launcher
-    except ImportError:
-        return plain
     functions = [c_function("torch_cpu", "aoti_torch_empty_strided"), c_function("torch_cpu", "aoti_torch_delete_tensor_object"),
                  c_function("torch_python", "_Z16THPVariable_WrapRKN2at10TensorBaseE")]
+    if not all(functions):
+        return plain
     codes = {dtype: c_function("torch_cpu", f"aoti_torch_dtype_{name}", call=True) for name, dtype in vars(torch).items()
              if isinstance(dtype, torch.dtype) and str(dtype) == f"torch.{name}"}
-    if all(functions):
-        _launcher.use_allocator(*functions, {dtype: code for dtype, code in codes.items() if code is not None})
-        made = [(t.shape, t.stride(), t.dtype, t.device, type(t)) for make in (_launcher.empty_strided, plain) for t in [make((2, 3), (1, 2), torch.int16)]]
-        if made[0] == made[1]:
-            return _launcher.empty_strided
-    return plain
+    _launcher.use_allocator(*functions, {dtype: code for dtype, code in codes.items() if code is not None})
+    ours, theirs = ((t.shape, t.stride(), t.dtype, t.device, type(t)) for t in (make((2, 3), (1, 2), torch.int16) for make in (_launcher.empty_strided, plain)))
+    return _launcher.empty_strided if ours == theirs else plain
 
 
 def c_function(library, name, call=False):

@@ -4,9 +4,8 @@ Both compiled graphs are called in turn, without their guards; the ratio is the 
 than 5%, the row says why (`REASONS`); `hint` is then the same dynamic kernel with one more copy of its body for the length of this run, which
 shows how much of it is the constant.
 """
+import functools
 import re
-import statistics
-import time
 
 import torch
 import torch.nn.functional as F
@@ -15,6 +14,7 @@ import minidynamo
 import miniinductor
 from miniinductor.runtime.build import build_kernels
 
+from ..runner import interleave, ratio
 from .common import suite, wanted
 
 REASONS = {     # beginning of a row's name -> why a symbol costs something there
@@ -68,15 +68,8 @@ def time_with_a_copy(record, inputs, static):
     """Ratio to the static kernel of the dynamic one with a copy for this length: kernels alone, called in turn."""
     [kernel], out = record.kernels, torch.empty_like(inputs[0])
     [copy] = build_kernels([(with_a_copy_for(kernel.source.replace(kernel.name + "(", "NAME("), inputs[0].shape), "copy")])
-    arguments, ratios = (*inputs, out, *inputs[0].shape), []
-    for _ in range(60):
-        times = []
-        for call in (lambda: static[0](*static[1]), lambda: copy(*arguments)):
-            start = time.perf_counter()
-            call()
-            times.append(time.perf_counter() - start)
-        ratios.append(times[1] / times[0])
-    return statistics.median(ratios)
+    timings = interleave({"static": static, "copy": lambda: copy(*inputs, out, *inputs[0].shape)}, budget=1.0)
+    return ratio(timings, "copy", "static")[0]
 
 
 @suite("dynamic-kernels")
@@ -87,23 +80,16 @@ def dynamic_kernels(options, result):
             continue
         with torch.no_grad():
             inputs = [torch.randn(shape) for shape in shapes]
-            pair = [compiled_graph(function, inputs, dynamic) for dynamic in (False, True)]
-            count, seconds = 1, [[], []]
-            for turn in range(34):
-                for times, (graph, arguments, _) in zip(seconds, pair):
-                    start = time.perf_counter()
-                    for _ in range(count):
-                        graph(*arguments)
-                    times.append((time.perf_counter() - start) / count)
-                if turn == 2:
-                    count = max(1, int(0.004 / seconds[0][-1]))
-        low, ratio, high = statistics.quantiles([d / s for s, d in zip(seconds[0][3:], seconds[1][3:])], n=4)
-        static, dynamic = (1e6 * statistics.median(times[3:]) for times in seconds)
-        row = {"name": name, "static_us": static, "dynamic_us": dynamic, "ratio": ratio, "quartiles": [low, high]}
-        print(f"{name:36} static {static:8.1f} us  dynamic {dynamic:8.1f} us  ratio {ratio:.3f} [{low:.3f} {high:.3f}]", flush=True)
-        if ratio > 1.05:
+            found = {label: compiled_graph(function, inputs, label == "dynamic") for label in ("static", "dynamic")}
+            calls = {label: functools.partial(graph, *arguments) for label, (graph, arguments, _) in found.items()}
+            timings = interleave(calls, budget=1.0, rounds=(15, 60))
+        middle, low, high = ratio(timings, "dynamic", "static")
+        static, dynamic = (1e6 * timings[label].median for label in calls)
+        row = {"name": name, "static_us": static, "dynamic_us": dynamic, "ratio": middle, "quartiles": [low, high]}
+        print(f"{name:36} static {static:8.1f} us  dynamic {dynamic:8.1f} us  ratio {middle:.3f} [{low:.3f} {high:.3f}]", flush=True)
+        if middle > 1.05:
             row["reason"] = next((text for start, text in REASONS.items() if name.startswith(start)), "no reason known")
             if name.startswith("short rows"):
-                row["hint"] = time_with_a_copy(pair[1][2], inputs, pair[0])
+                row["hint"] = time_with_a_copy(found["dynamic"][2], inputs, calls["static"])
             print(f"        {row['reason']}" + (f" (hint: {row['hint']:.3f})" if "hint" in row else ""), flush=True)
         yield row
