@@ -198,16 +198,12 @@ class Described:
     dtype: torch.dtype
     device: torch.device
     offset: object = 0
-    is_meta: bool = False
 
     def stride(self, dim=None):
         return self.strides if dim is None else self.strides[dim]
 
     def storage_offset(self):
         return self.offset
-
-    def dim(self):
-        return len(self.shape)
 
 
 def described(value):

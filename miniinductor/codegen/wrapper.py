@@ -31,7 +31,6 @@ import torch
 import torch.utils._pytree as pytree
 
 from .. import config
-from ..dependencies import int_or_none
 from ..foreach import Foreach
 from ..in_place import may_overwrite
 from ..index_math import is_nonnegative
@@ -303,17 +302,16 @@ class WrapperWriter:
         if isinstance(step, KernelStep):
             for name in step.kernel.stored:
                 self.allocate(name)
-            if step.kernel.stored and all(int_or_none(self.buffers[n].layout.numel) == 0 for n in step.kernel.stored):
+            if step.kernel.stored and all(self.buffers[n].layout.numel == 0 for n in step.kernel.stored):
                 self.lines.append(f"# {step.name}: nothing to compute, its buffers are empty")
             else:
-                arguments = ", ".join(self.symbol(a) if isinstance(a, sympy.Symbol) else a
-                                      for a in step.kernel.arguments)
+                arguments = ", ".join(self.symbol(a) if isinstance(a, sympy.Symbol) else a for a in step.kernel.arguments)
                 self.lines.append(f"{step.name}({arguments}{', stream' if step.device.type == 'cuda' else ''})")
         else:
             self.emit_extern(step.buffer)
-        dead = [name for root in dict.fromkeys(self.root(n) for n in step.touched()) if self.last_use.get(root) == position
-                and self.is_local(root) for name in [root, *[n for n in self.memory_of if self.root(n) == root]]]
-        if dead:
+        touched = dict.fromkeys(self.root(name) for name in step.touched())
+        ended = [root for root in touched if self.last_use.get(root) == position and self.is_local(root)]
+        if dead := [name for root in ended for name in [root, *[n for n in self.memory_of if self.root(n) == root]]]:
             self.lines.append(f"del {', '.join(dead)}")
 
     def is_local(self, name):
@@ -382,12 +380,9 @@ class WrapperWriter:
 
         Views of the arena are made once per workspace.  # PyTorch: reinterpret_tensor in each call.
         """
-        buffer = self.buffers.get(view.name)
-        layout = getattr(buffer, "layout", None)
-        name = view.name
-        strides = zip(view.stride, layout.stride) if layout is not None and exact else ()
-        if layout is not None and tuple(view.size) == tuple(layout.size) and same(view.offset, layout.offset) and same_layout(
-                layout.size, view.stride, layout.stride) and all(same(a, b) for a, b in strides):
+        name, buffer, layout = view.name, self.buffers[view.name], self.buffers[view.name].layout
+        in_place = tuple(view.size) == tuple(layout.size) and same(view.offset, layout.offset)
+        if in_place and same_layout(layout.size, view.stride, layout.stride) and (not exact or all(map(same, view.stride, layout.stride))):
             return name
         root = self.root(view.name)
         if root in self.in_arena:
@@ -397,8 +392,7 @@ class WrapperWriter:
             return self.views[key]
         # as_strided counts from the start of the storage; inputs may themselves be views, so add their own offset
         offset = self.number(view.offset)
-        base = layout.offset if layout is not None else 0
-        relative = sympy.expand(sympy.sympify(view.offset) - base)
+        relative = sympy.expand(sympy.sympify(view.offset) - layout.offset)
         if isinstance(buffer, (InputBuffer, ConstantBuffer, ExternKernel, MultiOutput)):
             offset = f"{name}.storage_offset()" + (f" + {self.number(relative)}" if relative != 0 else "")
         return f"as_strided({name}, {self.tuple(view.size)}, {self.tuple(view.stride)}, {offset})"
@@ -455,33 +449,8 @@ class WrapperWriter:
         return "None" if value is None else self.number(value) if not isinstance(value, (bool, float)) else repr(value)
 
     def source(self):
-        outputs = f"[{', '.join(self.output(o) for o in self.graph.outputs)}]"
-        mutations = [f"{name}.copy_({self.view(value)})" for name, value in self.graph.mutations
-                     if value.name not in self.overwritten]
-        body = list(self.lines)
-        if self.overwritten:        # as an eager kernel would: autograd notices writes by the version
-            self.scope["increment_version"] = torch.autograd.graph.increment_version
-            body.append(f"increment_version(({', '.join(self.overwritten.values())},))")
-        if mutations:
-            body += [f"outputs = {outputs}", *mutations]
-            outputs = "outputs"
-        body.append(f"return {outputs}")
-        if self.in_arena:
-            names = [*self.in_arena, *self.views.values()]
-            self.scope["new_workspace"] = self.new_workspace()
-            symbols = ", ".join(self.workspace_symbols)
-            if symbols:       # one list of workspaces for the sizes of this call; a few are kept
-                self.scope["workspaces_for"] = WorkspacesBySize()
-                key = "stream, " if self.device.type == "cuda" else ""
-                take = [f"workspaces = workspaces_for({key}{symbols})"]
-            elif self.device.type == "cuda":    # calls on one stream run in order: they may share what lies between them
-                self.scope["workspaces_of"] = {}
-                take = ["workspaces = workspaces_of.setdefault(stream, [])"]
-            else:
-                self.scope["workspaces"], take = [], []
-            body = [*take, f"workspace = workspaces.pop() if workspaces else new_workspace({symbols})", f"({', '.join(names)},) = workspace", *body]
-            body[-1:] = ["workspaces.append(workspace)", body[-1]]
-        body = self.symbol_lines() + body
+        """The function's text: `lines` and, around them from inside to outside, the workspace, sizes, the stream, no autograd."""
+        body = self.symbol_lines() + self.in_workspace([*self.lines, *self.result_lines()])
         if self.device.type == "cuda":
             number = self.device.index or 0
             self.scope.update(current_stream=torch._C._cuda_getCurrentRawStream, current_device=torch._C._cuda_getDevice,
@@ -489,7 +458,8 @@ class WrapperWriter:
             body = [f"if current_device() != {number}:", f"    with on_device({number}):",
                     f"        return call({', '.join(self.graph.inputs)})", f"stream = current_stream({number})", *body]
         body = [piece for line in body for piece in wrapped(line)]
-        if any(isinstance(o, ExternKernel) for o in self.graph.operations) or mutations:
+        copies = any(value.name not in self.overwritten for _, value in self.graph.mutations)
+        if copies or any(isinstance(o, ExternKernel) for o in self.graph.operations):
             self.scope.update(is_grad_enabled=torch.is_grad_enabled, set_grad_enabled=torch._C._set_grad_enabled)
             body = ["recording = is_grad_enabled()", "set_grad_enabled(False)        # eager kernels: no autograd",
                     "try:", *indent(body), "finally:", "    set_grad_enabled(recording)"]
@@ -498,6 +468,33 @@ class WrapperWriter:
             return "\n".join(["def call(*inputs):", "    return call.owned(list(inputs))", "", "def call_owned(inputs):", f"    {inputs}, = inputs",
                               "    inputs.clear()         # no other reference keeps them", *indent(body)]) + "\n"
         return "\n".join([f"def call({inputs}):", *indent(body)]) + "\n"
+
+    def result_lines(self):
+        """Inputs get their new values when all outputs are there."""
+        lines, outputs = [], f"[{', '.join(self.output(o) for o in self.graph.outputs)}]"
+        if self.overwritten:        # as an eager kernel would: autograd notices writes by the version
+            self.scope["increment_version"] = torch.autograd.graph.increment_version
+            lines.append(f"increment_version(({', '.join(self.overwritten.values())},))")
+        copies = [f"{name}.copy_({self.view(value)})" for name, value in self.graph.mutations if value.name not in self.overwritten]
+        return [*lines, f"outputs = {outputs}", *copies, "return outputs"] if copies else [*lines, f"return {outputs}"]
+
+    def in_workspace(self, lines):
+        """The lines, the last of which returns, between taking a workspace from its list and putting it back."""
+        if not self.in_arena:
+            return lines
+        names = [*self.in_arena, *self.views.values()]
+        self.scope["new_workspace"] = self.new_workspace()
+        take, symbols = [], ", ".join(self.workspace_symbols)
+        if symbols:       # one list of workspaces for the sizes of this call; a few are kept
+            self.scope["workspaces_for"] = WorkspacesBySize()
+            take = [f"workspaces = workspaces_for({'stream, ' * (self.device.type == 'cuda')}{symbols})"]
+        elif self.device.type == "cuda":    # calls on one stream run in order: they may share what lies between them
+            self.scope["workspaces_of"] = {}
+            take = ["workspaces = workspaces_of.setdefault(stream, [])"]
+        else:
+            self.scope["workspaces"] = []
+        return [*take, f"workspace = workspaces.pop() if workspaces else new_workspace({symbols})", f"({', '.join(names)},) = workspace",
+                *lines[:-1], "workspaces.append(workspace)", lines[-1]]
 
     def new_workspace(self):
         plan = []

@@ -68,11 +68,9 @@ def _argument(call, box):
     call.lowerer.settle_base(box)
     if call.node.target in EXTERN and EXTERN[call.node.target] is not None:
         return box.as_buffer_view()
-    fake = box.fake
-    dense = fake is not None and not fake.is_meta and is_dense(fake)
     if call.node.target in READS_STORAGE:       # it counts from the start of eager's storage, and ours is shared by many buffers
         raise CannotLower(f"{call.node.target} of a tensor that is not contiguous")
-    return box.as_buffer_view(tuple(fake.stride()) if dense else None)
+    return box.as_buffer_view(tuple(box.fake.stride()) if box.fake is not None and is_dense(box.fake) else None)
 
 
 def _outputs(graph, kernel, value, path, origins):

@@ -104,12 +104,9 @@ class GraphLowering(fx.Interpreter):
     def example(self, value):
         """What torch's promotion rule should see of a box: its fake tensor; numbers are themselves."""
         if isinstance(value, TensorBox):
-            known = value.fake
-            if known is None or isinstance(known, Described):       # for promotion only the number of dimensions counts
-                shape = [hint(n, 2) for n in value.get_size()]
-                known = torch.empty(shape, dtype=value.dtype, device="meta")
-                value.fake = known if value.fake is None else value.fake
-            return known
+            if value.fake is None or isinstance(value.fake, Described):     # for promotion only the number of dimensions counts
+                return torch.empty([hint(n, 2) for n in value.get_size()], dtype=value.dtype, device="meta")
+            return value.fake
         return (1 if value.is_integer else 1.0) if isinstance(value, sympy.Expr) else value
 
     def settle_base(self, box):

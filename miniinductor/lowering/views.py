@@ -170,7 +170,7 @@ def unfold(call, x, dim, size, step):
 def as_strided(call, x, size, stride, storage_offset=None):
     """Another view of x's memory; x must lie there as eager has it."""
     fake = x.fake
-    if fake is None or fake.is_meta or any(isinstance(n, sympy.Expr) for n in (*fake.shape, *size, *stride, storage_offset)):
+    if fake is None or any(isinstance(n, sympy.Expr) for n in (*fake.shape, *size, *stride, storage_offset)):
         raise CannotLower("as_strided of a value that eager does not have, or with symbolic sizes")
     at = x.as_buffer_view(tuple(fake.stride()) if is_dense(fake) else None)
     if not same_layout(at.size, at.stride, fake.stride()):
