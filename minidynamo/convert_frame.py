@@ -17,7 +17,6 @@ import functools
 import gc
 import inspect
 import io
-import linecache
 import logging
 import os
 import re
@@ -37,6 +36,7 @@ from .guards import Guard, GuardFunction, watch
 from .replacement import parameter_count, rebuild, replacement
 from .symbolic_eval.evaluator import RootFrame
 from .symbolic_eval.torch_rules import STATES
+from .undo import Undo
 from .variables.base import Lazy
 from .variables.functions import CellVar, FunctionVar
 from .variables.objects import ABSENT, guard_classes
@@ -309,7 +309,7 @@ class FrameCompiler:
             return None, [], None
         with record.timed("graph"):
             gm, example_inputs = output.finish(outputs)
-        record.graph = gm
+        record.graph, undo = gm, Undo(output, gm, record.function, self.backend_name == "eager")
         records.counters["graphs"][record.function] += 1
         with record.timed("backend"):
             try:
@@ -329,25 +329,7 @@ class FrameCompiler:
             compiled = runtime.as_inference_tensors(compiled, inference)
         if output.state_before:
             compiled = runtime.restoring(compiled, [(setter, key, value) for (setter, key), value in output.state_before.items()])
-        return frame_hook.disabled(compiled), output.inputs, functools.partial(self.graph_raised, record.function, gm, output.first_write())
-
-    def graph_raised(self, function, gm, write):
-        """The graph raised: return if the frame may run as plain Python instead, else raise again.
-
-        It may not after the graph's first write to an input or parameter (node `write`): that would be repeated.
-        """
-        error = sys.exception() if sys.version_info >= (3, 12) else sys.exc_info()[1]
-        if not isinstance(error, Exception) or config.raise_internal_errors and self.backend_name != "eager":
-            raise
-        if write is not None:
-            code, trace = type(gm).forward.__code__, error.__traceback__
-            while trace is not None and trace.tb_frame.f_code is not code:
-                trace = trace.tb_next
-            lines = linecache.getlines(code.co_filename)[:trace.tb_lineno - 1] if trace is not None else None
-            if lines is None or any(f" {write.name} = " in line for line in lines):
-                records.counters["raised_after_write"][f"{function}: {type(error).__name__}: {error}"] += 1
-                raise
-        records.counters["raised"][f"{function}: {type(error).__name__}: {error}"] += 1
+        return frame_hook.disabled(undo.around(compiled)), output.inputs, undo.raised
 
     def guard(self, output, code):
         state = [Guard(name, None, f"{name.lower()}() == {'state_' + name.lower()}", {name.lower(): read, "state_" + name.lower(): read()})

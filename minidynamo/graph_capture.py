@@ -428,12 +428,6 @@ class OutputGraph(Builder):
         for table in (self.memo, self.pinned_memo, self.by_fake, self.sourced, self.globals, *((frame.locals, frame.bound, frame.cells, frame.stack) if frame else ())):
             table.clear()
 
-    def first_write(self):
-        """The first node that writes to an input, parameter or buffer, perhaps through a view, or None."""
-        storages = {storage(fake) for node in self.graph.nodes if node.op in ("placeholder", "get_attr")
-                    and isinstance(fake := node.meta["example_value"], torch.Tensor)}
-        return next((node for node, written in self.written if storage(written) in storages), None)
-
     def finish(self, outputs):
         """The captured GraphModule, returning `outputs` as a tuple, and the real example inputs."""
         for _ in self.entered:
@@ -481,10 +475,6 @@ def symbols_of(fake):
     """The symbols in a fake tensor's sizes and strides."""
     sizes = (*fake.shape, *fake.stride()) if fake.layout is torch.strided else fake.shape
     return {symbol for n in sizes if type(n) is torch.SymInt for symbol in n.node._expr.free_symbols}
-
-
-def storage(fake):
-    return fake.untyped_storage()._cdata if fake.layout is torch.strided else id(fake)
 
 
 def describe(target):

@@ -171,11 +171,57 @@ def test_an_error_of_the_graph_is_the_programs(backend):
     assert sum(minidynamo.counters["raised"].values()) == 2 and sys.exc_info() == (None, None, None)
 
 
-def test_an_error_after_a_write_is_not_repeated():
-    def f(x, index):
+def writes_and_raises(x, index, log):
+    log.append(x * 3)
+    with torch.inference_mode(), Manager(log) as manager:
+        minidynamo.graph_break()
         x.view(-1).add_(1)
+        try:
+            log.append(x[index])
+        except IndexError as error:
+            log.append(str(error))
+            x.mul_(2)
+        y = x[index - 4]
+    return y, torch.is_inference_mode_enabled()
+
+
+class Manager:
+    def __init__(self, log):
+        self.log = log
+
+    def __enter__(self):
+        self.log.append("in")
+
+    def __exit__(self, kind, value, trace):
+        self.log.append(kind)
+
+
+@pytest.mark.parametrize("backend", ["eager", "inductor"])
+def test_an_error_after_a_write(backend):
+    """What the graph wrote is undone, then plain Python writes and raises."""
+    with config.patch(raise_internal_errors=False):
+        both(writes_and_raises, *[lambda i=i: (torch.ones(2), torch.tensor([i]), []) for i in (4, 0, 3, 1, 9, 5)], backend=backend)
+    assert sum(minidynamo.counters["raised"].values()) >= 3 and not minidynamo.counters["raised_after_write"]
+    assert not torch.is_inference_mode_enabled() and sys.exc_info() == (None, None, None)
+
+
+def test_an_error_after_a_write_that_only_kernels_find():
+    def f(x, y, w):
+        x.add_(1)
+        try:
+            return torch.mm(y, w)
+        except RuntimeError as error:
+            return str(error), x
+    both(f, lambda: (torch.ones(2), torch.ones(2, 2), torch.ones(2, 2).double()), lambda: (torch.ones(3), torch.ones(2, 2), torch.ones(2, 2)))
+
+
+def test_what_cannot_be_undone_leaves_the_frame():
+    """autograd keeps the first write in the history of x."""
+    def f(x, index):
+        x.mul_(2)
         return x[index]
-    compiled, x = minidynamo.compile(f, backend="eager"), torch.ones(2)
+    compiled, leaf = minidynamo.compile(f, backend="eager"), torch.ones(2, requires_grad=True)
+    x = leaf * 1
     with pytest.raises(IndexError):
         compiled(x, torch.tensor([3]))
     assert x.tolist() == [2, 2] and minidynamo.counters["raised_after_write"]
@@ -185,6 +231,15 @@ def test_an_error_after_a_write_is_not_repeated():
         with pytest.raises(IndexError):
             compiled(x, torch.tensor([3]))
         assert isinstance(sys.exc_info()[1], KeyError)      # the handler let go of what it handled
+    x, before = torch.ones(2), torch.ones(2, requires_grad=True)
+    def g(x, w, index):
+        x.mul_(w)
+        return x[index]
+    both(g, lambda: (torch.ones(2), before, torch.tensor([3])))
+    with pytest.raises(IndexError):
+        minidynamo.compile(g, backend="eager")(x, before, torch.tensor([3]))
+    x.sum().backward()
+    assert x._version == 1 and before.grad.tolist() == [1, 1]
 
 
 def test_a_regular_expression_argument_is_guarded():

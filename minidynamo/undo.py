@@ -1,0 +1,122 @@
+"""A graph that raised: undo what it wrote to the program's tensors, so that plain Python can run the frame from the start.
+
+In:   the `OutputGraph` and its GraphModule, before a backend sees it.
+Out:  `around(compiled)`, which puts the tensors back where the graph raises, and `raised`, which the replacement code calls then: it
+      returns if the frame may run as plain Python, up to the error with its own message and line or to the program's own handler.
+
+        with torch.inference_mode():
+            graph_break()
+            x.add_(1)
+            y = x[index]        # out of range: x is put back, then plain Python adds, raises, and leaves the `with`
+
+Copies are made where an error may come that fake tensors do not foresee: at each run on a CPU if data decide (an index, a singular
+matrix), at the first one if only kernels look (dtypes of a matrix product).  Left out, so that the error leaves the frame as it is:
+other operations' errors (no memory left), metadata changed in place, a write into the history that autograd keeps of a tensor.
+# PyTorch: the graph's error leaves the frame, with what it has written, whatever `try` or `with` stands around the operation.
+"""
+import linecache
+import re
+import sys
+
+import torch
+
+from . import config, records
+
+DATA = re.compile(r"index|gather|scatter|embedding|nll_loss|entropy|multinomial|bernoulli|interleave|one_hot|bincount|linalg_(?!.*norm)|cholesky|inverse|solve|"
+                  r"floordiv|floor_divide|remainder|mod$|^_?assert|_check|^take|^put|^normal|ctc_loss|embedding_bag")
+KERNELS = re.compile(r"mm|mv|matmul|linear|(layer|group|batch|instance|rms)_norm|loss|softmax|dist|attention|rnn|lstm|gru|cum|prod")
+
+
+class Undo:
+    """`places`, `attributes`: inputs and parameters of the graph that it writes to, perhaps through a view.  `in_order`: as the program does."""
+
+    def __init__(self, output, gm, function, in_order):
+        self.function, self.in_order, self.code, nodes = function, in_order, type(gm).forward.__code__, list(output.graph.nodes)
+        writes = {}
+        for node, fake in output.written:
+            writes.setdefault(storage(fake), node)
+        changed = [node for node in nodes if node.op in ("placeholder", "get_attr") and isinstance(fake := node.meta["example_value"], torch.Tensor)
+                   and storage(fake) in writes]
+        order = {node: n for n, node in enumerate(nodes)}
+        self.write = min((writes[storage(node.meta["example_value"])] for node in changed), key=order.get, default=None)
+        inputs = [variable.node for variable in output.inputs]
+        self.places = [inputs.index(node) for node in changed if node in inputs]
+        self.attributes = [output.attributes[node.target] for node in changed if node.op == "get_attr"]
+        after = nodes[order[self.write]:] if in_order and changed else nodes if changed else ()
+        self.always = any(map(needs_data, after))
+        self.now = self.always or any(KERNELS.search(name_of(node)) for node in after)
+
+    def around(self, compiled):
+        if not self.now:
+            return compiled
+
+        def run(*args):
+            if not self.now:
+                return compiled(*args)
+            tensors = [*(args[n] for n in self.places), *self.attributes]
+            before = [(tensor, state(tensor)) for tensor in tensors]
+            contents = [(memory, memory.clone()) for memory in {memory._cdata: memory for memory in map(torch.Tensor.untyped_storage, tensors)}.values()]
+            try:
+                results = compiled(*args)
+            except Exception as error:
+                vars(error)["undone"] = undo(before, contents)
+                raise
+            self.now = self.always
+            return results
+        return run
+
+    def raised(self):
+        """The graph raised: return if the frame may run as plain Python, else raise again."""
+        error = sys.exception() if sys.version_info >= (3, 12) else sys.exc_info()[1]
+        if not isinstance(error, Exception) or config.raise_internal_errors and not self.in_order:
+            raise
+        repeatable = vars(error).pop("undone", False) or not self.has_written(error)
+        records.counters["raised" if repeatable else "raised_after_write"][f"{self.function}: {type(error).__name__}: {error}"] += 1
+        if not repeatable:
+            raise
+
+    def has_written(self, error):
+        """Had the graph come to its first write?  Its code is in the traceback, unless a backend has replaced it."""
+        trace = error.__traceback__
+        while trace is not None and not (lines := linecache.getlines(trace.tb_frame.f_code.co_filename) if trace.tb_frame.f_code is self.code else None):
+            trace = trace.tb_next
+        return self.write is not None and (trace is None or any(f" {self.write.name} = " in line for line in lines[:trace.tb_lineno - 1]))
+
+
+def state(tensor):
+    """What a write may change beside the contents."""
+    return (None if tensor.is_inference() else tensor._version, (tensor.shape, tensor.stride(), tensor.storage_offset(), tensor.untyped_storage()._cdata,
+            tensor.untyped_storage().nbytes()), tensor.requires_grad, tensor.grad_fn)
+
+
+def undo(before, contents):
+    """Put states and contents back; False where that cannot be done."""
+    for tensor, (version, layout, requires_grad, history) in before:
+        _, layout_now, *autograd = state(tensor)
+        if layout_now != layout or autograd != [requires_grad, history] and (requires_grad or tensor._is_view()):
+            return False
+    for memory, saved in contents:
+        memory.copy_(saved)
+    for tensor, (version, _, requires_grad, _) in before:
+        if tensor.requires_grad and not requires_grad:
+            tensor.detach_()
+        if version is not None:
+            torch._C._autograd._unsafe_set_version_counter((tensor,), (version,))
+    return True
+
+
+def storage(fake):
+    return fake.untyped_storage()._cdata if fake.layout is torch.strided else id(fake)
+
+
+def name_of(node):
+    return node.target if isinstance(node.target, str) else getattr(node.target, "__name__", str(node.target))
+
+
+def needs_data(node):
+    """May this node raise because of what is in a tensor?  On a GPU nobody waits for that."""
+    name, index = name_of(node), []
+    if name in ("getitem", "setitem", "__getitem__", "__setitem__"):
+        torch.fx.node.map_arg(node.args[1], lambda part: index.append(part.meta.get("example_value")))
+        return any(isinstance(part, torch.Tensor) for part in index)
+    return bool(DATA.search(name)) and any(getattr(part.meta.get("example_value"), "device", None) == torch.device("cpu") for part in node.all_input_nodes)
