@@ -51,7 +51,7 @@ class KernelRecord:
 
 @dataclass
 class SavedActivation:
-    """A value that the forward half keeps for the backward half.  is_input: in memory anyway, costs nothing."""
+    """A value that the forward half keeps for the backward half.  is_input: an input or a view of one, in memory anyway, costs nothing."""
     name: str
     op: str
     shape: str

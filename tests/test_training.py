@@ -425,9 +425,25 @@ def test_partition_switches_order_memory():
     for how in ("min-cut", "save-everything", "recompute-all"):
         minidynamo.reset()
         with miniinductor.config.patch(partition=how):
-            (record, *_) = check(lambda x, w: F.gelu(F.layer_norm(x @ w, (8,))).sigmoid() @ w.t(), x(16, 6), x(6, 8))
+            (record, *_) = check(lambda x, w: F.dropout(F.gelu(x @ w).sigmoid(), 0.1).exp(), x(16, 6), x(6, 8))
             saved[how] = sum(s.bytes for s in record.saved if not s.is_input)
     assert saved["recompute-all"] <= saved["min-cut"] < saved["save-everything"], saved
+
+
+def test_saving_a_view_of_an_input_costs_nothing():
+    with miniinductor.config.patch(partition="save-everything"):
+        (record, *_) = check(lambda x, w: (x @ w.t()).exp(), x(16, 6), x(8, 6))
+    assert {s.op: s.is_input for s in record.saved if "t.default" in s.op or "primal" in s.op} and not any(
+        s.bytes for s in record.saved if not s.is_input and "t.default" in s.op)
+
+
+def test_dropout_keeps_its_mask_as_bytes_and_nothing_for_the_shape_of_it():
+    """copy(empty_like(y), mask) needed y in backward: the float mask was kept, or y itself."""
+    for how in ("min-cut", "recompute-all"):
+        minidynamo.reset()
+        with miniinductor.config.patch(partition=how):
+            (record, *_) = check(lambda x, w: F.dropout(x @ w, 0.5), x(16, 6), x(6, 8))
+        assert [(s.op, s.bytes) for s in record.saved if not s.is_input] == [("aten.bernoulli.p", 16 * 8)]
 
 
 def test_the_gradient_of_an_embedding_is_added_to_what_is_there():

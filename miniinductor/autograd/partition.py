@@ -150,7 +150,7 @@ def partition(joint, primals, is_cheap):
     overwritten = {inputs[w.primal].target for w in joint.writes}
     saved, reasons = choose_saved(graph, gradients, overwritten, is_cheap)
     activations = [SavedActivation(n.name, "getitem" if n.target is operator.getitem else str(n.target), _shape(n.meta["val"]),
-                                   element_bytes(n.meta["val"]), n.op == "placeholder" and n.target not in overwritten, reasons[n] or "smallest cut",
+                                   element_bytes(n.meta["val"]), base(n).op == "placeholder" and base(n).target not in overwritten, reasons[n] or "smallest cut",
                                    n.meta.get("source_line", "")) for n in saved]
     extra = [n for n in saved if n.op != "placeholder" or n.target in overwritten]      # other inputs need not pass through
     late = backward_nodes(graph)        # attention's backward is random too: it repeats the dropout
@@ -162,6 +162,13 @@ def partition(joint, primals, is_cheap):
     backward = extract(joint.graph, [*sizes, *saved, *tangents], unique, lambda new: (_not_shared([new(g) for g in unique]), []))
     where = [unique.index(g) if isinstance(g, fx.Node) else None for g in gradients]
     return Parts(forward, backward, saved, tangents, where, activations)
+
+
+def base(node):
+    """What a chain of views looks at: saving a view of an input costs nothing."""
+    while is_view(node):
+        node = node.all_input_nodes[0]
+    return node
 
 
 def _shape(value):

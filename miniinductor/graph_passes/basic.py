@@ -40,6 +40,11 @@ def remove_no_ops(graph):
     removed = 0
     targets = {aten.clone.default, aten._to_copy.default, aten.view.default, aten.expand.default, aten.lift_fresh_copy.default}
     for node in list(graph.nodes):
+        if node.target is aten.copy.default and all(isinstance(a, fx.Node) for a in node.args[:2]):
+            # a copy over the whole of something (dropout's mask over empty_like(x)) needs x neither now nor in the backward half
+            over, source = (a.meta["val"] for a in node.args[:2])
+            if alike(over, source.to(over.dtype)):
+                node.target, node.args, node.kwargs = aten._to_copy.default, node.args[1:2], {"dtype": over.dtype}
         if node.target in targets and isinstance(node.args[0], fx.Node) and not any(u.op == "output" for u in node.users):
             source = node.args[0]
             if alike(node.meta["val"], source.meta["val"]):
