@@ -19,6 +19,7 @@ step_limit = 500_000        # instructions traced for one frame, inlined calls i
 attempt_limit = 200                 # restarts of one frame's analysis (one per graph break met)
 guard_parameter_metadata = True     # dtype, device, shape of parameters are checked besides their identity
 capture_scalar_outputs = False      # .item(), nonzero(), x[mask] stay in the graph, as sizes that only the run knows
+undo_bytes = 1 << 20                # graphs that write to more memory of the program than this do not copy it, to undo that should they raise
 count_hits = True                   # replacement code counts its calls (one C call, about 40 ns)
 debug = int(os.environ.get("MINI_DEBUG", "0"))
 

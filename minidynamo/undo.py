@@ -11,7 +11,8 @@ Out:  `around(compiled)`, which puts the tensors back where the graph raises, an
 
 Copies are made where an error may come that fake tensors do not foresee: at each run on a CPU if data decide (an index, a singular
 matrix), at the first one if only kernels look (dtypes of a matrix product).  Left out, so that the error leaves the frame as it is:
-other operations' errors (no memory left), metadata changed in place, a write into the history that autograd keeps of a tensor.
+other operations' errors (no memory left), metadata changed in place, a write into the history that autograd keeps of a tensor, and
+more memory than `config.undo_bytes`: a cache of keys and values is not copied for each token.
 # PyTorch: the graph's error leaves the frame, with what it has written, whatever `try` or `with` stands around the operation.
 """
 import linecache
@@ -54,8 +55,11 @@ class Undo:
             if not self.now:
                 return compiled(*args)
             tensors = [*(args[n] for n in self.places), *self.attributes]
+            memories = {memory._cdata: memory for memory in map(torch.Tensor.untyped_storage, tensors)}.values()
+            if sum(memory.nbytes() for memory in memories) > config.undo_bytes:
+                return compiled(*args)
             before = [(tensor, state(tensor)) for tensor in tensors]
-            contents = [(memory, memory.clone()) for memory in {memory._cdata: memory for memory in map(torch.Tensor.untyped_storage, tensors)}.values()]
+            contents = [(memory, memory.clone()) for memory in memories]
             try:
                 results = compiled(*args)
             except Exception as error:

@@ -215,6 +215,19 @@ def test_an_error_after_a_write_that_only_kernels_find():
     both(f, lambda: (torch.ones(2), torch.ones(2, 2), torch.ones(2, 2).double()), lambda: (torch.ones(3), torch.ones(2, 2), torch.ones(2, 2)))
 
 
+def test_much_memory_is_not_copied():
+    def f(x, index):
+        x.add_(1)
+        return x[index]
+    x = torch.ones(1 << 17)
+    with config.patch(undo_bytes=4 << 17), pytest.raises(IndexError):
+        minidynamo.compile(f, backend="eager")(x, torch.tensor([1 << 17]))
+    assert x[0] == 2 and not minidynamo.counters["raised_after_write"]
+    with config.patch(undo_bytes=(4 << 17) - 1), pytest.raises(IndexError):
+        minidynamo.compile(f, backend="eager")(x, torch.tensor([1 << 17]))
+    assert x[0] == 3 and minidynamo.counters["raised_after_write"]
+
+
 def test_what_cannot_be_undone_leaves_the_frame():
     """autograd keeps the first write in the history of x."""
     def f(x, index):
