@@ -17,6 +17,7 @@ foreach = True              # independent kernels of the same body become one (a
 vectorize = True            # C++: `omp simd` inner loops; False gives the plain scalar style
 openmp = True               # C++: outer loops run on all threads
 tiling = True               # C++: a transposed access runs over tiles
+lane_tables = True          # C++: what is the same in each row of a pointwise kernel is computed once; short lanes are joined with the loop around
 row_reductions = True       # C++: a reduction along rows (sum over dim 0) adds up rows, its lanes run over columns
 cpu_backend = "cpp"         # kernels of CPU tensors; "triton": through Triton's interpreter (TRITON_INTERPRET=1), for study
 max_autotune = False        # Triton: try every block size of every kernel, not only of those that move many bytes

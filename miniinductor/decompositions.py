@@ -59,12 +59,19 @@ def softmax(x, dim, half_to_float):
     return (e / torch.sum(e, dim, keepdim=True)).to(result)
 
 
-def _normalized(x, dims, eps):
+def _normalized(x, dims, eps, statistics=None):
     """((x - mean) / deviation, mean, variance, 1 / deviation) over `dims`."""
     wide = upcast(x)
-    variance, mean = torch.var_mean(wide, dims, correction=0, keepdim=True)
+    variance, mean = (statistics or torch.var_mean)(wide, dims, correction=0, keepdim=True)
     rstd = torch.rsqrt(variance + eps)
     return (wide - mean) * rstd, mean, variance, rstd
+
+
+def var_mean_by_channel(x, dims, *, correction, keepdim):
+    """Of [n, groups, channels, pixels] over the last two, from those of each channel: in channels-last memory the sums run along rows."""
+    variance, mean = torch.var_mean(x, [3], correction=0, keepdim=True)
+    between, center = torch.var_mean(mean, [2], correction=0, keepdim=True)
+    return torch.mean(variance, [2], keepdim=True) + between, center
 
 
 def _scaled(out, weight, bias, shape=None):
@@ -83,7 +90,8 @@ def layer_norm(x, normalized_shape, weight, bias, eps):
 
 @decomposition(aten.native_group_norm.default)
 def group_norm(x, weight, bias, n, c, hw, groups, eps):
-    out, mean, _, rstd = _normalized(x.reshape(n, groups, c // groups * hw), [2], eps)
+    by_channel = x.dim() > 2 and c > groups and same(x.stride(1), 1) and not x.is_contiguous()
+    out, mean, _, rstd = _normalized(x.reshape(n, groups, c // groups, hw), [2, 3], eps, var_mean_by_channel if by_channel else None)
     out = _scaled(out.reshape(x.shape), weight, bias, [1, c] + [1] * (x.dim() - 2))
     return out.to(x.dtype), mean.reshape(n, groups).to(x.dtype), rstd.reshape(n, groups).to(x.dtype)
 

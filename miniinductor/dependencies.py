@@ -17,13 +17,14 @@ Mirrors torch/_inductor/dependencies.py and loop_body.py.  Left out: index propa
 import functools
 import itertools
 import math
+import operator
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import sympy
 import torch
 
-from .index_math import FloorDiv, Mod, lies_in, simplify
+from .index_math import FloorDiv, Mod, bounds, lies_in, simplify
 from .handlers import PrintHandler, loop_variable, loop_variables, run_body
 from .ir import origin
 from .ops import OpsHandler, fill, set_handler
@@ -56,26 +57,33 @@ class Instruction:
     origin: str = ""        # the FX node it comes from
 
 
+FOLLOWED = {"add": operator.add, "sub": operator.sub, "mul": operator.mul, "maximum": sympy.Max, "minimum": sympy.Min}
+COMPARED = {"lt": operator.lt, "le": operator.le, "gt": operator.gt, "ge": operator.ge, "eq": operator.eq, "ne": operator.ne}
+
+
 # --- recording ----------------------------------------------------------------------------------------------------
 class Recorder(OpsHandler):
     """Writes each op down, equal ones once.
 
-    Integers that are known as index expressions (from `index_expr`, constants and their sums and products) are followed,
-    so that indexing with them is an ordinary index, without a bounds check where the loops' sizes prove it.
+    Integers that are known as index expressions (from `index_expr`, constants, and FOLLOWED operations and abs of them) are followed,
+    so that indexing with them is an ordinary index, without a bounds check where the loops' sizes prove it.  So are comparisons of them: what
+    holds for all iterations, or for none, is no condition.
     """
+    origin = ""
 
     def __init__(self, ranges):
         self.indices, self.instructions, self.seen = [], [], {}
         self.count = itertools.count()
         self.ranges = ranges
-        self.known = {}             # Ref -> the sympy expression it equals
+        self.known = {}             # Ref -> the sympy expression it equals, or the truth of a condition
+        self.undecided = []         # (comparison, expression that it compares with 0) that hold in some iterations only
 
     def emit(self, op, *args, result=None, block=()):
         key = (op, args)
         if not block and op != "store" and key in self.seen:
             return self.seen[key]
         result = Ref(next(self.count)) if result is None else result
-        self.instructions.append(Instruction(op, args, result, block, origin.value))
+        self.instructions.append(Instruction(op, args, result, block, self.origin or origin.value))
         self.seen[key] = result
         return result
 
@@ -105,25 +113,62 @@ class Recorder(OpsHandler):
 
     def knows(self, result, expr, dtype):
         """int32 and int64 only: they hold every index without wrapping."""
-        if expr is not None and dtype in (torch.int32, torch.int64):
+        if isinstance(expr, sympy.Expr) and dtype in (torch.int32, torch.int64):
             self.known[result] = expr
         return result
 
-    def arithmetic(self, op, a, b):
-        result = self.emit(op, a, b)
-        if a in self.known and b in self.known:
-            x, y = self.known[a], self.known[b]
-            self.known[result] = sympy.expand({"add": x + y, "sub": x - y, "mul": x * y}[op])
+    def compare(self, op, a, b):
+        x, y = self.known.get(a), self.known.get(b)
+        if isinstance(x, sympy.Expr) and isinstance(y, sympy.Expr):
+            difference = sympy.expand(x - y)
+            limits = bounds(difference, self.ranges)
+            outcomes = limits and {COMPARED[op](n, 0) for n in (*limits, *[0] * (limits[0] < 0 < limits[1]))}
+            if outcomes and len(outcomes) == 1 and (op not in ("eq", "ne") or limits[0] == limits[1] or not limits[0] <= 0 <= limits[1]):
+                return self.truth(outcomes.pop())
+            self.undecided.append((op, difference))
+        return self.emit(op, a, b)
+
+    lt, le, gt, ge, eq, ne = map(functools.partialmethod, [compare] * 6, COMPARED)
+
+    def truth(self, value):
+        result = self.emit("constant", value, torch.bool)
+        self.known[result] = value
         return result
 
-    add, sub, mul = map(functools.partialmethod, [arithmetic] * 3, ("add", "sub", "mul"))
+    def connect(self, op, a, b):
+        for one, other in ((a, b), (b, a)):
+            if isinstance(self.known.get(one), bool):
+                neutral = self.known[one] is (op == "logical_and")
+                return other if neutral else one
+        return self.emit(op, a, b)
 
-    def reduction(self, dtype, src_dtype, kind, value):
-        return self.emit("reduction", dtype, src_dtype, kind, value, self.slot(self.flat_reduction_index))
+    logical_and, logical_or = map(functools.partialmethod, [connect] * 2, ("logical_and", "logical_or"))
+
+    def where(self, condition, a, b):
+        known = self.known.get(condition)
+        return (a if known else b) if isinstance(known, bool) and isinstance(a, Ref) and isinstance(b, Ref) else self.emit("where", condition, a, b)
+
+    def arithmetic(self, op, a, b):
+        result = self.emit(op, a, b)
+        if isinstance(self.known.get(a), sympy.Expr) and isinstance(self.known.get(b), sympy.Expr):
+            x, y = self.known[a], self.known[b]
+            self.known[result] = sympy.expand(FOLLOWED[op](x, y))
+        return result
+
+    add, sub, mul, maximum, minimum = map(functools.partialmethod, [arithmetic] * 5, FOLLOWED)
+
+    def abs(self, x):
+        result = self.emit("abs", x)
+        if isinstance(self.known.get(x), sympy.Expr):
+            self.known[result] = sympy.Abs(self.known[x])
+        return result
+
+    def reduction(self, dtype, src_dtype, kind, value, flat=None):
+        return self.emit("reduction", dtype, src_dtype, kind, value, self.slot(self.flat_reduction_index if flat is None else flat))
 
     def indirect_indexing(self, value, size, wrap_neg=True):
         expr = self.known.get(value)
-        if expr is not None and lies_in(expr, size, self.ranges):
+        if isinstance(expr, sympy.Expr) and lies_in(expr, size, self.ranges):
             return expr
         args = (value, size, wrap_neg)
         known = self.seen.get(("indirect_indexing", args))
@@ -131,11 +176,19 @@ class Recorder(OpsHandler):
             "indirect_indexing", *args, result=sympy.Symbol(f"indirect{next(self.count)}", integer=True))
 
     def masked(self, mask, body, other):
+        if self.known.get(mask) is True:
+            return body()
         outside, seen = self.instructions, self.seen
         self.instructions, self.seen = [], dict(seen)
         value = body()
         block, self.instructions, self.seen = tuple(self.instructions), outside, seen
         return self.emit("masked", mask, value, other, block=block)
+
+
+    def body(self, outer, inner):
+        body = LoopBody(outer, inner, *without_unused(self.indices, self.instructions))
+        body.indices = [simplify(i, body.ranges()) for i in body.indices]
+        return body
 
 
 def _record_plain(name):
@@ -154,10 +207,7 @@ def trace(buffer):
     recorder.flat_reduction_index, origin.value = flatten(r, inner), ""
     with set_handler(recorder):
         run_body(buffer, x, r)
-    body = LoopBody(outer, inner, *without_unused(recorder.indices, recorder.instructions))
-    ranges = body.ranges()
-    body.indices = [simplify(i, ranges) if i.has(FloorDiv, Mod) else sympy.expand(i) for i in body.indices]
-    return body
+    return recorder.body(outer, inner)
 
 
 def without_unused(indices, instructions):
@@ -315,9 +365,8 @@ class LoopBody:
         indices = self.indices
         if mapping:
             indices = [sympy.expand(i.xreplace(mapping)) if i.free_symbols else i for i in indices]
-            if any(i.has(FloorDiv, Mod) for i in indices):
-                after = replace(self, outer=outer, inner=inner).ranges()
-                indices = [simplify(i, after) if i.has(FloorDiv, Mod) else i for i in indices]
+            after = replace(self, outer=outer, inner=inner).ranges()
+            indices = [simplify(i, after) for i in indices]
         return replace(self, outer=tuple(outer), inner=tuple(inner), indices=indices)
 
     def split_to(self, outer, inner):
@@ -334,6 +383,12 @@ class LoopBody:
                     covered = covered * part[-1][1]
                 mapping[loop_variable(prefix, number)] = flatten([v for v, _ in part], [n for _, n in part])
         return self.substitute(outer, inner, mapping)
+
+    def recorded(self, ranges):
+        """(recorder, the same pointwise body): comparisons that the loops' sizes decide are gone."""
+        recorder = Recorder(ranges)
+        self.play(recorder)
+        return recorder, recorder.body(self.outer, self.inner)
 
     def as_full(self, outer, inner):
         """A pointwise body run over the loops of a reduction: its last loops become r0, r1, ..."""

@@ -140,22 +140,34 @@ def bounds(expression, ranges):
         return low, high
     if isinstance(expression, FloorDiv) and parts[1][0] == parts[1][1] > 0:
         return parts[0][0] // parts[1][0], parts[0][1] // parts[1][0]
+    if isinstance(expression, (sympy.Max, sympy.Min)):
+        choose = max if isinstance(expression, sympy.Max) else min
+        return choose(low for low, _ in parts), choose(high for _, high in parts)
+    if isinstance(expression, sympy.Abs):
+        low, high = parts[0]
+        return max(low, -high, 0), max(-low, high)
     if isinstance(expression, Mod) and parts[1][0] == parts[1][1] > 0:
         return 0, min(parts[1][0] - 1, parts[0][1] if parts[0][0] >= 0 else parts[1][0] - 1)
     return None
 
 
+SIMPLIFIED = (FloorDiv, Mod, sympy.Abs, sympy.Max, sympy.Min)
+
+
 def simplify(expression, ranges):
     """An expression equal to `expression` while each variable v stays in [0, ranges[v])."""
-    expression = opened(sympy.sympify(expression))
-    if not expression.has(FloorDiv, Mod):
-        return closed(expression)
+    expression = sympy.sympify(expression)
+    if not expression.has(*SIMPLIFIED):
+        return sympy.expand(expression)
+    expression = opened(expression)
     ranges = {v: opened(sympy.sympify(n)) for v, n in ranges.items()}
 
     def visit(e):
-        if not e.args or not e.has(FloorDiv, Mod):
+        if not e.args or not e.has(*SIMPLIFIED):
             return e
         given, e = e, e.func(*[visit(a) for a in e.args])
+        if isinstance(e, (sympy.Abs, sympy.Max, sympy.Min)):
+            return _decided(e, ranges)
         if not isinstance(e, (FloorDiv, Mod)):                   # a quotient that came apart has new quotients in its parts
             return visit(e) if isinstance(given, (FloorDiv, Mod)) else e
         if not e.args[1].is_Integer:
@@ -179,6 +191,17 @@ def simplify(expression, ranges):
     return closed(join_quotients(sympy.expand(visit(expression))))
 
 
+def _decided(e, ranges):
+    """The one that is always the largest (smallest), if there is one."""
+    parts = [e.args[0], -e.args[0]] if isinstance(e, sympy.Abs) else list(e.args)
+    sign = -1 if isinstance(e, sympy.Min) else 1
+    for part in parts:
+        limits = [bounds(sympy.expand(sign * (part - other)), ranges) for other in parts if other is not part]
+        if all(found and found[0] >= 0 for found in limits):
+            return part
+    return e
+
+
 def _cut(e, visit):
     """A quotient or remainder by k*t, where dividing by k alone comes out: (8*i + j) // (8*t) is i // t for 0 <= j < 8."""
     numerator, (k, rest) = sympy.expand(e.args[0]), e.args[1].as_coeff_Mul()
@@ -200,6 +223,8 @@ def lies_in(expression, size, ranges):
     limits = bounds(expression, ranges)
     if limits is not None and getattr(size, "is_Integer", True):
         return limits[0] >= 0 and limits[1] < size
+    if expression.has(sympy.Abs, sympy.Max, sympy.Min):         # not highest where its variables are
+        return False
     highest = expression.replace(Mod, lambda a, b: b - 1).xreplace({v: sympy.sympify(n) - 1 for v, n in ranges.items()})
     return is_nonnegative(expression) and is_nonnegative(size - 1 - highest)
 

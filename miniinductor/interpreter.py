@@ -28,8 +28,13 @@ from .ops import BINARY, COMPARISON, UNARY, OpsHandler, set_handler
 
 
 # --- index expressions ------------------------------------------------------------------------------------------------
-ARITHMETIC = {sympy.Add: operator.add, sympy.Mul: operator.mul, sympy.Pow: operator.pow, sympy.Max: max, FloorDiv: operator.floordiv,
-              Mod: operator.mod}
+def _extreme(choose):
+    return lambda a, b: getattr(torch, choose)(*map(torch.as_tensor, (a, b))) if torch.is_tensor(a) or torch.is_tensor(b) else (
+        max if choose == "maximum" else min)(a, b)
+
+
+ARITHMETIC = {sympy.Add: operator.add, sympy.Mul: operator.mul, sympy.Pow: operator.pow, FloorDiv: operator.floordiv, Mod: operator.mod,
+              sympy.Max: _extreme("maximum"), sympy.Min: _extreme("minimum")}
 
 
 def evaluate(expr, values):
@@ -39,6 +44,8 @@ def evaluate(expr, values):
         return int(expr)
     if expr.is_Symbol:
         return values[expr]
+    if isinstance(expr, sympy.Abs):
+        return abs(evaluate(expr.args[0], values))
     if expr.func not in ARITHMETIC:
         raise NotImplementedError(f"index expression {expr}")
     return functools.reduce(ARITHMETIC[expr.func], [evaluate(a, values) for a in expr.args])

@@ -1,5 +1,6 @@
 """C++ kernels against torch: every op of the vocabulary, all dtypes, irregular shapes, special values."""
 import math
+import re
 
 import pytest
 import torch
@@ -530,7 +531,7 @@ def compiled_sample():
     return minidynamo.compile(sample)(x, y), sample(x, y)
 
 
-@pytest.mark.parametrize("switch", ["vectorize", "openmp", "tiling", "loop_reordering", "row_reductions", "split_reductions", "fusion", "inlining", "buffer_reuse",
+@pytest.mark.parametrize("switch", ["vectorize", "openmp", "tiling", "lane_tables", "loop_reordering", "row_reductions", "split_reductions", "fusion", "inlining", "buffer_reuse",
                                     "in_place", "foreach"])
 def test_a_switch_changes_no_result(switch):
     with miniinductor.config.patch(**{switch: False}):
@@ -571,5 +572,49 @@ def test_a_roll_is_two_loops_without_a_division():
         compiled = miniinductor.compile_fx(torch.fx.symbolic_trace(rolled), [x])
         for got, want in zip(compiled(x), rolled(x)):
             assert torch.equal(got, want)
-        sources = [k.source for k in compiled.record.kernels]
-        assert len(x) == 1 or sum("int64_t wrap" in s for s in sources) >= 1
+        assert not any(re.search(r"r0[^()]*\)? ?%", k.source) for k in compiled.record.kernels)
+
+
+F = torch.nn.functional
+LANES = {       # what is the same in each row, indices in pieces, short lanes: function, shapes of its arguments, what its kernels have or (not) lack
+    "reflect": (lambda x: F.pad(x, (2, 1, 1, 3), mode="reflect"), [(2, 3, 9, 21)], "not error"),
+    "replicate": (lambda x: F.pad(x, (2, 1, 1, 3), mode="replicate"), [(2, 3, 9, 21)], "not error"),
+    "circular": (lambda x: F.pad(x, (2, 1, 1, 3), mode="circular"), [(2, 3, 9, 21)], None),
+    "constant": (lambda x: F.pad(x, (2, 1, 1, 3), value=7.0), [(2, 3, 9, 21)], None),
+    "cat": (lambda x, y: torch.cat([x, y, x], -1) * 2, [(9, 21), (9, 17)], "not ?"),
+    "bilinear": (lambda x: F.interpolate(x, size=(13, 29), mode="bilinear"), [(2, 3, 9, 21)], "table"),
+    "bilinear by corners": (lambda x: F.interpolate(x, size=(40, 5), mode="bilinear", align_corners=True), [(4, 3, 9, 21)], "table"),
+    "bicubic": (lambda x: F.interpolate(x, scale_factor=2, mode="bicubic"), [(1, 2, 9, 12)], "table"),
+    "nearest": (lambda x: F.interpolate(x, size=(13, 29)), [(2, 3, 9, 21)], "table"),
+    "pixel shuffle": (lambda x: F.pixel_shuffle(x, 2), [(2, 8, 9, 21)], None),
+    "normalized": (lambda x, m, s: (x - m) / s, [(12, 16, 3), (3,), (3,)], "table"),
+    "few rows": (lambda x, m: x * torch.exp(m), [(3, 7, 3), (3,)], None),
+    "exp of a row": (lambda x, m: x * torch.exp(m), [(5, 30, 70), (5, 1, 70)], "table"),
+    "columns": (lambda x, y: ((x / y) * (x - torch.exp(y))).sum(0), [(50, 37), (37,)], "table"),
+}
+
+
+@pytest.mark.parametrize("name", LANES)
+@pytest.mark.parametrize("threads", [1, 3])
+def test_lanes_and_rows(name, threads, request):
+    function, shapes, expected = LANES[name]
+    before = torch.get_num_threads()
+    request.addfinalizer(lambda: torch.set_num_threads(before))
+    torch.set_num_threads(threads)
+    inputs = [torch.randn(s) for s in shapes]
+    for inputs in (inputs, [t.to(torch.float64) for t in inputs]):
+        compiled = miniinductor.compile_fx(torch.fx.symbolic_trace(function), inputs)
+        torch.testing.assert_close(compiled(*inputs), function(*inputs), rtol=1e-5, atol=1e-5)
+        source = "".join(k.source for k in compiled.record.kernels)
+        if expected and 'extern "C"' in source:
+            assert (expected.split()[-1] in source.split("{", 1)[1]) == (not expected.startswith("not")), source
+
+
+@pytest.mark.parametrize("shape, groups", [((2, 12, 7, 9), 4), ((1, 40, 5, 5), 4), ((3, 6, 4, 8), 1), ((2, 6, 8, 8), 6)])
+def test_group_norm_in_channels_last_memory(shape, groups):
+    x = (torch.randn(shape) * 3 + 100).to(memory_format=torch.channels_last)
+    w, b = torch.randn(shape[1]), torch.randn(shape[1])
+    function = lambda x, w, b: torch.nn.functional.group_norm(x, groups, w, b)     # noqa: E731
+    got, want = miniinductor.compile_fx(torch.fx.symbolic_trace(function), [x, w, b])(x, w, b), function(x.double(), w.double(), b.double())
+    assert got.stride() == want.stride()
+    torch.testing.assert_close(got.double(), want, rtol=1e-4, atol=2e-4)

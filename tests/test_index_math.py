@@ -16,7 +16,11 @@ def expression(depth, rng):
     if depth == 0:
         return rng.choice([i, j, sympy.Integer(rng.randint(0, 9))])
     kind = rng.random()
-    if kind < 0.3:
+    if kind < 0.15:
+        return rng.choice([sympy.Max, sympy.Min])(expression(depth - 1, rng), rng.randint(-3, 9) - expression(depth - 1, rng))
+    if kind < 0.2:
+        return sympy.Abs(expression(depth - 1, rng) - rng.randint(0, 9))
+    if kind < 0.4:
         return expression(depth - 1, rng) + expression(depth - 1, rng)
     if kind < 0.5:
         return rng.randint(1, 8) * expression(depth - 1, rng)
@@ -25,7 +29,7 @@ def expression(depth, rng):
 
 def value(e, a, b):
     """Python's own // and %, whatever FloorDiv.eval would do."""
-    return eval(str(sympy.sympify(e)), {"i": a, "j": b, "FloorDiv": lambda x, y: x // y, "Mod": lambda x, y: x % y})
+    return eval(str(sympy.sympify(e)), {"i": a, "j": b, "FloorDiv": lambda x, y: x // y, "Mod": lambda x, y: x % y, "Max": max, "Min": min, "Abs": abs})
 
 
 @pytest.mark.parametrize("seed", range(60))

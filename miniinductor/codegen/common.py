@@ -167,6 +167,8 @@ def _print(expr, language):
         for argument in expr.args[1:]:
             text = f"{dialect.functions.format(function)}({text}, {_within(argument, SUM)})"
         return text, ATOM
+    if isinstance(expr, sympy.Abs):
+        return f"{dialect.functions.format('maximum')}({_within(expr.args[0], SUM)}, {_within(-expr.args[0], SUM)})", ATOM
     if isinstance(expr, sympy.floor):
         return _print(FloorDiv(*sympy.fraction(sympy.together(expr.args[0]))), language)
     if isinstance(expr, sympy.core.relational.Relational):

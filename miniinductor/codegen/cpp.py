@@ -31,10 +31,10 @@ import torch
 
 from .. import config
 from ..dependencies import int_or_none, loop_variables, merge_loops, stride_of
-from ..index_math import Mod
 from ..sizes import hint
 from .common import Kernel, Scope, Value, indent, index_text, origin_text, summary
 from .cpp_expressions import NARROW, CppExpressions, compute_type, memory_type
+from .cpp_lanes import RowInvariants, with_longer_lanes
 from .cpp_reductions import CHUNK, LANES, Accumulator, RowReductions, array_declarations, declarations, estimate, longest, loops_around
 
 PARALLEL_WORK = 1 << 15     # scalar operations below which starting threads costs more than they save
@@ -46,7 +46,7 @@ SMALL_SCRATCH = 2048        # elements of each, where their number is symbolic: 
 MOST_PARTS = 512            # partial results of a reduction that is itself spread over threads
 
 
-class CppKernelWriter(RowReductions, CppExpressions):
+class CppKernelWriter(RowReductions, RowInvariants, CppExpressions):
     """Plays the bodies of a group into C++ lines."""
 
     def __init__(self, group, buffers, keep, order=None, overwritten={}):
@@ -62,7 +62,7 @@ class CppKernelWriter(RowReductions, CppExpressions):
         self.halves = {}                                # element of float16 -> (array of floats, pointer to a block of elements, is it written?)
         self.may_run_again = not self.has_scatter and not any(n.name in overwritten for n in self.nodes)
         self.inner_symbols = set()                      # indirect indices that change in the inner loop
-        self.accumulators, self.inner_variables, self.wraps = [], set(), {}
+        self.accumulators, self.inner_variables = [], set()
         self.scatter_is_row_wise = False                # a scatter whose lanes write different elements
 
     # -- plan ------------------------------------------------------------------------------------------------------
@@ -72,7 +72,8 @@ class CppKernelWriter(RowReductions, CppExpressions):
         self.inner = max((b.inner for b in bodies), key=len)
         self.is_pointwise = not self.inner
         if self.is_pointwise:
-            self.outer, self.inner = self.outer[:-1], self.outer[-1:]
+            bodies = with_longer_lanes(bodies)
+            self.outer, self.inner = bodies[0].outer[:-1], bodies[0].outer[-1:]
             if self.inner:
                 bodies = [b.as_full(self.outer, self.inner) for b in bodies]
         self.bodies = {n.name: b for n, b in zip(self.nodes, bodies)}
@@ -86,7 +87,7 @@ class CppKernelWriter(RowReductions, CppExpressions):
                            for i in instructions)
         self.by_rows = self.is_outer_reduction()
         self.tile = self.plan_tile()
-        self.wraps = self.plan_wraps()
+        self.plan_lanes()
         self.tile_loads = {}            # element -> (array, type in memory, element at the corner, its step along the lanes)
         work = self.outer_count * self.inner_count * max(1, operations // 4)
         known = all(isinstance(n, int) for n in (*self.outer, *self.inner))
@@ -165,7 +166,7 @@ class CppKernelWriter(RowReductions, CppExpressions):
     def write(self):
         self.plan_loops()
         self.plan_stages()
-        self.outside = Scope()
+        self.outside = Scope(self.above)
         if self.by_rows:
             body = self.write_by_rows()
         else:
@@ -232,15 +233,19 @@ class CppKernelWriter(RowReductions, CppExpressions):
         body.play(self)
 
     def write_inner_stage(self, nodes):
-        outside, inside = self.outside, Scope(self.outside)
-        self.accumulators, self.deferred = [], []
-        self.where_am_i(inside, self.r)
-        for node in nodes:
-            self.play(node)
-        for node in nodes:      # next stages cannot see values of this loop
-            if not node.is_reduction:
-                self.values.pop(node.name, None)
-        outside.lines += self.inner_loop(inside.lines)
+        outside = self.outside
+        for self.inner, self.bodies in self.pieces:
+            inside, self.inner_count, self.halves = Scope(outside), estimate(self.inner), {}
+            self.accumulators, self.deferred = [], []
+            if self.above is not None:
+                self.begin_rows((self.r[-1], "0", self.size(self.inner[-1])), f"[{self.r[-1]}]", self.inner[-1], (*self.x[:-1], self.r[-1]))
+            self.where_am_i(inside, self.r)
+            for node in nodes:
+                self.play(node)
+            for node in nodes:      # next stages, and other parts, cannot see values of this loop
+                if not node.is_reduction:
+                    self.values.pop(node.name, None)
+            outside.lines += self.inner_loop(self.definitions(inside.lines) + inside.lines)
         self.where_am_i(outside, ())
         for name, index, value, mode in self.deferred:
             self.store(name, index, self.finished(value), mode)
@@ -260,8 +265,6 @@ class CppKernelWriter(RowReductions, CppExpressions):
         accumulators = self.accumulators
         first, size = self.r[0], self.size(self.inner[0])
         if not self.spread:
-            if self.wraps:
-                return self.in_parts(self.chunks(lines, accumulators, "start", "end"))
             loops = self.chunks(lines, accumulators, "0", size)     # decides the accumulators' types
             return declarations(accumulators) + loops
         rest = max(1, estimate(self.inner[1:]))
@@ -409,14 +412,17 @@ class CppKernelWriter(RowReductions, CppExpressions):
             return self.tiled_nest(lines, self.tile)
         shared = self.parallel and self.outer and not self.spread and not (self.is_pointwise and self.outer_count < 8)
         loops = [(v, "0", self.size(n)) for v, n in zip(self.x, self.outer)]
-        lines = loops_around(lines, loops[:-1] if self.by_rows else loops)
         depth = len(self.outer) - (self.by_rows and self.columns[1] == "0")
+        before = self.before_all_rows()
+        if self.above is not None and self.above.lines:
+            lines, loops, depth = self.rows_below(lines, loops, shared)
+        lines = loops_around(lines, loops[:-1] if self.by_rows else loops)
         if shared and depth:
             collapse = f" collapse({depth})" if depth > 1 else ""
             lines.insert(0, f"#pragma omp parallel for{collapse} schedule(static){self.threads_if}ERROR_CLAUSE")
         elif not self.outer and not self.inner:
             lines = ["{", *indent(lines), "}"]
-        return lines
+        return before + lines
 
     # -- transposed access: run over tiles, so that both sides use whole cache lines
     def plan_tile(self):
@@ -435,25 +441,6 @@ class CppKernelWriter(RowReductions, CppExpressions):
         along_lanes = stride_of(index, self.r[-1])
         return (along_lanes is not None and along_lanes not in (0, 1) and stride_of(index, self.x[number]) == 1
                 and not any(s.name.startswith(("tmp", "indirect")) for s in index.free_symbols))
-
-    # -- (r0 + c) % n, where r0 runs to n (roll): a loop per part in which it is r0 + wrap, without a division
-    def plan_wraps(self):
-        """{such a remainder: the name of its wrap}; empty where others are among them."""
-        if not self.is_pointwise or not self.inner or self.tile is not None or self.has_scatter:
-            return {}
-        lane, size = self.r[-1], self.inner[-1]
-        found = sorted({m for b in self.bodies.values() for a in b.reads() for m in a.index.atoms(Mod) if m.has(lane)}, key=str)
-        shifts = [m.args[0] - lane for m in found]
-        simple = len(found) <= 4 and all(c.is_Integer and 0 < c < size and m == Mod(lane + c, size) for m, c in zip(found, shifts))
-        return {m: sympy.Symbol(f"wrap{k}") for k, m in enumerate(found)} if simple else {}
-
-    def in_parts(self, loop):
-        size, shifts = self.inner[-1], {wrap: m.args[0] - self.r[-1] for m, wrap in self.wraps.items()}
-        ends = sorted({0, size, *[size - c for c in shifts.values()]})
-        return [f"const int64_t ends[] = {{{', '.join(map(str, ends))}}};",
-                *loops_around(["const int64_t start = ends[part], end = ends[part + 1];",
-                               *[f"const int64_t {wrap} = start < {size - c} ? {c} : {c - size};" for wrap, c in shifts.items()], *loop],
-                              [("part", "0", len(ends) - 1)])]
 
     def tiled_nest(self, lines, number):
         """`lines` is the loop over lanes; it becomes the inside of a tile of x<number> and the lanes."""
@@ -482,13 +469,14 @@ class CppKernelWriter(RowReductions, CppExpressions):
             kind = "out" if written else "in"
             number = sum(p.startswith(kind) for p in self.pointers.values())
             self.pointers[name] = f"{kind}{number}"
+            if self.above is not None and self.is_only_read(name):
+                self.same_in_rows.add(self.pointers[name])
         return self.pointers[name]
 
     def index(self, expr):
         """Print an index; sizes in it become arguments."""
-        expr = expr.xreplace({m: self.r[-1] + wrap for m, wrap in self.wraps.items()})
         for symbol in sorted(expr.free_symbols, key=str):
-            if symbol not in self.sizes and not re.fullmatch(r"[xr]\d+(_tile|_chunk|_group|_block)?|tmp\d+|wrap\d", symbol.name):
+            if symbol not in self.sizes and not re.fullmatch(r"[xr]\d+(_tile|_chunk|_group|_block)?|tmp\d+", symbol.name):
                 self.sizes.append(symbol)
         return index_text(expr)
 
@@ -501,13 +489,12 @@ class CppKernelWriter(RowReductions, CppExpressions):
 
     def temporary(self, expression, dtype, inner, c_type=None):
         """Name a value at the outermost level where it is known."""
-        scope = self.scope
+        scope, c_type = self.scope, c_type or compute_type(dtype)
+        if self.is_same_in_rows(expression):
+            return Value(self.above_rows(expression, c_type, inner), dtype, inner)
         if not inner and self.inner_variables and not self.in_mask() and not self.by_rows:
             scope = self.outside
-        name = self.scope.lookup((expression, c_type or compute_type(dtype)))
-        if name is None:
-            name = scope.temporary(expression, c_type or compute_type(dtype))
-        return Value(name, dtype, inner)
+        return Value(self.scope.lookup((expression, c_type)) or scope.temporary(expression, c_type), dtype, inner)
 
     def in_mask(self):
         return getattr(self.scope, "is_mask", False)
@@ -525,7 +512,7 @@ class CppKernelWriter(RowReductions, CppExpressions):
             return self.constant(0, dtype)
         if name not in (*self.stored, *self.read, *self.guests):
             self.read.append(name)
-        element = f"{self.pointer(name, False)}[{self.index(index)}]"
+        element = f"{self.pointer(name, False)}[{self.index(self.place_of(index))}]"
         if self.converts_blocks(dtype, index):
             value = self.temporary(self.half(name, index, False), dtype, inner)
             self.copies[value.text, dtype] = element
@@ -589,7 +576,7 @@ class CppKernelWriter(RowReductions, CppExpressions):
 
     # -- float16 is converted in blocks: elements that follow each other, to and from arrays of floats
     def converts_blocks(self, dtype, index):
-        return (dtype is torch.float16 and config.vectorize and self.is_pointwise and self.inner_count >= BLOCK and self.tile is None and not self.wraps
+        return (dtype is torch.float16 and config.vectorize and self.is_pointwise and self.inner_count >= BLOCK and self.tile is None
                 and not self.has_scatter and not self.in_mask() and stride_of(index, self.r[-1]) == 1
                 and not any(s.name.startswith(("tmp", "indirect")) for s in index.free_symbols))
 

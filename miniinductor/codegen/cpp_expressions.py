@@ -92,6 +92,7 @@ class CppExpressions(OpsHandler):
         bad = self.temporary(f"(uint64_t){index} >= (uint64_t){size_text}", torch.bool, value.inner)
         self.error_if(bad, "INDEX_ERROR")
         index = self.temporary(f"{bad} ? 0 : {index}", torch.int64, value.inner)
+        self.small.add(index.text)
         symbol = sympy.Symbol(index.text, integer=True)
         if value.inner:
             self.inner_symbols.add(symbol)
@@ -102,8 +103,12 @@ class CppExpressions(OpsHandler):
         if not condition.inner and self.inner_variables and not self.in_mask() and not self.by_rows:
             scope = self.outside
         line = f"error |= (int){condition}*mini::{error};"     # not `condition ? error : 0`: in a branch of a vector loop, gcc 12 loses it
-        if line not in scope.lines:
-            scope.add(line)
+        if self.above is not None and condition.text in self.same_in_rows:
+            lines = self.table_checks if condition.text in self.lazy else self.above.lines
+        else:
+            lines = scope.lines
+        if line not in lines:
+            lines.append(line)
 
     # -- arithmetic --------------------------------------------------------------------------------------------------
     def constant(self, value, dtype):
@@ -157,6 +162,8 @@ class CppExpressions(OpsHandler):
         self.scope = inside
         value = body()
         self.scope = outside
+        if mask.text == "false":
+            return self.constant(other, value.dtype)
         inner, name = bool(self.inner_variables), outside.fresh("tmp")
         if inner and not mask.inner and config.vectorize and not self.by_rows:      # gcc vectorizes no branch on what is the same for all lanes
             count = self.temporary(f"{mask} ? {self.size(self.inner[-1])} : 0", torch.int64, False)

@@ -33,6 +33,7 @@ class ForeachWriter(CppKernelWriter):
     def plan_loops(self):
         super().plan_loops()
         self.inner = (SIZE,)
+        self.pieces = [(self.inner, self.bodies)]
         operations = sum(len(b.instructions) for b in self.bodies.values())
         work = sum(estimate(group.outer) for group, _ in self.parts) * max(1, operations // 4)
         self.parallel = config.openmp and work >= PARALLEL_WORK

@@ -234,6 +234,16 @@ class RowReductions:
     def columns_loop(self, lines):
         return ["#pragma omp simdERROR_CLAUSE"] * config.vectorize + loops_around(lines, [self.columns])
 
+    def rows_loop(self, nodes):
+        """`loop_over_rows`, and before it what is the same in each row."""
+        if config.lane_tables and isinstance(self.width, int):
+            self.above = Scope()
+            self.above.counter = self.outside.counter
+            self.begin_rows(self.columns, self.place, self.width, (*self.x, *self.arrays.values()))
+        lines = self.loop_over_rows(nodes)
+        lines, self.above = (self.above.lines if self.above is not None else []) + lines, None
+        return lines
+
     def row_body(self, nodes, step):
         """The nodes for row `row + step`: lines, and the accumulators with what is added to each."""
         scope = self.own_scope((self.x[-1], *self.r))
@@ -246,18 +256,19 @@ class RowReductions:
             self.outside.counter["acc"] = first
         return scope.lines, self.accumulators
 
-    def rows_loop(self, nodes):
+    def loop_over_rows(self, nodes):
         """All rows of a block: what they add to the accumulators, which are declared here, or what is stored of each."""
         one, accumulators = self.row_body(nodes, 0)
         deferred, first, size, threads = self.deferred, self.r[0], self.size(self.inner[0]), torch.get_num_threads()
         pragma = f"#pragma omp parallel for schedule(static){self.threads_if}ERROR_CLAUSE"
         if not accumulators:
-            loops = loops_around(self.columns_loop(one), [(r, "0", self.size(n)) for r, n in zip(self.r, self.inner)])
+            loops = loops_around(self.columns_loop(self.definitions(one) + one), [(r, "0", self.size(n)) for r, n in zip(self.r, self.inner)])
             return [pragma.replace("for", f"for collapse({len(self.r)})") if len(self.r) > 1 else pragma] * self.spread + loops
         self.steps = [(one, accumulators)]
         if not any(re.search(r"mini::(?!to_float)", line) for line in one):     # else there is enough to do with one row
             self.steps += [self.row_body(nodes, step) for step in range(1, ROWS)]
         self.accumulators, self.deferred = accumulators, deferred
+        self.before_each = self.definitions([line for lines, terms in self.steps for line in (*lines, *[f"{t.term} {t.at}" for t in terms])])
         if not self.spread:
             lines = self.all_rows(accumulators, "0", size)
             return array_declarations(accumulators, self.width, self.count) + lines
@@ -303,7 +314,7 @@ class RowReductions:
     def added(self, accumulators, count):
         """The lines of `count` rows for one column."""
         steps = self.steps[:count]
-        result = [line for lines, _ in steps for line in lines]
+        result = self.before_each + [line for lines, _ in steps for line in lines]
         for k, a in enumerate(accumulators):
             terms = [terms[k] for _, terms in steps]
             if a.is_arg:
