@@ -1,8 +1,11 @@
 """A value that a `with` block sets for the thread it runs in: the handler, the graph under construction, what is known of sizes.
 
-    >>> handler = Current()
-    >>> with handler.set(PrintHandler()):
+    >>> handler = Current("none")
+    >>> with handler.set("a handler"):
     ...     handler.value
+    'a handler'
+    >>> handler.value
+    'none'
 """
 import contextlib
 import threading

@@ -3,10 +3,12 @@
 In:   a `ComputedBuffer` (closures over `ops`).  Out: a `LoopBody`: the ops of the body as a list, every index
 expression apart, over the loop variables x0, x1, ... (outer) and r0, r1, ... (reduction).
 
-    >>> body = trace(buffer)                  # the closure runs once, under a recording handler
-    >>> body.reads()                          # [Access("x", 8*x0 + r0)]
-    >>> body.simplify_loops().outer           # (32,)  was (4, 8): both loops run through memory as one
-    >>> body.play(handler)                    # the recorded ops, seen through another handler
+    >>> body = trace(buffer)                  # exp of 4 x 8 elements: the closure runs once, under a recording handler
+    >>> body.reads()
+    [Access(name='arg0', index=8*x0 + x1, mode=None)]
+    >>> body.simplify_loops().outer           # both loops run through memory as one
+    (32,)
+    >>> values = body.play(handler)           # the recorded ops, seen through another handler
 
 Loops change by rewriting index expressions, never by running the closure again:
     drop size-1 loops; split x so that x//k and x%k become variables; sort by stride; merge neighbours that run

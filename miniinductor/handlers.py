@@ -4,7 +4,7 @@ In:   a body (a function over `ops`).  Out: `PrintHandler` gives its text, `Dtyp
 
     >>> print(buffer_text(buffer))
     buf0: float32[4, 8] = pointwise i0 < 4, i1 < 8
-        tmp0 = load(x, 8*i0 + i1)
+        tmp0 = load(arg0, 8*i0 + i1)
         tmp1 = exp(tmp0)
         store(buf0, 8*i0 + i1, tmp1)
 

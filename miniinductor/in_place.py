@@ -4,7 +4,7 @@ In:   the scheduled nodes.  Out: {buffer: the graph input it overwrites}; and, a
 take the memory of a buffer that dies in the same kernel.
 
     >>> overwritten_inputs(scheduler, nodes)        # p.sub_(g * 0.1): one kernel reads p and g, and writes p
-    {'buf1': 'arg0_1'}
+    {'buf0': 'arg0'}
 
 Both need that every element of the old value is read, for the last time, in the iteration that writes the new one.
 Mirrors `can_inplace` and mutation renaming in torch/_inductor/scheduler.py and memory_planning.py.  Left out: eager

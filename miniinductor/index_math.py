@@ -2,9 +2,9 @@
 
 In:   index expressions over loop variables.  Out: simpler ones that are equal for every index in range.
 
-    >>> i, j = sympy.symbols("i j", integer=True, nonnegative=True)
+    >>> i, j, s = sympy.symbols("i j s", integer=True, nonnegative=True)
     >>> FloorDiv(8 * i + j, 8)
-    FloorDiv(j, 8) + i
+    i + FloorDiv(j, 8)
     >>> simplify(FloorDiv(8 * i + j, 8), {j: 8})
     i
 

@@ -3,7 +3,7 @@
 In:   `ir.Graph` and the real inputs.  Out: the outputs, and mutations done.  Slow and plain: this is the definition
 every code generator is tested against.
 
-    >>> outputs = run_graph(graph, [x, y])
+    >>> outputs = run_graph(graph, [x])
 
 Each loop variable is an int64 tensor that varies along its own dimension, so one evaluation of a body computes all
 iterations.  A load checks that every element it touches lies inside its buffer.

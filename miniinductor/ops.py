@@ -8,9 +8,10 @@ printing, running with torch, collecting memory accesses, inferring dtypes, writ
     >>> def body(i):
     ...     x = ops.load("x", i)
     ...     return ops.mul(ops.add(x, ops.constant(1, torch.float32)), x)
-    >>> with set_handler(PrintHandler()):      # the same body, seen through one handler
-    ...     body(sympy.Symbol("i"))
-    'mul(add(load(x, i), constant(1, float32)), load(x, i))'
+    >>> with set_handler(PrintHandler()) as printer:      # the same body, seen through one handler
+    ...     result = body(sympy.Symbol("i"))
+    >>> printer.lines
+    ['tmp0 = load(x, i)', 'tmp1 = constant(1, float32)', 'tmp2 = add(tmp0, tmp1)', 'tmp3 = mul(tmp2, tmp0)']
 
 The set is closed: `OpsHandler` is abstract, there is no `__getattr__` fallback, and a test checks that each handler
 has each op.  Families of ops with one shape of rule stand in the tables `UNARY`, `BINARY`, ... so that a handler may

@@ -4,8 +4,8 @@ In:   `Graph.operations`.  Out: a list of `ExternNode` and `Group` in execution 
 a `FusionDecision` with a reason in `record.fusions`; `record.fused_ir` shows the groups.
 
     >>> schedule = Scheduler(graph, record).run()
-    >>> [node.names for node in schedule]         # softmax: one group of three buffers
-    [['buf0', 'buf1', 'buf2']]
+    >>> [node.names for node in schedule]         # softmax: one group of four buffers
+    [['buf0', 'buf1', 'buf2', 'buf3']]
 
 Steps: trace each buffer's body and simplify its loops; drop dead buffers; then, greedily, fuse the pair with the best
 score until no pair is left (paper section 4.3).  A pair is fused when

@@ -2,10 +2,13 @@
 
 In:   a `torch.SymInt` of a fake tensor, a sympy expression over such symbols, or an int.  Out: ints where constant, else expressions.
 
-    >>> size(fake.shape[0] * 64)            # 64*s0, a sympy expression: what the loop IR, kernels and the wrapper are written with
+    >>> size(fake.shape[0] * 64)            # a sympy expression: what the loop IR, kernels and the wrapper are written with
+    64*s0
     >>> with size_hints({s0: 12}):
-    ...     hint(64 * s0)                   # 768: for heuristics only, never for what is right
-    >>> same(s0 * (s1 + 1), s0 + s0 * s1)   # True: equal for every size.  False means: not known
+    ...     hint(64 * s0)                   # for heuristics only, never for what is right
+    768
+    >>> same(s0 * (s1 + 1), s0 + s0 * s1)   # equal for every size.  False means: not known
+    True
     >>> fill({"shape": [fake.shape[0], 4]}, ["s0"])(12)
     {'shape': [12, 4]}
 

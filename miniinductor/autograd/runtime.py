@@ -2,9 +2,12 @@
 
 In:   a captured graph that needs gradients.  Out: a callable on the graph's inputs whose results have history.
 
-    >>> plan, parts = compile_training(gm, inputs, record, decompositions, optimize, compile_graph, is_cheap)
-    >>> run = connect(plan, run_forward, run_backward, held_tensors(gm))
-    >>> run(x).sum().backward()         # gradients arrive in x.grad and in the module's parameters
+    >>> plan, parts = compile_training(gm, [x], record, decompositions, passes, compile_graph, is_cheap)
+    >>> run_backward = Backward(plan.cut.names, lambda: parts, record, compile_graph, start, entry=None)
+    >>> run = connect(plan, plan.program.start(), run_backward, held_tensors(gm))
+    >>> run(x)[0].square().sum().backward()         # gradients arrive in x.grad and in the module's parameters
+    >>> x.grad.shape
+    torch.Size([4, 8])
 
 What the function does around the two compiled halves:
 - parameters and buffers are arguments, so that autograd sees them: their hooks fire, `.grad` accumulates;

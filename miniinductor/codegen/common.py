@@ -7,8 +7,9 @@ In:   op calls of a loop body.  Out: text.
     'tmp0'
     >>> scope.temporary("in0[x0] * 2", "float", prefix="tmp")      # common subexpression: nothing appended
     'tmp0'
+    >>> x0, x1 = sympy.symbols("x0 x1", integer=True, nonnegative=True)
     >>> index_text(8*x0 + FloorDiv(x1, 3))
-    '8*x0 + x1/3'
+    'x1/3 + 8*x0'
 
 Mirrors torch/_inductor/codegen/common.py (CSE, ExprPrinter).
 """

@@ -5,12 +5,20 @@ the wrapper's source and the memory plan.
 
     >>> compiled = build(graph, record)
     >>> print(record.wrapper_source)
-    def call(arg0_1, arg1_1):
-        buf0, buf1 = workspace                  # intermediates: memory kept between calls
-        torch_mm(arg0_1, arg1_1, out=buf0)
-        buf2 = empty_cpu((8, 16), (16, 1), float32)
-        add_relu_0(buf0, buf2)
-        return [buf2]
+    def call(arg0, arg1):
+        recording = is_grad_enabled()
+        set_grad_enabled(False)        # eager kernels: no autograd
+        try:
+            workspace = workspaces.pop() if workspaces else new_workspace()
+            (buf0,) = workspace
+            torch_mm(arg0, arg1, out=buf0)
+            buf1 = empty_cpu((8, 16), (16, 1), float32)
+            relu_0(buf0, buf1)
+            workspaces.append(workspace)
+            return [buf1]
+        finally:
+            set_grad_enabled(recording)
+    <BLANKLINE>
 
 Memory.  A graph output is freshly allocated in each call.  Intermediates live in one *workspace*: an arena in which buffers
 whose lives do not overlap share bytes (where sizes are symbols: slots, for buffers that are equally large for all sizes; the workspaces

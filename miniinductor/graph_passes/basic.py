@@ -2,8 +2,8 @@
 
 In:   a functional ATen graph (an `fx.GraphModule`), changed in place.  Out: the number of nodes each pass removed.
 
-    >>> optimize(gm)
-    {'no-ops': 2, 'common subexpressions': 5, 'tables of zeros': 0, 'attention masks': 0, 'dead code': 7}
+    >>> optimize(gm)            # of x.clone().exp() + x.exp(), and x.sin(), which nobody uses
+    {'no-ops': 1, 'common subexpressions': 1, 'tables of zeros': 0, 'attention masks': 0, 'dead code': 1}
 
 Mirrors torch/_inductor/fx_passes/post_grad.py and torch/_functorch/compile_utils.py (fx_graph_cse).
 """

@@ -4,7 +4,7 @@ In:   an `fx.GraphModule` of pure ATen ops whose output is (outputs, new values 
 
     >>> graph = lower_graph(gm, CompileRecord(), written=[])
     >>> [op.name for op in graph.operations]
-    ['buf0', 'buf1']
+    ['buf0', 'buf1', 'buf2', 'buf3']
 
 What is stored and what stays inlined is decided here, by `should_realize`.
 Mirrors torch/_inductor/graph.py (paper section 4.2).

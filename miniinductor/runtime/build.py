@@ -3,8 +3,10 @@
 In:   kernel sources with NAME where the function's name goes.  Out: one callable per source.  Equal sources are
 compiled once; shared objects are kept on disk under a key of everything they depend on.
 
-    >>> [kernel] = build_kernels([('extern "C" int NAME(void** args) { ... }', "add")])
-    >>> kernel(x, out)              # tensors and ints
+    >>> [kernel] = build_kernels([('extern "C" int NAME(void** args) { ((float*)args[0])[0] += 1; return 0; }', "add")])
+    >>> kernel(x)                   # tensors and ints
+    >>> x
+    tensor([2., 1., 1.])
 
 On disk: `config.cache_dir/<key>.so`, written under another name and renamed, so a reader sees a whole file or none, and
 two processes that build the same thing at once both end with the same one.  Each file ends with its own SHA-256: one that was cut short or

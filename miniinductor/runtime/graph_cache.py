@@ -5,7 +5,8 @@ its kernels, what is saved for backward, how outputs are made, the record).
 
     >>> entry = open_entry(gm, inputs, mode)        # raises Uncachable where not everything that matters can be written down
     >>> entry.store(plan)
-    >>> entry.load()                                # in another process, too; None where there is none
+    >>> entry.load() == plan                        # in another process, too; None where there is none
+    True
 
 The key is a hash of everything that compiling looks at:
 

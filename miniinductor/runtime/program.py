@@ -3,8 +3,8 @@
 In:   what codegen/wrapper.py wrote.  Out: a `Program`: it can be kept on disk (graph_cache.py), and `start()` gives the callable, whose kernels
 are built then, or found on disk.
 
-    >>> program = WrapperWriter(graph, record).program()
-    >>> call = pickle.loads(pickle.dumps(program)).start()      # (graph_cache.py's pickler, if there are parameters)
+    >>> program = WrapperWriter(graph, record).program()        # (graph_cache.py pickles it)
+    >>> call = program.start()
     >>> [out] = call(x)
 
 A graph that was just compiled goes the same way: what is read from disk cannot do anything else.
