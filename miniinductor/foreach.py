@@ -34,9 +34,9 @@ class Foreach(Group):
         self.parts = parts
 
     def __str__(self):
-        first, *others = [str(group) for group, _ in self.parts]
-        return "\n".join([f"{len(self.parts)} times the same kernel; the first:", first,
-                          *[f"  and {', '.join(g.names)} over {list(g.outer)}" for g, _ in self.parts[1:]]])
+        (first, _), *others = self.parts
+        return "\n".join([f"{len(self.parts)} times the same kernel; the first:", str(first),
+                          *[f"  and {', '.join(group.names)} over {list(group.outer)}" for group, _ in others]])
 
 
 def join_alike(scheduler, nodes, overwritten):

@@ -253,12 +253,10 @@ class TensorBox:
         return lambda index: ops.load(data.name, data.layout.indexer(index))
 
     def realize(self, stride=None):
-        """Store the value: it becomes a ComputedBuffer of the current graph.  Views realize what they look at.
+        """Store the value, which is no view: it becomes a ComputedBuffer of the current graph.
 
         stride: strides of the buffer, default contiguous.  Returns the buffer's name.
         """
-        if isinstance(self.data, View):
-            return self.data.base.realize(stride)
         if not isinstance(self.data, Buffer):
             data = self.data
             layout = Layout(data.device, data.dtype, tuple(data.get_size()), tuple(stride or contiguous_strides(data.get_size())))

@@ -181,10 +181,9 @@ def quotient(a, b):
     return size(FloorDiv(a, b)) if b != 0 and Mod(a, b) == 0 else None
 
 
-def is_dense(shape, strides):
-    """Do the elements fill their memory without gaps or overlap?  False where that is not known."""
-    expected = 1
-    shape, strides = sizes(shape), sizes(strides)
+def is_dense(tensor):
+    """Do the elements of a (fake) tensor fill their memory without gaps or overlap?  False where that is not known."""
+    expected, shape, strides = 1, sizes(tensor.shape), sizes(tensor.stride())
     for n, stride in sorted(zip(shape, strides), key=lambda pair: (hint(pair[1], 1 << 40), hint(pair[0], 1 << 40))):
         if n != 1:
             if not same(stride, expected):
@@ -200,13 +199,9 @@ class Described:
     strides: tuple
     dtype: torch.dtype
     device: torch.device
-    offset: object = 0
 
-    def stride(self, dim=None):
-        return self.strides if dim is None else self.strides[dim]
-
-    def storage_offset(self):
-        return self.offset
+    def stride(self):
+        return self.strides
 
 
 def described(value):
@@ -215,7 +210,7 @@ def described(value):
         return type(value)(map(described, value)) if is_symbolic(value) else value
     if not is_symbolic(value):
         return value
-    return Described(sizes(value.shape), sizes(value.stride()), value.dtype, value.device, size(value.storage_offset()))
+    return Described(sizes(value.shape), sizes(value.stride()), value.dtype, value.device)
 
 
 # --- numbers again, when the graph runs -------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import minidynamo
+import miniinductor
 from minidynamo import records
 from minidynamo.bench.models import MODELS
 from minidynamo.bench.runner import largest_difference
@@ -194,3 +195,28 @@ def test_a_float_nan_of_any_payload_rounds_to_nan():
             torch.testing.assert_close(minidynamo.compile(f)(x), f(x), equal_nan=True)
     f = lambda b: b.view(torch.float32).bfloat16() * 2      # noqa: E731
     torch.testing.assert_close(minidynamo.compile(f)(bits), f(bits), equal_nan=True)
+
+
+def test_a_parameter_that_is_an_output_is_itself():
+    class Tied(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = torch.nn.Parameter(torch.randn(3, 4))
+
+        def forward(self, x):
+            return self.weight, self.weight.t(), x @ self.weight
+
+    module, x = Tied(), torch.randn(2, 3)
+    with torch.no_grad():
+        weight, seen, product = miniinductor.compile_fx(torch.fx.symbolic_trace(module), [x])(x)
+    assert weight is module.weight and seen._base is module.weight and torch.equal(seen, module.weight.t())
+    torch.testing.assert_close(product, x @ module.weight)
+
+
+@pytest.mark.parametrize("make, reason", [
+    (lambda: torch.eye(3).to_sparse(), "not strided"), (lambda: torch.eye(3).as_subclass(type("Own", (torch.Tensor,), {})), "no plain tensor")], ids=["sparse", "a subclass"])
+def test_what_is_not_compiled_runs_eagerly(make, reason):
+    x = make()
+    compiled = miniinductor.compile_fx(torch.fx.symbolic_trace(lambda x: (x * 2,)), [x])
+    assert reason in compiled.record.notes_of("runs eagerly")[0]
+    assert torch.equal(compiled(x)[0].to_dense(), torch.eye(3) * 2)

@@ -195,3 +195,40 @@ def test_lists_of_tensors():
         torch._foreach_copy_(ys, xs)
         return *total, *torch._foreach_norm(xs), *torch._foreach_maximum(xs, ys), *torch._foreach_div(xs, [2.0, 3.0])
     check(f, x_of(5, 3), x_of(7), x_of(5, 3) * 2, x_of(7) * 3)
+
+
+def test_forms_that_are_rare():
+    x, none = x_of(4, 6), torch.empty(0, dtype=torch.int64)
+    check(lambda seed: torch.ops.miniinductor.uniform(seed, [3, 5]), torch.tensor([7]))
+    check(lambda x: (x.slice_scatter(x[:0], 0, 2, 2), x.roll(5), x.roll(-31), x[:0].roll(1)), x)
+    check(lambda x, i: (x.index_put((i,), x[:0]), x.index_fill(0, i, 1.0)), x, none)
+    check(lambda x, three: x.index_put((x > 0,), three), x, torch.tensor(3.0))
+    check(lambda x: x.diagonal_scatter(x[0, :3], -1), x)
+
+
+def test_two_inputs_change_places():
+    def swap(x, y):
+        kept = x.clone()
+        x.copy_(y)
+        y.copy_(kept)
+        return kept + 1
+    check(swap, x_of(3, 4), x_of(3, 4) + 1)
+
+
+def test_the_loop_ir_shows_masks_and_positions():
+    table, ids = x_of(9, 4), torch.tensor([1, 8])
+    text = compile_fx(torch.fx.symbolic_trace(lambda t, i: (torch.cat([t[i], t]),)), [table, ids]).record.loop_ir
+    assert "indirect_indexing(" in text and "masked(" in text
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.float32], ids=str)
+def test_a_split_extreme(dtype):
+    """Chunks that are cut short are filled up with what loses against every number."""
+    from front_helpers import lower
+    from miniinductor.codegen.split_reductions import split_reductions
+    from miniinductor.interpreter import run_graph
+    x = -x_of(131101, dtype=dtype).abs() - 1
+    graph, record = lower(lambda x: (x.amax(), x.neg().amin()), [x])
+    split_reductions(graph, record)
+    assert len(record.notes_of("too few")) == 2
+    assert [t.item() for t in run_graph(graph, [x])] == [x.amax().item(), x.neg().amin().item()]

@@ -48,7 +48,7 @@ def test_eagers_very_numbers(p):
 
 @pytest.mark.parametrize("size", [(0,), (), (7,), (100, 103), (3, 5, 65, 2)])
 def test_our_own_numbers_are_the_same_everywhere(size):
-    """config.fallback_random = False: C++, the loop IR's interpreter and the eager kernel compute the same bits."""
+    """config.fallback_random = False: C++ and the eager kernel compute the same bits (the interpreter: test_op_coverage.py)."""
     def f(x):
         return torch.rand_like(x)
     with miniinductor.config.patch(fallback_random=False), torch.no_grad():
@@ -59,6 +59,21 @@ def test_our_own_numbers_are_the_same_everywhere(size):
     assert torch.equal(got, want)
     (record,) = compiled_records()
     assert [f.op for f in record.fallbacks] == ["aten.randint.low"] and (not size or not want.numel() or len(record.kernels) == 1)
+
+
+def test_what_has_no_rule_of_ours_draws_eagers_numbers():
+    """config.fallback_random = False covers float32 in memory order; a dropout on its own has its mask as a second result."""
+    def f(x, wide):
+        return torch.rand_like(wide), torch.rand(4, dtype=torch.float64), torch.randn_like(wide), torch.bernoulli(x.t()), torch.rand_like(x.t())
+    inputs = torch.rand(3, 4), torch.rand(3, 4, dtype=torch.float64)
+    with miniinductor.config.patch(fallback_random=False), torch.no_grad():
+        results = []
+        for function in (f, minidynamo.compile(f)):
+            torch.manual_seed(5)
+            results.append(function(*inputs))
+        y, mask = minidynamo.compile(lambda x: torch.native_dropout(x, 0.25, True))(torch.ones(1000, 100))
+    torch.testing.assert_close(*results, rtol=0, atol=0)
+    assert torch.equal(y, mask.float() * (1 / 0.75)) and abs(mask.float().mean().item() - 0.75) < 0.01
 
 
 def test_our_own_numbers_are_well_spread():

@@ -240,9 +240,7 @@ class Functionalizer:
             if have.dtype != want.dtype:
                 new = self.emit(node, aten._to_copy.default, (new,), {"dtype": want.dtype})
             if not same_sizes(have.shape, want.shape):
-                if any(a.is_out for a in schema.arguments):
-                    raise CannotFunctionalize(f"{node.target} resizes its out= tensor")
-                new = self.emit(node, aten.expand.default, (new, list(want.shape)))
+                raise CannotFunctionalize(f"{node.target} resizes its out= tensor")
             self.write(victim, new)
         if isinstance(node.meta["val"], tuple) and node.meta["val"]:
             self.own(node, result)      # batch norm: its statistics are written, its results are read by getitem

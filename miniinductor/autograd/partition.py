@@ -119,7 +119,7 @@ def choose_saved(graph, gradients, overwritten, is_cheap):
         value, cost = node.meta["val"], math.inf
         if node.op == "placeholder":
             cost = max(element_bytes(value), 1) if node.target in overwritten else 1e-3
-        elif isinstance(value, torch.Tensor) and (is_dense(value.shape, value.stride()) or not (is_view(node) or not reasons[node])):
+        elif isinstance(value, torch.Tensor) and (is_dense(value) or not (is_view(node) or not reasons[node])):
             cost = max(element_bytes(value), 1) * (1 if reasons[node] else WRITTEN_OUT)
             if config.partition == "save-everything" and any(user in backward for user in node.users):
                 cost = 1e-6

@@ -150,12 +150,10 @@ def _print(expr, language):
         coefficient, rest = expr.as_coeff_Mul()
         if coefficient == -1:
             return "-" + _within(rest, UNARY), UNARY
-        if coefficient.is_Rational and not coefficient.is_Integer:
-            return f"({_within(sympy.Mul(coefficient.p, rest), SUM)}){dialect.divide}{int(coefficient.q)}", PRODUCT
         return "*".join(_within(factor, UNARY) for factor in expr.args), PRODUCT
     if isinstance(expr, sympy.Pow) and expr.exp.is_Integer and 0 < expr.exp < 8:
         return "*".join([_within(expr.base, UNARY)] * int(expr.exp)), PRODUCT
-    if isinstance(expr, FloorDiv) or isinstance(expr, Mod) or isinstance(expr, sympy.Mod):
+    if isinstance(expr, (FloorDiv, Mod)):
         a, b = expr.args
         floor = isinstance(expr, FloorDiv)
         if _non_negative(a) and _non_negative(b):
@@ -170,10 +168,6 @@ def _print(expr, language):
         return text, ATOM
     if isinstance(expr, sympy.Abs):
         return f"{dialect.functions.format('maximum')}({_within(expr.args[0], SUM)}, {_within(-expr.args[0], SUM)})", ATOM
-    if isinstance(expr, sympy.floor):
-        return _print(FloorDiv(*sympy.fraction(sympy.together(expr.args[0]))), language)
-    if isinstance(expr, sympy.core.relational.Relational):
-        return f"({_within(expr.lhs, SUM)} {expr.rel_op} {_within(expr.rhs, SUM)})", ATOM
     if expr.is_Float:
         return repr(float(expr)), ATOM
     if type(expr).__name__ in FLOATS[language]:
@@ -192,11 +186,7 @@ def _non_negative(expr):
         return expr >= 0
     if expr.is_Symbol:
         return not expr.name.startswith("indirect") and not expr.name.startswith("tmp")
-    if isinstance(expr, (sympy.Add, sympy.Mul, FloorDiv, Mod, sympy.Max, sympy.Min)):
-        return all(_non_negative(a) for a in expr.args)
-    if isinstance(expr, sympy.Pow):
-        return _non_negative(expr.base)
-    return False
+    return isinstance(expr, (sympy.Add, sympy.Mul, sympy.Pow, FloorDiv, Mod, sympy.Max, sympy.Min)) and all(map(_non_negative, expr.args))
 
 
 # --- comments ---------------------------------------------------------------------------------------------------------

@@ -143,6 +143,4 @@ def unflatten(flat, sizes, ranges):
 def extreme(dtype, lowest):
     if dtype.is_floating_point:
         return -math.inf if lowest else math.inf
-    if dtype is torch.bool:
-        return not lowest
     return torch.iinfo(dtype).min if lowest else torch.iinfo(dtype).max

@@ -371,8 +371,6 @@ class WrapperWriter:
         if isinstance(value, (list, tuple)) and not isinstance(value, torch.Size):
             items = ", ".join(self.argument(v) for v in value)
             return f"[{items}]" if isinstance(value, list) else f"({items}{',' if len(value) == 1 else ''})"
-        if isinstance(value, dict):
-            return "{" + ", ".join(f"{k!r}: {self.argument(v)}" for k, v in value.items()) + "}"
         if isinstance(value, sympy.Basic):
             return self.number(value)
         if value is None or isinstance(value, (bool, int, str)):

@@ -80,11 +80,7 @@ def merge_common(graph):
     for node in list(graph.nodes):
         if node.op != "call_function" or RANDOM in getattr(node.target, "tags", ()):
             continue
-        key = (node.target, _freeze(node.args), _freeze(node.kwargs))
-        try:
-            known = seen.setdefault(key, node)
-        except TypeError:           # an argument that cannot be hashed
-            continue
+        known = seen.setdefault((node.target, _freeze(node.args), _freeze(node.kwargs)), node)
         if known is not node:
             removed += stand_in(node, known)
     return removed

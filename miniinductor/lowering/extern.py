@@ -11,8 +11,8 @@ import torch.utils._pytree as pytree
 
 from ..ir import ExternKernel, Layout, MultiOutput, TensorBox
 from ..records import Fallback
-from ..sizes import Described
-from .registry import CannotLower, aten, is_dense
+from ..sizes import Described, is_dense
+from .registry import CannotLower, aten
 
 EXTERN = {      # op -> its out= overload, or None
     aten.mm.default: aten.mm.out,

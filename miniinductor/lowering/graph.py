@@ -21,10 +21,10 @@ from .. import config
 from ..autograd.functionalize import is_view
 from ..ir import Buffer, ComputedBuffer, ConstantBuffer, Graph, InputBuffer, Layout, Opaque, Pointwise, TensorBox, View, boxes_in, building, from_node
 from ..ops import UNARY_FLOAT, OpsHandler, fill, set_handler
-from ..sizes import SYMBOLIC, Described, described, hint, same_sizes, size
+from ..sizes import SYMBOLIC, Described, described, hint, is_dense, same_sizes, size
 from . import indexing, pointwise, pooling, reductions, views  # noqa: F401  (they fill the table)
 from .extern import EXTERN, eager_kernel
-from .registry import LOWERINGS, Call, CannotLower, NotLowered, aten, is_dense
+from .registry import LOWERINGS, Call, CannotLower, NotLowered, aten
 
 MANY_READS = 4          # an inlined value that several users would re-read this often is stored instead
 FEW_READS = 2           # the same on a GPU, where arithmetic is free and memory is not; but not in a backward half, whose kernels

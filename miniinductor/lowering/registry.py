@@ -19,7 +19,7 @@ from torch._prims_common import ELEMENTWISE_TYPE_PROMOTION_KIND as Promotion, el
 
 from ..ir import Pointwise, TensorBox, View
 from ..ops import ops
-from ..sizes import described, is_dense as dense_sizes, sizes
+from ..sizes import described, sizes
 
 aten = torch.ops.aten
 LOWERINGS = {}          # OpOverload -> rule
@@ -155,11 +155,6 @@ def broadcast_sizes(*shapes):
 
 def view(call, base, size, reindex):
     return TensorBox(View(base, list(sizes(size)), reindex, call.origins | base.origins))
-
-
-def is_dense(fake):
-    """Does the (fake) tensor fill its memory without gaps or overlap?"""
-    return dense_sizes(fake.shape, fake.stride())
 
 
 def normalize_dim(dim, rank):

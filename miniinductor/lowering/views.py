@@ -15,8 +15,8 @@ import torch
 from ..index_math import FloorDiv, Mod, is_nonnegative
 from ..ir import Buffer, Layout, TensorBox, same_layout
 from ..ops import ops
-from ..sizes import hint, is_negative, maximum, minimum, same, sizes
-from .registry import CannotLower, NotLowered, aten, cast, is_dense, lower, made, normalize_dim, number, view
+from ..sizes import hint, is_dense, is_negative, maximum, minimum, same, sizes
+from .registry import CannotLower, NotLowered, aten, cast, lower, made, normalize_dim, number, view
 
 
 def reshape_index(old, new):
@@ -170,7 +170,7 @@ def unfold(call, x, dim, size, step):
 def as_strided(call, x, size, stride, storage_offset=None):
     """Another view of x's memory; x must lie there as eager has it."""
     fake = x.fake
-    if fake is None or any(isinstance(n, sympy.Expr) for n in (*fake.shape, *size, *stride, storage_offset)):
+    if fake is None or any(isinstance(n, sympy.Expr) for n in (*fake.shape, *fake.stride(), *size, *stride, storage_offset)):
         raise CannotLower("as_strided of a value that eager does not have, or with symbolic sizes")
     at = x.as_buffer_view(tuple(fake.stride()) if is_dense(fake) else None)
     if not same_layout(at.size, at.stride, fake.stride()):
