@@ -323,16 +323,11 @@ class Scheduler:
         if full is None:
             raise Refused(f"their loops differ: {list(pointwise.outer)} against {list(reduction.outer)} x "
                           f"{list(reduction.inner)}")
-        outer_numel, outer, covered = math.prod(reduction.outer), [], 1
-        for size in full:
-            if same(covered, outer_numel):
-                break
-            outer.append(size)
-            covered = covered * size
-        outer, inner = tuple(outer), tuple(full[len(outer):])
-        if not same(covered, outer_numel):
-            raise Refused("their loops differ: the pointwise loops cross from outer to reduced ones")
-        return reduction.over(outer, inner), pointwise.as_full(outer, inner)
+        outer_numel = math.prod(reduction.outer)
+        cut = next((k for k in range(len(full) + 1) if same(math.prod(full[:k]), outer_numel)), None)
+        if cut is None:
+            raise Refused("their loops differ: it cannot be shown where the reduced loops begin")
+        return reduction.over(full[:cut], full[cut:]), pointwise.as_full(full[:cut], full[cut:])
 
     def on_outer_loops(self, reduction, pointwise):
         """A pointwise node over a reduction's outer loops alone."""

@@ -90,7 +90,8 @@ class WrapperWriter:
             split_reductions(graph, record)
         self.buffers = {**graph.buffers, **graph.inputs, **{b.name: b for b in graph.operations}}
         self.scope = {"empty_strided": torch.empty_strided, "as_strided": torch.as_strided, "math": math, **graph.constants}
-        self.lines, self.views, self.names, self.symbols = [], {}, {}, set()        # names: kernel -> its name; symbols: sizes that the lines name
+        self.lines, self.views = [], {}
+        self.names, self.symbols = {}, set()        # names: kernel -> its name; symbols: sizes that the lines name
         self.owned = getattr(record.functional_graph, "meta", {}).get("owned", False)       # inputs are freed after their last use
         self.memory_of = {}     # buffer -> the buffer whose memory it takes: a scatter's target, an input that is written
         nodes = getattr(getattr(record.functional_graph, "graph", record.functional_graph), "nodes", None)
@@ -228,7 +229,8 @@ class WrapperWriter:
                 if not is_extern or name in self.in_arena:
                     self.record.memory_plan.append((name, place, nbytes))
                 if nbytes and not (is_extern and self.may_alias(buffer)):
-                    lives.append((name, nbytes, position, len(steps) - 1 if name in self.pinned else self.last_use.get(self.root(name), position)))
+                    dies = len(steps) - 1 if name in self.pinned else self.last_use.get(self.root(name), position)
+                    lives.append((name, nbytes, position, dies))
         below = list(itertools.accumulate([hint(size, 0) for size in self.slots], initial=0))
         at = {name: below[slot] + offset for name, (slot, offset) in self.in_arena.items()}
         self.record.memory_lives = [(name, at.get(name), *life) for name, *life in lives]
@@ -265,8 +267,8 @@ class WrapperWriter:
         """May it lie in the arena?  GPU memory is for what both halves of a training step keep: there, each large intermediate is the
         allocator's, and returned after its last use."""
         single = SINGLE.get(self.device.type, math.inf) if self.record.joint_graph is not None else math.inf
-        by_op = isinstance(buffer, MultiOutput) or isinstance(buffer, ExternKernel) and buffer.out_op is None      # the eager kernel allocates it
-        return not by_op and buffer.layout.device == self.device and 0 < hint(nbytes, 1) < single
+        is_fresh = isinstance(buffer, MultiOutput) or isinstance(buffer, ExternKernel) and buffer.out_op is None      # the eager kernel's own
+        return not is_fresh and buffer.layout.device == self.device and 0 < hint(nbytes, 1) < single
 
     def handed_over(self, steps):
         """{output: the library kernel's result that it takes the memory of}: gelu(a @ b) over a @ b."""

@@ -296,7 +296,8 @@ def slice_scatter(call, x, source, dim=0, start=None, end=None, step=1):
         return x.copy()
 
     def written(index):
-        test = between(index[dim], None if start == 0 else start, start + (count - 1) * step + 1) if (start, count) != (0, size[dim]) else None
+        end = start + (count - 1) * step + 1
+        test = between(index[dim], start if start != 0 else None, end) if (start, count) != (0, size[dim]) else None
         if step != 1:
             on_step = equal(Mod(index[dim] - _remainder(start, step), sympy.sympify(step)), 0)
             test = on_step if test is None else ops.logical_and(test, on_step)

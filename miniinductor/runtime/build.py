@@ -19,6 +19,7 @@ them), remote caches, cross compilation.
 import ctypes
 import functools
 import hashlib
+import operator
 import os
 import platform
 import shutil
@@ -258,8 +259,9 @@ def empty_cpu():
     codes = {dtype: c_function("torch_cpu", f"aoti_torch_dtype_{name}", call=True) for name, dtype in vars(torch).items()
              if isinstance(dtype, torch.dtype) and str(dtype) == f"torch.{name}"}
     _launcher.use_allocator(*functions, {dtype: code for dtype, code in codes.items() if code is not None})
-    ours, theirs = ((t.shape, t.stride(), t.dtype, t.device, type(t)) for t in (make((2, 3), (1, 2), torch.int16) for make in (_launcher.empty_strided, plain)))
-    return _launcher.empty_strided if ours == theirs else plain
+    ours, theirs = (make((2, 3), (1, 2), torch.int16) for make in (_launcher.empty_strided, plain))
+    alike = all(of(ours) == of(theirs) for of in (type, torch.Tensor.size, torch.Tensor.stride, operator.attrgetter("dtype", "device")))
+    return _launcher.empty_strided if alike else plain
 
 
 def c_function(library, name, call=False):

@@ -230,8 +230,7 @@ class Entry:
                 content = file.read()
             if hashlib.sha256(content[:-32]).digest() != content[-32:]:
                 return None
-            reader = type("Reader", (pickle.Unpickler,), {"persistent_load": staticmethod(self.found)})(io.BytesIO(content[:-32]))
-            facts, value = reader.load()
+            facts, value = Reader(io.BytesIO(content[:-32]), self.held).load()
             if facts and not all(self.env.size_hint(fact) for fact, _ in facts):
                 return None
             for fact, line in facts:
@@ -245,8 +244,7 @@ class Entry:
         facts = [(d.fact, d.line) for d in self.env.decisions[self.known:] if not d.proved] if self.env is not None else []
         try:
             text = io.BytesIO()
-            writer = type("Writer", (pickle.Pickler,), {"persistent_id": staticmethod(self.named)})(text, protocol=5)      # 3.13 wants a subclass
-            writer.dump((facts, value))
+            Writer(text, self.held).dump((facts, value))
             content, temporary = text.getvalue(), f"{self.path(part)}.{os.getpid()}"
             with open(temporary, "wb") as file:
                 file.write(content + hashlib.sha256(content).digest())
@@ -254,38 +252,46 @@ class Entry:
         except Exception as reason:         # an Uncachable, a full disk, or pickle's word that something has no text
             return f"{type(reason).__name__}: {reason}"
 
-    def named(self, value):
-        """What is not kept itself, but found again in the process that reads."""
-        if isinstance(value, torch.Tensor):
-            place = next((i for i, t in enumerate(self.held) if t is value), None)
-            if place is None and value.nbytes > LARGEST:
-                raise Uncachable(f"a constant of {value.nbytes} bytes")
-            return ("held", place) if place is not None else ("constant", value.tolist(), value.dtype, value.device, tuple(value.shape), value.stride())
-        if isinstance(value, torch._ops.OpOverload):
-            return "op", str(value)
-        if isinstance(value, SYMBOLIC):
-            return "size", sympy.sympify(size(value))
-        if isinstance(value, pytree.TreeSpec):
-            return "structure", pytree.tree_unflatten(range(value.num_leaves), value)
-        if value is math:
-            return "math",
-        if isinstance(value, types.BuiltinFunctionType):
-            for home in ("", "_C", "_C._nn"):
-                if getattr(operator.attrgetter(home)(torch) if home else torch, value.__name__, None) is value:
-                    return "torch", f"{home}.{value.__name__}".lstrip(".")
-        return None
 
-    def found(self, what):
-        kind, *about = what
-        if kind == "held":
-            return self.held[about[0]]
-        if kind == "constant":
-            values, dtype, device, shape, stride = about
-            return torch.empty_strided(shape, stride, dtype=dtype, device=device).copy_(torch.tensor(values, dtype=dtype).reshape(shape))
-        if kind == "op":
-            return operator.attrgetter(about[0])(torch.ops)
-        if kind == "structure":
-            return pytree.tree_structure(about[0])
-        if kind == "size":
-            return size(about[0])
-        return math if kind == "math" else operator.attrgetter(about[0])(torch)
+class Writer(pickle.Pickler):
+    """A tensor that the graph's module holds is written as its number; what pickle has no text for, as a call that makes or finds it again."""
+
+    def __init__(self, file, held):
+        super().__init__(file, protocol=5)
+        self.held = held
+
+    def persistent_id(self, value):
+        return next((i for i, t in enumerate(self.held) if t is value), None) if isinstance(value, torch.Tensor) else None
+
+    def reducer_override(self, value):
+        if isinstance(value, torch.Tensor):
+            if value.nbytes > LARGEST:
+                raise Uncachable(f"a constant of {value.nbytes} bytes")
+            return constant, (value.tolist(), value.dtype, value.device, tuple(value.shape), value.stride())
+        if isinstance(value, torch._ops.OpOverload):
+            return torch_object, (f"ops.{value}",)
+        if isinstance(value, SYMBOLIC):
+            return size, (sympy.sympify(size(value)),)
+        if isinstance(value, pytree.TreeSpec):
+            return pytree.tree_structure, (pytree.tree_unflatten(range(value.num_leaves), value),)
+        if value is math:
+            return importlib.import_module, ("math",)
+        if isinstance(value, types.BuiltinFunctionType):
+            for home, module in (("", torch), ("_C.", torch._C), ("_C._nn.", torch._C._nn)):
+                if getattr(module, value.__name__, None) is value:
+                    return torch_object, (home + value.__name__,)
+        return NotImplemented
+
+
+class Reader(pickle.Unpickler):
+    def __init__(self, file, held):
+        super().__init__(file)
+        self.persistent_load = held.__getitem__
+
+
+def torch_object(path):
+    return operator.attrgetter(path)(torch)
+
+
+def constant(values, dtype, device, shape, stride):
+    return torch.empty_strided(shape, stride, dtype=dtype, device=device).copy_(torch.tensor(values, dtype=dtype).reshape(shape))
