@@ -10,12 +10,11 @@ is timed.  A switch may show nothing because another mechanism does the same: "f
 """
 import torch
 
-import minidynamo
 import miniinductor
 from miniinductor import config
 
 from ..runner import agrees, interleave, ratio
-from .common import rows, show_ratio, suite
+from .common import captured, rows, show_ratio, suite
 
 NO_ABLATION = ("verify", "fallback_random", "split_reductions")       # checks, promises, and what concerns GPUs only
 ALL = "all on"
@@ -25,16 +24,6 @@ def switches():
     """{label: options}: every boolean option that is on by default, off alone; and the two that stand in for each other."""
     found = {name.replace("_", " "): {name: False} for name, value in vars(config).items() if value is True and name not in NO_ABLATION}
     return found | {"fusion and inlining": {"fusion": False, "inlining": False}}
-
-
-def captured(function, args, kwargs=None):
-    """(graph module, its example inputs) of a function that is captured whole."""
-    minidynamo.reset()
-    seen = []
-    minidynamo.compile(function, fullgraph=True, backend=lambda gm, inputs: seen.append((gm, inputs)) or gm)(*args, **kwargs or {})
-    minidynamo.reset()
-    [one] = seen
-    return one
 
 
 def ablate(name, function, args, kwargs=None, budget=4.0, chosen=None):

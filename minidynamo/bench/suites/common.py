@@ -177,6 +177,16 @@ def measure(name, function, args, kwargs, peer=True, budget=3.0):
     return row
 
 
+def captured(function, args, kwargs=None):
+    """(graph module, its example inputs) of a function that is captured whole."""
+    minidynamo.reset()
+    seen = []
+    minidynamo.compile(function, fullgraph=True, backend=lambda gm, inputs: seen.append((gm, inputs)) or gm)(*args, **kwargs or {})
+    minidynamo.reset()
+    [one] = seen
+    return one
+
+
 def counted(run):
     """(what run(compile) gives with ours, from scratch; what was counted meanwhile)."""
     minidynamo.reset()

@@ -13,7 +13,7 @@ import minidynamo
 
 from ..models import bert
 from ..runner import interleave
-from .common import suite, wanted
+from .common import captured, suite, wanted
 
 
 def two_lines(x):
@@ -58,15 +58,12 @@ def overhead(options, result):
 
 def measure(name, function, inputs, options):
     args, kwargs = ([], inputs) if isinstance(inputs, dict) else (inputs, {})
-    minidynamo.reset()
-    graphs, bare = [], minidynamo.backends.lookup_backend("eager")[1]
-    minidynamo.compile(function, backend=lambda gm, inputs: graphs.append(bare(gm, inputs)) or graphs[0])(*args, **kwargs)
-    minidynamo.reset()
-    tensors = [v for v in (*args, *kwargs.values()) if isinstance(v, torch.Tensor)]
+    gm, tensors = captured(function, args, kwargs)
+    graph = minidynamo.backends.lookup_backend("eager")[1](gm, tensors)
     functions = {"eager": function, "ours": minidynamo.compile(function, backend="eager")}
     if not options.no_peer:
         functions["peer"] = torch.compile(function, backend="eager")
-    variants = {label: lambda f=f: f(*args, **kwargs) for label, f in functions.items()} | {"graph": lambda: graphs[0](*tensors)}
+    variants = {label: lambda f=f: f(*args, **kwargs) for label, f in functions.items()} | {"graph": lambda: graph(*tensors)}
     timings = interleave(variants, budget=8.0, rounds=(15, 400))
     micro = {label: timing.median * 1e6 for label, timing in timings.items()}
     over = {label: statistics.median(b - a for a, b in zip(timings["graph"].seconds, timings[label].seconds)) * 1e6
