@@ -24,6 +24,7 @@ import sys
 import sysconfig
 import threading
 import traceback
+import types
 import weakref
 
 import torch
@@ -282,6 +283,7 @@ class FrameCompiler:
             try:
                 content = Lazy(cell.cell_contents, output.tree.free(n, name))
             except ValueError:
+                output.pair_guards.append(Guard("EMPTY", (), f"this_function.__closure__[{n}] == EMPTY", {"EMPTY": types.CellType()}))
                 content = None
             variable = CellVar(content, None, name)
             output.memo[id(cell)] = (variable, cell)

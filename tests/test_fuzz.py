@@ -255,6 +255,43 @@ def test_what_cannot_be_undone_leaves_the_frame():
     assert x._version == 1 and before.grad.tolist() == [1, 1]
 
 
+@pytest.mark.parametrize("inlined", [False, True])
+def test_an_empty_cell_is_guarded(inlined):
+    def f(x):
+        try:
+            return x + v
+        except NameError:
+            return x - 1
+
+    def g(x):
+        return f(x) * 2
+    compiled = minidynamo.compile(g if inlined else f, backend="eager")
+    results = [compiled(torch.ones(1)).item()]
+    v = 5
+    results.append(compiled(torch.ones(1)).item())
+    del v
+    results.append(compiled(torch.ones(1)).item())
+    assert results == ([0, 12, 0] if inlined else [0, 6, 0])
+
+
+def test_a_cell_as_a_value():
+    def cell_of(value):
+        return (lambda: value).__closure__[0]
+
+    def f(x, cell):
+        def inner():
+            return cell
+        return inner().cell_contents + x, inner() is cell
+    both(f, *[lambda n=n: (torch.ones(1), cell_of(n)) for n in (3, 4, 3)])
+
+    def of_real_function(x, function, cell):
+        return function() + x, function.__closure__[0] is cell, cell.cell_contents
+    def calls(n, same):
+        function = lambda: n
+        return torch.ones(1), function, function.__closure__[0] if same else cell_of(n)
+    both(of_real_function, *[lambda n=n, same=same: calls(n, same) for n in (1, 2) for same in (True, False)])
+
+
 def test_a_regular_expression_argument_is_guarded():
     import re
     both(lambda x, p: x + 1 if p.match("ab") else x - 1, *[lambda p=p: (torch.ones(1), re.compile(p)) for p in "abab"])

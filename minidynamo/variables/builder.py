@@ -131,6 +131,7 @@ class Builder:
             try:
                 content = Lazy(cell.cell_contents, source.child("cell"))
             except ValueError:
+                self.guard(source, "EMPTY", "{0} == {pin}", types.CellType())
                 content = None
             known = self.memo[id(cell)] = (CellVar(content, source, cell), cell)
         return known[0]
@@ -156,6 +157,8 @@ class Builder:
             if type(behind) not in (dict, collections.OrderedDict):
                 raise Break("dictionary", f"a mappingproxy of a {type(behind).__name__}")
             return ProxyVar(self.wrap(behind, source.child("behind")), source=source)
+        if kind is types.CellType:
+            return self.cell_of(value, source)
         if kind is types.MethodType:
             return BoundMethodVar(self.wrap(value.__func__, source.attr("__func__")),
                                   self.wrap(value.__self__, source.attr("__self__")), source)
