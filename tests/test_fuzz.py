@@ -5,6 +5,7 @@ The slow forms are `make fuzz` (10,000 programs) and the modules of `tests/fuzz`
 import contextlib
 import io
 import logging
+import itertools
 import sys
 import warnings
 
@@ -272,6 +273,22 @@ def test_an_empty_cell_is_guarded(inlined):
     del v
     results.append(compiled(torch.ones(1)).item())
     assert results == ([0, 12, 0] if inlined else [0, 6, 0])
+
+
+def test_strange_calls_of_c_functions_are_breaks():
+    """Recorded as breaks, not as failures of the compiler."""
+    class A:
+        def method(self):
+            del self
+            return super()
+
+    def f(x, make, *args):
+        try:
+            return x + 1, make(*args)
+        except (TypeError, RuntimeError) as error:
+            return x - 1, type(error), str(error)
+    for call in ((A().method,), (str.join,), (itertools.tee, [1], "2"), (itertools.tee,)):
+        both(f, lambda call=call: (torch.ones(1), *call))
 
 
 def test_a_cell_as_a_value():

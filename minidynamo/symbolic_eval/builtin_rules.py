@@ -139,7 +139,10 @@ for _class in (object, dict, tuple, list, set, collections.OrderedDict, BaseExce
 
 def call_descriptor(tx, value, args, kwargs):
     """dict.get(d, k), object.__setattr__(o, n, v), str.join(s, parts): the method of args[0] by that C class."""
-    owner, name, self, rest = value.__objclass__, value.__name__, args[0], args[1:]
+    owner, name = value.__objclass__, value.__name__
+    if not args:
+        raise Break("C function", f"the call of {owner.__name__}.{name}() on nothing")
+    self, *rest = args
     if isinstance(self, ObjectVar):
         if owner is object and name in OBJECT_METHODS:
             return OBJECT_METHODS[name](tx, self, *rest) or NONE
@@ -342,7 +345,8 @@ def _hash(tx, value, /):
 @rule(super)
 def _super(tx, args, kwargs):
     cls = args[0].value if len(args) == 2 and not kwargs and isinstance(args[0], ClassVar) else None
-    if cls is None or not issubclass(args[1].value if isinstance(args[1], ClassVar) and cls in args[1].value.__mro__ else args[1].python_type(), cls):
+    making = cls is not None and isinstance(args[1], ClassVar) and args[1].value.__mro__ is None
+    if cls is None or making or not issubclass(args[1].value if isinstance(args[1], ClassVar) and cls in args[1].value.__mro__ else args[1].python_type(), cls):
         raise Break("class", "super() with these arguments")        # plain Python says what is wrong with them
     return SuperVar(cls, args[1])
 

@@ -199,6 +199,8 @@ def where(tx):
 
 @rule(itertools.tee)
 def _tee(tx, args, kwargs):
+    if not args or kwargs or [type(n.as_constant()) for n in args[1:]] not in ([], [int]):
+        raise Break("C function", "itertools.tee with these arguments")
     return TupleVar([LibraryIterator(copy_, where(tx), type(copy_)) for copy_ in itertools.tee(Host(tx, args[0]), *[n.as_constant() for n in args[1:]])])
 
 

@@ -365,9 +365,12 @@ def CALL(frame, n):
 
 
 def zero_argument_super(frame):
-    name = frame.code.co_varnames[0]
-    first = frame.locals.get(name) or frame.cells[name].load(frame)
-    return [frame.cells["__class__"].load(frame), first.realize(frame)]
+    name = frame.code.co_varnames[0] if frame.code.co_argcount else None
+    cell = frame.cells.get(name)
+    first, cls = cell.load(frame) if cell is not None else frame.locals.get(name), frame.cells.get("__class__", CellVar()).load(frame)
+    if first is None or cls is None:
+        raise Break("class", "super() without a class or a first argument")
+    return [cls, first.realize(frame)]
 
 
 @opcode

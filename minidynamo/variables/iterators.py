@@ -128,10 +128,10 @@ class KeysIterator(IteratorVar):
 
 class LibraryIterator(IteratorVar):
     """One of itertools' own, run on variables; `made` says where, for there plain Python must make it if it outlives the trace."""
-    __slots__ = ("real", "made", "cls")
+    __slots__ = ("steps", "made", "cls")
 
     def next(self, tx):
-        for value in self.real:
+        for value in self.steps:
             return TupleVar([*value]) if type(value) is tuple else value if isinstance(value, Variable) else ConstantVar(value)
 
     def reconstruct(self, cg):
