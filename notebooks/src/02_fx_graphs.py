@@ -84,7 +84,7 @@ module(torch.tensor([-1.0, 3.0]))
 # ## What minidynamo writes down
 #
 # A backend is any function that takes a `GraphModule` and example inputs and gives back something callable. The simplest one looks and
-# returns the graph unchanged:
+# returns the graph unchanged. (If your own raises an error, the program goes on with the graph as it is; `minidynamo.counters["errors"]` says what happened.)
 
 # %%
 seen = []

@@ -49,7 +49,7 @@ e = minidynamo.explain(talkative)(torch.tensor([-1.0, 3.0]))
 e
 
 # %% [markdown]
-# Not so here. There are three frames: the start, and two resume functions, each with its own graph.
+# Not so here. There are three frames: the start, and two resume functions. The first and the last have a graph; between `float` and `print` there is nothing to compile.
 
 # %%
 for frame in e.frames:
@@ -61,7 +61,7 @@ for frame in e.frames:
 e.frames[0].breaks
 
 # %% [markdown]
-# Which line ran where? `float` and `print` stand in one line, so there are two breaks in it; the frame between them has nothing to compile:
+# Which line ran where? `float` and `print` stand in one line, so there are two breaks in it:
 
 # %%
 e.frames_picture
@@ -210,23 +210,26 @@ except minidynamo.Unsupported as error:
 # ## What a break costs
 #
 # Each break ends a graph: no fusion across it, another guard check, another call. And an intermediate that could have stayed in a register must be written to
-# memory.
+# memory. (Measured on one core, as notebook 15 explains.)
 
 # %% tags=["volatile"]
-from minidynamo.bench.runner import interleave
+from minidynamo.bench.runner import interleave, keep_freed_memory
+
+torch.set_num_threads(1)
+keep_freed_memory()             # or else chance decides who pays for fresh pages of memory
 
 def smooth(x):
     for _ in range(4):
-        x = torch.tanh(x * 1.1 + 0.1)
+        x = torch.relu(x * 1.1 + 0.1)
     return x
 
 def broken(x):
     for _ in range(4):
-        x = torch.tanh(x * 1.1 + 0.1)
+        x = torch.relu(x * 1.1 + 0.1)
         minidynamo.graph_break()
     return x
 
-x = torch.randn(256, 1024)
+x = torch.randn(2048, 1024)
 minidynamo.reset()
 variants = {"eager": lambda: smooth(x), "compiled": (lambda f: lambda: f(x))(minidynamo.compile(smooth)),
             "compiled, a break per step": (lambda f: lambda: f(x))(minidynamo.compile(broken))}

@@ -59,7 +59,7 @@ with torch.autograd.graph.saved_tensors_hooks(note, lambda t: t):
 Table(["kept for backward", "bytes"], kept, "what eager keeps for sum(gelu(tanh(x @ w) * 2))")
 
 # %% [markdown]
-# Three of these are cheap to compute from one another. Eager cannot know; a compiler that sees forward *and* backward can.
+# The first is `x`, which is in memory anyway. The third is twice the second: one multiplication would give it back. Eager cannot know; a compiler that sees forward *and* backward can.
 #
 # *The kitchen.* Washing up as you go, you keep every bowl in case it is needed again. Someone who has read the whole recipe, including the dessert, keeps one
 # bowl and refills the others. *Exactly:* a value is either saved in the forward half or computed again in the backward half.
@@ -179,13 +179,14 @@ for policy in ("save-everything", "min-cut", "recompute-all"):
         e.result.sum().backward()
     saved = [s for s in e.main.compiled.saved if not s.is_input]
     rows.append((policy, sum(s.bytes for s in saved),
-                 ", ".join(f"{s.op.removeprefix('aten.')} {s.shape}" for s in saved)))
+                 ", ".join(f"{s.op.removeprefix('aten.').partition('.')[0]} {s.shape}" for s in saved)))
 Table(["policy", "bytes kept", "which"], rows, "a transformer block's feed-forward half")
 
 # %% [markdown]
-# "Save everything" keeps more than eager does: it keeps the results of *decomposed* operations, which eager's kernels compute inside. The cut brings that down.
+# "Save everything" keeps more than eager does: it keeps the results of *decomposed* operations, which eager's kernels compute inside. The cut keeps less than either: what is cheap is computed again.
 #
-# Dropout's random numbers are saved under every policy. Drawing them again in the backward half would give another mask, and a gradient of a different function.
+# Dropout's random numbers are saved under every policy, as the mask that was drawn (`bernoulli`) or as what it is multiplied with (`div`). Drawing them again in the backward half would give
+# another mask, and a gradient of a different function.
 #
 # ## Around the two halves
 #

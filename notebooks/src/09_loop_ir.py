@@ -210,7 +210,8 @@ from miniinductor.lowering import registry
 excerpt(registry.pointwise)
 
 # %% [markdown]
-# The result for softmax. Each buffer has a body; `r0` is the variable that is reduced over. `exp(x - max)` appears inside the sum's body: it was inlined.
+# The result for softmax. Each buffer has a body; `r0` is the variable that is reduced over. The subtraction has one reader, `exp`, and is inlined into its body. `exp(x - max)` itself has two,
+# the sum and the division, and was stored: it is `buf1`. (Whether `buf1` ever reaches memory is decided later: notebook 10.)
 
 # %%
 e.loop_ir

@@ -141,10 +141,13 @@ e.fusion
 excerpt(Scheduler.candidates)
 
 # %% [markdown]
-# How much does each step bring? Measured here, one switch at a time:
+# How much does each step bring? Measured here on one core, one switch at a time:
 
 # %% tags=["volatile"]
-from minidynamo.bench.runner import interleave
+from minidynamo.bench.runner import interleave, keep_freed_memory
+
+torch.set_num_threads(1)                # neighbours disturb one core least
+keep_freed_memory()                     # or else chance decides who pays for fresh pages of memory
 
 def layer_norm_gelu(x, w, b):
     return torch.nn.functional.gelu(torch.nn.functional.layer_norm(x, (x.shape[-1],), w, b)) + x
@@ -164,6 +167,8 @@ Table(["", "milliseconds", "eager / this"],
       [(name, f"{t.median * 1e3:.2f}", f"{timings['eager'].median / t.median:.2f}") for name, t in timings.items()])
 
 # %% [markdown]
+# With neither, the compiled program is slower than eager: decomposition alone makes many small operations out of eager's few kernels. It pays because the parts are fused again.
+#
 # ## Order and memory
 #
 # After fusion the kernels are put into an order in which every reader comes after its writer, and buffers that are no longer needed lend their memory to later ones:

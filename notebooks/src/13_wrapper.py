@@ -26,7 +26,7 @@ import torch
 
 import minidynamo
 import miniinductor
-from minidynamo.bench.runner import interleave
+from minidynamo.bench.runner import interleave, keep_freed_memory
 from minidynamo.explain import Code, Table, excerpt
 from miniinductor.runtime.build import build_kernels
 
@@ -77,6 +77,7 @@ Table(["", "microseconds per call"], [(name, f"{t.median * 1e6:.1f}") for name, 
 # Most of the difference is allocation. And for large tensors, allocation costs something else: a fresh page of memory must be mapped and cleared by the operating system when it is first touched.
 
 # %% tags=["volatile"]
+torch.set_num_threads(1)                # here and below: neighbours disturb one core least
 size = 16 << 20
 old = torch.empty(size)
 timings = interleave({"write into kept memory": lambda: old.fill_(1.0),
@@ -234,6 +235,7 @@ for shape in ((8, 8), (32, 32), (64, 32), (128, 128), (256, 128), (512, 16)):
     variants["{} x {}".format(*shape)] = lambda compiled=compiled: compiled(*inputs)
 cpp.TILES = usual
 chosen = "{} x {}".format(*usual[m * m >= cpp.MANY])
+keep_freed_memory()                     # no fresh pages from here on
 timings = interleave(variants, budget=4)
 
 import matplotlib.pyplot as plt
@@ -247,7 +249,7 @@ axis.bar(range(len(variants)), medians, color=["0.35" if name == chosen else "0.
          edgecolor="black")
 axis.errorbar(range(len(variants)), medians, [low, high], fmt="none", color="black", capsize=3)
 axis.set_xticks(range(len(variants)), variants)
-axis.set(ylabel="milliseconds", title=f"x + y.t(), {m} x {m}, by shape of the tile (dark: the generator's choice)")
+axis.set(ylabel="milliseconds\n(shorter is better)", title=f"x + y.t(), {m} x {m}, by shape of the tile (dark: the generator's choice)")
 axis.title.set_fontsize(9);
 
 # %% [markdown]

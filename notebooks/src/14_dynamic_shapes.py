@@ -336,8 +336,7 @@ Table(["", "compilations", "the same tokens as eager"], rows, "GPT-2, 2 layers: 
 
 # %%
 e = minidynamo.explain(model, dynamic=True)(input_ids=inputs["input_ids"], use_cache=False)
-print(len(e.decisions.rows), "questions about sizes,", sum(row[1] == "guard" for row in e.decisions.rows),
-      "of them not always so")
+print(len(e.decisions.rows), "questions about sizes; guards needed for", sum(row[1] == "guard" for row in e.decisions.rows))
 e.size_guards
 
 # %% [markdown]

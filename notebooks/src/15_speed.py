@@ -26,7 +26,7 @@ import torch
 
 import minidynamo
 import miniinductor
-from minidynamo.bench.runner import interleave, ratio
+from minidynamo.bench.runner import interleave, keep_freed_memory, ratio
 from minidynamo.bench.suites import machine, measure
 from minidynamo.bench.workloads import WORKLOADS
 from minidynamo.explain import Code, Table, excerpt
@@ -34,6 +34,7 @@ from minidynamo.explain import Code, Table, excerpt
 torch.manual_seed(0)
 torch.set_grad_enabled(False)
 torch.set_num_threads(1)        # one core: what it does is the compiler's doing, and neighbours disturb it least
+keep_freed_memory()             # malloc keeps what is freed: or else chance decides which version pays for fresh pages (notebook 13)
 
 # %% [markdown]
 # ## The naive measurement
@@ -101,7 +102,7 @@ Table(["", "eager ms", "eager / ours", "eager / torch.compile", "compile time: o
 # %% [markdown]
 # ## Ablation: take one thing away
 #
-# Why is `gelu*sigmoid` so much faster, and GPT-2 hardly? Every optimisation of miniinductor has exactly one switch. Compile the same captured graph once with everything on, and once per switch with that one off:
+# Why does `gelu*sigmoid` gain so much, and layer norm so little? Every optimisation of miniinductor has exactly one switch. Compile the same captured graph once with everything on, and once per switch with that one off:
 
 # %%
 from minidynamo.bench.suites import ablation
@@ -122,7 +123,7 @@ programs = [("gelu(2x+1) * sigmoid(x)", program, [x], {}),
             ("a layer of BERT", lambda h: layer(h), [torch.randn(1, 128, 768)], {})]
 ablated = [ablation.ablate(*one, budget=2.0) for one in programs]
 labels = list(ablated[0]["kernels"])
-cell = lambda r, label: f"{r['kernels'][label]} kernels, {r['megabytes'][label]:.1f} MB"
+cell = lambda r, label: f"{r['kernels'][label]}, {r['megabytes'][label]:.1f} MB"
 Table(["off", *(r["name"] for r in ablated)], [(label, *(cell(r, label) for r in ablated)) for label in labels],
       "kernels, and megabytes that they read and write")
 

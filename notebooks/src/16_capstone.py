@@ -234,7 +234,7 @@ axis.plot(eager_losses, color="0.65", linewidth=4, label="eager")
 axis.plot(compiled_losses, color="black", linewidth=1, linestyle="--", label="compiled")
 axis.axhline(math.log(len(letters)), color="black", linewidth=0.6, linestyle=":")
 axis.annotate("guessing among all letters", (STEPS * 0.6, math.log(len(letters)) - 0.17), fontsize=8)
-axis.set(xlabel="step", ylabel="loss (nats per letter)")
+axis.set(xlabel="step", ylabel="loss (nats per letter, lower is better)")
 axis.legend(frameon=False);
 
 # %% [markdown]
