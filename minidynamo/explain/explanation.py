@@ -205,8 +205,8 @@ class Explanation:
 
 def _readable(bytecode):
     """Objects of ours that stand in the replacement code as constants, by what they are for."""
-    for pattern, meaning in ((r"<method-wrapper '__next__' of itertools.count [^>]*>", "count this call"), (r"<minidynamo._frame_hook.Switched [^>]*>", "the graph"),
-                             (r"functools.partial\(<bound method FrameCompiler.graph_raised .*(?=\)$)", "the graph raised: run the original")):
+    for pattern, meaning in ((r"<method-wrapper '__next__' of itertools.count [^>]*>", "count this call"), (r"<disabled .*(?=\)$)", "the graph"),
+                             (r"<bound method Undo.raised of .*(?=\)$)", "the graph raised: run the original")):
         bytecode = re.sub(pattern, meaning, bytecode, flags=re.M)
     return bytecode
 
