@@ -114,6 +114,17 @@ def clean(value, pairs):
     return value
 
 
+def joined(outputs):
+    """What was printed in one piece (the kernel sends it as it comes); nothing of stderr."""
+    found = []
+    for output in outputs:
+        if output.output_type == "stream" and found and found[-1].output_type == "stream" and output.name == found[-1].name == "stdout":
+            found[-1].text += output.text
+        elif not (output.output_type == "stream" and output.name == "stderr"):
+            found.append(output)
+    return found
+
+
 def execute(notebook):
     """Run it in a fresh kernel, in the folder of the notebooks; outputs cleaned of what belongs to this machine."""
     import nbformat
@@ -128,8 +139,7 @@ def execute(notebook):
         cell["id"] = f"cell-{number:03d}"
         cell.metadata.pop("execution", None)
         if cell.cell_type == "code":
-            cell.outputs = [nbformat.from_dict(clean(output, pairs)) for output in cell.outputs
-                            if not (output.output_type == "stream" and output.name == "stderr")]
+            cell.outputs = [nbformat.from_dict(clean(output, pairs)) for output in joined(cell.outputs)]
     return notebook
 
 

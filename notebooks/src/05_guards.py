@@ -134,7 +134,7 @@ for function in programs():
 Table(["program", "kind", "guard"], rows)
 
 # %% [markdown]
-# Tensors: type, dtype, shape, strides, `requires_grad`, device, and the dispatch keys (which of PyTorch's layers, autograd for one, an operation on it goes through). Not their values; those flow through
+# Tensors: type, dtype, shape, strides, `requires_grad`, device, and what some views only note down instead of computing it (`VIEW_BITS`: negated, all zeros). Not their values; those flow through
 # the graph.
 
 # %%

@@ -299,7 +299,7 @@ for own in (False, True):
 #
 # **08.1** *Functionalize by hand.* Write `pure(x)`: the same values as `dirty`, without any in-place operation. It returns `(result, new value of x)`.
 #
-# *Hints.* Three writes; two go through views. `torch.slice_scatter`, `torch.select_scatter` or `torch.cat` make a new tensor with a part replaced.
+# *Hints.* Two writes, both through views; `y` is computed between them. `torch.slice_scatter`, `torch.select_scatter` or `torch.cat` make a new tensor with a part replaced.
 
 # %% tags=["support"]
 def dirty(x):

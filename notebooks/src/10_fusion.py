@@ -229,6 +229,8 @@ check("10.1", may_fuse)
 # **10.2** *Bytes saved.* Write `bytes_saved(first, second, sizes)`: what fusing two nodes saves. A node is `{"reads": set, "writes": set}` of buffer names; `sizes` gives bytes. Fusing
 # saves one read of every buffer that both read, and one read of every buffer that the first writes and the second reads. (The write itself is saved only
 # if nobody else needs the buffer; leave that aside.)
+#
+# *Hints.* `a & b` is what two sets have in common, `a | b` what is in either.
 
 # %% tags=["exercise"]
 def bytes_saved(first: dict, second: dict, sizes: dict) -> int:

@@ -207,6 +207,8 @@ axis.set_xlabel("GB/s of necessary traffic, longer is better (dashed: a plain co
 figure.tight_layout()
 
 # %% [markdown]
+# Reading alone is faster than copying, so a sum may pass the dashed line. Where our bar is shorter than eager's or than the copy's, there is something left to find.
+#
 # ## Compile time is part of the product
 #
 # TorchInductor's kernels include torch's headers and take seconds each to compile. Ours include nothing. All kernels of a graph go into a few files that are compiled at
