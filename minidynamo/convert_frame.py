@@ -323,6 +323,8 @@ class FrameCompiler:
                 internal_error(error, record, f"backend {self.backend_name}: ")
                 compiled = gm.forward
         record.backend_record = getattr(compiled, "record", None)
+        if record.backend_record is not None:       # our guards have looked at the inputs
+            compiled = compiled.function
         places = [n for n, variable in enumerate(output.inputs) if type(variable) is TensorVar and variable.cls is float]
         if places:
             compiled = runtime.floats_as_tensors(compiled, places)

@@ -45,23 +45,44 @@ SCATTERS = {op for packet in (aten.index_put, aten.scatter, aten.scatter_add, at
 
 
 class CompiledGraph:
-    """A compiled graph: call it with the graph's tensors; `record` is its CompileRecord."""
+    """A compiled graph: call it with the graph's tensors; `record` is its CompileRecord.  `function` is the same without looking at the inputs:
+    for a caller that has guards."""
+    expected = ()           # the layout of each input, or None
 
     def __init__(self, function, record):
         self.function, self.record = function, record
 
     def __call__(self, *inputs):
+        for n, (value, expected) in enumerate(zip(inputs, self.expected)):
+            if expected is not None and (found := layout_of(value)) != expected:
+                raise ValueError(f"input {n} of the compiled graph is {found or type(value).__name__} and was compiled as {expected} "
+                                 "(sizes, strides, dtype, device)")
         return self.function(*inputs)
+
+    def __repr__(self):
+        return f"<compiled graph: {len(self.record.kernels)} kernels, {len(self.record.fallbacks)} eager kernels>"
+
+
+def layout_of(value):
+    """(sizes, strides, dtype, device) of a tensor whose sizes are numbers, else None.  The stride of a size of 1 says nothing."""
+    if not isinstance(value, torch.Tensor):
+        return None
+    shape, strides = tuple(value.shape), value.stride()
+    if 1 in shape:
+        strides = tuple([stride if size != 1 else 1 for size, stride in zip(shape, strides)])
+    return None if torch.SymInt in map(type, (*shape, *strides)) else (shape, strides, value.dtype, value.device)
 
 
 def compile_fx(gm, example_inputs, *, mode=None):
-    """Compile `gm` for inputs like `example_inputs` (same shapes, strides, dtypes, devices: the caller guards that).
+    """Compile `gm` for inputs like `example_inputs`: the same shapes, strides, dtypes and devices.
 
     mode: None or "default" | "reduce-overhead" (a CUDA graph) | "max-autotune" (every block size is timed); on the CPU all are the same.
-    Returns a CompiledGraph.  Raises TypeError if `gm` is no fx.GraphModule, ValueError for an unknown mode or another number of inputs than
+    Returns a CompiledGraph, which raises ValueError for other inputs.  Raises TypeError if `gm` is no fx.GraphModule, ValueError for an unknown mode or another number of inputs than
     the graph has placeholders.
     """
-    return _compile(gm, example_inputs, mode, generate=True)
+    compiled = _compile(gm, example_inputs, mode, generate=True)
+    compiled.expected = [layout_of(value) for value in example_inputs]
+    return compiled
 
 
 def aot_eager(gm, example_inputs):

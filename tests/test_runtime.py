@@ -187,6 +187,11 @@ def test_compile_fx_alone_says_what_it_takes():
         miniinductor.compile_fx(f, [torch.ones(2)])
     with pytest.raises(ValueError, match=r"takes 2 inputs \(x, y\), but there are 1"):
         miniinductor.compile_fx(torch.fx.symbolic_trace(f), [torch.ones(2)])
+    compiled = miniinductor.compile_fx(torch.fx.symbolic_trace(lambda x: torch.relu(x) + 1), [torch.randn(3, 4)])
+    for wrong, said in ((torch.randn(3, 5), r"is \(\(3, 5\)"), (torch.randn(4, 3).t(), r"\(1, 3\)"), (torch.zeros(3, 4).double(), "float64"), ([1], "list")):
+        with pytest.raises(ValueError, match=said):
+            compiled(wrong)
+    assert compiled(torch.zeros(3, 4)).sum() == 12 and "1 kernels" in repr(compiled)
     with pytest.raises(ValueError, match="unknown mode 'fast'"):
         miniinductor.compile_fx(torch.fx.symbolic_trace(f), [torch.ones(2)] * 2, mode="fast")
 
