@@ -313,6 +313,16 @@ def test_patches_and_unaligned_rows():
             assert got.stride() == want.stride()
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int32])
+def test_quotients_by_numbers_have_the_bits_of_eager(dtype):
+    """They become indices: T5's buckets of positions are log(n / 8) / log(16) * 8, truncated."""
+    def f(x):
+        return x / 3, x / -0.1, x / 0, F.hardswish(x.float() / 8)
+    x = torch.arange(-4000, 4000, device="cuda").to(dtype)
+    for ours, eager in zip(minidynamo.compile(f)(x), f(x)):
+        torch.testing.assert_close(ours, eager, rtol=0, atol=0, equal_nan=True)
+
+
 def test_no_worker_outlives_its_jobs_with_an_error():
     assert triton_build.compile_all([]) == {}
 

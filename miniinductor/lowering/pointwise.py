@@ -86,7 +86,11 @@ def compute_dtype(call, *args):
 @lower(aten.div)
 def div(call, a, b, rounding_mode=None):
     if rounding_mode is None:
-        return pointwise(call, ops.truediv, a, b, promotion=INT_TO_FLOAT, wide_second=True)
+        divide = ops.truediv
+        if isinstance(b, (int, float)) and call.value.device.type == "cuda":      # eager's kernel multiplies, and x / 6 may become an index
+            divide, wide = ops.mul, torch.float64 if call.value.dtype == torch.float64 else torch.float32
+            b = torch.tensor(b, dtype=wide).reciprocal().item()
+        return pointwise(call, divide, a, b, promotion=INT_TO_FLOAT, wide_second=True)
     dtype, result = compute_dtype(call, a, b), call.value.dtype
     if rounding_mode == "floor":
         return floor_divide(call, a, b)
