@@ -35,11 +35,15 @@ def compile(fn_or_module=None, *, backend="inductor", fullgraph=False, dynamic=N
     if hasattr(fn_or_module, "__code__"):
         compiler.entries[id(fn_or_module.__code__)] = fn_or_module.__code__
     target = fn_or_module.__wrapped__ if isinstance(fn_or_module, frame_hook.Switched) else fn_or_module
-    compiled = frame_hook.enabled(target, compiler)
+    return named_like(target, frame_hook.enabled(target, compiler))
+
+
+def named_like(fn, made):
+    """`made` with the name and documentation of `fn`."""
     for name in functools.WRAPPER_ASSIGNMENTS:
-        if hasattr(target, name):
-            setattr(compiled, name, getattr(target, name))
-    return compiled
+        if hasattr(fn, name):
+            setattr(made, name, getattr(fn, name))
+    return made
 
 
 @functools.lru_cache(None)
@@ -100,14 +104,7 @@ def reset():
 
 def disable(fn):
     """`fn`, run as plain Python with everything it calls."""
-    disabled = frame_hook.disabled(fn)
-    for name in functools.WRAPPER_ASSIGNMENTS:
-        if hasattr(fn, name):
-            try:
-                setattr(disabled, name, getattr(fn, name))
-            except AttributeError:
-                break
-    return disabled
+    return named_like(fn, frame_hook.disabled(fn))
 
 
 def graph_break():

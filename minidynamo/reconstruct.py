@@ -260,10 +260,7 @@ class Codegen:
             self.build("BUILD_TUPLE", variable.items if isinstance(variable.items, list) else list(variable.items.values()))
 
     def cell(self, variable):
-        known = self.variable_temps.get(id(variable))
-        if known is not None:
-            self.load_fast(known[0])
-        elif isinstance(variable.cell, str):            # the root's own cell, or one of its free variables
+        if isinstance(variable.cell, str):            # the root's own cell, or one of its free variables
             self.emit(emit.load_cell()[0].op, variable.cell, 1)
         elif variable.source is not None:
             self.load_source(variable.source)
@@ -337,7 +334,7 @@ class Codegen:
                 commit(("STORE_DEREF", cell.cell))
             else:
                 self.value(cell.content)
-                self.cell(cell)
+                self.value(cell)
                 commit(("STORE_ATTR", "cell_contents"))
         for instructions, depth in reversed(commits):
             for op, arg in instructions:

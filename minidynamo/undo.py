@@ -24,7 +24,7 @@ import torch
 from . import config, records
 
 DATA = re.compile(r"index|gather|scatter|embedding|nll_loss|entropy|multinomial|bernoulli|interleave|one_hot|bincount|linalg_(?!.*norm)|cholesky|inverse|solve|"
-                  r"floordiv|floor_divide|remainder|mod$|^_?assert|_check|^take|^put|^normal|ctc_loss|embedding_bag")
+                  r"floordiv|floor_divide|remainder|mod$|^_?assert|_check|^take|^put|^normal|ctc_loss")
 KERNELS = re.compile(r"mm|mv|matmul|linear|(layer|group|batch|instance|rms)_norm|loss|softmax|dist|attention|rnn|lstm|gru|cum|prod")
 
 
@@ -44,6 +44,8 @@ class Undo:
         self.places = [inputs.index(node) for node in changed if node in inputs]
         self.attributes = [output.attributes[node.target] for node in changed if node.op == "get_attr"]
         after = nodes[order[self.write]:] if in_order and changed else nodes if changed else ()
+        if any(node.meta["example_value"].layout is not torch.strided for node in changed):
+            after = ()              # without a memory of its own
         self.always = any(map(needs_data, after))
         self.now = self.always or any(KERNELS.search(name_of(node)) for node in after)
 
@@ -120,7 +122,7 @@ def name_of(node):
 def needs_data(node):
     """May this node raise because of what is in a tensor?  On a GPU nobody waits for that."""
     name, index = name_of(node), []
-    if name in ("getitem", "setitem", "__getitem__", "__setitem__"):
+    if name in ("getitem", "setitem"):
         torch.fx.node.map_arg(node.args[1], lambda part: index.append(part.meta.get("example_value")))
         return any(isinstance(part, torch.Tensor) for part in index)
     return bool(DATA.search(name)) and any(getattr(part.meta.get("example_value"), "device", None) == torch.device("cpu") for part in node.all_input_nodes)

@@ -8,6 +8,7 @@ Mirrors the opcode methods of torch/_dynamo/symbolic_convert.py.
 """
 import builtins
 import importlib
+import itertools
 import sys
 
 import torch
@@ -161,11 +162,9 @@ def LOAD_SUPER_ATTR(frame, arg):
 def IMPORT_NAME(frame, name):
     level, fromlist = frame.popn(2)
     package = frame.function.globals.get("__package__") or frame.function.globals.get("__name__", "").rpartition(".")[0]
-    names = fromlist.as_constant()
     try:
-        level = level.as_constant()
         module = importlib.__import__(name, {"__package__": package, "__name__": frame.function.globals.get("__name__")},
-                                      None, names or (), level)
+                                      None, fromlist.as_constant() or (), level.as_constant())
     except ImportError as error:
         frame.raise_(type(error), str(error))
     frame.stack.append(frame.output.wrap_pinned(module))
@@ -319,22 +318,12 @@ def DICT_MERGE(frame, n):
 
 @opcode
 def UNPACK_SEQUENCE(frame, n):
-    values = unpack(frame, frame.stack.pop(), n)
+    value = frame.stack.pop()
+    values = list(value.iterate(frame) if isinstance(value, SequenceVar) else itertools.islice(value.iterate(frame), n + 1))
     if len(values) != n:
         frame.raise_(ValueError, f"not enough values to unpack (expected {n}, got {len(values)})" if len(values) < n
                      else f"too many values to unpack (expected {n})")
     frame.stack.extend(reversed(values))
-
-
-def unpack(frame, value, n):
-    if isinstance(value, SequenceVar):
-        return list(value.iterate(frame))
-    out = []
-    for item in value.iterate(frame):
-        out.append(item)
-        if len(out) > n:
-            break
-    return out
 
 
 @opcode
@@ -385,8 +374,7 @@ def CALL_KW(frame, n):
 @opcode
 def CALL_FUNCTION_EX(frame, flags):
     kwargs = {key.as_constant(): value for key, value in dict_pairs(frame, frame.stack.pop())} if flags & 1 else {}
-    args = list(frame.stack.pop().iterate(frame))
-    function, args = callee(frame, args)
+    function, args = callee(frame, list(frame.stack.pop().iterate(frame)))
     frame.stack.append(function.call(frame, args, kwargs))
 
 
@@ -529,8 +517,7 @@ def BEFORE_WITH(frame, _):
     if enter is None or leave is None:
         missed = " (missed __exit__ method)" if enter is not None else ""
         frame.raise_(TypeError, f"'{manager.cls.__name__}' object does not support the context manager protocol{missed}")
-    frame.stack.append(leave)
-    frame.stack.append(enter.call(frame, [], {}))
+    frame.stack += [leave, enter.call(frame, [], {})]
 
 
 def exc_info(frame, raised):

@@ -75,10 +75,10 @@ class Operations:
             frame = frame.parent
         return frame and frame.handled[-1]
 
-    def fold(self, function, /, *args, **kwargs):
+    def run_now(self, function, /, *args, **kwargs):
         """Call now.  The program's exception if it raises."""
         try:
-            value = function(*args, **kwargs)
+            return function(*args, **kwargs)
         except Break:
             raise
         except DataDependentDecision as error:
@@ -86,16 +86,14 @@ class Operations:
         except Exception as error:
             self.raise_(type(error), *error.args) if all(isinstance(a, (str, int, float, type(None))) for a in error.args) else \
                 self.raise_(type(error), str(error))
-        return self.output.wrap_result(value)
+
+    def fold(self, function, /, *args, **kwargs):
+        """The constant (or container of constants) that a call gives."""
+        return self.output.wrap_result(self.run_now(function, *args, **kwargs))
 
     def fold_pinned(self, function, *args):
         """Like `fold`, for results that are fixed objects (classes, functions)."""
-        try:
-            value = function(*args)
-        except Break:
-            raise
-        except Exception as error:
-            self.raise_(type(error), *[str(a) for a in error.args])
+        value = self.run_now(function, *args)
         return self.output.wrap_result(value) if isinstance(value, (tuple, list, dict, str, int)) else self.output.wrap_pinned(value)
 
     # ---- identity
@@ -180,16 +178,13 @@ class Operations:
     def _sequence_binary(self, plain, inplace, a, b):
         if a.cls is tuple and (plain == "*" and type(b) is ConstantVar and b.value in (1, True) or plain == "+" and type(b) is TupleVar and not b.items):
             return a                # CPython makes no copy
-        if plain == "+" and isinstance(b, SequenceVar):
-            if inplace and isinstance(a, ListVar):
-                a.method_extend(self, b)
-                return a
-            if isinstance(a, ListVar) == isinstance(b, ListVar):
-                return SequenceVar_of(a.cls, [*a.iterate(self), *b.iterate(self)])
-            self.raise_(TypeError, f'can only concatenate {a.cls.__name__} (not "{b.cls.__name__}") to {a.cls.__name__}')
         if plain == "+" and inplace and isinstance(a, ListVar):
             a.method_extend(self, b)
             return a
+        if plain == "+" and isinstance(b, SequenceVar):
+            if isinstance(a, ListVar) == isinstance(b, ListVar):
+                return SequenceVar_of(a.cls, [*a.iterate(self), *b.iterate(self)])
+            self.raise_(TypeError, f'can only concatenate {a.cls.__name__} (not "{b.cls.__name__}") to {a.cls.__name__}')
         if plain == "*" and isinstance(b, ConstantVar) and isinstance(b.value, int):
             if inplace and isinstance(a, ListVar):
                 a.items[:] = list(a.iterate(self)) * b.value
@@ -257,9 +252,8 @@ class Operations:
         if isinstance(a, (SetVar, DictViewVar)) and isinstance(b, (SetVar, DictViewVar)):
             return self.fold(COMPARE[symbol], {v.hash_key(self) for v in a.iterate(self)}, {v.hash_key(self) for v in b.iterate(self)})
         if symbol in ("==", "!="):
-            if isinstance(a, (ConstantVar,)) != isinstance(b, (ConstantVar,)) or type(a) is not type(b):
-                if not (a.is_constant() and b.is_constant()):
-                    return ConstantVar(self.same(a, b) == (symbol == "=="))
+            if type(a) is not type(b) and not (a.is_constant() and b.is_constant()):
+                return ConstantVar(self.same(a, b) == (symbol == "=="))
             try:
                 return self.fold(COMPARE[symbol], a.real(), b.real())
             except Break:
@@ -370,8 +364,6 @@ class Operations:
 
     def text_of(self, variable):
         """str(variable) on the host."""
-        if variable.is_constant() or type(variable) is SymVar:
-            return variable.as_constant()
-        if isinstance(variable, (ListVar, TupleVar, DictVar, SetVar)):
+        if variable.is_constant() or isinstance(variable, (SymVar, ListVar, TupleVar, DictVar, SetVar)):
             return variable.as_constant()
         raise Break("string", f"the text of {variable}")

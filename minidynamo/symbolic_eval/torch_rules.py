@@ -51,15 +51,9 @@ def _decide(fn):
         return True
     module = getattr(fn, "__module__", None)
     if isinstance(fn, types.FunctionType):
-        if module in LEAF_MODULES:
-            return True
-        return module == "torch" and getattr(torch, fn.__name__, None) is fn or \
-            module == "torch._tensor" and getattr(torch.Tensor, fn.__name__, None) is fn
-    if isinstance(fn, types.BuiltinFunctionType):
-        if getattr(torch._C._VariableFunctions, fn.__name__, None) == fn:
-            return True
-        return module in LEAF_MODULES
-    return False
+        owner = {"torch": torch, "torch._tensor": torch.Tensor}.get(module)
+        return module in LEAF_MODULES or owner is not None and getattr(owner, fn.__name__, None) is fn
+    return isinstance(fn, types.BuiltinFunctionType) and (module in LEAF_MODULES or getattr(torch._C._VariableFunctions, fn.__name__, None) == fn)
 
 
 def refuse(fn):
@@ -301,7 +295,7 @@ def _foreach(foreach, each):
         changing = kwargs.get("value")
         if isinstance(changing, FloatVar):
             args, kwargs = [*args, ListVar([changing.beside(tx, args)] * len(list(args[0].iterate(tx))))], {}
-        if len(args) < 4 or not isinstance(args[3], SequenceVar) or not contains_tensor(tx, args[3]):
+        if len(args) < 4 or not isinstance(args[3], SequenceVar) or not contains(tx, args[3], TensorVar):
             return call_leaf(tx, foreach, args, kwargs)
         for self, a, b, value in zip(*[arg.iterate(tx) for arg in args]):
             self.call_method(tx, each, [a, b], {"value": value})
@@ -353,7 +347,7 @@ def _tensor(tx, args, kwargs):
     data = args[0] if args else kwargs["data"]
     if contains(tx, data, NUMPY):
         raise Break("argument", "a tensor of NumPy's numbers, which keeps their types")
-    if contains_tensor(tx, data) and not isinstance(data, TensorVar):
+    if contains(tx, data, TensorVar) and not isinstance(data, TensorVar):
         raise Break("data-dependent", "torch.tensor() of tensors reads their values", "use torch.stack")
     if isinstance(data, (ListVar, TupleVar)):
         args = [tx.output.wrap_result(tx.output.to_fake(data)), *args[1:]]
@@ -368,7 +362,3 @@ def contains(tx, variable, kinds):
     if isinstance(variable, DictVar):
         return any(contains(tx, value, kinds) for _, value in variable.pairs(tx))
     return type(variable) is TensorVar if kinds is TensorVar else type(variable) is ConstantVar and type(variable.value) in kinds
-
-
-def contains_tensor(tx, variable):
-    return contains(tx, variable, TensorVar)

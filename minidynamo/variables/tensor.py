@@ -135,9 +135,7 @@ class TensorVar(Variable):
             return self._python_value(tx, name)
         if name in BREAKING_METHODS:
             raise Break("tensor method", f"Tensor.{name}() is not traced")
-        if not hasattr(torch.Tensor, name):
-            return self.getattr(tx, name).call(tx, args, kwargs)
-        if isinstance(getattr(torch.Tensor, name), property) or not callable(getattr(torch.Tensor, name)):
+        if not callable(getattr(torch.Tensor, name, None)):         # an attribute of the tensor's own, or a property
             return self.getattr(tx, name).call(tx, args, kwargs)
         return tx.output.call_graph(tx, "call_method", name, [self, *args], kwargs)
 
