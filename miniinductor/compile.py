@@ -36,7 +36,7 @@ from .records import CompileRecord, Later
 from .runtime.build import CompilerError
 from .runtime.cuda_graphs import GraphedCall, new_pools, refusal
 from .runtime.graph_cache import Uncachable, open_entry
-from .runtime.triton_build import why_not
+from .runtime.triton_build import start_workers, why_not
 from .sizes import hints_of, multiples_of, size_hints
 
 aten = torch.ops.aten
@@ -138,6 +138,8 @@ def _assemble(gm, inputs, mode, generate, record, entry):
         for name in ("aten_graph", "functional_graph", "loop_ir", "fused_ir") + ("joint_graph",) * bool(plan.cut):
             setattr(record, name, Later(lambda name=name: getattr(again()[2], name)))
     else:
+        if generate and any(getattr(t, "is_cuda", False) for t in [*inputs, *gm.parameters()]):
+            start_workers(1 + len(gm.graph.nodes) // 8)
         plan, made = _plan(gm, inputs, mode, generate, record)
         parts = lambda: made                # noqa: E731
         record.keep(entry, plan)

@@ -233,28 +233,115 @@ def test_recordings_on_two_streams_have_scratch_memory_of_their_own():
             torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-3)
 
 
-@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
-@pytest.mark.parametrize("mode", [None, "reduce-overhead"])
-def test_another_gpu_than_the_current_one(mode):
-    def function(x, y):
-        return torch.softmax(x @ y, -1)
-    for device in ("cuda:1", "cuda:0"):
-        minidynamo.reset()
-        compiled = minidynamo.compile(function, mode=mode)
-        with torch.no_grad():
-            for _ in range(4):
-                x, y = (torch.randn(64, 64, device=device) for _ in range(2))
-                out = compiled(x, y)
-                assert out.device == x.device and torch.cuda.current_device() == 0
-                torch.testing.assert_close(out, function(x, y), rtol=1e-3, atol=1e-3)
+two_gpus = pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
+modes = pytest.mark.parametrize("mode", [None, "reduce-overhead"])
 
 
-@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
-def test_a_graph_over_two_gpus_is_right():
+@two_gpus
+@pytest.mark.parametrize("size", [64, 2048])        # kernels of the larger ones are tuned, in max-autotune mode against the library
+@pytest.mark.parametrize("mode", [None, "reduce-overhead", "max-autotune"])
+def test_another_gpu_than_the_current_one(mode, size, tmp_path):
+    """One compiled function for both devices, a graph for each; the second one's kernels come from the first one's cache."""
+    function = lambda x, y: torch.softmax(F.gelu(x @ y + 1), -1)  # noqa: E731
+    compiled, kept = minidynamo.compile(function, mode=mode), []
+    with torch.no_grad(), config.patch(cache_dir=str(tmp_path)):
+        for step in range(8):
+            device = f"cuda:{1 - step % 2}"
+            x, y = (torch.randn(size, size, device=device) for _ in range(2))
+            kept.append((compiled(x, y), function(x, y)))
+            assert kept[-1][0].device == x.device and torch.cuda.current_device() == 0
+        for got, want in kept:
+            torch.testing.assert_close(got, want, rtol=1e-2, atol=1e-4)
+    assert minidynamo.counters["graphs"].total() == 2
+
+
+@two_gpus
+@modes
+def test_training_on_another_gpu_than_the_current_one(mode):
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(64, 128), torch.nn.GELU(), torch.nn.LayerNorm(128), torch.nn.Linear(128, 8)).to("cuda:1")
+    compiled, grads = minidynamo.compile(model, mode=mode), []
+    for _ in range(5):
+        x = torch.randn(32, 64, device="cuda:1")
+        for function in (model, compiled):
+            model.zero_grad()
+            function(x).square().mean().backward()
+            grads.append([p.grad.clone() for p in model.parameters()])
+        for want, got in zip(*grads[-2:]):
+            torch.testing.assert_close(got, want, rtol=1e-3, atol=1e-5)
+        assert torch.cuda.current_device() == 0
+
+
+@two_gpus
+@modes
+def test_a_thread_for_each_gpu(mode):
+    compiled, errors = minidynamo.compile(lambda x: torch.softmax(F.gelu(x), -1).cumsum(0), mode=mode), []
+
+    def work(number):
+        try:
+            with torch.no_grad(), torch.cuda.device(number):
+                side = torch.cuda.Stream()
+                for step in range(40):
+                    with torch.cuda.stream(side if step % 2 else torch.cuda.default_stream()):
+                        x = torch.randn(200, 300, device="cuda")
+                        torch.testing.assert_close(compiled(x), torch.softmax(F.gelu(x), -1).cumsum(0), rtol=1e-3, atol=1e-4)
+                    assert torch.cuda.current_device() == number
+                    torch.cuda.synchronize()
+        except BaseException as error:
+            errors.append(error)
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not errors, errors
+
+
+@two_gpus
+def test_recordings_of_two_gpus_have_pools_of_their_own():
+    """Both record on their stream 0; the pool of one must not end with the recordings of the other."""
+    def made(number):
+        x = torch.randn(1000, device=f"cuda:{number}")
+        compiled = compiled_graph(lambda x: (torch.sin(x) * 2, (x + 1).sum()), x, mode="reduce-overhead")
+        for _ in range(4):
+            torch.testing.assert_close(compiled(x)[0], torch.sin(x) * 2)
+        assert compiled.record.notes_of("recorded as a CUDA graph")
+        return compiled
+    with torch.no_grad():
+        kept = made(1)
+        for _ in range(3):
+            made(0)
+            torch.cuda.empty_cache()
+        x = torch.randn(1000, device="cuda:1")
+        torch.testing.assert_close(kept(x)[1], (x + 1).sum())
+
+
+@two_gpus
+@modes
+def test_a_graph_over_two_gpus_is_right(mode):
     def function(x, y):
-        return torch.relu(x).to("cuda:1") + torch.tanh(y)
-    x, y = torch.randn(100, device="cuda:0"), torch.randn(100, device="cuda:1")
-    torch.testing.assert_close(minidynamo.compile(function)(x, y), function(x, y))
+        return torch.relu(x).to("cuda:1") * 2 + torch.tanh(y)
+    x, y = torch.randn(100, device="cuda:0", requires_grad=True), torch.randn(100, device="cuda:1")
+    for f in (function, compiled := minidynamo.compile(function, mode=mode)):
+        out = f(x, y)
+        torch.testing.assert_close(out, function(x, y))
+        torch.testing.assert_close(torch.autograd.grad(out.sum(), x)[0], 2.0 * (x > 0))
+    with torch.no_grad():
+        for _ in range(3):
+            torch.testing.assert_close(compiled(x, y), function(x, y))
+    assert torch.cuda.current_device() == 0
+
+
+@two_gpus
+def test_random_numbers_of_another_gpu():
+    """They come from that device's generator, as eager's do."""
+    compiled, drawn = minidynamo.compile(lambda x: F.dropout(x, 0.5) * 2), []
+    x = torch.ones(1000, device="cuda:1")
+    with torch.no_grad():
+        for seed in (1, 1, 2):
+            torch.cuda.manual_seed_all(seed)
+            drawn.append(compiled(x))
+    assert torch.equal(drawn[0], drawn[1]) and not torch.equal(drawn[0], drawn[2]) and 300 < drawn[0].count_nonzero() < 700
 
 
 def test_tuning_remembers_its_choice(tmp_path):

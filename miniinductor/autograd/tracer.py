@@ -128,7 +128,7 @@ class Tracer(TorchDispatchMode):
         return node
 
     def nodes_of(self, tree):
-        return pytree.tree_map_only(torch.Tensor, self.node_of, tree)
+        return of_tensors(tree, self.node_of)
 
     def to_fake(self, tensor):
         if isinstance(tensor, FakeTensor):
@@ -152,6 +152,8 @@ class Tracer(TorchDispatchMode):
         kwargs = kwargs or {}
         if self.before_record is not None:
             self.before_record()
+        if func is torch.ops.prim.device.default and isinstance(args[0], FakeTensor):
+            return args[0].fake_device          # most of all questions: autograd's
         if func._schema.is_mutable and torch.Tag.nondeterministic_seeded in func.tags and args:
             order = sorted(range(args[0].dim()), key=lambda d: hint(args[0].stride(d), 0), reverse=True)
             if order != sorted(order):  # eager draws in the order of memory; the functional form in that of the indices
@@ -183,10 +185,11 @@ class Tracer(TorchDispatchMode):
 
     def in_eager_layout(self, func, args, kwargs, out):
         """The result of a decomposition, in the strides that the op itself gives where an argument is not contiguous."""
-        if func._schema.is_mutable or all(t.is_contiguous() for t in pytree.tree_leaves((args, kwargs))
-                                          if isinstance(t, torch.Tensor)):
+        strided = []
+        of_tensors((args, kwargs), lambda t: None if t.is_contiguous() else strided.append(t))
+        if func._schema.is_mutable or not strided:
             return out
-        fake_args, fake_kwargs = pytree.tree_map_only(torch.Tensor, self.to_fake, (args, kwargs))
+        fake_args, fake_kwargs = of_tensors((args, kwargs), self.to_fake)
         with self.fake_mode:
             wanted = pytree.tree_leaves(func(*fake_args, **fake_kwargs))
         leaves, spec = pytree.tree_flatten(out)
@@ -219,7 +222,7 @@ class Tracer(TorchDispatchMode):
                     func = aten.lift_fresh_copy.default
                     out = aten.lift_fresh.default(*args)
                 else:
-                    fake_args, fake_kwargs = pytree.tree_map_only(torch.Tensor, self.to_fake, (args, kwargs))
+                    fake_args, fake_kwargs = of_tensors((args, kwargs), self.to_fake)
                     out = func(*fake_args, **fake_kwargs)
         except (DataDependentOutputException, DynamicOutputShapeException) as e:
             raise DataDependent(f"{func} needs the data of a tensor") from e
@@ -242,6 +245,11 @@ class Tracer(TorchDispatchMode):
                 child = self.graph.call_function(operator.getitem, (node, i))
                 child.meta.update(self.meta)
                 self.bind_output(item, child)
+
+
+def of_tensors(tree, change):
+    """Nested arguments of an op with change(t) in place of each tensor."""
+    return fx.node.map_aggregate(tree, lambda leaf: change(leaf) if isinstance(leaf, torch.Tensor) else leaf)
 
 
 @functools.cache

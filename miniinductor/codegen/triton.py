@@ -636,13 +636,11 @@ def with_wide_indices(source):
 
 def with_imports(text):
     """The kernel as a complete file: imports, and the helper functions it uses."""
-    needed, frontier = {}, text
-    while True:
-        found = {n: HELPERS[n] for n in HELPERS if n not in needed and re.search(rf"\b{n}\b", frontier)}
-        if not found:
-            break
-        needed |= found
-        frontier = "\n".join(found.values())
+    needed, frontier = {}, [text]
+    while frontier:
+        words = {word for part in frontier for word in re.findall(r"[a-z_]\w*", part)}
+        frontier = [HELPERS[n] for n in HELPERS if n in words and n not in needed]
+        needed |= {n: HELPERS[n] for n in HELPERS if n in words}
     helpers = "".join(f"@triton.jit{body}\n\n\n" for body in needed.values())
     libdevice = "from triton.language.extra import libdevice\n" if "libdevice." in text + helpers else ""
     return f"import triton\nimport triton.language as tl\n{libdevice}\n\n{helpers}{text}"

@@ -6,6 +6,7 @@ more than they cost.
     convolution(x, w)             ->  convolution(clone(x, channels_last), clone(w, channels_last)): without it, the library
                                       transposes before and after every convolution; convolution_backward in the same way
     convolution(x, w, b)          ->  convolution(x, w) + b: the library would start a kernel for the sum alone
+    addmm(b, x, w), float32       ->  mm(x, w) + b where pointwise work follows: the library has faster kernels for the bare product
     convolution(x, w) whose windows do not overlap (a vision transformer's patches)  ->  addmm(bias, patches of x, w as a matrix)
     convolution(x, w) of 1x1, mode="max-autotune"  ->  mm(x as a row per pixel, w): our template may continue with what follows
     mm(a, w), w of 50257 columns  ->  mm(a, pad(w, 7))[:, :50257]: rows of 50257 half-precision numbers are aligned to 2 bytes, for
@@ -18,6 +19,7 @@ Mirrors `decide_layout_opt` in torch/_inductor/graph.py and fx_passes/pad_mm.py.
 import torch
 
 from .. import config
+from ..autograd.functionalize import is_view
 from ..dependencies import int_or_none
 from ..sizes import hints_of
 from .layout import TRANSPOSITIONS, LayoutPass, aten
@@ -31,7 +33,7 @@ LEAST_PRODUCT = 1 << 30     # multiplications below which a padded copy of the m
 def optimize_for_gpu(gm, record, convolutions=True, products=True):
     """The graph with GPU layouts for these; `gm` itself where nothing is gained."""
     targets = {n.target for n in gm.graph.nodes if n.op == "call_function" and _on_gpu(n)}
-    if aten.as_strided.default in targets or not targets & {*[aten.convolution.default] * convolutions, *[aten.mm.default] * products}:
+    if aten.as_strided.default in targets or not targets & {*[aten.convolution.default] * convolutions, *[aten.mm.default, aten.addmm.default] * products}:
         return gm
     if hints_of(gm.graph):
         record.notes.append("no GPU layouts: sizes are symbolic")
@@ -41,6 +43,12 @@ def optimize_for_gpu(gm, record, convolutions=True, products=True):
 
 def _on_gpu(node):
     return isinstance(node.meta.get("val"), torch.Tensor) and node.meta["val"].is_cuda
+
+
+def is_continued(node):
+    """Is all that reads its value, perhaps through views, pointwise?"""
+    return all(user.op == "call_function" and (is_continued(user) if is_view(user.target) else torch.Tag.pointwise in getattr(user.target, "tags", ()))
+               for user in node.users)
 
 
 def suits_template(dtype, a, b):
@@ -73,6 +81,8 @@ class Relayout(LayoutPass):
             return self.evaluate(node)
         if self.products and target is aten.mm.default and _on_gpu(node) and (lacking := self.misaligned(node)):
             return self.pad(node, lacking)
+        if self.products and target is aten.addmm.default and _on_gpu(node) and is_continued(self.original) and self.is_biased(node):
+            return self.bias_apart(node)
         return self.kept(node)
 
     def moves(self, node):
@@ -155,6 +165,17 @@ class Relayout(LayoutPass):
         return self.call(rows, aten.permute.default, product, [0, 3, 1, 2])
 
     # -- matrix products ------------------------------------------------------------------------------------------------
+    def is_biased(self, node):
+        bias, a, _ = (x.meta["val"] for x in node.args)
+        return not node.kwargs and bias.dim() == 1 and a.dtype == bias.dtype == torch.float32
+
+    def bias_apart(self, node):
+        """ConvNeXt-T's second products on an H100: 185 us bare, 217 us with a bias."""
+        self.changed("biases of products added apart")
+        bias, a, b = node.args
+        self.graph.erase_node(node)
+        return self.call(node, aten.add.Tensor, self.call(node, aten.mm.default, a, b), bias)
+
     def misaligned(self, node):
         """How many rows and columns mm(a[m, k], b[k, n]) lacks: (m, k, n); m only where a is stored by columns."""
         a, b = (x.meta["val"] for x in node.args)

@@ -61,7 +61,7 @@ class LayoutPass:
                 self.graph.output(fx.map_arg(node.args[0], lambda n: self.in_strides(self.copied[n], n.meta.get("val"))))
                 continue
             new = self.graph.node_copy(node, lambda n: self.copied[n])
-            new.meta = dict(node.meta)
+            new.meta, self.original = dict(node.meta), node
             self.as_before = all(self.copied[n].meta.get("val") is n.meta.get("val") for n in node.all_input_nodes)
             if node.target is aten.as_strided.default and not self.as_before:       # it counts strides of its own
                 with self.graph.inserting_before(new):

@@ -172,8 +172,14 @@ class GraphLowering(fx.Interpreter):
     def call_function(self, target, args, kwargs):
         if target is operator.getitem:
             return args[0][args[1]]
-        args, kwargs = pytree.tree_map_only(SYMBOLIC, size, (args, kwargs))
-        numbers = [n for n in pytree.tree_leaves((args, kwargs)) if isinstance(n, sympy.Expr)]
+        numbers = []
+
+        def as_size(leaf):
+            leaf = size(leaf) if isinstance(leaf, SYMBOLIC) else leaf
+            if isinstance(leaf, sympy.Expr):
+                numbers.append(leaf)
+            return leaf
+        args, kwargs = fx.node.map_aggregate((args, kwargs), as_size)
         call = Call(self.current, self)
         rule = LOWERINGS.get(target)
         if target in EXTERN or rule is None:        # random ops by choice, too: they draw from torch's generator, as eager does

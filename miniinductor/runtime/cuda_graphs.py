@@ -57,8 +57,9 @@ def refusal(graph, device):
 
 
 def current_stream(device):
-    """The stream's handle; None while somebody else records."""
-    return None if torch.cuda.is_current_stream_capturing() else torch._C._cuda_getCurrentRawStream(device.index or 0)
+    """(device's number, the stream's handle: each device has a stream 0); None while somebody else records."""
+    number = device.index or 0
+    return None if torch.cuda.is_current_stream_capturing() else (number, torch._C._cuda_getCurrentRawStream(number))
 
 
 def is_on_cpu(tensor):

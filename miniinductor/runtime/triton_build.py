@@ -24,6 +24,7 @@ import importlib.util
 import itertools
 import json
 import os
+import random
 import subprocess
 import sys
 import threading
@@ -38,7 +39,7 @@ from .build import CompilerError, cache_folder
 
 WORKER = os.path.join(os.path.dirname(__file__), "triton_worker.py")
 TUNED_BYTES = 1 << 24           # kernels that move less take the first configuration
-CLOSE, LONG_MS = 1.03, 0.05     # kernels that take long are timed again with the best configurations: a hundredth counts
+ROUNDS = ((9, 1.03, 0.05), (25, 1.01, 0.1), (75, 0, 0))     # timed so often; again those that are so close, if they take so many milliseconds
 SIGNATURE = {torch.bool: "i1", torch.float32: "fp32", torch.float64: "fp64", torch.float16: "fp16", torch.bfloat16: "bf16",
              torch.uint8: "u8", torch.uint16: "u16", torch.uint32: "u32", torch.uint64: "u64",
              torch.int8: "i8", torch.int16: "i16", torch.int32: "i32", torch.int64: "i64"}
@@ -67,11 +68,12 @@ def build_triton_kernels(kernels, device, bytes_moved=()):
     unique = {}
     for (kernel, source), moved in zip(named, bytes_moved or itertools.repeat(0)):
         unique.setdefault(source_key(kernel, source), CudaCode(kernel, source, device, moved))
-    jobs = [job for code in unique.values() for job in code.jobs()]
-    errors = compile_all(jobs)
-    for code in unique.values():
-        code.choose(errors)
-    calls = {key: code.callable() for key, code in unique.items()}
+    codes = sorted(unique.values(), key=lambda code: -len(code.source))         # what takes longest must not come last
+    errors = compile_all([job for code in codes for job in code.jobs()])
+    with torch.cuda.device(device):         # loading and timing happen there, whichever the caller's is
+        for code in unique.values():
+            code.choose(errors)
+        calls = {key: code.callable() for key, code in unique.items()}
     return [calls[source_key(kernel, source)] for kernel, source in named]
 
 
@@ -234,9 +236,12 @@ class CudaCode:
         except torch.cuda.OutOfMemoryError:
             return {cfg: i for i, cfg in enumerate(loaded)}
         calls = {cfg: functools.partial(call, *tensors, *launch.hints) for cfg, call in loaded.items()}
-        times = event_times(calls, device)
-        close = {cfg: calls[cfg] for cfg, ms in times.items() if ms < CLOSE * min(times.values())}
-        return event_times(close, device, rounds=25) if len(close) > 1 and min(times.values()) > LONG_MS else times
+        for rounds, close, long in ROUNDS:
+            times = event_times(calls, device, rounds)
+            best = min(times.values())
+            calls = {cfg: call for cfg, call in calls.items() if times[cfg] < close * best}
+            if best < long or len(calls) < 2:
+                return times
 
     def callable(self):
         return SizedKernel(self) if self.kernel.launch.symbols else self.launcher(())
@@ -259,11 +264,12 @@ class SizedKernel:
         launcher(*arguments)
 
 
-def event_times(calls, device, rounds=9):
-    """Milliseconds of each call(stream), interleaved, the lower quartile: what disturbs can only add: {name: ms}."""
-    stream, pairs = torch.cuda.current_stream(device), {name: [] for name in calls}
+def event_times(calls, device, rounds):
+    """Milliseconds of each call(stream), interleaved (each follows all others: what one leaves in the cache counts), the lower quartile: what disturbs
+    can only add: {name: ms}."""
+    stream, pairs, order = torch.cuda.current_stream(device), {name: [] for name in calls}, random.Random(0)
     for _ in range(rounds):
-        for name, call in calls.items():
+        for name, call in order.sample([*calls.items()], len(calls)):
             start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
             torch.cuda._sleep(20_000 if rounds < 10 else 100_000)       # launches must not be part of the time
             start.record(stream)
@@ -289,7 +295,7 @@ def race(calls, source, layouts, device):
                    for name, l in layouts.items()}
     except torch.cuda.OutOfMemoryError:
         return {name: len(name) for name in calls}
-    with torch.no_grad():
+    with torch.no_grad(), torch.cuda.device(device):
         for tensor in tensors.values():
             tensor.copy_(torch.linspace(-2, 2, tensor.shape[-1] if tensor.dim() else 1, device=device)) if \
                 tensor.is_floating_point() else tensor.zero_()
@@ -317,20 +323,20 @@ def triton_version():
 
 
 # --- worker processes --------------------------------------------------------------------------------------------------
-_workers, _lock = [], threading.Lock()
+_workers, _lock = [], threading.RLock()
 
 
-def start_workers(count=None):
-    """Start worker processes, so that they are ready when kernels have been written."""
-    count = min(count or 8, os.cpu_count() or 1)
+def start_workers(count):
+    """Start worker processes, at most one per processor.  Started before kernels are written they are ready when those are: Triton takes a second
+    to import and to look at itself."""
     environment = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"}
-    while len(_workers) < count:
-        _workers.append(subprocess.Popen([sys.executable, WORKER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-                                         env=environment, stderr=subprocess.DEVNULL))
-    if len(_workers) == count:
-        atexit.register(stop_workers)
+    with _lock:
+        while len(_workers) < min(count, os.cpu_count() or 1):
+            _workers.append(subprocess.Popen([sys.executable, WORKER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                                             env=environment, stderr=subprocess.DEVNULL))
 
 
+@atexit.register
 def stop_workers():
     while _workers:
         worker = _workers.pop()

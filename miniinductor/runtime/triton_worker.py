@@ -9,6 +9,7 @@ beside it.  Needs no GPU: the target is named.
 Runs as a plain script, without this package (and without torch): starting it takes a third of a second.
 Mirrors torch/_inductor/compile_worker.
 """
+import contextlib
 import importlib.util
 import json
 import os
@@ -41,6 +42,9 @@ def compile_job(job):
 
 
 def main():
+    with contextlib.suppress(Exception):        # an error is the first job's to tell
+        from triton.runtime import cache
+        cache.triton_key()      # a hash of all of Triton, which each process takes once
     for line in sys.stdin:
         try:
             compile_job(json.loads(line))
