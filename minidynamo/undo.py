@@ -9,10 +9,10 @@ Out:  `around(compiled)`, which puts the tensors back where the graph raises, an
             x.add_(1)
             y = x[index]        # out of range: x is put back, then plain Python adds, raises, and leaves the `with`
 
-Copies are made where an error may come that fake tensors do not foresee: at each run on a CPU if data decide (an index, a singular
-matrix), at the first one if only kernels look (dtypes of a matrix product).  Left out, so that the error leaves the frame as it is:
-other operations' errors (no memory left), metadata changed in place, a write into the history that autograd keeps of a tensor, and
-more memory than `config.undo_bytes`: a cache of keys and values is not copied for each token.
+Copies are made where an error may come that fake tensors do not foresee: at the first run, since kernels look closer (dtypes of a matrix
+product, of a result in place), and at each run on a CPU if data decide (an index, a singular matrix).  Left out, so that the error leaves
+the frame as it is: no memory left, metadata changed in place, a write into the history that autograd keeps of a tensor, and more memory than
+`config.undo_bytes`: a cache of keys and values is not copied for each token.
 # PyTorch: the graph's error leaves the frame, with what it has written, whatever `try` or `with` stands around the operation.
 """
 import linecache
@@ -25,7 +25,6 @@ from . import config, records
 
 DATA = re.compile(r"index|gather|scatter|embedding|nll_loss|entropy|multinomial|bernoulli|interleave|one_hot|bincount|linalg_(?!.*norm)|cholesky|inverse|solve|"
                   r"floordiv|floor_divide|remainder|mod$|^_?assert|_check|^take|^put|^normal|ctc_loss")
-KERNELS = re.compile(r"mm|mv|matmul|linear|(layer|group|batch|instance|rms)_norm|loss|softmax|dist|attention|rnn|lstm|gru|cum|prod")
 
 
 class Undo:
@@ -47,7 +46,7 @@ class Undo:
         if any(node.meta["example_value"].layout is not torch.strided for node in changed):
             after = ()              # without a memory of its own
         self.always = any(map(needs_data, after))
-        self.now = self.always or any(KERNELS.search(name_of(node)) for node in after)
+        self.now = bool(after)
 
     def around(self, compiled):
         if not self.now:

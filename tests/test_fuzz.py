@@ -215,6 +215,11 @@ def test_an_error_after_a_write_that_only_kernels_find():
             return str(error), x
     both(f, lambda: (torch.ones(2), torch.ones(2, 2), torch.ones(2, 2).double()), lambda: (torch.ones(3), torch.ones(2, 2), torch.ones(2, 2)))
 
+    def in_place(y):
+        y.data.add_(1)
+        y *= 0.5
+    both(in_place, lambda: (torch.ones(2, dtype=torch.long),), lambda: (torch.ones(2),))
+
 
 def test_much_memory_is_not_copied():
     def f(x, index):
