@@ -24,10 +24,8 @@ aten = torch.ops.aten
 OURS = {}
 # in torch's table, but not in its core set: that set keeps them whole for other back ends
 ALSO_FROM_TORCH = """
-elu gelu leaky_relu hardtanh fmod dist addbmm addmv ldexp round linalg_vector_norm _log_softmax narrow_copy permute_copy view_copy unbind_copy
-split_with_sizes_copy slice_copy unfold_copy as_strided_copy linspace logspace upsample_nearest2d upsample_trilinear3d masked_scatter
-native_layer_norm_backward native_group_norm_backward native_batch_norm_backward embedding_dense_backward
-_softmax_backward_data _log_softmax_backward_data gelu_backward silu_backward
+elu gelu leaky_relu hardtanh fmod dist addmv ldexp round linalg_vector_norm _log_softmax narrow_copy permute_copy view_copy unbind_copy
+as_strided_copy upsample_nearest2d upsample_trilinear3d
 """.split()
 LOW_PRECISION = (torch.float16, torch.bfloat16)
 
@@ -100,26 +98,19 @@ def group_norm(x, weight, bias, n, c, hw, groups, eps):
 def batch_norm(x, weight, bias, running_mean, running_var, training, momentum, eps):
     """Training updates the running statistics in place; functionalization turns that into outputs.  Results: normalised x, mean and
     1 / deviation of the batch, which have the dtype of the parameters."""
+    shape = [1, -1] + [1] * (x.dim() - 2)
     if not training and running_mean is not None:
-        return aten._native_batch_norm_legit_no_training(x, weight, bias, running_mean, running_var, momentum, eps)
+        out = (upcast(x) - running_mean.reshape(shape)) * torch.rsqrt(running_var + eps).reshape(shape)
+        return _scaled(out, weight, bias, shape).to(x.dtype), x.new_empty((0,)), x.new_empty((0,))
     kept = next((t.dtype for t in (weight, running_mean) if t is not None), x.dtype)
     out, mean, variance, rstd = _normalized(x, [0, *range(2, x.dim())], eps)
-    out = _scaled(out, weight, bias, [1, -1] + [1] * (x.dim() - 2)).to(x.dtype)
+    out = _scaled(out, weight, bias, shape).to(x.dtype)
     mean, variance, rstd = mean.reshape(-1).to(kept), variance.reshape(-1), rstd.reshape(-1).to(kept)
     if running_mean is not None:
         count = x.numel() // x.shape[1]
         running_mean.copy_(momentum * mean + (1 - momentum) * running_mean)
         running_var.copy_(momentum * variance * (count / (count - 1)) + (1 - momentum) * running_var)
     return out, mean, rstd
-
-
-@decomposition(aten._native_batch_norm_legit_no_training.default)
-def batch_norm_inference(x, weight, bias, running_mean, running_var, momentum, eps):
-    shape = [1, -1] + [1] * (x.dim() - 2)
-    scale = torch.rsqrt(running_var + eps)
-    out = (upcast(x) - running_mean.reshape(shape)) * scale.reshape(shape)
-    empty = x.new_empty((0,))
-    return _scaled(out, weight, bias, shape).to(x.dtype), empty, empty.clone()
 
 
 def _multiply_and_add(function):
@@ -224,6 +215,7 @@ def scatter_with_reduce(x, dim, index, source, *, reduce):
 
 
 OURS.update({
+    aten._native_batch_norm_legit_no_training.default: lambda x, weight, bias, mean, var, *how: batch_norm(x, weight, bias, mean, var, False, *how),
     aten._native_batch_norm_legit.no_stats: lambda x, weight, bias, *how: batch_norm(x, weight, bias, None, None, *how),
     aten._batch_norm_with_update.default: lambda x, weight, bias, mean, var, momentum, eps: (
         *batch_norm(x, weight, bias, mean, var, True, momentum, eps), x.new_empty((0,), dtype=torch.uint8)),

@@ -97,48 +97,51 @@ def read_by_kernel(node, backward, is_cheap):
                for user in node.users if user.op == "call_function" and user.target is not operator.getitem)
 
 
+def cost_of_saving(node, reason, is_read, overwritten):
+    """Bytes, weighed as the cost model has it.  reason: why it must not be computed again, if so; is_read: by the backward half itself."""
+    value = node.meta["val"]
+    nbytes = max(element_bytes(value), 1)
+    if node.op == "placeholder":
+        return nbytes if node.target in overwritten else 1e-3
+    if not isinstance(value, torch.Tensor) or not is_dense(value) and (is_view(node) or not reason):
+        return math.inf
+    if not reason and config.partition == "recompute-all":
+        return math.inf
+    if is_read and config.partition == "save-everything":
+        return 1e-6
+    return nbytes if reason else nbytes * WRITTEN_OUT
+
+
 def choose_saved(graph, gradients, overwritten, is_cheap):
-    """The forward values to keep, as nodes in graph order."""
+    """(the forward values to keep, as nodes in graph order; {node: why it must not be computed again, or ""})."""
     backward = backward_nodes(graph)
     read = [s for n in graph.nodes if n in backward for s in n.all_input_nodes if s not in backward]
     read += [n for n in gradients if isinstance(n, fx.Node) and n not in backward]
-    needed, work, reasons = set(), list(read), {}
+    reasons, work = {}, list(read)
     while work:
         node = work.pop()
-        if node not in needed and node.op != "get_attr":
-            needed.add(node)
-            reasons[node] = why_saved(node, is_cheap) or (
-                "operand of an eager kernel in backward" if config.partition != "recompute-all" and not is_view(node) and node.all_input_nodes
-                and read_by_kernel(node, backward, is_cheap) else "")
-            if not reasons[node]:
-                work.extend(node.all_input_nodes)
+        if node in reasons or node.op == "get_attr":
+            continue
+        reasons[node] = why_saved(node, is_cheap)
+        if not reasons[node] and config.partition != "recompute-all" and not is_view(node) and node.all_input_nodes and read_by_kernel(
+                node, backward, is_cheap):
+            reasons[node] = "operand of an eager kernel in backward"
+        if not reasons[node]:
+            work.extend(node.all_input_nodes)
     import networkx         # takes a tenth of a second, which a graph that comes from disk need not wait for
-    cut = networkx.DiGraph()
+    cut = networkx.DiGraph()            # (an edge without a capacity cannot be cut)
     cut.add_nodes_from(("source", "sink"))
-    for node in needed:
-        value, cost = node.meta["val"], math.inf
-        if node.op == "placeholder":
-            cost = max(element_bytes(value), 1) if node.target in overwritten else 1e-3
-        elif isinstance(value, torch.Tensor) and (is_dense(value) or not (is_view(node) or not reasons[node])):
-            cost = max(element_bytes(value), 1) * (1 if reasons[node] else WRITTEN_OUT)
-            if config.partition == "save-everything" and any(user in backward for user in node.users):
-                cost = 1e-6
-            if config.partition == "recompute-all" and not reasons[node]:
-                cost = math.inf
-        cut.add_edge((node, "in"), (node, "out"), capacity=cost)
-        sources = [s for s in node.all_input_nodes if s.op != "get_attr"]
-        if reasons[node]:
-            cut.add_edge("source", (node, "in"), capacity=math.inf)
-        for source in sources if not reasons[node] else ():
-            cut.add_edge((source, "out"), (node, "in"), capacity=math.inf)
-    for node in read:
-        if node in needed:
-            cut.add_edge((node, "out"), "sink", capacity=math.inf)
+    for node, reason in reasons.items():
+        is_read = any(user in backward for user in node.users)
+        cut.add_edge((node, "in"), (node, "out"), capacity=cost_of_saving(node, reason, is_read, overwritten))
+        makers = ["source"] if reason else [(s, "out") for s in node.all_input_nodes if s.op != "get_attr"]
+        cut.add_edges_from((maker, (node, "in")) for maker in makers)
+    cut.add_edges_from(((node, "out"), "sink") for node in read if node in reasons)
     # solved from the sink, networkx names the smallest set at the source: among equal cuts the earliest values, which are
     # in memory anyway (results of eager kernels)
     _, (_, near) = networkx.minimum_cut(cut.reverse(copy=False), "sink", "source",
                                         flow_func=networkx.algorithms.flow.boykov_kolmogorov)
-    return [n for n in graph.nodes if n in needed and (n, "in") in near and (n, "out") not in near], reasons
+    return [n for n in graph.nodes if n in reasons and (n, "in") in near and (n, "out") not in near], reasons
 
 
 def partition(joint, primals, is_cheap):
