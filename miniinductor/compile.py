@@ -252,14 +252,14 @@ def is_cheap(op):
 
 def eager_reason(gm, inputs):
     """Why this graph must not be compiled yet, or None."""
-    inputs = [t for t in inputs if not isinstance(t, torch.SymInt)]
+    inputs, held = [t for t in inputs if not isinstance(t, torch.SymInt)], [*gm.parameters(), *gm.buffers()]
     if any(type(t) not in (torch.Tensor, torch.nn.Parameter, FakeTensor) for t in inputs):
         return "an input is no plain tensor"
     if not torch.is_grad_enabled() and any(node.target is torch._C._set_grad_enabled and node.args[0] for node in gm.graph.nodes):
         return "the graph turns gradients on"
-    if any(t.layout != torch.strided for t in [*inputs, *gm.parameters(), *gm.buffers()]):
+    if any(t.layout != torch.strided for t in [*inputs, *held]):
         return "a tensor that is not strided (sparse, mkldnn)"
-    devices = {t.device for t in [*inputs, *gm.parameters(), *gm.buffers()]} - {torch.device("cpu")}
+    devices = {t.device for t in [*inputs, *held]} - {torch.device("cpu")}
     return next((reason for device in devices if (reason := why_not(device))), None)
 
 

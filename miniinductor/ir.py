@@ -3,12 +3,20 @@
 In:   lowerings build it (`Pointwise`, `Reduction`, views).  Out: `Graph.operations`, the list of buffers to compute,
 which the scheduler fuses and the code generators write out.
 
-    x = TensorBox.of_buffer(InputBuffer("x", Layout.contiguous(device, torch.float32, [4, 8])))
-    load = x.make_loader()
-    y = TensorBox(Pointwise(device, torch.float32, [4, 8], lambda index: ops.exp(load(index))))
-    z = TensorBox(Reduction(device, torch.float32, [4], lambda index, rindex: y.make_loader()([*index, *rindex]),
-                            reduction_ranges=[8], kind="sum", src_dtype=torch.float32))
-    z.realize()         # y was never stored: it lives on, inlined, inside z's body
+    >>> x = TensorBox(InputBuffer("x", Layout.contiguous(torch.device("cpu"), torch.float32, [4, 8])))
+    >>> load = x.make_loader()
+    >>> y = TensorBox(Pointwise(x.device, torch.float32, [4, 8], lambda index: ops.exp(load(index))))
+    >>> z = TensorBox(Reduction(x.device, torch.float32, [4], lambda index, rindex: y.make_loader()([*index, *rindex]),
+    ...                         reduction_ranges=[8], kind="sum", src_dtype=torch.float32))
+    >>> graph = Graph()
+    >>> with building(graph):
+    ...     name = z.realize()          # y was never stored: it lives on, inlined, inside z's body
+    >>> graph
+    buf0: float32[4] = reduction i0 < 4, r0 < 8
+        tmp0 = load(x, 8*i0 + r0)
+        tmp1 = exp(tmp0)
+        tmp2 = reduction(float32, float32, sum, tmp1)
+        store(buf0, i0, tmp2)
 
 Nothing is computed until `realize()`; until then a value is a closure, so a chain of pointwise ops and views costs no
 memory.  Views are index maths: `View(base, size, reindex)`.
@@ -215,6 +223,13 @@ class TensorBox:
     def __init__(self, data):
         self.data = data        # Pointwise | Reduction | Scan | View | Buffer
         self.fake = None        # what eager has for it: a fake tensor or `Described`; None for values that no node stands for
+
+    @staticmethod
+    def stored(data):
+        """The value, realized at once: a reduction is never computed again in each of its users."""
+        box = TensorBox(data)
+        box.realize()
+        return box
 
     def get_size(self):
         return tuple(self.data.get_size())

@@ -20,6 +20,7 @@ import minidynamo                                                               
 import miniinductor                                                                 # noqa: E402
 from backend_helpers import make_graph, pointwise                                   # noqa: E402
 from miniinductor import compile as stages, graph_passes                            # noqa: E402
+from miniinductor.autograd.joint import trace_joint                                 # noqa: E402
 from miniinductor.autograd.tracer import trace                                      # noqa: E402
 from miniinductor.codegen.wrapper import WrapperWriter                              # noqa: E402
 from miniinductor.decompositions import table                                       # noqa: E402
@@ -66,6 +67,16 @@ def scheduled(function, *tensors, written=()):
     return {"scheduler": scheduler, "nodes": scheduler.topological(scheduler.fuse(scheduler.live([scheduler.make_node(b) for b in graph.operations])))}
 
 
+def in_place(x):
+    y = x.clone()
+    y[1:3].add_(1)
+    return y
+
+
+def product(after=lambda value: value):
+    return {"gm": torch.fx.symbolic_trace(lambda x, w: (after(x @ w),)), "inputs": [torch.randn(2, 3, requires_grad=True), torch.randn(3, 4, requires_grad=True)]}
+
+
 def training():
     def passes(graph):
         graph_passes.optimize(graph)
@@ -82,6 +93,9 @@ def symbolic():
 
 
 MORE = {        # file -> what else its example finds
+    "autograd/functionalize": lambda: {"gm": trace(in_place, [torch.randn(5, 3)])},
+    "autograd/joint": product,
+    "autograd/partition": lambda: {"joint": trace_joint(*product(torch.relu).values(), [], table()), "is_cheap": stages.is_cheap},
     "autograd/runtime": training,
     "codegen/wrapper": lambda: {"graph": lower_graph(trace(lambda x, y: ([torch.relu(x @ y)], []), [torch.ones(8, 4), torch.ones(4, 16)]), CompileRecord())},
     "dependencies": lambda: {"buffer": make_graph(lambda x: [pointwise(ops.exp, x)], torch.randn(4, 8)).operations[0], "handler": PrintHandler()},

@@ -8,6 +8,10 @@ In:   an ATen graph.  Out: the same values from pure ops; writes to inputs come 
     return y                                y1 = slice_scatter(y, v1, 0, 1, 3)
                                             return y1
 
+    >>> functional, written = functionalize(gm)         # of this program
+    >>> [node.name for node in functional.graph.nodes]
+    ['arg0', 'clone_default', 'slice_tensor', 'add_tensor', 'slice_scatter_default', 'output']
+
 The recorded graph is a straight line, so aliasing is fully known: a view shares the storage of its first argument, all else
 is fresh.  Each storage has a root node and a version; a write is pushed through the inverse of each view down to the
 root; a view that is older than its root is replayed when it is read.

@@ -7,6 +7,10 @@ In:   a captured `fx.GraphModule`, example inputs, the tensors that it holds (pa
                                       dx = mm(tangent0, t(primal1));  dw = mm(t(primal0), tangent0)
                                       return ((mm,), (dx, dw)), []
 
+    >>> joint = trace_joint(gm, inputs, held=[])
+    >>> [node.name for node in joint.graph.graph.nodes]
+    ['primal0', 'primal1', 'tangent0', 'mm_default', 't_default', 'mm_default_1', 't_default_1', 'mm_default_2', 'output']
+
 The program runs once on fake tensors under our tracer *with autograd on*; then `torch.autograd.grad` runs too, and since
 the tracer sits below autograd, the backward ops land in the same graph.  Nothing about derivatives is written here.
 

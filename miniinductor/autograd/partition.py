@@ -2,6 +2,10 @@
 
 In:   a `Joint`.  Out: `Parts`: a forward graph that also returns what is saved, a backward graph, the list of saved values.
 
+    >>> parts = partition(joint, 2, is_cheap)           # of torch.relu(x @ w): a mask of bytes is kept, not relu's result
+    >>> [(node.name, about.reason) for node, about in zip(parts.saved, parts.activations)]
+    [('primal0', 'input'), ('primal1', 'input'), ('le_scalar', 'smallest cut')]
+
 Cost model.  Saving a value costs its bytes; an input costs (almost) nothing, since it is in memory anyway, unless the
 program overwrites it: then it must be copied; a value that would otherwise stay inside a fused kernel costs a tenth more,
 because it must be written out first.  Computing a value again costs nothing if it is cheap, because it is fused

@@ -59,6 +59,8 @@ from .triton_foreach import TritonForeachWriter
 
 HANDED_OVER = {"cuda"}          # devices where an output takes the memory of what it is made of: that still lies in the cache
 SINGLE = {"cuda": 1 << 16}      # device -> bytes from which on, in training, an intermediate is no part of a workspace
+WRITERS = {("triton", FusedProduct): MatmulWriter, ("triton", Foreach): TritonForeachWriter, ("triton", Group): TritonKernelWriter,
+           ("cpp", Foreach): ForeachWriter, ("cpp", Group): CppKernelWriter}
 aten = torch.ops.aten
 # ops whose torch.* form is cheaper to call than the out= overload of the same name
 FAST_OUT = {aten.mm.default: torch.mm, aten.bmm.default: torch.bmm, aten.addmm.default: torch.addmm,
@@ -151,11 +153,7 @@ class WrapperWriter:
         if any(self.buffers[name].layout.device != device for name in group.read_names):
             raise NotImplementedError(f"a kernel on {device} that reads a tensor of another device")
         language = language_of(device)
-        if language == "triton":
-            writer = MatmulWriter if isinstance(group, FusedProduct) else TritonForeachWriter if isinstance(group, Foreach) else TritonKernelWriter
-        else:
-            writer = ForeachWriter if isinstance(group, Foreach) else CppKernelWriter
-        kernel = writer(group, self.buffers, keep, self.order, self.overwritten).write()
+        kernel = WRITERS[language, type(group)](group, self.buffers, keep, self.order, self.overwritten).write()
         for node in group.nodes:
             target = getattr(getattr(node.buffer, "data", None), "target", None)
             if target is not None:

@@ -161,8 +161,7 @@ class GraphLowering(fx.Interpreter):
                 raise LoweringError(f"{node.target} gave {box.dtype} {box.get_size()}, torch says {value.dtype} "
                                     f"{tuple(value.shape)} ({node.meta.get('source_line', '')})")
             box.fake = value
-            uses = sum(list(user.all_input_nodes).count(node) + (node in user.all_input_nodes and user.args.count(node) > 1)
-                       + (user.target in WINDOWS) for user in node.users)
+            uses = sum(1 + (user.args.count(node) > 1) + (user.target in WINDOWS) for user in node.users)
             if should_realize(box, uses, self.many_reads(box)):
                 box.realize(tuple(value.stride()) if is_dense(value) else None)
 

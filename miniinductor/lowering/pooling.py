@@ -65,10 +65,8 @@ class Windows:
         if math.prod(self.counts) <= UNROLLED:
             return made(call, lambda index: functools.reduce(ops.add, [one(index, at) for at in itertools.product(*map(range, self.counts))]),
                         self.x, dtype=compute)
-        box = TensorBox(Reduction(self.x.device, compute, list(call.value.shape), one, self.counts, "sum", compute,
-                                  origins=call.origins | self.x.origins))
-        box.realize()
-        return box
+        return TensorBox.stored(Reduction(self.x.device, compute, list(call.value.shape), one, self.counts, "sum", compute,
+                                          origins=call.origins | self.x.origins))
 
 
 def _many(value, rank, default=None):

@@ -35,9 +35,8 @@ def reduce(call, x, dims, keepdim, kind, compute, result):
         place = dict(zip([*kept, *dims], [*index, *rindex]))
         return cast(load([place[k] for k in range(len(size))]), src, compute)
 
-    out = TensorBox(Reduction(x.device, produced, [size[k] for k in kept], inner, [size[k] for k in dims], kind, compute,
-                              origins=call.origins | x.origins))
-    out.realize()
+    out = TensorBox.stored(Reduction(x.device, produced, [size[k] for k in kept], inner, [size[k] for k in dims], kind, compute,
+                                     origins=call.origins | x.origins))
     if keepdim:
         shape = [1 if k in dims else n for k, n in enumerate(size)]
         out = view(call, out, shape, lambda index: [index[k] for k in kept])
@@ -167,9 +166,7 @@ def cumulative(call, x, dim, *, dtype=None):
 
 
 def scan(call, x, result, *what):
-    box = TensorBox(Scan(x.device, result, *what, origins=call.origins | x.origins))
-    box.realize()
-    return box
+    return TensorBox.stored(Scan(x.device, result, *what, origins=call.origins | x.origins))
 
 
 def in_chunks(call, x, element, others, count, whole, kind, compute, result):
@@ -179,9 +176,8 @@ def in_chunks(call, x, element, others, count, whole, kind, compute, result):
         raise NotLowered(f"a scan of {count} elements that no chunks divide: eager's kernel works on all at once")
     combine, neutral = (ops.add, 0) if kind == "sum" else (ops.mul, 1)
     place = lambda index, rindex: element(index[:-1], [index[-1] * chunk + rindex[0]])  # noqa: E731
-    total = TensorBox(Reduction(x.device, compute, [*others, count // chunk], place, [chunk], kind, compute, origins=call.origins | x.origins))
-    total.realize()
-    load_total = total.make_loader()
+    load_total = TensorBox.stored(Reduction(x.device, compute, [*others, count // chunk], place, [chunk], kind, compute,
+                                            origins=call.origins | x.origins)).make_loader()
     before = scan(call, x, compute, others, lambda index, rindex: load_total([*index, *rindex]), [count // chunk],
                   lambda index, rindex: [*index, *rindex], kind, compute, [*others, count // chunk]).make_loader()
 

@@ -5,6 +5,12 @@ In:   reshape, transpose, slice, expand, cat, pad ...  Out: `View`s; ops that jo
     transpose:  index [i, j] of the result is index [j, i] of the base
     view:       the flat position is cut again, as x // n and x % n only where sizes do not line up
 
+    >>> i, j = sympy.symbols("i j", integer=True, nonnegative=True)
+    >>> reshape_index((4, 8), (32,))([i])               # x.view(32)[i] is x[i // 8, i % 8]
+    [FloorDiv(i, 8), Mod(i, 8)]
+    >>> reshape_index((4, 8), (2, 2, 8))([i, 1, j])     # no division: only the first dimension is cut
+    [2*i + 1, j]
+
 Mirrors torch/_inductor/ir.py (View, SliceView, ExpandView ...).
 """
 import functools
