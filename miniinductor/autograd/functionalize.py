@@ -43,10 +43,6 @@ def with_graph(gm, graph, name="FunctionalGraph"):
     return made
 
 
-def _reshape_to_source(value, source, args):
-    return aten.reshape.default, (value, list(source.shape))
-
-
 def _inverse(dims):
     order = [0] * len(dims)
     for i, d in enumerate(dims):
@@ -54,14 +50,10 @@ def _inverse(dims):
     return order
 
 
+RESHAPES = (aten.view.default, aten.reshape.default, aten._unsafe_view.default, aten.unsqueeze.default, aten.squeeze.default, aten.squeeze.dim,
+            aten.squeeze.dims)
 SAME_ELEMENTS = {       # views that only rearrange: the inverse is again a view
-    aten.view.default: _reshape_to_source,
-    aten.reshape.default: _reshape_to_source,
-    aten._unsafe_view.default: _reshape_to_source,
-    aten.unsqueeze.default: _reshape_to_source,
-    aten.squeeze.dim: _reshape_to_source,
-    aten.squeeze.dims: _reshape_to_source,
-    aten.squeeze.default: _reshape_to_source,
+    **dict.fromkeys(RESHAPES, lambda value, source, args: (aten.reshape.default, (value, list(source.shape)))),
     aten.t.default: lambda value, source, args: (aten.t.default, (value,)),
     aten.transpose.int: lambda value, source, args: (aten.transpose.int, (value, *args[1:])),
     aten.permute.default: lambda value, source, args: (aten.permute.default, (value, _inverse(args[1]))),

@@ -121,8 +121,7 @@ class WrapperWriter:
         record.wrapper_source = source
         steps = [step for step in steps if isinstance(step, KernelStep)]
         functions = {step.name: self.scope[step.name] for step in steps}
-        kernels = [(*place, list({s.name: (s.name, s.kernel, self.moved(s)) for s in steps if (s.language, s.device) == place}.values()))
-                   for place in dict.fromkeys((s.language, s.device) for s in steps)]
+        kernels = [(*place, list({s.name: (s.name, s.kernel, self.moved(s)) for s in members}.values())) for place, members in by_place(steps).items()]
         return Program(source, {k: v for k, v in self.scope.items() if k not in self.names.values()}, kernels, self.device, list(self.graph.inputs),
                        self.graph.constants, [name for name, _ in self.graph.mutations], functions)
 
@@ -163,9 +162,8 @@ class WrapperWriter:
     def compile(self, steps):
         """The same steps, their kernels in the wrapper's scope; of alternatives the faster one."""
         buffers, parts = self.buffers, [p for s in steps for p in ([s.fused, *s.apart] if isinstance(s, Alternatives) else [s])]
-        kernels = [p for p in parts if isinstance(p, KernelStep)]
-        for place in dict.fromkeys((s.language, s.device) for s in kernels):
-            self.compile_for(*place, [s for s in kernels if (s.language, s.device) == place])
+        for place, members in by_place([p for p in parts if isinstance(p, KernelStep)]).items():
+            self.compile_for(*place, members)
         steps = [p for s in steps for p in (self.faster(s) if isinstance(s, Alternatives) else [s])]
         for step in [s for s in steps if isinstance(s, KernelStep)]:
             kernel = step.kernel
@@ -531,15 +529,27 @@ class Alternatives:
     apart: list
 
 
+@dataclass
 class KernelStep:
-    def __init__(self, group, kernel, language, device):
-        self.group, self.kernel, self.language, self.device, self.name = group, kernel, language, device, None
+    group: object           # a Group, a Foreach or a FusedProduct
+    kernel: object          # what its writer made of it
+    language: str
+    device: torch.device
+    name: str = None        # in the wrapper
 
     def made(self):
         return self.kernel.stored
 
     def touched(self):
         return [a for a in self.kernel.arguments if isinstance(a, str)]
+
+
+def by_place(steps):
+    """{(language, device): its kernel steps}"""
+    places = {}
+    for step in steps:
+        places.setdefault((step.language, step.device), []).append(step)
+    return places
 
 
 def wrapped(line, width=108):

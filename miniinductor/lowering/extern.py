@@ -14,30 +14,12 @@ from ..records import Fallback
 from ..sizes import Described, is_dense
 from .registry import CannotLower, aten
 
-EXTERN = {      # op -> its out= overload, or None
-    aten.mm.default: aten.mm.out,
-    aten.bmm.default: aten.bmm.out,
-    aten.addmm.default: aten.addmm.out,
-    aten.baddbmm.default: aten.baddbmm.out,
-    aten.mv.default: aten.mv.out,
-    aten.dot.default: None,
-    aten.convolution.default: None,
-    aten._scaled_dot_product_flash_attention_for_cpu.default: None,
-    aten._scaled_dot_product_flash_attention.default: None,
-    aten._scaled_dot_product_efficient_attention.default: None,
-    aten._scaled_dot_product_cudnn_attention.default: None,
-    aten.sort.default: None,
-    aten.sort.stable: None,
-    aten.topk.default: None,
-    aten.convolution_backward.default: None,
-    aten._scaled_dot_product_flash_attention_for_cpu_backward.default: None,
-    aten._scaled_dot_product_flash_attention_backward.default: None,
-    aten._scaled_dot_product_efficient_attention_backward.default: None,
-    aten._scaled_dot_product_cudnn_attention_backward.default: None,
-    aten.max_pool2d_with_indices_backward.default: None,
-    aten.bernoulli.p: None,
-    aten.bernoulli.default: None,
-}
+PRODUCTS = (aten.mm.default, aten.bmm.default, aten.addmm.default, aten.baddbmm.default, aten.mv.default)
+ATTENTION = [getattr(aten, f"_scaled_dot_product_{kind}{half}").default for half in ("", "_backward")
+             for kind in ("flash_attention_for_cpu", "flash_attention", "efficient_attention", "cudnn_attention")]
+EXTERN = {op: op.overloadpacket.out for op in PRODUCTS} | dict.fromkeys([      # op -> its out= overload, or None
+    aten.dot.default, aten.convolution.default, aten.convolution_backward.default, aten.max_pool2d_with_indices_backward.default,
+    aten.sort.default, aten.sort.stable, aten.topk.default, aten.bernoulli.default, aten.bernoulli.p, *ATTENTION])
 if torch._C._has_mkldnn:
     EXTERN[torch.ops.mkldnn._linear_pointwise.default] = EXTERN[torch.ops.mkldnn._convolution_pointwise.default] = None
 

@@ -172,14 +172,10 @@ def compiler_text():
                 found.append(f"{home}.{name}={value!r}")
             elif isinstance(value, (set, frozenset)) and name.isupper():
                 found.append(f"{home}.{name}={sorted(getattr(v, '__qualname__', None) or str(v) for v in value)}")
-            elif isinstance(value, type) and value.__module__ == home:
-                for member in vars(value).values():
-                    check_own(member, f"{home}.{name}")
-            elif isinstance(value, dict) and name.isupper():
-                for member in value.values():
-                    check_own(member, f"{home}.{name}")
             else:
-                check_own(value, f"{home}.{name}")
+                is_table, is_ours = isinstance(value, dict) and name.isupper(), isinstance(value, type) and value.__module__ == home
+                for member in value.values() if is_table else vars(value).values() if is_ours else [value]:
+                    check_own(member, f"{home}.{name}")
     return "\n".join(found)
 
 
