@@ -207,8 +207,8 @@ def test_the_fastest_configuration_is_chosen(monkeypatch, tmp_path, scale, round
     _, record = run(lambda b: [softmax(b)], torch.randn(64, 512))
     launch = Launch("pointwise", {"x": 1 << 24}, [Config((("XBLOCK", n),), 4) for n in (1024, 128, 256, 512, 2048)], [torch.float32] * 2, False, [1 << 24] * 2)
     kernel = Kernel(record.kernels[0].source, ["x", "y"], [], [], "some", launch=launch)
-    for name, value in (("load", load), ("examples", lambda self: [])):
-        monkeypatch.setattr(triton_build.CudaCode, name, value)
+    monkeypatch.setattr(triton_build.CudaCode, "load", load)
+    monkeypatch.setattr(triton_build, "examples", lambda layouts, device: [])
     monkeypatch.setattr(triton_build, "event_times", event_times)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: types.SimpleNamespace(major=9, minor=0, name="a GPU"))
     with config.patch(cache_dir=str(tmp_path)):
@@ -220,6 +220,15 @@ def test_the_fastest_configuration_is_chosen(monkeypatch, tmp_path, scale, round
         with pytest.raises(triton_build.CompilerError, match="does not fit"):
             code.choose({code.cubin(c, code.assumed(())): "does not fit" for c in code.configs})
     assert asked == list(zip(rounds, (4, 3, 2)))
+
+
+def test_examples_to_time_kernels_on():
+    """Expanded inputs, too; the user's generator does not notice."""
+    before = torch.random.get_rng_state()
+    layouts = [((3, 4), (0, 2), torch.bfloat16), ((5,), (1,), torch.int64), ((0, 2), (2, 1), torch.float32), ((), (), torch.float32)]
+    found = triton_build.examples(layouts, torch.device("cpu"))
+    assert [(t.shape, t.stride(), t.dtype) for t in found] == layouts and found[0].std() > 0 and not found[1].any()
+    assert torch.equal(before, torch.random.get_rng_state())
 
 
 def test_without_triton_or_its_interpreter_the_reason_is_named(monkeypatch):

@@ -29,7 +29,6 @@ from ..dependencies import common_loops, flatten, int_or_none, loop_variables
 from ..graph_passes import gpu_layout
 from ..records import FusionDecision
 from ..scheduler import ExternNode, Group, Refused
-from ..sizes import size
 from .common import Scope, Value
 from .triton import BIG, Axis, Launch, TritonKernelWriter
 from .triton_configs import product_configs
@@ -91,8 +90,6 @@ def has_unaligned_rows(product):
 
 def check_product(buffer, buffers):
     a, b = (buffer.args[i] for i in PRODUCTS[buffer.op][1:])
-    if any(isinstance(size(n), sympy.Expr) for view in (a, b) for n in (*view.size, *view.stride, view.offset)):
-        raise Refused("its sizes are symbolic")
     kinds = {buffers[v.name].layout.dtype for v in (a, b)} | {buffer.layout.dtype}
     if buffer.kwargs or any(int_or_none(n) is None for v in (a, b) for n in (*v.size, *v.stride, v.offset)):
         raise Refused("scaled products and symbolic sizes stay library calls")

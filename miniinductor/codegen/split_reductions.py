@@ -17,7 +17,7 @@ import math
 import sympy
 import torch
 
-from ..dependencies import int_or_none, loop_variables, stride_of, trace
+from ..dependencies import int_or_none, loop_variables, runs_along, trace
 from ..index_math import FloorDiv, Mod, simplify
 from ..ir import ComputedBuffer, Layout, Pointwise, Reduction, contiguous_strides
 from ..ops import ops
@@ -121,12 +121,7 @@ def runs_along_outputs(buffer):
     body = trace(buffer).simplify_loops()
     if not body.outer or not body.inner:
         return False
-    x, r = loop_variables("x", len(body.outer))[-1], loop_variables("r", len(body.inner))[-1]
-    votes = 0
-    for access in body.reads():
-        across, along = (int_or_none(stride_of(access.index, v)) for v in (x, r))
-        votes += (across == 1 and along != 1) - (along == 1 and across != 1)
-    return votes > 0
+    return runs_along(body.reads(), loop_variables("x", len(body.outer))[-1], loop_variables("r", len(body.inner))[-1])
 
 
 def unflatten(flat, sizes, ranges):
@@ -141,6 +136,6 @@ def unflatten(flat, sizes, ranges):
 
 
 def extreme(dtype, lowest):
-    if dtype.is_floating_point:
-        return -math.inf if lowest else math.inf
-    return torch.iinfo(dtype).min if lowest else torch.iinfo(dtype).max
+    """The lowest or highest number of a dtype."""
+    low, high = (-math.inf, math.inf) if dtype.is_floating_point else (0, 1) if dtype is torch.bool else (torch.iinfo(dtype).min, torch.iinfo(dtype).max)
+    return low if lowest else high

@@ -36,9 +36,10 @@ from dataclasses import dataclass
 
 import torch
 
-from ..dependencies import int_or_none, loop_variables, merge_loops, stride_of
+from ..dependencies import int_or_none, loop_variables, merge_loops, runs_along, stride_of
 from .common import Kernel, Scope, Value, indent, index_text, origin_text, summary
 from ..sizes import fill, hint, is_multiple, size as as_size, sizes
+from .split_reductions import extreme
 from .triton_configs import block_configs, persistent_limit
 from .triton_expressions import HELPERS, NARROW, TritonExpressions, compute_dtype, literal, triton_type
 
@@ -197,12 +198,7 @@ class TritonKernelWriter(TritonExpressions):
 
     def runs_along_x(self, x, r):
         """Do the reduction's reads step through memory by the last outer loop rather than by the reduction's?"""
-        votes = 0
-        for body in self.bodies.values():
-            for access in body.reads() if body.inner and x else ():
-                across, along = (int_or_none(stride_of(access.index, v)) for v in (x[-1], r[-1]))
-                votes += (across == 1 and along != 1) - (along == 1 and across != 1)
-        return votes > 0
+        return bool(x) and runs_along([a for body in self.bodies.values() if body.inner for a in body.reads()], x[-1], r[-1])
 
     def sums_of_exp(self):
         """Names of nodes that sum up an exp and depend on a maximum over the same loops."""
@@ -523,7 +519,7 @@ class Accumulator:
         start, self.combining, self.ending = REDUCERS[kind]
         if kind in ("max", "min") and not element.is_floating_point:
             self.combining, self.ending = f"tl.{kind}imum({{a}}, {{b}})", f"tl.{kind}({{a}}, 1)"
-        self.start = limit(self.element, start == "lowest") if start in ("lowest", "highest") else \
+        self.start = literal(extreme(self.element, start == "lowest"), self.element) if start in ("lowest", "highest") else \
             f"{start}.0" if self.element.is_floating_point else start
         self.has_index, self.mask, self.padded = kind.startswith("arg"), writer.axes[1].mask, value.text in writer.padded
         self.name = writer.outside.fresh("acc")
@@ -618,15 +614,6 @@ def loads_first(lines, most):
         return block if [line for line in block[first:] if "#" != line.lstrip()[0]][:len(early)] == early else block[:first] + early + rest
     blocks = itertools.groupby(lines, lambda line: len(line) - len(line.lstrip()))
     return [line for _, block in blocks for line in ordered(list(block))]
-
-
-def limit(dtype, lowest):
-    if dtype.is_floating_point:
-        return literal(-math.inf if lowest else math.inf, dtype)
-    if dtype is torch.bool:
-        return str(not lowest)
-    info = torch.iinfo(dtype)
-    return str(info.min if lowest else info.max)
 
 
 def with_wide_indices(source):

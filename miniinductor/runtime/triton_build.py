@@ -38,6 +38,7 @@ from ..codegen.triton import with_wide_indices
 from .build import CompilerError, cache_folder
 
 WORKER = os.path.join(os.path.dirname(__file__), "triton_worker.py")
+MOST_SIZES = 1000               # launchers that are kept of a kernel whose sizes are arguments
 TUNED_BYTES = 1 << 24           # kernels that move less take the first configuration
 ROUNDS = ((9, 1.03, 0.05), (25, 1.01, 0.1), (75, 0, 0))     # timed so often; again those that are so close, if they take so many milliseconds
 SIGNATURE = {torch.bool: "i1", torch.float32: "fp32", torch.float64: "fp64", torch.float16: "fp16", torch.bfloat16: "bf16",
@@ -82,14 +83,17 @@ def named_source(kernel):
 
 
 def source_key(kernel, source):
-    text = "\0".join([strip_comments(source, "#"), str(kernel.launch.dtypes), str(kernel.launch.configs),
-                      str(kernel.launch.sizes)])
-    return hashlib.sha256(text.encode()).hexdigest()[:24]
+    launch = kernel.launch
+    return digest(strip_comments(source, "#"), launch.dtypes, launch.configs, launch.sizes)
+
+
+def digest(*parts):
+    return hashlib.sha256("\0".join(map(str, parts)).encode()).hexdigest()[:40]
 
 
 def source_file(source):
     """A kernel must stand in a file: Triton reads its text."""
-    path = os.path.join(cache_folder(), f"triton_{hashlib.sha256(source.encode()).hexdigest()[:24]}.py")
+    path = os.path.join(cache_folder(), f"triton_{digest(source)[:24]}.py")
     if not os.path.exists(path):
         with open(f"{path}.{os.getpid()}", "w") as file:
             file.write(source)
@@ -130,8 +134,7 @@ class CudaCode:
             self.configs = self.configs[:1]
 
     def key(self, *parts):
-        text = "\0".join([strip_comments(self.source, "#"), str(self.kernel.launch.dtypes), self.context, *map(str, parts)])
-        return hashlib.sha256(text.encode()).hexdigest()[:40]
+        return digest(strip_comments(self.source, "#"), self.kernel.launch.dtypes, self.context, *parts)
 
     def known_best(self):
         try:
@@ -188,7 +191,12 @@ class CudaCode:
         if grid[1] > 65535 or grid[0] > 2**31 - 1:
             raise CompilerError(f"{about['name']}: a grid of {grid} programs")
         return _launcher.CudaKernel(function, self.kernel.summary, self.device, *grid, about["threads"], about["shared"],
-                                    Unaligned(self, cfg, assumed, values) if assumed.pointers else None)
+                                    self.unaligned(cfg, assumed, values) if assumed.pointers else None)
+
+    def unaligned(self, cfg, assumed, values):
+        """The kernel for pointers that are not 16-byte aligned: compiled when it is first called."""
+        kernel = functools.cache(lambda: self.load(cfg, assumed._replace(pointers=False), values))
+        return lambda *arguments: kernel()(*arguments)
 
     def launcher(self, values):
         """What to call with tensors of these sizes."""
@@ -221,19 +229,11 @@ class CudaCode:
             with open(self.best_file, "w") as file:
                 file.write(str(self.best))
 
-    def examples(self):
-        """Tensors of the right sizes: normal numbers (of a generator of their own: the user's must not notice), indices 0, which are in range."""
-        device, launch = torch.device("cuda", self.device), self.kernel.launch
-        generator = torch.Generator(device).manual_seed(0)
-        tensors = [torch.empty(n, dtype=d, device=device) for n, d in zip(launch.at(*launch.hints)[1], launch.dtypes)]
-        return [t.normal_(generator=generator) if t.is_floating_point() else t.zero_() for t in tensors]
-
     def timed(self, loaded):
         """Milliseconds of each configuration that may be the best."""
         device, launch = torch.device("cuda", self.device), self.kernel.launch
-        try:
-            tensors = self.examples()
-        except torch.cuda.OutOfMemoryError:
+        tensors = examples([((n,), (1,), dtype) for n, dtype in zip(launch.at(*launch.hints)[1], launch.dtypes)], device)
+        if tensors is None:
             return {cfg: i for i, cfg in enumerate(loaded)}
         calls = {cfg: functools.partial(call, *tensors, *launch.hints) for cfg, call in loaded.items()}
         for rounds, close, long in ROUNDS:
@@ -244,24 +244,25 @@ class CudaCode:
                 return times
 
     def callable(self):
-        return SizedKernel(self) if self.kernel.launch.symbols else self.launcher(())
+        """What to call with tensors, sizes where they are arguments, and a stream."""
+        count = len(self.kernel.launch.symbols)
+        if not count:
+            return self.launcher(())
+        launcher, sizes = functools.lru_cache(MOST_SIZES)(self.launcher), slice(-1 - count, -1)
+        return lambda *arguments: launcher(arguments[sizes])(*arguments)
 
 
-class SizedKernel:
-    """A kernel whose sizes are arguments."""
-    MOST = 1000             # launchers that are kept
-
-    def __init__(self, code):
-        self.code, self.launchers, self.sizes = code, {}, slice(-1 - len(code.kernel.launch.symbols), -1)
-
-    def __call__(self, *arguments):         # tensors, sizes, stream
-        sizes = arguments[self.sizes]
-        launcher = self.launchers.get(sizes)
-        if launcher is None:
-            if len(self.launchers) >= self.MOST:
-                self.launchers.clear()
-            launcher = self.launchers[sizes] = self.code.launcher(sizes)
-        launcher(*arguments)
+@torch.no_grad()
+def examples(layouts, device):
+    """Tensors of these (size, stride, dtype): normal numbers (of a generator of their own: the user's must not notice), indices 0, which are in
+    range.  None where there is no memory for them."""
+    generator = torch.Generator(device).manual_seed(0)
+    try:
+        flat = [torch.zeros(1 + sum((n - 1) * s for n, s in zip(size, stride)) if 0 not in size else 0, dtype=dtype, device=device)
+                for size, stride, dtype in layouts]
+    except torch.cuda.OutOfMemoryError:
+        return None
+    return [(t.normal_(generator=generator) if t.is_floating_point() else t).as_strided(size, stride) for t, (size, stride, _) in zip(flat, layouts)]
 
 
 def event_times(calls, device, rounds):
@@ -282,39 +283,21 @@ def event_times(calls, device, rounds):
 
 def race(calls, source, layouts, device):
     """Milliseconds of each call(tensors, stream), remembered on disk.  layouts: name -> Layout of the tensors they take."""
-    properties = torch.cuda.get_device_properties(device)
-    text = "\0".join([strip_comments(source, "#"), str(layouts), properties.name, triton_version(), torch.__version__])
-    path = os.path.join(cache_folder(), hashlib.sha256(text.encode()).hexdigest()[:40] + ".race")
+    about = torch.cuda.get_device_properties(device).name, triton_version(), torch.__version__
+    path = os.path.join(cache_folder(), digest(strip_comments(source, "#"), layouts, *about) + ".race")
     try:
         with open(path) as file:
             return json.load(file)
     except (OSError, ValueError):
         pass
-    try:
-        tensors = {name: torch.empty_strided(tuple(map(int, l.size)), tuple(map(int, l.stride)), dtype=l.dtype, device=device)
-                   for name, l in layouts.items()}
-    except torch.cuda.OutOfMemoryError:
+    tensors = examples([(tuple(map(int, l.size)), tuple(map(int, l.stride)), l.dtype) for l in layouts.values()], device)
+    if tensors is None:
         return {name: len(name) for name in calls}
     with torch.no_grad(), torch.cuda.device(device):
-        for tensor in tensors.values():
-            tensor.copy_(torch.linspace(-2, 2, tensor.shape[-1] if tensor.dim() else 1, device=device)) if \
-                tensor.is_floating_point() else tensor.zero_()
-        times = event_times({name: functools.partial(call, tensors) for name, call in calls.items()}, device, rounds=25)
+        times = event_times({name: functools.partial(call, dict(zip(layouts, tensors))) for name, call in calls.items()}, device, rounds=25)
     with open(path, "w") as file:
         json.dump(times, file)
     return times
-
-
-class Unaligned:
-    """The kernel for pointers that are not 16-byte aligned: compiled when it is first called."""
-
-    def __init__(self, code, cfg, assumed, values):
-        self.code, self.how, self.kernel = code, (cfg, assumed._replace(pointers=False), values), None
-
-    def __call__(self, *arguments):
-        if self.kernel is None:
-            self.kernel = self.code.load(*self.how)
-        return self.kernel(*arguments)
 
 
 @functools.lru_cache(None)
