@@ -12,11 +12,9 @@ Mirrors torch/_dynamo/convert_frame.py.
 """
 import collections
 import contextlib
-import dis
 import functools
 import gc
 import inspect
-import io
 import logging
 import os
 import re
@@ -247,8 +245,6 @@ class FrameCompiler:
         for found in record.graph_breaks:       # "loop": the consequence of an earlier break inside the loop
             records.counters["graph_breaks" if found.kind != "loop" else "loop_splits"][f"{found.reason} at {found.file}:{found.line}"] += 1
         record.guard_function, record.guards, record.replacement_code = guard, guard.guards, replaced
-        record.source, record.bytecode = LazyText(lambda: source_of(code)), LazyText(lambda: bytecode_of(code))
-        record.replacement_bytecode = LazyText(lambda: bytecode_of(replaced))
         check = guard.check
         check.owner = id(args[0]) if args and issubclass(type(args[0]), torch.nn.Module) else None
         check.guard_function, check.record = guard, record
@@ -401,29 +397,6 @@ def drop_entry(code, check):
         entries[:] = [entry for entry in entries if entry[0] is not check]
     if check is not None and check.record in records.frames:      # the record would keep the parameters alive
         records.frames.remove(check.record)
-
-
-class LazyText:
-    """Text made when somebody reads it: disassembling costs more than tracing a small function."""
-
-    def __init__(self, make):
-        self.make = make
-
-    def __str__(self):
-        return self.make()
-
-
-def bytecode_of(code):
-    text = io.StringIO()
-    dis.dis(code, file=text, depth=0)
-    return text.getvalue()
-
-
-def source_of(code):
-    try:
-        return inspect.getsource(code)
-    except (OSError, TypeError):
-        return ""
 
 
 def debug(level, *texts):

@@ -8,6 +8,7 @@ In:   filled by `convert_frame`.   Out: read by `explain`, notebooks, tests and 
 Mirrors torch/_dynamo/utils.py (counters, CompilationMetrics).
 """
 import collections
+import inspect
 import itertools
 import time
 from contextlib import contextmanager
@@ -33,10 +34,7 @@ class FrameRecord:
     """One frame's way through capture.  Texts are printable; `guards` are `guards.Guard` objects."""
     code: object
     function: str
-    source: str = ""                    # the user's source text
-    bytecode: str = ""                  # dis of the original
     replacement_code: object = None
-    replacement_bytecode: str = ""
     guards: list = field(default_factory=list)
     guard_function: object = None       # guards.GuardFunction
     graph_breaks: list = field(default_factory=list)
@@ -57,6 +55,14 @@ class FrameRecord:
     def __repr__(self):
         what = f"skipped: {self.skipped}" if self.skipped else f"{len(self.guards)} guards, {len(self.graph_breaks)} graph breaks"
         return f"<FrameRecord of {self.function}: {what}>"
+
+    @property
+    def source(self):
+        """The user's source text."""
+        try:
+            return inspect.getsource(self.code)
+        except (OSError, TypeError):
+            return ""
 
     @property
     def hits(self):

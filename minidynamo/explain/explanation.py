@@ -5,6 +5,8 @@ In:   `records.FrameRecord`s and the `CompileRecord`s behind them.  Out: an `Exp
     >>> e = explain(f)(x)
     >>> e.frames[0].graph                   # stages of one frame; e.graph is that of the main frame
 """
+import dis
+import io
 import re
 
 from .. import records
@@ -83,9 +85,9 @@ def times(record):
 
 
 STAGES = {      # attribute -> (heading on the page, or None; how it is made)
-    "source": ("Source", lambda r: Code(str(r.source), "python", r.function)),
-    "bytecode": ("Bytecode", lambda r: Several([Code(str(r.bytecode), "text", "original bytecode"),
-                                                Code(_readable(str(r.replacement_bytecode)), "text", "replacement bytecode")], side_by_side=True)),
+    "source": ("Source", lambda r: Code(r.source, "python", r.function)),
+    "bytecode": ("Bytecode", lambda r: Several([Code(_disassembled(r.code), "text", "original bytecode"),
+                                                Code(_readable(_disassembled(r.replacement_code)), "text", "replacement bytecode")], side_by_side=True)),
     "replay": ("Replacement as Python", lambda r: draw_replay(r) if r.replacement_code is not None else Missing("nothing was replaced")),
     "guards": ("Guards", lambda r: Table(["kind", "assumption", "user line"], [(g.kind, g.code, g.line) for g in r.guards],
                                          f"{len(r.guards)} guards of {r.function}")),
@@ -201,6 +203,13 @@ class Explanation:
         with open(path, "w") as file:
             file.write(render(self))
         return path
+
+
+def _disassembled(code):
+    text = io.StringIO()
+    if code is not None:
+        dis.dis(code, file=text, depth=0)
+    return text.getvalue()
 
 
 def _readable(bytecode):
