@@ -81,7 +81,7 @@ def speedup_bars(rows, about=None):
     axes.set_xticks(range(len(rows)), [row["name"] for row in rows], fontsize=8)
     axes.set_yscale("log")
     low, high = axes.get_ylim()
-    axes.set_yticks(ticks := [t for t in (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100) if low <= t <= high], [f"{t:g}" for t in ticks])
+    axes.set_yticks(ticks := [t for t in (0.1, 0.2, 0.3, 0.5, 0.7, 1, 1.5, 2, 3, 5, 7, 10, 20, 50, 100) if low <= t <= high], [f"{t:g}" for t in ticks])
     axes.minorticks_off()
     axes.set_ylim(low, high * 1.15)
     axes.set_ylabel("times faster than eager\n(higher is better)")

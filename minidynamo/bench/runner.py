@@ -11,6 +11,7 @@ of them; the ratio is taken within a round.
 """
 import ctypes
 import os
+import random
 import resource
 import shutil
 import statistics
@@ -33,8 +34,9 @@ class Timing:
         return statistics.median(self.seconds)
 
 
-def interleave(variants, budget=3.0, rounds=(7, 40)):
-    """Time each of `variants` in turn, about `budget` seconds in all.
+def interleave(variants, budget=3.0, rounds=(7, 40), shuffled=False):
+    """Time each of `variants` in turn, about `budget` seconds in all.  shuffled: in another order each round, so that none of many alike
+    variants always runs behind the one that leaves the caches empty.
 
     One call before each batch is not timed: what ran before may have given memory back to the system (eager, with its many temporaries,
     does), and the first to take it again would pay for everybody's pages.  A round in which the system gave one of our processors to another
@@ -49,7 +51,7 @@ def interleave(variants, budget=3.0, rounds=(7, 40)):
     every, undisturbed, start = [], [], time.perf_counter()
     while len(every) < rounds[0] or (time.perf_counter() - start < budget and len(undisturbed) < rounds[1]):
         row, before = {}, preemptions()
-        for name, function in variants.items():
+        for name, function in random.Random(len(every)).sample(list(variants.items()), len(variants)) if shuffled else variants.items():
             function()
             begin = time.perf_counter()
             for _ in range(batch[name]):

@@ -34,7 +34,7 @@ from minidynamo.explain import Code, Table, excerpt
 torch.manual_seed(0)
 torch.set_grad_enabled(False)
 torch.set_num_threads(1)        # one core: what it does is the compiler's doing, and neighbours disturb it least
-keep_freed_memory()             # malloc keeps what is freed: or else chance decides which version pays for fresh pages (notebook 13)
+keep_freed_memory();            # malloc keeps what is freed: or else chance decides which version pays for fresh pages (notebook 13)
 
 # %% [markdown]
 # ## The naive measurement
@@ -63,7 +63,7 @@ Table(["", "milliseconds"], [(name, f"{value * 1e3:.2f}") for name, value in nai
 # version that is measured last loses.
 #
 # The runner of this project does four things about it. It warms up. It runs the versions **in turns**, so that a slow moment hits all. It takes ratios **within a round**. It reports the **median with quartiles**:
-# if the quartiles of two versions overlap, nothing has been shown.
+# if the quartiles of two versions overlap, nothing has been shown. Where many versions are alike (the ablation below), each round has another order: the one behind a slow version finds emptied caches.
 
 # %%
 excerpt(interleave)
@@ -234,6 +234,8 @@ for name, (function, inputs) in arguments.items():
 roofline(points, bandwidth, peak, machine());
 
 # %% [markdown]
+# (A point above the roof: its data are small enough to stay in the cache in part; the roof is main memory's.)
+#
 # A point on the sloped roof cannot be made faster by better arithmetic, only by moving fewer bytes: that is, by fusing it with its neighbours. A point under the roof has something left to find.
 #
 # ## Why models gain less: Amdahl's law

@@ -36,7 +36,7 @@ def ablate(name, function, args, kwargs=None, budget=4.0, chosen=None):
         if not agrees(expected, compiled(*inputs)):
             raise AssertionError(f"{name} without {label}: other numbers than eager's")
         variants[label], records[label] = (lambda compiled=compiled: compiled(*inputs)), compiled.record
-    timings = interleave({"eager": lambda: gm(*inputs), **variants}, budget)
+    timings = interleave({"eager": lambda: gm(*inputs), **variants}, budget, shuffled=True)
     return {"name": name, "rounds": len(timings[ALL].seconds), "seconds": {label: t.median for label, t in timings.items()},
             "eager / all on": ratio(timings, "eager", ALL),
             "slower without": {label: ratio(timings, label, ALL) for label in variants if label != ALL},
