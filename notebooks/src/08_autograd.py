@@ -124,7 +124,7 @@ e.result.sum().backward()
 e.joint
 
 # %% [markdown]
-# Forward nodes are drawn plain, backward nodes dashed. What lies on the border has to be saved, or computed again:
+# Forward nodes are drawn plain, backward nodes dashed, what is saved with a double line. What lies on the border has to be saved, or computed again:
 
 # %%
 e.saved
