@@ -9,16 +9,17 @@ In:   variants of one computation, {name: callable}.  Out: `Timing`s.
 One round runs every variant once (a batch of calls long enough to time), so that a slow moment of the machine hits all
 of them; the ratio is taken within a round.
 """
+import contextlib
 import ctypes
 import os
 import random
 import resource
-import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
+import unittest.mock
 from dataclasses import dataclass
 
 import torch
@@ -115,24 +116,14 @@ def timed_first_call(function):
     return result, CompileTime(time.perf_counter() - start, cpu_seconds() - cpu)
 
 
-class FreshCaches:
+@contextlib.contextmanager
+def fresh_caches():
     """New, empty cache folders for both compilers, and none of their worker processes kept (`with` block)."""
-
-    def __enter__(self):
-        import miniinductor
-        self.folder = tempfile.mkdtemp(prefix="minidynamo-bench-")
-        self.patch = miniinductor.config.patch(cache_dir=os.path.join(self.folder, "ours"))
-        self.patch.__enter__()
-        self.before = os.environ.get("TORCHINDUCTOR_CACHE_DIR")
-        os.environ["TORCHINDUCTOR_CACHE_DIR"] = os.path.join(self.folder, "peer")
-        return self
-
-    def __exit__(self, *error):
-        self.patch.__exit__(*error)
-        os.environ.pop("TORCHINDUCTOR_CACHE_DIR")
-        if self.before is not None:
-            os.environ["TORCHINDUCTOR_CACHE_DIR"] = self.before
-        shutil.rmtree(self.folder, ignore_errors=True)
+    import miniinductor
+    with tempfile.TemporaryDirectory(prefix="minidynamo-bench-", ignore_cleanup_errors=True) as folder, \
+            miniinductor.config.patch(cache_dir=os.path.join(folder, "ours")), \
+            unittest.mock.patch.dict(os.environ, TORCHINDUCTOR_CACHE_DIR=os.path.join(folder, "peer")):
+        yield
 
 
 def largest_difference(a, b):

@@ -33,6 +33,7 @@ import os
 import pickle
 import sys
 import types
+from pathlib import Path
 
 import sympy
 import torch
@@ -43,7 +44,7 @@ from .. import config
 from ..sizes import SYMBOLIC, size
 from .build import cache_folder, cpu_name
 
-PACKAGE = os.path.dirname(os.path.dirname(__file__))
+PACKAGE = Path(__file__).parent.parent
 SIMPLE = (bool, int, float, str, torch.dtype)
 UNIMPORTANT = {"cache_dir", "debug", "raise_internal_errors", "graph_cache"}     # names of numbers that change nothing that is kept
 OWN = {"miniinductor", "minidynamo", "torch", "sympy", "networkx", "jinja2", "numpy", "triton"} | sys.stdlib_module_names - {"__main__"}
@@ -145,20 +146,18 @@ def thread_text():
 def source_hash():
     """Of the compiler's files."""
     found = hashlib.sha256()
-    for folder, _, files in sorted(os.walk(PACKAGE)):
-        for name in sorted(files):
-            if name.endswith((".py", ".c", ".h", ".jinja")):
-                with open(os.path.join(folder, name), "rb") as file:
-                    found.update(name.encode() + b"\0" + file.read() + b"\0")
+    for path in sorted(PACKAGE.rglob("*")):
+        if path.suffix in (".py", ".c", ".h", ".jinja"):
+            found.update(str(path.relative_to(PACKAGE)).encode() + b"\0" + path.read_bytes() + b"\0")
     return found.hexdigest()
 
 
 @functools.cache
 def modules():
     """The compiler's modules, all of them imported."""
-    names = [os.path.relpath(os.path.join(folder, name), os.path.dirname(PACKAGE))[:-3].replace(os.sep, ".")
-             for folder, _, files in os.walk(PACKAGE) for name in files if name.endswith(".py") and name != "triton_worker.py"]
-    return {name.removesuffix(".__init__"): importlib.import_module(name.removesuffix(".__init__")) for name in sorted(names)}
+    parts = [path.relative_to(PACKAGE.parent).with_suffix("").parts for path in sorted(PACKAGE.rglob("*.py")) if path.stem != "triton_worker"]
+    names = [".".join(part for part in path if part != "__init__") for path in parts]
+    return {name: importlib.import_module(name) for name in names}
 
 
 def compiler_text():

@@ -220,14 +220,14 @@ from miniinductor.runtime import build
 excerpt(build.cache_key)
 
 # %% tags=["volatile"]
-from minidynamo.bench.runner import FreshCaches, timed_first_call
+from minidynamo.bench.runner import fresh_caches, timed_first_call
 
 def fresh():
     minidynamo.reset()
     compiled = minidynamo.compile(gelu_gate)
     return timed_first_call(lambda: compiled(*arguments))[1]
 
-with FreshCaches():
+with fresh_caches():
     cold, warm = fresh(), fresh()
 print(f"first compilation {cold.wall:.2f} s, with the shared object on disk {warm.wall:.2f} s")
 

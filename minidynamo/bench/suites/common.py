@@ -29,7 +29,7 @@ import torch
 import minidynamo
 
 from ..models import MODELS
-from ..runner import FreshCaches, agrees, interleave, largest_difference, peer_compile, ratio, timed_first_call
+from ..runner import agrees, fresh_caches, interleave, largest_difference, peer_compile, ratio, timed_first_call
 from ..workloads import WORKLOADS
 
 SUITES = {}
@@ -160,7 +160,7 @@ def measure(name, function, args, kwargs, peer=True, budget=3.0):
     compilers = {"ours": minidynamo.compile} | ({"torch.compile": peer_compile} if peer else {})
     for label, compiler in compilers.items():
         compiled = compiler(function)
-        with FreshCaches():
+        with fresh_caches():
             result, spent = timed_first_call(lambda: compiled(*args, **kwargs))
         row[f"{label} compile"] = {"wall": spent.wall, "cpu": spent.cpu}
         row[f"{label} difference"] = largest_difference(expected, result)

@@ -22,7 +22,7 @@ import torch.nn.functional as F
 import minidynamo
 
 from ..models import LLAMA, MODELS, builder, vision
-from ..runner import FreshCaches, tensors_of
+from ..runner import fresh_caches, tensors_of
 from .common import model_rows, suite, turn, wanted
 
 DEVICE, BF16, FP32 = "cuda", torch.bfloat16, torch.float32
@@ -49,7 +49,7 @@ def prepare(name, function, call, exact, options, modes=(None,), others=(), warm
     variants = {**dict(others), "eager": call(function)}
     row = {"name": name, "error": {"eager": error(variants["eager"](), exact)}, "compile s": {}} | ({"warm compile s": {}} if warm else {})
     if warm:        # not counted: the libraries' kernels are loaded when they first run, which the first compiler would pay; each compiler's own imports
-        with FreshCaches():
+        with fresh_caches():
             try:
                 call(minidynamo.compile(function, mode=modes[0]))()
                 _ = options.no_peer or torch.compile(lambda x: x + 1)(torch.ones(8, device=DEVICE))
@@ -60,7 +60,7 @@ def prepare(name, function, call, exact, options, modes=(None,), others=(), warm
         for mode in modes if label == "ours" else modes[:1] if not options.no_peer else ():
             key = f"{label} {mode}" if len(modes) > 1 and mode else label
             try:
-                with FreshCaches():
+                with fresh_caches():
                     run = call(compiler(function, mode=mode))
                     row["compile s"][key] = seconds(run)
                     if warm:
