@@ -41,7 +41,7 @@ def _(answer):
         def score(candidate):
             used.append(1)
             first, second, category, saved = candidate
-            return answer(category, saved, abs(self.rank[id(first)] - self.rank[id(second)]))
+            return answer(category, saved, abs(self.rank[first] - self.rank[second]))
         return sorted(original(self, nodes, decided), key=score, reverse=True)
 
     def compiled():
