@@ -320,7 +320,7 @@ class FrameCompiler:
                 compiled = gm.forward
         record.backend_record = getattr(compiled, "record", None)
         if record.backend_record is not None:       # our guards have looked at the inputs
-            compiled = compiled.function
+            compiled = getattr(compiled, "function", compiled)
         places = [n for n, variable in enumerate(output.inputs) if type(variable) is TensorVar and variable.cls is float]
         if places:
             compiled = runtime.floats_as_tensors(compiled, places)

@@ -77,8 +77,8 @@ def compile_fx(gm, example_inputs, *, mode=None):
     """Compile `gm` for inputs like `example_inputs`: the same shapes, strides, dtypes and devices.
 
     mode: None or "default" | "reduce-overhead" (a CUDA graph) | "max-autotune" (every block size is timed); on the CPU all are the same.
-    Returns a CompiledGraph, which raises ValueError for other inputs.  Raises TypeError if `gm` is no fx.GraphModule, ValueError for an unknown mode or another number of inputs than
-    the graph has placeholders.
+    Returns a CompiledGraph, which raises ValueError for other inputs.  Raises TypeError if `gm` is no fx.GraphModule, ValueError for an
+    unknown mode or another number of inputs than the graph has placeholders.
     """
     compiled = _compile(gm, example_inputs, mode, generate=True)
     compiled.expected = [layout_of(value) for value in example_inputs]
