@@ -510,3 +510,11 @@ def test_the_bias_of_a_float32_product_is_added_by_the_kernel_that_follows(monke
     record = minidynamo.records.frames[-1].backend_record
     assert len(record.notes_of("1 biases of products added apart")) == (dtype is torch.float32) and record.wrapper_source.count("addmm(") == 2 - (dtype is torch.float32)
     minidynamo.reset()
+
+
+def test_tiles_whose_values_fit_in_no_registers_are_not_tried():
+    from miniinductor.codegen import triton_configs
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TRITON_INTERPRET", "0")
+        few, many = (triton_configs.block_configs("looped", {"x": 1 << 16, "r": 128}, True, tiles) for tiles in (2, 20))
+    assert set(many) < set(few) and max(c.block("x") * c.block("r") // (32 * c.num_warps) for c in many) <= 256 // 20 < 32

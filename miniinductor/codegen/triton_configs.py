@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 PERSISTENT = 32768          # longest row that one program holds in registers
 PERSISTENT_COLUMNS = 64     # the same where memory runs along x
+REGISTERS = 256             # of a thread: more numbers read at once go to slow memory, and take seconds to compile
 PROCESSORS = 132            # of the GPU we tune for (H100); others only see other tile counts
 INTERPRETED_TILE = 65536    # the interpreter pays per program, not per element
 
@@ -53,10 +54,10 @@ def persistent_limit(columns):
     return PERSISTENT_COLUMNS if columns else PERSISTENT
 
 
-def block_configs(kind, sizes, columns=False):
+def block_configs(kind, sizes, columns=False, tiles=1):
     """Configs to try.  kind: "pointwise" (axis x), "tile" (y, x), "persistent" or "looped" (x, r).
 
-    columns: memory runs along x, so that neighbouring threads should work on neighbouring outputs."""
+    columns: memory runs along x, so that neighbouring threads should work on neighbouring outputs; tiles: how many tiles a step reads there."""
     x, r = sizes["x"], sizes.get("r", 1)
     if os.environ.get("TRITON_INTERPRET") == "1":
         found = _interpreted(kind, sizes)
@@ -77,7 +78,8 @@ def block_configs(kind, sizes, columns=False):
             found = [_config(w, x=min(a, power_of_2(x)), r=power_of_2(r)) for a, w in (
                 (max(8, 2048 // power_of_2(r)), 4), (max(8, 1024 // power_of_2(r)), 4), (max(8, 4096 // power_of_2(r)), 8))]
         else:
-            found = [_looped(w, s, x=min(a, power_of_2(x)), r=min(b, power_of_2(r))) for a, b, w, s in wide]
+            found = [_looped(w, s, x=min(a, power_of_2(x)), r=min(b, power_of_2(r))) for a, b, w, s in wide
+                     if a * b // (32 * w) * tiles <= REGISTERS or (a, b) == wide[0][:2]]
     elif kind == "persistent":
         block = power_of_2(r)
         rows = min(power_of_2(x), max(1, 1024 // block))
