@@ -250,15 +250,27 @@ class CppKernelWriter(RowReductions, RowInvariants, CppExpressions):
         for name, index, value, mode in self.deferred:
             self.store(name, index, self.finished(value), mode)
 
-    def prefetch_results(self, group, lanes):
-        """In the last reduction before results are stored, over what the cache holds by then: this iteration's places, for writing.  Else each
-        store waits for its line to come from memory, which stood still during the reduction."""
-        nodes = [n for n in self.nodes if self.stage[n.name] == self.last_stage == self.now + 1 > 1 and self.is_inner[n.name]
-                 and not n.is_reduction and n.name in self.keep and n.name not in self.overwritten]
-        places = [(self.buffers[n.name].layout.dtype.itemsize, n.name, a.index) for n in nodes if not self.spread for a in self.bodies[n.name].writes()]
-        return [f"for (int64_t k = 0; k < {lanes * size // 64}; k++) __builtin_prefetch({self.pointer(name, True)} + "
-                f"{self.index(sympy.expand(index.xreplace({self.r[-1]: sympy.Symbol(group)})))} + {64 // size}*k, 1);"
-                for size, name, index in places if stride_of(index, self.r[-1]) == 1]
+    def prefetches(self, group, lanes):
+        """In the last reduction, over what the cache holds by then, memory is fetched for what follows: places of this iteration's results, for
+        writing (else each store waits for its line), or, where nothing but reductions is stored, what the next iteration reads first."""
+        if not 0 < self.last_stage - (not self.only_reads()) == self.now or self.spread or not self.outer:
+            return []
+        row, names = self.x[-1], {n.name for n in self.nodes}
+        if self.only_reads():
+            written, nodes, step = 0, [n for n in self.nodes if self.is_inner[n.name] and not self.stage[n.name]], {row: row + 1}
+            accesses = dict.fromkeys(a for n in nodes for a in self.bodies[n.name].reads() if a.name not in names and a.index.has(row))
+        else:
+            written, nodes, step = 1, [n for n in self.nodes if self.stage[n.name] == self.last_stage and self.is_inner[n.name] and not n.is_reduction
+                                       and n.name in self.keep and n.name not in self.overwritten], {}
+            accesses = [a for n in nodes for a in self.bodies[n.name].writes()]
+        at = lambda a: self.index(sympy.expand(a.index.xreplace({self.r[-1]: sympy.Symbol(group), **step})))  # noqa: E731
+        sizes = [(self.buffers[a.name].layout.dtype.itemsize, a) for a in accesses if stride_of(a.index, self.r[-1]) == 1]
+        return [f"for (int64_t k = 0; k < {lanes * size // 64}; k++) __builtin_prefetch({self.pointer(a.name, bool(written))} + {at(a)} + "
+                f"{64 // size}*k, {written});" for size, a in sizes]
+
+    def only_reads(self):
+        """Does the kernel store nothing per element?"""
+        return all(n.is_reduction for n in self.nodes if self.is_inner[n.name])
 
     def inner_loop(self, lines):
         """The loops over r0, r1, ... around `lines`, spread over threads where there are few outer iterations."""
@@ -360,12 +372,11 @@ class CppKernelWriter(RowReductions, RowInvariants, CppExpressions):
                     and estimate(self.inner[-1:]) >= 4 * LANES and len(lines) <= 16 and not any("mini::" in line for line in lines))
 
     def lane_loop(self, lines, accumulators, start, end):
-        """Sums in LANES parts (half as many where the same row is read again), which the compiler keeps in registers; what is left of the loop
+        """Sums in LANES parts (half as many where elements are stored, too), which the compiler keeps in registers; what is left of the loop
         follows."""
         lane, group = self.r[-1], f"{self.r[-1]}_group"
         parts = [a.renamed("lane") for a in accumulators]
-        only_reads = not self.last_stage and all(n.is_reduction for n in self.nodes if self.is_inner[n.name])
-        lanes, alone = LANES if only_reads else LANES // 2, only_reads and torch.get_num_threads() == 1
+        lanes, alone = LANES if self.only_reads() else LANES // 2, self.only_reads() and not self.last_stage and torch.get_num_threads() == 1
         # vectors of 32 bytes where one thread waits for nothing but memory: with 64, fewer reads are under way
         width = f" simdlen({32 // max(a.dtype.itemsize for a in accumulators)})" if alone else ""
         rest = [*self.simd(accumulators, lines), *loops_around(lines + [a.update(a.term) for a in accumulators], [(lane, group, end)])]
@@ -376,7 +387,7 @@ class CppKernelWriter(RowReductions, RowInvariants, CppExpressions):
         return ["{", *indent([
             *array_declarations(parts, lanes), f"int64_t {group} = {start};",
             f"for (; {group} + {lanes} <= {end}; {group} += {lanes}) {{",
-            *indent([*self.prefetch_results(group, lanes), f"#pragma omp simd{width}ERROR_CLAUSE",
+            *indent([*self.prefetches(group, lanes), f"#pragma omp simd{width}ERROR_CLAUSE",
                      *loops_around([f"const int64_t {lane} = {group} + k;", *lines, *[p.in_lane_array("k") for p in parts]], [("k", "0", lanes)])]), "}",
             *self.simd(accumulators, []), *loops_around([a.update(p.name + "[k]") for a, p in zip(accumulators, parts)], [("k", "0", lanes)]), *rest]), "}"]
 

@@ -92,7 +92,8 @@ class CppExpressions(OpsHandler):
         bad = self.temporary(f"(uint64_t){index} >= (uint64_t){size_text}", torch.bool, value.inner)
         self.error_if(bad, "INDEX_ERROR")
         index = self.temporary(f"{bad} ? 0 : {index}", torch.int64, value.inner)
-        self.small.add(index.text)
+        if isinstance(size, int) and size < 1 << 31:
+            self.small.add(index.text)
         symbol = sympy.Symbol(index.text, integer=True)
         if value.inner:
             self.inner_symbols.add(symbol)

@@ -20,7 +20,7 @@ import torch
 
 from .. import config
 from ..dependencies import COMPARED, _mergeable, loop_variable, stride_of
-from ..index_math import FloorDiv, Mod
+from ..index_math import FloorDiv, Mod, bounds
 from ..interpreter import evaluate
 from ..sizes import hint
 from .common import Scope, index_text
@@ -96,7 +96,8 @@ class RowInvariants:
         if part is None:
             return index
         name = self.temporary(index_text(part), torch.int64, True).text
-        self.small.add(name)
+        if max(map(abs, bounds(part, {self.r[-1]: self.inner[-1]}) or [1 << 31])) < 1 << 31:
+            self.small.add(name)
         return index - part + sympy.Symbol(name)
 
     # -- tables
