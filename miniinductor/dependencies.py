@@ -451,14 +451,17 @@ class LoopBody:
         if count < 2 or (prefix == "r" and (self.has_scan() or any(k.startswith("arg") for k in self.reduction_kinds()))):
             return list(range(count))
         accesses = (self.writes() if prefix == "x" else []) + self.reads()
-        if prefix == "x" and self.inner and not any(stride_of(a.index, r) == 1 for a in self.reads() for r in self.r) and any(
-                stride_of(a.index, x) == 1 for a in self.reads() for x in self.x):
+        by_reads = prefix == "x" and self.inner and not any(stride_of(a.index, r) == 1 for a in self.reads() for r in self.r) and any(
+            stride_of(a.index, x) == 1 for a in self.reads() for x in self.x)
+        if by_reads:
             accesses = self.reads() + self.writes()
 
         def before(a, b):
             va, vb = loop_variable(prefix, a), loop_variable(prefix, b)
             for access in accesses:
                 sa, sb = (stride and hint(stride) for stride in (stride_of(access.index, v) for v in (va, vb)))
+                if by_reads and None in (sa, sb) and 1 in (sa, sb):       # not by a constant step: far
+                    return -1 if sa is None else 1
                 if sa is None or sb is None or sa == sb or 0 in (sa, sb):
                     continue
                 return -1 if abs(sa) > abs(sb) else 1

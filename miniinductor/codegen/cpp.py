@@ -40,6 +40,7 @@ from .cpp_reductions import CHUNK, LANES, Accumulator, RowReductions, array_decl
 PARALLEL_WORK = 1 << 15     # scalar operations below which starting threads costs more than they save
 TILES = ((64, 32), (256, 128))      # tiles of a transposed access: along it and along the lanes, of few elements and of many
 MANY = 1 << 18
+SHORT = 512                 # a loop up to which what fills no vector counts
 BLOCK = 128                 # elements of float16 converted at once
 SCRATCH_BYTES = 1 << 17     # stack for values between stages
 SMALL_SCRATCH = 2048        # elements of each, where their number is symbolic: more lie on the heap
@@ -237,14 +238,16 @@ class CppKernelWriter(RowReductions, RowInvariants, CppExpressions):
         for self.inner, self.bodies in self.pieces:
             inside, self.inner_count, self.halves = Scope(outside), estimate(self.inner), {}
             self.accumulators, self.deferred = [], []
-            if self.above is not None:
-                self.begin_rows((self.r[-1], "0", self.size(self.inner[-1])), f"[{self.r[-1]}]", self.inner[-1], (*self.x[:-1], self.r[-1]))
+            self.begin_lanes()
             self.where_am_i(inside, self.r)
             for node in nodes:
                 self.play(node)
             for node in nodes:      # next stages, and other parts, cannot see values of this loop
                 if not node.is_reduction:
                     self.values.pop(node.name, None)
+            if not self.is_worth_blocks(inside.lines):
+                self.above, self.lane_block = None, 0
+                return self.write_inner_stage(nodes)
             outside.lines += self.inner_loop(self.definitions(inside.lines) + inside.lines)
         self.where_am_i(outside, ())
         for name, index, value, mode in self.deferred:
@@ -277,6 +280,8 @@ class CppKernelWriter(RowReductions, RowInvariants, CppExpressions):
         accumulators = self.accumulators
         first, size = self.r[0], self.size(self.inner[0])
         if not self.spread:
+            if self.lane_block:
+                return self.chunks(lines, accumulators, *self.lanes_now[1:])
             loops = self.chunks(lines, accumulators, "0", size)     # decides the accumulators' types
             return declarations(accumulators) + loops
         rest = max(1, estimate(self.inner[1:]))
@@ -363,7 +368,7 @@ class CppKernelWriter(RowReductions, RowInvariants, CppExpressions):
         if self.halves:
             return self.in_blocks(head, loops_around(lines, [(lane, f"{lane}_block", f"{lane}_stop")]), start, end)
         return [*[line for a in accumulators for line in a.before_lanes()],
-                *head, *loops_around(lines, [(lane, start, end)]),
+                *[line for ends in whole_vectors(start, end, accumulators or any(re.search(r"mini::|/ ", x) for x in lines)) for line in head + loops_around(lines, [(lane, *ends)])],
                 *[line for a in accumulators for line in a.after_lanes()]]
 
     def sums_are_bound_by_latency(self, lines, accumulators):
@@ -523,7 +528,7 @@ class CppKernelWriter(RowReductions, RowInvariants, CppExpressions):
             return self.constant(0, dtype)
         if name not in (*self.stored, *self.read, *self.guests):
             self.read.append(name)
-        element = f"{self.pointer(name, False)}[{self.index(self.place_of(index))}]"
+        element = f"{self.pointer(name, False)}[{self.index(self.place_of(name, index))}]"
         if self.converts_blocks(dtype, index):
             value = self.temporary(self.half(name, index, False), dtype, inner)
             self.copies[value.text, dtype] = element
@@ -658,6 +663,18 @@ class CppKernelWriter(RowReductions, RowInvariants, CppExpressions):
             accumulator.term = value.text
         self.accumulators.append(accumulator)
         return Value(accumulator.name, dtype)
+
+
+def whole_vectors(start, end, is_costly):
+    """[(start, end)] of parts of a short loop: gcc would take what fills no vector one by one."""
+    if not (start == "0" and end.isdigit() and int(end) <= SHORT and config.vectorize and is_costly):
+        return [(start, end)]
+    parts, at = [], 0
+    for lanes in (16, 8, 4, 1):
+        stop = int(end) // lanes * lanes
+        parts += [(str(at), str(stop))] if stop > at else []
+        at = stop
+    return parts
 
 
 def fold_error_clauses(source):

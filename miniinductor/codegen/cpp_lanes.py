@@ -20,14 +20,14 @@ import torch
 
 from .. import config
 from ..dependencies import COMPARED, _mergeable, loop_variable, stride_of
-from ..index_math import FloorDiv, Mod, bounds
+from ..index_math import FloorDiv, Mod
 from ..interpreter import evaluate
 from ..sizes import hint
 from .common import Scope, index_text
 from .cpp_reductions import loops_around
 
 SHORT_LANES, LONGER_LANES = 16, 512     # lanes that are joined with the loop around them, and how many they become at most
-LEAST_ROWS, MOST_LANES = 8, 2048        # rows that share a table; its elements
+LEAST_ROWS, MOST_LANES = 8, 1024        # rows that share a table; its elements
 MOST_PIECES = 5
 TABLE_COST = 6                          # operations that cost more than reading a table
 NAME = re.compile(r"\b(?!u?int\d)[a-z]+\d+(?:_\w+)?\b(?![(<])")
@@ -39,7 +39,8 @@ def with_longer_lanes(bodies):
     if len(sizes) < 2 or not config.lane_tables or not all(isinstance(n, int) for n in sizes[-2:]) or not 1 < sizes[-1] < SHORT_LANES:
         return bodies
     (rows, lanes), a, b = sizes[-2:], loop_variable("x", len(sizes) - 2), loop_variable("x", len(sizes) - 1)
-    if not all(_mergeable(access.index, a, b, lanes) for body in bodies for access in body.writes()):
+    if not all(_mergeable(access.index, a, b, lanes) for body in bodies for access in body.writes()) or any(
+            i.op == "masked" for body in bodies for i in body.walk()):         # their conditions may be those of pieces
         return bodies
     left = lambda k: rows // k if k < rows else hint(sizes[-3], 512) if len(sizes) > 2 else 1  # noqa: E731
     joined = max((k for k in range(1, LONGER_LANES // lanes + 1) if rows % k == 0 and left(k) >= LEAST_ROWS), default=1)
@@ -55,11 +56,13 @@ class RowInvariants:
     """The part of `CppKernelWriter` that moves work out of the rows of a pointwise kernel."""
 
     def plan_lanes(self):
-        self.pieces, self.above, self.small = [(self.inner, self.bodies)], None, set()      # small: indices that 32 bits hold
+        self.pieces, self.above, self.lane_block = [(self.inner, self.bodies)], None, 0
+        self.small = set()              # indices that 32 bits hold
         if self.is_pointwise and self.inner and self.tile is None and not self.has_scatter and isinstance(self.inner[-1], int):
             self.pieces = self.plan_pieces() if config.lane_tables else self.pieces
-            if config.lane_tables and 4 <= self.inner[-1] <= MOST_LANES and self.outer and hint(self.outer[-1], 512) >= LEAST_ROWS:
+            if config.lane_tables and 4 <= self.inner[-1] and self.outer and hint(self.outer[-1], 512) >= LEAST_ROWS:
                 self.above = Scope()
+                self.lane_block = MOST_LANES if self.inner[-1] > MOST_LANES and len(self.pieces) == 1 else 0
 
     def plan_pieces(self):
         """[(lanes, bodies)] of each part of the lanes, in which indices and conditions that vary with the lane alone take simpler forms."""
@@ -90,20 +93,37 @@ class RowInvariants:
         part = sympy.Add(*[term for term in sympy.Add.make_args(index) if term.has(lane)])
         return part if part.free_symbols == {lane} and stride_of(part, lane) is None else None
 
-    def place_of(self, index):
-        """The index of a read; a part that varies with the lane alone has a name of its own."""
-        part = self.lane_part(index) if self.above is not None and not self.in_mask() else None
-        if part is None:
+    def place_of(self, name, index):
+        """The index of a read; what varies with the lane alone, if not by a constant step, has a name of its own."""
+        if self.above is None or self.in_mask():
             return index
-        name = self.temporary(index_text(part), torch.int64, True).text
-        if max(map(abs, bounds(part, {self.r[-1]: self.inner[-1]}) or [1 << 31])) < 1 << 31:
-            self.small.add(name)
-        return index - part + sympy.Symbol(name)
+        lane = self.r[-1]
+        part = sympy.Add(*[term for term in sympy.Add.make_args(index) if all(s == lane or s.name in self.lazy for s in term.free_symbols)])
+        if part.free_symbols <= {lane} and stride_of(part, lane) is not None or len(part.args) == 0:
+            return index
+        number = self.temporary(index_text(part), torch.int64, True).text
+        numel = self.buffers[name].layout.numel
+        if getattr(numel, "is_Integer", True) and numel < 1 << 31:
+            self.small.add(number)
+        return index - part + sympy.Symbol(number)
 
     # -- tables
-    def begin_rows(self, lane_loop, place, width, outer):
+    def begin_lanes(self):
+        """For one piece of the lanes; long ones are taken in blocks, so that a table stays in the cache."""
+        lane, size = self.r[-1], self.inner[-1]
+        if self.above is None or not self.lane_block and size > MOST_LANES:
+            self.above = None
+        elif self.lane_block:
+            self.begin_rows((lane, f"{lane}_part", f"{lane}_end"), f"[{lane} - {lane}_part]", self.lane_block, (*self.x[:-1], lane))
+        else:
+            self.begin_rows((lane, "0", self.size(size)), f"[{lane}]", size, (*self.x[:-1], lane))
+
+    def is_worth_blocks(self, lines):
+        return not self.lane_block or self.above is None or any(self.cost(name, set()) >= TABLE_COST for name in self.needed(lines))
+
+    def begin_rows(self, lanes, place, width, outer):
         """From now on, what does not vary between rows comes before them."""
-        self.lane_loop, self.table_place, self.table_width = lane_loop, place, width
+        self.lanes_now, self.table_place, self.table_width = lanes, place, width
         self.lazy, self.table_checks, self.lane_scope = {}, [], Scope(self.above)       # lazy: name -> (type, expression) of what varies with the lane
         self.same_in_rows = {*map(str, outer), *[p for n, p in self.pointers.items() if self.is_only_read(n)]}
 
@@ -159,12 +179,17 @@ class RowInvariants:
             result.append(f"const {c_type} {name} = {expression};")
         if fill:
             made = [f"const {self.lazy[n][0]} {n} = {self.lazy[n][1]};" for n in self.needed(fill)]
-            self.above.lines += ["#pragma omp simdERROR_CLAUSE"] * config.vectorize + loops_around(made + fill, [self.lane_loop])
+            self.above.lines += ["#pragma omp simdERROR_CLAUSE"] * config.vectorize + loops_around(made + fill, [self.lanes_now])
         return result
 
     def rows_below(self, lines, loops, shared):
         """(lines, loops around them, how many of those threads share): the rows, below what is computed for all of a block of them."""
         (row, start, size), around = loops[-1], math.prod(hint(n, 512) for n in self.outer[:-1])
+        if self.lane_block:
+            lane, lanes = self.r[-1], self.size(self.inner[-1])
+            bound = f"const int64_t {lane}_end = mini::minimum<int64_t>({lane}_part + {self.lane_block}, {lanes});"
+            return ([bound, *self.above.lines, *loops_around(lines, [loops[-1]])], [*loops[:-1], (f"{lane}_part", "0", lanes, self.lane_block)],
+                    len(loops))
         count, wanted = hint(self.outer[-1], 512), 4 * torch.get_num_threads()
         block = max(LEAST_ROWS, -(-count * around // wanted))
         if not shared or block >= count and isinstance(self.outer[-1], int):
@@ -175,7 +200,7 @@ class RowInvariants:
     def before_all_rows(self):
         """Of what comes before the rows, the lines that stand before all loops: no outer loop changes them."""
         lines = self.above.lines if self.above is not None else []
-        if any(str(v) in NAME.findall(line) for v in self.x for line in lines):
+        if self.lane_block or any(str(v) in NAME.findall(line) for v in self.x for line in lines):
             return []
         self.above = None
         return lines

@@ -379,6 +379,16 @@ template <class T> OP T erfinv(T y0) {          // Winitzki's estimate, then thr
     return a == 0. ? y0 : (T)__builtin_copysign(x, y);
 }
 
+OP float erfinv(float y) {                      // two polynomials of w = -log(1 - y*y): Giles, "Approximating the erfinv function", 2010
+    float w = -log((1.f - y) * (1.f + y)), u = w - 2.5f, v = __builtin_sqrtf(w) - 3.f;
+    float p = horner(u, 2.81022636e-08f, 3.43273939e-07f, -3.5233877e-06f, -4.39150654e-06f, 2.1858087e-04f, -1.25372503e-03f,
+                     -4.17768164e-03f, 2.46640727e-01f, 1.50140941f);
+    float q = horner(v, -2.00214257e-04f, 1.00950558e-04f, 1.34934322e-03f, -3.67342844e-03f, 5.73950773e-03f, -7.6224613e-03f,
+                     9.43887047e-03f, 1.00167406f, 2.83297682f);
+    float x = (w < 5.f ? p : q) * y;
+    return __builtin_fabsf(y) == 1.f ? __builtin_copysignf(inf, y) : x;
+}
+
 // --- functions that libm has, in both precisions --------------------------------------------------------------------------
 #define LIBM_DOUBLE(name) OP double name(double x) { return __builtin_##name(x); }
 #define LIBM(name) LIBM_DOUBLE(name) OP float name(float x) { return __builtin_##name##f(x); }
