@@ -1,4 +1,5 @@
 """Symbolic sizes through the back half: compiled once, run at many sizes, against eager."""
+import contextlib
 import copy
 import itertools
 import os
@@ -270,16 +271,19 @@ def test_what_a_gpu_kernel_assumes_of_its_sizes(monkeypatch):
     monkeypatch.setattr(_launcher, "load_cubin", lambda code, *rest: loaded.append(code) or len(loaded) - 1)
     monkeypatch.setattr(_launcher, "CudaKernel", lambda function, name, device, *grid_and_rest: lambda *arguments: launched.append(
         (function, grid_and_rest[0], len(arguments))))
+    monkeypatch.setattr(torch.cuda, "device", lambda device: contextlib.nullcontext())
+    codes, choose = [], triton_build.CudaCode.choose
+    monkeypatch.setattr(triton_build.CudaCode, "choose", lambda self, errors: (codes.append(self), choose(self, errors)))
     [kernel] = build(kernels, torch.device("cuda", 0))
     x = torch.empty(0)
     for sizes in [(6, 32), (16, 32), (48, 16), (6, 5), (7, 40), (16, 48), (1 << 28, 32), (0, 32), (16, 32)]:
         kernel(x, x, *sizes, 7)
-    code = kernel.code
-    block, rows = code.best.block("x"), code.longer.code.best.block("x")
+    code, longer = codes
+    block, rows = code.best.block("x"), longer.best.block("x")
     assert [(f, g) for f, g, _ in launched] == [
         (0, -(-6 // block)), (1, -(-16 // block)), (1, -(-48 // block)), (0, -(-6 // block)),
         (2, -(-7 // rows)), (3, -(-16 // rows)), (4, -(-(1 << 28) // block)), (1, -(-16 // block))]        # 2, 3: the loop, for longer rows; 4: indices of 64 bits
-    assert code.kernel.launch.longer is not None and len(kernel.launchers) == 8
+    assert code.kernel.launch.longer is not None and code.at_sizes.cache_info().currsize == 8
 
 
 @pytest.mark.skipif(os.environ.get("TRITON_INTERPRET") != "1", reason="needs Triton's interpreter")

@@ -29,6 +29,7 @@ import torch
 
 new_pools = weakref.WeakValueDictionary     # stream -> Pool, as long as a recording uses it
 _pools = new_pools()                        # of recordings that keep nothing
+_recording = threading.Lock()               # other threads may work meanwhile (`thread_local`), but torch empties every device's cache before it records
 
 
 class Pool:
@@ -71,7 +72,7 @@ def capture(run, inputs, pool, device):
     recording, stream = torch.cuda.CUDAGraph(), torch.cuda.Stream(device)
     # scratch memory (cuBLAS's, ours) belongs to this recording: another one may be replayed beside it on another stream
     torch._C._cuda_clearCublasWorkspaces()
-    with torch.cuda.device(device), torch.cuda.graph(recording, pool=pool.handle, stream=stream):
+    with _recording, torch.cuda.device(device), torch.cuda.graph(recording, pool=pool.handle, stream=stream, capture_error_mode="thread_local"):
         outputs = run(*inputs)
     torch._C._cuda_clearCublasWorkspaces()
     getattr(run, "workspaces_of", {}).pop(stream.cuda_stream, None)
@@ -81,7 +82,7 @@ def capture(run, inputs, pool, device):
 def forget_failed_capture(device):
     """The random number generator believes that a failed capture goes on; one that succeeds ends it."""
     torch.cuda.synchronize(device)
-    with torch.cuda.device(device), torch.cuda.graph(torch.cuda.CUDAGraph()):
+    with _recording, torch.cuda.device(device), torch.cuda.graph(torch.cuda.CUDAGraph(), capture_error_mode="thread_local"):
         torch.zeros(1, device=device)
 
 

@@ -248,8 +248,8 @@ class CudaCode:
         count = len(self.kernel.launch.symbols)
         if not count:
             return self.launcher(())
-        launcher, sizes = functools.lru_cache(MOST_SIZES)(self.launcher), slice(-1 - count, -1)
-        return lambda *arguments: launcher(arguments[sizes])(*arguments)
+        self.at_sizes, sizes = functools.lru_cache(MOST_SIZES)(self.launcher), slice(-1 - count, -1)
+        return lambda *arguments: self.at_sizes(arguments[sizes])(*arguments)
 
 
 @torch.no_grad()
