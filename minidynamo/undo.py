@@ -11,7 +11,7 @@ Out:  `around(compiled)`, which puts the tensors back where the graph raises, an
 
 Copies are made where an error may come that fake tensors do not foresee: at the first run, since kernels look closer (dtypes of a matrix
 product, of a result in place), and at each run on a CPU if data decide (an index, a singular matrix).  Left out, so that the error leaves
-the frame as it is: no memory left, metadata changed in place, a write into the history that autograd keeps of a tensor, and more memory than
+the frame as it is: no memory left, a `resize_` to more of it, a write into the history that autograd keeps of a tensor, and more memory than
 `config.undo_bytes`: a cache of keys and values is not copied for each token.
 # PyTorch: the graph's error leaves the frame, with what it has written, whatever `try` or `with` stands around the operation.
 """
@@ -90,21 +90,25 @@ class Undo:
 
 def state(tensor):
     """What a write may change beside the contents."""
-    return (None if tensor.is_inference() else tensor._version, (tensor.shape, tensor.stride(), tensor.storage_offset(), tensor.untyped_storage()._cdata,
-            tensor.untyped_storage().nbytes()), tensor.requires_grad, tensor.grad_fn)
+    memory = tensor.untyped_storage()
+    return (None if tensor.is_inference() else tensor._version, (tensor.shape, tensor.stride(), tensor.storage_offset()),
+            (memory._cdata, memory.nbytes()), tensor.requires_grad, tensor.grad_fn)
 
 
 def undo(before, contents):
     """Put states and contents back; False where that cannot be done."""
-    for tensor, (version, layout, requires_grad, history) in before:
-        _, layout_now, *autograd = state(tensor)
-        if layout_now != layout or autograd != [requires_grad, history] and (requires_grad or tensor._is_view()):
+    for tensor, (_, _, memory, requires_grad, history) in before:
+        _, _, memory_now, *autograd = state(tensor)
+        if memory_now != memory or autograd != [requires_grad, history] and (requires_grad or tensor._is_view()):
             return False
     for memory, saved in contents:
         memory.copy_(saved)
-    for tensor, (version, _, requires_grad, _) in before:
+    for tensor, (version, layout, _, requires_grad, _) in before:
         if tensor.requires_grad and not requires_grad:
             tensor.detach_()
+        if state(tensor)[1] != layout:          # unsqueeze_
+            with torch.no_grad() if version is not None else torch.inference_mode():
+                tensor.as_strided_(*layout)
         if version is not None:
             torch._C._autograd._unsafe_set_version_counter((tensor,), (version,))
     return True

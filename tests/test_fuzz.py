@@ -220,6 +220,11 @@ def test_an_error_after_a_write_that_only_kernels_find():
         y *= 0.5
     both(in_place, lambda: (torch.ones(2, dtype=torch.long),), lambda: (torch.ones(2),))
 
+    def metadata(x, w):
+        x.unsqueeze_(0).t_()
+        x @ w
+    both(metadata, lambda: (torch.ones(2), torch.ones(1, 2).double()), lambda: (torch.ones(2), torch.ones(1, 2)))
+
 
 def test_much_memory_is_not_copied():
     def f(x, index):
