@@ -23,6 +23,7 @@ NARROW = (torch.bfloat16, torch.float16)
 INFIX = {"add": "+", "sub": "-", "mul": "*", "bitwise_and": "&", "bitwise_or": "|", "bitwise_xor": "^",
          "bitwise_left_shift": "<<", "bitwise_right_shift": ">>", "truncdiv": "//",
          "eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
+TESTS = {"logical_not": "{0} == 0", "isnan": "{0} != {0}", "isinf": 'tl.abs({0}) == float("inf")'}
 LOGICAL = {"logical_and": "&", "logical_or": "|", "logical_xor": "^"}
 IN_TRITON = ("exp2", "log", "log2", "sin", "cos", "rsqrt", "erf", "abs", "floor", "ceil")
 LIBDEVICE = {"round": "rint", **{name: name for name in (      # tl.exp is 15 ulp off at 88; libdevice's costs two more FMAs
@@ -220,14 +221,10 @@ class TritonExpressions(OpsHandler):
         if op == "neg":
             # Triton's unary minus is 0 - x, which loses the sign of zero
             return self.temporary(f"{x} * -1.0" if x.dtype.is_floating_point else f"-{x}", x.dtype, x.inner)
+        if op in TESTS:
+            return self.temporary(TESTS[op].format(x), torch.bool, x.inner)
         if op == "bitwise_not":
             return self.temporary(f"~{x}", x.dtype, x.inner)
-        if op == "logical_not":
-            return self.temporary(f"{x} == 0", torch.bool, x.inner)
-        if op == "isnan":
-            return self.temporary(f"{x} != {x}", torch.bool, x.inner)
-        if op == "isinf":
-            return self.temporary(f'tl.abs({x}) == float("inf")', torch.bool, x.inner)
         if op == "signbit":
             bits = "tl.int64" if x.dtype is torch.float64 else "tl.int32"
             return self.temporary(f"{x}.to({bits}, bitcast=True) < 0" if x.dtype.is_floating_point else f"{x} < 0",

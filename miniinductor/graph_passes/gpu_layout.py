@@ -141,10 +141,12 @@ class Relayout(LayoutPass):
         rows = matrix(cut, [0, 2, 4, 3, 5, 1] if by_pixel else [0, 2, 4, 1, 3, 5], [count * down * across, size])
         columns = matrix(weight, [0, 2, 3, 1] if by_pixel else [0, 1, 2, 3], [out, size])
         columns = self.call(node, aten.permute.default, columns, [1, 0])
-        product = self.call(node, aten.mm.default, rows, columns) if bias is None else \
-            self.call(node, aten.addmm.default, bias, rows, columns)
-        product = self.call(node, aten.view.default, product, [count, down, across, out])
-        return self.call(node, aten.permute.default, product, [0, 3, 1, 2])
+        return self.image(node, bias, rows, columns, [count, down, across, out])
+
+    def image(self, like, bias, rows, columns, shape):
+        """The product of a row per pixel, seen as channels of images."""
+        product = self.call(like, aten.mm.default, rows, columns) if bias is None else self.call(like, aten.addmm.default, bias, rows, columns)
+        return self.call(like, aten.permute.default, self.call(like, aten.view.default, product, shape), [0, 3, 1, 2])
 
     def is_product(self, node):
         x, weight, _, stride, padding, _, transposed, _, groups = node.args
@@ -160,9 +162,7 @@ class Relayout(LayoutPass):
         self.graph.erase_node(node)
         rows = self.call(rows, aten.view.default, rows, [count * height * width, channels])
         columns = self.call(rows, aten.permute.default, self.call(rows, aten.view.default, weight, [-1, channels]), [1, 0])
-        product = self.call(rows, aten.mm.default, rows, columns) if bias is None else self.call(rows, aten.addmm.default, bias, rows, columns)
-        product = self.call(rows, aten.view.default, product, [count, height, width, -1])
-        return self.call(rows, aten.permute.default, product, [0, 3, 1, 2])
+        return self.image(rows, bias, rows, columns, [count, height, width, -1])
 
     # -- matrix products ------------------------------------------------------------------------------------------------
     def is_biased(self, node):
