@@ -7,6 +7,7 @@ Out:  a table: ops that are right, that raise, that run eagerly, that give WRONG
     python tests/sweeps/ops.py cumsum nn.functional.pad --samples 0     # these ops, all samples
     python tests/sweeps/ops.py --samples 2 --dtypes first --peer    # torch.compile, in the first of these dtypes that the op takes
     python tests/sweeps/ops.py --samples 2 --dtypes first --versus  # ours on the same samples, and which ops only one of them has
+    python tests/sweeps/ops.py --samples 2 --dtypes first --device cuda     # Triton's kernels on a GPU
 
 Samples of one op and dtype are compiled as one graph (one call of the C++ compiler), and one by one where that fails.  The generator
 is seeded before each call, so random ops must draw what eager draws.  Two worker processes; an op over its time limit, or one that
@@ -38,11 +39,11 @@ SEED = 42                               # what many OpInfos of random ops set th
 
 
 # --- in the worker ------------------------------------------------------------------------------------------------------
-def samples_of(op, dtype, most):
+def samples_of(op, dtype, most, device):
     """[(args, kwargs, expected value)]: `most` samples spread over those that the OpInfo has and that eager accepts."""
     import torch
     torch.manual_seed(SEED)
-    every = list(op.sample_inputs("cpu", dtype, requires_grad=False))
+    every = list(op.sample_inputs(device, dtype, requires_grad=False))
     if most and len(every) > most:
         every = [every[round(k * (len(every) - 1) / (most - 1))] if most > 1 else every[0] for k in range(most)]
     result = []
@@ -163,7 +164,7 @@ def compile_peer(op, samples):
     return (lambda: function(copy.deepcopy(calls))), None
 
 
-def check(op, dtype, samples, peer, outcome):
+def check(op, dtype, samples, peer, device, outcome):
     """Compile the samples as one graph and compare; one by one if that fails or is not compiled."""
     import torch
     try:
@@ -173,7 +174,7 @@ def check(op, dtype, samples, peer, outcome):
             if len(samples) > 1 and eager:
                 raise RuntimeError(eager)
             torch.manual_seed(SEED)
-            if len(samples) > 1 and op_is_random(op):
+            if len(samples) > 1 and op_is_random(op, device):
                 raise RuntimeError("each sample needs its own seed")
             got = run()
         problems = [difference(op, g, sample, dtype) for g, sample in zip(got, samples)]
@@ -182,7 +183,7 @@ def check(op, dtype, samples, peer, outcome):
     except Exception as error:
         if len(samples) > 1:
             for sample in samples:
-                check(op, dtype, [sample], peer, outcome)
+                check(op, dtype, [sample], peer, device, outcome)
             return
         outcome["raised"].append(f"{type(error).__name__}: {str(error).splitlines()[0][:120]}")
         return
@@ -195,18 +196,19 @@ def check(op, dtype, samples, peer, outcome):
         outcome["extern"] += [f.op for f in record.fallbacks if f.kind == "extern"]
 
 
-def op_is_random(op):
+def op_is_random(op, device):
     import torch
-    sample = next(iter(op.sample_inputs("cpu", sorted(op.supported_dtypes("cpu"), key=str)[0])), None)
-    before = torch.get_rng_state()
+    state = torch.cuda.get_rng_state if device == "cuda" else torch.get_rng_state
+    sample = next(iter(op.sample_inputs(device, sorted(op.supported_dtypes(device), key=str)[0])), None)
+    before = state()
     try:
         op.op(*copy.deepcopy((sample.input, *sample.args)), **copy.deepcopy(sample.kwargs))
     except Exception:
         return False
-    return not torch.equal(before, torch.get_rng_state())
+    return not torch.equal(before, state())
 
 
-def work(peer, most):
+def work(peer, most, device):
     """Lines "number dtype" in, JSON lines out."""
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)               # what ops print goes to stderr
@@ -219,10 +221,10 @@ def work(peer, most):
         op, dtype = op_db[int(number)], getattr(torch, dtype)
         outcome = {"samples": 0, "right": 0, "eager": [], "raised": [], "wrong": [], "fallback": [], "extern": []}
         try:
-            samples = samples_of(op, dtype, most)
+            samples = samples_of(op, dtype, most, device)
             outcome["samples"] = len(samples)
             if samples:
-                check(op, dtype, samples, peer, outcome)
+                check(op, dtype, samples, peer, device, outcome)
         except Exception as error:
             outcome["raised"].append(f"sweep: {type(error).__name__}: {error}"[:200])
         for key in ("fallback", "extern"):
@@ -239,7 +241,7 @@ class Worker:
 
     def ask(self, number, dtype):
         if self.process is None:
-            command = [sys.executable, os.path.abspath(__file__), "--worker", "--samples", str(self.options.samples)]
+            command = [sys.executable, os.path.abspath(__file__), "--worker", "--samples", str(self.options.samples), "--device", self.options.device]
             environment = {**os.environ, "TORCHINDUCTOR_COMPILE_THREADS": "1", "OMP_NUM_THREADS": "1"}
             self.process = subprocess.Popen(command + ["--peer"] * self.options.peer, stdin=subprocess.PIPE,
                                             stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment)
@@ -266,7 +268,7 @@ def results_file(options):
     """In the temporary folder, one per version of the sources (of the peer: one)."""
     command = "git rev-parse HEAD; git diff HEAD -- miniinductor"
     state = "peer" if options.peer else subprocess.run(command, shell=True, cwd=ROOT, capture_output=True).stdout
-    key = hashlib.sha256(repr((state, options.samples)).encode()).hexdigest()[:12]
+    key = hashlib.sha256(repr((state, options.samples, options.device)).encode()).hexdigest()[:12]
     return os.path.join(tempfile.gettempdir(), f"miniinductor-ops-{key}.jsonl")
 
 
@@ -276,7 +278,7 @@ def sweep(options):
     names = [f"{op.name}.{op.variant_test_name}" if op.variant_test_name else op.name for op in op_db]
     jobs = []
     for number, op in enumerate(op_db):
-        takes = [str(d).removeprefix("torch.") for d in op.supported_dtypes("cpu")]
+        takes = [str(d).removeprefix("torch.") for d in op.supported_dtypes(options.device)]
         dtypes = [d for d in (DTYPES if options.dtypes == "first" else options.dtypes.split(",")) if d in takes]
         if not options.ops or op.name in options.ops:
             jobs += [(number, dtype) for dtype in (dtypes[:1] if options.dtypes == "first" else dtypes)]
@@ -371,6 +373,7 @@ def main():
     parser.add_argument("ops", nargs="*", help="names of OpInfos; default: all")
     parser.add_argument("--samples", type=int, default=8, help="samples per op and dtype; 0: all")
     parser.add_argument("--dtypes", default=",".join(DTYPES))
+    parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
     parser.add_argument("--peer", action="store_true", help="torch.compile instead of ours")
     parser.add_argument("--versus", action="store_true", help="and compare with what an earlier --peer run found")
     parser.add_argument("--seconds", type=float, help="stop after this time; the next run goes on")
@@ -378,7 +381,7 @@ def main():
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.worker:
-        return work(options.peer, options.samples)
+        return work(options.peer, options.samples, options.device)
     return report(sweep(options), options)
 
 
