@@ -141,6 +141,7 @@ rules({
     (torch.manual_seed, torch.seed, torch.get_rng_state, torch.set_rng_state, torch.initial_seed, torch.use_deterministic_algorithms, torch.set_num_threads,
      torch.save, torch.load, torch.from_numpy, _at("compile"), torch.set_default_device): refused(
          "torch", "a torch function that changes or reads state outside the graph"),
+    _at("_C._cuda_jiterator_compile_and_launch_kernel"): refused("torch", "a kernel that torch.cuda.jiterator compiles"),
     torch.nn.Parameter: refused("module", "making a Parameter in a compiled frame", "make parameters in __init__"),
 })
 
