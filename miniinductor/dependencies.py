@@ -488,7 +488,7 @@ def merge_loops(bodies):
             if number + 1 >= len(sizes):
                 break
             a, b = loop_variable(prefix, number), loop_variable(prefix, number + 1)
-            if all(_mergeable(index, a, b, sizes[number + 1]) for body in bodies for index in body.indices):
+            if all(mergeable(index, a, b, sizes[number + 1]) for body in bodies for index in body.indices):
                 merged = sizes[:number] + (sizes[number] * sizes[number + 1],) + sizes[number + 2:]
                 mapping = {a: sympy.Integer(0), b: a}
                 mapping.update({loop_variable(prefix, k): loop_variable(prefix, k - 1)
@@ -500,7 +500,7 @@ def merge_loops(bodies):
     return bodies
 
 
-def _mergeable(index, a, b, size_of_b):
+def mergeable(index, a, b, size_of_b):
     coefficients, tangled = linear_form(index)
     if a in tangled or b in tangled:
         return False

@@ -7,10 +7,13 @@ In:   a pointwise group's loop bodies.  Out: longer lanes, loops over parts of t
             const int64_t tmp9 = table0[r0];        filled by a loop before that over x1; what is as cheap as reading it is computed here
 
   * Longer lanes: loops over (pixels, 3) become (pixels/32, 96), in which the last variable is r0 % 3: three lanes fill no vector.
-  * Pieces: reflect padding reads at 63 - |63 - |r0 - 1||, which is 1 - r0, then r0 - 1, then 126 - r0 + ...: a loop for each.
+  * Pieces: reflect padding reads at 63 - |63 - |r0 - 1||, which is 1 - r0, then r0 - 1, then 127 - r0: a loop for each.
   * Tables: a value that varies with the lane but not with the row around it.  Values that vary with neither are moved before the rows, too.
 
-Mirrors nothing in PyTorch, whose C++ kernels compute such values for each element.
+  * Blocks: more lanes than a table holds are taken MOST_LANES at a time, all rows for each (grid sampling: one grid, many channels).
+
+The rows of a reduction along rows (cpp_reductions.py) use the tables, too.  Mirrors nothing in PyTorch, whose C++ kernels compute such values for
+each element.  Left out: pieces of outer loops, tables of symbolic sizes, transposed reads that come in pieces (`roll` from channels-last memory).
 """
 import math
 import re
@@ -19,7 +22,7 @@ import sympy
 import torch
 
 from .. import config
-from ..dependencies import COMPARED, _mergeable, loop_variable, stride_of
+from ..dependencies import COMPARED, mergeable, loop_variable, stride_of
 from ..index_math import FloorDiv, Mod
 from ..interpreter import evaluate
 from ..sizes import hint
@@ -39,7 +42,7 @@ def with_longer_lanes(bodies):
     if len(sizes) < 2 or not config.lane_tables or not all(isinstance(n, int) for n in sizes[-2:]) or not 1 < sizes[-1] < SHORT_LANES:
         return bodies
     (rows, lanes), a, b = sizes[-2:], loop_variable("x", len(sizes) - 2), loop_variable("x", len(sizes) - 1)
-    if not all(_mergeable(access.index, a, b, lanes) for body in bodies for access in body.writes()) or any(
+    if not all(mergeable(access.index, a, b, lanes) for body in bodies for access in body.writes()) or any(
             i.op == "masked" for body in bodies for i in body.walk()):         # their conditions may be those of pieces
         return bodies
     left = lambda k: rows // k if k < rows else hint(sizes[-3], 512) if len(sizes) > 2 else 1  # noqa: E731
