@@ -41,7 +41,7 @@ SEED = 42                               # what many OpInfos of random ops set th
 
 
 # --- in the worker ------------------------------------------------------------------------------------------------------
-def samples_of(op, dtype, most, device):
+def samples_of(op, dtype, most, device="cpu"):
     """[(args, kwargs, expected value)]: `most` samples spread over those that the OpInfo has and that eager accepts."""
     import torch
     torch.manual_seed(SEED)
