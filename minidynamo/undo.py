@@ -13,7 +13,7 @@ Copies are made where an error may come that fake tensors do not foresee: at the
 product, of a result in place), and at each run on a CPU if data decide (an index, a singular matrix).  Left out, so that the error leaves
 the frame as it is: no memory left, a `resize_` to more of it, a write into the history that autograd keeps of a tensor, and more memory than
 `config.undo_bytes`: a cache of keys and values is not copied for each token.
-# PyTorch: the graph's error leaves the frame, with what it has written, whatever `try` or `with` stands around the operation.
+PyTorch: the graph's error leaves the frame, with what it has written, whatever `try` or `with` stands around the operation.
 """
 import linecache
 import re
@@ -58,6 +58,7 @@ class Undo:
             tensors = [*(args[n] for n in self.places), *self.attributes]
             memories = {memory._cdata: memory for memory in map(torch.Tensor.untyped_storage, tensors)}.values()
             if sum(memory.nbytes() for memory in memories) > config.undo_bytes:
+                self.now = self.always
                 return compiled(*args)
             before = [(tensor, state(tensor)) for tensor in tensors]
             contents = [(memory, memory.clone()) for memory in memories]
