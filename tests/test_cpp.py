@@ -7,6 +7,7 @@ import torch
 
 import miniinductor.config
 from backend_helpers import layer_norm, pointwise, reduce, run, softmax
+from miniinductor.codegen import cpp_lanes
 from miniinductor.codegen.cpp import CppKernelWriter
 from miniinductor.codegen.cpp_expressions import constant_text
 from miniinductor.ir import Pointwise, Scatter, TensorBox, ComputedBuffer, Layout, current_graph
@@ -608,6 +609,17 @@ def test_lanes_and_rows(name, threads, request):
         source = "".join(k.source for k in compiled.record.kernels)
         if expected and 'extern "C"' in source:
             assert (expected.split()[-1] in source.split("{", 1)[1]) == (not expected.startswith("not")), source
+
+
+def test_more_lanes_than_are_looked_at_stay_in_one_piece(monkeypatch):
+    """64 million of them would take seconds and gigabytes."""
+    function, x = lambda x: torch.roll(x, 3) * 2, torch.randn(977)
+    for longest, loops in ((1 << 22, 2), (976, 1)):
+        monkeypatch.setattr(cpp_lanes, "LONGEST", longest)
+        with miniinductor.config.patch(graph_cache=False):
+            compiled = miniinductor.compile_fx(torch.fx.symbolic_trace(function), [x])
+        torch.testing.assert_close(compiled(x), function(x))
+        assert compiled.record.kernels[0].source.count("for (") == loops
 
 
 @pytest.mark.parametrize("shape, groups", [((2, 12, 7, 9), 4), ((1, 40, 5, 5), 4), ((3, 6, 4, 8), 1), ((2, 6, 8, 8), 6)])

@@ -31,7 +31,7 @@ from .cpp_reductions import loops_around
 
 SHORT_LANES, LONGER_LANES = 16, 512     # lanes that are joined with the loop around them, and how many they become at most
 LEAST_ROWS, MOST_LANES = 8, 1024        # rows that share a table; its elements
-MOST_PIECES = 5
+MOST_PIECES, LONGEST = 5, 1 << 22      # pieces are found by looking at every lane, of so many at most
 TABLE_COST = 6                          # operations that cost more than reading a table
 NAME = re.compile(r"\b(?!u?int\d)[a-z]+\d+(?:_\w+)?\b(?![(<])")
 
@@ -62,7 +62,7 @@ class RowInvariants:
         self.pieces, self.above, self.lane_block = [(self.inner, self.bodies)], None, 0
         self.small = set()              # indices that 32 bits hold
         if self.is_pointwise and self.inner and self.tile is None and not self.has_scatter and isinstance(self.inner[-1], int):
-            self.pieces = self.plan_pieces() if config.lane_tables else self.pieces
+            self.pieces = self.plan_pieces() if config.lane_tables and self.inner[-1] <= LONGEST else self.pieces
             if config.lane_tables and 4 <= self.inner[-1] and self.outer and hint(self.outer[-1], 512) >= LEAST_ROWS:
                 self.above = Scope()
                 self.lane_block = MOST_LANES if self.inner[-1] > MOST_LANES and len(self.pieces) == 1 else 0
