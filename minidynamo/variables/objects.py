@@ -609,6 +609,8 @@ class SuperVar(Variable):
                 return tx.output.wrap_pinned(found.fget).call(tx, [self.object], {})
             return self.object.class_attribute(tx, owner, found, name)
         instance, cls = (None, self.object) if bound_to_class else (self.object, tx.output.wrap_pinned(self.object.python_type()))
+        if isinstance(found, types.ClassMethodDescriptorType):
+            raise Break("class", f"super().{name}, a class method in C")
         if isinstance(found, METHODS):
             return method_of_class(tx, owner, found, name, instance, cls)
         return tx.output.wrap_pinned(found) if instance is None else BoundMethodVar(tx.output.wrap_pinned(found), instance)
