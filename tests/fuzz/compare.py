@@ -81,6 +81,8 @@ class Describer:
                 self(value.grad) if value.is_leaf else None, *self.attributes(value))
 
     def error(self, value):
+        if isinstance(value, RecursionError):       # its text says whether the last of so many calls was C's: that is the depth of the first one
+            return type(value).__name__
         return (type(value).__name__, *[ADDRESS.sub("", a) if isinstance(a, str) else self(a) for a in value.args],
                 self(value.__cause__), self(value.__context__), value.__suppress_context__,
                 tuple(getattr(value, "__notes__", ())), *self.attributes(value))
