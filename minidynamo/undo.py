@@ -23,12 +23,14 @@ import torch
 
 from . import config, records
 
-DATA = re.compile(r"index|gather|scatter|embedding|nll_loss|entropy|multinomial|bernoulli|interleave|one_hot|bincount|linalg_(?!.*norm)|cholesky|inverse|solve|"
-                  r"floordiv|floor_divide|remainder|mod$|^_?assert|_check|^take|^put|^normal|ctc_loss")
+# names of operations that look at data and may refuse them
+DATA = re.compile(r"index|gather|scatter|embedding|^take|^put|one_hot|bincount|interleave|nll_loss|entropy|ctc_loss|multinomial|bernoulli|^normal|"
+                  r"linalg_(?!.*norm)|cholesky|inverse|solve|floordiv|floor_divide|remainder|mod$|^_?assert|_check")
 
 
 class Undo:
-    """`places`, `attributes`: inputs and parameters of the graph that it writes to, perhaps through a view.  `in_order`: as the program does."""
+    """`places`, `attributes`: inputs and parameters of the graph that it writes to, perhaps through a view.  `write`: the first node that does.
+    `in_order`: the backend runs the nodes in the program's order.  `copying`: at the next run; `always_copying`: at each."""
 
     def __init__(self, output, gm, function, in_order):
         self.function, self.in_order, self.code, nodes = function, in_order, type(gm).forward.__code__, list(output.graph.nodes)
@@ -45,20 +47,20 @@ class Undo:
         after = nodes[order[self.write]:] if in_order and changed else nodes if changed else ()
         if any(node.meta["example_value"].layout is not torch.strided for node in changed):
             after = ()              # without a memory of its own
-        self.always = any(map(needs_data, after))
-        self.now = bool(after)
+        self.always_copying = any(map(needs_data, after))
+        self.copying = bool(after)
 
     def around(self, compiled):
-        if not self.now:
+        if not self.copying:
             return compiled
 
         def run(*args):
-            if not self.now:
+            if not self.copying:
                 return compiled(*args)
             tensors = [*(args[n] for n in self.places), *self.attributes]
             memories = {memory._cdata: memory for memory in map(torch.Tensor.untyped_storage, tensors)}.values()
             if sum(memory.nbytes() for memory in memories) > config.undo_bytes:
-                self.now = self.always
+                self.copying = self.always_copying
                 return compiled(*args)
             before = [(tensor, state(tensor)) for tensor in tensors]
             contents = [(memory, memory.clone()) for memory in memories]
@@ -67,7 +69,7 @@ class Undo:
             except Exception as error:
                 vars(error)["undone"] = undo(before, contents)
                 raise
-            self.now = self.always
+            self.copying = self.always_copying
             return results
         return run
 
@@ -83,10 +85,13 @@ class Undo:
 
     def has_written(self, error):
         """Had the graph come to its first write?  Its code is in the traceback, unless a backend has replaced it."""
+        if self.write is None:
+            return False
         trace = error.__traceback__
-        while trace is not None and not (lines := linecache.getlines(trace.tb_frame.f_code.co_filename) if trace.tb_frame.f_code is self.code else None):
+        while trace is not None and trace.tb_frame.f_code is not self.code:
             trace = trace.tb_next
-        return self.write is not None and (trace is None or any(f" {self.write.name} = " in line for line in lines[:trace.tb_lineno - 1]))
+        lines = linecache.getlines(self.code.co_filename)
+        return trace is None or not lines or any(f" {self.write.name} = " in line for line in lines[:trace.tb_lineno - 1])
 
 
 def state(tensor):
@@ -129,4 +134,5 @@ def needs_data(node):
     if name in ("getitem", "setitem"):
         torch.fx.node.map_arg(node.args[1], lambda part: index.append(part.meta.get("example_value")))
         return any(isinstance(part, torch.Tensor) for part in index)
-    return bool(DATA.search(name)) and any(getattr(part.meta.get("example_value"), "device", None) == torch.device("cpu") for part in node.all_input_nodes)
+    values = [part.meta.get("example_value") for part in node.all_input_nodes]
+    return bool(DATA.search(name)) and any(getattr(value, "device", None) == torch.device("cpu") for value in values)

@@ -186,8 +186,8 @@ class Recorder(OpsHandler):
         block, self.instructions, self.seen = tuple(self.instructions), outside, seen
         return self.emit("masked", mask, value, other, block=block)
 
-
     def body(self, outer, inner):
+        """What was recorded, as the body of these loops."""
         body = LoopBody(outer, inner, *without_unused(self.indices, self.instructions))
         body.indices = [simplify(i, body.ranges()) for i in body.indices]
         return body

@@ -186,17 +186,6 @@ def writes_and_raises(x, index, log):
     return y, torch.is_inference_mode_enabled()
 
 
-class Manager:
-    def __init__(self, log):
-        self.log = log
-
-    def __enter__(self):
-        self.log.append("in")
-
-    def __exit__(self, kind, value, trace):
-        self.log.append(kind)
-
-
 @pytest.mark.parametrize("backend", ["eager", "inductor"])
 def test_an_error_after_a_write(backend):
     """What the graph wrote is undone, then plain Python writes and raises."""

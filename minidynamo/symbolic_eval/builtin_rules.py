@@ -345,8 +345,8 @@ def _hash(tx, value, /):
 @rule(super)
 def _super(tx, args, kwargs):
     cls = args[0].value if len(args) == 2 and not kwargs and isinstance(args[0], ClassVar) else None
-    making = cls is not None and isinstance(args[1], ClassVar) and args[1].value.__mro__ is None
-    if cls is None or making or not issubclass(args[1].value if isinstance(args[1], ClassVar) and cls in args[1].value.__mro__ else args[1].python_type(), cls):
+    mro = args[1].value.__mro__ if cls is not None and isinstance(args[1], ClassVar) else ()         # None while the class is made
+    if cls is None or mro is None or not issubclass(args[1].value if cls in mro else args[1].python_type(), cls):
         raise Break("class", "super() with these arguments")        # plain Python says what is wrong with them
     return SuperVar(cls, args[1])
 

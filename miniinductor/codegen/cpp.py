@@ -367,8 +367,9 @@ class CppKernelWriter(RowReductions, RowInvariants, CppExpressions):
         head = self.simd(accumulators, lines)
         if self.halves:
             return self.in_blocks(head, loops_around(lines, [(lane, f"{lane}_block", f"{lane}_stop")]), start, end)
+        is_costly = bool(accumulators) or any(re.search(r"mini::|/ ", line) for line in lines)
         return [*[line for a in accumulators for line in a.before_lanes()],
-                *[line for ends in whole_vectors(start, end, accumulators or any(re.search(r"mini::|/ ", x) for x in lines)) for line in head + loops_around(lines, [(lane, *ends)])],
+                *[line for ends in whole_vectors(start, end, is_costly) for line in head + loops_around(lines, [(lane, *ends)])],
                 *[line for a in accumulators for line in a.after_lanes()]]
 
     def sums_are_bound_by_latency(self, lines, accumulators):

@@ -9,7 +9,6 @@ In:   a pointwise group's loop bodies.  Out: longer lanes, loops over parts of t
   * Longer lanes: loops over (pixels, 3) become (pixels/32, 96), in which the last variable is r0 % 3: three lanes fill no vector.
   * Pieces: reflect padding reads at 63 - |63 - |r0 - 1||, which is 1 - r0, then r0 - 1, then 127 - r0: a loop for each.
   * Tables: a value that varies with the lane but not with the row around it.  Values that vary with neither are moved before the rows, too.
-
   * Blocks: more lanes than a table holds are taken MOST_LANES at a time, all rows for each (grid sampling: one grid, many channels).
 
 The rows of a reduction along rows (cpp_reductions.py) use the tables, too.  Mirrors nothing in PyTorch, whose C++ kernels compute such values for
@@ -33,7 +32,7 @@ SHORT_LANES, LONGER_LANES = 16, 512     # lanes that are joined with the loop ar
 LEAST_ROWS, MOST_LANES = 8, 1024        # rows that share a table; its elements
 MOST_PIECES, LONGEST = 5, 1 << 22      # pieces are found by looking at every lane, of so many at most
 TABLE_COST = 6                          # operations that cost more than reading a table
-NAME = re.compile(r"\b(?!u?int\d)[a-z]+\d+(?:_\w+)?\b(?![(<])")
+NAME = re.compile(r"\b(?!u?int\d)[a-z]+\d+(?:_\w+)?\b(?![(<])")       # x0, tmp3, r0_part: a variable, neither a type nor a function
 
 
 def with_longer_lanes(bodies):
@@ -122,6 +121,7 @@ class RowInvariants:
             self.begin_rows((lane, "0", self.size(size)), f"[{lane}]", size, (*self.x[:-1], lane))
 
     def is_worth_blocks(self, lines):
+        """Would one of the tables that these lines need save anything?"""
         return not self.lane_block or self.above is None or any(self.cost(name, set()) >= TABLE_COST for name in self.needed(lines))
 
     def begin_rows(self, lanes, place, width, outer):
