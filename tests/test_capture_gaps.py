@@ -775,3 +775,16 @@ def test_super_reaches_class_methods_in_c():
     """They are bound to the class; wrong before: object.__init_subclass__() was called on nothing."""
     name, y = minidynamo.compile(Registered.of, backend="eager")(torch.ones(2))
     assert name == "Registered" and y.tolist() == [3, 3] and minidynamo.counters["graph_breaks"]
+
+
+def test_the_first_of_equal_keys_stays():
+    """Wrong before: a dictionary from outside got the last one."""
+    def f(x, options, n):
+        options |= {1.0: "first"}
+        options[n] = "last"
+        return x + 1
+    compiled = minidynamo.compile(f, backend="eager")
+    for before, n in (({}, 1), ({}, True), ({1: 0}, 1), ({True: 0}, 1), ({}, 2)):
+        ours, plain = dict(before), dict(before)
+        compiled(torch.ones(2), ours, n), f(torch.ones(2), plain, n)
+        assert repr(ours) == repr(plain)

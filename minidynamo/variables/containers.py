@@ -293,7 +293,8 @@ class DictVar(Container):
         host = key.hash_key(tx)
         old = self.items.get(host)
         self.items[host] = (old[0] if old else key, value)
-        self.written[host] = key            # 1.0, perhaps, where the dict has 1: the next one that this entry meets may not have it
+        if self.written.get(host, True) is True:        # the first key stays: 1.0, perhaps, where 1 is written later, or where the dict has 1
+            self.written[host] = key                    # (the next one that this entry meets may not have it)
         self.mutated = True
 
     def remove(self, tx, key):
