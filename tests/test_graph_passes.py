@@ -153,11 +153,15 @@ SPELLINGS = {
     "divided by an int": lambda q, k, v, mask: torch.softmax(mask + q @ k.mT / 4, 3) @ v,
     "three dimensions": lambda q, k, v, mask: torch.bmm(torch.bmm(q.reshape(6, 130, 16), k.reshape(6, 130, 16).transpose(1, 2)).softmax(2),
                                                         v.reshape(6, 130, 16)),
+    "a bias and a mask": lambda q, k, v, mask: (q @ k.mT * 1.0 + mask.tril()[None, None] + mask).softmax(-1) @ v,
+    "softmax in float32": lambda q, k, v, mask: F.softmax(q @ k.mT * 0.25 + mask, dim=-1, dtype=torch.float32).to(q.dtype) @ v,
+    "softmax of floats": lambda q, k, v, mask: F.softmax((q @ k.mT * 0.25 + mask).float(), dim=-1).type_as(q) @ v,
     "heads that broadcast": lambda q, k, v, mask: (q @ k[:, :1].transpose(-1, -2)).softmax(-1) @ v,
     "hugging face": hugging_face}
 causal = torch.full((130, 130), -math.inf).triu(1)
 MASKS = {"causal": causal, "finite": causal.clamp(min=torch.finfo(torch.float32).min), "bias": torch.randn(1, 3, 130, 130),
-         "keys": torch.where(torch.arange(130) < 100, 0.0, -math.inf)[None, None, None], "closed rows": causal.index_fill(0, torch.tensor([3, 70]), -math.inf)}
+         "keys": torch.where(torch.arange(130) < 100, 0.0, -math.inf)[None, None, None], "closed rows": causal.index_fill(0, torch.tensor([3, 70]), -math.inf),
+         "rows of the lowest number": causal.index_fill(0, torch.tensor([3, 70]), torch.finfo(torch.float32).min)}
 
 
 @pytest.mark.parametrize("spelling", SPELLINGS)

@@ -35,7 +35,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from ..autograd.functionalize import is_needed
 from ..autograd.tracer import Tracer, no_autocast
 from .basic import optimize
-from .layout import origin_of
+from .layout import TRANSPOSITIONS, origin_of
 
 aten = torch.ops.aten
 RESHAPES = {aten.view.default, aten._unsafe_view.default, aten.reshape.default}
@@ -145,7 +145,7 @@ class Rewriter:
         return (have.shape, have.dtype) == (want.shape, want.dtype) and self.replace(node, new, found)
 
     def replace(self, node, new, found):
-        """The graph of `new`, on the nodes `found`, in place of `node`; copied into the strides that `node` had, if they are others."""
+        """The graph of `new`, on the nodes `found`, in place of `node`; copied into the strides that `node` had, if they are others and matter."""
         copies, origin, graph = {}, origin_of(node), self.gm.graph
         with graph.inserting_before(node):
             for n in new.graph.nodes:
@@ -155,11 +155,19 @@ class Rewriter:
                     copies[n] = graph.node_copy(n, copies.get)
                     copies[n].meta = {**origin, "val": n.meta["val"]}
             result = copies[new.result]
+            for user in [u for u in node.users if u.target in TRANSPOSITIONS and all(map(makes_contiguous, u.users))]:
+                user.replace_input_with(node, result)
+                with self.gm.meta["fake_mode"]:
+                    user.meta["val"] = user.target(result.meta["val"], *user.args[1:])
             if result.meta["val"].stride() != node.meta["val"].stride():
                 result = graph.call_function(aten.clone.default, (result,))
                 result.meta = {**origin, "val": node.meta["val"]}
         node.replace_all_uses_with(result)
         return True
+
+
+def makes_contiguous(node):
+    return node.target is aten.clone.default and node.kwargs.get("memory_format") is torch.contiguous_format
 
 
 class Matcher:
@@ -191,14 +199,17 @@ class Matcher:
         if p in self.met:
             return self.met[p] is n
         if p.op != "call_function" or n.op != "call_function" or _kind(p) != _kind(n) or len(p.args) != len(n.args) or (
-                p.kwargs.keys() != n.kwargs.keys()) or self.exact and _type(p) != _type(n):
+                self.exact and _type(p) != _type(n)):
+            return False
+        cast = p.target is aten._to_copy.default        # to the same type, however that is written
+        if not cast and p.kwargs.keys() != n.kwargs.keys():
             return False
         orders = [n.args] if p.target not in COMMUTE else [n.args, n.args[1::-1]]
         for args in orders:
             before = dict(self.bound), dict(self.met)
             self.met[p] = n
-            if all(self.same(a, b) for a, b in zip(_dims(p, p.args), _dims(n, args))) and all(
-                    self.same(p.kwargs[k], n.kwargs[k]) for k in p.kwargs):
+            if all(self.same(a, b) for a, b in zip(_dims(p, p.args), _dims(n, args))) and (
+                    cast or all(self.same(p.kwargs[k], n.kwargs[k]) for k in p.kwargs)):
                 return True
             self.bound, self.met = before
         return False
