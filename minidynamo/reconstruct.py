@@ -298,6 +298,17 @@ class Codegen:
             commits.append((instructions, self.depth))
 
         store = (("STORE_SUBSCR", None),)
+        inside = {id(variable.payload) for variable in self.output.sourced if isinstance(variable, ObjectVar)}
+
+        def write(variable, key, value):
+            """variable[key] = value, without a method of the class whose instance this is the inside of: the trace has run it."""
+            if id(variable) in inside:
+                commit(("call", self.push_call(variable.cls.__setitem__, variable, key, value)))
+            else:
+                value()
+                self.value(variable)
+                key()
+                commit(*store)
         for variable in list(self.output.sourced):
             if isinstance(variable, ObjectVar):
                 for name, value in variable.slots.items() if variable.mutated and variable.source is not None else ():
@@ -306,17 +317,10 @@ class Codegen:
             elif not variable.mutated:
                 continue
             elif isinstance(variable, ListVar) and variable.cls is list:
-                self.build("BUILD_LIST", variable.items)
-                self.value(variable)
-                self.load_const(slice(None))
-                commit(*store)
-            elif isinstance(variable, DictVar) and not variable.rewritten and variable.source.kind in ("dict", "raw_dict") or \
-                    isinstance(variable, DictVar) and not variable.rewritten and variable.cls in (dict, collections.defaultdict) and variable.source.kind != "payload":
-                for host in reversed(variable.written):         # written back last first: new keys keep their order
-                    self.value(variable.items[host][1])
-                    self.value(variable)
-                    self.value(variable.written[host])
-                    commit(*store)
+                write(variable, functools.partial(self.load_const, slice(None)), functools.partial(self.build, "BUILD_LIST", variable.items))
+            elif isinstance(variable, DictVar) and not variable.rewritten:
+                for host, key in reversed(variable.written.items()):         # written back last first: new keys keep their order
+                    write(variable, functools.partial(self.value, key), functools.partial(self.value, variable.items[host][1]))
             else:
                 helper = runtime.replace_dict if isinstance(variable, DictVar) else runtime.replace_items
                 commit(("call", self.push_call(helper, variable, functools.partial(self.contents, variable))))

@@ -2,7 +2,9 @@
 
 Each must do compiled what it does plain: result, exception, what it printed.  Where the graph breaks is not looked at here.
 """
+import abc
 import collections
+import collections.abc
 import contextlib
 import dataclasses
 import decimal
@@ -353,6 +355,238 @@ def tracebacks_tell_each_line_once(x):
         return x + 1, lines(error)
 
 
+@case
+def objects_of_typing_are_named_while_they_are_made(x):
+    T = typing.TypeVar("T", covariant=True)
+    return x + 1, repr(T), str(typing.Optional["late"]), repr(typing.List[T])
+
+
+@case
+def fields_of_what_is_no_dataclass(x):
+    try:
+        dataclasses.fields(object)
+    except TypeError as error:
+        return x + 1, str(error), error.__suppress_context__
+
+
+class Point(tuple):
+    __match_args__ = ("first", "second")
+    first, second = property(lambda self: self[0]), property(lambda self: self[1])
+
+
+class Count(int):
+    pass
+
+
+class Registered:
+    def __len__(self):
+        return 2
+
+    def __getitem__(self, key):
+        return [7, 8][key]
+
+
+collections.abc.Sequence.register(Registered)
+
+
+class Wrong:
+    __match_args__ = ("real", "real")
+
+
+class Wronger:
+    __match_args__ = ["real"]
+
+
+@case
+def patterns_match_what_they_match(x):
+    def kind(value):
+        match value:
+            case Point(a, second=b):
+                return "point", a, b
+            case Count(n):
+                return "count", n
+            case bool(n):
+                return "bool", n
+            case int(n) | float(n):
+                return "number", n
+            case [first, *rest]:
+                return "sequence", first, rest
+            case {"k": k, **rest}:
+                return "mapping", k, rest
+            case torch.Tensor(ndim=1):
+                return "vector"
+            case str(text):
+                return "text", text
+        return "none"
+
+    def fails(value):
+        try:
+            match value:
+                case Wrong(a, b):
+                    return a
+                case Wronger(a):
+                    return a
+                case Point(a, b, c):
+                    return c
+        except TypeError as error:
+            return str(error)
+    return [kind(value) for value in (Point([1, 2]), Count(3), True, 4, 5., range(3), collections.deque("ab"), Registered(), (1,), [2, 3], {"k": 1, "j": 2},
+                                      Told([]), collections.defaultdict(list, k=3), collections.UserDict(k=4), types.MappingProxyType({"k": 5}), x, "t", b"b", {1})], \
+        fails(Wrong()), fails(Wronger()), fails(Point([1, 2])), fails({})
+
+
+@case
+def what_only_indexing_walks_is_walked_late(x):
+    class Items:
+        def __init__(self, log):
+            self.log = log
+
+        def __getitem__(self, index):
+            self.log.append(index)
+            if index > 3:
+                raise KeyError(index)
+            return index
+    log, later = [], iter(Items([]))
+    walk = filter(None, Items(log))
+    first = next(walk)
+    minidynamo.graph_break()
+    found = [first, log[:], next(walk), type(iter(Items(log))).__name__]
+    try:
+        list(walk)
+    except KeyError as error:
+        found.append(str(error))
+    return x + 1, found, log, next(later)
+
+
+class Hidden:
+    def __init__(self):
+        self.a = 1
+
+    @property
+    def __dict__(self):
+        return {"a": 2}
+
+
+ODD = Hidden()
+
+
+@case
+def names_of_attributes_are_checked(x):
+    found = [ODD.a, ODD.__dict__, vars(ODD)]
+    for call in (lambda: getattr(sys, 1), lambda: hasattr(x, 1), lambda: setattr(ODD, 1, 1), lambda: operator.delitem([1], None)):
+        try:
+            found.append(call())
+        except TypeError as error:
+            found.append(str(error))
+    items = [1, 2, 3]
+    found.append((operator.setitem(items, 0, 5), operator.delitem(items, 1), operator.iconcat(items, [7]) is items, items))
+    del call
+
+    def inner():
+        return x
+    return x + 1, found, sorted(locals())
+
+
+class Strange(type):
+    def __subclasscheck__(cls, kind):
+        raise ValueError("asked")
+
+    def __instancecheck__(cls, value):
+        return cls.answer(value)
+
+
+@case
+def except_does_not_ask_the_metaclass(x):
+    class Never(Exception, metaclass=Strange):
+        pass
+
+    class Registered(Exception, metaclass=abc.ABCMeta):
+        pass
+    Registered.register(KeyError)
+    try:
+        raise KeyError(1)
+    except (Never, Registered):
+        return x
+    except KeyError:
+        return x + 1
+
+
+class Even(metaclass=Strange):
+    def answer(value):
+        if value == 7:
+            raise KeyError(value)
+        return [] if value % 2 else "yes"
+
+
+@case
+def isinstance_asks_the_metaclass(x):
+    found = [isinstance(2, Even), isinstance(3, (Even, str)), isinstance(Even(), Even)]
+    for ask in (lambda: isinstance(7, Even), lambda: issubclass(int, Even)):
+        try:
+            ask()
+        except (KeyError, ValueError) as error:
+            found.append(repr(error))
+    return x + 1, found
+
+
+class Noting(dict):
+    def __init__(self):
+        self.log = []
+
+    def __setitem__(self, key, value):
+        self.log.append(key)
+        super().__setitem__(key, value)
+
+
+class Elsewhere(dict):
+    def __new__(cls):
+        return collections.UserDict()
+
+
+@case
+def fromkeys_makes_and_fills_as_the_class_does(x):
+    made, other = Noting.fromkeys("ab", 3), Elsewhere.fromkeys("ab")
+    try:
+        dict.fromkeys()
+    except TypeError as error:
+        return x + 1, made, made.log, type(other).__name__, dict(other), str(error), collections.OrderedDict.fromkeys("ba")
+
+
+@case
+def itertools_say_what_is_wrong(x):
+    class Again:
+        def __iter__(self):
+            return self
+
+        def __next__(self):
+            return next(me)
+    me, _ = itertools.tee(Again())
+    found = []
+    for call in (lambda: itertools.tee("ab", -1), lambda: itertools.tee("ab", "c"), lambda: itertools.tee(), lambda: next(me),
+                 lambda: itertools.groupby(), lambda: itertools.groupby("ab", None, 1), lambda: [*itertools.groupby(iterable="aab")][0][0]):
+        try:
+            found.append(call())
+        except (TypeError, ValueError, RuntimeError) as error:
+            found.append((type(error).__name__, str(error)))
+    return x + 1, found
+
+
+@case
+def a_tee_of_a_tee_goes_its_own_way(x):
+    first, _ = itertools.tee("abc")
+    same, other = itertools.tee(first)
+    return x + 1, same is first, next(other), next(other), next(first), next(other), list(same), list(first)
+
+
+@case
+def lists_that_would_be_too_long(x):
+    items = [0, 1]
+    try:
+        items *= sys.maxsize // 2
+    except MemoryError:
+        return x + 1, items
+
+
 @pytest.mark.parametrize("function", CASES, ids=lambda function: function.__name__)
 def test_as_plain_python(function):
     x = torch.arange(3.)
@@ -378,6 +612,59 @@ class Thing:
 
 
 ONE, TWO = Thing(), Thing()
+
+
+class Told(dict):
+    def __init__(self, log):
+        self.log = log
+
+    def __setitem__(self, key, value):
+        self.log.append(key)
+        super().__setitem__(key, value)
+
+
+class Backwards(list):
+    def __setitem__(self, key, value):
+        super().__setitem__(-1 - key, value)
+
+    def __iter__(self):
+        return reversed(list(super().__iter__()))
+
+
+def test_writes_into_objects_are_replayed_without_their_methods():
+    def f(x, told, back):
+        told["a"], back[0] = 1, 5
+        return x + 1, list(back), list.__getitem__(back, slice(None)), dict(told), told.log
+    compiled, x = minidynamo.compile(f, backend="eager"), torch.ones(2)
+    for _ in range(2):
+        same(compiled(x, Told([]), Backwards([1, 2])), f(x, Told([]), Backwards([1, 2])))
+    back = Backwards([1, 2])
+    told = Told([])
+    compiled(x, told, back)
+    assert dict(told) == {"a": 1} and told.log == ["a"] and list.__getitem__(back, slice(None)) == [1, 5]
+    assert not minidynamo.counters["errors"]
+
+
+class Meta(type):
+    def __setattr__(cls, name, value):
+        super().__setattr__(name, value * 2)
+
+
+class Marked(metaclass=Meta):
+    mark = 1
+
+
+def test_a_class_is_written_once_by_each_call():
+    def f(x):
+        Marked.mark = Marked.mark + 1
+        type.__setattr__(Marked, "other", x)
+        type.__delattr__(Marked, "other")
+        return x + Marked.mark
+    compiled, found = minidynamo.compile(f, backend="eager"), []
+    for function in (f, compiled, compiled):
+        type.__setattr__(Marked, "mark", 1)
+        found.append(function(torch.ones(2)).tolist())
+    assert found == [[5, 5]] * 3 and Marked.mark == 4 and not minidynamo.counters["errors"]
 
 
 def test_whether_two_are_one_object_is_guarded():

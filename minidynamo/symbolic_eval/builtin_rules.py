@@ -112,10 +112,10 @@ def is_pure(value):
 
 def call_class_method(tx, owner, value, args, kwargs):
     """dict.fromkeys, int.from_bytes, torch.Size methods..."""
-    if value.__name__ == "fromkeys":
-        made = DictVar({}, owner)
+    if value.__name__ == "fromkeys" and 1 <= len(args) <= 2 and not kwargs:
+        made = call_class(tx, owner, [], {})
         for key in args[0].iterate(tx):
-            made.store(tx, key, args[1] if len(args) > 1 else NONE)
+            made.setitem(tx, key, args[1] if len(args) > 1 else NONE)
         return made
     if issubclass(owner, (int, float, str, bytes)):
         return tx.fold(value, *[a.as_constant() for a in args])
@@ -179,22 +179,22 @@ def call_descriptor(tx, value, args, kwargs):
         return OBJECT_METHODS[name](tx, self, *rest) or NONE
     if owner is type and name == "__call__" and isinstance(self, ClassVar):
         return instantiate(tx, self.value, rest, kwargs)
-    if isinstance(self, ClassVar) and owner is type:
+    if isinstance(self, ClassVar) and owner is type and name not in ("__setattr__", "__delattr__", "__init__"):
         return tx.fold_pinned(value, *[a.real() for a in args])
     if isinstance(self, (FunctionVar, BoundMethodVar)) and name == "__get__":
         return BoundMethodVar(self, rest[0])
     if isinstance(self, ConstantVar):
         return self.call_method(tx, name, rest, kwargs) if isinstance(self.value, owner) else \
             tx.fold(value, *[a.as_constant() for a in args])
-    if issubclass(self.python_type(), owner):
+    if issubclass(self.python_type(), owner) and not isinstance(self, ClassVar):
         return self.call_method(tx, name, rest, kwargs)
     raise Break("C function", f"the call of {owner.__name__}.{name}() on {self}")
 
 
 OBJECT_METHODS = {
-    "__getattribute__": lambda tx, self, name: self.generic_getattr(tx, name.as_constant()),
-    "__setattr__": lambda tx, self, name, value: self.generic_setattr(tx, name.as_constant(), value),
-    "__delattr__": lambda tx, self, name: self.generic_delattr(tx, name.as_constant()),
+    "__getattribute__": lambda tx, self, name: self.generic_getattr(tx, _name(name)),
+    "__setattr__": lambda tx, self, name, value: self.generic_setattr(tx, _name(name), value),
+    "__delattr__": lambda tx, self, name: self.generic_delattr(tx, _name(name)),
     "__init__": lambda tx, self, *rest: None, "__init_subclass__": lambda tx, self, *rest: None,
     "__eq__": lambda tx, self, other: ConstantVar(True if self.identity() is other.identity() else NotImplemented),
     "__ne__": lambda tx, self, other: ConstantVar(False if self.identity() is other.identity() else NotImplemented),
@@ -283,9 +283,15 @@ def text(tx, value, how):
 
 
 # ---- what takes some lines: the arguments are those of the builtin
+def _name(variable):
+    if not isinstance(variable.as_constant(), str):
+        raise Break("arguments", f"{variable} as the name of an attribute")
+    return variable.as_constant()
+
+
 def _getattr(tx, owner, name, default=None, /):
     try:
-        return owner.getattr(tx, name.as_constant())
+        return owner.getattr(tx, _name(name))
     except ObservedException as raised:
         if default is None or not issubclass(raised.var.python_type(), AttributeError):
             raise
@@ -304,7 +310,7 @@ def _isinstance(tx, value, kinds, /):
             else:
                 found = isinstance(value.fake, cls) and cls is not torch._subclasses.FakeTensor and not hasattr(cls, "__torch_dispatch__")
         elif isinstance(check, types.FunctionType) and check.__module__ not in ("abc", "typing"):
-            found = isinstance(value.real(), cls)
+            found = kind is cls or tx.output.wrap_pinned(check).call(tx, [ClassVar(cls), value], {}).truth(tx)
         elif check is not type.__instancecheck__ and not isinstance(cls, type):
             found = tx.fold(isinstance, value.real(), cls).value
         else:
@@ -330,7 +336,7 @@ def class_list(tx, variable):
 def _issubclass(tx, cls, kinds, /):
     if not isinstance(cls, ClassVar):
         tx.raise_(TypeError, "issubclass() arg 1 must be a class")
-    return ConstantVar(issubclass(cls.value, tuple(class_list(tx, kinds))))
+    return ConstantVar(tx.run_now(issubclass, cls.value, tuple(class_list(tx, kinds))))
 
 
 def _hash(tx, value, /):
@@ -461,14 +467,14 @@ rules({
     getattr: _getattr, isinstance: _isinstance, issubclass: _issubclass, hash: _hash, functools.partial: _partial, reversed: _reversed, next: _next,
     abs: _abs, round: _round, tuple: _tuple, frozenset: _frozenset, collections.deque: _deque, operator.index: _index,
     max: functools.partial(_extreme, max, ">"), min: functools.partial(_extreme, min, "<"),
-    **_each(BINARY, "binary"), **_each(COMPARE, "compare"), **_each(UNARY, "unary"),
+    **_each({**BINARY, "+=": operator.iconcat}, "binary"), **_each(BINARY, "binary"), **_each(COMPARE, "compare"), **_each(UNARY, "unary"),
     sum: lambda tx, values, /, start=ConstantVar(0): functools.reduce(functools.partial(tx.binary, "+"), values.iterate(tx), start),
     repr: lambda tx, value, /: ConstantVar(text(tx, value, "repr")),
     format: lambda tx, *args: tx.fold(format, *[a.as_constant() for a in args]),
     vars: lambda tx, owner=None, /: refused("C function", "the call of vars()")(tx) if owner is None else owner.getattr(tx, "__dict__"),
-    hasattr: lambda tx, owner, name, /: ConstantVar(tx.has_attr(owner, name.as_constant())),
-    setattr: lambda tx, owner, name, value, /: owner.setattr(tx, name.as_constant(), value),
-    delattr: lambda tx, owner, name, /: owner.delattr(tx, name.as_constant()),
+    hasattr: lambda tx, owner, name, /: ConstantVar(tx.has_attr(owner, _name(name))),
+    setattr: lambda tx, owner, name, value, /: owner.setattr(tx, _name(name), value),
+    delattr: lambda tx, owner, name, /: owner.delattr(tx, _name(name)),
     callable: lambda tx, value, /: ConstantVar(lookup(value.python_type(), "__call__")[1] is not MISSING),
     id: refused("C function", "the call of id()"), len: lambda tx, value, /: tx.output.wrap_result(value.length(tx)),
     any: lambda tx, values, /: ConstantVar(any(item.truth(tx) for item in values.iterate(tx))),

@@ -26,11 +26,17 @@ from ..variables.functions import BoundMethodVar, CallableVar, FunctionVar, Part
 from ..variables.iterators import LibraryIterator
 from ..variables.objects import ClassVar, ModuleVar, ObjectVar, lookup
 from .opcodes import exc_info
-from .torch_rules import NONE, RULES, refused, rule, rules
+from .torch_rules import NONE, RULES, refused, rules
 
 
 def _class_of(value):
     return value.value if isinstance(value, ClassVar) else value.python_type()
+
+
+def _fields(tx, value):
+    if not dataclasses.is_dataclass(_class_of(value)):
+        raise Break("arguments", f"dataclasses.fields() of {value}")
+    return TupleVar([tx.output.wrap_pinned(field) for field in dataclasses.fields(_class_of(value))])
 
 
 def _fold_inspect(function, tx, *args, **kwargs):
@@ -45,7 +51,7 @@ def _is_generator_function(tx, function):
 
 def _locals(tx):
     code, found = tx.code, {**{name: cell.load(tx) for name, cell in tx.cells.items()}, **tx.locals}
-    names = [name for name in dict.fromkeys((*code.co_varnames, *code.co_cellvars, *code.co_freevars)) if name[0] != "." and found.get(name, NULL) is not NULL]
+    names = [name for name in dict.fromkeys((*code.co_varnames, *code.co_cellvars, *code.co_freevars)) if name[0] != "." and found.get(name) not in (None, NULL)]
     return DictVar({name: (ConstantVar(name), found[name].realize(tx)) for name in names})
 
 
@@ -114,7 +120,7 @@ def _log(level, tx, logger, *args, **kwargs):
 
 rules({
     typing.cast: lambda tx, kind, value: value, os.fspath: lambda tx, path: tx.fold(os.fspath, path.as_constant()),
-    dataclasses.fields: lambda tx, value: TupleVar([tx.output.wrap_pinned(field) for field in dataclasses.fields(_class_of(value))]),
+    dataclasses.fields: _fields,
     dataclasses.is_dataclass: lambda tx, value: ConstantVar(hasattr(_class_of(value), "__dataclass_fields__")),
     **{function: functools.partial(_fold_inspect, function) for function in (inspect.signature, inspect.getfullargspec)},
     inspect.isfunction: lambda tx, value: ConstantVar(issubclass(value.python_type(), types.FunctionType)),
@@ -181,11 +187,7 @@ def _itertools_rule(real, positional, keywords, defaults={}):
             raise Break("arguments", f"the arguments of itertools.{real.__name__}()")
         named = {**(defaults if kinds[-1] == "iterable" or len(args) < len(kinds) else {}), **kwargs}
         values = [AS_HOST[kind](tx, value) for kind, value in zip(kinds, args)]
-        try:
-            iterator = real(*values, **{name: AS_HOST[keywords[name]](tx, value) for name, value in named.items()})
-        except (TypeError, ValueError, OverflowError) as error:
-            tx.raise_(type(error), *error.args)
-        return LibraryIterator(iterator, where(tx), type(iterator))
+        return library_iterator(tx, tx.run_c(real, *values, **{name: AS_HOST[keywords[name]](tx, value) for name, value in named.items()}))
     return make
 
 
@@ -193,15 +195,15 @@ for _real, _row in ITERTOOLS.items():
     RULES[_real] = _itertools_rule(_real, *_row)
 
 
-def where(tx):
-    return tx.user_stack(), tx.output.root.group_step
+def library_iterator(tx, iterator, cls=None):
+    return LibraryIterator(iterator, (tx.user_stack(), tx.output.root.group_step), cls or type(iterator))
 
 
-@rule(itertools.tee)
-def _tee(tx, args, kwargs):
-    if not args or kwargs or [type(n.as_constant()) for n in args[1:]] not in ([], [int]):
-        raise Break("C function", "itertools.tee with these arguments")
-    return TupleVar([LibraryIterator(copy_, where(tx), type(copy_)) for copy_ in itertools.tee(Host(tx, args[0]), *[n.as_constant() for n in args[1:]])])
+def _tee(tx, values, n=ConstantVar(2), /):
+    inner = tx.iter_of(values)
+    copied = type(inner) is LibraryIterator and hasattr(inner.steps, "__copy__")        # a tee
+    copies = tx.run_c(itertools.tee, inner.steps if copied else Host(tx, inner), n.as_constant())
+    return TupleVar([inner if copied and copy_ is inner.steps else library_iterator(tx, copy_) for copy_ in copies])
 
 
 class _Key:
@@ -214,9 +216,9 @@ class _Key:
         return current().same_or_equal(self.variable, other.variable)
 
 
-@rule(itertools.groupby)
-def _groupby(tx, args, kwargs):
-    values, key = [*args, *([kwargs["key"]] if "key" in kwargs else []), NONE][:2]
-    groups = itertools.groupby(Host(tx, values), lambda value: _Key(value if key.identity() is None else key.call(current(), [value], {})))
-    made = where(tx)
-    return LibraryIterator(((found.variable, LibraryIterator(group, made, type(group))) for found, group in groups), made, itertools.groupby)
+def _groupby(tx, iterable, key=NONE):
+    groups = itertools.groupby(Host(tx, iterable), lambda value: _Key(value if key.identity() is None else key.call(current(), [value], {})))
+    return library_iterator(tx, ((found.variable, library_iterator(tx, group)) for found, group in groups), itertools.groupby)
+
+
+rules({itertools.tee: _tee, itertools.groupby: _groupby})

@@ -14,6 +14,7 @@ import sys
 import torch
 
 from ..exceptions import Break, ObservedException
+from ..polyfills import NOTHING
 from ..variables.base import NULL, Handled, Lazy
 from ..variables.constant import ConstantVar
 from ..variables.containers import DictVar, ListVar, ProxyVar, SequenceVar, SetVar, SliceVar, TupleVar, dict_pairs
@@ -227,8 +228,8 @@ PUSHES = {
     "GET_YIELD_FROM_ITER": lambda frame, _: frame.iter_of(frame.stack.pop()),
     "RETURN_GENERATOR": lambda frame, _: ConstantVar(None),
     "GET_LEN": lambda frame, _: frame.output.wrap_result(frame.stack[-1].length(frame)),
-    "MATCH_SEQUENCE": lambda frame, _: ConstantVar(isinstance(frame.stack[-1], SequenceVar)),
-    "MATCH_MAPPING": lambda frame, _: ConstantVar(isinstance(frame.stack[-1], (DictVar, ProxyVar))),
+    "MATCH_SEQUENCE": lambda frame, _: ConstantVar(bool(frame.stack[-1].python_type().__flags__ & 1 << 5)),     # Py_TPFLAGS_SEQUENCE
+    "MATCH_MAPPING": lambda frame, _: ConstantVar(bool(frame.stack[-1].python_type().__flags__ & 1 << 6)),
     "MATCH_KEYS": lambda frame, _: values_under(frame, frame.stack[-1], frame.stack[-2]),
     "FORMAT_SIMPLE": lambda frame, _: formatted(frame, frame.stack.pop()),
     "WITH_EXCEPT_START": lambda frame, _: frame.stack[-4].call(frame, exc_info(frame, frame.stack[-1]), {}),
@@ -500,7 +501,7 @@ def CHECK_EXC_MATCH(frame, _):
     for kind in kinds:
         if not (isinstance(kind, type) and issubclass(kind, BaseException)):
             frame.raise_(TypeError, "catching classes that do not inherit from BaseException is not allowed")
-    frame.stack.append(ConstantVar(issubclass(frame.stack[-1].python_type(), tuple(kinds))))
+    frame.stack.append(ConstantVar(not {*kinds}.isdisjoint(frame.stack[-1].python_type().__mro__)))         # no metaclass is asked
 
 
 @opcode
@@ -531,24 +532,33 @@ def CALL_INTRINSIC_1(frame, which):
 
 # ---- match
 def values_under(frame, keys, subject):
-    found = [subject.get(frame, key) for key in keys.iterate(frame)]
-    return TupleVar(found) if all(value is not None for value in found) else ConstantVar(None)
+    keys, nothing, found = list(keys.iterate(frame)), frame.output.wrap_pinned(NOTHING), []
+    if len({key.hash_key(frame) for key in keys}) < len(keys):
+        raise Break("match", "a pattern with one key twice")
+    for key in keys:
+        found.append(subject.call_method(frame, "get", [key, nothing], {}))
+        if found[-1].identity() is NOTHING:
+            return ConstantVar(None)
+    return TupleVar(found)
 
 
 @opcode
 def MATCH_CLASS(frame, count):
     subject, cls, names = frame.popn(3)
-    kind = cls.as_constant()
-    if not issubclass(subject.python_type(), kind):
+    if not CallableVar(isinstance).call(frame, [subject, cls], {}).truth(frame):
         frame.stack.append(ConstantVar(None))
         return
-    match_self = kind in (bool, bytearray, bytes, dict, float, frozenset, int, list, set, str, tuple)
-    if count and match_self:
-        values, attributes = [subject], []
-    else:
-        values, attributes = [], list(getattr(kind, "__match_args__", ()))[:count]
+    values, attributes = [], ()
+    if count and frame.has_attr(cls, "__match_args__"):
+        attributes = cls.getattr(frame, "__match_args__").as_constant()
+    elif count and cls.value.__flags__ & 1 << 22:      # _Py_TPFLAGS_MATCH_SELF: int, str...
+        values = [subject]
+    if type(attributes) is tuple:
+        attributes = (*attributes[:count], *names.as_constant())
+    if type(attributes) is not tuple or len(values) + len({*attributes}) != count + len(names.as_constant()) or not all(type(name) is str for name in attributes):
+        raise Break("match", f"a pattern that is none of {cls}")
     try:
-        values += [subject.getattr(frame, name) for name in (*attributes, *names.as_constant())]
+        values += [subject.getattr(frame, name) for name in attributes]
         frame.stack.append(TupleVar(values))
     except ObservedException as raised:
         if not issubclass(raised.var.python_type(), AttributeError):

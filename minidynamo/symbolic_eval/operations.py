@@ -17,7 +17,7 @@ from ..variables.base import OpaqueVar, Variable
 from ..variables.constant import ConstantVar
 from ..variables.containers import DictVar, DictViewVar, ListVar, ProxyVar, SequenceVar, SequenceVar_of, SetVar, TupleVar
 from ..variables.functions import BoundMethodVar, FunctionVar, MethodVar
-from ..variables.iterators import HostIterator, IteratorVar, KeysIterator, RangeIterator, SentinelVar, SequenceIterator
+from ..variables.iterators import HostIterator, ItemIterator, IteratorVar, KeysIterator, RangeIterator, SentinelVar, SequenceIterator
 from ..variables.objects import MISSING, ClassVar, ObjectVar, TracebackVar, lookup
 from ..symbolic_shapes import DataDependentDecision
 from ..variables.symbolic import SymVar, apply, data_dependent
@@ -86,6 +86,15 @@ class Operations:
         except Exception as error:
             self.raise_(type(error), *error.args) if all(isinstance(a, (str, int, float, type(None))) for a in error.args) else \
                 self.raise_(type(error), str(error))
+
+    def run_c(self, function, /, *args, **kwargs):
+        """Call C code now that may call the tracer back: the program's exception only if the C code itself raises."""
+        try:
+            return function(*args, **kwargs)
+        except (TypeError, ValueError, OverflowError, RuntimeError) as error:
+            if error.__traceback__.tb_next is not None:
+                raise
+            self.raise_(type(error), *error.args)
 
     def fold(self, function, /, *args, **kwargs):
         """The constant (or container of constants) that a call gives."""
@@ -186,12 +195,12 @@ class Operations:
                 return SequenceVar_of(a.cls, [*a.iterate(self), *b.iterate(self)])
             self.raise_(TypeError, f'can only concatenate {a.cls.__name__} (not "{b.cls.__name__}") to {a.cls.__name__}')
         if plain == "*" and isinstance(b, ConstantVar) and isinstance(b.value, int):
+            if len(a.items) * b.value > config.step_limit:
+                raise Break("limit", f"{len(a.items) * b.value} items in one {a.cls.__name__}")
             if inplace and isinstance(a, ListVar):
                 a.items[:] = list(a.iterate(self)) * b.value
                 a._changed()
                 return a
-            if len(a.items) * b.value > config.step_limit:
-                raise Break("limit", f"{len(a.items) * b.value} items in one {a.cls.__name__}")
             return SequenceVar_of(a.cls, list(a.iterate(self)) * b.value)
         return None
 
@@ -320,20 +329,8 @@ class Operations:
             made = method.call(self, [], {})
             return made if isinstance(made, IteratorVar) else SentinelVar(made)
         if variable.special(self, "__getitem__") is not None:
-            return HostIterator(self._by_index(variable), IteratorVar.cls)
+            return ItemIterator(variable, 0)
         self.raise_(TypeError, f"'{variable.cls.__name__}' object is not iterable")
-
-    def _by_index(self, variable):
-        index = 0
-        while True:
-            try:
-                value = variable.getitem(self, ConstantVar(index))
-            except ObservedException as raised:
-                if issubclass(raised.var.python_type(), IndexError):
-                    return
-                raise
-            yield value
-            index += 1
 
     def sorted(self, values, key, reverse):
         keys = values if key is None or key.identity() is None else [key.call(self, [value], {}) for value in values]

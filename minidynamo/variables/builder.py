@@ -263,7 +263,10 @@ class Builder:
 
     def _object(self, value, kind, source):
         fields = None
-        if kind.__dictoffset__ and hasattr(value, "__dict__"):
+        own = next((vars(cls)["__dict__"] for cls in kind.__mro__ if "__dict__" in vars(cls)), None)
+        if type(own) not in (types.GetSetDescriptorType, types.MemberDescriptorType, type(None)):
+            raise Break("object", f"a {kind.__name__}, which answers __dict__ itself")
+        if kind.__dictoffset__ and own is not None:
             plain = lookup(kind, "__getattribute__")[1] is object.__getattribute__
             fields = self.fields_of(value, source.instance_dict(plain))
         if isinstance(value, torch.optim.Optimizer):
@@ -331,10 +334,10 @@ def module_name(source):
 
 
 def _list(builder, value, source, base=list):
-    builder.guard(source, "LENGTH", f"len({{0}}) == {len(value)}" if type(value) in (list, collections.deque) else
-                  f"list.__len__({{0}}) == {len(value)}")
-    kind = "item" if type(value) in (list, collections.deque) else "list_item"
-    variable = ListVar([Lazy(item, source.child(kind, n)) for n, item in enumerate(value)], type(value) if kind == "item" else list, source)
+    exact = type(value) in (list, collections.deque)
+    values = value if exact else list.__getitem__(value, slice(None))
+    builder.guard(source, "LENGTH", f"len({{0}}) == {len(values)}" if exact else f"list.__len__({{0}}) == {len(values)}")
+    variable = ListVar([Lazy(item, source.child("item" if exact else "list_item", n)) for n, item in enumerate(values)], type(value) if exact else list, source)
     if type(value) is collections.deque:
         builder.guard(source, "MAXLEN", f"{{0}}.maxlen == {value.maxlen}")
         variable.extra = value.maxlen

@@ -172,8 +172,8 @@ class ListVar(SequenceVar):
     def delitem(self, tx, key):
         try:
             del self.items[self.index_of(tx, key)]
-        except IndexError as error:
-            tx.raise_(IndexError, *error.args)
+        except (IndexError, TypeError) as error:
+            tx.raise_(type(error), *error.args)
         self._changed()
 
     def method_append(self, tx, value, /):

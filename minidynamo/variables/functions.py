@@ -278,5 +278,6 @@ class CallableVar(RealVar):
         return BoundMethodVar(self, instance)
 
     def __repr__(self):
-        return f"{getattr(self.value, '__module__', None) or ''}.{getattr(self.value, '__qualname__', self.value)}".lstrip(".")
+        name = getattr(self.value, "__qualname__", None) or f"a {type(self.value).__qualname__}"     # no repr(): that may be Python, and the object half made
+        return name if name.startswith("a ") else f"{getattr(self.value, '__module__', None) or ''}.{name}".lstrip(".")
 

@@ -67,11 +67,31 @@ class SequenceIterator(IteratorVar):
         cg.call_object(runtime.iterator_at, self.sequence, ConstantVar(None if late else self.index), ConstantVar(self.step))
 
 
+class ItemIterator(IteratorVar):
+    """Over an object that has __getitem__ alone."""
+    __slots__ = ("object", "index")
+    cls = type(iter(type("Items", (), {"__getitem__": None})()))
+
+    def next(self, tx):
+        try:
+            value = self.object.getitem(tx, ConstantVar(self.index))
+        except ObservedException as raised:
+            if not issubclass(raised.var.python_type(), (IndexError, StopIteration)):
+                raise
+            self.object, self.index = TupleVar([]), 0       # exhausted for good
+            return None
+        self.index += 1
+        return value
+
+    def reconstruct(self, cg):
+        cg.call_object(runtime.iterator_at, self.object, ConstantVar(self.index), ConstantVar(1))
+
+
 TEXT = (type(iter("a")), type(iter("\u00e9")))        # classes of iterators over text, which can be rebuilt as what they are
 
 
 class HostIterator(IteratorVar):
-    """Over values that are known: of text, a reversed dictionary, `__getitem__`.  What is left is rebuilt as text's or a tuple's iterator."""
+    """Over values that are known: of text, a reversed dictionary.  What is left is rebuilt as text's or a tuple's iterator."""
     __slots__ = ("left", "cls")
 
     def next(self, tx):
@@ -131,8 +151,8 @@ class LibraryIterator(IteratorVar):
     __slots__ = ("steps", "made", "cls")
 
     def next(self, tx):
-        for value in self.steps:
-            return TupleVar([*value]) if type(value) is tuple else value if isinstance(value, Variable) else ConstantVar(value)
+        value = tx.run_c(next, self.steps, None)
+        return TupleVar([*value]) if type(value) is tuple else value if value is None or isinstance(value, Variable) else ConstantVar(value)
 
     def reconstruct(self, cg):
         raise Break("iterator", f"an itertools.{self.cls.__name__} that lives across a graph break or leaves the frame", "consume it before", *self.made)

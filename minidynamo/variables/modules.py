@@ -17,10 +17,7 @@ class PyModuleVar(RealVar):
     __slots__ = ()
 
     def getattr(self, tx, name):
-        try:
-            value = getattr(self.value, name)
-        except AttributeError as error:
-            tx.raise_(AttributeError, *error.args)
+        value = tx.run_now(getattr, self.value, name)
         if trusted(self.value.__name__) and self.value is not sys:      # whose stdout, path, argv... are replaced
             if name in type(self.value).__dict__:       # a switch such as torch.backends.cudnn.enabled, a property of the module
                 return tx.output.wrap(value, tx.output.tree.pinned(self.value).attr(name))

@@ -173,7 +173,7 @@ class ObjectVar(Variable):
             if name in ("__cause__", "__context__", "__traceback__") and self.value is None:
                 return ConstantVar(None)
             if self.value is not None:
-                return tx.output.wrap(getattr(self.value, name), self.source.attr(name))
+                return tx.output.wrap(tx.run_now(getattr, self.value, name), self.source.attr(name))
             raise Break("attribute", f"{self.cls.__name__}.{name} is kept by C code")
         kind = type(found)
         if hasattr(kind, "__set__") and hasattr(kind, "__get__"):
@@ -507,7 +507,7 @@ def instantiate(tx, cls, args, kwargs):
         made = tx.output.wrap_pinned(new.__func__).call(tx, [tx.output.wrap_pinned(cls), *args], kwargs)
     else:
         made = allocate(tx, cls, args)
-    if not issubclass(made.python_type(), cls) or not isinstance(made, ObjectVar):
+    if cls not in made.python_type().__mro__ or not isinstance(made, ObjectVar):
         return made
     owner, init = lookup(cls, "__init__")
     if isinstance(init, types.FunctionType):
@@ -594,7 +594,7 @@ class SuperVar(Variable):
     cls = super
 
     def getattr(self, tx, name):
-        bound_to_class = isinstance(self.object, ClassVar)
+        bound_to_class = isinstance(self.object, ClassVar) and self.start in self.object.value.__mro__      # else in a metaclass
         mro = (self.object.value if bound_to_class else self.object.python_type()).__mro__
         for owner in mro[mro.index(self.start) + 1:]:
             if name in owner.__dict__:
