@@ -65,6 +65,11 @@ def test_rows_of_masks_are_aligned(mask, columns, copies):
     assert value.stride(-1) == 1 and not any(s % 8 for s in value.stride()[:-1]) and value.shape[-1] == -(-keys // 8) * 8
 
 
+def test_batches_of_matrices():
+    (call,), names, _ = rewritten(lambda q, k, v, mask: torch.bmm((torch.bmm(q, k.mT) + mask).softmax(2), v), *on_gpu(*[(6, 130, 64)] * 3, (6, 1, 130)))
+    assert call.args[0].meta["val"].shape == (1, 6, 130, 64) and call.args[3].meta["val"].stride() == (6 * 136, 136, 136, 1) and "bmm" not in names
+
+
 def test_layers_share_the_aligned_mask():
     def layers(q, k, v, mask):
         for _ in range(3):

@@ -32,14 +32,14 @@ ALIGNED = 8             # GPU: numbers at multiples of which the rows of a mask 
 def flash(q, kt, v, mask, scale):
     """softmax(q @ kt * scale + mask) @ v of 3 or 4 dimensions."""
     rank = q.dim()
-    q, k, v = (x[None] if rank == 3 else x for x in (q, kt.transpose(-1, -2), v))
+    q, k, v = (x.unsqueeze(0) if rank == 3 else x for x in (q, kt.transpose(-1, -2), v))
     q, k, v = (x if x.stride(-1) == 1 else x.clone(memory_format=torch.contiguous_format) for x in (q, k, v))
     if mask is not None and mask.dim() == 3:
-        mask = mask[None]
+        mask = mask.unsqueeze(0)
     if mask is not None and q.is_cuda:
         mask = with_aligned_rows(mask.expand(*mask.shape[:-1], k.shape[-2]))
     out = torch.ops.miniinductor.attention(q, k, v, mask, scale)
-    return out[0] if rank == 3 else out
+    return out.squeeze(0) if rank == 3 else out
 
 
 def with_aligned_rows(mask):

@@ -98,8 +98,8 @@ import triton.language as tl
 
 @triton.jit
 def NAME(out, log_sum, q, k, v, mask, CONSTANTS):
-    head = tl.program_id(0).to(tl.int64) // TILES
-    row, d = tl.program_id(0) % TILES * XBLOCK + tl.arange(0, XBLOCK), tl.arange(0, DBLOCK)
+    number = tl.program_id(0).to(tl.int64)
+    head, row, d = number // TILES, number % TILES * XBLOCK + tl.arange(0, XBLOCK), tl.arange(0, DBLOCK)
     batch, head_of_it, inside = head // H, head % H, (row < M)[:, None] & (d < D)[None, :]
     target = out + batch * OB + head_of_it * OH + row[:, None] * OM + d[None, :]
     logs = tl.load(log_sum + head * LOGS + row, row < M, other=1.0)
@@ -112,7 +112,7 @@ def NAME(out, log_sum, q, k, v, mask, CONSTANTS):
         top = tl.full([XBLOCK], float("-inf"), tl.float32)
         total, mixed = tl.zeros([XBLOCK], tl.float32), tl.zeros([XBLOCK, DBLOCK], tl.float32)
         for step in range(0, 2 * tl.cdiv(N, NBLOCK)):               # twice over the keys: the largest score, then the sums
-            key = step % tl.cdiv(N, NBLOCK) * NBLOCK + tl.arange(0, NBLOCK)
+            key = step % tl.cdiv(N, NBLOCK) * NBLOCK + tl.arange(0, NBLOCK).to(tl.int64)
             present = (key < N)[:, None] & (d < D)[None, :]
             keys = tl.load(k + batch * KB + head_of_it * KH + key[:, None] * KM + d[None, :], present, other=0.0)
             scores = tl.dot(queries, tl.trans(keys), input_precision="ieee") * SCALE
