@@ -249,10 +249,16 @@ class TensorBox:
 
     def _described(self):
         """Whatever knows dtype and device: the layout of a buffer, or the value itself."""
+        data = self.base.data
+        return data.layout if isinstance(data, Buffer) else data
+
+    @property
+    def base(self):
+        """What a view, or a view of a view, looks at; anything else itself."""
         box = self
         while isinstance(box.data, View):
             box = box.data.base
-        return box.data.layout if isinstance(box.data, Buffer) else box.data
+        return box
 
     def make_loader(self):
         """A function from a list of index expressions to the value there, through `ops`."""

@@ -321,8 +321,9 @@ class OriginInterpreter(fx.Interpreter):
             with torch._C._DisablePythonDispatcher():
                 return super().call_function(target, args, kwargs)
         mask = kwargs.get("attn_mask") if target is F.scaled_dot_product_attention else None
-        if mask is not None and mask.is_cuda and mask.dim() and mask.stride(-1) != 1:
-            kwargs = {**kwargs, "attn_mask": mask.contiguous()}     # no fused attention kernel reads an expanded mask
+        if mask is not None and mask.is_cuda and mask.dim() and mask.stride(-1) != 1 and not kwargs.get("dropout_p"):
+            # no fused attention kernel reads an expanded mask (and eager's other one draws dropout in another order)
+            kwargs = {**kwargs, "attn_mask": mask.contiguous()}
         return super().call_function(target, args, kwargs)
 
     def get_attr(self, target, args, kwargs):

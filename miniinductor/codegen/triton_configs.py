@@ -7,7 +7,8 @@ In:   the kind of loop nest and the sizes of its axes.  Out: a few `Config`s, th
 
 A program (a block of threads) computes one tile.  Enough bytes must be in flight: 4 to 16 elements for each of 32 *
 num_warps threads, and programs for every processor.  With one tile per row of a reduction ("persistent") each element is
-read once, however often it is used.
+read once, however often it is used.  The lists are short, because each entry is compiled: for 160 kernels of seven
+training steps on an H100 their best took 0.2 % longer than the best of two to three times as many.
 
 Mirrors the `*_heuristics` of torch/_inductor/runtime/triton_heuristics.py.
 """
@@ -66,20 +67,20 @@ def block_configs(kind, sizes, columns=False, tiles=1):
         top = min(1024, max(32, power_of_2(x // (PROCESSORS * 8))))
         found = [_config(max(1, min(4, top // 64)), x=min(top, power_of_2(x)))]
         if top == 1024:
-            found += [_config(8, x=2048), _config(8, x=4096), _config(4, x=256), _config(8, x=512)]
+            found += [_config(8, x=512), _config(8, x=4096)]
     elif kind == "tile":
         y_small, x_small = power_of_2(sizes["y"]), power_of_2(x)
         found = [_config(w, y=min(a, y_small), x=min(b, x_small)) for a, b, w in (
             (64, 64, 8), (128, 128, 16), (128, 64, 16), (64, 128, 16), (128, 64, 8), (32, 64, 4), (64, 32, 4), (32, 32, 4))]
     elif columns:
-        wide = [(128, 8, 4, 1), (64, 32, 4, 1), (1024, 8, 8, 1), (512, 16, 8, 1), (256, 16, 8, 1), (256, 64, 8, 1), (128, 32, 4, 1), (128, 4, 4, 1),
-                (32, 32, 4, 1), (128, 16, 4, 3), (128, 32, 4, 3), (64, 32, 4, 3), (128, 32, 8, 4)]
+        wide = [(64, 32, 4, 1), (32, 32, 4, 1), (128, 4, 4, 1), (64, 32, 4, 3), (128, 16, 4, 3), (128, 32, 4, 1)]
+        wide += [(1024, 8, 8, 1), (512, 16, 8, 1)] if tiles == 1 else []
         if kind == "persistent":
             found = [_config(w, x=min(a, power_of_2(x)), r=power_of_2(r)) for a, w in (
                 (max(8, 2048 // power_of_2(r)), 4), (max(8, 1024 // power_of_2(r)), 4), (max(8, 4096 // power_of_2(r)), 8))]
         else:
             found = [_looped(w, s, x=min(a, power_of_2(x)), r=min(b, power_of_2(r))) for a, b, w, s in wide
-                     if a * b // (32 * w) * tiles <= REGISTERS or (a, b) == wide[0][:2]]
+                     if a * b // (32 * w) * tiles <= REGISTERS or (a, b) == (32, 32)]
     elif kind == "persistent":
         block = power_of_2(r)
         rows = min(power_of_2(x), max(1, 1024 // block))
@@ -93,8 +94,7 @@ def block_configs(kind, sizes, columns=False, tiles=1):
         elif rows > 1:
             found += [_config(warps, x=rows // 2, r=block), _config(min(8, warps * 2), x=rows * 2, r=block)]
     else:
-        found = [_looped(w, s, x=1, r=min(b, power_of_2(r))) for b, w, s in (
-            (4096, 8, 1), (8192, 16, 1), (16384, 16, 1), (8192, 8, 1), (2048, 8, 3), (2048, 4, 1), (2048, 4, 4), (4096, 4, 2))]
+        found = [_looped(w, s, x=1, r=min(b, power_of_2(r))) for b, w, s in ((2048, 4, 1), (4096, 8, 1), (8192, 8, 1), (16384, 16, 3))]
         if r <= 2048:
             found.insert(0, _looped(4, 1, x=min(8, power_of_2(x)), r=min(256, power_of_2(r))))
     return list(dict.fromkeys(found))

@@ -82,7 +82,7 @@ def cost(box):
 
 
 def should_realize(box, users, many_reads=MANY_READS):
-    """Store this value now?  A view never; a pointwise value if storing is cheaper than computing it in every user."""
+    """Store this value now?  A pointwise value if storing is cheaper than computing it in every user."""
     if not isinstance(box.data, Pointwise):
         return False
     if not config.inlining:
@@ -111,9 +111,7 @@ class GraphLowering(fx.Interpreter):
 
     def settle_base(self, box):
         """The value, or what a view looks at, is stored as eager has it, if it is not stored yet."""
-        base = box
-        while isinstance(base.data, View):
-            base = base.data.base
+        base = box.base
         if base.fake is not None and not isinstance(base.data, Buffer) and is_dense(base.fake):
             base.realize(tuple(base.fake.stride()))
 
@@ -162,8 +160,9 @@ class GraphLowering(fx.Interpreter):
                                     f"{tuple(value.shape)} ({node.meta.get('source_line', '')})")
             box.fake = value
             uses = sum(1 + (user.args.count(node) > 1) + (user.target in WINDOWS) for user in node.users)
-            if should_realize(box, uses, self.many_reads(box)):
-                box.realize(tuple(value.stride()) if is_dense(value) else None)
+            base = box.base             # what is used through a view is used as often
+            if base.fake is not None and should_realize(base, uses, self.many_reads(box)):
+                base.realize(tuple(base.fake.stride()) if is_dense(base.fake) else None)
 
     def many_reads(self, box):
         return FEW_READS if self.is_forward and (box.device.type == "cuda" or config.cpu_backend == "triton") else MANY_READS

@@ -39,7 +39,7 @@ from .build import CompilerError, cache_folder
 
 WORKER = os.path.join(os.path.dirname(__file__), "triton_worker.py")
 MOST_SIZES = 1000               # launchers that are kept of a kernel whose sizes are arguments
-TUNED_BYTES = 1 << 24           # kernels that move less take the first configuration
+TUNED_BYTES = 1 << 25           # kernels that move less (ten microseconds) take the first configuration
 ROUNDS = ((9, 1.03, 0.05), (25, 1.01, 0.1), (75, 0, 0))     # timed so often; again those that are so close, if they take so many milliseconds
 SIGNATURE = {torch.bool: "i1", torch.float32: "fp32", torch.float64: "fp64", torch.float16: "fp16", torch.bfloat16: "bf16",
              torch.uint8: "u8", torch.uint16: "u16", torch.uint32: "u32", torch.uint64: "u64",
