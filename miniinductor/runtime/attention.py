@@ -12,7 +12,6 @@ kernel of ours, which finds them itself: nothing waits for the device, so the op
 Mirrors aten/src/ATen/native/transformers/sdp_utils (the choice of a kernel, alignment of masks).  Left out: cuDNN's kernels, gradients.
 """
 import functools
-import math
 
 import torch
 
@@ -33,13 +32,13 @@ def library_attention(q, k, v, mask, scale):
 
 def attention_on_cpu(q, k, v, mask, scale):
     out, log_sum = library_attention(q, k, v, mask, scale)
-    doubt = ~log_sum.reciprocal().add_(log_sum).isfinite()
-    for head in doubt.any(-1).nonzero().tolist() if doubt.any() else ():
-        head, rows = tuple(head), doubt[tuple(head)].nonzero()[:, 0]
-        scores = q[head][rows] @ k[head].mT * scale
+    doubt, wide = ~log_sum.reciprocal().add_(log_sum).isfinite(), torch.promote_types(q.dtype, torch.float32)
+    for head in map(tuple, doubt.any(-1).nonzero().tolist() if doubt.any() else ()):
+        rows = doubt[head].nonzero()[:, 0]
+        scores = q[head][rows].to(wide) @ k[head].mT.to(wide) * scale
         if mask is not None:
             scores = scores + mask.expand(*q.shape[:-1], k.shape[-2])[head][rows]
-        out[head][rows[(scores == -math.inf).all(-1)]] = math.nan
+        out[head][rows] = (scores.softmax(-1) @ v[head].to(wide)).to(q.dtype)
     return out
 
 
