@@ -429,8 +429,9 @@ def test_attention_of_many_shapes(queries, keys, size, tf32, dtype, monkeypatch)
     monkeypatch.setattr(patterns, "LEAST_LENGTH", 1)
     monkeypatch.setattr(torch.backends.cuda.matmul, "allow_tf32", tf32)
     q, k, v = (torch.randn(2, length, 3, size).transpose(1, 2) for length in (queries, keys, keys))
+    slices = torch.randn(queries, 2048, device=GPU, dtype=dtype)[:, 3:keys + 3]
     for spelling, mask in (("plain", torch.zeros(1)), ("hugging face", torch.randn(1, 3, queries, keys)), ("softmax in float32", torch.randn(2, 1, 1, keys)),
-                           ("hugging face", torch.randn(1, queries, keys, 3).permute(0, 3, 1, 2)), ("hugging face", torch.randn(queries, 2048, device=GPU, dtype=dtype)[:, 3:keys + 3])):
+                           ("hugging face", torch.randn(1, queries, keys, 3).permute(0, 3, 1, 2)), ("hugging face", slices)):
         minidynamo.reset()
         assert_no_worse(*attention_of(dtype, spelling, q, k, v, mask))
 
@@ -448,7 +449,8 @@ def test_attention_with_masks_and_special_values(special, mask, dtype):
     lowest = torch.finfo(torch.float32).min
     values = torch.where(values == lowest, torch.finfo(dtype).min, values)
     got, want, _ = attention_of(dtype, "plain" if mask is None else "hugging face", *tensors.values(), values)
-    torch.testing.assert_close(got, want, equal_nan=True, **({"rtol": 1e-3, "atol": 1e-4} if dtype == torch.float32 else {"rtol": 5e-2, "atol": 5e-2}))
+    torch.testing.assert_close(got, want, equal_nan=True,
+                               **({"rtol": 1e-3, "atol": 1e-4} if dtype == torch.float32 else {"rtol": 5e-2, "atol": 5e-2}))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
