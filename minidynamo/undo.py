@@ -1,4 +1,4 @@
-"""A graph that raised: undo what it wrote to the program's tensors, so that plain Python can run the frame from the start.
+"""A graph that raised: undo what it wrote to the program's tensors and drew, so that plain Python can run the frame from the start.
 
 In:   the `OutputGraph` and its GraphModule, before a backend sees it.
 Out:  `around(compiled)`, which puts the tensors back where the graph raises, and `raised`, which the replacement code calls then: it
@@ -9,6 +9,7 @@ Out:  `around(compiled)`, which puts the tensors back where the graph raises, an
             x.add_(1)
             y = x[index]        # out of range: x is put back, then plain Python adds, raises, and leaves the `with`
 
+The random number generators, too, are put back to where they stood: plain Python draws the same numbers again.
 Copies are made where an error may come that fake tensors do not foresee: at the first run, since kernels look closer (dtypes of a matrix
 product, of a result in place), and at each run on a CPU if data decide (an index, a singular matrix).  Left out, so that the error leaves
 the frame as it is: no memory left, a `resize_` to more of it, a write into the history that autograd keeps of a tensor, and more memory than
@@ -26,11 +27,14 @@ from . import config, records
 # names of operations that look at data and may refuse them
 DATA = re.compile(r"index|gather|scatter|embedding|^take|^put|one_hot|bincount|interleave|nll_loss|entropy|ctc_loss|multinomial|bernoulli|^normal|"
                   r"linalg_(?!.*norm)|cholesky|inverse|solve|floordiv|floor_divide|remainder|mod$|^_?assert|_check")
+# ... that draw random numbers, perhaps
+DRAWS = re.compile(r"rand|dropout|bernoulli|multinomial|poisson|rrelu|gumbel|attention|(normal|uniform|exponential|cauchy|geometric)_?$|^(lstm|gru|rnn)")
 
 
 class Undo:
     """`places`, `attributes`: inputs and parameters of the graph that it writes to, perhaps through a view.  `write`: the first node that does.
-    `in_order`: the backend runs the nodes in the program's order.  `copying`: at the next run; `always_copying`: at each."""
+    `in_order`: the backend runs the nodes in the program's order.  `drawing`: it may draw random numbers.  `copying`: at the next
+    run; `always_copying`: at each."""
 
     def __init__(self, output, gm, function, in_order):
         self.function, self.in_order, self.code, nodes = function, in_order, type(gm).forward.__code__, list(output.graph.nodes)
@@ -44,7 +48,9 @@ class Undo:
         inputs = [variable.node for variable in output.inputs]
         self.places = [inputs.index(node) for node in changed if node in inputs]
         self.attributes = [output.attributes[node.target] for node in changed if node.op == "get_attr"]
-        after = nodes[order[self.write]:] if in_order and changed else nodes if changed else ()
+        effects = [node for node in nodes if node is self.write or draws(node)]
+        self.drawing = any(map(draws, effects))
+        after = nodes[order[effects[0]]:] if in_order and effects else nodes if effects else ()
         if any(node.meta["example_value"].layout is not torch.strided for node in changed):
             after = ()              # without a memory of its own
         self.always_copying = any(map(needs_data, after))
@@ -62,12 +68,12 @@ class Undo:
             if sum(memory.nbytes() for memory in memories) > config.undo_bytes:
                 self.copying = self.always_copying
                 return compiled(*args)
-            before = [(tensor, state(tensor)) for tensor in tensors]
+            before, generators = [(tensor, state(tensor)) for tensor in tensors], states_of_generators() if self.drawing else ()
             contents = [(memory, memory.clone()) for memory in memories]
             try:
                 results = compiled(*args)
             except Exception as error:
-                vars(error)["undone"] = undo(before, contents)
+                vars(error)["undone"] = undo(before, contents, generators)
                 raise
             self.copying = self.always_copying
             return results
@@ -101,7 +107,13 @@ def state(tensor):
             (memory._cdata, memory.nbytes()), tensor.requires_grad, tensor.grad_fn)
 
 
-def undo(before, contents):
+def states_of_generators():
+    """[(generator, state)]: numbers of the host, for a GPU's too, which nobody waits for."""
+    gpus = torch.cuda.default_generators if torch.cuda.is_initialized() and not torch.cuda.is_current_stream_capturing() else ()
+    return [(generator, generator.get_state()) for generator in (torch.default_generator, *gpus)]
+
+
+def undo(before, contents, generators):
     """Put states and contents back; False where that cannot be done."""
     for tensor, (_, _, memory, requires_grad, history) in before:
         _, _, memory_now, *autograd = state(tensor)
@@ -117,6 +129,8 @@ def undo(before, contents):
                 tensor.as_strided_(*layout)
         if version is not None:
             torch._C._autograd._unsafe_set_version_counter((tensor,), (version,))
+    for generator, drawn_from in generators:
+        generator.set_state(drawn_from)
     return True
 
 
@@ -126,6 +140,12 @@ def storage(fake):
 
 def name_of(node):
     return node.target if isinstance(node.target, str) else getattr(node.target, "__name__", str(node.target))
+
+
+def draws(node):
+    name, args = name_of(node), node.args
+    on = (*args[4:5], node.kwargs.get("dropout_p"))[0] if "attention" in name else (*args[2:3], node.kwargs.get("training", True))[0] if "dropout" in name else True
+    return node.op.startswith("call") and bool(DRAWS.search(name)) and bool(on)
 
 
 def needs_data(node):

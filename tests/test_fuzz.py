@@ -215,6 +215,26 @@ def test_an_error_after_a_write_that_only_kernels_find():
     both(metadata, lambda: (torch.ones(2), torch.ones(1, 2).double()), lambda: (torch.ones(2), torch.ones(1, 2)))
 
 
+@pytest.mark.parametrize("backend", ["eager", "inductor"])
+def test_random_numbers_before_an_error_are_drawn_again(backend):
+    def f(x, index):
+        noise = torch.rand(2)
+        try:
+            y = torch.nn.functional.dropout(x[index])
+        except IndexError:
+            y = x
+        return noise, y, torch.rand(2)
+    compiled = minidynamo.compile(f, backend=backend)
+    for index in (0, 5, 6) if backend == "eager" else (5, 6):       # ours draws other numbers where it draws itself
+        results = []
+        for function in (f, compiled):
+            torch.manual_seed(7)
+            with config.patch(raise_internal_errors=False):
+                results.append([t.tolist() for t in (*function(torch.ones(3), torch.tensor([index])), torch.rand(1))])
+        assert results[0] == results[1], index
+    assert minidynamo.counters["raised"] and not minidynamo.counters["raised_after_write"]
+
+
 def test_much_memory_is_not_copied():
     def f(x, index):
         x.add_(1)
