@@ -12,7 +12,7 @@ import sys
 import unittest
 
 FILES = """test_generators test_exceptions test_with test_scope test_call test_list test_dict test_set test_contextlib test_itertools test_functools
-test_super test_dataclasses""".split()
+test_super test_dataclasses test_patma""".split()
 LIMIT = 900         # seconds for one file
 # what the hook changes by design: {why: tests}
 EXCEPT = {test: why for why, tests in {
@@ -31,6 +31,9 @@ EXCEPT = {test: why for why, tests in {
         ["test.test_functools.TestPartialC.test_nested_optimization"],
     "reads where a frame in the traceback stands (f_lineno; tb_lineno is right): behind a graph break that is the frame of a resume function":
         [f"test.test_exceptions.PEP626Tests.test_lineno_{kind}" for kind in ("after_other_except", "in_try")],
+    "counts the lines that sys.settrace sees: replacement code has none":
+        [f"test.test_patma.TestTracing.test_{kind}" for kind in (
+            "default_capture", "default_wildcard", "no_default", "only_default_capture", "only_default_wildcard", "unreachable_code")],
 }.items() for test in tests}
 
 
