@@ -6,9 +6,10 @@ import torch
 import torch.nn.functional as F
 from torch._subclasses.fake_tensor import FakeTensorMode
 
+import minidynamo
 from miniinductor.autograd.joint import trace_forward
 from miniinductor.decompositions import table
-from miniinductor.graph_passes import apply, optimize, rewrites
+from miniinductor.graph_passes import apply, optimize, patterns, rewrites
 from miniinductor.records import CompileRecord
 from miniinductor.runtime import attention
 
@@ -38,6 +39,7 @@ def rewritten(function, *inputs):
 @pytest.fixture(autouse=True)
 def with_gpu(monkeypatch):
     monkeypatch.setattr(attention, "why_not_on", lambda device: None)
+    monkeypatch.setattr(patterns, "LEAST_ON_GPU", 1)
 
 
 def hugging_face(q, k, v, mask):
@@ -115,3 +117,21 @@ def test_rows_in_doubt_are_computed_again(dtype, masked):
     want = (scores.softmax(-1) @ v.float()).to(dtype)
     assert (out[~doubt] == 7).all() and want[doubt].isnan().any() and want[doubt].isinf().any() and not want[1, 0, 9].isfinite().any()
     torch.testing.assert_close(out[doubt], want[doubt], equal_nan=True, **({} if dtype == torch.float32 else {"rtol": 2e-2, "atol": 2e-2}))
+
+
+def test_numbers_of_the_cpu_that_a_gpu_reads():
+    """x[..., 0] = 5 on a GPU writes a tensor of no dimensions that lies on the CPU: it becomes the number; what comes from outside is copied, once."""
+    def function(x, s):
+        y = torch.ops.aten.copy(x, torch.tensor(5.0)) * torch.tensor(3.0)
+        return torch.where(y > 0, torch.tensor(0.5), y) + s, torch.ops.aten.copy(x, s)
+    with FakeTensorMode():
+        inputs = [torch.empty(3, 4, device="cuda"), torch.empty(())]
+    graphs = []
+    minidynamo.compile(function, backend=lambda gm, inputs: graphs.append(gm) or gm.forward)(torch.ones(3, 4), torch.tensor(1.0))
+    with torch.no_grad():
+        joint = trace_forward(graphs[0], inputs, table())
+        assert optimize(joint.graph)["numbers"] == 4
+    nodes = [n for n in joint.graph.graph.nodes if n.op == "call_function"]
+    assert [n.args[0] for n in nodes if n.target is torch.ops.aten.scalar_tensor.default] == [5.0, 3.0, 0.5]
+    assert [n.kwargs for n in nodes if n.target is torch.ops.aten._to_copy.default] == [{"device": torch.device("cuda", 0)}]
+    assert all(a.meta["val"].device.type == "cuda" for n in nodes for a in n.all_input_nodes if n.target is not torch.ops.aten._to_copy.default)

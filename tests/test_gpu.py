@@ -25,6 +25,7 @@ import test_graph_passes as attention_tests
 from minidynamo.bench.models import MODELS
 from minidynamo.bench.runner import largest_difference
 from minidynamo.bench.workloads import WORKLOADS
+from miniinductor.graph_passes import patterns
 from miniinductor.runtime import cuda_graphs, triton_build
 
 pytestmark = pytest.mark.gpu
@@ -44,6 +45,7 @@ def on_the_gpu(request, monkeypatch):
     def run(function, *tensors):
         outputs, record = backend_helpers.run(function, *[t.to(GPU) for t in tensors])
         return [o.cpu() for o in outputs], record
+    monkeypatch.setattr(patterns, "LEAST_ON_GPU", 1)
     monkeypatch.setattr(test_cpp, "run", run)
     monkeypatch.setattr(test_cpp, "CPU", GPU)
     monkeypatch.setattr(test_cpp, "FLUSHED", SMALLEST)
@@ -375,6 +377,29 @@ def test_products_from_the_template_and_the_race_against_the_library(dtype, tmp_
         assert (got - exact).norm() <= 2 * (eager - exact).norm() + torch.finfo(dtype).eps * exact.norm()
 
 
+@pytest.mark.parametrize("mode", [None, "reduce-overhead"])
+def test_numbers_of_the_cpu(mode):
+    def function(x):
+        y = x * 2
+        y[..., 0] = 5
+        y[1:, 1:3] = torch.tensor(0.1, dtype=torch.float64)
+        y.masked_fill_(y > 3, float("nan"))
+        return torch.where(y > 1, torch.tensor(0.5), y) * torch.tensor(3)
+    x, compiled = torch.randn(5, 70, device=GPU), minidynamo.compile(function, mode=mode)
+    for _ in range(3):
+        torch.testing.assert_close(compiled(x), function(x), equal_nan=True)
+    record = minidynamo.records.frames[-1].backend_record
+    assert len(record.kernels) == 1 and not record.fallbacks and not record.notes_of("eagerly") and not record.notes_of("no CUDA graph")
+
+
+def test_a_number_from_outside():
+    compiled = minidynamo.compile(lambda x, s: x.copy_(s) + x * s.double() - s)
+    for number in (torch.tensor(2.5), torch.tensor(float("inf"))):
+        x = torch.randn(3, 5, device=GPU)
+        torch.testing.assert_close(compiled(x.clone(), number), x.clone().copy_(number) + x.clone().copy_(number) * number.double() - number, equal_nan=True)
+    assert not minidynamo.records.frames[-1].backend_record.notes_of("eagerly")
+
+
 @pytest.mark.parametrize("size", [128, 197])
 @pytest.mark.parametrize("causal", [False, True])
 def test_attention_without_its_mask(size, causal):
@@ -425,7 +450,6 @@ def test_attention_written_by_hand(spelling, mode, dtype):
 @pytest.mark.parametrize("tf32", [False, True])
 @pytest.mark.parametrize("queries, keys, size", [(512, 512, 64), (37, 37, 64), (200, 1000, 128), (300, 77, 256), (64, 64, 8)])
 def test_attention_of_many_shapes(queries, keys, size, tf32, dtype, monkeypatch):
-    from miniinductor.graph_passes import patterns
     monkeypatch.setattr(patterns, "LEAST_LENGTH", 1)
     monkeypatch.setattr(torch.backends.cuda.matmul, "allow_tf32", tf32)
     q, k, v = (torch.randn(2, length, 3, size).transpose(1, 2) for length in (queries, keys, keys))

@@ -1,9 +1,9 @@
-"""Common subexpressions, operations that do nothing, dead code.
+"""Common subexpressions, operations that do nothing, numbers that lie on another device, dead code.
 
 In:   a functional ATen graph (an `fx.GraphModule`), changed in place.  Out: the number of nodes each pass removed.
 
     >>> optimize(gm)            # of x.clone().exp() + x.exp(), and x.sin(), which nobody uses
-    {'no-ops': 1, 'common subexpressions': 1, 'tables of zeros': 0, 'attention masks': 0, 'dead code': 1}
+    {'numbers': 0, 'no-ops': 1, 'common subexpressions': 1, 'tables of zeros': 0, 'attention masks': 0, 'dead code': 1}
 
 Mirrors torch/_inductor/fx_passes/post_grad.py and torch/_functorch/compile_utils.py (fx_graph_cse).
 """
@@ -23,13 +23,43 @@ RANDOM = torch.Tag.nondeterministic_seeded
 
 def optimize(gm):
     graph = gm.graph
-    counts = {"no-ops": remove_no_ops(graph), "common subexpressions": merge_common(graph), "tables of zeros": accumulate_in_place(graph)}
+    counts = {"numbers": numbers_to_devices(gm), "no-ops": remove_no_ops(graph), "common subexpressions": merge_common(graph), "tables of zeros": accumulate_in_place(graph)}
     counts["attention masks"] = drop_attention_masks(graph)
     before = len(graph.nodes)
     graph.eliminate_dead_code(is_impure_node=is_needed)
     counts["dead code"] = before - len(graph.nodes)
     gm.recompile()
     return counts
+
+
+def numbers_to_devices(gm):
+    """Tensors of no dimensions on the CPU that pointwise ops of a GPU read (x[0] = 5, x * torch.tensor(2.)): what the graph itself makes of a Python
+    number becomes one, the others are copied to the GPU, once."""
+    there = {}
+    for node in list(gm.graph.nodes):
+        value = node.meta.get("val")
+        if (isinstance(value, torch.Tensor) and value.device.type != "cpu"
+                and (torch.Tag.pointwise in getattr(node.target, "tags", ()) or node.target in (aten.copy.default, aten.fill.Tensor))):
+            for given in node.all_input_nodes:
+                number = given.meta["val"]
+                if isinstance(number, torch.Tensor) and number.device.type == "cpu" and not number.dim():
+                    if (given, value.device) not in there:
+                        there[given, value.device] = on_device(gm, given, value.device)
+                    node.replace_input_with(given, there[given, value.device])
+    return len(there)
+
+
+def on_device(gm, node, device):
+    value = node.meta["val"]
+    is_number = node.target is aten.lift_fresh_copy.default and node.args[0].op == "get_attr" and not value.is_complex()
+    with gm.graph.inserting_after(node):
+        if is_number:
+            copy = gm.graph.call_function(aten.scalar_tensor.default, (getattr(gm, node.args[0].target).item(),), {"dtype": value.dtype, "device": device})
+        else:
+            copy = gm.graph.call_function(aten._to_copy.default, (node,), {"device": device})
+    with gm.meta["fake_mode"]:
+        copy.meta = {**{k: v for k, v in node.meta.items() if k != "val"}, "val": aten.empty.memory_format([], dtype=value.dtype, device=device)}
+    return copy
 
 
 def remove_no_ops(graph):

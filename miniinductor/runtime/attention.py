@@ -3,7 +3,9 @@
 In:   q, k, v: (batch, heads, length, size); mask: None, or what broadcasts to the scores, (batch, heads, M, N), on a GPU with more columns than N
 where rows would not be aligned otherwise; scale: positive.  Out: (batch, heads, M, size), in the strides that the library's kernel chose.
 
-    >>> out = torch.ops.miniinductor.attention(q, k, v, None, 0.125)
+    >>> q = k = v = torch.randn(1, 2, 5, 64)
+    >>> torch.ops.miniinductor.attention(q, k, v, None, 0.125).shape
+    torch.Size([1, 2, 5, 64])
 
 The kernels are not softmax where scores are NaN or infinite: a row of -inf gives 0, not NaN; scores above 2e38 overflow (they count in powers
 of 2); float32 products by three TF32 ones make NaN of inf.  All of that shows in what they also return, log(sum(exp)): it is 0, infinite or
