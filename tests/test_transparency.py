@@ -487,6 +487,19 @@ def names_of_attributes_are_checked(x):
     return x + 1, found, sorted(locals())
 
 
+@case
+def deques_and_ordered_dicts_are_themselves(x):
+    d, o, p = collections.deque([1, 2, x], 2), collections.OrderedDict(a=1, b=2), collections.OrderedDict(b=2, a=1)
+    e = d.copy()
+    e.append(3)
+    d += [4]
+    try:
+        e.insert(0, 7)
+    except IndexError as error:
+        x = x + len(str(error))
+    return x + 1, d + e, e * 2, repr(collections.deque([1, 2], 1)), e, [4] == collections.deque([4]), o == p, o == {"b": 2, "a": 1}, o != p, o == o.copy()
+
+
 class Strange(type):
     def __subclasscheck__(cls, kind):
         raise ValueError("asked")

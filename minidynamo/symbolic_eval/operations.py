@@ -7,6 +7,7 @@ In:   variables.   Out: variables, or host booleans where control flow needs the
 
 Mirrors parts of torch/_dynamo/variables/builtin.py.
 """
+import collections
 import functools
 import operator
 import types
@@ -190,6 +191,8 @@ class Operations:
         if plain == "+" and inplace and isinstance(a, ListVar):
             a.method_extend(self, b)
             return a
+        if not inplace and collections.deque in (a.cls, b.cls):
+            raise Break("C function", f"the operator {plain} of a deque")
         if plain == "+" and isinstance(b, SequenceVar):
             if isinstance(a, ListVar) == isinstance(b, ListVar):
                 return SequenceVar_of(a.cls, [*a.iterate(self), *b.iterate(self)])
@@ -257,6 +260,8 @@ class Operations:
             left, right = a.pairs(self), b.pairs(self)
             same = len(left) == len(right) and all(
                 b.get(self, k) is not None and (b.get(self, k) is v or self.equal(v, b.get(self, k))) for k, v in left)
+            if a.cls is b.cls is collections.OrderedDict:
+                same = same and [k.hash_key(self) for k, _ in left] == [k.hash_key(self) for k, _ in right]
             return ConstantVar(same == (symbol == "=="))
         if isinstance(a, (SetVar, DictViewVar)) and isinstance(b, (SetVar, DictViewVar)):
             return self.fold(COMPARE[symbol], {v.hash_key(self) for v in a.iterate(self)}, {v.hash_key(self) for v in b.iterate(self)})
@@ -291,7 +296,8 @@ class Operations:
         self.raise_(TypeError, f"'{symbol}' not supported between instances of '{first}' and '{second}'")
 
     def _compare_sequences(self, symbol, a, b):
-        if isinstance(a, ListVar) != isinstance(b, ListVar):
+        first, second = [v.cls if isinstance(v, ListVar) else tuple for v in (a, b)]
+        if first is not second:
             if symbol in ("==", "!="):
                 return ConstantVar(symbol == "!=")
             self.raise_(TypeError, f"'{symbol}' not supported between instances of '{a.cls.__name__}' and '{b.cls.__name__}'")

@@ -69,7 +69,7 @@ class SequenceVar(Container):
 
     def as_constant(self):
         values = [(item.realize(current()) if type(item) is Lazy else item).as_constant() for item in self.items]
-        return self.cls(*values) if hasattr(self.cls, "_fields") else self.cls(values)
+        return self.cls(*values) if hasattr(self.cls, "_fields") else self.cls(values, self.extra) if self.cls is collections.deque else self.cls(values)
 
     def truth(self, tx):
         return bool(self.items)
@@ -201,6 +201,8 @@ class ListVar(SequenceVar):
         self._changed()
 
     def method_insert(self, tx, index, value, /):
+        if self.extra is not None and len(self.items) >= self.extra:
+            tx.raise_(IndexError, "deque already at its maximum size")
         self.items.insert(tx.fold(operator.index, index.as_constant()).value, value)
         self._changed()
 
@@ -233,7 +235,9 @@ class ListVar(SequenceVar):
         self._changed()
 
     def method_copy(self, tx):
-        return ListVar(list(self.items), self.cls)
+        made = ListVar(list(self.items), self.cls)
+        made.extra = self.extra
+        return made
 
     def method_sort(self, tx, /, *, key=None, reverse=ConstantVar(False)):
         self.items[:] = tx.sorted(list(self.iterate(tx)), key, reverse)
