@@ -121,13 +121,13 @@ def test_rows_in_doubt_are_computed_again(dtype, masked):
 
 def test_numbers_of_the_cpu_that_a_gpu_reads():
     """x[..., 0] = 5 on a GPU writes a tensor of no dimensions that lies on the CPU: it becomes the number; what comes from outside is copied, once."""
-    def function(x, s):
+    def function(x, s, i):
         y = torch.ops.aten.copy(x, torch.tensor(5.0)) * torch.tensor(3.0)
-        return torch.where(y > 0, torch.tensor(0.5), y) + s, torch.ops.aten.copy(x, s)
+        return torch.where(y > 0, torch.tensor(0.5), y) + s, torch.ops.aten.copy(x, s).index_put((i,), s)
     with FakeTensorMode():
-        inputs = [torch.empty(3, 4, device="cuda"), torch.empty(())]
+        inputs = [torch.empty(3, 4, device="cuda"), torch.empty(()), torch.empty(2, dtype=torch.int64, device="cuda")]
     graphs = []
-    minidynamo.compile(function, backend=lambda gm, inputs: graphs.append(gm) or gm.forward)(torch.ones(3, 4), torch.tensor(1.0))
+    minidynamo.compile(function, backend=lambda gm, inputs: graphs.append(gm) or gm.forward)(torch.ones(3, 4), torch.tensor(1.0), torch.tensor([0, 1]))
     with torch.no_grad():
         joint = trace_forward(graphs[0], inputs, table())
         assert optimize(joint.graph)["numbers"] == 4

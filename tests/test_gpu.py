@@ -384,12 +384,13 @@ def test_numbers_of_the_cpu(mode):
         y[..., 0] = 5
         y[1:, 1:3] = torch.tensor(0.1, dtype=torch.float64)
         y.masked_fill_(y > 3, float("nan"))
+        y[torch.tensor([0, 2], device=GPU), 4] = 7
         return torch.where(y > 1, torch.tensor(0.5), y) * torch.tensor(3)
     x, compiled = torch.randn(5, 70, device=GPU), minidynamo.compile(function, mode=mode)
     for _ in range(3):
         torch.testing.assert_close(compiled(x), function(x), equal_nan=True)
     record = minidynamo.records.frames[-1].backend_record
-    assert len(record.kernels) == 1 and not record.fallbacks and not record.notes_of("eagerly") and not record.notes_of("no CUDA graph")
+    assert not record.fallbacks and not record.notes_of("eagerly") and not record.notes_of("no CUDA graph")
 
 
 def test_a_number_from_outside():

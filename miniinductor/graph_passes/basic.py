@@ -13,12 +13,15 @@ import torch
 from torch import fx
 
 from ..autograd.functionalize import is_needed, is_view
+from ..lowering.extern import EXTERN
+from ..lowering.registry import LOWERINGS
 from ..sizes import alike, size
 from .attention_masks import drop_attention_masks
 from .gradients import accumulate_in_place
 
 aten = torch.ops.aten
 RANDOM = torch.Tag.nondeterministic_seeded
+STAY = {*EXTERN, aten._to_copy.default}         # these take tensors of several devices as eager does
 
 
 def optimize(gm):
@@ -33,13 +36,12 @@ def optimize(gm):
 
 
 def numbers_to_devices(gm):
-    """Tensors of no dimensions on the CPU that pointwise ops of a GPU read (x[0] = 5, x * torch.tensor(2.)): what the graph itself makes of a Python
-    number becomes one, the others are copied to the GPU, once."""
+    """Tensors of no dimensions on the CPU that our kernels on a GPU would read (x[0] = 5, x * torch.tensor(2.)): what the graph itself makes of a
+    Python number becomes one, the others are copied to the GPU, once."""
     there = {}
     for node in list(gm.graph.nodes):
         value = node.meta.get("val")
-        if (isinstance(value, torch.Tensor) and value.device.type != "cpu"
-                and (torch.Tag.pointwise in getattr(node.target, "tags", ()) or node.target in (aten.copy.default, aten.fill.Tensor))):
+        if node.target in LOWERINGS and node.target not in STAY and isinstance(value, torch.Tensor) and value.device.type != "cpu":
             for given in node.all_input_nodes:
                 number = given.meta["val"]
                 if isinstance(number, torch.Tensor) and number.device.type == "cpu" and not number.dim():
