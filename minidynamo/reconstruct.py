@@ -322,7 +322,8 @@ class Codegen:
                 for host, key in reversed(variable.written.items()):         # written back last first: new keys keep their order
                     write(variable, functools.partial(self.value, key), functools.partial(self.value, variable.items[host][1]))
             else:
-                helper = runtime.replace_dict if isinstance(variable, DictVar) else runtime.replace_items
+                helper = runtime.replace_dict if isinstance(variable, DictVar) else \
+                    runtime.replace_each if variable.cls is collections.deque and variable.mutated is True else runtime.replace_items
                 commit(("call", self.push_call(helper, variable, functools.partial(self.contents, variable))))
         for values in self.output.globals.values():
             for name, value in reversed(values.written.items()):

@@ -158,6 +158,12 @@ def replace_items(target, contents):
     (target.extend if isinstance(target, collections.deque) else target.update)(contents)
 
 
+def replace_each(target, contents):
+    """Items of a deque in their places: who walks it may go on."""
+    for n, value in enumerate(contents):
+        target[n] = value
+
+
 def empty(cell):
     del cell.cell_contents
 

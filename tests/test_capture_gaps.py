@@ -788,3 +788,146 @@ def test_the_first_of_equal_keys_stays():
         ours, plain = dict(before), dict(before)
         compiled(torch.ones(2), ours, n), f(torch.ones(2), plain, n)
         assert repr(ours) == repr(plain)
+
+
+# ---- containers of C: what CPython's own tests showed
+class Area(collections.namedtuple("Area", "width height")):
+    kind = "area"
+
+    @property
+    def size(self):
+        return self.width * self.height
+
+    @classmethod
+    def square(cls, n):
+        return cls(n, n)
+
+
+class Labels(collections.OrderedDict):
+    pass
+
+
+class Unreversible(list):
+    __reversed__ = None
+
+
+class Base:
+    def __add__(self, other):
+        return "Base"
+    __radd__ = __add__
+
+
+class Derived(Base):
+    def __add__(self, other):
+        return "Derived"
+
+
+def walks(values, change):
+    """What a walk over `values`, which `change` changes on the way, comes to."""
+    seen = []
+    try:
+        for value in values:
+            seen.append(value)
+            if len(seen) < 4:
+                change(values, value)
+        return seen
+    except Exception as error:
+        return seen, type(error), str(error)
+
+
+def removed_from_below(labels):
+    dict.pop(labels, "a")
+    try:
+        return list(labels.items())
+    except KeyError as error:
+        return error.args
+
+
+def replaced_in_place(deque):
+    walk = iter(deque)
+    deque[0] = 7
+    minidynamo.graph_break()
+    return next(walk), list(walk)
+
+
+def an_iterator_that_noticed(deque):
+    walk = iter(deque)
+    deque.append(1)
+    minidynamo.graph_break()
+    return next(walk)
+
+
+def union_in_place(left, right):
+    same_one = left
+    left |= right
+    return same_one
+
+
+CONTAINERS = {
+    "in place union with pairs": lambda: union_in_place({1: 1}, [(2, 2)]),
+    "union keeps the subclass": lambda: [(type(a | b), list(a | b), getattr(a | b, "default_factory", 0)) for kinds in [
+        [dict(a=1), collections.OrderedDict(b=1), collections.defaultdict(list, c=2)]] for a in kinds for b in kinds],
+    "a Counter and a dict": lambda: (collections.Counter("aab") == {"a": 2, "b": 1}, {"a": 2} != collections.Counter("aa"), collections.Counter("a") == [1]),
+    "a deque's limit": lambda: (collections.deque([1], 3).maxlen + 1, bool(collections.deque().maxlen)),
+    "a default factory": lambda: (collections.defaultdict(list).default_factory is list, collections.defaultdict(None).default_factory is None),
+    "not callable": lambda: collections.defaultdict(1),
+    "a named tuple's class": lambda: [(p.size, p.kind, p.square(2), p.__slots__ if hasattr(p, "__slots__") else None) for p in [Area(3, 4)]],
+    "no such field": lambda: Area(1, 2)._replace(depth=3),
+    "two dictionaries": lambda: {}.update({}, {}),
+    "slices of a deque": lambda: collections.deque([1, 2])[:1],
+    "remove": lambda: collections.deque([1]).remove(2),
+    "index": lambda: collections.deque([1]).index(2),
+    "a slice of lists": lambda: [(s.start is a, s.stop) for a in [[1]] for s in [slice(a, 2)]],
+    "slice of five": lambda: slice(1, 2, 3, 4, 5),
+    "not reversible": lambda: reversed(Unreversible([1])),
+    "reflected": lambda: (Base() + Derived(), Derived() + Base()),
+    "copy of a subclass": lambda: type(Labels(a=1).copy()),
+    "__class__ of an iterator": lambda: iter([]).__class__ is type(iter([])),
+    **{f"an OrderedDict that changes: {name}": lambda change=change, n=n: walks(collections.OrderedDict.fromkeys("abc"[:n]), change) for n in (1, 3) for name, change in {
+        f"move {n}": lambda d, key: d.move_to_end(key), f"write {n}": lambda d, key: d.update(f=1), f"overwrite {n}": lambda d, key: d.update(a=1),
+        f"delete {n}": lambda d, key: d.pop(key)}.items()},
+    **{f"a deque that changes: {name}": lambda change=change, n=n: walks(collections.deque("abc"[:n]), change) for n in (1, 3) for name, change in {
+        f"append {n}": lambda d, item: d.append(1), f"pop {n}": lambda d, item: d.pop(), f"set {n}": lambda d, item: d.__setitem__(0, 5),
+        f"rotate {n}": lambda d, item: d.appendleft(d.pop())}.items()},
+    "an OrderedDict, written below it": lambda: removed_from_below(collections.OrderedDict(a=1, b=2)),
+    "a subclass, written below it": lambda: removed_from_below(Labels(a=1, b=2)),
+    "a deque's items, replaced": lambda: replaced_in_place(collections.deque([1, 2, 3])),
+    "a deque that was changed before a break": lambda: an_iterator_that_noticed(collections.deque([1, 2, 3])),
+}
+
+
+@pytest.mark.parametrize("name", CONTAINERS)
+def test_containers_of_c(name):
+    def f(x):
+        return x + 1, CONTAINERS[name]()
+
+    def outcome(function):
+        try:
+            return repr(function(torch.ones(1))[1])
+        except Exception as error:
+            return type(error), str(error)
+    assert outcome(minidynamo.compile(f, backend="eager")) == outcome(f)
+
+
+def test_a_deque_from_outside_keeps_its_iterators():
+    def f(x, deque):
+        deque[1] = 5
+        return x + 1
+    deque = collections.deque([1, 2, 3])
+    walk = iter(deque)
+    minidynamo.compile(f, backend="eager")(torch.ones(1), deque)
+    assert list(walk) == [1, 5, 3]
+
+
+def test_attributes_that_are_written_through_a_functions_dict():
+    """Wrong before: they were written to a copy."""
+    def target():
+        pass
+
+    def f(x, function, **named):
+        function.__dict__.update(named)
+        return x + function.abc, vars(function)
+    compiled = minidynamo.compile(f, backend="eager")
+    for n in (1, 2):
+        y, attributes = compiled(torch.ones(1), target, abc=n)
+        assert y.item() == n + 1 and target.abc == n and attributes is vars(target)

@@ -149,6 +149,9 @@ def call_descriptor(tx, value, args, kwargs):
         if issubclass(owner, BaseException) and name == "__init__":
             initialise_exception(self.cls, self, rest, kwargs)
             return NONE
+        if isinstance(self.payload, DictVar) and owner is dict and lookup(self.payload.cls, name)[1] is not value or \
+                self.payload is not None and name == "copy" and owner is collections.OrderedDict:
+            raise Break("C function", f"{owner.__name__}.{name}() of {self}")
         if self.payload is not None and issubclass(owner, (dict, list, tuple, set)):
             if name == "__init__":
                 initialise_payload(tx, self.payload, rest, kwargs)
@@ -186,6 +189,8 @@ def call_descriptor(tx, value, args, kwargs):
     if isinstance(self, ConstantVar):
         return self.call_method(tx, name, rest, kwargs) if isinstance(self.value, owner) else \
             tx.fold(value, *[a.as_constant() for a in args])
+    if isinstance(self, DictVar) and lookup(self.cls, name)[1] is not value:        # dict.pop() of an OrderedDict
+        raise Break("C function", f"{owner.__name__}.{name}() of {self}")
     if issubclass(self.python_type(), owner) and not isinstance(self, ClassVar):
         return self.call_method(tx, name, rest, kwargs)
     raise Break("C function", f"the call of {owner.__name__}.{name}() on {self}")
@@ -372,7 +377,7 @@ def _frozenset(tx, values=EMPTY, /):
 
 
 def _updated(made, tx, args, kwargs):
-    made.method_update(tx, *args, **kwargs)
+    made.call_method(tx, "update", args, kwargs)
     return made
 
 
@@ -384,11 +389,19 @@ def _deque(tx, values=EMPTY, maxlen=NONE):
     return made
 
 
+def _defaultdict(tx, factory=None, /, *args, **kwargs):
+    if factory is not None and factory.identity() is not None and lookup(factory.python_type(), "__call__")[1] is MISSING:
+        tx.raise_(TypeError, "first argument must be callable or None")
+    return _updated(DictVar({}, collections.defaultdict, factory=factory), tx, args, kwargs)
+
+
 def _reversed(tx, value, /):
     if isinstance(value, ObjectVar):
         method = value.special(tx, "__reversed__")
         if isinstance(method, BoundMethodVar) and isinstance(method.function, FunctionVar):
             return method.call(tx, [], {})
+        if method is None and (lookup(value.cls, "__reversed__")[1] is None or not hasattr(value.cls, "__getitem__") or not hasattr(value.cls, "__len__")):
+            tx.raise_(TypeError, f"'{value.cls.__name__}' object is not reversible")
         items = list(value.iterate(tx)) if value.payload is not None else \
             [value.getitem(tx, ConstantVar(n)) for n in range(value.length(tx))]
         return tx.iter_of(TupleVar(items[::-1]))
@@ -465,7 +478,7 @@ def _operator(method, symbol, tx, *operands):
 
 rules({
     getattr: _getattr, isinstance: _isinstance, issubclass: _issubclass, hash: _hash, functools.partial: _partial, reversed: _reversed, next: _next,
-    abs: _abs, round: _round, tuple: _tuple, frozenset: _frozenset, collections.deque: _deque, operator.index: _index,
+    abs: _abs, round: _round, tuple: _tuple, frozenset: _frozenset, collections.deque: _deque, collections.defaultdict: _defaultdict, operator.index: _index,
     max: functools.partial(_extreme, max, ">"), min: functools.partial(_extreme, min, "<"),
     **_each({**BINARY, "+=": operator.iconcat}, "binary"), **_each(BINARY, "binary"), **_each(COMPARE, "compare"), **_each(UNARY, "unary"),
     sum: lambda tx, values, /, start=ConstantVar(0): functools.reduce(functools.partial(tx.binary, "+"), values.iterate(tx), start),
@@ -495,11 +508,9 @@ rules({
     torch.Size: lambda tx, values=EMPTY, /: TupleVar(list(values.iterate(tx)), torch.Size),
     dict: lambda tx, *args, **kwargs: _updated(DictVar({}), tx, args, kwargs),
     collections.OrderedDict: lambda tx, *args, **kwargs: _updated(DictVar({}, collections.OrderedDict), tx, args, kwargs),
-    collections.defaultdict: lambda tx, factory=None, /, *args, **kwargs: _updated(
-        DictVar({}, collections.defaultdict, factory=factory), tx, args, kwargs),
     types.MappingProxyType: lambda tx, of, /: ProxyVar(of) if type(of) is DictVar else refused("class", f"a mappingproxy of {of}")(tx),
     types.MethodType: lambda tx, function, instance, /: BoundMethodVar(function, instance),
-    slice: lambda tx, first, *others: slice_of([first, *others] if others else [NONE, first]),
+    slice: lambda tx, first, second=None, step=NONE, /: slice_of([NONE, first, step] if second is None else [first, second, step]),
     enumerate: lambda tx, iterable, start=ConstantVar(0): EnumerateVar(tx.iter_of(iterable), start.as_constant()),
     zip: lambda tx, *values, strict=ConstantVar(False): ZipVar([tx.iter_of(a) for a in values], strict.truth(tx)),
     map: lambda tx, function, first, /, *others: MapVar(function, ZipVar([tx.iter_of(a) for a in (first, *others)], False)),

@@ -16,10 +16,10 @@ from .. import config
 from ..exceptions import Break, ObservedException
 from ..variables.base import OpaqueVar, Variable
 from ..variables.constant import ConstantVar
-from ..variables.containers import DictVar, DictViewVar, ListVar, ProxyVar, SequenceVar, SequenceVar_of, SetVar, TupleVar
+from ..variables.containers import Container, DictVar, DictViewVar, ListVar, ProxyVar, SequenceVar, SequenceVar_of, SetVar, TupleVar
 from ..variables.functions import BoundMethodVar, FunctionVar, MethodVar
 from ..variables.iterators import HostIterator, ItemIterator, IteratorVar, KeysIterator, RangeIterator, SentinelVar, SequenceIterator
-from ..variables.objects import MISSING, ClassVar, ObjectVar, TracebackVar, lookup
+from ..variables.objects import METHODS, MISSING, ClassVar, ObjectVar, TracebackVar, lookup, method_of_class
 from ..symbolic_shapes import DataDependentDecision
 from ..variables.symbolic import SymVar, apply, data_dependent
 from ..variables.tensor import FloatVar, TensorVar
@@ -163,8 +163,10 @@ class Operations:
             return self._sequence_binary("*", False, b, a)
         if plain == "|" and not inplace and ProxyVar in (type(a), type(b)):
             a, b = [v.dict if type(v) is ProxyVar else v for v in (a, b)]
-        if isinstance(a, DictVar) and plain == "|" and isinstance(b, DictVar):
+        if isinstance(a, DictVar) and plain == "|" and (inplace or isinstance(b, DictVar)):
             result = a if inplace else a.method_copy(self)
+            if not inplace and a.cls is dict:               # a subclass's __ror__ comes first
+                result.cls, result.factory = b.cls, b.factory
             result.method_update(self, b)
             return result
         if isinstance(a, (SetVar, DictViewVar)) and plain in SET_METHODS and isinstance(b, (SetVar, DictViewVar)):
@@ -211,7 +213,8 @@ class Operations:
         name = SPECIAL[plain]
         attempts = [(a, f"__i{name}__", b)] if inplace else []
         attempts += [(a, f"__{name}__", b), (b, f"__r{name}__", a)]
-        if isinstance(a, ObjectVar) and isinstance(b, ObjectVar) and b.cls is not a.cls and issubclass(b.cls, a.cls):
+        if isinstance(a, ObjectVar) and isinstance(b, ObjectVar) and b.cls is not a.cls and issubclass(b.cls, a.cls) \
+                and lookup(b.cls, f"__r{name}__")[1] is not lookup(a.cls, f"__r{name}__")[1]:
             attempts.insert(len(attempts) - 2, attempts.pop())
         for left, method, right in attempts:
             bound = left.special(self, method) if isinstance(left, ObjectVar) else None
@@ -291,6 +294,10 @@ class Operations:
         if symbol == "!=" and (lookup(a.python_type(), "__eq__")[1] is not object.__eq__):
             return ConstantVar(not self.compare("==", a, b).truth(self))
         if symbol in ("==", "!="):
+            if isinstance(a, Container) or isinstance(b, Container):            # whose own method looks at the contents
+                a, b = [getattr(v, "payload", None) or v for v in (a, b)]
+                if isinstance(a, Container) and isinstance(b, Container):
+                    return self.compare(symbol, a, b)
             return ConstantVar(self.same(a, b) == (symbol == "=="))
         first, second = a.python_type().__name__, b.python_type().__name__
         self.raise_(TypeError, f"'{symbol}' not supported between instances of '{first}' and '{second}'")
@@ -358,12 +365,21 @@ class Operations:
 
     def method_of(self, variable, name):
         """A natively implemented method of a container, string or tensor, as a value."""
+        if name == "__class__":
+            return self.output.wrap_pinned(variable.python_type())
         owner, found = lookup(variable.python_type(), name)
         if found is MISSING:
             self.raise_(AttributeError, f"'{variable.python_type().__name__}' object has no attribute '{name}'")
-        if isinstance(found, types.FunctionType) and not hasattr(variable, "method_" + name) and not isinstance(variable, TensorVar):
-            return BoundMethodVar(self.output.wrap_class_attribute(owner, found, name), variable)       # of a named tuple's class
-        return MethodVar(variable, name)
+        if isinstance(variable, TensorVar) or hasattr(variable, "method_" + name):
+            return MethodVar(variable, name)
+        if isinstance(found, METHODS):              # of a named tuple's class
+            return method_of_class(self, owner, found, name, variable, self.output.wrap_pinned(variable.python_type()))
+        if isinstance(found, property) and found.fget is not None:
+            self.output.guard_class_attribute(owner, found, name)
+            return self.output.wrap_pinned(found.fget).call(self, [variable], {})
+        if hasattr(type(found), "__set__"):
+            raise Break("attribute", f"{owner.__name__}.{name} is kept by C code")
+        return MethodVar(variable, name) if hasattr(type(found), "__get__") else self.output.wrap_class_attribute(owner, found, name)
 
     def text_of(self, variable):
         """str(variable) on the host."""

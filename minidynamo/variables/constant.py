@@ -28,6 +28,8 @@ CONSTANT_TYPES = LITERALS | {torch.dtype, torch.device, torch.layout, torch.memo
 def is_constant_value(value):
     """May `value` live in a ConstantVar?"""
     kind = type(value)
+    if kind is slice:
+        return all(map(is_constant_value, (value.start, value.stop, value.step)))
     return kind in CONSTANT_TYPES or issubclass(kind, enum.Enum)
 
 

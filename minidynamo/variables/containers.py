@@ -30,7 +30,7 @@ class Container(Variable):
         return super().hash_key(tx)
 
     def getattr(self, tx, name):
-        return tx.output.wrap_pinned(self.cls) if name == "__class__" else tx.method_of(self, name)
+        return tx.method_of(self, name)
 
     def method___len__(self, tx):
         return tx.output.wrap_result(self.length(tx))
@@ -78,12 +78,20 @@ class SequenceVar(Container):
         return len(self.items)
 
     def iterate(self, tx):
-        index = 0
+        index, mutated = 0, self.mutated
         while index < len(self.items):      # the list may grow while it is walked, as in Python
             yield self.item(tx, index)
             index += 1
+            self.check_unchanged(tx, mutated)
+
+    def check_unchanged(self, tx, mutated):
+        """A deque that was `mutated` so much when its walk began."""
+        if self.cls is collections.deque and int(self.mutated) > max(1, mutated):
+            tx.raise_(RuntimeError, "deque mutated during iteration")
 
     def index_of(self, tx, key):
+        if self.cls is collections.deque and key.python_type() is slice:
+            tx.raise_(TypeError, "sequence index must be integer, not 'slice'")
         if not key.is_constant() and not isinstance(key, (SymVar, SliceVar)):
             raise Break("item", f"an index that is not a constant ({key})", "index with a Python int")
         return key.as_constant()
@@ -103,6 +111,8 @@ class SequenceVar(Container):
             tx.raise_(IndexError, f"{self.cls.__name__} index out of range")
 
     def getattr(self, tx, name):
+        if name == "maxlen" and self.cls is collections.deque:
+            return ConstantVar(self.extra)
         fields = getattr(self.cls, "_fields", None) or (self.cls.__match_args__ if self.cls.__module__ == "torch.return_types" else ())
         if name in fields:
             return self.item(tx, fields.index(name))
@@ -113,7 +123,7 @@ class SequenceVar(Container):
         for n, item in enumerate(self.iterate(tx)):
             if first <= n < last and (tx.same_or_equal(item, value)):
                 return ConstantVar(n)
-        tx.raise_(ValueError, f"{tx.text_of(value)!r} is not in list" if self.cls is list else "tuple.index(x): x not in tuple")
+        tx.raise_(ValueError, f"{tx.text_of(value)!r} is not in {self.cls.__name__}" if isinstance(self, ListVar) else "tuple.index(x): x not in tuple")
 
     def method_count(self, tx, value, /):
         return ConstantVar(sum(tx.same_or_equal(item, value) for item in self.iterate(tx)))
@@ -139,6 +149,8 @@ class TupleVar(SequenceVar):
         tx.raise_(TypeError, f"{self.cls.__name__!r} object does not support item assignment")
 
     def method__replace(self, tx, **changes):
+        if not changes.keys() <= {*self.cls._fields}:
+            raise Break("arguments", f"no such field of {self.cls.__name__}")
         items = [changes.get(name, item) for name, item in zip(self.cls._fields, self.items)]
         return TupleVar(items, self.cls)
 
@@ -157,7 +169,7 @@ class ListVar(SequenceVar):
         return False
 
     def _changed(self):
-        self.mutated = True
+        self.mutated += 2                   # more each time: a deque may not change while it is walked.  True: only items were replaced
         if self.extra is not None:
             del self.items[:max(0, len(self.items) - self.extra)]
 
@@ -167,7 +179,7 @@ class ListVar(SequenceVar):
             self.items[index] = list(value.iterate(tx)) if isinstance(index, slice) else value
         except (IndexError, TypeError, ValueError) as error:
             tx.raise_(type(error), *error.args)
-        self._changed()
+        self.mutated = self.mutated or True
 
     def delitem(self, tx, key):
         try:
@@ -182,7 +194,7 @@ class ListVar(SequenceVar):
 
     def method_appendleft(self, tx, value, /):
         self.items.insert(0, value)
-        self.mutated = True
+        self.mutated += 2
         if self.extra is not None:
             del self.items[self.extra:]
 
@@ -220,11 +232,11 @@ class ListVar(SequenceVar):
         return self.method_pop(tx, ConstantVar(0))
 
     def method_remove(self, tx, value, /):
-        index = self.method_index(tx, value).value if self.contains(tx, value) else None
-        if index is None:
-            tx.raise_(ValueError, "list.remove(x): x not in list")
-        del self.items[index]
-        self._changed()
+        for n, item in enumerate(self.iterate(tx)):
+            if tx.same_or_equal(item, value):
+                del self.items[n:n + 1]
+                return self._changed()
+        tx.raise_(ValueError, f"{self.cls.__name__}.remove(x): x not in {self.cls.__name__}")
 
     def method_clear(self, tx):
         self.items.clear()
@@ -232,7 +244,7 @@ class ListVar(SequenceVar):
 
     def method_reverse(self, tx):
         self.items.reverse()
-        self._changed()
+        self.mutated = self.mutated or True
 
     def method_copy(self, tx):
         made = ListVar(list(self.items), self.cls)
@@ -261,7 +273,7 @@ class DictVar(Container):
     def __init__(self, items, cls=dict, source=None, factory=None):
         self.source, self.mutated, self.items, self.cls, self.factory = source, False, items, cls, factory
         self.written, self.rewritten, self.real_keys = {}, False, list(items) if source is not None else ()
-        self.removed = 0                    # how often a key was removed
+        self.removed = 0                    # how often a key was removed or moved
 
     def guard_keys(self, tx):
         if self.source is not None and "KEYS" not in self.source.guards:
@@ -306,6 +318,11 @@ class DictVar(Container):
         self.written[key.hash_key(tx)] = True
         self.removed += 1
         self.mutated = self.rewritten = True
+
+    def getattr(self, tx, name):
+        if name == "default_factory" and self.cls is collections.defaultdict:
+            return self.factory.realize(tx) if self.factory is not None else ConstantVar(None)
+        return super().getattr(tx, name)
 
     def truth(self, tx):
         return self.length(tx) > 0
@@ -389,10 +406,9 @@ class DictVar(Container):
             value = default
         return value
 
-    def method_update(self, tx, /, *others, **named):
-        for other in others:
-            for key, value in dict_pairs(tx, other):
-                self.store(tx, key, value)
+    def method_update(self, tx, other=None, /, **named):
+        for key, value in dict_pairs(tx, other) if other is not None else ():
+            self.store(tx, key, value)
         for name, value in named.items():
             self.store(tx, ConstantVar(name), value)
 
@@ -410,6 +426,7 @@ class DictVar(Container):
         self.getitem(tx, key)
         pair = self.items.pop(host)
         self.items = {**self.items, host: pair} if last.as_constant() else {host: pair, **self.items}
+        self.removed += 1
         self.mutated = self.rewritten = True
 
     def reconstruct(self, cg):

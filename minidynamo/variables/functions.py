@@ -53,7 +53,7 @@ class FunctionVar(Variable):
         self.annotations = None
 
     def real(self):
-        if self.fn is None or self.attrs is not None:
+        if self.fn is None or self.attrs is not None and self.attrs.mutated:
             raise Break("constant", f"the function {self.name} was made in this frame; a real one is needed")
         return self.fn
 
@@ -64,7 +64,7 @@ class FunctionVar(Variable):
         return self.identity()
 
     def getattr(self, tx, name):
-        if self.attrs is not None and name in self.attrs.items:
+        if isinstance(self.attrs, DictVar) and name in self.attrs.items:
             return self.attrs.get(tx, ConstantVar(name))
         if name == "__dict__":
             return self._dict(tx)
@@ -93,9 +93,7 @@ class FunctionVar(Variable):
 
     def _dict(self, tx):
         if self.attrs is None:
-            own = vars(self.fn) if self.fn is not None else {}
-            self.attrs = DictVar({name: (ConstantVar(name), tx.output.wrap_pinned(value)) for name, value in own.items()})
-            self.attrs.mutated = False
+            self.attrs = DictVar({}) if self.fn is None else tx.output.wrap(vars(self.fn), (self.source or tx.output.tree.pinned(self.fn)).attr("__dict__"))
         return self.attrs
 
     def setattr(self, tx, name, value):

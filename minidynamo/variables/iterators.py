@@ -5,6 +5,7 @@ In:   variables.   Out: `next(tx)` -> variable or None at the end; `reconstruct`
     >>> SequenceIterator(list_variable).next(tx)
 Mirrors torch/_dynamo/variables/iter.py.
 """
+import collections
 import types
 
 from .. import runtime
@@ -42,14 +43,16 @@ class IteratorVar(Variable):
 
 class SequenceIterator(IteratorVar):
     """Over a list or tuple variable (live: the list may grow), from its first item up or (step -1) from its last down."""
-    __slots__ = ("sequence", "index", "step")
+    __slots__ = ("sequence", "index", "step", "before")
 
     def __init__(self, sequence, index=0, step=1):
-        self.source, self.mutated, self.sequence, self.index, self.step = None, False, sequence, index, step
+        self.source, self.mutated, self.sequence, self.index, self.step, self.before = None, False, sequence, index, step, sequence.mutated
 
     def next(self, tx):
+        self.sequence.check_unchanged(tx, self.before)
         if not 0 <= self.index < len(self.sequence.items):      # exhausted for good, though the list may grow
-            self.sequence = ListVar([], self.sequence.cls) if isinstance(self.sequence, ListVar) else TupleVar([])
+            if self.sequence.cls is not collections.deque:      # whose change is still noticed
+                self.sequence = ListVar([], self.sequence.cls) if isinstance(self.sequence, ListVar) else TupleVar([])
             self.index = min(self.step, 0)
             return None
         self.index += self.step
@@ -59,7 +62,7 @@ class SequenceIterator(IteratorVar):
         return type((iter if self.step > 0 else reversed)(self.sequence.cls.__new__(self.sequence.cls)))
 
     def reconstruct(self, cg):
-        late = self.sequence.mutated and self.sequence.source is not None
+        late = self.sequence.mutated and (self.sequence.source is not None or self.sequence.cls is not list and self.sequence.mutated != self.before)
         if late:
             if self.sequence.cls is not list:
                 raise Break("reconstruct", "an iterator of a deque that is written in the same frame")
@@ -111,7 +114,7 @@ class KeysIterator(IteratorVar):
 
     def __init__(self, tx, walked):
         self.source, self.mutated, self.walked, self.taken = None, False, walked, 0
-        self.left, self.size = iter(list(walked.iterate(tx))), self.owner().items and len(self.owner().items)
+        self.left, self.size = iter(list(walked.iterate(tx))), len(self.owner().items)
         self.removed = getattr(self.owner(), "removed", 0)
 
     def owner(self):
@@ -120,10 +123,15 @@ class KeysIterator(IteratorVar):
     def next(self, tx):
         if self.walked is None:
             return None
-        if self.size != (self.owner().items and len(self.owner().items)):
+        resized, replaced = self.size != len(self.owner().items), self.removed != getattr(self.owner(), "removed", 0)
+        if self.owner().cls is collections.OrderedDict:
+            if (resized or replaced) and self.taken < self.size:            # its end is known before
+                self.walked = None
+                tx.raise_(RuntimeError, "OrderedDict mutated during iteration")
+        elif resized:
             self.size = -1
             tx.raise_(RuntimeError, f"{'Set' if isinstance(self.walked, SetVar) else 'dictionary'} changed size during iteration")
-        if self.removed != getattr(self.owner(), "removed", 0):
+        elif replaced:
             raise SkipFrame("a dictionary whose keys are replaced while it is walked")
         value = next(self.left, None)
         self.taken += 1

@@ -54,6 +54,8 @@ def method_of_class(tx, owner, found, name, instance, cls):
     if isinstance(found, types.FunctionType):
         function = tx.output.wrap_class_attribute(owner, found, name)
         return function if instance is None else BoundMethodVar(function, instance)
+    if isinstance(found, classmethod) and hasattr(type(found.__func__), "__get__") and not isinstance(found.__func__, types.FunctionType):
+        raise Break("attribute", f"a classmethod around a {type(found.__func__).__name__}")
     function = tx.output.wrap_class_attribute(owner, found.__func__, name, unwrap="__func__")
     return BoundMethodVar(function, cls) if isinstance(found, classmethod) else function
 
@@ -555,7 +557,7 @@ def initialise_exception(cls, made, args, kwargs):
 def initialise_payload(tx, payload, args, kwargs):
     """dict.__init__, list.__init__, set.__init__."""
     if isinstance(payload, DictVar):
-        payload.method_update(tx, *args, **kwargs)
+        payload.call_method(tx, "update", args, kwargs)
         return
     if kwargs or len(args) > 1:
         raise Break("arguments", "the arguments of a container's __init__()")
