@@ -22,7 +22,7 @@ from .exceptions import SkipFrame
 from .symbolic_numbers import python_code
 from .variables.base import Lazy, Variable
 from .variables.constant import ConstantVar, is_constant_value
-from .variables.containers import DictVar, ListVar, SetVar, TupleVar
+from .variables.containers import DictVar, ListVar, SetVar, SliceVar, TupleVar
 from .variables.functions import CellVar, PartialVar
 from .variables.iterators import IteratorVar
 from .variables.objects import ObjectVar
@@ -125,7 +125,7 @@ class Codegen:
             self.cell(variable)
         elif variable.source is not None:
             self.load_source(variable.source)
-        elif isinstance(variable, SHARED) or isinstance(variable, (TupleVar, PartialVar)) and not variable.is_constant():
+        elif isinstance(variable, SHARED) or isinstance(variable, (TupleVar, SliceVar, PartialVar)) and not variable.is_constant():
             if id(variable) in self.building:
                 raise SkipFrame("a container that contains itself")
             self.building.add(id(variable))

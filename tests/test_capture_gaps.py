@@ -1,5 +1,6 @@
 """What capture once lacked: breaks in long loops, the lifetime of values behind a break, torch's contexts, generators' results..."""
 import collections
+import copy
 import functools
 import inspect
 import sys
@@ -931,3 +932,62 @@ def test_attributes_that_are_written_through_a_functions_dict():
     for n in (1, 2):
         y, attributes = compiled(torch.ones(1), target, abc=n)
         assert y.item() == n + 1 and target.abc == n and attributes is vars(target)
+
+
+class Fields:
+    def __init__(self, **fields):
+        vars(self).update(fields)
+
+
+REMOVALS = {
+    "del": lambda d: d.__delitem__("a"), "pop": lambda d: d.pop("a"), "move_to_end": lambda d: d.move_to_end("a"), "popitem": lambda d: d.popitem(),
+    "copy": lambda d: list(d.items()) + list(copy.copy(d)), "copied attributes": lambda d: (vars(copy.copy(d)), vars(copy.deepcopy(d)))}
+
+
+@pytest.mark.parametrize("name", REMOVALS)
+def test_a_key_is_removed_or_moved_and_the_others_differ(name):
+    """Wrong before: the keys that the first dictionary had left were written to each (KeyError); the order was that of dict.items()."""
+    def f(x, d):
+        return x + 1, REMOVALS[name](d)
+
+    def made(order, moved):
+        d = collections.OrderedDict({key: n for n, key in enumerate(order)})
+        d.label = order
+        if moved:
+            d.move_to_end(moved)
+        return d
+    compiled = minidynamo.compile(f, backend="eager")
+    for order, moved in (("ab", ""), ("ac", ""), ("a", ""), ("ca", ""), ("abc", "a"), ("abc", "b")):
+        ours, plain = made(order, moved), made(order, moved)
+        assert repr(compiled(torch.ones(1), ours)[1]) == repr(f(torch.ones(1), plain)[1]) and list(ours.items()) == list(plain.items())
+
+
+def test_an_attribute_is_deleted_and_the_others_differ():
+    def f(x, owner):
+        del owner.a
+        return x + 1
+    compiled = minidynamo.compile(f, backend="eager")
+    for owner, left in ((Fields(a=1, b=2), {"b": 2}), (Fields(a=1, c=3), {"c": 3}), (Fields(c=1, a=2), {"c": 1})):
+        compiled(torch.ones(1), owner)
+        assert vars(owner) == left
+
+
+class Unequal(dict):
+    def __eq__(self, other):
+        return False
+    __ne__ = object.__ne__
+
+
+def test_not_equal_asks_equal_where_object_says_so():
+    def f(x):
+        return x + 1, Unequal(a=1) != Unequal(a=1), Unequal(a=1) == Unequal(a=1)
+    assert minidynamo.compile(f, backend="eager")(torch.ones(1))[1:] == (True, False)
+
+
+def test_a_slice_of_lists_is_one_object_behind_a_break():
+    def f(x, n):
+        part = slice([n], x)
+        both = part, part
+        minidynamo.graph_break()
+        return both[0] is both[1], part is both[0], part.start
+    assert minidynamo.compile(f, backend="eager")(torch.ones(1), 3) == (True, True, [3])

@@ -5,6 +5,7 @@ In, out: as in `builtin_rules`, whose table these rules join.
     >>> RULES[dataclasses.fields](tx, [class_variable], {})
 Mirrors torch/_dynamo/variables/misc.py and the polyfills of torch/_dynamo.
 """
+import collections
 import copy
 import dataclasses
 import functools
@@ -68,11 +69,16 @@ def _exc_info(tx):
 
 
 def _copy(tx, value):
-    if isinstance(value, (ListVar, DictVar, SetVar)):
+    if isinstance(value, (ListVar, DictVar, SetVar)) and not with_attributes(value):
         return value.call_method(tx, "copy", [], {})
     if isinstance(value, (ConstantVar, TupleVar, ClassVar, FunctionVar)):
         return value
     return copied_object(tx, value, "__copy__", lambda item: item)
+
+
+def with_attributes(value):
+    """May it have any?  An OrderedDict from outside may."""
+    return value.cls is collections.OrderedDict and value.source is not None
 
 
 def deep_copy(tx, value, done):
@@ -81,7 +87,7 @@ def deep_copy(tx, value, done):
         return value
     if id(value) in done:
         return done[id(value)]
-    if isinstance(value, DictVar):
+    if isinstance(value, DictVar) and not with_attributes(value):
         made = done[id(value)] = DictVar({}, value.cls, factory=value.factory)
         for key, item in value.pairs(tx):
             made.store(tx, key, deep_copy(tx, item, done))
@@ -90,6 +96,7 @@ def deep_copy(tx, value, done):
         return value.method_copy(tx)
     if isinstance(value, ListVar):
         made = done[id(value)] = ListVar([], value.cls)
+        made.extra = value.extra
         made.extra = value.extra
         made.items.extend(deep_copy(tx, item, done) for item in value.iterate(tx))
         return made

@@ -355,8 +355,12 @@ def _dict(builder, value, source, base=dict):
     if "__builtins__" in value:
         raise Break("dictionary", "a module's globals as a dictionary")
     exact = type(value) in (dict, collections.OrderedDict, collections.defaultdict)
-    items = {}
-    for key, item in dict.items(value):
+    items, kind = {}, collections.OrderedDict if isinstance(value, collections.OrderedDict) else dict
+    try:
+        pairs = [*kind.items(value)]                # in the order of the program: dict.items() of an OrderedDict forgets move_to_end()
+    except (KeyError, RuntimeError):
+        raise Break("dictionary", "an OrderedDict that was written by dict's methods") from None
+    for key, item in pairs:
         if is_constant_value(key):
             variable = ConstantVar(key)
         elif type(key) in TENSOR_TYPES:         # an optimizer's state
@@ -375,7 +379,7 @@ def _dict(builder, value, source, base=dict):
     if type(value) is collections.defaultdict and value.default_factory is not None:
         factory = Lazy(value.default_factory, source.attr("default_factory"))
     made = DictVar(items, type(value) if exact else base, source, factory)
-    made.real_keys = list(value)
+    made.real_keys = [key for key, _ in pairs]
     return made
 
 

@@ -314,6 +314,7 @@ class DictVar(Container):
         self.mutated = True
 
     def remove(self, tx, key):
+        self.guard_keys(tx)                 # replay writes all that are left
         self.items.pop(key.hash_key(tx))
         self.written[key.hash_key(tx)] = True
         self.removed += 1
@@ -424,6 +425,7 @@ class DictVar(Container):
     def method_move_to_end(self, tx, key, last=ConstantVar(True)):
         host = key.hash_key(tx)
         self.getitem(tx, key)
+        self.guard_keys(tx)
         pair = self.items.pop(host)
         self.items = {**self.items, host: pair} if last.as_constant() else {host: pair, **self.items}
         self.removed += 1

@@ -148,7 +148,7 @@ class KeysIterator(IteratorVar):
         if self.walked is None:
             cg.load_const(())
             cg.emit("GET_ITER", effect=0)
-        elif owner.mutated and (owner.source is not None and getattr(owner, "rewritten", True) or owner.source is None and self.size != len(owner.items)):
+        elif owner.mutated and (owner.source is not None and getattr(owner, "rewritten", True) or owner.source is None and (self.size != len(owner.items) or self.removed != getattr(owner, "removed", 0))):
             raise SkipFrame("a dictionary or set that is written while it is walked, across a graph break")
         else:
             cg.call_object(runtime.advanced, self.walked, ConstantVar(self.taken))

@@ -286,7 +286,7 @@ class ObjectVar(Variable):
     def special(self, tx, name):
         """The bound special method, or None.  Looked up on the class, as Python does."""
         owner, found = lookup(self.cls, name)
-        if found is MISSING or found is None or isinstance(found, types.WrapperDescriptorType) and owner is object:
+        if found is MISSING or found is None or isinstance(found, types.WrapperDescriptorType) and found.__objclass__ is object:
             return None
         return self.class_attribute(tx, owner, found, name)
 
