@@ -21,11 +21,9 @@ After fusion, in_place.py and foreach.py decide what is written over existing me
 Mirrors torch/_inductor/scheduler.py.  Left out: templates (codegen/matmul.py fuses around them afterwards), reordering for communication, peak-memory reordering,
 fusing two pointwise nodes over loops of different order.
 """
-import functools
 import graphlib
 import heapq
 import math
-import operator
 from dataclasses import dataclass
 
 import torch
@@ -202,32 +200,36 @@ class Scheduler:
             sorter.done(order[-1])
         return order
 
-    def ancestors(self, nodes, makers):
-        """{node: all that must run before it, one bit for each rank}; nodes: in order."""
-        before = {}
-        for node in nodes:
-            before[node] = functools.reduce(operator.or_, [before[maker] | 1 << self.rank[maker] for maker in makers[node]], 0)
-        return before
+    def reaches(self, start, goal, makers):
+        """Does `goal` read, through other nodes, something `start` makes?  Walks from goal towards producers."""
+        stack, seen = [goal], {start}
+        while stack:
+            node = stack.pop()
+            if node is not goal and start in makers[node]:
+                return True
+            further = {maker for maker in makers[node] - seen if self.rank[maker] > self.rank[start]}
+            seen |= further
+            stack.extend(further)
+        return False
 
     # -- fusion
     def fuse(self, nodes):
-        """Rounds of fusing, the best pairs first, until a round fuses nothing."""
+        """Rounds of fusing, the best pairs first, until a round fuses nothing; pairs of one round lie apart in the order of nodes."""
         decided = {}
         while True:
             makers = self.makers(nodes)
             nodes = self.topological(nodes, makers)
             self.rank = {node: i for i, node in enumerate(nodes)}
-            fused, before = {}, self.ancestors(nodes, makers)       # fused: node -> the group it is part of after this round
+            fused, intervals = {}, []
             for first, second, category, saved in self.candidates(nodes, decided):
-                if first in fused or second in fused:
-                    continue            # asked again in the next round, as a part of its group
+                low, high = sorted((self.rank[first], self.rank[second]))
+                if any(low <= b and a <= high for a, b in intervals):
+                    continue        # near a pair fused in this round: asked again in the next, over the new graph
                 try:
-                    if any(before[maker] >> self.rank[a] & 1 for a, b in ((first, second), (second, first)) for maker in makers[b] - {a}):
+                    if self.reaches(first, second, makers) or self.reaches(second, first, makers):
                         raise Refused("another node between them needs the first and feeds the second (a cycle)")
                     fused[first] = fused[second] = self.combine(first, second)
-                    parts = 1 << self.rank[first] | 1 << self.rank[second]
-                    whole = parts | before[first] | before[second]
-                    before |= {node: bits | whole for node, bits in before.items() if bits & parts or node in (first, second)}
+                    intervals.append((low, high))
                     reason = REASONS[category]
                 except Refused as refused:
                     reason = str(refused)
