@@ -125,7 +125,7 @@ class Codegen:
             self.cell(variable)
         elif variable.source is not None:
             self.load_source(variable.source)
-        elif isinstance(variable, SHARED) or isinstance(variable, (TupleVar, SliceVar, PartialVar)) and not variable.is_constant():
+        elif isinstance(variable, SHARED) or isinstance(variable, (TupleVar, SliceVar, PartialVar)) and not (variable.cls is tuple and variable.is_constant()):
             if id(variable) in self.building:
                 raise SkipFrame("a container that contains itself")
             self.building.add(id(variable))

@@ -991,3 +991,15 @@ def test_a_slice_of_lists_is_one_object_behind_a_break():
         minidynamo.graph_break()
         return both[0] is both[1], part is both[0], part.start
     assert minidynamo.compile(f, backend="eager")(torch.ones(1), 3) == (True, True, [3])
+
+
+def test_a_named_tuple_with_a_dict_is_one_object_behind_a_break():
+    """Wrong before: it was rebuilt for each place, and the attribute was set on another one."""
+    class Marked(collections.namedtuple("Marked", "a b")):
+        pass
+
+    def f(x):
+        made = Marked(3, 4)
+        made.w = 5
+        return x + made.a, vars(made)
+    assert minidynamo.compile(f, backend="eager")(torch.ones(1))[1] == {"w": 5}

@@ -41,7 +41,7 @@ IMPURE = {print, input, open, exec, eval, compile, globals, locals, vars, dir, i
 C_FUNCTIONS = (types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType, types.MethodWrapperType, types.ClassMethodDescriptorType)
 IMMUTABLE = {object, bytes, slice, range, types.GenericAlias, types.UnionType, types.CodeType}
 CONSTANT_CLASSES = {int, float, str, bytes, bool, complex, range, torch.device, torch.dtype, torch.finfo, torch.iinfo, *NUMPY}
-EMPTY, POLYFILLS = TupleVar([]), polyfills.POLYFILLS
+EMPTY, POLYFILLS, OD_COPY = TupleVar([]), polyfills.POLYFILLS, collections.OrderedDict.copy
 UFUNCS = tuple({type(sys.modules["numpy"].add)} if NUMPY else ())        # NumPy on numbers
 
 
@@ -143,15 +143,15 @@ def call_descriptor(tx, value, args, kwargs):
     if not args:
         raise Break("C function", f"the call of {owner.__name__}.{name}() on nothing")
     self, *rest = args
+    inside = getattr(self, "payload", None) or self         # dict.pop() of an OrderedDict; OrderedDict.copy() of a subclass's object
+    if isinstance(inside, DictVar) and (owner is dict and lookup(inside.cls, name)[1] is not value or value is OD_COPY and inside is not self):
+        raise Break("C function", f"{owner.__name__}.{name}() of {self}")
     if isinstance(self, ObjectVar):
         if owner is object and name in OBJECT_METHODS:
             return OBJECT_METHODS[name](tx, self, *rest) or NONE
         if issubclass(owner, BaseException) and name == "__init__":
             initialise_exception(self.cls, self, rest, kwargs)
             return NONE
-        if isinstance(self.payload, DictVar) and owner is dict and lookup(self.payload.cls, name)[1] is not value or \
-                self.payload is not None and name == "copy" and owner is collections.OrderedDict:
-            raise Break("C function", f"{owner.__name__}.{name}() of {self}")
         if self.payload is not None and issubclass(owner, (dict, list, tuple, set)):
             if name == "__init__":
                 initialise_payload(tx, self.payload, rest, kwargs)
@@ -189,8 +189,6 @@ def call_descriptor(tx, value, args, kwargs):
     if isinstance(self, ConstantVar):
         return self.call_method(tx, name, rest, kwargs) if isinstance(self.value, owner) else \
             tx.fold(value, *[a.as_constant() for a in args])
-    if isinstance(self, DictVar) and lookup(self.cls, name)[1] is not value:        # dict.pop() of an OrderedDict
-        raise Break("C function", f"{owner.__name__}.{name}() of {self}")
     if issubclass(self.python_type(), owner) and not isinstance(self, ClassVar):
         return self.call_method(tx, name, rest, kwargs)
     raise Break("C function", f"the call of {owner.__name__}.{name}() on {self}")
