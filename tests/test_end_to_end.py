@@ -220,3 +220,14 @@ def test_what_is_not_compiled_runs_eagerly(make, reason):
     compiled = miniinductor.compile_fx(torch.fx.symbolic_trace(lambda x: (x * 2,)), [x])
     assert reason in compiled.record.notes_of("runs eagerly")[0]
     assert torch.equal(compiled(x)[0].to_dense(), torch.eye(3) * 2)
+
+
+@pytest.mark.parametrize("lanes", [17, 24, 40])
+def test_a_transposed_read_beside_a_sum_in_place(lanes):
+    """Few lanes are taken in pieces (whole vectors), and tiles have their own bounds: an element that both computed was added twice, in place."""
+    def function(a, w, y, v):
+        return (a @ w + torch.nn.functional.gelu(y.t())) @ v
+    inputs = torch.randn(64, 32), torch.randn(32, lanes), torch.randn(lanes, 64), torch.randn(lanes, 8)
+    torch.testing.assert_close(minidynamo.compile(function)(*inputs), function(*inputs))
+    record = minidynamo.records.frames[-1].backend_record
+    assert "tile" in record.kernels[0].source and any(place.startswith("in place") for _, place, _ in record.memory_plan)

@@ -363,6 +363,8 @@ class CppKernelWriter(RowReductions, RowInvariants, CppExpressions):
         if self.sums_are_bound_by_latency(lines, accumulators):
             return self.lane_loop(lines, accumulators, start, end)
         lane = self.r[-1]
+        if self.tile is not None:
+            start, end = f"{lane}_tile", f"{lane}_end"
         lines = lines + [line for a in accumulators for line in a.in_lanes()]
         head = self.simd(accumulators, lines)
         if self.halves:
@@ -460,12 +462,9 @@ class CppKernelWriter(RowReductions, RowInvariants, CppExpressions):
                 and not any(s.name.startswith(("tmp", "indirect")) for s in index.free_symbols))
 
     def tiled_nest(self, lines, number):
-        """`lines` is the loop over lanes; it becomes the inside of a tile of x<number> and the lanes."""
+        """`lines` is the loop over the lanes of a tile: around it, those of x<number>, and over tiles."""
         variable, lane, (rows, columns) = str(self.x[number]), str(self.r[-1]), self.tile_size
-        head = next(i for i, line in enumerate(lines) if line.startswith(f"for (int64_t {lane}"))
         size, lanes = self.size(self.outer[number]), self.size(self.inner[-1])
-        lines = [re.sub(r"parallel for simd schedule\(static\)( if \(parallel: .*\))?", "simd", line) for line in lines]
-        lines[head] = f"for (int64_t {lane} = {lane}_tile; {lane} < {lane}_end; {lane}++) {{"
         fill = [f"const int64_t {v}_end = mini::minimum<int64_t>({v}_tile + {step}, {n});"
                 for v, n, step in ((variable, size, rows), (lane, lanes, columns))]
         for array, c_type, corner, step in self.tile_loads.values():
