@@ -32,7 +32,7 @@ from miniinductor.decompositions import table                       # noqa: E402
 
 FLOATS = [torch.float32] * 5 + [torch.float64, torch.bfloat16, torch.float16]
 INTEGERS = [torch.int64, torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8]
-SIZES = [0, 1, 1, 2, 2, 3, 4, 5, 7, 8, 16, 17, 33, 64]
+SIZES = [0, 1, 1, 2, 2, 3, 4, 5, 7, 8, 16, 17, 24, 33, 40, 64]
 MOST_ELEMENTS, LARGEST = 6000, 1e4
 TOLERANCE = {torch.float32: 2e-5, torch.float64: 1e-10, torch.bfloat16: 4e-2, torch.float16: 6e-3}
 
