@@ -23,7 +23,9 @@ import math
 import weakref
 from dataclasses import dataclass, field
 
+from . import config
 from ._guard_memo import Memo
+from .exceptions import SkipFrame
 from .sources import identifier, name_of
 
 MODULE_TABLES = ("_parameters", "_buffers", "_modules")      # nn.Module keeps these dicts itself
@@ -93,6 +95,8 @@ class GuardFunction:
         roots = [*tree.locals.values(), *tree.frees.values(), *tree.pins.values()]
         for lasting in (True, False):
             self._section(roots, [guard for guard in pair_guards if self._lasts_pair(guard) is lasting], lasting)
+        if len(self.guards) > config.guard_limit:
+            raise SkipFrame(f"it would take {len(self.guards):,} guards")
         self.guards = [*state_guards, *(guard for guard in self.guards if guard.source is not None)]
         self.source = "\n".join([f"def check({', '.join(['this_function', *parameters])}):", "    try:", *(self.lines or ["        pass"]),
                                  "        return True", "    except Exception:", "        return False", ""])

@@ -231,3 +231,24 @@ def test_a_transposed_read_beside_a_sum_in_place(lanes):
     torch.testing.assert_close(minidynamo.compile(function)(*inputs), function(*inputs))
     record = minidynamo.records.frames[-1].backend_record
     assert "tile" in record.kernels[0].source and any(place.startswith("in place") for _, place, _ in record.memory_plan)
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8])
+def test_division_by_the_largest_number(dtype):
+    """255 is no -1."""
+    x = torch.arange(0 if dtype is torch.uint8 else -128, 256 if dtype is torch.uint8 else 128).to(dtype)
+    for divisor in (-1, 127, 1):
+        divisor = torch.tensor(divisor).to(dtype)
+        for function in (torch.remainder, torch.floor_divide, torch.fmod, lambda a, b: torch.div(a, b, rounding_mode="trunc")):
+            if not (dtype is torch.int8 and divisor == -1):         # -128 / -1 traps in eager
+                got = minidynamo.compile(lambda a, b: function(a, b))(x, divisor)
+                assert torch.equal(got, function(x, divisor)), (function, divisor)
+
+
+def test_vectors_on_the_stack_are_aligned():
+    """gcc 12, left to its red zone, stored one where it was not: the process ended."""
+    def function(x, places):
+        rows = torch.relu(x)[places].sum(0, keepdim=True)
+        return rows * 2 + rows
+    x, places = torch.randn(5, 40, dtype=torch.float64), torch.tensor([1, 4, 0, -2, 3])
+    torch.testing.assert_close(minidynamo.compile(function)(x, places), function(x, places))

@@ -620,6 +620,16 @@ def test_a_long_loop_runs_as_plain_python():
     assert any("step_limit" in text for text in minidynamo.counters["skipped"])
 
 
+def test_a_list_too_long_to_guard():
+    """Reading all items of a list from outside guards each: of a million that is gigabytes of code."""
+    def total(numbers, x):
+        return x + sum(numbers)
+    compiled = minidynamo.compile(total, backend="eager")
+    with minidynamo.config.patch(guard_limit=1000):
+        assert compiled([1] * 1500, torch.zeros(())).item() == 1500 and compiled([2] * 5, torch.zeros(())).item() == 10
+    assert any("it would take 1,5" in text for text in minidynamo.counters["skipped"])
+
+
 class Thing:
     pass
 

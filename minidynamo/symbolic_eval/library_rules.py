@@ -97,7 +97,6 @@ def deep_copy(tx, value, done):
     if isinstance(value, ListVar):
         made = done[id(value)] = ListVar([], value.cls)
         made.extra = value.extra
-        made.extra = value.extra
         made.items.extend(deep_copy(tx, item, done) for item in value.iterate(tx))
         return made
     if isinstance(value, TupleVar):

@@ -428,9 +428,10 @@ template <class T> OP bool signbit(T x) { return x < T(0); }
 template <class T> OP T maximum(T a, T b) { T m = a > b ? a : b; return a != a ? a : m; }
 template <class T> OP T minimum(T a, T b) { T m = a < b ? a : b; return a != a ? a : m; }
 
-// Integer division.  The quotient of the lowest number by -1 wraps.
-template <class T> OP T truncdiv(T a, T b) { return b == T(0) ? T(0) : b == T(-1) ? T(T(0) - a) : T(a / b); }
-template <class T> OP T fmod(T a, T b) { return (b == T(0) || b == T(-1)) ? T(0) : T(a % b); }
+// Integer division.  The quotient of the lowest number by -1 wraps (an unsigned type's largest number is no -1).
+template <class T> OP bool minus_one(T b) { return T(-1) < T(0) && b == T(-1); }
+template <class T> OP T truncdiv(T a, T b) { return b == T(0) ? T(0) : minus_one(b) ? T(T(0) - a) : T(a / b); }
+template <class T> OP T fmod(T a, T b) { return (b == T(0) || minus_one(b)) ? T(0) : T(a % b); }
 template <class T> OP T signed_as(T m, T b) { return (m != T(0) && ((m < T(0)) != (b < T(0)))) ? T(m + b) : m; }
 template <class T> OP T remainder(T a, T b) { return signed_as(fmod(a, b), b); }
 template <class T> OP T floordiv_of(T a, T b, T m) {        // m = fmod(a, b); as torch.floor_divide: exact near integers, signed zeros kept

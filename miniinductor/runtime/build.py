@@ -191,6 +191,8 @@ def cache_folder():
 # --- the compiler -------------------------------------------------------------------------------------------------------
 def compiler_command():
     compiler, flags = find_compiler(os.environ.get("CXX")), list(FLAGS)
+    if platform.machine() == "x86_64":      # with a red zone, gcc 12 may keep a vector where the stack is not aligned for it (its bug 109780)
+        flags.append("-mno-red-zone")
     # clang brings its own OpenMP runtime, which does not know torch's number of threads: one thread there
     flags.append("-fopenmp" if config.openmp and "clang" not in os.path.basename(compiler) else "-fopenmp-simd")
     if vector_bits() == 512:

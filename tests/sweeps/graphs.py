@@ -121,6 +121,10 @@ def put(x, position, value):
     return y
 
 
+# a copy by an eager kernel: memory that a kernel may write into, where it reads the copy last
+LIBRARY = torch.library.Library("fuzz", "DEF")
+LIBRARY.define("fresh(Tensor x) -> Tensor")
+LIBRARY.impl("fresh", torch.clone, "CompositeExplicitAutograd")
 MOVES = []
 
 
@@ -392,6 +396,12 @@ def images(rng, program):
     F = torch.nn.functional
     return rng.choice([(F.max_pool2d, (x, 3, rng.choice([1, 2]), 1), {}, x.exact), (F.avg_pool2d, (x, (2, 3), 1, (1, 1)), {}, False),
                        (F.adaptive_avg_pool2d, (x, (2, 3)), {}, False)])
+
+
+@move(2)
+def fresh(rng, program):
+    x = pick(rng, program, "float", "int", "bool")
+    return x and (torch.ops.fuzz.fresh.default, (x,), {}, x.exact)
 
 
 @move()
