@@ -1003,3 +1003,12 @@ def test_a_named_tuple_with_a_dict_is_one_object_behind_a_break():
         made.w = 5
         return x + made.a, vars(made)
     assert minidynamo.compile(f, backend="eager")(torch.ones(1))[1] == {"w": 5}
+
+
+def test_the_text_of_a_set_has_its_order():
+    """Equal sets may have two orders: of 7 and 15 the first to come takes the place of both."""
+    def function(x, numbers):
+        return x + 1, str(numbers), repr(numbers), f"{numbers}", f"{numbers!r:>20}"
+    for numbers in ({7, 15}, {15, 7}, frozenset([7, 15]), frozenset([15, 7]), set(), frozenset()):
+        assert minidynamo.compile(function, backend="eager")(torch.ones(1), numbers)[1:] == function(torch.ones(1), numbers)[1:]
+        minidynamo.reset()

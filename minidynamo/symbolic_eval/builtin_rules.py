@@ -280,6 +280,9 @@ def text(tx, value, how):
         return convert(value.identity())
     if isinstance(value, FunctionVar):
         raise Break("string", "the text of a function")
+    if isinstance(value, SetVar) and value.cls in (set, frozenset) and value.length(tx):
+        inside = ", ".join([text(tx, item, "ascii" if how == "ascii" else "repr") for item in value.iterate(tx)])      # (a copy may have another order)
+        return f"{{{inside}}}" if value.cls is set else f"frozenset({{{inside}}})"
     if isinstance(value, TensorVar):
         raise Break("string", "the text of a tensor", "print or format tensors outside the compiled function")
     return tx.fold(convert, value.as_constant()).value
