@@ -35,6 +35,7 @@ from .variables.constant import ConstantVar, argument_of, is_constant_value
 from .variables.containers import DictVar, ListVar, SetVar, SliceVar, TupleVar
 from .variables.functions import CellVar
 from .variables.modules import GlobalsVar
+from .variables.objects import ObjectVar
 from .variables.symbolic import SYMBOLIC, SymVar, TextVar, data_dependent, wrap_symbolic
 from .variables.tensor import FloatVar, TensorVar, with_tensors
 
@@ -395,7 +396,7 @@ class OutputGraph(Builder):
         if kind is SliceVar:
             return slice(*map(part, variable.parts))
         identity = variable.identity()
-        if identity is variable or not callable(identity) and kind is not TextVar:
+        if identity is variable or not callable(identity) and kind is not TextVar or isinstance(variable, ObjectVar):
             raise Break("argument", f"{variable} as an argument of a torch function")
         return identity
 

@@ -1012,3 +1012,25 @@ def test_the_text_of_a_set_has_its_order():
     for numbers in ({7, 15}, {15, 7}, frozenset([7, 15]), frozenset([15, 7]), set(), frozenset()):
         assert minidynamo.compile(function, backend="eager")(torch.ones(1), numbers)[1:] == function(torch.ones(1), numbers)[1:]
         minidynamo.reset()
+
+
+def test_an_object_that_can_be_called_as_an_index():
+    class Place:
+        def __init__(self, number):
+            self.number = number
+
+        def __index__(self):
+            return self.number
+
+        def __call__(self):
+            return 7
+
+    def function(x, place, number):
+        y = x * 2
+        y[place] = 0
+        y[Place(number)] = 1
+        return y
+    for number in (1, 3):
+        args = torch.arange(4.0), Place(number), 2
+        assert torch.equal(minidynamo.compile(function, backend="eager")(*args), function(*args))
+        minidynamo.reset()
