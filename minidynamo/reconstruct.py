@@ -323,7 +323,7 @@ class Codegen:
                     write(variable, functools.partial(self.value, key), functools.partial(self.value, variable.items[host][1]))
             else:
                 helper = runtime.replace_dict if isinstance(variable, DictVar) else \
-                    runtime.replace_each if variable.cls is collections.deque and variable.mutated is True else runtime.replace_items
+                    runtime.replace_each if variable.cls is collections.deque and not variable.resized else runtime.replace_items
                 commit(("call", self.push_call(helper, variable, functools.partial(self.contents, variable))))
         for values in self.output.globals.values():
             for name, value in reversed(values.written.items()):

@@ -281,7 +281,8 @@ def text(tx, value, how):
     if isinstance(value, FunctionVar):
         raise Break("string", "the text of a function")
     if isinstance(value, SetVar) and value.cls in (set, frozenset) and value.length(tx):
-        inside = ", ".join([text(tx, item, "ascii" if how == "ascii" else "repr") for item in value.iterate(tx)])      # (a copy may have another order)
+        # item by item: a set that is made again may have another order
+        inside = ", ".join([text(tx, item, "ascii" if how == "ascii" else "repr") for item in value.iterate(tx)])
         return f"{{{inside}}}" if value.cls is set else f"frozenset({{{inside}}})"
     if isinstance(value, TensorVar):
         raise Break("string", "the text of a tensor", "print or format tensors outside the compiled function")

@@ -52,11 +52,11 @@ class Container(Variable):
 
 
 class SequenceVar(Container):
-    """Items in order; `cls` is the exact Python type."""
-    __slots__ = ("items", "cls", "extra")
+    """Items in order; `cls` is the exact Python type, `resized` counts the changes that were more than another item in a place."""
+    __slots__ = ("items", "cls", "extra", "resized")
 
     def __init__(self, items, cls, source=None):
-        self.source, self.mutated, self.items, self.cls, self.extra = source, False, items, cls, None
+        self.source, self.mutated, self.items, self.cls, self.extra, self.resized = source, False, items, cls, None, 0
 
     def item(self, tx, index):
         found = self.items[index]
@@ -78,15 +78,15 @@ class SequenceVar(Container):
         return len(self.items)
 
     def iterate(self, tx):
-        index, mutated = 0, self.mutated
+        index, resized = 0, self.resized
         while index < len(self.items):      # the list may grow while it is walked, as in Python
             yield self.item(tx, index)
             index += 1
-            self.check_unchanged(tx, mutated)
+            self.check_unchanged(tx, resized)
 
-    def check_unchanged(self, tx, mutated):
-        """A deque that was `mutated` so much when its walk began."""
-        if self.cls is collections.deque and int(self.mutated) > max(1, mutated):
+    def check_unchanged(self, tx, resized):
+        """A deque that was `resized` so often when its walk began."""
+        if self.cls is collections.deque and self.resized > resized:
             tx.raise_(RuntimeError, "deque mutated during iteration")
 
     def index_of(self, tx, key):
@@ -169,7 +169,7 @@ class ListVar(SequenceVar):
         return False
 
     def _changed(self):
-        self.mutated += 2                   # more each time: a deque may not change while it is walked.  True: only items were replaced
+        self.mutated, self.resized = True, self.resized + 1
         if self.extra is not None:
             del self.items[:max(0, len(self.items) - self.extra)]
 
@@ -179,7 +179,7 @@ class ListVar(SequenceVar):
             self.items[index] = list(value.iterate(tx)) if isinstance(index, slice) else value
         except (IndexError, TypeError, ValueError) as error:
             tx.raise_(type(error), *error.args)
-        self.mutated = self.mutated or True
+        self.mutated = True
 
     def delitem(self, tx, key):
         try:
@@ -194,7 +194,7 @@ class ListVar(SequenceVar):
 
     def method_appendleft(self, tx, value, /):
         self.items.insert(0, value)
-        self.mutated += 2
+        self.mutated, self.resized = True, self.resized + 1
         if self.extra is not None:
             del self.items[self.extra:]
 
@@ -244,7 +244,7 @@ class ListVar(SequenceVar):
 
     def method_reverse(self, tx):
         self.items.reverse()
-        self.mutated = self.mutated or True
+        self.mutated = True
 
     def method_copy(self, tx):
         made = ListVar(list(self.items), self.cls)

@@ -43,13 +43,13 @@ class IteratorVar(Variable):
 
 class SequenceIterator(IteratorVar):
     """Over a list or tuple variable (live: the list may grow), from its first item up or (step -1) from its last down."""
-    __slots__ = ("sequence", "index", "step", "before")
+    __slots__ = ("sequence", "index", "step", "resized")
 
     def __init__(self, sequence, index=0, step=1):
-        self.source, self.mutated, self.sequence, self.index, self.step, self.before = None, False, sequence, index, step, sequence.mutated
+        self.source, self.mutated, self.sequence, self.index, self.step, self.resized = None, False, sequence, index, step, sequence.resized
 
     def next(self, tx):
-        self.sequence.check_unchanged(tx, self.before)
+        self.sequence.check_unchanged(tx, self.resized)
         if not 0 <= self.index < len(self.sequence.items):      # exhausted for good, though the list may grow
             if self.sequence.cls is not collections.deque:      # whose change is still noticed
                 self.sequence = ListVar([], self.sequence.cls) if isinstance(self.sequence, ListVar) else TupleVar([])
@@ -62,7 +62,7 @@ class SequenceIterator(IteratorVar):
         return type((iter if self.step > 0 else reversed)(self.sequence.cls.__new__(self.sequence.cls)))
 
     def reconstruct(self, cg):
-        late = self.sequence.mutated and (self.sequence.source is not None or self.sequence.cls is not list and self.sequence.mutated != self.before)
+        late = self.sequence.mutated and (self.sequence.source is not None or self.sequence.cls is not list and self.sequence.resized != self.resized)
         if late:
             if self.sequence.cls is not list:
                 raise Break("reconstruct", "an iterator of a deque that is written in the same frame")

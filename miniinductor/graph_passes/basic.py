@@ -26,8 +26,8 @@ STAY = {*EXTERN, aten._to_copy.default}         # these take tensors of several 
 
 def optimize(gm):
     graph = gm.graph
-    counts = {"numbers": numbers_to_devices(gm), "no-ops": remove_no_ops(graph), "common subexpressions": merge_common(graph), "tables of zeros": accumulate_in_place(graph)}
-    counts["attention masks"] = drop_attention_masks(graph)
+    counts = {"numbers": numbers_to_devices(gm), "no-ops": remove_no_ops(graph), "common subexpressions": merge_common(graph),
+              "tables of zeros": accumulate_in_place(graph), "attention masks": drop_attention_masks(graph)}
     before = len(graph.nodes)
     graph.eliminate_dead_code(is_impure_node=is_needed)
     counts["dead code"] = before - len(graph.nodes)
@@ -36,8 +36,9 @@ def optimize(gm):
 
 
 def numbers_to_devices(gm):
-    """Tensors of no dimensions on the CPU that our kernels on a GPU would read (x[0] = 5, x * torch.tensor(2.)): what the graph itself makes of a
-    Python number becomes one, the others are copied to the GPU, once."""
+    """Tensors of no dimensions on the CPU that our kernels on a GPU would read (x[0] = 5, x * torch.tensor(2.)).
+
+    What the graph itself makes of a Python number becomes one again; the others are copied to the GPU, once."""
     there = {}
     for node in list(gm.graph.nodes):
         value = node.meta.get("val")

@@ -66,8 +66,9 @@ def pays(q, queries, keys):
     size, dtype = q.shape[-1], q.dtype
     if q.device.type == "cpu":
         return dtype in (torch.float32, torch.float64, torch.bfloat16) and queries * keys >= LEAST_SCORES
-    return (q.device.type == "cuda" and dtype in (torch.float32, torch.bfloat16) and min(queries, keys) >= LEAST_LENGTH
-            and math.prod(q.shape[:-1]) * keys >= LEAST_ON_GPU and size <= 256 and size * dtype.itemsize % 16 == 0 and max(q.shape[:-2]) < 1 << 16 and not kernels.why_not_on(q.device))
+    worth_it = min(queries, keys) >= LEAST_LENGTH and math.prod(q.shape[:-1]) * keys >= LEAST_ON_GPU
+    possible = dtype in (torch.float32, torch.bfloat16) and size <= 256 and size * dtype.itemsize % 16 == 0 and max(q.shape[:-2]) < 1 << 16
+    return worth_it and possible and q.device.type == "cuda" and not kernels.why_not_on(q.device)
 
 
 SCALINGS = {"": lambda scores, scale: scores, "scaled": torch.mul, "divided": torch.div}
