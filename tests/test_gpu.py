@@ -544,6 +544,17 @@ def test_quotients_by_numbers_have_the_bits_of_eager(dtype):
         torch.testing.assert_close(ours, eager, rtol=0, atol=0, equal_nan=True)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16])
+def test_reciprocals_have_the_bits_of_eager(dtype):
+    """Denormal numbers, too, and of tensors without dimensions; sigmoid is one."""
+    def f(x, number):
+        return 1 / x, x.reciprocal(), x + 1 / number, 1 / (x * x), torch.sigmoid(x.clamp(-80, 80))
+    x = torch.cat([torch.logspace(-45, 38, 5000, dtype=torch.float64), torch.tensor([0.0, math.inf, math.nan])])
+    x = torch.cat([x, -x]).to("cuda", dtype)
+    for ours, eager in zip(minidynamo.compile(f)(x, x[3000]), f(x, x[3000])):
+        torch.testing.assert_close(ours, eager, rtol=0, atol=0, equal_nan=True)
+
+
 def test_no_worker_outlives_its_jobs_with_an_error():
     assert triton_build.compile_all([]) == {}
 

@@ -167,6 +167,15 @@ def test_results_with_unaligned_rows_come_from_the_template(monkeypatch, follows
     assert "tl.dot" in kernel.source and got.stride() == want.stride() and not compiled.record.notes_of("padded")
 
 
+def test_every_bfloat16_is_read_and_its_reciprocal_is_eagers():
+    x = torch.arange(-1 << 15, 1 << 15).to(torch.int16).view(torch.bfloat16)
+    function = lambda x, number: (x.float(), x.reciprocal(), 1 / x.float(), x + 1 / number)  # noqa: E731
+    for got, want in zip(minidynamo.compile(function)(x, x[3]), function(x, x[3])):
+        torch.testing.assert_close(got, want, rtol=0, atol=0, equal_nan=True)
+    [kernel] = minidynamo.explain(function)(x, x[3]).main.compiled.kernels
+    assert "= reciprocal(" in kernel.source and "= tl.div_rn" not in kernel.source
+
+
 def test_a_product_that_others_read_too_is_stored():
     a, b = R(40, 30), R(30, 20)
     with torch.no_grad(), config.patch(matmul_templates="always"):

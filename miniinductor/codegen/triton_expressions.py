@@ -41,6 +41,9 @@ def smaller(a, b):
     "multiply": """
 def multiply(a, b):
     return a * b""",
+    "reciprocal": """
+def reciprocal(x):                      # the bits of tl.div_rn(1, x), for a third of its instructions
+    return tl.inline_asm_elementwise("rcp.rn.f32 $0, $1;", "=r,r", [x], tl.float32, True, 1)""",
     "argument_of_larger": """
 def argument_of_larger(a, i, b, j):     # the first of equals; a NaN is larger than everything
     a_wins = (a > b) | ((a != a) & (b == b))
@@ -244,7 +247,10 @@ class TritonExpressions(OpsHandler):
 
     def truediv(self, a, b):
         a, b = self.alike(a, b)
-        text = f"{a} / {b}" if a.dtype is torch.float64 else f"tl.div_rn({self.solid(a)}, {self.solid(b)})"
+        if a.dtype is torch.float64:
+            text = f"{a} / {b}"
+        else:
+            text = f"reciprocal({b})" if a.text == "1.0" else f"tl.div_rn({self.solid(a)}, {self.solid(b)})"
         return self.temporary(text, a.dtype, a.inner | b.inner)
 
     def binary(self, op, a, b):

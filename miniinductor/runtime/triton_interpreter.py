@@ -4,9 +4,9 @@ In:   the file of a kernel.  Out: its function, to be called as `function[grid](
 
     TRITON_INTERPRET=1 python ...
 
-The interpreter runs a kernel's Python with numpy arrays as tiles.  torch's own functions stand in for libdevice's; float32
-is rounded to bfloat16 instead of cut off; a tile is reduced by folding it in halves, as a GPU does, instead of element by
-element; indices are checked.
+The interpreter runs a kernel's Python with numpy arrays as tiles.  torch's own functions stand in for libdevice's, a division
+for PTX's reciprocal; float32 is rounded to bfloat16 instead of cut off; a tile is reduced by folding it in halves, as a GPU
+does, instead of element by element; indices are checked.
 """
 import dataclasses
 import importlib.util
@@ -64,7 +64,12 @@ def mend(interpreter):
         interpreter.interpreter_builder.options, debug=True, sanitize_overflow=False)
     cast = builder.cast_impl
 
+    def widened(source):                        # bfloat16 tiles hold bits, not numbers
+        return interpreter.TensorHandle((source.data.astype(np.uint32) << 16).view(np.float32), tl.float32)
+
     def cast_and_round(self, source, target):
+        if source.get_element_ty() == tl.bfloat16 and target.scalar == tl.float32:     # Triton's own gets denormal numbers wrong
+            return widened(source)
         if source.get_element_ty() == tl.float32 and target.scalar == tl.bfloat16:
             rounded = torch.from_numpy(np.ascontiguousarray(source.data)).bfloat16().view(torch.int16).numpy()
             return interpreter.TensorHandle(rounded.view(np.uint16).reshape(source.data.shape), tl.bfloat16)
@@ -72,10 +77,8 @@ def mend(interpreter):
     builder.cast_impl = cast_and_round
     dot = builder.create_dot
 
-    def dot_of_values(self, a, b, *rest):       # bfloat16 tiles hold bits, not numbers
-        wide = [interpreter.TensorHandle((t.data.astype(np.uint32) << 16).view(np.float32), tl.float32)
-                if t.dtype.scalar == tl.bfloat16 else t for t in (a, b)]
-        return dot(self, *wide, *rest)
+    def dot_of_values(self, a, b, *rest):
+        return dot(self, *[widened(t) if t.dtype.scalar == tl.bfloat16 else t for t in (a, b)], *rest)
     builder.create_dot = dot_of_values
     patch = interpreter._patch_lang_tensor
 
@@ -97,6 +100,8 @@ def load_interpreted(path, name):
     spec.loader.exec_module(module)
     if hasattr(module, "libdevice"):
         module.libdevice = Libdevice()
+    if hasattr(module, "reciprocal"):
+        module.reciprocal = lambda x: 1 / x
     function = getattr(module, name)
     if not isinstance(function, interpreter.InterpretedFunction) or not isinstance(
             module.tl.sum, interpreter.InterpretedFunction):

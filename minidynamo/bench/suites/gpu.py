@@ -7,11 +7,12 @@
                          a small one of the peer's), and ("warm") once more with what the first left on disk
 
 Times are medians of CUDA events (kernels) or of host clocks around synchronised batches (models).  Every round runs all variants
-of a row, each round in another order: what one leaves in the cache helps the next.  gpu-models --jobs N compiles N rows at once, in processes of
-their own; then each is timed alone.
+of a row, each in an order of its own: what one leaves in the cache helps or hinders the next.  gpu-models --jobs N compiles N rows at once,
+in processes of their own; then each is timed alone.
 """
 import math
 import os
+import random
 import statistics
 import tempfile
 import time
@@ -97,11 +98,9 @@ def rounds_of(variants, rounds):
     for function in variants.values():
         for _ in range(3):
             function()
-    names = list(variants)
-    for round in range(rounds):
-        start = round % len(names)
-        for name in names[start:] + names[:start]:
-            yield name, variants[name]
+    order = random.Random(0)
+    for _ in range(rounds):
+        yield from order.sample([*variants.items()], len(variants))
 
 
 def event_times(variants, rounds=30):
