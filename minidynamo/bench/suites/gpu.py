@@ -7,8 +7,8 @@
                          a small one of the peer's), and ("warm") once more with what the first left on disk
 
 Times are medians of CUDA events (kernels) or of host clocks around synchronised batches (models).  Every round runs all variants
-of a row, each in an order of its own: what one leaves in the cache helps or hinders the next.  gpu-models --jobs N compiles N rows at once,
-in processes of their own; then each is timed alone.
+of a row, each round in an order of its own.  Before a kernel is timed more is read than the GPU's cache holds: what the last one left there
+does not help it, and is not written while it runs.  gpu-models --jobs N compiles N rows at once, in processes of their own; then each is timed alone.
 """
 import math
 import os
@@ -105,9 +105,10 @@ def rounds_of(variants, rounds):
 
 def event_times(variants, rounds=30):
     """Milliseconds of each call, by CUDA events: {name: [ms, ...]}."""
-    pairs = {name: [] for name in variants}
+    pairs, larger_than_cache = {name: [] for name in variants}, torch.zeros(1 << 26, device=DEVICE)
     for name, function in rounds_of(variants, rounds):
         start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        larger_than_cache.amax()
         torch.cuda._sleep(400_000)      # the host gets ahead, so that launch gaps are not counted
         start.record()
         function()
