@@ -27,7 +27,7 @@ def compile_job(job):
     function = getattr(module, job["name"])
     attributes = {(i,): [["tt.divisibility", 16]] for i, name in enumerate(job["signature"]) if name in job["aligned"]}
     source = ASTSource(fn=function, signature=job["signature"], constexprs=job["constants"], attrs=attributes)
-    options = {"num_warps": job["num_warps"], "num_stages": job["num_stages"]}
+    options = {"num_warps": job["num_warps"], "num_stages": job["num_stages"], "enable_fp_fusion": True}    # a * b + c is one FMA, as in nvcc's kernels
     if job["asserts"]:
         options |= {"debug": True, "sanitize_overflow": False}
     compiled = triton.compile(source, target=GPUTarget("cuda", job["capability"], 32), options=options)

@@ -367,7 +367,8 @@ from minidynamo.bench.runner import on_this_gpu
 print(on_this_gpu("gpu-models", "GPT-2 b1 s64"))
 
 # %% [markdown]
-# One sentence of text through GPT-2 is hardly any work for a GPU: most of the time was spent on launching. A batch of images keeps the GPU busy by itself, and the recording brings little.
+# One sentence of text through GPT-2 is hardly any work for a GPU: most of the time was spent on launching. A batch of images in float32 keeps the GPU busy by itself, and the recording
+# brings little; in bfloat16, where the same kernels take half as long, launches show again.
 #
 # ## Exercises
 #
