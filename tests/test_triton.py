@@ -26,6 +26,7 @@ from miniinductor.codegen.triton_configs import Config
 from miniinductor.graph_passes import gpu_layout
 from miniinductor.ops import ops
 from miniinductor.runtime import triton_build
+from miniinductor.runtime.triton_interpreter import load_interpreted
 from test_cpp import fixed_seed  # noqa: F401
 
 NOT_HERE = {"test_the_writer_defines_every_op", "test_threads_share_the_rows_of_a_reduction",
@@ -174,6 +175,18 @@ def test_every_bfloat16_is_read_and_its_reciprocal_is_eagers():
         torch.testing.assert_close(got, want, rtol=0, atol=0, equal_nan=True)
     [kernel] = minidynamo.explain(function)(x, x[3]).main.compiled.kernels
     assert "= reciprocal(" in kernel.source and "= tl.div_rn" not in kernel.source
+
+
+@pytest.mark.parametrize("line", ["tl.store(out0 + x0, tl.load(in0 + x0 + 1))", "tl.store(out0 - 1 + x0, tl.load(in0 + x0))", "tl.atomic_add(out0 + 2 * x0, 1.0)",
+                                  "tl.store(out0 + x0, tl.load(in0 + x0 - 3, x0 > 1))"])
+def test_an_address_outside_of_the_tensors_is_an_error(line, tmp_path):
+    """What lies next to them in memory belongs to the same storage here."""
+    (tmp_path / "kernel.py").write_text("import triton\nimport triton.language as tl\n\n\n@triton.jit\ndef shifted(in0, out0, XBLOCK: tl.constexpr):\n"
+                                        f"    x0 = tl.arange(0, XBLOCK)\n    {line}\n")
+    whole = torch.zeros(6, 8)
+    with pytest.raises(Exception, match="memory outside of the kernel's tensors"):
+        load_interpreted(str(tmp_path / "kernel.py"), "shifted")[1,](whole[1], whole[4], XBLOCK=8)
+    assert not whole[[0, 2, 3, 5]].any()
 
 
 def test_a_product_that_others_read_too_is_stored():

@@ -6,11 +6,12 @@ In:   the file of a kernel.  Out: its function, to be called as `function[grid](
 
 The interpreter runs a kernel's Python with numpy arrays as tiles.  torch's own functions stand in for libdevice's, a division
 for PTX's reciprocal; float32 is rounded to bfloat16 instead of cut off; a tile is reduced by folding it in halves, as a GPU
-does, instead of element by element; indices are checked.
+does, instead of element by element; indices are checked, and every address.
 """
 import dataclasses
 import importlib.util
 import os
+import threading
 
 import numpy as np
 import torch
@@ -38,6 +39,41 @@ class Libdevice:
         return call
 
 
+class CheckedMemory:
+    """Triton's module of reads and writes; they must stay within the tensors that a kernel was given (memcheck for kernels that see no GPU)."""
+
+    def __init__(self, own):
+        self.own, self.running = own, threading.local()
+
+    def __getattr__(self, name):
+        return getattr(self.own, name)
+
+    def allow(self, tensors):
+        """What this thread's kernel may reach from now on."""
+        spans = sorted((t.data_ptr(), t.data_ptr() + t.element_size() * (1 + sum((n - 1) * s for n, s in zip(t.shape, t.stride()))))
+                       for t in tensors if isinstance(t, torch.Tensor) and t.numel())
+        starts, ends = np.array(spans, np.uint64).reshape(-1, 2).T
+        self.running.starts, self.running.ends = starts, np.maximum.accumulate(ends)        # tensors may overlap
+
+    def check(self, addresses, mask, size):
+        used = addresses[mask.astype(bool)]
+        span = np.searchsorted(self.running.starts, used, side="right") - 1
+        if used.size and (span.min() < 0 or (used + np.uint64(size) > self.running.ends[span]).any()):
+            raise IndexError("memory outside of the kernel's tensors")
+
+    def load(self, addresses, mask, other, dtype):
+        self.check(addresses, mask, np.dtype(dtype).itemsize)
+        return self.own.load(addresses, mask, other, dtype)
+
+    def store(self, addresses, values, mask):
+        self.check(addresses, mask, values.itemsize)
+        return self.own.store(addresses, values, mask)
+
+    def atomic_rmw(self, operation, addresses, values, mask, order):
+        self.check(addresses, mask, values.itemsize)
+        return self.own.atomic_rmw(operation, addresses, values, mask, order)
+
+
 def fold_in_halves(self, input):
     """ReduceOps.generic_reduce for tiles whose reduced side is a power of two: log2(n) calls on arrays."""
     axis = self.axis
@@ -60,6 +96,7 @@ def mend(interpreter):
     if interpreter.ReduceOps.generic_reduce is fold_in_halves:
         return
     interpreter.ReduceOps.generic_reduce = fold_in_halves
+    interpreter._interpreter = CheckedMemory(interpreter._interpreter)
     interpreter.interpreter_builder.options = dataclasses.replace(
         interpreter.interpreter_builder.options, debug=True, sanitize_overflow=False)
     cast = builder.cast_impl
@@ -106,4 +143,17 @@ def load_interpreted(path, name):
     if not isinstance(function, interpreter.InterpretedFunction) or not isinstance(
             module.tl.sum, interpreter.InterpretedFunction):
         raise CompilerError("triton was imported before TRITON_INTERPRET=1 was set")
-    return function
+    return CheckedKernel(function, interpreter._interpreter)
+
+
+class CheckedKernel:
+    """`kernel[grid](tensors, sizes, block sizes)`.  Raises InterpreterError where an address lies outside of the tensors."""
+
+    def __init__(self, function, memory):
+        self.function, self.memory = function, memory
+
+    def __getitem__(self, grid):
+        def run(*arguments, **named):
+            self.memory.allow([*arguments, *named.values()])
+            self.function[grid](*arguments, **named)
+        return run
