@@ -55,8 +55,9 @@ bench: $(READY)
 ops: $(READY)		# every op PyTorch tests itself with, compiled, against eager (3 minutes on 2 cores)
 	@$(BIN)/python tests/sweeps/ops.py
 
-fuzz-graphs: $(READY)	# 5,000 random graphs: C++ against the interpreter of the loop IR against eager (5 minutes on 2 cores)
+fuzz-graphs: $(READY)	# 5,000 random graphs: C++ against the interpreter of the loop IR against eager (5 minutes on 2 cores); 1,000 in Triton's
 	@$(BIN)/python tests/sweeps/graphs.py
+	@$(BIN)/python tests/sweeps/graphs.py --triton --count 1000
 
 fuzz-symbolic: $(READY)	# 1,000 random programs over symbolic sizes, compiled once each, run at 20 sizes (5 minutes on 1 core)
 	@$(BIN)/python tests/sweeps/symbolic.py

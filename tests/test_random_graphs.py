@@ -1,4 +1,4 @@
-"""Random graphs (tests/sweeps/graphs.py): C++ against the interpreter of the loop IR against eager.  `make fuzz-graphs` runs 5,000."""
+"""Random graphs (tests/sweeps/graphs.py): compiled against the interpreter of the loop IR against eager.  `make fuzz-graphs` runs 5,000."""
 import os
 import sys
 
@@ -7,12 +7,21 @@ import torch
 
 sys.path.append(os.path.join(os.path.dirname(__file__), "sweeps"))
 import graphs                           # noqa: E402
+import miniinductor                     # noqa: E402
 from front_helpers import interpret     # noqa: E402
 
 
 @pytest.mark.parametrize("first", range(0, 72, 12))
 def test_three_ways(first):
     assert graphs.check(list(range(first, first + 12))) == []
+
+
+@pytest.mark.parametrize("seeds", [[78, 1064, 2975, 3192, 3525], *[[*range(first, first + 12)] for first in range(200_000, 200_060, 12)]])
+def test_triton(seeds):
+    """The first ones: -1 as an unsigned number; truth values and libdevice's results without dimensions."""
+    pytest.importorskip("triton")
+    with miniinductor.config.patch(cpu_backend="triton"):
+        assert graphs.check(seeds, interpreter=False) == []
 
 
 @pytest.mark.parametrize("first", range(100_000, 100_192, 24))

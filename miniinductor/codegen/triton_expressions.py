@@ -113,7 +113,7 @@ def literal(value, dtype):
     if dtype is torch.bool:
         return str(bool(value))
     if not dtype.is_floating_point:
-        return str(int(value))
+        return str(int(value) if dtype.is_signed else int(value) % (1 << 8 * dtype.itemsize))
     value = float(value)
     if dtype is not torch.float64:
         value = torch.tensor(value, dtype=torch.float32).item()

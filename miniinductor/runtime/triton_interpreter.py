@@ -8,6 +8,7 @@ The interpreter runs a kernel's Python with numpy arrays as tiles.  torch's own 
 for PTX's reciprocal; float32 is rounded to bfloat16 instead of cut off; a tile is reduced by folding it in halves, as a GPU
 does, instead of element by element; indices are checked, and every address.
 """
+import contextlib
 import dataclasses
 import importlib.util
 import os
@@ -34,8 +35,9 @@ class Libdevice:
             arrays = np.broadcast_arrays(*[t.handle.data for t in tiles])
             result = function(*[torch.from_numpy(np.ascontiguousarray(a)) for a in arrays]).numpy()
             kind = tiles[0].dtype.scalar
-            result = result.reshape(arrays[0].shape)
-            return tl.core.tensor(TensorHandle(result, kind), tl.block_type(kind, list(result.shape)) if result.ndim else kind)
+            result = result.reshape(arrays[0].shape)            # a scalar is an array of one element
+            is_tile = any(t.type.is_block() for t in tiles)
+            return tl.core.tensor(TensorHandle(result, kind), tl.block_type(kind, list(result.shape)) if is_tile else kind)
         return call
 
 
@@ -48,18 +50,25 @@ class CheckedMemory:
     def __getattr__(self, name):
         return getattr(self.own, name)
 
-    def allow(self, tensors):
-        """What this thread's kernel may reach from now on."""
+    @contextlib.contextmanager
+    def only(self, tensors):
+        """A `with` block in which a kernel of this thread runs on these."""
         spans = sorted((t.data_ptr(), t.data_ptr() + t.element_size() * (1 + sum((n - 1) * s for n, s in zip(t.shape, t.stride()))))
                        for t in tensors if isinstance(t, torch.Tensor) and t.numel())
         starts, ends = np.array(spans, np.uint64).reshape(-1, 2).T
-        self.running.starts, self.running.ends = starts, np.maximum.accumulate(ends)        # tensors may overlap
+        self.running.spans = starts, np.maximum.accumulate(ends)        # tensors may overlap
+        try:
+            yield
+        finally:
+            del self.running.spans
 
     def check(self, addresses, mask, size):
         used = addresses[mask.astype(bool)]
-        span = np.searchsorted(self.running.starts, used, side="right") - 1
-        if used.size and (span.min() < 0 or (used + np.uint64(size) > self.running.ends[span]).any()):
-            raise IndexError("memory outside of the kernel's tensors")
+        if used.size and hasattr(self.running, "spans"):                # else a kernel that Triton alone runs
+            starts, ends = self.running.spans
+            span = np.searchsorted(starts, used, side="right") - 1
+            if span.min() < 0 or (used + np.uint64(size) > ends[span]).any():
+                raise IndexError("memory outside of the kernel's tensors")
 
     def load(self, addresses, mask, other, dtype):
         self.check(addresses, mask, np.dtype(dtype).itemsize)
@@ -117,6 +126,12 @@ def mend(interpreter):
     def dot_of_values(self, a, b, *rest):
         return dot(self, *[widened(t) if t.dtype.scalar == tl.bfloat16 else t for t in (a, b)], *rest)
     builder.create_dot = dot_of_values
+    splat = builder.create_splat
+
+    def splat_of_truth(self, shape, scalar):    # the handle of a comparison says the dtype of what was compared
+        truth = scalar.data.dtype == bool
+        return splat(self, shape, interpreter.TensorHandle(scalar.data, tl.int1) if truth else scalar)
+    builder.create_splat = splat_of_truth
     patch = interpreter._patch_lang_tensor
 
     def patch_and_index(tensor, scope):         # Triton 3.6: numpy 2.4 makes no int of an array of one element
@@ -154,6 +169,6 @@ class CheckedKernel:
 
     def __getitem__(self, grid):
         def run(*arguments, **named):
-            self.memory.allow([*arguments, *named.values()])
-            self.function[grid](*arguments, **named)
+            with self.memory.only([*arguments, *named.values()]):
+                self.function[grid](*arguments, **named)
         return run

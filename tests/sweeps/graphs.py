@@ -1,9 +1,10 @@
-"""Random FX graphs, three ways: C++ kernels against the interpreter of the loop IR against eager.  `make fuzz-graphs`.
+"""Random FX graphs, three ways: C++ or Triton kernels against the interpreter of the loop IR against eager.  `make fuzz-graphs`.
 
 In:   a seed.  Out: a `Program`: a graph of 3 to 12 torch calls over random shapes, strides and dtypes, and its inputs.
 
     python tests/sweeps/graphs.py --count 5000          # seeds 0..4999; prints every difference with the smallest graph that shows it
     python tests/sweeps/graphs.py --seed 17 --count 1   # one, with its graph and kernels
+    python tests/sweeps/graphs.py --triton              # Triton's interpreter, which checks every address
 
 Several programs become one graph, so that they share one call of the compiler; where the batch differs, its programs are run alone.
 Values know whether they are *exact*: made by operations that IEEE arithmetic determines (inputs, + - * /, minimum, casts, views).  Exact
@@ -500,7 +501,7 @@ def run(seeds, interpreter=True):
     with torch.no_grad():
         eager = gm(*copies())
         compiled = miniinductor.compile_fx(gm, copies())
-        ways = [("C++", compiled(*copies()))]
+        ways = [(miniinductor.config.cpu_backend, compiled(*copies()))]
         if interpreter:
             ways.append(("interpreter", interpret(gm, copies())[0]))
     notes = compiled.record.notes_of("runs eagerly")
@@ -533,16 +534,20 @@ def check(seeds, interpreter=True):
 
 
 def main():
-    parser = argparse.ArgumentParser(description="random graphs: C++ against the interpreter against eager")
+    parser = argparse.ArgumentParser(description="random graphs: compiled kernels against the interpreter against eager")
     parser.add_argument("--count", type=int, default=5000)
     parser.add_argument("--seed", type=int, default=0, help="the first")
     parser.add_argument("--batch", type=int, default=12, help="programs per graph")
     parser.add_argument("--jobs", type=int, default=2, help="processes")
+    parser.add_argument("--triton", action="store_true", help="kernels are Triton's, in its interpreter, instead of C++")
     options = parser.parse_args()
+    if options.triton:
+        os.environ["TRITON_INTERPRET"], miniinductor.config.cpu_backend = "1", "triton"
     if options.jobs > 1 and options.count > options.batch:
         share = -(-options.count // options.jobs)
         children = [subprocess.Popen([sys.executable, os.path.abspath(__file__), "--jobs", "1", "--batch", str(options.batch), "--seed",
-                                      str(options.seed + k * share), "--count", str(min(share, options.count - k * share))])
+                                      str(options.seed + k * share), "--count", str(min(share, options.count - k * share)),
+                                      *["--triton"] * options.triton])
                     for k in range(options.jobs)]
         return max(abs(child.wait()) for child in children)
     torch.set_num_threads(1)
