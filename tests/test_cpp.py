@@ -630,3 +630,18 @@ def test_group_norm_in_channels_last_memory(shape, groups):
     got, want = miniinductor.compile_fx(torch.fx.symbolic_trace(function), [x, w, b])(x, w, b), function(x.double(), w.double(), b.double())
     assert got.stride() == want.stride()
     torch.testing.assert_close(got.double(), want, rtol=1e-4, atol=2e-4)
+
+
+@pytest.mark.parametrize("shape", [(5, 37), (3, 9000), (70, 4, 30)])
+@pytest.mark.parametrize("dtype", [torch.int8, torch.uint8, torch.int16, torch.bool])
+def test_what_is_reduced_of_narrow_integers_wraps(dtype, shape):
+    """Triton's own reductions give 32 bits.  A sum of dtype=bool is any()."""
+    x = (torch.randint(-128, 128, shape) * (torch.rand(shape) < 0.1)).to(dtype)
+
+    def function(x):
+        found = [x.sum(-1, dtype=dtype), x.prod(-1, dtype=dtype), x.sum(0, dtype=dtype), x.sum(dtype=dtype), x.amax(-1), x.amin(0)]
+        found += [x.cumsum(-1, dtype=dtype)] if dtype != torch.bool else []
+        return [(y + y if dtype == torch.bool else y * 2).to(torch.int64) for y in found]
+    gm = torch.fx.symbolic_trace(lambda x: tuple(function(x)))
+    for got, want in zip(miniinductor.compile_fx(gm, [x])(x), function(x)):
+        same(got, want)

@@ -477,11 +477,12 @@ class TritonKernelWriter(TritonExpressions):
         start, combine, whole = SCANS[kind]
         value, kind = self.solid(value), triton_type(dtype)
         tile = value if value.inner == self.all_axes(True) else f"tl.broadcast_to({value}, {self.shape()})"
+        whole = as_narrow(whole.format(tile), dtype)
         if self.kind == "persistent":
-            return self.temporary(whole.format(tile), dtype, self.all_axes(True))
+            return self.temporary(whole, dtype, self.all_axes(True))
         carry = self.outside.fresh("carry")             # the last element of the tile before
         self.outside.add(noted(f"{carry} = tl.full([XBLOCK, 1], {start}, {kind})", self.origin))
-        result = self.temporary(combine.format(carry, whole.format(tile)), dtype, self.all_axes(True))
+        result = self.temporary(combine.format(carry, whole), dtype, self.all_axes(True))
         self.line(f"{carry} = tl.sum(tl.where(tl.arange(0, RBLOCK)[None, :] == RBLOCK - 1, {result}, 0), 1)[:, None]")
         return result
 
@@ -506,6 +507,12 @@ class TritonKernelWriter(TritonExpressions):
             return accumulator.whole(self)
         self.accumulators.append(accumulator)
         return Value(accumulator.name, dtype, self.all_axes(True))
+
+
+def as_narrow(text, dtype):
+    """What Triton reduces or scans of integers of 8 or 16 bits has 32."""
+    narrow = not dtype.is_floating_point and dtype is not torch.bool and dtype.itemsize < 4
+    return f"{text}.to({triton_type(dtype)})" if narrow else text
 
 
 class NotOnline(Exception):
@@ -570,7 +577,8 @@ class Accumulator:
 
     def column(self, writer, tile):
         text = self.ending.format(a=tile) + ("[1]" if self.has_index else "") + "[:, None]"
-        self.result = writer.temporary(f"{text} != 0" if self.kind == "any" else text, self.dtype, frozenset("x"))
+        text = f"{text} != 0" if self.kind == "any" else text if self.has_index else as_narrow(text, self.element)
+        self.result = writer.temporary(text, self.dtype, frozenset("x"))
         return self.result
 
 

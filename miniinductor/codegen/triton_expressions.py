@@ -112,8 +112,10 @@ def compute_dtype(dtype):
 def literal(value, dtype):
     if dtype is torch.bool:
         return str(bool(value))
-    if not dtype.is_floating_point:
-        return str(int(value) if dtype.is_signed else int(value) % (1 << 8 * dtype.itemsize))
+    if not dtype.is_floating_point:     # wraps, as a Python number does in torch
+        bits = 8 * dtype.itemsize
+        value = int(value) % (1 << bits)
+        return str(value - (1 << bits) if dtype.is_signed and value >> bits - 1 else value)
     value = float(value)
     if dtype is not torch.float64:
         value = torch.tensor(value, dtype=torch.float32).item()

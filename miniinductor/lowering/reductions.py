@@ -50,6 +50,8 @@ def accumulate_dtype(dtype):
 @lower(aten.sum, aten.prod)
 def sum_rule(call, x, dims=None, keepdim=False, dtype=None):
     result = call.value.dtype
+    if result == torch.bool:            # dtype=torch.bool: a sum of bools is any(), a product all()
+        return (some if call.name == "sum" else every)(call, truth(call, x), dims, keepdim)
     return reduce(call, x, dims, keepdim, call.name, accumulate_dtype(result), result)
 
 
@@ -96,9 +98,12 @@ def place_of_extreme(call, x, dim=None, keepdim=False):
 def any_rule(call, x, dims=None, keepdim=False):
     if call.value.dtype != torch.bool:
         raise NotLowered("uint8 result")
-    dtype = x.dtype
-    true = x if dtype == torch.bool else mapped(call, x, lambda v: ops.ne(v, ops.constant(0, dtype)), torch.bool)
-    return (some if call.name == "any" else every)(call, true, dims, keepdim)
+    return (some if call.name == "any" else every)(call, truth(call, x), dims, keepdim)
+
+
+def truth(call, x):
+    """x != 0"""
+    return x if x.dtype == torch.bool else mapped(call, x, lambda v: ops.ne(v, ops.constant(0, x.dtype)), torch.bool)
 
 
 def some(call, x, dims, keepdim):
