@@ -230,6 +230,16 @@ def test_triton_kernels_take_sizes_as_arguments(name):
 
 
 @pytest.mark.skipif(os.environ.get("TRITON_INTERPRET") != "1", reason="needs Triton's interpreter")
+def test_triton_loops_over_rows_that_are_longer_than_the_first_ones():
+    """By blocks for long rows: the online softmax cannot do with four elements."""
+    pytest.importorskip("triton")
+    with miniinductor.config.patch(cpu_backend="triton"):
+        compiled = check(lambda x: torch.exp(x - x.amax(-1, keepdim=True)).sum(-1), one, [(5, 3), (4, 2), (6, 10), (2, 5000)])
+    longer = compiled.record.kernels[0].launch.longer
+    assert "groups" in longer.source and min(c.block("r") for c in longer.launch.configs) >= 2048
+
+
+@pytest.mark.skipif(os.environ.get("TRITON_INTERPRET") != "1", reason="needs Triton's interpreter")
 def test_triton_reductions_in_chunks_of_a_symbolic_length(monkeypatch):
     pytest.importorskip("triton")
     for name, value in {"LEAST_ELEMENTS": 64, "LEAST_ROWS": 4, "LEAST_CHUNK": 16, "PROGRAMS": 16}.items():
@@ -262,6 +272,7 @@ def test_what_a_gpu_kernel_assumes_of_its_sizes(monkeypatch):
     from miniinductor.runtime import program
     from miniinductor.runtime import _launcher, triton_build
     kernels, launched, loaded = [], [], []
+    monkeypatch.setattr("miniinductor.codegen.triton.LONG_ROW", 32)         # the interpreter's tiles are too large to be compiled
     build = triton_build.build_triton_kernels
     monkeypatch.setattr(program, "build_triton_kernels", lambda some, *rest: kernels.extend(some) or build(some, *rest))
     with miniinductor.config.patch(cpu_backend="triton"):

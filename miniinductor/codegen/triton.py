@@ -171,7 +171,8 @@ class TritonKernelWriter(TritonExpressions):
             self.kind = "looped" if online or numel > persistent_limit(columns) else "persistent"
         self.sizes = {a.name: a.numel for a in self.axes}
         tiles = len({(a.name, a.index) for b in bodies for a in b.reads() if not {*r}.isdisjoint(a.index.free_symbols)})
-        self.configs = block_configs(self.kind, {a: hint(n, 512) for a, n in self.sizes.items()}, self.columns, tiles)
+        hints = {a: hint(n, 512) for a, n in self.sizes.items()} | ({"r": 2 * LONG_ROW} if self.any_row else {})
+        self.configs = block_configs(self.kind, hints, self.columns, tiles)
         free = [c for c in self.configs if all(self.divides(c, a) for a in self.axes)]
         if free:                # sizes that the blocks divide need no masks
             self.configs = free
