@@ -36,6 +36,12 @@ BY_CALL = {"raw_dict": object.__getattribute__, "dict_item": dict.__getitem__, "
 BY_ATTRIBUTE = {"attr": None, "dict": "__dict__", "cell": "cell_contents", "closure": "__closure__", "class_item": "__dict__"}
 
 
+def is_literal(variable):
+    """Is it a tuple that may be a constant of the replacement code?"""
+    return variable.cls is tuple and not any(type(peek(v)) is Lazy for v in variable.items) and variable.is_constant() and all(
+        is_constant_value(peek(v).as_constant()) for v in variable.items)
+
+
 class Codegen:
     """Emits instructions and keeps count of the stack."""
 
@@ -125,7 +131,7 @@ class Codegen:
             self.cell(variable)
         elif variable.source is not None:
             self.load_source(variable.source)
-        elif isinstance(variable, SHARED) or isinstance(variable, (TupleVar, SliceVar, PartialVar)) and not (variable.cls is tuple and variable.is_constant()):
+        elif isinstance(variable, SHARED) or isinstance(variable, (TupleVar, SliceVar, PartialVar)) and not is_literal(variable):
             if id(variable) in self.building:
                 raise SkipFrame("a container that contains itself")
             self.building.add(id(variable))
@@ -203,8 +209,7 @@ class Codegen:
 
     def sequence(self, variable):
         cls, items = variable.cls, lambda: self.build("BUILD_TUPLE", variable.items)
-        if variable.is_constant() and all(is_constant_value(v.as_constant()) for v in map(peek, variable.items)) \
-                and cls is tuple and not any(type(peek(v)) is Lazy for v in variable.items):
+        if is_literal(variable):
             self.load_const(self.constants.setdefault(id(variable), variable.as_constant()))        # one object, however often it is loaded
         elif cls is list:
             self.build("BUILD_LIST", variable.items)

@@ -1034,3 +1034,14 @@ def test_an_object_that_can_be_called_as_an_index():
         args = torch.arange(4.0), Place(number), 2
         assert torch.equal(minidynamo.compile(function, backend="eager")(*args), function(*args))
         minidynamo.reset()
+
+
+def test_a_tuple_of_constants_and_tuples_is_one_object():
+    """Random program 90567: it lies in a cell and in the result."""
+    def function(x, y, d):
+        def inner(a, *rest):
+            return y, (a, rest)
+        y = inner(d["k"])[1]
+        return x + 1, y, inner
+    _, y, inner = minidynamo.compile(function, backend="eager")(torch.ones(1), 3, {"k": 1})
+    assert y == (1, ()) and inner.__closure__[0].cell_contents is y
