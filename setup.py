@@ -1,8 +1,19 @@
 """The C extensions; everything else is in pyproject.toml."""
+
 from setuptools import Extension, setup
 
-setup(ext_modules=[
-    Extension("minidynamo._frame_hook", ["minidynamo/frame_hook.c"], extra_compile_args=["-O2"]),
-    Extension("minidynamo._guard_memo", ["minidynamo/guard_memo.c"], extra_compile_args=["-O2"]),
-    Extension("miniinductor.runtime._launcher", ["miniinductor/runtime/launcher.c"], extra_compile_args=["-O2"]),
-])
+setup(
+    ext_modules=[
+        Extension(
+            "minidynamo._frame_hook", ["minidynamo/frame_hook.c"], extra_compile_args=["-O2"]
+        ),
+        Extension(
+            "minidynamo._guard_memo", ["minidynamo/guard_memo.c"], extra_compile_args=["-O2"]
+        ),
+        Extension(
+            "miniinductor.runtime._launcher",
+            ["miniinductor/runtime/launcher.c"],
+            extra_compile_args=["-O2"],
+        ),
+    ]
+)

@@ -10,11 +10,22 @@ The files in the order in which a call flows through them: `frame_hook` (C), `co
 `.frame_hook` import without torch: everything else loads on first use.
 Mirrors torch/_dynamo (paper section 3).
 """
+
 import importlib
 
-_HOME = {"compile": "api", "reset": "api", "disable": "api", "graph_break": "api", "is_compiling": "api", "mark_dynamic": "api",
-         "mark_static": "api", "register_backend": "backends", "list_backends": "backends", "counters": "records",
-         "Unsupported": "exceptions"}
+_HOME = {
+    "compile": "api",
+    "reset": "api",
+    "disable": "api",
+    "graph_break": "api",
+    "is_compiling": "api",
+    "mark_dynamic": "api",
+    "mark_static": "api",
+    "register_backend": "backends",
+    "list_backends": "backends",
+    "counters": "records",
+    "Unsupported": "exceptions",
+}
 __all__ = [*_HOME, "config", "explain"]
 
 

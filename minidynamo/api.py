@@ -3,6 +3,7 @@
     >>> model = minidynamo.compile(model, backend="eager")      # behaves like the module
 Mirrors torch/_dynamo/eval_frame.py and decorators.py.
 """
+
 import functools
 
 import torch
@@ -11,7 +12,11 @@ from . import convert_frame, frame_hook
 from .symbolic_eval import torch_rules
 from .variables.constant import ConstantVar
 
-CHOICES = {"mode": (None, "default", "reduce-overhead", "max-autotune"), "dynamic": (None, True, False), "fullgraph": (False, True)}
+CHOICES = {
+    "mode": (None, "default", "reduce-overhead", "max-autotune"),
+    "dynamic": (None, True, False),
+    "fullgraph": (False, True),
+}
 
 
 def compile(fn_or_module=None, *, backend="inductor", fullgraph=False, dynamic=None, mode=None):
@@ -22,11 +27,17 @@ def compile(fn_or_module=None, *, backend="inductor", fullgraph=False, dynamic=N
     """
     for name, value in (("mode", mode), ("dynamic", dynamic), ("fullgraph", fullgraph)):
         if value not in CHOICES[name]:
-            raise ValueError(f"there is no {name}={value!r}: use {' or '.join(map(repr, CHOICES[name]))}")
+            raise ValueError(
+                f"there is no {name}={value!r}: use {' or '.join(map(repr, CHOICES[name]))}"
+            )
     if fn_or_module is None:
-        return lambda target: compile(target, backend=backend, fullgraph=fullgraph, dynamic=dynamic, mode=mode)
+        return lambda target: compile(
+            target, backend=backend, fullgraph=fullgraph, dynamic=dynamic, mode=mode
+        )
     if not callable(fn_or_module):
-        raise TypeError(f"compile() takes a function or a module, not {type(fn_or_module).__name__}")
+        raise TypeError(
+            f"compile() takes a function or a module, not {type(fn_or_module).__name__}"
+        )
     compiler = convert_frame.FrameCompiler.of(backend, fullgraph, dynamic, mode)
     if torch_rules.is_leaf(fn_or_module):
         fn_or_module = framed(fn_or_module)
@@ -34,7 +45,9 @@ def compile(fn_or_module=None, *, backend="inductor", fullgraph=False, dynamic=N
         return CompiledModule(fn_or_module, compiler)
     if hasattr(fn_or_module, "__code__"):
         compiler.entries[id(fn_or_module.__code__)] = fn_or_module.__code__
-    target = fn_or_module.__wrapped__ if isinstance(fn_or_module, frame_hook.Switched) else fn_or_module
+    target = (
+        fn_or_module.__wrapped__ if isinstance(fn_or_module, frame_hook.Switched) else fn_or_module
+    )
     return named_like(target, frame_hook.enabled(target, compiler))
 
 
@@ -49,10 +62,14 @@ def named_like(fn, made):
 @functools.lru_cache(None)
 def framed(function):
     """A function of torch's own (F.gelu, torch.softmax), which is left alone as a frame, behind one that is compiled: the same one each time."""
+
     @functools.wraps(function)
     def call(*args, **kwargs):
         return function(*args, **kwargs)
-    call.__code__ = call.__code__.replace(co_name=function.__name__, co_filename=f"<{function.__module__}>")
+
+    call.__code__ = call.__code__.replace(
+        co_name=function.__name__, co_filename=f"<{function.__module__}>"
+    )
     return call
 
 
@@ -70,7 +87,15 @@ class CompiledModule(torch.nn.Module):
         return self._run(*args, **kwargs)
 
     def __getattribute__(self, name):
-        if name in ("_orig_mod", "_run", "_compiler", "__class__", "__call__", "__reduce_ex__", "__dict__"):
+        if name in (
+            "_orig_mod",
+            "_run",
+            "_compiler",
+            "__class__",
+            "__call__",
+            "__reduce_ex__",
+            "__dict__",
+        ):
             return object.__getattribute__(self, name)
         return getattr(object.__getattribute__(self, "_orig_mod"), name)
 
@@ -81,7 +106,11 @@ class CompiledModule(torch.nn.Module):
         delattr(self._orig_mod, name)
 
     def __reduce_ex__(self, protocol):
-        options = dict(backend=self._compiler.backend_name, fullgraph=self._compiler.fullgraph, mode=self._compiler.mode)
+        options = dict(
+            backend=self._compiler.backend_name,
+            fullgraph=self._compiler.fullgraph,
+            mode=self._compiler.mode,
+        )
         return functools.partial(compile, **options), (self._orig_mod,)
 
     def __repr__(self):
@@ -119,15 +148,25 @@ def is_compiling():
 def mark_dynamic(tensor, dim):
     """Size `dim` of `tensor` is a symbol when it is compiled.  The compiled call raises SpecializationError where its number is needed."""
     if not -tensor.dim() <= dim < tensor.dim():
-        raise IndexError(f"mark_dynamic: a tensor of {tensor.dim()} dimensions has no dimension {dim}")
+        raise IndexError(
+            f"mark_dynamic: a tensor of {tensor.dim()} dimensions has no dimension {dim}"
+        )
     dim %= tensor.dim()
     tensor.__dict__.setdefault("_minidynamo_dynamic", set()).add(dim)
 
 
 def mark_static(tensor, dim=None):
     """Size `dim` of `tensor` (None: every size) is a number when it is compiled, also with dynamic=True."""
-    tensor.__dict__.setdefault("_minidynamo_static", set()).update(range(tensor.dim()) if dim is None else [dim % tensor.dim()])
+    tensor.__dict__.setdefault("_minidynamo_static", set()).update(
+        range(tensor.dim()) if dim is None else [dim % tensor.dim()]
+    )
 
 
-torch_rules.rules({graph_break: torch_rules.refused("graph_break()", "minidynamo.graph_break() was called", "remove the call"),
-                   is_compiling: lambda tx: ConstantVar(True)})
+torch_rules.rules(
+    {
+        graph_break: torch_rules.refused(
+            "graph_break()", "minidynamo.graph_break() was called", "remove the call"
+        ),
+        is_compiling: lambda tx: ConstantVar(True),
+    }
+)

@@ -9,6 +9,7 @@ In:   a name or a callable.   Out: `backend(gm: fx.GraphModule, example_inputs: 
 
 Mirrors torch/_dynamo/backends/registry.py (paper section 3.9).
 """
+
 import importlib
 import types
 
@@ -34,7 +35,9 @@ def lookup_backend(backend):
     if callable(backend):
         return getattr(backend, "__name__", type(backend).__name__), backend
     if backend not in _REGISTRY:
-        raise ValueError(f"unknown backend {backend!r}; there are {', '.join(list_backends())}, or pass a callable")
+        raise ValueError(
+            f"unknown backend {backend!r}; there are {', '.join(list_backends())}, or pass a callable"
+        )
     return backend, _REGISTRY[backend]
 
 
@@ -43,7 +46,10 @@ def eager(gm, example_inputs, mode=None):
     """Run the captured graph as it is: shows capture alone.
 
     The graph's code reads parameters from a plain namespace: nn.Module.__getattr__ would cost more than small ops."""
-    attributes = types.SimpleNamespace(**dict(gm.named_parameters(remove_duplicate=False)), **dict(gm.named_buffers(remove_duplicate=False)))
+    attributes = types.SimpleNamespace(
+        **dict(gm.named_parameters(remove_duplicate=False)),
+        **dict(gm.named_buffers(remove_duplicate=False)),
+    )
     return types.MethodType(type(gm).forward, attributes)
 
 

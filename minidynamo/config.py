@@ -10,18 +10,27 @@
 
 Mirrors torch/_dynamo/config.py.
 """
+
 import os
 from contextlib import contextmanager
 
-raise_internal_errors = False       # the compiler's own failures raise instead of running the frame eagerly
-recompile_limit = 8                 # entries per code object and `self`; then the code runs as plain Python
-step_limit = 500_000        # instructions traced for one frame, inlined calls included; a longer one runs as plain Python
-guard_limit = 100_000       # guards of one frame; one that needs more (a list of a million numbers was read) runs as plain Python
-attempt_limit = 200                 # restarts of one frame's analysis (one per graph break met)
-guard_parameter_metadata = True     # dtype, device, shape of parameters are checked besides their identity
-capture_scalar_outputs = False      # .item(), nonzero(), x[mask] stay in the graph, as sizes that only the run knows
-undo_bytes = 1 << 20                # graphs that write to more memory of the program than this do not copy it, to undo that should they raise
-count_hits = True                   # replacement code counts its calls (one C call, about 40 ns)
+raise_internal_errors = (
+    False  # the compiler's own failures raise instead of running the frame eagerly
+)
+recompile_limit = 8  # entries per code object and `self`; then the code runs as plain Python
+step_limit = 500_000  # instructions traced for one frame, inlined calls included; a longer one runs as plain Python
+guard_limit = 100_000  # guards of one frame; one that needs more (a list of a million numbers was read) runs as plain Python
+attempt_limit = 200  # restarts of one frame's analysis (one per graph break met)
+guard_parameter_metadata = (
+    True  # dtype, device, shape of parameters are checked besides their identity
+)
+capture_scalar_outputs = (
+    False  # .item(), nonzero(), x[mask] stay in the graph, as sizes that only the run knows
+)
+undo_bytes = (
+    1 << 20
+)  # graphs that write to more memory of the program than this do not copy it, to undo that should they raise
+count_hits = True  # replacement code counts its calls (one C call, about 40 ns)
 debug = int(os.environ.get("MINI_DEBUG", "0"))
 
 

@@ -1,11 +1,11 @@
 """The exceptions of capture: what the user sees, and the signals that the evaluator uses inside.
 
-    Unsupported        for the user, under fullgraph=True: a graph break with its line
-    SpecializationError  for the user: `mark_dynamic` could not be kept, with the line
-    Break              the evaluator met something it cannot trace: the root frame is split there
-    Restart            analysis starts over, knowing the places where it must split
-    SkipFrame          this frame cannot be split: run it as plain Python
-    ObservedException  the *traced program* raised; handlers of the traced program see it
+Unsupported        for the user, under fullgraph=True: a graph break with its line
+SpecializationError  for the user: `mark_dynamic` could not be kept, with the line
+Break              the evaluator met something it cannot trace: the root frame is split there
+Restart            analysis starts over, knowing the places where it must split
+SkipFrame          this frame cannot be split: run it as plain Python
+ObservedException  the *traced program* raised; handlers of the traced program see it
 """
 
 

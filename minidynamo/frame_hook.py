@@ -16,15 +16,35 @@ An entry whose third item is callable belongs to that callback: other callbacks 
 The cache of a code object is a plain list of entries that one may print and edit.
 Mirrors torch/csrc/dynamo/eval_frame.c and torch/_dynamo/eval_frame.py (paper section 3.1).
 """
+
 import sys
 
 try:
-    from ._frame_hook import Switched, get_cache, get_callback, hand_over, set_cache, set_callback, tail
+    from ._frame_hook import (
+        Switched,
+        get_cache,
+        get_callback,
+        hand_over,
+        set_cache,
+        set_callback,
+        tail,
+    )
 except ModuleNotFoundError as error:
-    raise ImportError(f"minidynamo's C extension was not built for Python {sys.version_info[0]}.{sys.version_info[1]}: `make setup`, or "
-                      "`pip install -e .` in a CPython 3.11, 3.12 or 3.13") from error
+    raise ImportError(
+        f"minidynamo's C extension was not built for Python {sys.version_info[0]}.{sys.version_info[1]}: `make setup`, or "
+        "`pip install -e .` in a CPython 3.11, 3.12 or 3.13"
+    ) from error
 
-__all__ = ["enabled", "disabled", "get_cache", "get_callback", "hand_over", "set_cache", "set_callback", "tail"]
+__all__ = [
+    "enabled",
+    "disabled",
+    "get_cache",
+    "get_callback",
+    "hand_over",
+    "set_cache",
+    "set_callback",
+    "tail",
+]
 
 
 def enabled(fn, callback):

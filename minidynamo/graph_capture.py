@@ -10,6 +10,7 @@ Parameters and buffers of modules are `get_attr` nodes guarded by identity; othe
 meta holds `example_value`, `stack_trace`, `source_line`, `user_stack` and `module_path`.
 Mirrors torch/_dynamo/output_graph.py (paper section 3.5).
 """
+
 import contextlib
 import functools
 import linecache
@@ -28,7 +29,13 @@ from .exceptions import Break
 from .guards import Guard, constant_check
 from .sources import SourceTree
 from .symbolic_numbers import EXPRESSIONS
-from .symbolic_shapes import DataDependentDecision, ShapeEnv, can_be_symbolic, fake_like, symbolic_fake
+from .symbolic_shapes import (
+    DataDependentDecision,
+    ShapeEnv,
+    can_be_symbolic,
+    fake_like,
+    symbolic_fake,
+)
 from .variables.base import Lazy
 from .variables.builder import Builder
 from .variables.constant import ConstantVar, argument_of, is_constant_value
@@ -40,9 +47,24 @@ from .variables.symbolic import SYMBOLIC, SymVar, TextVar, data_dependent, wrap_
 from .variables.tensor import FloatVar, TensorVar, with_tensors
 
 LITERAL_KEYS = (str, int, bool, type(None))
-PLAIN_OPERATORS = {getattr(operator, "i" + name): getattr(operator, name) for name in
-                   ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "lshift", "rshift")}
-PLAIN_OPERATORS.update({operator.iand: operator.and_, operator.ior: operator.or_, operator.ixor: operator.xor})
+PLAIN_OPERATORS = {
+    getattr(operator, "i" + name): getattr(operator, name)
+    for name in (
+        "add",
+        "sub",
+        "mul",
+        "truediv",
+        "floordiv",
+        "mod",
+        "pow",
+        "matmul",
+        "lshift",
+        "rshift",
+    )
+}
+PLAIN_OPERATORS.update(
+    {operator.iand: operator.and_, operator.ior: operator.or_, operator.ixor: operator.xor}
+)
 
 
 def state_of(tensor):
@@ -50,7 +72,12 @@ def state_of(tensor):
     tensors, where torch does not count."""
     if tensor.is_inference():
         return None
-    return tensor._version, tensor.requires_grad, plain(tensor.shape), tensor.layout is torch.strided and plain(tensor.stride())
+    return (
+        tensor._version,
+        tensor.requires_grad,
+        plain(tensor.shape),
+        tensor.layout is torch.strided and plain(tensor.stride()),
+    )
 
 
 def plain(sizes):
@@ -60,36 +87,67 @@ def plain(sizes):
 
 def states(args, kwargs):
     """[(tensor, state)] of the tensors among the arguments, also those in lists."""
-    return [(leaf, state_of(leaf)) for arg in (*args, *kwargs.values()) for leaf in (arg if type(arg) in (list, tuple) else (arg,))
-            if isinstance(leaf, torch.Tensor)]
+    return [
+        (leaf, state_of(leaf))
+        for arg in (*args, *kwargs.values())
+        for leaf in (arg if type(arg) in (list, tuple) else (arg,))
+        if isinstance(leaf, torch.Tensor)
+    ]
 
 
 class OutputGraph(Builder):
     """One attempt.  `inputs`: variables behind the placeholders, in order: symbols, then the tensors that have them as sizes."""
 
     def __init__(self, input_sources=(), generates_code=True, floats=(), policy=None):
-        self.floats, self.float_inputs = floats, {}         # names of floats that change from call to call; source -> FloatVar
+        self.floats, self.float_inputs = (
+            floats,
+            {},
+        )  # names of floats that change from call to call; source -> FloatVar
         self.policy = policy or SizePolicy(False)
         self.shape_env = ShapeEnv(lambda: self.frame.user_line() if self.frame is not None else "")
-        self.unbacked = {}                          # symbol that only the run knows -> SymVar of the node that gives it
-        self.symbol_nodes, self.symbolic_inputs = {}, {}    # expression over the symbols -> node; id of an input -> (sizes, strides)
-        self.generates_code = generates_code        # does the backend rely on parameters' shapes and devices?
+        self.unbacked = {}  # symbol that only the run knows -> SymVar of the node that gives it
+        self.symbol_nodes, self.symbolic_inputs = (
+            {},
+            {},
+        )  # expression over the symbols -> node; id of an input -> (sizes, strides)
+        self.generates_code = (
+            generates_code  # does the backend rely on parameters' shapes and devices?
+        )
         self.tree = SourceTree()
         self.graph = torch.fx.Graph()
         self.fake_mode = fake_tensor.FakeTensorMode(static_shapes=True)
         if config.capture_scalar_outputs and self.policy.dynamic is not False:
             self.fake_mode.shape_env, self.fake_mode.cache_enabled = self.shape_env, False
         self.inputs, self.attributes, self.by_fake, self.memo, self.pinned_memo = [], {}, {}, {}, {}
-        self.globals, self.pair_guards, self.sourced, self.module_stack, self.modules = {}, [], [], [], []
-        self.input_sources = input_sources          # names of tensors that must be placeholders (replaced buffers)
-        self.handling = sys.exc_info()[1] is not None       # does the frame run in an `except` block of its callers?
-        self.steps = 0                              # instructions traced so far
-        self.last_input, self.calls, self.frame, self.root, self.global_hooks_guarded = None, 0, None, None, False
-        self.makers = {}            # id of a stateless module made in the frame -> partial that makes it
-        self.autocast_depth = 0                     # autocast regions entered less those left
-        self.state_before, self.state_after = {}, {}        # (setter, its first arguments) -> the thread's state
-        self.entered = []           # context managers of C (`torch_rules.ContextVar`) that the graph has entered and not left
-        self.names, self.written = {}, []           # written: (node, fake tensor it changed in place)
+        self.globals, self.pair_guards, self.sourced, self.module_stack, self.modules = (
+            {},
+            [],
+            [],
+            [],
+            [],
+        )
+        self.input_sources = (
+            input_sources  # names of tensors that must be placeholders (replaced buffers)
+        )
+        self.handling = (
+            sys.exc_info()[1] is not None
+        )  # does the frame run in an `except` block of its callers?
+        self.steps = 0  # instructions traced so far
+        self.last_input, self.calls, self.frame, self.root, self.global_hooks_guarded = (
+            None,
+            0,
+            None,
+            None,
+            False,
+        )
+        self.makers = {}  # id of a stateless module made in the frame -> partial that makes it
+        self.autocast_depth = 0  # autocast regions entered less those left
+        self.state_before, self.state_after = (
+            {},
+            {},
+        )  # (setter, its first arguments) -> the thread's state
+        self.entered = []  # context managers of C (`torch_rules.ContextVar`) that the graph has entered and not left
+        self.names, self.written = {}, []  # written: (node, fake tensor it changed in place)
 
     # ---- guards
     def guard(self, source, kind, check, value=None, row=None):
@@ -106,19 +164,35 @@ class OutputGraph(Builder):
                     text, pins = pin.key, {pin.key: value}
                 check = check.replace(field, text)
         name = kind if isinstance(kind, str) else kind[0]
-        source.guards[kind] = Guard(name, source, check, pins, self.frame.user_line() if self.frame is not None else "", row and (row, value))
+        source.guards[kind] = Guard(
+            name,
+            source,
+            check,
+            pins,
+            self.frame.user_line() if self.frame is not None else "",
+            row and (row, value),
+        )
 
     def guard_pair(self, check, *sources):
         line = self.frame.user_line() if self.frame is not None else ""
-        self.pair_guards.append(Guard("ALIAS" if " is {" in check else "DISTINCT", sources, check, {}, line))
+        self.pair_guards.append(
+            Guard("ALIAS" if " is {" in check else "DISTINCT", sources, check, {}, line)
+        )
 
     def guard_state(self, call, value):
         """`call` (a functools.partial) read `value` from the process's state: it must give the same again.  What the frame itself sets is guarded on entry."""
         name = call.func.__name__
         if self.state_before and ("grad" in name or "autocast" in name):
             return
-        arguments = ", ".join([*map(repr, call.args), *(f"{k}={v!r}" for k, v in call.keywords.items())])
-        self.guard(self.tree.pinned(call.func), ("STATE", arguments), f"{{0}}({arguments}) == {{pin}}", value)
+        arguments = ", ".join(
+            [*map(repr, call.args), *(f"{k}={v!r}" for k, v in call.keywords.items())]
+        )
+        self.guard(
+            self.tree.pinned(call.func),
+            ("STATE", arguments),
+            f"{{0}}({arguments}) == {{pin}}",
+            value,
+        )
 
     def guard_globals(self, function):
         """A backend will trace `function`, and take what its globals are now for constants."""
@@ -126,18 +200,29 @@ class OutputGraph(Builder):
         for name in names if source is not None else ():
             value = function.__globals__.get(name)
             if name in function.__globals__ and (is_constant_value(value) or callable(value)):
-                check, pin = constant_check(value) if is_constant_value(value) else ("{0} is {pin}", value)
+                check, pin = (
+                    constant_check(value) if is_constant_value(value) else ("{0} is {pin}", value)
+                )
                 self.guard(source.item(name), "GLOBAL", check, pin)
 
     def lets_go(self, value):
         """May `value`, which was alive when the frame began, be gone by now in plain Python: has anything been written, or a parameter been
         rebound that may have held it?"""
         cells = [variable for variable, _ in self.memo.values() if type(variable) is CellVar]
-        rebound = [was.value for name, was in self.root.bound.items()
-                   if name not in self.root.cells and getattr(self.root.locals.get(name), "source", None) is not was.source]
-        return any(variable.mutated for variable in (*self.sourced, *cells, *self.root.cells.values())) or \
-            any(module.written for module in self.globals.values()) or \
-            any(was is value or not is_constant_value(was) and not isinstance(was, torch.Tensor) for was in rebound)
+        rebound = [
+            was.value
+            for name, was in self.root.bound.items()
+            if name not in self.root.cells
+            and getattr(self.root.locals.get(name), "source", None) is not was.source
+        ]
+        return (
+            any(variable.mutated for variable in (*self.sourced, *cells, *self.root.cells.values()))
+            or any(module.written for module in self.globals.values())
+            or any(
+                was is value or not is_constant_value(was) and not isinstance(was, torch.Tensor)
+                for was in rebound
+            )
+        )
 
     def nothing_handled(self):
         """Does the frame run outside of all `except` blocks?  Guarded if so."""
@@ -147,15 +232,28 @@ class OutputGraph(Builder):
 
     def guard_flag(self, variable, name):
         """`tensor.is_...()` was read of an input."""
-        if type(variable) is TensorVar and variable.value is not None and name.startswith(("is_", "_is_")) and hasattr(torch.Tensor, name):
-            self.guard(variable.source, ("FLAG", name), f"{{0}}.{name}() is {getattr(variable.value, name)()}")
+        if (
+            type(variable) is TensorVar
+            and variable.value is not None
+            and name.startswith(("is_", "_is_"))
+            and hasattr(torch.Tensor, name)
+        ):
+            self.guard(
+                variable.source,
+                ("FLAG", name),
+                f"{{0}}.{name}() is {getattr(variable.value, name)()}",
+            )
 
     def guard_no_global_hooks(self):
         if not self.global_hooks_guarded:
             self.global_hooks_guarded = True
             hooks = torch.nn.modules.module
-            for name in ("_global_forward_hooks", "_global_forward_pre_hooks", "_global_backward_hooks",
-                         "_global_backward_pre_hooks"):
+            for name in (
+                "_global_forward_hooks",
+                "_global_forward_pre_hooks",
+                "_global_backward_hooks",
+                "_global_backward_pre_hooks",
+            ):
                 self.guard(self.tree.pinned(getattr(hooks, name), name), "NO_HOOKS", "not {0}")
                 if getattr(hooks, name):
                     raise Break("module", "global module hooks are installed")
@@ -184,9 +282,13 @@ class OutputGraph(Builder):
     def add_input(self, kind, name, fake):
         """A placeholder (kept before everything else) or get_attr node."""
         graph = self.graph
-        with graph.inserting_after(self.last_input) if kind == "placeholder" and self.last_input is not None else \
-                graph.inserting_before(next(iter(graph.nodes), None)) if kind == "placeholder" and len(graph.nodes) else \
-                contextlib.nullcontext():
+        with (
+            graph.inserting_after(self.last_input)
+            if kind == "placeholder" and self.last_input is not None
+            else graph.inserting_before(next(iter(graph.nodes), None))
+            if kind == "placeholder" and len(graph.nodes)
+            else contextlib.nullcontext()
+        ):
             node = graph.create_node(kind, name, name=name)
         if kind == "placeholder":
             self.last_input = node
@@ -196,15 +298,24 @@ class OutputGraph(Builder):
     def fake_of(self, tensor):
         try:
             return self.fake_mode.from_tensor(tensor, static_shapes=True)
-        except AssertionError as error:     # of a view, after its base changed (requires_grad_) while tracing
+        except (
+            AssertionError
+        ) as error:  # of a view, after its base changed (requires_grad_) while tracing
             raise Break("fake tensor", f"a tensor whose base changed: {error}") from None
 
     # ---- symbolic sizes
     def symbolic_fake_of(self, value, source, dims, strides):
         """A fake whose sizes `dims` are symbols; their placeholders come before the tensor's."""
         shape = source.attr("shape")
-        self.fake_mode.cache_enabled = False        # its key would be the sizes' hints
-        fake = symbolic_fake(self.fake_mode, self.shape_env, value, dims, shape.item, lambda d: source.child("stride", d) if d in strides else None)
+        self.fake_mode.cache_enabled = False  # its key would be the sizes' hints
+        fake = symbolic_fake(
+            self.fake_mode,
+            self.shape_env,
+            value,
+            dims,
+            shape.item,
+            lambda d: source.child("stride", d) if d in strides else None,
+        )
         self.add_symbols()
         return fake
 
@@ -220,7 +331,9 @@ class OutputGraph(Builder):
             if symbol not in self.symbol_nodes and row.sources:
                 row.sources[0].label = symbol.name if row.sources[0].kind != "local" else None
                 value = self.shape_env.wrap(symbol)
-                node = self.symbol_nodes[symbol] = self.add_input("placeholder", self.unique_name(symbol.name), value)
+                node = self.symbol_nodes[symbol] = self.add_input(
+                    "placeholder", self.unique_name(symbol.name), value
+                )
                 self.inputs.append(SymVar(value, row.sources[0], node))
 
     def add_unbacked(self, tx, node, result):
@@ -229,10 +342,23 @@ class OutputGraph(Builder):
             if row.hint is None and symbol not in self.symbol_nodes:
                 value, size = result, node
                 if isinstance(result, torch.Tensor):
-                    place = next((d for d, n in enumerate(result.shape) if type(n) is torch.SymInt and n.node._expr == symbol), None)
+                    place = next(
+                        (
+                            d
+                            for d, n in enumerate(result.shape)
+                            if type(n) is torch.SymInt and n.node._expr == symbol
+                        ),
+                        None,
+                    )
                     if place is None:
-                        raise Break("data-dependent", f"a result of {describe(node.target)} whose size only the run knows")
-                    value, size = self.shape_env.wrap(symbol), self.graph.call_method("size", (node, place))
+                        raise Break(
+                            "data-dependent",
+                            f"a result of {describe(node.target)} whose size only the run knows",
+                        )
+                    value, size = (
+                        self.shape_env.wrap(symbol),
+                        self.graph.call_method("size", (node, place)),
+                    )
                     self.describe_node(tx, size, value)
                 self.symbol_nodes[symbol] = size
                 self.unbacked[symbol] = SymVar(value, node=size)
@@ -250,12 +376,17 @@ class OutputGraph(Builder):
                 function, binary = EXPRESSIONS[type(expr)]
                 parts = [build(a) for a in expr.args]
                 if binary:
-                    node = functools.reduce(lambda a, b: self.graph.call_function(function, (a, b)), parts)
+                    node = functools.reduce(
+                        lambda a, b: self.graph.call_function(function, (a, b)), parts
+                    )
                 else:
                     node = self.graph.call_function(function, tuple(parts))
-                self.describe_node(tx, node, self.shape_env.wrap(expr) if expr.is_integer else value)
+                self.describe_node(
+                    tx, node, self.shape_env.wrap(expr) if expr.is_integer else value
+                )
                 self.symbol_nodes[expr] = node
             return node
+
         return build(value.node.expr)
 
     # ---- nodes
@@ -269,7 +400,9 @@ class OutputGraph(Builder):
 
     def call_graph(self, tx, op, target, args, kwargs):
         """Run once with fake tensors, record, wrap the result."""
-        if target in PLAIN_OPERATORS and type(args[0]) is not TensorVar:      # `2 += tensor` is `2 + tensor`
+        if (
+            target in PLAIN_OPERATORS and type(args[0]) is not TensorVar
+        ):  # `2 += tensor` is `2 + tensor`
             target = PLAIN_OPERATORS[target]
         if self.floats and any(isinstance(a, FloatVar) for a in (*args, *kwargs.values())):
             args, kwargs = with_tensors(tx, target, args, kwargs)
@@ -278,23 +411,42 @@ class OutputGraph(Builder):
         before = states(fake_args, fake_kwargs)
         self.shape_env.running = describe(target)
         try:
-            with self.fake_mode, enable_python_dispatcher() if self.symbol_nodes else contextlib.nullcontext():
+            with (
+                self.fake_mode,
+                enable_python_dispatcher() if self.symbol_nodes else contextlib.nullcontext(),
+            ):
                 if op == "call_function":
                     result = target(*fake_args, **fake_kwargs)
                 else:
                     result = getattr(fake_args[0], target)(*fake_args[1:], **fake_kwargs)
-        except (fake_tensor.DataDependentOutputException, fake_tensor.DynamicOutputShapeException) as error:
-            raise Break("data-dependent", f"{describe(target)} needs the tensor's values ({error})",
-                        "the shape or value depends on data; keep it outside the compiled function") from None
+        except (
+            fake_tensor.DataDependentOutputException,
+            fake_tensor.DynamicOutputShapeException,
+        ) as error:
+            raise Break(
+                "data-dependent",
+                f"{describe(target)} needs the tensor's values ({error})",
+                "the shape or value depends on data; keep it outside the compiled function",
+            ) from None
         except DataDependentDecision as error:
             raise data_dependent(error) from None
         except fake_tensor.UnsupportedFakeTensorException as error:
             raise Break("fake tensor", f"{describe(target)}: {error}") from None
-        except Exception as error:     # the program's own error: plain Python raises it, with its own message
+        except (
+            Exception
+        ) as error:  # the program's own error: plain Python raises it, with its own message
             text = str(error).strip()
-            raise Break("op failed", f"{describe(target)} failed while tracing: {type(error).__name__}: "
-                                     f"{text.splitlines()[0] if text else ''}") from None
-        if config.capture_scalar_outputs and type(result) in SYMBOLIC and not result.node.has_hint() and result.node._expr not in self.symbol_nodes:
+            raise Break(
+                "op failed",
+                f"{describe(target)} failed while tracing: {type(error).__name__}: "
+                f"{text.splitlines()[0] if text else ''}",
+            ) from None
+        if (
+            config.capture_scalar_outputs
+            and type(result) in SYMBOLIC
+            and not result.node.has_hint()
+            and result.node._expr not in self.symbol_nodes
+        ):
             self.add_unbacked(tx, self._node(tx, op, target, args, kwargs, result), result)
         written = [tensor for tensor, state in before if state is None or state != state_of(tensor)]
         if not self._holds_tensor(result):
@@ -308,7 +460,9 @@ class OutputGraph(Builder):
             return self.wrap_result(result)
         known = self.by_fake.get(id(result))
         if known is not None and not written:
-            return known        # an argument came back as it was: x.contiguous(), dropout(x, training=False)
+            return (
+                known  # an argument came back as it was: x.contiguous(), dropout(x, training=False)
+            )
         node = self._node(tx, op, target, args, kwargs, result)
         if config.capture_scalar_outputs:
             self.add_unbacked(tx, node, result)
@@ -317,14 +471,20 @@ class OutputGraph(Builder):
 
     def call_state(self, tx, setter, values):
         """A change of the thread's state: made now for the ops that follow, and recorded."""
-        node = self._node(tx, "call_function", setter, [ConstantVar(value) for value in values], {}, None)
+        node = self._node(
+            tx, "call_function", setter, [ConstantVar(value) for value in values], {}, None
+        )
         self.calls -= 1
         setter(*values)
         return node
 
     def _node(self, tx, op, target, args, kwargs, result):
-        node = self.graph.create_node(op, target, tuple(self.to_node(a) for a in args),
-                                      {k: self.to_node(v) for k, v in kwargs.items()})
+        node = self.graph.create_node(
+            op,
+            target,
+            tuple(self.to_node(a) for a in args),
+            {k: self.to_node(v) for k, v in kwargs.items()},
+        )
         self.calls += 1
         return self.describe_node(tx, node, result)
 
@@ -372,14 +532,22 @@ class OutputGraph(Builder):
         kind = type(variable)
         if kind is TensorVar or kind is SymVar:
             return variable.fake
-        return variable.as_constant() if kind is FloatVar or kind is TextVar else self._to_value(variable, self.to_fake)
+        return (
+            variable.as_constant()
+            if kind is FloatVar or kind is TextVar
+            else self._to_value(variable, self.to_fake)
+        )
 
     def to_node(self, variable):
         """The argument as it stands in the graph."""
         kind = type(variable)
         if kind is TensorVar:
             return variable.node
-        return self.symbolic_node(self.frame, variable.value) if kind is SymVar else self._to_value(variable, self.to_node)
+        return (
+            self.symbolic_node(self.frame, variable.value)
+            if kind is SymVar
+            else self._to_value(variable, self.to_node)
+        )
 
     def _to_value(self, variable, part):
         """A constant, or a container of part(item) for each item."""
@@ -390,13 +558,24 @@ class OutputGraph(Builder):
             return part(variable.realize(self.frame))
         if kind is TupleVar or kind is ListVar:
             items = [part(item) for item in variable.iterate(self.frame)]
-            return variable.cls(*items) if hasattr(variable.cls, "_fields") else items if kind is ListVar else tuple(items)
+            return (
+                variable.cls(*items)
+                if hasattr(variable.cls, "_fields")
+                else items
+                if kind is ListVar
+                else tuple(items)
+            )
         if kind is DictVar:
             return {key.as_constant(): part(value) for key, value in variable.pairs(self.frame)}
         if kind is SliceVar:
             return slice(*map(part, variable.parts))
         identity = variable.identity()
-        if identity is variable or not callable(identity) and kind is not TextVar or isinstance(variable, ObjectVar):
+        if (
+            identity is variable
+            or not callable(identity)
+            and kind is not TextVar
+            or isinstance(variable, ObjectVar)
+        ):
             raise Break("argument", f"{variable} as an argument of a torch function")
         return identity
 
@@ -407,7 +586,12 @@ class OutputGraph(Builder):
         kind = type(value)
         if kind in SYMBOLIC:
             return wrap_symbolic(value)
-        if kind is tuple or kind is torch.Size or isinstance(value, tuple) and hasattr(kind, "_fields"):
+        if (
+            kind is tuple
+            or kind is torch.Size
+            or isinstance(value, tuple)
+            and hasattr(kind, "_fields")
+        ):
             return TupleVar([self.wrap_result(item) for item in value], kind)
         if kind is list:
             return ListVar([self.wrap_result(item) for item in value])
@@ -418,7 +602,7 @@ class OutputGraph(Builder):
             return SetVar.of(self.frame, [self.wrap_result(item) for item in value], kind)
         if isinstance(value, torch.Tensor):
             raise Break("argument", "a folded call gave a tensor")
-        if hasattr(kind, "__next__") or kind is bytearray:          # must be made anew in each call
+        if hasattr(kind, "__next__") or kind is bytearray:  # must be made anew in each call
             raise Break("constant", f"a call gave a {kind.__name__}")
         return self.wrap_pinned(value)
 
@@ -426,7 +610,14 @@ class OutputGraph(Builder):
     def forget(self):
         """Break the cycles that would keep the program's values alive until Python collects garbage."""
         frame, self.frame = self.root, None
-        for table in (self.memo, self.pinned_memo, self.by_fake, self.sourced, self.globals, *((frame.locals, frame.bound, frame.cells, frame.stack) if frame else ())):
+        for table in (
+            self.memo,
+            self.pinned_memo,
+            self.by_fake,
+            self.sourced,
+            self.globals,
+            *((frame.locals, frame.bound, frame.cells, frame.stack) if frame else ()),
+        ):
             table.clear()
 
     def finish(self, outputs):
@@ -434,10 +625,19 @@ class OutputGraph(Builder):
         for _ in self.entered:
             self.graph.call_function(runtime.leave)
         self.graph.output(tuple(variable.node for variable in outputs))
-        sizes = {symbol for variable in self.inputs if type(variable) is TensorVar and variable.node.users for symbol in symbols_of(variable.fake)}
+        sizes = {
+            symbol
+            for variable in self.inputs
+            if type(variable) is TensorVar and variable.node.users
+            for symbol in symbols_of(variable.fake)
+        }
         used = []
         for variable in self.inputs:
-            if variable.node.users or type(variable) is SymVar and variable.value.node._expr in sizes:
+            if (
+                variable.node.users
+                or type(variable) is SymVar
+                and variable.value.node._expr in sizes
+            ):
                 used.append(variable)
             else:
                 self.graph.erase_node(variable.node)
@@ -453,9 +653,14 @@ class OutputGraph(Builder):
                 root.register_buffer(name, tensor)
         examples = [variable.value for variable in used]
         if any(type(variable) is SymVar for variable in used):
-            examples = [variable.value if type(variable) is SymVar else self.unwritten_fake(variable) for variable in used]
+            examples = [
+                variable.value if type(variable) is SymVar else self.unwritten_fake(variable)
+                for variable in used
+            ]
         made = torch.fx.GraphModule(root, self.graph, "CapturedGraph")
-        weakref.finalize(made, forget_source, type(made).forward.__code__.co_filename).atexit = False
+        weakref.finalize(
+            made, forget_source, type(made).forward.__code__.co_filename
+        ).atexit = False
         return made, examples
 
     def unwritten_fake(self, variable):
@@ -463,7 +668,12 @@ class OutputGraph(Builder):
         sizes, strides = self.symbolic_inputs.get(id(variable), (variable.value.shape, None))
         if strides is None and not can_be_symbolic(variable.value):
             return variable.fake
-        return fake_like(self.fake_mode, variable.value, sizes, variable.value.stride() if strides is None else strides)
+        return fake_like(
+            self.fake_mode,
+            variable.value,
+            sizes,
+            variable.value.stride() if strides is None else strides,
+        )
 
 
 def forget_source(file):
@@ -475,19 +685,29 @@ def forget_source(file):
 def symbols_of(fake):
     """The symbols in a fake tensor's sizes and strides."""
     sizes = (*fake.shape, *fake.stride()) if fake.layout is torch.strided else fake.shape
-    return {symbol for n in sizes if type(n) is torch.SymInt for symbol in n.node._expr.free_symbols}
+    return {
+        symbol for n in sizes if type(n) is torch.SymInt for symbol in n.node._expr.free_symbols
+    }
 
 
 def describe(target):
-    return f"Tensor.{target}" if isinstance(target, str) else getattr(target, "__qualname__", None) or \
-        getattr(target, "__name__", str(target))
+    return (
+        f"Tensor.{target}"
+        if isinstance(target, str)
+        else getattr(target, "__qualname__", None) or getattr(target, "__name__", str(target))
+    )
 
 
 def module_path(source):
-    """"transformer.h.0.attn" for self.transformer.h[0].attn."""
+    """ "transformer.h.0.attn" for self.transformer.h[0].attn."""
     parts = []
     while source is not None:
-        if source.kind == "item" and source.base is not None and source.base.kind == "item" and source.base.key == "_modules":
+        if (
+            source.kind == "item"
+            and source.base is not None
+            and source.base.kind == "item"
+            and source.base.key == "_modules"
+        ):
             parts.append(str(source.key))
         source = source.base
     return ".".join(reversed(parts))

@@ -18,6 +18,7 @@ skips it while no dictionary on the way has been written and no parameter has an
 Mirrors torch/_dynamo/guards.py and the C++ guard tree of torch/csrc/dynamo/guards.cpp (paper section 3.3).
 # PyTorch: the tree is built from C++ nodes, with dict tags for the same purpose; a generated Python function can be read.
 """
+
 import gc
 import math
 import weakref
@@ -28,24 +29,41 @@ from ._guard_memo import Memo
 from .exceptions import SkipFrame
 from .sources import identifier, name_of
 
-MODULE_TABLES = ("_parameters", "_buffers", "_modules")      # nn.Module keeps these dicts itself
-FIXED = {"ID", "SAME", "EQ", "GLOBAL", "EQUALS", "MODULE", "NO_HOOKS"}     # of identity and of constants (hooks: see `_below`)
+MODULE_TABLES = ("_parameters", "_buffers", "_modules")  # nn.Module keeps these dicts itself
+FIXED = {
+    "ID",
+    "SAME",
+    "EQ",
+    "GLOBAL",
+    "EQUALS",
+    "MODULE",
+    "NO_HOOKS",
+}  # of identity and of constants (hooks: see `_below`)
 LASTING = FIXED - {"EQUALS"} | {"TYPE", "CODE", "MRO", "ALIAS", "DISTINCT"}
 
 
 @dataclass(slots=True)
 class Guard:
     """One assumption: `check` is Python with `{0}` for the guarded value (`{1}`... where `source` is a tuple); `pins` are the objects it names."""
+
     kind: str
     source: object
     check: str
     pins: dict = field(default_factory=dict)
     line: str = ""
-    row: tuple = None           # (attribute of a tensor, its value), where that is all that the check looks at
+    row: tuple = (
+        None  # (attribute of a tensor, its value), where that is all that the check looks at
+    )
 
     @property
     def code(self):
-        sources = self.source if isinstance(self.source, tuple) else (self.source,) if self.source is not None else ("",)
+        sources = (
+            self.source
+            if isinstance(self.source, tuple)
+            else (self.source,)
+            if self.source is not None
+            else ("",)
+        )
         return self.check.format(*map(name_of, sources))
 
     def __str__(self):
@@ -55,22 +73,35 @@ class Guard:
 def constant_check(value):
     """(check, object to pin or None): equal *and* of the same type, with -0.0 and nan told apart."""
     kind = type(value)
-    if value is None or value is True or value is False or value is Ellipsis or value is NotImplemented:
+    if (
+        value is None
+        or value is True
+        or value is False
+        or value is Ellipsis
+        or value is NotImplemented
+    ):
         return f"{{0}} is {value!r}", None
     if kind is int or kind is str or kind is bytes:
-        return f"type({{0}}) is {kind.__name__} and {{0}} == " + repr(value).replace("{", "{{").replace("}", "}}"), None
+        return f"type({{0}}) is {kind.__name__} and {{0}} == " + repr(value).replace(
+            "{", "{{"
+        ).replace("}", "}}"), None
     if kind is float:
         if value != value:
             return "type({0}) is float and {0} != {0}", None
         if value == 0.0:
-            return f"type({{0}}) is float and {{0}} == 0.0 and copysign(1.0, {{0}}) == {math.copysign(1.0, value)}", None
+            return (
+                f"type({{0}}) is float and {{0}} == 0.0 and copysign(1.0, {{0}}) == {math.copysign(1.0, value)}",
+                None,
+            )
         if math.isinf(value):
             return f"type({{0}}) is float and {{0}} == float('{value}')", None
         return f"type({{0}}) is float and {{0}} == {value!r}", None
     if kind is complex:
         return f"type({{0}}) is complex and repr({{0}}) == {repr(value)!r}", None
-    if hasattr(value, "tobytes"):       # a number of NumPy's: -0.0 and nan again
-        return "type({0}) is type({pin}) and {0}.tobytes() == " + repr(value.tobytes()).replace("{", "{{").replace("}", "}}"), value
+    if hasattr(value, "tobytes"):  # a number of NumPy's: -0.0 and nan again
+        return "type({0}) is type({pin}) and {0}.tobytes() == " + repr(value.tobytes()).replace(
+            "{", "{{"
+        ).replace("}", "}}"), value
     return "type({0}) is type({pin}) and {0} == {pin}", value
 
 
@@ -79,9 +110,17 @@ class GuardFunction:
 
     def __init__(self, tree, parameters, state_guards, pair_guards):
         self.parameters = parameters = [identifier(name) for name in parameters]
-        self.namespace = {"copysign": math.copysign, "get_referents": gc.get_referents, "math": math, **{pin.key: pin.value for pin in tree.pins.values()}}
+        self.namespace = {
+            "copysign": math.copysign,
+            "get_referents": gc.get_referents,
+            "math": math,
+            **{pin.key: pin.value for pin in tree.pins.values()},
+        }
         self.guards, self.lines, self.count, self.indent, self.lasting = [], [], 0, " " * 8, None
-        self.names = {**{pin: pin.key for pin in tree.pins.values()}, **{node: identifier(name) for name, node in tree.locals.items()}}
+        self.names = {
+            **{pin: pin.key for pin in tree.pins.values()},
+            **{node: identifier(name) for name, node in tree.locals.items()},
+        }
         self._lasting, self._rows, self._read, self._hooks = {}, [], [], []
         for node in tree.locals.values():
             self._conditions(node.guards.values(), self.names[node])
@@ -91,15 +130,28 @@ class GuardFunction:
                 self._assign(node, None)
                 self._conditions(node.guards.values(), self.names[node])
         for pin in tree.pins.values():
-            pin.guards.pop("TYPE", None)        # of an object that the entry itself holds
+            pin.guards.pop("TYPE", None)  # of an object that the entry itself holds
         roots = [*tree.locals.values(), *tree.frees.values(), *tree.pins.values()]
         for lasting in (True, False):
-            self._section(roots, [guard for guard in pair_guards if self._lasts_pair(guard) is lasting], lasting)
+            self._section(
+                roots,
+                [guard for guard in pair_guards if self._lasts_pair(guard) is lasting],
+                lasting,
+            )
         if len(self.guards) > config.guard_limit:
             raise SkipFrame(f"it would take {len(self.guards):,} guards")
         self.guards = [*state_guards, *(guard for guard in self.guards if guard.source is not None)]
-        self.source = "\n".join([f"def check({', '.join(['this_function', *parameters])}):", "    try:", *(self.lines or ["        pass"]),
-                                 "        return True", "    except Exception:", "        return False", ""])
+        self.source = "\n".join(
+            [
+                f"def check({', '.join(['this_function', *parameters])}):",
+                "    try:",
+                *(self.lines or ["        pass"]),
+                "        return True",
+                "    except Exception:",
+                "        return False",
+                "",
+            ]
+        )
         exec(compile(self.source, "<minidynamo guard>", "exec"), self.namespace)
         self.check = self.namespace["check"]
 
@@ -113,24 +165,42 @@ class GuardFunction:
                 found = node.kind == "pinned" or "MODULE" in node.guards
             else:
                 found = self._lasts(base) and (
-                    node.kind in ("dict", "raw_dict", "type") or node.kind == "class_item" and isinstance(base.value, type) or
-                    node.kind in ("item", "dict_item") and self._is(base, dict) or node.kind in ("item", "tuple_item") and self._is(base, tuple))
+                    node.kind in ("dict", "raw_dict", "type")
+                    or node.kind == "class_item"
+                    and isinstance(base.value, type)
+                    or node.kind in ("item", "dict_item")
+                    and self._is(base, dict)
+                    or node.kind in ("item", "tuple_item")
+                    and self._is(base, tuple)
+                )
             self._lasting[node] = found
         return found
 
     def _is(self, node, kind):
         """Is the value of `node` a dict (tuple) for sure?"""
         guard = node.guards.get("TYPE")
-        return kind is dict and (node.kind in ("dict", "raw_dict") or node.key in MODULE_TABLES) or type(node.value) is kind or \
-            guard is not None and any(pin is kind for pin in guard.pins.values())
+        return (
+            kind is dict
+            and (node.kind in ("dict", "raw_dict") or node.key in MODULE_TABLES)
+            or type(node.value) is kind
+            or guard is not None
+            and any(pin is kind for pin in guard.pins.values())
+        )
 
     def _lasts_guard(self, node, guard):
         if not self._lasts(node):
             return False
         if guard.kind in ("KEYS", "PRESENT", "ABSENT", "BUILTIN"):
             return self._is(node, dict) or isinstance(node.value, type)
-        return guard.kind in LASTING or guard.kind == "EQUALS" and "TYPE" not in node.guards or guard.kind == "LENGTH" and self._is(node, tuple) \
-            or guard.row is not None and "ID" in node.guards
+        return (
+            guard.kind in LASTING
+            or guard.kind == "EQUALS"
+            and "TYPE" not in node.guards
+            or guard.kind == "LENGTH"
+            and self._is(node, tuple)
+            or guard.row is not None
+            and "ID" in node.guards
+        )
 
     def _lasts_pair(self, guard):
         return guard.kind in LASTING and all(map(self._lasts, guard.source))
@@ -138,32 +208,45 @@ class GuardFunction:
     # ---- printing
     def _section(self, roots, pair_guards, lasting):
         """All that is below the roots and lasts, behind the memo; then the rest."""
-        self.lasting, self._needs, self._pair_nodes, start = lasting, {}, {node for guard in pair_guards for node in guard.source}, len(self.lines)
+        self.lasting, self._needs, self._pair_nodes, start = (
+            lasting,
+            {},
+            {node for guard in pair_guards for node in guard.source},
+            len(self.lines),
+        )
         self.indent += "    " * lasting
         for root in filter(self._needed, roots):
             self._read.append(self.names[root])
             if root.kind == "pinned":
                 self._conditions(self._wanted(root), self.names[root])
             self._below(root, self.names[root])
-        for guard in pair_guards:       # identity between sources, last: both sides have names by now
+        for guard in pair_guards:  # identity between sources, last: both sides have names by now
             self._conditions([guard], *[self.names[node] for node in guard.source])
         if lasting:
             self.indent = self.indent[4:]
             if len(self.lines) > start:
                 self.namespace["memo"] = Memo(self._rows)
                 self.lines.insert(start, f"{self.indent}if not memo():")
-                self.lines.append(f"{self.indent}    memo.remember([{', '.join(self._read)}], [{', '.join(self._hooks)}])")
+                self.lines.append(
+                    f"{self.indent}    memo.remember([{', '.join(self._read)}], [{', '.join(self._hooks)}])"
+                )
 
     def _wanted(self, node):
         """The guards of `node` that belong to this section."""
-        return [guard for guard in node.guards.values() if self._lasts_guard(node, guard) is self.lasting]
+        return [
+            guard
+            for guard in node.guards.values()
+            if self._lasts_guard(node, guard) is self.lasting
+        ]
 
     def _needed(self, node):
         """Is there anything to look at in this section, at `node` or below?"""
         found = self._needs.get(node)
         if found is None:
             below = [self._needed(child) for child in node.children.values()]
-            found = self._needs[node] = node in self._pair_nodes or any(below) or bool(self._wanted(node))
+            found = self._needs[node] = (
+                node in self._pair_nodes or any(below) or bool(self._wanted(node))
+            )
         return found
 
     def _conditions(self, guards, *names):
@@ -188,9 +271,14 @@ class GuardFunction:
         return name
 
     def _below(self, node, name):
-        leaves, inner = [], []          # children with nothing below them need no name for long
+        leaves, inner = [], []  # children with nothing below them need no name for long
         for child in filter(self._needed, node.children.values()):
-            if child.children or child in self._pair_nodes or self.lasting and any(guard.kind not in FIXED and not guard.row for guard in self._wanted(child)):
+            if (
+                child.children
+                or child in self._pair_nodes
+                or self.lasting
+                and any(guard.kind not in FIXED and not guard.row for guard in self._wanted(child))
+            ):
                 inner.append(child)
                 continue
             guards, value = self._wanted(child), child.expr(name)
@@ -199,10 +287,12 @@ class GuardFunction:
             if sum(guard.check.count("{0}") for guard in guards) > 1:
                 value = f"(leaf := {value})"
             for guard in guards:
-                leaves.append(self._render(guard, "\0").replace("\0", value, 1).replace("\0", "leaf"))
+                leaves.append(
+                    self._render(guard, "\0").replace("\0", value, 1).replace("\0", "leaf")
+                )
                 value = "leaf"
         for start in range(0, len(leaves), 8):
-            self._line(leaves[start:start + 8])
+            self._line(leaves[start : start + 8])
         for child in inner:
             below = self._assign(child, name)
             self._read.append(below)
@@ -217,7 +307,9 @@ class GuardFunction:
                 if isinstance(guard.source, tuple):
                     text = guard.check.format(*[_evaluable(node) for node in guard.source])
                 else:
-                    text = guard.check.format(_evaluable(guard.source) if guard.source is not None else "")
+                    text = guard.check.format(
+                        _evaluable(guard.source) if guard.source is not None else ""
+                    )
                 if not eval(text, scope):
                     return guard, f"{text} is false"
             except Exception as error:
@@ -231,6 +323,8 @@ def _evaluable(node):
 
 def watch(objects, on_death):
     """Weak references to `objects` that call `on_death` once one of them dies; keep the returned list alive."""
+
     def dead(_):
         on_death()
+
     return [weakref.ref(obj, dead) for obj in objects]

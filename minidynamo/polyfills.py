@@ -6,6 +6,7 @@ In:   the same arguments.   Out: the same results.
     6
 Mirrors torch/_dynamo/polyfills.
 """
+
 import collections
 import functools
 
@@ -45,7 +46,11 @@ def call_with_hooks(module, args, kwargs):
                 args = changed if isinstance(changed, tuple) else (changed,)
     result = module.forward(*args, **kwargs)
     for key, hook in module._forward_hooks.items():
-        changed = hook(module, args, kwargs, result) if key in module._forward_hooks_with_kwargs else hook(module, args, result)
+        changed = (
+            hook(module, args, kwargs, result)
+            if key in module._forward_hooks_with_kwargs
+            else hook(module, args, result)
+        )
         if changed is not None:
             result = changed
     return result
@@ -59,7 +64,11 @@ def associative_scan(combine_fn, xs, dim, reverse=False, combine_mode="pointwise
         steps.reverse()
     done = [steps[0]]
     for step in steps[1:]:
-        done.append(tree_flatten(combine_fn(tree_unflatten(list(done[-1]), spec), tree_unflatten(list(step), spec)))[0])
+        done.append(
+            tree_flatten(
+                combine_fn(tree_unflatten(list(done[-1]), spec), tree_unflatten(list(step), spec))
+            )[0]
+        )
     if reverse:
         done.reverse()
     return tree_unflatten([torch.stack(parts, dim) for parts in zip(*done)], spec)

@@ -8,6 +8,7 @@ In:   variables, when the graph has run.   Out: instructions, in `Codegen.instru
 All new values are pushed before the first mutation is written, so that a swap reads the old state on both sides.
 Mirrors torch/_dynamo/codegen.py and side_effects.py (paper section 3.6).
 """
+
 import collections
 import functools
 import math
@@ -28,18 +29,42 @@ from .variables.iterators import IteratorVar
 from .variables.objects import ObjectVar
 
 V, NONE = sys.version_info[:2], ConstantVar(None)
-SHARED = (ListVar, DictVar, SetVar, ObjectVar, CellVar, IteratorVar)      # objects whose identity the program can see
+SHARED = (
+    ListVar,
+    DictVar,
+    SetVar,
+    ObjectVar,
+    CellVar,
+    IteratorVar,
+)  # objects whose identity the program can see
 
 
-BY_CALL = {"raw_dict": object.__getattribute__, "dict_item": dict.__getitem__, "list_item": list.__getitem__, "tuple_item": tuple.__getitem__,
-           "stride": torch.Tensor.stride, "getattr": getattr, "behind": runtime.behind}       # kinds of sources -> function of the base and the key
-BY_ATTRIBUTE = {"attr": None, "dict": "__dict__", "cell": "cell_contents", "closure": "__closure__", "class_item": "__dict__"}
+BY_CALL = {
+    "raw_dict": object.__getattribute__,
+    "dict_item": dict.__getitem__,
+    "list_item": list.__getitem__,
+    "tuple_item": tuple.__getitem__,
+    "stride": torch.Tensor.stride,
+    "getattr": getattr,
+    "behind": runtime.behind,
+}  # kinds of sources -> function of the base and the key
+BY_ATTRIBUTE = {
+    "attr": None,
+    "dict": "__dict__",
+    "cell": "cell_contents",
+    "closure": "__closure__",
+    "class_item": "__dict__",
+}
 
 
 def is_literal(variable):
     """Is it a tuple that may be a constant of the replacement code?"""
-    return variable.cls is tuple and not any(type(peek(v)) is Lazy for v in variable.items) and variable.is_constant() and all(
-        is_constant_value(peek(v).as_constant()) for v in variable.items)
+    return (
+        variable.cls is tuple
+        and not any(type(peek(v)) is Lazy for v in variable.items)
+        and variable.is_constant()
+        and all(is_constant_value(peek(v).as_constant()) for v in variable.items)
+    )
 
 
 class Codegen:
@@ -48,13 +73,16 @@ class Codegen:
     def __init__(self, frame):
         self.frame, self.code, self.output = frame, frame.code, frame.output
         self.instructions, self.temps, self.variable_temps, self.outputs = [], [], {}, []
-        self.symbols = {}               # name -> symbol of the sizes that are used; the head reads them before the graph runs
+        self.symbols = {}  # name -> symbol of the sizes that are used; the head reads them before the graph runs
         self.depth = self.max_depth = 0
         self.prefix = ".m"
         while any(name.startswith(self.prefix) for name in self.code.co_varnames):
             self.prefix += "_"
         self.constants = {}
-        self.building, self.late = set(), []        # late: iterators to be positioned once the lists that they walk are written
+        self.building, self.late = (
+            set(),
+            [],
+        )  # late: iterators to be positioned once the lists that they walk are written
         self.pins = {pin.key: pin.value for pin in self.output.tree.pins.values()}
 
     # ---- instructions
@@ -131,7 +159,11 @@ class Codegen:
             self.cell(variable)
         elif variable.source is not None:
             self.load_source(variable.source)
-        elif isinstance(variable, SHARED) or isinstance(variable, (TupleVar, SliceVar, PartialVar)) and not is_literal(variable):
+        elif (
+            isinstance(variable, SHARED)
+            or isinstance(variable, (TupleVar, SliceVar, PartialVar))
+            and not is_literal(variable)
+        ):
             if id(variable) in self.building:
                 raise SkipFrame("a container that contains itself")
             self.building.add(id(variable))
@@ -159,7 +191,11 @@ class Codegen:
             self.pinned(source.value)
             return
         if kind in BY_CALL:
-            self.call_object(BY_CALL[kind], lambda: self.load_source(source.base), lambda: self.load_const("__dict__" if kind == "raw_dict" else key))
+            self.call_object(
+                BY_CALL[kind],
+                lambda: self.load_source(source.base),
+                lambda: self.load_const("__dict__" if kind == "raw_dict" else key),
+            )
             return
         if kind == "call":
             self.start_call(lambda: self.load_source(source.base))
@@ -200,7 +236,10 @@ class Codegen:
             self.load_fast(self.prefix + expr.name)
             return
         symbols = sorted(expr.free_symbols, key=lambda s: s.name)
-        self.call_object(size_function(python_code(expr), tuple(s.name for s in symbols)), *[functools.partial(self.symbolic, s) for s in symbols])
+        self.call_object(
+            size_function(python_code(expr), tuple(s.name for s in symbols)),
+            *[functools.partial(self.symbolic, s) for s in symbols],
+        )
 
     def build(self, op, values):
         for value in values:
@@ -210,7 +249,9 @@ class Codegen:
     def sequence(self, variable):
         cls, items = variable.cls, lambda: self.build("BUILD_TUPLE", variable.items)
         if is_literal(variable):
-            self.load_const(self.constants.setdefault(id(variable), variable.as_constant()))        # one object, however often it is loaded
+            self.load_const(
+                self.constants.setdefault(id(variable), variable.as_constant())
+            )  # one object, however often it is loaded
         elif cls is list:
             self.build("BUILD_LIST", variable.items)
         elif cls is tuple:
@@ -227,7 +268,11 @@ class Codegen:
         if variable.cls is dict:
             items()
         else:
-            self.call_object(variable.cls, *([] if variable.cls is collections.OrderedDict else [variable.factory or NONE]), items)
+            self.call_object(
+                variable.cls,
+                *([] if variable.cls is collections.OrderedDict else [variable.factory or NONE]),
+                items,
+            )
 
     def mapping(self, items):
         for key, value in items.values():
@@ -237,7 +282,9 @@ class Codegen:
 
     def set(self, variable):
         if variable.cls is frozenset:
-            self.call_object(frozenset, lambda: self.build("BUILD_TUPLE", list(variable.items.values())))
+            self.call_object(
+                frozenset, lambda: self.build("BUILD_TUPLE", list(variable.items.values()))
+            )
         else:
             self.build("BUILD_SET", list(variable.items.values()))
 
@@ -245,34 +292,59 @@ class Codegen:
         if variable.value is not None:
             self.load_const(variable.value)
             return
-        cls, slots, payload = functools.partial(self.load_const, variable.cls), variable.slots, variable.payload
-        fields = functools.partial(self.mapping, variable.fields.items if variable.fields is not None else {})
+        cls, slots, payload = (
+            functools.partial(self.load_const, variable.cls),
+            variable.slots,
+            variable.payload,
+        )
+        fields = functools.partial(
+            self.mapping, variable.fields.items if variable.fields is not None else {}
+        )
         if issubclass(variable.cls, BaseException):
             if "__traceback__" in slots:
-                self.value(slots["__traceback__"])         # refuses, unless it was set to None
+                self.value(slots["__traceback__"])  # refuses, unless it was set to None
                 self.emit("POP_TOP", None, -1)
-            self.call_object(runtime.new_exception, cls, lambda: self.build("BUILD_TUPLE", variable.init_args or []), fields, slots.get("__cause__", NONE),
-                             slots.get("__context__", NONE), slots.get("__suppress_context__", ConstantVar(False)))
+            self.call_object(
+                runtime.new_exception,
+                cls,
+                lambda: self.build("BUILD_TUPLE", variable.init_args or []),
+                fields,
+                slots.get("__cause__", NONE),
+                slots.get("__context__", NONE),
+                slots.get("__suppress_context__", ConstantVar(False)),
+            )
             return
-        self.call_object(runtime.new_object, cls, fields, lambda: self.mapping({n: (ConstantVar(n), v) for n, v in slots.items() if v is not None}),
-                         NONE if payload is None else functools.partial(self.contents, payload))
+        self.call_object(
+            runtime.new_object,
+            cls,
+            fields,
+            lambda: self.mapping(
+                {n: (ConstantVar(n), v) for n, v in slots.items() if v is not None}
+            ),
+            NONE if payload is None else functools.partial(self.contents, payload),
+        )
 
     def contents(self, variable):
         """Items of a container as a dict or tuple."""
         if isinstance(variable, DictVar):
             self.mapping(variable.items)
         else:
-            self.build("BUILD_TUPLE", variable.items if isinstance(variable.items, list) else list(variable.items.values()))
+            self.build(
+                "BUILD_TUPLE",
+                variable.items
+                if isinstance(variable.items, list)
+                else list(variable.items.values()),
+            )
 
     def cell(self, variable):
-        if isinstance(variable.cell, str):            # the root's own cell, or one of its free variables
+        if isinstance(variable.cell, str):  # the root's own cell, or one of its free variables
             self.emit(emit.load_cell()[0].op, variable.cell, 1)
         elif variable.source is not None:
             self.load_source(variable.source)
         else:
             self.call_object(types.CellType)
             self.remember(variable)
-            if variable.content is not None:            # after `remember`: a closure may refer to itself
+            if variable.content is not None:  # after `remember`: a closure may refer to itself
                 self.value(variable.content)
                 self.emit("COPY", 2, 1)
                 self.emit("STORE_ATTR", "cell_contents", -2)
@@ -281,17 +353,39 @@ class Codegen:
         if variable.fn is not None:
             self.load_const(variable.fn)
             return
-        plain = not (variable.defaults or variable.kwdefaults or variable.attrs or variable.annotations)
+        plain = not (
+            variable.defaults or variable.kwdefaults or variable.attrs or variable.annotations
+        )
 
         def made():
-            self.call_object(types.FunctionType, *[functools.partial(self.load_const, part) for part in (
-                variable.code, variable.globals, variable.name.rpartition(".")[2], None)], lambda: self.build("BUILD_TUPLE", variable.closure))
+            self.call_object(
+                types.FunctionType,
+                *[
+                    functools.partial(self.load_const, part)
+                    for part in (
+                        variable.code,
+                        variable.globals,
+                        variable.name.rpartition(".")[2],
+                        None,
+                    )
+                ],
+                lambda: self.build("BUILD_TUPLE", variable.closure),
+            )
+
         if plain and variable.name == variable.code.co_qualname:
             made()
         else:
-            self.call_object(runtime.new_function, made, TupleVar(list(variable.defaults)) if variable.defaults else NONE,
-                             lambda: self.mapping({k: (ConstantVar(k), v) for k, v in variable.kwdefaults.items()}), ConstantVar(variable.name),
-                             lambda: self.mapping(variable.attrs.items if variable.attrs is not None else {}), variable.annotations or NONE)
+            self.call_object(
+                runtime.new_function,
+                made,
+                TupleVar(list(variable.defaults)) if variable.defaults else NONE,
+                lambda: self.mapping(
+                    {k: (ConstantVar(k), v) for k, v in variable.kwdefaults.items()}
+                ),
+                ConstantVar(variable.name),
+                lambda: self.mapping(variable.attrs.items if variable.attrs is not None else {}),
+                variable.annotations or NONE,
+            )
         self.remember(variable)
 
     # ---- side effects
@@ -303,7 +397,11 @@ class Codegen:
             commits.append((instructions, self.depth))
 
         store = (("STORE_SUBSCR", None),)
-        inside = {id(variable.payload) for variable in self.output.sourced if isinstance(variable, ObjectVar)}
+        inside = {
+            id(variable.payload)
+            for variable in self.output.sourced
+            if isinstance(variable, ObjectVar)
+        }
 
         def write(variable, key, value):
             """variable[key] = value, without a method of the class whose instance this is the inside of: the trace has run it."""
@@ -314,22 +412,51 @@ class Codegen:
                 self.value(variable)
                 key()
                 commit(*store)
+
         for variable in list(self.output.sourced):
             if isinstance(variable, ObjectVar):
-                for name, value in variable.slots.items() if variable.mutated and variable.source is not None else ():
-                    helper, new = (object.__delattr__, []) if value is None else (object.__setattr__, [value])
+                for name, value in (
+                    variable.slots.items()
+                    if variable.mutated and variable.source is not None
+                    else ()
+                ):
+                    helper, new = (
+                        (object.__delattr__, []) if value is None else (object.__setattr__, [value])
+                    )
                     commit(("call", self.push_call(helper, variable, ConstantVar(name), *new)))
             elif not variable.mutated:
                 continue
             elif isinstance(variable, ListVar) and variable.cls is list:
-                write(variable, functools.partial(self.load_const, slice(None)), functools.partial(self.build, "BUILD_LIST", variable.items))
+                write(
+                    variable,
+                    functools.partial(self.load_const, slice(None)),
+                    functools.partial(self.build, "BUILD_LIST", variable.items),
+                )
             elif isinstance(variable, DictVar) and not variable.rewritten:
-                for host, key in reversed(variable.written.items()):         # written back last first: new keys keep their order
-                    write(variable, functools.partial(self.value, key), functools.partial(self.value, variable.items[host][1]))
+                for host, key in reversed(
+                    variable.written.items()
+                ):  # written back last first: new keys keep their order
+                    write(
+                        variable,
+                        functools.partial(self.value, key),
+                        functools.partial(self.value, variable.items[host][1]),
+                    )
             else:
-                helper = runtime.replace_dict if isinstance(variable, DictVar) else \
-                    runtime.replace_each if variable.cls is collections.deque and not variable.resized else runtime.replace_items
-                commit(("call", self.push_call(helper, variable, functools.partial(self.contents, variable))))
+                helper = (
+                    runtime.replace_dict
+                    if isinstance(variable, DictVar)
+                    else runtime.replace_each
+                    if variable.cls is collections.deque and not variable.resized
+                    else runtime.replace_items
+                )
+                commit(
+                    (
+                        "call",
+                        self.push_call(
+                            helper, variable, functools.partial(self.contents, variable)
+                        ),
+                    )
+                )
         for values in self.output.globals.values():
             for name, value in reversed(values.written.items()):
                 self.value(value)
@@ -352,7 +479,9 @@ class Codegen:
                     self.finish_call(arg)
                     self.emit("POP_TOP", None, -1)
                 else:
-                    self.emit(op, arg, {"STORE_SUBSCR": -3, "STORE_DEREF": -1, "STORE_ATTR": -2}[op])
+                    self.emit(
+                        op, arg, {"STORE_SUBSCR": -3, "STORE_DEREF": -1, "STORE_ATTR": -2}[op]
+                    )
         for iterator in self.late:
             self.call_object(runtime.position, iterator, ConstantVar(iterator.index))
             self.emit("POP_TOP", None, -1)
@@ -360,14 +489,19 @@ class Codegen:
 
     def mutated_cells(self):
         own = [cell for cell in self.frame.cells.values() if cell.mutated]
-        others = [variable for variable, _ in self.output.memo.values() if type(variable) is CellVar and variable.mutated
-                  and variable not in own]
+        others = [
+            variable
+            for variable, _ in self.output.memo.values()
+            if type(variable) is CellVar and variable.mutated and variable not in own
+        ]
         return own + others
 
     def set_state(self, values, nesting=0):
         """The thread's grad mode and the like: those that the traced code left changed, or all as they were before it."""
         calls = [(setter, *key, final) for (setter, key), final in values.items()]
-        calls += [(torch.autocast_increment_nesting if nesting > 0 else torch.autocast_decrement_nesting,)] * abs(nesting)
+        calls += [
+            (torch.autocast_increment_nesting if nesting > 0 else torch.autocast_decrement_nesting,)
+        ] * abs(nesting)
         for function, *args in calls:
             self.call_object(function, *[functools.partial(self.load_const, arg) for arg in args])
             self.emit("POP_TOP", None, -1)
@@ -376,7 +510,11 @@ class Codegen:
         """Those that the traced code entered and has not left: the graph, which may be none, leaves them at its end."""
         for context in self.output.entered:
             self.set_state(context.state)
-            self.call_object(runtime.entered, functools.partial(self.load_const, context.make), ConstantVar(context.arg))
+            self.call_object(
+                runtime.entered,
+                functools.partial(self.load_const, context.make),
+                ConstantVar(context.arg),
+            )
             self.remember(context)
             self.emit("POP_TOP", None, -1)
 
@@ -384,7 +522,9 @@ class Codegen:
 @functools.lru_cache(1000)
 def size_function(text, names):
     """The function of symbols that computes `text`; never compiled itself."""
-    function = eval(compile(f"lambda {', '.join(names)}: {text}", "<minidynamo sizes>", "eval"), {"math": math})
+    function = eval(
+        compile(f"lambda {', '.join(names)}: {text}", "<minidynamo sizes>", "eval"), {"math": math}
+    )
     frame_hook.set_cache(function.__code__, None)
     return function
 

@@ -7,6 +7,7 @@ In:   filled by `convert_frame`.   Out: read by `explain`, notebooks, tests and 
 
 Mirrors torch/_dynamo/utils.py (counters, CompilationMetrics).
 """
+
 import collections
 import inspect
 import itertools
@@ -18,6 +19,7 @@ from dataclasses import dataclass, field
 @dataclass
 class BreakRecord:
     """A graph break: `stack` is [(file, line, function), ...], outermost first."""
+
     kind: str
     reason: str
     hint: str
@@ -26,34 +28,47 @@ class BreakRecord:
     stack: list
 
     def __str__(self):
-        return f"{self.reason} at {self.file}:{self.line}" + (f" (hint: {self.hint})" if self.hint else "")
+        return f"{self.reason} at {self.file}:{self.line}" + (
+            f" (hint: {self.hint})" if self.hint else ""
+        )
 
 
 @dataclass(eq=False, repr=False)
 class FrameRecord:
     """One frame's way through capture.  Texts are printable; `guards` are `guards.Guard` objects."""
+
     code: object
     function: str
     replacement_code: object = None
     guards: list = field(default_factory=list)
-    guard_function: object = None       # guards.GuardFunction
+    guard_function: object = None  # guards.GuardFunction
     graph_breaks: list = field(default_factory=list)
-    graph: object = None                # fx.GraphModule, or None
-    sizes: list = field(default_factory=list)       # sizes and ints that were met, see dynamic.SizePolicy
-    pinned: dict = field(default_factory=dict)      # source of a size that was a symbol at first -> (number, line that needed it)
-    shape_env: object = None            # symbolic_shapes.ShapeEnv
+    graph: object = None  # fx.GraphModule, or None
+    sizes: list = field(
+        default_factory=list
+    )  # sizes and ints that were met, see dynamic.SizePolicy
+    pinned: dict = field(
+        default_factory=dict
+    )  # source of a size that was a symbol at first -> (number, line that needed it)
+    shape_env: object = None  # symbolic_shapes.ShapeEnv
     input_sources: list = field(default_factory=list)
     backend: str = ""
     backend_record: object = None
     times: dict = field(default_factory=dict)
-    skipped: str = ""                   # why the frame runs as plain Python
-    error: str = ""                     # traceback of a failure of the compiler itself
-    recompile_reason: str = ""          # what the first failing guard of the entry before found
-    failed_guard: object = None         # that guards.Guard
-    calls: object = field(default_factory=itertools.count)      # replacement code steps it; see config.count_hits
+    skipped: str = ""  # why the frame runs as plain Python
+    error: str = ""  # traceback of a failure of the compiler itself
+    recompile_reason: str = ""  # what the first failing guard of the entry before found
+    failed_guard: object = None  # that guards.Guard
+    calls: object = field(
+        default_factory=itertools.count
+    )  # replacement code steps it; see config.count_hits
 
     def __repr__(self):
-        what = f"skipped: {self.skipped}" if self.skipped else f"{len(self.guards)} guards, {len(self.graph_breaks)} graph breaks"
+        what = (
+            f"skipped: {self.skipped}"
+            if self.skipped
+            else f"{len(self.guards)} guards, {len(self.graph_breaks)} graph breaks"
+        )
         return f"<FrameRecord of {self.function}: {what}>"
 
     @property
@@ -83,7 +98,7 @@ class Counters(dict):
     "errors"}; a group appears when it is asked for."""
 
     def __getitem__(self, group):
-        if group == "cache_hits":       # read off the records: the hot path only steps a counter
+        if group == "cache_hits":  # read off the records: the hot path only steps a counter
             hits = self[group] = collections.Counter()
             for record in frames:
                 if record.hits:
@@ -95,8 +110,12 @@ class Counters(dict):
         return self[group]
 
     def __str__(self):
-        return "\n".join(f"{group}: {sum(counter.values())}" + "".join(f"\n    {count} x {what}" for what, count in counter.most_common())
-                         for group, counter in self.items() if counter)
+        return "\n".join(
+            f"{group}: {sum(counter.values())}"
+            + "".join(f"\n    {count} x {what}" for what, count in counter.most_common())
+            for group, counter in self.items()
+            if counter
+        )
 
     __repr__ = __str__
 

@@ -9,6 +9,7 @@ Out:  a code object with the same parameters: a short prefix, then `RETURN_VALUE
 
 Mirrors torch/_dynamo/resume_execution.py and symbolic_convert.py's create_call_resume_at (paper sections 3.7 and 3.8).
 """
+
 import dis
 import sys
 
@@ -27,7 +28,18 @@ from .variables.objects import ObjectVar
 from .variables.symbolic import SymVar
 
 V = sys.version_info[:2]
-NO_RESULT = ("STORE", "DELETE", "POP", "RETURN", "RAISE", "RERAISE", "JUMP", "END_FOR", "FOR_ITER", "UNPACK")        # what is on top then is no result
+NO_RESULT = (
+    "STORE",
+    "DELETE",
+    "POP",
+    "RETURN",
+    "RAISE",
+    "RERAISE",
+    "JUMP",
+    "END_FOR",
+    "FOR_ITER",
+    "UNPACK",
+)  # what is on top then is no result
 
 
 def rebuild(frame):
@@ -58,7 +70,14 @@ def replacement(frame, tail, compile_graph, tick=None):
         head.emit("POP_TOP", None, -1)
     plain = []
     env = frame.output.shape_env
-    symbols = {**tail.symbols, **{variable.node.name: variable.value.node._expr for variable in inputs if type(variable) is SymVar}}
+    symbols = {
+        **tail.symbols,
+        **{
+            variable.node.name: variable.value.node._expr
+            for variable in inputs
+            if type(variable) is SymVar
+        },
+    }
     symbols = list(dict.fromkeys(symbols.values()))
     for symbol in symbols:
         head.load_source(env.table[symbol].sources[0])
@@ -78,11 +97,21 @@ def replacement(frame, tail, compile_graph, tick=None):
         head.emit("UNPACK_SEQUENCE", len(tail.outputs), len(tail.outputs) - 1)
         for n in range(len(tail.outputs)):
             head.store_fast(f"{head.prefix}g{n}")
-    names = tail.temps + [f"{head.prefix}g{n}" for n in range(len(tail.outputs))] + [head.prefix + symbol.name for symbol in symbols]
-    if frame.split is not None:         # nothing made here lives longer than in the original
+    names = (
+        tail.temps
+        + [f"{head.prefix}g{n}" for n in range(len(tail.outputs))]
+        + [head.prefix + symbol.name for symbol in symbols]
+    )
+    if frame.split is not None:  # nothing made here lives longer than in the original
         for name in names:
             tail.emit("DELETE_FAST", name)
-    return _assemble(frame, head.instructions + tail.instructions, plain, names, max(head.max_depth, tail.max_depth))
+    return _assemble(
+        frame,
+        head.instructions + tail.instructions,
+        plain,
+        names,
+        max(head.max_depth, tail.max_depth),
+    )
 
 
 def _run_plainly(frame, raised):
@@ -92,7 +121,11 @@ def _run_plainly(frame, raised):
     handler = Codegen(frame)
     handler.emit("PUSH_EXC_INFO", None, 2)
     handler.call_object(raised)
-    cleanup = [Instruction("COPY", 3), Instruction("POP_EXCEPT"), Instruction("RERAISE", 1)]      # `raised` raises: no longer handled
+    cleanup = [
+        Instruction("COPY", 3),
+        Instruction("POP_EXCEPT"),
+        Instruction("RERAISE", 1),
+    ]  # `raised` raises: no longer handled
     for instruction in handler.instructions:
         instruction.exc = cleanup[0], 1, True
     for op in ("POP_TOP", "POP_TOP", "POP_EXCEPT"):
@@ -104,18 +137,30 @@ def _run_plainly(frame, raised):
 def _push_state(tail, frame):
     """Stack, live locals, mutations; then write the locals.  The original instruction runs next."""
     position = frame.split[0]
-    for name in frame.code.co_cellvars:         # a free variable of the continuation, which raises another error
-        if name in frame.cells and frame.cells[name].content is None and frame.info.may_be_unbound(position, name):
+    for (
+        name
+    ) in frame.code.co_cellvars:  # a free variable of the continuation, which raises another error
+        if (
+            name in frame.cells
+            and frame.cells[name].content is None
+            and frame.info.may_be_unbound(position, name)
+        ):
             raise SkipFrame(f"the closure variable {name} may be unbound after a graph break")
     handling, slots = any(kind_of(item) == HANDLED for item in frame.stack), []
     for item in frame.stack:
-        if handling and item is not base.NULL:      # kept beside the stack until nothing can raise any more: exceptions are handled from then on
+        if (
+            handling and item is not base.NULL
+        ):  # kept beside the stack until nothing can raise any more: exceptions are handled from then on
             tail.value(item.exception if kind_of(item) == HANDLED else item)
             slots.append(tail.temp())
             tail.store_fast(slots[-1])
         elif not handling:
             tail.value(item)
-    frame.kept = frozenset(name for name, value in frame.locals.items() if _holds(value) or id(value) in tail.variable_temps and type(value) is ObjectVar)
+    frame.kept = frozenset(
+        name
+        for name, value in frame.locals.items()
+        if _holds(value) or id(value) in tail.variable_temps and type(value) is ObjectVar
+    )
     live, stores = frame.info.live_before(position) | frame.kept, []
     for name in frame.code.co_varnames:
         value = frame.locals.get(name)
@@ -130,9 +175,14 @@ def _push_state(tail, frame):
     tail.set_state(frame.output.state_after, frame.output.autocast_depth)
     for name in reversed(stores):
         tail.store_fast(name)
-    for name, was in frame.bound.items():       # what the traced part unbound must not reappear, nor live on where it is bound anew and not read
+    for (
+        name,
+        was,
+    ) in frame.bound.items():  # what the traced part unbound must not reappear, nor live on where it is bound anew and not read
         value = frame.locals.get(name)
-        if (value is None or name not in live and value.source is not was.source and _holds(was)) and name not in frame.code.co_cellvars:
+        if (
+            value is None or name not in live and value.source is not was.source and _holds(was)
+        ) and name not in frame.code.co_cellvars:
             tail.emit("DELETE_FAST", name)
     for item in frame.stack if handling else ():
         if item is base.NULL:
@@ -147,12 +197,24 @@ def _push_state(tail, frame):
 def _holds(value):
     """Does this local hold an argument whose end the program may notice (a lock, a temporary file), whether it is read again or not?  An
     object made here can be noticed only once it is rebuilt for something else."""
-    return value.source is not None and value.source.kind == "local" and isinstance(peek(value), (Lazy, ObjectVar, OpaqueVar)) and \
-        not (type(peek(value)) is Lazy and (is_constant_value(value.value) or issubclass(type(value.value), torch.Tensor)))
+    return (
+        value.source is not None
+        and value.source.kind == "local"
+        and isinstance(peek(value), (Lazy, ObjectVar, OpaqueVar))
+        and not (
+            type(peek(value)) is Lazy
+            and (is_constant_value(value.value) or issubclass(type(value.value), torch.Tensor))
+        )
+    )
 
 
 def parameter_count(code):
-    return code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & 4) + bool(code.co_flags & 8)
+    return (
+        code.co_argcount
+        + code.co_kwonlyargcount
+        + bool(code.co_flags & 4)
+        + bool(code.co_flags & 8)
+    )
 
 
 def _assemble(frame, prefix, plain, names, depth):
@@ -166,49 +228,82 @@ def _assemble(frame, prefix, plain, names, depth):
         body = body[:start] + prefix + plain + (body[start:] if plain else [])
     else:
         more = Continuations(frame, body, *frame.info.natives[frame.split[0]])
-        body, varnames, depth = more.body(start, prefix, plain), varnames + more.names, depth + more.depth
+        body, varnames, depth = (
+            more.body(start, prefix, plain),
+            varnames + more.names,
+            depth + more.depth,
+        )
     count = parameter_count(code)
-    return assemble(code, body, varnames=varnames, stacksize=max(code.co_stacksize, depth) + 4, co_argcount=count,
-                    co_posonlyargcount=0, co_kwonlyargcount=0, co_flags=code.co_flags & ~(4 | 8))
+    return assemble(
+        code,
+        body,
+        varnames=varnames,
+        stacksize=max(code.co_stacksize, depth) + 4,
+        co_argcount=count,
+        co_posonlyargcount=0,
+        co_kwonlyargcount=0,
+        co_flags=code.co_flags & ~(4 | 8),
+    )
 
 
 class Continuations:
     """The original body with a jump to the instruction that was not traced (native ones `begin` to `end`), and calls of resume functions."""
 
     def __init__(self, frame, body, begin, end):
-        self.frame, self.code, self.natives, self.begin, self.end = frame, frame.code, list(body), begin, end
+        self.frame, self.code, self.natives, self.begin, self.end = (
+            frame,
+            frame.code,
+            list(body),
+            begin,
+            end,
+        )
         self.index = {id(instruction): n for n, instruction in enumerate(body)}
         self.kinds = [kind_of(item) for item in frame.stack]
         self.bound = {name for name, value in frame.locals.items() if value is not base.NULL}
         self.names = tuple(f".s{n}" for n in range(len(self.kinds) + 8))
         self.depth = len(self.kinds) + len(self.bound) + len(self.code.co_cellvars) + 8
         # An exception of a resume function leaves this frame, too, without a line of it in the traceback: its own is where the program is.
-        self.passed = [Instruction("COPY", 1), *emit.load_attr("__traceback__"), *emit.load_attr("tb_next"), Instruction("COPY", 2),
-                       *emit.store_attr("__traceback__"), Instruction("RERAISE", 0)]
+        self.passed = [
+            Instruction("COPY", 1),
+            *emit.load_attr("__traceback__"),
+            *emit.load_attr("tb_next"),
+            Instruction("COPY", 2),
+            *emit.store_attr("__traceback__"),
+            Instruction("RERAISE", 0),
+        ]
 
     def body(self, start, prefix, plain):
         """The instructions: `prefix`, behind the first `start`, jumps to `begin`; behind `end` and in the handler around it stand the calls."""
         natives, native, out = self.natives, self.natives[self.end], list(self.natives)
         appended, target = self.passed, native.arg if isinstance(native.arg, Instruction) else None
         fall = self.after(self.end + 1)
-        if native.op == "FOR_ITER" and V >= (3, 12):    # its exit must reach END_FOR; the loop's continuation stands behind it
+        if native.op == "FOR_ITER" and V >= (
+            3,
+            12,
+        ):  # its exit must reach END_FOR; the loop's continuation stands behind it
             place = self.index[id(target)] + (1 if V < (3, 13) else 2)
             out[place:place] = self.after(place, exhausted=True) or []
             target = None
-        out[self.end + 1:self.end + 1] = fall or []
+        out[self.end + 1 : self.end + 1] = fall or []
         taken = self.after(self.index[id(target)], jump=True) if target is not None else None
         if taken is not None:
-            if "BACKWARD" in native.op:         # the block stands behind: jump forward to it
+            if "BACKWARD" in native.op:  # the block stands behind: jump forward to it
                 native.op = native.op.replace("BACKWARD", "FORWARD")
             native.arg, appended = taken[0], taken + appended
         if native.exc and not self.leaves(native.exc):
             handler, depth, lasti = native.exc
-            caught = self.call(self.index[id(handler)], self.kinds[:depth] + [LASTI] * lasti + [VALUE], native.pos)
+            caught = self.call(
+                self.index[id(handler)], self.kinds[:depth] + [LASTI] * lasti + [VALUE], native.pos
+            )
             appended = caught + appended
-            for instruction in natives[self.begin:self.end + 1]:
+            for instruction in natives[self.begin : self.end + 1]:
                 instruction.exc = caught[0], depth, lasti
         jump = Instruction("JUMP_FORWARD", natives[self.begin], pos=natives[self.begin].pos)
-        if V >= (3, 13) and native.op in ("POP_JUMP_IF_TRUE", "POP_JUMP_IF_FALSE", "UNARY_NOT"):   # these take a bool, ours may be a tensor
+        if V >= (3, 13) and native.op in (
+            "POP_JUMP_IF_TRUE",
+            "POP_JUMP_IF_FALSE",
+            "UNARY_NOT",
+        ):  # these take a bool, ours may be a tensor
             jump.arg = Instruction("TO_BOOL", exc=native.exc, pos=native.pos)
             out.insert(out.index(natives[self.begin]), jump.arg)
         return out[:start] + prefix + [jump] + plain + out[start:] + appended
@@ -228,10 +323,19 @@ class Continuations:
         exhausted: a FOR_ITER that ended; from 3.12 on it has popped its iterator and skipped END_FOR itself.
         """
         natives, native, kinds = self.natives, self.natives[self.end], list(self.kinds)
-        if where >= len(natives) or native.op in ("RETURN_VALUE", "RAISE_VARARGS", "RERAISE", "LOAD_METHOD", "LOAD_SUPER_ATTR") or native.flags:
+        if (
+            where >= len(natives)
+            or native.op
+            in ("RETURN_VALUE", "RAISE_VARARGS", "RERAISE", "LOAD_METHOD", "LOAD_SUPER_ATTR")
+            or native.flags
+        ):
             return None
         target = natives[where]
-        if target.op in ("END_FOR", "RETURN_VALUE") or target.op == "POP_TOP" and natives[where - 1].op == "END_FOR":
+        if (
+            target.op in ("END_FOR", "RETURN_VALUE")
+            or target.op == "POP_TOP"
+            and natives[where - 1].op == "END_FOR"
+        ):
             return None
         if exhausted:
             kinds.pop()
@@ -253,15 +357,22 @@ class Continuations:
         position = next((n for n, (first, last) in enumerate(info.natives) if first >= where), None)
         if position is None:
             return None
-        made = resume_code(code, where, kinds, (info.live_before(position) | self.frame.kept) & self.bound)
-        temps = self.names[:len(kinds)]
+        made = resume_code(
+            code, where, kinds, (info.live_before(position) | self.frame.kept) & self.bound
+        )
+        temps = self.names[: len(kinds)]
         taken = [temp for temp, kind in zip(temps, kinds) if kind in (VALUE, HANDLED)]
         args = []
-        for name in [*made.co_varnames[:made.co_argcount - len(taken)], *taken]:        # moved: the caller must not keep what the rest lets go
+        for name in [
+            *made.co_varnames[: made.co_argcount - len(taken)],
+            *taken,
+        ]:  # moved: the caller must not keep what the rest lets go
             args += emit.load_fast(name) + emit.delete_fast(name)
         args += emit.build_list(made.co_argcount)
         function = emit.make_function(made, code.co_cellvars + code.co_freevars)
-        if code.co_name.startswith("<resume of"):           # `hand_over`, which called it, calls what it returns
+        if code.co_name.startswith(
+            "<resume of"
+        ):  # `hand_over`, which called it, calls what it returns
             call = emit.load_const(tail) + function + args + emit.build_tuple(3)
         else:
             call = emit.call(emit.load_const(hand_over), function, args)

@@ -18,6 +18,7 @@ An exception that is being handled at the split belongs to the thread, as does w
 the resume function begins it again (PUSH_EXC_INFO), so that `raise`, `sys.exc_info()` and the context of a new exception find it.
 Mirrors torch/_dynamo/resume_execution.py (paper section 3.7).  Left out: generators.
 """
+
 import re
 import sys
 import weakref
@@ -29,10 +30,10 @@ from .exceptions import SkipFrame
 # What lies on the stack.  LASTI: where a handler's exception was raised, for tracebacks that are made already.  HANDLED: what PUSH_EXC_INFO
 # put below the exception that is being handled, and POP_EXCEPT will restore; the parameter for it is the exception.
 VALUE, NULL, LASTI, HANDLED = "v", "n", "l", "h"
-GENERATOR_LIKE = 0x20 | 0x80 | 0x200        # CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR
+GENERATOR_LIKE = 0x20 | 0x80 | 0x200  # CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR
 OWN_NAME = re.compile(r"\.(\d+)s\d+$")
-_cache = {}         # id(code) -> {(k, stack, live): resume code}; equal code objects may be of different files
-_origins = {}       # id(resume code) -> (weak reference to the original, its index of each instruction or None)
+_cache = {}  # id(code) -> {(k, stack, live): resume code}; equal code objects may be of different files
+_origins = {}  # id(resume code) -> (weak reference to the original, its index of each instruction or None)
 
 
 class CannotSplit(SkipFrame):
@@ -52,7 +53,9 @@ def closure_names(code):
 
 def _generation(code):
     """How often this function has been resumed: a resume function that is split again must not reuse its own names."""
-    return 1 + max((int(found[1]) for found in map(OWN_NAME.match, code.co_varnames) if found), default=0)
+    return 1 + max(
+        (int(found[1]) for found in map(OWN_NAME.match, code.co_varnames) if found), default=0
+    )
 
 
 def _stack_names(code, stack):
@@ -66,13 +69,20 @@ def check_splittable(code, body, k):
     if not 0 <= k < len(body):
         raise CannotSplit(f"{code.co_name} has no instruction {k}")
     target, before = body[k], body[k - 1].op if k else None
-    if target.op in ("END_FOR", "END_SEND") or before == "END_FOR" and target.op == "POP_TOP" and VERSION >= (3, 13):
+    if (
+        target.op in ("END_FOR", "END_SEND")
+        or before == "END_FOR"
+        and target.op == "POP_TOP"
+        and VERSION >= (3, 13)
+    ):
         raise CannotSplit("a specialised FOR_ITER jumps past this instruction")
     if before in ("PRECALL", "KW_NAMES"):
         raise CannotSplit("between the parts of a call")
     if k and body[k - 1] in _super_calls(body):
         raise CannotSplit("between super and its call")
-    if target.op in ("COPY_FREE_VARS", "MAKE_CELL", "RETURN_GENERATOR") or "RESUME" not in [i.op for i in body[:k]]:
+    if target.op in ("COPY_FREE_VARS", "MAKE_CELL", "RETURN_GENERATOR") or "RESUME" not in [
+        i.op for i in body[:k]
+    ]:
         raise CannotSplit("the function has not begun")
 
 
@@ -81,7 +91,11 @@ def unwind(stack, temporaries):
     out = []
     for kind, name in zip(reversed(stack), reversed(temporaries)):
         if kind == HANDLED:
-            out += emit.call(emit.load_const(sys.exception)) + emit.store_fast(name) + [Instruction("POP_EXCEPT")]
+            out += (
+                emit.call(emit.load_const(sys.exception))
+                + emit.store_fast(name)
+                + [Instruction("POP_EXCEPT")]
+            )
         else:
             out += emit.store_fast(name)
     return out
@@ -117,10 +131,16 @@ def _make_resume_code(code, k, stack, live):
 
     prefix, remaining = emit.prologue(len(free)), iter(names)
     for kind in stack:
-        prefix += emit.load_fast(next(remaining)) if kind in (VALUE, HANDLED) else emit.push_null() if kind == NULL else emit.load_const(0)
+        prefix += (
+            emit.load_fast(next(remaining))
+            if kind in (VALUE, HANDLED)
+            else emit.push_null()
+            if kind == NULL
+            else emit.load_const(0)
+        )
         if kind == HANDLED:
             prefix += [Instruction("PUSH_EXC_INFO"), Instruction("POP_TOP")]
-    for name in names:                          # what was on the stack must not live longer than it did there
+    for name in names:  # what was on the stack must not live longer than it did there
         prefix += emit.delete_fast(name)
     prefix += emit.jump_forward(target)
     for ins in prefix:
@@ -128,11 +148,23 @@ def _make_resume_code(code, k, stack, live):
     if "__class__" in free:
         body = _explicit_super(code, body, free, params)
     rest = [ins for ins in body if ins.op not in ("COPY_FREE_VARS", "MAKE_CELL")]
-    line = next((ins.pos[0] for ins in body[k:] if ins.pos and ins.pos[0]), code.co_firstlineno)       # the beginning of a handler has none
+    line = next(
+        (ins.pos[0] for ins in body[k:] if ins.pos and ins.pos[0]), code.co_firstlineno
+    )  # the beginning of a handler has none
     original = code.co_name.split("<resume of ")[-1].split(" at line")[0]
-    made = assemble(code, prefix + rest, varnames=params + unbound, cellvars=(), freevars=free,
-                    stacksize=max(code.co_stacksize, len(stack)) + 3, co_argcount=len(params), co_posonlyargcount=0,
-                    co_kwonlyargcount=0, co_flags=code.co_flags & ~(4 | 8), co_name=f"<resume of {original} at line {line}>")
+    made = assemble(
+        code,
+        prefix + rest,
+        varnames=params + unbound,
+        cellvars=(),
+        freevars=free,
+        stacksize=max(code.co_stacksize, len(stack)) + 3,
+        co_argcount=len(params),
+        co_posonlyargcount=0,
+        co_kwonlyargcount=0,
+        co_flags=code.co_flags & ~(4 | 8),
+        co_name=f"<resume of {original} at line {line}>",
+    )
     _origins[id(made)] = weakref.ref(code), [index.get(id(ins)) for ins in prefix + rest]
     weakref.finalize(made, _origins.pop, id(made), None)
     return made
@@ -140,14 +172,23 @@ def _make_resume_code(code, k, stack, live):
 
 def _super_calls(body):
     """The `LOAD_GLOBAL super` whose call without arguments follows at once."""
-    return [ins for ins, call in zip(body, body[1:]) if ins.op == "LOAD_GLOBAL" and ins.arg == "super" and ins.flags
-            and call.op in ("PRECALL", "CALL") and call.arg == 0]
+    return [
+        ins
+        for ins, call in zip(body, body[1:])
+        if ins.op == "LOAD_GLOBAL"
+        and ins.arg == "super"
+        and ins.flags
+        and call.op in ("PRECALL", "CALL")
+        and call.arg == 0
+    ]
 
 
 def _explicit_super(code, body, free, params):
     """Zero-argument super() looks at the first slot, which is another variable now: write super(__class__, first)."""
     for ins in body:
-        if ins.op == "LOAD_SUPER_ATTR":         # both lie on the stack; without this bit an unspecialised one ignores them
+        if (
+            ins.op == "LOAD_SUPER_ATTR"
+        ):  # both lie on the stack; without this bit an unspecialised one ignores them
             ins.flags |= 2
     calls = _super_calls(body)
     if not calls:
@@ -159,9 +200,13 @@ def _explicit_super(code, body, free, params):
     for n, ins in enumerate(body):
         result.append(ins)
         if ins in calls:
-            for call in body[n + 1: n + 3]:
+            for call in body[n + 1 : n + 3]:
                 if call.op in ("PRECALL", "CALL"):
                     call.arg = 2
-            result += [Instruction("LOAD_DEREF", "__class__", pos=ins.pos, exc=ins.exc),
-                       Instruction("LOAD_DEREF" if first in free else "LOAD_FAST", first, pos=ins.pos, exc=ins.exc)]
+            result += [
+                Instruction("LOAD_DEREF", "__class__", pos=ins.pos, exc=ins.exc),
+                Instruction(
+                    "LOAD_DEREF" if first in free else "LOAD_FAST", first, pos=ins.pos, exc=ins.exc
+                ),
+            ]
     return result

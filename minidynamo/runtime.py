@@ -4,6 +4,7 @@ In:   values from the stack of a replacement code.   Out: the objects as the tra
 
     >>> new_object(Point, {"x": 1}, None)       # an instance without running __init__ again
 """
+
 import collections
 import gc
 import threading
@@ -16,6 +17,7 @@ CONTEXTS = {"InferenceMode": torch._C._InferenceMode, "device": torch.device}
 
 class Entered(threading.local):
     """`managers`: the context managers of C that this thread's graphs have entered and not left."""
+
     def __init__(self):
         self.managers = []
 
@@ -49,20 +51,26 @@ def unwind(depth):
 
 def as_inference_tensors(compiled, places):
     """`compiled`, whose results at `places` were made in inference mode by the program: tensors of that kind, over the same memory."""
+
     def run(*args):
         results = list(compiled(*args))
         with torch.inference_mode():
             for n in places:
                 made = results[n]
                 if not made.is_inference():
-                    results[n] = torch.empty(0, dtype=made.dtype, device=made.device).set_(made.untyped_storage(), made.storage_offset(), made.shape, made.stride())
+                    results[n] = torch.empty(0, dtype=made.dtype, device=made.device).set_(
+                        made.untyped_storage(), made.storage_offset(), made.shape, made.stride()
+                    )
         return results
+
     return run
 
 
 def new_object(cls, fields, slots, payload):
     """An instance of `cls` with this __dict__, these slots and these contents; `__init__` was traced, not run again."""
-    base = next((b for b in (collections.OrderedDict, dict, list, set) if issubclass(cls, b)), object)
+    base = next(
+        (b for b in (collections.OrderedDict, dict, list, set) if issubclass(cls, b)), object
+    )
     made = base.__new__(cls)
     if payload is not None:
         if isinstance(made, dict):
@@ -79,6 +87,7 @@ def new_object(cls, fields, slots, payload):
 
 def restoring(compiled, before):
     """`compiled`, whose failure leaves the thread's state (grad mode, autocast...) as it was: `before` is [(setter, key, value)]."""
+
     def run(*args):
         depth = len(ENTERED.managers)
         try:
@@ -88,6 +97,7 @@ def restoring(compiled, before):
             for setter, key, value in before:
                 setter(*key, value)
             raise
+
     return run
 
 
@@ -99,17 +109,21 @@ def check_size(condition):
 
 def floats_as_tensors(compiled, places):
     """`compiled`, whose arguments at `places` are floats here and 0-d tensors there."""
+
     def run(*args):
         args = list(args)
         for n in places:
             args[n] = torch.tensor(args[n], dtype=torch.float64)
         return compiled(*args)
+
     return run
 
 
 def new_exception(cls, args, fields, cause, context, suppress):
     made = cls.__new__(cls, *args)
-    next(b for b in cls.__mro__ if b.__module__ == "builtins").__init__(made, *args)        # sets .args, and StopIteration's .value
+    next(b for b in cls.__mro__ if b.__module__ == "builtins").__init__(
+        made, *args
+    )  # sets .args, and StopIteration's .value
     if fields:
         made.__dict__.update(fields)
     made.__cause__, made.__context__, made.__suppress_context__ = cause, context, suppress
@@ -121,7 +135,7 @@ def iterator_at(sequence, index, step):
     made = iter(sequence) if step > 0 else reversed(sequence)
     if index is not None and hasattr(made, "__setstate__"):
         made.__setstate__(index)
-    elif index is not None:             # a deque's
+    elif index is not None:  # a deque's
         for _ in range(index if step > 0 else len(sequence) - 1 - index):
             next(made, None)
     return made

@@ -13,6 +13,7 @@ something that they do.
 Mirrors `_maybe_evaluate_static`, `replacements` and `bound_sympy` of torch/fx/experimental/symbolic_shapes.py (paper section 5).
 Left out: systems of inequalities (PyTorch hands those of torch.export to a solver).
 """
+
 import math
 from dataclasses import dataclass
 
@@ -26,15 +27,16 @@ LARGEST = 2**63 - 1
 @dataclass
 class Symbol:
     """One row of the symbol table.  `sources` are what it can be read from; the first defines it, the others are guarded equal."""
+
     symbol: sympy.Symbol
-    hint: int | None                    # the value in this run; None: unbacked
+    hint: int | None  # the value in this run; None: unbacked
     sources: list
     low: int
     high: int
     line: str = ""
-    bounded_at: str = ""                # the line whose decision moved a bound
-    pinned_at: str = ""                 # the line that needed the number
-    created_by: str = ""                # unbacked: the operation
+    bounded_at: str = ""  # the line whose decision moved a bound
+    pinned_at: str = ""  # the line that needed the number
+    created_by: str = ""  # unbacked: the operation
 
     @property
     def name(self):
@@ -43,7 +45,10 @@ class Symbol:
     @property
     def range(self):
         """What the bounds allow: "2 ... 64"; open above: "2 ..."."""
-        return " ".join(["" if self.low <= -LARGEST else str(self.low), "..."] + ([str(self.high)] if self.high < LARGEST else [])).strip()
+        return " ".join(
+            ["" if self.low <= -LARGEST else str(self.low), "..."]
+            + ([str(self.high)] if self.high < LARGEST else [])
+        ).strip()
 
 
 class Facts:
@@ -51,10 +56,10 @@ class Facts:
 
     def __init__(self, table=None):
         self.table = {} if table is None else table
-        self.replacements = {}          # symbol, or Mod(a, b) -> what it was found equal to
-        self.facts, self.unequal = [], set()        # integer expressions that are >= 0; that are not 0
-        self.divisible = set()          # (a, b) with a % b == 0
-        self.known = {}                 # other relations (of floats) -> bool
+        self.replacements = {}  # symbol, or Mod(a, b) -> what it was found equal to
+        self.facts, self.unequal = [], set()  # integer expressions that are >= 0; that are not 0
+        self.divisible = set()  # (a, b) with a % b == 0
+        self.known = {}  # other relations (of floats) -> bool
         self._proofs, self._bounds, self._monomials = {}, {}, {}
 
     def size_hint(self, expr):
@@ -67,11 +72,19 @@ class Facts:
 
     def simplify(self, expr):
         """`expr` after everything found equal, maxima that are known, and exact divisions: 8 * (s0 // 8) is s0 once 8 divides s0."""
-        while self.replacements and any(e in self.replacements for e in sympy.preorder_traversal(expr)):
+        while self.replacements and any(
+            e in self.replacements for e in sympy.preorder_traversal(expr)
+        ):
             expr = expr.xreplace(self.replacements)
         if expr.has(sympy.Max, sympy.Min):
-            expr = expr.replace(sympy.Max, self._extreme(sympy.Max, 1)).replace(sympy.Min, self._extreme(sympy.Min, -1))
-        if self.divisible and expr.has(FloorDiv) and not isinstance(expr, sympy.logic.boolalg.Boolean):
+            expr = expr.replace(sympy.Max, self._extreme(sympy.Max, 1)).replace(
+                sympy.Min, self._extreme(sympy.Min, -1)
+            )
+        if (
+            self.divisible
+            and expr.has(FloorDiv)
+            and not isinstance(expr, sympy.logic.boolalg.Boolean)
+        ):
             exact = sympy.expand(self._divide(expr))
             if sympy.denom(sympy.together(exact)) == 1:
                 return exact
@@ -79,7 +92,10 @@ class Facts:
 
     def _extreme(self, function, sign):
         """max(1, s0 - 1) is s0 - 1 where s0 >= 2."""
-        return lambda *args: next((a for a in args if all(a is b or self._nonnegative(sign * (a - b)) for b in args)), function(*args))
+        return lambda *args: next(
+            (a for a in args if all(a is b or self._nonnegative(sign * (a - b)) for b in args)),
+            function(*args),
+        )
 
     def _divide(self, expr):
         """`expr`, a polynomial, with exact divisions as fractions."""
@@ -107,12 +123,18 @@ class Facts:
             return expr, expr
         if expr.is_Symbol:
             row = self.table[expr]
-            return sympy.Integer(row.low) if row.low > -LARGEST else -INFINITY, sympy.Integer(row.high) if row.high < LARGEST else INFINITY
+            return sympy.Integer(row.low) if row.low > -LARGEST else -INFINITY, sympy.Integer(
+                row.high
+            ) if row.high < LARGEST else INFINITY
         if isinstance(expr, ATOMS):
             return self._bounds_of_atom(expr)
-        polynomial = sympy.expand(self._divide(expr))        # each atom q becomes q' + its lowest value; then signs can be read off
+        polynomial = sympy.expand(
+            self._divide(expr)
+        )  # each atom q becomes q' + its lowest value; then signs can be read off
         shifted, limits = {}, {}
-        for atom in [a for a in polynomial.atoms(sympy.Symbol, *ATOMS) if self._is_top(polynomial, a)]:
+        for atom in [
+            a for a in polynomial.atoms(sympy.Symbol, *ATOMS) if self._is_top(polynomial, a)
+        ]:
             low, high = self.bounds(atom)
             if low > -INFINITY:
                 rest = sympy.Dummy(integer=True, nonnegative=True)
@@ -130,8 +152,11 @@ class Facts:
         return low, high
 
     def _is_top(self, polynomial, atom):
-        return any(atom in (factor, getattr(factor, "base", None)) for term in sympy.Add.make_args(polynomial)
-                   for factor in sympy.Mul.make_args(term))
+        return any(
+            atom in (factor, getattr(factor, "base", None))
+            for term in sympy.Add.make_args(polynomial)
+            for factor in sympy.Mul.make_args(term)
+        )
 
     def _most(self, factors, limits):
         """The highest value of a product of shifted atoms, None if one has no lowest value."""
@@ -141,7 +166,7 @@ class Facts:
             if base not in limits or not power.is_Integer or power < 0:
                 return None
             if limits[base] == 0:
-                return sympy.Integer(0)         # it is its lowest value: 0 even times infinity
+                return sympy.Integer(0)  # it is its lowest value: 0 even times infinity
             most *= limits[base] ** power
         return most
 
@@ -150,7 +175,9 @@ class Facts:
         (low, high), (low2, high2) = parts[0], parts[-1]
         if isinstance(expr, FloorDiv):
             if low2 >= 1 and low >= 0:
-                return (low // high2 if high2 != INFINITY else sympy.Integer(0)), high // low2 if high != INFINITY else INFINITY
+                return (
+                    low // high2 if high2 != INFINITY else sympy.Integer(0)
+                ), high // low2 if high != INFINITY else INFINITY
             return -INFINITY, INFINITY
         if isinstance(expr, Mod):
             return sympy.Integer(0), min(high2 - 1, high if low >= 0 else INFINITY)
@@ -159,8 +186,14 @@ class Facts:
             return pick(p[0] for p in parts), pick(p[1] for p in parts)
         if isinstance(expr, sympy.Abs):
             return max(sympy.Integer(0), low), max(abs(low), abs(high))
-        if isinstance(expr, (OPAQUE["TrueDiv"], OPAQUE["FloatMul"], OPAQUE["FloatAdd"], OPAQUE["Math_sqrt"])):
-            return (sympy.Integer(0), INFINITY) if all(p[0] >= 0 for p in parts) and low2 >= 0 else (-INFINITY, INFINITY)
+        if isinstance(
+            expr, (OPAQUE["TrueDiv"], OPAQUE["FloatMul"], OPAQUE["FloatAdd"], OPAQUE["Math_sqrt"])
+        ):
+            return (
+                (sympy.Integer(0), INFINITY)
+                if all(p[0] >= 0 for p in parts) and low2 >= 0
+                else (-INFINITY, INFINITY)
+            )
         if isinstance(expr, tuple(OPAQUE[n] for n in ("ToFloat", "Floor", "Trunc", "Round"))):
             return (sympy.Integer(0) if low >= 0 else -INFINITY), INFINITY
         return -INFINITY, INFINITY
@@ -186,9 +219,18 @@ class Facts:
             return self.known.get(expr)
         gap = self._gap(expr)
         if isinstance(expr, (sympy.Eq, sympy.Ne)):
-            equal = True if gap == 0 else \
-                False if gap in self.unequal or -gap in self.unequal or self._nonnegative(gap - 1) or self._nonnegative(-gap - 1) else \
-                True if self._nonnegative(gap) and self._nonnegative(-gap) else None
+            equal = (
+                True
+                if gap == 0
+                else False
+                if gap in self.unequal
+                or -gap in self.unequal
+                or self._nonnegative(gap - 1)
+                or self._nonnegative(-gap - 1)
+                else True
+                if self._nonnegative(gap) and self._nonnegative(-gap)
+                else None
+            )
             return equal if equal is None or isinstance(expr, sympy.Eq) else not equal
         gap = _at_least(expr, gap)
         return True if self._nonnegative(gap) else False if self._nonnegative(-gap - 1) else None
@@ -197,14 +239,20 @@ class Facts:
         """Is the integer expression `gap` >= 0, by its bounds or as a fact plus something >= 0?"""
         if self.bounds(gap)[0] >= 0:
             return True
-        own = self._terms(gap)          # a fact helps if it has a term in common
-        return any(own & self._terms(fact) and self.bounds(gap - fact)[0] >= 0 for fact in self.facts)
+        own = self._terms(gap)  # a fact helps if it has a term in common
+        return any(
+            own & self._terms(fact) and self.bounds(gap - fact)[0] >= 0 for fact in self.facts
+        )
 
     def _terms(self, expr):
         """{(monomial, is it added?)}"""
         if expr not in self._monomials:
-            pairs = [t.as_coeff_Mul() for t in sympy.Add.make_args(sympy.expand(self._divide(expr)))]
-            self._monomials[expr] = {(monomial, number > 0) for number, monomial in pairs if monomial != 1}
+            pairs = [
+                t.as_coeff_Mul() for t in sympy.Add.make_args(sympy.expand(self._divide(expr)))
+            ]
+            self._monomials[expr] = {
+                (monomial, number > 0) for number, monomial in pairs if monomial != 1
+            }
         return self._monomials[expr]
 
     def _small_mod(self, a, b):
@@ -238,11 +286,13 @@ class Facts:
             self.known.update({fact: True, sympy.Not(fact): False})
             return
         gap = self._gap(fact)
-        if isinstance(fact, sympy.Eq):      # not `gap`: what replaces a symbol must stay integer arithmetic
+        if isinstance(
+            fact, sympy.Eq
+        ):  # not `gap`: what replaces a symbol must stay integer arithmetic
             self._learn_equal(reduced(fact.lhs - fact.rhs), line)
         elif isinstance(fact, sympy.Ne):
             self.unequal.add(gap)
-            for side in (gap, -gap):        # >= 0 and not 0: at least 1
+            for side in (gap, -gap):  # >= 0 and not 0: at least 1
                 if self._nonnegative(side):
                     self._learn_nonnegative(side - 1, line)
         else:
@@ -268,14 +318,22 @@ class Facts:
             self.replacements[Mod(*divided)] = sympy.Integer(0)
             return
         terms = sympy.Add.make_args(gap)
-        for symbol in sorted((t.as_coeff_Mul()[1] for t in terms if t.as_coeff_Mul()[1].is_Symbol and abs(t.as_coeff_Mul()[0]) == 1),
-                             key=lambda s: -list(self.table).index(s)):     # the newest symbol goes
+        for symbol in sorted(
+            (
+                t.as_coeff_Mul()[1]
+                for t in terms
+                if t.as_coeff_Mul()[1].is_Symbol and abs(t.as_coeff_Mul()[0]) == 1
+            ),
+            key=lambda s: -list(self.table).index(s),
+        ):  # the newest symbol goes
             sign = gap.coeff(symbol)
             rest = sympy.expand(symbol - gap * sign)
             if rest.is_number:
                 self.table[symbol].pinned_at = line
-            if symbol not in rest.free_symbols and (self.table[symbol].hint is None or all(
-                    self.table[s].hint is not None for s in rest.free_symbols)):
+            if symbol not in rest.free_symbols and (
+                self.table[symbol].hint is None
+                or all(self.table[s].hint is not None for s in rest.free_symbols)
+            ):
                 self.replacements[symbol] = rest
                 row = self.table[symbol]
                 for bound in (rest - row.low, *([row.high - rest] if row.high < LARGEST else [])):
@@ -284,7 +342,7 @@ class Facts:
                 return
         constant, rest = gap.as_coeff_Add()
         factor, atom = rest.as_coeff_Mul()
-        if isinstance(atom, ATOMS) or atom.is_Symbol:               # s0 // 2 == 3, 2*s0 == 10
+        if isinstance(atom, ATOMS) or atom.is_Symbol:  # s0 // 2 == 3, 2*s0 == 10
             self.replacements[atom] = -constant / factor
             if atom.is_Symbol:
                 self.table[atom].pinned_at = line
@@ -301,7 +359,11 @@ def reduced(gap):
     """`gap`, expanded, without positive factors that all its terms share: integer coefficients, the same sign, the same zeros."""
     gap = sympy.expand(gap).primitive()[1]
     for symbol in gap.free_symbols:
-        while symbol.is_positive and gap != 0 and all(t.as_powers_dict()[symbol] >= 1 for t in sympy.Add.make_args(gap)):
+        while (
+            symbol.is_positive
+            and gap != 0
+            and all(t.as_powers_dict()[symbol] >= 1 for t in sympy.Add.make_args(gap))
+        ):
             gap = sympy.expand(gap / symbol)
     return gap
 

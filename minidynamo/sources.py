@@ -10,9 +10,10 @@ Out:  guards hang on the nodes (`guards.py` prints the tree as one Python functi
 
 Mirrors torch/_dynamo/source.py (paper section 3.3), where each access is a class of its own; here it is a row of `KINDS`.
 """
+
 import re
 
-KINDS = {   # kind -> how the access is written, given the parent's name and the key
+KINDS = {  # kind -> how the access is written, given the parent's name and the key
     "local": "{k}",
     "free": "this_function.__closure__[{k[0]}].cell_contents",
     "pinned": "{k}",
@@ -24,30 +25,41 @@ KINDS = {   # kind -> how the access is written, given the parent's name and the
     "tuple_item": "tuple.__getitem__({p}, {k!r})",
     "pinned_item": "{p}[{k}]",
     "dict": "{p}.__dict__",
-    "raw_dict": "object.__getattribute__({p}, '__dict__')",    # the class overrides __getattribute__
+    "raw_dict": "object.__getattribute__({p}, '__dict__')",  # the class overrides __getattribute__
     "closure": "{p}.__closure__[{k}]",
     "cell": "{p}.cell_contents",
     "class_item": "{p}.__dict__[{k!r}]",
     "type": "type({p})",
     "stride": "{p}.stride({k})",
-    "call": "{p}()",                        # of a weak reference
-    "behind": "get_referents({p})[0]",      # the dict of a mappingproxy
+    "call": "{p}()",  # of a weak reference
+    "behind": "get_referents({p})[0]",  # the dict of a mappingproxy
 }
 
 
 def identifier(name):
     """A parameter's name in the guard function: resume functions have names like `.1s0`, and none may hide ours."""
     plain = "".join(c if c.isalnum() or c == "_" else "_" for c in name)
-    return name if plain == name and not re.match(r"(P_|G_|v\d|s\d|state_|this_function|copysign|leaf$|dispatch_keys)", name) else "L" + plain
+    return (
+        name
+        if plain == name
+        and not re.match(r"(P_|G_|v\d|s\d|state_|this_function|copysign|leaf$|dispatch_keys)", name)
+        else "L" + plain
+    )
 
 
 class Source:
     """A node: `base` is the value it is read from, `key` the name or index, `guards` what was assumed about it."""
+
     __slots__ = ("kind", "base", "key", "children", "guards", "value", "alias_of", "label")
 
     def __init__(self, kind, base, key, value=None):
         self.kind, self.base, self.key, self.value = kind, base, key, value
-        self.children, self.guards, self.alias_of, self.label = {}, {}, None, None      # label: its name in the guard function
+        self.children, self.guards, self.alias_of, self.label = (
+            {},
+            {},
+            None,
+            None,
+        )  # label: its name in the guard function
 
     def child(self, kind, key=None):
         slot = (kind, type(key), key)
@@ -67,7 +79,9 @@ class Source:
 
     def expr(self, parent):
         """This access as Python, where `parent` names the base."""
-        return KINDS[self.kind].format(p=parent, k=identifier(self.key) if self.kind == "local" else self.key)
+        return KINDS[self.kind].format(
+            p=parent, k=identifier(self.key) if self.kind == "local" else self.key
+        )
 
     def name(self):
         """The whole access, as a student reads it."""

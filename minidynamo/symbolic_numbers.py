@@ -14,6 +14,7 @@ Mirrors torch/fx/experimental/sym_node.py and torch/utils/_sympy/functions.py (p
 Left out: nested tensors.  miniinductor/index_math.py has a FloorDiv and Mod of its own: they are simplified over loop ranges, these over what
 the guards say, and neither package needs the other.
 """
+
 import functools
 import math
 import operator
@@ -28,22 +29,33 @@ INFINITY = sympy.oo
 def exact(a, b):
     """a / b where that is a polynomial with integer coefficients: 4*s0 / 4, s0*s1 / s0; else None."""
     quotient = sympy.cancel(a / b)
-    if sympy.denom(quotient) == 1 and all(term.is_integer for term in sympy.Add.make_args(sympy.expand(quotient))):
+    if sympy.denom(quotient) == 1 and all(
+        term.is_integer for term in sympy.Add.make_args(sympy.expand(quotient))
+    ):
         return quotient
 
 
 def _without_common_factor(a, b):
     """(a/c, b/c, c) for the largest positive product c of a number and symbols that divides all terms of both: s0*s1 // (8*s0) is s1 // 8."""
-    number = sympy.igcd(*[t.as_coeff_Mul()[0] for e in (a, b) for t in sympy.Add.make_args(e)]) if a.is_integer and b.is_integer else 1
+    number = (
+        sympy.igcd(*[t.as_coeff_Mul()[0] for e in (a, b) for t in sympy.Add.make_args(e)])
+        if a.is_integer and b.is_integer
+        else 1
+    )
     common = sympy.Integer(number or 1)
     for symbol in b.free_symbols & a.free_symbols:
         power = min(t.as_powers_dict()[symbol] for e in (a, b) for t in sympy.Add.make_args(e))
-        common *= symbol**max(0, power) if symbol.is_positive else 1
-    return (a, b, common) if common == 1 else (sympy.expand(a / common), sympy.expand(b / common), common)
+        common *= symbol ** max(0, power) if symbol.is_positive else 1
+    return (
+        (a, b, common)
+        if common == 1
+        else (sympy.expand(a / common), sympy.expand(b / common), common)
+    )
 
 
 class FloorDiv(sympy.Function):
     """a // b for b > 0."""
+
     nargs = (2,)
     is_integer = True
 
@@ -59,6 +71,7 @@ class FloorDiv(sympy.Function):
 
 class Mod(sympy.Function):
     """a % b for b > 0."""
+
     nargs = (2,)
     is_integer = True
     is_nonnegative = True
@@ -77,51 +90,126 @@ class Mod(sympy.Function):
 
 def _opaque(name, code, result, compute):
     """A function of Python numbers that is evaluated on numbers and otherwise kept as written: float arithmetic must round as Python's."""
+
     def evaluate(cls, *args):
         if all(a.is_number for a in args):
             value = compute(*[as_number(a) for a in args])
             return sympy.Integer(value) if result is int else sympy.Float(value)
-    return type(name, (sympy.Function,), {"eval": classmethod(evaluate), "is_integer": result is int or None, "is_real": True,
-                                          "code": code, "compute": staticmethod(compute), "result": result})
+
+    return type(
+        name,
+        (sympy.Function,),
+        {
+            "eval": classmethod(evaluate),
+            "is_integer": result is int or None,
+            "is_real": True,
+            "code": code,
+            "compute": staticmethod(compute),
+            "result": result,
+        },
+    )
 
 
 def as_number(expr):
     return int(expr) if expr.is_Integer else float(expr)
 
 
-OPAQUE = {name: _opaque(name, code, result, compute) for name, code, result, compute in (
-    ("TrueDiv", "({} / {})", float, operator.truediv), ("ToFloat", "float({})", float, float),
-    ("FloatAdd", "({} + {})", float, operator.add), ("FloatSub", "({} - {})", float, operator.sub),
-    ("FloatMul", "({} * {})", float, operator.mul), ("FloatPow", "({} ** {})", float, operator.pow),
-    ("FloatFloorDiv", "({} // {})", float, operator.floordiv), ("FloatMod", "({} % {})", float, operator.mod),
-    ("FloatMin", "min({}, {})", float, min), ("FloatMax", "max({}, {})", float, max),
-    ("FloatNeg", "(-{})", float, operator.neg), ("FloatAbs", "abs({})", float, abs),
-    ("Floor", "math.floor({})", int, math.floor), ("Ceil", "math.ceil({})", int, math.ceil), ("Trunc", "math.trunc({})", int, math.trunc),
-    ("Round", "round({})", int, round), ("RoundTo", "round({}, {})", float, round),
-    ("BitAnd", "({} & {})", int, operator.and_), ("BitOr", "({} | {})", int, operator.or_), ("BitXor", "({} ^ {})", int, operator.xor),
-    *((f"Math_{name}", f"math.{name}({{}})", float, getattr(math, name)) for name in
-      ("sqrt", "exp", "log", "log2", "log10", "sin", "cos", "tan", "sinh", "cosh", "tanh", "asin", "acos", "atan")),
-)}
-globals().update(OPAQUE)        # pickle looks for them here: compiled graphs are kept on disk
-SYMBOLIC_MATH = {"sqrt": torch.sym_sqrt} | {name: getattr(torch, f"_sym_{name}") for name in       # math's own make a symbolic number a plain one
-                 ("log2", "sin", "cos", "tan", "sinh", "cosh", "tanh", "asin", "acos", "atan") if hasattr(torch, f"_sym_{name}")}
+OPAQUE = {
+    name: _opaque(name, code, result, compute)
+    for name, code, result, compute in (
+        ("TrueDiv", "({} / {})", float, operator.truediv),
+        ("ToFloat", "float({})", float, float),
+        ("FloatAdd", "({} + {})", float, operator.add),
+        ("FloatSub", "({} - {})", float, operator.sub),
+        ("FloatMul", "({} * {})", float, operator.mul),
+        ("FloatPow", "({} ** {})", float, operator.pow),
+        ("FloatFloorDiv", "({} // {})", float, operator.floordiv),
+        ("FloatMod", "({} % {})", float, operator.mod),
+        ("FloatMin", "min({}, {})", float, min),
+        ("FloatMax", "max({}, {})", float, max),
+        ("FloatNeg", "(-{})", float, operator.neg),
+        ("FloatAbs", "abs({})", float, abs),
+        ("Floor", "math.floor({})", int, math.floor),
+        ("Ceil", "math.ceil({})", int, math.ceil),
+        ("Trunc", "math.trunc({})", int, math.trunc),
+        ("Round", "round({})", int, round),
+        ("RoundTo", "round({}, {})", float, round),
+        ("BitAnd", "({} & {})", int, operator.and_),
+        ("BitOr", "({} | {})", int, operator.or_),
+        ("BitXor", "({} ^ {})", int, operator.xor),
+        *(
+            (f"Math_{name}", f"math.{name}({{}})", float, getattr(math, name))
+            for name in (
+                "sqrt",
+                "exp",
+                "log",
+                "log2",
+                "log10",
+                "sin",
+                "cos",
+                "tan",
+                "sinh",
+                "cosh",
+                "tanh",
+                "asin",
+                "acos",
+                "atan",
+            )
+        ),
+    )
+}
+globals().update(OPAQUE)  # pickle looks for them here: compiled graphs are kept on disk
+SYMBOLIC_MATH = {"sqrt": torch.sym_sqrt} | {
+    name: getattr(torch, f"_sym_{name}")
+    for name in (  # math's own make a symbolic number a plain one
+        "log2",
+        "sin",
+        "cos",
+        "tan",
+        "sinh",
+        "cosh",
+        "tanh",
+        "asin",
+        "acos",
+        "atan",
+    )
+    if hasattr(torch, f"_sym_{name}")
+}
 ATOMS = (FloorDiv, Mod, sympy.Max, sympy.Min, sympy.Abs, *OPAQUE.values())
-EXPRESSIONS = {     # a sympy class -> (the function that computes it in a graph, applied two by two?)
-    sympy.Gt: (operator.gt, False), sympy.Ge: (operator.ge, False), sympy.Lt: (operator.lt, False), sympy.Le: (operator.le, False),
-    sympy.Eq: (operator.eq, False), sympy.Ne: (operator.ne, False), sympy.Add: (operator.add, True), sympy.Mul: (operator.mul, True),
-    sympy.Pow: (operator.pow, False), FloorDiv: (operator.floordiv, False), Mod: (operator.mod, False), sympy.Max: (torch.sym_max, True),
-    sympy.Min: (torch.sym_min, True), sympy.Abs: (operator.abs, False),
+EXPRESSIONS = {  # a sympy class -> (the function that computes it in a graph, applied two by two?)
+    sympy.Gt: (operator.gt, False),
+    sympy.Ge: (operator.ge, False),
+    sympy.Lt: (operator.lt, False),
+    sympy.Le: (operator.le, False),
+    sympy.Eq: (operator.eq, False),
+    sympy.Ne: (operator.ne, False),
+    sympy.Add: (operator.add, True),
+    sympy.Mul: (operator.mul, True),
+    sympy.Pow: (operator.pow, False),
+    FloorDiv: (operator.floordiv, False),
+    Mod: (operator.mod, False),
+    sympy.Max: (torch.sym_max, True),
+    sympy.Min: (torch.sym_min, True),
+    sympy.Abs: (operator.abs, False),
     **{function: (function.compute, False) for function in OPAQUE.values()},
-    OPAQUE["ToFloat"]: (torch.sym_float, False), OPAQUE["FloatMin"]: (torch.sym_min, False), OPAQUE["FloatMax"]: (torch.sym_max, False),
-    **{OPAQUE[f"Math_{name}"]: (function, False) for name, function in SYMBOLIC_MATH.items()}}
+    OPAQUE["ToFloat"]: (torch.sym_float, False),
+    OPAQUE["FloatMin"]: (torch.sym_min, False),
+    OPAQUE["FloatMax"]: (torch.sym_max, False),
+    **{OPAQUE[f"Math_{name}"]: (function, False) for name, function in SYMBOLIC_MATH.items()},
+}
 
 
 # ---- printing as Python ----------------------------------------------------------------------------------------------
 def python_code(expr, names=None):
     """`expr` as Python, its symbols written as `names` says (symbol -> text): "x.shape[0] * 2 + 1"."""
+
     def show(e, tight=False):
         text = write(e)
-        return f"({text})" if tight and (e.is_Add or e.is_Mul or getattr(e, "is_Relational", False)) else text
+        return (
+            f"({text})"
+            if tight and (e.is_Add or e.is_Mul or getattr(e, "is_Relational", False))
+            else text
+        )
 
     def write(e):
         if e.is_Symbol:
@@ -129,9 +217,15 @@ def python_code(expr, names=None):
         if e in (sympy.true, sympy.false):
             return str(bool(e))
         if e.is_number:
-            return repr(as_number(e)) if e not in (INFINITY, -INFINITY) else f"float('{'-' if e < 0 else ''}inf')"
+            return (
+                repr(as_number(e))
+                if e not in (INFINITY, -INFINITY)
+                else f"float('{'-' if e < 0 else ''}inf')"
+            )
         if e.is_Add:
-            terms = sorted(e.args, key=lambda t: (t.is_number, t.could_extract_minus_sign(), str(t)))
+            terms = sorted(
+                e.args, key=lambda t: (t.is_number, t.could_extract_minus_sign(), str(t))
+            )
             text = show(terms[0])
             for term in terms[1:]:
                 minus = term.could_extract_minus_sign()
@@ -139,7 +233,9 @@ def python_code(expr, names=None):
             return text
         if e.is_Mul:
             number, rest = e.as_coeff_Mul()
-            factors = [show(f, True) for f in sorted(rest.args if rest.is_Mul else (rest,), key=str)]
+            factors = [
+                show(f, True) for f in sorted(rest.args if rest.is_Mul else (rest,), key=str)
+            ]
             if number == -1:
                 return "-" + " * ".join(factors)
             return " * ".join(factors + ([repr(as_number(number))] if number != 1 else []))
@@ -148,7 +244,11 @@ def python_code(expr, names=None):
         if e.is_Relational:
             return f"{show(e.lhs)} {e.rel_op} {show(e.rhs)}"
         if isinstance(e, (sympy.And, sympy.Or)):
-            return "(" + (" and " if isinstance(e, sympy.And) else " or ").join(map(show, e.args)) + ")"
+            return (
+                "("
+                + (" and " if isinstance(e, sympy.And) else " or ").join(map(show, e.args))
+                + ")"
+            )
         if isinstance(e, sympy.Not):
             return f"(not {show(e.args[0], True)})"
         if isinstance(e, (FloorDiv, Mod)):
@@ -160,12 +260,14 @@ def python_code(expr, names=None):
             (a, condition), (b, _) = e.args
             return f"({show(a)} if {show(condition)} else {show(b)})"
         return type(e).code.format(*[show(a, True) for a in e.args])
+
     return write(sympy.sympify(expr))
 
 
 # ---- the node behind torch.SymInt, SymFloat and SymBool --------------------------------------------------------------
 class SymNode:
     """`expr` with its value in this run (`hint`; None: not known before the run) and `pytype`: int, float or bool."""
+
     __slots__ = ("shape_env", "_expr", "pytype", "hint")
 
     def __init__(self, shape_env, expr, pytype, hint):
@@ -179,23 +281,50 @@ class SymNode:
         return SymNode(self.shape_env, expr, pytype, hint)
 
     # what kind of number
-    def is_int(self): return self.pytype is int
-    def is_float(self): return self.pytype is float
-    def is_bool(self): return self.pytype is bool
-    def is_symbolic(self): return True
-    def is_nested_int(self): return False
-    def nested_int(self): return None
-    def nested_int_coeff(self): return None
-    def is_constant(self): return self.constant is not None
-    def _value_eq(self, other): return self.expr == other.expr and self.pytype is other.pytype
-    def _value_hash(self): return hash((self.expr, self.pytype))
-    def has_hint(self): return self.hint is not None
-    def clone(self): return self
-    def str(self): return python_code(self.expr)
+    def is_int(self):
+        return self.pytype is int
+
+    def is_float(self):
+        return self.pytype is float
+
+    def is_bool(self):
+        return self.pytype is bool
+
+    def is_symbolic(self):
+        return True
+
+    def is_nested_int(self):
+        return False
+
+    def nested_int(self):
+        return None
+
+    def nested_int_coeff(self):
+        return None
+
+    def is_constant(self):
+        return self.constant is not None
+
+    def _value_eq(self, other):
+        return self.expr == other.expr and self.pytype is other.pytype
+
+    def _value_hash(self):
+        return hash((self.expr, self.pytype))
+
+    def has_hint(self):
+        return self.hint is not None
+
+    def clone(self):
+        return self
+
+    def str(self):
+        return python_code(self.expr)
+
     __str__ = __repr__ = _graph_repr = str
 
     @property
-    def _hint(self): return self.hint
+    def _hint(self):
+        return self.hint
 
     def require_hint(self, fallback=None):
         return self.hint if self.hint is not None else fallback
@@ -208,54 +337,121 @@ class SymNode:
             return bool(e)
         return self.pytype(e) if e.is_number else None
 
-    def maybe_as_int(self): return self.constant if self.pytype is int else None
-    def maybe_as_float(self): return self.constant if self.pytype is float else None
-    def maybe_as_bool(self): return self.constant if self.pytype is bool else None
-    def wrap_int(self, n): return self.new(sympy.Integer(n), int, n)
-    def wrap_float(self, x): return self.new(sympy.Float(x), float, x)
-    def wrap_bool(self, b): return self.new(sympy.true if b else sympy.false, bool, b)
+    def maybe_as_int(self):
+        return self.constant if self.pytype is int else None
+
+    def maybe_as_float(self):
+        return self.constant if self.pytype is float else None
+
+    def maybe_as_bool(self):
+        return self.constant if self.pytype is bool else None
+
+    def wrap_int(self, n):
+        return self.new(sympy.Integer(n), int, n)
+
+    def wrap_float(self, x):
+        return self.new(sympy.Float(x), float, x)
+
+    def wrap_bool(self, b):
+        return self.new(sympy.true if b else sympy.false, bool, b)
 
     # decisions
-    def guard_bool(self, file="", line=0): return self.shape_env.decide(self.expr)
-    def guard_int(self, file="", line=0): return self.shape_env.specialize(self.expr)
+    def guard_bool(self, file="", line=0):
+        return self.shape_env.decide(self.expr)
+
+    def guard_int(self, file="", line=0):
+        return self.shape_env.specialize(self.expr)
+
     guard_float = guard_int
     bool_, int_ = guard_bool, guard_int
-    def expect_size(self, file="", line=0): return True
-    def statically_known_true(self, file="", line=0): return self.shape_env.prove(self.expr) is True
+
+    def expect_size(self, file="", line=0):
+        return True
+
+    def statically_known_true(self, file="", line=0):
+        return self.shape_env.prove(self.expr) is True
 
     def _or(self, default):
         known = self.shape_env.prove(self.expr)
-        return known if known is not None else default if self.size_hint() is None else self.guard_bool()
+        return (
+            known
+            if known is not None
+            else default
+            if self.size_hint() is None
+            else self.guard_bool()
+        )
 
-    def size_hint(self): return self.shape_env.size_hint(self.expr)
-    def guard_or_false(self, file="", line=0): return self._or(False)
-    def guard_or_true(self, file="", line=0): return self._or(True)
-    def guard_size_oblivious(self, file="", line=0): return self._or(False)
-    def expect_true(self, file="", line=0): return self.guard_bool()
+    def size_hint(self):
+        return self.shape_env.size_hint(self.expr)
+
+    def guard_or_false(self, file="", line=0):
+        return self._or(False)
+
+    def guard_or_true(self, file="", line=0):
+        return self._or(True)
+
+    def guard_size_oblivious(self, file="", line=0):
+        return self._or(False)
+
+    def expect_true(self, file="", line=0):
+        return self.guard_bool()
 
     # unary
-    def pos(self): return self
-    def sym_not(self): return self.new(sympy.Not(self.expr), bool, None if self.hint is None else not self.hint)
-    def sym_float(self): return self if self.pytype is float else self._call("ToFloat")
-    def sym_int(self): return self.trunc()
-    def is_integer(self): return self.wrap_bool(True) if self.pytype is int else self.wrap_bool(float(self.guard_float()).is_integer())
+    def pos(self):
+        return self
+
+    def sym_not(self):
+        return self.new(sympy.Not(self.expr), bool, None if self.hint is None else not self.hint)
+
+    def sym_float(self):
+        return self if self.pytype is float else self._call("ToFloat")
+
+    def sym_int(self):
+        return self.trunc()
+
+    def is_integer(self):
+        return (
+            self.wrap_bool(True)
+            if self.pytype is int
+            else self.wrap_bool(float(self.guard_float()).is_integer())
+        )
 
     def _call(self, name, *others):
         function, nodes = OPAQUE[name], (self, *others)
         known = all(n.hint is not None for n in nodes)
-        return self.new(function(*[n.expr for n in nodes]), function.result, function.compute(*[n.hint for n in nodes]) if known else None)
+        return self.new(
+            function(*[n.expr for n in nodes]),
+            function.result,
+            function.compute(*[n.hint for n in nodes]) if known else None,
+        )
 
-    def neg(self): return self._call("FloatNeg") if self.pytype is float else self.wrap_int(-1).mul(self)
+    def neg(self):
+        return self._call("FloatNeg") if self.pytype is float else self.wrap_int(-1).mul(self)
 
     def abs(self):
-        return self._call("FloatAbs") if self.pytype is float else self.new(sympy.Abs(self.expr), int, None if self.hint is None else abs(self.hint))
+        return (
+            self._call("FloatAbs")
+            if self.pytype is float
+            else self.new(sympy.Abs(self.expr), int, None if self.hint is None else abs(self.hint))
+        )
 
-    def floor(self): return self if self.pytype is int else self._call("Floor")
-    def ceil(self): return self if self.pytype is int else self._call("Ceil")
-    def trunc(self): return self if self.pytype is int else self._call("Trunc")
+    def floor(self):
+        return self if self.pytype is int else self._call("Floor")
+
+    def ceil(self):
+        return self if self.pytype is int else self._call("Ceil")
+
+    def trunc(self):
+        return self if self.pytype is int else self._call("Trunc")
 
     def round(self, ndigits=None):
-        return self if self.pytype is int else self._call("Round") if ndigits is None else self._call("RoundTo", self.wrap_int(ndigits))
+        return (
+            self
+            if self.pytype is int
+            else self._call("Round")
+            if ndigits is None
+            else self._call("RoundTo", self.wrap_int(ndigits))
+        )
 
     def sym_ite(self, a, b):
         return a if self.guard_bool() else b
@@ -264,8 +460,12 @@ class SymNode:
         return functools.reduce(SymNode.add, nodes, self.wrap_int(0))
 
     # int operators whose answer sympy cannot write in general
-    def floordiv(self, other): return self._divide("FloatFloorDiv", FloorDiv, operator.floordiv, other)
-    def mod(self, other): return self._divide("FloatMod", Mod, operator.mod, other)
+    def floordiv(self, other):
+        return self._divide("FloatFloorDiv", FloorDiv, operator.floordiv, other)
+
+    def mod(self, other):
+        return self._divide("FloatMod", Mod, operator.mod, other)
+
     int_floordiv = floordiv
 
     def _divide(self, opaque, function, compute, other):
@@ -273,19 +473,30 @@ class SymNode:
             return self._call(opaque, other)
         if other.hint == 0:
             raise ZeroDivisionError("integer division or modulo by zero")
-        if not self.shape_env.decide(sympy.Gt(other.expr, 0)):      # FloorDiv and Mod are for positive divisors
+        if not self.shape_env.decide(
+            sympy.Gt(other.expr, 0)
+        ):  # FloorDiv and Mod are for positive divisors
             self.shape_env.decide(sympy.Lt(other.expr, 0))
             result = self.neg()._divide(opaque, function, compute, other.neg())
             return result if function is FloorDiv else result.neg()
         known = self.hint is not None and other.hint is not None
-        return self.new(_cached(function, self.expr, other.expr), int, compute(self.hint, other.hint) if known else None)
+        return self.new(
+            _cached(function, self.expr, other.expr),
+            int,
+            compute(self.hint, other.hint) if known else None,
+        )
 
     def pow_by_natural(self, other):
         exponent = other.guard_int()
-        return self.new(self.expr**exponent, int, None if self.hint is None else self.hint**exponent)
+        return self.new(
+            self.expr**exponent, int, None if self.hint is None else self.hint**exponent
+        )
 
-    def lshift(self, other): return self.mul(other.wrap_int(2**other.guard_int()))
-    def rshift(self, other): return self.floordiv(other.wrap_int(2**other.guard_int()))
+    def lshift(self, other):
+        return self.mul(other.wrap_int(2 ** other.guard_int()))
+
+    def rshift(self, other):
+        return self.floordiv(other.wrap_int(2 ** other.guard_int()))
 
     # layouts: is a tensor of these sizes and strides contiguous in this order of dimensions?
     def _contiguous_in(self, sizes, strides, order):
@@ -317,10 +528,19 @@ class SymNode:
 
 def _layout(name, rank, order):
     def contiguous(self, sizes, strides):
-        return self._contiguous_in(sizes, strides, order) if len(sizes) == rank else self.wrap_bool(False)
+        return (
+            self._contiguous_in(sizes, strides, order)
+            if len(sizes) == rank
+            else self.wrap_bool(False)
+        )
 
     def strided(self, sizes, strides):
-        return self._channels_last_strides(sizes, strides, order) if len(sizes) == rank else self.wrap_bool(False)
+        return (
+            self._channels_last_strides(sizes, strides, order)
+            if len(sizes) == rank
+            else self.wrap_bool(False)
+        )
+
     setattr(SymNode, f"is_channels_last_contiguous_{name}", contiguous)
     setattr(SymNode, f"is_channels_last_strides_{name}", strided)
 
@@ -328,20 +548,34 @@ def _layout(name, rank, order):
 _layout("2d", 4, (1, 3, 2, 0))
 _layout("3d", 5, (1, 4, 3, 2, 0))
 
-_cached = functools.lru_cache(4096)(lambda function, *args: function(*args))        # tracing asks the same few questions over and over
+_cached = functools.lru_cache(4096)(
+    lambda function, *args: function(*args)
+)  # tracing asks the same few questions over and over
 
-BINARY = {      # method -> (on numbers, on integer expressions or None, on floats: the opaque function or None, result type or None: int or float)
-    "add": (operator.add, operator.add, "FloatAdd", None), "sub": (operator.sub, operator.sub, "FloatSub", None),
-    "mul": (operator.mul, operator.mul, "FloatMul", None), "sym_min": (min, sympy.Min, "FloatMin", None),
-    "sym_max": (max, sympy.Max, "FloatMax", None), "truediv": (operator.truediv, None, "TrueDiv", float),
-    "int_truediv": (operator.truediv, None, "TrueDiv", float), "float_truediv": (operator.truediv, None, "TrueDiv", float),
-    "pow": (operator.pow, None, "FloatPow", float), "float_pow": (operator.pow, None, "FloatPow", float),
-    "bitwise_and": (operator.and_, None, "BitAnd", int), "bitwise_or": (operator.or_, None, "BitOr", int),
+BINARY = {  # method -> (on numbers, on integer expressions or None, on floats: the opaque function or None, result type or None: int or float)
+    "add": (operator.add, operator.add, "FloatAdd", None),
+    "sub": (operator.sub, operator.sub, "FloatSub", None),
+    "mul": (operator.mul, operator.mul, "FloatMul", None),
+    "sym_min": (min, sympy.Min, "FloatMin", None),
+    "sym_max": (max, sympy.Max, "FloatMax", None),
+    "truediv": (operator.truediv, None, "TrueDiv", float),
+    "int_truediv": (operator.truediv, None, "TrueDiv", float),
+    "float_truediv": (operator.truediv, None, "TrueDiv", float),
+    "pow": (operator.pow, None, "FloatPow", float),
+    "float_pow": (operator.pow, None, "FloatPow", float),
+    "bitwise_and": (operator.and_, None, "BitAnd", int),
+    "bitwise_or": (operator.or_, None, "BitOr", int),
     "bitwise_xor": (operator.xor, None, "BitXor", int),
-    "eq": (operator.eq, sympy.Eq, None, bool), "ne": (operator.ne, sympy.Ne, None, bool), "lt": (operator.lt, sympy.Lt, None, bool),
-    "le": (operator.le, sympy.Le, None, bool), "gt": (operator.gt, sympy.Gt, None, bool), "ge": (operator.ge, sympy.Ge, None, bool),
-    "and_": (operator.and_, sympy.And, None, bool), "or_": (operator.or_, sympy.Or, None, bool),
-    "sym_and": (operator.and_, sympy.And, None, bool), "sym_or": (operator.or_, sympy.Or, None, bool),
+    "eq": (operator.eq, sympy.Eq, None, bool),
+    "ne": (operator.ne, sympy.Ne, None, bool),
+    "lt": (operator.lt, sympy.Lt, None, bool),
+    "le": (operator.le, sympy.Le, None, bool),
+    "gt": (operator.gt, sympy.Gt, None, bool),
+    "ge": (operator.ge, sympy.Ge, None, bool),
+    "and_": (operator.and_, sympy.And, None, bool),
+    "or_": (operator.or_, sympy.Or, None, bool),
+    "sym_and": (operator.and_, sympy.And, None, bool),
+    "sym_or": (operator.or_, sympy.Or, None, bool),
 }
 
 
@@ -350,7 +584,12 @@ def _install(name, compute, symbolic, opaque, result):
         if opaque is not None and (symbolic is None or float in (self.pytype, other.pytype)):
             return self._call(opaque, other)
         known = self.hint is not None and other.hint is not None
-        return self.new(_cached(symbolic, self.expr, other.expr), result or int, compute(self.hint, other.hint) if known else None)
+        return self.new(
+            _cached(symbolic, self.expr, other.expr),
+            result or int,
+            compute(self.hint, other.hint) if known else None,
+        )
+
     setattr(SymNode, name, method)
 
 

@@ -21,6 +21,7 @@ What a backend may use: `sym.node.expr` (sympy over the symbols, `FloorDiv`, `Mo
 `simplify`, `bounds`, `multiples`, `size_hint`, `wrap`.
 Mirrors torch/fx/experimental/symbolic_shapes.py (paper section 5).  Left out: constraints of torch.export, translation validation.
 """
+
 from dataclasses import dataclass
 
 import sympy
@@ -34,18 +35,24 @@ from .symbolic_numbers import Mod, SymNode, hint_of, python_code
 
 class DataDependentDecision(RuntimeError):
     """A decision needs a value that only the run knows."""
-    needs_data = True       # for a backend, which imports nothing of ours
+
+    needs_data = True  # for a backend, which imports nothing of ours
 
 
 @dataclass
 class Decision:
     """A question that was answered: `fact` is what holds in this run; proved: it holds for all sizes that the guards let through."""
+
     fact: object
     proved: bool
     line: str
 
     def __str__(self):
-        return python_code(self.fact) + ("    (always)" if self.proved else "") + (f"    # {self.line}" if self.line else "")
+        return (
+            python_code(self.fact)
+            + ("    (always)" if self.proved else "")
+            + (f"    # {self.line}" if self.line else "")
+        )
 
 
 class ShapeEnv(Facts):
@@ -53,10 +60,12 @@ class ShapeEnv(Facts):
 
     def __init__(self, where=lambda: ""):
         super().__init__()
-        self.decisions, self.where = [], where          # every question once
+        self.decisions, self.where = [], where  # every question once
         self._asked, self._by_hint, self._unbacked = set(), {}, 0
-        self.running = ""               # the operation that fake tensors are run with
-        self.allow_scalar_outputs = self.allow_dynamic_output_shape_ops = True      # what fake tensors ask (unbacked sizes)
+        self.running = ""  # the operation that fake tensors are run with
+        self.allow_scalar_outputs = self.allow_dynamic_output_shape_ops = (
+            True  # what fake tensors ask (unbacked sizes)
+        )
         self.var_to_range = {}
 
     # ---- making symbols
@@ -66,7 +75,9 @@ class ShapeEnv(Facts):
             return hint
         symbol = self._by_hint.get(hint) if duck else None
         if symbol is None:
-            symbol = sympy.Symbol(f"s{len(self.table) - self._unbacked}", integer=True, positive=True)
+            symbol = sympy.Symbol(
+                f"s{len(self.table) - self._unbacked}", integer=True, positive=True
+            )
             self.table[symbol] = Symbol(symbol, hint, [], 2, LARGEST, self.where())
             if duck:
                 self._by_hint[hint] = symbol
@@ -76,15 +87,27 @@ class ShapeEnv(Facts):
 
     def create_unbacked(self, created_by="", low=-LARGEST, high=LARGEST, kind=int):
         """A SymInt (kind=float: a SymFloat) whose value only the run knows."""
-        symbol = sympy.Symbol(f"u{self._unbacked}", **({"integer": True} if kind is int else {"real": True}), **({"nonnegative": True} if low >= 0 else {}))
+        symbol = sympy.Symbol(
+            f"u{self._unbacked}",
+            **({"integer": True} if kind is int else {"real": True}),
+            **({"nonnegative": True} if low >= 0 else {}),
+        )
         self._unbacked += 1
-        self.table[symbol] = Symbol(symbol, None, [], low, high, self.where(), created_by=created_by or self.running)
-        return self.wrap(symbol) if kind is int else torch.SymFloat(SymNode(self, symbol, float, None))
+        self.table[symbol] = Symbol(
+            symbol, None, [], low, high, self.where(), created_by=created_by or self.running
+        )
+        return (
+            self.wrap(symbol) if kind is int else torch.SymFloat(SymNode(self, symbol, float, None))
+        )
 
     def wrap(self, expr):
         """torch.SymInt of an integer expression over the symbols; a plain int if it is a number."""
         expr = sympy.sympify(expr)
-        return int(expr) if expr.is_Integer else torch.SymInt(SymNode(self, expr, int, self.size_hint(expr)))
+        return (
+            int(expr)
+            if expr.is_Integer
+            else torch.SymInt(SymNode(self, expr, int, self.size_hint(expr)))
+        )
 
     # ---- decisions
     def decide(self, expr, line=None):
@@ -93,18 +116,25 @@ class ShapeEnv(Facts):
         known = self.prove(expr)
         if known is None and isinstance(expr, sympy.Not):
             return not self.decide(expr.args[0], line)
-        if known is None and isinstance(expr, (sympy.And, sympy.Or)):       # part by part: short guards
+        if known is None and isinstance(expr, (sympy.And, sympy.Or)):  # part by part: short guards
             stop = isinstance(expr, sympy.Or)
             first = [a for a in expr.args if self.prove(a) is None and self.size_hint(a) is stop]
-            return stop if first and self.decide(first[0], line) is stop else \
-                stop if any(self.decide(a, line) is stop for a in expr.args) else not stop
+            return (
+                stop
+                if first and self.decide(first[0], line) is stop
+                else stop
+                if any(self.decide(a, line) is stop for a in expr.args)
+                else not stop
+            )
         if known is not None and expr in self._asked:
             return known
         value = known if known is not None else self.size_hint(expr)
         fact = expr if value else sympy.Not(expr)
         line = line or self.where()
         if value is None:
-            raise DataDependentDecision(f"whether {python_code(expr)} holds depends on {self._origin(expr)}")
+            raise DataDependentDecision(
+                f"whether {python_code(expr)} holds depends on {self._origin(expr)}"
+            )
         self._asked.update((expr, sympy.Not(expr)))
         if fact not in (sympy.true, sympy.false):
             self.decisions.append(Decision(_canonical(fact), known is not None, line))
@@ -117,8 +147,10 @@ class ShapeEnv(Facts):
         expr = self.simplify(sympy.sympify(expr))
         value = self.size_hint(expr)
         if value is None:
-            raise DataDependentDecision(f"the number {python_code(expr)} is needed, which depends on {self._origin(expr)}")
-        if not expr.is_integer:         # a float: pin what it is computed from
+            raise DataDependentDecision(
+                f"the number {python_code(expr)} is needed, which depends on {self._origin(expr)}"
+            )
+        if not expr.is_integer:  # a float: pin what it is computed from
             for symbol in expr.free_symbols:
                 self.specialize(symbol, line)
         elif not expr.is_number:
@@ -129,8 +161,12 @@ class ShapeEnv(Facts):
         return value
 
     def _origin(self, expr):
-        rows = [self.table[s] for s in sorted(expr.free_symbols, key=str) if self.table[s].hint is None]
-        return ", ".join(f"{row.name} ({row.created_by}{' at ' + row.line if row.line else ''})" for row in rows)
+        rows = [
+            self.table[s] for s in sorted(expr.free_symbols, key=str) if self.table[s].hint is None
+        ]
+        return ", ".join(
+            f"{row.name} ({row.created_by}{' at ' + row.line if row.line else ''})" for row in rows
+        )
 
     # ---- the guards
     def guards(self):
@@ -138,21 +174,50 @@ class ShapeEnv(Facts):
 
         Facts that follow from the others are left out; `decisions` has them all.
         """
-        final, found = Facts({s: Symbol(s, row.hint, row.sources, row.low, row.high) for s, row in self.table.items()}), []
+        final, found = (
+            Facts(
+                {
+                    s: Symbol(s, row.hint, row.sources, row.low, row.high)
+                    for s, row in self.table.items()
+                }
+            ),
+            [],
+        )
         for symbol, row in self.table.items():
-            found += [Guard("EQUAL", (row.sources[0], source), "{0} == {1}", line=row.line) for source in row.sources[1:]]
+            found += [
+                Guard("EQUAL", (row.sources[0], source), "{0} == {1}", line=row.line)
+                for source in row.sources[1:]
+            ]
             pinned = self.replacements.get(symbol)
             if row.hint is not None and not (pinned is not None and pinned.is_number):
                 low, high = f"{{0}} >= {row.low}", f"{row.low} <= {{0}} <= {row.high}"
-                found.append(Guard("RANGE", (row.sources[0],), low if row.high == LARGEST else high, line=row.bounded_at or row.line))
+                found.append(
+                    Guard(
+                        "RANGE",
+                        (row.sources[0],),
+                        low if row.high == LARGEST else high,
+                        line=row.bounded_at or row.line,
+                    )
+                )
         for decision in self.decisions:
             fact = decision.fact
-            if decision.proved or any(self.table[s].hint is None for s in fact.free_symbols) or final.prove(fact):
+            if (
+                decision.proved
+                or any(self.table[s].hint is None for s in fact.free_symbols)
+                or final.prove(fact)
+            ):
                 continue
             final.learn(fact)
             symbols = sorted(fact.free_symbols, key=str)
             text = python_code(fact, {s: f"{{{n}}}" for n, s in enumerate(symbols)})
-            found.append(Guard("SIZES", tuple(self.table[s].sources[0] for s in symbols), text, line=decision.line))
+            found.append(
+                Guard(
+                    "SIZES",
+                    tuple(self.table[s].sources[0] for s in symbols),
+                    text,
+                    line=decision.line,
+                )
+            )
         return found
 
     def pinned(self):
@@ -161,13 +226,22 @@ class ShapeEnv(Facts):
         for symbol, row in self.table.items():
             value = self.simplify(symbol)
             if value.is_number and row.sources:
-                line = row.pinned_at or next((self.table[s].pinned_at for s in self.replacements[symbol].free_symbols if self.table[s].pinned_at), "")
+                line = row.pinned_at or next(
+                    (
+                        self.table[s].pinned_at
+                        for s in self.replacements[symbol].free_symbols
+                        if self.table[s].pinned_at
+                    ),
+                    "",
+                )
                 found += [(source, int(value), line) for source in row.sources]
         return found
 
     def names(self):
         """symbol -> how its first source is written."""
-        return {s: name_of(row.sources[0]) if row.sources else s.name for s, row in self.table.items()}
+        return {
+            s: name_of(row.sources[0]) if row.sources else s.name for s, row in self.table.items()
+        }
 
     # ---- what torch's fake tensors ask of `node.shape_env`
     def evaluate_sym_node(self, node, size_oblivious=False, fallback_value=None):
@@ -181,9 +255,14 @@ class ShapeEnv(Facts):
     def create_unbacked_symfloat(self):
         return self.create_unbacked(kind=float)
 
-    def _constrain_range_for_size(self, symbol, min=None, max=None):        # torch's names hide the builtins
+    def _constrain_range_for_size(
+        self, symbol, min=None, max=None
+    ):  # torch's names hide the builtins
         row = self.table[symbol]
-        row.low, row.high = sorted((row.low, min or 0))[1], sorted((row.high, LARGEST if max is None else max))[0]
+        row.low, row.high = (
+            sorted((row.low, min or 0))[1],
+            sorted((row.high, LARGEST if max is None else max))[0],
+        )
         self.forget_answers()
 
 
@@ -196,9 +275,12 @@ def _canonical(fact):
     if divided is not None and isinstance(fact, (sympy.Eq, sympy.Ne)):
         return fact.func(Mod(*divided), 0, evaluate=False)
     terms = sympy.Add.make_args(gap)
-    left, right = [t for t in terms if t.as_coeff_Mul()[0] > 0], [-t for t in terms if t.as_coeff_Mul()[0] < 0]
+    left, right = (
+        [t for t in terms if t.as_coeff_Mul()[0] > 0],
+        [-t for t in terms if t.as_coeff_Mul()[0] < 0],
+    )
     relation, numbers = fact.func, [t for t in left if t.is_number]
-    if all(t.is_number for t in left) or not left:              # symbols stand on the left
+    if all(t.is_number for t in left) or not left:  # symbols stand on the left
         left, right, relation = right, left, fact.reversed.func
     elif numbers and not any(t.is_number for t in right):
         left, right = [t for t in left if not t.is_number], right + [-t for t in numbers]
@@ -208,8 +290,15 @@ def _canonical(fact):
 # ---- fake tensors ----------------------------------------------------------------------------------------------------
 def can_be_symbolic(tensor):
     """Are sizes of this tensor ever symbols?  Plain strided ones'; no other kind's."""
-    return type(tensor) in (torch.Tensor, torch.nn.Parameter) and tensor.layout is torch.strided and not tensor.is_nested \
-        and not tensor.is_neg() and not tensor.is_conj() and not tensor.is_quantized and (tensor.is_leaf or 0 not in tensor.stride())
+    return (
+        type(tensor) in (torch.Tensor, torch.nn.Parameter)
+        and tensor.layout is torch.strided
+        and not tensor.is_nested
+        and not tensor.is_neg()
+        and not tensor.is_conj()
+        and not tensor.is_quantized
+        and (tensor.is_leaf or 0 not in tensor.stride())
+    )
 
 
 def symbolic_fake(fake_mode, env, tensor, dims, source=lambda d: None, stride_source=None):
@@ -217,21 +306,36 @@ def symbolic_fake(fake_mode, env, tensor, dims, source=lambda d: None, stride_so
 
     Strides that are products of inner sizes follow the sizes; others stay numbers, or are symbols where `stride_source(dim)` is not None.
     """
-    sizes = [env.create_symbol(n, source(d)) if d in dims else n for d, n in enumerate(tensor.shape)]
+    sizes = [
+        env.create_symbol(n, source(d)) if d in dims else n for d, n in enumerate(tensor.shape)
+    ]
     strides, expected = [None] * tensor.dim(), 1
-    for d in sorted(range(tensor.dim()), key=lambda d: (tensor.stride(d), tensor.size(d))):     # from the innermost outwards
+    for d in sorted(
+        range(tensor.dim()), key=lambda d: (tensor.stride(d), tensor.size(d))
+    ):  # from the innermost outwards
         stride = tensor.stride(d)
         read_from = stride_source(d) if stride_source is not None else None
-        strides[d] = expected if stride == hint_of(expected) else \
-            env.create_symbol(stride, read_from, duck=False) if read_from is not None else stride
+        strides[d] = (
+            expected
+            if stride == hint_of(expected)
+            else env.create_symbol(stride, read_from, duck=False)
+            if read_from is not None
+            else stride
+        )
         expected = strides[d] * sizes[d] if stride else expected
     return fake_like(fake_mode, tensor, sizes, strides)
 
 
 def fake_like(fake_mode, tensor, sizes, strides):
     """A fake with these sizes and strides; the rest as `tensor` has it."""
-    with fake_mode, torch.inference_mode(tensor.is_inference()), torch.set_grad_enabled(not tensor.is_leaf):
+    with (
+        fake_mode,
+        torch.inference_mode(tensor.is_inference()),
+        torch.set_grad_enabled(not tensor.is_leaf),
+    ):
         fake = torch.empty_strided(sizes, strides, dtype=tensor.dtype, device=tensor.device)
         if tensor.is_leaf:
             return fake.requires_grad_(tensor.requires_grad)
-        return fake.copy_(torch.empty((), dtype=tensor.dtype, device=tensor.device, requires_grad=True))    # it follows from something; strides stay
+        return fake.copy_(
+            torch.empty((), dtype=tensor.dtype, device=tensor.device, requires_grad=True)
+        )  # it follows from something; strides stay

@@ -16,6 +16,7 @@ the frame as it is: no memory left, a `resize_` to more of it, a write into the 
 `config.undo_bytes`: a cache of keys and values is not copied for each token.
 PyTorch: the graph's error leaves the frame, with what it has written, whatever `try` or `with` stands around the operation.
 """
+
 import linecache
 import re
 import sys
@@ -25,10 +26,14 @@ import torch
 from . import config, records
 
 # names of operations that look at data and may refuse them
-DATA = re.compile(r"index|gather|scatter|embedding|^take|^put|one_hot|bincount|interleave|nll_loss|entropy|ctc_loss|multinomial|bernoulli|^normal|"
-                  r"linalg_(?!.*norm)|cholesky|inverse|solve|floordiv|floor_divide|remainder|mod$|^_?assert|_check")
+DATA = re.compile(
+    r"index|gather|scatter|embedding|^take|^put|one_hot|bincount|interleave|nll_loss|entropy|ctc_loss|multinomial|bernoulli|^normal|"
+    r"linalg_(?!.*norm)|cholesky|inverse|solve|floordiv|floor_divide|remainder|mod$|^_?assert|_check"
+)
 # ... that draw random numbers, perhaps
-DRAWS = re.compile(r"rand|dropout|bernoulli|multinomial|poisson|rrelu|gumbel|attention|(normal|uniform|exponential|cauchy|geometric)_?$|^(lstm|gru|rnn)")
+DRAWS = re.compile(
+    r"rand|dropout|bernoulli|multinomial|poisson|rrelu|gumbel|attention|(normal|uniform|exponential|cauchy|geometric)_?$|^(lstm|gru|rnn)"
+)
 
 
 class Undo:
@@ -37,22 +42,38 @@ class Undo:
     run; `always_copying`: at each."""
 
     def __init__(self, output, gm, function, in_order):
-        self.function, self.in_order, self.code, nodes = function, in_order, type(gm).forward.__code__, list(output.graph.nodes)
+        self.function, self.in_order, self.code, nodes = (
+            function,
+            in_order,
+            type(gm).forward.__code__,
+            list(output.graph.nodes),
+        )
         writes = {}
         for node, fake in output.written:
             writes.setdefault(storage(fake), node)
-        changed = [node for node in nodes if node.op in ("placeholder", "get_attr") and isinstance(fake := node.meta["example_value"], torch.Tensor)
-                   and storage(fake) in writes]
+        changed = [
+            node
+            for node in nodes
+            if node.op in ("placeholder", "get_attr")
+            and isinstance(fake := node.meta["example_value"], torch.Tensor)
+            and storage(fake) in writes
+        ]
         order = {node: n for n, node in enumerate(nodes)}
-        self.write = min((writes[storage(node.meta["example_value"])] for node in changed), key=order.get, default=None)
+        self.write = min(
+            (writes[storage(node.meta["example_value"])] for node in changed),
+            key=order.get,
+            default=None,
+        )
         inputs = [variable.node for variable in output.inputs]
         self.places = [inputs.index(node) for node in changed if node in inputs]
-        self.attributes = [output.attributes[node.target] for node in changed if node.op == "get_attr"]
+        self.attributes = [
+            output.attributes[node.target] for node in changed if node.op == "get_attr"
+        ]
         effects = [node for node in nodes if node is self.write or draws(node)]
         self.drawing = any(map(draws, effects))
-        after = nodes[order[effects[0]]:] if in_order and effects else nodes if effects else ()
+        after = nodes[order[effects[0]] :] if in_order and effects else nodes if effects else ()
         if any(node.meta["example_value"].layout is not torch.strided for node in changed):
-            after = ()              # without a memory of its own
+            after = ()  # without a memory of its own
         self.always_copying = any(map(needs_data, after))
         self.copying = bool(after)
 
@@ -64,11 +85,16 @@ class Undo:
             if not self.copying:
                 return compiled(*args)
             tensors = [*(args[n] for n in self.places), *self.attributes]
-            memories = {memory._cdata: memory for memory in map(torch.Tensor.untyped_storage, tensors)}.values()
+            memories = {
+                memory._cdata: memory for memory in map(torch.Tensor.untyped_storage, tensors)
+            }.values()
             if sum(memory.nbytes() for memory in memories) > config.undo_bytes:
                 self.copying = self.always_copying
                 return compiled(*args)
-            before, generators = [(tensor, state(tensor)) for tensor in tensors], states_of_generators() if self.drawing else ()
+            before, generators = (
+                [(tensor, state(tensor)) for tensor in tensors],
+                states_of_generators() if self.drawing else (),
+            )
             contents = [(memory, memory.clone()) for memory in memories]
             try:
                 results = compiled(*args)
@@ -77,6 +103,7 @@ class Undo:
                 raise
             self.copying = self.always_copying
             return results
+
         return run
 
     def raised(self):
@@ -85,7 +112,9 @@ class Undo:
         if not isinstance(error, Exception) or config.raise_internal_errors and not self.in_order:
             raise
         repeatable = vars(error).pop("undone", False) or not self.has_written(error)
-        records.counters["raised" if repeatable else "raised_after_write"][f"{self.function}: {type(error).__name__}: {error}"] += 1
+        records.counters["raised" if repeatable else "raised_after_write"][
+            f"{self.function}: {type(error).__name__}: {error}"
+        ] += 1
         if not repeatable:
             raise
 
@@ -97,19 +126,32 @@ class Undo:
         while trace is not None and trace.tb_frame.f_code is not self.code:
             trace = trace.tb_next
         lines = linecache.getlines(self.code.co_filename)
-        return trace is None or not lines or any(f" {self.write.name} = " in line for line in lines[:trace.tb_lineno - 1])
+        return (
+            trace is None
+            or not lines
+            or any(f" {self.write.name} = " in line for line in lines[: trace.tb_lineno - 1])
+        )
 
 
 def state(tensor):
     """What a write may change beside the contents."""
     memory = tensor.untyped_storage()
-    return (None if tensor.is_inference() else tensor._version, (tensor.shape, tensor.stride(), tensor.storage_offset()),
-            (memory._cdata, memory.nbytes()), tensor.requires_grad, tensor.grad_fn)
+    return (
+        None if tensor.is_inference() else tensor._version,
+        (tensor.shape, tensor.stride(), tensor.storage_offset()),
+        (memory._cdata, memory.nbytes()),
+        tensor.requires_grad,
+        tensor.grad_fn,
+    )
 
 
 def states_of_generators():
     """[(generator, state)]: numbers of the host, for a GPU's too, which nobody waits for."""
-    gpus = torch.cuda.default_generators if torch.cuda.is_initialized() and not torch.cuda.is_current_stream_capturing() else ()
+    gpus = (
+        torch.cuda.default_generators
+        if torch.cuda.is_initialized() and not torch.cuda.is_current_stream_capturing()
+        else ()
+    )
     return [(generator, generator.get_state()) for generator in (torch.default_generator, *gpus)]
 
 
@@ -117,14 +159,18 @@ def undo(before, contents, generators):
     """Put states and contents back; False where that cannot be done."""
     for tensor, (_, _, memory, requires_grad, history) in before:
         _, _, memory_now, *autograd = state(tensor)
-        if memory_now != memory or autograd != [requires_grad, history] and (requires_grad or tensor._is_view()):
+        if (
+            memory_now != memory
+            or autograd != [requires_grad, history]
+            and (requires_grad or tensor._is_view())
+        ):
             return False
     for memory, saved in contents:
         memory.copy_(saved)
     for tensor, (version, layout, _, requires_grad, _) in before:
         if tensor.requires_grad and not requires_grad:
             tensor.detach_()
-        if state(tensor)[1] != layout:          # unsqueeze_
+        if state(tensor)[1] != layout:  # unsqueeze_
             with torch.no_grad() if version is not None else torch.inference_mode():
                 tensor.as_strided_(*layout)
         if version is not None:
@@ -139,12 +185,22 @@ def storage(fake):
 
 
 def name_of(node):
-    return node.target if isinstance(node.target, str) else getattr(node.target, "__name__", str(node.target))
+    return (
+        node.target
+        if isinstance(node.target, str)
+        else getattr(node.target, "__name__", str(node.target))
+    )
 
 
 def draws(node):
     name, args = name_of(node), node.args
-    on = (*args[4:5], node.kwargs.get("dropout_p"))[0] if "attention" in name else (*args[2:3], node.kwargs.get("training", True))[0] if "dropout" in name else True
+    on = (
+        (*args[4:5], node.kwargs.get("dropout_p"))[0]
+        if "attention" in name
+        else (*args[2:3], node.kwargs.get("training", True))[0]
+        if "dropout" in name
+        else True
+    )
     return node.op.startswith("call") and bool(DRAWS.search(name)) and bool(on)
 
 
@@ -152,7 +208,11 @@ def needs_data(node):
     """May this node raise because of what is in a tensor?  On a GPU nobody waits for that."""
     name, index = name_of(node), []
     if name in ("getitem", "setitem"):
-        torch.fx.node.map_arg(node.args[1], lambda part: index.append(part.meta.get("example_value")))
+        torch.fx.node.map_arg(
+            node.args[1], lambda part: index.append(part.meta.get("example_value"))
+        )
         return any(isinstance(part, torch.Tensor) for part in index)
     values = [part.meta.get("example_value") for part in node.all_input_nodes]
-    return bool(DATA.search(name)) and any(getattr(value, "device", None) == torch.device("cpu") for value in values)
+    return bool(DATA.search(name)) and any(
+        getattr(value, "device", None) == torch.device("cpu") for value in values
+    )

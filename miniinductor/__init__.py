@@ -7,6 +7,7 @@
 Mirrors torch/_inductor (paper section 4).  The stages, in order: autograd/, graph_passes/, lowering/, scheduler,
 codegen/, runtime/.
 """
+
 from . import config
 from .compile import aot_eager, compile_fx
 from .records import CompileRecord

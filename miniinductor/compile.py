@@ -11,6 +11,7 @@ A graph that needs gradients goes through autograd/: a joint graph, cut in two, 
 What cannot be compiled runs eagerly, which is recorded: graphs that depend on data, writes to inputs that share memory.
 Mirrors torch/_inductor/compile_fx.py and torch/_functorch/_aot_autograd/runtime_wrappers.py.
 """
+
 import functools
 import operator
 import sys
@@ -27,7 +28,16 @@ from .autograd.runtime import Backward, Plan, compile_training, connect, held_te
 from .autograd.tracer import CannotTrace, ambient, no_autocast
 from .data_dependent import compile_pieces, symbols_of, unknown_symbols
 from .decompositions import table
-from .graph_passes import Constants, apply, fold_affine, freeze, optimize, optimize_for_cpu, optimize_for_gpu, rewrites
+from .graph_passes import (
+    Constants,
+    apply,
+    fold_affine,
+    freeze,
+    optimize,
+    optimize_for_cpu,
+    optimize_for_gpu,
+    rewrites,
+)
 from .index_math import multiples
 from .lowering import CannotLower, lower_graph
 from .lowering.extern import EXTERN
@@ -40,14 +50,24 @@ from .runtime.triton_build import start_workers, why_not
 from .sizes import hints_of, multiples_of, size_hints
 
 aten = torch.ops.aten
-SCATTERS = {op for packet in (aten.index_put, aten.scatter, aten.scatter_add, aten.scatter_reduce, aten.index_add)
-            for op in (getattr(packet, name) for name in packet.overloads())}
+SCATTERS = {
+    op
+    for packet in (
+        aten.index_put,
+        aten.scatter,
+        aten.scatter_add,
+        aten.scatter_reduce,
+        aten.index_add,
+    )
+    for op in (getattr(packet, name) for name in packet.overloads())
+}
 
 
 class CompiledGraph:
     """A compiled graph: call it with the graph's tensors; `record` is its CompileRecord.  `function` is the same without looking at the inputs:
     for a caller that has guards."""
-    expected = ()           # the layout of each input, or None
+
+    expected = ()  # the layout of each input, or None
 
     def __init__(self, function, record):
         self.function, self.record = function, record
@@ -55,8 +75,10 @@ class CompiledGraph:
     def __call__(self, *inputs):
         for n, (value, expected) in enumerate(zip(inputs, self.expected)):
             if expected is not None and (found := layout_of(value)) != expected:
-                raise ValueError(f"input {n} of the compiled graph is {found or type(value).__name__} and was compiled as {expected} "
-                                 "(sizes, strides, dtype, device)")
+                raise ValueError(
+                    f"input {n} of the compiled graph is {found or type(value).__name__} and was compiled as {expected} "
+                    "(sizes, strides, dtype, device)"
+                )
         return self.function(*inputs)
 
     def __repr__(self):
@@ -70,7 +92,11 @@ def layout_of(value):
     shape, strides = tuple(value.shape), value.stride()
     if 1 in shape:
         strides = tuple([stride if size != 1 else 1 for size, stride in zip(shape, strides)])
-    return None if torch.SymInt in map(type, (*shape, *strides)) else (shape, strides, value.dtype, value.device)
+    return (
+        None
+        if torch.SymInt in map(type, (*shape, *strides))
+        else (shape, strides, value.dtype, value.device)
+    )
 
 
 def compile_fx(gm, example_inputs, *, mode=None):
@@ -92,20 +118,32 @@ def aot_eager(gm, example_inputs):
 
 def _compile(gm, example_inputs, mode, generate):
     if mode not in (None, "default", "reduce-overhead", "max-autotune"):
-        raise ValueError(f"unknown mode {mode!r}: use None, 'default', 'reduce-overhead' or 'max-autotune'")
+        raise ValueError(
+            f"unknown mode {mode!r}: use None, 'default', 'reduce-overhead' or 'max-autotune'"
+        )
     if not isinstance(gm, fx.GraphModule):
-        raise TypeError(f"miniinductor compiles an fx.GraphModule, not {type(gm).__name__}: make one by torch.fx.symbolic_trace(f), or call "
-                        "minidynamo.compile(f)")
+        raise TypeError(
+            f"miniinductor compiles an fx.GraphModule, not {type(gm).__name__}: make one by torch.fx.symbolic_trace(f), or call "
+            "minidynamo.compile(f)"
+        )
     names = [node.name for node in gm.graph.find_nodes(op="placeholder")]
     if len(names) != len(example_inputs):
-        raise ValueError(f"the graph takes {len(names)} inputs ({', '.join(names)}), but there are {len(example_inputs)} example inputs")
+        raise ValueError(
+            f"the graph takes {len(names)} inputs ({', '.join(names)}), but there are {len(example_inputs)} example inputs"
+        )
     record = CompileRecord(input_graph=gm)
     eager = eager_reason(gm, example_inputs)
     if eager:
         return _run_eagerly(gm, record, eager)
     if unknown_symbols(gm).difference(*[symbols_of(value) for value in example_inputs]):
         run = compile_pieces(gm, functools.partial(_compile, mode=mode, generate=generate), record)
-        return CompiledGraph(run, record) if run else _run_eagerly(gm, record, "sizes that only the run knows, and changes of the thread's state")
+        return (
+            CompiledGraph(run, record)
+            if run
+            else _run_eagerly(
+                gm, record, "sizes that only the run knows, and changes of the thread's state"
+            )
+        )
     entry = None
     if generate and config.graph_cache:
         with record.timed("look on disk"):
@@ -113,15 +151,17 @@ def _compile(gm, example_inputs, mode, generate):
                 entry = open_entry(gm, example_inputs, mode)
             except Uncachable as reason:
                 record.notes.append(f"not kept on disk: {reason}")
-            except Exception as error:      # another torch may lack a switch that the key asks for
+            except Exception as error:  # another torch may lack a switch that the key asks for
                 if config.raise_internal_errors:
                     raise
-                record.notes.append(f"not kept on disk: internal error, {type(error).__name__}: {error}")
+                record.notes.append(
+                    f"not kept on disk: internal error, {type(error).__name__}: {error}"
+                )
     try:
         run, writes = _assemble(gm, example_inputs, mode, generate, record, entry)
     except (CannotTrace, CannotFunctionalize, CannotLower, CompilerError) as reason:
         return _run_eagerly(gm, record, str(reason))
-    except RuntimeError as reason:          # of the front end's: `needs_data`
+    except RuntimeError as reason:  # of the front end's: `needs_data`
         if not getattr(reason, "needs_data", False):
             raise
         return _run_eagerly(gm, record, str(reason).split("\n")[0])
@@ -133,21 +173,30 @@ def _assemble(gm, inputs, mode, generate, record, entry):
     with record.timed("look on disk"):
         plan = entry and record.restored(entry.load())
     if plan:
-        again = functools.cache(ambient(functools.partial(_plan_again, gm, [like(t) for t in inputs], mode)))
-        parts = lambda: again()[1]          # noqa: E731
-        for name in ("aten_graph", "functional_graph", "loop_ir", "fused_ir") + ("joint_graph",) * bool(plan.cut):
+        again = functools.cache(
+            ambient(functools.partial(_plan_again, gm, [like(t) for t in inputs], mode))
+        )
+        parts = lambda: again()[1]  # noqa: E731
+        for name in ("aten_graph", "functional_graph", "loop_ir", "fused_ir") + (
+            "joint_graph",
+        ) * bool(plan.cut):
             setattr(record, name, Later(lambda name=name: getattr(again()[2], name)))
     else:
         if generate and any(getattr(t, "is_cuda", False) for t in [*inputs, *gm.parameters()]):
             start_workers(1 + len(gm.graph.nodes) // 8)
         plan, made = _plan(gm, inputs, mode, generate, record)
-        parts = lambda: made                # noqa: E731
+        parts = lambda: made  # noqa: E731
         record.keep(entry, plan)
     start = functools.partial(_start, mode=mode, pools=new_pools(), training=bool(plan.cut))
     run = start(plan.program, record, results=plan.joint.count)
     if plan.cut:
         compile_graph = functools.partial(_generate, mode=mode) if generate else _Interpreted
-        return connect(plan, run, Backward(plan.cut.names, parts, record, compile_graph, start, entry), held_tensors(gm)), plan.shared_memory
+        return connect(
+            plan,
+            run,
+            Backward(plan.cut.names, parts, record, compile_graph, start, entry),
+            held_tensors(gm),
+        ), plan.shared_memory
     if torch._C._is_any_autocast_enabled():
         run = no_autocast()(run)
     return run if plan.joint.is_plain else with_outputs(plan.joint, run), plan.shared_memory
@@ -158,9 +207,11 @@ def _plan(gm, inputs, mode, generate, record):
     decompositions = table() if generate else None
     compile_graph = functools.partial(_generate, mode=mode) if generate else _Interpreted
     if needs_gradients(gm, inputs):
+
         def passes(graph):
             optimize(graph)
             return optimize_for_gpu(graph, record, products=False) if generate else graph
+
         return compile_training(gm, inputs, record, decompositions, passes, compile_graph, is_cheap)
     with record.timed("trace"):
         joint = trace_forward(gm, inputs, decompositions)
@@ -170,7 +221,9 @@ def _plan(gm, inputs, mode, generate, record):
     if generate:
         with record.timed("patterns"):
             apply(rewrites(), joint.graph, record, decompositions)
-    return Plan(joint, compile_graph(joint.graph, record, joint.written), shared_memory=bool(joint.written)), None
+    return Plan(
+        joint, compile_graph(joint.graph, record, joint.written), shared_memory=bool(joint.written)
+    ), None
 
 
 def _plan_again(gm, inputs, mode):
@@ -188,24 +241,38 @@ def like(value):
 
     def make():
         with FakeTensorMode(), torch.enable_grad():
-            fake = torch.empty_strided(*about[:2], dtype=about[2], device=device, requires_grad=needs)
+            fake = torch.empty_strided(
+                *about[:2], dtype=about[2], device=device, requires_grad=needs
+            )
             return fake if leaf else fake.view_as(fake)
+
     return make
 
 
 def _generate(functional, record, written, mode=None):
     """Lower, fuse and build one functional graph whose output is (values, new values of `written`): a Program."""
     autotune = config.patch(max_autotune=config.max_autotune or mode == "max-autotune")
-    with size_hints(hints_of(functional.graph)), multiples(multiples_of(functional.graph)), autotune:
+    with (
+        size_hints(hints_of(functional.graph)),
+        multiples(multiples_of(functional.graph)),
+        autotune,
+    ):
         return _generate_kernels(functional, record, written, mode)
 
 
 def _generate_kernels(functional, record, written, mode):
     from .codegen.wrapper import WrapperWriter
     from .handlers import graph_text
+
     inference, frozen, constants = record.joint_graph is None, None, ()
-    with record.timed("layouts"):       # the joint graph's convolutions have theirs
-        if config.freezing and inference and all(t.device.type == "cpu" for t in [*functional.parameters(), *functional.buffers()]):
+    with record.timed("layouts"):  # the joint graph's convolutions have theirs
+        if (
+            config.freezing
+            and inference
+            and all(
+                t.device.type == "cpu" for t in [*functional.parameters(), *functional.buffers()]
+            )
+        ):
             constants = Constants(functional, written)
             fold_affine(functional, constants, record)
         functional = optimize_for_gpu(functional, record, convolutions=inference)
@@ -216,6 +283,7 @@ def _generate_kernels(functional, record, written, mode):
         graph = lower_graph(functional, record, written)
     if config.verify:
         from .verify import verify_graph
+
         with record.timed("verify"):
             verify_graph(graph)
     record.loop_ir = Later(lambda: graph_text(graph))
@@ -224,7 +292,10 @@ def _generate_kernels(functional, record, written, mode):
     except NotImplementedError as reason:
         raise CannotLower(str(reason)) from reason
     _print_stages(record)
-    program.frozen, program.refused = frozen, refusal(graph, program.device) if mode == "reduce-overhead" else ""
+    program.frozen, program.refused = (
+        frozen,
+        refusal(graph, program.device) if mode == "reduce-overhead" else "",
+    )
     return program
 
 
@@ -242,7 +313,9 @@ def _start(program, record, mode, pools, training, results=None):
 
 
 def needs_gradients(gm, inputs):
-    return torch.is_grad_enabled() and any(map(needs_gradient, [*inputs, *gm.parameters(), *gm.buffers()]))
+    return torch.is_grad_enabled() and any(
+        map(needs_gradient, [*inputs, *gm.parameters(), *gm.buffers()])
+    )
 
 
 def is_cheap(op):
@@ -252,10 +325,15 @@ def is_cheap(op):
 
 def eager_reason(gm, inputs):
     """Why this graph must not be compiled yet, or None."""
-    inputs, held = [t for t in inputs if not isinstance(t, torch.SymInt)], [*gm.parameters(), *gm.buffers()]
+    inputs, held = (
+        [t for t in inputs if not isinstance(t, torch.SymInt)],
+        [*gm.parameters(), *gm.buffers()],
+    )
     if any(type(t) not in (torch.Tensor, torch.nn.Parameter, FakeTensor) for t in inputs):
         return "an input is no plain tensor"
-    if not torch.is_grad_enabled() and any(node.target is torch._C._set_grad_enabled and node.args[0] for node in gm.graph.nodes):
+    if not torch.is_grad_enabled() and any(
+        node.target is torch._C._set_grad_enabled and node.args[0] for node in gm.graph.nodes
+    ):
         return "the graph turns gradients on"
     if any(t.layout != torch.strided for t in [*inputs, *held]):
         return "a tensor that is not strided (sparse, mkldnn)"
@@ -265,8 +343,12 @@ def eager_reason(gm, inputs):
 
 def _print_stages(record):
     """What MINI_DEBUG asks for, on stderr."""
-    stages = ((1, lambda: [record.functional_graph.graph]), (2, lambda: [record.loop_ir, record.fused_ir]),
-              (3, lambda: record.fusions), (4, lambda: [kernel.source for kernel in record.kernels]))
+    stages = (
+        (1, lambda: [record.functional_graph.graph]),
+        (2, lambda: [record.loop_ir, record.fused_ir]),
+        (3, lambda: record.fusions),
+        (4, lambda: [kernel.source for kernel in record.kernels]),
+    )
     for level, texts in stages:
         if config.debug >= level:
             print(*texts(), sep="\n", file=sys.stderr)
@@ -290,19 +372,25 @@ class _Interpreted:
             outputs, values = gm(*inputs)
             by_name = dict(zip(names, inputs))
             for (op, name), value in zip(self.written, values):
-                (by_name[name] if op == "placeholder" else operator.attrgetter(name)(gm)).copy_(value)
+                (by_name[name] if op == "placeholder" else operator.attrgetter(name)(gm)).copy_(
+                    value
+                )
             return pytree.tree_leaves(outputs)
+
         return torch.no_grad()(run)
 
 
 def _guard_shared_memory(run, gm, record):
     """A graph that writes is only right if no two of its tensors share memory: look at every call."""
-    record.notes.append("writes to tensors: each call first checks that no two of the graph's tensors share memory")
-    held = [*gm.parameters(), *gm.buffers()]        # each tensor once
+    record.notes.append(
+        "writes to tensors: each call first checks that no two of the graph's tensors share memory"
+    )
+    held = [*gm.parameters(), *gm.buffers()]  # each tensor once
 
     def checked(*inputs):
         tensors = [*[t for t in inputs if isinstance(t, torch.Tensor)], *held]
         if len({t.untyped_storage()._cdata for t in tensors}) == len(tensors):
             return run(*inputs)
         return gm(*inputs)
+
     return checked

@@ -5,36 +5,51 @@
 
 Mirrors torch/_inductor/config.py (hundreds of flags there; here each optimisation has exactly one).
 """
+
 import os
 from contextlib import contextmanager
 
-fusion = True               # the scheduler merges nodes into one kernel
-inlining = True             # pointwise producers are inlined into their consumers instead of being stored
-loop_reordering = True      # C++: a pointwise part joins a reduction that runs over the same loops in another order (batch norm)
-buffer_reuse = True         # a dead buffer's memory serves a later one
-in_place = True             # a kernel writes straight into a mutated input; C++: or over a buffer that it reads for the last time
-foreach = True              # independent kernels of the same body become one (an optimizer's step over many parameters)
-vectorize = True            # C++: `omp simd` inner loops; False gives the plain scalar style
-openmp = True               # C++: outer loops run on all threads
-tiling = True               # C++: a transposed access runs over tiles
-lane_tables = True          # C++: what is the same in each row of a pointwise kernel is computed once; short lanes are joined with the loop around
-row_reductions = True       # C++: a reduction along rows (sum over dim 0) adds up rows, its lanes run over columns
-cpu_backend = "cpp"         # kernels of CPU tensors; "triton": through Triton's interpreter (TRITON_INTERPRET=1), for study
-max_autotune = False        # Triton: try every block size of every kernel, not only of those that move many bytes
+fusion = True  # the scheduler merges nodes into one kernel
+inlining = True  # pointwise producers are inlined into their consumers instead of being stored
+loop_reordering = True  # C++: a pointwise part joins a reduction that runs over the same loops in another order (batch norm)
+buffer_reuse = True  # a dead buffer's memory serves a later one
+in_place = True  # a kernel writes straight into a mutated input; C++: or over a buffer that it reads for the last time
+foreach = True  # independent kernels of the same body become one (an optimizer's step over many parameters)
+vectorize = True  # C++: `omp simd` inner loops; False gives the plain scalar style
+openmp = True  # C++: outer loops run on all threads
+tiling = True  # C++: a transposed access runs over tiles
+lane_tables = True  # C++: what is the same in each row of a pointwise kernel is computed once; short lanes are joined with the loop around
+row_reductions = (
+    True  # C++: a reduction along rows (sum over dim 0) adds up rows, its lanes run over columns
+)
+cpu_backend = "cpp"  # kernels of CPU tensors; "triton": through Triton's interpreter (TRITON_INTERPRET=1), for study
+max_autotune = (
+    False  # Triton: try every block size of every kernel, not only of those that move many bytes
+)
 matmul_templates = "timed"  # Triton: products with fused epilogues; "timed": max-autotune compares with the library, "always", "never"
-split_reductions = True     # a reduction with few outputs is done in parts, so that every processor has work (Triton: two kernels)
-fallback_random = True      # random ops are eager's kernels and draw eager's very numbers; False: fused kernels draw (random.py), dropout masks
-                            # are computed again in backward instead of being kept, and torch.manual_seed still decides the numbers
-channels_last = True        # convolutions get images in channels-last memory where that is faster
-pattern_rewrites = True     # inference: patterns of ops become library kernels (graph_passes/patterns.py)
-without_patterns = ()       # names of rewrites that are left out: ("attention",)
-onednn_products = True      # CPU: large float32 matrix products by oneDNN instead of BLAS
-freezing = False            # CPU inference: what depends on parameters alone is computed once (graph_passes/freezing.py: what it cannot see)
-partition = "min-cut"       # training, what to keep for backward: "min-cut", "save-everything", "recompute-all"
-verify = True               # the verifier checks the IR between stages
-raise_internal_errors = os.environ.get("MINI_RAISE", "0") == "1"    # a fault of ours in a backward half raises instead of running that half eagerly
-debug = int(os.environ.get("MINI_DEBUG", "0"))      # 1: ATen graphs, 2: + loop IR, 3: + fusion decisions, 4: + kernels
-graph_cache = os.environ.get("MINI_GRAPH_CACHE", "1") == "1"     # whole compiled graphs are kept on disk (runtime/graph_cache.py), not only kernels
+split_reductions = True  # a reduction with few outputs is done in parts, so that every processor has work (Triton: two kernels)
+fallback_random = True  # random ops are eager's kernels and draw eager's very numbers; False: fused kernels draw (random.py), dropout masks
+# are computed again in backward instead of being kept, and torch.manual_seed still decides the numbers
+channels_last = True  # convolutions get images in channels-last memory where that is faster
+pattern_rewrites = (
+    True  # inference: patterns of ops become library kernels (graph_passes/patterns.py)
+)
+without_patterns = ()  # names of rewrites that are left out: ("attention",)
+onednn_products = True  # CPU: large float32 matrix products by oneDNN instead of BLAS
+freezing = False  # CPU inference: what depends on parameters alone is computed once (graph_passes/freezing.py: what it cannot see)
+partition = (
+    "min-cut"  # training, what to keep for backward: "min-cut", "save-everything", "recompute-all"
+)
+verify = True  # the verifier checks the IR between stages
+raise_internal_errors = (
+    os.environ.get("MINI_RAISE", "0") == "1"
+)  # a fault of ours in a backward half raises instead of running that half eagerly
+debug = int(
+    os.environ.get("MINI_DEBUG", "0")
+)  # 1: ATen graphs, 2: + loop IR, 3: + fusion decisions, 4: + kernels
+graph_cache = (
+    os.environ.get("MINI_GRAPH_CACHE", "1") == "1"
+)  # whole compiled graphs are kept on disk (runtime/graph_cache.py), not only kernels
 cache_dir = os.environ.get("MINIINDUCTOR_CACHE", os.path.expanduser("~/.cache/miniinductor"))
 
 
@@ -55,4 +70,8 @@ def patch(**changes):
 
 def switches():
     """Every option as it is now, for `patch`."""
-    return {name: value for name, value in globals().items() if isinstance(value, (bool, int, str, tuple)) and not name.startswith("_")}
+    return {
+        name: value
+        for name, value in globals().items()
+        if isinstance(value, (bool, int, str, tuple)) and not name.startswith("_")
+    }

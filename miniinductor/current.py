@@ -1,19 +1,20 @@
 """A value that a `with` block sets for the thread it runs in: the handler, the graph under construction, what is known of sizes.
 
-    >>> handler = Current("none")
-    >>> with handler.set("a handler"):
-    ...     handler.value
-    'a handler'
-    >>> handler.value
-    'none'
+>>> handler = Current("none")
+>>> with handler.set("a handler"):
+...     handler.value
+'a handler'
+>>> handler.value
+'none'
 """
+
 import contextlib
 import threading
 
 
 class Current(threading.local):
     def __init__(self, value=None):
-        self.value = value          # what every thread begins with
+        self.value = value  # what every thread begins with
 
     @contextlib.contextmanager
     def set(self, value):

@@ -13,6 +13,7 @@ A piece that must know a size (to choose between two kernels, say) runs eagerly,
 Mirrors what torch/_inductor does with unbacked symbols in one wrapper (`codegen_unbacked_symbol_defs`).  # PyTorch: kernels on both sides
 of such an op can be fused, and it is not run by an interpreter.
 """
+
 import operator
 
 import torch
@@ -29,7 +30,11 @@ def value_of(node):
 def numbers_of(value):
     """The symbolic numbers in a value: itself, or sizes and strides of its tensors."""
     for leaf in pytree.tree_leaves(value):
-        yield from (n for n in ((*leaf.shape, *leaf.stride()) if isinstance(leaf, torch.Tensor) else (leaf,)) if isinstance(n, SYMBOLIC))
+        yield from (
+            n
+            for n in ((*leaf.shape, *leaf.stride()) if isinstance(leaf, torch.Tensor) else (leaf,))
+            if isinstance(n, SYMBOLIC)
+        )
 
 
 def symbols_of(value):
@@ -38,28 +43,38 @@ def symbols_of(value):
 
 def unknown_symbols(gm):
     """Symbols of the graph's values that have no hint."""
-    return {s for node in gm.graph.nodes for n in numbers_of(value_of(node)) if not n.node.has_hint() for s in n.node.expr.free_symbols}
+    return {
+        s
+        for node in gm.graph.nodes
+        for n in numbers_of(value_of(node))
+        if not n.node.has_hint()
+        for s in n.node.expr.free_symbols
+    }
 
 
 def runs_eagerly(node, known):
     """Does this op make an unknown symbol, or compute a number (a float cannot be a kernel's argument)?"""
     value = value_of(node)
     inputs = [value_of(n) for n in node.all_input_nodes]
-    return isinstance(value, SYMBOLIC) or not symbols_of(value) <= known or any(isinstance(v, torch.SymFloat) for v in inputs)
+    return (
+        isinstance(value, SYMBOLIC)
+        or not symbols_of(value) <= known
+        or any(isinstance(v, torch.SymFloat) for v in inputs)
+    )
 
 
 def compile_pieces(gm, compile, record):
     """The callable for a graph with unknown sizes, or None where it cannot be cut.  compile(piece, examples) -> CompiledGraph."""
     nodes = list(gm.graph.nodes)
     inputs, known, steps = [n for n in nodes if n.op == "placeholder"], set(), []
-    numbers = {}                    # symbol -> the node whose value it is
+    numbers = {}  # symbol -> the node whose value it is
     for node in nodes:
         if node.op in ("placeholder", "get_attr") or node.op == "output":
             pass
         elif any(isinstance(value_of(n), (tuple, list)) for n in node.all_input_nodes):
-            steps[-1][1].append(node)           # an item of a tuple goes with the tuple
+            steps[-1][1].append(node)  # an item of a tuple goes with the tuple
         elif getattr(node.target, "__name__", "").lstrip("_").startswith("set_"):
-            return None                         # the thread's state: eager and compiled pieces would have to share it
+            return None  # the thread's state: eager and compiled pieces would have to share it
         else:
             eager = runs_eagerly(node, known)
             if not steps or steps[-1][0] != eager:
@@ -73,14 +88,24 @@ def compile_pieces(gm, compile, record):
         made = [n for n in members if any(user not in members for user in n.users)]
         if not eager and any(not isinstance(value_of(n), torch.Tensor) for n in made):
             return None
-        program.append((None, members, made) if eager else piece_of(gm, members, made, numbers, compile, record))
+        program.append(
+            (None, members, made)
+            if eager
+            else piece_of(gm, members, made, numbers, compile, record)
+        )
     stay = nodes[-1].args[0]
-    eager_ops = [n.name for eager, members in steps if eager for n in members if not isinstance(value_of(n), SYMBOLIC) or n.name == "item"]
+    eager_ops = [
+        n.name
+        for eager, members in steps
+        if eager
+        for n in members
+        if not isinstance(value_of(n), SYMBOLIC) or n.name == "item"
+    ]
     record.notes.append(f"cut at {', '.join(eager_ops)}: sizes or numbers that only the run knows")
 
     def run(*arguments):
         values = dict(zip(inputs, arguments))
-        at = lambda n: values[n] if n in values else fetch(gm, n)       # noqa: E731
+        at = lambda n: values[n] if n in values else fetch(gm, n)  # noqa: E731
         for compiled, taken, made in program:
             if compiled is None:
                 for node in taken:
@@ -89,22 +114,45 @@ def compile_pieces(gm, compile, record):
             else:
                 values.update(zip(made, compiled(*map(at, taken))))
         return fx.node.map_arg(stay, at)
+
     return run
 
 
 def piece_of(gm, members, made, numbers, compile, record):
     """(callable, the nodes whose values it takes, the nodes whose values it gives)."""
-    taken = list(dict.fromkeys(n for m in members for n in m.all_input_nodes
-                               if n not in members and n.op != "get_attr" and isinstance(value_of(n), torch.Tensor)))
-    symbols = sorted({s for n in [*taken, *members] for s in symbols_of(value_of(n))} | {
-        s for m in members for n in m.all_input_nodes if isinstance(value_of(n), SYMBOLIC) for s in symbols_of(value_of(n))}, key=str)
+    taken = list(
+        dict.fromkeys(
+            n
+            for m in members
+            for n in m.all_input_nodes
+            if n not in members and n.op != "get_attr" and isinstance(value_of(n), torch.Tensor)
+        )
+    )
+    symbols = sorted(
+        {s for n in [*taken, *members] for s in symbols_of(value_of(n))}
+        | {
+            s
+            for m in members
+            for n in m.all_input_nodes
+            if isinstance(value_of(n), SYMBOLIC)
+            for s in symbols_of(value_of(n))
+        },
+        key=str,
+    )
     taken = [numbers[s] for s in symbols] + taken
     graph, copies = fx.Graph(), {}
 
     def copied(node):
-        if node not in copies:      # a number stands in the arguments as what it is: an expression over the symbols
-            copies[node] = value_of(node) if isinstance(value_of(node), SYMBOLIC) else graph.get_attr(node.target)
+        if (
+            node not in copies
+        ):  # a number stands in the arguments as what it is: an expression over the symbols
+            copies[node] = (
+                value_of(node)
+                if isinstance(value_of(node), SYMBOLIC)
+                else graph.get_attr(node.target)
+            )
         return copies[node]
+
     examples = [value_of(n) for n in taken]
     for symbol, node in zip([*symbols, *[None] * len(taken)], taken):
         placeholder = graph.placeholder(str(symbol) if symbol is not None else node.name)
@@ -117,7 +165,9 @@ def piece_of(gm, members, made, numbers, compile, record):
     compiled = compile(fx.GraphModule(gm, graph), examples)
     for name in ("kernels", "fallbacks", "fusions", "notes"):
         getattr(record, name).extend(getattr(compiled.record, name))
-    record.wrapper_source += f"# {members[0].name} ... {members[-1].name}\n{compiled.record.wrapper_source}\n"
+    record.wrapper_source += (
+        f"# {members[0].name} ... {members[-1].name}\n{compiled.record.wrapper_source}\n"
+    )
     return compiled, taken, made
 
 

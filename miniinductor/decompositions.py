@@ -11,6 +11,7 @@ In:   an op's arguments (fake tensors).  Out: the same value from ops that have 
 maths library).  `table()` joins both, without the ops that have a better lowering or library kernel.
 Mirrors torch/_inductor/decomposition.py (paper section 4.3).
 """
+
 import functools
 import math
 
@@ -44,6 +45,7 @@ def decomposition(*targets):
         for target in targets:
             OURS[target] = function
         return function
+
     return register
 
 
@@ -54,7 +56,7 @@ def upcast(x):
 @decomposition(aten._softmax.default)
 def softmax(x, dim, half_to_float):
     wide, result = upcast(x), torch.float32 if half_to_float else x.dtype
-    if same(x.numel(), 0):              # there is no largest element
+    if same(x.numel(), 0):  # there is no largest element
         return torch.empty_like(x, dtype=result)
     e = torch.exp(wide - torch.amax(wide, dim, keepdim=True))
     return (e / torch.sum(e, dim, keepdim=True)).to(result)
@@ -92,7 +94,12 @@ def layer_norm(x, normalized_shape, weight, bias, eps):
 @decomposition(aten.native_group_norm.default)
 def group_norm(x, weight, bias, n, c, hw, groups, eps):
     by_channel = x.dim() > 2 and c > groups and same(x.stride(1), 1) and not x.is_contiguous()
-    out, mean, _, rstd = _normalized(x.reshape(n, groups, c // groups, hw), [2, 3], eps, var_mean_by_channel if by_channel else None)
+    out, mean, _, rstd = _normalized(
+        x.reshape(n, groups, c // groups, hw),
+        [2, 3],
+        eps,
+        var_mean_by_channel if by_channel else None,
+    )
     out = _scaled(out.reshape(x.shape), weight, bias, [1, c] + [1] * (x.dim() - 2))
     return out.to(x.dtype), mean.reshape(n, groups).to(x.dtype), rstd.reshape(n, groups).to(x.dtype)
 
@@ -103,25 +110,35 @@ def batch_norm(x, weight, bias, running_mean, running_var, training, momentum, e
     1 / deviation of the batch, which have the dtype of the parameters."""
     shape = [1, -1] + [1] * (x.dim() - 2)
     if not training and running_mean is not None:
-        out = (upcast(x) - running_mean.reshape(shape)) * torch.rsqrt(running_var + eps).reshape(shape)
+        out = (upcast(x) - running_mean.reshape(shape)) * torch.rsqrt(running_var + eps).reshape(
+            shape
+        )
         return _scaled(out, weight, bias, shape).to(x.dtype), x.new_empty((0,)), x.new_empty((0,))
     kept = next((t.dtype for t in (weight, running_mean) if t is not None), x.dtype)
     out, mean, variance, rstd = _normalized(x, [0, *range(2, x.dim())], eps)
     out = _scaled(out, weight, bias, shape).to(x.dtype)
-    mean, variance, rstd = mean.reshape(-1).to(kept), variance.reshape(-1), rstd.reshape(-1).to(kept)
+    mean, variance, rstd = (
+        mean.reshape(-1).to(kept),
+        variance.reshape(-1),
+        rstd.reshape(-1).to(kept),
+    )
     if running_mean is not None:
         count = x.numel() // x.shape[1]
         running_mean.copy_(momentum * mean + (1 - momentum) * running_mean)
-        running_var.copy_(momentum * variance * (count / (count - 1)) + (1 - momentum) * running_var)
+        running_var.copy_(
+            momentum * variance * (count / (count - 1)) + (1 - momentum) * running_var
+        )
     return out, mean, rstd
 
 
 def _multiply_and_add(function):
     """x + value * a (* or /) b, rounded once to the result's dtype, without torch's multiplication by 1."""
+
     def rule(x, a, b, *, value=1):
         compute, result = elementwise_dtypes(x, a, b, type_promotion_kind=Promotion.DEFAULT)
         x, a, b = x.to(compute), a.to(compute), b.to(compute)
         return (x + function(a if value == 1 else value * a, b)).to(result)
+
     return rule
 
 
@@ -133,14 +150,34 @@ def _only_where(ops, test):
     """torch's rule where test(arguments) holds; elsewhere eager computes with a kernel of its own, which rounds otherwise than the formula."""
     for op in ops:
         rule = decomposition_table.get(op) or core_aten()[op]
-        OURS[op] = lambda *args, rule=rule, **kwargs: rule(*args, **kwargs) if test(*args, **kwargs) else NotImplemented
+        OURS[op] = lambda *args, rule=rule, **kwargs: (
+            rule(*args, **kwargs) if test(*args, **kwargs) else NotImplemented
+        )
 
 
-_only_where((aten.upsample_bilinear2d.default, aten.upsample_bilinear2d.vec, aten.upsample_bicubic2d.default, aten.upsample_bicubic2d.vec,
-             aten.upsample_linear1d.default, aten.upsample_trilinear3d.default, aten.grid_sampler_2d.default),
-            lambda x, *args, **kwargs: x.dtype in (torch.float32, torch.float64))         # not integer images, bfloat16
-_only_where([getattr(packet, name) for packet in (aten.linspace, aten.logspace) for name in packet.overloads() if "out" not in name],
-            lambda *args, dtype=None, **kwargs: dtype is None or dtype.is_floating_point and dtype not in LOW_PRECISION)
+_only_where(
+    (
+        aten.upsample_bilinear2d.default,
+        aten.upsample_bilinear2d.vec,
+        aten.upsample_bicubic2d.default,
+        aten.upsample_bicubic2d.vec,
+        aten.upsample_linear1d.default,
+        aten.upsample_trilinear3d.default,
+        aten.grid_sampler_2d.default,
+    ),
+    lambda x, *args, **kwargs: x.dtype in (torch.float32, torch.float64),
+)  # not integer images, bfloat16
+_only_where(
+    [
+        getattr(packet, name)
+        for packet in (aten.linspace, aten.logspace)
+        for name in packet.overloads()
+        if "out" not in name
+    ],
+    lambda *args, dtype=None, **kwargs: (
+        dtype is None or dtype.is_floating_point and dtype not in LOW_PRECISION
+    ),
+)
 
 
 @decomposition(aten.bernoulli_.float)
@@ -179,7 +216,11 @@ def adaptive_avg_pool(x, output_size):
     if all(n == 1 for n in output_size) and x.numel():
         return torch.mean(x, list(range(-rank, 0)), keepdim=True)
     windows = [n // m if m and n % m == 0 else 0 for n, m in zip(x.shape[-rank:], output_size)]
-    return (aten.avg_pool2d if rank == 2 else aten.avg_pool3d)(x, windows) if all(windows) else NotImplemented
+    return (
+        (aten.avg_pool2d if rank == 2 else aten.avg_pool3d)(x, windows)
+        if all(windows)
+        else NotImplemented
+    )
 
 
 @decomposition(aten.index_reduce.default)
@@ -188,7 +229,9 @@ def index_reduce(x, dim, index, source, reduce, *, include_self=True):
         return NotImplemented
     shape = [1] * x.dim()
     shape[dim] = -1
-    return torch.scatter_reduce(x, dim, index.reshape(shape).expand(source.shape), source, reduce, include_self=include_self)
+    return torch.scatter_reduce(
+        x, dim, index.reshape(shape).expand(source.shape), source, reduce, include_self=include_self
+    )
 
 
 IDENTITY = {"sum": 0, "prod": 1, "mean": 0, "amax": -math.inf, "amin": math.inf}
@@ -207,24 +250,41 @@ def scatter_reduce(x, dim, index, source, reduce, *, include_self=True):
         return aten.scatter_reduce(start, dim, index, source, reduce)
     ones = torch.ones_like(x) if include_self else torch.zeros_like(x)
     count = torch.scatter_add(ones, dim, index, torch.ones_like(source))
-    return torch.div(torch.scatter_add(start, dim, index, source), torch.clamp(count, min=1),
-                     rounding_mode=None if x.dtype.is_floating_point else "floor")
+    return torch.div(
+        torch.scatter_add(start, dim, index, source),
+        torch.clamp(count, min=1),
+        rounding_mode=None if x.dtype.is_floating_point else "floor",
+    )
 
 
 @decomposition(aten.scatter.reduce, aten.scatter.value_reduce)
 def scatter_with_reduce(x, dim, index, source, *, reduce):
-    source = source if isinstance(source, torch.Tensor) else torch.full(index.shape, source, dtype=x.dtype)
+    source = (
+        source
+        if isinstance(source, torch.Tensor)
+        else torch.full(index.shape, source, dtype=x.dtype)
+    )
     return torch.scatter_reduce(x, dim, index, source, {"add": "sum", "multiply": "prod"}[reduce])
 
 
-OURS.update({
-    aten._native_batch_norm_legit_no_training.default: lambda x, weight, bias, mean, var, *how: batch_norm(x, weight, bias, mean, var, False, *how),
-    aten._native_batch_norm_legit.no_stats: lambda x, weight, bias, *how: batch_norm(x, weight, bias, None, None, *how),
-    aten._batch_norm_with_update.default: lambda x, weight, bias, mean, var, momentum, eps: (
-        *batch_norm(x, weight, bias, mean, var, True, momentum, eps), x.new_empty((0,), dtype=torch.uint8)),
-    aten.rrelu_with_noise.default: lambda x, noise, lower=0.125, upper=1 / 3, training=False, generator=None: (
-        NotImplemented if training else torch.nn.functional.leaky_relu(x, (lower + upper) / 2)),
-    aten.take.default: lambda x, index: aten.index(x.reshape(-1), [index])})
+OURS.update(
+    {
+        aten._native_batch_norm_legit_no_training.default: lambda x, weight, bias, mean, var, *how: (
+            batch_norm(x, weight, bias, mean, var, False, *how)
+        ),
+        aten._native_batch_norm_legit.no_stats: lambda x, weight, bias, *how: batch_norm(
+            x, weight, bias, None, None, *how
+        ),
+        aten._batch_norm_with_update.default: lambda x, weight, bias, mean, var, momentum, eps: (
+            *batch_norm(x, weight, bias, mean, var, True, momentum, eps),
+            x.new_empty((0,), dtype=torch.uint8),
+        ),
+        aten.rrelu_with_noise.default: lambda x, noise, lower=0.125, upper=1 / 3, training=False, generator=None: (
+            NotImplemented if training else torch.nn.functional.leaky_relu(x, (lower + upper) / 2)
+        ),
+        aten.take.default: lambda x, index: aten.index(x.reshape(-1), [index]),
+    }
+)
 
 
 @decomposition(aten._trilinear.default)
@@ -250,7 +310,11 @@ def as_strided_scatter(x, src, size, stride, storage_offset=None):
 # as one tensor, that loop would read their values.)
 for _name in torch._C._dispatch_get_all_op_names():
     _packet, _, _overload = _name.removeprefix("aten::").partition(".")
-    if _packet.startswith("_foreach_") and "out" not in _overload and not (_packet.startswith("_foreach_addc") and _overload == "Tensor"):
+    if (
+        _packet.startswith("_foreach_")
+        and "out" not in _overload
+        and not (_packet.startswith("_foreach_addc") and _overload == "Tensor")
+    ):
         _op = getattr(getattr(aten, _packet), _overload or "default")
         OURS[_op] = functools.partial(_op._op_dk, torch.DispatchKey.CompositeExplicitAutograd)
 
@@ -263,7 +327,17 @@ def table():
 @functools.cache
 def _table():
     """The part that comes from torch."""
-    also = [getattr(packet, overload) for packet in (getattr(aten, name) for name in ALSO_FROM_TORCH) for overload in packet.overloads()]
+    also = [
+        getattr(packet, overload)
+        for packet in (getattr(aten, name) for name in ALSO_FROM_TORCH)
+        for overload in packet.overloads()
+    ]
     found = core_aten() | {op: decomposition_table[op] for op in also if op in decomposition_table}
-    return {op: function for op, function in found.items() if isinstance(op, torch._ops.OpOverload) and op not in LOWERINGS
-            and op not in EXTERN and not op._schema.is_mutable}
+    return {
+        op: function
+        for op, function in found.items()
+        if isinstance(op, torch._ops.OpOverload)
+        and op not in LOWERINGS
+        and op not in EXTERN
+        and not op._schema.is_mutable
+    }

@@ -16,6 +16,7 @@ Loops change by rewriting index expressions, never by running the closure again:
 
 Mirrors torch/_inductor/dependencies.py and loop_body.py.  Left out: index propagation, value ranges.
 """
+
 import functools
 import itertools
 import math
@@ -35,6 +36,7 @@ from .sizes import expand, hint, quotient, same, size as plain
 
 class Access(NamedTuple):
     """Buffer `name` at linear offset `index`; mode is that of a store."""
+
     name: str
     index: sympy.Expr
     mode: str = None
@@ -42,11 +44,13 @@ class Access(NamedTuple):
 
 class Ref(NamedTuple):
     """The value that instruction number `number` computed."""
+
     number: int
 
 
 class Slot(NamedTuple):
     """Entry `number` of `LoopBody.indices`: the only place where loop variables occur."""
+
     number: int
 
 
@@ -54,13 +58,26 @@ class Slot(NamedTuple):
 class Instruction:
     op: str
     args: tuple
-    result: object          # Ref, or the symbol that an indirect_indexing made
-    block: tuple = ()       # the instructions of a masked body
-    origin: str = ""        # the FX node it comes from
+    result: object  # Ref, or the symbol that an indirect_indexing made
+    block: tuple = ()  # the instructions of a masked body
+    origin: str = ""  # the FX node it comes from
 
 
-FOLLOWED = {"add": operator.add, "sub": operator.sub, "mul": operator.mul, "maximum": sympy.Max, "minimum": sympy.Min}
-COMPARED = {"lt": operator.lt, "le": operator.le, "gt": operator.gt, "ge": operator.ge, "eq": operator.eq, "ne": operator.ne}
+FOLLOWED = {
+    "add": operator.add,
+    "sub": operator.sub,
+    "mul": operator.mul,
+    "maximum": sympy.Max,
+    "minimum": sympy.Min,
+}
+COMPARED = {
+    "lt": operator.lt,
+    "le": operator.le,
+    "gt": operator.gt,
+    "ge": operator.ge,
+    "eq": operator.eq,
+    "ne": operator.ne,
+}
 
 
 # --- recording ----------------------------------------------------------------------------------------------------
@@ -71,14 +88,15 @@ class Recorder(OpsHandler):
     so that indexing with them is an ordinary index, without a bounds check where the loops' sizes prove it.  So are comparisons of them: what
     holds for all iterations, or for none, is no condition.
     """
+
     origin = ""
 
     def __init__(self, ranges):
         self.indices, self.instructions, self.seen = [], [], {}
         self.count = itertools.count()
         self.ranges = ranges
-        self.known = {}             # Ref -> the sympy expression it equals, or the truth of a condition
-        self.undecided = []         # (comparison, expression that it compares with 0) that hold in some iterations only
+        self.known = {}  # Ref -> the sympy expression it equals, or the truth of a condition
+        self.undecided = []  # (comparison, expression that it compares with 0) that hold in some iterations only
 
     def emit(self, op, *args, result=None, block=()):
         key = (op, args)
@@ -107,7 +125,11 @@ class Recorder(OpsHandler):
 
     def constant(self, value, dtype):
         result = self.emit("constant", value, dtype)
-        return self.knows(result, sympy.Integer(int(value)), dtype) if isinstance(value, int) else result
+        return (
+            self.knows(result, sympy.Integer(int(value)), dtype)
+            if isinstance(value, int)
+            else result
+        )
 
     def to_dtype(self, x, dtype, src_dtype=None):
         result = self.emit("to_dtype", x, dtype, src_dtype)
@@ -124,8 +146,18 @@ class Recorder(OpsHandler):
         if isinstance(x, sympy.Expr) and isinstance(y, sympy.Expr):
             difference = sympy.expand(x - y)
             limits = bounds(difference, self.ranges)
-            outcomes = limits and {COMPARED[op](n, 0) for n in (*limits, *[0] * (limits[0] < 0 < limits[1]))}
-            if outcomes and len(outcomes) == 1 and (op not in ("eq", "ne") or limits[0] == limits[1] or not limits[0] <= 0 <= limits[1]):
+            outcomes = limits and {
+                COMPARED[op](n, 0) for n in (*limits, *[0] * (limits[0] < 0 < limits[1]))
+            }
+            if (
+                outcomes
+                and len(outcomes) == 1
+                and (
+                    op not in ("eq", "ne")
+                    or limits[0] == limits[1]
+                    or not limits[0] <= 0 <= limits[1]
+                )
+            ):
                 return self.truth(outcomes.pop())
             self.undecided.append((op, difference))
         return self.emit(op, a, b)
@@ -144,11 +176,17 @@ class Recorder(OpsHandler):
                 return other if neutral else one
         return self.emit(op, a, b)
 
-    logical_and, logical_or = map(functools.partialmethod, [connect] * 2, ("logical_and", "logical_or"))
+    logical_and, logical_or = map(
+        functools.partialmethod, [connect] * 2, ("logical_and", "logical_or")
+    )
 
     def where(self, condition, a, b):
         known = self.known.get(condition)
-        return (a if known else b) if isinstance(known, bool) and isinstance(a, Ref) and isinstance(b, Ref) else self.emit("where", condition, a, b)
+        return (
+            (a if known else b)
+            if isinstance(known, bool) and isinstance(a, Ref) and isinstance(b, Ref)
+            else self.emit("where", condition, a, b)
+        )
 
     def arithmetic(self, op, a, b):
         result = self.emit(op, a, b)
@@ -166,7 +204,14 @@ class Recorder(OpsHandler):
         return result
 
     def reduction(self, dtype, src_dtype, kind, value, flat=None):
-        return self.emit("reduction", dtype, src_dtype, kind, value, self.slot(self.flat_reduction_index if flat is None else flat))
+        return self.emit(
+            "reduction",
+            dtype,
+            src_dtype,
+            kind,
+            value,
+            self.slot(self.flat_reduction_index if flat is None else flat),
+        )
 
     def indirect_indexing(self, value, size, wrap_neg=True):
         expr = self.known.get(value)
@@ -174,8 +219,15 @@ class Recorder(OpsHandler):
             return expr
         args = (value, size, wrap_neg)
         known = self.seen.get(("indirect_indexing", args))
-        return known if known is not None else self.emit(
-            "indirect_indexing", *args, result=sympy.Symbol(f"indirect{next(self.count)}", integer=True))
+        return (
+            known
+            if known is not None
+            else self.emit(
+                "indirect_indexing",
+                *args,
+                result=sympy.Symbol(f"indirect{next(self.count)}", integer=True),
+            )
+        )
 
     def masked(self, mask, body, other):
         if self.known.get(mask) is True:
@@ -242,7 +294,10 @@ def without_unused(indices, instructions):
                     kept_indices.append(indices[arg.number])
                 arg = renumber[arg]
             args.append(arg)
-        return replace(instruction, args=tuple(args), block=tuple(renumbered(i) for i in instruction.block))
+        return replace(
+            instruction, args=tuple(args), block=tuple(renumbered(i) for i in instruction.block)
+        )
+
     instructions = [renumbered(i) for i in sweep(instructions)]
     return kept_indices, instructions
 
@@ -283,22 +338,26 @@ def stride_of(expr, variable):
 
 def runs_along(accesses, variable, other):
     """Does memory run along `variable`, rather than along `other`, in more of these accesses than the other way round?"""
-    steps = [[int_or_none(stride_of(access.index, v)) for v in (variable, other)] for access in accesses]
+    steps = [
+        [int_or_none(stride_of(access.index, v)) for v in (variable, other)] for access in accesses
+    ]
     return sum((a == 1 and b != 1) - (b == 1 and a != 1) for a, b in steps) > 0
 
 
 # --- the body and its loops -----------------------------------------------------------------------------------------
 @dataclass(repr=False)
 class LoopBody:
-    outer: tuple            # sizes of x0, x1, ...
-    inner: tuple            # sizes of r0, r1, ...
+    outer: tuple  # sizes of x0, x1, ...
+    inner: tuple  # sizes of r0, r1, ...
     indices: list
     instructions: list
 
     def __repr__(self):
         printer = PrintHandler()
         self.play(printer)
-        return "\n    ".join([f"for {', '.join(f'{v} < {n}' for v, n in self.ranges().items())}:", *printer.lines])
+        return "\n    ".join(
+            [f"for {', '.join(f'{v} < {n}' for v, n in self.ranges().items())}:", *printer.lines]
+        )
 
     @property
     def x(self):
@@ -310,7 +369,11 @@ class LoopBody:
 
     def loops(self):
         """(prefix, number, size) of each."""
-        return [(prefix, number, size) for prefix, sizes in (("x", self.outer), ("r", self.inner)) for number, size in enumerate(sizes)]
+        return [
+            (prefix, number, size)
+            for prefix, sizes in (("x", self.outer), ("r", self.inner))
+            for number, size in enumerate(sizes)
+        ]
 
     def ranges(self):
         return {loop_variable(prefix, number): size for prefix, number, size in self.loops()}
@@ -322,10 +385,16 @@ class LoopBody:
             yield instruction
 
     def reads(self):
-        return [Access(i.args[0], self.indices[i.args[1].number]) for i in self.walk() if i.op == "load"]
+        return [
+            Access(i.args[0], self.indices[i.args[1].number]) for i in self.walk() if i.op == "load"
+        ]
 
     def writes(self):
-        return [Access(i.args[0], self.indices[i.args[1].number], i.args[3]) for i in self.walk() if i.op == "store"]
+        return [
+            Access(i.args[0], self.indices[i.args[1].number], i.args[3])
+            for i in self.walk()
+            if i.op == "store"
+        ]
 
     def reduction_kinds(self):
         return [i.args[2] for i in self.walk() if i.op == "reduction"]
@@ -358,6 +427,7 @@ class LoopBody:
                     inside = dict(values)
                     self.play(handler, block, inside)
                     return inside[value]
+
                 values[instruction.result] = handler.masked(values[mask], body, other)
                 continue
             result = getattr(handler, instruction.op)(*args)
@@ -389,7 +459,9 @@ class LoopBody:
                 while new and (new[0][1] == 1 or not same(covered, size)):
                     part.append(new.pop(0))
                     covered = covered * part[-1][1]
-                mapping[loop_variable(prefix, number)] = flatten([v for v, _ in part], [n for _, n in part])
+                mapping[loop_variable(prefix, number)] = flatten(
+                    [v for v, _ in part], [n for _, n in part]
+                )
         return self.substitute(outer, inner, mapping)
 
     def recorded(self, ranges):
@@ -401,14 +473,23 @@ class LoopBody:
     def as_full(self, outer, inner):
         """A pointwise body run over the loops of a reduction: its last loops become r0, r1, ..."""
         body = self.split_to(tuple(outer) + tuple(inner), ())
-        mapping = {loop_variable("x", len(outer) + i): loop_variable("r", i) for i in range(len(inner))}
+        mapping = {
+            loop_variable("x", len(outer) + i): loop_variable("r", i) for i in range(len(inner))
+        }
         return body.substitute(outer, inner, mapping)
 
     def reorder(self, outer_order, inner_order):
         mapping = {}
         for prefix, order in (("x", outer_order), ("r", inner_order)):
-            mapping.update({loop_variable(prefix, old): loop_variable(prefix, new) for new, old in enumerate(order)})
-        return self.substitute([self.outer[i] for i in outer_order], [self.inner[i] for i in inner_order], mapping)
+            mapping.update(
+                {
+                    loop_variable(prefix, old): loop_variable(prefix, new)
+                    for new, old in enumerate(order)
+                }
+            )
+        return self.substitute(
+            [self.outer[i] for i in outer_order], [self.inner[i] for i in inner_order], mapping
+        )
 
     def simplify_loops(self):
         """Fewest loops, in the order of memory."""
@@ -418,7 +499,9 @@ class LoopBody:
     def without_unit_loops(self):
         mapping, kept = {}, {"x": [], "r": []}
         for prefix, number, size in self.loops():
-            mapping[loop_variable(prefix, number)] = sympy.Integer(0) if size == 1 else loop_variable(prefix, len(kept[prefix]))
+            mapping[loop_variable(prefix, number)] = (
+                sympy.Integer(0) if size == 1 else loop_variable(prefix, len(kept[prefix]))
+            )
             kept[prefix] += [size] if size != 1 else []
         return self.substitute(kept["x"], kept["r"], mapping)
 
@@ -431,7 +514,7 @@ class LoopBody:
             prefix, number, divisor = cut
             sizes = {"x": list(self.outer), "r": list(self.inner)}
             size = sizes[prefix][number]
-            sizes[prefix][number:number + 1] = [quotient(size, divisor), divisor]
+            sizes[prefix][number : number + 1] = [quotient(size, divisor), divisor]
             self = self.split_to(sizes["x"], sizes["r"])
         return self
 
@@ -440,7 +523,11 @@ class LoopBody:
             for division in index.atoms(FloorDiv, Mod) if index.has(FloorDiv, Mod) else ():
                 dividend, divisor = division.args
                 for prefix, number, size in self.loops():
-                    if dividend == loop_variable(prefix, number) and size not in (0, divisor) and quotient(size, plain(divisor)) is not None:
+                    if (
+                        dividend == loop_variable(prefix, number)
+                        and size not in (0, divisor)
+                        and quotient(size, plain(divisor)) is not None
+                    ):
                         yield prefix, number, plain(divisor)
 
     def stride_order(self, prefix):
@@ -448,24 +535,35 @@ class LoopBody:
         lie side by side along an outer loop only."""
         sizes = self.outer if prefix == "x" else self.inner
         count = len(sizes)
-        if count < 2 or (prefix == "r" and (self.has_scan() or any(k.startswith("arg") for k in self.reduction_kinds()))):
+        if count < 2 or (
+            prefix == "r"
+            and (self.has_scan() or any(k.startswith("arg") for k in self.reduction_kinds()))
+        ):
             return list(range(count))
         accesses = (self.writes() if prefix == "x" else []) + self.reads()
-        by_reads = prefix == "x" and self.inner and not any(stride_of(a.index, r) == 1 for a in self.reads() for r in self.r) and any(
-            stride_of(a.index, x) == 1 for a in self.reads() for x in self.x)
+        by_reads = (
+            prefix == "x"
+            and self.inner
+            and not any(stride_of(a.index, r) == 1 for a in self.reads() for r in self.r)
+            and any(stride_of(a.index, x) == 1 for a in self.reads() for x in self.x)
+        )
         if by_reads:
             accesses = self.reads() + self.writes()
 
         def before(a, b):
             va, vb = loop_variable(prefix, a), loop_variable(prefix, b)
             for access in accesses:
-                sa, sb = (stride and hint(stride) for stride in (stride_of(access.index, v) for v in (va, vb)))
-                if by_reads and None in (sa, sb) and 1 in (sa, sb):       # not by a constant step: far
+                sa, sb = (
+                    stride and hint(stride)
+                    for stride in (stride_of(access.index, v) for v in (va, vb))
+                )
+                if by_reads and None in (sa, sb) and 1 in (sa, sb):  # not by a constant step: far
                     return -1 if sa is None else 1
                 if sa is None or sb is None or sa == sb or 0 in (sa, sb):
                     continue
                 return -1 if abs(sa) > abs(sb) else 1
             return a - b
+
         return sorted(range(count), key=functools.cmp_to_key(before))
 
 
@@ -484,17 +582,33 @@ def merge_loops(bodies):
     for prefix in "xr":
         number = 0
         while True:
-            sizes = max(((b.outer if prefix == "x" else b.inner) for b in bodies), key=len, default=())
+            sizes = max(
+                ((b.outer if prefix == "x" else b.inner) for b in bodies), key=len, default=()
+            )
             if number + 1 >= len(sizes):
                 break
             a, b = loop_variable(prefix, number), loop_variable(prefix, number + 1)
-            if all(mergeable(index, a, b, sizes[number + 1]) for body in bodies for index in body.indices):
-                merged = sizes[:number] + (sizes[number] * sizes[number + 1],) + sizes[number + 2:]
+            if all(
+                mergeable(index, a, b, sizes[number + 1])
+                for body in bodies
+                for index in body.indices
+            ):
+                merged = sizes[:number] + (sizes[number] * sizes[number + 1],) + sizes[number + 2 :]
                 mapping = {a: sympy.Integer(0), b: a}
-                mapping.update({loop_variable(prefix, k): loop_variable(prefix, k - 1)
-                                for k in range(number + 2, len(sizes))})
-                bodies = [body.substitute(merged, body.inner, mapping) if prefix == "x" else
-                          body.substitute(body.outer, merged, mapping) if body.inner else body for body in bodies]
+                mapping.update(
+                    {
+                        loop_variable(prefix, k): loop_variable(prefix, k - 1)
+                        for k in range(number + 2, len(sizes))
+                    }
+                )
+                bodies = [
+                    body.substitute(merged, body.inner, mapping)
+                    if prefix == "x"
+                    else body.substitute(body.outer, merged, mapping)
+                    if body.inner
+                    else body
+                    for body in bodies
+                ]
             else:
                 number += 1
     return bodies

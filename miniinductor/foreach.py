@@ -15,14 +15,15 @@ of nodes before them.  Results that would have to wait long for their user stay 
 Mirrors combo kernels and foreach nodes in torch/_inductor (scheduler.py, codegen/triton_combo_kernel.py).  Left out: joining
 different bodies.
 """
+
 import math
 
 from . import config
 from .dependencies import Ref, Slot, int_or_none, loop_variable, merge_loops
 from .scheduler import Group, Node, buffer_bytes
 
-MOST_POINTERS = {"cpp": 960, "triton": 480}         # the launcher takes 1024 arguments, a GPU 4 KB of them
-SMALL = 1 << 16             # bytes: a result that may wait for its user
+MOST_POINTERS = {"cpp": 960, "triton": 480}  # the launcher takes 1024 arguments, a GPU 4 KB of them
+SMALL = 1 << 16  # bytes: a result that may wait for its user
 
 
 class Foreach(Group):
@@ -35,8 +36,16 @@ class Foreach(Group):
 
     def __str__(self):
         (first, _), *others = self.parts
-        return "\n".join([f"{len(self.parts)} times the same kernel; the first:", str(first),
-                          *[f"  and {', '.join(group.names)} over {list(group.outer)}" for group, _ in others]])
+        return "\n".join(
+            [
+                f"{len(self.parts)} times the same kernel; the first:",
+                str(first),
+                *[
+                    f"  and {', '.join(group.names)} over {list(group.outer)}"
+                    for group, _ in others
+                ],
+            ]
+        )
 
 
 def join_alike(scheduler, nodes, overwritten):
@@ -48,22 +57,35 @@ def join_alike(scheduler, nodes, overwritten):
         if isinstance(node, Group) and (found := one_loop(node)):
             group, key, names = found
             kept = [name for name in group.names if name in used]
-            if all(name in scheduler.escaping or buffer_bytes(scheduler.buffers[name]) <= SMALL for name in kept):
-                types = tuple((b.layout.dtype, b.layout.device) for b in (scheduler.buffers[name] for name in names))
-                places = tuple(names.index(overwritten[n]) if overwritten.get(n) in names else n in overwritten for n in kept)
+            if all(
+                name in scheduler.escaping or buffer_bytes(scheduler.buffers[name]) <= SMALL
+                for name in kept
+            ):
+                types = tuple(
+                    (b.layout.dtype, b.layout.device)
+                    for b in (scheduler.buffers[name] for name in names)
+                )
+                places = tuple(
+                    names.index(overwritten[n]) if overwritten.get(n) in names else n in overwritten
+                    for n in kept
+                )
                 key = (level[node], key, types, tuple(map(names.index, kept)), places)
                 sets.setdefault(key, []).append((node, group, names))
     replaced = {}
     for members in sets.values():
         device = members[0][1].nodes[0].buffer.layout.device
-        step = MOST_POINTERS[config.cpu_backend if device.type == "cpu" else "triton"] // len({overwritten.get(name, name) for name in members[0][2]})
+        step = MOST_POINTERS[config.cpu_backend if device.type == "cpu" else "triton"] // len(
+            {overwritten.get(name, name) for name in members[0][2]}
+        )
         for start in range(0, len(members), step):
-            some = members[start:start + step]
+            some = members[start : start + step]
             if len(some) > 1:
                 joined = Foreach([(group, names) for _, group, names in some])
                 replaced.update({node: joined for node, _, _ in some})
-                scheduler.record.notes.append(f"one kernel for {len(some)} groups that do the same with other buffers: "
-                                              f"{', '.join('+'.join(group.names) for _, group, _ in some[:4])}{', ...' * (len(some) > 4)}")
+                scheduler.record.notes.append(
+                    f"one kernel for {len(some)} groups that do the same with other buffers: "
+                    f"{', '.join('+'.join(group.names) for _, group, _ in some[:4])}{', ...' * (len(some) > 4)}"
+                )
     return list(dict.fromkeys(replaced.get(node, node) for node in nodes))
 
 
@@ -86,8 +108,20 @@ def one_loop(group):
                 if args[0] not in names:
                     names.append(args[0])
                 args[0] = names.index(args[0])
-            text.append((instruction.op, *[str(body.indices[a.number]) if isinstance(a, Slot) else a if isinstance(a, Ref)
-                                           else repr(a) for a in args], instruction.result))
+            text.append(
+                (
+                    instruction.op,
+                    *[
+                        str(body.indices[a.number])
+                        if isinstance(a, Slot)
+                        else a
+                        if isinstance(a, Ref)
+                        else repr(a)
+                        for a in args
+                    ],
+                    instruction.result,
+                )
+            )
     outer = bodies[0].outer or (1,)
     nodes = [Node(n.buffer, b.substitute(outer, (), {})) for n, b in zip(group.nodes, bodies)]
     return Group(nodes, outer, ()), tuple(text), names

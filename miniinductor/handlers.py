@@ -10,6 +10,7 @@ In:   a body (a function over `ops`).  Out: `PrintHandler` gives its text, `Dtyp
 
 Mirrors torch/_inductor/ops_handler.py and dtype_propagation.py.
 """
+
 import functools
 import itertools
 
@@ -25,7 +26,12 @@ class PrintHandler(OpsHandler):
     """Each op becomes a line `tmpN = op(...)`; equal lines are written once."""
 
     def __init__(self):
-        self.lines, self.names, self.count, self.indirect = [], {}, itertools.count(), itertools.count()
+        self.lines, self.names, self.count, self.indirect = (
+            [],
+            {},
+            itertools.count(),
+            itertools.count(),
+        )
 
     def emit(self, text):
         if text not in self.names:
@@ -39,8 +45,12 @@ class PrintHandler(OpsHandler):
     def indirect_indexing(self, value, size, wrap_neg=True):
         key = ("indirect", value, size, wrap_neg)
         if key not in self.names:
-            symbol = self.names[key] = sympy.Symbol(f"indirect{next(self.indirect)}", integer=True, nonnegative=True)
-            self.lines.append(f"{symbol} = indirect_indexing({value}, {size}{'' if wrap_neg else ', no wrap'})")
+            symbol = self.names[key] = sympy.Symbol(
+                f"indirect{next(self.indirect)}", integer=True, nonnegative=True
+            )
+            self.lines.append(
+                f"{symbol} = indirect_indexing({value}, {size}{'' if wrap_neg else ', no wrap'})"
+            )
         return self.names[key]
 
     def masked(self, mask, body, other):
@@ -60,6 +70,7 @@ def _show(argument):
 def _printed(name):
     def method(self, *args, **kwargs):
         return self.emit(f"{name}({', '.join(map(_show, [*args, *kwargs.values()]))})")
+
     return method
 
 
@@ -74,7 +85,10 @@ def buffer_text(buffer):
     if isinstance(buffer, MultiOutput):
         return f"{buffer.name}: {where} = {buffer.source}{list(buffer.index)}{origins}"
     if isinstance(buffer, ExternKernel):
-        arguments = [*map(_show_argument, buffer.args), *(f"{k}={_show_argument(v)}" for k, v in buffer.kwargs.items())]
+        arguments = [
+            *map(_show_argument, buffer.args),
+            *(f"{k}={_show_argument(v)}" for k, v in buffer.kwargs.items()),
+        ]
         return f"{buffer.name}: {where} = {buffer.op}({', '.join(arguments)}){origins}"
     assert isinstance(buffer, ComputedBuffer)
     handler = PrintHandler()
@@ -89,14 +103,16 @@ def _show_argument(argument):
     name = getattr(argument, "name", None)
     if isinstance(argument, (list, tuple)):
         return f"[{', '.join(map(_show_argument, argument))}]"
-    return f"{name}{list(argument.size)}" if hasattr(argument, "stride") and name else _show(argument)
+    return (
+        f"{name}{list(argument.size)}" if hasattr(argument, "stride") and name else _show(argument)
+    )
 
 
 def graph_text(graph):
     return "\n".join(buffer_text(b) for b in graph.operations)
 
 
-Graph.__repr__ = graph_text             # what a notebook shows of a lowered graph
+Graph.__repr__ = graph_text  # what a notebook shows of a lowered graph
 ComputedBuffer.__repr__ = buffer_text
 
 
@@ -124,12 +140,20 @@ def loop_variables(prefix, count):
 def run_body(buffer, index, reduction_index):
     """Call the buffer's body, its reduction and its store, on the installed handler."""
     data, place = buffer.data, index
-    value = data.inner_fn(index, reduction_index) if isinstance(data, (Reduction, Scan)) else data.inner_fn(index)
+    value = (
+        data.inner_fn(index, reduction_index)
+        if isinstance(data, (Reduction, Scan))
+        else data.inner_fn(index)
+    )
     if isinstance(data, Reduction):
         value = ops.reduction(data.dtype, data.src_dtype, data.kind, value)
     elif isinstance(data, Scan):
         value = ops.scan(data.src_dtype, data.kind, value)
-        value = ops.to_dtype(value, data.dtype, data.src_dtype) if data.dtype != data.src_dtype else value
+        value = (
+            ops.to_dtype(value, data.dtype, data.src_dtype)
+            if data.dtype != data.src_dtype
+            else value
+        )
         place = data.output_index(index, reduction_index)
     elif isinstance(data, Scatter):
         place = data.output_index(index)
@@ -201,13 +225,22 @@ class DtypeHandler(OpsHandler):
         return first
 
 
-BOOLEAN = COMPARISON + ("logical_not", "logical_and", "logical_or", "logical_xor", "isnan", "isinf", "signbit")
+BOOLEAN = COMPARISON + (
+    "logical_not",
+    "logical_and",
+    "logical_or",
+    "logical_xor",
+    "isnan",
+    "isinf",
+    "signbit",
+)
 
 
 def _dtype_rule(name):
     def method(self, *args):
         dtype = self.same(name, *args)
         return torch.bool if name in BOOLEAN else dtype
+
     return method
 
 

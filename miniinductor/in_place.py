@@ -10,6 +10,7 @@ Both need that every element of the old value is read, for the last time, in the
 Mirrors `can_inplace` and mutation renaming in torch/_inductor/scheduler.py and memory_planning.py.  Left out: eager
 kernels and scatters that write into an input (their result is copied).
 """
+
 from . import config
 from .ir import BufferView
 
@@ -45,12 +46,26 @@ def reason_to_copy(scheduler, node, target, view):
     if node is None or not hasattr(node, "writes"):
         return "its new value is no kernel's result"
     made = scheduler.buffers[view.name].layout
-    if (made.device.type != "cpu" or config.cpu_backend != "cpp") and next(n for n in node.nodes if n.name == view.name).body.inner:
+    if (made.device.type != "cpu" or config.cpu_backend != "cpp") and next(
+        n for n in node.nodes if n.name == view.name
+    ).body.inner:
         return "Triton: a kernel that goes through a row more than once computes elements again"
-    whole = (tuple(view.size), tuple(view.stride), view.offset) == (tuple(made.size), tuple(made.stride), made.offset)
-    if not whole or (made.dtype, tuple(made.size), tuple(made.stride)) != (layout.dtype, tuple(layout.size), tuple(layout.stride)):
+    whole = (tuple(view.size), tuple(view.stride), view.offset) == (
+        tuple(made.size),
+        tuple(made.stride),
+        made.offset,
+    )
+    if not whole or (made.dtype, tuple(made.size), tuple(made.stride)) != (
+        layout.dtype,
+        tuple(layout.size),
+        tuple(layout.stride),
+    ):
         return "its memory is laid out differently"
-    return None if may_overwrite(node, view.name, target, True) else "its old value is read at other places or times than it is written"
+    return (
+        None
+        if may_overwrite(node, view.name, target, True)
+        else "its old value is read at other places or times than it is written"
+    )
 
 
 def may_overwrite(group, new, old, reads_first):
@@ -60,6 +75,10 @@ def may_overwrite(group, new, old, reads_first):
     if group.has_scan or group.targets:
         return False
     element = group.writes[new].index
-    readers = [(node, access) for node in group.nodes for access in node.body.reads() if access.name == old]
-    return all(access.index == element and (node.name == new or reads_first and not group.is_reduction)
-               for node, access in readers)
+    readers = [
+        (node, access) for node in group.nodes for access in node.body.reads() if access.name == old
+    ]
+    return all(
+        access.index == element and (node.name == new or reads_first and not group.is_reduction)
+        for node, access in readers
+    )

@@ -15,6 +15,7 @@ In:   index expressions over loop variables.  Out: simpler ones that are equal f
 Both follow Python (floor).  Construction applies what holds for all integers; `simplify` adds what needs ranges, and what is known to divide a size.
 Mirrors torch/utils/_sympy/functions.py and torch/_inductor/sizevars.py.
 """
+
 import functools
 import math
 
@@ -22,7 +23,7 @@ import sympy
 
 from .current import Current
 
-_multiples = Current({})            # symbol -> a number that divides it for all sizes
+_multiples = Current({})  # symbol -> a number that divides it for all sizes
 multiples = _multiples.set
 
 
@@ -46,6 +47,7 @@ def closed(expression):
                 if number % k == 0:
                     return close(number / k * symbol * (rest / part))
         return e.func(*map(close, e.args)) if e.args else e
+
     return close(expression)
 
 
@@ -82,6 +84,7 @@ def _divide(expression, divisor):
 
 class FloorDiv(sympy.Function):
     """a // b, rounding down; b > 0."""
+
     nargs = (2,)
     is_integer = True
 
@@ -103,6 +106,7 @@ class FloorDiv(sympy.Function):
 
 class Mod(sympy.Function):
     """a % b with the sign of b; b > 0."""
+
     nargs = (2,)
     is_integer = True
     is_nonnegative = True
@@ -113,7 +117,9 @@ class Mod(sympy.Function):
             return sympy.Integer(0)
         if a.is_Integer and b.is_Integer:
             return sympy.Integer(int(a) % int(b))
-        if isinstance(a, Mod) and (a.args[1] == b or a.args[1].is_Integer and b.is_Integer and a.args[1] % b == 0):
+        if isinstance(a, Mod) and (
+            a.args[1] == b or a.args[1].is_Integer and b.is_Integer and a.args[1] % b == 0
+        ):
             return Mod(a.args[0], b)
         quotient, rest = _split_multiples(a, b)
         if quotient != 0:
@@ -126,7 +132,9 @@ def bounds(expression, ranges):
         return int(expression), int(expression)
     if expression.is_Symbol:
         size = ranges.get(expression)
-        return (0, int(size) - 1) if size is not None and getattr(size, "is_Integer", True) else None
+        return (
+            (0, int(size) - 1) if size is not None and getattr(size, "is_Integer", True) else None
+        )
     parts = [bounds(a, ranges) for a in expression.args]
     if None in parts:
         return None
@@ -168,7 +176,9 @@ def simplify(expression, ranges):
         given, e = e, e.func(*[visit(a) for a in e.args])
         if isinstance(e, (sympy.Abs, sympy.Max, sympy.Min)):
             return _decided(e, ranges)
-        if not isinstance(e, (FloorDiv, Mod)):                   # a quotient that came apart has new quotients in its parts
+        if not isinstance(
+            e, (FloorDiv, Mod)
+        ):  # a quotient that came apart has new quotients in its parts
             return visit(e) if isinstance(given, (FloorDiv, Mod)) else e
         if not e.args[1].is_Integer:
             return _below_divisor(_cut(e, visit), ranges)
@@ -176,16 +186,28 @@ def simplify(expression, ranges):
         limits = bounds(numerator, ranges)
         if limits is None:
             return _below_divisor(e.func(numerator, e.args[1]), ranges)
-        if limits[0] // divisor == limits[1] // divisor:         # one quotient for all indices
+        if limits[0] // divisor == limits[1] // divisor:  # one quotient for all indices
             quotient = limits[0] // divisor
-            return sympy.Integer(quotient) if isinstance(e, FloorDiv) else numerator - quotient * divisor
-        terms = [(math.gcd(int(t.as_coeff_Mul()[0]), divisor), t) for t in sympy.Add.make_args(numerator)]
-        for k in sorted({k for k, _ in terms if 1 < k < divisor}, reverse=True):        # (8*i + j) // 24 is i // 3 for 0 <= j < 8
+            return (
+                sympy.Integer(quotient)
+                if isinstance(e, FloorDiv)
+                else numerator - quotient * divisor
+            )
+        terms = [
+            (math.gcd(int(t.as_coeff_Mul()[0]), divisor), t) for t in sympy.Add.make_args(numerator)
+        ]
+        for k in sorted(
+            {k for k, _ in terms if 1 < k < divisor}, reverse=True
+        ):  # (8*i + j) // 24 is i // 3 for 0 <= j < 8
             small = sympy.Add(*[t for g, t in terms if g % k])
             limits = bounds(small, ranges)
             if limits and 0 <= limits[0] and limits[1] < k:
                 inner, rest = sympy.expand((numerator - small) / k), sympy.Integer(divisor // k)
-                return visit(FloorDiv(inner, rest) if isinstance(e, FloorDiv) else k * Mod(inner, rest) + small)
+                return visit(
+                    FloorDiv(inner, rest)
+                    if isinstance(e, FloorDiv)
+                    else k * Mod(inner, rest) + small
+                )
         return e.func(numerator, e.args[1])
 
     return closed(join_quotients(sympy.expand(visit(expression))))
@@ -196,7 +218,11 @@ def _decided(e, ranges):
     parts = [e.args[0], -e.args[0]] if isinstance(e, sympy.Abs) else list(e.args)
     sign = -1 if isinstance(e, sympy.Min) else 1
     for part in parts:
-        limits = [bounds(sympy.expand(sign * (part - other)), ranges) for other in parts if other is not part]
+        limits = [
+            bounds(sympy.expand(sign * (part - other)), ranges)
+            for other in parts
+            if other is not part
+        ]
         if all(found and found[0] >= 0 for found in limits):
             return part
     return e
@@ -208,13 +234,21 @@ def _cut(e, visit):
     inner = visit(FloorDiv(numerator, k)) if k.is_Integer and k > 1 else numerator
     if k == 1 or inner.has(FloorDiv, Mod) or not inner.has(*numerator.free_symbols):
         return e
-    return FloorDiv(inner, rest) if isinstance(e, FloorDiv) else k * Mod(inner, rest) + sympy.expand(numerator - k * inner)
+    return (
+        FloorDiv(inner, rest)
+        if isinstance(e, FloorDiv)
+        else k * Mod(inner, rest) + sympy.expand(numerator - k * inner)
+    )
 
 
 @functools.lru_cache(10_000)
 def is_nonnegative(expression):
     """Is it >= 0 for all symbols in their range?  Reads the signs after writing each positive symbol (a size) as 1 + something >= 0."""
-    low = {s: sympy.Symbol(f"_{s.name}", integer=True, nonnegative=True) + 1 for s in expression.free_symbols if s.is_positive}
+    low = {
+        s: sympy.Symbol(f"_{s.name}", integer=True, nonnegative=True) + 1
+        for s in expression.free_symbols
+        if s.is_positive
+    }
     return bool(sympy.expand(expression.xreplace(low)).is_nonnegative)
 
 
@@ -223,9 +257,11 @@ def lies_in(expression, size, ranges):
     limits = bounds(expression, ranges)
     if limits is not None and getattr(size, "is_Integer", True):
         return limits[0] >= 0 and limits[1] < size
-    if expression.has(sympy.Abs, sympy.Max, sympy.Min):         # not highest where its variables are
+    if expression.has(sympy.Abs, sympy.Max, sympy.Min):  # not highest where its variables are
         return False
-    highest = expression.replace(Mod, lambda a, b: b - 1).xreplace({v: sympy.sympify(n) - 1 for v, n in ranges.items()})
+    highest = expression.replace(Mod, lambda a, b: b - 1).xreplace(
+        {v: sympy.sympify(n) - 1 for v, n in ranges.items()}
+    )
     return is_nonnegative(expression) and is_nonnegative(size - 1 - highest)
 
 

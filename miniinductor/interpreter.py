@@ -10,6 +10,7 @@ iterations.  A load checks that every element it touches lies inside its buffer.
 
 Mirrors nothing in PyTorch; the idea is tinygrad's ops_python.py ("the living definition of uops").
 """
+
 import functools
 import itertools
 import math
@@ -29,12 +30,22 @@ from .ops import BINARY, COMPARISON, UNARY, OpsHandler, set_handler
 
 # --- index expressions ------------------------------------------------------------------------------------------------
 def _extreme(choose):
-    return lambda a, b: getattr(torch, choose)(*map(torch.as_tensor, (a, b))) if torch.is_tensor(a) or torch.is_tensor(b) else (
-        max if choose == "maximum" else min)(a, b)
+    return lambda a, b: (
+        getattr(torch, choose)(*map(torch.as_tensor, (a, b)))
+        if torch.is_tensor(a) or torch.is_tensor(b)
+        else (max if choose == "maximum" else min)(a, b)
+    )
 
 
-ARITHMETIC = {sympy.Add: operator.add, sympy.Mul: operator.mul, sympy.Pow: operator.pow, FloorDiv: operator.floordiv, Mod: operator.mod,
-              sympy.Max: _extreme("maximum"), sympy.Min: _extreme("minimum")}
+ARITHMETIC = {
+    sympy.Add: operator.add,
+    sympy.Mul: operator.mul,
+    sympy.Pow: operator.pow,
+    FloorDiv: operator.floordiv,
+    Mod: operator.mod,
+    sympy.Max: _extreme("maximum"),
+    sympy.Min: _extreme("minimum"),
+}
 
 
 def evaluate(expr, values):
@@ -54,33 +65,56 @@ def evaluate(expr, values):
 # --- the ops ------------------------------------------------------------------------------------------------------------
 def _div_zero_safe(function):
     """Integer division by zero stops the process in C; eager raises.  So does the interpreter."""
+
     def call(a, b):
         if not a.dtype.is_floating_point and (b == 0).any():
             raise ZeroDivisionError("ZeroDivisionError")
         return function(a, b)
+
     return call
 
 
-TORCH_NAME = {"truediv": torch.div, "remainder": _div_zero_safe(torch.remainder), "fmod": _div_zero_safe(torch.fmod)} | {
-    f"{mode}div": _div_zero_safe(functools.partial(torch.div, rounding_mode=mode)) for mode in ("floor", "trunc")}
-SCATTER_MODES = {"atomic_add": "sum", "atomic_mul": "prod", "atomic_max": "amax", "atomic_min": "amin"}
+TORCH_NAME = {
+    "truediv": torch.div,
+    "remainder": _div_zero_safe(torch.remainder),
+    "fmod": _div_zero_safe(torch.fmod),
+} | {
+    f"{mode}div": _div_zero_safe(functools.partial(torch.div, rounding_mode=mode))
+    for mode in ("floor", "trunc")
+}
+SCATTER_MODES = {
+    "atomic_add": "sum",
+    "atomic_mul": "prod",
+    "atomic_max": "amax",
+    "atomic_min": "amin",
+}
 
 
 class InterpreterHandler(OpsHandler):
     """Every value is a tensor that broadcasts against the grid."""
 
     def __init__(self, memory, data, device):
-        self.memory = memory                # buffer name -> flat tensor
+        self.memory = memory  # buffer name -> flat tensor
         ranges = loops(data)
-        self.shape, self.outer, self.device = tuple(map(int, ranges.values())), len(data.ranges), device
-        self.values = {}                    # symbol -> int, or int64 tensor
+        self.shape, self.outer, self.device = (
+            tuple(map(int, ranges.values())),
+            len(data.ranges),
+            device,
+        )
+        self.values = {}  # symbol -> int, or int64 tensor
         for d, symbol in enumerate(ranges):
-            self.values[symbol] = torch.arange(self.shape[d], device=device).view([-1 if k == d else 1 for k in range(len(ranges))])
+            self.values[symbol] = torch.arange(self.shape[d], device=device).view(
+                [-1 if k == d else 1 for k in range(len(ranges))]
+            )
         self.is_scan = isinstance(data, Scan)
         self.mask, self.count = None, itertools.count()
 
     def grid(self, value, dtype=torch.int64):
-        value = value if torch.is_tensor(value) else torch.tensor(value, dtype=dtype, device=self.device)
+        value = (
+            value
+            if torch.is_tensor(value)
+            else torch.tensor(value, dtype=dtype, device=self.device)
+        )
         return value.to(dtype)
 
     # memory
@@ -91,16 +125,20 @@ class InterpreterHandler(OpsHandler):
             where = torch.where(self.mask, where, torch.zeros_like(where))
             if flat.numel() == 0:
                 return flat.new_zeros(()).expand(where.shape)
-        if math.prod(self.shape) and where.numel() and not (0 <= int(where.min()) and int(where.max()) < flat.numel()):
+        if (
+            math.prod(self.shape)
+            and where.numel()
+            and not (0 <= int(where.min()) and int(where.max()) < flat.numel())
+        ):
             raise IndexError(f"load of {name}[{index}] is out of bounds")
         return flat[where] if flat.numel() else flat.new_empty(where.shape)
 
     def store(self, name, index, value, mode=None):
         flat = self.memory[name]
-        shape = self.shape if self.is_scan else self.shape[:self.outer]
+        shape = self.shape if self.is_scan else self.shape[: self.outer]
         where = self.grid(evaluate(index, self.values))
         if where.dim() > len(shape):
-            where = where.reshape(where.shape[:len(shape)])
+            where = where.reshape(where.shape[: len(shape)])
         where, value = where.expand(shape).reshape(-1), value.expand(shape).reshape(-1)
         assert value.dtype == flat.dtype, (name, value.dtype, flat.dtype)
         if mode:
@@ -110,11 +148,13 @@ class InterpreterHandler(OpsHandler):
 
     def reduction(self, dtype, src_dtype, kind, value):
         assert value.dtype == src_dtype, (kind, value.dtype, src_dtype)
-        outer = self.shape[:self.outer]
-        count = math.prod(self.shape[self.outer:])
+        outer = self.shape[: self.outer]
+        count = math.prod(self.shape[self.outer :])
         value = value.expand(self.shape).reshape(*outer, count)
         if kind in ("argmax", "argmin"):
-            result = getattr(torch, kind)(value.to(torch.uint8) if src_dtype == torch.bool else value, -1)
+            result = getattr(torch, kind)(
+                value.to(torch.uint8) if src_dtype == torch.bool else value, -1
+            )
         elif kind in ("max", "min"):
             result = getattr(torch, f"a{kind}")(value, -1)
         elif kind == "any":
@@ -124,8 +164,10 @@ class InterpreterHandler(OpsHandler):
         return result.to(dtype)
 
     def scan(self, dtype, kind, value):
-        flat = value.expand(self.shape).reshape(*self.shape[:self.outer], -1)
-        result = {"sum": torch.cumsum, "prod": torch.cumprod, "logaddexp": torch.logcumsumexp}[kind](flat, -1)
+        flat = value.expand(self.shape).reshape(*self.shape[: self.outer], -1)
+        result = {"sum": torch.cumsum, "prod": torch.cumprod, "logaddexp": torch.logcumsumexp}[
+            kind
+        ](flat, -1)
         return result.to(dtype).reshape(self.shape)
 
     def indirect_indexing(self, value, size, wrap_neg=True):
@@ -163,7 +205,9 @@ class InterpreterHandler(OpsHandler):
         return torch.where(mask, value, torch.tensor(other, dtype=value.dtype, device=self.device))
 
     def rand(self, seed, offset):
-        return (philox(seed.to(torch.int64), offset.to(torch.int64)) >> 8).to(torch.float32) * 2.0 ** -24
+        return (philox(seed.to(torch.int64), offset.to(torch.int64)) >> 8).to(
+            torch.float32
+        ) * 2.0**-24
 
 
 def _torch_rule(name):
@@ -171,7 +215,10 @@ def _torch_rule(name):
 
     def method(self, *args):
         result = function(*args)
-        return result if name in COMPARISON or result.dtype == torch.bool else result.to(args[0].dtype)
+        return (
+            result if name in COMPARISON or result.dtype == torch.bool else result.to(args[0].dtype)
+        )
+
     return method
 
 
@@ -184,7 +231,9 @@ def _flat(tensor):
     """The memory under a tensor, from its first element on."""
     if tensor.numel() == 0:
         return tensor.reshape(-1)
-    return tensor.as_strided((extent(tensor.shape, tensor.stride()),), (1,), tensor.storage_offset())
+    return tensor.as_strided(
+        (extent(tensor.shape, tensor.stride()),), (1,), tensor.storage_offset()
+    )
 
 
 def run_graph(graph, inputs):
@@ -196,7 +245,9 @@ def run_graph(graph, inputs):
 
     def seen(v):
         flat = memory[v.name]
-        return flat.as_strided([*map(int, v.size)], [*map(int, v.stride)], flat.storage_offset() + int(v.offset))
+        return flat.as_strided(
+            [*map(int, v.size)], [*map(int, v.stride)], flat.storage_offset() + int(v.offset)
+        )
 
     def view(tree):
         return pytree.tree_map_only(BufferView, seen, tree)
@@ -229,7 +280,11 @@ def run_computed(buffer, memory):
     if isinstance(buffer.data, Scatter):
         memory[buffer.name] = memory[buffer.data.target]
     else:
-        memory[buffer.name] = torch.empty(extent(layout.size, layout.stride, layout.offset), dtype=layout.dtype, device=layout.device)
+        memory[buffer.name] = torch.empty(
+            extent(layout.size, layout.stride, layout.offset),
+            dtype=layout.dtype,
+            device=layout.device,
+        )
     handler = InterpreterHandler(memory, buffer.data, layout.device)
     with set_handler(handler):
         run_body(buffer, *loop_indices(buffer.data))

@@ -23,6 +23,7 @@ memory.  Views are index maths: `View(base, size, reindex)`.
 
 Mirrors torch/_inductor/ir.py (paper section 4.1).  Left out: layouts that are decided late, multi-output templates.
 """
+
 import functools
 from dataclasses import dataclass, field
 from typing import Callable
@@ -40,6 +41,7 @@ from .sizes import same, sizes
 @dataclass
 class Layout:
     """Where the elements of a buffer lie; sizes and strides are sympy expressions or ints, counted in elements."""
+
     device: torch.device
     dtype: torch.dtype
     size: tuple
@@ -57,8 +59,10 @@ class Layout:
 
     def indexer(self, index):
         """Linear offset of a multi-dimensional index."""
-        return sum((sympy.sympify(i) * s for i, s, n in zip(index, self.stride, self.size) if n != 1),
-                   sympy.sympify(self.offset))
+        return sum(
+            (sympy.sympify(i) * s for i, s, n in zip(index, self.stride, self.size) if n != 1),
+            sympy.sympify(self.offset),
+        )
 
     @property
     def numel(self):
@@ -69,11 +73,13 @@ def contiguous_strides(size):
     strides, step = [], sympy.Integer(1)
     for n in reversed(size):
         strides.append(step)
-        step = step * sympy.Max(n, 1) if not isinstance(n, int) else step * max(n, 1)       # Max(s0, 1) is s0
+        step = (
+            step * sympy.Max(n, 1) if not isinstance(n, int) else step * max(n, 1)
+        )  # Max(s0, 1) is s0
     return tuple(reversed(strides))
 
 
-origin = Current("")        # the FX node whose ops are being called
+origin = Current("")  # the FX node whose ops are being called
 
 
 def from_node(name, function):
@@ -84,8 +90,9 @@ def from_node(name, function):
     def body(*index):
         before, origin.value = origin.value, name
         value = function(*index)
-        origin.value = before or name        # a buffer's reduction and its store belong to the last node
+        origin.value = before or name  # a buffer's reduction and its store belong to the last node
         return value
+
     body.node = name
     return body
 
@@ -94,11 +101,12 @@ def from_node(name, function):
 @dataclass
 class Loops:
     """A loop over every index in `ranges`, perhaps with one over `reduction_ranges` inside.  inner_fn takes a list of sympy expressions for each."""
+
     device: torch.device
     dtype: torch.dtype
     ranges: list
     inner_fn: Callable
-    origins: frozenset = field(default=frozenset(), kw_only=True)       # FX nodes this came from
+    origins: frozenset = field(default=frozenset(), kw_only=True)  # FX nodes this came from
 
     def get_size(self):
         return self.ranges
@@ -107,14 +115,16 @@ class Loops:
 @dataclass
 class Pointwise(Loops):
     """value[index] = inner_fn(index)."""
+
     reduction_ranges = ()
 
 
 @dataclass
 class Reduction(Loops):
     """value[index] = reduce over rindex in `reduction_ranges` of inner_fn(index, rindex)."""
+
     reduction_ranges: list
-    kind: str                               # one of ops.REDUCTIONS
+    kind: str  # one of ops.REDUCTIONS
     src_dtype: torch.dtype
 
 
@@ -122,9 +132,10 @@ class Reduction(Loops):
 class Scan(Loops):
     """value[output_index(index, rindex)] = combination, as `src_dtype`, of inner_fn(index, r) for all r up to rindex: cumsum.
     ranges: of all dimensions but the scanned one."""
+
     reduction_ranges: list
-    output_index: Callable                  # (index, rindex) -> list of expressions
-    kind: str                               # one of ops.SCANS
+    output_index: Callable  # (index, rindex) -> list of expressions
+    kind: str  # one of ops.SCANS
     src_dtype: torch.dtype
     size: list
 
@@ -136,7 +147,8 @@ class Scan(Loops):
 class Scatter(Loops):
     """output[output_index(index)] = (or +=) inner_fn(index), over a copy of nothing: the buffer it writes is `target`,
     an already realised buffer whose memory it takes over.  mode: that of `ops.store`."""
-    output_index: Callable                  # index -> list of expressions (may use ops.indirect_indexing)
+
+    output_index: Callable  # index -> list of expressions (may use ops.indirect_indexing)
     target: str
     mode: str = None
     reduction_ranges = ()
@@ -145,6 +157,7 @@ class Scatter(Loops):
 @dataclass
 class View:
     """A re-indexing of another value: element `index` is element `reindex(index)` of `base`.  Costs nothing."""
+
     base: "TensorBox"
     size: list
     reindex: Callable
@@ -178,12 +191,14 @@ class ConstantBuffer(Buffer):
 @dataclass
 class Opaque:
     """A constant in a library's own memory format: only extern kernels read it (`Graph.constants[name]` is the real tensor)."""
+
     name: str
 
 
 @dataclass
 class ComputedBuffer(Buffer):
     """A loop nest that fills the buffer: data is Pointwise, Reduction, Scan or Scatter."""
+
     data: object = None
 
 
@@ -195,6 +210,7 @@ class ExternKernel(Buffer):
     each of which is a `MultiOutput`.  `out_op`: the op's out= overload where there is one, so that the wrapper can
     give it reused memory.
     """
+
     op: object = None
     args: tuple = ()
     kwargs: dict = field(default_factory=dict)
@@ -204,6 +220,7 @@ class ExternKernel(Buffer):
 @dataclass
 class MultiOutput(Buffer):
     """Output number `index` (a path of ints) of an ExternKernel that returns several tensors."""
+
     source: str = ""
     index: tuple = ()
 
@@ -211,6 +228,7 @@ class MultiOutput(Buffer):
 @dataclass(frozen=True)
 class BufferView:
     """Buffer `name` seen with this size, stride and offset (`as_strided`): what extern kernels and graph outputs take."""
+
     name: str
     size: tuple
     stride: tuple
@@ -221,8 +239,8 @@ class TensorBox:
     """A handle on a value that may become stored later.  All users share it, so it is stored once."""
 
     def __init__(self, data):
-        self.data = data        # Pointwise | Reduction | Scan | View | Buffer
-        self.fake = None        # what eager has for it: a fake tensor or `Described`; None for values that no node stands for
+        self.data = data  # Pointwise | Reduction | Scan | View | Buffer
+        self.fake = None  # what eager has for it: a fake tensor or `Described`; None for values that no node stands for
 
     @staticmethod
     def stored(data):
@@ -269,7 +287,9 @@ class TensorBox:
         if isinstance(data, Pointwise):
             return data.inner_fn
         if isinstance(data, View):
-            inner = data.base.make_loader()     # now: what is stored after this value was made must not be read by it
+            inner = (
+                data.base.make_loader()
+            )  # now: what is stored after this value was made must not be read by it
             return lambda index: inner(data.reindex(index))
         return lambda index: ops.load(data.name, data.layout.indexer(index))
 
@@ -280,13 +300,26 @@ class TensorBox:
         """
         if not isinstance(self.data, Buffer):
             data = self.data
-            layout = Layout(data.device, data.dtype, tuple(data.get_size()), tuple(stride or contiguous_strides(data.get_size())))
+            layout = Layout(
+                data.device,
+                data.dtype,
+                tuple(data.get_size()),
+                tuple(stride or contiguous_strides(data.get_size())),
+            )
             self.data = current_graph().add(ComputedBuffer, layout, data.origins, data=data)
         return self.data.name
 
     def copy(self):
         """An unrealized copy, so that a view can be stored in a layout of its own."""
-        return TensorBox(Pointwise(self.device, self.dtype, list(self.get_size()), self.make_loader(), origins=self.origins))
+        return TensorBox(
+            Pointwise(
+                self.device,
+                self.dtype,
+                list(self.get_size()),
+                self.make_loader(),
+                origins=self.origins,
+            )
+        )
 
     def as_buffer_view(self, stride=None):
         """The value as (buffer, size, stride, offset), storing it if need be; with `stride`, in exactly that layout.
@@ -298,7 +331,9 @@ class TensorBox:
         else:
             self.realize(stride)
             layout = self.data.layout
-            view = BufferView(self.data.name, tuple(layout.size), tuple(layout.stride), layout.offset)
+            view = BufferView(
+                self.data.name, tuple(layout.size), tuple(layout.stride), layout.offset
+            )
         if view is None or stride is not None and not same_layout(view.size, view.stride, stride):
             copied = self.copy()
             copied.realize(stride)
@@ -314,11 +349,16 @@ class TensorBox:
             expressions = box.data.reindex(expressions)
             box = box.data.base
         box.realize()
-        linear = sympy.expand(simplify(box.data.layout.indexer(expressions), dict(zip(index, size))))
+        linear = sympy.expand(
+            simplify(box.data.layout.indexer(expressions), dict(zip(index, size)))
+        )
         offset = linear.subs({v: 0 for v in index}) if linear.free_symbols else linear
         stride = [linear.coeff(v) if linear.has(v) else sympy.Integer(0) for v in index]
-        if sympy.expand(linear - offset - sum(s * v for s, v in zip(stride, index))) != 0 or any(
-                s.has(*index) for s in stride if s.free_symbols) or any(s.is_negative for s in stride):
+        if (
+            sympy.expand(linear - offset - sum(s * v for s, v in zip(stride, index))) != 0
+            or any(s.has(*index) for s in stride if s.free_symbols)
+            or any(s.is_negative for s in stride)
+        ):
             return None
         return BufferView(box.data.name, size, tuple(stride), offset)
 
@@ -328,7 +368,10 @@ def leaves_of(kind, tree):
     return [leaf for leaf in pytree.tree_leaves(tree) if isinstance(leaf, kind)]
 
 
-boxes_in, buffer_views = functools.partial(leaves_of, TensorBox), functools.partial(leaves_of, BufferView)
+boxes_in, buffer_views = (
+    functools.partial(leaves_of, TensorBox),
+    functools.partial(leaves_of, BufferView),
+)
 
 
 def extent(size, stride, offset=0):
@@ -356,11 +399,14 @@ class Graph:
     outputs:    list of BufferView | int | sympy.Expr | None, one per graph output
     mutations:  list of (input or constant name, BufferView): after the outputs are there, `input.copy_(value)`
     """
+
     inputs: dict = field(default_factory=dict)
     constants: dict = field(default_factory=dict)
     buffers: dict = field(default_factory=dict)
     operations: list = field(default_factory=list)
-    apart: set = field(default_factory=set)             # buffers that are not computed inside a reduction which reads them
+    apart: set = field(
+        default_factory=set
+    )  # buffers that are not computed inside a reduction which reads them
     outputs: list = field(default_factory=list)
     mutations: list = field(default_factory=list)
 
@@ -371,14 +417,16 @@ class Graph:
 
     def add(self, kind, layout, origins, **fields):
         """Append an operation that fills a new buffer; returns it."""
-        operation = kind(name=f"buf{len(self.operations)}", layout=layout, origins=origins, **fields)
+        operation = kind(
+            name=f"buf{len(self.operations)}", layout=layout, origins=origins, **fields
+        )
         self.operations.append(operation)
         self.buffers[operation.name] = operation
         return operation
 
 
 _graph = Current()
-building = _graph.set               # `with building(graph):` values that are realized become its operations
+building = _graph.set  # `with building(graph):` values that are realized become its operations
 
 
 def current_graph():

@@ -20,22 +20,77 @@ treat a family in one line.
 Mirrors torch/_inductor/virtualized.py and ops_handler.py (paper section 4.1, "define-by-run loop-level IR").
 Left out: bucketize, device_assert_async, partial accumulate.
 """
+
 from .current import Current
 
 # --- families -----------------------------------------------------------------------------------------------------
-UNARY_FLOAT = (     # float in, float out
-    "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sqrt", "rsqrt", "reciprocal", "sin", "cos", "tan",
-    "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc", "erfinv", "lgamma",
+UNARY_FLOAT = (  # float in, float out
+    "exp",
+    "exp2",
+    "expm1",
+    "log",
+    "log2",
+    "log10",
+    "log1p",
+    "sqrt",
+    "rsqrt",
+    "reciprocal",
+    "sin",
+    "cos",
+    "tan",
+    "asin",
+    "acos",
+    "atan",
+    "sinh",
+    "cosh",
+    "tanh",
+    "asinh",
+    "acosh",
+    "atanh",
+    "erf",
+    "erfc",
+    "erfinv",
+    "lgamma",
     "sigmoid",
 )
 UNARY = UNARY_FLOAT + (
-    "neg", "abs", "sign", "floor", "ceil", "trunc", "round", "bitwise_not", "logical_not", "isnan", "isinf", "signbit",
+    "neg",
+    "abs",
+    "sign",
+    "floor",
+    "ceil",
+    "trunc",
+    "round",
+    "bitwise_not",
+    "logical_not",
+    "isnan",
+    "isinf",
+    "signbit",
 )
 BINARY = (
-    "add", "sub", "mul", "truediv", "floordiv", "truncdiv", "remainder", "fmod", "pow", "maximum", "minimum",
-    "atan2", "copysign", "nextafter", "hypot",
-    "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_left_shift", "bitwise_right_shift",
-    "logical_and", "logical_or", "logical_xor",
+    "add",
+    "sub",
+    "mul",
+    "truediv",
+    "floordiv",
+    "truncdiv",
+    "remainder",
+    "fmod",
+    "pow",
+    "maximum",
+    "minimum",
+    "atan2",
+    "copysign",
+    "nextafter",
+    "hypot",
+    "bitwise_and",
+    "bitwise_or",
+    "bitwise_xor",
+    "bitwise_left_shift",
+    "bitwise_right_shift",
+    "logical_and",
+    "logical_or",
+    "logical_xor",
 )
 COMPARISON = ("eq", "ne", "lt", "le", "gt", "ge")
 SCANS = ("sum", "prod", "logaddexp")
@@ -51,29 +106,43 @@ class OpsHandler:
     """
 
     # memory
-    def load(self, name, index): """The element of buffer `name` at linear offset `index`."""
-    def store(self, name, index, value, mode=None): """Write; mode None, or how to combine with what is
+    def load(self, name, index):
+        """The element of buffer `name` at linear offset `index`."""
+
+    def store(self, name, index, value, mode=None):
+        """Write; mode None, or how to combine with what is
         there: 'atomic_add' | 'atomic_mul' | 'atomic_max' | 'atomic_min' (NaN wins)."""
+
     def reduction(self, dtype, src_dtype, kind, value):
         """Reduce `value` over the reduction variables; kind in REDUCTIONS.  max/min propagate NaN; argmax/argmin give
         the *flattened reduction index* (int64) of the first extreme, a NaN counting as the extreme."""
+
     def scan(self, dtype, kind, value):
         """Combine `value` with those of all earlier iterations of the reduction variables; kind in SCANS.  Every iteration
         has a result of its own: cumsum."""
+
     def indirect_indexing(self, value, size, wrap_neg=True):
         """A runtime integer value -> a sympy symbol usable in an index; negative ones count from the end (wrap_neg), one out of range raises."""
 
     # leaves and conversions
-    def constant(self, value, dtype): """A Python scalar as `dtype`."""
-    def index_expr(self, expr, dtype): """The value of a sympy expression in loop variables and sizes, as `dtype`."""
-    def to_dtype(self, x, dtype, src_dtype=None): """Convert as `Tensor.to` does."""
+    def constant(self, value, dtype):
+        """A Python scalar as `dtype`."""
+
+    def index_expr(self, expr, dtype):
+        """The value of a sympy expression in loop variables and sizes, as `dtype`."""
+
+    def to_dtype(self, x, dtype, src_dtype=None):
+        """Convert as `Tensor.to` does."""
 
     # control
-    def where(self, condition, a, b): """condition ? a : b; both sides are evaluated."""
+    def where(self, condition, a, b):
+        """condition ? a : b; both sides are evaluated."""
+
     def masked(self, mask, body, other):
         """body() where mask, else `other` (a Python scalar); memory read in `body` is not touched where mask is false."""
 
-    def rand(self, seed, offset): """A random float32 in [0, 1): element `offset` (int64) of the stream of numbers that `seed` names."""
+    def rand(self, seed, offset):
+        """A random float32 in [0, 1): element `offset` (int64) of the stream of numbers that `seed` names."""
 
 
 for _name in UNARY:
@@ -99,7 +168,7 @@ def missing_ops(handler_class):
 
 # --- the switchable namespace -------------------------------------------------------------------------------------
 _handler = Current()
-set_handler = _handler.set          # `with set_handler(handler):` installs it for the block, in this thread
+set_handler = _handler.set  # `with set_handler(handler):` installs it for the block, in this thread
 
 
 class _Ops:
@@ -109,6 +178,7 @@ class _Ops:
 def _forward(name):
     def call(self, *args, **kwargs):
         return getattr(_handler.value, name)(*args, **kwargs)
+
     call.__name__ = name
     call.__doc__ = getattr(OpsHandler, name).__doc__
     return call

@@ -10,6 +10,7 @@ compute the same bits.  `config.fallback_random = False` puts these rules in fro
 
 Mirrors torch/_inductor/fx_passes/replace_random.py.  Left out: float64 and 16-bit results, `torch.Generator` arguments (eager's kernels).
 """
+
 import math
 
 import torch
@@ -20,10 +21,15 @@ WORD = 0xFFFFFFFF
 
 def philox(seed, offset):
     """The first 32 bits for each element of `offset` (int64), as int64; seed: int64, broadcast."""
-    c0, c1, c2, c3 = offset & WORD, offset >> 32 & WORD, torch.zeros_like(offset), torch.zeros_like(offset)
+    c0, c1, c2, c3 = (
+        offset & WORD,
+        offset >> 32 & WORD,
+        torch.zeros_like(offset),
+        torch.zeros_like(offset),
+    )
     k0, k1 = seed & WORD, seed >> 32 & WORD
     for _ in range(10):
-        a, b = c0 * 0xD2511F53, c2 * 0xCD9E8D57         # the low 64 bits, whatever the sign
+        a, b = c0 * 0xD2511F53, c2 * 0xCD9E8D57  # the low 64 bits, whatever the sign
         c0, c1, c2, c3 = (b >> 32 & WORD) ^ c1 ^ k0, b & WORD, (a >> 32 & WORD) ^ c3 ^ k1, a & WORD
         k0, k1 = k0 + 0x9E3779B9 & WORD, k1 + 0xBB67AE85 & WORD
     return c0
@@ -31,7 +37,9 @@ def philox(seed, offset):
 
 def uniform(seed, size):
     """The eager kernel of `miniinductor::uniform`: float32 in [0, 1), 24 bits each."""
-    return ((philox(seed, torch.arange(math.prod(size), device=seed.device)) >> 8).float() * 2.0 ** -24).reshape(size)
+    return (
+        (philox(seed, torch.arange(math.prod(size), device=seed.device)) >> 8).float() * 2.0**-24
+    ).reshape(size)
 
 
 LIBRARY = torch.library.Library("miniinductor", "DEF")
@@ -41,12 +49,18 @@ LIBRARY.impl("uniform", uniform, "CompositeExplicitAutograd")
 
 def draw(size, device):
     """Uniform numbers of a fresh seed, as ops that a tracer records.  The seed is the random op: it is drawn once, and kept."""
-    return torch.ops.miniinductor.uniform(aten.randint.low(0, 2 ** 62, [1], device=device), list(size))
+    return torch.ops.miniinductor.uniform(
+        aten.randint.low(0, 2**62, [1], device=device), list(size)
+    )
 
 
 def plain(x_dtype, kwargs):
     """May we draw a result of this dtype?"""
-    return x_dtype is torch.float32 and kwargs.get("generator") is None and kwargs.get("layout") in (None, torch.strided)
+    return (
+        x_dtype is torch.float32
+        and kwargs.get("generator") is None
+        and kwargs.get("layout") in (None, torch.strided)
+    )
 
 
 def rand(size, *, dtype=None, device=None, **kwargs):
@@ -63,12 +77,14 @@ def rand_like(x, *, dtype=None, device=None, memory_format=None, **kwargs):
 
 def normal(uniform_rule):
     """Box-Muller: two uniform numbers make a normal one."""
+
     def rule(*args, **kwargs):
         first = uniform_rule(*args, **kwargs)
         if first is NotImplemented:
             return first
         second = draw(first.shape, first.device)
         return torch.sqrt(-2 * torch.log(1 - first)) * torch.cos(2 * math.pi * second)
+
     return rule
 
 
@@ -92,5 +108,13 @@ def native_dropout(x, p, train):
     return x * keep.to(x.dtype) * (1 / (1 - p)), keep
 
 
-RULES = {aten.rand.default: rand, aten.rand_like.default: rand_like, aten.randn.default: normal(rand), aten.randn_like.default: normal(rand_like),
-         aten.bernoulli.default: bernoulli, aten.bernoulli.p: bernoulli, aten.bernoulli_.float: bernoulli_, aten.native_dropout.default: native_dropout}
+RULES = {
+    aten.rand.default: rand,
+    aten.rand_like.default: rand_like,
+    aten.randn.default: normal(rand),
+    aten.randn_like.default: normal(rand_like),
+    aten.bernoulli.default: bernoulli,
+    aten.bernoulli.p: bernoulli,
+    aten.bernoulli_.float: bernoulli_,
+    aten.native_dropout.default: native_dropout,
+}

@@ -9,6 +9,7 @@ therefore all say the same thing.
 
 Mirrors torch/_inductor/debug.py and the trace logs that tlparse reads.
 """
+
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ from dataclasses import dataclass, field
 @dataclass
 class Fallback:
     """An op that runs as an eager kernel: `kind` is "extern" (by choice: mm, convolution) or "fallback" (no lowering)."""
+
     op: str
     kind: str
     reason: str
@@ -26,10 +28,11 @@ class Fallback:
 @dataclass
 class FusionDecision:
     """Two scheduler nodes that were considered together; `reason` is a sentence for a student."""
+
     first: str
     second: str
     fused: bool
-    category: str       # "vertical" | "horizontal" | "epilogue" | ...
+    category: str  # "vertical" | "horizontal" | "epilogue" | ...
     reason: str
     bytes_saved: int = 0
 
@@ -37,8 +40,9 @@ class FusionDecision:
 @dataclass(repr=False)
 class KernelRecord:
     """One generated kernel: `nodes` are the names of the buffers it computes, `origins` the FX nodes they came from."""
+
     name: str
-    language: str       # "cpp" | "triton"
+    language: str  # "cpp" | "triton"
     source: str
     nodes: list
     origins: list
@@ -52,12 +56,13 @@ class KernelRecord:
 @dataclass
 class SavedActivation:
     """A value that the forward half keeps for the backward half.  is_input: an input or a view of one, in memory anyway, costs nothing."""
+
     name: str
     op: str
     shape: str
     bytes: int
     is_input: bool
-    reason: str         # why it was not computed again (partition.why_saved), or "smallest cut"
+    reason: str  # why it was not computed again (partition.why_saved), or "smallest cut"
     line: str = ""
 
 
@@ -90,23 +95,30 @@ class Lazy:
 @dataclass(repr=False)
 class CompileRecord:
     """Every stage of one graph's way through miniinductor.  Texts are printable, graphs are `fx.Graph`/`GraphModule`."""
-    input_graph: object = None          # as it came from the front end
-    aten_graph: object = Lazy()         # after tracing with decompositions
-    functional_graph: object = Lazy()   # after functionalization and graph passes
-    joint_graph: object = Lazy()        # training: forward and backward in one functional graph
-    saved: list = field(default_factory=list)           # training: SavedActivation, the cut
-    backward: object = None             # training: the CompileRecord of the backward half; this one is the forward half's
-    loop_ir: str = Lazy("")             # every buffer's loop body, before fusion
-    fused_ir: str = Lazy("")            # scheduler nodes after fusion
+
+    input_graph: object = None  # as it came from the front end
+    aten_graph: object = Lazy()  # after tracing with decompositions
+    functional_graph: object = Lazy()  # after functionalization and graph passes
+    joint_graph: object = Lazy()  # training: forward and backward in one functional graph
+    saved: list = field(default_factory=list)  # training: SavedActivation, the cut
+    backward: object = (
+        None  # training: the CompileRecord of the backward half; this one is the forward half's
+    )
+    loop_ir: str = Lazy("")  # every buffer's loop body, before fusion
+    fused_ir: str = Lazy("")  # scheduler nodes after fusion
     fusions: list = field(default_factory=list)
     fallbacks: list = field(default_factory=list)
     kernels: list = field(default_factory=list)
     wrapper_source: str = ""
-    memory_plan: list = field(default_factory=list)    # (buffer, "new" | "reuse of X" | "in place of X", bytes)
-    memory_lives: list = field(default_factory=list)   # (buffer, offset in the arena or None, bytes, first step, last step)
-    memory_steps: list = field(default_factory=list)   # what each step of the wrapper calls
-    notes: list = field(default_factory=list)          # anything else a stage decided, as sentences
-    times: dict = field(default_factory=dict)          # stage -> seconds
+    memory_plan: list = field(
+        default_factory=list
+    )  # (buffer, "new" | "reuse of X" | "in place of X", bytes)
+    memory_lives: list = field(
+        default_factory=list
+    )  # (buffer, offset in the arena or None, bytes, first step, last step)
+    memory_steps: list = field(default_factory=list)  # what each step of the wrapper calls
+    notes: list = field(default_factory=list)  # anything else a stage decided, as sentences
+    times: dict = field(default_factory=dict)  # stage -> seconds
 
     def __repr__(self):
         return f"<CompileRecord: {len(self.kernels)} kernels, {len(self.fallbacks)} eager kernels, {len(self.notes)} notes>"
@@ -139,4 +151,14 @@ class CompileRecord:
             self.times[stage] = self.times.get(stage, 0.0) + time.perf_counter() - start
 
 
-KEPT = ("saved", "fusions", "fallbacks", "kernels", "wrapper_source", "memory_plan", "memory_lives", "memory_steps", "notes")
+KEPT = (
+    "saved",
+    "fusions",
+    "fallbacks",
+    "kernels",
+    "wrapper_source",
+    "memory_plan",
+    "memory_lives",
+    "memory_steps",
+    "notes",
+)

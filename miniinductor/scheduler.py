@@ -21,6 +21,7 @@ After fusion, in_place.py and foreach.py decide what is written over existing me
 Mirrors torch/_inductor/scheduler.py.  Left out: templates (codegen/matmul.py fuses around them afterwards), reordering for communication, peak-memory reordering,
 fusing two pointwise nodes over loops of different order.
 """
+
 import graphlib
 import heapq
 import math
@@ -35,11 +36,11 @@ from .ir import ComputedBuffer, ExternKernel, MultiOutput, Scatter, buffer_views
 from .records import FusionDecision, Later
 from .sizes import hint, same
 
-MAX_NODES = 64          # bodies in one kernel: beyond that registers spill and compile time grows
-MAX_BUFFERS = 96        # pointers one kernel takes
-REACH = 16              # users of a buffer apart that two nodes may be to be asked at all
-CACHED = 1 << 17        # elements that a core keeps between two passes over them
-REASONS = {             # category -> why such a pair is fused
+MAX_NODES = 64  # bodies in one kernel: beyond that registers spill and compile time grows
+MAX_BUFFERS = 96  # pointers one kernel takes
+REACH = 16  # users of a buffer apart that two nodes may be to be asked at all
+CACHED = 1 << 17  # elements that a core keeps between two passes over them
+REASONS = {  # category -> why such a pair is fused
     "vertical": "the second reads what the first writes, in the same iteration",
     "epilogue": "the second continues from the reduction's result",
     "prologue": "the reduction reads the first's elements as they are made",
@@ -51,6 +52,7 @@ REASONS = {             # category -> why such a pair is fused
 @dataclass
 class Node:
     """One computed buffer and its loop body."""
+
     buffer: ComputedBuffer
     body: object
 
@@ -100,18 +102,28 @@ class Group:
 
     def over(self, outer, inner):
         """The same group over finer loops."""
-        nodes = [Node(n.buffer, n.body.split_to(outer, inner if n.body.inner else ())) for n in self.nodes]
+        nodes = [
+            Node(n.buffer, n.body.split_to(outer, inner if n.body.inner else ()))
+            for n in self.nodes
+        ]
         return Group(nodes, outer, inner)
 
     def as_full(self, outer, inner):
-        return Group([Node(n.buffer, n.body.as_full(outer, inner)) for n in self.nodes], outer, inner)
+        return Group(
+            [Node(n.buffer, n.body.as_full(outer, inner)) for n in self.nodes], outer, inner
+        )
 
     def __str__(self):
         kind = "reduction" if self.is_reduction else "pointwise"
-        lines = [f"{kind} kernel over {list(self.outer)}" + (f" x reduce {list(self.inner)}" if self.inner else "")]
+        lines = [
+            f"{kind} kernel over {list(self.outer)}"
+            + (f" x reduce {list(self.inner)}" if self.inner else "")
+        ]
         for node in self.nodes:
             origins = ", ".join(sorted(str(o) for o in node.buffer.origins))
-            lines.append(f"  {node.name}: {node.buffer.layout.dtype} {list(node.buffer.layout.size)}  # {origins}")
+            lines.append(
+                f"  {node.name}: {node.buffer.layout.dtype} {list(node.buffer.layout.size)}  # {origins}"
+            )
             lines += [f"    {line}" for line in str(node.body).splitlines()]
         return "\n".join(lines)
 
@@ -131,7 +143,9 @@ class Scheduler:
         self.graph, self.record = graph, record
         self.buffers = {**graph.buffers, **graph.inputs, **{b.name: b for b in graph.operations}}
         effects = [b.name for b in graph.operations if _has_effect(b)]
-        self.before = {later: {earlier} for earlier, later in zip(effects, effects[1:])}   # name -> names that come before
+        self.before = {
+            later: {earlier} for earlier, later in zip(effects, effects[1:])
+        }  # name -> names that come before
         self.escaping = {v.name for v in graph.results}
 
     def run(self, fuse_products=lambda nodes, scheduler: nodes):
@@ -139,7 +153,8 @@ class Scheduler:
         with self.record.timed("dependencies"):
             nodes = self.live([self.make_node(b) for b in self.graph.operations])
         with self.record.timed("fusion"):
-            from .foreach import join_alike         # it makes groups
+            from .foreach import join_alike  # it makes groups
+
             if config.fusion:
                 nodes = self.fuse(nodes)
             nodes = self.topological(nodes)
@@ -147,9 +162,15 @@ class Scheduler:
             nodes = fuse_products(nodes, self)
             if config.foreach:
                 nodes = self.topological(join_alike(self, nodes, self.overwritten))
-        self.record.fused_ir = Later(lambda: "\n\n".join(
-            str(n) if isinstance(n, Group) else f"extern {n.names[0]}: {getattr(n.buffer, 'op', 'output of')} "
-            f"{sorted(n.read_names)}" for n in nodes))
+        self.record.fused_ir = Later(
+            lambda: "\n\n".join(
+                str(n)
+                if isinstance(n, Group)
+                else f"extern {n.names[0]}: {getattr(n.buffer, 'op', 'output of')} "
+                f"{sorted(n.read_names)}"
+                for n in nodes
+            )
+        )
         return nodes
 
     def make_node(self, buffer):
@@ -175,23 +196,35 @@ class Scheduler:
     def makers(self, nodes):
         """{node: the nodes that must run before it}, from must_follow."""
         maker = {name: node for node in nodes for name in node.names}
-        return {node: {maker[name] for name in self.must_follow(node, nodes) if name in maker} - {node} for node in nodes}
+        return {
+            node: {maker[name] for name in self.must_follow(node, nodes) if name in maker} - {node}
+            for node in nodes
+        }
 
     def must_follow(self, node, nodes):
         """Names whose makers run before `node`: what it reads; for a scatter, the other readers of its target; for an
         eager kernel with an effect, the one before it; where it overwrites an input, the readers of the old value."""
-        names = node.read_names.union(*[self.before[name] for name in node.names if name in self.before])
+        names = node.read_names.union(
+            *[self.before[name] for name in node.names if name in self.before]
+        )
         for target in getattr(node, "targets", ()):
-            names.update(other.names[0] for other in nodes if other is not node and target in other.read_names
-                         and not (set(node.names) & other.read_names))
+            names.update(
+                other.names[0]
+                for other in nodes
+                if other is not node
+                and target in other.read_names
+                and not (set(node.names) & other.read_names)
+            )
         return names
 
     def topological(self, nodes, makers=None):
         """Data-flow order; among the ready ones, the original order."""
         position = {b.name: i for i, b in enumerate(self.graph.operations)}
-        key = {node: (max(position[name] for name in node.names), i) for i, node in enumerate(nodes)}
+        key = {
+            node: (max(position[name] for name in node.names), i) for i, node in enumerate(nodes)
+        }
         sorter = graphlib.TopologicalSorter(makers or self.makers(nodes))
-        sorter.prepare()                # raises CycleError
+        sorter.prepare()  # raises CycleError
         ready, order = [], []
         while sorter.is_active():
             for node in sorter.get_ready():
@@ -207,7 +240,9 @@ class Scheduler:
             node = stack.pop()
             if node is not goal and start in makers[node]:
                 return True
-            further = {maker for maker in makers[node] - seen if self.rank[maker] > self.rank[start]}
+            further = {
+                maker for maker in makers[node] - seen if self.rank[maker] > self.rank[start]
+            }
             seen |= further
             stack.extend(further)
         return False
@@ -224,17 +259,25 @@ class Scheduler:
             for first, second, category, saved in self.candidates(nodes, decided):
                 low, high = sorted((self.rank[first], self.rank[second]))
                 if any(low <= b and a <= high for a, b in intervals):
-                    continue        # near a pair fused in this round: asked again in the next, over the new graph
+                    continue  # near a pair fused in this round: asked again in the next, over the new graph
                 try:
                     if self.reaches(first, second, makers) or self.reaches(second, first, makers):
-                        raise Refused("another node between them needs the first and feeds the second (a cycle)")
+                        raise Refused(
+                            "another node between them needs the first and feeds the second (a cycle)"
+                        )
                     fused[first] = fused[second] = self.combine(first, second)
                     intervals.append((low, high))
                     reason = REASONS[category]
                 except Refused as refused:
                     reason = str(refused)
-                decided[first, second] = FusionDecision(first="+".join(first.names), second="+".join(second.names), fused=first in fused,
-                                                        category=category, reason=reason, bytes_saved=saved)
+                decided[first, second] = FusionDecision(
+                    first="+".join(first.names),
+                    second="+".join(second.names),
+                    fused=first in fused,
+                    category=category,
+                    reason=reason,
+                    bytes_saved=saved,
+                )
             if not fused:
                 break
             nodes = list(dict.fromkeys(fused.get(node, node) for node in nodes))
@@ -248,32 +291,46 @@ class Scheduler:
             for name in [*node.names, *node.read_names]:
                 touching.setdefault(name, []).append(node)
         for name, users in touching.items():
-            layout = self.buffers[name].layout      # None: of several results
+            layout = self.buffers[name].layout  # None: of several results
             if layout is not None and layout.numel == 1 and not any(name in u.names for u in users):
-                users = [u for u in users if not (isinstance(u, Group) and u.full)]     # sharing a learning rate is no reason to differ
+                users = [
+                    u for u in users if not (isinstance(u, Group) and u.full)
+                ]  # sharing a learning rate is no reason to differ
             yield name, sorted((u for u in users if isinstance(u, Group)), key=self.rank.get)
 
     def candidates(self, nodes, decided):
         """(first, second, category, bytes saved) of pairs that touch a common buffer and were not `decided` in an earlier round.
 
         Best score first: category, bytes saved, nearness."""
-        pairs = {(first, second) for _, users in self.users_of_buffers(nodes)
-                 for i, first in enumerate(users) for second in users[i + 1:i + 1 + REACH]} - decided.keys()
+        pairs = {
+            (first, second)
+            for _, users in self.users_of_buffers(nodes)
+            for i, first in enumerate(users)
+            for second in users[i + 1 : i + 1 + REACH]
+        } - decided.keys()
         found = [(first, second, *self.category(first, second)) for first, second in pairs]
-
 
         def score(pair):
             first, second, category, saved = pair
             a, b = self.rank[first], self.rank[second]
             return category != "horizontal", saved, -abs(a - b), -a, -b
+
         return sorted(found, reverse=True, key=score)
 
     def too_far(self, nodes):
         """One record per node and buffer for all the pairs that `candidates` leaves out."""
-        return [FusionDecision(first="+".join(first.names), second=f"{len(users) - i - 1 - REACH} later users of {name}", fused=False,
-                               category="distant", reason=f"{REACH} other users of {name} lie between them: not tried",
-                               bytes_saved=buffer_bytes(self.buffers[name]))
-                for name, users in self.users_of_buffers(nodes) for i, first in enumerate(users[:-1 - REACH])]
+        return [
+            FusionDecision(
+                first="+".join(first.names),
+                second=f"{len(users) - i - 1 - REACH} later users of {name}",
+                fused=False,
+                category="distant",
+                reason=f"{REACH} other users of {name} lie between them: not tried",
+                bytes_saved=buffer_bytes(self.buffers[name]),
+            )
+            for name, users in self.users_of_buffers(nodes)
+            for i, first in enumerate(users[: -1 - REACH])
+        ]
 
     def category(self, first, second):
         flows = set(first.names) & second.read_names
@@ -293,39 +350,65 @@ class Scheduler:
         if len(first.nodes) + len(second.nodes) > MAX_NODES:
             raise Refused(f"the kernel would hold more than {MAX_NODES} buffers")
         if first.has_scan or second.has_scan:
-            raise Refused("a scan goes through its loop in order, and its results are read at other places")
+            raise Refused(
+                "a scan goes through its loop in order, and its results are read at other places"
+            )
         if first.targets or second.targets:
             raise Refused("a scatter writes to elements that no loop variable names")
-        if len(first.read_names | second.read_names | set(first.names) | set(second.names)) > MAX_BUFFERS:
+        if (
+            len(first.read_names | second.read_names | set(first.names) | set(second.names))
+            > MAX_BUFFERS
+        ):
             raise Refused(f"the kernel would take more than {MAX_BUFFERS} pointers")
         if second.is_reduction and not first.is_reduction and self.graph.apart & set(first.names):
             raise Refused("its elements are made where the rows are reduced that they depend on")
         alike, reasons = first.is_reduction == second.is_reduction, []
-        for make in [self.same_loops] if alike else [self.on_inner_loops, self.on_outer_loops, self.on_reordered_loops]:
+        for make in (
+            [self.same_loops]
+            if alike
+            else [self.on_inner_loops, self.on_outer_loops, self.on_reordered_loops]
+        ):
             try:
-                a, b = make(first, second) if alike or first.is_reduction else reversed(make(second, first))
+                a, b = (
+                    make(first, second)
+                    if alike or first.is_reduction
+                    else reversed(make(second, first))
+                )
                 self.check_accesses(a, b)
                 return Group(a.nodes + b.nodes, a.outer, a.inner or b.inner)
             except Refused as refused:
                 reasons.append(str(refused))
-        loops = [r for r in reasons if "element" in r] or [r for r in reasons if r] or ["their loops differ"]
+        loops = (
+            [r for r in reasons if "element" in r]
+            or [r for r in reasons if r]
+            or ["their loops differ"]
+        )
         raise Refused(loops[0])
 
     def same_loops(self, first, second):
-        outer, inner = common_loops(first.outer, second.outer), common_loops(first.inner, second.inner)
+        outer, inner = (
+            common_loops(first.outer, second.outer),
+            common_loops(first.inner, second.inner),
+        )
         if outer is None or inner is None:
-            raise Refused(f"their loops differ: {list(first.outer)} x {list(first.inner)} and "
-                          f"{list(second.outer)} x {list(second.inner)}")
+            raise Refused(
+                f"their loops differ: {list(first.outer)} x {list(first.inner)} and "
+                f"{list(second.outer)} x {list(second.inner)}"
+            )
         return first.over(outer, inner), second.over(outer, inner)
 
     def on_inner_loops(self, reduction, pointwise):
         """A pointwise node over all of a reduction's loops."""
         full = common_loops(reduction.full, pointwise.outer)
         if full is None:
-            raise Refused(f"their loops differ: {list(pointwise.outer)} against {list(reduction.outer)} x "
-                          f"{list(reduction.inner)}")
+            raise Refused(
+                f"their loops differ: {list(pointwise.outer)} against {list(reduction.outer)} x "
+                f"{list(reduction.inner)}"
+            )
         outer_numel = math.prod(reduction.outer)
-        cut = next((k for k in range(len(full) + 1) if same(math.prod(full[:k]), outer_numel)), None)
+        cut = next(
+            (k for k in range(len(full) + 1) if same(math.prod(full[:k]), outer_numel)), None
+        )
         if cut is None:
             raise Refused("their loops differ: it cannot be shown where the reduced loops begin")
         return reduction.over(full[:cut], full[cut:]), pointwise.as_full(full[:cut], full[cut:])
@@ -343,11 +426,17 @@ class Scheduler:
         if not config.loop_reordering or pointwise.nodes[0].buffer.layout.device.type != "cpu":
             raise Refused("")
         inner = math.prod(n for n in reduction.inner if isinstance(n, int))
-        if not all(isinstance(n, int) for n in reduction.full) or inner > CACHED or reduction.full[-1:] < (64,):
+        if (
+            not all(isinstance(n, int) for n in reduction.full)
+            or inner > CACHED
+            or reduction.full[-1:] < (64,)
+        ):
             raise Refused("")
         for access in reduction.reads:
             for other in pointwise.reads:
-                order = access.name == other.name and loop_order(access.index, reduction, other.index, pointwise)
+                order = access.name == other.name and loop_order(
+                    access.index, reduction, other.index, pointwise
+                )
                 if order and order != sorted(order):
                     nodes = [Node(n.buffer, n.body.reorder(order, ())) for n in pointwise.nodes]
                     return self.on_inner_loops(reduction, Group(nodes, nodes[0].body.outer, ()))
@@ -359,17 +448,32 @@ class Scheduler:
             for access in reader.reads:
                 written = writer.writes.get(access.name)
                 if written is not None and written.index != access.index:
-                    raise Refused(f"{access.name} is read at element {access.index} where {written.index} is written")
+                    raise Refused(
+                        f"{access.name} is read at element {access.index} where {written.index} is written"
+                    )
         inside = {n.name for n in first.nodes if n.body.inner and not n.is_reduction}
-        for access in [access for node in second.nodes if not node.body.inner for access in node.body.reads()]:
-            if access.name in inside:       # an outer body cannot take an inner body's many elements
-                raise Refused(f"{access.name} has many elements per outer iteration: element mismatch")
+        for access in [
+            access for node in second.nodes if not node.body.inner for access in node.body.reads()
+        ]:
+            if access.name in inside:  # an outer body cannot take an inner body's many elements
+                raise Refused(
+                    f"{access.name} has many elements per outer iteration: element mismatch"
+                )
 
 
 def loop_order(index, reduction, other, pointwise):
     """Which loop of `pointwise` runs like each loop of `reduction`, as two accesses of one buffer show; None: not all do."""
-    mine = [(stride_of(index, v), n) for v, n in zip(loop_variables("x", len(reduction.outer)) + loop_variables("r", len(reduction.inner)), reduction.full)]
-    theirs = [(stride_of(other, v), n) for v, n in zip(loop_variables("x", len(pointwise.outer)), pointwise.outer)]
+    mine = [
+        (stride_of(index, v), n)
+        for v, n in zip(
+            loop_variables("x", len(reduction.outer)) + loop_variables("r", len(reduction.inner)),
+            reduction.full,
+        )
+    ]
+    theirs = [
+        (stride_of(other, v), n)
+        for v, n in zip(loop_variables("x", len(pointwise.outer)), pointwise.outer)
+    ]
     if len(set(mine)) < len(mine) or set(mine) != set(theirs) or len(mine) != len(theirs):
         return None
     return [theirs.index(loop) for loop in mine]
@@ -379,4 +483,6 @@ def _has_effect(buffer):
     """Does the eager kernel do more than compute?  Random ones advance the generator, so they stay, in their order."""
     op = getattr(buffer, "op", None)
     schema = getattr(op, "_schema", None)
-    return bool(schema is not None and schema.is_mutable) or torch.Tag.nondeterministic_seeded in getattr(op, "tags", ())
+    return bool(
+        schema is not None and schema.is_mutable
+    ) or torch.Tag.nondeterministic_seeded in getattr(op, "tags", ())

@@ -18,6 +18,7 @@ An integer computed in floating point (`int(n * 0.3)`) is one symbol to the loop
 
 Mirrors torch/_inductor/sizevars.py.  Left out: sizes that depend on data.
 """
+
 import functools
 import hashlib
 import math
@@ -41,7 +42,9 @@ class PythonPrinter(StrPrinter):
     """Sizes as Python code.  A front end's own functions (of floats) say how they are written: `code`."""
 
     def _print_Function(self, expr):
-        code = {"FloorDiv": "({} // {})", "Mod": "({} % {})"}.get(type(expr).__name__) or type(expr).code
+        code = {"FloorDiv": "({} // {})", "Mod": "({} % {})"}.get(type(expr).__name__) or type(
+            expr
+        ).code
         return code.format(*[self.parenthesize(a, 1000) for a in expr.args])
 
     def _print_Max(self, expr):
@@ -55,13 +58,29 @@ def python_text(n):
 
 
 OURS = {"FloorDiv": FloorDiv, "Mod": Mod}
-DERIVED = {}                # a symbol, named by the hash of its text -> the integer it stands for: math.trunc(s0 / 2)
-NEVER_BELOW_0 = {           # functions that are not negative where no argument is
-    "ToFloat", "TrueDiv", "FloatAdd", "FloatMul", "FloatFloorDiv", "FloatMin", "FloatMax", "Math_sqrt", "Floor", "Ceil", "Trunc", "Round"}
+DERIVED = {}  # a symbol, named by the hash of its text -> the integer it stands for: math.trunc(s0 / 2)
+NEVER_BELOW_0 = {  # functions that are not negative where no argument is
+    "ToFloat",
+    "TrueDiv",
+    "FloatAdd",
+    "FloatMul",
+    "FloatFloorDiv",
+    "FloatMin",
+    "FloatMax",
+    "Math_sqrt",
+    "Floor",
+    "Ceil",
+    "Trunc",
+    "Round",
+}
 
 
 def _never_negative(expr):
-    return expr.is_nonnegative or type(expr).__name__ in NEVER_BELOW_0 and all(map(_never_negative, expr.args))
+    return (
+        expr.is_nonnegative
+        or type(expr).__name__ in NEVER_BELOW_0
+        and all(map(_never_negative, expr.args))
+    )
 
 
 @functools.lru_cache(10_000)
@@ -70,17 +89,29 @@ def _ours(expr):
     if not expr.args:
         return expr
     if expr.is_integer and hasattr(type(expr), "code") and _never_negative(expr):
-        symbol = sympy.Symbol("n_" + hashlib.sha1(python_text(expr).encode()).hexdigest()[:12], integer=True, nonnegative=True)
+        symbol = sympy.Symbol(
+            "n_" + hashlib.sha1(python_text(expr).encode()).hexdigest()[:12],
+            integer=True,
+            nonnegative=True,
+        )
         DERIVED[symbol] = expr
         return symbol
     args = [_ours(a) for a in expr.args]
     rule = OURS.get(type(expr).__name__)
-    return rule(*args) if rule else expr if all(a is b for a, b in zip(args, expr.args)) else expr.func(*args)
+    return (
+        rule(*args)
+        if rule
+        else expr
+        if all(a is b for a, b in zip(args, expr.args))
+        else expr.func(*args)
+    )
 
 
 def underived(expr, known=()):
     """The expression over the front end's symbols and the derived ones that are called as in `known`."""
-    return expr.xreplace({s: DERIVED[s] for s in expr.free_symbols if s in DERIVED and s.name not in known})
+    return expr.xreplace(
+        {s: DERIVED[s] for s in expr.free_symbols if s in DERIVED and s.name not in known}
+    )
 
 
 def size(n):
@@ -88,7 +119,15 @@ def size(n):
     if isinstance(n, SYMBOLIC):
         n = _ours(sympy.sympify(n.node.expr))
     if isinstance(n, sympy.Basic):
-        return int(n) if n.is_Integer else float(n) if n.is_Float else bool(n) if n in (sympy.true, sympy.false) else n
+        return (
+            int(n)
+            if n.is_Integer
+            else float(n)
+            if n.is_Float
+            else bool(n)
+            if n in (sympy.true, sympy.false)
+            else n
+        )
     return n
 
 
@@ -104,7 +143,7 @@ def is_symbolic(value):
 
 
 # --- what sizes are in this run -------------------------------------------------------------------------------------------------
-_hints = Current({})                # symbol -> int, for `hint`
+_hints = Current({})  # symbol -> int, for `hint`
 size_hints = _hints.set
 
 
@@ -122,13 +161,26 @@ def hint(n, unknown=None):
 
 def hints_of(graph):
     """symbol -> hint of the size symbols among an FX graph's placeholders."""
-    values = [n.meta["val"].node for n in graph.find_nodes(op="placeholder") if isinstance(n.meta.get("val"), torch.SymInt)]
-    return {s: sympy.Integer(v.hint) for v in values for s in (sympy.sympify(v.expr),) if s.is_Symbol and v.hint is not None}
+    values = [
+        n.meta["val"].node
+        for n in graph.find_nodes(op="placeholder")
+        if isinstance(n.meta.get("val"), torch.SymInt)
+    ]
+    return {
+        s: sympy.Integer(v.hint)
+        for v in values
+        for s in (sympy.sympify(v.expr),)
+        if s.is_Symbol and v.hint is not None
+    }
 
 
 def multiples_of(graph):
     """symbol -> a number that divides it, as far as the symbols' owner has learnt (`x.view(-1, 8)`)."""
-    owners = [v.node.shape_env for n in graph.find_nodes(op="placeholder") if isinstance(v := n.meta.get("val"), torch.SymInt)]
+    owners = [
+        v.node.shape_env
+        for n in graph.find_nodes(op="placeholder")
+        if isinstance(v := n.meta.get("val"), torch.SymInt)
+    ]
     return {s: k for owner in owners[:1] for s, k in owner.multiples().items()}
 
 
@@ -143,7 +195,11 @@ def same(a, b):
     if isinstance(a, int) and isinstance(b, int):
         return a == b
     a, b = size(a), size(b)
-    return a == b or not (isinstance(a, int) and isinstance(b, int)) and sympy.expand(opened(sympy.sympify(a - b))) == 0
+    return (
+        a == b
+        or not (isinstance(a, int) and isinstance(b, int))
+        and sympy.expand(opened(sympy.sympify(a - b))) == 0
+    )
 
 
 def same_sizes(a, b):
@@ -152,15 +208,28 @@ def same_sizes(a, b):
 
 def alike(a, b):
     """Do two (fake) tensors have the same dtype, device, shape and strides, whatever the symbols are?"""
-    return a.dtype == b.dtype and a.device == b.device and same_sizes(a.shape, b.shape) and same_sizes(a.stride(), b.stride())
+    return (
+        a.dtype == b.dtype
+        and a.device == b.device
+        and same_sizes(a.shape, b.shape)
+        and same_sizes(a.stride(), b.stride())
+    )
 
 
 def maximum(a, b):
-    return max(a, b) if isinstance(a, (int, float)) and isinstance(b, (int, float)) else size(sympy.Max(a, b))
+    return (
+        max(a, b)
+        if isinstance(a, (int, float)) and isinstance(b, (int, float))
+        else size(sympy.Max(a, b))
+    )
 
 
 def minimum(a, b):
-    return min(a, b) if isinstance(a, (int, float)) and isinstance(b, (int, float)) else size(sympy.Min(a, b))
+    return (
+        min(a, b)
+        if isinstance(a, (int, float)) and isinstance(b, (int, float))
+        else size(sympy.Min(a, b))
+    )
 
 
 def is_negative(n):
@@ -184,7 +253,9 @@ def quotient(a, b):
 def is_dense(tensor):
     """Do the elements of a (fake) tensor fill their memory without gaps or overlap?  False where that is not known."""
     expected, shape, strides = 1, sizes(tensor.shape), sizes(tensor.stride())
-    for n, stride in sorted(zip(shape, strides), key=lambda pair: (hint(pair[1], 1 << 40), hint(pair[0], 1 << 40))):
+    for n, stride in sorted(
+        zip(shape, strides), key=lambda pair: (hint(pair[1], 1 << 40), hint(pair[0], 1 << 40))
+    ):
         if n != 1:
             if not same(stride, expected):
                 return False
@@ -195,6 +266,7 @@ def is_dense(tensor):
 @dataclass(frozen=True)
 class Described:
     """What lowering reads of a fake tensor, with symbolic sizes as expressions."""
+
     shape: tuple
     strides: tuple
     dtype: torch.dtype
@@ -228,6 +300,7 @@ def fill(tree, names):
         for i, number in zip(places, evaluate(*values)):
             result[i] = number
         return pytree.tree_unflatten(result, spec)
+
     return filled
 
 

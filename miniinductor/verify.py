@@ -11,6 +11,7 @@ a scatter's target is stored.  A rule broken here is a bug in a lowering, found 
 The idea is tinygrad's uop/spec.py; the nearest in PyTorch is torch/_inductor/dtype_propagation.py.
 Left out: symbolic sizes (their bounds are not checked).
 """
+
 import sympy
 
 from .handlers import DtypeError, DtypeHandler, loop_indices, loops, run_body
@@ -47,7 +48,9 @@ class _Verifier(DtypeHandler):
         if not self.masks and not self.empty and size is not None:
             limits = bounds(sympy.sympify(index), self.ranges)
             if limits is not None and not (0 <= limits[0] and limits[1] < size):
-                raise BadGraph(f"{self.buffer.name} loads {name}[{index}], elements {limits[0]} to {limits[1]} of {size}")
+                raise BadGraph(
+                    f"{self.buffer.name} loads {name}[{index}], elements {limits[0]} to {limits[1]} of {size}"
+                )
         return layout.dtype
 
     def masked(self, mask, body, other):
@@ -64,8 +67,11 @@ class _Verifier(DtypeHandler):
 
 def verify_graph(graph):
     """Raise BadGraph if the graph breaks a rule."""
-    known = {name: b.layout for name, b in [*graph.inputs.items(), *graph.buffers.items()]
-             if not isinstance(b, (ComputedBuffer, ExternKernel, MultiOutput))}
+    known = {
+        name: b.layout
+        for name, b in [*graph.inputs.items(), *graph.buffers.items()]
+        if not isinstance(b, (ComputedBuffer, ExternKernel, MultiOutput))
+    }
     several = set()
     for buffer in graph.operations:
         if buffer.name in known or buffer.name in several:
@@ -78,7 +84,9 @@ def verify_graph(graph):
                 continue
         elif isinstance(buffer, MultiOutput):
             if buffer.source not in several:
-                raise BadGraph(f"{buffer.name} is an output of {buffer.source}, which is no kernel with several outputs")
+                raise BadGraph(
+                    f"{buffer.name} is an output of {buffer.source}, which is no kernel with several outputs"
+                )
         else:
             _check_computed(buffer, known)
         known[buffer.name] = buffer.layout
@@ -93,7 +101,10 @@ def _check_view(view, known, user):
     if view.name not in known:
         raise BadGraph(f"{user} reads {view.name}, which nothing made before")
     layout = known[view.name]
-    need, have = extent(view.size, view.stride, view.offset), extent(layout.size, layout.stride, layout.offset)
+    need, have = (
+        extent(view.size, view.stride, view.offset),
+        extent(layout.size, layout.stride, layout.offset),
+    )
     if need is not None and have is not None and need > have:
         raise BadGraph(f"{user} sees {view}, beyond the {have} elements of {view.name}")
 
@@ -104,7 +115,9 @@ def _check_computed(buffer, known):
         if data.target not in known:
             raise BadGraph(f"{buffer.name} scatters into {data.target}, which nothing made before")
     elif not isinstance(data, Scan) and tuple(data.ranges) != tuple(layout.size):
-        raise BadGraph(f"{buffer.name} loops over {list(data.ranges)} but holds {list(layout.size)}")
+        raise BadGraph(
+            f"{buffer.name} loops over {list(data.ranges)} but holds {list(layout.size)}"
+        )
     try:
         with set_handler(_Verifier(known, buffer)):
             run_body(buffer, *loop_indices(data))

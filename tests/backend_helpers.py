@@ -1,7 +1,8 @@
 """Hand-built loop IR graphs for the tests of the back half: no lowering needed.
 
-    run(lambda x: [pointwise(x, lambda v: ops.exp(v))], torch.randn(3, 5))    -> (outputs, record)
+run(lambda x: [pointwise(x, lambda v: ops.exp(v))], torch.randn(3, 5))    -> (outputs, record)
 """
+
 import torch
 
 from miniinductor import ir
@@ -17,7 +18,7 @@ def make_graph(function, *tensors):
     graph, boxes = Graph(), []
     for number, tensor in enumerate(tensors):
         buffer = InputBuffer(f"arg{number}", Layout.of(tensor))
-        buffer.layout.offset = 0                # kernels get data_ptr(), which counts the storage offset already
+        buffer.layout.offset = 0  # kernels get data_ptr(), which counts the storage offset already
         graph.inputs[buffer.name] = graph.buffers[buffer.name] = buffer
         boxes.append(TensorBox(buffer))
     with ir.building(graph):
@@ -39,9 +40,10 @@ def pointwise(function, *boxes, dtype=None, size=None, realize=False):
     def body(index):
         values = []
         for loader, own in loaders:
-            tail = index[len(index) - len(own):]
+            tail = index[len(index) - len(own) :]
             values.append(loader([i if n != 1 else 0 for i, n in zip(tail, own)]))
         return function(*values)
+
     box = TensorBox(Pointwise(CPU, dtype or boxes[0].dtype, size, body))
     if realize:
         box.realize()
@@ -60,8 +62,13 @@ def reduce(box, kind, dims, keepdim=True, dtype=None, function=None):
         kept_index = iter([i for d, i in enumerate(index) if d in kept] if keepdim else index)
         value = loader([full[d] if d in full else next(kept_index) for d in range(len(size))])
         return function(value) if function else value
-    ranges = [1 if d in dims else n for d, n in enumerate(size)] if keepdim else [size[d] for d in kept]
-    result = TensorBox(Reduction(CPU, dtype or box.dtype, ranges, body, [size[d] for d in dims], kind, box.dtype))
+
+    ranges = (
+        [1 if d in dims else n for d, n in enumerate(size)] if keepdim else [size[d] for d in kept]
+    )
+    result = TensorBox(
+        Reduction(CPU, dtype or box.dtype, ranges, body, [size[d] for d in dims], kind, box.dtype)
+    )
     result.realize()
     return result
 
@@ -77,9 +84,15 @@ def layer_norm(x, weight, bias, eps=1e-5):
 
     def const(v):
         return ops.constant(v, torch.float32)
+
     mean = pointwise(lambda s: ops.mul(s, const(1 / count)), reduce(x, "sum", [-1]), realize=True)
     centred = pointwise(ops.sub, x, mean)
     square = pointwise(lambda v: ops.mul(v, v), centred)
-    scale = pointwise(lambda s: ops.rsqrt(ops.add(ops.mul(s, const(1 / count)), const(eps))),
-                      reduce(square, "sum", [-1]), realize=True)
-    return pointwise(lambda v, s, w, b: ops.add(ops.mul(ops.mul(v, s), w), b), centred, scale, weight, bias)
+    scale = pointwise(
+        lambda s: ops.rsqrt(ops.add(ops.mul(s, const(1 / count)), const(eps))),
+        reduce(square, "sum", [-1]),
+        realize=True,
+    )
+    return pointwise(
+        lambda v, s, w, b: ops.add(ops.mul(ops.mul(v, s), w), b), centred, scale, weight, bias
+    )

@@ -6,6 +6,7 @@ In:   a code object.  Out: `stub(code)`, a code object with the same signature t
 
 It is the reference for the symbolic evaluator, which has the same skeleton.  Left out: generators, coroutines.
 """
+
 import builtins
 import operator
 import sys
@@ -14,11 +15,33 @@ import types
 from minidynamo.bytecode import assemble, canonical, disassemble, emit
 
 NULL = type("Null", (), {"__repr__": lambda self: "NULL"})()
-SYMBOLS = {"+": "add", "-": "sub", "*": "mul", "/": "truediv", "//": "floordiv", "%": "mod", "**": "pow", "@": "matmul", "&": "and_",
-           "|": "or_", "^": "xor", "<<": "lshift", ">>": "rshift"}
+SYMBOLS = {
+    "+": "add",
+    "-": "sub",
+    "*": "mul",
+    "/": "truediv",
+    "//": "floordiv",
+    "%": "mod",
+    "**": "pow",
+    "@": "matmul",
+    "&": "and_",
+    "|": "or_",
+    "^": "xor",
+    "<<": "lshift",
+    ">>": "rshift",
+}
 BINARY = {symbol: getattr(operator, name) for symbol, name in SYMBOLS.items()}
-BINARY |= {symbol + "=": getattr(operator, "i" + name.rstrip("_")) for symbol, name in SYMBOLS.items()}
-COMPARE = {"<": operator.lt, "<=": operator.le, "==": operator.eq, "!=": operator.ne, ">": operator.gt, ">=": operator.ge}
+BINARY |= {
+    symbol + "=": getattr(operator, "i" + name.rstrip("_")) for symbol, name in SYMBOLS.items()
+}
+COMPARE = {
+    "<": operator.lt,
+    "<=": operator.le,
+    "==": operator.eq,
+    "!=": operator.ne,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
 UNARY = {"-": operator.neg, "+": operator.pos, "~": operator.invert, "not": operator.not_}
 _operations = {}
 
@@ -30,7 +53,11 @@ class Frame:
         if id(code) not in _operations:
             _operations[id(code)] = code, canonical(disassemble(code))[0]
         self.code, self.operations = _operations[id(code)]
-        self.globals, self.locals, self.cells = namespace, dict(zip(code.co_varnames, arguments)), dict(zip(code.co_freevars, cells))
+        self.globals, self.locals, self.cells = (
+            namespace,
+            dict(zip(code.co_varnames, arguments)),
+            dict(zip(code.co_freevars, cells)),
+        )
         found = namespace.get("__builtins__", builtins)
         self.builtins = found if isinstance(found, dict) else vars(found)
         self.stack, self.pc, self.handled = [], 0, []
@@ -51,8 +78,8 @@ class Frame:
                 self.stack += ["last instruction", error] if lasti else [error]
 
     def pop(self, count):
-        values = self.stack[len(self.stack) - count:]
-        del self.stack[len(self.stack) - count:]
+        values = self.stack[len(self.stack) - count :]
+        del self.stack[len(self.stack) - count :]
         return values
 
     # ---- stack
@@ -73,10 +100,12 @@ class Frame:
 
     # ---- variables
     def unbound(self, name):
-        return UnboundLocalError(f"cannot access local variable '{name}' where it is not associated with a value")
+        return UnboundLocalError(
+            f"cannot access local variable '{name}' where it is not associated with a value"
+        )
 
     def LOAD_FAST(self, name):
-        if name in self.cells and name not in self.locals:              # 3.13: the cell itself
+        if name in self.cells and name not in self.locals:  # 3.13: the cell itself
             self.stack.append(self.cells[name])
         elif name in self.locals:
             self.stack.append(self.locals[name])
@@ -85,7 +114,7 @@ class Frame:
 
     def STORE_FAST(self, name):
         value = self.stack.pop()
-        if value is NULL:                                               # an inlined comprehension ends
+        if value is NULL:  # an inlined comprehension ends
             self.locals.pop(name, None)
             self.cells.pop(name, None)
         elif isinstance(value, types.CellType) and name in self.code.co_cellvars:
@@ -100,10 +129,14 @@ class Frame:
         del self.locals[name]
 
     def LOAD_FAST_AND_CLEAR(self, name):
-        self.stack.append(self.cells.pop(name) if name in self.cells else self.locals.pop(name, NULL))
+        self.stack.append(
+            self.cells.pop(name) if name in self.cells else self.locals.pop(name, NULL)
+        )
 
     def MAKE_CELL(self, name):
-        self.cells[name] = types.CellType(self.locals.pop(name)) if name in self.locals else types.CellType()
+        self.cells[name] = (
+            types.CellType(self.locals.pop(name)) if name in self.locals else types.CellType()
+        )
 
     def LOAD_CLOSURE(self, name):
         self.stack.append(self.cells[name] if name in self.cells else self.locals[name])
@@ -113,8 +146,10 @@ class Frame:
             self.stack.append(self.cells[name].cell_contents)
         except ValueError:
             if name in self.code.co_freevars:
-                raise NameError(f"cannot access free variable '{name}' where it is not associated with a value in"
-                                " enclosing scope") from None
+                raise NameError(
+                    f"cannot access free variable '{name}' where it is not associated with a value in"
+                    " enclosing scope"
+                ) from None
             raise self.unbound(name) from None
 
     def STORE_DEREF(self, name):
@@ -144,7 +179,10 @@ class Frame:
         self.stack.append(getattr(self.stack.pop(), name))
 
     def LOAD_METHOD(self, name):
-        self.stack += [getattr(self.stack.pop(), name), NULL]           # (bound method, NULL): CALL takes either order
+        self.stack += [
+            getattr(self.stack.pop(), name),
+            NULL,
+        ]  # (bound method, NULL): CALL takes either order
 
     def STORE_ATTR(self, name):
         value, target = self.pop(2)
@@ -263,14 +301,19 @@ class Frame:
         values = list(self.stack.pop())
         if len(values) != n:
             few = len(values) < n
-            raise ValueError(f"{'not enough' if few else 'too many'} values to unpack (expected {n}" + (f", got {len(values)})" if few else ")"))
+            raise ValueError(
+                f"{'not enough' if few else 'too many'} values to unpack (expected {n}"
+                + (f", got {len(values)})" if few else ")")
+            )
         self.stack += reversed(values)
 
     def UNPACK_EX(self, arg):
         before, after = arg & 255, arg >> 8
         values = list(self.stack.pop())
         if len(values) < before + after:
-            raise ValueError(f"not enough values to unpack (expected at least {before + after}, got {len(values)})")
+            raise ValueError(
+                f"not enough values to unpack (expected at least {before + after}, got {len(values)})"
+            )
         middle = len(values) - after
         self.stack += reversed(values[:before] + [values[before:middle]] + values[middle:])
 
@@ -285,7 +328,7 @@ class Frame:
 
     # ---- calls
     def callee(self, args):
-        first, second = self.pop(2)                 # NULL, fn | fn, NULL | method, self
+        first, second = self.pop(2)  # NULL, fn | fn, NULL | method, self
         if first is NULL:
             return second, args
         return (first, args) if second is NULL else (first, [second, *args])
@@ -295,8 +338,10 @@ class Frame:
         function, args = self.callee(args)
         if function is super and not args:
             name = self.code.co_varnames[0]
-            args = [self.cells["__class__"].cell_contents,
-                    self.locals[name] if name in self.locals else self.cells[name].cell_contents]
+            args = [
+                self.cells["__class__"].cell_contents,
+                self.locals[name] if name in self.locals else self.cells[name].cell_contents,
+            ]
         self.stack.append(function(*args, **keywords))
 
     def CALL_KW(self, n):
@@ -313,7 +358,7 @@ class Frame:
     def MAKE_FUNCTION(self, flags):
         code, flags = self.stack.pop(), flags or 0
         closure = self.stack.pop() if flags & 8 else None
-        if closure is None and code.co_freevars:                        # 3.13 attaches them afterwards
+        if closure is None and code.co_freevars:  # 3.13 attaches them afterwards
             closure = tuple(types.CellType() for _ in code.co_freevars)
         self.stack.append(types.FunctionType(code, self.globals, closure=closure))
         for flag in (4, 2, 1):
@@ -329,7 +374,13 @@ class Frame:
         elif flag == 4:
             function.__annotations__ = dict(zip(value[::2], value[1::2]))
         else:
-            function = types.FunctionType(function.__code__, function.__globals__, function.__name__, function.__defaults__, value)
+            function = types.FunctionType(
+                function.__code__,
+                function.__globals__,
+                function.__name__,
+                function.__defaults__,
+                value,
+            )
         self.stack.append(function)
 
     def LOAD_BUILD_CLASS(self, _):
@@ -343,10 +394,14 @@ class Frame:
         def method(self, target):
             if test(self.stack.pop()):
                 self.pc = target
+
         return method
 
     POP_JUMP_IF_FALSE, POP_JUMP_IF_TRUE = jump_if(operator.not_), jump_if(operator.truth)
-    POP_JUMP_IF_NONE, POP_JUMP_IF_NOT_NONE = jump_if(lambda v: v is None), jump_if(lambda v: v is not None)
+    POP_JUMP_IF_NONE, POP_JUMP_IF_NOT_NONE = (
+        jump_if(lambda v: v is None),
+        jump_if(lambda v: v is not None),
+    )
 
     def GET_ITER(self, _):
         self.stack.append(iter(self.stack.pop()))
@@ -364,7 +419,9 @@ class Frame:
     # ---- exceptions
     def RAISE_VARARGS(self, n):
         if n == 0:
-            raise self.handled[-1] if self.handled else RuntimeError("No active exception to reraise")
+            raise (
+                self.handled[-1] if self.handled else RuntimeError("No active exception to reraise")
+            )
         values = self.pop(n)
         error = values[0]() if isinstance(values[0], type) else values[0]
         if self.handled and error is not self.handled[-1]:
@@ -410,14 +467,21 @@ class Frame:
 
     def MATCH_KEYS(self, _):
         subject, keys = self.stack[-2:]
-        self.stack.append(tuple(subject[key] for key in keys) if all(key in subject for key in keys) else None)
+        self.stack.append(
+            tuple(subject[key] for key in keys) if all(key in subject for key in keys) else None
+        )
 
     def MATCH_CLASS(self, positional):
         subject, cls, names = self.pop(3)
         if not isinstance(subject, cls) or not all(hasattr(subject, name) for name in names):
             return self.stack.append(None)
-        own = () if not positional else (subject,) if cls in (int, str, float, list, tuple, dict) else tuple(
-            getattr(subject, name) for name in cls.__match_args__[:positional])
+        own = (
+            ()
+            if not positional
+            else (subject,)
+            if cls in (int, str, float, list, tuple, dict)
+            else tuple(getattr(subject, name) for name in cls.__match_args__[:positional])
+        )
         self.stack.append(own + tuple(getattr(subject, name) for name in names))
 
     def UNSUPPORTED(self, op):
@@ -430,14 +494,27 @@ def interpret(code, namespace, arguments, cells):
 
 def stub(code):
     """A code object with the signature and free variables of `code` whose calls are interpreted."""
-    count = code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & 4) + bool(code.co_flags & 8)
+    count = (
+        code.co_argcount
+        + code.co_kwonlyargcount
+        + bool(code.co_flags & 4)
+        + bool(code.co_flags & 8)
+    )
 
     def pack(names, load):
         return [ins for name in names for ins in load(name)] + emit.build_tuple(len(names))
 
-    body = emit.prologue(len(code.co_freevars)) + emit.call(
-        emit.load_const(interpret), emit.load_const(code), emit.call(emit.load_const(globals_of_caller)),
-        pack(code.co_varnames[:count], emit.load_fast), pack(code.co_freevars, emit.load_cell)) + emit.return_value()
+    body = (
+        emit.prologue(len(code.co_freevars))
+        + emit.call(
+            emit.load_const(interpret),
+            emit.load_const(code),
+            emit.call(emit.load_const(globals_of_caller)),
+            pack(code.co_varnames[:count], emit.load_fast),
+            pack(code.co_freevars, emit.load_cell),
+        )
+        + emit.return_value()
+    )
     for ins in body:
         ins.pos = code.co_firstlineno, code.co_firstlineno, 0, 0
     return assemble(code, body, cellvars=(), stacksize=count + len(code.co_freevars) + 12)

@@ -2,9 +2,12 @@
 
 `python tests/run_pythons.py` runs those on every CPython 3.11-3.13 that it finds.
 """
+
 import os
 
 # Triton reads this once, when it is first imported (by torch, too): its kernels then run on the CPU.  `make test-gpu` sets 0.
 os.environ.setdefault("TRITON_INTERPRET", "1")
-os.environ.setdefault("MINI_RAISE", "1")       # miniinductor.config.raise_internal_errors
-os.environ.setdefault("MINI_GRAPH_CACHE", "0")  # tests look at every stage, and replace parts of the compiler; test_graph_cache.py turns it on
+os.environ.setdefault("MINI_RAISE", "1")  # miniinductor.config.raise_internal_errors
+os.environ.setdefault(
+    "MINI_GRAPH_CACHE", "0"
+)  # tests look at every stage, and replace parts of the compiler; test_graph_cache.py turns it on

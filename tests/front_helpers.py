@@ -1,4 +1,5 @@
 """The front half on its own: trace, functionalize, optimise, lower, verify, and run with the reference interpreter."""
+
 import copy
 
 import torch
@@ -42,7 +43,11 @@ def clone_input(t):
     """A copy in the same strides."""
     if not isinstance(t, torch.Tensor):
         return copy.deepcopy(t)
-    out = torch.empty_strided(t.size(), t.stride(), dtype=t.dtype) if t.numel() and 0 not in t.stride() else t.clone()
+    out = (
+        torch.empty_strided(t.size(), t.stride(), dtype=t.dtype)
+        if t.numel() and 0 not in t.stride()
+        else t.clone()
+    )
     return out.copy_(t)
 
 
@@ -65,12 +70,18 @@ def check(function, *args, native=True, strides=True):
         if not isinstance(eager, torch.Tensor):
             assert ours == eager
             continue
-        assert ours.dtype == eager.dtype and ours.shape == eager.shape, (ours.dtype, eager.dtype, ours.shape, eager.shape)
+        assert ours.dtype == eager.dtype and ours.shape == eager.shape, (
+            ours.dtype,
+            eager.dtype,
+            ours.shape,
+            eager.shape,
+        )
         tolerance = TOLERANCE.get(eager.dtype, 0)
         torch.testing.assert_close(ours, eager, rtol=tolerance, atol=tolerance, equal_nan=True)
         if strides and eager.numel():
             assert [s for n, s in zip(eager.shape, eager.stride()) if n != 1] == [
-                s for n, s in zip(ours.shape, ours.stride()) if n != 1], (ours.stride(), eager.stride())
+                s for n, s in zip(ours.shape, ours.stride()) if n != 1
+            ], (ours.stride(), eager.stride())
     for ours, eager in zip(our_args, eager_args):
         if isinstance(eager, torch.Tensor):
             torch.testing.assert_close(ours, eager, rtol=1e-5, atol=1e-5, equal_nan=True)

@@ -6,6 +6,7 @@ Out:  a table; exit status 1 if a version failed or none was found.  Each versio
 
     python tests/run_pythons.py [pytest arguments]
 """
+
 import os
 import pathlib
 import re
@@ -15,7 +16,12 @@ import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-TESTS = ["tests/test_bytecode.py", "tests/test_resume.py", "tests/test_hook.py", "tests/test_guard_memo.py"]
+TESTS = [
+    "tests/test_bytecode.py",
+    "tests/test_resume.py",
+    "tests/test_hook.py",
+    "tests/test_guard_memo.py",
+]
 HELPERS = ["tests/conftest.py", "tests/canonical_interpreter.py", "tests/split_points.py"]
 BUILD = """
 from setuptools import Extension, setup
@@ -31,10 +37,20 @@ def interpreters():
     pyenv = pathlib.Path(os.environ.get("PYENV_ROOT", pathlib.Path.home() / ".pyenv")) / "versions"
     for version in VERSIONS:
         candidates = [shutil.which(f"python{version}"), sys.executable]
-        candidates += sorted(pyenv.glob(f"{version}.*/bin/python"), key=lambda p: [int(n) for n in re.findall(r"\d+", p.parts[-3])], reverse=True)
+        candidates += sorted(
+            pyenv.glob(f"{version}.*/bin/python"),
+            key=lambda p: [int(n) for n in re.findall(r"\d+", p.parts[-3])],
+            reverse=True,
+        )
         for candidate in filter(None, candidates):
-            command = [str(candidate), "-c", "import sys, sysconfig, venv; print('%d.%d' % sys.version_info[:2])"]
-            answer = subprocess.run(command, capture_output=True, text=True)    # a pyenv shim may answer with an error
+            command = [
+                str(candidate),
+                "-c",
+                "import sys, sysconfig, venv; print('%d.%d' % sys.version_info[:2])",
+            ]
+            answer = subprocess.run(
+                command, capture_output=True, text=True
+            )  # a pyenv shim may answer with an error
             if answer.stdout.strip() == version:
                 found[version] = str(candidate)
                 break
@@ -46,7 +62,11 @@ def copy_sources(folder):
     (folder / "tests").mkdir()
     for name in TESTS + HELPERS:
         shutil.copy(ROOT / name, folder / name)
-    shutil.copytree(ROOT / "minidynamo", folder / "minidynamo", ignore=shutil.ignore_patterns("*.so", "__pycache__"))
+    shutil.copytree(
+        ROOT / "minidynamo",
+        folder / "minidynamo",
+        ignore=shutil.ignore_patterns("*.so", "__pycache__"),
+    )
     (folder / "setup.py").write_text(BUILD)
 
 
@@ -58,13 +78,40 @@ def test(python, arguments):
         own = str(folder / "environment" / "bin" / "python")
         steps = {
             "virtual environment": [python, "-m", "venv", "environment"],
-            "installation": [own, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "pytest", "setuptools"],
+            "installation": [
+                own,
+                "-m",
+                "pip",
+                "install",
+                "--quiet",
+                "--disable-pip-version-check",
+                "pytest",
+                "setuptools",
+            ],
             "build": [own, "setup.py", "--quiet", "build_ext", "--inplace"],
-            "tests": [own, "-X", "faulthandler", "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments, *TESTS],
+            "tests": [
+                own,
+                "-X",
+                "faulthandler",
+                "-m",
+                "pytest",
+                "-q",
+                "-p",
+                "no:cacheprovider",
+                *arguments,
+                *TESTS,
+            ],
         }
         environment = {**os.environ, "PYTHONPATH": str(folder)}
         for step, command in steps.items():
-            done = subprocess.run(command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+            done = subprocess.run(
+                command,
+                cwd=folder,
+                env=environment,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+            )
             if done.returncode:
                 return f"{step} failed", done.stdout
     return done.stdout.strip().splitlines()[-1].strip("= "), ""

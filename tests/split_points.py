@@ -3,14 +3,34 @@
 In:   a code object.  Out: `split_points(code)`: [(instruction, stack kinds, live names)] where all of that is known;
 `split(code, point)`: code that runs up to there and calls the resume function.
 """
+
 import dis
 
 from minidynamo.bytecode import Instruction, assemble, disassemble, emit
 from minidynamo.bytecode.assembler import VERSION
-from minidynamo.resume import GENERATOR_LIKE, HANDLED, LASTI, NULL, VALUE, CannotSplit, check_splittable, closure_names, resume_code, unwind
+from minidynamo.resume import (
+    GENERATOR_LIKE,
+    HANDLED,
+    LASTI,
+    NULL,
+    VALUE,
+    CannotSplit,
+    check_splittable,
+    closure_names,
+    resume_code,
+    unwind,
+)
 
-ENDS = {"RETURN_VALUE", "RETURN_CONST", "RAISE_VARARGS", "RERAISE", "JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT"}
-UNKNOWN = "?"           # a kind besides those of `resume`
+ENDS = {
+    "RETURN_VALUE",
+    "RETURN_CONST",
+    "RAISE_VARARGS",
+    "RERAISE",
+    "JUMP_FORWARD",
+    "JUMP_BACKWARD",
+    "JUMP_BACKWARD_NO_INTERRUPT",
+}
+UNKNOWN = "?"  # a kind besides those of `resume`
 
 
 class Undecided(Exception):
@@ -43,7 +63,9 @@ def step(ins, stack, bound, jump):
         stack[-3:] = [UNKNOWN, UNKNOWN]
     elif op == "COPY":
         stack.append(stack[-arg])
-        if stack[-1] == HANDLED:        # in front of POP_EXCEPT and RERAISE: the one below is not read again
+        if (
+            stack[-1] == HANDLED
+        ):  # in front of POP_EXCEPT and RERAISE: the one below is not read again
             stack[-1 - arg] = VALUE
     elif op == "SWAP":
         stack[-1], stack[-arg] = stack[-arg], stack[-1]
@@ -57,9 +79,9 @@ def step(ins, stack, bound, jump):
     elif op == "PUSH_EXC_INFO":
         stack.insert(-1, HANDLED)
     elif op == "CALL":
-        stack[-arg - 2:] = [VALUE]
+        stack[-arg - 2 :] = [VALUE]
     elif op in ("CALL_KW", "CALL_FUNCTION_EX"):
-        stack[effect(ins, jump) - 1:] = [VALUE]
+        stack[effect(ins, jump) - 1 :] = [VALUE]
     elif op in ("SEND", "YIELD_VALUE", "RETURN_GENERATOR"):
         raise Undecided(op)
     elif op not in ("PRECALL", "KW_NAMES"):
@@ -72,7 +94,12 @@ def states(code):
     """Per instruction: (stack kinds, {local: kind}) or None where nothing arrives."""
     body = disassemble(code)
     index = {id(ins): n for n, ins in enumerate(body)}
-    count = code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & 4) + bool(code.co_flags & 8)
+    count = (
+        code.co_argcount
+        + code.co_kwonlyargcount
+        + bool(code.co_flags & 4)
+        + bool(code.co_flags & 8)
+    )
     result = [None] * len(body)
     todo = [(0, [], {v: VALUE if n < count else NULL for n, v in enumerate(code.co_varnames)})]
     while todo:
@@ -113,13 +140,19 @@ def split_points(code):
         return []
     free, points = closure_names(code), []
     for k, state in enumerate(found):
-        if state is None or UNKNOWN in state[0] or any(kind == UNKNOWN for v, kind in state[1].items() if v not in free):
+        if (
+            state is None
+            or UNKNOWN in state[0]
+            or any(kind == UNKNOWN for v, kind in state[1].items() if v not in free)
+        ):
             continue
         try:
             check_splittable(code, body, k)
         except CannotSplit:
             continue
-        points.append((k, tuple(state[0]), frozenset(v for v, kind in state[1].items() if kind == VALUE)))
+        points.append(
+            (k, tuple(state[0]), frozenset(v for v, kind in state[1].items() if kind == VALUE))
+        )
     return points
 
 
@@ -128,13 +161,22 @@ def split(code, point):
     k, stack, live = point
     rest, body, free = resume_code(code, k, stack, live), disassemble(code), closure_names(code)
     target, temporaries = body[k], [f".split{i}" for i in range(len(stack))]
-    stash, names = unwind(stack, temporaries), [t for t, kind in zip(temporaries, stack) if kind in (VALUE, HANDLED)]
-    arguments = [emit.load_fast(v) for v in rest.co_varnames[:rest.co_argcount - len(names)]] + [emit.load_fast(t) + emit.delete_fast(t) for t in names]
+    stash, names = (
+        unwind(stack, temporaries),
+        [t for t, kind in zip(temporaries, stack) if kind in (VALUE, HANDLED)],
+    )
+    arguments = [emit.load_fast(v) for v in rest.co_varnames[: rest.co_argcount - len(names)]] + [
+        emit.load_fast(t) + emit.delete_fast(t) for t in names
+    ]
     piece = stash + emit.call(emit.make_function(rest, free), *arguments) + emit.return_value()
     for ins in piece:
         ins.pos = target.pos
     for ins in body:
         if ins.arg is target:
             ins.arg = piece[0]
-    return assemble(code, body[:k] + piece + body[k:], varnames=code.co_varnames + tuple(temporaries),
-                    stacksize=code.co_stacksize + len(arguments) + len(free) + 4)
+    return assemble(
+        code,
+        body[:k] + piece + body[k:],
+        varnames=code.co_varnames + tuple(temporaries),
+        stacksize=code.co_stacksize + len(arguments) + len(free) + 4,
+    )

@@ -1,8 +1,9 @@
 """Graphs with symbolic sizes for the tests of the back half: miniinductor alone, no capture.
 
-    compiled, env = compile_symbolic(lambda x: x.softmax(-1), [torch.randn(5, 7)], dims=[{0, 1}])
-    compiled(torch.randn(9, 3))         # the same kernels
+compiled, env = compile_symbolic(lambda x: x.softmax(-1), [torch.randn(5, 7)], dims=[{0, 1}])
+compiled(torch.randn(9, 3))         # the same kernels
 """
+
 import torch
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensorMode
@@ -27,8 +28,10 @@ class Symbolic:
         sources = [[(i, d) for d in range(t.dim())] for i, t in enumerate(tensors)]
         mode = FakeTensorMode(allow_non_fake_inputs=True, static_shapes=True)
         mode.cache_enabled = False
-        fakes = [symbolic_fake(mode, self.env, t, ds, source=lambda d, at=at: at[d])
-                 for t, ds, at in zip(tensors, dims, sources)]
+        fakes = [
+            symbolic_fake(mode, self.env, t, ds, source=lambda d, at=at: at[d])
+            for t, ds, at in zip(tensors, dims, sources)
+        ]
         tracer = Flat()
         graph = tracer.trace(function)
         gm = fx.GraphModule(tracer.root, graph)

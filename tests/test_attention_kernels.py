@@ -1,4 +1,5 @@
 """Attention on a GPU, as far as that can be seen without one: the rewritten graph of fake CUDA tensors, and the rows that are computed again."""
+
 import math
 
 import pytest
@@ -19,8 +20,14 @@ INF, NAN = math.inf, math.nan
 def on_gpu(*shapes, dtype=torch.bfloat16):
     """Fake CUDA tensors; of a shape of 4, heads as they come from projections: (batch, length, heads, size), transposed."""
     with FakeTensorMode():
-        return [torch.empty(shape[0], shape[2], shape[1], shape[3], dtype=dtype, device="cuda").transpose(1, 2) if len(shape) == 4 else
-                torch.empty(shape, dtype=dtype, device="cuda") for shape in shapes]
+        return [
+            torch.empty(
+                shape[0], shape[2], shape[1], shape[3], dtype=dtype, device="cuda"
+            ).transpose(1, 2)
+            if len(shape) == 4
+            else torch.empty(shape, dtype=dtype, device="cuda")
+            for shape in shapes
+        ]
 
 
 def rewritten(function, *inputs):
@@ -33,7 +40,11 @@ def rewritten(function, *inputs):
         optimize(joint.graph)
         apply(rewrites(), joint.graph, record, table())
     nodes = [n for n in joint.graph.graph.nodes if n.op == "call_function"]
-    return [n for n in nodes if n.target is torch.ops.miniinductor.attention.default], [n.target.__name__.split(".")[0] for n in nodes], record
+    return (
+        [n for n in nodes if n.target is torch.ops.miniinductor.attention.default],
+        [n.target.__name__.split(".")[0] for n in nodes],
+        record,
+    )
 
 
 @pytest.fixture(autouse=True)
@@ -43,37 +54,64 @@ def with_gpu(monkeypatch):
 
 
 def hugging_face(q, k, v, mask):
-    weights = F.softmax(q @ k.transpose(2, 3) * 0.125 + mask, dim=-1, dtype=torch.float32).to(q.dtype)
+    weights = F.softmax(q @ k.transpose(2, 3) * 0.125 + mask, dim=-1, dtype=torch.float32).to(
+        q.dtype
+    )
     return (weights @ v).transpose(1, 2).flatten(2)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
 def test_layouts_of_the_library_are_kept_where_what_follows_copies(dtype):
     tensors = on_gpu(*[(2, 3, 130, 64)] * 3, dtype=dtype)
-    calls, names, record = rewritten(lambda q, k, v: ((q @ k.mT / 8).softmax(-1) @ v).transpose(1, 2).flatten(2), *tensors)
-    assert record.notes_of("pattern attention: rewritten 1 times") and not {"bmm", "clone"} & set(names)
-    assert calls[0].meta["val"].stride() == (130 * 192, 64, 192, 1) and calls[0].args[3:] == (None, 0.125)
+    calls, names, record = rewritten(
+        lambda q, k, v: ((q @ k.mT / 8).softmax(-1) @ v).transpose(1, 2).flatten(2), *tensors
+    )
+    assert record.notes_of("pattern attention: rewritten 1 times") and not {"bmm", "clone"} & set(
+        names
+    )
+    assert calls[0].meta["val"].stride() == (130 * 192, 64, 192, 1) and calls[0].args[3:] == (
+        None,
+        0.125,
+    )
 
 
-@pytest.mark.parametrize("mask, copies", [((2, 1, 130, 130), ["constant_pad_nd"]), ((2, 1, 1, 128), []), ((130, 1), ["constant_pad_nd"]),
-                                          ((130, 128), []), ((1, 130, 130, 3), ["clone", "constant_pad_nd"])])
+@pytest.mark.parametrize(
+    "mask, copies",
+    [
+        ((2, 1, 130, 130), ["constant_pad_nd"]),
+        ((2, 1, 1, 128), []),
+        ((130, 1), ["constant_pad_nd"]),
+        ((130, 128), []),
+        ((1, 130, 130, 3), ["clone", "constant_pad_nd"]),
+    ],
+)
 def test_rows_of_masks_are_aligned(mask, copies):
     keys = mask[-1] if mask[-1] > 3 else 130
     q, k, v, plain = on_gpu((2, 3, 130, 64), *[(2, 3, keys, 64)] * 2, mask)
     with plain.fake_mode:
-        by_heads = mask[-1] == 3        # T5's: an embedding, permuted
+        by_heads = mask[-1] == 3  # T5's: an embedding, permuted
         mask = torch.empty(mask, dtype=q.dtype, device="cuda")
         mask = mask.permute(0, 3, 1, 2) if by_heads else mask
     (call,), names, _ = rewritten(hugging_face, q, k, v, mask)
     value = call.args[3].meta["val"]
     assert sorted({"constant_pad_nd", "clone"} & set(names)) == copies
-    assert value.stride(-1) == 1 and not any(s % 8 for s in value.stride()[:-1]) and value.shape[-1] == -(-keys // 8) * 8
+    assert (
+        value.stride(-1) == 1
+        and not any(s % 8 for s in value.stride()[:-1])
+        and value.shape[-1] == -(-keys // 8) * 8
+    )
 
 
 def test_batches_of_matrices():
     tensors = on_gpu(*[(6, 130, 64)] * 3, (6, 1, 130))
-    (call,), names, _ = rewritten(lambda q, k, v, mask: torch.bmm((torch.bmm(q, k.mT) + mask).softmax(2), v), *tensors)
-    assert call.args[0].meta["val"].shape == (1, 6, 130, 64) and call.args[3].meta["val"].stride() == (6 * 136, 136, 136, 1) and "bmm" not in names
+    (call,), names, _ = rewritten(
+        lambda q, k, v, mask: torch.bmm((torch.bmm(q, k.mT) + mask).softmax(2), v), *tensors
+    )
+    assert (
+        call.args[0].meta["val"].shape == (1, 6, 130, 64)
+        and call.args[3].meta["val"].stride() == (6 * 136, 136, 136, 1)
+        and "bmm" not in names
+    )
 
 
 def test_layers_share_the_aligned_mask():
@@ -81,15 +119,27 @@ def test_layers_share_the_aligned_mask():
         for _ in range(3):
             q = (q @ k.mT * 0.125 + mask).softmax(-1) @ v
         return q
+
     _, names, _ = rewritten(layers, *on_gpu(*[(2, 3, 130, 64)] * 3, (130, 130)))
     assert names.count("attention") == 3 and names.count("constant_pad_nd") == 1
 
 
-@pytest.mark.parametrize("shape, dtype", [((2, 3, 130, 64), torch.float16), ((2, 3, 130, 64), torch.float64), ((2, 3, 130, 60), torch.bfloat16),
-                                          ((2, 3, 130, 6), torch.float32), ((2, 3, 130, 264), torch.float32), ((2, 3, 40, 64), torch.bfloat16),
-                                          ((1, 70_000, 64, 64), torch.bfloat16)])
+@pytest.mark.parametrize(
+    "shape, dtype",
+    [
+        ((2, 3, 130, 64), torch.float16),
+        ((2, 3, 130, 64), torch.float64),
+        ((2, 3, 130, 60), torch.bfloat16),
+        ((2, 3, 130, 6), torch.float32),
+        ((2, 3, 130, 264), torch.float32),
+        ((2, 3, 40, 64), torch.bfloat16),
+        ((1, 70_000, 64, 64), torch.bfloat16),
+    ],
+)
 def test_what_stays_as_it_is(shape, dtype):
-    calls, _, _ = rewritten(lambda q, k, v: (q @ k.mT).softmax(-1) @ v, *on_gpu(*[shape] * 3, dtype=dtype))
+    calls, _, _ = rewritten(
+        lambda q, k, v: (q @ k.mT).softmax(-1) @ v, *on_gpu(*[shape] * 3, dtype=dtype)
+    )
     assert not calls
 
 
@@ -100,38 +150,79 @@ def test_rows_in_doubt_are_computed_again(dtype, masked):
     pytest.importorskip("triton")
     torch.manual_seed(0)
     b, h, m, n, d = 2, 3, 70, 37, 24
-    q, k, v, out = (torch.randn(b, length, h, d).to(dtype).transpose(1, 2) for length in (m, n, n, m))
+    q, k, v, out = (
+        torch.randn(b, length, h, d).to(dtype).transpose(1, 2) for length in (m, n, n, m)
+    )
     mask = torch.zeros(m, 40, dtype=dtype)
-    mask[5], mask[40], mask[41, :20], mask[69, 3], mask[50, 1] = -INF, torch.finfo(dtype).min, -INF, NAN, INF
+    mask[5], mask[40], mask[41, :20], mask[69, 3], mask[50, 1] = (
+        -INF,
+        torch.finfo(dtype).min,
+        -INF,
+        NAN,
+        INF,
+    )
     mask = mask[:, :n].expand(b, h, m, n) if masked else None
     q[0, 1, 3, 2], q[0, 0, 4, 1], k[1, 2, 7, 0], v[1, 1, 2, 2] = NAN, INF, -INF, INF
-    q[1, 0, 9], k[1, 0] = 1e30, -1e30       # all scores overflow
+    q[1, 0, 9], k[1, 0] = 1e30, -1e30  # all scores overflow
     log_sum, doubt = torch.full((b, h, 96), INF), torch.rand(b, h, m) < 0.4
     doubt[0, 1, 3] = doubt[0, 0, 4] = doubt[1, 0] = doubt[:, :, [5, 40, 41, 69, 50]] = True
-    log_sum[:, :, :m] = torch.where(doubt, torch.tensor([0, INF, NAN, -INF])[torch.randint(0, 4, doubt.shape)], 1.5)
+    log_sum[:, :, :m] = torch.where(
+        doubt, torch.tensor([0, INF, NAN, -INF])[torch.randint(0, 4, doubt.shape)], 1.5
+    )
     out.fill_(7)
-    if dtype == torch.float32:      # inf * 0 of a TF32 product, which only the result shows
+    if dtype == torch.float32:  # inf * 0 of a TF32 product, which only the result shows
         out[1, 2, 11, 3], doubt[1, 2, 11] = NAN, True
     attention.mend(out, log_sum, q, k, v, mask, 0.3)
     scores = q.float() @ k.float().mT * 0.3 + (mask.float() if masked else 0)
     want = (scores.softmax(-1) @ v.float()).to(dtype)
-    assert (out[~doubt] == 7).all() and want[doubt].isnan().any() and want[doubt].isinf().any() and not want[1, 0, 9].isfinite().any()
-    torch.testing.assert_close(out[doubt], want[doubt], equal_nan=True, **({} if dtype == torch.float32 else {"rtol": 2e-2, "atol": 2e-2}))
+    assert (
+        (out[~doubt] == 7).all()
+        and want[doubt].isnan().any()
+        and want[doubt].isinf().any()
+        and not want[1, 0, 9].isfinite().any()
+    )
+    torch.testing.assert_close(
+        out[doubt],
+        want[doubt],
+        equal_nan=True,
+        **({} if dtype == torch.float32 else {"rtol": 2e-2, "atol": 2e-2}),
+    )
 
 
 def test_numbers_of_the_cpu_that_a_gpu_reads():
     """x[..., 0] = 5 on a GPU writes a tensor of no dimensions that lies on the CPU: it becomes the number; what comes from outside is copied, once."""
+
     def function(x, s, i):
         y = torch.ops.aten.copy(x, torch.tensor(5.0)) * torch.tensor(3.0)
-        return torch.where(y > 0, torch.tensor(0.5), y) + s, torch.ops.aten.copy(x, s).index_put((i,), s)
+        return torch.where(y > 0, torch.tensor(0.5), y) + s, torch.ops.aten.copy(x, s).index_put(
+            (i,), s
+        )
+
     with FakeTensorMode():
-        inputs = [torch.empty(3, 4, device="cuda"), torch.empty(()), torch.empty(2, dtype=torch.int64, device="cuda")]
+        inputs = [
+            torch.empty(3, 4, device="cuda"),
+            torch.empty(()),
+            torch.empty(2, dtype=torch.int64, device="cuda"),
+        ]
     graphs = []
-    minidynamo.compile(function, backend=lambda gm, inputs: graphs.append(gm) or gm.forward)(torch.ones(3, 4), torch.tensor(1.0), torch.tensor([0, 1]))
+    minidynamo.compile(function, backend=lambda gm, inputs: graphs.append(gm) or gm.forward)(
+        torch.ones(3, 4), torch.tensor(1.0), torch.tensor([0, 1])
+    )
     with torch.no_grad():
         joint = trace_forward(graphs[0], inputs, table())
         assert optimize(joint.graph)["numbers"] == 4
     nodes = [n for n in joint.graph.graph.nodes if n.op == "call_function"]
-    assert [n.args[0] for n in nodes if n.target is torch.ops.aten.scalar_tensor.default] == [5.0, 3.0, 0.5]
-    assert [n.kwargs for n in nodes if n.target is torch.ops.aten._to_copy.default] == [{"device": torch.device("cuda", 0)}]
-    assert all(a.meta["val"].device.type == "cuda" for n in nodes for a in n.all_input_nodes if n.target is not torch.ops.aten._to_copy.default)
+    assert [n.args[0] for n in nodes if n.target is torch.ops.aten.scalar_tensor.default] == [
+        5.0,
+        3.0,
+        0.5,
+    ]
+    assert [n.kwargs for n in nodes if n.target is torch.ops.aten._to_copy.default] == [
+        {"device": torch.device("cuda", 0)}
+    ]
+    assert all(
+        a.meta["val"].device.type == "cuda"
+        for n in nodes
+        for a in n.all_input_nodes
+        if n.target is not torch.ops.aten._to_copy.default
+    )

@@ -1,4 +1,5 @@
 """The benchmark runner on tiny inputs: what it measures is right; no test depends on a time."""
+
 import threading
 import time
 import types
@@ -25,7 +26,9 @@ def test_a_wrong_result_is_not_timed(monkeypatch):
 
 def test_interleaving_counts_every_round():
     calls = []
-    timings = runner.interleave({"a": lambda: calls.append("a"), "b": lambda: calls.append("b")}, budget=0, rounds=(3, 3))
+    timings = runner.interleave(
+        {"a": lambda: calls.append("a"), "b": lambda: calls.append("b")}, budget=0, rounds=(3, 3)
+    )
     assert len(timings["a"].seconds) == len(timings["b"].seconds) == 3
     middle, low, high = runner.ratio(timings, "a", "b")
     assert low <= middle <= high
@@ -37,22 +40,35 @@ def test_difference_looks_into_structures():
 
 def test_an_ablation_switches_off_one_thing_and_keeps_the_numbers():
     from minidynamo.bench.suites import ablation
-    assert {"fusion", "inlining", "buffer reuse", "fusion and inlining"} <= set(ablation.switches()) and "verify" not in ablation.switches()
+
+    assert {"fusion", "inlining", "buffer reuse", "fusion and inlining"} <= set(
+        ablation.switches()
+    ) and "verify" not in ablation.switches()
     x = torch.randn(64, 100)
     with torch.no_grad():
         row = ablation.ablate("softmax", lambda x: torch.softmax(x, -1), [x], budget=0)
-    assert row["kernels"]["all on"] == 1 < row["kernels"]["fusion"] < row["kernels"]["fusion and inlining"]
+    assert (
+        row["kernels"]["all on"]
+        == 1
+        < row["kernels"]["fusion"]
+        < row["kernels"]["fusion and inlining"]
+    )
     assert row["megabytes"]["all on"] == 2 * x.numel() * 4 / 1e6 < row["megabytes"]["fusion"]
     assert all(len(value) == 3 for value in row["slower without"].values())
     with torch.no_grad():
-        assert ablation.ablate("one", lambda x: x + 1, [x], budget=0, chosen={"scalar": {"vectorize": False}})["kernels"] == {"all on": 1, "scalar": 1}
+        assert ablation.ablate(
+            "one", lambda x: x + 1, [x], budget=0, chosen={"scalar": {"vectorize": False}}
+        )["kernels"] == {"all on": 1, "scalar": 1}
 
 
 def test_a_model_that_fails_alone_is_a_row(capsys):
     from minidynamo.bench.suites.common import model_rows
+
     options = types.SimpleNamespace(only="", jobs=2, no_peer=True, threads=1)
     rows = list(model_rows("no such suite", ["first", "second"], None, str, options))
-    assert [row["name"] for row in rows] == ["first", "second"] and all("invalid choice" in row["failed"] for row in rows)
+    assert [row["name"] for row in rows] == ["first", "second"] and all(
+        "invalid choice" in row["failed"] for row in rows
+    )
     assert "failed: exit 2" in capsys.readouterr().out
 
 
@@ -63,14 +79,21 @@ def test_only_names_one_model_or_many():
         if name == "missing":
             raise ImportError("not installed")
         return [{"name": name, "right": True}]
+
     options = types.SimpleNamespace(only="^bert$", jobs=1)
-    assert [row["name"] for row in model_rows("any", ["bert", "roberta", "bert2"], measure, str, options)] == ["bert"]
+    assert [
+        row["name"]
+        for row in model_rows("any", ["bert", "roberta", "bert2"], measure, str, options)
+    ] == ["bert"]
     options.only = "missing"
-    assert list(model_rows("any", ["bert", "missing"], measure, str, options)) == [{"name": "missing", "skipped": "not installed"}]
+    assert list(model_rows("any", ["bert", "missing"], measure, str, options)) == [
+        {"name": "missing", "skipped": "not installed"}
+    ]
 
 
 def test_who_is_timed_waits_for_all_that_compile(tmp_path, monkeypatch):
     from minidynamo.bench.suites.common import turn
+
     monkeypatch.setenv("MINIDYNAMO_TURNS", str(tmp_path / "turns"))
     seen, compiling = [], threading.Barrier(3)
 
@@ -81,9 +104,10 @@ def test_who_is_timed_waits_for_all_that_compile(tmp_path, monkeypatch):
 
     def compiled():
         with turn("time", alone=False):
-            compiling.wait()            # nobody gets here unless both are inside
+            compiling.wait()  # nobody gets here unless both are inside
             time.sleep(0.05)
             seen.append("compiled")
+
     threads = [threading.Thread(target=f) for f in (timed, compiled, compiled)]
     for thread in threads:
         thread.start()

@@ -1,5 +1,6 @@
 """Where a graph can break: in handlers, with and try blocks, loops, comprehensions, nested calls.  Each equals plain Python, and what follows
 the break is compiled (`graphs`)."""
+
 import contextlib
 import sys
 
@@ -11,7 +12,7 @@ from test_capture_language import fresh, make_test, outcome, same  # noqa: F401
 
 
 def X():
-    return torch.arange(6.).reshape(2, 3) / 7 + 0.1
+    return torch.arange(6.0).reshape(2, 3) / 7 + 0.1
 
 
 def fail(x, kind=ValueError):
@@ -142,6 +143,7 @@ def test_a_finally_that_an_exception_goes_through(x):
         finally:
             x = x.sin()
             print("finally", type(sys.exception()))
+
     try:
         inner(x)
     except ValueError as error:
@@ -184,6 +186,7 @@ def test_the_callers_exception_is_context(x):
             raise TypeError("t")
         except TypeError as error:
             return x.exp(), type(error.__context__)
+
     try:
         fail(x)
     except ValueError:
@@ -194,6 +197,7 @@ def test_the_callers_exception_is_context(x):
 
 def test_what_is_handled_when_nothing_is_ended():
     """After the compiled call the thread handles what it did before, also where a handler left by an exception."""
+
     def f(x, kind):
         try:
             fail(x)
@@ -203,6 +207,7 @@ def test_what_is_handled_when_nothing_is_ended():
             if kind is not None:
                 raise kind("new")
             return x * 2
+
     compiled = minidynamo.compile(f, backend="eager")
     for kind in (None, KeyError, None, OSError):
         for function in (f, compiled):
@@ -210,7 +215,11 @@ def test_what_is_handled_when_nothing_is_ended():
                 found = function(torch.ones(2), kind)
                 assert kind is None and found.tolist() == [4, 4]
             except (KeyError, OSError) as error:
-                assert type(error) is kind and type(error.__context__) is ValueError and sys.exception() is error
+                assert (
+                    type(error) is kind
+                    and type(error.__context__) is ValueError
+                    and sys.exception() is error
+                )
             assert sys.exception() is None
         try:
             raise IndexError
@@ -229,7 +238,9 @@ class Log:
         return self
 
     def __exit__(self, kind, value, trace):
-        self.seen.append((kind, sys.exception() is value, trace is not None and value.__traceback__ is trace))
+        self.seen.append(
+            (kind, sys.exception() is value, trace is not None and value.__traceback__ is trace)
+        )
         return self.swallow
 
 
@@ -273,6 +284,7 @@ def test_in_a_comprehension(x):
     def noisy(v):
         minidynamo.graph_break()
         return v + 1
+
     y = x.sin()
     rows = [noisy(row) for row in y]
     return torch.stack(rows).cos()
@@ -296,6 +308,7 @@ def test_among_arguments_that_wait(x):
     def noisy(v):
         minidynamo.graph_break()
         return v + 1
+
     return torch.add(x.sin() * 2, noisy(x.cos()), alpha=int(x.shape[0])) - x
 
 
@@ -317,7 +330,7 @@ def test_in_a_while_loop(x):
     return x
 
 
-@pytest.mark.parametrize("value", [1., -1.])
+@pytest.mark.parametrize("value", [1.0, -1.0])
 def test_both_branches(value):
     def f(x):
         try:
@@ -332,15 +345,20 @@ def test_both_branches(value):
         finally:
             x = x.exp()
         return x + y
+
     compiled = minidynamo.compile(f, backend="eager")
     for factor in (1, -1, 2):
-        same(outcome(compiled, (torch.ones(2) * value * factor,), {}), outcome(f, (torch.ones(2) * value * factor,), {}))
+        same(
+            outcome(compiled, (torch.ones(2) * value * factor,), {}),
+            outcome(f, (torch.ones(2) * value * factor,), {}),
+        )
 
 
 @make_test(X(), graphs=2, breaks=5)
 def test_a_bare_raise_of_what_the_caller_handles(x):
     def again():
         raise
+
     try:
         try:
             fail(x)
@@ -375,6 +393,7 @@ def test_a_closure_variable_is_deleted(x):
             return late
         except NameError as error:
             return type(error).__name__
+
     late = 1
     before = show()
     del late

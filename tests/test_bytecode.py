@@ -1,5 +1,6 @@
 """The bytecode package against CPython itself: the standard library of the running version, read and written again, and its
 functions executed by a small concrete interpreter of the canonical operations.  No torch."""
+
 import dis
 import os
 import random
@@ -11,11 +12,22 @@ import pytest
 
 from canonical_interpreter import stub
 from minidynamo.bytecode import Instruction, assemble, canonical, disassemble, emit, slots
-from minidynamo.bytecode.assembler import PAIRS, VERSION, read_exception_table, write_exception_table
+from minidynamo.bytecode.assembler import (
+    PAIRS,
+    VERSION,
+    read_exception_table,
+    write_exception_table,
+)
 
 STDLIB = sysconfig.get_paths()["stdlib"]
 MODULES = sorted(name for name in os.listdir(STDLIB) if name.endswith(".py")) + [
-    "asyncio/base_events.py", "email/message.py", "json/decoder.py", "json/encoder.py", "collections/__init__.py", "unittest/mock.py"]
+    "asyncio/base_events.py",
+    "email/message.py",
+    "json/decoder.py",
+    "json/encoder.py",
+    "collections/__init__.py",
+    "unittest/mock.py",
+]
 
 
 def code_objects(code):
@@ -36,9 +48,21 @@ def resolved(code):
     """What the code does, whatever the numbering of its constants and names; the 3.13 pairs read as two."""
     result = []
     for ins in disassemble(code):
-        arg = ("->", ins.arg.end - 2) if isinstance(ins.arg, Instruction) else (type(ins.arg), ins.arg)
+        arg = (
+            ("->", ins.arg.end - 2)
+            if isinstance(ins.arg, Instruction)
+            else (type(ins.arg), ins.arg)
+        )
         handler = ins.exc and (ins.exc[0].op, ins.exc[1:])
-        result.append((ins.op, str(arg) if isinstance(ins.arg, types.CodeType) else arg, ins.flags, handler, ins.pos))
+        result.append(
+            (
+                ins.op,
+                str(arg) if isinstance(ins.arg, types.CodeType) else arg,
+                ins.flags,
+                handler,
+                ins.pos,
+            )
+        )
     return result
 
 
@@ -56,11 +80,17 @@ def test_the_standard_library_round_trips():
     for code in library_codes():
         again = assemble(code, disassemble(code))
         total += 1
-        assert slots(again) == slots(code) and again.co_stacksize == code.co_stacksize and again.co_flags == code.co_flags
+        assert (
+            slots(again) == slots(code)
+            and again.co_stacksize == code.co_stacksize
+            and again.co_flags == code.co_flags
+        )
         assert comparable(resolved(again)) == comparable(resolved(code)), code
-        if not has_pairs(code):                     # else the split pairs move everything behind them
+        if not has_pairs(code):  # else the split pairs move everything behind them
             assert again.co_code == code.co_code, code
-            assert list(read_exception_table(again.co_exceptiontable)) == list(read_exception_table(code.co_exceptiontable))
+            assert list(read_exception_table(again.co_exceptiontable)) == list(
+                read_exception_table(code.co_exceptiontable)
+            )
             assert list(again.co_positions()) == list(code.co_positions())
             exact += 1
     assert total > 8000 and exact > total / 3
@@ -70,15 +100,22 @@ def test_every_operation_of_the_standard_library_has_a_canonical_form():
     """Only module bodies, class bodies and coroutines use operations the evaluator does not know."""
     unknown = set()
     for code in library_codes():
-        if code.co_flags & 2 and not code.co_flags & (0x80 | 0x200):        # CO_OPTIMIZED, no coroutine
+        if code.co_flags & 2 and not code.co_flags & (0x80 | 0x200):  # CO_OPTIMIZED, no coroutine
             operations, first = canonical(disassemble(code))
             unknown |= {op.arg for op in operations if op.op == "UNSUPPORTED"}
             for op in operations:
                 if op.op in ("JUMP", "FOR_ITER", "SEND") or op.op.startswith("POP_JUMP_IF"):
                     assert 0 <= op.arg < len(operations)
                 assert op.exc is None or 0 <= op.exc[0] < len(operations)
-    assert unknown <= {"CALL_INTRINSIC_1", "CALL_INTRINSIC_2", "PREP_RERAISE_STAR", "CHECK_EG_MATCH", "ASYNC_GEN_WRAP", "CLEANUP_THROW",
-                       "LOAD_FROM_DICT_OR_DEREF"}, unknown
+    assert unknown <= {
+        "CALL_INTRINSIC_1",
+        "CALL_INTRINSIC_2",
+        "PREP_RERAISE_STAR",
+        "CHECK_EG_MATCH",
+        "ASYNC_GEN_WRAP",
+        "CLEANUP_THROW",
+        "LOAD_FROM_DICT_OR_DEREF",
+    }, unknown
 
 
 def test_exception_table_encoding():
@@ -90,11 +127,16 @@ def test_exception_table_encoding():
         stop = start + rng.choice([1, 63, 64, 4095, 4096])
         entries.append((start, stop, rng.randrange(1 << 20), rng.randrange(200), rng.randrange(2)))
         position = stop
-    back = [(a // 2, b // 2, c // 2, d, e) for a, b, c, d, e in read_exception_table(write_exception_table(entries))]
+    back = [
+        (a // 2, b // 2, c // 2, d, e)
+        for a, b, c, d, e in read_exception_table(write_exception_table(entries))
+    ]
     assert back == entries
 
 
-@pytest.mark.parametrize("padding", [0, 1, 100, 126, 127, 128, 129, 254, 255, 256, 257, 1000, 66000])
+@pytest.mark.parametrize(
+    "padding", [0, 1, 100, 126, 127, 128, 129, 254, 255, 256, 257, 1000, 66000]
+)
 def test_jumps_grow_extended_args(padding):
     def f(n):
         total = 0
@@ -104,8 +146,10 @@ def test_jumps_grow_extended_args(padding):
         return total
 
     body = disassemble(f.__code__)
-    for _ in range(3):                               # one lot inside the loop, one inside the branch, one in front
-        where = next(i for i, ins in enumerate(body) if ins.op == ("BINARY_OP", "STORE_FAST", "GET_ITER")[_])
+    for _ in range(3):  # one lot inside the loop, one inside the branch, one in front
+        where = next(
+            i for i, ins in enumerate(body) if ins.op == ("BINARY_OP", "STORE_FAST", "GET_ITER")[_]
+        )
         body[where:where] = [Instruction("NOP", pos=body[where].pos) for _ in range(padding)]
     code = assemble(f.__code__, body)
     assert types.FunctionType(code, globals())(10) == 25
@@ -143,39 +187,72 @@ def test_emitters():
     assert run(a + b + e.build_set(2), 1, 2) == {1, 2}
     assert run(a + b + e.build_map(1), 1, 2) == {1: 2}
     assert run(a + b + e.binary_subscr(), [5, 6], 1) == 6
-    assert run(a + e.load_const(1) + e.load_const(3) + e.build_slice(2) + e.binary_subscr(), [5, 6, 7, 8], 0) == [6, 7]
+    assert run(
+        a + e.load_const(1) + e.load_const(3) + e.build_slice(2) + e.binary_subscr(),
+        [5, 6, 7, 8],
+        0,
+    ) == [6, 7]
     assert run(a + b + e.swap(2) + e.build_tuple(2), 1, 2) == (2, 1)
     assert run(a + b + e.copy(2) + e.build_tuple(3), 1, 2) == (1, 2, 1)
     assert run(a + e.unpack_sequence(2) + e.swap(2) + e.build_tuple(2), (4, 5), 0) == (4, 5)
-    assert run(b + a + e.store_attr("tag") + a + e.load_attr("tag"), types.SimpleNamespace(), 9) == 9
+    assert (
+        run(b + a + e.store_attr("tag") + a + e.load_attr("tag"), types.SimpleNamespace(), 9) == 9
+    )
     assert run(b + a + e.load_const(0) + e.store_subscr() + a, [1, 2], 9) == [9, 2]
     assert run(a + e.load_const(0) + e.delete_subscr() + a, [1, 2], 9) == [2]
     box = types.SimpleNamespace(tag=1)
     assert run(a + e.delete_attr("tag") + a, box, 0) is box and not hasattr(box, "tag")
     with pytest.raises(UnboundLocalError):
-        make(lambda a: None, e.prologue(0) + e.delete_fast("a") + [Instruction(
-            "LOAD_FAST_CHECK" if VERSION >= (3, 12) else "LOAD_FAST", "a")] + e.return_value())(1)
+        make(
+            lambda a: None,
+            e.prologue(0)
+            + e.delete_fast("a")
+            + [Instruction("LOAD_FAST_CHECK" if VERSION >= (3, 12) else "LOAD_FAST", "a")]
+            + e.return_value(),
+        )(1)
 
 
 def test_emitted_globals_and_functions():
     e = emit
     scope = {}
-    code = assemble((lambda a: None).__code__, e.prologue(0) + e.load_fast("a") + e.store_global("g") + e.load_global("g") + e.return_value())
+    code = assemble(
+        (lambda a: None).__code__,
+        e.prologue(0)
+        + e.load_fast("a")
+        + e.store_global("g")
+        + e.load_global("g")
+        + e.return_value(),
+    )
     assert types.FunctionType(code, scope)(4) == 4 and scope == {"g": 4}
-    code = assemble((lambda a: None).__code__, e.prologue(0) + e.delete_global("g") + e.load_const(None) + e.return_value())
+    code = assemble(
+        (lambda a: None).__code__,
+        e.prologue(0) + e.delete_global("g") + e.load_const(None) + e.return_value(),
+    )
     types.FunctionType(code, scope)(4)
     assert scope == {}
 
     def outer(x):
         def inner(y):
             return x + y
+
         return inner
 
     inner = next(c for c in outer.__code__.co_consts if isinstance(c, types.CodeType))
-    body = [Instruction("MAKE_CELL", "x")] + e.prologue(0) + e.call(e.make_function(inner, ["x"]), e.load_const(10)) + e.return_value()
+    body = (
+        [Instruction("MAKE_CELL", "x")]
+        + e.prologue(0)
+        + e.call(e.make_function(inner, ["x"]), e.load_const(10))
+        + e.return_value()
+    )
     assert types.FunctionType(assemble(outer.__code__, body, stacksize=10), {})(5) == 15
     plain = (lambda y: y * 2).__code__
-    assert make(lambda a: None, e.prologue(0) + e.call(e.make_function(plain, []), e.load_fast("a")) + e.return_value())(5) == 10
+    assert (
+        make(
+            lambda a: None,
+            e.prologue(0) + e.call(e.make_function(plain, []), e.load_fast("a")) + e.return_value(),
+        )(5)
+        == 10
+    )
 
 
 def test_new_instructions_take_the_line_before_them():
@@ -241,7 +318,25 @@ def arithmetic(a, b):
     c = a + b * a - b / 7
     c += a // 3
     c **= 2
-    return c, -a, +b, ~int(a), not a, a & b, a | b, a ^ b, a << 2, a >> 1, a % 5, a < b, a <= b, a == b, a != b, a >= b, a > b
+    return (
+        c,
+        -a,
+        +b,
+        ~int(a),
+        not a,
+        a & b,
+        a | b,
+        a ^ b,
+        a << 2,
+        a >> 1,
+        a % 5,
+        a < b,
+        a <= b,
+        a == b,
+        a != b,
+        a >= b,
+        a > b,
+    )
 
 
 def control(a, b):
@@ -270,7 +365,21 @@ def containers(a, b):
     lst[2:4] = [a]
     del lst[0], d["k"]
     lst[1] += 5
-    return t, d, first, middle, last, p, q, sorted(map(str, r)), s, lst, {1: 2, 3: 4}, {1, 2, 3}, [1, 2, 3]
+    return (
+        t,
+        d,
+        first,
+        middle,
+        last,
+        p,
+        q,
+        sorted(map(str, r)),
+        s,
+        lst,
+        {1: 2, 3: 4},
+        {1, 2, 3},
+        [1, 2, 3],
+    )
 
 
 def comprehensions(a, b):
@@ -332,9 +441,21 @@ def calls(a, b, *rest, key=5, **kw):
         nonlocal a
         a += 1
         return p, q, args, k, kws, a
+
     args, kwargs = (1, 2, 3), {"k": 4, "z": 5}
-    return (inner(1), inner(1, 2, 3, k=9), inner(*args, **kwargs), inner(*args, 7, k=0), inner(1, **kwargs), rest, key, kw,
-            "a,b".split(","), max([a, b], key=lambda v: -v), (lambda *s, **t: (s, t))(1, u=2))
+    return (
+        inner(1),
+        inner(1, 2, 3, k=9),
+        inner(*args, **kwargs),
+        inner(*args, 7, k=0),
+        inner(1, **kwargs),
+        rest,
+        key,
+        kw,
+        "a,b".split(","),
+        max([a, b], key=lambda v: -v),
+        (lambda *s, **t: (s, t))(1, u=2),
+    )
 
 
 def variables(a, b):
@@ -377,10 +498,13 @@ def matching(a, b):
 def imports(a, b):
     import os.path as p
     from collections import OrderedDict, namedtuple
+
     class Local(Base):
         x = a
+
         def m(self, k):
             return super().m(k) * 2
+
     return p.join(str(a), "b"), OrderedDict(z=b), namedtuple("N", "f")(a), Local(3).m(4), Local.x
 
 
@@ -388,8 +512,20 @@ def inheritance(a, b):
     return Derived(a).m(b)
 
 
-FUNCTIONS = [arithmetic, control, containers, comprehensions, exceptions, managers, strings, calls, variables, matching, imports,
-             inheritance]
+FUNCTIONS = [
+    arithmetic,
+    control,
+    containers,
+    comprehensions,
+    exceptions,
+    managers,
+    strings,
+    calls,
+    variables,
+    matching,
+    imports,
+    inheritance,
+]
 
 
 @pytest.mark.parametrize("function", FUNCTIONS, ids=lambda f: f.__name__)
@@ -400,6 +536,7 @@ def test_canonical_operations_compute_what_cpython_computes(function, a, b):
             return repr(function(a, b))
         except Exception as error:
             return repr(error)
+
     want = outcome()
     changed = [function] + [m for m in (Derived.__init__, Derived.m) if function is inheritance]
     codes = [f.__code__ for f in changed]
@@ -418,15 +555,24 @@ def test_json_runs_on_canonical_operations():
     import json.decoder
     import json.encoder
     import json.scanner
-    data = {"a": [1, 2.5, None, True, "q\"\n\u00e9"], "b": {"c": [], "d": {}}, "e": -1e300}
+
+    data = {"a": [1, 2.5, None, True, 'q"\n\u00e9'], "b": {"c": [], "d": {}}, "e": -1e300}
     text, indented = json.dumps(data), json.dumps(data, indent=2, sort_keys=True)
     modules = json, json.decoder, json.encoder, json.scanner
     saved = []
     for module in modules:
-        holders = [module] + [v for v in vars(module).values() if isinstance(v, type) and v.__module__ == module.__name__]
+        holders = [module] + [
+            v
+            for v in vars(module).values()
+            if isinstance(v, type) and v.__module__ == module.__name__
+        ]
         for holder in holders:
             for f in vars(holder).values():
-                if isinstance(f, types.FunctionType) and f.__module__ == module.__name__ and not f.__code__.co_flags & (0x20 | 0x80 | 0x200):
+                if (
+                    isinstance(f, types.FunctionType)
+                    and f.__module__ == module.__name__
+                    and not f.__code__.co_flags & (0x20 | 0x80 | 0x200)
+                ):
                     saved.append((f, f.__code__))
     assert len(saved) > 15
     try:

@@ -1,4 +1,5 @@
 """Breadth of capture: torch features in a frame, optimizers, generators and handlers that meet a break.  Each equals plain Python."""
+
 import collections
 import gc
 import itertools
@@ -15,7 +16,7 @@ from test_capture_language import fresh, make_test, same  # noqa: F401
 
 
 def X():
-    return torch.arange(6.).reshape(2, 3) / 7 + 0.1
+    return torch.arange(6.0).reshape(2, 3) / 7 + 0.1
 
 
 def counts():
@@ -31,6 +32,7 @@ def test_autocast_entered_in_a_frame(backend):
             with torch.autocast("cpu", enabled=False):
                 z = x @ x.T
         return y, z, x @ x.T
+
     compiled = minidynamo.compile(f, backend=backend)
     for _ in range(2):
         same(compiled(X()), f(X()))
@@ -46,6 +48,7 @@ def test_a_break_inside_autocast_keeps_its_depth(capsys):
             y = x @ w
             print("here")
             return y, y @ w, torch.is_autocast_enabled("cpu")
+
     w = torch.eye(3, requires_grad=True)
     compiled = minidynamo.compile(f, backend="eager")
     for _ in range(2):
@@ -58,6 +61,7 @@ def test_state_is_restored_when_the_graph_fails():
     def f(x, n):
         with torch.autocast("cpu", dtype=torch.bfloat16), torch.no_grad():
             return x[n]
+
     compiled = minidynamo.compile(f, backend="eager")
     compiled(X(), torch.tensor([1]))
     with pytest.raises(IndexError):
@@ -69,6 +73,7 @@ def test_the_autocast_dtype_set_at_large_is_guarded():
     def f(x):
         with torch.autocast("cpu"):
             return x @ x.T
+
     compiled = minidynamo.compile(f, backend="eager")
     before = torch.get_autocast_dtype("cpu")
     try:
@@ -92,7 +97,7 @@ def test_default_dtype(x):
 
 @make_test(X())
 def test_record_function_is_ignored(x):
-    torch._C._log_api_usage_once("tests")      # libraries' modules and functions call it
+    torch._C._log_api_usage_once("tests")  # libraries' modules and functions call it
     with torch.profiler.record_function("label"):
         return x + 1
 
@@ -103,6 +108,7 @@ def test_metadata_in_place():
         v = x + 1
         v.t_()
         return w * 3, v
+
     compiled = minidynamo.compile(f, backend="eager")
     for got, want in zip(compiled(X()), f(X())):
         same(got, want)
@@ -114,11 +120,11 @@ class Scaled(torch.autograd.Function):
     def forward(ctx, x, n):
         ctx.save_for_backward(x)
         ctx.n = n
-        return x ** n
+        return x**n
 
     @staticmethod
     def backward(ctx, grad):
-        x, = ctx.saved_tensors
+        (x,) = ctx.saved_tensors
         return grad * 3 * ctx.n * x ** (ctx.n - 1), None
 
 
@@ -126,6 +132,7 @@ class Scaled(torch.autograd.Function):
 def test_autograd_function(backend):
     def f(x):
         return Scaled.apply(x * 2, 2) + 1
+
     grads = []
     for function in (f, minidynamo.compile(f, backend=backend)):
         x = X().requires_grad_()
@@ -137,9 +144,18 @@ def test_autograd_function(backend):
 
 
 # ---- optimizers: `step` is one graph
-STEPS = {"SGD": dict(lr=0.1), "SGD-momentum": dict(lr=0.1, momentum=0.9, nesterov=True, weight_decay=0.1), "Adam": {}, "AdamW": dict(amsgrad=True),
-         "SGD-foreach": dict(lr=0.1, momentum=0.9, foreach=True), "Adam-foreach": dict(foreach=True), "AdamW-foreach": dict(foreach=True),
-         "Adam-fused": dict(fused=True), "RMSprop": {}, "Adagrad": dict(lr_decay=0.1)}
+STEPS = {
+    "SGD": dict(lr=0.1),
+    "SGD-momentum": dict(lr=0.1, momentum=0.9, nesterov=True, weight_decay=0.1),
+    "Adam": {},
+    "AdamW": dict(amsgrad=True),
+    "SGD-foreach": dict(lr=0.1, momentum=0.9, foreach=True),
+    "Adam-foreach": dict(foreach=True),
+    "AdamW-foreach": dict(foreach=True),
+    "Adam-fused": dict(fused=True),
+    "RMSprop": {},
+    "Adagrad": dict(lr_decay=0.1),
+}
 
 
 @pytest.mark.parametrize("name", STEPS)
@@ -153,11 +169,16 @@ def test_optimizer_step(name):
             optimizer.zero_grad()
             model(X() + n).square().sum().backward()
             step()
-        return list(model.parameters()), [list(state.values()) for state in optimizer.state.values()]
+        return list(model.parameters()), [
+            list(state.values()) for state in optimizer.state.values()
+        ]
+
     for got, want in zip(train(True), train(False)):
         torch.testing.assert_close(got, want, rtol=1e-6, atol=1e-7)
     graphs, breaks = counts()
-    assert breaks == 0 and 1 <= graphs <= 2 and minidynamo.counters["recompiles"].total() <= 1      # the first step makes the state
+    assert (
+        breaks == 0 and 1 <= graphs <= 2 and minidynamo.counters["recompiles"].total() <= 1
+    )  # the first step makes the state
 
 
 def test_optimizer_entries_die_with_it():
@@ -167,7 +188,7 @@ def test_optimizer_entries_die_with_it():
     minidynamo.compile(optimizer.step, backend="eager")()
     parameter, seen = weakref.ref(model.weight), weakref.ref(optimizer)
     del model, optimizer
-    gc.collect(), gc.collect()      # the optimizer, whose death drops the entry; then the entry
+    gc.collect(), gc.collect()  # the optimizer, whose death drops the entry; then the entry
     assert seen() is None and parameter() is None
 
 
@@ -201,6 +222,7 @@ def test_generator_across_a_break(x):
         for i in range(3):
             print(i)
             yield x + i
+
     total = x * 2
     for value in steps():
         total = total + value
@@ -210,6 +232,7 @@ def test_generator_across_a_break(x):
 def test_a_real_generator_is_not_advanced_while_tracing():
     def f(x, numbers):
         return x + next(numbers), next(numbers)
+
     compiled = minidynamo.compile(f, backend="eager")
     for _ in range(2):
         same(compiled(X(), (n for n in (1, 2, 3))), f(X(), (n for n in (1, 2, 3))))
@@ -220,6 +243,7 @@ def test_fork_rng():
         with torch.random.fork_rng(devices=[]):
             y = torch.rand(3)
         return x + y, torch.rand(3)
+
     compiled = minidynamo.compile(f, backend="eager")
     for _ in range(2):
         torch.manual_seed(3)
@@ -235,6 +259,7 @@ def test_nothing_outlives_the_resumed_part():
         alive.append(weakref.ref(x + 1))
         alive.append(alive[0]() is None)
         return x * 2
+
     compiled = minidynamo.compile(f, backend="eager")
     for _ in range(2):
         alive.clear()
@@ -244,9 +269,11 @@ def test_nothing_outlives_the_resumed_part():
 
 def test_cannot_split_is_a_skip():
     with config.patch(raise_internal_errors=False):
+
         def f(x):
             y = x + 1
             return [print(i) or y for i in range(2)], {**locals()}.keys() - {"x", "y"}
+
         same(minidynamo.compile(f, backend="eager")(X()), f(X()))
     assert not minidynamo.counters["errors"] and not any(record.error for record in records.frames)
 
@@ -282,8 +309,15 @@ def test_itertools_and_counter(x):
     counter = collections.Counter("abca")
     counter["z"] += 2
     counter.update("ab")
-    return (x + counter["a"], list(itertools.combinations(range(4), 2)), list(itertools.permutations("abc", 2)), list(itertools.compress("abc", [1, 0, 1])),
-            list(itertools.combinations_with_replacement([1, 2], 2)), list(itertools.filterfalse(None, [0, 1])), dict(counter))
+    return (
+        x + counter["a"],
+        list(itertools.combinations(range(4), 2)),
+        list(itertools.permutations("abc", 2)),
+        list(itertools.compress("abc", [1, 0, 1])),
+        list(itertools.combinations_with_replacement([1, 2], 2)),
+        list(itertools.filterfalse(None, [0, 1])),
+        dict(counter),
+    )
 
 
 @make_test(X())
@@ -302,6 +336,7 @@ def test_deque_set_generator(x):
             yield 2
         finally:
             log.append("closed")
+
     made = numbers()
     first = next(made)
     made.close()
@@ -312,6 +347,7 @@ def test_deque_set_generator(x):
 def test_messages(x):
     def f(a, b, *, c):
         return a
+
     found = []
     for call in (lambda: f(1, 2, 3, c=4), lambda: f(1, 2, 3)):
         try:
@@ -338,7 +374,9 @@ def test_what_is_assumed_of_pinned_objects_is_checked():
     namespace["len"] = lambda x: 10
     same(compiled(X()), f(X()))
     del namespace["len"]
-    hook = torch.nn.modules.module.register_module_forward_hook(lambda module, args, result: result + 1)
+    hook = torch.nn.modules.module.register_module_forward_hook(
+        lambda module, args, result: result + 1
+    )
     same(compiled(X()), f(X()))
     hook.remove()
     logger = namespace["logger"]
@@ -354,8 +392,7 @@ def test_dictionaries_with_tensor_keys_are_guarded():
 
     def f(d, t):
         return t * 2 if t in d else t * 3
+
     compiled = minidynamo.compile(f, backend="eager")
     for table, tensor in (({a: 1}, a), ({a: 1}, b), ({}, a), ({b: 1}, b)):
         same(compiled(table, tensor), f(table, tensor))
-
-

@@ -1,4 +1,5 @@
 """What capture once lacked: breaks in long loops, the lifetime of values behind a break, torch's contexts, generators' results..."""
+
 import collections
 import copy
 import functools
@@ -17,7 +18,7 @@ from test_capture_language import fresh, make_test, same  # noqa: F401
 
 
 def X():
-    return torch.arange(6.).reshape(2, 3) / 7 + 0.1
+    return torch.arange(6.0).reshape(2, 3) / 7 + 0.1
 
 
 # ---- breaks in loops
@@ -28,6 +29,7 @@ def test_a_loop_that_breaks_in_each_turn_does_not_nest():
             minidynamo.graph_break()
             x = x * 1
         return x
+
     turns = sys.getrecursionlimit() + 100
     compiled = minidynamo.compile(f, backend="eager")
     same(compiled(X(), turns), f(X(), turns))
@@ -36,6 +38,7 @@ def test_a_loop_that_breaks_in_each_turn_does_not_nest():
 
 class Temporary:
     """Says when it goes, like a lock or a temporary file."""
+
     def __init__(self, log):
         self.log = log
 
@@ -46,7 +49,7 @@ class Temporary:
 def test_what_a_frame_holds_lives_as_long_behind_breaks():
     def f(x, log):
         kept = make(log)
-        other = make(log)                   # noqa: F841
+        other = make(log)  # noqa: F841
         x = x + 1
         minidynamo.graph_break()
         log.append("first")
@@ -57,6 +60,7 @@ def test_what_a_frame_holds_lives_as_long_behind_breaks():
         minidynamo.graph_break()
         log.append("third")
         return x * 3
+
     make = minidynamo.disable(Temporary)
     compiled = minidynamo.compile(f, backend="eager")
     for _ in range(2):
@@ -73,6 +77,7 @@ def test_a_deleted_tensor_is_freed_behind_a_break():
         y = big.sum()
         del big
         return alive() is None, y
+
     compiled = minidynamo.compile(f, backend="eager")
     compiled(X())
     assert compiled(X())[0]
@@ -84,6 +89,7 @@ def test_the_value_that_a_generator_returns(x):
     def steps():
         yield x + 1
         return x * 2
+
     made, found = steps(), []
     found.append(next(made))
     try:
@@ -104,6 +110,7 @@ def test_yield_from_an_object_with_a_result(x):
     def outer():
         found = yield from steps
         yield x * found
+
     return list(outer())
 
 
@@ -136,7 +143,11 @@ def test_contexts_of_exceptions_that_leave(x):
 
 @make_test(X(), graphs=1, breaks=0)
 def test_reversed_iterators_have_their_types(x):
-    kinds = type(reversed([x, x + 1])).__name__, type(reversed((1, x))).__name__, type(reversed([])).__name__
+    kinds = (
+        type(reversed([x, x + 1])).__name__,
+        type(reversed((1, x))).__name__,
+        type(reversed([])).__name__,
+    )
     return kinds, next(reversed((1, x + 1))), callable(3), callable(x)
 
 
@@ -164,6 +175,7 @@ def test_a_tuple_that_is_stored_twice_is_one_object():
         pair, part = (x, x + 1), functools.partial(int, x)
         found += [pair, pair, part]
         return part
+
     found = []
     part = minidynamo.compile(f, backend="eager")(X(), found)
     assert found[0] is found[1] and found[2] is part
@@ -172,6 +184,7 @@ def test_a_tuple_that_is_stored_twice_is_one_object():
 def test_the_key_that_is_written_is_the_programs():
     def f(x, table):
         table[1.0] = x + 1
+
     compiled = minidynamo.compile(f, backend="eager")
     for table in ({1: "old"}, {}, {True: 0}):
         plain = dict(table)
@@ -200,6 +213,7 @@ def test_sdpa_kernel_is_part_of_the_graph(backend):
         with torch.nn.attention.sdpa_kernel([SDPBackend.MATH]):
             inside = torch.nn.functional.scaled_dot_product_attention(q, q, q)
         return inside, torch.backends.cuda.flash_sdp_enabled()
+
     q = torch.randn(1, 2, 4, 8)
     compiled = minidynamo.compile(f, backend=backend)
     for enabled in (True, True, False):
@@ -207,7 +221,10 @@ def test_sdpa_kernel_is_part_of_the_graph(backend):
         try:
             for a, b in zip(compiled(q), f(q)):
                 assert a is b if isinstance(a, bool) else torch.allclose(a, b, atol=1e-6)
-            assert torch.backends.cuda.flash_sdp_enabled() is enabled and torch.backends.cuda.math_sdp_enabled()
+            assert (
+                torch.backends.cuda.flash_sdp_enabled() is enabled
+                and torch.backends.cuda.math_sdp_enabled()
+            )
         finally:
             torch.backends.cuda.enable_flash_sdp(True)
     assert minidynamo.counters["graphs"].total() == 2 and not minidynamo.counters["graph_breaks"]
@@ -225,8 +242,13 @@ def test_a_checkpoint_is_repeated_as_it_ran(backend, reentrant):
         y = torch.utils.checkpoint.checkpoint(body, x * 2, use_reentrant=reentrant)
         (y * 3).sum().backward()
         return y.detach()
+
     outcomes = []
-    for function in (f, minidynamo.compile(f, backend=backend), minidynamo.compile(f, backend=backend)):
+    for function in (
+        f,
+        minidynamo.compile(f, backend=backend),
+        minidynamo.compile(f, backend=backend),
+    ):
         x = X().requires_grad_()
         torch.manual_seed(0)
         outcomes.append((function(x), x.grad, lin.weight.grad.clone()))
@@ -244,6 +266,7 @@ def test_vmap_runs_its_function_plainly(x):
 def test_a_function_called_under_vmap_is_compiled_outside_of_it():
     def f(x):
         return x.sin() + 1
+
     compiled = minidynamo.compile(f, backend="inductor")
     for _ in range(2):
         torch.testing.assert_close(torch.vmap(compiled)(X()), f(X()))
@@ -269,7 +292,7 @@ def test_a_module_without_state_is_made(x):
     return Activation()(x) + 1
 
 
-@make_test(X(), graphs=3, breaks=1)         # another class in each call
+@make_test(X(), graphs=3, breaks=1)  # another class in each call
 def test_a_class_statement(x):
     y = x * 2
 
@@ -278,6 +301,7 @@ def test_a_class_statement(x):
 
         def get(self):
             return y * self.value
+
     return Doubled().get() + 1
 
 
@@ -330,16 +354,31 @@ def device(x):
 
 def looks(value):
     """What a program can see of a tensor."""
-    return (value.is_meta or value.detach().tolist(), value.dtype, value.stride(), value.is_inference(), value.requires_grad)
+    return (
+        value.is_meta or value.detach().tolist(),
+        value.dtype,
+        value.stride(),
+        value.is_inference(),
+        value.requires_grad,
+    )
 
 
 def thread_state():
     modes = torch.overrides._get_current_function_mode_stack()
-    return torch.is_grad_enabled(), torch.is_inference_mode_enabled(), torch.is_autocast_enabled("cpu"), len(modes), len(minidynamo.runtime.ENTERED.managers)
+    return (
+        torch.is_grad_enabled(),
+        torch.is_inference_mode_enabled(),
+        torch.is_autocast_enabled("cpu"),
+        len(modes),
+        len(minidynamo.runtime.ENTERED.managers),
+    )
 
 
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
-@pytest.mark.parametrize("function", [inference_then_autograd, inference_nested, inference_writes, inference_decorated, device])
+@pytest.mark.parametrize(
+    "function",
+    [inference_then_autograd, inference_nested, inference_writes, inference_decorated, device],
+)
 def test_contexts_of_c_stay_in_the_graph(function, backend):
     state, compiled = thread_state(), minidynamo.compile(function, backend=backend, fullgraph=True)
     for x in (X(), X() + 1):
@@ -356,11 +395,18 @@ def test_results_of_inference_mode_are_inference_tensors_of_inductor_too():
     ours, WEIGHT.grad = WEIGHT.grad, None
     function(X())[0].backward()
     torch.testing.assert_close(ours, WEIGHT.grad)
-    assert [v.is_inference() for v in minidynamo.compile(function)(X())[:5]] == [False, True, True, True, False]
+    assert [v.is_inference() for v in minidynamo.compile(function)(X())[:5]] == [
+        False,
+        True,
+        True,
+        True,
+        False,
+    ]
 
 
 def test_breaks_inside_contexts_of_c():
     """What was entered is entered behind the break, in the state it had been entered in; and left when the graph raises."""
+
     def nested(x):
         with torch.no_grad(), torch.autocast("cpu"):
             with torch.inference_mode(), torch.device("meta"):
@@ -387,7 +433,12 @@ def test_breaks_inside_contexts_of_c():
             return torch.zeros(2) + x
 
     state = thread_state()
-    for function, *args in ((nested, X()), (raising, X()), (at_run_time, X()[:, :2], torch.tensor([0, 1])), (at_run_time, X()[:, :2], torch.tensor([0, 7]))):
+    for function, *args in (
+        (nested, X()),
+        (raising, X()),
+        (at_run_time, X()[:, :2], torch.tensor([0, 1])),
+        (at_run_time, X()[:, :2], torch.tensor([0, 7])),
+    ):
         compiled = minidynamo.compile(function, backend="eager")
         for _ in range(2):
             for a, b in zip(function(*args), compiled(*args)):
@@ -398,9 +449,21 @@ def test_breaks_inside_contexts_of_c():
 
 
 # ---- what the compiler once failed at
-@pytest.mark.parametrize("target", [len, torch.sin, torch.relu, sys, [], torch.Tensor.add], ids=["len", "sin", "relu", "sys", "list", "add"])
-@pytest.mark.parametrize("write", [lambda o: object.__setattr__(o, "mark", 2), lambda o: object.__delattr__(o, "mark"), lambda o: setattr(o, "mark", 2),
-                                   lambda o: object.__getattribute__(o, "__doc__")], ids=["set", "delete", "setattr", "get"])
+@pytest.mark.parametrize(
+    "target",
+    [len, torch.sin, torch.relu, sys, [], torch.Tensor.add],
+    ids=["len", "sin", "relu", "sys", "list", "add"],
+)
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda o: object.__setattr__(o, "mark", 2),
+        lambda o: object.__delattr__(o, "mark"),
+        lambda o: setattr(o, "mark", 2),
+        lambda o: object.__getattribute__(o, "__doc__"),
+    ],
+    ids=["set", "delete", "setattr", "get"],
+)
 def test_attributes_of_c_objects_break_clearly(write, target):
     def f(x):
         try:
@@ -408,6 +471,7 @@ def test_attributes_of_c_objects_break_clearly(write, target):
             return x + 1
         except (AttributeError, TypeError):
             return x * 2
+
     try:
         same(minidynamo.compile(f, backend="eager")(X()), f(X()))
         assert not minidynamo.counters["errors"]
@@ -420,6 +484,7 @@ def test_attributes_set_on_tensors_by_the_base_class():
         y = x + 1
         object.__setattr__(y, "mark", 2)
         return y * y.mark
+
     same(minidynamo.compile(f, backend="eager")(X()), f(X()))
 
 
@@ -429,14 +494,19 @@ class Holder:
 
 def test_weak_references_from_outside():
     """Read where nothing may have let the object go; guarded like what they refer to."""
+
     def f(x):
         held = reference()
         return x if held is None else x + held.value
+
     holder = Holder()
     reference, values = weakref.ref(holder), weakref.WeakValueDictionary(a=holder)
     compiled = minidynamo.compile(f, backend="eager", fullgraph=True)
     same(compiled(X()), f(X()))
-    same(minidynamo.compile(lambda x: x * values["a"].value, backend="eager", fullgraph=True)(X()), X() * 3)
+    same(
+        minidynamo.compile(lambda x: x * values["a"].value, backend="eager", fullgraph=True)(X()),
+        X() * 3,
+    )
     holder.value = 5
     same(compiled(X()), X() + 5)
     del holder
@@ -444,7 +514,7 @@ def test_weak_references_from_outside():
     same(compiled(X()), X())
 
     def let_go(x, held):
-        held = None                 # noqa: F841
+        held = None  # noqa: F841
         return x + (0 if reference() is None else 1)
 
     def deleted(x, held):
@@ -458,15 +528,22 @@ def test_weak_references_from_outside():
     def released(x, log):
         kept = make(log)
         minidynamo.graph_break()
-        kept = None                 # noqa: F841
+        kept = None  # noqa: F841
         minidynamo.graph_break()
         log.append("after")
         return x + 1
+
     holder = Holder()
     reference, make, log = weakref.ref(holder), minidynamo.disable(Temporary), []
-    for function, held in ((let_go, holder), (deleted, holder), (cleared, [holder])):       # the caller holds it still; a frame cannot know
+    for function, held in (
+        (let_go, holder),
+        (deleted, holder),
+        (cleared, [holder]),
+    ):  # the caller holds it still; a frame cannot know
         same(minidynamo.compile(function, backend="eager")(X(), held), X() + 1)
-        assert any("may have let it go" in reason for reason in minidynamo.counters["graph_breaks"]), function
+        assert any(
+            "may have let it go" in reason for reason in minidynamo.counters["graph_breaks"]
+        ), function
         minidynamo.reset()
     minidynamo.compile(released, backend="eager")(X(), log)
     assert log == ["gone", "after"]
@@ -480,10 +557,13 @@ def test_the_first_call_of_lazy_modules():
 
         def forward(self, x):
             return self.second(self.first(x).relu()).sin()
+
     model = Model()
     compiled = minidynamo.compile(model, backend="eager")
     compiled(X())
-    assert list(minidynamo.counters["graph_breaks"].values()) == [1] and "gives it its parameters" in next(iter(minidynamo.counters["graph_breaks"]))
+    assert list(minidynamo.counters["graph_breaks"].values()) == [
+        1
+    ] and "gives it its parameters" in next(iter(minidynamo.counters["graph_breaks"]))
     same(minidynamo.compile(model, backend="eager", fullgraph=True)(X()), model(X()))
     with torch.no_grad():
         before = minidynamo.counters["graphs"].total()
@@ -509,22 +589,45 @@ class ScaledSine(torch.autograd.Function):
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 def test_the_forward_of_an_autograd_function_as_a_frame(backend):
     """An argument that no graph can take: `apply` runs as plain Python, and `save_for_backward` stays in the frame of `forward`."""
+
     def f(x):
         return ScaledSine.apply(x, holder).sum() + 1
+
     holder, compiled, gradients = Holder(), minidynamo.compile(f, backend=backend), []
     for function in (f, compiled, compiled):
         x = X().requires_grad_()
         function(x).backward()
         gradients.append(x.grad)
     torch.testing.assert_close(gradients[1:], gradients[:1] * 2)
-    frames = [record for record in minidynamo.records.frames if record.function in ("ScaledSine.forward", "<resume of forward at line %d>" % (ScaledSine.forward.__code__.co_firstlineno + 3))]
-    assert [bool(record.graph) for record in frames] == [True, True] and not any("save_for_backward" in reason for reason in minidynamo.counters["graph_breaks"])
+    frames = [
+        record
+        for record in minidynamo.records.frames
+        if record.function
+        in (
+            "ScaledSine.forward",
+            "<resume of forward at line %d>" % (ScaledSine.forward.__code__.co_firstlineno + 3),
+        )
+    ]
+    assert [bool(record.graph) for record in frames] == [True, True] and not any(
+        "save_for_backward" in reason for reason in minidynamo.counters["graph_breaks"]
+    )
 
 
 # ---- torch's own functions
-@pytest.mark.parametrize("function", [torch.nn.functional.gelu, torch.softmax, torch.nn.functional.cross_entropy, torch.ops.aten.relu.default])
+@pytest.mark.parametrize(
+    "function",
+    [
+        torch.nn.functional.gelu,
+        torch.softmax,
+        torch.nn.functional.cross_entropy,
+        torch.ops.aten.relu.default,
+    ],
+)
 def test_a_function_of_torch_compiled_itself(function):
-    args = {torch.softmax: (X(), -1), torch.nn.functional.cross_entropy: (X(), torch.tensor([0, 2]))}.get(function, (X(),))
+    args = {
+        torch.softmax: (X(), -1),
+        torch.nn.functional.cross_entropy: (X(), torch.tensor([0, 2])),
+    }.get(function, (X(),))
     compiled = minidynamo.compile(function, backend="eager", fullgraph=True)
     for _ in range(2):
         same(compiled(*args), function(*args))
@@ -542,12 +645,14 @@ def test_reset_gives_skipped_code_another_chance():
 
     def f(x):
         return x + 1
+
     minidynamo.config.raise_internal_errors = False
     tries = []
 
     def backend(gm, inputs):
         tries.append(gm)
         return gm.forward
+
     compiled = minidynamo.compile(f, backend=backend)
     original = convert_frame.FrameCompiler.trace
     try:
@@ -555,7 +660,9 @@ def test_reset_gives_skipped_code_another_chance():
         same(compiled(X()), f(X()))
     finally:
         convert_frame.FrameCompiler.trace = original
-    assert minidynamo.counters["errors"] and any("the compiler failed" in reason for reason in minidynamo.counters["skipped"])
+    assert minidynamo.counters["errors"] and any(
+        "the compiler failed" in reason for reason in minidynamo.counters["skipped"]
+    )
     same(compiled(X()), f(X()))
     assert not tries
     minidynamo.reset()
@@ -597,14 +704,20 @@ def looked_up(n):
 @pytest.mark.parametrize("backend", ["eager", "inductor"])
 def test_globals_of_an_autograd_function_and_cleared_caches(backend):
     global GAIN
-    compiled = [minidynamo.compile(f, backend=backend) for f in (lambda x: Scaled.apply(x) + 1, lambda x: x + looked_up(2))]
+    compiled = [
+        minidynamo.compile(f, backend=backend)
+        for f in (lambda x: Scaled.apply(x) + 1, lambda x: x + looked_up(2))
+    ]
     for gain, entry in ((2.0, 3), (2.0, 3), (5.0, 7)):
         GAIN, TABLE[0] = gain, entry
         looked_up.cache_clear()
         x = X().requires_grad_()
         y = compiled[0](x)
         y.sum().backward()
-        torch.testing.assert_close((y, x.grad, compiled[1](X())), (X() * gain + 1, torch.full((2, 3), gain), X() + 2 * entry))
+        torch.testing.assert_close(
+            (y, x.grad, compiled[1](X())),
+            (X() * gain + 1, torch.full((2, 3), gain), X() + 2 * entry),
+        )
 
 
 def test_a_function_made_in_the_frame_keeps_its_annotations_and_its_text():
@@ -612,11 +725,20 @@ def test_a_function_made_in_the_frame_keeps_its_annotations_and_its_text():
         def inner(a: int, b: "text" = 3) -> float:
             """Its text."""
             return x + a
+
         inner.__doc__ = "Another text."
         inner.mark = 1
         return inner, x + 1
+
     ours, plain = minidynamo.compile(f, backend="eager")(X())[0], f(X())[0]
-    for name in ("__annotations__", "__doc__", "__dict__", "__defaults__", "__qualname__", "__name__"):
+    for name in (
+        "__annotations__",
+        "__doc__",
+        "__dict__",
+        "__defaults__",
+        "__qualname__",
+        "__name__",
+    ):
         assert getattr(ours, name) == getattr(plain, name), name
 
 
@@ -628,13 +750,18 @@ def test_numbers_of_numpy():
         padding = n - x.shape[-1] % n
         y = x / numpy.sqrt(n) + (1 if x.shape[-1] % n != 0 else 0) + numpy.lcm(n, 6) + x[:n].sum()
         return y * padding if n == 4 else y, padding, f"{n}"
+
     compiled = minidynamo.compile(f, backend="eager", fullgraph=True)
     x = torch.ones(16)
     for n in (numpy.int64(4), numpy.int64(4), numpy.int32(1), numpy.int64(16)):
         for a, b in zip(compiled(x, n), f(x, n)):
-            assert type(a) is type(b) and (torch.equal(a, b) if isinstance(a, torch.Tensor) else a == b)
+            assert type(a) is type(b) and (
+                torch.equal(a, b) if isinstance(a, torch.Tensor) else a == b
+            )
     assert minidynamo.counters["frames"].total() == 3
-    g = minidynamo.compile(lambda x, n: (x + torch.tensor(n), x + torch.full((2,), n == 0)), backend="eager")
+    g = minidynamo.compile(
+        lambda x, n: (x + torch.tensor(n), x + torch.full((2,), n == 0)), backend="eager"
+    )
     for n in (numpy.float64(2), numpy.float32(2), numpy.float64(0.0), numpy.float64(-0.0)):
         for a, b in zip(g(x[:2], n), (x[:2] + torch.tensor(n), x[:2] + torch.full((2,), n == 0))):
             assert a.dtype == b.dtype and torch.equal(a, b)
@@ -646,6 +773,7 @@ def test_comparison_in_c():
 
     def f(x, day):
         return x + 1 if day == datetime.date(2000, 1, 1) else x
+
     compiled = minidynamo.compile(f, backend="eager")
     for day in (datetime.date(2000, 1, 1), datetime.date(2000, 1, 2)):
         assert torch.equal(compiled(torch.ones(2), day), f(torch.ones(2), day))
@@ -661,6 +789,7 @@ def test_associative_scan(reverse):
 
     def f(a, b):
         return associative_scan(combine, (a, b), dim=1, reverse=reverse, combine_mode="generic")
+
     a, b = torch.rand(2, 5, 3), torch.rand(2, 5, 3)
     for got, expected in zip(minidynamo.compile(f, backend="eager", fullgraph=True)(a, b), f(a, b)):
         torch.testing.assert_close(got, expected)
@@ -671,10 +800,15 @@ def test_named_results_of_torch(backend):
     def f(x):
         found = x.sort(-1)
         return x.max(-1).values + found.indices[:, 0], torch.min(x, dim=0), found
+
     compiled = minidynamo.compile(f, backend=backend, fullgraph=True)
     values, least, found = compiled(X())
     expected = f(X())
-    assert torch.equal(values, expected[0]) and type(least) is type(expected[1]) and torch.equal(least.indices, expected[1].indices)
+    assert (
+        torch.equal(values, expected[0])
+        and type(least) is type(expected[1])
+        and torch.equal(least.indices, expected[1].indices)
+    )
     assert type(found) is type(expected[2]) and torch.equal(found.values, expected[2].values)
 
 
@@ -682,10 +816,15 @@ def test_named_results_of_torch(backend):
 def test_distributions_check_their_arguments(backend):
     def f(x, scale):
         return torch.distributions.Normal(x, scale).log_prob(x + 1)
+
     compiled = minidynamo.compile(f, backend=backend)
     for _ in range(2):
         torch.testing.assert_close(compiled(X(), X()), f(X(), X()))
-        assert backend != "eager" or minidynamo.counters["graphs"].total() == 1 and not minidynamo.counters["graph_breaks"]
+        assert (
+            backend != "eager"
+            or minidynamo.counters["graphs"].total() == 1
+            and not minidynamo.counters["graph_breaks"]
+        )
     with pytest.raises(ValueError, match="Expected parameter scale"):
         compiled(X(), -X())
 
@@ -698,6 +837,7 @@ def test_types_written_in_the_body():
         parts.append(x + 1)
         table: Dict[str, Optional[torch.Tensor]] = {"a": parts[0], "b": None}
         return table["a"] + len(str(Dict[str, int]))
+
     compiled = minidynamo.compile(f, backend="eager", fullgraph=True)
     assert torch.equal(compiled(X()), f(X())) and torch.equal(compiled(X()), f(X()))
 
@@ -709,11 +849,13 @@ def say_once(logger, text):
 
 def test_a_warning_that_is_given_once(caplog):
     import logging
+
     logger = logging.getLogger("once")
 
     def f(x):
         say_once(logger, "careful")
         return x + 1
+
     compiled = minidynamo.compile(f, backend="eager", fullgraph=True)
     for cleared in (False, False, True, False):
         if cleared:
@@ -727,6 +869,7 @@ def test_exhausted_iterators_keep_their_type():
     def f(x):
         up, down, pair = iter([1, 2]), reversed([1, 2]), iter((1,))
         return x + sum(up) + sum(down) + sum(pair), up, down, pair
+
     for a, b in zip(minidynamo.compile(f, backend="eager")(X())[1:], f(X())[1:]):
         assert type(a) is type(b) and list(a) == []
 
@@ -739,7 +882,13 @@ def test_decorated_by_no_grad_in_the_frame(x):
 
     @torch.enable_grad()
     def loud(x):
-        return x * 2, torch.is_grad_enabled(), inspect.isfunction(quiet), inspect.isgeneratorfunction(lambda: (yield))
+        return (
+            x * 2,
+            torch.is_grad_enabled(),
+            inspect.isfunction(quiet),
+            inspect.isgeneratorfunction(lambda: (yield)),
+        )
+
     return quiet(x), loud(x), torch.is_grad_enabled(), quiet.__name__
 
 
@@ -759,8 +908,21 @@ def test_the_class_of_an_iterator_over_text_or_a_reversed_dictionary():
         y, left = x + 1, iter("abc")
         first = next(left)
         minidynamo.graph_break()
-        return y * 2, type(iter("ab")), type(iter("\u00e9")), type(iter(b"ab")), type(reversed({1: 2})), type(reversed("ab")), type(reversed({1: 2}.items())), \
-            type(reversed(collections.OrderedDict())), sum(reversed({1: 2, 3: 4})), first, type(left), list(left)
+        return (
+            y * 2,
+            type(iter("ab")),
+            type(iter("\u00e9")),
+            type(iter(b"ab")),
+            type(reversed({1: 2})),
+            type(reversed("ab")),
+            type(reversed({1: 2}.items())),
+            type(reversed(collections.OrderedDict())),
+            sum(reversed({1: 2, 3: 4})),
+            first,
+            type(left),
+            list(left),
+        )
+
     assert minidynamo.compile(f, backend="eager")(X())[1:] == f(X())[1:]
 
 
@@ -780,10 +942,12 @@ def test_super_reaches_class_methods_in_c():
 
 def test_the_first_of_equal_keys_stays():
     """Wrong before: a dictionary from outside got the last one."""
+
     def f(x, options, n):
         options |= {1.0: "first"}
         options[n] = "last"
         return x + 1
+
     compiled = minidynamo.compile(f, backend="eager")
     for before, n in (({}, 1), ({}, True), ({1: 0}, 1), ({True: 0}, 1), ({}, 2)):
         ours, plain = dict(before), dict(before)
@@ -815,6 +979,7 @@ class Unreversible(list):
 class Base:
     def __add__(self, other):
         return "Base"
+
     __radd__ = __add__
 
 
@@ -866,13 +1031,30 @@ def union_in_place(left, right):
 
 CONTAINERS = {
     "in place union with pairs": lambda: union_in_place({1: 1}, [(2, 2)]),
-    "union keeps the subclass": lambda: [(type(a | b), list(a | b), getattr(a | b, "default_factory", 0)) for kinds in [
-        [dict(a=1), collections.OrderedDict(b=1), collections.defaultdict(list, c=2)]] for a in kinds for b in kinds],
-    "a Counter and a dict": lambda: (collections.Counter("aab") == {"a": 2, "b": 1}, {"a": 2} != collections.Counter("aa"), collections.Counter("a") == [1]),
-    "a deque's limit": lambda: (collections.deque([1], 3).maxlen + 1, bool(collections.deque().maxlen)),
-    "a default factory": lambda: (collections.defaultdict(list).default_factory is list, collections.defaultdict(None).default_factory is None),
+    "union keeps the subclass": lambda: [
+        (type(a | b), list(a | b), getattr(a | b, "default_factory", 0))
+        for kinds in [[dict(a=1), collections.OrderedDict(b=1), collections.defaultdict(list, c=2)]]
+        for a in kinds
+        for b in kinds
+    ],
+    "a Counter and a dict": lambda: (
+        collections.Counter("aab") == {"a": 2, "b": 1},
+        {"a": 2} != collections.Counter("aa"),
+        collections.Counter("a") == [1],
+    ),
+    "a deque's limit": lambda: (
+        collections.deque([1], 3).maxlen + 1,
+        bool(collections.deque().maxlen),
+    ),
+    "a default factory": lambda: (
+        collections.defaultdict(list).default_factory is list,
+        collections.defaultdict(None).default_factory is None,
+    ),
     "not callable": lambda: collections.defaultdict(1),
-    "a named tuple's class": lambda: [(p.size, p.kind, p.square(2), p.__slots__ if hasattr(p, "__slots__") else None) for p in [Area(3, 4)]],
+    "a named tuple's class": lambda: [
+        (p.size, p.kind, p.square(2), p.__slots__ if hasattr(p, "__slots__") else None)
+        for p in [Area(3, 4)]
+    ],
     "no such field": lambda: Area(1, 2)._replace(depth=3),
     "two dictionaries": lambda: {}.update({}, {}),
     "slices of a deque": lambda: collections.deque([1, 2])[:1],
@@ -884,16 +1066,38 @@ CONTAINERS = {
     "reflected": lambda: (Base() + Derived(), Derived() + Base()),
     "copy of a subclass": lambda: type(Labels(a=1).copy()),
     "__class__ of an iterator": lambda: iter([]).__class__ is type(iter([])),
-    **{f"an OrderedDict that changes: {name}": lambda change=change, n=n: walks(collections.OrderedDict.fromkeys("abc"[:n]), change) for n in (1, 3) for name, change in {
-        f"move {n}": lambda d, key: d.move_to_end(key), f"write {n}": lambda d, key: d.update(f=1), f"overwrite {n}": lambda d, key: d.update(a=1),
-        f"delete {n}": lambda d, key: d.pop(key)}.items()},
-    **{f"a deque that changes: {name}": lambda change=change, n=n: walks(collections.deque("abc"[:n]), change) for n in (1, 3) for name, change in {
-        f"append {n}": lambda d, item: d.append(1), f"pop {n}": lambda d, item: d.pop(), f"set {n}": lambda d, item: d.__setitem__(0, 5),
-        f"rotate {n}": lambda d, item: d.appendleft(d.pop())}.items()},
-    "an OrderedDict, written below it": lambda: removed_from_below(collections.OrderedDict(a=1, b=2)),
+    **{
+        f"an OrderedDict that changes: {name}": lambda change=change, n=n: walks(
+            collections.OrderedDict.fromkeys("abc"[:n]), change
+        )
+        for n in (1, 3)
+        for name, change in {
+            f"move {n}": lambda d, key: d.move_to_end(key),
+            f"write {n}": lambda d, key: d.update(f=1),
+            f"overwrite {n}": lambda d, key: d.update(a=1),
+            f"delete {n}": lambda d, key: d.pop(key),
+        }.items()
+    },
+    **{
+        f"a deque that changes: {name}": lambda change=change, n=n: walks(
+            collections.deque("abc"[:n]), change
+        )
+        for n in (1, 3)
+        for name, change in {
+            f"append {n}": lambda d, item: d.append(1),
+            f"pop {n}": lambda d, item: d.pop(),
+            f"set {n}": lambda d, item: d.__setitem__(0, 5),
+            f"rotate {n}": lambda d, item: d.appendleft(d.pop()),
+        }.items()
+    },
+    "an OrderedDict, written below it": lambda: removed_from_below(
+        collections.OrderedDict(a=1, b=2)
+    ),
     "a subclass, written below it": lambda: removed_from_below(Labels(a=1, b=2)),
     "a deque's items, replaced": lambda: replaced_in_place(collections.deque([1, 2, 3])),
-    "a deque that was changed before a break": lambda: an_iterator_that_noticed(collections.deque([1, 2, 3])),
+    "a deque that was changed before a break": lambda: an_iterator_that_noticed(
+        collections.deque([1, 2, 3])
+    ),
 }
 
 
@@ -907,6 +1111,7 @@ def test_containers_of_c(name):
             return repr(function(torch.ones(1))[1])
         except Exception as error:
             return type(error), str(error)
+
     assert outcome(minidynamo.compile(f, backend="eager")) == outcome(f)
 
 
@@ -914,6 +1119,7 @@ def test_a_deque_from_outside_keeps_its_iterators():
     def f(x, deque):
         deque[1] = 5
         return x + 1
+
     deque = collections.deque([1, 2, 3])
     walk = iter(deque)
     minidynamo.compile(f, backend="eager")(torch.ones(1), deque)
@@ -922,12 +1128,14 @@ def test_a_deque_from_outside_keeps_its_iterators():
 
 def test_attributes_that_are_written_through_a_functions_dict():
     """Wrong before: they were written to a copy."""
+
     def target():
         pass
 
     def f(x, function, **named):
         function.__dict__.update(named)
         return x + function.abc, vars(function)
+
     compiled = minidynamo.compile(f, backend="eager")
     for n in (1, 2):
         y, attributes = compiled(torch.ones(1), target, abc=n)
@@ -940,13 +1148,19 @@ class Fields:
 
 
 REMOVALS = {
-    "del": lambda d: d.__delitem__("a"), "pop": lambda d: d.pop("a"), "move_to_end": lambda d: d.move_to_end("a"), "popitem": lambda d: d.popitem(),
-    "copy": lambda d: list(d.items()) + list(copy.copy(d)), "copied attributes": lambda d: (vars(copy.copy(d)), vars(copy.deepcopy(d)))}
+    "del": lambda d: d.__delitem__("a"),
+    "pop": lambda d: d.pop("a"),
+    "move_to_end": lambda d: d.move_to_end("a"),
+    "popitem": lambda d: d.popitem(),
+    "copy": lambda d: list(d.items()) + list(copy.copy(d)),
+    "copied attributes": lambda d: (vars(copy.copy(d)), vars(copy.deepcopy(d))),
+}
 
 
 @pytest.mark.parametrize("name", REMOVALS)
 def test_a_key_is_removed_or_moved_and_the_others_differ(name):
     """Wrong before: the keys that the first dictionary had left were written to each (KeyError); the order was that of dict.items()."""
+
     def f(x, d):
         return x + 1, REMOVALS[name](d)
 
@@ -956,18 +1170,26 @@ def test_a_key_is_removed_or_moved_and_the_others_differ(name):
         if moved:
             d.move_to_end(moved)
         return d
+
     compiled = minidynamo.compile(f, backend="eager")
     for order, moved in (("ab", ""), ("ac", ""), ("a", ""), ("ca", ""), ("abc", "a"), ("abc", "b")):
         ours, plain = made(order, moved), made(order, moved)
-        assert repr(compiled(torch.ones(1), ours)[1]) == repr(f(torch.ones(1), plain)[1]) and list(ours.items()) == list(plain.items())
+        assert repr(compiled(torch.ones(1), ours)[1]) == repr(f(torch.ones(1), plain)[1]) and list(
+            ours.items()
+        ) == list(plain.items())
 
 
 def test_an_attribute_is_deleted_and_the_others_differ():
     def f(x, owner):
         del owner.a
         return x + 1
+
     compiled = minidynamo.compile(f, backend="eager")
-    for owner, left in ((Fields(a=1, b=2), {"b": 2}), (Fields(a=1, c=3), {"c": 3}), (Fields(c=1, a=2), {"c": 1})):
+    for owner, left in (
+        (Fields(a=1, b=2), {"b": 2}),
+        (Fields(a=1, c=3), {"c": 3}),
+        (Fields(c=1, a=2), {"c": 1}),
+    ):
         compiled(torch.ones(1), owner)
         assert vars(owner) == left
 
@@ -975,12 +1197,14 @@ def test_an_attribute_is_deleted_and_the_others_differ():
 class Unequal(dict):
     def __eq__(self, other):
         return False
+
     __ne__ = object.__ne__
 
 
 def test_not_equal_asks_equal_where_object_says_so():
     def f(x):
         return x + 1, Unequal(a=1) != Unequal(a=1), Unequal(a=1) == Unequal(a=1)
+
     assert minidynamo.compile(f, backend="eager")(torch.ones(1))[1:] == (True, False)
 
 
@@ -990,11 +1214,13 @@ def test_a_slice_of_lists_is_one_object_behind_a_break():
         both = part, part
         minidynamo.graph_break()
         return both[0] is both[1], part is both[0], part.start
+
     assert minidynamo.compile(f, backend="eager")(torch.ones(1), 3) == (True, True, [3])
 
 
 def test_a_named_tuple_with_a_dict_is_one_object_behind_a_break():
     """Wrong before: it was rebuilt for each place, and the attribute was set on another one."""
+
     class Marked(collections.namedtuple("Marked", "a b")):
         pass
 
@@ -1002,15 +1228,21 @@ def test_a_named_tuple_with_a_dict_is_one_object_behind_a_break():
         made = Marked(3, 4)
         made.w = 5
         return x + made.a, vars(made)
+
     assert minidynamo.compile(f, backend="eager")(torch.ones(1))[1] == {"w": 5}
 
 
 def test_the_text_of_a_set_has_its_order():
     """Equal sets may have two orders: of 7 and 15 the first to come takes the place of both."""
+
     def function(x, numbers):
         return x + 1, str(numbers), repr(numbers), f"{numbers}", f"{numbers!r:>20}"
+
     for numbers in ({7, 15}, {15, 7}, frozenset([7, 15]), frozenset([15, 7]), set(), frozenset()):
-        assert minidynamo.compile(function, backend="eager")(torch.ones(1), numbers)[1:] == function(torch.ones(1), numbers)[1:]
+        assert (
+            minidynamo.compile(function, backend="eager")(torch.ones(1), numbers)[1:]
+            == function(torch.ones(1), numbers)[1:]
+        )
         minidynamo.reset()
 
 
@@ -1030,6 +1262,7 @@ def test_an_object_that_can_be_called_as_an_index():
         y[place] = 0
         y[Place(number)] = 1
         return y
+
     for number in (1, 3):
         args = torch.arange(4.0), Place(number), 2
         assert torch.equal(minidynamo.compile(function, backend="eager")(*args), function(*args))
@@ -1038,10 +1271,13 @@ def test_an_object_that_can_be_called_as_an_index():
 
 def test_a_tuple_of_constants_and_tuples_is_one_object():
     """Random program 90567: it lies in a cell and in the result."""
+
     def function(x, y, d):
         def inner(a, *rest):
             return y, (a, rest)
+
         y = inner(d["k"])[1]
         return x + 1, y, inner
+
     _, y, inner = minidynamo.compile(function, backend="eager")(torch.ones(1), 3, {"k": 1})
     assert y == (1, ()) and inner.__closure__[0].cell_contents is y

@@ -1,4 +1,5 @@
 """Guards: whatever a compiled entry assumed, changing it gives plain Python's result, through a recompile."""
+
 import builtins
 import contextlib
 import gc
@@ -29,20 +30,56 @@ def check(function, *calls):
     return minidynamo.counters["frames"].total()
 
 
-A = torch.arange(6.).reshape(2, 3) - 2
+A = torch.arange(6.0).reshape(2, 3) - 2
 
 
-@pytest.mark.parametrize("other", [A[:, :2], A.double(), A.t(), A.clone().requires_grad_(), A.int(), torch.empty(0, 3), A[0],
-                                   torch.nn.Parameter(A.clone())], ids=str)
+@pytest.mark.parametrize(
+    "other",
+    [
+        A[:, :2],
+        A.double(),
+        A.t(),
+        A.clone().requires_grad_(),
+        A.int(),
+        torch.empty(0, 3),
+        A[0],
+        torch.nn.Parameter(A.clone()),
+    ],
+    ids=str,
+)
 def test_tensor_metadata(other):
-    assert check(lambda x: x * x.shape[0] + x.stride()[0] + x.requires_grad, (A,), (A.clone(),), (other,), (A,)) == 2
+    assert (
+        check(
+            lambda x: x * x.shape[0] + x.stride()[0] + x.requires_grad,
+            (A,),
+            (A.clone(),),
+            (other,),
+            (A,),
+        )
+        == 2
+    )
 
 
-@pytest.mark.parametrize("first, second", [(1, True), (1, 1.0), (0.0, -0.0), (1.0, math.nan), (2, 3), ("a", "b"), (None, 0)])
+@pytest.mark.parametrize(
+    "first, second",
+    [(1, True), (1, 1.0), (0.0, -0.0), (1.0, math.nan), (2, 3), ("a", "b"), (None, 0)],
+)
 def test_constants_by_value_and_type(first, second):
     def f(x, c):
-        return x + (1 if c is True else 2 if isinstance(c, int) else 3 if isinstance(c, str) else 4 if c is None else
-                    math.copysign(5, c) if c == c else 6)
+        return x + (
+            1
+            if c is True
+            else 2
+            if isinstance(c, int)
+            else 3
+            if isinstance(c, str)
+            else 4
+            if c is None
+            else math.copysign(5, c)
+            if c == c
+            else 6
+        )
+
     assert check(f, (A, first), (A, second), (A, first), (A, second)) == 2
 
 
@@ -52,7 +89,15 @@ def test_nan_hits():
 
 def test_list_length_and_dict_keys():
     assert check(lambda x, items: x + len(items), (A, [1]), (A, [1]), (A, [1, 2])) == 2
-    assert check(lambda x, d: x + sum(d.values()) + ("b" in d), (A, {"a": 1}), (A, {"b": 1}), (A, {"a": 1, "b": 1})) == 5
+    assert (
+        check(
+            lambda x, d: x + sum(d.values()) + ("b" in d),
+            (A, {"a": 1}),
+            (A, {"b": 1}),
+            (A, {"a": 1, "b": 1}),
+        )
+        == 5
+    )
 
 
 SCALE = 2.0
@@ -70,6 +115,7 @@ def test_same_tensor_twice():
     def f(x, y):
         x.add_(1)
         return y * 2
+
     compiled = minidynamo.compile(f, backend="eager")
     for same in (False, True, False, True):
         x = A.clone()
@@ -81,6 +127,7 @@ def test_same_tensor_twice():
 def test_grad_mode():
     def f(x):
         return x * 2
+
     x = A.clone().requires_grad_()
     compiled = minidynamo.compile(f, backend="eager")
     assert compiled(x).requires_grad
@@ -91,7 +138,9 @@ def test_grad_mode():
 class Net(torch.nn.Module):
     def __init__(self):
         super().__init__()
-        self.layers = torch.nn.ModuleList([torch.nn.Linear(3, 3), torch.nn.Dropout(0.5), torch.nn.BatchNorm1d(3)])
+        self.layers = torch.nn.ModuleList(
+            [torch.nn.Linear(3, 3), torch.nn.Dropout(0.5), torch.nn.BatchNorm1d(3)]
+        )
         self.scale = 1.0
 
     def forward(self, x):
@@ -100,17 +149,21 @@ class Net(torch.nn.Module):
         return x * self.scale
 
 
-@pytest.mark.parametrize("change", [
-    lambda m: setattr(m, "scale", 2.0),
-    lambda m: setattr(m.layers[0], "weight", torch.nn.Parameter(torch.ones(3, 3))),
-    lambda m: m.layers.append(torch.nn.Linear(3, 2)),
-    lambda m: m.layers.__setitem__(0, torch.nn.Linear(3, 3)),
-    lambda m: m.layers[2].train(),
-    lambda m: m.layers[0].register_forward_hook(lambda mod, args, out: out + 1),
-    lambda m: m.layers[0].register_forward_pre_hook(lambda mod, args: (args[0] * 2,)),
-    lambda m: setattr(m.layers[0], "forward", lambda x: x * 5),
-    lambda m: m.double(),
-], ids=range(9))
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda m: setattr(m, "scale", 2.0),
+        lambda m: setattr(m.layers[0], "weight", torch.nn.Parameter(torch.ones(3, 3))),
+        lambda m: m.layers.append(torch.nn.Linear(3, 2)),
+        lambda m: m.layers.__setitem__(0, torch.nn.Linear(3, 3)),
+        lambda m: m.layers[2].train(),
+        lambda m: m.layers[0].register_forward_hook(lambda mod, args, out: out + 1),
+        lambda m: m.layers[0].register_forward_pre_hook(lambda mod, args: (args[0] * 2,)),
+        lambda m: setattr(m.layers[0], "forward", lambda x: x * 5),
+        lambda m: m.double(),
+    ],
+    ids=range(9),
+)
 def test_module_changes(change):
     torch.manual_seed(0)
     model = Net().eval()
@@ -130,7 +183,9 @@ def test_module_changes(change):
 def test_compiled_module_is_the_module():
     model = Net()
     compiled = minidynamo.compile(model, backend="eager")
-    assert isinstance(compiled, torch.nn.Module) and list(compiled.state_dict()) == list(model.state_dict())
+    assert isinstance(compiled, torch.nn.Module) and list(compiled.state_dict()) == list(
+        model.state_dict()
+    )
     assert [*compiled.parameters()][0] is model.layers[0].weight
     compiled.eval()
     assert not model.training and not compiled.training
@@ -171,6 +226,7 @@ def test_backends_do_not_share_entries():
 
     def f(x):
         return x + 1
+
     for backend in ("eager", mine, "eager", mine):
         torch.testing.assert_close(minidynamo.compile(f, backend=backend)(A), A + 1)
     assert seen == [1] and minidynamo.counters["frames"].total() == 2
@@ -249,32 +305,91 @@ def weight(x):
 
 
 STATES = {
-    "threads": (lambda x: x + torch.get_num_threads(), lambda: calling(torch.set_num_threads, torch.get_num_threads() + 1, torch.get_num_threads())),
-    "matmul precision": (lambda x: x + (torch.get_float32_matmul_precision() == "high"),
-                         lambda: calling(torch.set_float32_matmul_precision, "high", "highest")),
-    "deterministic": (lambda x: x + torch.are_deterministic_algorithms_enabled(), lambda: calling(torch.use_deterministic_algorithms, True, False)),
-    "fill memory": (lambda x: x + torch.utils.deterministic.fill_uninitialized_memory,
-                    lambda: calling(lambda v: setattr(torch.utils.deterministic, "fill_uninitialized_memory", v), False, True)),
-    "cudnn": (lambda x: x + torch.backends.cudnn.enabled, lambda: torch.backends.cudnn.flags(enabled=False)),
-    "mkldnn": (lambda x: x + torch.backends.mkldnn.enabled, lambda: torch.backends.mkldnn.flags(enabled=False)),
-    "autocast cache": (lambda x: x + torch.is_autocast_cache_enabled(), lambda: calling(torch.set_autocast_cache_enabled, False, True)),
-    "autocast dtype, read outside": (lambda x: x.to(torch.get_autocast_dtype("cpu")),
-                                     lambda: calling(lambda v: torch.set_autocast_dtype("cpu", v), torch.float16, torch.bfloat16)),
-    "anomaly mode": (lambda x: x + torch.is_anomaly_enabled(), lambda: torch.autograd.set_detect_anomaly(True)),
-    "warnings": (lambda x: x + torch.is_warn_always_enabled(), lambda: calling(torch.set_warn_always, True, False)),
-    "default dtype": (lambda x: x + torch.zeros(2, 3), lambda: calling(torch.set_default_dtype, torch.float64, torch.float32)),
+    "threads": (
+        lambda x: x + torch.get_num_threads(),
+        lambda: calling(
+            torch.set_num_threads, torch.get_num_threads() + 1, torch.get_num_threads()
+        ),
+    ),
+    "matmul precision": (
+        lambda x: x + (torch.get_float32_matmul_precision() == "high"),
+        lambda: calling(torch.set_float32_matmul_precision, "high", "highest"),
+    ),
+    "deterministic": (
+        lambda x: x + torch.are_deterministic_algorithms_enabled(),
+        lambda: calling(torch.use_deterministic_algorithms, True, False),
+    ),
+    "fill memory": (
+        lambda x: x + torch.utils.deterministic.fill_uninitialized_memory,
+        lambda: calling(
+            lambda v: setattr(torch.utils.deterministic, "fill_uninitialized_memory", v),
+            False,
+            True,
+        ),
+    ),
+    "cudnn": (
+        lambda x: x + torch.backends.cudnn.enabled,
+        lambda: torch.backends.cudnn.flags(enabled=False),
+    ),
+    "mkldnn": (
+        lambda x: x + torch.backends.mkldnn.enabled,
+        lambda: torch.backends.mkldnn.flags(enabled=False),
+    ),
+    "autocast cache": (
+        lambda x: x + torch.is_autocast_cache_enabled(),
+        lambda: calling(torch.set_autocast_cache_enabled, False, True),
+    ),
+    "autocast dtype, read outside": (
+        lambda x: x.to(torch.get_autocast_dtype("cpu")),
+        lambda: calling(
+            lambda v: torch.set_autocast_dtype("cpu", v), torch.float16, torch.bfloat16
+        ),
+    ),
+    "anomaly mode": (
+        lambda x: x + torch.is_anomaly_enabled(),
+        lambda: torch.autograd.set_detect_anomaly(True),
+    ),
+    "warnings": (
+        lambda x: x + torch.is_warn_always_enabled(),
+        lambda: calling(torch.set_warn_always, True, False),
+    ),
+    "default dtype": (
+        lambda x: x + torch.zeros(2, 3),
+        lambda: calling(torch.set_default_dtype, torch.float64, torch.float32),
+    ),
     "inference mode": (lambda x: x * 2, torch.inference_mode),
     "a function mode": (lambda x: x * 2, lambda: torch.overrides.BaseTorchFunctionMode()),
     "a builtin": (lambda x: x * ord("b"), lambda: setting(builtins, "ord", lambda value: 7)),
-    "a global hides a builtin": (lambda x: x * abs(-2), lambda: setting(sys.modules[__name__], "abs", lambda value: 7)),
+    "a global hides a builtin": (
+        lambda x: x * abs(-2),
+        lambda: setting(sys.modules[__name__], "abs", lambda value: 7),
+    ),
     "a method is overridden": (weight, lambda: setting(Derived, "weight", lambda self: 3)),
     "a method of the object": (weight, lambda: setting(OBJECT, "weight", lambda: 3)),
-    "other bases": (weight, lambda: calling(lambda bases: setattr(Derived, "__bases__", bases), (Other,), (Base,))),
-    "isinstance": (lambda x: x + isinstance(OBJECT, Other), lambda: calling(lambda bases: setattr(Derived, "__bases__", bases), (Other,), (Base,))),
-    "hasattr, on the class": (lambda x: x + hasattr(OBJECT, "late"), lambda: setting(Derived, "late", 1)),
-    "hasattr, on the object": (lambda x: x + hasattr(OBJECT, "late"), lambda: setting(OBJECT, "late", 1)),
-    "__getattr__ appears": (lambda x: x + getattr(OBJECT, "late", 1), lambda: setting(Derived, "__getattr__", lambda self, name: 4)),
-    "a property appears": (lambda x: x + OBJECT.kept, lambda: setting(Derived, "kept", property(lambda self: 4))),
+    "other bases": (
+        weight,
+        lambda: calling(lambda bases: setattr(Derived, "__bases__", bases), (Other,), (Base,)),
+    ),
+    "isinstance": (
+        lambda x: x + isinstance(OBJECT, Other),
+        lambda: calling(lambda bases: setattr(Derived, "__bases__", bases), (Other,), (Base,)),
+    ),
+    "hasattr, on the class": (
+        lambda x: x + hasattr(OBJECT, "late"),
+        lambda: setting(Derived, "late", 1),
+    ),
+    "hasattr, on the object": (
+        lambda x: x + hasattr(OBJECT, "late"),
+        lambda: setting(OBJECT, "late", 1),
+    ),
+    "__getattr__ appears": (
+        lambda x: x + getattr(OBJECT, "late", 1),
+        lambda: setting(Derived, "__getattr__", lambda self, name: 4),
+    ),
+    "a property appears": (
+        lambda x: x + OBJECT.kept,
+        lambda: setting(Derived, "kept", property(lambda self: 4)),
+    ),
 }
 
 
@@ -287,7 +402,10 @@ def test_environment(name):
     assert minidynamo.counters["frames"].total() == 1
     with change():
         torch.testing.assert_close(compiled(A), function(A))
-    assert minidynamo.counters["frames"].total() == 2 and minidynamo.counters["recompiles"].total() == 1
+    assert (
+        minidynamo.counters["frames"].total() == 2
+        and minidynamo.counters["recompiles"].total() == 1
+    )
     torch.testing.assert_close(compiled(A), function(A))
     assert minidynamo.counters["frames"].total() == 2
 
@@ -306,22 +424,28 @@ def with_attribute(x):
 LEAF = A.clone().requires_grad_()
 
 
-@pytest.mark.parametrize("function, first, second", [
-    (lambda x: x.detach() + x.is_leaf, LEAF, LEAF * 1),
-    (lambda x: x.detach() + (x.grad_fn is None), LEAF, A),
-    (lambda x: x + x.is_inference(), A, inference(A)),
-    (lambda x: x + hasattr(x, "late"), A, with_attribute(A)),
-    (lambda x: (x * 2).layout is torch.sparse_coo, A.to_sparse(), A.to_sparse_csr()),
-    (lambda x: x.real + x.is_conj(), torch.complex(A, A), torch.complex(A, A).conj()),
-], ids=["is_leaf", "grad_fn", "is_inference", "hasattr", "layout", "conj"])
+@pytest.mark.parametrize(
+    "function, first, second",
+    [
+        (lambda x: x.detach() + x.is_leaf, LEAF, LEAF * 1),
+        (lambda x: x.detach() + (x.grad_fn is None), LEAF, A),
+        (lambda x: x + x.is_inference(), A, inference(A)),
+        (lambda x: x + hasattr(x, "late"), A, with_attribute(A)),
+        (lambda x: (x * 2).layout is torch.sparse_coo, A.to_sparse(), A.to_sparse_csr()),
+        (lambda x: x.real + x.is_conj(), torch.complex(A, A), torch.complex(A, A).conj()),
+    ],
+    ids=["is_leaf", "grad_fn", "is_inference", "hasattr", "layout", "conj"],
+)
 def test_tensor_facts(function, first, second):
     assert check(function, (first,), (second,), (first,), (second,)) == 2
 
 
 def test_the_gradient_is_guarded():
     x = A.clone().requires_grad_()
-    compiled = minidynamo.compile(lambda x: x.detach() + (0 if x.grad is None else x.grad), backend="eager")
-    for grad in (None, torch.ones(2, 3), None, torch.full((2, 3), 4.)):
+    compiled = minidynamo.compile(
+        lambda x: x.detach() + (0 if x.grad is None else x.grad), backend="eager"
+    )
+    for grad in (None, torch.ones(2, 3), None, torch.full((2, 3), 4.0)):
         x.grad = grad
         torch.testing.assert_close(compiled(x), A + (0 if grad is None else grad))
     assert minidynamo.counters["frames"].total() == 2
@@ -340,8 +464,11 @@ def test_a_slot_is_filled():
 def test_the_entry_that_hit_last_is_tried_first():
     def f(x, n):
         return x + n
+
     compiled = minidynamo.compile(f, backend="eager", dynamic=False)
-    order = lambda: [entry[0].record.guards[-1].code[-1] for entry in frame_hook.get_cache(f.__code__)]     # noqa: E731
+    order = lambda: [
+        entry[0].record.guards[-1].code[-1] for entry in frame_hook.get_cache(f.__code__)
+    ]  # noqa: E731
     for n in (1, 2, 3):
         compiled(A, n)
     assert sorted(order()) == ["1", "2", "3"]
@@ -353,21 +480,33 @@ def test_the_entry_that_hit_last_is_tried_first():
 def test_records_carry_the_failed_guard_and_reset_forgets():
     def f(x, n):
         return x + n
+
     compiled = minidynamo.compile(f, backend="eager")
     compiled(A, 1), compiled(A, 2)
     assert records.frames[0].failed_guard is None
     failed = records.frames[1].failed_guard
     assert failed.kind == "EQUALS" and "test_capture_guards.py" in failed.line
-    assert minidynamo.counters["recompiles"].total() == 1 and minidynamo.counters["frames"] == {"f": 2}
+    assert minidynamo.counters["recompiles"].total() == 1 and minidynamo.counters["frames"] == {
+        "f": 2
+    }
     minidynamo.reset()
-    assert frame_hook.get_cache(f.__code__) == [] and not records.frames and not minidynamo.counters["frames"]
+    assert (
+        frame_hook.get_cache(f.__code__) == []
+        and not records.frames
+        and not minidynamo.counters["frames"]
+    )
     torch.testing.assert_close(compiled(A, 1), A + 1)
     assert minidynamo.counters["frames"] == {"f": 1}
 
 
 def test_the_limit_message_says_what_failed():
-    compiled = minidynamo.compile(lambda x, n: x + n, backend="eager", fullgraph=True, dynamic=False)
+    compiled = minidynamo.compile(
+        lambda x, n: x + n, backend="eager", fullgraph=True, dynamic=False
+    )
     with config.patch(recompile_limit=2):
         compiled(A, 1), compiled(A, 2)
-        with pytest.raises(minidynamo.Unsupported, match=r"test_capture_guards.py.* 2 times .config.recompile_limit.*Last guard that failed: .*n == "):
+        with pytest.raises(
+            minidynamo.Unsupported,
+            match=r"test_capture_guards.py.* 2 times .config.recompile_limit.*Last guard that failed: .*n == ",
+        ):
             compiled(A, 3)

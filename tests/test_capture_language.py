@@ -3,6 +3,7 @@
 Values, mutations of the arguments, exceptions and printed text are compared, twice (the second call hits the cache);
 the numbers of graphs and of graph breaks are asserted.
 """
+
 import binascii
 import collections
 import contextlib
@@ -61,6 +62,7 @@ def outcome(function, args, kwargs):
 
 def make_test(*args, graphs=1, breaks=0, **kwargs):
     """A plain function becomes a test that compares it compiled with itself, and counts."""
+
     def decorate(function):
         def test():
             expected = outcome(function, args, kwargs)
@@ -68,15 +70,19 @@ def make_test(*args, graphs=1, breaks=0, **kwargs):
             for _ in range(2):
                 same(outcome(compiled, args, kwargs), expected)
             assert minidynamo.counters["graphs"].total() == graphs
-            assert len(minidynamo.counters["graph_breaks"]) == breaks, minidynamo.counters["graph_breaks"]
+            assert len(minidynamo.counters["graph_breaks"]) == breaks, minidynamo.counters[
+                "graph_breaks"
+            ]
             assert not minidynamo.counters["errors"]
+
         test.__doc__ = function.__doc__
         return test
+
     return decorate
 
 
 def X():
-    return torch.arange(6.).reshape(2, 3) - 2.
+    return torch.arange(6.0).reshape(2, 3) - 2.0
 
 
 def three_breaks(x):
@@ -103,7 +109,9 @@ def test_three_breaks():
     reasons = sorted(minidynamo.counters["graph_breaks"])
     assert len(reasons) == 3, reasons
     first = three_breaks.__code__.co_firstlineno
-    for reason, (text, line) in zip(reasons, (("Tensor.item()", 5), ("binascii.crc32", 11), ("print()", 4))):
+    for reason, (text, line) in zip(
+        reasons, (("Tensor.item()", 5), ("binascii.crc32", 11), ("print()", 4))
+    ):
         assert text in reason and reason.endswith(f"{__file__}:{first + line}"), reasons
 
 
@@ -140,6 +148,7 @@ def test_closure_and_nonlocal(x):
         nonlocal k
         k += 1
         return y * k
+
     return g(x) + g(x), k
 
 
@@ -178,6 +187,7 @@ def test_generators(x):
     def h():
         yield from g()
         return 3
+
     return [v for v in h()], sum(g())
 
 
@@ -258,8 +268,17 @@ def test_format(x):
 
 @make_test(X())
 def test_builtins(x):
-    return (sorted([3, 1, 2], key=lambda v: -v), max(1, 5, 3), min([4, 2]), list(zip([1, 2], "ab")),
-            list(map(lambda v: v + x, [1, 2])), any([0, 1]), all([]), [*reversed([1, 2])], x + 1)
+    return (
+        sorted([3, 1, 2], key=lambda v: -v),
+        max(1, 5, 3),
+        min([4, 2]),
+        list(zip([1, 2], "ab")),
+        list(map(lambda v: v + x, [1, 2])),
+        any([0, 1]),
+        all([]),
+        [*reversed([1, 2])],
+        x + 1,
+    )
 
 
 class Colour(enum.Enum):
@@ -388,6 +407,7 @@ def test_fullgraph_names_the_line():
         x = x + 1
         print("no")
         return x
+
     with pytest.raises(minidynamo.Unsupported, match="print") as caught:
         minidynamo.compile(f, backend="eager", fullgraph=True)(X())
     assert f"line {f.__code__.co_firstlineno + 2}" in str(caught.value)
@@ -403,8 +423,9 @@ def test_global_write():
         global STEPS
         STEPS = STEPS + 1
         return x + STEPS
+
     compiled = minidynamo.compile(f, backend="eager")
-    for expected in (1., 2.):
+    for expected in (1.0, 2.0):
         torch.testing.assert_close(compiled(torch.zeros(2)), torch.full((2,), expected))
     assert STEPS == 2
 
@@ -418,28 +439,39 @@ def test_object_attribute_write():
             self.n += 1
             self.log.append(self.n)
             return x + self.n
+
     counter = Counter()
     compiled = minidynamo.compile(lambda x: counter.step(x) + counter.step(x), backend="eager")
-    torch.testing.assert_close(compiled(torch.zeros(2)), torch.full((2,), 3.))
-    torch.testing.assert_close(compiled(torch.zeros(2)), torch.full((2,), 7.))
+    torch.testing.assert_close(compiled(torch.zeros(2)), torch.full((2,), 3.0))
+    torch.testing.assert_close(compiled(torch.zeros(2)), torch.full((2,), 7.0))
     assert counter.n == 4 and counter.log == [1, 2, 3, 4]
 
 
-@pytest.mark.parametrize("function", [
-    lambda x: torch.nn.functional.hardswish(x + 1, True), lambda x: torch.nn.functional.relu(x - 1, True),
-    lambda x: (torch.nn.functional.dropout(x + 1, 0.0, False, True), x), lambda x: torch.nn.Hardswish(True)(x * 3),
-    lambda x: torch.nn.functional.threshold(x * 2, 0.5, -1.0, True)])
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: torch.nn.functional.hardswish(x + 1, True),
+        lambda x: torch.nn.functional.relu(x - 1, True),
+        lambda x: (torch.nn.functional.dropout(x + 1, 0.0, False, True), x),
+        lambda x: torch.nn.Hardswish(True)(x * 3),
+        lambda x: torch.nn.functional.threshold(x * 2, 0.5, -1.0, True),
+    ],
+)
 @pytest.mark.parametrize("mode", [torch.no_grad, torch.enable_grad, torch.inference_mode])
 def test_an_in_place_flag_given_by_position(function, mode):
-    x = torch.tensor([-2., 0.25, 3.])
+    x = torch.tensor([-2.0, 0.25, 3.0])
     with mode():
-        same(minidynamo.compile(function, backend="eager", fullgraph=True)(x.clone()), function(x.clone()))
+        same(
+            minidynamo.compile(function, backend="eager", fullgraph=True)(x.clone()),
+            function(x.clone()),
+        )
 
 
 def test_stateless_modules_made_in_a_frame():
     def loss(x, y):
         criterion = torch.nn.CrossEntropyLoss(ignore_index=-1)
         return criterion(torch.nn.Flatten()(x), y), [criterion, criterion]
+
     x, y = torch.randn(4, 5), torch.tensor([0, -1, 2, 3])
     compiled = minidynamo.compile(loss, backend="eager", fullgraph=True)
     (first, [a, b]), (second, [c, _]) = compiled(x, y), compiled(x, y)

@@ -1,4 +1,5 @@
 """Hugging Face models, default layers: one graph, zero breaks, eager's outputs, second call from the cache."""
+
 import pytest
 import torch
 
@@ -27,19 +28,54 @@ def masked():
 
 
 MODELS = {
-    "GPT2LMHeadModel": (lambda: transformers.GPT2LMHeadModel(transformers.GPT2Config()), lambda: {"input_ids": tokens()}),
+    "GPT2LMHeadModel": (
+        lambda: transformers.GPT2LMHeadModel(transformers.GPT2Config()),
+        lambda: {"input_ids": tokens()},
+    ),
     "GPT2Model-mask": (lambda: transformers.GPT2Model(transformers.GPT2Config()), masked),
-    "BertModel": (lambda: transformers.BertModel(transformers.BertConfig()), lambda: {"input_ids": tokens()}),
+    "BertModel": (
+        lambda: transformers.BertModel(transformers.BertConfig()),
+        lambda: {"input_ids": tokens()},
+    ),
     "BertModel-mask": (lambda: transformers.BertModel(transformers.BertConfig()), masked),
-    "ResNet": (lambda: transformers.ResNetForImageClassification(transformers.ResNetConfig()),
-               lambda: {"pixel_values": torch.randn(1, 3, 224, 224)}),
-    "Llama": (lambda: transformers.LlamaForCausalLM(transformers.LlamaConfig(
-        hidden_size=64, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, intermediate_size=64, vocab_size=1000)), masked),
-    "T5": (lambda: transformers.T5ForConditionalGeneration(transformers.T5Config(
-        vocab_size=1000, d_model=64, d_kv=16, d_ff=64, num_layers=2, num_heads=4)), lambda: dict(masked(), decoder_input_ids=tokens()[:, :9])),
-    "ViT": (lambda: transformers.ViTForImageClassification(transformers.ViTConfig(
-        hidden_size=64, num_hidden_layers=2, num_attention_heads=4, intermediate_size=64, image_size=32, patch_size=8)),
-        lambda: {"pixel_values": torch.randn(2, 3, 32, 32)}),
+    "ResNet": (
+        lambda: transformers.ResNetForImageClassification(transformers.ResNetConfig()),
+        lambda: {"pixel_values": torch.randn(1, 3, 224, 224)},
+    ),
+    "Llama": (
+        lambda: transformers.LlamaForCausalLM(
+            transformers.LlamaConfig(
+                hidden_size=64,
+                num_hidden_layers=2,
+                num_attention_heads=4,
+                num_key_value_heads=2,
+                intermediate_size=64,
+                vocab_size=1000,
+            )
+        ),
+        masked,
+    ),
+    "T5": (
+        lambda: transformers.T5ForConditionalGeneration(
+            transformers.T5Config(
+                vocab_size=1000, d_model=64, d_kv=16, d_ff=64, num_layers=2, num_heads=4
+            )
+        ),
+        lambda: dict(masked(), decoder_input_ids=tokens()[:, :9]),
+    ),
+    "ViT": (
+        lambda: transformers.ViTForImageClassification(
+            transformers.ViTConfig(
+                hidden_size=64,
+                num_hidden_layers=2,
+                num_attention_heads=4,
+                intermediate_size=64,
+                image_size=32,
+                patch_size=8,
+            )
+        ),
+        lambda: {"pixel_values": torch.randn(2, 3, 32, 32)},
+    ),
 }
 
 

@@ -1,4 +1,5 @@
 """C++ kernels against torch: every op of the vocabulary, all dtypes, irregular shapes, special values."""
+
 import math
 import re
 
@@ -14,8 +15,37 @@ from miniinductor.ir import Pointwise, Scatter, TensorBox, ComputedBuffer, Layou
 from miniinductor.ops import BINARY, COMPARISON, UNARY, UNARY_FLOAT, missing_ops, ops
 
 CPU = torch.device("cpu")
-SPECIAL = torch.tensor([0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 2.5, -2.5, 1e-30, -1e-30, 1e-42, 88.0, -88.0, 1e30, -1e30, 104.0,
-                        -104.0, 3.4e38, math.inf, -math.inf, math.nan, 1e-4, -1e-4, 0.9999999, 1.0000001, 7.9, 4.01])
+SPECIAL = torch.tensor(
+    [
+        0.0,
+        -0.0,
+        1.0,
+        -1.0,
+        0.5,
+        -0.5,
+        2.5,
+        -2.5,
+        1e-30,
+        -1e-30,
+        1e-42,
+        88.0,
+        -88.0,
+        1e30,
+        -1e30,
+        104.0,
+        -104.0,
+        3.4e38,
+        math.inf,
+        -math.inf,
+        math.nan,
+        1e-4,
+        -1e-4,
+        0.9999999,
+        1.0000001,
+        7.9,
+        4.01,
+    ]
+)
 
 
 @pytest.fixture(autouse=True)
@@ -54,33 +84,66 @@ def test_unary(op, dtype):
     if op in UNARY_FLOAT and dtype is torch.float32:
         exact = TORCH_UNARY[op](x.double()).float()
         known = torch.isfinite(exact) | ~torch.isfinite(want)
-        same(got[known], exact[known], ulps=8, atol=2e-7 if op in ("sin", "cos", "tan", "lgamma") else 1e-44)
+        same(
+            got[known],
+            exact[known],
+            ulps=8,
+            atol=2e-7 if op in ("sin", "cos", "tan", "lgamma") else 1e-44,
+        )
     else:
         same(got, want, ulps=16, atol=1e-14 if op == "lgamma" else 1e-300)
     if result.is_floating_point and op not in ("sign", "lgamma"):
         zeros = x == 0
-        assert torch.equal(torch.signbit(got[zeros]), torch.signbit(want[zeros])) or want[zeros].isnan().all(), "signed zeros"
+        assert (
+            torch.equal(torch.signbit(got[zeros]), torch.signbit(want[zeros]))
+            or want[zeros].isnan().all()
+        ), "signed zeros"
 
 
-@pytest.mark.parametrize("op,limit", [("exp", 2), ("log", 2), ("tanh", 5), ("erf", 6), ("sigmoid", 3), ("log1p", 4),
-                                      ("expm1", 5), ("erfinv", 4), *[(op, 1) for op in (
-                                          "exp2", "log10", "sinh", "cosh", "asin", "acos", "atan")], *[(op, 2) for op in (
-                                          "log2", "sin", "cos", "small sin", "small cos")], ("tan", 3), ("small tan", 3)])
+@pytest.mark.parametrize(
+    "op,limit",
+    [
+        ("exp", 2),
+        ("log", 2),
+        ("tanh", 5),
+        ("erf", 6),
+        ("sigmoid", 3),
+        ("log1p", 4),
+        ("expm1", 5),
+        ("erfinv", 4),
+        *[(op, 1) for op in ("exp2", "log10", "sinh", "cosh", "asin", "acos", "atan")],
+        *[(op, 2) for op in ("log2", "sin", "cos", "small sin", "small cos")],
+        ("tan", 3),
+        ("small tan", 3),
+    ],
+)
 def test_accuracy_in_ulp_against_float64(op, limit):
-    every_size = torch.randint(-2**31, 2**31, (200_003,)).int().view(torch.float32)      # all exponents alike
+    every_size = (
+        torch.randint(-(2**31), 2**31, (200_003,)).int().view(torch.float32)
+    )  # all exponents alike
     every_size = every_size[every_size.isfinite()]
     near_poles = (torch.arange(-41_000, 41_000).double() * (math.pi / 2)).float()
-    x = {"exp": torch.linspace(-87, 88.5, 200_003), "log": torch.rand(200_003) * 10 + 1e-6,
-         "log1p": torch.cat([torch.rand(100_000) * 4 - 0.999, torch.randn(1000) * 1e-5]),
-         **dict.fromkeys(("erfinv", "asin", "acos"), torch.rand(100_003) * 2 - 1),
-         **dict.fromkeys(("sin", "cos", "tan", "atan"), torch.cat([every_size, near_poles])),
-         **dict.fromkeys(("small sin", "small cos", "small tan"), torch.cat([torch.randn(100_000) * 3, torch.rand(50_000) * 65_000, near_poles])),
-         "exp2": torch.linspace(-149, 127.99, 200_003),
-         **dict.fromkeys(("log2", "log10"), torch.cat([every_size.abs(), 1 + torch.randn(1000) * 1e-4])),
-         **dict.fromkeys(("sinh", "cosh"), torch.linspace(-89, 89, 200_003))}.get(op, torch.linspace(-9, 9, 200_003))
+    x = {
+        "exp": torch.linspace(-87, 88.5, 200_003),
+        "log": torch.rand(200_003) * 10 + 1e-6,
+        "log1p": torch.cat([torch.rand(100_000) * 4 - 0.999, torch.randn(1000) * 1e-5]),
+        **dict.fromkeys(("erfinv", "asin", "acos"), torch.rand(100_003) * 2 - 1),
+        **dict.fromkeys(("sin", "cos", "tan", "atan"), torch.cat([every_size, near_poles])),
+        **dict.fromkeys(
+            ("small sin", "small cos", "small tan"),
+            torch.cat([torch.randn(100_000) * 3, torch.rand(50_000) * 65_000, near_poles]),
+        ),
+        "exp2": torch.linspace(-149, 127.99, 200_003),
+        **dict.fromkeys(
+            ("log2", "log10"), torch.cat([every_size.abs(), 1 + torch.randn(1000) * 1e-4])
+        ),
+        **dict.fromkeys(("sinh", "cosh"), torch.linspace(-89, 89, 200_003)),
+    }.get(op, torch.linspace(-9, 9, 200_003))
     if op == "sigmoid":
         x = torch.linspace(-80, 80, 200_003)
-    op = op.removeprefix("small ")              # angles that the fast functions take; one large one makes a kernel take the exact ones
+    op = op.removeprefix(
+        "small "
+    )  # angles that the fast functions take; one large one makes a kernel take the exact ones
     (got,), _ = run(lambda b: [pointwise(getattr(ops, op), b)], x)
     exact = getattr(torch, op)(x.double())
     single = exact.float()
@@ -89,8 +152,8 @@ def test_accuracy_in_ulp_against_float64(op, limit):
     assert error.max() <= limit, f"{op}: {error.max():.2f} ulp at {x[exact != 0][error.argmax()]}"
 
 
-FLUSHED = 0.0       # results up to here may be 0: test_gpu raises it
-POW_ULPS = 1        # on a GPU: CUDA's powf, up to 5
+FLUSHED = 0.0  # results up to here may be 0: test_gpu raises it
+POW_ULPS = 1  # on a GPU: CUDA's powf, up to 5
 
 
 def test_pow_in_ulp_against_float64_and_at_every_special_pair():
@@ -103,20 +166,29 @@ def test_pow_in_ulp_against_float64_and_at_every_special_pair():
     assert ((got.double() - exact).abs() / ulp)[known].max() <= POW_ULPS
     ends = (exact * (1 - 2e-7 * (POW_ULPS - 1))).float().isinf() | (single == 0)
     assert torch.equal(got[ends], single[ends])
-    special = torch.cat([SPECIAL, torch.tensor([2.0, -2.0, 3.0, -3.0, 2.0**24 + 2, -(2.0**24) + 1, 1e-45, -1e-45])])
+    special = torch.cat(
+        [SPECIAL, torch.tensor([2.0, -2.0, 3.0, -3.0, 2.0**24 + 2, -(2.0**24) + 1, 1e-45, -1e-45])]
+    )
     special = special[(special == 0) | ~(special.abs() < FLUSHED)]
     a, b = (t.reshape(-1).contiguous() for t in torch.meshgrid(special, special, indexing="ij"))
     (got,), _ = run(lambda a, b: [pointwise(ops.pow, a, b)], a, b)
     want = (a.double() ** b.double()).float()
     same(got, want, ulps=POW_ULPS, atol=1.5e-45)
-    assert torch.equal(torch.signbit(got), torch.signbit(want) & ~want.isnan() | torch.signbit(got) & want.isnan())
+    assert torch.equal(
+        torch.signbit(got), torch.signbit(want) & ~want.isnan() | torch.signbit(got) & want.isnan()
+    )
 
 
 @pytest.mark.parametrize("kind", ["argmax", "argmin"])
 def test_arg_reductions_where_all_are_equal_and_in_several_parts(kind):
-    for x in (torch.full((3, 1000), -math.inf), torch.full((3, 1000), math.inf), torch.full((3, 1000), math.nan),
-              torch.full((2, 517), torch.iinfo(torch.int64).min), torch.ones(5, 300, dtype=torch.bool),
-              torch.randint(0, 9, (2, 300_001)).float()):
+    for x in (
+        torch.full((3, 1000), -math.inf),
+        torch.full((3, 1000), math.inf),
+        torch.full((3, 1000), math.nan),
+        torch.full((2, 517), torch.iinfo(torch.int64).min),
+        torch.ones(5, 300, dtype=torch.bool),
+        torch.randint(0, 9, (2, 300_001)).float(),
+    ):
         for dims in ([1], [0, 1]):
             (got,), _ = run(lambda b: [reduce(b, kind, dims, dtype=torch.int64)], x)
             rows = x.to(torch.float64).numpy().reshape(1 if len(dims) > 1 else len(x), -1)
@@ -127,7 +199,9 @@ def test_arg_reductions_where_all_are_equal_and_in_several_parts(kind):
 def test_argmin_beside_a_long_sum(size):
     """The chunks of the sum and the groups of lanes of argmin each have an end of their own."""
     x = torch.randn(size).round()
-    (place, total), record = run(lambda b: [reduce(b, "argmin", [0], dtype=torch.int64), reduce(b, "sum", [0])], x)
+    (place, total), record = run(
+        lambda b: [reduce(b, "argmin", [0], dtype=torch.int64), reduce(b, "sum", [0])], x
+    )
     assert place.item() == x.numpy().argmin() and len(record.kernels) == 1
     torch.testing.assert_close(total, x.sum(0, keepdim=True), rtol=1e-5, atol=1e-4)
 
@@ -144,16 +218,31 @@ def test_threads_share_the_rows_of_a_reduction(threads, shape, request):
     def body(b):
         top = reduce(b, "max", [axis])
         total = reduce(pointwise(lambda v, m: ops.exp(ops.sub(v, m)), b, top), "sum", [axis])
-        return [pointwise(lambda v, m, s: ops.truediv(ops.exp(ops.sub(v, m)), s), b, top, total), reduce(b, "argmax", [axis], dtype=torch.int64)]
+        return [
+            pointwise(lambda v, m, s: ops.truediv(ops.exp(ops.sub(v, m)), s), b, top, total),
+            reduce(b, "argmax", [axis], dtype=torch.int64),
+        ]
+
     (soft, place), record = run(body, x)
     torch.testing.assert_close(soft, x.softmax(axis), rtol=1e-5, atol=1e-7, equal_nan=True)
     assert torch.equal(place.squeeze(axis), torch.from_numpy(x.numpy().argmax(axis)))
-    assert any("part < 3" in k.source for k in record.kernels) == (threads == 3 and shape[-1] <= 2048)
+    assert any("part < 3" in k.source for k in record.kernels) == (
+        threads == 3 and shape[-1] <= 2048
+    )
 
 
 @pytest.mark.parametrize("kind", ["sum", "max", "prod"])
-@pytest.mark.parametrize("shape, dims", [((700, 6, 9), [0, 2]), ((3, 5, 40, 7), [0, 2, 3]), ((40, 50, 6, 8), [0, 1, 3]), ((1, 300, 3), [1, 2]),
-                                         ((300, 200, 33), [0, 1]), ((2, 64, 9, 9), [2, 3])])
+@pytest.mark.parametrize(
+    "shape, dims",
+    [
+        ((700, 6, 9), [0, 2]),
+        ((3, 5, 40, 7), [0, 2, 3]),
+        ((40, 50, 6, 8), [0, 1, 3]),
+        ((1, 300, 3), [1, 2]),
+        ((300, 200, 33), [0, 1]),
+        ((2, 64, 9, 9), [2, 3]),
+    ],
+)
 def test_short_rows_and_rows_of_rows(kind, shape, dims):
     """A few elements of each of many rows, in channels-last memory too."""
     x = torch.randn(shape) * 0.01 + (kind == "prod")
@@ -161,12 +250,17 @@ def test_short_rows_and_rows_of_rows(kind, shape, dims):
         (got,), _ = run(lambda b: [reduce(b, kind, dims)], given)
         want = x.double()
         for dim in dims:
-            want = {"sum": torch.sum, "max": torch.amax, "prod": torch.prod}[kind](want, dim, keepdim=True)
-        torch.testing.assert_close(got, want.float(), rtol=3e-6 if kind != "prod" else 3e-5, atol=1e-5)
+            want = {"sum": torch.sum, "max": torch.amax, "prod": torch.prod}[kind](
+                want, dim, keepdim=True
+            )
+        torch.testing.assert_close(
+            got, want.float(), rtol=3e-6 if kind != "prod" else 3e-5, atol=1e-5
+        )
 
 
 TORCH_BINARY = {
-    "truncdiv": lambda a, b: torch.div(a, b, rounding_mode="trunc"), "truediv": torch.true_divide,
+    "truncdiv": lambda a, b: torch.div(a, b, rounding_mode="trunc"),
+    "truediv": torch.true_divide,
     "floordiv": lambda a, b: torch.div(a, b, rounding_mode="floor"),
 }
 
@@ -175,21 +269,26 @@ def torch_binary(op):
     return TORCH_BINARY.get(op) or getattr(torch, op)
 
 
-@pytest.mark.parametrize("op", [o for o in BINARY if not o.startswith("bitwise")] + list(COMPARISON))
+@pytest.mark.parametrize(
+    "op", [o for o in BINARY if not o.startswith("bitwise")] + list(COMPARISON)
+)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_binary_float(op, dtype):
     a, b = torch.meshgrid(SPECIAL, SPECIAL, indexing="ij")
     a = torch.cat([a.flatten(), torch.randn(777)]).to(dtype)
     b = torch.cat([b.flatten(), torch.randn(777)]).to(dtype)
     want = torch_binary(op)(a, b)
-    if op in ("fmod", "remainder"):         # eager's vector fmod gives NaN for 1 % 1e-42
+    if op in ("fmod", "remainder"):  # eager's vector fmod gives NaN for 1 % 1e-42
         want = torch_binary(op)(a.double(), b.double()).to(dtype)
     (got,), _ = run(lambda x, y: [pointwise(getattr(ops, op), x, y, dtype=want.dtype)], a, b)
     same(got, want, ulps=2, atol=1e-44 if dtype == torch.float32 else 0)
 
 
-@pytest.mark.parametrize("op", [o for o in BINARY if o not in ("truediv", "atan2", "copysign", "nextafter", "hypot")]
-                         + list(COMPARISON))
+@pytest.mark.parametrize(
+    "op",
+    [o for o in BINARY if o not in ("truediv", "atan2", "copysign", "nextafter", "hypot")]
+    + list(COMPARISON),
+)
 @pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8])
 def test_binary_integer(op, dtype):
     low, high = (0, 255) if dtype == torch.uint8 else (-120, 120)
@@ -204,7 +303,9 @@ def test_binary_integer(op, dtype):
     same(got, want)
 
 
-@pytest.mark.parametrize("op", ["bitwise_and", "bitwise_or", "bitwise_xor", "logical_and", "maximum", "eq", "lt"])
+@pytest.mark.parametrize(
+    "op", ["bitwise_and", "bitwise_or", "bitwise_xor", "logical_and", "maximum", "eq", "lt"]
+)
 def test_binary_bool(op):
     a, b = torch.tensor([True, True, False, False]), torch.tensor([True, False, True, False])
     (got,), _ = run(lambda x, y: [pointwise(getattr(ops, op), x, y)], a, b)
@@ -219,13 +320,23 @@ def test_integer_division_by_zero_raises(op):
 
 
 def test_lowest_integer_by_minus_one_does_not_trap():
-    a, b = torch.full((64,), -2**63), torch.full((64,), -1)
+    a, b = torch.full((64,), -(2**63)), torch.full((64,), -1)
     (got,), _ = run(lambda x, y: [pointwise(ops.floordiv, x, y)], a, b)
     assert torch.equal(got, a)
 
 
-ALL = [torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.int64, torch.int32, torch.int16, torch.int8,
-       torch.uint8, torch.bool]
+ALL = [
+    torch.float32,
+    torch.float64,
+    torch.bfloat16,
+    torch.float16,
+    torch.int64,
+    torch.int32,
+    torch.int16,
+    torch.int8,
+    torch.uint8,
+    torch.bool,
+]
 
 
 @pytest.mark.parametrize("source", ALL)
@@ -234,7 +345,9 @@ def test_conversions(source, target):
     x = (torch.randn(533) * 40).abs() if torch.uint8 in (source, target) else torch.randn(533) * 40
     x[:8] = torch.tensor([0.0, 1.0, 2.5, 3.5, 100.0, 0.49, 0.51, 7.0])
     x = x.to(source)
-    (got,), _ = run(lambda b: [pointwise(lambda v: ops.to_dtype(v, target, source), b, dtype=target)], x)
+    (got,), _ = run(
+        lambda b: [pointwise(lambda v: ops.to_dtype(v, target, source), b, dtype=target)], x
+    )
     assert torch.equal(got, x.to(target))
 
 
@@ -244,23 +357,44 @@ def test_half_precision_arithmetic_is_float_and_rounds_to_even(dtype):
     (got,), _ = run(lambda b: [pointwise(lambda v: ops.mul(ops.sigmoid(v), v), b)], x)
     want = (torch.sigmoid(x.float()) * x.float()).to(dtype)
     same(got, want, ulps=1.01)
-    (same_bits,), _ = run(lambda b: [pointwise(lambda v: ops.mul(v, ops.constant(1.0, dtype)), b)], x)
-    assert torch.equal(same_bits.isnan(), x.isnan()) and torch.equal(same_bits[~x.isnan()], x[~x.isnan()])
+    (same_bits,), _ = run(
+        lambda b: [pointwise(lambda v: ops.mul(v, ops.constant(1.0, dtype)), b)], x
+    )
+    assert torch.equal(same_bits.isnan(), x.isnan()) and torch.equal(
+        same_bits[~x.isnan()], x[~x.isnan()]
+    )
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_every_float_is_rounded_to_16_bits_as_torch_does(dtype):
     """All signs, exponents and leading bits, with low bits at, next to and between the halves: stored, and computed on as a float."""
-    low = torch.tensor([0, 1, 0xfff, 0x1000, 0x1001, 0x1fff, 0x2000, 0x3000, 0x7fff, 0x8000, 0x8001, 0xffff])
-    x = (torch.arange(-2**15, 2**15)[:, None] * 2**16 + low).to(torch.int32).view(torch.float32).flatten()
+    low = torch.tensor(
+        [0, 1, 0xFFF, 0x1000, 0x1001, 0x1FFF, 0x2000, 0x3000, 0x7FFF, 0x8000, 0x8001, 0xFFFF]
+    )
+    x = (
+        (torch.arange(-(2**15), 2**15)[:, None] * 2**16 + low)
+        .to(torch.int32)
+        .view(torch.float32)
+        .flatten()
+    )
 
     def rounded(b):
-        as_float = pointwise(lambda v: ops.to_dtype(ops.to_dtype(v, dtype, torch.float32), torch.float32, dtype), b, dtype=torch.float32)
-        return [as_float, pointwise(lambda v: ops.to_dtype(v, dtype, torch.float32), b, dtype=dtype)]
+        as_float = pointwise(
+            lambda v: ops.to_dtype(ops.to_dtype(v, dtype, torch.float32), torch.float32, dtype),
+            b,
+            dtype=torch.float32,
+        )
+        return [
+            as_float,
+            pointwise(lambda v: ops.to_dtype(v, dtype, torch.float32), b, dtype=dtype),
+        ]
+
     got, _ = run(rounded, x)
     for ours, want in zip(got, (x.to(dtype).float(), x.to(dtype))):
         bits = {4: torch.int32, 2: torch.int16}[ours.itemsize]
-        assert torch.equal(ours.isnan(), want.isnan()) and torch.equal(ours.nan_to_num(7).view(bits), want.nan_to_num(7).view(bits))
+        assert torch.equal(ours.isnan(), want.isnan()) and torch.equal(
+            ours.nan_to_num(7).view(bits), want.nan_to_num(7).view(bits)
+        )
 
 
 SHAPES = [(1,), (7,), (1823, 781), (3, 1, 5), (0, 4), (2, 3, 4, 5), (64, 64), (5, 100_003), ()]
@@ -269,14 +403,21 @@ SHAPES = [(1,), (7,), (1823, 781), (3, 1, 5), (0, 4), (2, 3, 4, 5), (64, 64), (5
 @pytest.mark.parametrize("shape", SHAPES)
 def test_shapes(shape):
     x = torch.randn(shape)
-    (got,), _ = run(lambda b: [pointwise(lambda v: ops.add(ops.mul(v, v), ops.constant(1.5, torch.float32)), b)], x)
+    (got,), _ = run(
+        lambda b: [
+            pointwise(lambda v: ops.add(ops.mul(v, v), ops.constant(1.5, torch.float32)), b)
+        ],
+        x,
+    )
     same(got, x * x + 1.5)
 
 
 @pytest.mark.parametrize("permute", [(0, 1, 2), (2, 1, 0), (1, 0, 2), (0, 2, 1)])
 def test_strides(permute):
-    x, y = torch.randn(33, 65, 70).permute(permute), torch.randn([33, 65, 70][permute[0]], [33, 65, 70][permute[1]],
-                                                                 [33, 65, 70][permute[2]])
+    x, y = (
+        torch.randn(33, 65, 70).permute(permute),
+        torch.randn([33, 65, 70][permute[0]], [33, 65, 70][permute[1]], [33, 65, 70][permute[2]]),
+    )
     (got,), _ = run(lambda a, b: [pointwise(ops.add, a, b)], x, y)
     assert torch.equal(got, x + y)
     (got,), _ = run(lambda a, b: [pointwise(ops.add, a, b)], x[::2, 1:], y[::2, 1:])
@@ -290,9 +431,25 @@ def test_transposed_add(shape):
     assert torch.equal(got, x + y)
 
 
-REDUCED = [((7, 13), [1]), ((7, 13), [0]), ((7, 13), [0, 1]), ((3, 5, 7), [1]), ((3, 5, 7), [0, 2]), ((1823, 781), [0]),
-           ((1823, 781), [1]), ((1823, 781), [0, 1]), ((4, 100_001), [1]), ((300_007,), [0]), ((5, 1), [1]), ((1, 5), [0]),
-           ((9000, 3), [0]), ((2, 9001, 33), [1]), ((8, 16, 20, 20), [0, 2, 3]), ((6, 0), [1]), ((0, 6), [1])]
+REDUCED = [
+    ((7, 13), [1]),
+    ((7, 13), [0]),
+    ((7, 13), [0, 1]),
+    ((3, 5, 7), [1]),
+    ((3, 5, 7), [0, 2]),
+    ((1823, 781), [0]),
+    ((1823, 781), [1]),
+    ((1823, 781), [0, 1]),
+    ((4, 100_001), [1]),
+    ((300_007,), [0]),
+    ((5, 1), [1]),
+    ((1, 5), [0]),
+    ((9000, 3), [0]),
+    ((2, 9001, 33), [1]),
+    ((8, 16, 20, 20), [0, 2, 3]),
+    ((6, 0), [1]),
+    ((0, 6), [1]),
+]
 
 
 @pytest.mark.parametrize("shape,dims", REDUCED)
@@ -335,7 +492,10 @@ def test_other_reductions(shape, dims, kind):
 
 
 @pytest.mark.parametrize("kind", ["argmax", "argmin"])
-@pytest.mark.parametrize("shape,dim", [((7, 13), 1), ((7, 13), 0), ((301, 55), 1), ((301, 55), 0), ((100_003,), 0), ((1, 4), 0)])
+@pytest.mark.parametrize(
+    "shape,dim",
+    [((7, 13), 1), ((7, 13), 0), ((301, 55), 1), ((301, 55), 0), ((100_003,), 0), ((1, 4), 0)],
+)
 def test_arg_reductions_take_the_first_of_equals_and_nan(kind, shape, dim):
     function = getattr(torch, kind)
     for x in (torch.randn(shape), torch.randint(0, 3, shape).float(), torch.randint(-2, 2, shape)):
@@ -347,12 +507,17 @@ def test_arg_reductions_take_the_first_of_equals_and_nan(kind, shape, dim):
             (got,), _ = run(lambda b: [reduce(b, kind, [dim], dtype=torch.int64)], x)
             values = x.gather(dim, got)
             best = function(x, dim, keepdim=True)
-            assert torch.equal(torch.nan_to_num(values.float(), 9e9), torch.nan_to_num(x.gather(dim, best).float(), 9e9))
+            assert torch.equal(
+                torch.nan_to_num(values.float(), 9e9),
+                torch.nan_to_num(x.gather(dim, best).float(), 9e9),
+            )
             hits = (x == values) | (x.isnan() & values.isnan())
             assert torch.equal(got, hits.int().argmax(dim, keepdim=True)), "not the first"
 
 
-@pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.uint8, torch.bfloat16, torch.float64])
+@pytest.mark.parametrize(
+    "dtype", [torch.int64, torch.int32, torch.uint8, torch.bfloat16, torch.float64]
+)
 @pytest.mark.parametrize("dim", [0, 1])
 def test_reduction_dtypes(dtype, dim):
     x = torch.randint(0, 50, (37, 91)).to(dtype)
@@ -360,13 +525,16 @@ def test_reduction_dtypes(dtype, dim):
 
     def convert(v):
         return ops.to_dtype(v, result, dtype)
+
     (got,), _ = run(lambda b: [reduce(b, "sum", [dim], dtype=result, function=convert)], x)
     torch.testing.assert_close(got, x.sum(dim, keepdim=True))
     (got,), _ = run(lambda b: [reduce(b, "max", [dim])], x)
     assert torch.equal(got, x.amax(dim, keepdim=True))
 
 
-@pytest.mark.parametrize("shape", [(7, 13), (1, 1), (128, 768), (33, 40_000), (2, 70_001), (1, 100_000)])
+@pytest.mark.parametrize(
+    "shape", [(7, 13), (1, 1), (128, 768), (33, 40_000), (2, 70_001), (1, 100_000)]
+)
 def test_softmax(shape):
     x = torch.randn(shape) * 4
     (got,), record = run(lambda b: [softmax(b)], x)
@@ -378,7 +546,9 @@ def test_softmax(shape):
 def test_layer_norm(shape):
     x, w, b = torch.randn(shape), torch.randn(shape[-1]), torch.randn(shape[-1])
     (got,), record = run(lambda *a: [layer_norm(*a)], x, w, b)
-    torch.testing.assert_close(got, torch.nn.functional.layer_norm(x, shape[-1:], w, b), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(
+        got, torch.nn.functional.layer_norm(x, shape[-1:], w, b), rtol=1e-4, atol=1e-5
+    )
     assert len(record.kernels) == 1
 
 
@@ -388,12 +558,19 @@ def test_statistics_over_rows(shape):
 
     def variance(b):
         count = shape[0]
-        mean = pointwise(lambda s: ops.mul(s, ops.constant(1 / count, torch.float32)), reduce(b, "sum", [0]), realize=True)
+        mean = pointwise(
+            lambda s: ops.mul(s, ops.constant(1 / count, torch.float32)),
+            reduce(b, "sum", [0]),
+            realize=True,
+        )
         centred = pointwise(ops.sub, b, mean)
         return [mean, reduce(pointwise(lambda v: ops.mul(v, v), centred), "sum", [0])]
+
     (mean, square), _ = run(variance, x)
     torch.testing.assert_close(mean, x.mean(0, keepdim=True), rtol=1e-5, atol=1e-6)
-    torch.testing.assert_close(square, ((x - x.mean(0)) ** 2).sum(0, keepdim=True), rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(
+        square, ((x - x.mean(0)) ** 2).sum(0, keepdim=True), rtol=1e-4, atol=1e-4
+    )
 
 
 @pytest.mark.parametrize("shape", [(50, 33), (1025, 600)])
@@ -404,6 +581,7 @@ def test_softmax_over_rows(shape):
         top = reduce(b, "max", [0])
         total = reduce(pointwise(lambda v, m: ops.exp(ops.sub(v, m)), b, top), "sum", [0])
         return [pointwise(lambda v, m, s: ops.truediv(ops.exp(ops.sub(v, m)), s), b, top, total)]
+
     (got,), _ = run(softmax_0, x)
     torch.testing.assert_close(got, x.softmax(0), rtol=1e-5, atol=1e-7)
 
@@ -427,11 +605,15 @@ def test_where_and_masked_do_not_touch_what_the_mask_hides():
             i = index[0]
             inside = ops.lt(ops.index_expr(i, torch.int64), ops.constant(100, torch.int64))
             return ops.masked(inside, lambda: load([i]), -3.0)
+
         return [TensorBox(Pointwise(CPU, torch.float32, [1_000_000], body))]
+
     (got,), _ = run(shifted, x)
     assert torch.equal(got[:100], x) and (got[100:] == -3).all()
     y = torch.randn(100)
-    (got,), _ = run(lambda a, b: [pointwise(lambda v, w: ops.where(ops.gt(v, w), v, w), a, b)], x, y)
+    (got,), _ = run(
+        lambda a, b: [pointwise(lambda v, w: ops.where(ops.gt(v, w), v, w), a, b)], x, y
+    )
     assert torch.equal(got, torch.where(x > y, x, y))
 
 
@@ -441,6 +623,7 @@ def gather(table, index):
 
     def body(i):
         return load([ops.indirect_indexing(at(i[:1]), rows), i[1]])
+
     return [TensorBox(Pointwise(CPU, table.dtype, [index.get_size()[0], width], body))]
 
 
@@ -468,16 +651,32 @@ def test_scatter_add_with_repeated_indices():
     index, values = torch.randint(0, 10, (1000,)), torch.randn(1000, 17)
 
     def embedding_backward(at, v):
-        zero = TensorBox(Pointwise(CPU, torch.float32, [10, 17], lambda i: ops.constant(0, torch.float32)))
+        zero = TensorBox(
+            Pointwise(CPU, torch.float32, [10, 17], lambda i: ops.constant(0, torch.float32))
+        )
         target = zero.realize()
         at_load, load = at.make_loader(), v.make_loader()
-        scatter = Scatter(CPU, torch.float32, [1000, 17], load,
-                          lambda i: [ops.indirect_indexing(at_load(i[:1]), 10), i[1]], target, "atomic_add")
-        buffer = current_graph().add(ComputedBuffer, Layout.contiguous(CPU, torch.float32, [10, 17]), frozenset(),
-                                     data=scatter)
+        scatter = Scatter(
+            CPU,
+            torch.float32,
+            [1000, 17],
+            load,
+            lambda i: [ops.indirect_indexing(at_load(i[:1]), 10), i[1]],
+            target,
+            "atomic_add",
+        )
+        buffer = current_graph().add(
+            ComputedBuffer,
+            Layout.contiguous(CPU, torch.float32, [10, 17]),
+            frozenset(),
+            data=scatter,
+        )
         return [TensorBox(buffer)]
+
     (got,), _ = run(embedding_backward, index, values)
-    torch.testing.assert_close(got, torch.zeros(10, 17).index_add(0, index, values), rtol=1e-5, atol=1e-4)
+    torch.testing.assert_close(
+        got, torch.zeros(10, 17).index_add(0, index, values), rtol=1e-5, atol=1e-4
+    )
 
 
 def test_random_numbers():
@@ -485,9 +684,25 @@ def test_random_numbers():
 
     def numbers(seed_box):
         load = seed_box.make_loader()
-        return [TensorBox(Pointwise(CPU, torch.float32, [100_000], lambda i: ops.rand(load([0]), ops.index_expr(i[0], torch.int64))))]
-    ((u,), _), ((again,), _), ((other,), _) = run(numbers, seed), run(numbers, seed), run(numbers, seed + 1)
-    assert 0 <= u.min() and u.max() < 1 and abs(u.mean() - 0.5) < 0.01 and abs(u.var() - 1 / 12) < 0.01
+        return [
+            TensorBox(
+                Pointwise(
+                    CPU,
+                    torch.float32,
+                    [100_000],
+                    lambda i: ops.rand(load([0]), ops.index_expr(i[0], torch.int64)),
+                )
+            )
+        ]
+
+    ((u,), _), ((again,), _), ((other,), _) = (
+        run(numbers, seed),
+        run(numbers, seed),
+        run(numbers, seed + 1),
+    )
+    assert (
+        0 <= u.min() and u.max() < 1 and abs(u.mean() - 0.5) < 0.01 and abs(u.var() - 1 / 12) < 0.01
+    )
     assert torch.equal(u, again) and (u == other).float().mean() < 0.01
 
 
@@ -506,9 +721,11 @@ def test_switches_change_the_code_not_the_result(option):
 
 def test_constants_keep_their_value():
     assert constant_text(math.inf, torch.float32) == "mini::inf"
-    assert constant_text(-2**63, torch.int64) == "(-9223372036854775807LL - 1)"
+    assert constant_text(-(2**63), torch.int64) == "(-9223372036854775807LL - 1)"
     for value in (0.1, 1e-45, -0.0, 3.4028234663852886e38, 2.0**-126):
-        (got,), _ = run(lambda b: [pointwise(lambda v: ops.constant(value, torch.float32), b)], torch.zeros(3))
+        (got,), _ = run(
+            lambda b: [pointwise(lambda v: ops.constant(value, torch.float32), b)], torch.zeros(3)
+        )
         want = torch.full((3,), value)
         assert torch.equal(got, want) and torch.equal(torch.signbit(got), torch.signbit(want))
 
@@ -517,14 +734,32 @@ def test_constants_keep_their_value():
 def sample(x, y):
     """One of each kind of kernel: pointwise maths, both forms of reductions, stages, transposes, argmax."""
     soft = torch.softmax(x, -1)
-    return (torch.tanh(x) + torch.erf(y) * torch.exp(-x * x), torch.sin(x) * torch.cos(y) + torch.log2(y.abs() + 1), soft,
-            torch.softmax(y, 0), torch.cumsum(y, 0) + y.mean(0), y - y.std(0), x.sum(0), x.sum(1), x.sum(), torch.var_mean(x, 1), x.amax(0), x.amax(1), x.argmax(1), x.t().contiguous() + 1, torch.fmod(x, 0.3),
-            (x.bfloat16() * y.bfloat16()).float(), (x.half() + 1).float(), torch.nn.functional.layer_norm(soft, (soft.shape[1],)),
-            torch.nn.functional.batch_norm(y[:280].view(4, 7, 10, 777), None, None, None, None, True))
+    return (
+        torch.tanh(x) + torch.erf(y) * torch.exp(-x * x),
+        torch.sin(x) * torch.cos(y) + torch.log2(y.abs() + 1),
+        soft,
+        torch.softmax(y, 0),
+        torch.cumsum(y, 0) + y.mean(0),
+        y - y.std(0),
+        x.sum(0),
+        x.sum(1),
+        x.sum(),
+        torch.var_mean(x, 1),
+        x.amax(0),
+        x.amax(1),
+        x.argmax(1),
+        x.t().contiguous() + 1,
+        torch.fmod(x, 0.3),
+        (x.bfloat16() * y.bfloat16()).float(),
+        (x.half() + 1).float(),
+        torch.nn.functional.layer_norm(soft, (soft.shape[1],)),
+        torch.nn.functional.batch_norm(y[:280].view(4, 7, 10, 777), None, None, None, None, True),
+    )
 
 
 def compiled_sample():
     import minidynamo
+
     minidynamo.reset()
     torch.manual_seed(0)
     x, y = torch.randn(301, 777), torch.randn(301, 777)
@@ -532,21 +767,43 @@ def compiled_sample():
     return minidynamo.compile(sample)(x, y), sample(x, y)
 
 
-@pytest.mark.parametrize("switch", ["vectorize", "openmp", "tiling", "lane_tables", "loop_reordering", "row_reductions", "split_reductions", "fusion", "inlining", "buffer_reuse",
-                                    "in_place", "foreach"])
+@pytest.mark.parametrize(
+    "switch",
+    [
+        "vectorize",
+        "openmp",
+        "tiling",
+        "lane_tables",
+        "loop_reordering",
+        "row_reductions",
+        "split_reductions",
+        "fusion",
+        "inlining",
+        "buffer_reuse",
+        "in_place",
+        "foreach",
+    ],
+)
 def test_a_switch_changes_no_result(switch):
     with miniinductor.config.patch(**{switch: False}):
         torch.testing.assert_close(*compiled_sample(), equal_nan=True, rtol=2e-6, atol=2e-5)
 
 
-@pytest.mark.parametrize("flags,vectorize", [("-mavx2 -mfma", True), ("-mavx2 -mfma", False), ("", True), ("", False)])
+@pytest.mark.parametrize(
+    "flags,vectorize", [("-mavx2 -mfma", True), ("-mavx2 -mfma", False), ("", True), ("", False)]
+)
 def test_other_instruction_sets(flags, vectorize, monkeypatch):
     """What an AVX2 host, or one without either, compiles: the same numbers."""
     from miniinductor.runtime import build
+
     if not {"avx2", "fma"} <= build.cpu_flags():
         pytest.skip("this processor has no AVX2")
     native, bits = build.FLAGS, 256 if flags else 128
-    monkeypatch.setattr(build, "FLAGS", (*[f for f in native if f != "-march=native"], "-march=x86-64", *flags.split()))
+    monkeypatch.setattr(
+        build,
+        "FLAGS",
+        (*[f for f in native if f != "-march=native"], "-march=x86-64", *flags.split()),
+    )
     monkeypatch.setattr(build, "vector_bits", lambda: bits)
     with miniinductor.config.patch(vectorize=vectorize):
         torch.testing.assert_close(*compiled_sample(), equal_nan=True, rtol=2e-6, atol=2e-5)
@@ -554,12 +811,14 @@ def test_other_instruction_sets(flags, vectorize, monkeypatch):
 
 def test_kernels_have_names_in_the_profiler():
     import minidynamo
+
     records = []
 
     def backend(gm, inputs):
         compiled = miniinductor.compile_fx(gm, inputs)
         records.append(compiled.record)
         return compiled
+
     compiled = minidynamo.compile(lambda x: torch.relu(x) * 2, backend=backend)
     compiled(torch.randn(9))
     with torch.profiler.profile() as profile:
@@ -568,8 +827,17 @@ def test_kernels_have_names_in_the_profiler():
 
 
 def test_a_roll_is_two_loops_without_a_division():
-    rolled = lambda x: (torch.roll(x, (3, 5), (0, 1)), torch.roll(x, -2, 1) * x, torch.roll(x, 0, 1) + torch.roll(x, 1, 1) + torch.roll(x, 2, 1))  # noqa: E731
-    for x in (torch.randn(37, 67), torch.randn(37, 67).half(), torch.randn(1, 6), torch.randint(0, 9, (5, 130))):
+    rolled = lambda x: (
+        torch.roll(x, (3, 5), (0, 1)),
+        torch.roll(x, -2, 1) * x,
+        torch.roll(x, 0, 1) + torch.roll(x, 1, 1) + torch.roll(x, 2, 1),
+    )  # noqa: E731
+    for x in (
+        torch.randn(37, 67),
+        torch.randn(37, 67).half(),
+        torch.randn(1, 6),
+        torch.randint(0, 9, (5, 130)),
+    ):
         compiled = miniinductor.compile_fx(torch.fx.symbolic_trace(rolled), [x])
         for got, want in zip(compiled(x), rolled(x)):
             assert torch.equal(got, want)
@@ -577,15 +845,27 @@ def test_a_roll_is_two_loops_without_a_division():
 
 
 F = torch.nn.functional
-LANES = {       # what is the same in each row, indices in pieces, short lanes: function, shapes of its arguments, what its kernels have or (not) lack
+LANES = {  # what is the same in each row, indices in pieces, short lanes: function, shapes of its arguments, what its kernels have or (not) lack
     "reflect": (lambda x: F.pad(x, (2, 1, 1, 3), mode="reflect"), [(2, 3, 9, 21)], "not error"),
     "replicate": (lambda x: F.pad(x, (2, 1, 1, 3), mode="replicate"), [(2, 3, 9, 21)], "not error"),
     "circular": (lambda x: F.pad(x, (2, 1, 1, 3), mode="circular"), [(2, 3, 9, 21)], None),
     "constant": (lambda x: F.pad(x, (2, 1, 1, 3), value=7.0), [(2, 3, 9, 21)], None),
     "cat": (lambda x, y: torch.cat([x, y, x], -1) * 2, [(9, 21), (9, 17)], "not ?"),
-    "bilinear": (lambda x: F.interpolate(x, size=(13, 29), mode="bilinear"), [(2, 3, 9, 21)], "table"),
-    "bilinear by corners": (lambda x: F.interpolate(x, size=(40, 5), mode="bilinear", align_corners=True), [(4, 3, 9, 21)], "table"),
-    "bicubic": (lambda x: F.interpolate(x, scale_factor=2, mode="bicubic"), [(1, 2, 9, 12)], "table"),
+    "bilinear": (
+        lambda x: F.interpolate(x, size=(13, 29), mode="bilinear"),
+        [(2, 3, 9, 21)],
+        "table",
+    ),
+    "bilinear by corners": (
+        lambda x: F.interpolate(x, size=(40, 5), mode="bilinear", align_corners=True),
+        [(4, 3, 9, 21)],
+        "table",
+    ),
+    "bicubic": (
+        lambda x: F.interpolate(x, scale_factor=2, mode="bicubic"),
+        [(1, 2, 9, 12)],
+        "table",
+    ),
     "nearest": (lambda x: F.interpolate(x, size=(13, 29)), [(2, 3, 9, 21)], "table"),
     "pixel shuffle": (lambda x: F.pixel_shuffle(x, 2), [(2, 8, 9, 21)], None),
     "normalized": (lambda x, m, s: (x - m) / s, [(12, 16, 3), (3,), (3,)], "table"),
@@ -608,7 +888,9 @@ def test_lanes_and_rows(name, threads, request):
         torch.testing.assert_close(compiled(*inputs), function(*inputs), rtol=1e-5, atol=1e-5)
         source = "".join(k.source for k in compiled.record.kernels)
         if expected and 'extern "C"' in source:
-            assert (expected.split()[-1] in source.split("{", 1)[1]) == (not expected.startswith("not")), source
+            assert (expected.split()[-1] in source.split("{", 1)[1]) == (
+                not expected.startswith("not")
+            ), source
 
 
 def test_more_lanes_than_are_looked_at_stay_in_one_piece(monkeypatch):
@@ -622,12 +904,17 @@ def test_more_lanes_than_are_looked_at_stay_in_one_piece(monkeypatch):
         assert compiled.record.kernels[0].source.count("for (") == loops
 
 
-@pytest.mark.parametrize("shape, groups", [((2, 12, 7, 9), 4), ((1, 40, 5, 5), 4), ((3, 6, 4, 8), 1), ((2, 6, 8, 8), 6)])
+@pytest.mark.parametrize(
+    "shape, groups", [((2, 12, 7, 9), 4), ((1, 40, 5, 5), 4), ((3, 6, 4, 8), 1), ((2, 6, 8, 8), 6)]
+)
 def test_group_norm_in_channels_last_memory(shape, groups):
     x = (torch.randn(shape) * 3 + 100).to(memory_format=torch.channels_last)
     w, b = torch.randn(shape[1]), torch.randn(shape[1])
-    function = lambda x, w, b: torch.nn.functional.group_norm(x, groups, w, b)     # noqa: E731
-    got, want = miniinductor.compile_fx(torch.fx.symbolic_trace(function), [x, w, b])(x, w, b), function(x.double(), w.double(), b.double())
+    function = lambda x, w, b: torch.nn.functional.group_norm(x, groups, w, b)  # noqa: E731
+    got, want = (
+        miniinductor.compile_fx(torch.fx.symbolic_trace(function), [x, w, b])(x, w, b),
+        function(x.double(), w.double(), b.double()),
+    )
     assert got.stride() == want.stride()
     torch.testing.assert_close(got.double(), want, rtol=1e-4, atol=2e-4)
 
@@ -639,9 +926,17 @@ def test_what_is_reduced_of_narrow_integers_wraps(dtype, shape):
     x = (torch.randint(-128, 128, shape) * (torch.rand(shape) < 0.1)).to(dtype)
 
     def function(x):
-        found = [x.sum(-1, dtype=dtype), x.prod(-1, dtype=dtype), x.sum(0, dtype=dtype), x.sum(dtype=dtype), x.amax(-1), x.amin(0)]
+        found = [
+            x.sum(-1, dtype=dtype),
+            x.prod(-1, dtype=dtype),
+            x.sum(0, dtype=dtype),
+            x.sum(dtype=dtype),
+            x.amax(-1),
+            x.amin(0),
+        ]
         found += [x.cumsum(-1, dtype=dtype)] if dtype != torch.bool else []
         return [(y + y if dtype == torch.bool else y * 2).to(torch.int64) for y in found]
+
     gm = torch.fx.symbolic_trace(lambda x: tuple(function(x)))
     for got, want in zip(miniinductor.compile_fx(gm, [x])(x), function(x)):
         same(got, want)

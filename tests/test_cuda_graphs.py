@@ -1,6 +1,7 @@
 """When a recording is made, replayed, copied to and refused: `cuda_graphs` with a recording that runs the graph again, on the CPU.
 
 What only a GPU can show (streams, pools, real recordings) is in `test_gpu`."""
+
 import ctypes
 import gc
 
@@ -32,8 +33,10 @@ def recordings(monkeypatch):
         inputs = [by_address(t) for t in inputs]
         before = [t.clone() for t in inputs]
         outputs = run(*inputs)
-        for tensor, value in zip([*inputs, *outputs], [*before, *[torch.full_like(o, -77) for o in outputs]]):
-            tensor.copy_(value)             # recording computes nothing
+        for tensor, value in zip(
+            [*inputs, *outputs], [*before, *[torch.full_like(o, -77) for o in outputs]]
+        ):
+            tensor.copy_(value)  # recording computes nothing
         made.append(0)
         number = len(made) - 1
 
@@ -41,7 +44,9 @@ def recordings(monkeypatch):
             made[number] += 1
             for old, new in zip(outputs, run(*inputs)):
                 old.copy_(new)
+
         return replay, outputs
+
     alive, call = [], cuda_graphs.GraphedCall.__call__
 
     def keeping(self, *inputs):
@@ -50,6 +55,7 @@ def recordings(monkeypatch):
         kept = getattr(self.pools.get(7), "kept", ())
         alive.extend(t for t in inputs if t.data_ptr() not in kept)
         return call(self, *inputs)
+
     monkeypatch.setattr(cuda_graphs.GraphedCall, "__call__", keeping)
     monkeypatch.setattr(cuda_graphs, "capture", torch.no_grad()(capture))
     monkeypatch.setattr(cuda_graphs, "current_stream", lambda device: 7)
@@ -63,7 +69,9 @@ def recordings(monkeypatch):
 
 
 def graphed(function, *inputs):
-    return miniinductor.compile_fx(torch.fx.symbolic_trace(function), list(inputs), mode="reduce-overhead")
+    return miniinductor.compile_fx(
+        torch.fx.symbolic_trace(function), list(inputs), mode="reduce-overhead"
+    )
 
 
 def test_the_second_call_is_recorded_and_outputs_are_copies(recordings):
@@ -91,6 +99,7 @@ def test_written_inputs_are_written_once_per_call(recordings, moves):
     def bump(x):
         x.add_(1)
         return (x * 2,)
+
     x = torch.zeros(10)
     compiled = graphed(bump, x)
     for step in range(1, 6):
@@ -118,13 +127,15 @@ def train(model, compiled, steps, keep_alive=False):
 
 
 def layers():
-    return torch.nn.Sequential(torch.nn.Linear(6, 20), torch.nn.GELU(), torch.nn.Linear(20, 5), torch.nn.Tanh())
+    return torch.nn.Sequential(
+        torch.nn.Linear(6, 20), torch.nn.GELU(), torch.nn.Linear(20, 5), torch.nn.Tanh()
+    )
 
 
 def test_a_training_step_is_two_recordings(recordings):
     model = layers()
     train(model, minidynamo.compile(model, mode="reduce-overhead"), 6)
-    assert recordings == [5, 5]                 # the forward half and the backward half
+    assert recordings == [5, 5]  # the forward half and the backward half
 
 
 def test_what_a_backward_half_still_needs_is_not_overwritten(recordings):
@@ -133,7 +144,9 @@ def test_what_a_backward_half_still_needs_is_not_overwritten(recordings):
     train(model, compiled, 3)
     xs = [torch.randn(8, 6) for _ in range(3)]
     model.zero_grad()
-    losses = [compiled(x).square().sum() for x in xs]           # three forward calls before the first backward
+    losses = [
+        compiled(x).square().sum() for x in xs
+    ]  # three forward calls before the first backward
     for loss in losses[::-1]:
         loss.backward()
     got = [p.grad.clone() for p in model.parameters()]
@@ -142,7 +155,7 @@ def test_what_a_backward_half_still_needs_is_not_overwritten(recordings):
         model(x).square().sum().backward()
     for want, grad in zip([p.grad for p in model.parameters()], got):
         torch.testing.assert_close(grad, want)
-    assert recordings == [3, 3]                                 # only the first of the three was replayed
+    assert recordings == [3, 3]  # only the first of the three was replayed
     del losses, loss
     gc.collect()
     train(model, compiled, 2)
@@ -171,7 +184,10 @@ def test_moved_parameters_are_recorded_again_and_changed_ones_are_seen(recording
 def test_running_statistics_are_written_by_the_recording(recordings):
     def build():
         torch.manual_seed(3)
-        return torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.BatchNorm2d(4), torch.nn.ReLU()).train()
+        return torch.nn.Sequential(
+            torch.nn.Conv2d(3, 4, 3), torch.nn.BatchNorm2d(4), torch.nn.ReLU()
+        ).train()
+
     plain, model = build(), build()
     compiled = minidynamo.compile(model, mode="reduce-overhead")
     for _ in range(5):
@@ -179,8 +195,10 @@ def test_running_statistics_are_written_by_the_recording(recordings):
         for module, function in ((plain, plain), (model, compiled)):
             module.zero_grad()
             function(x).sum().backward()
-        for want, got in zip([*plain.buffers(), *[p.grad for p in plain.parameters()]],
-                             [*model.buffers(), *[p.grad for p in model.parameters()]]):
+        for want, got in zip(
+            [*plain.buffers(), *[p.grad for p in plain.parameters()]],
+            [*model.buffers(), *[p.grad for p in model.parameters()]],
+        ):
             torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-5)
     assert recordings == [4, 4]
 
@@ -194,10 +212,16 @@ def test_two_losses_and_unused_results(recordings):
         grads = []
         for f in (function, compiled):
             a, b = f(x)
-            loss = a.sum() if step % 2 else (a * b).sum()       # another backward half, over the same kept values
+            loss = (
+                a.sum() if step % 2 else (a * b).sum()
+            )  # another backward half, over the same kept values
             grads.append(torch.autograd.grad(loss, weight)[0])
         torch.testing.assert_close(*grads)
-    assert recordings == [8, 4, 3]                              # the forward half, and a backward half for each of the two losses
+    assert recordings == [
+        8,
+        4,
+        3,
+    ]  # the forward half, and a backward half for each of the two losses
 
 
 def test_on_the_cpu_nothing_is_recorded(monkeypatch):

@@ -1,10 +1,19 @@
 """Loop bodies: what they read and write, and the rewriting of their loops."""
+
 import pytest
 import sympy
 import torch
 
 from backend_helpers import CPU, make_graph, pointwise, reduce
-from miniinductor.dependencies import Recorder, common_loops, linear_form, loop_variable, merge_loops, stride_of, trace
+from miniinductor.dependencies import (
+    Recorder,
+    common_loops,
+    linear_form,
+    loop_variable,
+    merge_loops,
+    stride_of,
+    trace,
+)
 from miniinductor.ir import Pointwise, TensorBox
 from miniinductor.ops import missing_ops, ops
 
@@ -26,7 +35,9 @@ def test_reads_and_writes_are_linear_expressions():
 
 
 def test_equal_ops_are_recorded_once():
-    [body] = bodies(lambda a: [pointwise(lambda v: ops.add(ops.exp(v), ops.exp(v)), a)], torch.randn(4))
+    [body] = bodies(
+        lambda a: [pointwise(lambda v: ops.add(ops.exp(v), ops.exp(v)), a)], torch.randn(4)
+    )
     assert [i.op for i in body.instructions] == ["load", "exp", "add", "store"]
 
 
@@ -34,14 +45,23 @@ def test_results_nobody_uses_are_dropped():
     def wasteful(v):
         ops.sin(v)
         return ops.neg(v)
+
     [body] = bodies(lambda a: [pointwise(wasteful, a)], torch.randn(4))
     assert [i.op for i in body.instructions] == ["load", "neg", "store"]
 
 
-@pytest.mark.parametrize("tensor,loops", [
-    (torch.randn(4, 8), (32,)), (torch.randn(4, 1, 8), (32,)), (torch.randn(8, 4).t(), (4, 8)), (torch.randn(4, 16)[:, ::2], (32,)),
-    (torch.randn(4, 9)[:, 1:], (4, 8)), (torch.randn(2, 3, 4).permute(0, 2, 1), (2, 4, 3)), (torch.randn(1, 1), ()),
-])
+@pytest.mark.parametrize(
+    "tensor,loops",
+    [
+        (torch.randn(4, 8), (32,)),
+        (torch.randn(4, 1, 8), (32,)),
+        (torch.randn(8, 4).t(), (4, 8)),
+        (torch.randn(4, 16)[:, ::2], (32,)),
+        (torch.randn(4, 9)[:, 1:], (4, 8)),
+        (torch.randn(2, 3, 4).permute(0, 2, 1), (2, 4, 3)),
+        (torch.randn(1, 1), ()),
+    ],
+)
 def test_simplified_loops(tensor, loops):
     [body] = bodies(lambda a: [pointwise(ops.neg, a)], tensor)
     assert body.simplify_loops().outer == loops
@@ -55,8 +75,8 @@ def test_a_reduction_keeps_outer_and_inner_loops_apart():
 
 
 def test_merging_needs_every_access_to_agree():
-    first, = bodies(lambda a: [pointwise(ops.neg, a)], torch.randn(4, 8))
-    second, = bodies(lambda a: [pointwise(ops.neg, a)], torch.randn(8, 4).t())
+    (first,) = bodies(lambda a: [pointwise(ops.neg, a)], torch.randn(4, 8))
+    (second,) = bodies(lambda a: [pointwise(ops.neg, a)], torch.randn(8, 4).t())
     assert [b.outer for b in merge_loops([first])] == [(32,)]
     assert [b.outer for b in merge_loops([first, second])] == [(4, 8)] * 2
 
@@ -69,31 +89,65 @@ def test_splitting_undoes_merging():
 
 
 def test_divisions_of_a_loop_become_loops():
-    def heads(box):         # (2, 3, 4) read as (2, 12) with the last two dimensions swapped
+    def heads(box):  # (2, 3, 4) read as (2, 12) with the last two dimensions swapped
         load = box.make_loader()
 
         def body(index):
             from miniinductor.index_math import FloorDiv, Mod
+
             return load([index[0], Mod(index[1], 3), FloorDiv(index[1], 3)])
+
         return [TensorBox(Pointwise(CPU, torch.float32, [2, 12], body))]
+
     [body] = bodies(heads, torch.randn(2, 3, 4))
     body = body.simplify_loops()
-    assert body.outer == (2, 4, 3) and body.reads()[0].index == 12 * x0 + x1 + 4 * loop_variable("x", 2)
+    assert body.outer == (2, 4, 3) and body.reads()[0].index == 12 * x0 + x1 + 4 * loop_variable(
+        "x", 2
+    )
 
 
 def test_indexing_with_a_known_range_needs_no_check():
     def positions(table):
         load = table.make_loader()
-        return [TensorBox(Pointwise(CPU, torch.float32, [5, 3], lambda i: load(
-            [ops.indirect_indexing(ops.add(ops.index_expr(i[0], torch.int64), ops.constant(2, torch.int64)), 10), i[1]])))]
+        return [
+            TensorBox(
+                Pointwise(
+                    CPU,
+                    torch.float32,
+                    [5, 3],
+                    lambda i: load(
+                        [
+                            ops.indirect_indexing(
+                                ops.add(
+                                    ops.index_expr(i[0], torch.int64), ops.constant(2, torch.int64)
+                                ),
+                                10,
+                            ),
+                            i[1],
+                        ]
+                    ),
+                )
+            )
+        ]
+
     [body] = bodies(positions, torch.randn(10, 3))
-    assert [i.op for i in body.instructions] == ["load", "store"] and body.reads()[0].index == 3 * x0 + x1 + 6
+    assert [i.op for i in body.instructions] == ["load", "store"] and body.reads()[
+        0
+    ].index == 3 * x0 + x1 + 6
 
 
-@pytest.mark.parametrize("a,b,common", [
-    ((6, 4), (2, 12), (2, 3, 4)), ((24,), (6, 4), (6, 4)), ((4, 6), (6, 4), None), ((8,), (9,), None), ((), (), ()),
-    ((2, 3, 4), (24,), (2, 3, 4)), ((0,), (0, 3), None),
-])
+@pytest.mark.parametrize(
+    "a,b,common",
+    [
+        ((6, 4), (2, 12), (2, 3, 4)),
+        ((24,), (6, 4), (6, 4)),
+        ((4, 6), (6, 4), None),
+        ((8,), (9,), None),
+        ((), (), ()),
+        ((2, 3, 4), (24,), (2, 3, 4)),
+        ((0,), (0, 3), None),
+    ],
+)
 def test_common_loops(a, b, common):
     assert common_loops(a, b) == common
 

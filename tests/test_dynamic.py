@@ -1,4 +1,5 @@
 """Dynamic shapes in capture: which sizes become symbols, one compilation for many sizes, guards that read as Python, refusals."""
+
 import math
 import os
 import re
@@ -28,9 +29,17 @@ def compilations():
 
 def same(got, expected):
     if isinstance(expected, torch.Tensor):
-        return got.dtype == expected.dtype and (torch.equal(got, expected) or got.is_floating_point() and torch.allclose(got, expected, atol=1e-6))
+        return got.dtype == expected.dtype and (
+            torch.equal(got, expected)
+            or got.is_floating_point()
+            and torch.allclose(got, expected, atol=1e-6)
+        )
     if isinstance(expected, (tuple, list)):
-        return type(got) is type(expected) and len(got) == len(expected) and all(map(same, got, expected))
+        return (
+            type(got) is type(expected)
+            and len(got) == len(expected)
+            and all(map(same, got, expected))
+        )
     return type(got) is type(expected) and got == expected
 
 
@@ -60,30 +69,41 @@ def test_the_example_of_the_paper():
         if z.size(0) > 2:
             return z.mul(2)
         return z.add(2)
+
     record = sweep(f, sizes([(3,), (4,)], [(9,), (2,)], [(5,), (7,)]))
     assert guards(record) == ["x.shape[0] >= 2", "y.shape[0] >= 2"]
-    assert [str(d).partition("    #")[0] for d in record.shape_env.decisions if d.proved][:1] == ["s0 + s1 > 2    (always)"]
+    assert [str(d).partition("    #")[0] for d in record.shape_env.decisions if d.proved][:1] == [
+        "s0 + s1 > 2    (always)"
+    ]
 
 
 def test_symbols_are_placeholders_before_the_tensors_that_use_them():
     def f(x, y):
         return torch.cat([x, y]).view(-1, x.shape[1] * 2) + x.shape[0]
+
     record = sweep(f, sizes([(4, 3), (6, 3)], [(2, 5), (4, 5)]))
     nodes = list(record.graph.graph.nodes)
     assert [n.name for n in nodes if n.op == "placeholder"] == ["s0", "s1", "x", "s2", "y"]
     assert "x.shape[1] == y.shape[1]" in guards(record)
-    assert any(re.fullmatch(r"\(\(.*\) % .*\) == 0|\(.* % 2\) == 0", g) for g in guards(record)), guards(record)
+    assert any(re.fullmatch(r"\(\(.*\) % .*\) == 0|\(.* % 2\) == 0", g) for g in guards(record)), (
+        guards(record)
+    )
 
 
 def test_a_size_of_one_is_another_graph():
-    sweep(lambda x, y: x + y, sizes([(3, 4), (3, 4)], [(5, 6), (5, 6)], [(5, 6), (1, 6)], [(7, 2), (1, 2)]), graphs=2)
+    sweep(
+        lambda x, y: x + y,
+        sizes([(3, 4), (3, 4)], [(5, 6), (5, 6)], [(5, 6), (1, 6)], [(7, 2), (1, 2)]),
+        graphs=2,
+    )
 
 
 def test_automatic_dynamic_takes_two_compilations():
     def f(x):
         return torch.softmax(x, -1).sum(0) / x.shape[0]
+
     record = sweep(f, sizes(*[[(n, 8)] for n in (4, 5, 6, 9, 17)]), dynamic=None, graphs=2)
-    assert guards(record) == ["x.shape[0] >= 2"]                # the other size stays a number
+    assert guards(record) == ["x.shape[0] >= 2"]  # the other size stays a number
     assert "shape[1] == 8" in str([g.code for g in record.guards])
 
 
@@ -94,6 +114,7 @@ def test_static_means_static():
 def test_ints_that_change_become_symbols():
     def f(x, n):
         return x[:n] * n + x.shape[0] // n
+
     x = torch.randn(40)
     record = sweep(f, [(x, n) for n in (3, 5, 6, 11)], dynamic=None, graphs=2)
     assert guards(record) == ["2 <= n <= 40"] and not record.graph_breaks
@@ -108,11 +129,16 @@ def test_an_int_attribute_that_counts_calls():
         def forward(self, x):
             self.calls += 1
             return x * self.calls + self.width
+
     ours, plain = Counting(), Counting()
     compiled = minidynamo.compile(ours, backend="eager")
     for _ in range(6):
         x = torch.randn(3)
-        assert torch.equal(compiled(x), plain(x)) and ours.calls == plain.calls and type(ours.calls) is int
+        assert (
+            torch.equal(compiled(x), plain(x))
+            and ours.calls == plain.calls
+            and type(ours.calls) is int
+        )
     assert compilations() == 2
 
 
@@ -121,16 +147,24 @@ def test_what_needs_the_number_is_pinned_with_its_line():
         for step in range(x.shape[1]):
             x = x + step
         return x, [n] * n, str(x.shape[0])
+
     record = sweep(f, [(torch.randn(4, 2), 3)])
-    assert {name: (value, line.rpartition(":")[2]) for name, (value, line) in record.pinned.items()} == {
-        "x.shape[1]": (2, str(f.__code__.co_firstlineno + 1)), "n": (3, str(f.__code__.co_firstlineno + 3)),
-        "x.shape[0]": (4, str(f.__code__.co_firstlineno + 3))}
-    assert not any(n.op == "placeholder" and n.name.startswith("s") for n in record.graph.graph.nodes)
+    assert {
+        name: (value, line.rpartition(":")[2]) for name, (value, line) in record.pinned.items()
+    } == {
+        "x.shape[1]": (2, str(f.__code__.co_firstlineno + 1)),
+        "n": (3, str(f.__code__.co_firstlineno + 3)),
+        "x.shape[0]": (4, str(f.__code__.co_firstlineno + 3)),
+    }
+    assert not any(
+        n.op == "placeholder" and n.name.startswith("s") for n in record.graph.graph.nodes
+    )
 
 
 def test_marks():
     def f(x):
         return x.sum(1) + x.shape[0]
+
     x = torch.randn(4, 5)
     minidynamo.mark_dynamic(x, 0)
     compiled = minidynamo.compile(f, backend="eager")
@@ -147,25 +181,52 @@ def test_marks():
 def test_a_marked_size_that_is_needed_as_a_number_is_an_error():
     def f(x):
         return sum(x[i] for i in range(x.shape[0]))
+
     x = torch.randn(4, 5)
     minidynamo.mark_dynamic(x, 0)
     line = f.__code__.co_firstlineno + 1
-    with pytest.raises(SpecializationError, match=rf"x.shape\[0\] was marked dynamic, but .*test_dynamic.py:{line} needs it as the number 4"):
+    with pytest.raises(
+        SpecializationError,
+        match=rf"x.shape\[0\] was marked dynamic, but .*test_dynamic.py:{line} needs it as the number 4",
+    ):
         minidynamo.compile(f, backend="eager")(x)
 
 
 def test_sizes_come_back_as_ints():
     def f(x):
         n = x.shape[0] * 2 + 1
-        return x.size(), x.shape[0], n // 3, n / 2, x.numel(), x.stride(), math.sqrt(n), len(x), x * n, -n % 4, n ** 2, min(n, 7), max(n, x.shape[1])
+        return (
+            x.size(),
+            x.shape[0],
+            n // 3,
+            n / 2,
+            x.numel(),
+            x.stride(),
+            math.sqrt(n),
+            len(x),
+            x * n,
+            -n % 4,
+            n**2,
+            min(n, 7),
+            max(n, x.shape[1]),
+        )
+
     sweep(f, sizes([(4, 6)], [(5, 7)], [(12, 3)]))
 
 
 def test_arithmetic_stays_symbolic():
     def f(x):
         n, m = x.shape
-        scale = (n * m) ** -0.5 + math.ceil(n / 4) + int(n * 0.3) + abs(m - n) + round(n / 3) + divmod(n, 3)[1]
+        scale = (
+            (n * m) ** -0.5
+            + math.ceil(n / 4)
+            + int(n * 0.3)
+            + abs(m - n)
+            + round(n / 3)
+            + divmod(n, 3)[1]
+        )
         return x * scale, torch.arange(n + m), x.new_zeros(n // 2, m * 2)
+
     record = sweep(f, sizes(*[[(n, m)] for n, m in ((4, 6), (5, 7), (12, 3), (8, 8), (33, 2))]))
     assert guards(record)[:2] == ["x.shape[0] >= 2", "x.shape[1] >= 2"]
 
@@ -175,17 +236,30 @@ def test_a_branch_is_a_guard_with_the_users_line():
         if x.shape[0] * 2 == y.shape[0]:
             return x.sum() + y.sum()
         return x.sum() - y.sum()
+
     record = sweep(f, sizes([(4,), (8,)], [(5,), (10,)], [(5,), (11,)], [(6,), (11,)]), graphs=2)
     first = records.frames[0]
-    assert guards(first)[-1] == "x.shape[0] * 2 == y.shape[0]" and guards(record)[-1] == "x.shape[0] * 2 != y.shape[0]"
-    assert [g.line for g in first.guards if g.kind == "SIZES"][0].endswith(f"test_dynamic.py:{f.__code__.co_firstlineno + 1}")
-    assert "x.shape[0] * 2 == y.shape[0]" in record.recompile_reason.replace("(", "").replace(")", "")
+    assert (
+        guards(first)[-1] == "x.shape[0] * 2 == y.shape[0]"
+        and guards(record)[-1] == "x.shape[0] * 2 != y.shape[0]"
+    )
+    assert [g.line for g in first.guards if g.kind == "SIZES"][0].endswith(
+        f"test_dynamic.py:{f.__code__.co_firstlineno + 1}"
+    )
+    assert "x.shape[0] * 2 == y.shape[0]" in record.recompile_reason.replace("(", "").replace(
+        ")", ""
+    )
 
 
 def test_proved_relations_are_no_guards():
     def f(x):
-        if x.shape[0] + 1 > 2 and x.shape[0] * x.shape[1] >= x.shape[1] and torch.cat([x, x]).shape[0] == x.shape[0] * 2:
+        if (
+            x.shape[0] + 1 > 2
+            and x.shape[0] * x.shape[1] >= x.shape[1]
+            and torch.cat([x, x]).shape[0] == x.shape[0] * 2
+        ):
             return x * 2
+
     record = sweep(f, sizes([(4, 3)], [(2, 9)]))
     assert guards(record) == ["x.shape[0] >= 2", "x.shape[1] >= 2"]
     assert sum(decision.proved for decision in record.shape_env.decisions) >= 2
@@ -197,11 +271,12 @@ def test_graph_breaks_with_live_sizes(capsys):
         y = x * n
         print("n")
         return y + n, y.view(n * 2, -1).sum(0), n
+
     compiled = minidynamo.compile(f, backend="eager", dynamic=True)
     for shape in ((4, 6), (5, 8), (7, 4), (6, 6)):
         x = torch.randn(shape)
         assert same(compiled(x), f(x))
-    assert compilations() == 2                      # before and after the break
+    assert compilations() == 2  # before and after the break
 
 
 def test_side_effects_with_sizes():
@@ -212,6 +287,7 @@ def test_side_effects_with_sizes():
         box.rows = x.shape[0]
         log.append((x.shape[0] + 1, x.shape))
         return x * box.rows
+
     compiled = minidynamo.compile(f, backend="eager", dynamic=True)
     for n in (3, 5, 8):
         ours, plain, x = (Box(), []), (Box(), []), torch.randn(n, 2)
@@ -223,18 +299,28 @@ def test_side_effects_with_sizes():
 def test_layouts():
     def f(x):
         return x.contiguous().view(-1) * 2, x.t().reshape(-1), x.is_contiguous()
+
     x = torch.randn
     sweep(f, [(x(3, 4),), (x(5, 7),), (x(9, 2),)])
     minidynamo.reset()
     sweep(f, [(x(3, 4).t(),), (x(5, 7).t(),)])
     minidynamo.reset()
     base = torch.randn(8, 40)
-    sweep(lambda x: x * 2, [(base[:, :n],) for n in (3, 5, 9)])         # the stride stays 40
+    sweep(lambda x: x * 2, [(base[:, :n],) for n in (3, 5, 9)])  # the stride stays 40
     minidynamo.reset()
-    sweep(lambda x: x * 2, [(torch.randn(8, n)[:, :3],) for n in (10, 12, 15, 16)], dynamic=None, graphs=2)     # here it changes
+    sweep(
+        lambda x: x * 2,
+        [(torch.randn(8, n)[:, :3],) for n in (10, 12, 15, 16)],
+        dynamic=None,
+        graphs=2,
+    )  # here it changes
     for backend in ("eager", "inductor"):
         minidynamo.reset()
-        sweep(lambda x: (x * 2).sum(0) + x.t().softmax(0)[:, 0], [(torch.randn(7, n)[:, 2:],) for n in (10, 11, 12, 15, 16)], backend=backend)
+        sweep(
+            lambda x: (x * 2).sum(0) + x.t().softmax(0)[:, 0],
+            [(torch.randn(7, n)[:, 2:],) for n in (10, 11, 12, 15, 16)],
+            backend=backend,
+        )
 
 
 def test_writes_and_gradients():
@@ -242,6 +328,7 @@ def test_writes_and_gradients():
         x.add_(y.shape[0])
         x[:, 0] = 1
         return (x * y).sum(0)
+
     compiled = minidynamo.compile(f, backend="eager", dynamic=True)
     for n, m in ((3, 4), (5, 6)):
         a, y = torch.randn(n, m), torch.randn(n, m)
@@ -257,6 +344,7 @@ def test_writes_and_gradients():
 def test_every_size_that_violates_a_guard_compiles_again():
     def f(x):
         return x.sum() if x.shape[0] > 6 else x.prod()
+
     compiled = minidynamo.compile(f, backend="eager", dynamic=True)
     for n in (3, 6, 7, 2, 9, 1):
         x = torch.rand(n)
@@ -270,6 +358,7 @@ def test_backends(backend):
 
     def f(x):
         return F.gelu(layer(x)).softmax(-1).flatten(1)[:, : x.shape[1]] * x.shape[0]
+
     compiled = minidynamo.compile(f, backend=backend, dynamic=True)
     with torch.no_grad():
         for n, m in ((3, 4), (5, 7), (2, 9)):
@@ -279,19 +368,41 @@ def test_backends(backend):
 
 
 SIZES_BY_FLOATS = {
-    "scales": lambda x: (x * x.shape[1] ** -0.5, x / math.sqrt(x.shape[0]), x / float(x.numel()), x * (x.shape[0] / 3)),
-    "half": lambda x: (x[:int(x.shape[0] / 2)] * 2, x[:, math.ceil(x.shape[1] * 0.3):] + 1),
-    "rounded": lambda x: (x.new_zeros(round(x.shape[0] * 1.5), x.shape[1]) + x[:1], x.repeat(math.floor(x.shape[0] / 4), 1).sum(0)),
+    "scales": lambda x: (
+        x * x.shape[1] ** -0.5,
+        x / math.sqrt(x.shape[0]),
+        x / float(x.numel()),
+        x * (x.shape[0] / 3),
+    ),
+    "half": lambda x: (x[: int(x.shape[0] / 2)] * 2, x[:, math.ceil(x.shape[1] * 0.3) :] + 1),
+    "rounded": lambda x: (
+        x.new_zeros(round(x.shape[0] * 1.5), x.shape[1]) + x[:1],
+        x.repeat(math.floor(x.shape[0] / 4), 1).sum(0),
+    ),
     "interpolated": lambda x: F.interpolate(x[None, None], scale_factor=1.5).relu(),
 }
 
 
-@pytest.mark.parametrize("kernels", ["cpp", pytest.param("triton", marks=pytest.mark.skipif(
-    os.environ.get("TRITON_INTERPRET") != "1", reason="needs Triton's interpreter"))])
+@pytest.mark.parametrize(
+    "kernels",
+    [
+        "cpp",
+        pytest.param(
+            "triton",
+            marks=pytest.mark.skipif(
+                os.environ.get("TRITON_INTERPRET") != "1", reason="needs Triton's interpreter"
+            ),
+        ),
+    ],
+)
 @pytest.mark.parametrize("name", SIZES_BY_FLOATS)
 def test_sizes_computed_in_floating_point(name, kernels):
     with miniinductor.config.patch(cpu_backend=kernels):
-        record = sweep(SIZES_BY_FLOATS[name], sizes(*[[(n, m)] for n, m in ((9, 6), (11, 7), (12, 4), (16, 8), (33, 5))]), backend="inductor")
+        record = sweep(
+            SIZES_BY_FLOATS[name],
+            sizes(*[[(n, m)] for n, m in ((9, 6), (11, 7), (12, 4), (16, 8), (33, 5))]),
+            backend="inductor",
+        )
     assert record.backend_record.kernels and not record.backend_record.notes_of("runs eagerly")
 
 
@@ -300,11 +411,16 @@ def test_your_own_backend_gets_symints_and_fakes_and_may_decide():
 
     def backend(gm, inputs):
         seen.extend(inputs)
-        assert inputs[0] > 4                        # a decision while compiling
+        assert inputs[0] > 4  # a decision while compiling
         return gm.forward
+
     compiled = minidynamo.compile(lambda x: x * x.shape[0], backend=backend, dynamic=True)
     compiled(torch.randn(6))
-    assert isinstance(seen[0], torch.SymInt) and isinstance(seen[1], torch._subclasses.FakeTensor) and str(seen[1].shape) == "torch.Size([s0])"
+    assert (
+        isinstance(seen[0], torch.SymInt)
+        and isinstance(seen[1], torch._subclasses.FakeTensor)
+        and str(seen[1].shape) == "torch.Size([s0])"
+    )
     assert guards(records.frames[-1]) == ["x.shape[0] >= 5"]
 
 
@@ -312,6 +428,7 @@ def test_random_programs():
     """A small `make fuzz-shapes`."""
     sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "sweeps"))
     import shapes
+
     for seed in range(12):
         found, _, _ = shapes.check(seed, runs=8)
         assert not found, (seed, found, shapes.program(seed))
@@ -344,7 +461,11 @@ def test_unbacked_sizes_are_captured_where_nothing_depends_on_them(name, backend
     assert not records.frames[-1].graph_breaks
     if backend == "inductor":
         notes = records.frames[-1].backend_record.notes
-        assert notes[-1].startswith("cut at ") and not [n for n in notes if "eagerly" in n] or name == "nonzero", notes
+        assert (
+            notes[-1].startswith("cut at ")
+            and not [n for n in notes if "eagerly" in n]
+            or name == "nonzero"
+        ), notes
 
 
 def test_kernels_lie_between_ops_whose_sizes_only_the_run_knows(unbacked):
@@ -353,18 +474,31 @@ def test_kernels_lie_between_ops_whose_sizes_only_the_run_knows(unbacked):
     def f(x):
         rows = x[x[:, 0] > 0]
         return torch.softmax(linear(rows).relu() * rows.shape[0], -1), x.exp()[:, :2].sum()
+
     def gradients(function):
         x = torch.linspace(-1, 1, 60).reshape(12, 5).requires_grad_()
         sum(t.square().sum() for t in function(x)).backward()
         return x.grad
-    record = sweep(f, [(torch.randn(n, 5),) for n in (12, 9)] + [(-torch.ones(12, 5),)], backend="inductor")
-    assert len(record.backend_record.kernels) >= 2 and not [n for n in record.backend_record.notes if "eagerly" in n]
+
+    record = sweep(
+        f, [(torch.randn(n, 5),) for n in (12, 9)] + [(-torch.ones(12, 5),)], backend="inductor"
+    )
+    assert len(record.backend_record.kernels) >= 2 and not [
+        n for n in record.backend_record.notes if "eagerly" in n
+    ]
     torch.testing.assert_close(gradients(minidynamo.compile(f, dynamic=True)), gradients(f))
 
 
 def test_a_piece_that_must_know_a_size_runs_eagerly_and_says_which_decision(unbacked):
-    record = sweep(lambda x: torch.softmax(x[x > 0], 0), [(torch.tensor([1., 2., -1.]),), (torch.tensor([-1., 5.]),)], backend="inductor")
-    assert any(re.search(r"runs eagerly: whether .* depends on u0 \(getitem at .*test_dynamic.py", n) for n in record.backend_record.notes)
+    record = sweep(
+        lambda x: torch.softmax(x[x > 0], 0),
+        [(torch.tensor([1.0, 2.0, -1.0]),), (torch.tensor([-1.0, 5.0]),)],
+        backend="inductor",
+    )
+    assert any(
+        re.search(r"runs eagerly: whether .* depends on u0 \(getitem at .*test_dynamic.py", n)
+        for n in record.backend_record.notes
+    )
 
 
 def test_a_decision_on_an_unbacked_size_breaks_the_graph_there(unbacked):
@@ -373,17 +507,25 @@ def test_a_decision_on_an_unbacked_size_breaks_the_graph_there(unbacked):
         if y.shape[0] > 2:
             return y.sum()
         return y.prod()
+
     compiled = minidynamo.compile(f, backend="eager", dynamic=True)
-    for x in (torch.ones(5), -torch.ones(5), torch.tensor([1., 2., -1.])):
+    for x in (torch.ones(5), -torch.ones(5), torch.tensor([1.0, 2.0, -1.0])):
         assert torch.equal(compiled(x), f(x))
     found = records.frames[0].graph_breaks[0]
-    assert re.match(r"whether u0 > 2 holds depends on u0 \(getitem at .*test_dynamic.py:%d\)" % (f.__code__.co_firstlineno + 1), found.reason)
+    assert re.match(
+        r"whether u0 > 2 holds depends on u0 \(getitem at .*test_dynamic.py:%d\)"
+        % (f.__code__.co_firstlineno + 1),
+        found.reason,
+    )
     assert found.line == f.__code__.co_firstlineno + 2
 
 
 def test_without_the_switch_they_break_the_graph():
     compiled = minidynamo.compile(lambda x: x[x > 0] * 2, backend="eager", dynamic=True)
-    assert torch.equal(compiled(torch.ones(3)), torch.full((3,), 2.0)) and records.frames[0].graph_breaks
+    assert (
+        torch.equal(compiled(torch.ones(3)), torch.full((3,), 2.0))
+        and records.frames[0].graph_breaks
+    )
 
 
 def test_a_promise_is_a_fact_and_is_checked_when_the_graph_runs(unbacked):
@@ -391,8 +533,9 @@ def test_a_promise_is_a_fact_and_is_checked_when_the_graph_runs(unbacked):
         n = x.argmax().item()
         torch._check(n > 1)
         return x * 2 if n > 0 else x
+
     compiled = minidynamo.compile(f, backend="eager", dynamic=True)
-    x = torch.tensor([1., 2., 3., 4.])
+    x = torch.tensor([1.0, 2.0, 3.0, 4.0])
     assert torch.equal(compiled(x), f(x)) and not records.frames[-1].graph_breaks
     with pytest.raises(RuntimeError, match="Expected cond to be True"):
         compiled(-x)
@@ -402,12 +545,27 @@ def test_explain_shows_symbols_questions_and_guards(tmp_path):
     def f(x, y):
         z = torch.cat([x, y])
         return z.mul(2) if z.size(0) > 2 and x.shape[0] * 2 == y.shape[0] else z.add(2)
+
     e = minidynamo.explain(f, backend="eager", dynamic=True)(torch.randn(3), torch.randn(6))
-    assert [row[:4] for row in e.symbols.rows] == [("s0", 3, "x.shape[0]", "2 ..."), ("s1", 6, "y.shape[0]", "2 ...")]
-    assert ("s0 + s1 > 2", "always so") == e.decisions.rows[0][:2] and any(row[:2] == ("s0 * 2 == s1", "guard") for row in e.decisions.rows)
-    assert [row[1] for row in e.size_guards.rows if row[0] == "SIZES"] == ["x.shape[0] * 2 == y.shape[0]"]
-    counts = {str(d): minidynamo.explain.compilations(f, [(torch.randn(n), torch.randn(2 * n)) for n in (2, 3, 4, 5)], backend="eager", dynamic=d)
-              for d in (False, None, True)}
+    assert [row[:4] for row in e.symbols.rows] == [
+        ("s0", 3, "x.shape[0]", "2 ..."),
+        ("s1", 6, "y.shape[0]", "2 ..."),
+    ]
+    assert ("s0 + s1 > 2", "always so") == e.decisions.rows[0][:2] and any(
+        row[:2] == ("s0 * 2 == s1", "guard") for row in e.decisions.rows
+    )
+    assert [row[1] for row in e.size_guards.rows if row[0] == "SIZES"] == [
+        "x.shape[0] * 2 == y.shape[0]"
+    ]
+    counts = {
+        str(d): minidynamo.explain.compilations(
+            f,
+            [(torch.randn(n), torch.randn(2 * n)) for n in (2, 3, 4, 5)],
+            backend="eager",
+            dynamic=d,
+        )
+        for d in (False, None, True)
+    }
     assert counts == {"False": [1, 2, 3, 4], "None": [1, 2, 2, 2], "True": [1, 1, 1, 1]}
     minidynamo.explain.draw_compilations(counts, (2, 3, 4, 5), tmp_path / "sweep.svg")
     with pytest.raises(IndexError, match="2 dimensions has no dimension 2"):
@@ -428,7 +586,12 @@ def test_inference_mode_and_inputs_that_follow_from_others():
 
 def test_a_tensor_where_an_int_was():
     y = torch.randn(3)
-    sweep(lambda x: y * x, [(2,), (torch.randn(3),), (3,), (4,), (torch.randn(3),)], dynamic=None, graphs=3)
+    sweep(
+        lambda x: y * x,
+        [(2,), (torch.randn(3),), (3,), (4,), (torch.randn(3),)],
+        dynamic=None,
+        graphs=3,
+    )
 
 
 @pytest.mark.parametrize("backend", ["eager", "inductor"])
@@ -436,22 +599,39 @@ def test_padding_by_nothing_keeps_strides(backend):
     def f(y, n):
         t = torch.nn.functional.pad(y, (0, n % 3, n % 2, 0))
         return t.stride(0), t
+
     compiled = minidynamo.compile(f, backend=backend, dynamic=True)
     with torch.no_grad():
         for n in (5, 6, 8, 12, 18):
             y = torch.randn(24, 6).t()
             (stride, got), (expected, want) = compiled(y, n), f(y, n)
-            assert stride == expected and got.stride() == want.stride() and torch.equal(got, want), n
+            assert (
+                stride == expected and got.stride() == want.stride() and torch.equal(got, want)
+            ), n
 
 
 def test_an_f_string_that_is_only_passed_on_pins_nothing():
     def f(x):
         log = [f"{x.shape[0]:>4} rows of {{{x.shape[1] * 2}}}"]
         return log, f"{log[0]}!", isinstance(log[0], str), x * 2
+
     sweep(f, sizes([(4, 3)], [(5, 3)], [(1000, 7)]))
 
 
-@pytest.mark.parametrize("use", [len, hash, str.upper, lambda s: s == "4", lambda s: s + "b", lambda s: {s: 1}, lambda s: s[0], list, bool])
+@pytest.mark.parametrize(
+    "use",
+    [
+        len,
+        hash,
+        str.upper,
+        lambda s: s == "4",
+        lambda s: s + "b",
+        lambda s: {s: 1},
+        lambda s: s[0],
+        list,
+        bool,
+    ],
+)
 def test_text_that_is_looked_at_pins_the_size(use):
     sweep(lambda x: (use(f"{x.shape[0]}"), x * 2), sizes([(4, 3)], [(5, 3)], [(5, 7)]), graphs=2)
 
@@ -462,6 +642,7 @@ def test_formats_that_may_raise_are_the_programs():
             return f"{x.shape[0]:c}", f"{x.shape[0]:q}", x
         except ValueError as error:
             return str(error), x * 2
+
     sweep(f, sizes([(65, 3)], [(66, 3)]), graphs=2)
 
 
@@ -469,6 +650,7 @@ def test_the_message_of_an_assertion_that_holds_pins_no_size():
     def f(x):
         torch._assert(x.shape[0] % 2 == 0, f"{x.shape[0]} rows and {x.shape[1]} columns")
         return x.view(2, -1) + 1
+
     compiled = minidynamo.compile(f, backend="eager", dynamic=True, fullgraph=True)
     for rows, columns in ((4, 5), (6, 7), (8, 3)):
         x = torch.randn(rows, columns)
@@ -481,9 +663,19 @@ def test_the_message_of_an_assertion_that_holds_pins_no_size():
 @pytest.mark.parametrize("number", [float("nan"), float("inf"), -float("inf")])
 def test_symbols_beside_numbers_that_are_not_finite(number):
     """Found by the random programs: the number is pinned."""
+
     def f(x, n):
         y = x * 2
-        return y, n + number, n * number, min(n, number), n < number, x.shape[0] - number, number // n
+        return (
+            y,
+            n + number,
+            n * number,
+            min(n, number),
+            n < number,
+            x.shape[0] - number,
+            number // n,
+        )
+
     compiled = minidynamo.compile(f, backend="eager", dynamic=True)
     for size in (5, 7, 3):
         assert repr(compiled(torch.ones(size, 2), size)) == repr(f(torch.ones(size, 2), size))

@@ -1,4 +1,5 @@
 """Whole programs through the whole system: real models, and a function that breaks three times."""
+
 import contextlib
 import io
 import marshal
@@ -52,13 +53,13 @@ class Announce:
 def breaks_three_times(x):
     for i in range(3):
         x = x + i
-        print("step", i)                        # break 1
-    if x.sum().item() > 0:                      # break 2
+        print("step", i)  # break 1
+    if x.sum().item() > 0:  # break 2
         x = x * 2
     else:
         x = x - 1
     with Announce():
-        x = x + len(marshal.dumps((1, 2)))      # break 3
+        x = x + len(marshal.dumps((1, 2)))  # break 3
     return x
 
 
@@ -77,17 +78,25 @@ def test_three_breaks(backend, sign):
     first = breaks_three_times.__code__.co_firstlineno
     reasons = {(f"{reason}") for reason in minidynamo.counters["graph_breaks"]}
     for word, line in (("print", first + 3), ("item", first + 4), ("marshal.dumps", first + 9)):
-        assert any(word in reason and f"{__file__}:{line}" in reason for reason in reasons), (word, line, reasons)
+        assert any(word in reason and f"{__file__}:{line}" in reason for reason in reasons), (
+            word,
+            line,
+            reasons,
+        )
 
 
 def test_fullgraph_names_the_users_line():
-    with pytest.raises(minidynamo.Unsupported, match=f"test_end_to_end.py.*{breaks_three_times.__code__.co_firstlineno + 3}"):
+    with pytest.raises(
+        minidynamo.Unsupported,
+        match=f"test_end_to_end.py.*{breaks_three_times.__code__.co_firstlineno + 3}",
+    ):
         minidynamo.compile(breaks_three_times, fullgraph=True)(torch.ones(3))
 
 
 def test_gradients_are_never_dropped():
     def f(x, w):
         return torch.tanh(x * w).sum()
+
     with torch.enable_grad():
         w = torch.randn(4, requires_grad=True)
         x = torch.randn(4)
@@ -100,6 +109,7 @@ def test_mutated_inputs_and_aliased_outputs():
     def f(x):
         x.add_(1)
         return x, x.view(-1), x * 2
+
     a = torch.randn(3, 4)
     b = a.clone()
     one, flat, double = minidynamo.compile(f)(a)
@@ -123,6 +133,7 @@ def test_a_parameter_whose_data_is_replaced():
 def test_without_a_compiler_it_runs_eagerly_and_says_so(monkeypatch, tmp_path):
     import miniinductor
     from miniinductor.runtime import build
+
     monkeypatch.setenv("PATH", "")
     monkeypatch.delenv("CXX", raising=False)
     build.find_compiler.cache_clear()
@@ -136,6 +147,7 @@ def test_without_a_compiler_it_runs_eagerly_and_says_so(monkeypatch, tmp_path):
 
 def test_debug_levels_print_the_stages(capsys):
     import miniinductor
+
     with miniinductor.config.patch(debug=4):
         minidynamo.compile(lambda x: torch.relu(x) + 2)(torch.randn(5))
     printed = capsys.readouterr().err
@@ -164,6 +176,7 @@ def test_two_inputs_that_share_memory_one_written():
     def f(x, y):
         x.add_(1)
         return x, y * 2
+
     compiled = minidynamo.compile(f)
     a, b = torch.arange(6.0), torch.arange(6.0)
     got, want = compiled(a, a[:3]), f(b, b[:3])
@@ -173,10 +186,35 @@ def test_two_inputs_that_share_memory_one_written():
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_functions_of_every_16_bit_number(dtype):
     """NaN stays NaN and rounding is eager's, whatever the payload; float16 in whole blocks and in a rest."""
-    x = torch.arange(-2**15, 2**15, dtype=torch.int32).to(torch.int16).view(dtype)
-    functions = [torch.abs, torch.neg, torch.relu, torch.sigmoid, torch.tanh, torch.erf, torch.exp, torch.expm1, torch.log, torch.log2, torch.log1p, torch.sqrt,
-                 torch.rsqrt, torch.reciprocal, torch.sin, torch.cos, torch.atan, torch.floor, torch.round, torch.sign, torch.frac,
-                 lambda x: x * x, lambda x: (x + 1) * x, lambda x: x.flip(0) - x, lambda x: torch.maximum(x, x.flip(0)), lambda x: x.float() + 1]
+    x = torch.arange(-(2**15), 2**15, dtype=torch.int32).to(torch.int16).view(dtype)
+    functions = [
+        torch.abs,
+        torch.neg,
+        torch.relu,
+        torch.sigmoid,
+        torch.tanh,
+        torch.erf,
+        torch.exp,
+        torch.expm1,
+        torch.log,
+        torch.log2,
+        torch.log1p,
+        torch.sqrt,
+        torch.rsqrt,
+        torch.reciprocal,
+        torch.sin,
+        torch.cos,
+        torch.atan,
+        torch.floor,
+        torch.round,
+        torch.sign,
+        torch.frac,
+        lambda x: x * x,
+        lambda x: (x + 1) * x,
+        lambda x: x.flip(0) - x,
+        lambda x: torch.maximum(x, x.flip(0)),
+        lambda x: x.float() + 1,
+    ]
 
     def f(x):
         return [g(x) for g in functions]
@@ -189,11 +227,14 @@ def test_functions_of_every_16_bit_number(dtype):
 
 
 def test_a_float_nan_of_any_payload_rounds_to_nan():
-    bits = torch.tensor([-1, 2**31 - 1, 0x7f800001, -0x7fffff, 0x7fff8000, 0x3f808000, 0x3f818000] * 40, dtype=torch.int32)
+    bits = torch.tensor(
+        [-1, 2**31 - 1, 0x7F800001, -0x7FFFFF, 0x7FFF8000, 0x3F808000, 0x3F818000] * 40,
+        dtype=torch.int32,
+    )
     for x in (bits.view(torch.float32), bits.view(torch.float32).double()):
         for f in (lambda x: x.bfloat16(), lambda x: x.bfloat16() + 1, lambda x: x.half() * 2):
             torch.testing.assert_close(minidynamo.compile(f)(x), f(x), equal_nan=True)
-    f = lambda b: b.view(torch.float32).bfloat16() * 2      # noqa: E731
+    f = lambda b: b.view(torch.float32).bfloat16() * 2  # noqa: E731
     torch.testing.assert_close(minidynamo.compile(f)(bits), f(bits), equal_nan=True)
 
 
@@ -209,12 +250,22 @@ def test_a_parameter_that_is_an_output_is_itself():
     module, x = Tied(), torch.randn(2, 3)
     with torch.no_grad():
         weight, seen, product = miniinductor.compile_fx(torch.fx.symbolic_trace(module), [x])(x)
-    assert weight is module.weight and seen._base is module.weight and torch.equal(seen, module.weight.t())
+    assert (
+        weight is module.weight
+        and seen._base is module.weight
+        and torch.equal(seen, module.weight.t())
+    )
     torch.testing.assert_close(product, x @ module.weight)
 
 
-@pytest.mark.parametrize("make, reason", [
-    (lambda: torch.eye(3).to_sparse(), "not strided"), (lambda: torch.eye(3).as_subclass(type("Own", (torch.Tensor,), {})), "no plain tensor")], ids=["sparse", "a subclass"])
+@pytest.mark.parametrize(
+    "make, reason",
+    [
+        (lambda: torch.eye(3).to_sparse(), "not strided"),
+        (lambda: torch.eye(3).as_subclass(type("Own", (torch.Tensor,), {})), "no plain tensor"),
+    ],
+    ids=["sparse", "a subclass"],
+)
 def test_what_is_not_compiled_runs_eagerly(make, reason):
     x = make()
     compiled = miniinductor.compile_fx(torch.fx.symbolic_trace(lambda x: (x * 2,)), [x])
@@ -225,30 +276,48 @@ def test_what_is_not_compiled_runs_eagerly(make, reason):
 @pytest.mark.parametrize("lanes", [17, 24, 40])
 def test_a_transposed_read_beside_a_sum_in_place(lanes):
     """Few lanes are taken in pieces (whole vectors), and tiles have their own bounds: an element that both computed was added twice, in place."""
+
     def function(a, w, y, v):
         return (a @ w + torch.nn.functional.gelu(y.t())) @ v
-    inputs = torch.randn(64, 32), torch.randn(32, lanes), torch.randn(lanes, 64), torch.randn(lanes, 8)
+
+    inputs = (
+        torch.randn(64, 32),
+        torch.randn(32, lanes),
+        torch.randn(lanes, 64),
+        torch.randn(lanes, 8),
+    )
     torch.testing.assert_close(minidynamo.compile(function)(*inputs), function(*inputs))
     record = minidynamo.records.frames[-1].backend_record
-    assert "tile" in record.kernels[0].source and any(place.startswith("in place") for _, place, _ in record.memory_plan)
+    assert "tile" in record.kernels[0].source and any(
+        place.startswith("in place") for _, place, _ in record.memory_plan
+    )
 
 
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.int8])
 def test_division_by_the_largest_number(dtype):
     """255 is no -1."""
-    x = torch.arange(0 if dtype is torch.uint8 else -128, 256 if dtype is torch.uint8 else 128).to(dtype)
+    x = torch.arange(0 if dtype is torch.uint8 else -128, 256 if dtype is torch.uint8 else 128).to(
+        dtype
+    )
     for divisor in (-1, 127, 1):
         divisor = torch.tensor(divisor).to(dtype)
-        for function in (torch.remainder, torch.floor_divide, torch.fmod, lambda a, b: torch.div(a, b, rounding_mode="trunc")):
-            if not (dtype is torch.int8 and divisor == -1):         # -128 / -1 traps in eager
+        for function in (
+            torch.remainder,
+            torch.floor_divide,
+            torch.fmod,
+            lambda a, b: torch.div(a, b, rounding_mode="trunc"),
+        ):
+            if not (dtype is torch.int8 and divisor == -1):  # -128 / -1 traps in eager
                 got = minidynamo.compile(lambda a, b: function(a, b))(x, divisor)
                 assert torch.equal(got, function(x, divisor)), (function, divisor)
 
 
 def test_vectors_on_the_stack_are_aligned():
     """gcc 12, left to its red zone, stored one where it was not: the process ended."""
+
     def function(x, places):
         rows = torch.relu(x)[places].sum(0, keepdim=True)
         return rows * 2 + rows
+
     x, places = torch.randn(5, 40, dtype=torch.float64), torch.tensor([1, 4, 0, -2, 3])
     torch.testing.assert_close(minidynamo.compile(function)(x, places), function(x, places))

@@ -1,4 +1,5 @@
 """environment.yml and pyproject.toml describe the same set-up."""
+
 import tomllib
 from pathlib import Path
 
@@ -11,7 +12,11 @@ ENVIRONMENT = yaml.safe_load((ROOT / "environment.yml").read_text())
 
 
 def test_conda_brings_only_what_pip_cannot():
-    names = {str(d).split(">")[0].split("=")[0] for d in ENVIRONMENT["dependencies"] if isinstance(d, str)}
+    names = {
+        str(d).split(">")[0].split("=")[0]
+        for d in ENVIRONMENT["dependencies"]
+        if isinstance(d, str)
+    }
     assert names == {"python", "pip", "cxx-compiler", "graphviz"}
     assert ENVIRONMENT["channels"] == ["conda-forge", "nodefaults"]
 

@@ -3,6 +3,7 @@
 A name that an example does not make itself (`gm`, `record`, `graph`, ...) is one that `given` makes: softmax of a 4 x 8 tensor at every stage of
 its compilation, or what stands in `MORE` for a file.
 """
+
 import ast
 import doctest
 import importlib
@@ -13,28 +14,38 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-import sympy                                                                        # noqa: E402
-from torch._subclasses.fake_tensor import FakeTensorMode                            # noqa: E402
+import sympy  # noqa: E402
+from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: E402
 
-import minidynamo                                                                   # noqa: E402
-import miniinductor                                                                 # noqa: E402
-from backend_helpers import make_graph, pointwise                                   # noqa: E402
-from miniinductor import compile as stages, graph_passes                            # noqa: E402
-from miniinductor.autograd.joint import trace_joint                                 # noqa: E402
-from miniinductor.autograd.tracer import trace                                      # noqa: E402
-from miniinductor.codegen.wrapper import WrapperWriter                              # noqa: E402
-from miniinductor.decompositions import table                                       # noqa: E402
-from miniinductor.handlers import PrintHandler                                      # noqa: E402
-from miniinductor.lowering import lower_graph                                       # noqa: E402
-from miniinductor.ops import ops                                                    # noqa: E402
-from miniinductor.records import CompileRecord                                      # noqa: E402
-from miniinductor.scheduler import Scheduler                                        # noqa: E402
-from minidynamo.symbolic_shapes import ShapeEnv, symbolic_fake                      # noqa: E402
+import minidynamo  # noqa: E402
+import miniinductor  # noqa: E402
+from backend_helpers import make_graph, pointwise  # noqa: E402
+from miniinductor import compile as stages, graph_passes  # noqa: E402
+from miniinductor.autograd.joint import trace_joint  # noqa: E402
+from miniinductor.autograd.tracer import trace  # noqa: E402
+from miniinductor.codegen.wrapper import WrapperWriter  # noqa: E402
+from miniinductor.decompositions import table  # noqa: E402
+from miniinductor.handlers import PrintHandler  # noqa: E402
+from miniinductor.lowering import lower_graph  # noqa: E402
+from miniinductor.ops import ops  # noqa: E402
+from miniinductor.records import CompileRecord  # noqa: E402
+from miniinductor.scheduler import Scheduler  # noqa: E402
+from minidynamo.symbolic_shapes import ShapeEnv, symbolic_fake  # noqa: E402
 
 ROOT = Path(__file__).parent.parent
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 # examples that need a GPU, a code generator at work, or the models' library
-ELSEWHERE = ("triton_configs", "triton_build", "_expressions", "cpp_reductions", "bench/models", "_models", "ablation", "plots", "runner")
+ELSEWHERE = (
+    "triton_configs",
+    "triton_build",
+    "_expressions",
+    "cpp_reductions",
+    "bench/models",
+    "_models",
+    "ablation",
+    "plots",
+    "runner",
+)
 
 
 class Checker(doctest.OutputChecker):
@@ -59,12 +70,23 @@ def f(x):
 
 def scheduled(function, *tensors, written=()):
     """A graph's scheduler and nodes; written: inputs whose new values are the last results."""
+
     def split(*tensors):
         results = function(*tensors)
-        return results[:len(results) - len(written)], results[len(results) - len(written):]
-    graph = lower_graph(trace(split, list(tensors), table()), CompileRecord(), [("placeholder", name) for name in written])
+        return results[: len(results) - len(written)], results[len(results) - len(written) :]
+
+    graph = lower_graph(
+        trace(split, list(tensors), table()),
+        CompileRecord(),
+        [("placeholder", name) for name in written],
+    )
     scheduler = Scheduler(graph, CompileRecord())
-    return {"scheduler": scheduler, "nodes": scheduler.topological(scheduler.fuse(scheduler.live([scheduler.make_node(b) for b in graph.operations])))}
+    return {
+        "scheduler": scheduler,
+        "nodes": scheduler.topological(
+            scheduler.fuse(scheduler.live([scheduler.make_node(b) for b in graph.operations]))
+        ),
+    }
 
 
 def in_place(x):
@@ -74,15 +96,25 @@ def in_place(x):
 
 
 def product(after=lambda value: value):
-    return {"gm": torch.fx.symbolic_trace(lambda x, w: (after(x @ w),)), "inputs": [torch.randn(2, 3, requires_grad=True), torch.randn(3, 4, requires_grad=True)]}
+    return {
+        "gm": torch.fx.symbolic_trace(lambda x, w: (after(x @ w),)),
+        "inputs": [torch.randn(2, 3, requires_grad=True), torch.randn(3, 4, requires_grad=True)],
+    }
 
 
 def training():
     def passes(graph):
         graph_passes.optimize(graph)
         return graph
-    return {"x": torch.randn(4, 8, requires_grad=True), "decompositions": table(), "passes": passes, "compile_graph": stages._generate,
-            "start": lambda program, record: program.start(), "is_cheap": stages.is_cheap}
+
+    return {
+        "x": torch.randn(4, 8, requires_grad=True),
+        "decompositions": table(),
+        "passes": passes,
+        "compile_graph": stages._generate,
+        "start": lambda program, record: program.start(),
+        "is_cheap": stages.is_cheap,
+    }
 
 
 def symbolic():
@@ -92,17 +124,42 @@ def symbolic():
     return {"fake": fake, **dict(zip(("s0", "s1"), (n.node.expr for n in fake.shape)))}
 
 
-MORE = {        # file -> what else its example finds
+MORE = {  # file -> what else its example finds
     "autograd/functionalize": lambda: {"gm": trace(in_place, [torch.randn(5, 3)])},
     "autograd/joint": product,
-    "autograd/partition": lambda: {"joint": trace_joint(*product(torch.relu).values(), [], table()), "is_cheap": stages.is_cheap},
+    "autograd/partition": lambda: {
+        "joint": trace_joint(*product(torch.relu).values(), [], table()),
+        "is_cheap": stages.is_cheap,
+    },
     "autograd/runtime": training,
-    "codegen/wrapper": lambda: {"graph": lower_graph(trace(lambda x, y: ([torch.relu(x @ y)], []), [torch.ones(8, 4), torch.ones(4, 16)]), CompileRecord())},
-    "dependencies": lambda: {"buffer": make_graph(lambda x: [pointwise(ops.exp, x)], torch.randn(4, 8)).operations[0], "handler": PrintHandler()},
-    "foreach": lambda: scheduled(lambda a, b, c: [a.sub(0.1), b.sub(0.1), c.sub(0.1)], torch.randn(3), torch.randn(5), torch.randn(7)) | {"overwritten": {}},
-    "graph_passes/basic": lambda: {"gm": trace(lambda x: (x.clone().exp() + x.exp(), x.sin())[0], [torch.randn(3)])},
-    "handlers": lambda: {"buffer": make_graph(lambda x: [pointwise(ops.exp, x)], torch.randn(4, 8)).operations[0]},
-    "in_place": lambda: scheduled(lambda p, g: [p.sub(g * 0.1)], torch.randn(3), torch.randn(3), written=["arg0"]),
+    "codegen/wrapper": lambda: {
+        "graph": lower_graph(
+            trace(lambda x, y: ([torch.relu(x @ y)], []), [torch.ones(8, 4), torch.ones(4, 16)]),
+            CompileRecord(),
+        )
+    },
+    "dependencies": lambda: {
+        "buffer": make_graph(lambda x: [pointwise(ops.exp, x)], torch.randn(4, 8)).operations[0],
+        "handler": PrintHandler(),
+    },
+    "foreach": lambda: (
+        scheduled(
+            lambda a, b, c: [a.sub(0.1), b.sub(0.1), c.sub(0.1)],
+            torch.randn(3),
+            torch.randn(5),
+            torch.randn(7),
+        )
+        | {"overwritten": {}}
+    ),
+    "graph_passes/basic": lambda: {
+        "gm": trace(lambda x: (x.clone().exp() + x.exp(), x.sin())[0], [torch.randn(3)])
+    },
+    "handlers": lambda: {
+        "buffer": make_graph(lambda x: [pointwise(ops.exp, x)], torch.randn(4, 8)).operations[0]
+    },
+    "in_place": lambda: scheduled(
+        lambda p, g: [p.sub(g * 0.1)], torch.randn(3), torch.randn(3), written=["arg0"]
+    ),
     "lowering/graph": lambda: {"gm": trace(lambda x: ([f(x)], []), [torch.randn(4, 8)], table())},
     "runtime/build": lambda: {"x": torch.ones(3)},
     "runtime/graph_cache": lambda: {"plan": {"kernels": 1}, "mode": None},
@@ -115,9 +172,25 @@ def given(name):
     x = torch.randn(4, 8)
     gm = torch.fx.symbolic_trace(lambda x: (torch.softmax(x, -1),))
     graph = lower_graph(trace(lambda x: ([f(x)], []), [x], table()), CompileRecord())
-    return {**vars(importlib.import_module(name.replace("/", "."))), "torch": torch, "sympy": sympy, "miniinductor": miniinductor, "minidynamo": minidynamo,
-            "CompileRecord": CompileRecord, "WrapperWriter": WrapperWriter, "PrintHandler": PrintHandler, "f": f, "model": f, "x": x, "inputs": [x], "gm": gm,
-            "example_inputs": [x], "record": CompileRecord(input_graph=gm), "graph": graph, **MORE.get(name.partition("/")[2], dict)()}
+    return {
+        **vars(importlib.import_module(name.replace("/", "."))),
+        "torch": torch,
+        "sympy": sympy,
+        "miniinductor": miniinductor,
+        "minidynamo": minidynamo,
+        "CompileRecord": CompileRecord,
+        "WrapperWriter": WrapperWriter,
+        "PrintHandler": PrintHandler,
+        "f": f,
+        "model": f,
+        "x": x,
+        "inputs": [x],
+        "gm": gm,
+        "example_inputs": [x],
+        "record": CompileRecord(input_graph=gm),
+        "graph": graph,
+        **MORE.get(name.partition("/")[2], dict)(),
+    }
 
 
 @pytest.mark.parametrize("name, text", examples())
@@ -126,7 +199,9 @@ def test_the_example_runs(name, text, tmp_path):
     before = os.getcwd()
     os.chdir(tmp_path)
     try:
-        result = doctest.DocTestRunner(Checker(), verbose=False, optionflags=FLAGS).run(test, out=said.append)
+        result = doctest.DocTestRunner(Checker(), verbose=False, optionflags=FLAGS).run(
+            test, out=said.append
+        )
     finally:
         os.chdir(before)
     assert not result.failed, "".join(said)

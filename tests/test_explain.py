@@ -1,4 +1,5 @@
 """explain: every stage is there, shows itself as text and as HTML, and says so where it was not reached."""
+
 import html.parser
 
 import pytest
@@ -26,9 +27,12 @@ def test_every_stage_shows_itself():
         stage = getattr(e, key)
         assert repr(stage) and stage._repr_html_(), key
     assert "relu" in repr(e.graph) and "amax" in repr(e.aten)
-    assert "extern \"C\"" in repr(e.kernels) and "load(" in repr(e.loop_ir)
+    assert 'extern "C"' in repr(e.kernels) and "load(" in repr(e.loop_ir)
     assert "def " in repr(e.wrapper) and "RETURN_VALUE" in repr(e.bytecode)
-    assert all(f"({what})" in repr(e.bytecode) for what in ("count this call", "the graph", "the graph raised: run the original"))
+    assert all(
+        f"({what})" in repr(e.bytecode)
+        for what in ("count this call", "the graph", "the graph raised: run the original")
+    )
     assert any("shape" in str(row) for row in e.guards.rows)
     assert torch.allclose(e.result, e.result) and e.frames[0].record.graph is not None
 
@@ -40,13 +44,19 @@ def test_stages_that_were_not_reached_say_so():
 
 def test_a_backend_that_fails_is_named_in_the_summary(monkeypatch):
     monkeypatch.setattr(minidynamo.config, "raise_internal_errors", False)
-    for wrong, said in ((lambda gm, inputs: gm.nothing, "no attribute 'nothing'"), (lambda gm, inputs: 3, "the backend returned int")):
+    for wrong, said in (
+        (lambda gm, inputs: gm.nothing, "no attribute 'nothing'"),
+        (lambda gm, inputs: 3, "the backend returned int"),
+    ):
         e = explained(backend=wrong)
         assert said in e.summary.rows[0][-1] and torch.allclose(e.result.sum(), torch.tensor(3.0))
         assert any(said in text for text in minidynamo.counters["errors"])
 
 
-@pytest.mark.parametrize("options", [{"mode": "max-autotun"}, {"dynamic": "yes"}, {"fullgraph": "no"}, {"backend": "inducter"}])
+@pytest.mark.parametrize(
+    "options",
+    [{"mode": "max-autotun"}, {"dynamic": "yes"}, {"fullgraph": "no"}, {"backend": "inducter"}],
+)
 def test_options_that_there_are_not_raise_at_once(options):
     ((name, value),) = options.items()
     with pytest.raises(ValueError, match=f"{name}.*{value}"):
@@ -56,9 +66,14 @@ def test_options_that_there_are_not_raise_at_once(options):
 def test_mistakes_at_the_prompt_have_clear_answers():
     with pytest.raises(TypeError, match="go to what explain"):
         minidynamo.explain(chain, torch.randn(3, 5))
-    assert repr(minidynamo.compile(chain)) == f"<compiled {chain!r}>" and repr(minidynamo.disable(chain)) == f"<disabled {chain!r}>"
+    assert (
+        repr(minidynamo.compile(chain)) == f"<compiled {chain!r}>"
+        and repr(minidynamo.disable(chain)) == f"<disabled {chain!r}>"
+    )
     with torch.no_grad():
-        assert "nothing was left" in repr(minidynamo.explain(lambda x: x @ x)(torch.randn(8, 8)).kernels)
+        assert "nothing was left" in repr(
+            minidynamo.explain(lambda x: x @ x)(torch.randn(8, 8)).kernels
+        )
 
 
 def test_long_guards_are_folded_and_mean_the_same():
@@ -71,6 +86,7 @@ def test_breaks_have_lines():
         x = x + 1
         minidynamo.graph_break()
         return x * 2
+
     with torch.no_grad():
         e = minidynamo.explain(f)(torch.randn(3))
     (row,) = e.frames[0].breaks.rows
@@ -103,10 +119,16 @@ def test_large_graphs_are_drawn_by_module():
 def test_why_recompile_names_the_first_guard_that_fails():
     def scaled(x, options):
         return x * options["scale"]
+
     e = minidynamo.explain(scaled, backend="eager")(torch.ones(2), {"scale": 2})
     assert not e.why_recompile(torch.ones(2), {"scale": 2}).rows
     ((frame, kind, found, line),) = e.why_recompile(torch.ones(2), {"scale": 3}).rows
-    assert frame.endswith("scaled") and kind == "EQUALS" and "options['scale'] == 2" in found and "test_explain.py" in line
+    assert (
+        frame.endswith("scaled")
+        and kind == "EQUALS"
+        and "options['scale'] == 2" in found
+        and "test_explain.py" in line
+    )
     ((_, kind, found, _),) = e.why_recompile(torch.ones(3), {"scale": 3}).rows
     assert kind == "SHAPE" and "x.shape == (2,)" in found
 
@@ -116,6 +138,7 @@ def test_why_recompile_reads_closures():
 
     def scaled(x):
         return x * scale
+
     e = minidynamo.explain(scaled, backend="eager")(torch.ones(2))
     scale = 5
     ((_, _, found, _),) = e.why_recompile(torch.ones(2)).rows
@@ -127,50 +150,89 @@ def test_training_shows_the_joint_graph_and_the_cut(tmp_path):
     e = minidynamo.explain(model)(torch.randn(3, 5))
     assert "has not run" in repr(e.backward)
     e.result.sum().backward()
-    assert "extern \"C\"" in repr(e.backward)
-    assert any("addmm" in str(row) and "eager kernel" in row for row in e.saved.rows) and "bytes saved" in repr(e.saved)
+    assert 'extern "C"' in repr(e.backward)
+    assert any(
+        "addmm" in str(row) and "eager kernel" in row for row in e.saved.rows
+    ) and "bytes saved" in repr(e.saved)
     kinds = {kind for _, kind in e.joint.nodes.values()}
     assert {"call", "backward", "saved"} <= kinds and "saved: 96 bytes" in str(e.joint.nodes)
-    assert "backward module" in {kind for _, kind in draw_joint(e.compiled, by_module=True).nodes.values()}
+    assert "backward module" in {
+        kind for _, kind in draw_joint(e.compiled, by_module=True).nodes.values()
+    }
     assert "Joint graph" in open(e.save(tmp_path / "page.html")).read()
     assert "no gradients" in repr(explained().joint)
 
 
 def test_triton_sources_show_themselves():
     from minidynamo.explain import Code
+
     assert "program_id" in Code("row = tl.program_id(0)", "triton")._repr_html_()
 
 
 def test_memory_over_time_agrees_with_the_plan():
     with torch.no_grad():
-        e = minidynamo.explain(lambda x, w: torch.relu(torch.relu(torch.relu(x @ w) @ w) @ w))(torch.randn(64, 64), torch.randn(64, 64))
+        e = minidynamo.explain(lambda x, w: torch.relu(torch.relu(torch.relu(x @ w) @ w) @ w))(
+            torch.randn(64, 64), torch.randn(64, 64)
+        )
     picture, compiled = e.memory_picture, e.main.compiled
-    assert [b[:1] + b[2:3] for b in compiled.memory_lives] == [(name, size) for name, _, size in compiled.memory_plan]
-    with torch.no_grad(), miniinductor.config.patch(buffer_reuse=False):        # then the products are made by eager kernels, and shown, too
-        own = minidynamo.explain(lambda x, w: torch.relu(x @ w))(torch.randn(64, 64), torch.randn(64, 64)).memory_picture
+    assert [b[:1] + b[2:3] for b in compiled.memory_lives] == [
+        (name, size) for name, _, size in compiled.memory_plan
+    ]
+    with (
+        torch.no_grad(),
+        miniinductor.config.patch(buffer_reuse=False),
+    ):  # then the products are made by eager kernels, and shown, too
+        own = minidynamo.explain(lambda x, w: torch.relu(x @ w))(
+            torch.randn(64, 64), torch.randn(64, 64)
+        ).memory_picture
     assert own.arena == 0 and len(own.blocks) == 2
-    assert len(picture.steps) == 6 and picture.arena == 2 * 64 * 64 * 4 and picture.svg.count("<rect") == len(compiled.memory_lives)
-    for number, (_, offset, size, first, last, own) in enumerate(picture.placed):         # no two share a byte at the same time
+    assert (
+        len(picture.steps) == 6
+        and picture.arena == 2 * 64 * 64 * 4
+        and picture.svg.count("<rect") == len(compiled.memory_lives)
+    )
+    for number, (_, offset, size, first, last, own) in enumerate(
+        picture.placed
+    ):  # no two share a byte at the same time
         for _, other, length, a, b, _ in picture.placed[:number]:
-            assert offset >= other + length or other >= offset + size or first >= b or a > last      # one may take over from a dying one
-    assert "bytes 0 to 16,384 of the arena" in picture.text and "a tensor of 16,384 bytes" in picture.text
+            assert (
+                offset >= other + length or other >= offset + size or first >= b or a > last
+            )  # one may take over from a dying one
+    assert (
+        "bytes 0 to 16,384 of the arena" in picture.text
+        and "a tensor of 16,384 bytes" in picture.text
+    )
 
 
 def test_records_are_one_line_where_a_student_prints_them():
     e = explained()
-    assert "kernels" in repr(e.main.compiled) and "stages: source" in repr(e.main) and repr(e.main.record).startswith("<FrameRecord of ")
-    assert "computes buf" in repr(e.main.compiled.kernels[0]) and repr(minidynamo.counters) == str(minidynamo.counters)
-    assert max(len(repr(r)) for r in (e.main.record, e.main.compiled, e.main.compiled.kernels[0])) < 300
+    assert (
+        "kernels" in repr(e.main.compiled)
+        and "stages: source" in repr(e.main)
+        and repr(e.main.record).startswith("<FrameRecord of ")
+    )
+    assert "computes buf" in repr(e.main.compiled.kernels[0]) and repr(minidynamo.counters) == str(
+        minidynamo.counters
+    )
+    assert (
+        max(len(repr(r)) for r in (e.main.record, e.main.compiled, e.main.compiled.kernels[0]))
+        < 300
+    )
 
 
 def test_the_guard_tree_has_every_guarded_value():
     class Settings:
         def __init__(self):
             self.scale, self.names = 2, ["a"]
-    e = minidynamo.explain(lambda x, s: x * s.scale + len(s.names), backend="eager")(torch.ones(2), Settings())
+
+    e = minidynamo.explain(lambda x, s: x * s.scale + len(s.names), backend="eager")(
+        torch.ones(2), Settings()
+    )
     tree = e.guard_tree
     assert ("s", "s.__dict__") in tree.edges and ("s.__dict__", "s.__dict__['names']") in tree.edges
-    assert "SHAPE" in tree.nodes["x"][0] and "(surroundings)" in tree.nodes and "EQUALS" in tree.text
+    assert (
+        "SHAPE" in tree.nodes["x"][0] and "(surroundings)" in tree.nodes and "EQUALS" in tree.text
+    )
     chain = "x"
     for guard in e.main.record.guards:
         sources = guard.source if isinstance(guard.source, tuple) else (guard.source,)
@@ -179,6 +241,7 @@ def test_the_guard_tree_has_every_guarded_value():
 
 def well_formed(picture):
     import xml.dom.minidom
+
     pytest.importorskip("graphviz")
     svg = xml.dom.minidom.parseString(picture.svg).documentElement
     assert svg.getAttribute("aria-label") == picture.title and picture.title in picture.text
@@ -198,11 +261,16 @@ def in_lines(x, log, state):
 
 def test_bytecode_beside_source_covers_every_instruction():
     from minidynamo.explain.draw_code import draw_bytecode
+
     picture = well_formed(draw_bytecode(in_lines))
     for column in (0, 1):
         covered = [n for c, _, _, a, b in picture.links if c == column for n in range(a, b + 1)]
         assert covered == list(range(len(picture.columns[column + 1][1])))
-    loop = next(line for c, line, _, a, b in picture.links if c == 0 and any("FOR_ITER" in text for text in picture.columns[1][1][a:b + 1]))
+    loop = next(
+        line
+        for c, line, _, a, b in picture.links
+        if c == 0 and any("FOR_ITER" in text for text in picture.columns[1][1][a : b + 1])
+    )
     assert "for _" in picture.columns[0][1][loop]
 
 
@@ -213,10 +281,14 @@ def test_two_inputs_have_two_tapes():
         if x.sum() > 0:
             return torch.relu(x)
         return -x
+
     picture = well_formed(draw_tapes(branch, torch.ones(2), -torch.ones(2)))
     first, program, second = (lines for _, lines in picture.columns)
     assert "relu" in first[-1] and "neg" in second[-1]
-    assert program[[line for c, a, _, line, _ in picture.links if c == 0][-1]].strip() == "return torch.relu(x)"
+    assert (
+        program[[line for c, a, _, line, _ in picture.links if c == 0][-1]].strip()
+        == "return torch.relu(x)"
+    )
 
 
 def test_frames_and_breaks_are_joined_to_their_lines():
@@ -224,10 +296,18 @@ def test_frames_and_breaks_are_joined_to_their_lines():
         x = torch.relu(x)
         minidynamo.graph_break()
         return x * 2
+
     with torch.no_grad():
         picture = well_formed(minidynamo.explain(f, backend="eager")(torch.ones(2)).frames_picture)
-    joined = {picture.columns[1][1][b].partition(":")[2].split()[-1]: picture.columns[0][1][a].strip() for _, a, _, b, _ in picture.links}
-    assert joined["relu"] == "x = torch.relu(x)" and joined["mul"] == "return x * 2" and "minidynamo.graph_break()" in joined.values()
+    joined = {
+        picture.columns[1][1][b].partition(":")[2].split()[-1]: picture.columns[0][1][a].strip()
+        for _, a, _, b, _ in picture.links
+    }
+    assert (
+        joined["relu"] == "x = torch.relu(x)"
+        and joined["mul"] == "return x * 2"
+        and "minidynamo.graph_break()" in joined.values()
+    )
 
 
 def test_the_replacement_written_as_python_does_what_the_program_does():
@@ -238,15 +318,22 @@ def test_the_replacement_written_as_python_does_what_the_program_does():
         state["steps"] = state.get("steps", 0) + 1
         log.append("end")
         return x * 2
+
     with torch.no_grad():
         e = minidynamo.explain(step, backend="eager")(torch.ones(1), [], {})
     log, state = ["old"], {}
     lines = [text for kind, text in statements(e.main.record.replacement_code) if kind != "return"]
-    exec("\n".join(lines), {"graph": lambda x: (x * 2,), "x": torch.ones(1), "log": log, "state": state})
+    exec(
+        "\n".join(lines),
+        {"graph": lambda x: (x * 2,), "x": torch.ones(1), "log": log, "state": state},
+    )
     assert log == ["start", "end"] and state == {"steps": 1}
     picture = well_formed(e.replay)
-    assert {picture.columns[0][1][a].strip() for _, a, _, b, _ in picture.links if picture.columns[1][1][b].startswith("log")} == {
-        'log.append("start")', 'log.append("end")'}
+    assert {
+        picture.columns[0][1][a].strip()
+        for _, a, _, b, _ in picture.links
+        if picture.columns[1][1][b].startswith("log")
+    } == {'log.append("start")', 'log.append("end")'}
 
 
 def test_a_resume_function_is_a_prefix_and_the_same_body():
@@ -259,23 +346,36 @@ def test_a_resume_function_is_a_prefix_and_the_same_body():
     def f(x):
         y = x + 1
         return y * 2
-    k = next(n for n, ins in enumerate(disassemble(f.__code__)) if ins.pos and ins.pos[0] == f.__code__.co_firstlineno + 2)
+
+    k = next(
+        n
+        for n, ins in enumerate(disassemble(f.__code__))
+        if ins.pos and ins.pos[0] == f.__code__.co_firstlineno + 2
+    )
     resumed = types.FunctionType(resume_code(f.__code__, k, stack=[], live={"y"}), globals())
     assert resumed(3) == 6
     picture = well_formed(draw_resume(f, resumed))
     (_, body), (_, rest) = picture.columns
     new = {n for _, n in picture.notes}
-    assert [line.split()[1] for n, line in enumerate(rest) if n not in new] == [line.split()[1] for line in body]
+    assert [line.split()[1] for n, line in enumerate(rest) if n not in new] == [
+        line.split()[1] for line in body
+    ]
 
 
 def test_fusion_joins_each_buffer_to_what_computes_it():
     with torch.no_grad():
         e = minidynamo.explain(lambda x: torch.softmax(x @ x.t(), -1))(torch.randn(8, 8))
     picture = well_formed(e.kernel_picture)
-    by = {picture.columns[0][1][n].partition(":")[0]: picture.columns[1][1][k] for _, a, b, k, _ in picture.links for n in range(a, b + 1)}
+    by = {
+        picture.columns[0][1][n].partition(":")[0]: picture.columns[1][1][k]
+        for _, a, b, k, _ in picture.links
+        for n in range(a, b + 1)
+    }
     for kernel in e.main.compiled.kernels:
         assert all(by[buffer] == kernel.name for buffer in kernel.nodes)
-    assert len(by) == len(picture.columns[0][1]) and any(maker.startswith("library: ") for maker in by.values())
+    assert len(by) == len(picture.columns[0][1]) and any(
+        maker.startswith("library: ") for maker in by.values()
+    )
 
 
 def test_closures_that_share_a_cell_are_drawn_with_one():
@@ -290,17 +390,25 @@ def test_closures_that_share_a_cell_are_drawn_with_one():
 
         def read():
             return total
+
         return add, read
+
     picture = well_formed(draw_closure(*make()))
-    assert sorted(picture.edges) == [("function0", "cell0"), ("function1", "cell0")] and "cell total\n5" == picture.nodes["cell0"][0]
+    assert (
+        sorted(picture.edges) == [("function0", "cell0"), ("function1", "cell0")]
+        and "cell total\n5" == picture.nodes["cell0"][0]
+    )
 
 
 def test_a_lowered_graph_and_a_loop_body_print_as_loop_ir():
     from miniinductor.dependencies import trace
     from miniinductor.lowering import lower_graph
     from miniinductor.records import CompileRecord
+
     graph = lower_graph(explained().main.compiled.functional_graph, CompileRecord(), ())
-    assert repr(graph).startswith("buf0: float32[3] = reduction i0 < 3, r0 < 5") and "store(buf0" in repr(graph.operations[0])
+    assert repr(graph).startswith(
+        "buf0: float32[3] = reduction i0 < 3, r0 < 5"
+    ) and "store(buf0" in repr(graph.operations[0])
     assert repr(trace(graph.operations[0])).startswith("for x0 < 3, r0 < 5:\n    tmp0 = load(")
 
 
@@ -309,10 +417,17 @@ def test_the_cache_is_drawn_entry_by_entry():
 
     def f(x, n):
         return x * n
+
     minidynamo.reset()
     compiled = minidynamo.compile(f, backend="eager", dynamic=False)
     with torch.no_grad():
         compiled(torch.ones(2), 2), compiled(torch.ones(2), 3)
     picture = well_formed(draw_cache(f))
-    assert ("guard0", "code0", "true") in picture.edges and ("guard0", "guard1", "false") in picture.edges
-    assert ("guard1", "callback", "false") in picture.edges and "checks" in picture.nodes["guard1"][0]
+    assert ("guard0", "code0", "true") in picture.edges and (
+        "guard0",
+        "guard1",
+        "false",
+    ) in picture.edges
+    assert ("guard1", "callback", "false") in picture.edges and "checks" in picture.nodes["guard1"][
+        0
+    ]

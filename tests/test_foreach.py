@@ -1,4 +1,5 @@
 """Kernels that write in place, and many alike kernels as one: right numbers, and when it must not happen."""
+
 import copy
 import os
 import re
@@ -20,6 +21,7 @@ def compiled_like_eager(function, *args, kernels=None, grad=False, **options):
         compiled = compile_fx(gm, inputs)
         records.append(compiled.record)
         return compiled
+
     minidynamo.reset()
     ours, theirs = copy.deepcopy(args), copy.deepcopy(args)
     with torch.set_grad_enabled(grad), miniinductor.config.patch(**options):
@@ -62,7 +64,9 @@ def test_an_optimizers_step_is_a_kernel_for_arrays_and_one_for_single_elements(s
     assert record.notes_of("one kernel for")
 
 
-@pytest.mark.parametrize("switch", ["foreach", "in_place", "openmp", "vectorize", "fusion", "inlining", "buffer_reuse"])
+@pytest.mark.parametrize(
+    "switch", ["foreach", "in_place", "openmp", "vectorize", "fusion", "inlining", "buffer_reuse"]
+)
 def test_each_switch_gives_the_same_numbers(switch):
     record = compiled_like_eager(adam, *tensors(4), **{switch: False})
     if switch == "foreach":
@@ -74,6 +78,7 @@ def test_each_switch_gives_the_same_numbers(switch):
 def test_results_that_are_returned_are_new_tensors():
     def step(params, gradients):
         return torch._foreach_add(params, gradients, alpha=-0.1)
+
     compiled_like_eager(step, *tensors(2), kernels=2)
 
 
@@ -85,8 +90,11 @@ def test_more_pointers_than_a_kernel_takes():
 def test_different_dtypes_and_layouts_are_not_joined():
     def double(x, y, z, w):
         return x * 2, y * 2, z.t() * 2, w * 2
+
     x = torch.randn(30, 20)
-    compiled_like_eager(double, x, x.double(), torch.randn(30, 20), torch.randn(60, 20)[::2], kernels=3)
+    compiled_like_eager(
+        double, x, x.double(), torch.randn(30, 20), torch.randn(60, 20)[::2], kernels=3
+    )
 
 
 def test_empty_tensors_are_left_out():
@@ -96,6 +104,7 @@ def test_empty_tensors_are_left_out():
 def test_dependent_steps_are_not_joined():
     def chain(x, y):
         return (torch.cumsum(x * 2, 0) * 2, y * 2)
+
     compiled_like_eager(chain, torch.randn(50), torch.randn(50))
 
 
@@ -107,14 +116,17 @@ def written_by_copy(function, *args, **options):
 def test_an_old_value_that_is_read_elsewhere_stays():
     def neighbours(x):
         x.add_(x.flip(0))
+
     assert "other places" in written_by_copy(neighbours, torch.randn(40))[0]
 
     def transposed(x):
         x.copy_(x.t() * 2 + x)
+
     assert written_by_copy(transposed, torch.randn(40, 40))
 
     def softmax(x):
         x.copy_(torch.softmax(x, -1))
+
     assert written_by_copy(softmax, torch.randn(40, 40))
 
 
@@ -123,14 +135,16 @@ def test_an_old_value_that_is_read_by_another_body_of_the_kernel():
         old = x + 1
         x.copy_(y * 2)
         return old
+
     assert not written_by_copy(old_and_new, torch.randn(40), torch.randn(40))
 
 
 def test_an_old_value_that_a_later_kernel_reads():
     def later(x, y):
-        total = torch.mm(x, y)          # an eager kernel of the old value
+        total = torch.mm(x, y)  # an eager kernel of the old value
         x.mul_(2)
         return total, torch.mm(x, y)
+
     assert not written_by_copy(later, torch.randn(8, 8), torch.randn(8, 8))
 
 
@@ -140,17 +154,20 @@ def test_swapped_inputs_and_returned_ones():
         x.copy_(y)
         y.copy_(old)
         return x, y
+
     compiled_like_eager(swap, torch.randn(40), torch.randn(40))
 
     def returned(x):
         x.mul_(2)
         return x, x + 1, x.view(-1)
+
     compiled_like_eager(returned, torch.randn(4, 10))
 
 
 def test_memory_laid_out_differently_is_copied():
     def strided(x):
         x.mul_(2)
+
     assert "laid out" in written_by_copy(strided, torch.randn(40, 2)[:, 0])[0]
 
 
@@ -159,6 +176,7 @@ def test_running_statistics():
 
     def train(x, mean, variance):
         return torch.nn.functional.batch_norm(x, mean, variance, norm.weight, norm.bias, True)
+
     assert not written_by_copy(train, torch.randn(4, 8, 6, 6), torch.zeros(8), torch.ones(8))
 
 
@@ -179,12 +197,14 @@ def test_a_result_takes_the_memory_of_what_dies():
     def chain(x, w):
         y = torch.mm(x, w)
         return torch.mm(torch.relu(y) + 1, w)
+
     record = compiled_like_eager(chain, torch.randn(64, 64), torch.randn(64, 64))
     assert any(place.startswith("in place of") for _, place, _ in record.memory_plan)
 
     def still_needed(x, w):
         y = torch.mm(x, w)
         return torch.mm(torch.relu(y) + 1, w), torch.mm(y, w), torch.mm(torch.sigmoid(y).t() + y, w)
+
     compiled_like_eager(still_needed, *torch.randn(2, 64, 64, dtype=torch.float64))
 
 
@@ -195,7 +215,9 @@ def test_large_intermediates_of_training_are_allocated_and_returned_singly(langu
         monkeypatch.setenv("TRITON_INTERPRET", "1")
     monkeypatch.setitem(wrapper.SINGLE, "cpu", 0)
     torch.manual_seed(0)
-    layers = torch.nn.Sequential(*[m for _ in range(3) for m in (torch.nn.Linear(24, 24), torch.nn.GELU())]).double()
+    layers = torch.nn.Sequential(
+        *[m for _ in range(3) for m in (torch.nn.Linear(24, 24), torch.nn.GELU())]
+    ).double()
     x = torch.randn(16, 24, dtype=torch.float64)
     layers(x).sum().backward()
     wanted = [p.grad for p in layers.parameters()]
@@ -212,7 +234,9 @@ def test_large_intermediates_of_training_are_allocated_and_returned_singly(langu
     for line in backward.wrapper_source.splitlines():
         if "# written in place" in line:
             new, old = line.split("#")[0].split(" = ")
-            assert re.search(rf"del .*\b{new.strip()}\b", backward.wrapper_source), "the second name keeps the memory alive"
+            assert re.search(rf"del .*\b{new.strip()}\b", backward.wrapper_source), (
+                "the second name keeps the memory alive"
+            )
 
 
 def test_a_triton_kernel_of_two_results_overwrites_nothing(monkeypatch):
@@ -224,11 +248,16 @@ def test_a_triton_kernel_of_two_results_overwrites_nothing(monkeypatch):
         y = torch.mm(x, w)
         z = torch.sin(y)
         return torch.mm(z, w) + torch.mm(z.to(torch.float64).to(torch.float32) * 2, w)
+
     record = compiled_like_eager(f, torch.randn(32, 32), torch.randn(32, 32), cpu_backend="triton")
     for kernel in record.kernels:
         if len(kernel.source.split("tl.store(")) > 2:
             made = set(kernel.nodes)
-            assert not any(place.startswith("in place of") for name, place, _ in record.memory_plan if name in made)
+            assert not any(
+                place.startswith("in place of")
+                for name, place, _ in record.memory_plan
+                if name in made
+            )
     assert any(len(kernel.source.split("tl.store(")) > 2 for kernel in record.kernels)
 
 
@@ -248,6 +277,7 @@ def test_an_output_takes_the_memory_of_the_product_it_is_made_of(monkeypatch):
     def read_again(a, b, c):
         product = a @ b
         return torch.relu(product) + c, product.sum(0)
+
     with miniinductor.config.patch(cpu_backend="triton"):
         for function, handed in ((once, True), (returned, False), (read_again, False)):
             compiled = miniinductor.compile_fx(torch.fx.symbolic_trace(function), [a, b, c])
@@ -257,4 +287,7 @@ def test_an_output_takes_the_memory_of_the_product_it_is_made_of(monkeypatch):
             for got, copy, want in zip(kept, copies, function(a, b, c)):
                 assert torch.equal(got, copy)
                 torch.testing.assert_close(got, want)
-            assert any(place.startswith("in place of") for _, place, _ in compiled.record.memory_plan) == handed
+            assert (
+                any(place.startswith("in place of") for _, place, _ in compiled.record.memory_plan)
+                == handed
+            )

@@ -1,4 +1,5 @@
 """Real models (transformers, random weights) through the front half: the loop IR's interpreter against eager, no fallbacks."""
+
 import pytest
 import torch
 import transformers as tf
@@ -6,7 +7,9 @@ import transformers as tf
 from front_helpers import fallbacks, interpret, lower
 
 ids = torch.randint(0, 90, (2, 13))
-SMALL = dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=48, vocab_size=99)
+SMALL = dict(
+    hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=48, vocab_size=99
+)
 
 
 def t5():
@@ -21,13 +24,28 @@ def logits(model):
 
 
 MODELS = {
-    "gpt2": lambda: (logits(tf.GPT2LMHeadModel(tf.GPT2Config(n_layer=2, n_embd=32, n_head=4, vocab_size=99))), [ids]),
+    "gpt2": lambda: (
+        logits(tf.GPT2LMHeadModel(tf.GPT2Config(n_layer=2, n_embd=32, n_head=4, vocab_size=99))),
+        [ids],
+    ),
     "bert": lambda: (logits(tf.BertModel(tf.BertConfig(**SMALL))), [ids]),
-    "llama": lambda: (logits(tf.LlamaForCausalLM(tf.LlamaConfig(**SMALL, num_key_value_heads=2))), [ids]),
+    "llama": lambda: (
+        logits(tf.LlamaForCausalLM(tf.LlamaConfig(**SMALL, num_key_value_heads=2))),
+        [ids],
+    ),
     "t5": lambda: (t5(), [ids, ids.flip(0)]),
-    "vit": lambda: (logits(tf.ViTModel(tf.ViTConfig(**{**SMALL, "image_size": 32, "patch_size": 8}))), [torch.randn(2, 3, 32, 32)]),
-    "resnet": lambda: (logits(tf.ResNetForImageClassification(tf.ResNetConfig(
-        depths=[1, 1, 1, 1], hidden_sizes=[8, 16, 16, 32], embedding_size=8))), [torch.randn(2, 3, 37, 41)]),
+    "vit": lambda: (
+        logits(tf.ViTModel(tf.ViTConfig(**{**SMALL, "image_size": 32, "patch_size": 8}))),
+        [torch.randn(2, 3, 32, 32)],
+    ),
+    "resnet": lambda: (
+        logits(
+            tf.ResNetForImageClassification(
+                tf.ResNetConfig(depths=[1, 1, 1, 1], hidden_sizes=[8, 16, 16, 32], embedding_size=8)
+            )
+        ),
+        [torch.randn(2, 3, 37, 41)],
+    ),
 }
 
 
@@ -48,4 +66,4 @@ def test_lowering_gpt2_costs_little():
     graph, record = lower(run, args)
     assert len(record.aten_graph.graph.nodes) > 800
     stored = [o for o in graph.operations if type(o).__name__ == "ComputedBuffer"]
-    assert len(stored) < 200         # about 12 per layer: what is not stored was inlined
+    assert len(stored) < 200  # about 12 per layer: what is not stored was inlined

@@ -1,4 +1,5 @@
 """Functionalization: no writes are left, and values, views and written inputs are those of eager."""
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -60,7 +61,13 @@ def chain(x):
 
 
 PROGRAMS = [
-    write_through_views, write_scalar, write_pieces, write_unbound, read_old_view_after_write, copy_between_views, chain,
+    write_through_views,
+    write_scalar,
+    write_pieces,
+    write_unbound,
+    read_old_view_after_write,
+    copy_between_views,
+    chain,
     lambda x: x.add_(1),
     lambda x: (x.add_(1), x * 2)[1],
     lambda x: (x.view(-1)[3:9].mul_(2), x.sum())[1],
@@ -89,16 +96,24 @@ def test_against_eager(number):
 def test_no_write_is_left(number):
     with torch.no_grad():
         gm, _ = functionalize(trace(PROGRAMS[number], [torch.randn(4, 8)]))
-    written = [str(n.target) for n in gm.graph.nodes if getattr(n.target, "_schema", None) and n.target._schema.is_mutable]
+    written = [
+        str(n.target)
+        for n in gm.graph.nodes
+        if getattr(n.target, "_schema", None) and n.target._schema.is_mutable
+    ]
     assert written == []
 
 
 def test_written_inputs_are_named():
     with torch.no_grad():
-        gm, written = functionalize(trace(lambda a, b: (b.add_(a), a + 1)[1], [torch.randn(3), torch.randn(3)]))
+        gm, written = functionalize(
+            trace(lambda a, b: (b.add_(a), a + 1)[1], [torch.randn(3), torch.randn(3)])
+        )
     assert written == [("placeholder", "arg1")]
     outputs, values = gm(torch.ones(3), torch.ones(3))
-    assert torch.equal(values[0], torch.full((3,), 2.0)) and torch.equal(outputs, torch.full((3,), 2.0))
+    assert torch.equal(values[0], torch.full((3,), 2.0)) and torch.equal(
+        outputs, torch.full((3,), 2.0)
+    )
 
 
 def test_a_written_buffer_of_the_module():
@@ -110,14 +125,18 @@ def test_a_written_buffer_of_the_module():
         def forward(self, x):
             self.count.add_(x.sum() * 0 + 1)
             return x * self.count
+
     module = Counter()
     with torch.no_grad():
         _, written = functionalize(trace(torch.fx.symbolic_trace(module), [torch.ones(2)]))
     assert written == [("get_attr", "count")]
 
 
-@pytest.mark.parametrize("program", [lambda x: x.resize_(2), lambda x: x.t_(), lambda x: x.clone().set_(x)],
-                         ids=["resize", "shape of an input", "set"])
+@pytest.mark.parametrize(
+    "program",
+    [lambda x: x.resize_(2), lambda x: x.t_(), lambda x: x.clone().set_(x)],
+    ids=["resize", "shape of an input", "set"],
+)
 def test_refused(program):
     with pytest.raises((CannotTrace, CannotFunctionalize)), torch.no_grad():
         functionalize(trace(program, [torch.randn(4, 8)]))
@@ -126,7 +145,10 @@ def test_refused(program):
 def test_unused_random_draws_stay():
     with torch.no_grad():
         gm, _ = functionalize(trace(lambda x: (torch.rand(3), x * 2)[1], [torch.randn(3)]))
-    assert [str(n.target) for n in gm.graph.nodes if n.op == "call_function"] == ["aten.rand.default", "aten.mul.Tensor"]
+    assert [str(n.target) for n in gm.graph.nodes if n.op == "call_function"] == [
+        "aten.rand.default",
+        "aten.mul.Tensor",
+    ]
 
 
 def test_nested_outputs_keep_their_structure():

@@ -2,6 +2,7 @@
 
 The slow forms are `make fuzz` (10,000 programs) and the modules of `tests/fuzz` themselves.
 """
+
 import contextlib
 import io
 import logging
@@ -45,7 +46,7 @@ def test_random_programs_with_kernels():
 
 def test_random_changes_of_the_environment():
     with config.patch(recompile_limit=100):
-        for seed in range(15):          # ten changes each
+        for seed in range(15):  # ten changes each
             names, found = environment.check(seed)
             assert not found, f"seed {seed} {names}\n{found}"
 
@@ -57,15 +58,32 @@ def test_threads_compile_and_call_at_once():
 
 def test_nothing_leaks():
     found = threads.leaks(1000, 20)
-    assert not {name: value for name, value in found.items() if value > (20 if name.startswith("objects") and "reset" not in name else 0.5)}
+    assert not {
+        name: value
+        for name, value in found.items()
+        if value > (20 if name.startswith("objects") and "reset" not in name else 0.5)
+    }
 
 
 def test_the_comparison_sees_differences():
     a = torch.ones(2)
     same = lambda x, y: Describer()(x) == Describer()(y)
-    assert same([a, a], [a, a]) and not same([a, a], [a, a.clone()]) and not same(a, a.double()) and not same(a, a.clone().requires_grad_())
-    assert not same([a, a[:1]], [a, a[:1].clone()]) and not same({1: 2, 3: 4}, {3: 4, 1: 2}) and not same(0.0, -0.0) and not same(1, True)
-    one, two = outcome(lambda: 1 / 0, (), {}, [], __file__), outcome(lambda: int("x"), (), {}, [], __file__)
+    assert (
+        same([a, a], [a, a])
+        and not same([a, a], [a, a.clone()])
+        and not same(a, a.double())
+        and not same(a, a.clone().requires_grad_())
+    )
+    assert (
+        not same([a, a[:1]], [a, a[:1].clone()])
+        and not same({1: 2, 3: 4}, {3: 4, 1: 2})
+        and not same(0.0, -0.0)
+        and not same(1, True)
+    )
+    one, two = (
+        outcome(lambda: 1 / 0, (), {}, [], __file__),
+        outcome(lambda: int("x"), (), {}, [], __file__),
+    )
     assert "ZeroDivisionError" in difference(one, two) and not difference(one, one)
 
 
@@ -87,6 +105,7 @@ def test_exception_leaves_through_finally():
             raise ValueError(len(log))
         finally:
             log.append(x)
+
     both(f, *[lambda: (torch.ones(2), [])] * 2)
 
 
@@ -106,6 +125,7 @@ def test_exception_leaves_through_with():
         with Manager(log), torch.no_grad():
             y = x * 2
             return log[y.dim() + 5]
+
     both(f, *[lambda: (torch.ones(2), [])] * 2)
     assert torch.is_grad_enabled()
 
@@ -119,6 +139,7 @@ def test_a_break_in_a_handler_keeps_the_part_before_it():
             print("caught", error)
             log.append(y)
         return y * 2
+
     both(f, *[lambda: (torch.ones(2), [])] * 2)
     assert minidynamo.counters["graphs"] and not minidynamo.counters["skipped"]
 
@@ -143,6 +164,7 @@ def test_generators_over_breaks():
             print(i)
             log.append(x + i)
         return x
+
     both(f, *[lambda: (torch.ones(2), [])] * 2)
 
 
@@ -151,6 +173,7 @@ def test_a_generator_argument_is_not_advanced_by_tracing():
         for i in g:
             x = x + i
         return x
+
     both(f, *[lambda: (torch.ones(2), numbers(3))] * 2)
 
 
@@ -168,7 +191,11 @@ def raises_at_run_time(x, index, log):
 def test_an_error_of_the_graph_is_the_programs(backend):
     """Fake tensors cannot foresee it: the frame runs again as plain Python, from before its first effect."""
     with config.patch(raise_internal_errors=False):
-        both(raises_at_run_time, *[lambda i=i: (torch.ones(2), torch.tensor([i]), []) for i in (1, 7, 0, 9)], backend=backend)
+        both(
+            raises_at_run_time,
+            *[lambda i=i: (torch.ones(2), torch.tensor([i]), []) for i in (1, 7, 0, 9)],
+            backend=backend,
+        )
     assert sum(minidynamo.counters["raised"].values()) == 2 and sys.exc_info() == (None, None, None)
 
 
@@ -190,8 +217,15 @@ def writes_and_raises(x, index, log):
 def test_an_error_after_a_write(backend):
     """What the graph wrote is undone, then plain Python writes and raises."""
     with config.patch(raise_internal_errors=False):
-        both(writes_and_raises, *[lambda i=i: (torch.ones(2), torch.tensor([i]), []) for i in (4, 0, 3, 1, 9, 5)], backend=backend)
-    assert sum(minidynamo.counters["raised"].values()) >= 3 and not minidynamo.counters["raised_after_write"]
+        both(
+            writes_and_raises,
+            *[lambda i=i: (torch.ones(2), torch.tensor([i]), []) for i in (4, 0, 3, 1, 9, 5)],
+            backend=backend,
+        )
+    assert (
+        sum(minidynamo.counters["raised"].values()) >= 3
+        and not minidynamo.counters["raised_after_write"]
+    )
     assert not torch.is_inference_mode_enabled() and sys.exc_info() == (None, None, None)
 
 
@@ -202,17 +236,28 @@ def test_an_error_after_a_write_that_only_kernels_find():
             return torch.mm(y, w)
         except RuntimeError as error:
             return str(error), x
-    both(f, lambda: (torch.ones(2), torch.ones(2, 2), torch.ones(2, 2).double()), lambda: (torch.ones(3), torch.ones(2, 2), torch.ones(2, 2)))
+
+    both(
+        f,
+        lambda: (torch.ones(2), torch.ones(2, 2), torch.ones(2, 2).double()),
+        lambda: (torch.ones(3), torch.ones(2, 2), torch.ones(2, 2)),
+    )
 
     def in_place(y):
         y.data.add_(1)
         y *= 0.5
+
     both(in_place, lambda: (torch.ones(2, dtype=torch.long),), lambda: (torch.ones(2),))
 
     def metadata(x, w):
         x.unsqueeze_(0).t_()
         x @ w
-    both(metadata, lambda: (torch.ones(2), torch.ones(1, 2).double()), lambda: (torch.ones(2), torch.ones(1, 2)))
+
+    both(
+        metadata,
+        lambda: (torch.ones(2), torch.ones(1, 2).double()),
+        lambda: (torch.ones(2), torch.ones(1, 2)),
+    )
 
 
 @pytest.mark.parametrize("backend", ["eager", "inductor"])
@@ -224,13 +269,21 @@ def test_random_numbers_before_an_error_are_drawn_again(backend):
         except IndexError:
             y = x
         return noise, y, torch.rand(2)
+
     compiled = minidynamo.compile(f, backend=backend)
-    for index in (0, 5, 6) if backend == "eager" else (5, 6):       # ours draws other numbers where it draws itself
+    for index in (
+        (0, 5, 6) if backend == "eager" else (5, 6)
+    ):  # ours draws other numbers where it draws itself
         results = []
         for function in (f, compiled):
             torch.manual_seed(7)
             with config.patch(raise_internal_errors=False):
-                results.append([t.tolist() for t in (*function(torch.ones(3), torch.tensor([index])), torch.rand(1))])
+                results.append(
+                    [
+                        t.tolist()
+                        for t in (*function(torch.ones(3), torch.tensor([index])), torch.rand(1))
+                    ]
+                )
         assert results[0] == results[1], index
     assert minidynamo.counters["raised"] and not minidynamo.counters["raised_after_write"]
 
@@ -239,6 +292,7 @@ def test_much_memory_is_not_copied():
     def f(x, index):
         x.add_(1)
         return x[index]
+
     x = torch.ones(1 << 17)
     with config.patch(undo_bytes=4 << 17), pytest.raises(IndexError):
         minidynamo.compile(f, backend="eager")(x, torch.tensor([1 << 17]))
@@ -250,9 +304,11 @@ def test_much_memory_is_not_copied():
 
 def test_what_cannot_be_undone_leaves_the_frame():
     """autograd keeps the first write in the history of x."""
+
     def f(x, index):
         x.mul_(2)
         return x[index]
+
     compiled, leaf = minidynamo.compile(f, backend="eager"), torch.ones(2, requires_grad=True)
     x = leaf * 1
     with pytest.raises(IndexError):
@@ -263,11 +319,13 @@ def test_what_cannot_be_undone_leaves_the_frame():
     except KeyError:
         with pytest.raises(IndexError):
             compiled(x, torch.tensor([3]))
-        assert isinstance(sys.exc_info()[1], KeyError)      # the handler let go of what it handled
+        assert isinstance(sys.exc_info()[1], KeyError)  # the handler let go of what it handled
     x, before = torch.ones(2), torch.ones(2, requires_grad=True)
+
     def g(x, w, index):
         x.mul_(w)
         return x[index]
+
     both(g, lambda: (torch.ones(2), before, torch.tensor([3])))
     with pytest.raises(IndexError):
         minidynamo.compile(g, backend="eager")(x, before, torch.tensor([3]))
@@ -285,6 +343,7 @@ def test_an_empty_cell_is_guarded(inlined):
 
     def g(x):
         return f(x) * 2
+
     compiled = minidynamo.compile(g if inlined else f, backend="eager")
     results = [compiled(torch.ones(1)).item()]
     v = 5
@@ -296,6 +355,7 @@ def test_an_empty_cell_is_guarded(inlined):
 
 def test_strange_calls_of_c_functions_are_breaks():
     """Recorded as breaks, not as failures of the compiler."""
+
     class A:
         def method(self):
             del self
@@ -306,6 +366,7 @@ def test_strange_calls_of_c_functions_are_breaks():
             return x + 1, make(*args)
         except (TypeError, RuntimeError) as error:
             return x - 1, type(error), str(error)
+
     for call in ((A().method,), (str.join,), (itertools.tee, [1], "2"), (itertools.tee,)):
         both(f, lambda call=call: (torch.ones(1), *call))
 
@@ -317,39 +378,58 @@ def test_a_cell_as_a_value():
     def f(x, cell):
         def inner():
             return cell
+
         return inner().cell_contents + x, inner() is cell
+
     both(f, *[lambda n=n: (torch.ones(1), cell_of(n)) for n in (3, 4, 3)])
 
     def of_real_function(x, function, cell):
         return function() + x, function.__closure__[0] is cell, cell.cell_contents
+
     def calls(n, same):
         function = lambda: n
         return torch.ones(1), function, function.__closure__[0] if same else cell_of(n)
-    both(of_real_function, *[lambda n=n, same=same: calls(n, same) for n in (1, 2) for same in (True, False)])
+
+    both(
+        of_real_function,
+        *[lambda n=n, same=same: calls(n, same) for n in (1, 2) for same in (True, False)],
+    )
 
 
 def test_a_regular_expression_argument_is_guarded():
     import re
-    both(lambda x, p: x + 1 if p.match("ab") else x - 1, *[lambda p=p: (torch.ones(1), re.compile(p)) for p in "abab"])
+
+    both(
+        lambda x, p: x + 1 if p.match("ab") else x - 1,
+        *[lambda p=p: (torch.ones(1), re.compile(p)) for p in "abab"],
+    )
 
 
 def test_small_things():
-    both(lambda x, k: (x + 1, sorted([3, 1, 2], reverse=k)), *[lambda k=k: (torch.ones(1), k) for k in (True, 0, (), "a")])
+    both(
+        lambda x, k: (x + 1, sorted([3, 1, 2], reverse=k)),
+        *[lambda k=k: (torch.ones(1), k) for k in (True, 0, (), "a")],
+    )
 
     def keeps_no_defaults(x):
         def inner(a, b=1):
             return a
+
         return x + 1, inner
+
     both(keeps_no_defaults, lambda: (torch.ones(1),))
 
     def contains_itself(x, items):
         items.append(items)
         return x + 1, str(items)
+
     both(contains_itself, lambda: (torch.ones(1), [1]))
 
     def defaults(x):
         import collections
+
         return x + collections.defaultdict(list)
+
     both(defaults, lambda: (torch.ones(1),))
 
 
@@ -357,11 +437,18 @@ def test_a_changed_flag_of_an_argument():
     def f(x):
         x.requires_grad_(True)
         return x * 2
+
     both(f, lambda: (torch.ones(1),))
 
 
 def test_the_text_of_an_exception_argument():
-    both(lambda x, e: (x + 1, str(e), repr(e)), *[lambda e=e: (torch.ones(1), e) for e in (ValueError("a"), ValueError("b"), KeyError("k"), KeyError(3))])
+    both(
+        lambda x, e: (x + 1, str(e), repr(e)),
+        *[
+            lambda e=e: (torch.ones(1), e)
+            for e in (ValueError("a"), ValueError("b"), KeyError("k"), KeyError(3))
+        ],
+    )
 
 
 def test_a_half_consumed_deque():
@@ -372,12 +459,14 @@ def test_a_half_consumed_deque():
         y = x + next(step)
         print("break")
         return y + sum(step)
+
     both(f, lambda: (torch.ones(1), collections.deque([1, 2, 3])))
 
 
 def test_a_property_that_becomes_another():
     class Box:
         level = property(lambda self: 6)
+
     compiled = minidynamo.compile(lambda x, box: x + box.level, backend="eager")
     assert compiled(torch.ones(1), Box()).item() == 7
     Box.level = property(lambda self: 9)
@@ -394,7 +483,10 @@ def test_breaks_in_a_comprehension():
 
 def test_globals_as_a_dictionary():
     space = {"__name__": "m"}
-    exec("def f(x, n):\n    global H\n    globals()['H'] = n\n    H = n + 1\n    return x + H, globals()['H']", space)
+    exec(
+        "def f(x, n):\n    global H\n    globals()['H'] = n\n    H = n + 1\n    return x + H, globals()['H']",
+        space,
+    )
     both(space["f"], lambda: (torch.ones(1), 3))
     assert space["H"] == 4
 
@@ -405,6 +497,7 @@ def test_failing_operations_print_nothing():
             return x @ torch.ones(5, 5)
         except RuntimeError as error:
             return str(error)
+
     stream = io.StringIO()
     handler = logging.StreamHandler(stream)
     logging.getLogger("torch").addHandler(handler)

@@ -1,4 +1,5 @@
 """What needs a GPU: `make test-gpu`.  The kernels of `test_cpp` as machine code, models, streams, CUDA graphs, bad indices."""
+
 import math
 import os
 import subprocess
@@ -14,7 +15,9 @@ import torch.nn.functional as F
 if not torch.cuda.is_available():
     pytest.skip("no GPU", allow_module_level=True)
 if os.environ.get("TRITON_INTERPRET") == "1":
-    pytest.skip("TRITON_INTERPRET=1 keeps kernels off the GPU: use make test-gpu", allow_module_level=True)
+    pytest.skip(
+        "TRITON_INTERPRET=1 keeps kernels off the GPU: use make test-gpu", allow_module_level=True
+    )
 
 import backend_helpers
 import minidynamo
@@ -32,12 +35,19 @@ pytestmark = pytest.mark.gpu
 same = test_cpp.same
 ROOT = Path(__file__).resolve().parent.parent
 GPU = torch.device("cuda", 0)
-NOT_HERE = {"test_the_writer_defines_every_op", "test_threads_share_the_rows_of_a_reduction",
-            "test_integer_division_by_zero_raises", "test_constants_keep_their_value",
-            "test_what_is_stored_to_become_a_result_lies_in_its_memory",
-            "test_lowest_integer_by_minus_one_does_not_trap", "test_accuracy_in_ulp_against_float64", "test_kernels_have_names_in_the_profiler",
-            "test_an_index_out_of_range_raises", "test_an_empty_table_raises"}
-SMALLEST = 1.2e-38          # below it, Triton's float32 functions flush to zero
+NOT_HERE = {
+    "test_the_writer_defines_every_op",
+    "test_threads_share_the_rows_of_a_reduction",
+    "test_integer_division_by_zero_raises",
+    "test_constants_keep_their_value",
+    "test_what_is_stored_to_become_a_result_lies_in_its_memory",
+    "test_lowest_integer_by_minus_one_does_not_trap",
+    "test_accuracy_in_ulp_against_float64",
+    "test_kernels_have_names_in_the_profiler",
+    "test_an_index_out_of_range_raises",
+    "test_an_empty_table_raises",
+}
+SMALLEST = 1.2e-38  # below it, Triton's float32 functions flush to zero
 
 
 @pytest.fixture(autouse=True)
@@ -45,25 +55,39 @@ def on_the_gpu(request, monkeypatch):
     def run(function, *tensors):
         outputs, record = backend_helpers.run(function, *[t.to(GPU) for t in tensors])
         return [o.cpu() for o in outputs], record
+
     monkeypatch.setattr(patterns, "LEAST_ON_GPU", 1)
     monkeypatch.setattr(test_cpp, "run", run)
     monkeypatch.setattr(test_cpp, "CPU", GPU)
     monkeypatch.setattr(test_cpp, "FLUSHED", SMALLEST)
     monkeypatch.setattr(test_cpp, "POW_ULPS", 5)
-    monkeypatch.setattr(test_cpp, "SPECIAL", test_cpp.SPECIAL[~((test_cpp.SPECIAL != 0) & (test_cpp.SPECIAL.abs() < SMALLEST))])
-    monkeypatch.setattr(test_cpp, "same", lambda got, want, ulps=8, atol=0.0: same(got, want, ulps, max(atol, SMALLEST)))
+    monkeypatch.setattr(
+        test_cpp,
+        "SPECIAL",
+        test_cpp.SPECIAL[~((test_cpp.SPECIAL != 0) & (test_cpp.SPECIAL.abs() < SMALLEST))],
+    )
+    monkeypatch.setattr(
+        test_cpp,
+        "same",
+        lambda got, want, ulps=8, atol=0.0: same(got, want, ulps, max(atol, SMALLEST)),
+    )
     monkeypatch.setattr(backend_helpers, "CPU", GPU)
     torch.manual_seed(0)
     minidynamo.reset()
-    with config.patch(split_reductions="test_softmax[" not in request.node.name), \
-            minidynamo.config.patch(raise_internal_errors=True):
+    with (
+        config.patch(split_reductions="test_softmax[" not in request.node.name),
+        minidynamo.config.patch(raise_internal_errors=True),
+    ):
         yield
 
 
 for _name, _function in vars(test_cpp).items():
-    if _name.startswith("test_") and isinstance(_function, types.FunctionType) and _name not in NOT_HERE:
+    if (
+        _name.startswith("test_")
+        and isinstance(_function, types.FunctionType)
+        and _name not in NOT_HERE
+    ):
         globals()[_name] = _function
-
 
 
 @pytest.mark.parametrize("name", WORKLOADS)
@@ -75,8 +99,11 @@ def test_workloads(name, dtype):
     inputs = [t.to(GPU, dtype) if t.is_floating_point() else t.to(GPU) for t in inputs]
     with torch.no_grad():
         want = function(*inputs)
-        exact = function.double()(*[t.double() for t in inputs]) if isinstance(function, torch.nn.Module) else \
-            function(*[t.double() if t.is_floating_point() else t for t in inputs])
+        exact = (
+            function.double()(*[t.double() for t in inputs])
+            if isinstance(function, torch.nn.Module)
+            else function(*[t.double() if t.is_floating_point() else t for t in inputs])
+        )
         if isinstance(function, torch.nn.Module):
             function = function.to(dtype)
         got = minidynamo.compile(function)(*inputs)
@@ -92,8 +119,10 @@ def test_models(name, mode):
     compiled = minidynamo.compile(model, mode=mode)
     with torch.no_grad():
         for _ in range(4):
-            inputs = {k: torch.randn_like(v) if v.is_floating_point() else torch.randint_like(v, 1000)
-                      for k, v in inputs.items()}
+            inputs = {
+                k: torch.randn_like(v) if v.is_floating_point() else torch.randint_like(v, 1000)
+                for k, v in inputs.items()
+            }
             assert largest_difference(model(**inputs), compiled(**inputs)) < 2e-2
 
 
@@ -116,6 +145,7 @@ def test_the_current_stream_and_other_threads():
         with torch.cuda.stream(streams[i]), torch.no_grad():
             for _ in range(50):
                 results[i] = compiled(x)[0]
+
     threads = [threading.Thread(target=work, args=(i,)) for i in range(3)]
     for thread in threads:
         thread.start()
@@ -141,11 +171,13 @@ def test_cuda_graphs_replay_with_new_inputs_and_moved_parameters():
         for step in range(8):
             x = torch.randn(32, 64, device=GPU)
             if step == 4:
-                layer.weight.mul_(2)                                    # in place: the recording sees it
+                layer.weight.mul_(2)  # in place: the recording sees it
             if step == 6:
-                layer.weight.data = torch.randn(64, 64, device=GPU)     # elsewhere: it must be recorded again
+                layer.weight.data = torch.randn(
+                    64, 64, device=GPU
+                )  # elsewhere: it must be recorded again
             kept.append((compiled(x), F.gelu(layer(x))))
-        for got, want in kept:          # earlier outputs are not overwritten
+        for got, want in kept:  # earlier outputs are not overwritten
             torch.testing.assert_close(got, want, rtol=1e-3, atol=1e-3)
 
 
@@ -154,6 +186,7 @@ def test_cuda_graphs_write_to_inputs(moves):
     def bump(x):
         x.add_(1)
         return (x * 2,)
+
     x = torch.zeros(100, device=GPU)
     compiled, alive = compiled_graph(bump, x, mode="reduce-overhead"), []
     for step in range(1, 6):
@@ -171,6 +204,7 @@ def recordings(monkeypatch):
         def __init__(self, *arguments):
             super().__init__(*arguments)
             made.append(self)
+
     monkeypatch.setattr(cuda_graphs, "Recording", Counted)
     return made
 
@@ -181,18 +215,25 @@ def test_cuda_graphs_of_training_steps(name, recordings):
     model, inputs = model.to(GPU), {k: v.to(GPU) for k, v in inputs.items()}
     compiled, grads = minidynamo.compile(model, mode="reduce-overhead"), {}
     for _ in range(5):
-        inputs = {k: torch.randn_like(v) if v.is_floating_point() else torch.randint_like(v, 1000) for k, v in inputs.items()}
+        inputs = {
+            k: torch.randn_like(v) if v.is_floating_point() else torch.randint_like(v, 1000)
+            for k, v in inputs.items()
+        }
         for function in (model, compiled):
             model.zero_grad()
             function(**inputs).logits.square().mean().backward()
             grads[function] = [p.grad.clone() for p in model.parameters()]
         scale = max(g.abs().max() for g in grads[model])
-        assert all((a - b).abs().max() < 2e-2 * scale for a, b in zip(grads[model], grads[compiled]))
+        assert all(
+            (a - b).abs().max() < 2e-2 * scale for a, b in zip(grads[model], grads[compiled])
+        )
     assert len(recordings) == 2
 
 
 def test_cuda_graphs_keep_what_a_later_backward_needs(recordings):
-    model = torch.nn.Sequential(torch.nn.Linear(64, 128), torch.nn.GELU(), torch.nn.Linear(128, 64), torch.nn.Tanh()).to(GPU)
+    model = torch.nn.Sequential(
+        torch.nn.Linear(64, 128), torch.nn.GELU(), torch.nn.Linear(128, 64), torch.nn.Tanh()
+    ).to(GPU)
     compiled = minidynamo.compile(model, mode="reduce-overhead")
     for count in (1, 1, 1, 3, 1):
         xs, grads = [torch.randn(32, 64, device=GPU) for _ in range(count)], []
@@ -208,7 +249,11 @@ def test_cuda_graphs_keep_what_a_later_backward_needs(recordings):
 
 
 def test_dropout_in_a_recorded_step_draws_anew(recordings):
-    model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.Dropout(0.5), torch.nn.Linear(64, 8)).to(GPU).train()
+    model = (
+        torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.Dropout(0.5), torch.nn.Linear(64, 8))
+        .to(GPU)
+        .train()
+    )
     plain, graphed = minidynamo.compile(model), minidynamo.compile(model, mode="reduce-overhead")
     x, losses = torch.randn(32, 64, device=GPU), {plain: [], graphed: []}
     for function, seen in losses.items():
@@ -217,14 +262,24 @@ def test_dropout_in_a_recorded_step_draws_anew(recordings):
             loss = function(x).square().sum()
             loss.backward()
             seen.append(loss.item())
-    assert losses[graphed] == pytest.approx(losses[plain], rel=1e-4) and len(set(losses[graphed])) == 5 and recordings
+    assert (
+        losses[graphed] == pytest.approx(losses[plain], rel=1e-4)
+        and len(set(losses[graphed])) == 5
+        and recordings
+    )
 
 
 def test_recordings_on_two_streams_have_scratch_memory_of_their_own():
     weight = torch.randn(512, 512, device=GPU) / 20
-    compiled = compiled_graph(lambda x: (torch.tanh(torch.tanh(x @ weight) @ weight) @ weight,), torch.randn(512, 512, device=GPU),
-                              mode="reduce-overhead")
-    streams, xs = [torch.cuda.Stream() for _ in range(2)], [torch.randn(512, 512, device=GPU) for _ in range(2)]
+    compiled = compiled_graph(
+        lambda x: (torch.tanh(torch.tanh(x @ weight) @ weight) @ weight,),
+        torch.randn(512, 512, device=GPU),
+        mode="reduce-overhead",
+    )
+    streams, xs = (
+        [torch.cuda.Stream() for _ in range(2)],
+        [torch.randn(512, 512, device=GPU) for _ in range(2)],
+    )
     want = [torch.tanh(torch.tanh(x @ weight) @ weight) @ weight for x in xs]
     torch.cuda.synchronize()
     for _ in range(30):
@@ -242,7 +297,9 @@ modes = pytest.mark.parametrize("mode", [None, "reduce-overhead"])
 
 
 @two_gpus
-@pytest.mark.parametrize("size", [64, 2048])        # kernels of the larger ones are tuned, in max-autotune mode against the library
+@pytest.mark.parametrize(
+    "size", [64, 2048]
+)  # kernels of the larger ones are tuned, in max-autotune mode against the library
 @pytest.mark.parametrize("mode", [None, "reduce-overhead", "max-autotune"])
 def test_another_gpu_than_the_current_one(mode, size, tmp_path):
     """One compiled function for both devices, a graph for each; the second one's kernels come from the first one's cache."""
@@ -263,7 +320,9 @@ def test_another_gpu_than_the_current_one(mode, size, tmp_path):
 @modes
 def test_training_on_another_gpu_than_the_current_one(mode):
     torch.manual_seed(0)
-    model = torch.nn.Sequential(torch.nn.Linear(64, 128), torch.nn.GELU(), torch.nn.LayerNorm(128), torch.nn.Linear(128, 8)).to("cuda:1")
+    model = torch.nn.Sequential(
+        torch.nn.Linear(64, 128), torch.nn.GELU(), torch.nn.LayerNorm(128), torch.nn.Linear(128, 8)
+    ).to("cuda:1")
     compiled, grads = minidynamo.compile(model, mode=mode), []
     for _ in range(5):
         x = torch.randn(32, 64, device="cuda:1")
@@ -279,7 +338,10 @@ def test_training_on_another_gpu_than_the_current_one(mode):
 @two_gpus
 @modes
 def test_a_thread_for_each_gpu(mode):
-    compiled, errors = minidynamo.compile(lambda x: torch.softmax(F.gelu(x), -1).cumsum(0), mode=mode), []
+    compiled, errors = (
+        minidynamo.compile(lambda x: torch.softmax(F.gelu(x), -1).cumsum(0), mode=mode),
+        [],
+    )
 
     def work(number):
         try:
@@ -288,11 +350,17 @@ def test_a_thread_for_each_gpu(mode):
                 for step in range(40):
                     with torch.cuda.stream(side if step % 2 else torch.cuda.default_stream()):
                         x = torch.randn(200, 300, device="cuda")
-                        torch.testing.assert_close(compiled(x), torch.softmax(F.gelu(x), -1).cumsum(0), rtol=1e-3, atol=1e-4)
+                        torch.testing.assert_close(
+                            compiled(x),
+                            torch.softmax(F.gelu(x), -1).cumsum(0),
+                            rtol=1e-3,
+                            atol=1e-4,
+                        )
                     assert torch.cuda.current_device() == number
                     torch.cuda.synchronize()
         except BaseException as error:
             errors.append(error)
+
     threads = [threading.Thread(target=work, args=(i,)) for i in range(2)]
     for thread in threads:
         thread.start()
@@ -304,13 +372,17 @@ def test_a_thread_for_each_gpu(mode):
 @two_gpus
 def test_recordings_of_two_gpus_have_pools_of_their_own():
     """Both record on their stream 0; the pool of one must not end with the recordings of the other."""
+
     def made(number):
         x = torch.randn(1000, device=f"cuda:{number}")
-        compiled = compiled_graph(lambda x: (torch.sin(x) * 2, (x + 1).sum()), x, mode="reduce-overhead")
+        compiled = compiled_graph(
+            lambda x: (torch.sin(x) * 2, (x + 1).sum()), x, mode="reduce-overhead"
+        )
         for _ in range(4):
             torch.testing.assert_close(compiled(x)[0], torch.sin(x) * 2)
         assert compiled.record.notes_of("recorded as a CUDA graph")
         return compiled
+
     with torch.no_grad():
         kept = made(1)
         for _ in range(3):
@@ -325,6 +397,7 @@ def test_recordings_of_two_gpus_have_pools_of_their_own():
 def test_a_graph_over_two_gpus_is_right(mode):
     def function(x, y):
         return torch.relu(x).to("cuda:1") * 2 + torch.tanh(y)
+
     x, y = torch.randn(100, device="cuda:0", requires_grad=True), torch.randn(100, device="cuda:1")
     for f in (function, compiled := minidynamo.compile(function, mode=mode)):
         out = f(x, y)
@@ -345,7 +418,11 @@ def test_random_numbers_of_another_gpu():
         for seed in (1, 1, 2):
             torch.cuda.manual_seed_all(seed)
             drawn.append(compiled(x))
-    assert torch.equal(drawn[0], drawn[1]) and not torch.equal(drawn[0], drawn[2]) and 300 < drawn[0].count_nonzero() < 700
+    assert (
+        torch.equal(drawn[0], drawn[1])
+        and not torch.equal(drawn[0], drawn[2])
+        and 300 < drawn[0].count_nonzero() < 700
+    )
 
 
 def test_tuning_remembers_its_choice(tmp_path):
@@ -363,7 +440,9 @@ def test_tuning_remembers_its_choice(tmp_path):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_products_from_the_template_and_the_race_against_the_library(dtype, tmp_path):
-    a, b, c = (torch.randn(n, m, device=GPU, dtype=dtype) for n, m in ((300, 520), (520, 1000), (1, 1000)))
+    a, b, c = (
+        torch.randn(n, m, device=GPU, dtype=dtype) for n, m in ((300, 520), (520, 1000), (1, 1000))
+    )
     function = lambda a, b, c: (F.gelu(a @ b + c),)  # noqa: E731
     exact, eager = function(a.double(), b.double(), c.double())[0], function(a, b, c)[0]
     with config.patch(cache_dir=str(tmp_path)):
@@ -371,10 +450,16 @@ def test_products_from_the_template_and_the_race_against_the_library(dtype, tmp_
             always = compiled_graph(function, a, b, c)
         timed = compiled_graph(function, a, b, c, mode="max-autotune")
     assert len(always.record.kernels) == 1 and "tl.dot" in always.record.kernels[0].source
-    assert timed.record.notes_of("fused") and timed.record.notes_of("apart") and len(list(tmp_path.glob("*.race"))) == 1
+    assert (
+        timed.record.notes_of("fused")
+        and timed.record.notes_of("apart")
+        and len(list(tmp_path.glob("*.race"))) == 1
+    )
     for compiled in (always, timed):
         got = compiled(a, b, c)[0]
-        assert (got - exact).norm() <= 2 * (eager - exact).norm() + torch.finfo(dtype).eps * exact.norm()
+        assert (got - exact).norm() <= 2 * (eager - exact).norm() + torch.finfo(
+            dtype
+        ).eps * exact.norm()
 
 
 @pytest.mark.parametrize("mode", [None, "reduce-overhead"])
@@ -386,18 +471,27 @@ def test_numbers_of_the_cpu(mode):
         y.masked_fill_(y > 3, float("nan"))
         y[torch.tensor([0, 2], device=GPU), 4] = 7
         return torch.where(y > 1, torch.tensor(0.5), y) * torch.tensor(3)
+
     x, compiled = torch.randn(5, 70, device=GPU), minidynamo.compile(function, mode=mode)
     for _ in range(3):
         torch.testing.assert_close(compiled(x), function(x), equal_nan=True)
     record = minidynamo.records.frames[-1].backend_record
-    assert not record.fallbacks and not record.notes_of("eagerly") and not record.notes_of("no CUDA graph")
+    assert (
+        not record.fallbacks
+        and not record.notes_of("eagerly")
+        and not record.notes_of("no CUDA graph")
+    )
 
 
 def test_a_number_from_outside():
     compiled = minidynamo.compile(lambda x, s: x.copy_(s) + x * s.double() - s)
     for number in (torch.tensor(2.5), torch.tensor(float("inf"))):
         x = torch.randn(3, 5, device=GPU)
-        torch.testing.assert_close(compiled(x.clone(), number), x.clone().copy_(number) + x.clone().copy_(number) * number.double() - number, equal_nan=True)
+        torch.testing.assert_close(
+            compiled(x.clone(), number),
+            x.clone().copy_(number) + x.clone().copy_(number) * number.double() - number,
+            equal_nan=True,
+        )
     assert not minidynamo.records.frames[-1].backend_record.notes_of("eagerly")
 
 
@@ -406,9 +500,15 @@ def test_a_number_from_outside():
 def test_attention_without_its_mask(size, causal):
     def function(q, k, v):
         places = torch.arange(size, device=GPU)
-        mask = places[None, :] <= places[:, None] if causal else places[None, :] + places[:, None] >= 0
+        mask = (
+            places[None, :] <= places[:, None] if causal else places[None, :] + places[:, None] >= 0
+        )
         return F.scaled_dot_product_attention(q, k, v, attn_mask=mask.expand(2, 1, size, size))
-    inputs = [torch.randn(2, 3, size, 64, device=GPU, dtype=torch.bfloat16, requires_grad=True) for _ in range(3)]
+
+    inputs = [
+        torch.randn(2, 3, size, 64, device=GPU, dtype=torch.bfloat16, requires_grad=True)
+        for _ in range(3)
+    ]
     compiled, results = minidynamo.compile(function), []
     for f in (function, compiled):
         out = f(*inputs)
@@ -435,8 +535,13 @@ def attention_of(dtype, spelling, q, k, v, mask, mode=None, rewritten=True):
 
 def assert_no_worse(got, want, exact):
     """NaN and infinities where eager has them, and at most twice its error."""
-    assert torch.equal(got.isnan(), want.isnan()) and torch.equal(got.where(got.isinf(), 0), want.where(want.isinf(), 0))
-    ours, eager, scale = ((t.double() - exact).where(exact.isfinite() & want.isfinite(), 0).norm() for t in (got, want, torch.zeros_like(got)))
+    assert torch.equal(got.isnan(), want.isnan()) and torch.equal(
+        got.where(got.isinf(), 0), want.where(want.isinf(), 0)
+    )
+    ours, eager, scale = (
+        (t.double() - exact).where(exact.isfinite() & want.isfinite(), 0).norm()
+        for t in (got, want, torch.zeros_like(got))
+    )
     assert ours <= 2 * eager + torch.finfo(got.dtype).eps * scale, (ours / scale, eager / scale)
 
 
@@ -444,38 +549,63 @@ def assert_no_worse(got, want, exact):
 @pytest.mark.parametrize("mode", [None, "reduce-overhead"])
 @pytest.mark.parametrize("spelling", attention_tests.SPELLINGS)
 def test_attention_written_by_hand(spelling, mode, dtype):
-    assert_no_worse(*attention_of(dtype, spelling, *attention_tests.heads(2, 3, 130, 16), attention_tests.causal, mode))
+    assert_no_worse(
+        *attention_of(
+            dtype, spelling, *attention_tests.heads(2, 3, 130, 16), attention_tests.causal, mode
+        )
+    )
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("tf32", [False, True])
-@pytest.mark.parametrize("queries, keys, size", [(512, 512, 64), (37, 37, 64), (200, 1000, 128), (300, 77, 256), (64, 64, 8)])
+@pytest.mark.parametrize(
+    "queries, keys, size",
+    [(512, 512, 64), (37, 37, 64), (200, 1000, 128), (300, 77, 256), (64, 64, 8)],
+)
 def test_attention_of_many_shapes(queries, keys, size, tf32, dtype, monkeypatch):
     monkeypatch.setattr(patterns, "LEAST_LENGTH", 1)
     monkeypatch.setattr(torch.backends.cuda.matmul, "allow_tf32", tf32)
     q, k, v = (torch.randn(2, length, 3, size).transpose(1, 2) for length in (queries, keys, keys))
-    slices = torch.randn(queries, 2048, device=GPU, dtype=dtype)[:, 3:keys + 3]
-    for spelling, mask in (("plain", torch.zeros(1)), ("hugging face", torch.randn(1, 3, queries, keys)), ("softmax in float32", torch.randn(2, 1, 1, keys)),
-                           ("hugging face", torch.randn(1, queries, keys, 3).permute(0, 3, 1, 2)), ("hugging face", slices)):
+    slices = torch.randn(queries, 2048, device=GPU, dtype=dtype)[:, 3 : keys + 3]
+    for spelling, mask in (
+        ("plain", torch.zeros(1)),
+        ("hugging face", torch.randn(1, 3, queries, keys)),
+        ("softmax in float32", torch.randn(2, 1, 1, keys)),
+        ("hugging face", torch.randn(1, queries, keys, 3).permute(0, 3, 1, 2)),
+        ("hugging face", slices),
+    ):
         minidynamo.reset()
         assert_no_worse(*attention_of(dtype, spelling, q, k, v, mask))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("mask", [None, *attention_tests.MASKS])
-@pytest.mark.parametrize("special", ["", "q nan", "q inf", "q -inf", "k nan", "k inf", "k -inf", "v nan", "v inf"])
+@pytest.mark.parametrize(
+    "special", ["", "q nan", "q inf", "q -inf", "k nan", "k inf", "k -inf", "v nan", "v inf"]
+)
 def test_attention_with_masks_and_special_values(special, mask, dtype):
     tensors = dict(zip("qkv", attention_tests.heads(2, 3, 130, 16)))
     if special:
         name, value = special.split()
         tensors[name][0, 1, 7, 2] = float(value)
-    tensors["k"][1, 2, 0], tensors["q"][1, 2, 5] = -1e30, 1e30           # row 5 of that head does not see key 0
+    tensors["k"][1, 2, 0], tensors["q"][1, 2, 5] = (
+        -1e30,
+        1e30,
+    )  # row 5 of that head does not see key 0
     values = torch.zeros(1) if mask is None else attention_tests.MASKS[mask]
     lowest = torch.finfo(torch.float32).min
     values = torch.where(values == lowest, torch.finfo(dtype).min, values)
-    got, want, _ = attention_of(dtype, "plain" if mask is None else "hugging face", *tensors.values(), values)
-    torch.testing.assert_close(got, want, equal_nan=True,
-                               **({"rtol": 1e-3, "atol": 1e-4} if dtype == torch.float32 else {"rtol": 5e-2, "atol": 5e-2}))
+    got, want, _ = attention_of(
+        dtype, "plain" if mask is None else "hugging face", *tensors.values(), values
+    )
+    torch.testing.assert_close(
+        got,
+        want,
+        equal_nan=True,
+        **(
+            {"rtol": 1e-3, "atol": 1e-4} if dtype == torch.float32 else {"rtol": 5e-2, "atol": 5e-2}
+        ),
+    )
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -486,12 +616,17 @@ def test_attention_whose_scores_overflow(spelling, dtype):
     q[0, 1, 7] = q[1, 1, 3] = 1e30
     q[1, 2, 9], q[1, 2, 10, 0] = 0, math.inf
     v[1, 1, 50] = 0
-    q[0, 2, 4], k[0, 2] = 2e19, -1e18               # scores of -3e38 (plain): finite, but not in powers of 2
+    q[0, 2, 4], k[0, 2] = 2e19, -1e18  # scores of -3e38 (plain): finite, but not in powers of 2
     q[0, 2, 5:], q[0, 2, :4] = 0, 0
     k[0, 2, 1:] = -0.9e18
     got, want, _ = attention_of(dtype, spelling, q, k, v, torch.zeros(130, 130))
     assert want.isnan().any() and not want.isnan().all()
-    torch.testing.assert_close(got, want, equal_nan=True, **({} if dtype == torch.float32 else {"rtol": 5e-2, "atol": 5e-2}))
+    torch.testing.assert_close(
+        got,
+        want,
+        equal_nan=True,
+        **({} if dtype == torch.float32 else {"rtol": 5e-2, "atol": 5e-2}),
+    )
 
 
 @pytest.mark.parametrize("start", [0, 1])
@@ -501,7 +636,9 @@ def test_attention_of_slices_that_are_not_aligned(start):
     compiled = minidynamo.compile(function)
     with torch.no_grad():
         for first in (start, 1 - start, 8):
-            whole = torch.randn(2 * 130 * 3 * 192 + 8, device=GPU, dtype=torch.bfloat16)[first:first + 2 * 130 * 3 * 192].view(2, 130, 3, 192)
+            whole = torch.randn(2 * 130 * 3 * 192 + 8, device=GPU, dtype=torch.bfloat16)[
+                first : first + 2 * 130 * 3 * 192
+            ].view(2, 130, 3, 192)
             q, k, v = whole.transpose(1, 2).chunk(3, -1)
             torch.testing.assert_close(compiled(q, k, v), function(q, k, v), rtol=3e-2, atol=3e-2)
     assert minidynamo.records.frames[0].backend_record.notes_of("pattern attention")
@@ -511,22 +648,45 @@ def test_attention_of_slices_that_are_not_aligned(start):
 @pytest.mark.parametrize("name", ["Bert", "GPT2", "T5Encoder"])
 def test_models_whose_attention_is_written_by_hand(name, dtype):
     import transformers
-    settings = {"Bert": {"num_hidden_layers": 2}, "GPT2": {"n_layer": 2, "use_cache": False}, "T5Encoder": {"num_layers": 2}}[name]
-    configuration = getattr(transformers, name.replace("Encoder", "") + "Config")(**settings, attn_implementation="eager")
+
+    settings = {
+        "Bert": {"num_hidden_layers": 2},
+        "GPT2": {"n_layer": 2, "use_cache": False},
+        "T5Encoder": {"num_layers": 2},
+    }[name]
+    configuration = getattr(transformers, name.replace("Encoder", "") + "Config")(
+        **settings, attn_implementation="eager"
+    )
     model = getattr(transformers, name + "Model")(configuration).eval().to(GPU, dtype)
     mask = torch.ones(2, 144, dtype=torch.long, device=GPU)
-    mask[0, :20] = 0            # on the left: rows whose mask is the lowest number throughout
+    mask[0, :20] = 0  # on the left: rows whose mask is the lowest number throughout
     inputs = {"input_ids": torch.randint(0, 1000, (2, 144), device=GPU), "attention_mask": mask}
     with torch.no_grad():
-        got, want, exact = minidynamo.compile(model)(**inputs)[0], model(**inputs)[0], model.double()(**inputs)[0]
-    assert any(r.backend_record and r.backend_record.notes_of("pattern attention: rewritten 2 times") for r in minidynamo.records.frames)
+        got, want, exact = (
+            minidynamo.compile(model)(**inputs)[0],
+            model(**inputs)[0],
+            model.double()(**inputs)[0],
+        )
+    assert any(
+        r.backend_record and r.backend_record.notes_of("pattern attention: rewritten 2 times")
+        for r in minidynamo.records.frames
+    )
     assert_no_worse(got, want, exact)
 
 
 def test_patches_and_unaligned_rows():
-    network = torch.nn.Sequential(torch.nn.Conv2d(3, 64, 16, stride=16), torch.nn.Flatten(2), torch.nn.Linear(196, 259)).to(GPU).bfloat16()
+    network = (
+        torch.nn.Sequential(
+            torch.nn.Conv2d(3, 64, 16, stride=16), torch.nn.Flatten(2), torch.nn.Linear(196, 259)
+        )
+        .to(GPU)
+        .bfloat16()
+    )
     head = torch.nn.Linear(512, 50257, bias=False).to(GPU).bfloat16()
-    x, h = torch.randn(4, 3, 224, 224, device=GPU).bfloat16(), torch.randn(256, 512, device=GPU).bfloat16()
+    x, h = (
+        torch.randn(4, 3, 224, 224, device=GPU).bfloat16(),
+        torch.randn(256, 512, device=GPU).bfloat16(),
+    )
     with torch.no_grad():
         for module, value in ((network, x), (head, h)):
             got, want = minidynamo.compile(module)(value), module(value)
@@ -534,11 +694,15 @@ def test_patches_and_unaligned_rows():
             assert got.stride() == want.stride()
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int32])
+@pytest.mark.parametrize(
+    "dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int32]
+)
 def test_quotients_by_numbers_have_the_bits_of_eager(dtype):
     """They become indices: T5's buckets of positions are log(n / 8) / log(16) * 8, truncated."""
+
     def f(x):
         return x / 3, x / -0.1, x / 0, F.hardswish(x.float() / 8)
+
     x = torch.arange(-4000, 4000, device="cuda").to(dtype)
     for ours, eager in zip(minidynamo.compile(f)(x), f(x)):
         torch.testing.assert_close(ours, eager, rtol=0, atol=0, equal_nan=True)
@@ -547,9 +711,16 @@ def test_quotients_by_numbers_have_the_bits_of_eager(dtype):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16])
 def test_reciprocals_have_the_bits_of_eager(dtype):
     """Denormal numbers, too, and of tensors without dimensions; sigmoid is one."""
+
     def f(x, number):
         return 1 / x, x.reciprocal(), x + 1 / number, 1 / (x * x), torch.sigmoid(x.clamp(-80, 80))
-    x = torch.cat([torch.logspace(-45, 38, 5000, dtype=torch.float64), torch.tensor([0.0, math.inf, math.nan])])
+
+    x = torch.cat(
+        [
+            torch.logspace(-45, 38, 5000, dtype=torch.float64),
+            torch.tensor([0.0, math.inf, math.nan]),
+        ]
+    )
     x = torch.cat([x, -x]).to("cuda", dtype)
     for ours, eager in zip(minidynamo.compile(f)(x, x[3000]), f(x, x[3000])):
         torch.testing.assert_close(ours, eager, rtol=0, atol=0, equal_nan=True)
@@ -560,33 +731,75 @@ def test_no_worker_outlives_its_jobs_with_an_error():
 
 
 def test_an_index_out_of_range_stops_the_kernel():
-    code = ("import torch, minidynamo\n"
-            "f = minidynamo.compile(lambda t, i: t[i] + 1)\n"
-            "t = torch.randn(50, 33, device='cuda'); i = torch.zeros(500, dtype=torch.long, device='cuda'); i[321] = 50\n"
-            "with torch.no_grad(): f(t, i); torch.cuda.synchronize()\n")
+    code = (
+        "import torch, minidynamo\n"
+        "f = minidynamo.compile(lambda t, i: t[i] + 1)\n"
+        "t = torch.randn(50, 33, device='cuda'); i = torch.zeros(500, dtype=torch.long, device='cuda'); i[321] = 50\n"
+        "with torch.no_grad(): f(t, i); torch.cuda.synchronize()\n"
+    )
     result = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert result.returncode != 0 and "index out of range in self" in result.stderr + result.stdout
 
 
-@pytest.mark.parametrize("name", ["pointwise", "softmax", "sums", "layer norm", "reshape", "cat", "slices", "transpose", "gather",
-                                  "scales", "half", "rounded", "interpolated"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "pointwise",
+        "softmax",
+        "sums",
+        "layer norm",
+        "reshape",
+        "cat",
+        "slices",
+        "transpose",
+        "gather",
+        "scales",
+        "half",
+        "rounded",
+        "interpolated",
+    ],
+)
 def test_symbolic_sizes(name):
     """One compilation; aligned sizes and others, rows within a tile and longer ones."""
     from test_dynamic import SIZES_BY_FLOATS
     from test_symbolic import ONE
-    function = (ONE | SIZES_BY_FLOATS)[name] if name != "gather" else lambda x: x[torch.arange(x.shape[0] - 1, device=x.device)]
+
+    function = (
+        (ONE | SIZES_BY_FLOATS)[name]
+        if name != "gather"
+        else lambda x: x[torch.arange(x.shape[0] - 1, device=x.device)]
+    )
     with torch.no_grad():
         compiled = minidynamo.compile(function, dynamic=True)
         for shape in [(48, 160), (64, 256), (17, 33), (9, 1030), (1000, 16)]:
             x = torch.randn(shape, device=GPU)
-            for got, want, large in zip(*(y if isinstance(y, tuple) else (y,) for y in (compiled(x), function(x.double()), function(x.double().abs())))):
-                close = 1e-5 * max(1.0, large.abs().max().item())           # "rounded" adds 250,000 numbers that nearly cancel
+            for got, want, large in zip(
+                *(
+                    y if isinstance(y, tuple) else (y,)
+                    for y in (compiled(x), function(x.double()), function(x.double().abs()))
+                )
+            ):
+                close = 1e-5 * max(
+                    1.0, large.abs().max().item()
+                )  # "rounded" adds 250,000 numbers that nearly cancel
                 torch.testing.assert_close(got, want.to(got.dtype), rtol=1e-5, atol=close)
     assert minidynamo.counters["graphs"].total() == 1
-    assert not [n for r in minidynamo.records.frames for n in r.backend_record.notes if "eagerly" in n]
+    assert not [
+        n for r in minidynamo.records.frames for n in r.backend_record.notes if "eagerly" in n
+    ]
 
 
-@pytest.mark.parametrize("shape, dim", [((300, 70), 1), ((700, 300), 0), ((200, 40_000), 1), ((2, 1_000_000), 1), ((1 << 20,), 0), ((100_003,), 0)])
+@pytest.mark.parametrize(
+    "shape, dim",
+    [
+        ((300, 70), 1),
+        ((700, 300), 0),
+        ((200, 40_000), 1),
+        ((2, 1_000_000), 1),
+        ((1 << 20,), 0),
+        ((100_003,), 0),
+    ],
+)
 @pytest.mark.parametrize("kind", ["cumsum", "cumprod", "logcumsumexp"])
 def test_scans(kind, shape, dim):
     function = lambda a: (getattr(torch, kind)(a, dim),)  # noqa: E731
@@ -596,7 +809,9 @@ def test_scans(kind, shape, dim):
         compiled = compiled_graph(function, x)
         with torch.no_grad():
             (got,), (want,), (exact,) = compiled(x), function(x), function(x.double())
-        slack = 1e-12 if dtype == torch.float64 else torch.finfo(dtype).eps         # float64: the reference is no better than we are
+        slack = (
+            1e-12 if dtype == torch.float64 else torch.finfo(dtype).eps
+        )  # float64: the reference is no better than we are
         assert (got - exact).norm() <= 2 * (want - exact).norm() + slack * exact.norm(), dtype
 
 
@@ -605,6 +820,7 @@ def test_inputs_are_written_in_place():
         old = a * 2
         a.add_(b)
         return (old * a.sin(),)
+
     for rows in (3, 5000):
         a, b = (torch.randn(rows, 40, device=GPU) for _ in range(2))
         mine, compiled = a.clone(), compiled_graph(function, a, b)
@@ -613,7 +829,11 @@ def test_inputs_are_written_in_place():
                 torch.testing.assert_close(compiled(a, b)[0], function(mine, b)[0])
             torch.testing.assert_close(a, mine)
         assert not compiled.record.notes_of("written by a copy")
-    x, norm, same = torch.randn(8, 50, 13, 7, device=GPU), torch.nn.BatchNorm2d(50).to(GPU), torch.nn.BatchNorm2d(50).to(GPU)
+    x, norm, same = (
+        torch.randn(8, 50, 13, 7, device=GPU),
+        torch.nn.BatchNorm2d(50).to(GPU),
+        torch.nn.BatchNorm2d(50).to(GPU),
+    )
     compiled = minidynamo.compile(norm)
     for _ in range(3):
         torch.testing.assert_close(compiled(x), same(x), rtol=1e-3, atol=1e-4)
@@ -622,9 +842,13 @@ def test_inputs_are_written_in_place():
 
 def test_an_optimizers_step_is_one_kernel_for_all_arrays():
     import test_foreach
+
     shapes = [(768, 768), (33,), (50_001,), (4096,), (), (7, 3, 5)] * 12
     mine = [[t.to(GPU) for t in ts] for ts in test_foreach.tensors(4, shapes)]
-    theirs, compiled = [[t.clone() for t in ts] for ts in mine], minidynamo.compile(test_foreach.adam)
+    theirs, compiled = (
+        [[t.clone() for t in ts] for ts in mine],
+        minidynamo.compile(test_foreach.adam),
+    )
     with torch.no_grad():
         for _ in range(3):
             compiled(*mine)

@@ -1,4 +1,5 @@
 """Whole graphs on disk: a second process (or a forgotten entry) gives the same without compiling; anything that matters makes another key."""
+
 import contextlib
 import math
 import os
@@ -36,13 +37,28 @@ def twice(function, *args, grad=False, **options):
         results = []
         for f in (function, minidynamo.compile(function, **options)):
             torch.manual_seed(0)
-            inputs = [a.detach().clone().requires_grad_(a.requires_grad) if isinstance(a, torch.Tensor) else a for a in args]
+            inputs = [
+                a.detach().clone().requires_grad_(a.requires_grad)
+                if isinstance(a, torch.Tensor)
+                else a
+                for a in args
+            ]
             with torch.set_grad_enabled(grad):
                 out = f(*inputs)
                 outputs = [t for t in (out if isinstance(out, tuple) else (out,))]
                 if grad:
-                    sum(t.square().sum() for t in outputs if isinstance(t, torch.Tensor) and t.requires_grad).backward()
-            results.append([*outputs, *inputs, *[a.grad for a in inputs if isinstance(a, torch.Tensor) and a.grad is not None]])
+                    sum(
+                        t.square().sum()
+                        for t in outputs
+                        if isinstance(t, torch.Tensor) and t.requires_grad
+                    ).backward()
+            results.append(
+                [
+                    *outputs,
+                    *inputs,
+                    *[a.grad for a in inputs if isinstance(a, torch.Tensor) and a.grad is not None],
+                ]
+            )
         torch.testing.assert_close(results[1], results[0], rtol=1e-4, atol=1e-4, check_dtype=True)
         found.append((results[1], records.frames[-1].backend_record))
     assert not is_from_disk(found[0][1]) and is_from_disk(found[1][1])
@@ -50,11 +66,22 @@ def twice(function, *args, grad=False, **options):
 
 
 def test_inference_and_its_record():
-    (_, first), (_, second) = twice(lambda x, w: F.gelu(x @ w).softmax(-1), torch.randn(6, 8), torch.randn(8, 5))
-    assert [k.source for k in first.kernels] == [k.source for k in second.kernels] and first.wrapper_source == second.wrapper_source
-    assert first.fusions == second.fusions and first.memory_plan == second.memory_plan and first.fallbacks == second.fallbacks
+    (_, first), (_, second) = twice(
+        lambda x, w: F.gelu(x @ w).softmax(-1), torch.randn(6, 8), torch.randn(8, 5)
+    )
+    assert [k.source for k in first.kernels] == [
+        k.source for k in second.kernels
+    ] and first.wrapper_source == second.wrapper_source
+    assert (
+        first.fusions == second.fusions
+        and first.memory_plan == second.memory_plan
+        and first.fallbacks == second.fallbacks
+    )
     # what is not kept is made again when somebody looks
-    assert str(second.functional_graph.graph) == str(first.functional_graph.graph) and second.joint_graph is None
+    assert (
+        str(second.functional_graph.graph) == str(first.functional_graph.graph)
+        and second.joint_graph is None
+    )
     assert second.loop_ir == first.loop_ir and second.fused_ir == first.fused_ir
 
 
@@ -62,10 +89,13 @@ def test_inference_and_its_record():
 def test_training_with_dropout(fallback_random):
     def f(x, w):
         return F.dropout(torch.tanh(x @ w), 0.4, training=True) * x.sum(-1, keepdim=True)
+
     x, w = torch.randn(6, 8), torch.randn(8, 5, requires_grad=True)
     if fallback_random:
         (_, first), (_, second) = twice(f, x, w, grad=True)
-        assert is_from_disk(second.backward) and [k.source for k in first.backward.kernels] == [k.source for k in second.backward.kernels]
+        assert is_from_disk(second.backward) and [k.source for k in first.backward.kernels] == [
+            k.source for k in second.backward.kernels
+        ]
         assert second.joint_graph is not None and second.backward.loop_ir == first.backward.loop_ir
         assert [s.name for s in second.saved] == [s.name for s in first.saved]
     else:
@@ -80,8 +110,10 @@ def test_training_with_dropout(fallback_random):
 
 def test_another_backward_half_than_the_one_on_disk():
     """The second process's loss takes other results: only the forward half is on disk, the graph is traced again for the other."""
+
     def f(x, w):
         return torch.tanh(x @ w), torch.sigmoid(x @ w)
+
     x = torch.randn(4, 6)
     for take in (0, 1):
         minidynamo.reset()
@@ -98,6 +130,7 @@ def test_written_inputs_buffers_views_and_inputs_as_outputs():
         x.add_(1)
         z = torch.exp(y)
         return x, z, z.t(), y[1:], 7
+
     twice(f, torch.randn(4, 4), torch.randn(4, 4))
     twice(f, torch.randn(4, 4), torch.randn(4, 4, requires_grad=True), grad=True)
 
@@ -109,6 +142,7 @@ def test_written_inputs_buffers_views_and_inputs_as_outputs():
 
         def forward(self, x):
             return self.norm(x) * self.tied
+
     for _ in range(2):
         minidynamo.reset()
         torch.manual_seed(0)
@@ -125,6 +159,7 @@ def test_shared_memory_is_still_looked_for():
     def f(x, y):
         x.mul_(2)
         return x + y
+
     for _ in range(2):
         minidynamo.reset()
         compiled = minidynamo.compile(f)
@@ -138,6 +173,7 @@ def test_shared_memory_is_still_looked_for():
 def test_symbolic_sizes_and_what_was_assumed_of_them():
     def f(x):
         return (x.view(-1, 4).softmax(-1), x.sum(0)) if x.shape[0] > 3 else (x, x)
+
     guards = []
     for _ in range(2):
         minidynamo.reset()
@@ -148,14 +184,25 @@ def test_symbolic_sizes_and_what_was_assumed_of_them():
         compiled_ones = [r for r in records.frames if r.backend_record is not None]
         guards.append([[g.code for g in r.guards] for r in compiled_ones][-1])
     assert is_from_disk(compiled_ones[-1].backend_record) and guards[0] == guards[1]
-    (_, first), (_, second) = twice(lambda x, w: (x @ w).relu().sum(0), torch.randn(6, 4), torch.randn(4, 3, requires_grad=True), grad=True, dynamic=True)
+    (_, first), (_, second) = twice(
+        lambda x, w: (x @ w).relu().sum(0),
+        torch.randn(6, 4),
+        torch.randn(4, 3, requires_grad=True),
+        grad=True,
+        dynamic=True,
+    )
     assert is_from_disk(second.backward)
-    twice(lambda x: x.new_zeros(round(x.shape[0] * 1.5), math.floor(x.shape[1] / 2)) + x[:1, :1], torch.randn(6, 4), dynamic=True)
+    twice(
+        lambda x: x.new_zeros(round(x.shape[0] * 1.5), math.floor(x.shape[1] / 2)) + x[:1, :1],
+        torch.randn(6, 4),
+        dynamic=True,
+    )
 
 
 def test_autocast_and_constants():
     def f(x, w):
         return (x @ w).float() * torch.tensor([1.0, -2.0, 0.5]) + x.sum()
+
     with torch.autocast("cpu", dtype=torch.bfloat16):
         twice(f, torch.randn(4, 4), torch.randn(4, 3))
         twice(f, torch.randn(4, 4), torch.randn(4, 3, requires_grad=True), grad=True)
@@ -185,17 +232,38 @@ def ones(*size, **options):
     return torch.ones(*size, **options)
 
 
-INPUTS = {"size": [ones(4, 5), ones(4, 5)], "dtype": [ones(4, 6).double(), ones(4, 6)], "stride": [ones(6, 4).t(), ones(4, 6)],
-          "requires_grad": [ones(4, 6, requires_grad=True), ones(4, 6)], "offset": [ones(25)[1:].view(4, 6), ones(4, 6)],
-          "parameter": [torch.nn.Parameter(ones(4, 6), requires_grad=False), ones(4, 6)], "the same twice": [ones(4, 6)] * 2,
-          "device": [ones(4, 6, device="meta"), ones(4, 6)], "history": [ones(4, 6, requires_grad=True) * 1, ones(4, 6)]}
-GRAPHS = {"op": lambda x, y: torch.sigmoid(x) + y * 2, "number": lambda x, y: torch.relu(x) + y * 3, "float": lambda x, y: torch.relu(x) + y * 2.0,
-          "order": lambda x, y: torch.relu(y) + x * 2, "method": lambda x, y: x.relu() + y * 2}
-STATES = {"grad": torch.no_grad, "autocast": lambda: torch.autocast("cpu", torch.bfloat16), "inference": torch.inference_mode,
-          "config": lambda: miniinductor.config.patch(fusion=False), "threshold": lambda: replaced("miniinductor.lowering.graph", "MANY_READS", 9),
-          "deterministic": lambda: switched(torch.use_deterministic_algorithms, True, False), "source": lambda: replaced(graph_cache, "source_hash", lambda: "x"),
-          "versions": lambda: replaced(graph_cache, "versions_text", lambda cuda: "x"), "dtype": lambda: switched(torch.set_default_dtype, torch.float64, torch.float32),
-          "threads": lambda: switched(torch.set_num_threads, torch.get_num_threads() + 1, torch.get_num_threads())}
+INPUTS = {
+    "size": [ones(4, 5), ones(4, 5)],
+    "dtype": [ones(4, 6).double(), ones(4, 6)],
+    "stride": [ones(6, 4).t(), ones(4, 6)],
+    "requires_grad": [ones(4, 6, requires_grad=True), ones(4, 6)],
+    "offset": [ones(25)[1:].view(4, 6), ones(4, 6)],
+    "parameter": [torch.nn.Parameter(ones(4, 6), requires_grad=False), ones(4, 6)],
+    "the same twice": [ones(4, 6)] * 2,
+    "device": [ones(4, 6, device="meta"), ones(4, 6)],
+    "history": [ones(4, 6, requires_grad=True) * 1, ones(4, 6)],
+}
+GRAPHS = {
+    "op": lambda x, y: torch.sigmoid(x) + y * 2,
+    "number": lambda x, y: torch.relu(x) + y * 3,
+    "float": lambda x, y: torch.relu(x) + y * 2.0,
+    "order": lambda x, y: torch.relu(y) + x * 2,
+    "method": lambda x, y: x.relu() + y * 2,
+}
+STATES = {
+    "grad": torch.no_grad,
+    "autocast": lambda: torch.autocast("cpu", torch.bfloat16),
+    "inference": torch.inference_mode,
+    "config": lambda: miniinductor.config.patch(fusion=False),
+    "threshold": lambda: replaced("miniinductor.lowering.graph", "MANY_READS", 9),
+    "deterministic": lambda: switched(torch.use_deterministic_algorithms, True, False),
+    "source": lambda: replaced(graph_cache, "source_hash", lambda: "x"),
+    "versions": lambda: replaced(graph_cache, "versions_text", lambda cuda: "x"),
+    "dtype": lambda: switched(torch.set_default_dtype, torch.float64, torch.float32),
+    "threads": lambda: switched(
+        torch.set_num_threads, torch.get_num_threads() + 1, torch.get_num_threads()
+    ),
+}
 
 
 @contextlib.contextmanager
@@ -203,7 +271,9 @@ def replaced(module, name, value):
     with pytest.MonkeyPatch.context() as patch:
         if callable(value):
             value.__module__ = "miniinductor.runtime.graph_cache"
-        patch.setattr(f"{module}.{name}" if isinstance(module, str) else f"{module.__name__}.{name}", value)
+        patch.setattr(
+            f"{module}.{name}" if isinstance(module, str) else f"{module.__name__}.{name}", value
+        )
         yield
 
 
@@ -223,8 +293,16 @@ def test_the_key_stays():
 @pytest.mark.parametrize("what", [*INPUTS, *GRAPHS, *STATES, "mode"])
 def test_the_key_changes(what):
     here = key()
-    with STATES[what]() if what in STATES and what not in GRAPHS | INPUTS else contextlib.nullcontext():
-        there = key(GRAPHS.get(what, f), INPUTS.get(what) if what != "dtype" else INPUTS["dtype"], "max-autotune" if what == "mode" else None)
+    with (
+        STATES[what]()
+        if what in STATES and what not in GRAPHS | INPUTS
+        else contextlib.nullcontext()
+    ):
+        there = key(
+            GRAPHS.get(what, f),
+            INPUTS.get(what) if what != "dtype" else INPUTS["dtype"],
+            "max-autotune" if what == "mode" else None,
+        )
     assert there != here
     if what == "dtype":
         with STATES["dtype"]():
@@ -240,14 +318,26 @@ def test_tied_parameters_and_hints_have_keys_of_their_own():
 
         def forward(self, x, y):
             return x * self.a + y * self.b
+
     inputs = [torch.ones(3), torch.ones(3)]
     assert key(Two(True), inputs) != key(Two(False), inputs) == key(Two(False), inputs)
 
 
-@pytest.mark.parametrize("reason,make", [
-    ("neither a number nor a function", lambda: key(torch.fx.symbolic_trace(torch.nn.Sequential(torch.nn.ReLU())), [ones(3)], trace=lambda gm: with_target(gm))),
-    ("a call of a module", lambda: key(torch.nn.Sequential(torch.nn.ReLU()), [ones(3)])),
-    ("freezing", lambda: frozen_key())])
+@pytest.mark.parametrize(
+    "reason,make",
+    [
+        (
+            "neither a number nor a function",
+            lambda: key(
+                torch.fx.symbolic_trace(torch.nn.Sequential(torch.nn.ReLU())),
+                [ones(3)],
+                trace=lambda gm: with_target(gm),
+            ),
+        ),
+        ("a call of a module", lambda: key(torch.nn.Sequential(torch.nn.ReLU()), [ones(3)])),
+        ("freezing", lambda: frozen_key()),
+    ],
+)
 def test_what_has_no_key(reason, make):
     with pytest.raises(Uncachable, match=reason):
         make()
@@ -266,6 +356,7 @@ def frozen_key():
 
 def test_a_compiler_that_somebody_changed_is_not_kept(monkeypatch):
     from miniinductor.lowering.registry import LOWERINGS
+
     monkeypatch.setitem(LOWERINGS, torch.ops.aten.relu.default, lambda call, x: x)
     compiled = miniinductor.compile_fx(torch.fx.symbolic_trace(f), [ones(4, 6), ones(4, 6)])
     assert compiled.record.notes_of("LOWERINGS holds test_graph_cache")
@@ -323,10 +414,22 @@ def test_processes_at_once_and_one_after_them(cache, tmp_path):
     """Equal keys in other processes, whatever the seed of their hashes."""
     script = tmp_path / "program.py"
     script.write_text(PROGRAM)
-    environment = dict(os.environ, MINI_GRAPH_CACHE="1", MINIINDUCTOR_CACHE=str(cache), PYTHONPATH=os.pathsep.join(sys.path), MINI_RAISE="1")
+    environment = dict(
+        os.environ,
+        MINI_GRAPH_CACHE="1",
+        MINIINDUCTOR_CACHE=str(cache),
+        PYTHONPATH=os.pathsep.join(sys.path),
+        MINI_RAISE="1",
+    )
 
     def started():
-        return subprocess.Popen([sys.executable, str(script)], env=environment, stdout=subprocess.PIPE, text=True)
-    assert all(child.communicate(timeout=120)[0].startswith("True") for child in [started() for _ in range(2)])
+        return subprocess.Popen(
+            [sys.executable, str(script)], env=environment, stdout=subprocess.PIPE, text=True
+        )
+
+    assert all(
+        child.communicate(timeout=120)[0].startswith("True")
+        for child in [started() for _ in range(2)]
+    )
     assert started().communicate(timeout=120)[0].split() == ["True"] * 3
     assert len(list(cache.glob("*.graph"))) == 2

@@ -1,4 +1,5 @@
 """Graph passes for inference: library kernels, layouts, patterns, freezing; each against eager in float64."""
+
 import copy
 import math
 
@@ -15,7 +16,12 @@ from miniinductor.graph_passes import cpu_library
 def compiled_of(module, *inputs):
     """compile_fx of a module or function, without a front end."""
     root = module if isinstance(module, torch.nn.Module) else torch.nn.Module()
-    gm = torch.fx.GraphModule(root, torch.fx.Tracer().trace(module) if root is module else torch.fx.symbolic_trace(module).graph)
+    gm = torch.fx.GraphModule(
+        root,
+        torch.fx.Tracer().trace(module)
+        if root is module
+        else torch.fx.symbolic_trace(module).graph,
+    )
     gm.graph.output_node().args = ((gm.graph.output_node().args[0],),)
     gm.recompile()
     with torch.no_grad():
@@ -28,11 +34,15 @@ def check(module, *inputs, tolerance=2e-5):
         compiled = compiled_of(module, *inputs)
         (got,), want = compiled(*inputs), module(*inputs)
         wide = [x.double() if x.is_floating_point() else x for x in inputs]
-        exact = (copy.deepcopy(module).double() if isinstance(module, torch.nn.Module) else module)(*wide)
+        exact = (copy.deepcopy(module).double() if isinstance(module, torch.nn.Module) else module)(
+            *wide
+        )
     assert (got.shape, got.dtype, got.stride()) == (want.shape, want.dtype, want.stride())
     assert torch.equal(got.isnan(), want.isnan())
     largest = max([1.0, *exact.abs().nan_to_num(0, 0, 0).flatten().tolist()])
-    torch.testing.assert_close(got.double(), exact.double(), rtol=tolerance, atol=tolerance * largest, equal_nan=True)
+    torch.testing.assert_close(
+        got.double(), exact.double(), rtol=tolerance, atol=tolerance * largest, equal_nan=True
+    )
     assert not compiled.record.notes_of("runs eagerly")
     return compiled.record
 
@@ -47,19 +57,27 @@ def seed():
 def test_large_products_run_in_onednn(bias):
     record = check(torch.nn.Linear(256, 512, bias=bias), torch.randn(3, 64, 256))
     assert record.notes_of("1 matrix products by oneDNN") and "mkldnn" in record.wrapper_source
-    record = check(lambda x, w: torch.relu(x @ w), torch.randn(256, 512), torch.randn(512, 128))        # weights by rows
+    record = check(
+        lambda x, w: torch.relu(x @ w), torch.randn(256, 512), torch.randn(512, 128)
+    )  # weights by rows
     assert record.notes_of("1 matrix products by oneDNN")
 
 
-@pytest.mark.parametrize("x, w", [
-    (torch.randn(8, 256), torch.randn(256, 512)),                                       # too small
-    (torch.randn(512, 256).t(), torch.randn(512, 512)),                                 # by columns
-    (torch.randn(512, 256), torch.randn(256, 1024)[:, ::2]),                            # with gaps
-    (torch.randn(512, 256, dtype=torch.float64), torch.randn(256, 512, dtype=torch.float64)),
-    (torch.randn(512, 256).bfloat16(), torch.randn(256, 512).bfloat16()),
-    (torch.randn(0, 256), torch.randn(256, 512))])
+@pytest.mark.parametrize(
+    "x, w",
+    [
+        (torch.randn(8, 256), torch.randn(256, 512)),  # too small
+        (torch.randn(512, 256).t(), torch.randn(512, 512)),  # by columns
+        (torch.randn(512, 256), torch.randn(256, 1024)[:, ::2]),  # with gaps
+        (torch.randn(512, 256, dtype=torch.float64), torch.randn(256, 512, dtype=torch.float64)),
+        (torch.randn(512, 256).bfloat16(), torch.randn(256, 512).bfloat16()),
+        (torch.randn(0, 256), torch.randn(256, 512)),
+    ],
+)
 def test_products_that_stay_as_they_are(x, w):
-    assert not check(lambda x, w: x @ w, x, w, tolerance=2e-2 if x.dtype == torch.bfloat16 else 2e-5).notes_of("oneDNN")
+    assert not check(
+        lambda x, w: x @ w, x, w, tolerance=2e-2 if x.dtype == torch.bfloat16 else 2e-5
+    ).notes_of("oneDNN")
 
 
 def test_products_with_infinities_and_a_switch():
@@ -73,11 +91,16 @@ def test_products_with_infinities_and_a_switch():
 
 
 CONVOLUTIONS = {
-    "plain": lambda: torch.nn.Conv2d(3, 8, 3, padding=1), "strided": lambda: torch.nn.Conv2d(3, 8, 5, stride=2, bias=False),
-    "grouped": lambda: torch.nn.Conv2d(6, 12, 3, groups=3, dilation=2), "depthwise": lambda: torch.nn.Conv2d(6, 6, 3, groups=6, padding=1),
-    "1x1": lambda: torch.nn.Conv2d(6, 8, 1), "1x1 strided": lambda: torch.nn.Conv2d(6, 8, 1, stride=(2, 3), bias=False),
-    "1x1 padded": lambda: torch.nn.Conv2d(6, 8, 1, padding=1), "heavy": lambda: torch.nn.Conv2d(64, 64, 3, padding=1),
-    "transposed": lambda: torch.nn.ConvTranspose2d(6, 4, 3, stride=2), "patches": lambda: torch.nn.Conv2d(3, 16, 4, stride=4),
+    "plain": lambda: torch.nn.Conv2d(3, 8, 3, padding=1),
+    "strided": lambda: torch.nn.Conv2d(3, 8, 5, stride=2, bias=False),
+    "grouped": lambda: torch.nn.Conv2d(6, 12, 3, groups=3, dilation=2),
+    "depthwise": lambda: torch.nn.Conv2d(6, 6, 3, groups=6, padding=1),
+    "1x1": lambda: torch.nn.Conv2d(6, 8, 1),
+    "1x1 strided": lambda: torch.nn.Conv2d(6, 8, 1, stride=(2, 3), bias=False),
+    "1x1 padded": lambda: torch.nn.Conv2d(6, 8, 1, padding=1),
+    "heavy": lambda: torch.nn.Conv2d(64, 64, 3, padding=1),
+    "transposed": lambda: torch.nn.ConvTranspose2d(6, 4, 3, stride=2),
+    "patches": lambda: torch.nn.Conv2d(3, 16, 4, stride=4),
 }
 
 
@@ -86,8 +109,13 @@ CONVOLUTIONS = {
 def test_convolutions_between_other_ops(kind, layout):
     convolution = CONVOLUTIONS[kind]()
     channels = convolution.in_channels
-    network = torch.nn.Sequential(torch.nn.Hardtanh(), convolution, torch.nn.BatchNorm2d(convolution.out_channels), torch.nn.ReLU(),
-                                  torch.nn.MaxPool2d(2)).eval()
+    network = torch.nn.Sequential(
+        torch.nn.Hardtanh(),
+        convolution,
+        torch.nn.BatchNorm2d(convolution.out_channels),
+        torch.nn.ReLU(),
+        torch.nn.MaxPool2d(2),
+    ).eval()
     network[2].running_mean.uniform_(-1, 1), network[2].running_var.uniform_(0.5, 2)
     x = torch.randn(2, channels, 13, 11)
     x = x.to(memory_format=torch.channels_last) if layout == "channels_last" else x
@@ -101,11 +129,16 @@ def test_views_of_channels_last_results():
     class Tokens(torch.nn.Module):
         def __init__(self):
             super().__init__()
-            self.patches, self.mixed = torch.nn.Conv2d(3, 8, 2, stride=2), torch.nn.Conv2d(8, 8, 3, padding=1)
+            self.patches, self.mixed = (
+                torch.nn.Conv2d(3, 8, 2, stride=2),
+                torch.nn.Conv2d(8, 8, 3, padding=1),
+            )
 
         def forward(self, x):
             y = self.mixed(self.patches(x))
-            return y.flatten(2).transpose(1, 2).softmax(-1) @ y.view(2, 2, 4, 25).flatten(2).sum(1).view(2, 4, 25)[:, :4].repeat(1, 2, 1)
+            return y.flatten(2).transpose(1, 2).softmax(-1) @ y.view(2, 2, 4, 25).flatten(2).sum(
+                1
+            ).view(2, 4, 25)[:, :4].repeat(1, 2, 1)
 
     assert check(Tokens(), torch.randn(2, 3, 10, 10)).notes_of("channels-last")
 
@@ -123,7 +156,9 @@ def test_as_strided_of_a_channels_last_value_counts_in_eager_strides():
 
 
 def test_a_window_that_overlaps_reads_stored_values():
-    network = torch.nn.Sequential(torch.nn.BatchNorm2d(4), torch.nn.GELU(), torch.nn.MaxPool2d(3, stride=1)).eval()
+    network = torch.nn.Sequential(
+        torch.nn.BatchNorm2d(4), torch.nn.GELU(), torch.nn.MaxPool2d(3, stride=1)
+    ).eval()
     assert len(check(network, torch.randn(2, 4, 9, 9)).kernels) == 2
 
 
@@ -143,31 +178,58 @@ def hugging_face(q, k, v, mask):
 
 def nano_gpt(q, k, v, mask):
     scores = (q @ k.transpose(-2, -1)) * (1.0 / math.sqrt(k.size(-1)))
-    return (F.dropout(F.softmax(scores.masked_fill(mask == 0, float("-inf")), dim=-1), 0.0, True) @ v).transpose(1, 2)
+    return (
+        F.dropout(F.softmax(scores.masked_fill(mask == 0, float("-inf")), dim=-1), 0.0, True) @ v
+    ).transpose(1, 2)
 
 
 SPELLINGS = {
     "plain": lambda q, k, v, mask: (q @ k.transpose(-1, -2)).softmax(-1) @ v,
-    "timm": lambda q, k, v, mask: torch.matmul((q * 16 ** -0.5 @ k.transpose(-2, -1)).softmax(dim=3), v).transpose(1, 2).reshape(2, 130, 48),
-    "divided": lambda q, k, v, mask: F.softmax(torch.matmul(q, k.permute(0, 1, 3, 2)) / math.sqrt(16), -1).matmul(v),
+    "timm": lambda q, k, v, mask: (
+        torch.matmul((q * 16**-0.5 @ k.transpose(-2, -1)).softmax(dim=3), v)
+        .transpose(1, 2)
+        .reshape(2, 130, 48)
+    ),
+    "divided": lambda q, k, v, mask: F.softmax(
+        torch.matmul(q, k.permute(0, 1, 3, 2)) / math.sqrt(16), -1
+    ).matmul(v),
     "divided by an int": lambda q, k, v, mask: torch.softmax(mask + q @ k.mT / 4, 3) @ v,
-    "three dimensions": lambda q, k, v, mask: torch.bmm(torch.bmm(q.reshape(6, 130, 16), k.reshape(6, 130, 16).transpose(1, 2)).softmax(2),
-                                                        v.reshape(6, 130, 16)),
-    "a bias and a mask": lambda q, k, v, mask: (q @ k.mT * 1.0 + mask.tril()[None, None] + mask).softmax(-1) @ v,
-    "softmax in float32": lambda q, k, v, mask: F.softmax(q @ k.mT * 0.25 + mask, dim=-1, dtype=torch.float32).to(q.dtype) @ v,
-    "softmax of floats": lambda q, k, v, mask: F.softmax((q @ k.mT * 0.25 + mask).float(), dim=-1).type_as(q) @ v,
+    "three dimensions": lambda q, k, v, mask: torch.bmm(
+        torch.bmm(q.reshape(6, 130, 16), k.reshape(6, 130, 16).transpose(1, 2)).softmax(2),
+        v.reshape(6, 130, 16),
+    ),
+    "a bias and a mask": lambda q, k, v, mask: (
+        (q @ k.mT * 1.0 + mask.tril()[None, None] + mask).softmax(-1) @ v
+    ),
+    "softmax in float32": lambda q, k, v, mask: (
+        F.softmax(q @ k.mT * 0.25 + mask, dim=-1, dtype=torch.float32).to(q.dtype) @ v
+    ),
+    "softmax of floats": lambda q, k, v, mask: (
+        F.softmax((q @ k.mT * 0.25 + mask).float(), dim=-1).type_as(q) @ v
+    ),
     "heads that broadcast": lambda q, k, v, mask: (q @ k[:, :1].transpose(-1, -2)).softmax(-1) @ v,
-    "hugging face": hugging_face}
+    "hugging face": hugging_face,
+}
 causal = torch.full((130, 130), -math.inf).triu(1)
-MASKS = {"causal": causal, "finite": causal.clamp(min=torch.finfo(torch.float32).min), "bias": torch.randn(1, 3, 130, 130),
-         "keys": torch.where(torch.arange(130) < 100, 0.0, -math.inf)[None, None, None], "closed rows": causal.index_fill(0, torch.tensor([3, 70]), -math.inf),
-         "rows of the lowest number": causal.index_fill(0, torch.tensor([3, 70]), torch.finfo(torch.float32).min)}
+MASKS = {
+    "causal": causal,
+    "finite": causal.clamp(min=torch.finfo(torch.float32).min),
+    "bias": torch.randn(1, 3, 130, 130),
+    "keys": torch.where(torch.arange(130) < 100, 0.0, -math.inf)[None, None, None],
+    "closed rows": causal.index_fill(0, torch.tensor([3, 70]), -math.inf),
+    "rows of the lowest number": causal.index_fill(
+        0, torch.tensor([3, 70]), torch.finfo(torch.float32).min
+    ),
+}
 
 
 @pytest.mark.parametrize("spelling", SPELLINGS)
 def test_attention_is_recognised(spelling):
     record = check(SPELLINGS[spelling], *heads(2, 3, 130, 16), causal)
-    assert record.notes_of("pattern attention: rewritten 1 times") and "miniinductor_attention" in record.wrapper_source
+    assert (
+        record.notes_of("pattern attention: rewritten 1 times")
+        and "miniinductor_attention" in record.wrapper_source
+    )
     with config.patch(without_patterns=("attention",)):
         assert not check(SPELLINGS[spelling], *heads(2, 3, 130, 16), causal).notes_of("pattern")
 
@@ -180,13 +242,17 @@ def test_attention_with_masks_and_special_values(mask, special):
         name, value = special.split()
         tensors[name][0, 1, 7, 2] = float(value)
     assert check(hugging_face, *tensors.values(), MASKS[mask]).notes_of("pattern attention")
-    check(nano_gpt, *tensors.values(), ~MASKS[mask].isinf())        # hides inf and NaN behind its mask, which flash attention does not
+    check(
+        nano_gpt, *tensors.values(), ~MASKS[mask].isinf()
+    )  # hides inf and NaN behind its mask, which flash attention does not
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
 def test_attention_of_other_types(dtype):
     tensors = [t.to(dtype) for t in (*heads(2, 3, 130, 16), causal)]
-    assert check(hugging_face, *tensors, tolerance=2e-2 if dtype == torch.bfloat16 else 1e-9).notes_of("pattern attention")
+    assert check(
+        hugging_face, *tensors, tolerance=2e-2 if dtype == torch.bfloat16 else 1e-9
+    ).notes_of("pattern attention")
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -194,16 +260,31 @@ def test_attention_of_other_types(dtype):
 def test_attention_whose_scores_overflow(spelling, dtype):
     """Rows of which all scores are -inf, some, or none but with a log(sum(exp)) of 0: NaN exactly where softmax gives it."""
     q, k, v = (t.to(dtype) for t in heads(2, 3, 130, 16))
-    q[:, 1], k[:, 1], k[1, 1, 50] = 0, -1e30, 0     # q = 0: where scores are huge but finite, rounding decides
+    q[:, 1], k[:, 1], k[1, 1, 50] = (
+        0,
+        -1e30,
+        0,
+    )  # q = 0: where scores are huge but finite, rounding decides
     q[0, 1, 7] = q[1, 1, 3] = 1e30
     q[1, 2, 9], q[1, 2, 10, 0] = 0, math.inf
     v[1, 1, 50] = 0
-    want = SPELLINGS[spelling](q.float(), k.float(), v.float(), torch.zeros(130, 130)).to(dtype)     # with AMX, eager's bfloat16 matmul
-    with torch.no_grad():                                                                           # spreads NaN to a row beside it
+    want = SPELLINGS[spelling](q.float(), k.float(), v.float(), torch.zeros(130, 130)).to(
+        dtype
+    )  # with AMX, eager's bfloat16 matmul
+    with torch.no_grad():  # spreads NaN to a row beside it
         compiled = compiled_of(SPELLINGS[spelling], q, k, v, torch.zeros(130, 130, dtype=dtype))
         (got,) = compiled(q, k, v, torch.zeros(130, 130, dtype=dtype))
-    assert compiled.record.notes_of("pattern attention") and want.isnan().any() and not want.isnan().all()
-    torch.testing.assert_close(got, want, equal_nan=True, **({} if dtype == torch.float32 else {"rtol": 5e-2, "atol": 5e-2}))
+    assert (
+        compiled.record.notes_of("pattern attention")
+        and want.isnan().any()
+        and not want.isnan().all()
+    )
+    torch.testing.assert_close(
+        got,
+        want,
+        equal_nan=True,
+        **({} if dtype == torch.float32 else {"rtol": 5e-2, "atol": 5e-2}),
+    )
 
 
 @pytest.mark.parametrize("special", ["q inf", "q -inf", "k inf", "k -inf", "k nan", "v inf"])
@@ -213,7 +294,9 @@ def test_bfloat16_attention_with_infinities(special):
     name, value = special.split()
     tensors[name][0, 1, 7, 2] = float(value)
     with torch.no_grad():
-        (got,) = compiled_of(SPELLINGS["plain"], *tensors.values(), causal)(*tensors.values(), causal)
+        (got,) = compiled_of(SPELLINGS["plain"], *tensors.values(), causal)(
+            *tensors.values(), causal
+        )
     want = SPELLINGS["plain"](*[t.float() for t in tensors.values()], causal).bfloat16()
     assert not want.isfinite().all()
     torch.testing.assert_close(got, want, equal_nan=True, rtol=5e-2, atol=5e-2)
@@ -239,22 +322,40 @@ NOT_ATTENTION = {
     "masked_fill": lambda q, k, v, mask: nano_gpt(q, k, v, ~mask.isinf()),
     "weights are used, too": uses_weights,
     "softmax over queries": lambda q, k, v, mask: (q @ k.transpose(-1, -2)).softmax(-2) @ v,
-    "transposed weights": lambda q, k, v, mask: (q @ k.transpose(-1, -2)).softmax(-1).transpose(-1, -2) @ v,
-    "a finite fill": lambda q, k, v, mask: (q @ k.transpose(-1, -2)).masked_fill(mask < 0, -1e9).softmax(-1) @ v,
-    "a mask that broadcasts the scores": lambda q, k, v, mask: (q[:1] @ k[:1].transpose(-1, -2) + torch.stack([mask, mask])[:, None]).softmax(-1) @ v,
-    "a wider mask": lambda q, k, v, mask: (q.bfloat16() @ k.bfloat16().transpose(-1, -2) + mask).softmax(-1).bfloat16() @ v.bfloat16(),
-    "values of another size": lambda q, k, v, mask: (q @ k.transpose(-1, -2)).softmax(-1) @ v[..., :9],
+    "transposed weights": lambda q, k, v, mask: (
+        (q @ k.transpose(-1, -2)).softmax(-1).transpose(-1, -2) @ v
+    ),
+    "a finite fill": lambda q, k, v, mask: (
+        (q @ k.transpose(-1, -2)).masked_fill(mask < 0, -1e9).softmax(-1) @ v
+    ),
+    "a mask that broadcasts the scores": lambda q, k, v, mask: (
+        (q[:1] @ k[:1].transpose(-1, -2) + torch.stack([mask, mask])[:, None]).softmax(-1) @ v
+    ),
+    "a wider mask": lambda q, k, v, mask: (
+        (q.bfloat16() @ k.bfloat16().transpose(-1, -2) + mask).softmax(-1).bfloat16() @ v.bfloat16()
+    ),
+    "values of another size": lambda q, k, v, mask: (
+        (q @ k.transpose(-1, -2)).softmax(-1) @ v[..., :9]
+    ),
     "a negative scale": lambda q, k, v, mask: (q @ k.transpose(-1, -2) * -2.0).softmax(-1) @ v,
-    "short": lambda q, k, v, mask: (q[:, :, :20] @ k[:, :, :20].transpose(-1, -2)).softmax(-1) @ v[:, :, :20],
-    "float16, which overflows": lambda q, k, v, mask: (q.half() @ k.half().mT).softmax(-1) @ v.half(),
-    "other values in between": lambda q, k, v, mask: (q @ k.transpose(-1, -2)).relu().softmax(-1) @ v,
+    "short": lambda q, k, v, mask: (
+        (q[:, :, :20] @ k[:, :, :20].transpose(-1, -2)).softmax(-1) @ v[:, :, :20]
+    ),
+    "float16, which overflows": lambda q, k, v, mask: (
+        (q.half() @ k.half().mT).softmax(-1) @ v.half()
+    ),
+    "other values in between": lambda q, k, v, mask: (
+        (q @ k.transpose(-1, -2)).relu().softmax(-1) @ v
+    ),
 }
 
 
 @pytest.mark.parametrize("case", NOT_ATTENTION)
 def test_what_is_not_attention(case):
     tolerance = 3e-2 if case in ("a wider mask", "float16, which overflows") else 2e-5
-    assert not check(NOT_ATTENTION[case], *heads(2, 3, 130, 16), causal, tolerance=tolerance).notes_of("pattern attention")
+    assert not check(
+        NOT_ATTENTION[case], *heads(2, 3, 130, 16), causal, tolerance=tolerance
+    ).notes_of("pattern attention")
 
 
 def test_equal_layers_are_all_rewritten():
@@ -262,6 +363,7 @@ def test_equal_layers_are_all_rewritten():
         for _ in range(3):
             q = (q @ k.transpose(-1, -2) * 0.25 + mask).softmax(-1) @ v + q
         return q
+
     assert check(layers, *heads(2, 3, 130, 16), causal).notes_of("rewritten 3 times")
 
 
@@ -269,6 +371,7 @@ def test_random_numbers_stay_what_they_were():
     def f(q, k, v, mask):
         torch.rand_like(q)
         return (q @ k.transpose(-1, -2)).softmax(-1) @ v + torch.rand_like(v)
+
     tensors = [*heads(2, 3, 130, 16), causal]
     compiled = compiled_of(f, *tensors)
     torch.manual_seed(3)
@@ -281,16 +384,32 @@ def test_a_product_takes_its_bias():
     x, w, bias = torch.randn(64, 256), torch.randn(256, 512), torch.randn(512)
     record = check(lambda x, w, bias: x @ w + bias, x, w, bias)
     assert record.notes_of("pattern product + bias: rewritten 1 times") and not record.kernels
-    for other in (torch.randn(64, 512), torch.randn(64, 1), torch.randn(512).double(), torch.randn(())):
+    for other in (
+        torch.randn(64, 512),
+        torch.randn(64, 1),
+        torch.randn(512).double(),
+        torch.randn(()),
+    ):
         assert not check(lambda x, w, bias: x @ w + bias, x, w, other).notes_of("pattern")
 
 
 def test_a_rewrite_of_ones_own():
     from miniinductor.graph_passes.pattern_matcher import Rewrite, apply
     from miniinductor.records import CompileRecord
-    rewrite = Rewrite("tanh of twice", lambda x, c: torch.sigmoid(x * c) * 2 - 1, lambda x, c: torch.tanh(x * (c / 2)), [[(4,), 0.123]], [])
-    for function, count in ((lambda x: torch.sigmoid(x * 3.0) * 2 - 1, 1), (lambda x: 2 * torch.sigmoid(3.0 * x) - 1, 1),
-                            (lambda x: torch.sigmoid(x * 3.0) * 2 + 1, 0), (lambda x: torch.sigmoid(x) * 2 - 1, 0)):
+
+    rewrite = Rewrite(
+        "tanh of twice",
+        lambda x, c: torch.sigmoid(x * c) * 2 - 1,
+        lambda x, c: torch.tanh(x * (c / 2)),
+        [[(4,), 0.123]],
+        [],
+    )
+    for function, count in (
+        (lambda x: torch.sigmoid(x * 3.0) * 2 - 1, 1),
+        (lambda x: 2 * torch.sigmoid(3.0 * x) - 1, 1),
+        (lambda x: torch.sigmoid(x * 3.0) * 2 + 1, 0),
+        (lambda x: torch.sigmoid(x) * 2 - 1, 0),
+    ):
         x, record = torch.randn(3, 5), CompileRecord()
         gm = compiled_of(function, x).record.functional_graph
         assert apply([rewrite], gm, record, {}).get("tanh of twice", 0) == count
@@ -304,15 +423,24 @@ class Frozen(torch.nn.Module):
 
     def __init__(self, bias=True):
         super().__init__()
-        self.convolution, self.norm = torch.nn.Conv2d(4, 8, 3, padding=1, bias=bias), torch.nn.BatchNorm2d(8)
-        self.pixelwise, self.linear = torch.nn.Conv2d(8, 8, 1, bias=bias), torch.nn.Linear(512, 512, bias=bias)
+        self.convolution, self.norm = (
+            torch.nn.Conv2d(4, 8, 3, padding=1, bias=bias),
+            torch.nn.BatchNorm2d(8),
+        )
+        self.pixelwise, self.linear = (
+            torch.nn.Conv2d(8, 8, 1, bias=bias),
+            torch.nn.Linear(512, 512, bias=bias),
+        )
         self.scale = torch.nn.Parameter(torch.rand(8, 1, 1) + 0.5)
         self.norm.running_mean.uniform_(-1, 1), self.norm.running_var.uniform_(0.5, 2)
         self.eval()
 
     def forward(self, x):
         y = F.relu(self.norm(self.convolution(x)) * self.scale)
-        return self.linear((self.pixelwise(y) / self.scale).reshape(x.shape[0], 512)) * self.scale.exp().sum()
+        return (
+            self.linear((self.pixelwise(y) / self.scale).reshape(x.shape[0], 512))
+            * self.scale.exp().sum()
+        )
 
 
 def agrees(compiled, module, x):
@@ -324,8 +452,12 @@ def agrees(compiled, module, x):
 def test_freezing_folds_and_packs(bias):
     with config.patch(freezing=True):
         record = check(Frozen(bias), torch.randn(64, 4, 8, 8))
-    assert record.notes_of("arithmetic behind 2 convolutions") and record.notes_of("convolutions with reordered weights")
-    assert record.notes_of("freezing: ") and "mkldnn__convolution_pointwise" in record.wrapper_source
+    assert record.notes_of("arithmetic behind 2 convolutions") and record.notes_of(
+        "convolutions with reordered weights"
+    )
+    assert (
+        record.notes_of("freezing: ") and "mkldnn__convolution_pointwise" in record.wrapper_source
+    )
     assert not [k for k in record.kernels if "rsqrt" in k.source or "exp" in k.name]
     assert not check(Frozen(bias), torch.randn(64, 4, 8, 8)).notes_of("freezing")
 
@@ -342,9 +474,14 @@ def optimizer_step(model):
 
 
 CHANGES = {
-    "in place": lambda model: model.convolution.weight.mul_(2), "statistics": lambda model: model.norm.running_mean.add_(1),
-    "state dict": lambda model: model.load_state_dict(Frozen().state_dict()), "new storage": new_storage, "optimizer": optimizer_step,
-    "a bias": lambda model: model.pixelwise.bias.zero_(), "a view": lambda model: model.scale.detach()[3].fill_(2.0)}
+    "in place": lambda model: model.convolution.weight.mul_(2),
+    "statistics": lambda model: model.norm.running_mean.add_(1),
+    "state dict": lambda model: model.load_state_dict(Frozen().state_dict()),
+    "new storage": new_storage,
+    "optimizer": optimizer_step,
+    "a bias": lambda model: model.pixelwise.bias.zero_(),
+    "a view": lambda model: model.scale.detach()[3].fill_(2.0),
+}
 
 
 @pytest.mark.parametrize("change", CHANGES)
@@ -377,12 +514,12 @@ def test_what_is_not_frozen():
             scaled, weight = compiled(x)
             torch.testing.assert_close(scaled, x * 2 * step)
             torch.testing.assert_close(weight, model.weight.exp()[:2])
-            weight.zero_()                                                      # the caller's own
+            weight.zero_()  # the caller's own
     with torch.inference_mode():
         model = torch.nn.Linear(512, 512)
         with config.patch(freezing=True):
             compiled = compiled_of(model, torch.randn(64, 512))
-        model.weight.mul_(2)                                                    # no version counts that
+        model.weight.mul_(2)  # no version counts that
         x = torch.randn(64, 512)
         torch.testing.assert_close(compiled(x)[0], model(x))
         assert not compiled.record.notes_of("freezing")
@@ -392,10 +529,15 @@ def test_chains_that_are_not_folded():
     class Shared(torch.nn.Module):
         def __init__(self):
             super().__init__()
-            self.convolution, self.row = torch.nn.Conv2d(4, 8, 3, padding=1), torch.nn.Parameter(torch.randn(8))
+            self.convolution, self.row = (
+                torch.nn.Conv2d(4, 8, 3, padding=1),
+                torch.nn.Parameter(torch.randn(8)),
+            )
 
         def forward(self, x):
-            y = self.convolution(x)                 # two users; a sum along the last dimension; a constant minus the result
+            y = self.convolution(
+                x
+            )  # two users; a sum along the last dimension; a constant minus the result
             z = self.convolution(x + 1)
             return y.relu() + y * self.row + (self.row[:, None, None] - z) / x.mean()
 
@@ -403,4 +545,4 @@ def test_chains_that_are_not_folded():
         assert not check(Shared(), torch.randn(2, 4, 8, 8)).notes_of("arithmetic")
 
 
-assert cpu_library.LEAST_PRODUCT <= 64 * 256 * 512          # the sizes above count on it
+assert cpu_library.LEAST_PRODUCT <= 64 * 256 * 512  # the sizes above count on it

@@ -1,4 +1,5 @@
 """The memo of guard checks: whatever is written, it says so; needs no torch."""
+
 import collections
 import gc
 
@@ -28,16 +29,25 @@ def store(thing, *names):
 
 
 WRITES = {
-    "attribute": lambda t: store(t, "a"), "new attribute": lambda t: store(t, "c"), "many": lambda t: store(t, *map(chr, range(97, 120))),
-    "del": lambda t: delattr(t, "a"), "object.__setattr__": lambda t: object.__setattr__(t, "a", 4), "item": lambda t: t.__dict__.__setitem__("a", 5),
-    "update": lambda t: t.__dict__.update(a=6), "|=": lambda t: t.__dict__.__ior__({"a": 7}), "pop": lambda t: t.__dict__.pop("b"),
-    "clear": lambda t: t.__dict__.clear(), "other dict": lambda t: setattr(t, "__dict__", dict(t.__dict__)), "other class": lambda t: setattr(t, "__class__", Other),
-    "class attribute": lambda t: setattr(Thing, "level", Thing.level + 1), "code": lambda t: setattr(lasting, "__code__", lasting.__code__.replace()),
+    "attribute": lambda t: store(t, "a"),
+    "new attribute": lambda t: store(t, "c"),
+    "many": lambda t: store(t, *map(chr, range(97, 120))),
+    "del": lambda t: delattr(t, "a"),
+    "object.__setattr__": lambda t: object.__setattr__(t, "a", 4),
+    "item": lambda t: t.__dict__.__setitem__("a", 5),
+    "update": lambda t: t.__dict__.update(a=6),
+    "|=": lambda t: t.__dict__.__ior__({"a": 7}),
+    "pop": lambda t: t.__dict__.pop("b"),
+    "clear": lambda t: t.__dict__.clear(),
+    "other dict": lambda t: setattr(t, "__dict__", dict(t.__dict__)),
+    "other class": lambda t: setattr(t, "__class__", Other),
+    "class attribute": lambda t: setattr(Thing, "level", Thing.level + 1),
+    "code": lambda t: setattr(lasting, "__code__", lasting.__code__.replace()),
 }
 
 
 @pytest.mark.parametrize("name", WRITES)
-@pytest.mark.parametrize("warm", [0, 50])       # specialized bytecode stores in ways of its own
+@pytest.mark.parametrize("warm", [0, 50])  # specialized bytecode stores in ways of its own
 def test_writes_are_seen(name, warm):
     for _ in range(warm):
         thing = Thing()
@@ -65,6 +75,7 @@ def test_other_bases_are_seen():
 def test_attributes_are_read_again():
     class Base:
         __slots__ = ("__dict__",)
+
     thing = Base()
     descriptor = Base.__dict__["__dict__"]
     memo = Memo([(thing, descriptor, {"x": 1})])
@@ -92,7 +103,7 @@ def test_what_changes_in_every_call_is_given_up():
     thing, memo = Thing(), Memo([])
     for n in range(100):
         memo.remember(*lasting(thing))
-        assert memo()               # a hit between two writes: it is worth it
+        assert memo()  # a hit between two writes: it is worth it
         thing.a = n
         assert not memo()
     for n in range(40):
@@ -105,6 +116,7 @@ def test_what_changes_in_every_call_is_given_up():
 
 def test_nothing_is_kept_alive():
     import weakref
+
     thing, memo = Thing(), Memo([])
     memo.remember(*lasting(thing))
     seen = weakref.ref(thing)

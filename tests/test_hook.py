@@ -1,4 +1,5 @@
 """The frame hook: signatures, caches, errors, threads, tracing, full stack chunks, reference counts.  No torch."""
+
 import gc
 import inspect
 import sys
@@ -11,7 +12,14 @@ import pytest
 from minidynamo import frame_hook
 from minidynamo._frame_hook import Switched
 from minidynamo.bytecode import Instruction, assemble, disassemble, emit
-from minidynamo.frame_hook import disabled, enabled, get_cache, get_callback, set_cache, set_callback
+from minidynamo.frame_hook import (
+    disabled,
+    enabled,
+    get_cache,
+    get_callback,
+    set_cache,
+    set_callback,
+)
 
 STARS = 4 | 8
 
@@ -22,9 +30,22 @@ def yes(func, *params):
 
 def flat(code, body, varnames=None, extra_stack=0):
     """A replacement: the same parameters, all positional."""
-    count = code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & 4) + bool(code.co_flags & 8)
-    return assemble(code, body, varnames=varnames, stacksize=code.co_stacksize + extra_stack, co_argcount=count, co_posonlyargcount=0,
-                    co_kwonlyargcount=0, co_flags=code.co_flags & ~STARS)
+    count = (
+        code.co_argcount
+        + code.co_kwonlyargcount
+        + bool(code.co_flags & 4)
+        + bool(code.co_flags & 8)
+    )
+    return assemble(
+        code,
+        body,
+        varnames=varnames,
+        stacksize=code.co_stacksize + extra_stack,
+        co_argcount=count,
+        co_posonlyargcount=0,
+        co_kwonlyargcount=0,
+        co_flags=code.co_flags & ~STARS,
+    )
 
 
 def patched(code, old, new):
@@ -43,10 +64,12 @@ def returning(code, value):
 
 def only(function, entry):
     """A callback with one entry for `function`; everything else runs as is."""
+
     def callback(func, code, args):
         if code is not function.__code__:
             return set_cache(code, None)
         return entry(func, code, args) if callable(entry) else entry
+
     return callback
 
 
@@ -62,13 +85,17 @@ def test_every_signature_is_bound_before_the_swap():
         return "old", a, b, c, args, d, e, kw
 
     seen = []
+
     def entry(func, code, args):
         seen.append(args)
         return yes, patched(code, "old", "new")
+
     run = enabled(f, only(f, entry))
     assert run(1, 2, d=4) == ("new", 1, 2, 3, (), 4, 5, {})
     assert run(1, 2, 9, 10, 11, d=4, e=0, z=1) == ("new", 1, 2, 9, (10, 11), 4, 0, {"z": 1})
-    assert seen == [(1, 2, 3, 4, 5, (), {})]                # frame order: positional, keyword-only, *args, **kwargs
+    assert seen == [
+        (1, 2, 3, 4, 5, (), {})
+    ]  # frame order: positional, keyword-only, *args, **kwargs
     with pytest.raises(TypeError, match="missing"):
         run(1)
     assert f(1, 2, d=4)[0] == "old"
@@ -76,13 +103,18 @@ def test_every_signature_is_bound_before_the_swap():
 
 def test_cells_free_variables_methods_and_super():
     free = 10
+
     def f(a, b):
         nonlocal free
         get = lambda: a + b + free
         free += 1
         return get(), "old"
 
-    assert enabled(f, only(f, lambda func, code, args: (yes, patched(code, "old", "new"))))(1, 2) == (14, "new") and free == 11
+    assert (
+        enabled(f, only(f, lambda func, code, args: (yes, patched(code, "old", "new"))))(1, 2)
+        == (14, "new")
+        and free == 11
+    )
 
     class A:
         def m(self, k):
@@ -108,7 +140,9 @@ def test_more_locals_and_a_deeper_stack_than_the_original():
             body += emit.load_fast("a") + emit.store_fast(name)
         for name in names:
             body += emit.load_fast(name)
-        return yes, flat(code, body + emit.build_tuple(300) + emit.return_value(), code.co_varnames + names, 301)
+        return yes, flat(
+            code, body + emit.build_tuple(300) + emit.return_value(), code.co_varnames + names, 301
+        )
 
     run = enabled(f, only(f, entry))
     for _ in range(3):
@@ -130,6 +164,7 @@ def test_the_replacement_may_fail_catch_and_loop():
 
     def g(a):
         return 10 / a, "old"
+
     run = enabled(g, only(g, lambda func, code, args: (yes, patched(code, "old", "new"))))
     for _ in range(100):
         with pytest.raises(ZeroDivisionError) as info:
@@ -150,6 +185,7 @@ def test_generators_coroutines_and_class_bodies_run_as_they_are():
     def f():
         class Body:
             x = 3
+
         async_result = c()
         try:
             async_result.send(None)
@@ -157,9 +193,11 @@ def test_generators_coroutines_and_class_bodies_run_as_they_are():
             return list(g(3)), stop.value, Body.x, [i for i in range(2)], eval("1 + 1")
 
     asked = []
+
     def callback(func, code, args):
         asked.append(code.co_name)
         set_cache(code, None)
+
     assert enabled(f, callback)() == ([0, 1, 2], 5, 3, [0, 1], 2)
     assert not {"g", "c", "Body"} & set(asked) and "f" in asked
 
@@ -170,17 +208,24 @@ def test_entries_are_tried_in_turn_and_the_hit_moves_to_the_front():
         return x, "none"
 
     calls = []
+
     def entry(func, code, args):
         wanted = type(args[0])
+
         def guard(func, x):
             calls.append(wanted.__name__)
             return type(x) is wanted
+
         return guard, patched(code, "none", wanted.__name__), "a record"
 
     assert get_cache(f.__code__) is False
     run = enabled(f, only(f, entry))
     assert [run(x)[1] for x in (1, "s", 1.5)] == ["int", "str", "float"]
-    assert [e[1].co_consts[-1] for e in get_cache(f.__code__)] == ["int", "str", "float"] and get_cache(f.__code__)[0][2] == "a record"
+    assert [e[1].co_consts[-1] for e in get_cache(f.__code__)] == [
+        "int",
+        "str",
+        "float",
+    ] and get_cache(f.__code__)[0][2] == "a record"
     calls.clear()
     assert run(2.5)[1] == "float" and calls == ["int", "str", "float"]
     calls.clear()
@@ -194,12 +239,18 @@ def test_returning_none_asks_again_and_a_none_cache_does_not():
         return 1
 
     asked = []
+
     def callback(func, code, args):
         asked.append(code)
         if len(asked) == 3:
             set_cache(code, None)
+
     run = enabled(f, callback)
-    assert [run() for _ in range(6)] == [1] * 6 and asked == [f.__code__] * 3 and get_cache(f.__code__) is None
+    assert (
+        [run() for _ in range(6)] == [1] * 6
+        and asked == [f.__code__] * 3
+        and get_cache(f.__code__) is None
+    )
     set_cache(f.__code__, [])
     assert run() == 1 and len(asked) == 4
 
@@ -219,6 +270,7 @@ def test_a_guard_may_change_the_cache_it_is_called_from(change):
         return "as is"
 
     code = f.__code__
+
     def entry(value, verdict):
         def guard(func, x):
             cache = get_cache(code)
@@ -232,6 +284,7 @@ def test_a_guard_may_change_the_cache_it_is_called_from(change):
                 set_cache(code, None)
             gc.collect()
             return verdict
+
         return guard, returning(code, value)
 
     for verdict in (True, False):
@@ -240,7 +293,9 @@ def test_a_guard_may_change_the_cache_it_is_called_from(change):
         assert got == (0 if verdict else "as is")
 
 
-@pytest.mark.parametrize("junk", [5, (), (yes,), (yes, 3), [yes, None], (yes, (lambda a, b: 0).__code__)])
+@pytest.mark.parametrize(
+    "junk", [5, (), (yes,), (yes, 3), [yes, None], (yes, (lambda a, b: 0).__code__)]
+)
 def test_an_edited_cache_cannot_corrupt_the_frame(junk):
     def f(x):
         return "as is"
@@ -253,8 +308,13 @@ def test_an_edited_cache_cannot_corrupt_the_frame(junk):
 
 
 def test_bad_arguments():
-    for call in (lambda: get_cache(5), lambda: set_cache(5, None), lambda: set_cache(yes.__code__, 5), lambda: set_cache(yes.__code__, ()),
-                 lambda: Switched(yes)):
+    for call in (
+        lambda: get_cache(5),
+        lambda: set_cache(5, None),
+        lambda: set_cache(yes.__code__, 5),
+        lambda: set_cache(yes.__code__, ()),
+        lambda: Switched(yes),
+    ):
         with pytest.raises(TypeError):
             call()
 
@@ -267,8 +327,16 @@ def test_unfit_replacements_are_refused():
         yield 1
 
     x = 0
-    unfit = [5, (yes,), (yes, None), (yes, f.__code__), (yes, (lambda a: 1).__code__), (yes, g.__code__), (yes, (lambda a, b: x).__code__),
-             (yes, (lambda a, *, b: 1).__code__)]
+    unfit = [
+        5,
+        (yes,),
+        (yes, None),
+        (yes, f.__code__),
+        (yes, (lambda a: 1).__code__),
+        (yes, g.__code__),
+        (yes, (lambda a, b: x).__code__),
+        (yes, (lambda a, *, b: 1).__code__),
+    ]
     for result in unfit:
         with pytest.raises((TypeError, ValueError)):
             enabled(f, only(f, result))(1, 2)
@@ -300,7 +368,11 @@ def test_errors_of_callback_and_guard_unwind_the_frame():
     for _ in range(200):
         assert caller(enabled(f, fails)) == "RuntimeError('callback')"
     code = returning(f.__code__, 1)
-    for guard, text in ((bad, "KeyError('guard')"), (lambda *a: Odd(), "KeyError('truth')"), (5, "TypeError(\"'int' object is not callable\")")):
+    for guard, text in (
+        (bad, "KeyError('guard')"),
+        (lambda *a: Odd(), "KeyError('truth')"),
+        (5, "TypeError(\"'int' object is not callable\")"),
+    ):
         for others in ([], [(yes, code)]):
             set_cache(f.__code__, [(guard, code), *others])
             assert caller(enabled(f, fails)) == text
@@ -311,10 +383,12 @@ def test_errors_of_callback_and_guard_unwind_the_frame():
 # ---- switching ---------------------------------------------------------------------------------------------------
 def test_enabled_and_disabled_nest():
     seen = []
+
     def callback(tag):
         def callback(func, code, args):
             if code.co_name in ("inner", "middle", "outer"):
                 seen.append((tag, code.co_name))
+
         return callback
 
     def inner():
@@ -323,6 +397,7 @@ def test_enabled_and_disabled_nest():
     first, second = callback(1), callback(2)
     off = disabled(inner)
     on = enabled(inner, second)
+
     def middle():
         return inner(), off(), on(), inner()
 
@@ -332,6 +407,7 @@ def test_enabled_and_disabled_nest():
 
     def raises():
         raise ValueError
+
     with pytest.raises(ValueError):
         enabled(disabled(raises), first)()
 
@@ -339,9 +415,16 @@ def test_enabled_and_disabled_nest():
 def test_set_callback_returns_the_previous_one():
     def one(func, code, args):
         set_cache(code, None)
+
     def two(func, code, args):
         set_cache(code, None)
-    assert set_callback(one) is None and set_callback(two) is one and set_callback(None) is two and set_callback(None) is None
+
+    assert (
+        set_callback(one) is None
+        and set_callback(two) is one
+        and set_callback(None) is two
+        and set_callback(None) is None
+    )
 
 
 def test_a_callback_left_by_a_callback_ends_with_it():
@@ -349,9 +432,11 @@ def test_a_callback_left_by_a_callback_ends_with_it():
         return 1
 
     other = lambda func, code, args: None
+
     def callback(func, code, args):
         set_callback(other)
         assert get_callback() is other
+
     run = enabled(f, callback)
     assert run() == 1 and get_callback() is None
     watch = weakref.ref(other)
@@ -368,11 +453,14 @@ def test_callbacks_and_guards_run_unhooked():
         return "as is"
 
     found = []
+
     def callback(func, code, args):
         found.append(helper())
+
         def guard(func):
             found.append(helper())
             return True
+
         return guard, returning(code, "new")
 
     run = enabled(f, only(f, callback))
@@ -384,13 +472,21 @@ def test_the_wrapper_is_a_good_citizen():
         def m(self, x, *, k=1):
             """doc"""
             return self, x, k
+
     class_method = classmethod(enabled(lambda cls: cls, lambda *a: None))
     a, wrapped = A(), disabled(A.m)
     A.w, A.c = wrapped, class_method
     assert a.w(1, k=2) == (a, 1, 2) and A.w is wrapped and A.c() is A
     wrapped.note = 3
-    assert wrapped.note == 3 and vars(wrapped) == {"note": 3} and wrapped.__wrapped__ is A.__dict__["m"]
-    assert list(inspect.signature(wrapped).parameters) == ["self", "x", "k"] and inspect.unwrap(wrapped) is A.__dict__["m"]
+    assert (
+        wrapped.note == 3
+        and vars(wrapped) == {"note": 3}
+        and wrapped.__wrapped__ is A.__dict__["m"]
+    )
+    assert (
+        list(inspect.signature(wrapped).parameters) == ["self", "x", "k"]
+        and inspect.unwrap(wrapped) is A.__dict__["m"]
+    )
     watch = weakref.ref(wrapped)
     wrapped.myself = wrapped
     del A.w, wrapped
@@ -402,7 +498,9 @@ def test_the_wrapper_is_a_good_citizen():
 
 def test_another_pep_523_tool_is_not_overwritten():
     ctypes = pytest.importorskip("ctypes")
-    if sys.version_info >= (3, 12) and not hasattr(ctypes.pythonapi, "_PyInterpreterState_SetEvalFrameFunc"):
+    if sys.version_info >= (3, 12) and not hasattr(
+        ctypes.pythonapi, "_PyInterpreterState_SetEvalFrameFunc"
+    ):
         pytest.skip("the symbol is hidden")
     api = ctypes.pythonapi
     api.PyInterpreterState_Get.restype = ctypes.c_void_p
@@ -413,6 +511,7 @@ def test_another_pep_523_tool_is_not_overwritten():
     # the second tool: a trampoline in executable memory that jumps to the default evaluator
     mmap = pytest.importorskip("mmap")
     import platform
+
     if platform.machine() != "x86_64" or not hasattr(mmap, "PROT_EXEC"):
         pytest.skip("needs a trampoline for this machine")
     memory = mmap.mmap(-1, 4096, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
@@ -464,9 +563,11 @@ def test_tracing_sees_the_function_and_not_the_guards():
 
     set_cache(f.__code__, [(guard, flat(f.__code__, disassemble(f.__code__)))])
     run, events = enabled(f, lambda *a: None), []
+
     def tracer(frame, event, arg):
         events.append((frame.f_code.co_name, event))
         return tracer
+
     old = sys.gettrace()
     sys.settrace(tracer)
     try:
@@ -477,7 +578,11 @@ def test_tracing_sees_the_function_and_not_the_guards():
     assert events == [("f", "call"), ("f", "line"), ("f", "line"), ("f", "return")]
 
     profile = []
-    sys.setprofile(lambda frame, event, arg: profile.append((frame.f_code.co_name, event)) if event in ("call", "return") else None)
+    sys.setprofile(
+        lambda frame, event, arg: (
+            profile.append((frame.f_code.co_name, event)) if event in ("call", "return") else None
+        )
+    )
     try:
         run(1)
     finally:
@@ -489,7 +594,9 @@ def jump_if_false(target):
     """Pop a value of any type; if it is false, jump forward."""
     if sys.version_info < (3, 12):
         return [Instruction("POP_JUMP_FORWARD_IF_FALSE", target)]
-    return ([Instruction("TO_BOOL")] if sys.version_info >= (3, 13) else []) + [Instruction("POP_JUMP_IF_FALSE", target)]
+    return ([Instruction("TO_BOOL")] if sys.version_info >= (3, 13) else []) + [
+        Instruction("POP_JUMP_IF_FALSE", target)
+    ]
 
 
 def wide(code, size, count):
@@ -500,8 +607,16 @@ def wide(code, size, count):
         body += emit.load_fast("n") + emit.store_fast(name)
     end = emit.load_const(0)
     body += emit.load_fast("n") + jump_if_false(end[0])
-    body += emit.load_const(1) + emit.call(emit.load_global(count), emit.load_fast("n") + emit.load_const(1) + [
-        Instruction("BINARY_OP", 10)], emit.load_fast("k")) + [Instruction("BINARY_OP", 0)] + emit.return_value()
+    body += (
+        emit.load_const(1)
+        + emit.call(
+            emit.load_global(count),
+            emit.load_fast("n") + emit.load_const(1) + [Instruction("BINARY_OP", 10)],
+            emit.load_fast("k"),
+        )
+        + [Instruction("BINARY_OP", 0)]
+        + emit.return_value()
+    )
     body += end + emit.load_fast(names[-1]) + emit.pop_top() + emit.return_value()
     return flat(code, body, code.co_varnames + names, 20)
 
@@ -554,7 +669,10 @@ def test_a_hundred_parameters():
     exec(f"def f({names}): return 'old'", scope)
     f = scope["f"]
     got = []
-    set_cache(f.__code__, [(lambda func, *params: got.append((func, params)) or True, returning(f.__code__, "new"))])
+    set_cache(
+        f.__code__,
+        [(lambda func, *params: got.append((func, params)) or True, returning(f.__code__, "new"))],
+    )
     assert enabled(f, lambda *a: None)(*range(100)) == "new" and got == [(f, tuple(range(100)))]
 
 
@@ -564,6 +682,7 @@ def test_recursion_errors_stay_errors():
 
     def callback(func, code, args):
         set_cache(code, None)
+
     with pytest.raises(RecursionError):
         enabled(f, callback)(0)
     set_cache(f.__code__, [(yes, flat(f.__code__, disassemble(f.__code__)))])
@@ -579,8 +698,11 @@ def test_no_references_leak():
         return d
 
     code = f.__code__
-    set_cache(code, [(lambda func, a, *rest: a != b"", patched(code, 1, 1)), (yes, returning(code, None))])
+    set_cache(
+        code, [(lambda func, a, *rest: a != b"", patched(code, 1, 1)), (yes, returning(code, None))]
+    )
     run, a, b = enabled(f, lambda *args: None), object(), object()
+
     def many(n):
         for i in range(n):
             run(a, b, b, c=a)
@@ -589,10 +711,13 @@ def test_no_references_leak():
                 run(None, b)
             except ValueError:
                 pass
+
     many(100)
     entries = [x for e in get_cache(code) for x in e]
+
     def counts():
         return [sys.getrefcount(x) for x in (a, b, f, code, run, *entries)]
+
     before = counts()
     many(5000)
     assert counts() == before
@@ -601,8 +726,10 @@ def test_no_references_leak():
 def test_caches_die_with_their_code():
     scope = {}
     exec("def f(x): return 1", scope)
+
     class Record:
         pass
+
     record = Record()
     witness = weakref.ref(record)
     set_cache(scope["f"].__code__, [(yes, scope["f"].__code__.replace(co_name="other"), record)])
@@ -617,9 +744,11 @@ def test_a_dying_entry_may_look_at_the_cache():
         return 1
 
     seen = []
+
     class Nosy:
         def __del__(self):
             seen.append(get_cache(f.__code__))
+
     set_cache(f.__code__, [(yes, returning(f.__code__, 2), Nosy())])
     set_cache(f.__code__, None)
     assert seen == [None]
@@ -628,9 +757,11 @@ def test_a_dying_entry_may_look_at_the_cache():
 def test_the_callback_takes_part_in_garbage_collection():
     def f():
         return 1
+
     class Callback:
         def __call__(self, func, code, args):
             set_cache(code, None)
+
     callback = Callback()
     callback.run = enabled(f, callback)
     assert callback.run() == 1 and callback.run.__callback__ is callback

@@ -1,4 +1,5 @@
 """Index maths: every simplification equals the original at every point of the loops' ranges."""
+
 import itertools
 import random
 
@@ -17,19 +18,34 @@ def expression(depth, rng):
         return rng.choice([i, j, sympy.Integer(rng.randint(0, 9))])
     kind = rng.random()
     if kind < 0.15:
-        return rng.choice([sympy.Max, sympy.Min])(expression(depth - 1, rng), rng.randint(-3, 9) - expression(depth - 1, rng))
+        return rng.choice([sympy.Max, sympy.Min])(
+            expression(depth - 1, rng), rng.randint(-3, 9) - expression(depth - 1, rng)
+        )
     if kind < 0.2:
         return sympy.Abs(expression(depth - 1, rng) - rng.randint(0, 9))
     if kind < 0.4:
         return expression(depth - 1, rng) + expression(depth - 1, rng)
     if kind < 0.5:
         return rng.randint(1, 8) * expression(depth - 1, rng)
-    return rng.choice([FloorDiv, Mod])(expression(depth - 1, rng), sympy.Integer(rng.randint(1, 12)))
+    return rng.choice([FloorDiv, Mod])(
+        expression(depth - 1, rng), sympy.Integer(rng.randint(1, 12))
+    )
 
 
 def value(e, a, b):
     """Python's own // and %, whatever FloorDiv.eval would do."""
-    return eval(str(sympy.sympify(e)), {"i": a, "j": b, "FloorDiv": lambda x, y: x // y, "Mod": lambda x, y: x % y, "Max": max, "Min": min, "Abs": abs})
+    return eval(
+        str(sympy.sympify(e)),
+        {
+            "i": a,
+            "j": b,
+            "FloorDiv": lambda x, y: x // y,
+            "Mod": lambda x, y: x % y,
+            "Max": max,
+            "Min": min,
+            "Abs": abs,
+        },
+    )
 
 
 @pytest.mark.parametrize("seed", range(60))
@@ -52,11 +68,26 @@ def test_what_simplifies():
     assert simplify(FloorDiv(i, 7), {i: 7}) == 0
     assert simplify(24 * FloorDiv(i, 4) + 6 * Mod(i, 4) + j, {i: 8, j: 6}) == 6 * i + j
     assert FloorDiv(FloorDiv(i, 3), 4) == FloorDiv(i, 12)
-    assert FloorDiv(sympy.Integer(-7), sympy.Integer(2)) == -4 and Mod(sympy.Integer(-7), sympy.Integer(2)) == 1
+    assert (
+        FloorDiv(sympy.Integer(-7), sympy.Integer(2)) == -4
+        and Mod(sympy.Integer(-7), sympy.Integer(2)) == 1
+    )
 
 
-SHAPES = [((2, 3, 4), (6, 4)), ((6, 4), (2, 3, 4)), ((2, 12), (24,)), ((4, 6), (6, 4)), ((1, 5, 1), (5,)), ((5,), (1, 5, 1)),
-          ((4, 6, 10), (2, 12, 2, 5)), ((3, 1, 4), (12, 1)), ((8, 9), (6, 12)), ((), (1,)), ((1,), ()), ((7,), (7, 1, 1))]
+SHAPES = [
+    ((2, 3, 4), (6, 4)),
+    ((6, 4), (2, 3, 4)),
+    ((2, 12), (24,)),
+    ((4, 6), (6, 4)),
+    ((1, 5, 1), (5,)),
+    ((5,), (1, 5, 1)),
+    ((4, 6, 10), (2, 12, 2, 5)),
+    ((3, 1, 4), (12, 1)),
+    ((8, 9), (6, 12)),
+    ((), (1,)),
+    ((1,), ()),
+    ((7,), (7, 1, 1)),
+]
 
 
 @pytest.mark.parametrize("old,new", SHAPES, ids=str)
@@ -73,4 +104,7 @@ def test_reshape_finds_the_same_element(old, new):
 def test_a_divisor_that_a_part_of_the_terms_does_not_reach():
     """Channels of groups, from a flat index: (12544*i + j) % 100352 // 12544 is i % 8."""
     flat = 12544 * i + j
-    assert simplify(FloorDiv(flat, 100352) * 8 + FloorDiv(Mod(flat, 100352), 12544), {i: 64, j: 12544}) == i
+    assert (
+        simplify(FloorDiv(flat, 100352) * 8 + FloorDiv(Mod(flat, 100352), 12544), {i: 64, j: 12544})
+        == i
+    )

@@ -3,6 +3,7 @@
 Sizes are irregular; values include NaN, infinities, negatives and zeros; layouts include transposed, sliced and expanded
 inputs, empty and size-1 dimensions.
 """
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -17,9 +18,36 @@ nan, inf = float("nan"), float("inf")
 
 def special(dtype=torch.float32):
     """Values that find mistakes."""
-    values = [0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 1.5, -1.5, 2.5, -2.5, 3.0, -3.7, 7.25, nan, inf, -inf, 1e-7, 100.0, -100.0]
-    return torch.tensor(values).to(dtype) if dtype.is_floating_point else torch.tensor(
-        [0, 1, 2, 3, 7, 100, 5, 127, 6] if dtype == torch.uint8 else [0, 1, -1, 2, -2, 3, -7, 100, -100, 127, -128]).to(dtype)
+    values = [
+        0.0,
+        -0.0,
+        1.0,
+        -1.0,
+        0.5,
+        -0.5,
+        1.5,
+        -1.5,
+        2.5,
+        -2.5,
+        3.0,
+        -3.7,
+        7.25,
+        nan,
+        inf,
+        -inf,
+        1e-7,
+        100.0,
+        -100.0,
+    ]
+    return (
+        torch.tensor(values).to(dtype)
+        if dtype.is_floating_point
+        else torch.tensor(
+            [0, 1, 2, 3, 7, 100, 5, 127, 6]
+            if dtype == torch.uint8
+            else [0, 1, -1, 2, -2, 3, -7, 100, -100, 127, -128]
+        ).to(dtype)
+    )
 
 
 def layouts(dtype=torch.float32, shape=(5, 7, 3)):
@@ -27,8 +55,13 @@ def layouts(dtype=torch.float32, shape=(5, 7, 3)):
     torch.manual_seed(0)
     make = lambda *s: (torch.randn(*s) * 4).to(dtype)  # noqa: E731
     a, b, c = shape
-    return {"contiguous": make(a, b, c), "permuted": make(c, a, b).permute(1, 2, 0), "sliced": make(2 * a, b + 2, c)[::2, 1:-1],
-            "expanded": make(1, b, 1).expand(a, b, c), "offset": make(a + 1, b, c)[1:]}
+    return {
+        "contiguous": make(a, b, c),
+        "permuted": make(c, a, b).permute(1, 2, 0),
+        "sliced": make(2 * a, b + 2, c)[::2, 1:-1],
+        "expanded": make(1, b, 1).expand(a, b, c),
+        "offset": make(a + 1, b, c)[1:],
+    }
 
 
 # --- pointwise -------------------------------------------------------------------------------------------------------
@@ -38,14 +71,18 @@ UNARY_ANY = "neg abs sign floor ceil trunc round sgn square relu isnan isinf log
 
 
 @pytest.mark.parametrize("name", UNARY_FLOAT)
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.bool], ids=str)
+@pytest.mark.parametrize(
+    "dtype", [torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.bool], ids=str
+)
 def test_unary_float(name, dtype):
     x = special(dtype) if dtype != torch.bool else torch.tensor([True, False])
     check(lambda x: getattr(torch, name)(x), x)
 
 
 @pytest.mark.parametrize("name", UNARY_ANY)
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.int64, torch.int8, torch.uint8], ids=str)
+@pytest.mark.parametrize(
+    "dtype", [torch.float32, torch.float16, torch.int64, torch.int8, torch.uint8], ids=str
+)
 def test_unary_any(name, dtype):
     if name == "frac" and not dtype.is_floating_point:
         pytest.skip("eager has no integer frac")
@@ -63,14 +100,18 @@ def test_binary_on_all_pairs_of_special_values(name):
     check(lambda a, b: getattr(torch, name)(a, b), a, b)
 
 
-@pytest.mark.parametrize("name", "add sub mul maximum minimum eq lt bitwise_and bitwise_or bitwise_xor".split())
+@pytest.mark.parametrize(
+    "name", "add sub mul maximum minimum eq lt bitwise_and bitwise_or bitwise_xor".split()
+)
 @pytest.mark.parametrize("dtype", INTEGERS, ids=str)
 def test_binary_integers(name, dtype):
     x = special(dtype)
     check(lambda a, b: getattr(torch, name)(a, b), x[:, None], x[None, :])
 
 
-@pytest.mark.parametrize("name", "add mul maximum minimum eq lt bitwise_and bitwise_or bitwise_xor logical_xor".split())
+@pytest.mark.parametrize(
+    "name", "add mul maximum minimum eq lt bitwise_and bitwise_or bitwise_xor logical_xor".split()
+)
 def test_binary_bools(name):
     x = torch.tensor([True, False])
     check(lambda a, b: getattr(torch, name)(a, b), x[:, None], x[None, :])
@@ -80,23 +121,42 @@ def test_binary_bools(name):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.int64, torch.int32, torch.uint8], ids=str)
 def test_division(mode, dtype):
     a = special(dtype)
-    b = torch.tensor([3, 2, 7]).to(dtype) if not dtype.is_floating_point else torch.tensor([3.0, -2.0, 0.3, -0.7, 0.0, nan])
+    b = (
+        torch.tensor([3, 2, 7]).to(dtype)
+        if not dtype.is_floating_point
+        else torch.tensor([3.0, -2.0, 0.3, -0.7, 0.0, nan])
+    )
     check(lambda a, b: torch.div(a, b, rounding_mode=mode), a[:, None], b)
 
 
-PROMOTIONS = [(torch.int64, torch.float32), (torch.bool, torch.int8), (torch.uint8, torch.int8), (torch.bfloat16, torch.float16),
-              (torch.float16, torch.float32), (torch.int32, torch.bool), (torch.float32, torch.float64)]
+PROMOTIONS = [
+    (torch.int64, torch.float32),
+    (torch.bool, torch.int8),
+    (torch.uint8, torch.int8),
+    (torch.bfloat16, torch.float16),
+    (torch.float16, torch.float32),
+    (torch.int32, torch.bool),
+    (torch.float32, torch.float64),
+]
 
 
 @pytest.mark.parametrize("left,right", PROMOTIONS, ids=str)
 @pytest.mark.parametrize("dims", [(1, 1), (1, 0), (0, 1)], ids=str)
 def test_type_promotion(left, right, dims):
-    make = lambda dtype, dim: torch.tensor([1, 0, 2]).to(dtype) if dim else torch.tensor(2).to(dtype)  # noqa: E731
-    check(lambda a, b: (a * b, a < b, torch.where(a > 0, a, b)), make(left, dims[0]), make(right, dims[1]))
+    make = lambda dtype, dim: (
+        torch.tensor([1, 0, 2]).to(dtype) if dim else torch.tensor(2).to(dtype)
+    )  # noqa: E731
+    check(
+        lambda a, b: (a * b, a < b, torch.where(a > 0, a, b)),
+        make(left, dims[0]),
+        make(right, dims[1]),
+    )
 
 
 @pytest.mark.parametrize("scalar", [2, -1.5, True, 0, nan])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64, torch.int8, torch.bool], ids=str)
+@pytest.mark.parametrize(
+    "dtype", [torch.float32, torch.bfloat16, torch.int64, torch.int8, torch.bool], ids=str
+)
 def test_python_scalars(scalar, dtype):
     x = torch.tensor([1, 0, 1, 1]).to(dtype)
     check(lambda x: (x + scalar, scalar * x, x == scalar, x > scalar), x)
@@ -104,8 +164,8 @@ def test_python_scalars(scalar, dtype):
 
 @pytest.mark.parametrize("exponent", [0, 1, 2, 3, -1, 0.5, -0.5, 2.3, -2])
 def test_powers(exponent):
-    check(lambda x: x ** exponent, special())
-    check(lambda x: 2.0 ** x, special())
+    check(lambda x: x**exponent, special())
+    check(lambda x: 2.0**x, special())
 
 
 @pytest.mark.parametrize("kind", layouts())
@@ -116,21 +176,59 @@ def test_layouts(kind):
 
 def test_clamp_where_masked_fill():
     x = special()
-    check(lambda x: (x.clamp(-1, 2), x.clamp(min=0.5), x.clamp(max=0), torch.clamp(x, x * 0, x * 0 + 1)), x)
-    check(lambda x: (torch.where(x > 0, x, -1.0), x.masked_fill(x > 1, 9.0), x.masked_fill(x.isnan(), 0)), x)
+    check(
+        lambda x: (
+            x.clamp(-1, 2),
+            x.clamp(min=0.5),
+            x.clamp(max=0),
+            torch.clamp(x, x * 0, x * 0 + 1),
+        ),
+        x,
+    )
+    check(
+        lambda x: (
+            torch.where(x > 0, x, -1.0),
+            x.masked_fill(x > 1, 9.0),
+            x.masked_fill(x.isnan(), 0),
+        ),
+        x,
+    )
     check(lambda x: x.clamp(1, 3), special(torch.int32))
 
 
-@pytest.mark.parametrize("source", [torch.float32, torch.bfloat16, torch.int64, torch.uint8, torch.bool], ids=str)
-@pytest.mark.parametrize("target", [torch.float32, torch.float16, torch.int32, torch.bool, torch.float64], ids=str)
+@pytest.mark.parametrize(
+    "source", [torch.float32, torch.bfloat16, torch.int64, torch.uint8, torch.bool], ids=str
+)
+@pytest.mark.parametrize(
+    "target", [torch.float32, torch.float16, torch.int32, torch.bool, torch.float64], ids=str
+)
 def test_conversions(source, target):
     x = torch.tensor([0.0, 1.0, 2.7, 100.0]).to(source)
     check(lambda x: x.to(target), x)
 
 
-ACTIVATIONS = [F.gelu, lambda x: F.gelu(x, approximate="tanh"), F.silu, F.mish, F.elu, F.celu, F.selu, F.hardswish, F.hardsigmoid,
-               F.hardtanh, F.relu6, F.leaky_relu, F.softplus, F.softsign, F.tanhshrink, F.softshrink, F.hardshrink, F.logsigmoid,
-               lambda x: F.threshold(x, 0.3, 2.0), lambda x: F.glu(x[:18], 0)]
+ACTIVATIONS = [
+    F.gelu,
+    lambda x: F.gelu(x, approximate="tanh"),
+    F.silu,
+    F.mish,
+    F.elu,
+    F.celu,
+    F.selu,
+    F.hardswish,
+    F.hardsigmoid,
+    F.hardtanh,
+    F.relu6,
+    F.leaky_relu,
+    F.softplus,
+    F.softsign,
+    F.tanhshrink,
+    F.softshrink,
+    F.hardshrink,
+    F.logsigmoid,
+    lambda x: F.threshold(x, 0.3, 2.0),
+    lambda x: F.glu(x[:18], 0),
+]
 
 
 @pytest.mark.parametrize("number", range(len(ACTIVATIONS)))
@@ -138,13 +236,23 @@ ACTIVATIONS = [F.gelu, lambda x: F.gelu(x, approximate="tanh"), F.silu, F.mish, 
 def test_activations(number, dtype):
     x = special(dtype)
     if ACTIVATIONS[number] is F.gelu:
-        x = x[~x.isinf()]           # eager's vectorised gelu gives NaN at infinity; the formula gives the limit
+        x = x[
+            ~x.isinf()
+        ]  # eager's vectorised gelu gives NaN at infinity; the formula gives the limit
     check(ACTIVATIONS[number], x)
 
 
 # --- reductions ----------------------------------------------------------------------------------------------------------
-REDUCTIONS = {"sum": torch.sum, "mean": torch.mean, "amax": torch.amax, "amin": torch.amin, "logsumexp": torch.logsumexp,
-              "var": torch.var, "std": torch.std, "norm": torch.linalg.vector_norm}
+REDUCTIONS = {
+    "sum": torch.sum,
+    "mean": torch.mean,
+    "amax": torch.amax,
+    "amin": torch.amin,
+    "logsumexp": torch.logsumexp,
+    "var": torch.var,
+    "std": torch.std,
+    "norm": torch.linalg.vector_norm,
+}
 
 
 @pytest.mark.parametrize("name", REDUCTIONS)
@@ -155,7 +263,9 @@ def test_reductions(name, dims, keepdim):
         check(lambda x: REDUCTIONS[name](x, dim=dims, keepdim=keepdim), x, strides=False)
 
 
-@pytest.mark.parametrize("dtype", [torch.int64, torch.int8, torch.bool, torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize(
+    "dtype", [torch.int64, torch.int8, torch.bool, torch.bfloat16, torch.float16], ids=str
+)
 def test_reductions_of_dtypes(dtype):
     x = (torch.arange(35) % 5).view(5, 7).to(dtype)
     check(lambda x: (x.sum(), x.sum(0), x.any(1), x.all(), x.amax(1)), x)
@@ -165,7 +275,9 @@ def test_reductions_of_dtypes(dtype):
 
 def test_extremes_with_nan_and_ties():
     x = torch.tensor([[1.0, nan, 3.0], [2.0, 2.0, -1.0], [-inf, inf, inf]])
-    check(lambda x: (x.max(1), x.min(0), x.argmax(1), x.argmin(0), x.amax(), x.max(), x.argmax()), x)
+    check(
+        lambda x: (x.max(1), x.min(0), x.argmax(1), x.argmin(0), x.amax(), x.max(), x.argmax()), x
+    )
 
 
 @pytest.mark.parametrize("shape", [(0,), (0, 3), (3, 0)], ids=str)
@@ -182,7 +294,13 @@ def test_scalar_and_size_one():
 @pytest.mark.parametrize("correction", [0, 1, 2.5])
 def test_variance_does_not_cancel(correction):
     x = torch.randn(7, 33) * 1e-2 + 1000
-    check(lambda x: (torch.var(x, 1, correction=correction), *torch.var_mean(x, 1, correction=correction)), x)
+    check(
+        lambda x: (
+            torch.var(x, 1, correction=correction),
+            *torch.var_mean(x, 1, correction=correction),
+        ),
+        x,
+    )
 
 
 @pytest.mark.parametrize("dim", [0, 1, -1])
@@ -208,31 +326,73 @@ def test_batch_norm_training_updates_statistics():
     mean, variance = torch.zeros(4), torch.ones(4)
 
     def step(x, mean, variance):
-        return F.batch_norm(x, mean, variance, module.weight, module.bias, training=True, momentum=0.3)
+        return F.batch_norm(
+            x, mean, variance, module.weight, module.bias, training=True, momentum=0.3
+        )
+
     check(step, torch.randn(3, 4, 5, 2), mean, variance)
 
 
 def test_losses():
     logits, target = torch.randn(6, 9), torch.tensor([0, 3, -100, 8, 2, 5])
-    check(lambda a, t: (F.cross_entropy(a, t), F.cross_entropy(a, t, reduction="sum", label_smoothing=0.1)), logits, target)
-    check(lambda a, b: (F.mse_loss(a, b), F.l1_loss(a, b), F.smooth_l1_loss(a, b), F.huber_loss(a, b)), logits, logits.flip(0))
+    check(
+        lambda a, t: (
+            F.cross_entropy(a, t),
+            F.cross_entropy(a, t, reduction="sum", label_smoothing=0.1),
+        ),
+        logits,
+        target,
+    )
+    check(
+        lambda a, b: (
+            F.mse_loss(a, b),
+            F.l1_loss(a, b),
+            F.smooth_l1_loss(a, b),
+            F.huber_loss(a, b),
+        ),
+        logits,
+        logits.flip(0),
+    )
     check(lambda a: F.binary_cross_entropy_with_logits(a, a.sigmoid()), logits)
 
 
 # --- views ---------------------------------------------------------------------------------------------------------------
 VIEWS = {
-    "reshape": lambda x: x.reshape(7, 15), "merge": lambda x: x.reshape(-1), "split_dim": lambda x: x.reshape(5, 7, 3, 1),
-    "crossing": lambda x: x.reshape(15, 7), "permute": lambda x: x.permute(2, 0, 1), "transpose": lambda x: x.transpose(0, -1),
-    "t_reshape": lambda x: x.transpose(0, 1).reshape(7, -1), "slice": lambda x: x[1:4, ::3, -2:], "select": lambda x: x[2, :, -1],
-    "unsqueeze": lambda x: x.unsqueeze(1), "squeeze": lambda x: x[:, :1].squeeze(1), "expand": lambda x: x[:, :1].expand(-1, 4, -1),
-    "flip": lambda x: x.flip(0, 2), "roll": lambda x: x.roll((2, -3), (0, 1)), "diagonal": lambda x: x.diagonal(1, 0, 1),
-    "unbind": lambda x: x.unbind(2), "split": lambda x: x.split(2, 0), "chunk": lambda x: x.chunk(3, 1), "repeat": lambda x: x.repeat(2, 1, 3),
-    "unfold": lambda x: x.unfold(1, 3, 2), "narrow": lambda x: x.narrow(1, 2, 3), "movedim": lambda x: x.movedim(0, 2),
-    "tile": lambda x: x.tile(2), "rot90": lambda x: x.rot90(), "unflatten": lambda x: x.flatten().unflatten(0, (21, 5)),
-    "stack": lambda x: torch.stack([x, x * 2], 1), "cat": lambda x: torch.cat([x, x[:, :2], -x], 1), "view_as": lambda x: x.reshape(105).view(3, 35),
-    "pad": lambda x: F.pad(x, (1, 2, 0, 3), value=-1.0), "pad_negative": lambda x: F.pad(x, (-1, 2, 1, -3)),
-    "reflect": lambda x: F.pad(x, (2, 1), mode="reflect"), "replicate": lambda x: F.pad(x, (2, 1), mode="replicate"),
-    "circular": lambda x: F.pad(x, (2, 1), mode="circular"), "tril": lambda x: x.tril(1), "triu": lambda x: x.triu(-1),
+    "reshape": lambda x: x.reshape(7, 15),
+    "merge": lambda x: x.reshape(-1),
+    "split_dim": lambda x: x.reshape(5, 7, 3, 1),
+    "crossing": lambda x: x.reshape(15, 7),
+    "permute": lambda x: x.permute(2, 0, 1),
+    "transpose": lambda x: x.transpose(0, -1),
+    "t_reshape": lambda x: x.transpose(0, 1).reshape(7, -1),
+    "slice": lambda x: x[1:4, ::3, -2:],
+    "select": lambda x: x[2, :, -1],
+    "unsqueeze": lambda x: x.unsqueeze(1),
+    "squeeze": lambda x: x[:, :1].squeeze(1),
+    "expand": lambda x: x[:, :1].expand(-1, 4, -1),
+    "flip": lambda x: x.flip(0, 2),
+    "roll": lambda x: x.roll((2, -3), (0, 1)),
+    "diagonal": lambda x: x.diagonal(1, 0, 1),
+    "unbind": lambda x: x.unbind(2),
+    "split": lambda x: x.split(2, 0),
+    "chunk": lambda x: x.chunk(3, 1),
+    "repeat": lambda x: x.repeat(2, 1, 3),
+    "unfold": lambda x: x.unfold(1, 3, 2),
+    "narrow": lambda x: x.narrow(1, 2, 3),
+    "movedim": lambda x: x.movedim(0, 2),
+    "tile": lambda x: x.tile(2),
+    "rot90": lambda x: x.rot90(),
+    "unflatten": lambda x: x.flatten().unflatten(0, (21, 5)),
+    "stack": lambda x: torch.stack([x, x * 2], 1),
+    "cat": lambda x: torch.cat([x, x[:, :2], -x], 1),
+    "view_as": lambda x: x.reshape(105).view(3, 35),
+    "pad": lambda x: F.pad(x, (1, 2, 0, 3), value=-1.0),
+    "pad_negative": lambda x: F.pad(x, (-1, 2, 1, -3)),
+    "reflect": lambda x: F.pad(x, (2, 1), mode="reflect"),
+    "replicate": lambda x: F.pad(x, (2, 1), mode="replicate"),
+    "circular": lambda x: F.pad(x, (2, 1), mode="circular"),
+    "tril": lambda x: x.tril(1),
+    "triu": lambda x: x.triu(-1),
     "pixel_shuffle": lambda x: F.pixel_shuffle(x.reshape(1, 105, 1, 1)[:, :100], 5),
 }
 
@@ -241,24 +401,35 @@ VIEWS = {
 @pytest.mark.parametrize("kind", ["contiguous", "permuted", "sliced", "expanded"])
 def test_views_of_inputs_and_of_values(name, kind):
     x = layouts()[kind]
-    check(lambda x: VIEWS[name](x), x, strides=False)           # a view of an input, stored by the test
-    check(lambda x: [v + 1 for v in torch.utils._pytree.tree_leaves(VIEWS[name](x * 2))], x, strides=False)
+    check(lambda x: VIEWS[name](x), x, strides=False)  # a view of an input, stored by the test
+    check(
+        lambda x: [v + 1 for v in torch.utils._pytree.tree_leaves(VIEWS[name](x * 2))],
+        x,
+        strides=False,
+    )
 
 
 @pytest.mark.parametrize("name", [n for n in VIEWS if n != "pixel_shuffle"])
 def test_views_feeding_a_matrix_product(name):
     """An extern kernel takes a view as (size, stride, offset) where its index is affine, a copy elsewhere."""
+
     def program(x):
         parts = torch.utils._pytree.tree_leaves(VIEWS[name](x * 2))
         flat = parts[0].reshape(-1, parts[0].shape[-1])
         return flat @ flat.t()
+
     check(program, layouts()["contiguous"])
 
 
 # --- indexing --------------------------------------------------------------------------------------------------------------
 def test_indexing():
     x, i, j = torch.randn(6, 5, 4), torch.tensor([3, -1, 0]), torch.tensor([[2], [1]])
-    check(lambda x, i, j: (x[i], x[:, j, :], x[i, :, i], x[j, i], x[:, i][1:], F.embedding(j, x[0])), x, i % 4, j)
+    check(
+        lambda x, i, j: (x[i], x[:, j, :], x[i, :, i], x[j, i], x[:, i][1:], F.embedding(j, x[0])),
+        x,
+        i % 4,
+        j,
+    )
     check(lambda x, i: (x[i], x.index_select(0, i % 6), x[:, :, i]), x, i)
     check(lambda x, i: x.gather(1, i), torch.randn(3, 4), torch.tensor([[0, 3], [1, 1], [2, 0]]))
 
@@ -271,8 +442,15 @@ def test_an_index_out_of_range_raises():
 def test_scattering():
     x, i = torch.zeros(5, 4), torch.tensor([[0, 1, 2, 0], [2, 0, 0, 1]])
     source = torch.randn(2, 4)
-    check(lambda x, i, s: (x.scatter(0, i, s * 2), x.scatter(0, i, 3.0), x.scatter_add(0, i, s)), x, i, source)
-    check(lambda x, i, s: (x.index_add(0, i[0, 1:3], s), x.index_copy(0, i[0, 1:3], s)), x, i, source)
+    check(
+        lambda x, i, s: (x.scatter(0, i, s * 2), x.scatter(0, i, 3.0), x.scatter_add(0, i, s)),
+        x,
+        i,
+        source,
+    )
+    check(
+        lambda x, i, s: (x.index_add(0, i[0, 1:3], s), x.index_copy(0, i[0, 1:3], s)), x, i, source
+    )
     check(lambda x, i, s: torch.index_put(x, (i[0, :2], i[1, 1:3]), s[0, :2]), x, i, source)
     check(lambda x, i, s: torch.index_put(x, (i[0],), s[:1], accumulate=True), x, i, source)
 
@@ -282,26 +460,61 @@ def test_writes_into_a_cache():
         cache[:, :, position] = key
         cache[:, 0] += 1
         return cache.sum(2)
+
     check(step, torch.zeros(2, 3, 8, 4), torch.randn(2, 3, 2, 4), torch.tensor([5, 1]))
-    check(lambda cache, key, at: cache.index_copy_(1, at, key).mean(), torch.zeros(2, 8, 4), torch.randn(2, 2, 4), torch.tensor([5, 1]))
+    check(
+        lambda cache, key, at: cache.index_copy_(1, at, key).mean(),
+        torch.zeros(2, 8, 4),
+        torch.randn(2, 2, 4),
+        torch.tensor([5, 1]),
+    )
 
 
 def test_pooling_and_resampling():
     x = torch.randn(2, 3, 11, 9)
-    check(lambda x: (F.max_pool2d(x, 3, 2, 1), F.max_pool2d(x, 2, ceil_mode=True), F.avg_pool2d(x, 3, 2),
-                     F.adaptive_avg_pool2d(x, 1), F.max_pool2d(x, 3, 1, 1, return_indices=True)[1]), x)
-    check(lambda x: (F.interpolate(x, scale_factor=2), F.interpolate(x, size=(7, 13), mode="bilinear", align_corners=False)), x)
+    check(
+        lambda x: (
+            F.max_pool2d(x, 3, 2, 1),
+            F.max_pool2d(x, 2, ceil_mode=True),
+            F.avg_pool2d(x, 3, 2),
+            F.adaptive_avg_pool2d(x, 1),
+            F.max_pool2d(x, 3, 1, 1, return_indices=True)[1],
+        ),
+        x,
+    )
+    check(
+        lambda x: (
+            F.interpolate(x, scale_factor=2),
+            F.interpolate(x, size=(7, 13), mode="bilinear", align_corners=False),
+        ),
+        x,
+    )
 
 
 def test_creation():
-    check(lambda x: (torch.arange(7), torch.arange(1.5, 9, 0.7), torch.arange(10, 2, -3), torch.ones_like(x) + torch.zeros(3, 1),
-                     torch.full((2, 2), 3.5), x.new_full((2,), 4), torch.eye(3, 4), torch.linspace(0, 1, 5), torch.tensor(2.0) * x), torch.randn(3, 3))
+    check(
+        lambda x: (
+            torch.arange(7),
+            torch.arange(1.5, 9, 0.7),
+            torch.arange(10, 2, -3),
+            torch.ones_like(x) + torch.zeros(3, 1),
+            torch.full((2, 2), 3.5),
+            x.new_full((2,), 4),
+            torch.eye(3, 4),
+            torch.linspace(0, 1, 5),
+            torch.tensor(2.0) * x,
+        ),
+        torch.randn(3, 3),
+    )
 
 
 # --- layouts of results, extern kernels ---------------------------------------------------------------------------------------
 def test_results_have_the_strides_of_eager():
     x = torch.randn(2, 3, 5, 7).to(memory_format=torch.channels_last)
-    check(lambda x: (x * 2, x.contiguous() + 1, (x + 1).transpose(1, 2), x.sum(1, keepdim=True) * x), x)
+    check(
+        lambda x: (x * 2, x.contiguous() + 1, (x + 1).transpose(1, 2), x.sum(1, keepdim=True) * x),
+        x,
+    )
 
 
 def test_convolution_in_channels_last():
@@ -313,7 +526,16 @@ def test_convolution_in_channels_last():
 def test_attention():
     q, k, v = (torch.randn(2, 4, 6, 8) for _ in range(3))
     mask = torch.rand(2, 1, 6, 6) > 0.2
-    check(lambda q, k, v, m: F.scaled_dot_product_attention(q, k, v, attn_mask=m).transpose(1, 2).reshape(2, 6, 32) * 2, q, k, v, mask)
+    check(
+        lambda q, k, v, m: (
+            F.scaled_dot_product_attention(q, k, v, attn_mask=m).transpose(1, 2).reshape(2, 6, 32)
+            * 2
+        ),
+        q,
+        k,
+        v,
+        mask,
+    )
     check(lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True), q, k, v)
 
 
@@ -325,9 +547,15 @@ def test_as_strided_reads_the_memory_that_eager_has():
 
 def test_random_numbers_follow_the_generator():
     torch.manual_seed(3)
-    check(lambda x: (F.dropout(x, 0.3, training=True), torch.rand(4), torch.randn_like(x)), torch.randn(50), native=False)
+    check(
+        lambda x: (F.dropout(x, 0.3, training=True), torch.rand(4), torch.randn_like(x)),
+        torch.randn(50),
+        native=False,
+    )
     torch.manual_seed(3)
-    check(lambda x: (torch.rand(3), x)[1] + torch.rand(5), torch.randn(5), native=False)      # the first draw is not used
+    check(
+        lambda x: (torch.rand(3), x)[1] + torch.rand(5), torch.randn(5), native=False
+    )  # the first draw is not used
 
 
 def test_an_unknown_op_falls_back_and_is_recorded():
@@ -349,35 +577,51 @@ def test_an_expensive_value_with_two_users_is_stored():
     def program(a, b, c, d, e, f):
         total = a + b + c + d + e + f
         return total.sum(0), total * 2
+
     graph, _ = lower(program, [torch.randn(4, 5) for _ in range(6)])
-    assert len(graph.operations) == 3           # total, its sum, its double
+    assert len(graph.operations) == 3  # total, its sum, its double
 
 
 def test_a_linear_layer_copies_nothing():
     """[2, 5, 8] seen as [10, 8] is the same memory: the index is affine again after simplification."""
-    graph, _ = lower(lambda x, w: F.linear(x * 2, w).view(2, 5, 2, 3).transpose(1, 2) + 1, [torch.randn(2, 5, 8), torch.randn(6, 8)])
-    assert [type(o).__name__ for o in graph.operations] == ["ComputedBuffer", "ExternKernel", "ComputedBuffer"]
+    graph, _ = lower(
+        lambda x, w: F.linear(x * 2, w).view(2, 5, 2, 3).transpose(1, 2) + 1,
+        [torch.randn(2, 5, 8), torch.randn(6, 8)],
+    )
+    assert [type(o).__name__ for o in graph.operations] == [
+        "ComputedBuffer",
+        "ExternKernel",
+        "ComputedBuffer",
+    ]
 
 
 def test_softmax_stores_its_exponentials_once():
     """amax; exp(x - amax), which the sum and the division both read and which is dear; sum; division."""
     graph, _ = lower(lambda x: F.softmax(x, -1), [torch.randn(4, 5)])
-    assert [type(o.data).__name__ for o in graph.operations] == ["Reduction", "Pointwise", "Reduction", "Pointwise"]
+    assert [type(o.data).__name__ for o in graph.operations] == [
+        "Reduction",
+        "Pointwise",
+        "Reduction",
+        "Pointwise",
+    ]
 
 
 def test_what_a_library_kernel_sees_through_a_view_lies_as_in_eager():
     def f(x):
         wide = (x * 2).flip(0).unsqueeze(2).expand(-1, -1, 12)
         return wide, torch.bmm(wide.transpose(-1, -2), wide)
+
     check(f, torch.randn(16, 12).t())
 
 
 def test_a_value_that_a_library_kernel_reads_first_is_stored_as_eager_has_it():
     """Found by `make fuzz-symbolic`: the output is a view of it, and had other strides."""
+
     def f(x):
         y = torch.where(x > 0, x, -x).clone()
         y[1:].add_(1)
         return y[-2:], y @ y.t()
+
     x = torch.randn(8, 33).t()
     with torch.no_grad():
         compiled = miniinductor.compile_fx(torch.fx.symbolic_trace(f), [x])
@@ -389,6 +633,8 @@ def test_rows_found_by_an_index_are_summed_without_reading_ahead():
     """Found by `make fuzz-symbolic`: the index is a value of the kernel, the prefetch took it for a size."""
     x, rows = torch.randn(40, 5000), torch.arange(39, -1, -1)
     with torch.no_grad():
-        compiled = miniinductor.compile_fx(torch.fx.symbolic_trace(lambda x, rows: (x.index_select(0, rows).mean(1),)), [x, rows])
+        compiled = miniinductor.compile_fx(
+            torch.fx.symbolic_trace(lambda x, rows: (x.index_select(0, rows).mean(1),)), [x, rows]
+        )
         torch.testing.assert_close(compiled(x, rows)[0], x.flip(0).mean(1))
     assert compiled.record.kernels and not compiled.record.notes_of("eagerly")

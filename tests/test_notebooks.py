@@ -1,4 +1,5 @@
 """The stored notebook is its source, executed: same cells, no error, no path of a machine, no stray noise; exercises check."""
+
 import json
 import linecache
 import re
@@ -10,8 +11,8 @@ import pytest
 jupytext = pytest.importorskip("jupytext")
 NOTEBOOKS = Path(__file__).resolve().parent.parent / "notebooks"
 sys.path.insert(0, str(NOTEBOOKS))
-import build        # noqa: E402
-import exercises    # noqa: E402
+import build  # noqa: E402
+import exercises  # noqa: E402
 
 NAMES = sorted(p.stem for p in (NOTEBOOKS / "src").glob("*.py"))
 
@@ -20,7 +21,9 @@ NAMES = sorted(p.stem for p in (NOTEBOOKS / "src").glob("*.py"))
 def test_the_stored_notebook_has_the_cells_of_its_source(name):
     source = build.student(build.read(name))
     stored = json.loads((NOTEBOOKS / f"{name}.ipynb").read_text())
-    assert [(c.cell_type, c.source) for c in source.cells] == [(c["cell_type"], "".join(c["source"])) for c in stored["cells"]]
+    assert [(c.cell_type, c.source) for c in source.cells] == [
+        (c["cell_type"], "".join(c["source"])) for c in stored["cells"]
+    ]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -44,18 +47,30 @@ def answers(name, prepare):
         if cell.cell_type != "code":
             continue
         if {"exercise", "support"} & set(build.tags(cell)):
-            file = f"<{name}, cell {number}, {prepare.__name__}>"       # Triton reads a kernel's text, as in a notebook
+            file = f"<{name}, cell {number}, {prepare.__name__}>"  # Triton reads a kernel's text, as in a notebook
             linecache.cache[file] = len(cell.source), None, cell.source.splitlines(True), file
             exec(compile(cell.source, file, "exec"), scope)
         elif "check" not in build.tags(cell):
-            imports = [line for line in cell.source.splitlines() if re.match(r"(import|from) ", line)]
+            imports = [
+                line for line in cell.source.splitlines() if re.match(r"(import|from) ", line)
+            ]
             exec("\n".join(imports), scope)
-    calls = {m[1]: m[2] for cell in notebook.cells if "check" in build.tags(cell)
-             for m in re.finditer(r'^check\("([\d.]+)", (.+)\)$', cell.source, re.M)}
+    calls = {
+        m[1]: m[2]
+        for cell in notebook.cells
+        if "check" in build.tags(cell)
+        for m in re.finditer(r'^check\("([\d.]+)", (.+)\)$', cell.source, re.M)
+    }
     return {exercise: eval(argument, scope) for exercise, argument in calls.items()}
 
 
-EXERCISES = sorted({(name, m) for name in NAMES for m in re.findall(r'check\("([\d.]+)"', (NOTEBOOKS / "src" / f"{name}.py").read_text())})
+EXERCISES = sorted(
+    {
+        (name, m)
+        for name in NAMES
+        for m in re.findall(r'check\("([\d.]+)"', (NOTEBOOKS / "src" / f"{name}.py").read_text())
+    }
+)
 
 
 @pytest.mark.parametrize("name, exercise", EXERCISES)
@@ -82,10 +97,15 @@ def test_a_planted_edit_of_a_stored_output_is_found():
     import copy
 
     import nbformat
+
     stored = nbformat.read(NOTEBOOKS / f"{NAMES[1]}.ipynb", as_version=4)
     edited = copy.deepcopy(stored)
     assert build.differences(stored, edited) == []
-    cell = next(c for c in edited.cells if c.cell_type == "code" and build.texts(c) and "volatile" not in build.tags(c))
+    cell = next(
+        c
+        for c in edited.cells
+        if c.cell_type == "code" and build.texts(c) and "volatile" not in build.tags(c)
+    )
     cell.outputs[0] = nbformat.v4.new_output("stream", text="something else")
     assert len(build.differences(stored, edited)) == 1
 
@@ -93,6 +113,7 @@ def test_a_planted_edit_of_a_stored_output_is_found():
 def test_one_notebook_runs_again_to_the_same_outputs():
     """The others: `make test-notebooks`."""
     import nbformat
+
     name = "01_eager_and_graph"
     fresh = build.execute(build.student(build.read(name)))
     assert build.differences(nbformat.read(NOTEBOOKS / f"{name}.ipynb", as_version=4), fresh) == []
@@ -100,26 +121,54 @@ def test_one_notebook_runs_again_to_the_same_outputs():
 
 def test_broken_links_and_things_from_elsewhere_are_found(tmp_path):
     from check_site import broken_links
-    (tmp_path / "a.html").write_text('<h1 id="top">A</h1><a href="b.html#here">b</a><a href="#top">up</a><a href="https://example.org">elsewhere</a>')
-    (tmp_path / "b.html").write_text('<p id="here"><a href="a.html">a</a><img src="data:image/png;base64,AA=="></p>')
+
+    (tmp_path / "a.html").write_text(
+        '<h1 id="top">A</h1><a href="b.html#here">b</a><a href="#top">up</a><a href="https://example.org">elsewhere</a>'
+    )
+    (tmp_path / "b.html").write_text(
+        '<p id="here"><a href="a.html">a</a><img src="data:image/png;base64,AA=="></p>'
+    )
     assert broken_links(tmp_path) == []
-    (tmp_path / "c.html").write_text('<a href="b.html#gone">1</a><a href="gone.html">2</a><img src="gone.png"><script src="https://example.org/x.js"></script>')
+    (tmp_path / "c.html").write_text(
+        '<a href="b.html#gone">1</a><a href="gone.html">2</a><img src="gone.png"><script src="https://example.org/x.js"></script>'
+    )
     assert [line.rpartition(": ")[2] for line in broken_links(tmp_path)] == [
-        "there is no such anchor", "there is no such file", "there is no such file", "loaded from another place"]
+        "there is no such anchor",
+        "there is no such file",
+        "there is no such file",
+        "loaded from another place",
+    ]
 
 
 def test_an_assignment_marks_every_answer_and_every_check():
     for name in NAMES:
         cells = build.assignment(build.read(name)).cells
-        kinds = [("solution" if c.metadata["nbgrader"]["solution"] else "grade") for c in cells if "nbgrader" in c.metadata]
-        assert kinds.count("grade") == sum(n == name for n, _ in EXERCISES) and kinds.count("solution") >= kinds.count("grade"), name
-        assert all("### BEGIN SOLUTION\n" in c.source for c in cells if c.metadata.get("nbgrader", {}).get("solution")), name
+        kinds = [
+            ("solution" if c.metadata["nbgrader"]["solution"] else "grade")
+            for c in cells
+            if "nbgrader" in c.metadata
+        ]
+        assert kinds.count("grade") == sum(n == name for n, _ in EXERCISES) and kinds.count(
+            "solution"
+        ) >= kinds.count("grade"), name
+        assert all(
+            "### BEGIN SOLUTION\n" in c.source
+            for c in cells
+            if c.metadata.get("nbgrader", {}).get("solution")
+        ), name
 
 
-PARTS = {       # what every notebook has, as a pattern of its source
-    "what you will learn": r"\*\*What you will learn:\*\*", "the naive version failing": r"(?i)naive|## The problem|\bfail", "code of ours": r"excerpt\(|Code\(",
-    "a real model": r"minidynamo\.bench\.models|class GPT\(", "what PyTorch does beyond": r"## What real PyTorch", "a file of PyTorch": r"`(torch|benchmarks)/\w+",
-    "a section of the paper": r"(?i)paper[^.\n]{0,30} sections? \d|\| paper \|", "a recap": r"## Recap", "what comes next": r"# Next: |## Projects"}
+PARTS = {  # what every notebook has, as a pattern of its source
+    "what you will learn": r"\*\*What you will learn:\*\*",
+    "the naive version failing": r"(?i)naive|## The problem|\bfail",
+    "code of ours": r"excerpt\(|Code\(",
+    "a real model": r"minidynamo\.bench\.models|class GPT\(",
+    "what PyTorch does beyond": r"## What real PyTorch",
+    "a file of PyTorch": r"`(torch|benchmarks)/\w+",
+    "a section of the paper": r"(?i)paper[^.\n]{0,30} sections? \d|\| paper \|",
+    "a recap": r"## Recap",
+    "what comes next": r"# Next: |## Projects",
+}
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -127,15 +176,31 @@ def test_every_notebook_has_its_parts_and_pictures(name):
     source = (NOTEBOOKS / "src" / f"{name}.py").read_text()
     assert [part for part, pattern in PARTS.items() if not re.search(pattern, source)] == []
     assert 2 <= sum(n == name for n, _ in EXERCISES) <= 4
-    outputs = [o.get("data", {}) for c in json.loads((NOTEBOOKS / f"{name}.ipynb").read_text())["cells"] for o in c.get("outputs", [])]
-    drawn = [data for data in outputs if "image/png" in data or "<svg" in "".join(data.get("text/html", ""))]
-    assert drawn and all('aria-label="' in html for data in drawn if "<svg" in (html := "".join(data.get("text/html", ""))))
+    outputs = [
+        o.get("data", {})
+        for c in json.loads((NOTEBOOKS / f"{name}.ipynb").read_text())["cells"]
+        for o in c.get("outputs", [])
+    ]
+    drawn = [
+        data
+        for data in outputs
+        if "image/png" in data or "<svg" in "".join(data.get("text/html", ""))
+    ]
+    assert drawn and all(
+        'aria-label="' in html
+        for data in drawn
+        if "<svg" in (html := "".join(data.get("text/html", "")))
+    )
 
 
 def test_a_solution_uses_only_what_was_shown_so_far():
     """Names of the packages' functions and classes in a solution stand in this notebook or an earlier one, outside of solutions."""
-    ours = {n for folder in ("minidynamo", "miniinductor") for file in (NOTEBOOKS.parent / folder).rglob("*.py")
-            for n in re.findall(r"^ *(?:def|class) (\w+)", file.read_text(), re.M)}
+    ours = {
+        n
+        for folder in ("minidynamo", "miniinductor")
+        for file in (NOTEBOOKS.parent / folder).rglob("*.py")
+        for n in re.findall(r"^ *(?:def|class) (\w+)", file.read_text(), re.M)
+    }
     shown = set()
     for name in NAMES:
         source = (NOTEBOOKS / "src" / f"{name}.py").read_text()
@@ -148,6 +213,7 @@ def test_a_solution_uses_only_what_was_shown_so_far():
 
 def test_a_run_changes_the_stored_notebooks_only_when_asked(tmp_path, monkeypatch):
     import nbformat
+
     monkeypatch.setattr(build, "FRESH", tmp_path / "fresh")
     monkeypatch.setattr(build, "NOTEBOOKS", tmp_path / "stored")
     monkeypatch.setattr(build, "execute", lambda notebook: notebook)
@@ -158,13 +224,23 @@ def test_a_run_changes_the_stored_notebooks_only_when_asked(tmp_path, monkeypatc
     stored.write_text("as it was")
     monkeypatch.setattr(sys, "argv", ["build.py", NAMES[1]])
     build.main()
-    assert stored.read_text() == "as it was" and shown == {NAMES[1]: tmp_path / "fresh" / stored.name}
+    assert stored.read_text() == "as it was" and shown == {
+        NAMES[1]: tmp_path / "fresh" / stored.name
+    }
     monkeypatch.setattr(sys, "argv", ["build.py", NAMES[1], "--write"])
     build.main()
     assert nbformat.read(stored, as_version=4).cells and shown[NAMES[1]] == stored
 
 
-GPU_CALLS = sorted({(name, *m) for name in NAMES for m in re.findall(r'on_this_gpu\("(.+?)", "(.+?)"\)', (NOTEBOOKS / "src" / f"{name}.py").read_text())})
+GPU_CALLS = sorted(
+    {
+        (name, *m)
+        for name in NAMES
+        for m in re.findall(
+            r'on_this_gpu\("(.+?)", "(.+?)"\)', (NOTEBOOKS / "src" / f"{name}.py").read_text()
+        )
+    }
+)
 
 
 @pytest.mark.parametrize("name, suite, only", GPU_CALLS)
@@ -177,6 +253,7 @@ def test_gpu_cells_call_the_benchmark_as_it_is(name, suite, only, monkeypatch):
     from minidynamo.bench import __main__ as bench
     from minidynamo.bench.plots import recorded
     from minidynamo.bench.runner import on_this_gpu
+
     assert suite in bench.SUITES
     assert on_this_gpu(suite, only) == "no GPU here" or torch.cuda.is_available()
     called = {}
@@ -186,6 +263,7 @@ def test_gpu_cells_call_the_benchmark_as_it_is(name, suite, only, monkeypatch):
         monkeypatch.setitem(bench.SUITES, suite, lambda options: called.update(vars(options)))
         assert bench.main() == 0 and "TRITON_INTERPRET" not in env
         return subprocess.CompletedProcess(command, 0, "ran", "")
+
     monkeypatch.setenv("TRITON_INTERPRET", "1")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(subprocess, "run", run)

@@ -1,16 +1,29 @@
 """The op vocabulary is closed, and every handler speaks all of it."""
+
 import pytest
 import sympy
 import torch
 
 from miniinductor.handlers import DtypeError, DtypeHandler, PrintHandler, buffer_text
 from miniinductor.interpreter import InterpreterHandler
-from miniinductor.ops import BINARY, COMPARISON, OP_NAMES, REDUCTIONS, UNARY, OpsHandler, missing_ops, ops, set_handler
+from miniinductor.ops import (
+    BINARY,
+    COMPARISON,
+    OP_NAMES,
+    REDUCTIONS,
+    UNARY,
+    OpsHandler,
+    missing_ops,
+    ops,
+    set_handler,
+)
 
 from front_helpers import lower
 
 
-@pytest.mark.parametrize("handler", [PrintHandler, DtypeHandler, InterpreterHandler], ids=lambda h: h.__name__)
+@pytest.mark.parametrize(
+    "handler", [PrintHandler, DtypeHandler, InterpreterHandler], ids=lambda h: h.__name__
+)
 def test_each_handler_has_each_op(handler):
     assert missing_ops(handler) == []
 
@@ -18,10 +31,12 @@ def test_each_handler_has_each_op(handler):
 def test_a_handler_that_forgets_an_op_is_found():
     class Forgetful(PrintHandler):
         pass
+
     assert missing_ops(Forgetful) == []
 
     class Empty(OpsHandler):
         pass
+
     assert missing_ops(Empty) == list(OP_NAMES)
 
 
@@ -41,7 +56,10 @@ def test_handlers_nest():
         with set_handler(inner):
             ops.constant(1, torch.int64)
         ops.constant(2, torch.int64)
-    assert (inner.lines, outer.lines) == (["tmp0 = constant(1, int64)"], ["tmp0 = constant(2, int64)"])
+    assert (inner.lines, outer.lines) == (
+        ["tmp0 = constant(1, int64)"],
+        ["tmp0 = constant(2, int64)"],
+    )
 
 
 def test_the_printer_names_equal_subexpressions_once():
@@ -57,8 +75,12 @@ def test_the_text_of_a_buffer():
     text = buffer_text(graph.operations[0]).splitlines()
     assert text[0].startswith("buf0: float32[4, 8] = pointwise i0 < 4, i1 < 8")
     assert [line.strip() for line in text[1:]] == [
-        "tmp0 = load(arg0, 8*i0 + i1)", "tmp1 = exp(tmp0)", "tmp2 = constant(1, float32)", "tmp3 = add(tmp1, tmp2)",
-        "store(buf0, 8*i0 + i1, tmp3)"]
+        "tmp0 = load(arg0, 8*i0 + i1)",
+        "tmp1 = exp(tmp0)",
+        "tmp2 = constant(1, float32)",
+        "tmp3 = add(tmp1, tmp2)",
+        "store(buf0, 8*i0 + i1, tmp3)",
+    ]
 
 
 def test_dtypes_must_agree():

@@ -1,4 +1,5 @@
 """Random graphs (tests/sweeps/graphs.py): compiled against the interpreter of the loop IR against eager.  `make fuzz-graphs` runs 5,000."""
+
 import os
 import sys
 
@@ -6,9 +7,9 @@ import pytest
 import torch
 
 sys.path.append(os.path.join(os.path.dirname(__file__), "sweeps"))
-import graphs                           # noqa: E402
-import miniinductor                     # noqa: E402
-from front_helpers import interpret     # noqa: E402
+import graphs  # noqa: E402
+import miniinductor  # noqa: E402
+from front_helpers import interpret  # noqa: E402
 
 
 @pytest.mark.parametrize("first", range(0, 72, 12))
@@ -16,7 +17,13 @@ def test_three_ways(first):
     assert graphs.check(list(range(first, first + 12))) == []
 
 
-@pytest.mark.parametrize("seeds", [[78, 1064, 2975, 3192, 3525], *[[*range(first, first + 12)] for first in range(200_000, 200_060, 12)]])
+@pytest.mark.parametrize(
+    "seeds",
+    [
+        [78, 1064, 2975, 3192, 3525],
+        *[[*range(first, first + 12)] for first in range(200_000, 200_060, 12)],
+    ],
+)
 def test_triton(seeds):
     """The first ones: -1 as an unsigned number; truth values and libdevice's results without dimensions."""
     pytest.importorskip("triton")
@@ -27,13 +34,23 @@ def test_triton(seeds):
 @pytest.mark.parametrize("first", range(100_000, 100_192, 24))
 def test_lowered_against_eager(first):
     gm, inputs, tolerances, seeds = graphs.batch(range(first, first + 24))
-    eager, (ours, record) = gm(*map(graphs.clone_input, inputs)), interpret(gm, list(map(graphs.clone_input, inputs)))
-    fakes = [n.meta["val"] for n in next(n for n in record.aten_graph.graph.nodes if n.op == "output").args[0]]
+    eager, (ours, record) = (
+        gm(*map(graphs.clone_input, inputs)),
+        interpret(gm, list(map(graphs.clone_input, inputs))),
+    )
+    fakes = [
+        n.meta["val"]
+        for n in next(n for n in record.aten_graph.graph.nodes if n.op == "output").args[0]
+    ]
     for seed, *values in zip(seeds, ours, eager, tolerances, fakes):
         assert graphs.difference(*values) is None, f"seed {seed}"
 
 
 def test_a_wrong_value_is_found():
     x = torch.arange(5.0)
-    assert graphs.difference(x + 1e-6, x, 0.0, x) and graphs.difference(x + 1e-3, x, 2e-5, x) and graphs.difference(x.double(), x, 0.0, x)
+    assert (
+        graphs.difference(x + 1e-6, x, 0.0, x)
+        and graphs.difference(x + 1e-3, x, 2e-5, x)
+        and graphs.difference(x.double(), x, 0.0, x)
+    )
     assert graphs.difference(x + 1e-6, x, 2e-5, x) is None

@@ -1,4 +1,5 @@
 """Resume functions: many functions split at each possible point compute what they computed before.  No torch."""
+
 import bisect
 import contextlib
 import copy
@@ -61,7 +62,7 @@ def test_every_split_computes_the_same(function):
 @pytest.mark.parametrize("method", [Derived.__init__, Derived.m], ids=["init", "m"])
 def test_super_in_a_resume_function(method):
     def check(point):
-        for _ in range(40):                      # 3.12+: before and after LOAD_SUPER_ATTR specialises
+        for _ in range(40):  # 3.12+: before and after LOAD_SUPER_ATTR specialises
             assert Derived(5).m(3) == 24
 
     assert each_split(method, check) >= 5
@@ -97,21 +98,35 @@ def test_super_without_its_object_is_refused():
     code = SuperLater.m.__code__
     point = next(p for p in split_points(code) if p[2] >= {"first"})
     k, stack, live = point
-    if VERSION >= (3, 12):                       # `bound = super()` is a plain call on every version
+    if VERSION >= (3, 12):  # `bound = super()` is a plain call on every version
         assert "bound" not in live
     with pytest.raises(CannotSplit, match="first parameter, self"):
         resume_code(code, k, stack, live - {"self"})
 
 
 LIBRARY = [
-    (textwrap.wrap, ("the quick brown fox jumps over the lazy dog " * 3, 17)), (textwrap.dedent, ("  a\n    b\n\n  c",)),
-    (json.dumps, ({"a": [1, 2, {"b": None}]},)), (statistics.median, ([3, 1, 2, 5],)), (statistics.quantiles, (list(range(20)),)),
-    (difflib.get_close_matches, ("appel", ["ape", "apple", "peach"])), (difflib.SequenceMatcher.ratio, (difflib.SequenceMatcher(None, "abcd", "bcde"),)),
-    (string.Template.substitute, (string.Template("$a ${b} $$"),)), (fractions._gcd if hasattr(fractions, "_gcd") else bisect.bisect, ([1, 2, 3], 2)),
-    (re.escape, ("a.b*c",)), (textwrap.TextWrapper._wrap_chunks, (textwrap.TextWrapper(width=9), list("ab cd ef gh"))),
-    (textwrap.TextWrapper.__init__, (textwrap.TextWrapper(),)), (difflib.SequenceMatcher.find_longest_match, (difflib.SequenceMatcher(None, " abcd", "abcd abcd"),)),
-    (difflib.SequenceMatcher.get_matching_blocks, (difflib.SequenceMatcher(None, "abxcd", "abcd"),)),
-    (csv.Sniffer.sniff, (csv.Sniffer(), "a;b;c\n1;2;3\n4;5;6\n")), (fractions.Fraction.limit_denominator, (fractions.Fraction("3.1415926"), 100)),
+    (textwrap.wrap, ("the quick brown fox jumps over the lazy dog " * 3, 17)),
+    (textwrap.dedent, ("  a\n    b\n\n  c",)),
+    (json.dumps, ({"a": [1, 2, {"b": None}]},)),
+    (statistics.median, ([3, 1, 2, 5],)),
+    (statistics.quantiles, (list(range(20)),)),
+    (difflib.get_close_matches, ("appel", ["ape", "apple", "peach"])),
+    (difflib.SequenceMatcher.ratio, (difflib.SequenceMatcher(None, "abcd", "bcde"),)),
+    (string.Template.substitute, (string.Template("$a ${b} $$"),)),
+    (fractions._gcd if hasattr(fractions, "_gcd") else bisect.bisect, ([1, 2, 3], 2)),
+    (re.escape, ("a.b*c",)),
+    (textwrap.TextWrapper._wrap_chunks, (textwrap.TextWrapper(width=9), list("ab cd ef gh"))),
+    (textwrap.TextWrapper.__init__, (textwrap.TextWrapper(),)),
+    (
+        difflib.SequenceMatcher.find_longest_match,
+        (difflib.SequenceMatcher(None, " abcd", "abcd abcd"),),
+    ),
+    (
+        difflib.SequenceMatcher.get_matching_blocks,
+        (difflib.SequenceMatcher(None, "abxcd", "abcd"),),
+    ),
+    (csv.Sniffer.sniff, (csv.Sniffer(), "a;b;c\n1;2;3\n4;5;6\n")),
+    (fractions.Fraction.limit_denominator, (fractions.Fraction("3.1415926"), 100)),
 ]
 LIBRARY = [(f, args) for f, args in LIBRARY if isinstance(f, types.FunctionType)]
 
@@ -143,7 +158,9 @@ def test_resume_functions_split_again(seed):
             replaced, rest = split(code, point), resume_code(code, *point)
             deeper = chain(rest, depth - 1)
             made.append(deeper)
-            return replaced.replace(co_consts=tuple(deeper if c is rest else c for c in replaced.co_consts))
+            return replaced.replace(
+                co_consts=tuple(deeper if c is rest else c for c in replaced.co_consts)
+            )
 
         want = [outcome(function, a, b) for a, b in ((7, 2), (1, 0), (-3, 4))]
         try:
@@ -190,12 +207,20 @@ def test_no_split_within_a_call():
         refused(f.__code__, index_of(body, "PRECALL") + 1, "parts of a call")
     code = SuperLater.m.__code__
     body = disassemble(code)
-    k = next(n for n, ins in enumerate(body) if ins.op == "LOAD_GLOBAL" and ins.arg == "super" and ins.flags) + 1
+    k = (
+        next(
+            n
+            for n, ins in enumerate(body)
+            if ins.op == "LOAD_GLOBAL" and ins.arg == "super" and ins.flags
+        )
+        + 1
+    )
     refused(code, k, "between super and its call")
 
 
 def test_splits_while_an_exception_is_handled():
     """The exception goes on to be handled behind the split, and no longer than before."""
+
     def f(x):
         log = []
         try:
@@ -218,14 +243,20 @@ def test_splits_while_an_exception_is_handled():
 
     cases = [lambda: int("a"), lambda: 1, lambda: [][0]]
     want, body = [f(case) for case in cases], disassemble(f.__code__)
-    assert want[0][0][:2] == [("handling", True), (ValueError, True)] and want[0][1] == (None, None, None)
+    assert want[0][0][:2] == [("handling", True), (ValueError, True)] and want[0][1] == (
+        None,
+        None,
+        None,
+    )
 
     def check(point):
         assert [f(case) for case in cases] == want, point
         try:
             raise TypeError
-        except TypeError as outer:          # what the caller handles is there, too, before and after
-            assert [f(case)[0][-1] for case in cases[:1]] == [(ValueError, TypeError)] and sys.exception() is outer
+        except TypeError as outer:  # what the caller handles is there, too, before and after
+            assert [f(case)[0][-1] for case in cases[:1]] == [
+                (ValueError, TypeError)
+            ] and sys.exception() is outer
 
     assert each_split(f, check, limit=1000) > 60
     assert {"h", "l"} <= {kind for point in split_points(f.__code__) for kind in point[1]}
@@ -233,6 +264,7 @@ def test_splits_while_an_exception_is_handled():
 
 def test_handlers_in_loops_are_left_again():
     """The analysis ends (a handler that goes on with the loop), and after the handler all is well."""
+
     def f(items):
         out = []
         for item in items:
@@ -291,8 +323,11 @@ def with_block(log, b=2, *args):
 def at(function, name):
     """The split point just before the global `name` is loaded."""
     body = disassemble(function.__code__)
-    return next(p for p in split_points(function.__code__)
-                if body[p[0]].op == "LOAD_GLOBAL" and body[p[0]].arg == name)
+    return next(
+        p
+        for p in split_points(function.__code__)
+        if body[p[0]].op == "LOAD_GLOBAL" and body[p[0]].arg == name
+    )
 
 
 class Log:
@@ -313,15 +348,23 @@ def test_inside_with_the_stack_holds_exit():
     assert "v" in stack
     rest = types.FunctionType(resume_code(with_block.__code__, k, stack, live), globals())
     names = parameters(with_block.__code__, stack, live)
-    assert names[:3] == ["log", "b", "args"] and rest.__code__.co_varnames[:len(names)] == tuple(names)
+    assert names[:3] == ["log", "b", "args"] and rest.__code__.co_varnames[: len(names)] == tuple(
+        names
+    )
     log, values = Log(), {"log": 0, "b": 5, "args": (1, 2), "total": 10, "entered": 7}
 
     exit_at = stack.index("v")
+
     def run(function, *more):
         given = [values[n] for n in names if n in values]
         on_stack = {exit_at: log.__exit__}
-        on_stack.update({i: values["total"] for i, kind in enumerate(stack) if kind == "v" and i != exit_at})
-        return function(*given, *[on_stack[i] for i, kind in enumerate(stack) if kind == "v"], *more)
+        on_stack.update(
+            {i: values["total"] for i, kind in enumerate(stack) if kind == "v" and i != exit_at}
+        )
+        return function(
+            *given, *[on_stack[i] for i, kind in enumerate(stack) if kind == "v"], *more
+        )
+
     assert run(rest) == ((10 + 2) * 5, 7) and log.seen == [None]
 
 
@@ -329,7 +372,9 @@ def test_names_lines_and_cache():
     point = at(with_block, "len")
     code = with_block.__code__
     made = resume_code(code, *point)
-    assert made is resume_code(code, *point) and made is resume_code(code, point[0], list(point[1]), set(point[2]))
+    assert made is resume_code(code, *point) and made is resume_code(
+        code, point[0], list(point[1]), set(point[2])
+    )
     line = code.co_firstlineno + 3
     assert made.co_name == f"<resume of with_block at line {line}>"
     body = disassemble(made)
@@ -358,6 +403,7 @@ def test_cells_arrive_as_free_variables():
             g = lambda: (b, c)
             free += 1
             return g(), free
+
         return f
 
     f = outer(10)
@@ -376,6 +422,7 @@ def test_cells_arrive_as_free_variables():
 
 def test_what_was_on_the_stack_dies_with_it():
     """The caller hands its stack over (it deletes its own names), and the resume function deletes the parameters."""
+
     class Witness:
         pass
 
@@ -383,10 +430,12 @@ def test_what_was_on_the_stack_dies_with_it():
         return (make() is None, dead())[1]
 
     dead = []
+
     def make():
         w = Witness()
         dead.append(weakref.ref(w))
         return w
+
     points = split_points(f.__code__)
 
     def check(point):

@@ -1,4 +1,5 @@
 """Building, caching, launching, and the wrapper's memory."""
+
 import errno
 import os
 import stat
@@ -41,10 +42,17 @@ def launch(kernel):
 
 
 def test_equal_sources_are_compiled_once(cache):
-    a, b, c = builder.build_kernels([(SOURCE % "1", "a"), ((SOURCE % "1").replace("comment", "remark"), "b"),
-                                     (SOURCE % "2", "c")])
+    a, b, c = builder.build_kernels(
+        [
+            (SOURCE % "1", "a"),
+            ((SOURCE % "1").replace("comment", "remark"), "b"),
+            (SOURCE % "2", "c"),
+        ]
+    )
     assert a is b and a is not c
-    assert torch.equal(launch(a), torch.full((8,), 1.0)) and torch.equal(launch(c), torch.full((8,), 2.0))
+    assert torch.equal(launch(a), torch.full((8,), 1.0)) and torch.equal(
+        launch(c), torch.full((8,), 2.0)
+    )
 
 
 def test_the_disk_cache_is_used(cache, monkeypatch):
@@ -57,16 +65,26 @@ def test_the_disk_cache_is_used(cache, monkeypatch):
 
 
 def test_a_damaged_file_is_rebuilt(cache):
-    key = builder.cache_key(builder.prelude() + "\n" + (SOURCE % "4").replace("NAME(", "k_0(", 1), builder.compiler_command())
+    key = builder.cache_key(
+        builder.prelude() + "\n" + (SOURCE % "4").replace("NAME(", "k_0(", 1),
+        builder.compiler_command(),
+    )
     cache.mkdir()
     (cache / f"{key}.so").write_bytes(b"not a library")
     [kernel] = builder.build_kernels([(SOURCE % "4", "k")])
-    assert torch.equal(launch(kernel), torch.full((8,), 4.0)) and (cache / f"{key}.so").stat().st_size > 1000
+    assert (
+        torch.equal(launch(kernel), torch.full((8,), 4.0))
+        and (cache / f"{key}.so").stat().st_size > 1000
+    )
 
 
 def test_the_key_depends_on_flags(cache):
     command = builder.compiler_command()
-    assert builder.cache_key("x", command) != builder.cache_key("x", [*command, "-O0"]) != builder.cache_key("y", command)
+    assert (
+        builder.cache_key("x", command)
+        != builder.cache_key("x", [*command, "-O0"])
+        != builder.cache_key("y", command)
+    )
 
 
 def test_a_folder_that_cannot_be_made_falls_back(tmp_path):
@@ -80,7 +98,7 @@ def test_a_folder_that_cannot_be_made_falls_back(tmp_path):
 def test_a_read_only_folder_falls_back(cache, monkeypatch):
     cache.mkdir()
     cache.chmod(stat.S_IRUSR | stat.S_IXUSR)
-    monkeypatch.setattr(os, "access", lambda *a: False)     # root may write anyway
+    monkeypatch.setattr(os, "access", lambda *a: False)  # root may write anyway
     [kernel] = builder.build_kernels([(SOURCE % "6", "k")])
     assert torch.equal(launch(kernel), torch.full((8,), 6.0)) and not list(cache.iterdir())
 
@@ -101,26 +119,33 @@ def test_a_refused_kernel_shows_the_compiler_message(cache):
 
 
 def test_two_processes_build_the_same_kernel(cache):
-    code = (f"import sys; sys.path[:0] = {sys.path!r}\n"
-            f"import torch, miniinductor.config; miniinductor.config.cache_dir = {str(cache)!r}\n"
-            "from test_runtime import SOURCE, launch, builder\n"
-            "[k] = builder.build_kernels([(SOURCE % '8', 'k')]); print(launch(k)[0].item())")
-    workers = [subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) for _ in range(3)]
+    code = (
+        f"import sys; sys.path[:0] = {sys.path!r}\n"
+        f"import torch, miniinductor.config; miniinductor.config.cache_dir = {str(cache)!r}\n"
+        "from test_runtime import SOURCE, launch, builder\n"
+        "[k] = builder.build_kernels([(SOURCE % '8', 'k')]); print(launch(k)[0].item())"
+    )
+    workers = [
+        subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+        for _ in range(3)
+    ]
     assert [w.communicate(timeout=120)[0].strip() for w in workers] == ["8.0"] * 3
     assert len(list(cache.iterdir())) == 1
 
 
 def test_a_killed_build_leaves_nothing_that_loads(cache):
-    code = (f"import sys, time; sys.path[:0] = {sys.path!r}\n"
-            f"import torch, miniinductor.config; miniinductor.config.cache_dir = {str(cache)!r}\n"
-            "from test_runtime import SOURCE, builder\n"
-            "builder.os.replace = lambda *paths: (print('compiled', flush=True), time.sleep(100))\n"
-            "builder.build_kernels([(SOURCE % '9', 'k')])")
+    code = (
+        f"import sys, time; sys.path[:0] = {sys.path!r}\n"
+        f"import torch, miniinductor.config; miniinductor.config.cache_dir = {str(cache)!r}\n"
+        "from test_runtime import SOURCE, builder\n"
+        "builder.os.replace = lambda *paths: (print('compiled', flush=True), time.sleep(100))\n"
+        "builder.build_kernels([(SOURCE % '9', 'k')])"
+    )
     child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
     assert child.stdout.readline() == "compiled\n"
     child.kill()
     child.communicate()
-    [half] = cache.glob("*.so")                             # what the killed process had not renamed yet
+    [half] = cache.glob("*.so")  # what the killed process had not renamed yet
     half.write_bytes(half.read_bytes()[:500])
     [kernel] = builder.build_kernels([(SOURCE % "9", "k")])
     assert torch.equal(launch(kernel), torch.full((8,), 9.0))
@@ -162,6 +187,7 @@ def test_a_full_disk_runs_eagerly_and_the_next_call_compiles(cache, tmp_path, mo
 
     def full(*args):
         raise OSError(errno.ENOSPC, "No space left on device")
+
     with monkeypatch.context() as disk:
         if stage == "compiler":
             script = tmp_path / "g++"
@@ -169,7 +195,14 @@ def test_a_full_disk_runs_eagerly_and_the_next_call_compiles(cache, tmp_path, mo
             script.chmod(0o755)
             disk.setenv("CXX", str(script))
         else:
-            disk.setattr(*{"source": (builder.os, "fdopen"), "signature": (builder, "sign"), "rename": (builder.os, "replace")}[stage], full)
+            disk.setattr(
+                *{
+                    "source": (builder.os, "fdopen"),
+                    "signature": (builder, "sign"),
+                    "rename": (builder.os, "replace"),
+                }[stage],
+                full,
+            )
         compiled = miniinductor.compile_fx(gm, [x])
         assert torch.equal(compiled(x)[0], x.relu() + 11)
         [note] = compiled.record.notes_of("runs eagerly")
@@ -182,13 +215,21 @@ def test_a_full_disk_runs_eagerly_and_the_next_call_compiles(cache, tmp_path, mo
 
 def test_compile_fx_alone_says_what_it_takes():
     def f(x, y):
-        return x + y,
+        return (x + y,)
+
     with pytest.raises(TypeError, match="symbolic_trace"):
         miniinductor.compile_fx(f, [torch.ones(2)])
     with pytest.raises(ValueError, match=r"takes 2 inputs \(x, y\), but there are 1"):
         miniinductor.compile_fx(torch.fx.symbolic_trace(f), [torch.ones(2)])
-    compiled = miniinductor.compile_fx(torch.fx.symbolic_trace(lambda x: torch.relu(x) + 1), [torch.randn(3, 4)])
-    for wrong, said in ((torch.randn(3, 5), r"is \(\(3, 5\)"), (torch.randn(4, 3).t(), r"\(1, 3\)"), (torch.zeros(3, 4).double(), "float64"), ([1], "list")):
+    compiled = miniinductor.compile_fx(
+        torch.fx.symbolic_trace(lambda x: torch.relu(x) + 1), [torch.randn(3, 4)]
+    )
+    for wrong, said in (
+        (torch.randn(3, 5), r"is \(\(3, 5\)"),
+        (torch.randn(4, 3).t(), r"\(1, 3\)"),
+        (torch.zeros(3, 4).double(), "float64"),
+        ([1], "list"),
+    ):
         with pytest.raises(ValueError, match=said):
             compiled(wrong)
     assert compiled(torch.zeros(3, 4)).sum() == 12 and "1 kernels" in repr(compiled)
@@ -198,13 +239,20 @@ def test_compile_fx_alone_says_what_it_takes():
 
 def test_texts_of_a_record_are_made_when_read(cache, monkeypatch):
     from miniinductor import handlers
-    monkeypatch.setattr(handlers, "graph_text", lambda graph: pytest.fail("printed, but nobody reads it"))
+
+    monkeypatch.setattr(
+        handlers, "graph_text", lambda graph: pytest.fail("printed, but nobody reads it")
+    )
     x = torch.randn(5)
     compiled = miniinductor.compile_fx(torch.fx.symbolic_trace(lambda x: (x.exp(),)), [x])
     monkeypatch.undo()
     with miniinductor.config.patch(cache_dir=str(cache)):
         again = miniinductor.compile_fx(torch.fx.symbolic_trace(lambda x: (x.exp(),)), [x])
-    assert "exp" in again.record.loop_ir and "exp" in again.record.fused_ir and again.record.loop_ir is again.record.loop_ir
+    assert (
+        "exp" in again.record.loop_ir
+        and "exp" in again.record.fused_ir
+        and again.record.loop_ir is again.record.loop_ir
+    )
     assert torch.equal(compiled(x)[0], again(x)[0])
 
 
@@ -224,7 +272,9 @@ def test_the_launcher_refuses_what_has_no_pointer():
 # --- memory -----------------------------------------------------------------------------------------------------------
 def chain(a, w):
     for _ in range(6):
-        a = exp(pointwise(lambda v: ops.mul(ops.tanh(v), ops.constant(0.1, torch.float32)), mm(a, w)))
+        a = exp(
+            pointwise(lambda v: ops.mul(ops.tanh(v), ops.constant(0.1, torch.float32)), mm(a, w))
+        )
     return [a]
 
 
@@ -238,7 +288,10 @@ def test_dead_buffers_are_reused():
     a, w = torch.randn(64, 64), torch.randn(64, 64)
     (got,), record = run(chain, a, w)
     torch.testing.assert_close(got, eager_chain(a, w), rtol=1e-4, atol=1e-5)
-    assert sum(place.startswith(("reuse of", "in place of")) for _, place, _ in record.memory_plan) >= 7
+    assert (
+        sum(place.startswith(("reuse of", "in place of")) for _, place, _ in record.memory_plan)
+        >= 7
+    )
     with miniinductor.config.patch(buffer_reuse=False):
         (got,), record = run(chain, a, w)
     assert all(place == "new" for _, place, _ in record.memory_plan)
@@ -251,7 +304,9 @@ def test_outputs_never_share_memory_with_later_calls():
     kept = [t.clone() for t in first]
     second = compiled(a + 1, w)
     assert all(torch.equal(t, k) for t, k in zip(first, kept))
-    assert not {t.untyped_storage().data_ptr() for t in first} & {t.untyped_storage().data_ptr() for t in second}
+    assert not {t.untyped_storage().data_ptr() for t in first} & {
+        t.untyped_storage().data_ptr() for t in second
+    }
 
 
 def test_threads_do_not_share_a_workspace():
@@ -264,6 +319,7 @@ def test_threads_do_not_share_a_workspace():
             x = a * scale
             if not torch.allclose(compiled(x, w)[0], eager_chain(x, w), rtol=1e-3, atol=1e-4):
                 failures.append(scale)
+
     threads = [threading.Thread(target=work, args=(s,)) for s in (0.1, 0.5, 1.0, 2.0)]
     [t.start() for t in threads]
     [t.join() for t in threads]
@@ -272,12 +328,21 @@ def test_threads_do_not_share_a_workspace():
 
 def test_a_call_after_a_failed_call_is_right():
     from test_cpp import gather
-    compiled = build(make_graph(lambda t, i: [exp(gather(t, i)[0])], torch.randn(5, 3), torch.zeros(4, dtype=torch.int64)),
-                     CompileRecord())
+
+    compiled = build(
+        make_graph(
+            lambda t, i: [exp(gather(t, i)[0])],
+            torch.randn(5, 3),
+            torch.zeros(4, dtype=torch.int64),
+        ),
+        CompileRecord(),
+    )
     table = torch.randn(5, 3)
     with pytest.raises(IndexError):
         compiled(table, torch.full((4,), 7))
-    torch.testing.assert_close(compiled(table, torch.tensor([0, 4, -1, 2]))[0], table[[0, 4, -1, 2]].exp())
+    torch.testing.assert_close(
+        compiled(table, torch.tensor([0, 4, -1, 2]))[0], table[[0, 4, -1, 2]].exp()
+    )
 
 
 def test_inference_mode_and_normal_calls_mix():
@@ -326,7 +391,12 @@ def test_outputs_that_are_views_inputs_ints_and_none():
     x = torch.randn(4, 6)
     graph = make_graph(lambda a: [exp(a)], x)
     full = graph.outputs[0]
-    graph.outputs = [BufferView("arg0", (4, 6), (6, 1)), BufferView(full.name, (6, 4), (1, 6)), 7, None]
+    graph.outputs = [
+        BufferView("arg0", (4, 6), (6, 1)),
+        BufferView(full.name, (6, 4), (1, 6)),
+        7,
+        None,
+    ]
     same, transposed, number, nothing = build(graph, CompileRecord())(x)
     assert same is x and number == 7 and nothing is None
     torch.testing.assert_close(transposed, x.exp().t())
@@ -334,9 +404,14 @@ def test_outputs_that_are_views_inputs_ints_and_none():
 
 def test_tiny_calls_are_cheaper_than_eager():
     import time
+
     x = torch.randn(16)
-    compiled = build(make_graph(lambda a: [pointwise(lambda v: ops.mul(ops.add(ops.exp(v), v), ops.sin(v)), a)], x),
-                     CompileRecord())
+    compiled = build(
+        make_graph(
+            lambda a: [pointwise(lambda v: ops.mul(ops.add(ops.exp(v), v), ops.sin(v)), a)], x
+        ),
+        CompileRecord(),
+    )
 
     def seconds(function):
         best = 1e9
@@ -346,6 +421,7 @@ def test_tiny_calls_are_cheaper_than_eager():
                 function(x)
             best = min(best, time.perf_counter() - start)
         return best
+
     assert seconds(compiled) < seconds(lambda v: (torch.exp(v) + v) * torch.sin(v))
 
 
@@ -357,14 +433,21 @@ def test_other_devices_are_refused():
 
 
 @pytest.mark.parametrize("sizes", [("n", 8), (5, "n"), ("n", "n")])
-@pytest.mark.parametrize("function,reference", [
-    (lambda a: [softmax(a)], lambda x: x.softmax(-1)),
-    (lambda a: [reduce(a, "sum", [0])], lambda x: x.sum(0, keepdim=True)),
-    (lambda a: [pointwise(ops.sin, reduce(exp(a), "max", [1]))], lambda x: x.exp().amax(1, keepdim=True).sin()),
-])
+@pytest.mark.parametrize(
+    "function,reference",
+    [
+        (lambda a: [softmax(a)], lambda x: x.softmax(-1)),
+        (lambda a: [reduce(a, "sum", [0])], lambda x: x.sum(0, keepdim=True)),
+        (
+            lambda a: [pointwise(ops.sin, reduce(exp(a), "max", [1]))],
+            lambda x: x.exp().amax(1, keepdim=True).sin(),
+        ),
+    ],
+)
 def test_symbolic_sizes_are_kernel_arguments(sizes, function, reference):
     import sympy
     from miniinductor import ir
+
     n = sympy.Symbol("n", integer=True, positive=True)
     layout = ir.Layout.contiguous(CPU, torch.float32, tuple(n if s == "n" else s for s in sizes))
     graph = ir.Graph()
@@ -377,9 +460,19 @@ def test_symbolic_sizes_are_kernel_arguments(sizes, function, reference):
         torch.testing.assert_close(compiled(x)[0], reference(x), rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("line", ["({names},) = new_workspace()", "({names},) = workspace", "call({names})", "x = f({names})[0].copy_(y)", "{names} = f(x)"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "({names},) = new_workspace()",
+        "({names},) = workspace",
+        "call({names})",
+        "x = f({names})[0].copy_(y)",
+        "{names} = f(x)",
+    ],
+)
 def test_long_lines_are_cut_between_brackets(line):
     from miniinductor.codegen.wrapper import wrapped
+
     for count in range(1, 40):
         text = line.format(names=", ".join(f"buf{n}" for n in range(count)))
         pieces = wrapped(text)
@@ -389,6 +482,8 @@ def test_long_lines_are_cut_between_brackets(line):
 
 def test_a_source_that_would_keep_the_compiler_busy_for_ever_is_refused(monkeypatch):
     monkeypatch.setattr(builder, "LONGEST_SOURCE", 100)
-    compiled = miniinductor.compile_fx(torch.fx.symbolic_trace(lambda x: (torch.relu(x) + 1,)), [torch.ones(3)])
+    compiled = miniinductor.compile_fx(
+        torch.fx.symbolic_trace(lambda x: (torch.relu(x) + 1,)), [torch.ones(3)]
+    )
     assert torch.equal(compiled(torch.ones(3))[0], torch.full((3,), 2.0))
     assert "too long for the C++ compiler" in compiled.record.notes_of("runs eagerly")[0]

@@ -1,4 +1,5 @@
 """Fusion: which nodes become one kernel, and the reasons why others do not."""
+
 import pytest
 import torch
 
@@ -27,8 +28,16 @@ def extern(op, *boxes, size=None):
     """An eager kernel over realized boxes, with a contiguous result."""
     views = [b.as_buffer_view() for b in boxes]
     layout = Layout.contiguous(CPU, torch.float32, size or boxes[0].get_size())
-    return TensorBox(current_graph().add(ExternKernel, layout, frozenset(), op=op, args=tuple(views),
-                                         out_op=torch.ops.aten.mm.out))
+    return TensorBox(
+        current_graph().add(
+            ExternKernel,
+            layout,
+            frozenset(),
+            op=op,
+            args=tuple(views),
+            out_op=torch.ops.aten.mm.out,
+        )
+    )
 
 
 def mm(a, b):
@@ -41,8 +50,13 @@ def test_a_chain_is_one_kernel():
     assert all(d.fused and d.category == "vertical" for d in record.fusions)
 
 
-@pytest.mark.parametrize("function,tensors", [(lambda a: [softmax(a)], [(64, 50)]), (lambda a, w, b: [layer_norm(a, w, b)],
-                                              [(64, 50), (50,), (50,)])])
+@pytest.mark.parametrize(
+    "function,tensors",
+    [
+        (lambda a: [softmax(a)], [(64, 50)]),
+        (lambda a, w, b: [layer_norm(a, w, b)], [(64, 50), (50,), (50,)]),
+    ],
+)
 def test_softmax_and_layer_norm_are_one_kernel(function, tensors):
     nodes, _ = schedule(function, *[torch.randn(s) for s in tensors])
     assert len(nodes) == 1 and nodes[0].is_reduction
@@ -56,7 +70,9 @@ def test_only_what_escapes_is_stored():
 
 
 def test_independent_nodes_that_share_reads_fuse():
-    nodes, record = schedule(lambda a: [exp(a), pointwise(ops.sin, a, realize=True)], torch.randn(9, 9))
+    nodes, record = schedule(
+        lambda a: [exp(a), pointwise(ops.sin, a, realize=True)], torch.randn(9, 9)
+    )
     assert len(nodes) == 1 and [d.category for d in record.fusions] == ["horizontal"]
 
 
@@ -66,7 +82,9 @@ def test_two_reductions_of_one_tensor_fuse():
 
 
 def test_nothing_shared_nothing_fused():
-    nodes, record = schedule(lambda a, b: [exp(a), reduce(b, "sum", [0])], torch.randn(9), torch.randn(9))
+    nodes, record = schedule(
+        lambda a, b: [exp(a), reduce(b, "sum", [0])], torch.randn(9), torch.randn(9)
+    )
     assert len(nodes) == 2 and record.fusions == []
 
 
@@ -75,7 +93,12 @@ def test_shifted_reads_are_refused_with_the_two_elements():
         first = exp(a)
         load = first.make_loader()
         from miniinductor.ir import Pointwise
-        return [TensorBox(Pointwise(CPU, torch.float32, [9], lambda i: ops.neg(load([8 - i[0]])))), first]
+
+        return [
+            TensorBox(Pointwise(CPU, torch.float32, [9], lambda i: ops.neg(load([8 - i[0]])))),
+            first,
+        ]
+
     nodes, record = schedule(shifted, torch.randn(9))
     assert len(nodes) == 2
     [decision] = record.fusions
@@ -85,12 +108,16 @@ def test_shifted_reads_are_refused_with_the_two_elements():
 
 
 def test_broadcast_of_a_computed_row_is_refused():
-    nodes, record = schedule(lambda a, b: [pointwise(ops.add, a, exp(b))], torch.randn(9, 5), torch.randn(5))
+    nodes, record = schedule(
+        lambda a, b: [pointwise(ops.add, a, exp(b))], torch.randn(9, 5), torch.randn(5)
+    )
     assert len(nodes) == 2 and "loops differ" in record.fusions[0].reason
 
 
 def test_different_loops_are_refused():
-    nodes, record = schedule(lambda a: [reduce(a, "sum", [0]), reduce(a, "sum", [1])], torch.randn(9, 5))
+    nodes, record = schedule(
+        lambda a: [reduce(a, "sum", [0]), reduce(a, "sum", [1])], torch.randn(9, 5)
+    )
     assert len(nodes) == 2 and "loops differ" in record.fusions[0].reason
 
 
@@ -99,6 +126,7 @@ def test_cycles_through_an_extern_kernel_are_refused():
         first = exp(a)
         product = mm(first, w)
         return [pointwise(ops.add, first, product)]
+
     a, w = torch.randn(9, 9), torch.randn(9, 9)
     nodes, record = schedule(around, a, w)
     assert len(nodes) == 3 and any("cycle" in d.reason for d in record.fusions)
@@ -110,22 +138,26 @@ def test_pairs_that_are_too_far_apart_to_be_tried_are_recorded():
     prefixes = torch.fx.symbolic_trace(lambda a: tuple(a[:k].exp() for k in range(1, 21)))
     record = miniinductor.compile_fx(prefixes, [torch.randn(20)]).record
     far = [d for d in record.fusions if d.category == "distant"]
-    assert [d.second for d in far] == [f"{n} later users of arg0" for n in (3, 2, 1)] and "not tried" in far[0].reason
+    assert [d.second for d in far] == [
+        f"{n} later users of arg0" for n in (3, 2, 1)
+    ] and "not tried" in far[0].reason
 
 
 def test_dead_buffers_are_dropped():
     def dead(a):
         exp(a)
         return [pointwise(ops.sin, a)]
+
     nodes, record = schedule(dead, torch.randn(4))
     assert names(nodes) == [["buf1"]] and "dropped" in record.notes[0]
 
 
 def test_split_shapes_fuse_with_their_merged_form():
     def reshaped(a):
-        first = exp(a)                              # 6 x 4, one loop of 24
+        first = exp(a)  # 6 x 4, one loop of 24
         total = reduce(first, "sum", [1])
         return [total]
+
     nodes, _ = schedule(reshaped, torch.randn(6, 4))
     assert len(nodes) == 1
 
@@ -134,11 +166,14 @@ def test_a_stored_residual_is_reused_by_the_norm_and_kept():
     def block(a, b, w, bias):
         h = pointwise(ops.add, a, b, realize=True)
         return [layer_norm(h, w, bias), h]
+
     x = [torch.randn(40, 64), torch.randn(40, 64), torch.randn(64), torch.randn(64)]
     (normed, h), record = run(block, *x)
     assert len(record.kernels) == 1
     assert torch.equal(h, x[0] + x[1])
-    torch.testing.assert_close(normed, torch.nn.functional.layer_norm(h, (64,), x[2], x[3]), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(
+        normed, torch.nn.functional.layer_norm(h, (64,), x[2], x[3]), rtol=1e-4, atol=1e-5
+    )
 
 
 def test_fusion_off_gives_one_kernel_per_buffer():
@@ -149,13 +184,18 @@ def test_fusion_off_gives_one_kernel_per_buffer():
 
 def test_fused_ir_is_readable():
     _, record = schedule(lambda a: [softmax(a)], torch.randn(8, 8))
-    assert record.fused_ir.startswith("reduction kernel over [8] x reduce [8]") and "buf3" in record.fused_ir
+    assert (
+        record.fused_ir.startswith("reduction kernel over [8] x reduce [8]")
+        and "buf3" in record.fused_ir
+    )
 
 
 def test_random_graphs_keep_their_meaning():
     """Random chains of pointwise ops, reductions and matmuls: fused result = result without fusion."""
     import random
+
     for seed in range(25):
+
         def program(*boxes):
             rng = random.Random(seed)
             pool = list(boxes)
@@ -164,7 +204,9 @@ def test_random_graphs_keep_their_meaning():
                 kind = rng.choice(["add", "mul", "sin", "sum", "max", "mm", "softmax"])
                 if kind in ("add", "mul"):
                     full = [12, 12]
-                    pool.append(pointwise(getattr(ops, kind), a, b, size=full, realize=rng.random() < 0.7))
+                    pool.append(
+                        pointwise(getattr(ops, kind), a, b, size=full, realize=rng.random() < 0.7)
+                    )
                 elif kind == "sin":
                     pool.append(pointwise(ops.sin, a, realize=rng.random() < 0.7))
                 elif list(a.get_size()) == [12, 12]:
@@ -175,6 +217,7 @@ def test_random_graphs_keep_their_meaning():
                     elif kind in ("sum", "max"):
                         pool.append(reduce(a, kind, [rng.choice([0, 1])]))
             return [b for b in pool[2:]][-4:]
+
         torch.manual_seed(seed)
         inputs = [torch.randn(12, 12), torch.randn(12, 12)]
         fused, record = run(program, *inputs)
@@ -190,14 +233,22 @@ def test_batch_norm_is_one_kernel_over_reordered_loops():
 
     def batch_norm(x, w, b):
         return torch.relu(torch.nn.functional.batch_norm(x, None, None, w, b, True))
+
     x, w, b = torch.randn(8, 12, 16, 16), torch.randn(12), torch.randn(12)
     for switch, kernels in ((True, 1), (False, 2)):
         with miniinductor.config.patch(loop_reordering=switch), torch.no_grad():
             compiled = compile_fx(torch.fx.symbolic_trace(batch_norm), [x, w, b])
             result = compiled(x, w, b)
-        torch.testing.assert_close(result[0] if isinstance(result, (list, tuple)) else result, batch_norm(x, w, b), rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(
+            result[0] if isinstance(result, (list, tuple)) else result,
+            batch_norm(x, w, b),
+            rtol=1e-5,
+            atol=1e-5,
+        )
         assert len(compiled.record.kernels) == kernels
-        assert "x0_block" not in compiled.record.kernels[0].source      # a channel's weight and mean do not make its lanes run over channels
+        assert (
+            "x0_block" not in compiled.record.kernels[0].source
+        )  # a channel's weight and mean do not make its lanes run over channels
 
 
 def test_a_reduction_of_one_element_has_no_loops_to_reorder():

@@ -1,4 +1,5 @@
 """ShapeEnv and SymNode alone: symbols, proofs, guards, fake tensors.  Capture with them: test_dynamic.py."""
+
 import itertools
 import math
 import random
@@ -22,7 +23,10 @@ def make(*hints, duck=True):
 def fakes(*tensors):
     env, mode = ShapeEnv(), FakeTensorMode(static_shapes=True)
     mode.cache_enabled = False
-    made = [symbolic_fake(mode, env, t, set(range(t.dim())), lambda d, n=n: f"{n}.shape[{d}]") for n, t in zip("xyzw", tensors)]
+    made = [
+        symbolic_fake(mode, env, t, set(range(t.dim())), lambda d, n=n: f"{n}.shape[{d}]")
+        for n, t in zip("xyzw", tensors)
+    ]
     return env, mode, made
 
 
@@ -40,7 +44,7 @@ def test_a_decision_is_a_guard_with_its_line():
     env, (n,) = make(5)
     assert n > 3 and not n > 9
     assert [(g.code, g.line) for g in env.guards()] == [("4 <= x.shape[0] <= 9", "user.py:3")]
-    assert n >= 4 and n + 1 > 4 and n * 2 <= 18                     # proved: nothing new
+    assert n >= 4 and n + 1 > 4 and n * 2 <= 18  # proved: nothing new
     assert texts(env) == ["4 <= x.shape[0] <= 9"]
 
 
@@ -48,14 +52,14 @@ def test_relations_are_reduced():
     env, (a, b) = make(4, 8)
     assert a * 2 + b == b * 2
     assert texts(env)[-1] == "x.shape[0] * 2 == x.shape[1]"
-    assert b // 2 == a and b > a                                    # follow from it
+    assert b // 2 == a and b > a  # follow from it
 
 
 def test_the_example_of_the_paper():
     env, mode, (x, y) = fakes(torch.randn(3), torch.randn(4))
     with mode:
         z = torch.cat([x, y])
-    assert z.size(0) > 2                                            # two sizes of at least 2: always
+    assert z.size(0) > 2  # two sizes of at least 2: always
     assert [str(d) for d in env.decisions if d.proved] == ["s0 + s1 > 2    (always)"]
     assert texts(env) == ["x.shape[0] >= 2", "y.shape[0] >= 2"]
 
@@ -69,9 +73,9 @@ def test_bounds_of_a_product_with_a_size_that_cannot_vary():
 def test_division():
     env, (n,) = make(12)
     assert str(n // 1) == "s0" and str((n * 4) // 2) == "s0 * 2" and (n * 4) % 2 == 0
-    assert n % 4 == 0                                               # a guard, and from now on a fact
+    assert n % 4 == 0  # a guard, and from now on a fact
     assert str(n // 4 * 4) == "s0" and texts(env) == ["x.shape[0] >= 2", "(x.shape[0] % 4) == 0"]
-    assert (-n) // 5 == -3 and n // -5 == -3 and n % -5 == -3       # Python's rounding
+    assert (-n) // 5 == -3 and n // -5 == -3 and n % -5 == -3  # Python's rounding
     with pytest.raises(ZeroDivisionError):
         n // 0
 
@@ -85,7 +89,11 @@ def test_a_view_into_blocks_guards_divisibility():
 
 def test_numbers_that_python_needs_are_specialised():
     env, (n,) = make(5)
-    assert list(range(n)) == [0, 1, 2, 3, 4] and texts(env) == ["x.shape[0] == 5"] and n.node.constant == 5
+    assert (
+        list(range(n)) == [0, 1, 2, 3, 4]
+        and texts(env) == ["x.shape[0] == 5"]
+        and n.node.constant == 5
+    )
 
 
 def test_floats_are_computed_as_python_does():
@@ -109,14 +117,25 @@ def test_unbacked_symbols_refuse_decisions():
 
 def test_strides_follow_sizes():
     env, mode, (x, y) = fakes(torch.randn(5, 3, 4).transpose(0, 2), torch.randn(6, 9)[:, :7])
-    assert [str(s) for s in x.stride()] == ["1", "s0", "s0 * s1"] and [str(s) for s in y.stride()] == ["9", "1"]
+    assert [str(s) for s in x.stride()] == ["1", "s0", "s0 * s1"] and [
+        str(s) for s in y.stride()
+    ] == ["9", "1"]
     assert not y.is_contiguous() and "y.shape[1] != 9" in texts(env)
 
 
 def test_leaves_and_what_follows_them():
     leaf = torch.randn(4, 5, requires_grad=True)
-    env, mode, (x, y, z) = fakes(leaf, leaf * 2, (torch.randn(4, 20, requires_grad=True) * 2)[:, 3:12:2])
-    assert x.is_leaf and x.requires_grad and not y.is_leaf and y.requires_grad and not z.is_leaf and z.stride() == (20, 2)
+    env, mode, (x, y, z) = fakes(
+        leaf, leaf * 2, (torch.randn(4, 20, requires_grad=True) * 2)[:, 3:12:2]
+    )
+    assert (
+        x.is_leaf
+        and x.requires_grad
+        and not y.is_leaf
+        and y.requires_grad
+        and not z.is_leaf
+        and z.stride() == (20, 2)
+    )
     with mode:
         y.add_(1)
 
@@ -161,7 +180,9 @@ def test_shapes_hold_wherever_the_guards_hold(name):
         scope = {row.name: eval(row.sources[0], {"x": real}) for row in rows}
         expected = program(real)
         assert [eval(str(n), {"math": math, **scope}) for n in result.shape] == list(expected.shape)
-        assert [eval(str(n), {"math": math, **scope}) for n in result.stride()] == list(expected.stride())
+        assert [eval(str(n), {"math": math, **scope}) for n in result.stride()] == list(
+            expected.stride()
+        )
     assert ran > 3
 
 
@@ -174,28 +195,63 @@ def test_proofs_are_right_on_small_numbers():
 
         def expression():
             k = picks.randint(1, 4)
-            return picks.choice([x, y, x + y, x * y, k * x - y, FloorDiv(x, k), FloorDiv(x + y, k), Mod(y, k + 1), sympy.Max(x, y), x - k * y])
+            return picks.choice(
+                [
+                    x,
+                    y,
+                    x + y,
+                    x * y,
+                    k * x - y,
+                    FloorDiv(x, k),
+                    FloorDiv(x + y, k),
+                    Mod(y, k + 1),
+                    sympy.Max(x, y),
+                    x - k * y,
+                ]
+            )
 
         def relation():
-            return picks.choice([sympy.Gt, sympy.Ge, sympy.Lt, sympy.Le, sympy.Eq, sympy.Ne])(expression(), expression() + picks.randint(-5, 5))
+            return picks.choice([sympy.Gt, sympy.Ge, sympy.Lt, sympy.Le, sympy.Eq, sympy.Ne])(
+                expression(), expression() + picks.randint(-5, 5)
+            )
+
         for _ in range(3):
             env.decide(relation())
-        guards = [guard.check.format(*guard.source).replace("x.shape[0]", "s0").replace("x.shape[1]", "s1") for guard in env.guards()]
-        pairs = [(m, n) for m, n in itertools.product(range(2, 14), repeat=2) if all(eval(g, {"s0": m, "s1": n}) for g in guards)]
+        guards = [
+            guard.check.format(*guard.source)
+            .replace("x.shape[0]", "s0")
+            .replace("x.shape[1]", "s1")
+            for guard in env.guards()
+        ]
+        pairs = [
+            (m, n)
+            for m, n in itertools.product(range(2, 14), repeat=2)
+            if all(eval(g, {"s0": m, "s1": n}) for g in guards)
+        ]
         assert (hint_of(a), hint_of(b)) in pairs
         for _ in range(5):
             question = relation()
             answer = env.prove(question)
             for m, n in pairs:
-                assert answer is None or eval(python_code(question), {"s0": m, "s1": n}) is answer, (guards, question)
-        for decision in env.decisions:          # the guards imply everything that was decided
-            assert all(eval(python_code(decision.fact), {"s0": m, "s1": n}) for m, n in pairs), (guards, decision)
+                assert (
+                    answer is None or eval(python_code(question), {"s0": m, "s1": n}) is answer
+                ), (guards, question)
+        for decision in env.decisions:  # the guards imply everything that was decided
+            assert all(eval(python_code(decision.fact), {"s0": m, "s1": n}) for m, n in pairs), (
+                guards,
+                decision,
+            )
 
 
 def test_division_by_a_negative_number_pins_nothing():
     env = ShapeEnv()
     n = env.create_symbol(7, "n")
-    assert hint_of((-2 * n - 1) // -1) == 15 and hint_of(n % -5) == -3 and not env.pinned() and env.bounds(n.node.expr)[1] == sympy.oo
+    assert (
+        hint_of((-2 * n - 1) // -1) == 15
+        and hint_of(n % -5) == -3
+        and not env.pinned()
+        and env.bounds(n.node.expr)[1] == sympy.oo
+    )
     env = ShapeEnv()
     n = env.create_symbol(7, "n")
     quotient, rest = n // (-n // 3), n % -n
@@ -205,7 +261,11 @@ def test_division_by_a_negative_number_pins_nothing():
 def test_common_factors_and_known_maxima():
     env = ShapeEnv()
     n, m = env.create_symbol(6, "n"), env.create_symbol(32, "m")
-    assert str((n * m) // (8 * n)) == "(s1 // 8)" and str((n * m) % (8 * n)) == "(s1 % 8) * s0" and str((4 * n + 4) // 8) == "((s0 + 1) // 2)"
+    assert (
+        str((n * m) // (8 * n)) == "(s1 // 8)"
+        and str((n * m) % (8 * n)) == "(s1 % 8) * s0"
+        and str((4 * n + 4) // 8) == "((s0 + 1) // 2)"
+    )
     assert str(torch.sym_max(1, n - 1)) == "s0 - 1"
     assert m % 8 == 0 and str(8 * (m // 8)) == "s1" and m // (m // 8) == 8 and m // 8 != 1
     assert texts(env) == ["n >= 2", "m >= 2", "(m % 8) == 0", "(m // 8) != 1"]

@@ -1,4 +1,5 @@
 """The ATen tracer: what it records, what it names, what it refuses."""
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -28,9 +29,20 @@ class Block(torch.nn.Module):
 
 PROGRAMS = {
     "mlp": lambda: (Block(), [torch.randn(3, 8)]),
-    "convolution": lambda: (torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.BatchNorm2d(4), torch.nn.ReLU()).eval(), [torch.randn(2, 3, 8, 8)]),
-    "pad": lambda: (lambda x: F.interpolate(F.pad(x, (1, 2)), scale_factor=2), [torch.randn(1, 2, 3, 3)]),
-    "einsum": lambda: (lambda a, b: torch.einsum("bij,kj->bik", a, b), [torch.randn(2, 3, 4), torch.randn(5, 4)]),
+    "convolution": lambda: (
+        torch.nn.Sequential(
+            torch.nn.Conv2d(3, 4, 3), torch.nn.BatchNorm2d(4), torch.nn.ReLU()
+        ).eval(),
+        [torch.randn(2, 3, 8, 8)],
+    ),
+    "pad": lambda: (
+        lambda x: F.interpolate(F.pad(x, (1, 2)), scale_factor=2),
+        [torch.randn(1, 2, 3, 3)],
+    ),
+    "einsum": lambda: (
+        lambda a, b: torch.einsum("bij,kj->bik", a, b),
+        [torch.randn(2, 3, 4), torch.randn(5, 4)],
+    ),
     "in place": lambda: (lambda x: x.clone().add_(1)[1:].mul_(2), [torch.randn(4)]),
 }
 
@@ -66,14 +78,26 @@ def test_origins_lead_back_to_the_captured_graph():
     for node in gm.graph.nodes:
         node.meta["source_line"] = f"line of {node.name}"
     traced = trace(gm, [torch.randn(3)])
-    found = {str(n.target): (n.meta["origins"], n.meta["source_line"]) for n in traced.graph.nodes if n.op == "call_function"}
+    found = {
+        str(n.target): (n.meta["origins"], n.meta["source_line"])
+        for n in traced.graph.nodes
+        if n.op == "call_function"
+    }
     assert found["aten.gelu.default"] == (frozenset(["gelu"]), "line of gelu")
     assert found["aten.mul.Tensor"] == (frozenset(["mul"]), "line of mul")
 
 
-@pytest.mark.parametrize("program", [
-    lambda x: x.sum().item(), lambda x: x[x > 0], lambda x: x.nonzero(), lambda x: x + 1 if x.sum() > 0 else x,
-    lambda x: torch.equal(x, x + 1)], ids=["item", "mask", "nonzero", "branch", "equal"])
+@pytest.mark.parametrize(
+    "program",
+    [
+        lambda x: x.sum().item(),
+        lambda x: x[x > 0],
+        lambda x: x.nonzero(),
+        lambda x: x + 1 if x.sum() > 0 else x,
+        lambda x: torch.equal(x, x + 1),
+    ],
+    ids=["item", "mask", "nonzero", "branch", "equal"],
+)
 def test_programs_that_ask_for_values_are_refused(program):
     with pytest.raises(DataDependent):
         trace(program, [torch.randn(4)])
@@ -101,6 +125,7 @@ def test_shapes_changed_in_place():
         z = y.unsqueeze_(0)
         y.transpose_(0, 1)
         return y, z + 1, y.shape[0]
+
     x = torch.randn(4)
     gm, want = trace(program, [x]), program(x)
     got = gm(x)

@@ -1,4 +1,5 @@
 """Training: gradients, buffers, hooks and aliasing of compiled code are eager's; the eight pitfalls of a joint graph."""
+
 import copy
 import gc
 import weakref
@@ -35,12 +36,17 @@ def tensors(value):
 def run(function, inputs, seed=1):
     """(outputs, gradients of the inputs, inputs as they are afterwards): every differentiable output reaches the loss."""
     leaves = [t.detach().clone().requires_grad_(t.requires_grad) for t in inputs]
-    used = [t.clone() if t.requires_grad else t for t in leaves]        # no leaves: the program may write to them
+    used = [
+        t.clone() if t.requires_grad else t for t in leaves
+    ]  # no leaves: the program may write to them
     sources = [t for t in leaves if t.requires_grad]
     torch.manual_seed(seed)
     outputs = function(*used)
-    loss = sum((t * torch.linspace(0.5, 1.5, t.numel(), dtype=t.dtype).view(t.shape)).sum()
-               for t in [*tensors(outputs), *used] if t.requires_grad)
+    loss = sum(
+        (t * torch.linspace(0.5, 1.5, t.numel(), dtype=t.dtype).view(t.shape)).sum()
+        for t in [*tensors(outputs), *used]
+        if t.requires_grad
+    )
     gradients = torch.autograd.grad(loss, sources, allow_unused=True)
     return outputs, gradients, used
 
@@ -53,7 +59,11 @@ def check(function, *inputs, backend="inductor", eagerly=False):
         for ours, eager in zip(pytree.tree_leaves(got), pytree.tree_leaves(want), strict=True):
             assert type(ours) is type(eager), (ours, eager)
             if isinstance(eager, torch.Tensor):
-                assert (ours.shape, ours.dtype, ours.requires_grad) == (eager.shape, eager.dtype, eager.requires_grad)
+                assert (ours.shape, ours.dtype, ours.requires_grad) == (
+                    eager.shape,
+                    eager.dtype,
+                    eager.requires_grad,
+                )
                 torch.testing.assert_close(ours, eager, rtol=1e-4, atol=1e-5)
             else:
                 assert ours == eager or ours is eager
@@ -67,8 +77,12 @@ def sharing(result):
     """Which outputs are the same object as, and which share memory with, which input or output."""
     outputs, _, used = result
     everything = [*tensors(outputs), *used]
-    return [(i, j, a is b) for i, a in enumerate(everything) for j, b in enumerate(everything[:i])
-            if a.untyped_storage()._cdata == b.untyped_storage()._cdata]
+    return [
+        (i, j, a is b)
+        for i, a in enumerate(everything)
+        for j, b in enumerate(everything[:i])
+        if a.untyped_storage()._cdata == b.untyped_storage()._cdata
+    ]
 
 
 def x(*shape):
@@ -142,26 +156,80 @@ PROGRAMS = {
     "saved and then written": (lambda x, y: (x * y, y.clone().add_(1))[0], x(), plain()),
     "inner writes": lambda x: (lambda y: (y[1:].mul_(2), y[0].add_(x[1]), y)[2])(x.clone()),
     "detached write": lambda x: (x.detach().mul_(2), x * 3)[1],
-    "gather": (lambda x, i: (x.gather(1, i), x[:, i[0]], x[i[:, 0]]), x(), torch.tensor([[0, 2, 2], [1, 1, 3]])),
-    "embedding": (lambda w, i: F.embedding(i, w, padding_idx=1), x(), torch.tensor([[0, 1, 1], [2, 3, 0]])),
-    "index_put": (lambda x, v: x.clone().index_put_((torch.tensor([0, 0, 2]),), v, accumulate=True), x(), x(3, 6)),
+    "gather": (
+        lambda x, i: (x.gather(1, i), x[:, i[0]], x[i[:, 0]]),
+        x(),
+        torch.tensor([[0, 2, 2], [1, 1, 3]]),
+    ),
+    "embedding": (
+        lambda w, i: F.embedding(i, w, padding_idx=1),
+        x(),
+        torch.tensor([[0, 1, 1], [2, 3, 0]]),
+    ),
+    "index_put": (
+        lambda x, v: x.clone().index_put_((torch.tensor([0, 0, 2]),), v, accumulate=True),
+        x(),
+        x(3, 6),
+    ),
     "scatter": (lambda x, v: x.scatter_add(0, torch.tensor([[0, 1, 1, 2, 3, 0]]), v), x(), x(1, 6)),
-    "conv": (lambda x, w, b: F.max_pool2d(F.conv2d(x, w, b, padding=1).relu(), 2), x(2, 3, 8, 8), x(4, 3, 3, 3), x(4)),
-    "transposed conv": (lambda x, w: F.conv_transpose2d(x, w, stride=2), x(2, 3, 4, 4), x(3, 4, 3, 3)),
-    "attention": (lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True), *[x(2, 2, 5, 8) for _ in range(3)]),
+    "conv": (
+        lambda x, w, b: F.max_pool2d(F.conv2d(x, w, b, padding=1).relu(), 2),
+        x(2, 3, 8, 8),
+        x(4, 3, 3, 3),
+        x(4),
+    ),
+    "transposed conv": (
+        lambda x, w: F.conv_transpose2d(x, w, stride=2),
+        x(2, 3, 4, 4),
+        x(3, 4, 3, 3),
+    ),
+    "attention": (
+        lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True),
+        *[x(2, 2, 5, 8) for _ in range(3)],
+    ),
     "layer norm": (lambda x, w, b: F.layer_norm(x, (6,), w, b), x(), x(6), x(6)),
     "group norm": (lambda x, w, b: F.group_norm(x, 2, w, b), x(3, 4, 5), x(4), x(4)),
-    "batch norm": (lambda x, w, b, m, v: F.batch_norm(x, m, v, w, b, True), x(4, 3, 5), x(3), x(3), plain(3), plain(3).abs()),
+    "batch norm": (
+        lambda x, w, b, m, v: F.batch_norm(x, m, v, w, b, True),
+        x(4, 3, 5),
+        x(3),
+        x(3),
+        plain(3),
+        plain(3).abs(),
+    ),
     "cross entropy": (lambda x, t: F.cross_entropy(x, t), x(), torch.tensor([1, 0, 5, -100])),
-    "weighted cross entropy": (lambda x, t, w: F.cross_entropy(x, t, w, label_smoothing=0.1), x(), torch.tensor([1, 0, 5, 3]), plain(6).abs()),
-    "cross entropy, sum, pixels": (lambda x, t: F.cross_entropy(x, t, reduction="sum"), x(2, 5, 3, 3), torch.randint(0, 5, (2, 3, 3))),
-    "unreduced": (lambda x, t: F.cross_entropy(x, t, reduction="none"), x(), torch.tensor([1, 0, 5, 3])),
+    "weighted cross entropy": (
+        lambda x, t, w: F.cross_entropy(x, t, w, label_smoothing=0.1),
+        x(),
+        torch.tensor([1, 0, 5, 3]),
+        plain(6).abs(),
+    ),
+    "cross entropy, sum, pixels": (
+        lambda x, t: F.cross_entropy(x, t, reduction="sum"),
+        x(2, 5, 3, 3),
+        torch.randint(0, 5, (2, 3, 3)),
+    ),
+    "unreduced": (
+        lambda x, t: F.cross_entropy(x, t, reduction="none"),
+        x(),
+        torch.tensor([1, 0, 5, 3]),
+    ),
     "dropout": lambda x: F.dropout(x, 0.4) * F.dropout(x * 2, 0.3),
     "dropout of a transpose": lambda x: F.dropout(x.t(), 0.4) + torch.rand_like(x.t()),
-    "random": lambda x: x * torch.rand(4, 6) + torch.randn_like(x).exp() * torch.bernoulli(torch.full((4, 6), 0.3)),
-    "activations": lambda x: F.gelu(x) + F.silu(x) * F.hardswish(x) + F.leaky_relu(x) + F.softplus(x) + F.elu(x),
-    "where, clamp, max": lambda x: torch.where(x > 0, x, x * 2).clamp(-1, 1) + torch.maximum(x, x.flip(0)) + x.amax(1, keepdim=True),
-    "cat, stack, pad": lambda x: torch.cat([x, x * 2], 1)[:, 2:8] + F.pad(torch.stack([x, x])[1], (1, 1))[:, 1:-1],
+    "random": lambda x: (
+        x * torch.rand(4, 6) + torch.randn_like(x).exp() * torch.bernoulli(torch.full((4, 6), 0.3))
+    ),
+    "activations": lambda x: (
+        F.gelu(x) + F.silu(x) * F.hardswish(x) + F.leaky_relu(x) + F.softplus(x) + F.elu(x)
+    ),
+    "where, clamp, max": lambda x: (
+        torch.where(x > 0, x, x * 2).clamp(-1, 1)
+        + torch.maximum(x, x.flip(0))
+        + x.amax(1, keepdim=True)
+    ),
+    "cat, stack, pad": lambda x: (
+        torch.cat([x, x * 2], 1)[:, 2:8] + F.pad(torch.stack([x, x])[1], (1, 1))[:, 1:-1]
+    ),
     "einsum": lambda x: torch.einsum("ij,kj->ik", x, x.exp()),
     "cumsum": lambda x: x.cumsum(1) + x.cumprod(0),
     "norm": lambda x: x / x.norm(dim=1, keepdim=True) + torch.linalg.vector_norm(x),
@@ -172,7 +240,9 @@ PROGRAMS = {
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_program(name, backend):
-    function, *inputs = PROGRAMS[name] if isinstance(PROGRAMS[name], tuple) else (PROGRAMS[name], x())
+    function, *inputs = (
+        PROGRAMS[name] if isinstance(PROGRAMS[name], tuple) else (PROGRAMS[name], x())
+    )
     check(function, *inputs, backend=backend)
 
 
@@ -181,7 +251,11 @@ class Net(torch.nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.first, self.twice, self.last = torch.nn.Linear(6, 8), torch.nn.Linear(8, 8), torch.nn.Linear(8, 3)
+        self.first, self.twice, self.last = (
+            torch.nn.Linear(6, 8),
+            torch.nn.Linear(8, 8),
+            torch.nn.Linear(8, 3),
+        )
         self.norm = torch.nn.BatchNorm1d(8)
         self.unused = torch.nn.Parameter(torch.randn(2))
         self.frozen = torch.nn.Parameter(torch.randn(8), requires_grad=False)
@@ -198,12 +272,16 @@ def two():
 
 
 def same_state(a, b, tolerance=1e-5):
-    for (name, one), two in zip([*a.named_parameters(), *a.named_buffers()], [*b.parameters(), *b.buffers()]):
+    for (name, one), two in zip(
+        [*a.named_parameters(), *a.named_buffers()], [*b.parameters(), *b.buffers()]
+    ):
         torch.testing.assert_close(one, two, rtol=tolerance, atol=tolerance, msg=name)
         if one.requires_grad:
             assert (one.grad is None) == (two.grad is None), name
             if one.grad is not None:
-                torch.testing.assert_close(one.grad, two.grad, rtol=tolerance, atol=tolerance, msg=name)
+                torch.testing.assert_close(
+                    one.grad, two.grad, rtol=tolerance, atol=tolerance, msg=name
+                )
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -215,7 +293,7 @@ def test_a_module_trains(backend):
         data, target = torch.randn(5, 6), torch.randint(0, 3, (5,))
         for m, optimizer in zip((compiled, reference), optimizers):
             torch.manual_seed(step)
-            if step != 2:                       # gradients accumulate
+            if step != 2:  # gradients accumulate
                 optimizer.zero_grad()
             F.cross_entropy(m(data), target).backward()
             optimizer.step()
@@ -234,22 +312,30 @@ def test_hooks_fire_and_autograd_grad_works():
     seen = []
     for m, tag in ((model, "ours"), (reference, "eager")):
         m.first.weight.register_hook(lambda g, tag=tag: seen.append((tag, g.clone())) or g * 2)
-        m.last.bias.register_post_accumulate_grad_hook(lambda p, tag=tag: seen.append((tag, p.grad.clone())))
+        m.last.bias.register_post_accumulate_grad_hook(
+            lambda p, tag=tag: seen.append((tag, p.grad.clone()))
+        )
     data = torch.randn(5, 6)
     for m in (compiled, reference):
         m(data).square().sum().backward()
     same_state(model, reference, 1e-4)
     assert [tag for tag, _ in seen] == ["ours", "ours", "eager", "eager"]
-    one = torch.autograd.grad(compiled(data).sum(), [model.twice.weight, model.unused], allow_unused=True)
-    two_ = torch.autograd.grad(reference(data).sum(), [reference.twice.weight, reference.unused], allow_unused=True)
+    one = torch.autograd.grad(
+        compiled(data).sum(), [model.twice.weight, model.unused], allow_unused=True
+    )
+    two_ = torch.autograd.grad(
+        reference(data).sum(), [reference.twice.weight, reference.unused], allow_unused=True
+    )
     torch.testing.assert_close(one[0], two_[0])
     assert one[1] is two_[1] is None
 
 
 def test_only_what_reached_the_loss_is_differentiated():
     """The backward half is compiled for the outputs that got a gradient; the other outputs cost nothing."""
+
     def f(x, w):
         return x @ w, (x.exp() * 2).sum()
+
     compiled = minidynamo.compile(f)
     a, w = x(4, 6), x(6, 3)
     for pick in (1, 0):
@@ -260,7 +346,9 @@ def test_only_what_reached_the_loss_is_differentiated():
             if eager is not None:
                 torch.testing.assert_close(ours, eager)
         backward = compiled_records()[0].backward
-        assert len([f for f in backward.fallbacks if f.op == "aten.mm.default"]) == (0 if pick else 2)
+        assert len([f for f in backward.fallbacks if f.op == "aten.mm.default"]) == (
+            0 if pick else 2
+        )
     both = torch.autograd.grad(sum(t.sum() for t in compiled(a, w)), [a, w])
     torch.testing.assert_close(both, torch.autograd.grad(sum(t.sum() for t in f(a, w)), [a, w]))
 
@@ -278,12 +366,16 @@ def test_retain_graph():
 def test_saved_tensor_hooks_see_what_is_saved_and_memory_is_freed():
     def f(x, w):
         return torch.relu(x @ w).t() * 2
+
     a, w = x(), x(6, 5)
     packed = []
-    with torch.autograd.graph.saved_tensors_hooks(lambda t: (packed.append(t), t.clone(memory_format=torch.contiguous_format))[1],
-                                                  lambda t: t):
+    with torch.autograd.graph.saved_tensors_hooks(
+        lambda t: (packed.append(t), t.clone(memory_format=torch.contiguous_format))[1], lambda t: t
+    ):
         out = minidynamo.compile(f)(a, w)
-    torch.testing.assert_close(torch.autograd.grad(out.sum(), [a, w]), torch.autograd.grad(f(a, w).sum(), [a, w]))
+    torch.testing.assert_close(
+        torch.autograd.grad(out.sum(), [a, w]), torch.autograd.grad(f(a, w).sum(), [a, w])
+    )
     assert 2 <= len(packed) <= 4
     alive = weakref.ref(packed[-1])
     del packed, out
@@ -295,15 +387,17 @@ def test_saved_tensor_hooks_see_what_is_saved_and_memory_is_freed():
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_pitfall_1_a_saved_input_that_is_written_later_is_saved_as_a_copy(backend):
     def f(x, y):
-        out = x * y                 # backward needs y as it is here
+        out = x * y  # backward needs y as it is here
         with torch.no_grad():
             y.add_(1)
         return out
-    def legal(x, y):                # (eager autograd refuses f itself: the version check)
+
+    def legal(x, y):  # (eager autograd refuses f itself: the version check)
         out = x * y.clone()
         with torch.no_grad():
             y.add_(1)
         return out
+
     check(legal, x(), plain(), backend=backend)
     (record,) = {id(r): r for r in compiled_records()}.values()
     assert any(not s.is_input and s.bytes == 96 for s in record.saved)
@@ -317,15 +411,18 @@ def test_pitfall_2_a_written_input_with_history(backend):
     def f(x):
         x.mul_(3)
         return x.sin()
+
     check(f, x(), backend=backend)
     leaf = x()
     with pytest.raises(RuntimeError, match="leaf Variable"):
         minidynamo.compile(f, backend=backend)(leaf)
-    base = x(8, 6)                      # the input is a view: its base gets the history
+    base = x(8, 6)  # the input is a view: its base gets the history
     want = torch.autograd.grad((lambda b: (f(b[2:6]).sum(), b.sum()))(base * 1)[0], base)
+
     def through(b):
         b = b * 1
         return minidynamo.compile(f, backend=backend)(b[2:6]).sum()
+
     torch.testing.assert_close(torch.autograd.grad(through(base), base), want)
 
 
@@ -333,23 +430,44 @@ def test_pitfall_2_a_written_input_with_history(backend):
 def test_pitfall_3_tangents_in_any_strides(backend):
     def f(x):
         return x.sum(0).expand(4, 6), x.t() * 2
+
     compiled = minidynamo.compile(f, backend=backend)
     a = x()
-    for make in (lambda t: t.sum(), lambda t: (t * plain_like(t)).sum(), lambda t: t.t().contiguous().sum(), lambda t: t[:, ::2].sum()):
+    for make in (
+        lambda t: t.sum(),
+        lambda t: (t * plain_like(t)).sum(),
+        lambda t: t.t().contiguous().sum(),
+        lambda t: t[:, ::2].sum(),
+    ):
         for k in (0, 1):
-            torch.testing.assert_close(torch.autograd.grad(make(compiled(a)[k]), a), torch.autograd.grad(make(f(a)[k]), a))
+            torch.testing.assert_close(
+                torch.autograd.grad(make(compiled(a)[k]), a), torch.autograd.grad(make(f(a)[k]), a)
+            )
 
 
 def test_a_write_through_as_strided_lands_where_eager_writes():
     """The buffer that is written does not start where its storage starts.  Such writes are the derivative of an as_strided view."""
-    for size, stride, offset in (([3, 4], [4, 1], 0), ([3, 3], [4, 1], 1), ([3, 2], [1, 5], 1), ([3, 4], [1, 3], 0)):
+    for size, stride, offset in (
+        ([3, 4], [4, 1], 0),
+        ([3, 3], [4, 1], 1),
+        ([3, 2], [1, 5], 1),
+        ([3, 4], [1, 3], 0),
+    ):
+
         def f(x):
             first = x.cumsum(1) * 2
             y = (first @ x.t()).sum() + torch.zeros(12)
             view = torch.as_strided(y, size, stride, offset)
-            view.copy_(x[:size[0], :size[1]])
-            return y, first, torch.as_strided(y * 2, size, stride, offset) * x[:size[0], :size[1]], \
-                torch.as_strided_scatter(first.reshape(-1) * 2, x[:size[0], :size[1]], size, stride, offset)
+            view.copy_(x[: size[0], : size[1]])
+            return (
+                y,
+                first,
+                torch.as_strided(y * 2, size, stride, offset) * x[: size[0], : size[1]],
+                torch.as_strided_scatter(
+                    first.reshape(-1) * 2, x[: size[0], : size[1]], size, stride, offset
+                ),
+            )
+
         check(f, x(3, 4))
 
 
@@ -359,7 +477,12 @@ def plain_like(t):
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_pitfall_4_writing_to_what_came_back(backend):
-    programs = [lambda x: x.view(-1), lambda x: x.sin().view(-1), lambda x: x.sin(), lambda x: (lambda y: (y, y.t()))(x * 2)[1]]
+    programs = [
+        lambda x: x.view(-1),
+        lambda x: x.sin().view(-1),
+        lambda x: x.sin(),
+        lambda x: (lambda y: (y, y.t()))(x * 2)[1],
+    ]
     for f in programs:
         results = []
         for function in (f, minidynamo.compile(f, backend=backend)):
@@ -376,6 +499,7 @@ def test_pitfall_5_two_inputs_share_memory_and_one_is_written(backend):
     def f(x, y):
         x.mul_(2)
         return (x * y).sum()
+
     results = []
     for function in (f, minidynamo.compile(f, backend=backend)):
         for apart in (True, False):
@@ -389,25 +513,31 @@ def test_pitfall_5_two_inputs_share_memory_and_one_is_written(backend):
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_pitfall_6_double_backward_says_what_to_do(backend):
     a = x()
-    compiled = minidynamo.compile(lambda x: (x ** 3).sum(), backend=backend)
+    compiled = minidynamo.compile(lambda x: (x**3).sum(), backend=backend)
     (gradient,) = torch.autograd.grad(compiled(a), a, create_graph=True)
-    torch.testing.assert_close(gradient, 3 * a ** 2)
+    torch.testing.assert_close(gradient, 3 * a**2)
     with pytest.raises(RuntimeError, match='backend="eager"'):
         gradient.sum().backward()
     minidynamo.reset()
-    (gradient,) = torch.autograd.grad(minidynamo.compile(lambda x: (x ** 3).sum(), backend="eager")(a), a, create_graph=True)
+    (gradient,) = torch.autograd.grad(
+        minidynamo.compile(lambda x: (x**3).sum(), backend="eager")(a), a, create_graph=True
+    )
     torch.testing.assert_close(torch.autograd.grad(gradient.sum(), a)[0], 6 * a)
 
 
 def test_pitfall_7_the_backward_half_is_traced_in_this_thread():
     from miniinductor.autograd.joint import trace_joint
     from torch import fx
+
     class M(torch.nn.Module):
         def forward(self, x):
-            return x.exp(),
+            return (x.exp(),)
+
     before = torch.autograd.is_multithreading_enabled()
     joint = trace_joint(fx.symbolic_trace(M()), [x()], [])
-    assert [n.target for n in joint.graph.graph.nodes if n.meta.get("backward")] == [torch.ops.aten.mul.Tensor]
+    assert [n.target for n in joint.graph.graph.nodes if n.meta.get("backward")] == [
+        torch.ops.aten.mul.Tensor
+    ]
     assert torch.autograd.is_multithreading_enabled() == before
 
 
@@ -415,8 +545,11 @@ def test_pitfall_7_the_backward_half_is_traced_in_this_thread():
 def test_pitfall_8_random_ops_are_never_drawn_again(how):
     with miniinductor.config.patch(partition=how):
         (record, *_) = check(lambda x: F.dropout(x.sin(), 0.5).exp() * torch.rand_like(x), x())
-    random = [n for n in record.backward.functional_graph.graph.nodes
-              if torch.Tag.nondeterministic_seeded in getattr(n.target, "tags", ())]
+    random = [
+        n
+        for n in record.backward.functional_graph.graph.nodes
+        if torch.Tag.nondeterministic_seeded in getattr(n.target, "tags", ())
+    ]
     assert not random and any(s.reason == "random" or s.op != "primal" for s in record.saved)
 
 
@@ -425,7 +558,9 @@ def test_partition_switches_order_memory():
     for how in ("min-cut", "save-everything", "recompute-all"):
         minidynamo.reset()
         with miniinductor.config.patch(partition=how):
-            (record, *_) = check(lambda x, w: F.dropout(F.gelu(x @ w).sigmoid(), 0.1).exp(), x(16, 6), x(6, 8))
+            (record, *_) = check(
+                lambda x, w: F.dropout(F.gelu(x @ w).sigmoid(), 0.1).exp(), x(16, 6), x(6, 8)
+            )
             saved[how] = sum(s.bytes for s in record.saved if not s.is_input)
     assert saved["recompute-all"] <= saved["min-cut"] < saved["save-everything"], saved
 
@@ -433,8 +568,9 @@ def test_partition_switches_order_memory():
 def test_saving_a_view_of_an_input_costs_nothing():
     with miniinductor.config.patch(partition="save-everything"):
         (record, *_) = check(lambda x, w: (x @ w.t()).exp(), x(16, 6), x(8, 6))
-    assert {s.op: s.is_input for s in record.saved if "t.default" in s.op or "primal" in s.op} and not any(
-        s.bytes for s in record.saved if not s.is_input and "t.default" in s.op)
+    assert {
+        s.op: s.is_input for s in record.saved if "t.default" in s.op or "primal" in s.op
+    } and not any(s.bytes for s in record.saved if not s.is_input and "t.default" in s.op)
 
 
 def test_dropout_keeps_its_mask_as_bytes_and_nothing_for_the_shape_of_it():
@@ -443,28 +579,38 @@ def test_dropout_keeps_its_mask_as_bytes_and_nothing_for_the_shape_of_it():
         minidynamo.reset()
         with miniinductor.config.patch(partition=how):
             (record, *_) = check(lambda x, w: F.dropout(x @ w, 0.5), x(16, 6), x(6, 8))
-        assert [(s.op, s.bytes) for s in record.saved if not s.is_input] == [("aten.bernoulli.p", 16 * 8)]
+        assert [(s.op, s.bytes) for s in record.saved if not s.is_input] == [
+            ("aten.bernoulli.p", 16 * 8)
+        ]
 
 
 def test_the_gradient_of_an_embedding_is_added_to_what_is_there():
     """A table used twice (GPT-2's): the rows go into the other gradient; alone, into pages of zeros that are made when touched."""
+
     def tied(w, i):
         return F.embedding(i, w).tanh() @ w.t()
+
     def alone(w, i):
         return F.embedding(i, w) * 2
+
     ids = torch.tensor([[3, 5, 3], [0, 499, 3]])
     (record, *_) = check(tied, x(500, 600), ids)
     ops = [n.target for n in record.backward.functional_graph.graph.nodes]
-    assert torch.ops.aten.new_zeros.default not in ops and torch.ops.miniinductor.lazy_zeros.default not in ops
+    assert (
+        torch.ops.aten.new_zeros.default not in ops
+        and torch.ops.miniinductor.lazy_zeros.default not in ops
+    )
     minidynamo.reset()
     (record, *_) = check(alone, x(500, 600), ids)
-    assert "lazy_zeros" in record.backward.wrapper_source and not any("lazy_zeros" in s.name for s in record.saved)
+    assert "lazy_zeros" in record.backward.wrapper_source and not any(
+        "lazy_zeros" in s.name for s in record.saved
+    )
     minidynamo.reset()
     check(alone, x(5, 6), torch.tensor([4, 0, 4]))
     w, ours = x(500, 600), minidynamo.compile(alone)
     out = ours(w, ids)
-    first, = torch.autograd.grad(out.sum(), w, retain_graph=True)
-    second, = torch.autograd.grad(out.sum(), w)
+    (first,) = torch.autograd.grad(out.sum(), w, retain_graph=True)
+    (second,) = torch.autograd.grad(out.sum(), w)
     assert torch.equal(first, second) and first.data_ptr() != second.data_ptr()
     with torch.no_grad():
         first.mul_(3)
@@ -477,6 +623,7 @@ def test_a_saved_value_that_is_called_like_a_kernel():
         copy = y.clone()
         a = copy.softmax(-1)
         return total.softmax(-1), torch.sin(w * 0.5), copy.expand(2, *copy.shape), a.sum(0).sum(0)
+
     (record, *_) = check(f, x(4, 6), x(4, 6), x(6))
     names = {n.name for n in record.backward.functional_graph.graph.find_nodes(op="placeholder")}
     assert not names & {k.name for k in record.backward.kernels}
@@ -489,20 +636,29 @@ def test_graph_breaks_in_the_middle(backend):
         y = torch.tanh(x @ w)
         print("", end="")
         return torch.sigmoid(y * w.sum())
+
     compiled = minidynamo.compile(f, backend=backend)
     a, w = x(), x(6, 6)
-    torch.testing.assert_close(torch.autograd.grad(compiled(a, w).sum(), [a, w]), torch.autograd.grad(f(a, w).sum(), [a, w]))
+    torch.testing.assert_close(
+        torch.autograd.grad(compiled(a, w).sum(), [a, w]),
+        torch.autograd.grad(f(a, w).sum(), [a, w]),
+    )
 
 
 def test_a_part_that_does_not_reach_the_loss_checks_nothing():
     """As in eager: what was saved for it may be written afterwards."""
+
     def f(x, y):
         v = x @ y
         print("", end="")
         y.mul_(2)
         return x * 3, v.sum()
+
     a, b = x(), x(6, 6)
-    torch.testing.assert_close(run(minidynamo.compile(lambda x, y: f(x, y)[0]), (a, b))[:2], run(lambda x, y: f(x, y)[0], (a, b))[:2])
+    torch.testing.assert_close(
+        run(minidynamo.compile(lambda x, y: f(x, y)[0]), (a, b))[:2],
+        run(lambda x, y: f(x, y)[0], (a, b))[:2],
+    )
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -511,6 +667,7 @@ def test_a_piece_of_an_input_without_gradients_is_a_view_of_it(backend):
         part = x.chunk(2)[1]
         part.zero_()
         return part
+
     a = plain()
     out = minidynamo.compile(f, backend=backend)(a)
     assert out.data_ptr() == a[2:].data_ptr() and not a[2:].any() and a[:2].any()
@@ -518,10 +675,12 @@ def test_a_piece_of_an_input_without_gradients_is_a_view_of_it(backend):
 
 def test_gradient_checkpointing_inside():
     from torch.utils.checkpoint import checkpoint
+
     model, reference = two()
 
     def f(net, x):
         return checkpoint(net, x * 2, use_reentrant=False).exp()
+
     data = torch.randn(5, 6)
     compiled = minidynamo.compile(f)
     for function, m in ((f, reference), (compiled, model)):
@@ -533,7 +692,11 @@ def test_gradient_checkpointing_inside():
 def in_checkpoint(reentrant):
     def step(model, wrap, data):
         from torch.utils.checkpoint import checkpoint
-        checkpoint(wrap(model), data.clone().requires_grad_(), use_reentrant=reentrant).exp().sum().backward()
+
+        checkpoint(
+            wrap(model), data.clone().requires_grad_(), use_reentrant=reentrant
+        ).exp().sum().backward()
+
     return step
 
 
@@ -558,8 +721,12 @@ def some_inputs(model, wrap, data):
 
 
 def hooked(model, wrap, data):
-    hooks = [model.first.register_forward_hook(lambda module, given, out: out * 2),
-             model.last.register_full_backward_hook(lambda module, given, out: tuple(g * 3 for g in given))]
+    hooks = [
+        model.first.register_forward_hook(lambda module, given, out: out * 2),
+        model.last.register_full_backward_hook(
+            lambda module, given, out: tuple(g * 3 for g in given)
+        ),
+    ]
     wrap(model)(data).sum().backward()
     for hook in hooks:
         hook.remove()
@@ -573,8 +740,20 @@ def gradient_then_backward(model, wrap, data):
 
 
 @pytest.mark.filterwarnings("ignore:Anomaly Detection")
-@pytest.mark.parametrize("step", [in_checkpoint(False), in_checkpoint(True), kept_on_cpu, watched, two_calls, some_inputs, hooked,
-                                  gradient_then_backward], ids=lambda step: step.__qualname__.replace("<locals>.", ""))
+@pytest.mark.parametrize(
+    "step",
+    [
+        in_checkpoint(False),
+        in_checkpoint(True),
+        kept_on_cpu,
+        watched,
+        two_calls,
+        some_inputs,
+        hooked,
+        gradient_then_backward,
+    ],
+    ids=lambda step: step.__qualname__.replace("<locals>.", ""),
+)
 def test_what_autograd_offers_around_compiled_code(step):
     model, reference = two()
     data = torch.randn(5, 6)
@@ -590,20 +769,25 @@ def test_what_autograd_offers_around_compiled_code(step):
 def test_an_error_of_autograd_runs_eagerly_and_is_eagers():
     def f(x):
         y = x.exp()
-        y.add_(1)                       # exp saved its result
+        y.add_(1)  # exp saved its result
         return y.sum()
+
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         minidynamo.compile(f)(x()).backward()
     assert compiled_records()[0].notes_of("runs eagerly")
 
 
 RANDOM_LIBRARY = torch.library.Library("minitest", "FRAGMENT")
-RANDOM_LIBRARY.define("noisy(Tensor x, Tensor g) -> Tensor", tags=[torch.Tag.nondeterministic_seeded])
+RANDOM_LIBRARY.define(
+    "noisy(Tensor x, Tensor g) -> Tensor", tags=[torch.Tag.nondeterministic_seeded]
+)
 RANDOM_LIBRARY.impl("noisy", lambda x, g: g * x.cos(), "CompositeExplicitAutograd")
 
 
 RANDOM_LIBRARY.define("probe(Tensor g) -> Tensor")
-RANDOM_LIBRARY.impl("probe", lambda g: (SEEN.append([made() is not None for made in UNPACKED]), g.clone())[1], "CPU")
+RANDOM_LIBRARY.impl(
+    "probe", lambda g: (SEEN.append([made() is not None for made in UNPACKED]), g.clone())[1], "CPU"
+)
 RANDOM_LIBRARY.impl("probe", torch.empty_like, "Meta")
 UNPACKED, SEEN = [], []
 
@@ -620,10 +804,12 @@ class Probe(torch.autograd.Function):
 
 def test_saved_values_are_freed_while_the_backward_half_runs():
     """Gradients take up memory as activations give it back, as in eager: not all of both at once."""
+
     def unpack(tensor):
         copy = tensor.clone()
         UNPACKED.append(weakref.ref(copy))
         return copy
+
     w = x(6, 6)
     for retain in (False, True):
         UNPACKED.clear(), SEEN.clear()
@@ -655,17 +841,22 @@ def test_a_random_op_of_the_backward_half_stays_there():
 
 def test_a_fault_of_ours_in_a_backward_half_leaves_the_right_gradients(monkeypatch):
     from miniinductor.autograd import runtime
+
     monkeypatch.setattr(runtime, "guards_of", lambda graph: 1 / 0)
     x = torch.randn(5, requires_grad=True)
     with miniinductor.config.patch(raise_internal_errors=False):
         y = minidynamo.compile(lambda x: torch.sin(x) * x)(x)
-        torch.testing.assert_close(torch.autograd.grad(y.sum(), x)[0], (torch.cos(x) * x + torch.sin(x)).detach())
+        torch.testing.assert_close(
+            torch.autograd.grad(y.sum(), x)[0], (torch.cos(x) * x + torch.sin(x)).detach()
+        )
     assert "ZeroDivisionError" in compiled_records()[0].backward.notes[0]
 
 
 def test_methods_that_torch_compile_wrapped_are_looked_through(monkeypatch):
     """torch.compile, once used in a process, replaces `_init_group` of every optimizer; a user's torch.compiler.disable is obeyed."""
-    monkeypatch.setattr(torch.optim.Adam, "_init_group", torch._dynamo.disable(torch.optim.Adam._init_group))
+    monkeypatch.setattr(
+        torch.optim.Adam, "_init_group", torch._dynamo.disable(torch.optim.Adam._init_group)
+    )
     model = torch.nn.Linear(4, 4)
     optimizer = torch.optim.AdamW(model.parameters(), lr=torch.tensor(1e-3))
     minidynamo.reset()
@@ -677,6 +868,13 @@ def test_methods_that_torch_compile_wrapped_are_looked_through(monkeypatch):
     @torch.compiler.disable
     def kept(x):
         return x + 1
+
     minidynamo.reset()
-    assert torch.equal(minidynamo.compile(lambda x: kept(x * 2) * 3, backend="eager")(torch.ones(2)), torch.full((2,), 9.0))
-    assert any("disabled by torch.compiler.disable" in reason for reason in minidynamo.counters["graph_breaks"])
+    assert torch.equal(
+        minidynamo.compile(lambda x: kept(x * 2) * 3, backend="eager")(torch.ones(2)),
+        torch.full((2,), 9.0),
+    )
+    assert any(
+        "disabled by torch.compiler.disable" in reason
+        for reason in minidynamo.counters["graph_breaks"]
+    )

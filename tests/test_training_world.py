@@ -1,4 +1,5 @@
 """Training in the world: mixed precision, random numbers, distributed data parallel, optimizers."""
+
 import copy
 import os
 import subprocess
@@ -30,17 +31,37 @@ def test_dropout_is_reproducible_and_backward_agrees(backend):
 @pytest.mark.parametrize("p", [0.0, 0.3, 1.0])
 def test_eagers_very_numbers(p):
     """With config.fallback_random the draws are eager's, so that a program of exact operations is equal bit for bit."""
+
     def f(x):
         y = F.dropout(x, p) * 2
-        return y + torch.rand_like(x) * torch.randn(8, 6), F.dropout(x.t(), 0.5), torch.bernoulli(x.sigmoid()), torch.randperm(5), \
-            F.dropout2d(x.view(1, 8, 3, 2), 0.5), torch.randint(0, 9, (3,)), F.alpha_dropout(x, 0.2), F.rrelu(x, training=True)
+        return (
+            y + torch.rand_like(x) * torch.randn(8, 6),
+            F.dropout(x.t(), 0.5),
+            torch.bernoulli(x.sigmoid()),
+            torch.randperm(5),
+            F.dropout2d(x.view(1, 8, 3, 2), 0.5),
+            torch.randint(0, 9, (3,)),
+            F.alpha_dropout(x, 0.2),
+            F.rrelu(x, training=True),
+        )
+
     a = x(8, 6)
     with miniinductor.config.patch(fallback_random=True):
         results = []
-        for function in (f, minidynamo.compile(f, backend="inductor"), minidynamo.compile(f, backend="aot_eager")):
+        for function in (
+            f,
+            minidynamo.compile(f, backend="inductor"),
+            minidynamo.compile(f, backend="aot_eager"),
+        ):
             torch.manual_seed(11)
             out = function(a)
-            results.append((out, torch.autograd.grad(sum(t.sum() for t in out if t.requires_grad), a), torch.get_rng_state()))
+            results.append(
+                (
+                    out,
+                    torch.autograd.grad(sum(t.sum() for t in out if t.requires_grad), a),
+                    torch.get_rng_state(),
+                )
+            )
         for result in results[1:]:
             torch.testing.assert_close(result, results[0], rtol=1e-6, atol=1e-6)
             assert all(torch.equal(a, b) for a, b in zip(result[0][1:6], results[0][0][1:6]))
@@ -49,36 +70,59 @@ def test_eagers_very_numbers(p):
 @pytest.mark.parametrize("size", [(0,), (), (7,), (100, 103), (3, 5, 65, 2)])
 def test_our_own_numbers_are_the_same_everywhere(size):
     """config.fallback_random = False: C++ and the eager kernel compute the same bits (the interpreter: test_op_coverage.py)."""
+
     def f(x):
         return torch.rand_like(x)
+
     with miniinductor.config.patch(fallback_random=False), torch.no_grad():
         torch.manual_seed(5)
         got = minidynamo.compile(f)(torch.empty(size))
         torch.manual_seed(5)
-        want = torch.ops.miniinductor.uniform(torch.randint(0, 2 ** 62, [1]), size)
+        want = torch.ops.miniinductor.uniform(torch.randint(0, 2**62, [1]), size)
     assert torch.equal(got, want)
     (record,) = compiled_records()
-    assert [f.op for f in record.fallbacks] == ["aten.randint.low"] and (not size or not want.numel() or len(record.kernels) == 1)
+    assert [f.op for f in record.fallbacks] == ["aten.randint.low"] and (
+        not size or not want.numel() or len(record.kernels) == 1
+    )
 
 
 def test_what_has_no_rule_of_ours_draws_eagers_numbers():
     """config.fallback_random = False covers float32 in memory order; a dropout on its own has its mask as a second result."""
+
     def f(x, wide):
-        return torch.rand_like(wide), torch.rand(4, dtype=torch.float64), torch.randn_like(wide), torch.bernoulli(x.t()), torch.rand_like(x.t())
+        return (
+            torch.rand_like(wide),
+            torch.rand(4, dtype=torch.float64),
+            torch.randn_like(wide),
+            torch.bernoulli(x.t()),
+            torch.rand_like(x.t()),
+        )
+
     inputs = torch.rand(3, 4), torch.rand(3, 4, dtype=torch.float64)
     with miniinductor.config.patch(fallback_random=False), torch.no_grad():
         results = []
         for function in (f, minidynamo.compile(f)):
             torch.manual_seed(5)
             results.append(function(*inputs))
-        y, mask = minidynamo.compile(lambda x: torch.native_dropout(x, 0.25, True))(torch.ones(1000, 100))
+        y, mask = minidynamo.compile(lambda x: torch.native_dropout(x, 0.25, True))(
+            torch.ones(1000, 100)
+        )
     torch.testing.assert_close(*results, rtol=0, atol=0)
-    assert torch.equal(y, mask.float() * (1 / 0.75)) and abs(mask.float().mean().item() - 0.75) < 0.01
+    assert (
+        torch.equal(y, mask.float() * (1 / 0.75)) and abs(mask.float().mean().item() - 0.75) < 0.01
+    )
 
 
 def test_our_own_numbers_are_well_spread():
     def f(x):
-        return torch.rand_like(x), torch.randn_like(x), F.dropout(x, 0.25), torch.bernoulli(torch.full_like(x, 0.7)), torch.rand(1000, 100)
+        return (
+            torch.rand_like(x),
+            torch.randn_like(x),
+            F.dropout(x, 0.25),
+            torch.bernoulli(torch.full_like(x, 0.7)),
+            torch.rand(1000, 100),
+        )
+
     compiled = minidynamo.compile(f)
     with miniinductor.config.patch(fallback_random=False), torch.no_grad():
         torch.manual_seed(1)
@@ -86,12 +130,30 @@ def test_our_own_numbers_are_well_spread():
         torch.manual_seed(1)
         again, other = compiled(torch.ones(1000, 100)), compiled(torch.ones(1000, 100))
     uniform, normal, dropped, coin, more = first
-    assert all(torch.equal(a, b) for a, b in zip(first, again)) and not any(torch.equal(a, b) for a, b in zip(first, other))
-    for values, mean, deviation in ((uniform, 0.5, 12 ** -0.5), (more, 0.5, 12 ** -0.5), (normal, 0.0, 1.0), (dropped, 1.0, 3 ** -0.5), (coin, 0.7, 0.21 ** 0.5)):
-        assert abs(values.mean() - mean) < 4 * deviation / 1e5 ** 0.5 * 1.5 and abs(values.std() - deviation) < 0.01
+    assert all(torch.equal(a, b) for a, b in zip(first, again)) and not any(
+        torch.equal(a, b) for a, b in zip(first, other)
+    )
+    for values, mean, deviation in (
+        (uniform, 0.5, 12**-0.5),
+        (more, 0.5, 12**-0.5),
+        (normal, 0.0, 1.0),
+        (dropped, 1.0, 3**-0.5),
+        (coin, 0.7, 0.21**0.5),
+    ):
+        assert (
+            abs(values.mean() - mean) < 4 * deviation / 1e5**0.5 * 1.5
+            and abs(values.std() - deviation) < 0.01
+        )
     assert 0 <= uniform.min() and uniform.max() < 1 and len(uniform.unique()) > 99_000
-    for values in (uniform, normal):        # neighbours, rows and the two streams are not correlated
-        pairs = torch.stack([values.flatten()[:-100], values.flatten()[1:-99], values.flatten()[100:], more.flatten()[:-100]])
+    for values in (uniform, normal):  # neighbours, rows and the two streams are not correlated
+        pairs = torch.stack(
+            [
+                values.flatten()[:-100],
+                values.flatten()[1:-99],
+                values.flatten()[100:],
+                more.flatten()[:-100],
+            ]
+        )
         assert (torch.corrcoef(pairs) - torch.eye(4)).abs().max() < 0.015
     assert dropped.unique().allclose(torch.tensor([0.0, 1 / 0.75]))
 
@@ -104,18 +166,24 @@ def test_our_own_dropout_is_computed_again_in_backward(how):
         torch.manual_seed(3)
         out = compiled(a)
         (gradient,) = torch.autograd.grad(out.sum(), a)
-        inner = gradient != 0           # a second draw would differ
+        inner = gradient != 0  # a second draw would differ
         assert torch.equal(inner, (out != 0) & (out != 2.5)) and 300 < int(inner.sum()) < 500
         torch.testing.assert_close(gradient[inner], (out * 2 * a.cos())[inner].detach())
     (record,) = compiled_records()
-    if how != "save-everything":        # seeds and x
+    if how != "save-everything":  # seeds and x
         assert sum(s.bytes for s in record.saved if not s.is_input) == 16
 
 
 def test_a_generator_argument():
     """Its draws are eager's, in either mode."""
+
     def f(x, generator):
-        return x + torch.rand(4, 6, generator=generator), torch.bernoulli(x.sigmoid(), generator=generator), x.clone().normal_(generator=generator)
+        return (
+            x + torch.rand(4, 6, generator=generator),
+            torch.bernoulli(x.sigmoid(), generator=generator),
+            x.clone().normal_(generator=generator),
+        )
+
     for own in (False, True):
         minidynamo.reset()
         with miniinductor.config.patch(fallback_random=not own):
@@ -141,11 +209,16 @@ def test_autocast_around(backend):
     compiled = minidynamo.compile(model, backend=backend)
     data, target = torch.randn(16, 6), torch.randint(0, 3, (16,))
     for _ in range(2):
-        torch.testing.assert_close(amp_step(model, compiled, data, target), amp_step(reference, reference, data, target), rtol=1e-2, atol=1e-2)
+        torch.testing.assert_close(
+            amp_step(model, compiled, data, target),
+            amp_step(reference, reference, data, target),
+            rtol=1e-2,
+            atol=1e-2,
+        )
         same_state(model, reference, 2e-2)
     with torch.autocast("cpu", torch.bfloat16):
         assert compiled(data).dtype == torch.bfloat16
-    assert compiled(data).dtype == torch.float32            # another entry: the state is guarded
+    assert compiled(data).dtype == torch.float32  # another entry: the state is guarded
     with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
         torch.testing.assert_close(compiled(data), reference(data), rtol=1e-2, atol=1e-2)
     with torch.autocast("cpu", torch.float16):
@@ -158,13 +231,18 @@ def test_autocast_inside(backend):
         with torch.autocast("cpu", torch.bfloat16):
             y = x @ w
         return y.float().softmax(-1), y
+
     compiled = minidynamo.compile(f, backend=backend)
     a, w = x(5, 6), x(6, 4)
     for ours, eager in zip(compiled(a, w), f(a, w)):
         assert ours.dtype == eager.dtype
         torch.testing.assert_close(ours, eager, rtol=1e-2, atol=1e-2)
-    torch.testing.assert_close(torch.autograd.grad(compiled(a, w)[0][:, 0].sum(), [a, w]), torch.autograd.grad(f(a, w)[0][:, 0].sum(), [a, w]),
-                               rtol=2e-2, atol=1e-2)
+    torch.testing.assert_close(
+        torch.autograd.grad(compiled(a, w)[0][:, 0].sum(), [a, w]),
+        torch.autograd.grad(f(a, w)[0][:, 0].sum(), [a, w]),
+        rtol=2e-2,
+        atol=1e-2,
+    )
 
 
 def test_grad_scaler():
@@ -173,7 +251,10 @@ def test_grad_scaler():
     compiled = minidynamo.compile(model)
     data, target = torch.randn(16, 6), torch.randint(0, 3, (16,))
     for m, run in ((model, compiled), (reference, reference)):
-        optimizer, scaler = torch.optim.SGD(m.parameters(), 0.1), torch.amp.GradScaler("cpu", init_scale=1024.0)
+        optimizer, scaler = (
+            torch.optim.SGD(m.parameters(), 0.1),
+            torch.amp.GradScaler("cpu", init_scale=1024.0),
+        )
         for _ in range(3):
             amp_step(m, run, data, target, scaler)
             scaler.step(optimizer)
@@ -194,7 +275,7 @@ def test_bfloat16_weights(backend):
 
 
 # --- distributed ------------------------------------------------------------------------------------------------------------
-WORKER = '''
+WORKER = """
 import copy, sys, torch, torch.distributed as dist, torch.nn as nn, minidynamo
 minidynamo.config.raise_internal_errors = True
 dist.init_process_group("gloo")
@@ -235,7 +316,7 @@ compiled_graphs = [r for r in made if r.backward is not None and not r.notes_of(
 print("rank", rank, kind, "graphs", len(made), "trained", len(compiled_graphs), flush=True)
 assert kind == "fsdp" or compiled_graphs
 dist.destroy_process_group()
-'''
+"""
 
 
 @pytest.mark.parametrize("kind", ["ddp", "compiled-ddp", "fsdp"])
@@ -244,14 +325,29 @@ def test_torchrun(kind, tmp_path):
     script.write_text(WORKER)
     root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     environment = dict(os.environ, PYTHONPATH=root, OMP_NUM_THREADS="1")
-    done = subprocess.run([sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", str(script), kind],
-                          env=environment, capture_output=True, text=True, timeout=240)
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "torch.distributed.run",
+            "--standalone",
+            "--nproc-per-node=2",
+            str(script),
+            kind,
+        ],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
     assert done.returncode == 0, done.stdout + done.stderr[-3000:]
     assert done.stdout.count(kind) == 2
 
 
 # --- optimizers -------------------------------------------------------------------------------------------------------------
-def adamw(params, grads, means, squares, steps, lr=1e-2, beta1=0.9, beta2=0.999, eps=1e-8, decay=1e-2):
+def adamw(
+    params, grads, means, squares, steps, lr=1e-2, beta1=0.9, beta2=0.999, eps=1e-8, decay=1e-2
+):
     """torch.optim.AdamW's step over lists (foreach, capturable), as the optimizer writes it."""
     torch._foreach_add_(steps, 1)
     torch._foreach_mul_(params, 1 - lr * decay)
@@ -263,20 +359,28 @@ def adamw(params, grads, means, squares, steps, lr=1e-2, beta1=0.9, beta2=0.999,
     torch._foreach_div_(first, lr), torch._foreach_reciprocal_(first)
     torch._foreach_neg_(second), torch._foreach_sqrt_(second)
     divisor = torch._foreach_sqrt(squares)
-    torch._foreach_div_(divisor, second), torch._foreach_add_(divisor, eps), torch._foreach_div_(divisor, first)
+    (
+        torch._foreach_div_(divisor, second),
+        torch._foreach_add_(divisor, eps),
+        torch._foreach_div_(divisor, first),
+    )
     torch._foreach_addcdiv_(params, means, divisor)
 
 
 def test_an_adamw_step_over_lists_fuses_into_one_kernel_per_parameter():
     shapes = [(8, 8), (8,), (16, 8), (16,), (4, 16)]
-    state = [[torch.rand(s) for s in shapes] for _ in range(4)] + [[torch.tensor(2.0) for _ in shapes]]
+    state = [[torch.rand(s) for s in shapes] for _ in range(4)] + [
+        [torch.tensor(2.0) for _ in shapes]
+    ]
     ours, eager = copy.deepcopy(state), state
     graph = torch.fx.Graph()
     lists = [[graph.placeholder(f"t{i}_{k}") for k in range(len(shapes))] for i in range(5)]
     graph.call_function(adamw, tuple(lists))
     graph.output(())
     with torch.no_grad():
-        compiled = miniinductor.compile_fx(torch.fx.GraphModule(torch.nn.Module(), graph), [t for group in ours for t in group])
+        compiled = miniinductor.compile_fx(
+            torch.fx.GraphModule(torch.nn.Module(), graph), [t for group in ours for t in group]
+        )
         for _ in range(3):
             compiled(*[t for group in ours for t in group])
             adamw(*eager)
@@ -285,11 +389,17 @@ def test_an_adamw_step_over_lists_fuses_into_one_kernel_per_parameter():
 
 
 OPTIMIZERS = {
-    "SGD": (torch.optim.SGD, {}), "momentum": (torch.optim.SGD, dict(momentum=0.9, weight_decay=0.1)),
-    "nesterov": (torch.optim.SGD, dict(momentum=0.9, nesterov=True)), "dampening": (torch.optim.SGD, dict(momentum=0.9, dampening=0.1)),
-    "Adam": (torch.optim.Adam, dict(weight_decay=0.1)), "amsgrad": (torch.optim.Adam, dict(amsgrad=True)), "AdamW": (torch.optim.AdamW, {}),
-    "AdamW amsgrad": (torch.optim.AdamW, dict(amsgrad=True, maximize=True)), "RMSprop": (torch.optim.RMSprop, dict(momentum=0.9)),
-    "Adagrad": (torch.optim.Adagrad, {})}
+    "SGD": (torch.optim.SGD, {}),
+    "momentum": (torch.optim.SGD, dict(momentum=0.9, weight_decay=0.1)),
+    "nesterov": (torch.optim.SGD, dict(momentum=0.9, nesterov=True)),
+    "dampening": (torch.optim.SGD, dict(momentum=0.9, dampening=0.1)),
+    "Adam": (torch.optim.Adam, dict(weight_decay=0.1)),
+    "amsgrad": (torch.optim.Adam, dict(amsgrad=True)),
+    "AdamW": (torch.optim.AdamW, {}),
+    "AdamW amsgrad": (torch.optim.AdamW, dict(amsgrad=True, maximize=True)),
+    "RMSprop": (torch.optim.RMSprop, dict(momentum=0.9)),
+    "Adagrad": (torch.optim.Adagrad, {}),
+}
 
 
 @pytest.mark.parametrize("foreach", [True, False])
@@ -299,8 +409,12 @@ def test_a_compiled_step_is_right(name, foreach):
     kind, options = OPTIMIZERS[name]
     model = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.LayerNorm(3))
     reference = copy.deepcopy(model)
-    optimizers = [kind(m.parameters(), 0.01, foreach=foreach, **options) for m in (model, reference)]
-    schedules = [torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 30) for optimizer in optimizers]
+    optimizers = [
+        kind(m.parameters(), 0.01, foreach=foreach, **options) for m in (model, reference)
+    ]
+    schedules = [
+        torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 30) for optimizer in optimizers
+    ]
     steps = [minidynamo.compile(optimizers[0].step), optimizers[1].step]
     for _ in range(20):
         for m, optimizer, step, schedule in zip((model, reference), optimizers, steps, schedules):
@@ -310,15 +424,22 @@ def test_a_compiled_step_is_right(name, foreach):
             schedule.step()
         same_state(model, reference, 1e-5)
     made = [r for r in compiled_records() if r.backward is None and not r.joint_graph]
-    assert 1 <= len(made) <= 3 and all(1 <= len(r.kernels) <= 5 and not r.fallbacks for r in made), [len(r.kernels) for r in made]
+    assert 1 <= len(made) <= 3 and all(
+        1 <= len(r.kernels) <= 5 and not r.fallbacks for r in made
+    ), [len(r.kernels) for r in made]
     assert not minidynamo.counters["graph_breaks"]
-    assert [reason for reason in minidynamo.counters["skipped"]           # gc_callback: hypothesis's, wherever garbage is collected
-            if "no tensor operation to compile" not in reason and not reason.startswith("gc_callback: ")] == []
+    assert [
+        reason
+        for reason in minidynamo.counters[
+            "skipped"
+        ]  # gc_callback: hypothesis's, wherever garbage is collected
+        if "no tensor operation to compile" not in reason and not reason.startswith("gc_callback: ")
+    ] == []
 
 
 def test_a_fused_optimizer_kernel_is_eagers():
     """One eager kernel that writes to lists of tensors: the graph runs eagerly, and the record says so."""
-    model, kept = torch.nn.Linear(4, 3), []         # records go when the optimizer does
+    model, kept = torch.nn.Linear(4, 3), []  # records go when the optimizer does
     reference = copy.deepcopy(model)
     for m, wrap in ((model, minidynamo.compile), (reference, lambda f: f)):
         optimizer = torch.optim.AdamW(m.parameters(), 0.01, fused=True)
@@ -332,15 +453,39 @@ def test_a_fused_optimizer_kernel_is_eagers():
     assert any("lists of tensors" in note for r in compiled_records() for note in r.notes)
 
 
-CHANGING = {        # what is computed with the float: (function, graphs for four values)
-    "arithmetic": (lambda x, s: (x * s + s * x - x / s, -s * x, (1 - s * 0.5) * x, x.add(x, alpha=2 * s), x.clone().sub_(x, alpha=s)), 2),
-    "dtypes": (lambda x, s: (x.long() * s, x.sum() * s, x.sum().long() * s, x.bfloat16() * s, x.double() + s), 2),
+CHANGING = {  # what is computed with the float: (function, graphs for four values)
+    "arithmetic": (
+        lambda x, s: (
+            x * s + s * x - x / s,
+            -s * x,
+            (1 - s * 0.5) * x,
+            x.add(x, alpha=2 * s),
+            x.clone().sub_(x, alpha=s),
+        ),
+        2,
+    ),
+    "dtypes": (
+        lambda x, s: (
+            x.long() * s,
+            x.sum() * s,
+            x.sum().long() * s,
+            x.bfloat16() * s,
+            x.double() + s,
+        ),
+        2,
+    ),
     "a rounded number": (lambda x, s: x.sum().bfloat16() * s, 4),
-    "lists": (lambda x, s: torch._foreach_mul([x, x + 1], s) + torch._foreach_add([x], [x], alpha=s), 2),
+    "lists": (
+        lambda x, s: torch._foreach_mul([x, x + 1], s) + torch._foreach_add([x], [x], alpha=s),
+        2,
+    ),
     "scaled": (lambda x, s: x.clone().addcdiv_(x, x * x + 1, value=-s).addcmul_(x, x, value=s), 2),
     "a branch": (lambda x, s: x * s if s > 0.15 else x + s, 4),
     "a division of numbers": (lambda x, s: x * (1 / s), 4),
-    "arguments": (lambda x, s: (F.leaky_relu(x, s), x.clamp(max=s), torch.full((3,), s) + x.sum()), 4),
+    "arguments": (
+        lambda x, s: (F.leaky_relu(x, s), x.clamp(max=s), torch.full((3,), s) + x.sum()),
+        4,
+    ),
     "results": (lambda x, s: (x * s, s, s * 2, [s, -s], {s: 1}), 4),
     "an item": (lambda x, s: (lambda y: (y.__setitem__(0, s), y)[1])(x.clone()), 4),
 }
@@ -363,11 +508,13 @@ def test_a_float_that_changes(name):
 
 def test_backward_inside_a_compiled_function_does_not_compile_the_compiler():
     """The backward half is compiled when backward() first runs, here while the frame hook is on."""
+
     def step(m, x):
         loss = m(x).square().sum()
         minidynamo.graph_break()
         loss.backward()
         return loss * 2
+
     model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.GELU(), torch.nn.Linear(4, 4))
     other = copy.deepcopy(model)
     x = torch.randn(3, 4)
@@ -377,4 +524,8 @@ def test_backward_inside_a_compiled_function_does_not_compile_the_compiler():
         torch.testing.assert_close(compiled(model, x), step(other, x))
     for a, b in zip(model.parameters(), other.parameters()):
         torch.testing.assert_close(a.grad, b.grad)
-    assert set(minidynamo.counters["frames"]) <= {"step", "forward", *(n for n in minidynamo.counters["frames"] if "resume of step" in n)}
+    assert set(minidynamo.counters["frames"]) <= {
+        "step",
+        "forward",
+        *(n for n in minidynamo.counters["frames"] if "resume of step" in n),
+    }

@@ -2,6 +2,7 @@
 
 Each must do compiled what it does plain: result, exception, what it printed.  Where the graph breaks is not looked at here.
 """
+
 import abc
 import collections
 import collections.abc
@@ -35,9 +36,19 @@ def case(function):
 @case
 def builtins_refuse_wrong_arguments(x):
     found = []
-    for call in (lambda: list(sequence=[]), lambda: len(), lambda: sorted([1], 2, 3), lambda: BaseException(a=1), lambda: ImportError(invalid=1),
-                 lambda: setattr(Exception(), "__cause__", 1), lambda: itertools.islice([1], -1), lambda: functools.reduce(operator.add, []),
-                 lambda: hash([]), lambda: {[]: 1}, lambda: next([])):
+    for call in (
+        lambda: list(sequence=[]),
+        lambda: len(),
+        lambda: sorted([1], 2, 3),
+        lambda: BaseException(a=1),
+        lambda: ImportError(invalid=1),
+        lambda: setattr(Exception(), "__cause__", 1),
+        lambda: itertools.islice([1], -1),
+        lambda: functools.reduce(operator.add, []),
+        lambda: hash([]),
+        lambda: {[]: 1},
+        lambda: next([]),
+    ):
         try:
             found.append(call())
         except (TypeError, ValueError) as error:
@@ -49,7 +60,15 @@ def builtins_refuse_wrong_arguments(x):
 def exceptions_keep_what_c_code_keeps(x):
     error = ImportError("no", name="n", path="p")
     text = UnicodeEncodeError("baz", "xxxxx", 1, 5, "foo")
-    return x + 1, error.name, error.path, str(text), StopIteration(3).value, str(KeyError("k")), SystemExit(4).code
+    return (
+        x + 1,
+        error.name,
+        error.path,
+        str(text),
+        StopIteration(3).value,
+        str(KeyError("k")),
+        SystemExit(4).code,
+    )
 
 
 @case
@@ -58,6 +77,7 @@ def exceptions_have_tracebacks_and_contexts(x):
 
     def fail():
         raise KeyError("inner")
+
     try:
         try:
             1 / 0
@@ -68,7 +88,14 @@ def exceptions_have_tracebacks_and_contexts(x):
     e = ValueError()
     before = e.__suppress_context__
     e.__cause__ = None
-    return x + 1, type(saved.__context__).__name__, saved.__traceback__ is None, saved.__traceback__.tb_next.tb_frame.f_code.co_name, before, e.__suppress_context__
+    return (
+        x + 1,
+        type(saved.__context__).__name__,
+        saved.__traceback__ is None,
+        saved.__traceback__.tb_next.tb_frame.f_code.co_name,
+        before,
+        e.__suppress_context__,
+    )
 
 
 @case
@@ -80,6 +107,7 @@ def exit_gets_the_traceback(x):
         def __exit__(self, kind, value, trace):
             self.seen = trace.tb_lineno > 0, value.__traceback__ is trace
             return True
+
     with Manager() as manager:
         x = x + 1
         raise KeyError
@@ -93,6 +121,7 @@ def finalizers_run(x):
     class Noisy:
         def __del__(self):
             log.append("gone")
+
     Noisy()
     return x + 1, log
 
@@ -115,6 +144,7 @@ def comparing_may_change_a_list(x):
         def __eq__(self, other):
             self.target().clear()
             return NotImplemented
+
     a, b = [Clears(lambda: b)], [Clears(lambda: a)]
     return x + 1, a == b, [0, 0, 1].index(0, 1), [1, 2].index(2, -1)
 
@@ -151,7 +181,13 @@ def values_of_c_types_compare_by_value(x):
 @case
 def set_methods_walk_an_iterator_once(x):
     s = {1, 2, 3}
-    return x + 1, s.symmetric_difference(iter([3, 4])), s ^ {3, 4}, s.union(iter([7])), s.intersection(iter([2]), iter([2, 3]))
+    return (
+        x + 1,
+        s.symmetric_difference(iter([3, 4])),
+        s ^ {3, 4},
+        s.union(iter([7])),
+        s.intersection(iter([2]), iter([2, 3])),
+    )
 
 
 @case
@@ -161,6 +197,7 @@ def a_container_initialised_again_is_emptied(x):
 
     class Names(set):
         pass
+
     items, names = Items([1, 2]), Names("ab")
     items.__init__([x])
     names.__init__("c")
@@ -175,6 +212,7 @@ def keys_of_c_types_compare_by_value(x):
     class Number(int):
         def __hash__(self):
             return 1
+
     keys = dict.fromkeys(map(Number, range(3)), 1)
     minidynamo.graph_break()
     return x + 1, keys == dict.fromkeys(range(3), 1), keys == {0: 1}, keys == dict.fromkeys(keys, 1)
@@ -192,7 +230,9 @@ def a_dict_that_walks_backwards(x):
     class Backwards(dict):
         def keys(self):
             return reversed(list(dict.keys(self)))
+
         __iter__ = keys
+
     return x + 1, list(dict(Backwards(a=1, b=2))), list({**Backwards(a=1, b=2)})
 
 
@@ -225,6 +265,7 @@ def what_is_thrown_into_a_generator_has_its_context(x):
             raise KeyError("a")
         except KeyError:
             yield
+
     walk = handling()
     next(walk)
     try:
@@ -237,6 +278,7 @@ def what_is_thrown_into_a_generator_has_its_context(x):
 def an_exit_stack_chains_what_it_meets(x):
     def fail(error):
         raise error
+
     try:
         with contextlib.ExitStack() as stack:
             stack.callback(fail, IndexError)
@@ -245,7 +287,12 @@ def an_exit_stack_chains_what_it_meets(x):
             stack.callback(fail, ValueError)
             1 / 0
     except IndexError as error:
-        return x + 1, type(error.__context__).__name__, error.__context__.__context__, sys.exc_info()[0].__name__
+        return (
+            x + 1,
+            type(error.__context__).__name__,
+            error.__context__.__context__,
+            sys.exc_info()[0].__name__,
+        )
 
 
 @case
@@ -256,16 +303,31 @@ def itertools_are_lazy_and_quick(x):
         for value in values:
             log.append(value)
             yield value
-    rows = list(itertools.permutations(range(7), 3))[-1], next(itertools.islice(itertools.product(range(100), repeat=10), 5, None))
-    pairs = list(itertools.zip_longest(noisy("ab"), noisy("c"), fillvalue="-")), [*itertools.accumulate([1, 2, 3], initial=10)]
+
+    rows = (
+        list(itertools.permutations(range(7), 3))[-1],
+        next(itertools.islice(itertools.product(range(100), repeat=10), 5, None)),
+    )
+    pairs = (
+        list(itertools.zip_longest(noisy("ab"), noisy("c"), fillvalue="-")),
+        [*itertools.accumulate([1, 2, 3], initial=10)],
+    )
     first = next(itertools.chain(noisy([x, x + 1]), noisy("z")))
-    return rows, pairs, first, log, list(itertools.starmap(operator.add, [(x, 1), (x, 2)])), [*itertools.takewhile(lambda n: n < 2, itertools.count())]
+    return (
+        rows,
+        pairs,
+        first,
+        log,
+        list(itertools.starmap(operator.add, [(x, 1), (x, 2)])),
+        [*itertools.takewhile(lambda n: n < 2, itertools.count())],
+    )
 
 
 @case
 def generators_do_not_run_twice_at_once(x):
     def walk():
         yield next(me)
+
     me = walk()
     try:
         return x + 1, next(me)
@@ -281,6 +343,7 @@ def annotations_are_one_object(x):
     @functools.wraps(inner)
     def outer():
         pass
+
     return x + 1, outer.__annotations__ is inner.__annotations__
 
 
@@ -293,6 +356,7 @@ def class_variables_are_no_fields(x):
         c: int = dataclasses.field(default=4, init=False)
         d: int = 5
         z: typing.ClassVar[int] = 1000
+
     return x + 1, repr(C(1)).rpartition(".")[2]
 
 
@@ -313,13 +377,25 @@ def proxies_see_what_is_behind_them(x):
         m["c"] = 4
     except TypeError as error:
         text = str(error)
-    return x + m["a"], before, m == d, len(m), "b" in view, m.get("z", 3), list(m.items()), m | {"y": 1}, dict(m), text
+    return (
+        x + m["a"],
+        before,
+        m == d,
+        len(m),
+        "b" in view,
+        m.get("z", 3),
+        list(m.items()),
+        m | {"y": 1},
+        dict(m),
+        text,
+    )
 
 
 @case
 def what_is_overwritten_dies_there(x):
     class Thing:
         pass
+
     thing = Thing()
     watch = weakref.ref(thing)
     minidynamo.graph_break()
@@ -334,7 +410,12 @@ def tracebacks_tell_each_line_once(x):
     def lines(error):
         trace, found = error.__traceback__, []
         while trace is not None:
-            found.append((trace.tb_frame.f_code.co_name.split("<resume of ")[-1].split(" at line")[0], trace.tb_lineno))
+            found.append(
+                (
+                    trace.tb_frame.f_code.co_name.split("<resume of ")[-1].split(" at line")[0],
+                    trace.tb_lineno,
+                )
+            )
             trace = trace.tb_next
         return found
 
@@ -349,6 +430,7 @@ def tracebacks_tell_each_line_once(x):
     def outer(x):
         minidynamo.graph_break()
         inner(x)
+
     try:
         outer(x)
     except KeyError as error:
@@ -430,9 +512,37 @@ def patterns_match_what_they_match(x):
                     return c
         except TypeError as error:
             return str(error)
-    return [kind(value) for value in (Point([1, 2]), Count(3), True, 4, 5., range(3), collections.deque("ab"), Registered(), (1,), [2, 3], {"k": 1, "j": 2},
-                                      Told([]), collections.defaultdict(list, k=3), collections.UserDict(k=4), types.MappingProxyType({"k": 5}), x, "t", b"b", {1})], \
-        fails(Wrong()), fails(Wronger()), fails(Point([1, 2])), fails({})
+
+    return (
+        [
+            kind(value)
+            for value in (
+                Point([1, 2]),
+                Count(3),
+                True,
+                4,
+                5.0,
+                range(3),
+                collections.deque("ab"),
+                Registered(),
+                (1,),
+                [2, 3],
+                {"k": 1, "j": 2},
+                Told([]),
+                collections.defaultdict(list, k=3),
+                collections.UserDict(k=4),
+                types.MappingProxyType({"k": 5}),
+                x,
+                "t",
+                b"b",
+                {1},
+            )
+        ],
+        fails(Wrong()),
+        fails(Wronger()),
+        fails(Point([1, 2])),
+        fails({}),
+    )
 
 
 @case
@@ -446,6 +556,7 @@ def what_only_indexing_walks_is_walked_late(x):
             if index > 3:
                 raise KeyError(index)
             return index
+
     log, later = [], iter(Items([]))
     walk = filter(None, Items(log))
     first = next(walk)
@@ -473,23 +584,40 @@ ODD = Hidden()
 @case
 def names_of_attributes_are_checked(x):
     found = [ODD.a, ODD.__dict__, vars(ODD)]
-    for call in (lambda: getattr(sys, 1), lambda: hasattr(x, 1), lambda: setattr(ODD, 1, 1), lambda: operator.delitem([1], None)):
+    for call in (
+        lambda: getattr(sys, 1),
+        lambda: hasattr(x, 1),
+        lambda: setattr(ODD, 1, 1),
+        lambda: operator.delitem([1], None),
+    ):
         try:
             found.append(call())
         except TypeError as error:
             found.append(str(error))
     items = [1, 2, 3]
-    found.append((operator.setitem(items, 0, 5), operator.delitem(items, 1), operator.iconcat(items, [7]) is items, items))
+    found.append(
+        (
+            operator.setitem(items, 0, 5),
+            operator.delitem(items, 1),
+            operator.iconcat(items, [7]) is items,
+            items,
+        )
+    )
     del call
 
     def inner():
         return x
+
     return x + 1, found, sorted(locals())
 
 
 @case
 def deques_and_ordered_dicts_are_themselves(x):
-    d, o, p = collections.deque([1, 2, x], 2), collections.OrderedDict(a=1, b=2), collections.OrderedDict(b=2, a=1)
+    d, o, p = (
+        collections.deque([1, 2, x], 2),
+        collections.OrderedDict(a=1, b=2),
+        collections.OrderedDict(b=2, a=1),
+    )
     e = d.copy()
     e.append(3)
     d += [4]
@@ -497,7 +625,18 @@ def deques_and_ordered_dicts_are_themselves(x):
         e.insert(0, 7)
     except IndexError as error:
         x = x + len(str(error))
-    return x + 1, d + e, e * 2, repr(collections.deque([1, 2], 1)), e, [4] == collections.deque([4]), o == p, o == {"b": 2, "a": 1}, o != p, o == o.copy()
+    return (
+        x + 1,
+        d + e,
+        e * 2,
+        repr(collections.deque([1, 2], 1)),
+        e,
+        [4] == collections.deque([4]),
+        o == p,
+        o == {"b": 2, "a": 1},
+        o != p,
+        o == o.copy(),
+    )
 
 
 class Strange(type):
@@ -515,6 +654,7 @@ def except_does_not_ask_the_metaclass(x):
 
     class Registered(Exception, metaclass=abc.ABCMeta):
         pass
+
     Registered.register(KeyError)
     try:
         raise KeyError(1)
@@ -562,7 +702,15 @@ def fromkeys_makes_and_fills_as_the_class_does(x):
     try:
         dict.fromkeys()
     except TypeError as error:
-        return x + 1, made, made.log, type(other).__name__, dict(other), str(error), collections.OrderedDict.fromkeys("ba")
+        return (
+            x + 1,
+            made,
+            made.log,
+            type(other).__name__,
+            dict(other),
+            str(error),
+            collections.OrderedDict.fromkeys("ba"),
+        )
 
 
 @case
@@ -573,10 +721,18 @@ def itertools_say_what_is_wrong(x):
 
         def __next__(self):
             return next(me)
+
     me, _ = itertools.tee(Again())
     found = []
-    for call in (lambda: itertools.tee("ab", -1), lambda: itertools.tee("ab", "c"), lambda: itertools.tee(), lambda: next(me),
-                 lambda: itertools.groupby(), lambda: itertools.groupby("ab", None, 1), lambda: [*itertools.groupby(iterable="aab")][0][0]):
+    for call in (
+        lambda: itertools.tee("ab", -1),
+        lambda: itertools.tee("ab", "c"),
+        lambda: itertools.tee(),
+        lambda: next(me),
+        lambda: itertools.groupby(),
+        lambda: itertools.groupby("ab", None, 1),
+        lambda: [*itertools.groupby(iterable="aab")][0][0],
+    ):
         try:
             found.append(call())
         except (TypeError, ValueError, RuntimeError) as error:
@@ -588,7 +744,16 @@ def itertools_say_what_is_wrong(x):
 def a_tee_of_a_tee_goes_its_own_way(x):
     first, _ = itertools.tee("abc")
     same, other = itertools.tee(first)
-    return x + 1, same is first, next(other), next(other), next(first), next(other), list(same), list(first)
+    return (
+        x + 1,
+        same is first,
+        next(other),
+        next(other),
+        next(first),
+        next(other),
+        list(same),
+        list(first),
+    )
 
 
 @case
@@ -602,7 +767,7 @@ def lists_that_would_be_too_long(x):
 
 @pytest.mark.parametrize("function", CASES, ids=lambda function: function.__name__)
 def test_as_plain_python(function):
-    x = torch.arange(3.)
+    x = torch.arange(3.0)
     expected = outcome(function, (x,), {})
     compiled = minidynamo.compile(function, backend="eager")
     for _ in range(2):
@@ -615,6 +780,7 @@ def test_a_long_loop_runs_as_plain_python():
         for n in range(1000):
             x = x + n
         return x
+
     with minidynamo.config.patch(step_limit=1000):
         same(minidynamo.compile(f, backend="eager")(torch.ones(2)), f(torch.ones(2)))
     assert any("step_limit" in text for text in minidynamo.counters["skipped"])
@@ -622,11 +788,16 @@ def test_a_long_loop_runs_as_plain_python():
 
 def test_a_list_too_long_to_guard():
     """Reading all items of a list from outside guards each: of a million that is gigabytes of code."""
+
     def total(numbers, x):
         return x + sum(numbers)
+
     compiled = minidynamo.compile(total, backend="eager")
     with minidynamo.config.patch(guard_limit=1000):
-        assert compiled([1] * 1500, torch.zeros(())).item() == 1500 and compiled([2] * 5, torch.zeros(())).item() == 10
+        assert (
+            compiled([1] * 1500, torch.zeros(())).item() == 1500
+            and compiled([2] * 5, torch.zeros(())).item() == 10
+        )
     assert any("it would take 1,5" in text for text in minidynamo.counters["skipped"])
 
 
@@ -658,13 +829,18 @@ def test_writes_into_objects_are_replayed_without_their_methods():
     def f(x, told, back):
         told["a"], back[0] = 1, 5
         return x + 1, list(back), list.__getitem__(back, slice(None)), dict(told), told.log
+
     compiled, x = minidynamo.compile(f, backend="eager"), torch.ones(2)
     for _ in range(2):
         same(compiled(x, Told([]), Backwards([1, 2])), f(x, Told([]), Backwards([1, 2])))
     back = Backwards([1, 2])
     told = Told([])
     compiled(x, told, back)
-    assert dict(told) == {"a": 1} and told.log == ["a"] and list.__getitem__(back, slice(None)) == [1, 5]
+    assert (
+        dict(told) == {"a": 1}
+        and told.log == ["a"]
+        and list.__getitem__(back, slice(None)) == [1, 5]
+    )
     assert not minidynamo.counters["errors"]
 
 
@@ -683,6 +859,7 @@ def test_a_class_is_written_once_by_each_call():
         type.__setattr__(Marked, "other", x)
         type.__delattr__(Marked, "other")
         return x + Marked.mark
+
     compiled, found = minidynamo.compile(f, backend="eager"), []
     for function in (f, compiled, compiled):
         type.__setattr__(Marked, "mark", 1)
@@ -693,6 +870,7 @@ def test_a_class_is_written_once_by_each_call():
 def test_whether_two_are_one_object_is_guarded():
     def f(x, a, b):
         return x + 1, a is b, a is ONE, a == b, a in [b, TWO], [b].count(a)
+
     compiled, x = minidynamo.compile(f, backend="eager"), torch.ones(2)
     for a, b in ((ONE, TWO), (ONE, ONE), (TWO, ONE), (TWO, TWO), (Thing(), ONE)):
         same(compiled(x, a, b), f(x, a, b))
@@ -700,7 +878,12 @@ def test_whether_two_are_one_object_is_guarded():
 
 def test_whether_an_object_is_a_fixed_one_of_a_library_is_guarded():
     def f(x, field):
-        return x + 1, [kind for kind in [field._field_type] if kind is dataclasses._FIELD], field._field_type in (dataclasses._FIELD, dataclasses._FIELD_INITVAR)
+        return (
+            x + 1,
+            [kind for kind in [field._field_type] if kind is dataclasses._FIELD],
+            field._field_type in (dataclasses._FIELD, dataclasses._FIELD_INITVAR),
+        )
+
     compiled, x = minidynamo.compile(f, backend="eager"), torch.ones(2)
     for kind in (dataclasses._FIELD, dataclasses._FIELD_CLASSVAR, dataclasses._FIELD_INITVAR):
         field = dataclasses.field()
@@ -713,13 +896,14 @@ def test_the_order_of_a_set_is_guarded():
         for kind in kinds:
             x = x * 2 + kind
         return x
+
     compiled, one, other = minidynamo.compile(f, backend="eager"), {0, 8}, {8, 0}
     assert one == other and list(one) != list(other)
     for kinds in (one, other):
         same(compiled(torch.ones(2), kinds), f(torch.ones(2), kinds))
 
 
-BEHIND = {"k": 2.}
+BEHIND = {"k": 2.0}
 PROXY = types.MappingProxyType(BEHIND)
 
 
@@ -729,11 +913,20 @@ class Kinds:
 
 def test_what_is_behind_a_proxy_is_guarded(monkeypatch):
     def f(x):
-        return x * PROXY["k"] + len(PROXY), len([name for name in Kinds.__dict__ if name[0] != "_"]), Kinds.__dict__["one"]
+        return (
+            x * PROXY["k"] + len(PROXY),
+            len([name for name in Kinds.__dict__ if name[0] != "_"]),
+            Kinds.__dict__["one"],
+        )
+
     compiled, x = minidynamo.compile(f, backend="eager"), torch.ones(2)
     same(compiled(x), f(x))
-    for change in (lambda: monkeypatch.setitem(BEHIND, "k", 3.), lambda: monkeypatch.setitem(BEHIND, "j", 1),
-                   lambda: monkeypatch.setattr(Kinds, "one", 5), lambda: monkeypatch.setattr(Kinds, "two", 2, raising=False)):
+    for change in (
+        lambda: monkeypatch.setitem(BEHIND, "k", 3.0),
+        lambda: monkeypatch.setitem(BEHIND, "j", 1),
+        lambda: monkeypatch.setattr(Kinds, "one", 5),
+        lambda: monkeypatch.setattr(Kinds, "two", 2, raising=False),
+    ):
         change()
         same(compiled(x), f(x))
 
@@ -743,7 +936,12 @@ def test_guards_and_the_compiler_have_room_near_the_recursion_limit():
         if n == 0:
             return x.sin() + 1
         return deep(n - 1, x)
-    compiled, x, limit = minidynamo.compile(lambda n, x: deep(n, x), backend="eager"), torch.ones(2), sys.getrecursionlimit()
+
+    compiled, x, limit = (
+        minidynamo.compile(lambda n, x: deep(n, x), backend="eager"),
+        torch.ones(2),
+        sys.getrecursionlimit(),
+    )
 
     def reached(function):
         for n in range(400):
@@ -751,11 +949,13 @@ def test_guards_and_the_compiler_have_room_near_the_recursion_limit():
                 function(n, x)
             except RecursionError:
                 return n
+
     def depth():
         frame, n = sys._getframe(), 0
         while frame is not None:
             frame, n = frame.f_back, n + 1
         return n
+
     minidynamo.disable(depth)
     try:
         sys.setrecursionlimit(depth() + 60)
@@ -769,6 +969,7 @@ def test_tracing_leaves_no_cycles_that_hold_the_programs_objects():
     def f(x):
         def fail():
             raise KeyError(thing)
+
         thing = Thing()
         watch = weakref.ref(thing)
         try:
@@ -783,6 +984,7 @@ def test_tracing_leaves_no_cycles_that_hold_the_programs_objects():
                 pass
         thing = None
         return x + 1, watch() is None
+
     gc.collect()
     gc.disable()
     try:

@@ -1,4 +1,5 @@
 """The verifier finds graphs that make no sense."""
+
 import pytest
 import torch
 
@@ -43,10 +44,19 @@ def spoil_twice(g):
     g.operations.append(g.operations[-1])
 
 
-@pytest.mark.parametrize("spoil,what", [
-    (spoil_dtype, "reduction sum of torch.float64"), (spoil_order, "nothing made before"), (spoil_bounds, "elements 8 to 39 of 32"),
-    (spoil_loops, "loops over"), (spoil_output, "beyond the 4 elements"), (spoil_store, "the body stores torch.int64"),
-    (spoil_twice, "two buffers are called")], ids=lambda x: getattr(x, "__name__", ""))
+@pytest.mark.parametrize(
+    "spoil,what",
+    [
+        (spoil_dtype, "reduction sum of torch.float64"),
+        (spoil_order, "nothing made before"),
+        (spoil_bounds, "elements 8 to 39 of 32"),
+        (spoil_loops, "loops over"),
+        (spoil_output, "beyond the 4 elements"),
+        (spoil_store, "the body stores torch.int64"),
+        (spoil_twice, "two buffers are called"),
+    ],
+    ids=lambda x: getattr(x, "__name__", ""),
+)
 def test_a_spoilt_graph_is_refused(spoil, what):
     g = graph()
     verify_graph(g)

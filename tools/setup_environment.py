@@ -2,6 +2,7 @@
 
 usage: python tools/setup_environment.py VENV TORCH
 """
+
 import os
 import shutil
 import subprocess
@@ -22,14 +23,20 @@ def stop(text):
 def check_machine():
     compiler = os.environ.get("CXX") or shutil.which("g++") or shutil.which("clang++")
     if not compiler or not shutil.which(compiler.split()[0]):
-        stop("No C++ compiler was found: install g++ (Debian and Ubuntu: apt-get install g++; macOS: xcode-select --install).")
+        stop(
+            "No C++ compiler was found: install g++ (Debian and Ubuntu: apt-get install g++; macOS: xcode-select --install)."
+        )
     if not (Path(sysconfig.get_path("include")) / "Python.h").exists():
         version = f"{sys.version_info.major}.{sys.version_info.minor}"
-        stop(f"The headers of Python {version} are missing: install them (Debian and Ubuntu: apt-get install python{version}-dev).")
+        stop(
+            f"The headers of Python {version} are missing: install them (Debian and Ubuntu: apt-get install python{version}-dev)."
+        )
     try:
         import ensurepip, venv  # noqa: E401, F401
     except ImportError:
-        stop("This Python has no venv module: install it (Debian and Ubuntu: apt-get install python3-venv).")
+        stop(
+            "This Python has no venv module: install it (Debian and Ubuntu: apt-get install python3-venv)."
+        )
 
 
 def run(*command, what):
@@ -44,8 +51,12 @@ def main(environment, torch):
     python = str(Path(environment) / "bin" / "python")
     if not Path(python).exists():
         run(sys.executable, "-m", "venv", environment, what="Making the virtual environment")
-    have = subprocess.run([python, "-c", "import torch; print(torch.__version__)"], stdout=subprocess.PIPE,
-                          stderr=subprocess.DEVNULL, text=True).stdout.strip()
+    have = subprocess.run(
+        [python, "-c", "import torch; print(torch.__version__)"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    ).stdout.strip()
     pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     if have:
         step(f"torch {have} is there")
@@ -53,10 +64,23 @@ def main(environment, torch):
         step(f"installing {torch} (the largest part)")
         run(*pip, torch, "numpy", what="Installing torch")
     step("installing the packages, building the two C extensions")
-    have = have or subprocess.run([python, "-c", "import torch; print(torch.__version__)"], stdout=subprocess.PIPE,
-                                  text=True).stdout.strip()
+    have = (
+        have
+        or subprocess.run(
+            [python, "-c", "import torch; print(torch.__version__)"],
+            stdout=subprocess.PIPE,
+            text=True,
+        ).stdout.strip()
+    )
     run(*pip, "setuptools>=68", "wheel", what="Installing setuptools")
-    run(*pip, "--no-build-isolation", f"torch=={have}", "-e", ".[test]", what="Installing the project")
+    run(
+        *pip,
+        "--no-build-isolation",
+        f"torch=={have}",
+        "-e",
+        ".[test]",
+        what="Installing the project",
+    )
     try:
         subprocess.run([python, "-c", "import pygraphviz"], check=True, capture_output=True)
     except subprocess.CalledProcessError:

@@ -2,6 +2,7 @@
 
 usage: python tools/sizes.py
 """
+
 import ast
 import io
 import sys
@@ -9,7 +10,11 @@ import tokenize
 from pathlib import Path
 
 BUDGET = 12_000
-AROUND = ("bench", "explain", "prior")     # measuring, showing, and what came before: not on the way of a compiled program
+AROUND = (
+    "bench",
+    "explain",
+    "prior",
+)  # measuring, showing, and what came before: not on the way of a compiled program
 
 
 def python_lines(path):
@@ -18,11 +23,23 @@ def python_lines(path):
     documentation = set()
     for node in ast.walk(ast.parse(text)):
         body = getattr(node, "body", None)
-        if isinstance(body, list) and body and isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant) \
-                and isinstance(body[0].value.value, str):
+        if (
+            isinstance(body, list)
+            and body
+            and isinstance(body[0], ast.Expr)
+            and isinstance(body[0].value, ast.Constant)
+            and isinstance(body[0].value.value, str)
+        ):
             documentation.update(range(body[0].lineno, body[0].end_lineno + 1))
     lines = set()
-    skip = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
+    skip = {
+        tokenize.COMMENT,
+        tokenize.NL,
+        tokenize.NEWLINE,
+        tokenize.INDENT,
+        tokenize.DEDENT,
+        tokenize.ENDMARKER,
+    }
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         if token.type not in skip:
             lines.update(range(token.start[0], token.end[0] + 1))
@@ -44,14 +61,18 @@ def main():
     total, around = 0, 0
     for package in ("minidynamo", "miniinductor"):
         subtotal = 0
-        for path in sorted(p for suffix in ("py", "c", "h") for p in (root / package).rglob(f"*.{suffix}")):
+        for path in sorted(
+            p for suffix in ("py", "c", "h") for p in (root / package).rglob(f"*.{suffix}")
+        ):
             count = python_lines(path) if path.suffix == ".py" else c_lines(path)
             subtotal += count
             around += count if path.relative_to(root).parts[1] in AROUND else 0
             print(f"{count:6}  {path.relative_to(root)}" + ("    over 700" if count > 700 else ""))
         print(f"{subtotal:6}  {package}\n")
         total += subtotal
-    print(f"{total - around:6}  the compiler, of {BUDGET}\n{around:6}  around it: {', '.join(AROUND)}\n{total:6}  both packages")
+    print(
+        f"{total - around:6}  the compiler, of {BUDGET}\n{around:6}  around it: {', '.join(AROUND)}\n{total:6}  both packages"
+    )
     return total - around > BUDGET
 
 

@@ -1,4 +1,5 @@
 """python -m minidynamo.bench --suite NAME [--threads N] [--json FILE] [--only TEXT] [--jobs N]"""
+
 import argparse
 import sys
 
@@ -8,16 +9,34 @@ from .suites import SUITES
 def main():
     parser = argparse.ArgumentParser(prog="python -m minidynamo.bench", description=__doc__)
     parser.add_argument("--suite", default="smoke", choices=sorted(SUITES), help="what to run")
-    parser.add_argument("--threads", type=int, default=None, help="torch threads (default: torch's own choice)")
-    parser.add_argument("--only", default="", help="run the rows whose ^NAME$ contains this, or one of several texts separated by ';'")
-    parser.add_argument("--jobs", type=int, default=1, help="processes at once, in the sweeps over models that measure no times")
-    parser.add_argument("--json", default=None, help="also write the figures to this file, after every row")
+    parser.add_argument(
+        "--threads", type=int, default=None, help="torch threads (default: torch's own choice)"
+    )
+    parser.add_argument(
+        "--only",
+        default="",
+        help="run the rows whose ^NAME$ contains this, or one of several texts separated by ';'",
+    )
+    parser.add_argument(
+        "--jobs",
+        type=int,
+        default=1,
+        help="processes at once, in the sweeps over models that measure no times",
+    )
+    parser.add_argument(
+        "--json", default=None, help="also write the figures to this file, after every row"
+    )
     parser.add_argument("--no-peer", action="store_true", help="leave torch.compile out")
-    parser.add_argument("--freezing", action="store_true", help="both compilers freeze parameters (inference suites on the CPU)")
+    parser.add_argument(
+        "--freezing",
+        action="store_true",
+        help="both compilers freeze parameters (inference suites on the CPU)",
+    )
     options = parser.parse_args()
     if options.freezing:
         import torch._inductor.config
         import miniinductor
+
         torch._inductor.config.freezing = miniinductor.config.freezing = True
     SUITES[options.suite](options)
     return 0

@@ -1,22 +1,26 @@
 """Real models with random weights, built from their configuration classes (nothing is downloaded).
 
-    >>> model, inputs = MODELS["gpt2"]()
-    >>> model(**inputs).logits.shape
-    torch.Size([1, 128, 50257])
+>>> model, inputs = MODELS["gpt2"]()
+>>> model(**inputs).logits.shape
+torch.Size([1, 128, 50257])
 """
+
 import torch
 
 
 def builder(kind, config, depth=None, **fixed):
     """A function that makes (model, inputs) of transformers' class `kind`; depth: what its configuration calls the number of layers."""
+
     def build(layers=12, batch=1, sequence=128, size=224):
         import transformers
+
         torch.manual_seed(0)
         settings = getattr(transformers, config)(**fixed, **({depth: layers} if depth else {}))
         model = getattr(transformers, kind)(settings).eval()
         if model.main_input_name == "pixel_values":
             return model, {"pixel_values": torch.randn(batch, 3, size, size)}
         return model, {"input_ids": torch.randint(0, settings.vocab_size, (batch, sequence))}
+
     return build
 
 
@@ -24,8 +28,16 @@ def vision(architecture, depth=None):
     return builder(f"{architecture}ForImageClassification", f"{architecture}Config", depth)
 
 
-gpt2 = builder("GPT2LMHeadModel", "GPT2Config", "n_layer")                  # GPT-2 small: 12 layers, hidden size 768
-bert = builder("BertModel", "BertConfig", "num_hidden_layers")              # BERT base: the same
-resnet = vision("ResNet")                                                   # ResNet-50, transformers' default
-LLAMA = dict(hidden_size=1024, intermediate_size=2816, num_attention_heads=16, num_key_value_heads=4, use_cache=False)
+gpt2 = builder(
+    "GPT2LMHeadModel", "GPT2Config", "n_layer"
+)  # GPT-2 small: 12 layers, hidden size 768
+bert = builder("BertModel", "BertConfig", "num_hidden_layers")  # BERT base: the same
+resnet = vision("ResNet")  # ResNet-50, transformers' default
+LLAMA = dict(
+    hidden_size=1024,
+    intermediate_size=2816,
+    num_attention_heads=16,
+    num_key_value_heads=4,
+    use_cache=False,
+)
 MODELS = {"gpt2": gpt2, "bert": bert, "resnet": resnet}

@@ -6,11 +6,17 @@ In:   rows of `suites.measure`, or a file of `results/`.  Out: a matplotlib figu
     >>> loss_curves(recorded("training_curves_cpu"))
     >>> recorded_bars(recorded("h100_gpu_kernels"), "GB/s", ("copy", "eager", "ours", "torch.compile"))
 """
+
 import json
 from pathlib import Path
 
 RESULTS = Path(__file__).parent / "results"
-LOOKS = {"copy": ("", "#555555"), "eager": ("", "#ffffff"), "ours": ("", "#3367d6"), "torch.compile": ("///", "#c6d4f2")}
+LOOKS = {
+    "copy": ("", "#555555"),
+    "eager": ("", "#ffffff"),
+    "ours": ("", "#3367d6"),
+    "torch.compile": ("///", "#c6d4f2"),
+}
 
 
 def recorded(name):
@@ -20,24 +26,48 @@ def recorded(name):
 
 def where_recorded(run):
     about = run["machine"]
-    return f"recorded on {about['device']}, {about['date']}, torch {about['torch']}" + (f", triton {about['triton']}" if "triton" in about else "")
+    return f"recorded on {about['device']}, {about['date']}, torch {about['torch']}" + (
+        f", triton {about['triton']}" if "triton" in about else ""
+    )
 
 
 def recorded_bars(run, unit, variants, rows=None, label=None):
     """One group of bars per row of a recorded run: row[unit][variant].  rows: which names (default: all that have the unit)."""
     import matplotlib.pyplot as plt
+
     chosen = [r for r in run["rows"] if unit in r and (rows is None or r["name"] in rows)]
-    figure, axes = plt.subplots(figsize=(9, 0.9 + 0.13 * (len(variants) + 1) * len(chosen)), layout="constrained")
+    figure, axes = plt.subplots(
+        figsize=(9, 0.9 + 0.13 * (len(variants) + 1) * len(chosen)), layout="constrained"
+    )
     step = 0.84 / len(variants)
     for number, variant in enumerate(variants):
         hatch, colour = LOOKS.get(variant, ("..", "#dddddd"))
         at = [k + (number - (len(variants) - 1) / 2) * step for k in range(len(chosen))]
-        bars = axes.barh(at, [r[unit].get(variant, 0) for r in chosen], step, color=colour, edgecolor="black", hatch=hatch, label=variant)
-        axes.bar_label(bars, [f"{r[unit][variant]:,.3g}" if r[unit].get(variant, 1e9) < 100 else f"{r[unit].get(variant, 0):,.0f}"
-                              for r in chosen], fontsize=6.5, padding=2)
+        bars = axes.barh(
+            at,
+            [r[unit].get(variant, 0) for r in chosen],
+            step,
+            color=colour,
+            edgecolor="black",
+            hatch=hatch,
+            label=variant,
+        )
+        axes.bar_label(
+            bars,
+            [
+                f"{r[unit][variant]:,.3g}"
+                if r[unit].get(variant, 1e9) < 100
+                else f"{r[unit].get(variant, 0):,.0f}"
+                for r in chosen
+            ],
+            fontsize=6.5,
+            padding=2,
+        )
     axes.set_yticks(range(len(chosen)), [r["name"] for r in chosen], fontsize=8)
     axes.set_ylim(len(chosen) - 0.5, -0.5)
-    axes.set_xlabel((label or unit) + (" (shorter is better)" if unit == "ms" else " (longer is better)"))
+    axes.set_xlabel(
+        (label or unit) + (" (shorter is better)" if unit == "ms" else " (longer is better)")
+    )
     axes.set_title(where_recorded(run), fontsize=8)
     figure.legend(frameon=False, fontsize=8, ncols=len(variants), loc="outside lower center")
     return figure
@@ -46,12 +76,36 @@ def recorded_bars(run, unit, variants, rows=None, label=None):
 def loss_curves(run):
     """One panel per row of a recorded `training-curves`: eager's loss as circles, ours as a line."""
     import matplotlib.pyplot as plt
-    figure, panels = plt.subplots(1, len(run["rows"]), figsize=(3.2 * len(run["rows"]), 2.9), layout="constrained", squeeze=False)
+
+    figure, panels = plt.subplots(
+        1,
+        len(run["rows"]),
+        figsize=(3.2 * len(run["rows"]), 2.9),
+        layout="constrained",
+        squeeze=False,
+    )
     for axes, row in zip(panels[0], run["rows"]):
-        axes.plot(range(1, len(row["eager"]) + 1), row["eager"], "o", mfc="none", color="black", markersize=5, label="eager")
-        axes.plot(range(1, len(row["ours"]) + 1), row["ours"], "-", color=LOOKS["ours"][1], label="compiled")
-        axes.set_title(f"{row['name']}\nlargest difference {row['largest difference']:.0e} of the first loss\n"
-                       f"saved for backward {row['our bytes'] / row['eager bytes']:.2f} of eager's bytes", fontsize=8)
+        axes.plot(
+            range(1, len(row["eager"]) + 1),
+            row["eager"],
+            "o",
+            mfc="none",
+            color="black",
+            markersize=5,
+            label="eager",
+        )
+        axes.plot(
+            range(1, len(row["ours"]) + 1),
+            row["ours"],
+            "-",
+            color=LOOKS["ours"][1],
+            label="compiled",
+        )
+        axes.set_title(
+            f"{row['name']}\nlargest difference {row['largest difference']:.0e} of the first loss\n"
+            f"saved for backward {row['our bytes'] / row['eager bytes']:.2f} of eager's bytes",
+            fontsize=8,
+        )
         axes.set_xlabel("step of AdamW", fontsize=8)
         axes.tick_params(labelsize=7)
     figure.suptitle(where_recorded(run), fontsize=8)
@@ -66,22 +120,50 @@ def speedup_bars(rows, about=None):
     Hatching tells the bars apart without colour; the value stands above each bar.
     """
     import matplotlib.pyplot as plt
-    figure, axes = plt.subplots(figsize=(min(9.6, 1.6 + 1.5 * len(rows)), 3.6), layout="constrained")
-    for offset, label, hatch, colour in ((-0.2, "ours", "", "#3367d6"), (0.2, "torch.compile", "///", "#c6d4f2")):
+
+    figure, axes = plt.subplots(
+        figsize=(min(9.6, 1.6 + 1.5 * len(rows)), 3.6), layout="constrained"
+    )
+    for offset, label, hatch, colour in (
+        (-0.2, "ours", "", "#3367d6"),
+        (0.2, "torch.compile", "///", "#c6d4f2"),
+    ):
         for position, row in enumerate(rows):
             value = row.get(f"eager / {label}")
             if value is None:
                 continue
             middle, low, high = value
-            axes.bar(position + offset, middle, 0.38, color=colour, edgecolor="black", hatch=hatch,
-                     label=label if position == 0 else None)
-            axes.errorbar(position + offset, middle, [[middle - low], [high - middle]], color="black", capsize=3)
-            axes.annotate(f"{middle:.1f}", (position + offset, high), ha="center", va="bottom", fontsize=8)
+            axes.bar(
+                position + offset,
+                middle,
+                0.38,
+                color=colour,
+                edgecolor="black",
+                hatch=hatch,
+                label=label if position == 0 else None,
+            )
+            axes.errorbar(
+                position + offset,
+                middle,
+                [[middle - low], [high - middle]],
+                color="black",
+                capsize=3,
+            )
+            axes.annotate(
+                f"{middle:.1f}", (position + offset, high), ha="center", va="bottom", fontsize=8
+            )
     axes.axhline(1, color="black", linewidth=1, linestyle="--")
     axes.set_xticks(range(len(rows)), [row["name"] for row in rows], fontsize=8)
     axes.set_yscale("log")
     low, high = axes.get_ylim()
-    axes.set_yticks(ticks := [t for t in (0.1, 0.2, 0.3, 0.5, 0.7, 1, 1.5, 2, 3, 5, 7, 10, 20, 50, 100) if low <= t <= high], [f"{t:g}" for t in ticks])
+    axes.set_yticks(
+        ticks := [
+            t
+            for t in (0.1, 0.2, 0.3, 0.5, 0.7, 1, 1.5, 2, 3, 5, 7, 10, 20, 50, 100)
+            if low <= t <= high
+        ],
+        [f"{t:g}" for t in ticks],
+    )
     axes.minorticks_off()
     axes.set_ylim(low, high * 1.15)
     axes.set_ylabel("times faster than eager\n(higher is better)")
@@ -98,16 +180,36 @@ def where(about):
 def ablation_bars(rows, about=None):
     """How many times slower each program is without one optimisation; lines are quartiles, dashed: no difference."""
     import matplotlib.pyplot as plt
+
     labels = list(rows[0]["slower without"])
     lines = -(-len(rows) // 2)
-    figure, every = plt.subplots(lines, 2, figsize=(9, lines * (0.8 + 0.24 * len(labels))), sharey=True, layout="constrained", squeeze=False)
-    for axes in every.flat[len(rows):]:
+    figure, every = plt.subplots(
+        lines,
+        2,
+        figsize=(9, lines * (0.8 + 0.24 * len(labels))),
+        sharey=True,
+        layout="constrained",
+        squeeze=False,
+    )
+    for axes in every.flat[len(rows) :]:
         axes.set_axis_off()
     for axes, row in zip(every.flat, rows):
         for position, label in enumerate(labels):
             middle, low, high = row["slower without"][label]
-            axes.barh(position, middle, color="#3367d6" if low > 1.05 else "#d5dcea", edgecolor="black", height=0.7)
-            axes.errorbar(middle, position, xerr=[[max(0, middle - low)], [max(0, high - middle)]], color="black", capsize=2)
+            axes.barh(
+                position,
+                middle,
+                color="#3367d6" if low > 1.05 else "#d5dcea",
+                edgecolor="black",
+                height=0.7,
+            )
+            axes.errorbar(
+                middle,
+                position,
+                xerr=[[max(0, middle - low)], [max(0, high - middle)]],
+                color="black",
+                capsize=2,
+            )
             axes.annotate(f" {middle:.2f}", (max(middle, high), position), va="center", fontsize=7)
         axes.axvline(1, color="black", linewidth=1, linestyle="--")
         axes.set_xlim(0, 1.25 * max(v[2] for v in row["slower without"].values()))
@@ -123,18 +225,47 @@ def ablation_bars(rows, about=None):
 def roofline(points, bandwidth, peak, about=None):
     """points: {name: (operations per byte, operations per second)}; bandwidth in bytes/s and peak in operations/s give the roof."""
     import matplotlib.pyplot as plt
+
     figure, axes = plt.subplots(figsize=(7.5, 4), layout="constrained")
     left, right = 0.05, max(100.0, 4 * peak / bandwidth, 2 * max(i for i, _ in points.values()))
     ridge = peak / bandwidth
-    axes.plot([left, ridge, right], [bandwidth * left / 1e9, peak / 1e9, peak / 1e9], color="black", linewidth=1.5)
-    axes.annotate(f"memory: {bandwidth / 1e9:.0f} GB/s", (left * 1.1, bandwidth * left * 6 / 1e9), fontsize=8)
-    axes.annotate(f"arithmetic: {peak / 1e9:.0f} G operations/s", (ridge * 1.1, peak * 1.12 / 1e9), fontsize=8)
+    axes.plot(
+        [left, ridge, right],
+        [bandwidth * left / 1e9, peak / 1e9, peak / 1e9],
+        color="black",
+        linewidth=1.5,
+    )
+    axes.annotate(
+        f"memory: {bandwidth / 1e9:.0f} GB/s", (left * 1.1, bandwidth * left * 6 / 1e9), fontsize=8
+    )
+    axes.annotate(
+        f"arithmetic: {peak / 1e9:.0f} G operations/s", (ridge * 1.1, peak * 1.12 / 1e9), fontsize=8
+    )
     for name, (intensity, rate) in points.items():
         eager = name.endswith(", eager")
-        axes.plot(intensity, rate / 1e9, "o" if not eager else "s", color="white" if eager else "#3367d6", markeredgecolor="black", markersize=7)
-        axes.annotate(f"   {name}", (intensity, rate / 1e9), fontsize=8, va="center", ha="left") if eager or intensity < right / 10 else \
-            axes.annotate(name, (intensity * 1.3, rate / 1e9 / 1.5), fontsize=8, va="center", ha="right")
-    axes.set(xscale="log", yscale="log", xlabel="operations per byte of necessary traffic", ylabel="G operations/s", xlim=(left, right), ylim=(None, 2.5 * peak / 1e9))
+        axes.plot(
+            intensity,
+            rate / 1e9,
+            "o" if not eager else "s",
+            color="white" if eager else "#3367d6",
+            markeredgecolor="black",
+            markersize=7,
+        )
+        axes.annotate(
+            f"   {name}", (intensity, rate / 1e9), fontsize=8, va="center", ha="left"
+        ) if eager or intensity < right / 10 else axes.annotate(
+            name, (intensity * 1.3, rate / 1e9 / 1.5), fontsize=8, va="center", ha="right"
+        )
+    axes.set(
+        xscale="log",
+        yscale="log",
+        xlabel="operations per byte of necessary traffic",
+        ylabel="G operations/s",
+        xlim=(left, right),
+        ylim=(None, 2.5 * peak / 1e9),
+    )
     if about:
-        axes.set_title(f"{where(about)}: circles ours, squares eager (higher is better)", fontsize=9)
+        axes.set_title(
+            f"{where(about)}: circles ours, squares eager (higher is better)", fontsize=9
+        )
     return figure

@@ -10,6 +10,7 @@ loss first where the class computes one, else `loss_of(output)` is the mean of s
 
 Nothing is downloaded.  timm is optional: without it its rows raise ImportError.
 """
+
 import importlib.util
 import re
 import sys
@@ -20,15 +21,50 @@ VOCABULARY, HIDDEN, LAYERS, HEADS, SEQUENCE, BATCH, IMAGE = 1000, 64, 2, 4, 16, 
 
 # ---- configuration arguments that families share
 COMMON = dict(vocab_size=VOCABULARY, pad_token_id=0, bos_token_id=1, eos_token_id=2)
-ENCODER = dict(COMMON, hidden_size=HIDDEN, num_hidden_layers=LAYERS, num_attention_heads=HEADS, intermediate_size=128, max_position_embeddings=64)
+ENCODER = dict(
+    COMMON,
+    hidden_size=HIDDEN,
+    num_hidden_layers=LAYERS,
+    num_attention_heads=HEADS,
+    intermediate_size=128,
+    max_position_embeddings=64,
+)
 DECODER = dict(ENCODER, num_key_value_heads=2)
-VISION = dict(hidden_size=HIDDEN, num_hidden_layers=LAYERS, num_attention_heads=HEADS, intermediate_size=128, image_size=IMAGE, patch_size=8)
+VISION = dict(
+    hidden_size=HIDDEN,
+    num_hidden_layers=LAYERS,
+    num_attention_heads=HEADS,
+    intermediate_size=128,
+    image_size=IMAGE,
+    patch_size=8,
+)
 GPT = dict(COMMON, n_embd=HIDDEN, n_layer=LAYERS, n_head=HEADS, n_positions=64)
-SEQ2SEQ = dict(COMMON, d_model=HIDDEN, encoder_layers=LAYERS, decoder_layers=LAYERS, encoder_attention_heads=HEADS, decoder_attention_heads=HEADS,
-               encoder_ffn_dim=128, decoder_ffn_dim=128, max_position_embeddings=64, decoder_start_token_id=2)
+SEQ2SEQ = dict(
+    COMMON,
+    d_model=HIDDEN,
+    encoder_layers=LAYERS,
+    decoder_layers=LAYERS,
+    encoder_attention_heads=HEADS,
+    decoder_attention_heads=HEADS,
+    encoder_ffn_dim=128,
+    decoder_ffn_dim=128,
+    max_position_embeddings=64,
+    decoder_start_token_id=2,
+)
 
-AUDIO = dict(vocab_size=32, hidden_size=HIDDEN, num_hidden_layers=LAYERS, num_attention_heads=HEADS, intermediate_size=128, conv_dim=[32, 32],
-             conv_stride=[5, 4], conv_kernel=[10, 8], num_feat_extract_layers=2, num_conv_pos_embeddings=16, num_conv_pos_embedding_groups=4)
+AUDIO = dict(
+    vocab_size=32,
+    hidden_size=HIDDEN,
+    num_hidden_layers=LAYERS,
+    num_attention_heads=HEADS,
+    intermediate_size=128,
+    conv_dim=[32, 32],
+    conv_stride=[5, 4],
+    conv_kernel=[10, 8],
+    num_feat_extract_layers=2,
+    num_conv_pos_embeddings=16,
+    num_conv_pos_embedding_groups=4,
+)
 
 
 # ---- inputs: (inputs, targets), from one generator
@@ -38,9 +74,11 @@ def ids(generator, length=SEQUENCE):
 
 def text(generator, config, length=SEQUENCE):
     mask = torch.ones(BATCH, length, dtype=torch.long)
-    mask[1, length - 4:] = 0
+    mask[1, length - 4 :] = 0
     tokens = ids(generator, length).masked_fill(mask == 0, 0)
-    return {"input_ids": tokens, "attention_mask": mask}, {"labels": tokens.masked_fill(mask == 0, -100)}
+    return {"input_ids": tokens, "attention_mask": mask}, {
+        "labels": tokens.masked_fill(mask == 0, -100)
+    }
 
 
 def translation(generator, config):
@@ -80,7 +118,9 @@ def speech(generator, config):
 
 
 def spectrogram(generator, config):
-    features = torch.randn(BATCH, config.num_mel_bins, 2 * config.max_source_positions, generator=generator)
+    features = torch.randn(
+        BATCH, config.num_mel_bins, 2 * config.max_source_positions, generator=generator
+    )
     target = ids(generator, 9)
     return {"input_features": features, "decoder_input_ids": target}, {"labels": target}
 
@@ -97,58 +137,172 @@ def blocks(generator, config):
 TRANSFORMERS = {
     "AlbertForMaskedLM": ("AlbertConfig", dict(ENCODER, embedding_size=32), text),
     "BeitForImageClassification": ("BeitConfig", VISION, image),
-    "BigBirdForMaskedLM": ("BigBirdConfig", dict(ENCODER, max_position_embeddings=128, block_size=4, num_random_blocks=1), blocks),
+    "BigBirdForMaskedLM": (
+        "BigBirdConfig",
+        dict(ENCODER, max_position_embeddings=128, block_size=4, num_random_blocks=1),
+        blocks,
+    ),
     "BlenderbotSmallForConditionalGeneration": ("BlenderbotSmallConfig", SEQ2SEQ, translation),
-    "BlipForConditionalGeneration": ("BlipConfig", dict(
-        text_config=dict(ENCODER, encoder_hidden_size=HIDDEN, projection_dim=HIDDEN), vision_config=VISION, projection_dim=HIDDEN), text_and_image),
-    "CLIPModel": ("CLIPConfig", dict(text_config=dict(ENCODER, projection_dim=HIDDEN), vision_config=dict(VISION, projection_dim=HIDDEN),
-                                     projection_dim=HIDDEN), text_and_image),
+    "BlipForConditionalGeneration": (
+        "BlipConfig",
+        dict(
+            text_config=dict(ENCODER, encoder_hidden_size=HIDDEN, projection_dim=HIDDEN),
+            vision_config=VISION,
+            projection_dim=HIDDEN,
+        ),
+        text_and_image,
+    ),
+    "CLIPModel": (
+        "CLIPConfig",
+        dict(
+            text_config=dict(ENCODER, projection_dim=HIDDEN),
+            vision_config=dict(VISION, projection_dim=HIDDEN),
+            projection_dim=HIDDEN,
+        ),
+        text_and_image,
+    ),
     "CodeGenForCausalLM": ("CodeGenConfig", dict(GPT, n_ctx=64, rotary_dim=8), text),
     "DeiTForImageClassification": ("DeiTConfig", VISION, image),
-    "DetrForObjectDetection": ("DetrConfig", dict({k: v for k, v in SEQ2SEQ.items() if k not in COMMON}, num_queries=10, use_timm_backbone=False,
-                                                  use_pretrained_backbone=False, backbone=None, backbone_config="resnet"), detection),
+    "DetrForObjectDetection": (
+        "DetrConfig",
+        dict(
+            {k: v for k, v in SEQ2SEQ.items() if k not in COMMON},
+            num_queries=10,
+            use_timm_backbone=False,
+            use_pretrained_backbone=False,
+            backbone=None,
+            backbone_config="resnet",
+        ),
+        detection,
+    ),
     "ElectraForMaskedLM": ("ElectraConfig", dict(ENCODER, embedding_size=32), text),
     "GPT2LMHeadModel": ("GPT2Config", GPT, text),
-    "GPTNeoForCausalLM": ("GPTNeoConfig", dict(COMMON, hidden_size=HIDDEN, num_layers=2, num_heads=HEADS, attention_types=[[["global", "local"], 1]],
-                                               intermediate_size=128, max_position_embeddings=64, window_size=8), text),
+    "GPTNeoForCausalLM": (
+        "GPTNeoConfig",
+        dict(
+            COMMON,
+            hidden_size=HIDDEN,
+            num_layers=2,
+            num_heads=HEADS,
+            attention_types=[[["global", "local"], 1]],
+            intermediate_size=128,
+            max_position_embeddings=64,
+            window_size=8,
+        ),
+        text,
+    ),
     "GPTJForCausalLM": ("GPTJConfig", dict(GPT, rotary_dim=8), text),
     "LayoutLMForMaskedLM": ("LayoutLMConfig", ENCODER, layout),
     "LongformerForMaskedLM": ("LongformerConfig", dict(ENCODER, attention_window=8), text),
     "M2M100ForConditionalGeneration": ("M2M100Config", SEQ2SEQ, translation),
     "MarianMTModel": ("MarianConfig", dict(SEQ2SEQ, decoder_vocab_size=VOCABULARY), translation),
     "MBartForConditionalGeneration": ("MBartConfig", SEQ2SEQ, translation),
-    "MobileBertForMaskedLM": ("MobileBertConfig", dict(ENCODER, embedding_size=32, intra_bottleneck_size=32, true_hidden_size=32), text),
-    "ModernBertForMaskedLM": ("ModernBertConfig", dict(ENCODER, cls_token_id=1, sep_token_id=2, local_attention=8), text),
+    "MobileBertForMaskedLM": (
+        "MobileBertConfig",
+        dict(ENCODER, embedding_size=32, intra_bottleneck_size=32, true_hidden_size=32),
+        text,
+    ),
+    "ModernBertForMaskedLM": (
+        "ModernBertConfig",
+        dict(ENCODER, cls_token_id=1, sep_token_id=2, local_attention=8),
+        text,
+    ),
     "MPNetForMaskedLM": ("MPNetConfig", ENCODER, text),
     "Olmo2ForCausalLM": ("Olmo2Config", DECODER, text),
-    "OPTForCausalLM": ("OPTConfig", dict(COMMON, hidden_size=HIDDEN, num_hidden_layers=LAYERS, num_attention_heads=HEADS, ffn_dim=128,
-                                         max_position_embeddings=64, word_embed_proj_dim=HIDDEN), text),
+    "OPTForCausalLM": (
+        "OPTConfig",
+        dict(
+            COMMON,
+            hidden_size=HIDDEN,
+            num_hidden_layers=LAYERS,
+            num_attention_heads=HEADS,
+            ffn_dim=128,
+            max_position_embeddings=64,
+            word_embed_proj_dim=HIDDEN,
+        ),
+        text,
+    ),
     "PhiForCausalLM": ("PhiConfig", DECODER, text),
     "Phi3ForCausalLM": ("Phi3Config", DECODER, text),
-    "PoolFormerForImageClassification": ("PoolFormerConfig", dict(depths=[1, 1, 1, 1], hidden_sizes=[16, 32, 48, 64]), image),
+    "PoolFormerForImageClassification": (
+        "PoolFormerConfig",
+        dict(depths=[1, 1, 1, 1], hidden_sizes=[16, 32, 48, 64]),
+        image,
+    ),
     "Qwen2ForCausalLM": ("Qwen2Config", DECODER, text),
     "Qwen3ForCausalLM": ("Qwen3Config", dict(DECODER, head_dim=16), text),
-    "ResNetForImageClassification": ("ResNetConfig", dict(embedding_size=16, hidden_sizes=[16, 32, 48, 64], depths=[1, 1, 1, 1]), image),
-    "SegformerForSemanticSegmentation": ("SegformerConfig", dict(depths=[1, 1, 1, 1], hidden_sizes=[16, 32, 48, 64], num_attention_heads=[1, 2, 3, 4],
-                                                                 decoder_hidden_size=32), segmentation),
+    "ResNetForImageClassification": (
+        "ResNetConfig",
+        dict(embedding_size=16, hidden_sizes=[16, 32, 48, 64], depths=[1, 1, 1, 1]),
+        image,
+    ),
+    "SegformerForSemanticSegmentation": (
+        "SegformerConfig",
+        dict(
+            depths=[1, 1, 1, 1],
+            hidden_sizes=[16, 32, 48, 64],
+            num_attention_heads=[1, 2, 3, 4],
+            decoder_hidden_size=32,
+        ),
+        segmentation,
+    ),
     "SqueezeBertForMaskedLM": ("SqueezeBertConfig", dict(ENCODER, embedding_size=HIDDEN), text),
     "StableLmForCausalLM": ("StableLmConfig", DECODER, text),
     "Starcoder2ForCausalLM": ("Starcoder2Config", DECODER, text),
-    "T5ForConditionalGeneration": ("T5Config", dict(vocab_size=VOCABULARY, d_model=HIDDEN, d_kv=16, d_ff=128, num_layers=LAYERS, num_heads=HEADS,
-                                                    use_cache=True, decoder_start_token_id=0), translation),
-    "ViltForQuestionAnswering": ("ViltConfig", dict(VISION, vocab_size=VOCABULARY, max_position_embeddings=40, num_labels=5), question),
+    "T5ForConditionalGeneration": (
+        "T5Config",
+        dict(
+            vocab_size=VOCABULARY,
+            d_model=HIDDEN,
+            d_kv=16,
+            d_ff=128,
+            num_layers=LAYERS,
+            num_heads=HEADS,
+            use_cache=True,
+            decoder_start_token_id=0,
+        ),
+        translation,
+    ),
+    "ViltForQuestionAnswering": (
+        "ViltConfig",
+        dict(VISION, vocab_size=VOCABULARY, max_position_embeddings=40, num_labels=5),
+        question,
+    ),
     "Wav2Vec2ForCTC": ("Wav2Vec2Config", AUDIO, speech),
-    "WhisperForConditionalGeneration": ("WhisperConfig", dict(
-        COMMON, d_model=HIDDEN, encoder_layers=LAYERS, decoder_layers=LAYERS, encoder_attention_heads=HEADS, decoder_attention_heads=HEADS,
-        encoder_ffn_dim=128, decoder_ffn_dim=128, max_source_positions=SEQUENCE, max_target_positions=64, decoder_start_token_id=2,
-        begin_suppress_tokens=None), spectrogram),
-    "XLNetLMHeadModel": ("XLNetConfig", dict(COMMON, d_model=HIDDEN, n_layer=LAYERS, n_head=HEADS, d_inner=128), text),
+    "WhisperForConditionalGeneration": (
+        "WhisperConfig",
+        dict(
+            COMMON,
+            d_model=HIDDEN,
+            encoder_layers=LAYERS,
+            decoder_layers=LAYERS,
+            encoder_attention_heads=HEADS,
+            decoder_attention_heads=HEADS,
+            encoder_ffn_dim=128,
+            decoder_ffn_dim=128,
+            max_source_positions=SEQUENCE,
+            max_target_positions=64,
+            decoder_start_token_id=2,
+            begin_suppress_tokens=None,
+        ),
+        spectrogram,
+    ),
+    "XLNetLMHeadModel": (
+        "XLNetConfig",
+        dict(COMMON, d_model=HIDDEN, n_layer=LAYERS, n_head=HEADS, d_inner=128),
+        text,
+    ),
 }
-TIMM = {        # name in the list -> (timm's model, arguments, image size)
-    "botnet": ("botnet26t_256", dict(img_size=64), 64), "cait": ("cait_xxs24_224", dict(img_size=32, depth=2), 32),
-    "convnext": ("convnext_atto", dict(depths=(1, 1, 1, 1)), 32), "eva02": ("eva02_tiny_patch14_224", dict(img_size=28, depth=2), 28),
-    "ghostnet": ("ghostnet_050", {}, 32), "lcnet": ("lcnet_050", {}, 32), "pit": ("pit_ti_224", dict(img_size=64), 64),
-    "repvgg": ("repvgg_a0", {}, 32), "vit": ("vit_tiny_patch16_224", dict(img_size=32, depth=2), 32),
+TIMM = {  # name in the list -> (timm's model, arguments, image size)
+    "botnet": ("botnet26t_256", dict(img_size=64), 64),
+    "cait": ("cait_xxs24_224", dict(img_size=32, depth=2), 32),
+    "convnext": ("convnext_atto", dict(depths=(1, 1, 1, 1)), 32),
+    "eva02": ("eva02_tiny_patch14_224", dict(img_size=28, depth=2), 28),
+    "ghostnet": ("ghostnet_050", {}, 32),
+    "lcnet": ("lcnet_050", {}, 32),
+    "pit": ("pit_ti_224", dict(img_size=64), 64),
+    "repvgg": ("repvgg_a0", {}, 32),
+    "vit": ("vit_tiny_patch16_224", dict(img_size=32, depth=2), 32),
 }
 NAMES = [*TRANSFORMERS, *TIMM]
 
@@ -159,17 +313,24 @@ def build(name, seed=0):
     torch.manual_seed(seed)
     load_torchvision()
     from . import more_models
+
     if name in TIMM or name in more_models.TIMM:
         import timm
+
         kind, arguments, size = TIMM.get(name) or more_models.TIMM[name]
         model = timm.create_model(kind, num_classes=10, **arguments).eval()
         return model, {"x": torch.randn(BATCH, 3, size, size, generator=generator)}, {}
     import transformers
+
     config_name, arguments, inputs_of = TRANSFORMERS.get(name) or more_models.TRANSFORMERS[name]
     arguments = dict(arguments)
     if arguments.get("backbone_config") == "resnet":
-        arguments["backbone_config"] = transformers.ResNetConfig(embedding_size=16, hidden_sizes=[16, 32, 48, 64], depths=[1, 1, 1, 1],
-                                                                 out_features=["stage4"])
+        arguments["backbone_config"] = transformers.ResNetConfig(
+            embedding_size=16,
+            hidden_sizes=[16, 32, 48, 64],
+            depths=[1, 1, 1, 1],
+            out_features=["stage4"],
+        )
     config = getattr(transformers, config_name)(**arguments)
     model = getattr(transformers, name)(config).eval()
     return model, *inputs_of(generator, config)
@@ -180,8 +341,17 @@ def loss_of(output):
     keeps that constant, and gradients are rounding errors)."""
     if getattr(output, "loss", None) is not None:
         return output.loss
-    values = [output] if isinstance(output, torch.Tensor) else list(output.values() if isinstance(output, dict) else output)
-    return next(v for v in values if isinstance(v, torch.Tensor) and v.is_floating_point()).tanh().square().mean()
+    values = (
+        [output]
+        if isinstance(output, torch.Tensor)
+        else list(output.values() if isinstance(output, dict) else output)
+    )
+    return (
+        next(v for v in values if isinstance(v, torch.Tensor) and v.is_floating_point())
+        .tanh()
+        .square()
+        .mean()
+    )
 
 
 def load_torchvision():
@@ -194,7 +364,9 @@ def load_torchvision():
             missing = re.search(r"operator torchvision::(\w+) does not exist", str(error))
             if missing is None:
                 raise
-            DECLARED.append(torch.library.Library("torchvision", "FRAGMENT"))       # its operators live as long as it does
+            DECLARED.append(
+                torch.library.Library("torchvision", "FRAGMENT")
+            )  # its operators live as long as it does
             DECLARED[-1].define(f"{missing[1]}() -> ()")
             for module in [m for m in sys.modules if m.split(".")[0] == "torchvision"]:
                 del sys.modules[module]

@@ -9,6 +9,7 @@ In:   variants of one computation, {name: callable}.  Out: `Timing`s.
 One round runs every variant once (a batch of calls long enough to time), so that a slow moment of the machine hits all
 of them; the ratio is taken within a round.
 """
+
 import contextlib
 import ctypes
 import os
@@ -28,6 +29,7 @@ import torch
 @dataclass
 class Timing:
     """Seconds per call, one figure per round."""
+
     seconds: list
 
     @property
@@ -50,9 +52,15 @@ def interleave(variants, budget=3.0, rounds=(7, 40), shuffled=False):
         function()
         batch[name] = max(1, int(2e-3 / max(time.perf_counter() - start, 1e-7)))
     every, undisturbed, start = [], [], time.perf_counter()
-    while len(every) < rounds[0] or (time.perf_counter() - start < budget and len(undisturbed) < rounds[1]):
+    while len(every) < rounds[0] or (
+        time.perf_counter() - start < budget and len(undisturbed) < rounds[1]
+    ):
         row, before = {}, preemptions()
-        for name, function in random.Random(len(every)).sample(list(variants.items()), len(variants)) if shuffled else variants.items():
+        for name, function in (
+            random.Random(len(every)).sample(list(variants.items()), len(variants))
+            if shuffled
+            else variants.items()
+        ):
             function()
             begin = time.perf_counter()
             for _ in range(batch[name]):
@@ -93,13 +101,21 @@ def on_this_gpu(suite, only):
     if not torch.cuda.is_available():
         return "no GPU here"
     environment = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"}
-    ran = subprocess.run([sys.executable, "-m", "minidynamo.bench", "--suite", suite, "--only", only], env=environment, capture_output=True, text=True)
+    ran = subprocess.run(
+        [sys.executable, "-m", "minidynamo.bench", "--suite", suite, "--only", only],
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
     return ran.stdout + (ran.stderr[-2000:] if ran.returncode else "")
 
 
 def cpu_seconds():
     """CPU time of this process and of its finished children."""
-    own, children = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
+    own, children = (
+        resource.getrusage(resource.RUSAGE_SELF),
+        resource.getrusage(resource.RUSAGE_CHILDREN),
+    )
     return own.ru_utime + own.ru_stime + children.ru_utime + children.ru_stime
 
 
@@ -120,16 +136,23 @@ def timed_first_call(function):
 def fresh_caches():
     """New, empty cache folders for both compilers, and none of their worker processes kept (`with` block)."""
     import miniinductor
-    with tempfile.TemporaryDirectory(prefix="minidynamo-bench-", ignore_cleanup_errors=True) as folder, \
-            miniinductor.config.patch(cache_dir=os.path.join(folder, "ours")), \
-            unittest.mock.patch.dict(os.environ, TORCHINDUCTOR_CACHE_DIR=os.path.join(folder, "peer")):
+
+    with (
+        tempfile.TemporaryDirectory(
+            prefix="minidynamo-bench-", ignore_cleanup_errors=True
+        ) as folder,
+        miniinductor.config.patch(cache_dir=os.path.join(folder, "ours")),
+        unittest.mock.patch.dict(os.environ, TORCHINDUCTOR_CACHE_DIR=os.path.join(folder, "peer")),
+    ):
         yield
 
 
 def largest_difference(a, b):
     """Largest absolute difference between two results (tensors, tuples, ModelOutputs)."""
     pairs = list(zip(tensors_of(a), tensors_of(b), strict=True))
-    return max(((x.double() - y.double()).abs().max().item() for x, y in pairs if x.numel()), default=0.0)
+    return max(
+        ((x.double() - y.double()).abs().max().item() for x, y in pairs if x.numel()), default=0.0
+    )
 
 
 def agrees(a, b, tolerance=1e-3):
@@ -156,5 +179,6 @@ def tensors_of(value):
 def peer_compile(function, **options):
     """The real torch.compile, told to compile in this process (its default worker pool would hide CPU time)."""
     import torch._inductor.config as inductor_config
+
     inductor_config.compile_threads = 1
     return torch.compile(function, **options)

@@ -9,6 +9,7 @@ In:   a code object.  Out: `disassemble` gives native `Instruction`s, `canonical
 
 Mirrors torch/_dynamo/bytecode_transformation.py and bytecode_analysis.py (paper section 3.2).
 """
+
 from .assembler import Instruction, assemble, disassemble, slots
 from .canonical import CanonicalOp, canonical
 

@@ -11,6 +11,7 @@ and the line table.
 Mirrors torch/_dynamo/bytecode_transformation.py.  Formats: CPython's Objects/exception_handling_notes.txt and
 Objects/locations.md.  Left out: 3.14, and optimising (jumps are never threaded).
 """
+
 import dis
 import opcode
 import sys
@@ -26,22 +27,29 @@ def _cache_counts():
         for name, count in opcode._inline_cache_entries.items():
             counts[OPCODE[name]] = count
     else:
-        counts[:len(opcode._inline_cache_entries)] = opcode._inline_cache_entries
+        counts[: len(opcode._inline_cache_entries)] = opcode._inline_cache_entries
     return counts
 
 
 CACHES = _cache_counts()
 HAS_CONST, HAS_NAME, HAS_JUMP = set(dis.hasconst), set(dis.hasname), set(dis.hasjrel)
 JUMPS_BACK = {op for op in HAS_JUMP if "BACKWARD" in dis.opname[op]}
-PAIRS = {           # 3.13: two variable accesses in one instruction; we always read them as two
+PAIRS = {  # 3.13: two variable accesses in one instruction; we always read them as two
     OPCODE[a + "_" + b]: (a, b)
-    for a, b in (("LOAD_FAST", "LOAD_FAST"), ("STORE_FAST", "LOAD_FAST"), ("STORE_FAST", "STORE_FAST"))
+    for a, b in (
+        ("LOAD_FAST", "LOAD_FAST"),
+        ("STORE_FAST", "LOAD_FAST"),
+        ("STORE_FAST", "STORE_FAST"),
+    )
     if a + "_" + b in OPCODE
 }
 HAS_VARIABLE = (set(dis.haslocal) | set(dis.hasfree)) - set(PAIRS)
-FLAG_BITS = {       # low bits of the argument that are not part of the name index
+FLAG_BITS = {  # low bits of the argument that are not part of the name index
     OPCODE[name]: bits
-    for name, bits in {"LOAD_GLOBAL": 1, **({"LOAD_ATTR": 1, "LOAD_SUPER_ATTR": 2} if VERSION >= (3, 12) else {})}.items()
+    for name, bits in {
+        "LOAD_GLOBAL": 1,
+        **({"LOAD_ATTR": 1, "LOAD_SUPER_ATTR": 2} if VERSION >= (3, 12) else {}),
+    }.items()
 }
 
 
@@ -54,6 +62,7 @@ class Instruction:
     exc:   None or (handler Instruction, stack depth, push the last instruction's offset).
     pos:   (line, end line, column, end column); None: that of the instruction before it.
     """
+
     __slots__ = ("op", "arg", "flags", "exc", "pos", "end")
 
     def __init__(self, op, arg=None, flags=0, exc=None, pos=None):
@@ -63,13 +72,23 @@ class Instruction:
         return Instruction(self.op, self.arg, self.flags, self.exc, self.pos)
 
     def __repr__(self):
-        argument = "" if self.arg is None else f" -> {self.arg.op}" if isinstance(self.arg, Instruction) else f" {self.arg!r}"
+        argument = (
+            ""
+            if self.arg is None
+            else f" -> {self.arg.op}"
+            if isinstance(self.arg, Instruction)
+            else f" {self.arg!r}"
+        )
         return self.op + argument + (f" |{self.flags}" if self.flags else "")
 
 
 def slots(code):
     """Names of all variable slots (CPython's localsplus) in frame order."""
-    return code.co_varnames + tuple(c for c in code.co_cellvars if c not in code.co_varnames) + code.co_freevars
+    return (
+        code.co_varnames
+        + tuple(c for c in code.co_cellvars if c not in code.co_varnames)
+        + code.co_freevars
+    )
 
 
 def disassemble(code):
@@ -84,8 +103,10 @@ def disassemble(code):
             extended = arg << 8
             offset += 2
             continue
-        ins = Instruction(dis.opname[op], arg if op >= dis.HAVE_ARGUMENT else None, pos=positions[offset // 2])
-        for unit in range(begin, offset + 2, 2):        # a jump may aim at the EXTENDED_ARG
+        ins = Instruction(
+            dis.opname[op], arg if op >= dis.HAVE_ARGUMENT else None, pos=positions[offset // 2]
+        )
+        for unit in range(begin, offset + 2, 2):  # a jump may aim at the EXTENDED_ARG
             at_offset[unit] = ins
         offset = begin = offset + 2 + 2 * CACHES[op]
         ins.end = offset
@@ -116,7 +137,9 @@ def disassemble(code):
     return result
 
 
-def assemble(code, instructions, *, varnames=None, cellvars=None, freevars=None, stacksize=None, **replace):
+def assemble(
+    code, instructions, *, varnames=None, cellvars=None, freevars=None, stacksize=None, **replace
+):
     """A code object like `code` that executes `instructions`.
 
     varnames, cellvars, freevars: new variable lists (default: those of `code`).  `replace` goes to `code.replace`.
@@ -125,15 +148,26 @@ def assemble(code, instructions, *, varnames=None, cellvars=None, freevars=None,
     varnames = tuple(code.co_varnames if varnames is None else varnames)
     cellvars = tuple(code.co_cellvars if cellvars is None else cellvars)
     freevars = tuple(code.co_freevars if freevars is None else freevars)
-    new = code.replace(co_varnames=varnames, co_nlocals=len(varnames), co_cellvars=cellvars, co_freevars=freevars, **replace)
+    new = code.replace(
+        co_varnames=varnames,
+        co_nlocals=len(varnames),
+        co_cellvars=cellvars,
+        co_freevars=freevars,
+        **replace,
+    )
     slot = {name: i for i, name in enumerate(slots(new))}
-    constants, names = list(code.co_consts), {name: i for i, name in enumerate(code.co_names)}      # same numbers as before
+    constants, names = (
+        list(code.co_consts),
+        {name: i for i, name in enumerate(code.co_names)},
+    )  # same numbers as before
     constant_index = {id(c): i for i, c in enumerate(constants)}
     todo = []
-    for ins in instructions:                            # resolve everything but jumps
+    for ins in instructions:  # resolve everything but jumps
         op, arg = OPCODE[ins.op], ins.arg
         if op in HAS_CONST:
-            if id(arg) not in constant_index:           # by identity: 1, True and 1.0 are different constants
+            if (
+                id(arg) not in constant_index
+            ):  # by identity: 1, True and 1.0 are different constants
                 constant_index[id(arg)] = len(constants)
                 constants.append(arg)
             arg = constant_index[id(arg)]
@@ -147,7 +181,7 @@ def assemble(code, instructions, *, varnames=None, cellvars=None, freevars=None,
     pos = (line, line, None, None)
     where = {id(ins): start for start, (ins, _, _) in zip(begin, todo)}
     for start, (ins, op, arg) in zip(begin, todo):
-        units = (ins.end - start) - 1 - CACHES[op]      # EXTENDED_ARGs
+        units = (ins.end - start) - 1 - CACHES[op]  # EXTENDED_ARGs
         for k in range(units, 0, -1):
             raw += bytes((OPCODE["EXTENDED_ARG"], arg >> 8 * k & 255))
         raw += bytes((op, arg & 255)) + bytes(2 * CACHES[op])
@@ -160,9 +194,14 @@ def assemble(code, instructions, *, varnames=None, cellvars=None, freevars=None,
                 table[-1][1] = ins.end
             else:
                 table.append(entry)
-    return new.replace(co_code=bytes(raw), co_consts=tuple(constants), co_names=tuple(names),
-                       co_exceptiontable=write_exception_table(table), co_linetable=bytes(lines),
-                       co_stacksize=code.co_stacksize if stacksize is None else stacksize)
+    return new.replace(
+        co_code=bytes(raw),
+        co_consts=tuple(constants),
+        co_names=tuple(names),
+        co_exceptiontable=write_exception_table(table),
+        co_linetable=bytes(lines),
+        co_stacksize=code.co_stacksize if stacksize is None else stacksize,
+    )
 
 
 def _resolve_jumps(todo):
@@ -231,6 +270,7 @@ def write_exception_table(entries):
 
 def write_position(out, pos, units, line):
     """Append location entries for `units` code units; returns the line the next entry counts from."""
+
     def varint(value):
         while value >= 64:
             out.append(value & 63 | 64)
@@ -241,12 +281,12 @@ def write_position(out, pos, units, line):
         length = min(units, 8) - 1
         units -= 8
         if pos[0] is None:
-            out.append(0x80 | 15 << 3 | length)                     # no location
+            out.append(0x80 | 15 << 3 | length)  # no location
             continue
         number, end, column, end_column = pos
         delta, line = number - line, number
         full = None not in (end, column, end_column)
-        out.append(0x80 | (14 if full else 13) << 3 | length)       # with or without columns
+        out.append(0x80 | (14 if full else 13) << 3 | length)  # with or without columns
         varint(-delta << 1 | 1 if delta < 0 else delta << 1)
         if full:
             varint(end - number)

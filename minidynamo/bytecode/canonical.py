@@ -11,6 +11,7 @@ Mirrors the version checks spread through torch/_dynamo/symbolic_convert.py; her
 Generators' operations are CPython's own: an exhausted SEND leaves the result on the stack (3.12+: above the receiver,
 which END_SEND removes) and jumps.  Left out: coroutines and exception groups (such frames run as plain Python).
 """
+
 import dis
 
 from .assembler import Instruction, VERSION
@@ -18,6 +19,7 @@ from .assembler import Instruction, VERSION
 
 class CanonicalOp:
     """op, arg: the operation.  instruction: the native one it belongs to.  exc: None or (handler index, depth, lasti)."""
+
     __slots__ = ("op", "arg", "instruction", "exc")
 
     def __init__(self, op, arg, instruction):
@@ -28,7 +30,8 @@ class CanonicalOp:
 
 
 DROPPED = {"RESUME", "NOP", "PRECALL", "COPY_FREE_VARS", "TO_BOOL", "CACHE"}
-KEPT = set("""
+KEPT = set(
+    """
     POP_TOP COPY SWAP PUSH_NULL END_FOR
     LOAD_CONST LOAD_FAST STORE_FAST DELETE_FAST LOAD_FAST_AND_CLEAR LOAD_CLOSURE MAKE_CELL
     LOAD_DEREF STORE_DEREF DELETE_DEREF LOAD_CLASSDEREF LOAD_NAME STORE_NAME
@@ -43,14 +46,23 @@ KEPT = set("""
     RAISE_VARARGS RERAISE PUSH_EXC_INFO POP_EXCEPT CHECK_EXC_MATCH BEFORE_WITH WITH_EXCEPT_START
     MATCH_CLASS MATCH_MAPPING MATCH_SEQUENCE MATCH_KEYS GET_LEN
     RETURN_GENERATOR YIELD_VALUE GET_YIELD_FROM_ITER SEND END_SEND
-""".split())
-RENAMED = {"LOAD_FAST_CHECK": "LOAD_FAST", "JUMP_FORWARD": "JUMP", "JUMP_BACKWARD": "JUMP",
-           "JUMP_BACKWARD_NO_INTERRUPT": "JUMP"}
+""".split()
+)
+RENAMED = {
+    "LOAD_FAST_CHECK": "LOAD_FAST",
+    "JUMP_FORWARD": "JUMP",
+    "JUMP_BACKWARD": "JUMP",
+    "JUMP_BACKWARD_NO_INTERRUPT": "JUMP",
+}
 UNARY = {"UNARY_NEGATIVE": "-", "UNARY_INVERT": "~", "UNARY_NOT": "not", "UNARY_POSITIVE": "+"}
-INTRINSICS = {3: ("STOPITERATION_ERROR", None), 5: ("UNARY_OP", "+"), 6: ("LIST_TO_TUPLE", None)}      # CALL_INTRINSIC_1 of 3.12+
+INTRINSICS = {
+    3: ("STOPITERATION_ERROR", None),
+    5: ("UNARY_OP", "+"),
+    6: ("LIST_TO_TUPLE", None),
+}  # CALL_INTRINSIC_1 of 3.12+
 BINARY_SYMBOLS = [symbol for _, symbol in dis._nb_ops]
 COMPARE_SHIFT = {(3, 11): 0, (3, 12): 4}.get(VERSION, 5)
-END_FOR_OPS = {(3, 11): 0, (3, 12): 1}.get(VERSION, 2)                  # what FOR_ITER's exit skips
+END_FOR_OPS = {(3, 11): 0, (3, 12): 1}.get(VERSION, 2)  # what FOR_ITER's exit skips
 
 
 def translate(ins):
@@ -61,7 +73,7 @@ def translate(ins):
     op = RENAMED.get(op, op)
     if op == "JUMP":
         return [(op, arg)]
-    if op.startswith("POP_JUMP_"):                      # 3.11 has the direction in the name
+    if op.startswith("POP_JUMP_"):  # 3.11 has the direction in the name
         return [(op.replace("_FORWARD", "").replace("_BACKWARD", ""), arg)]
     match op:
         case "LOAD_GLOBAL" if ins.flags:
@@ -76,7 +88,7 @@ def translate(ins):
         case "RETURN_CONST":
             return [("LOAD_CONST", arg), ("RETURN_VALUE", None)]
         case "JUMP_IF_TRUE_OR_POP" | "JUMP_IF_FALSE_OR_POP":
-            return [("COPY", 1), ("POP_" + op[:-len("_OR_POP")], arg), ("POP_TOP", None)]
+            return [("COPY", 1), ("POP_" + op[: -len("_OR_POP")], arg), ("POP_TOP", None)]
         case "BINARY_OP":
             return [(op, BINARY_SYMBOLS[arg])]
         case "COMPARE_OP":
@@ -87,7 +99,7 @@ def translate(ins):
             return [("BUILD_SLICE", 2), ("STORE_SUBSCR", None)]
         case "FORMAT_VALUE":
             convert = [("CONVERT_VALUE", arg & 3)] if arg & 3 else []
-            if arg & 4 and convert:                     # value, spec: convert the value below the spec
+            if arg & 4 and convert:  # value, spec: convert the value below the spec
                 convert = [("SWAP", 2), *convert, ("SWAP", 2)]
             return convert + [("FORMAT_WITH_SPEC" if arg & 4 else "FORMAT_SIMPLE", None)]
         case "CALL_INTRINSIC_1" if arg in INTRINSICS:
@@ -104,10 +116,13 @@ def canonical(instructions):
     result, first, keyword_names = [], {}, None
     for ins in instructions:
         first[id(ins)] = len(result)
-        if ins.op == "KW_NAMES":                        # 3.11, 3.12: a prefix of CALL
+        if ins.op == "KW_NAMES":  # 3.11, 3.12: a prefix of CALL
             keyword_names = ins.arg
         elif ins.op == "CALL" and keyword_names is not None:
-            result += [CanonicalOp("LOAD_CONST", keyword_names, ins), CanonicalOp("CALL_KW", ins.arg, ins)]
+            result += [
+                CanonicalOp("LOAD_CONST", keyword_names, ins),
+                CanonicalOp("CALL_KW", ins.arg, ins),
+            ]
             keyword_names = None
         else:
             result += [CanonicalOp(op, arg, ins) for op, arg in translate(ins)]

@@ -9,13 +9,24 @@ In:   a function or module and its arguments.  Out: an `Explanation`; the call i
 Files: explanation.py (what there is), views.py (how it shows), draw.py (pictures), page.py (the HTML file).
 Mirrors torch/_dynamo/eval_frame.py (`explain`) and the tlparse tool.
 """
+
 import sys
 
 from .draw import Picture, draw_graph
 from .explanation import Explanation, compilations, draw_compilations, explain
 from .views import Code, Table, excerpt
 
-__all__ = ["explain", "Explanation", "Picture", "draw_graph", "compilations", "draw_compilations", "Code", "Table", "excerpt"]
+__all__ = [
+    "explain",
+    "Explanation",
+    "Picture",
+    "draw_graph",
+    "compilations",
+    "draw_compilations",
+    "Code",
+    "Table",
+    "excerpt",
+]
 
 
 class _CallablePackage(type(sys)):

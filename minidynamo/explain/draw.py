@@ -9,6 +9,7 @@ A large graph is drawn by module first: one box per module path, edges where dat
 Kinds differ by shape and line, not by colour alone, so that a black and white print is legible; each SVG element carries
 the id of its node.
 """
+
 import html
 import re
 import textwrap
@@ -16,12 +17,17 @@ from dataclasses import dataclass
 
 from .views import many
 
-LARGE = 150             # nodes; above it, boxes are modules
-PRIMALS = "inputs and parameters"       # one box in the picture of a large joint graph
-STYLES = {              # node kind -> shape, line, fill
-    "placeholder": ("invhouse", "solid", "#e8f0fe"), "get_attr": ("note", "dashed", "#f3f3f3"),
-    "call": ("box", "solid", "#ffffff"), "output": ("house", "bold", "#e6f4ea"), "module": ("box3d", "solid", "#fff8e1"),
-    "backward": ("box", "dashed", "#fce8e6"), "saved": ("box", "bold", "#feefc3"), "backward module": ("box3d", "dashed", "#fce8e6"),
+LARGE = 150  # nodes; above it, boxes are modules
+PRIMALS = "inputs and parameters"  # one box in the picture of a large joint graph
+STYLES = {  # node kind -> shape, line, fill
+    "placeholder": ("invhouse", "solid", "#e8f0fe"),
+    "get_attr": ("note", "dashed", "#f3f3f3"),
+    "call": ("box", "solid", "#ffffff"),
+    "output": ("house", "bold", "#e6f4ea"),
+    "module": ("box3d", "solid", "#fff8e1"),
+    "backward": ("box", "dashed", "#fce8e6"),
+    "saved": ("box", "bold", "#feefc3"),
+    "backward module": ("box3d", "dashed", "#fce8e6"),
     "saving module": ("box3d", "bold", "#feefc3"),
 }
 
@@ -33,8 +39,10 @@ class Drawn:
         svg, text = self.svg, html.escape(self.text)
         if svg is None:
             return f"<pre>{text}</pre>"
-        return (f'<div class="picture" style="max-height:640px;overflow:auto;border:1px solid #ddd">{svg}</div>'
-                f"<details><summary>{html.escape(self.title)}, as text</summary><pre>{text}</pre></details>")
+        return (
+            f'<div class="picture" style="max-height:640px;overflow:auto;border:1px solid #ddd">{svg}</div>'
+            f"<details><summary>{html.escape(self.title)}, as text</summary><pre>{text}</pre></details>"
+        )
 
     def __repr__(self):
         return self.text
@@ -43,6 +51,7 @@ class Drawn:
 @dataclass(repr=False)
 class Picture(Drawn):
     """A drawn graph: nodes {id: (label, kind)}, edges [(from, to) or (from, to, label)]; rendered when asked for."""
+
     title: str
     nodes: dict
     edges: list
@@ -52,21 +61,45 @@ class Picture(Drawn):
         incoming = {}
         for a, b, *label in self.edges:
             incoming.setdefault(b, []).append(f"{a} ({label[0]})" if label else a)
-        about = lambda name, label: ", ".join(line.rstrip(",") for line in label.splitlines() if line != name)      # noqa: E731
-        return "\n".join([self.title] + [f"  {name}: {about(name, label)}".removesuffix(": ") + (
-            f"  <- {', '.join(incoming[name])}" if name in incoming else "") for name, (label, _) in self.nodes.items()])
+        about = lambda name, label: ", ".join(
+            line.rstrip(",") for line in label.splitlines() if line != name
+        )  # noqa: E731
+        return "\n".join(
+            [self.title]
+            + [
+                f"  {name}: {about(name, label)}".removesuffix(": ")
+                + (f"  <- {', '.join(incoming[name])}" if name in incoming else "")
+                for name, (label, _) in self.nodes.items()
+            ]
+        )
 
     def _graph(self):
         import pygraphviz
-        graph = pygraphviz.AGraph(directed=True, name=self.title, rankdir="TB", nodesep=0.15, ranksep=0.25)
+
+        graph = pygraphviz.AGraph(
+            directed=True, name=self.title, rankdir="TB", nodesep=0.15, ranksep=0.25
+        )
         graph.node_attr.update(fontname="Helvetica", fontsize=10, height=0.25)
         graph.edge_attr.update(arrowsize=0.6, color="#555555")
         for name, (label, kind) in self.nodes.items():
             shape, line, fill = STYLES[kind]
-            graph.add_node(name, id=name, label=label, shape=shape, style=f"filled,{line}", fillcolor=fill, peripheries=1 + (kind == "saved"),
-                           margin="0.12,0.09" if shape == "box3d" else "0.08,0.04", tooltip=label.replace("\n", " "))
+            graph.add_node(
+                name,
+                id=name,
+                label=label,
+                shape=shape,
+                style=f"filled,{line}",
+                fillcolor=fill,
+                peripheries=1 + (kind == "saved"),
+                margin="0.12,0.09" if shape == "box3d" else "0.08,0.04",
+                tooltip=label.replace("\n", " "),
+            )
         for a, b, *label in self.edges:
-            graph.add_edge(a, b, **({"label": label[0], "fontname": "Helvetica", "fontsize": 9} if label else {}))
+            graph.add_edge(
+                a,
+                b,
+                **({"label": label[0], "fontname": "Helvetica", "fontsize": 9} if label else {}),
+            )
         return graph
 
     @property
@@ -77,7 +110,9 @@ class Picture(Drawn):
         except (ImportError, OSError):
             return None
         start = data.index("<svg")
-        return data[start:].replace("<svg", f'<svg role="img" aria-label="{html.escape(self.title)}"', 1)
+        return data[start:].replace(
+            "<svg", f'<svg role="img" aria-label="{html.escape(self.title)}"', 1
+        )
 
     def png(self, path):
         self._graph().draw(path, format="png", prog="dot")
@@ -91,7 +126,14 @@ def shape_text(value):
     """f32[3, 4] for a tensor, else nothing."""
     if hasattr(value, "dtype") and hasattr(value, "shape"):
         name = str(value.dtype).removeprefix("torch.")
-        short = {"float32": "f32", "float64": "f64", "bfloat16": "bf16", "float16": "f16", "int64": "i64", "int32": "i32"}
+        short = {
+            "float32": "f32",
+            "float64": "f64",
+            "bfloat16": "bf16",
+            "float16": "f16",
+            "int64": "i64",
+            "int32": "i32",
+        }
         return f"{short.get(name, name)}{list(value.shape)}"
     return ""
 
@@ -112,7 +154,9 @@ def draw_graph(graph, title="FX graph", by_module=None, depth=3, marks=None, sav
     graph = getattr(graph, "graph", graph)
     calls = [n for n in graph.nodes if n.op not in ("get_attr",)]
     if by_module or by_module is None and len(calls) > LARGE:
-        return _by_module(graph, title, depth, marks, {s.name: s.bytes for s in saved if not s.is_input})
+        return _by_module(
+            graph, title, depth, marks, {s.name: s.bytes for s in saved if not s.is_input}
+        )
     nodes, edges = {}, []
     for node in graph.nodes:
         kind = node.op if node.op in STYLES else "call"
@@ -132,8 +176,11 @@ def _by_module(graph, title, depth, marks, saved):
             continue
         path = ".".join(str(node.meta.get("module_path", "")).split(".")[:depth])
         backward = " backward" if marks.get(node.name, ("",))[0] == "backward" else ""
-        group[node] = (PRIMALS if str(node.target).startswith("primal") else node.name) if node.op in ("placeholder", "output") else \
-            (path or "(top level)") + backward
+        group[node] = (
+            (PRIMALS if str(node.target).startswith("primal") else node.name)
+            if node.op in ("placeholder", "output")
+            else (path or "(top level)") + backward
+        )
         counts[group[node]] = counts.get(group[node], 0) + 1
         kept[group[node]] = kept.get(group[node], 0) + saved.get(node.name, 0)
     nodes, edges = {}, []
@@ -144,8 +191,14 @@ def _by_module(graph, title, depth, marks, saved):
             nodes[name] = (f"{name}\n{shape_text(_value(node))}".rstrip(), node.op)
         else:
             note = f"\nsaved: {kept[name]:,} bytes" if kept[name] else ""
-            nodes[name] = (f"{name}\n{many(counts[name], 'operation')}{note}", "backward module" if name.endswith(" backward") else
-                           "saving module" if note else "module")
+            nodes[name] = (
+                f"{name}\n{many(counts[name], 'operation')}{note}",
+                "backward module"
+                if name.endswith(" backward")
+                else "saving module"
+                if note
+                else "module",
+            )
         for source in node.all_input_nodes:
             if source in group and group[source] != name and (group[source], name) not in edges:
                 edges.append((group[source], name))
@@ -155,14 +208,32 @@ def _by_module(graph, title, depth, marks, saved):
 def draw_joint(record, by_module=None):
     """The joint graph of training: forward plain, backward dashed and red, what is saved between them yellow with a double line, with its bytes."""
     graph, marks = record.joint_graph.graph, {}
-    for node in graph.nodes:            # backward: what depends on a gradient that comes in
-        if node.op == "output" or node.op == "placeholder" and not str(node.target).startswith("tangent"):
+    for node in graph.nodes:  # backward: what depends on a gradient that comes in
+        if (
+            node.op == "output"
+            or node.op == "placeholder"
+            and not str(node.target).startswith("tangent")
+        ):
             continue
-        if node.op == "placeholder" or any(marks.get(s.name, ("",))[0] == "backward" for s in node.all_input_nodes):
+        if node.op == "placeholder" or any(
+            marks.get(s.name, ("",))[0] == "backward" for s in node.all_input_nodes
+        ):
             marks[node.name] = ("backward", "")
-    marks |= {s.name: ("saved", "kept: an input" if s.is_input else f"saved: {s.bytes:,} bytes ({s.reason})") for s in record.saved}
+    marks |= {
+        s.name: (
+            "saved",
+            "kept: an input" if s.is_input else f"saved: {s.bytes:,} bytes ({s.reason})",
+        )
+        for s in record.saved
+    }
     total = sum(s.bytes for s in record.saved if not s.is_input)
-    return draw_graph(graph, f"joint graph: forward, backward, and the cut ({total:,} bytes saved)", by_module, marks=marks, saved=record.saved)
+    return draw_graph(
+        graph,
+        f"joint graph: forward, backward, and the cut ({total:,} bytes saved)",
+        by_module,
+        marks=marks,
+        saved=record.saved,
+    )
 
 
 def draw_guards(record):
@@ -180,34 +251,54 @@ def draw_guards(record):
             names = [node.name() for node in reversed(path)]
             for above, name in zip([None, *names], names):
                 if name not in parts:
-                    parts[name] = name[len(above):] if above and name.startswith(above) else name
+                    parts[name] = name[len(above) :] if above and name.startswith(above) else name
                     if above:
                         edges.append((above, name, len(edges)))
             kinds.setdefault(names[-1], []).append(guard.kind)
 
     def listed(guards):
         return textwrap.fill(", ".join(dict.fromkeys(guards)), 24)
+
     depth, parent = {}, {b: a for a, b, _ in edges}
     for name in parts:
         depth[name] = depth[parent[name]] + 1 if name in parent else 0
-    limit = next((d for d in range(max(depth.values(), default=0), 0, -1) if sum(k <= d for k in depth.values()) <= LARGE), 1)
+    limit = next(
+        (
+            d
+            for d in range(max(depth.values(), default=0), 0, -1)
+            if sum(k <= d for k in depth.values()) <= LARGE
+        ),
+        1,
+    )
     below = {}
-    for name in parts:              # deeper ones are only counted, where the drawing ends
+    for name in parts:  # deeper ones are only counted, where the drawing ends
         shown = name
         while depth[shown] > limit:
             shown = parent[shown]
         if shown != name:
             below[shown] = below.get(shown, 0) + len(kinds.get(name, ()))
-    nodes = {name: (f"{part}\n{listed(kinds.get(name, ()))}".rstrip() + (f"\n(+ {below[name]} guards below)" if below.get(name) else ""),
-                    "module" if name not in parent else "call") for name, part in parts.items() if depth[name] <= limit}
+    nodes = {
+        name: (
+            f"{part}\n{listed(kinds.get(name, ()))}".rstrip()
+            + (f"\n(+ {below[name]} guards below)" if below.get(name) else ""),
+            "module" if name not in parent else "call",
+        )
+        for name, part in parts.items()
+        if depth[name] <= limit
+    }
     if around:
         nodes["(surroundings)"] = ("surroundings\n" + listed(around), "get_attr")
-    return Picture(f"{len(record.guards)} guards of {record.function}, by what they look at", nodes, [(a, b) for a, b, _ in edges if b in nodes])
+    return Picture(
+        f"{len(record.guards)} guards of {record.function}, by what they look at",
+        nodes,
+        [(a, b) for a, b, _ in edges if b in nodes],
+    )
 
 
 @dataclass(repr=False)
 class Timeline(Drawn):
     """Memory over a wrapper's steps.  blocks: (buffer, offset or None for a tensor of its own, bytes, first step, last step)."""
+
     title: str
     steps: list
     blocks: list
@@ -216,41 +307,71 @@ class Timeline(Drawn):
         self.arena = max((o + n for _, o, n, _, _ in self.blocks if o is not None), default=0)
         self.placed, above = [], self.arena
         for name, offset, size, first, last in self.blocks:
-            self.placed.append((name, above if offset is None else offset, size, first, last, offset is None))
+            self.placed.append(
+                (name, above if offset is None else offset, size, first, last, offset is None)
+            )
             above += size if offset is None else 0
         self.top = above
 
     @property
     def text(self):
-        return "\n".join([self.title] + [f"  {name}: {f'a tensor of {n:,} bytes' if own else f'bytes {o:,} to {o + n:,} of the arena'}, "
-                                         f"steps {a} to {b} ({self.steps[a]} to {self.steps[b]})" for name, o, n, a, b, own in self.placed])
+        return "\n".join(
+            [self.title]
+            + [
+                f"  {name}: {f'a tensor of {n:,} bytes' if own else f'bytes {o:,} to {o + n:,} of the arena'}, "
+                f"steps {a} to {b} ({self.steps[a]} to {self.steps[b]})"
+                for name, o, n, a, b, own in self.placed
+            ]
+        )
 
     @property
     def svg(self):
         """Steps from left to right, bytes upwards; tensors of their own dashed, above the arena's line."""
         left, height, labels = 92, 300, 120 if len(self.steps) <= 30 else 20
         column = max(5, min(60, 620 / max(1, len(self.steps))))
-        width, scale = left + column * len(self.steps) + (70 if labels > 20 else 10), height / max(1, self.top)
+        width, scale = (
+            left + column * len(self.steps) + (70 if labels > 20 else 10),
+            height / max(1, self.top),
+        )
         unit, factor = ("MB", 1e6) if self.top >= 1e6 else ("kB", 1e3)
-        parts = [f'<svg role="img" aria-label="{html.escape(self.title)}" width="{width:.0f}" height="{height + labels + 24}" '
-                 f'viewBox="0 0 {width:.0f} {height + labels + 24}" xmlns="http://www.w3.org/2000/svg" font-family="Helvetica" font-size="11">']
+        parts = [
+            f'<svg role="img" aria-label="{html.escape(self.title)}" width="{width:.0f}" height="{height + labels + 24}" '
+            f'viewBox="0 0 {width:.0f} {height + labels + 24}" xmlns="http://www.w3.org/2000/svg" font-family="Helvetica" font-size="11">'
+        ]
         for name, offset, size, first, last, own in self.placed:
             x, y = left + first * column, 12 + height - (offset + size) * scale
             w, h = (last - first + 1) * column - 1, max(1.0, size * scale)
-            parts.append(f'<g id="memory-{name}"><title>{name}: {size:,} bytes, steps {first} to {last}</title><rect x="{x:.1f}" y="{y:.1f}" '
-                         f'width="{w:.1f}" height="{h:.1f}" fill="{"#ffffff" if own else "#d5dcea"}" stroke="#333"'
-                         f'{" stroke-dasharray=" + chr(34) + "3,2" + chr(34) if own else ""}/>'
-                         + (f'<text x="{x + 3:.1f}" y="{y + h / 2 + 3:.1f}">{name}</text>' if h >= 12 and w >= 7 * len(name) else "") + "</g>")
-        marks = {0: "", self.top: ""} | ({self.arena: " arena"} if 12 < self.arena * scale < height - 12 or self.arena == self.top else {})
+            parts.append(
+                f'<g id="memory-{name}"><title>{name}: {size:,} bytes, steps {first} to {last}</title><rect x="{x:.1f}" y="{y:.1f}" '
+                f'width="{w:.1f}" height="{h:.1f}" fill="{"#ffffff" if own else "#d5dcea"}" stroke="#333"'
+                f"{' stroke-dasharray=' + chr(34) + '3,2' + chr(34) if own else ''}/>"
+                + (
+                    f'<text x="{x + 3:.1f}" y="{y + h / 2 + 3:.1f}">{name}</text>'
+                    if h >= 12 and w >= 7 * len(name)
+                    else ""
+                )
+                + "</g>"
+            )
+        marks = {0: "", self.top: ""} | (
+            {self.arena: " arena"}
+            if 12 < self.arena * scale < height - 12 or self.arena == self.top
+            else {}
+        )
         for value, note in marks.items():
             y = 12 + height - value * scale
-            parts.append(f'<line x1="{left - 4}" x2="{left + column * len(self.steps):.0f}" y1="{y:.1f}" y2="{y:.1f}" stroke="#888" stroke-width="0.6"/>'
-                         f'<text x="{left - 6}" y="{y + 3:.1f}" text-anchor="end">{value / factor:.1f} {unit}{note}</text>')
+            parts.append(
+                f'<line x1="{left - 4}" x2="{left + column * len(self.steps):.0f}" y1="{y:.1f}" y2="{y:.1f}" stroke="#888" stroke-width="0.6"/>'
+                f'<text x="{left - 6}" y="{y + 3:.1f}" text-anchor="end">{value / factor:.1f} {unit}{note}</text>'
+            )
         for number, step in enumerate(self.steps if labels > 20 else ()):
             x, y = left + (number + 0.5) * column + 3, height + 18
-            parts.append(f'<text x="{x:.1f}" y="{y}" transform="rotate(60 {x:.1f} {y})">{html.escape(step[:26])}</text>')
+            parts.append(
+                f'<text x="{x:.1f}" y="{y}" transform="rotate(60 {x:.1f} {y})">{html.escape(step[:26])}</text>'
+            )
         if labels == 20:
-            parts.append(f'<text x="{left}" y="{height + 26}">{len(self.steps)} steps of the wrapper</text>')
+            parts.append(
+                f'<text x="{left}" y="{height + 26}">{len(self.steps)} steps of the wrapper</text>'
+            )
         return "".join(parts) + "</svg>"
 
 
@@ -259,6 +380,8 @@ def draw_memory(record):
     timeline = Timeline("", record.memory_steps, record.memory_lives)
     own = sum(n for _, o, n, _, _ in record.memory_lives if o is None)
     total = sum(n for _, _, n, _, _ in record.memory_lives)
-    timeline.title = (f"memory: {len(record.memory_lives)} buffers of {total:,} bytes together; arena {timeline.arena:,} bytes, "
-                      f"tensors of their own {own:,} bytes")
+    timeline.title = (
+        f"memory: {len(record.memory_lives)} buffers of {total:,} bytes together; arena {timeline.arena:,} bytes, "
+        f"tensors of their own {own:,} bytes"
+    )
     return timeline

@@ -8,6 +8,7 @@ In:   functions, code objects and records.  Out: `Columns` or `Picture`, each wi
 
 Mirrors what depyf and tlparse show as separate texts.  Bands join lines by outline and shade, so that no colour is needed.
 """
+
 import html
 import inspect
 import itertools
@@ -23,13 +24,18 @@ from ..prior.recording import Recording
 from .draw import Drawn, Picture
 from .views import many
 
-WIDTH, ROW, GAP = 6.65, 17, 46          # of a character, of a line, between columns; in points at font size 11
+WIDTH, ROW, GAP = (
+    6.65,
+    17,
+    46,
+)  # of a character, of a line, between columns; in points at font size 11
 
 
 @dataclass(repr=False)
 class Columns(Drawn):
     """Texts side by side.  columns: [(heading, [line, ...])]; links: [(column, first, last, first, last of the next column)], lines counted
     from 0; notes: {(column, line): text}, lines in a dashed box with a remark."""
+
     title: str
     columns: list
     links: list
@@ -39,44 +45,88 @@ class Columns(Drawn):
     def text(self):
         parts = [self.title]
         for c, (heading, lines) in enumerate(self.columns):
-            parts.append(f"{heading}" + (f" (-> lines of: {self.columns[c + 1][0]})" if c + 1 < len(self.columns) else ""))
+            parts.append(
+                f"{heading}"
+                + (f" (-> lines of: {self.columns[c + 1][0]})" if c + 1 < len(self.columns) else "")
+            )
             for n, line in enumerate(lines):
-                aims = [f"{p + 1}" + (f" to {q + 1}" if q > p else "") for k, a, b, p, q in self.links if k == c and a <= n <= b]
+                aims = [
+                    f"{p + 1}" + (f" to {q + 1}" if q > p else "")
+                    for k, a, b, p, q in self.links
+                    if k == c and a <= n <= b
+                ]
                 remarks = [f"({self.notes[c, n]})"] if (c, n) in self.notes else []
-                parts.append(f"  {n + 1:2}  {line}" + "    ".join(["", *remarks, *([f"-> {', '.join(aims)}"] if aims else [])]))
+                parts.append(
+                    f"  {n + 1:2}  {line}"
+                    + "    ".join(["", *remarks, *([f"-> {', '.join(aims)}"] if aims else [])])
+                )
         return "\n".join(parts)
 
     @property
     def svg(self):
-        shown = [[line + (f"   ({self.notes[c, n]})" if (c, n) in self.notes else "") for n, line in enumerate(lines)]
-                 for c, (_, lines) in enumerate(self.columns)]
-        widths = [max(map(len, [heading, *lines])) * WIDTH + 14 for (heading, _), lines in zip(self.columns, shown)]
+        shown = [
+            [
+                line + (f"   ({self.notes[c, n]})" if (c, n) in self.notes else "")
+                for n, line in enumerate(lines)
+            ]
+            for c, (_, lines) in enumerate(self.columns)
+        ]
+        widths = [
+            max(map(len, [heading, *lines])) * WIDTH + 14
+            for (heading, _), lines in zip(self.columns, shown)
+        ]
         lefts = [2 + sum(widths[:c]) + GAP * c for c in range(len(shown))]
         height = max(map(len, shown)) * ROW
         pitch = [max(ROW, min(2.5 * ROW, height / max(1, len(lines)))) for lines in shown]
-        at = lambda column, line: 26 + pitch[column] * line            # noqa: E731
-        low = lambda column, line: 26 + pitch[column] * line + ROW     # noqa: E731
+        at = lambda column, line: 26 + pitch[column] * line  # noqa: E731
+        low = lambda column, line: 26 + pitch[column] * line + ROW  # noqa: E731
         parts, total = [], lefts[-1] + widths[-1] + 2
         for n, (c, a, b, p, q) in enumerate(self.links):
             fill, line = ("#e1e7f3", "#44546e") if n % 2 == 0 else ("#fafafa", "#888888")
-            left, right, edge, end = lefts[c], lefts[c] + widths[c], lefts[c + 1], lefts[c + 1] + widths[c + 1]
-            corners = [(left, at(c, a)), (right, at(c, a)), (edge, at(c + 1, p)), (end, at(c + 1, p)), (end, low(c + 1, q)),
-                       (edge, low(c + 1, q)), (right, low(c, b)), (left, low(c, b))]
-            parts.append(f'<polygon points="{" ".join(f"{x:.1f},{y:.1f}" for x, y in corners)}" fill="{fill}" stroke="{line}" stroke-width="0.7"/>')
+            left, right, edge, end = (
+                lefts[c],
+                lefts[c] + widths[c],
+                lefts[c + 1],
+                lefts[c + 1] + widths[c + 1],
+            )
+            corners = [
+                (left, at(c, a)),
+                (right, at(c, a)),
+                (edge, at(c + 1, p)),
+                (end, at(c + 1, p)),
+                (end, low(c + 1, q)),
+                (edge, low(c + 1, q)),
+                (right, low(c, b)),
+                (left, low(c, b)),
+            ]
+            parts.append(
+                f'<polygon points="{" ".join(f"{x:.1f},{y:.1f}" for x, y in corners)}" fill="{fill}" stroke="{line}" stroke-width="0.7"/>'
+            )
         for c, n in self.notes:
-            parts.append(f'<rect x="{lefts[c]:.1f}" y="{at(c, n):.1f}" width="{widths[c]:.1f}" height="{ROW}" fill="none" stroke="#000" stroke-dasharray="4,3"/>')
+            parts.append(
+                f'<rect x="{lefts[c]:.1f}" y="{at(c, n):.1f}" width="{widths[c]:.1f}" height="{ROW}" fill="none" stroke="#000" stroke-dasharray="4,3"/>'
+            )
         for c, lines in enumerate(shown):
-            parts.append(f'<text x="{lefts[c] + 7:.1f}" y="14" font-weight="bold">{html.escape(self.columns[c][0])}</text>')
-            parts += [f'<text x="{lefts[c] + 7:.1f}" y="{at(c, n) + 12.5:.1f}" xml:space="preserve">{html.escape(line)}</text>' for n, line in enumerate(lines)]
+            parts.append(
+                f'<text x="{lefts[c] + 7:.1f}" y="14" font-weight="bold">{html.escape(self.columns[c][0])}</text>'
+            )
+            parts += [
+                f'<text x="{lefts[c] + 7:.1f}" y="{at(c, n) + 12.5:.1f}" xml:space="preserve">{html.escape(line)}</text>'
+                for n, line in enumerate(lines)
+            ]
         bottom = max(low(c, len(lines) - 1) for c, lines in enumerate(shown)) + 4
-        return (f'<svg role="img" aria-label="{html.escape(self.title)}" width="{total:.0f}" height="{bottom:.0f}" viewBox="0 0 {total:.0f} {bottom:.0f}" '
-                f'xmlns="http://www.w3.org/2000/svg" font-family="DejaVu Sans Mono, Menlo, Consolas, monospace" font-size="11">{"".join(parts)}</svg>')
+        return (
+            f'<svg role="img" aria-label="{html.escape(self.title)}" width="{total:.0f}" height="{bottom:.0f}" viewBox="0 0 {total:.0f} {bottom:.0f}" '
+            f'xmlns="http://www.w3.org/2000/svg" font-family="DejaVu Sans Mono, Menlo, Consolas, monospace" font-size="11">{"".join(parts)}</svg>'
+        )
 
 
 def source_lines(code):
     """(lines of the function's source without their common indentation, number of the first one); decorators are left out."""
     lines, first = inspect.getsourcelines(code)
-    start = next((n for n, line in enumerate(lines) if line.lstrip().startswith(("def ", "async "))), 0)
+    start = next(
+        (n for n, line in enumerate(lines) if line.lstrip().startswith(("def ", "async "))), 0
+    )
     return textwrap.dedent("".join(lines[start:])).rstrip().splitlines(), first + start
 
 
@@ -91,24 +141,36 @@ def runs(keys):
 
 def numbered(instructions, target):
     """One text per instruction; a jump names target(instruction), the number of the one that it goes to."""
-    return [f"{n:2} {ins.op} {'' if ins.arg is None else f'to {target(ins)}' if target(ins) is not None else repr(ins.arg)}".rstrip()
-            for n, ins in enumerate(instructions)]
+    return [
+        f"{n:2} {ins.op} {'' if ins.arg is None else f'to {target(ins)}' if target(ins) is not None else repr(ins.arg)}".rstrip()
+        for n, ins in enumerate(instructions)
+    ]
 
 
 def draw_bytecode(function):
     """Source | CPython's instructions | minidynamo's canonical operations."""
     code = function.__code__
     lines, first = source_lines(code)
-    body = [ins for ins in disassemble(code) if ins.op not in ("RESUME", "COPY_FREE_VARS", "MAKE_CELL")]
+    body = [
+        ins for ins in disassemble(code) if ins.op not in ("RESUME", "COPY_FREE_VARS", "MAKE_CELL")
+    ]
     place = {id(ins): n for n, ins in enumerate(body)}
     operations = [op for op in canonical(disassemble(code))[0] if op.op != "MAKE_CELL"]
-    line_of = lambda ins: ins.pos[0] - first if ins.pos and ins.pos[0] else 0          # noqa: E731
+    line_of = lambda ins: ins.pos[0] - first if ins.pos and ins.pos[0] else 0  # noqa: E731
     native, neutral = runs(map(line_of, body)), runs(line_of(op.instruction) for op in operations)
-    links = [(0, line, line, a, b) for line, a, b in native] + [(1, a, b, p, q) for (_, a, b), (_, p, q) in zip(native, neutral)]
+    links = [(0, line, line, a, b) for line, a, b in native] + [
+        (1, a, b, p, q) for (_, a, b), (_, p, q) in zip(native, neutral)
+    ]
     jumps = {op.op for op in operations if "JUMP" in op.op or op.op == "FOR_ITER"}
-    return Columns(f"{function.__name__}: source, bytecode of this Python, canonical operations", [
-        ("source", lines), ("bytecode", numbered(body, lambda ins: place.get(id(ins.arg)))),
-        ("canonical", numbered(operations, lambda op: op.arg if op.op in jumps else None))], links)
+    return Columns(
+        f"{function.__name__}: source, bytecode of this Python, canonical operations",
+        [
+            ("source", lines),
+            ("bytecode", numbered(body, lambda ins: place.get(id(ins.arg)))),
+            ("canonical", numbered(operations, lambda op: op.arg if op.op in jumps else None)),
+        ],
+        links,
+    )
 
 
 class _LineRecording(Recording):
@@ -133,28 +195,58 @@ def draw_tapes(function, first_input, second_input):
         tape.slot(x)
         with tape:
             tape.result = tape.encode(function(x))
-        tapes.append((repr(tape).replace("torch.Tensor.", "").replace("torch.", "").splitlines()[:-1], [n - first for n in tape.lines]))
+        tapes.append(
+            (
+                repr(tape).replace("torch.Tensor.", "").replace("torch.", "").splitlines()[:-1],
+                [n - first for n in tape.lines],
+            )
+        )
     (left, left_lines), (right, right_lines) = tapes
-    links = [(0, a, b, line, line) for line, a, b in runs(left_lines)] + [(1, line, line, a, b) for line, a, b in runs(right_lines)]
-    branches = {n for n, line in enumerate(lines) if line.lstrip().startswith(("if ", "elif ", "while "))}
-    return Columns(f"{function.__name__}: two inputs, two tapes", [("tape of the first input", left), ("the program", lines),
-                   ("tape of the second input", right)], links, {(1, n): "the choice is on no tape" for n in branches})
+    links = [(0, a, b, line, line) for line, a, b in runs(left_lines)] + [
+        (1, line, line, a, b) for line, a, b in runs(right_lines)
+    ]
+    branches = {
+        n for n, line in enumerate(lines) if line.lstrip().startswith(("if ", "elif ", "while "))
+    }
+    return Columns(
+        f"{function.__name__}: two inputs, two tapes",
+        [
+            ("tape of the first input", left),
+            ("the program", lines),
+            ("tape of the second input", right),
+        ],
+        links,
+        {(1, n): "the choice is on no tape" for n in branches},
+    )
 
 
 def draw_cache(function):
     """What the hook does when a frame of `function` (or of a code object) starts: its cache entries in order, and what comes after the last."""
     code = getattr(function, "__code__", function)
     name, entries = code.co_name, get_cache(code) or []
-    nodes = {"frame": (f"a frame of {name} starts", "placeholder"), "plain": (f"the original code of {name} runs", "output"),
-             "callback": ("ask the callback", "module")}
+    nodes = {
+        "frame": (f"a frame of {name} starts", "placeholder"),
+        "plain": (f"the original code of {name} runs", "output"),
+        "callback": ("ask the callback", "module"),
+    }
     edges, before = [], ("frame", "hook on")
     for n, (guard, replacement, *_) in enumerate(entries):
         about = getattr(getattr(guard, "record", None), "guards", None)
-        nodes[f"guard{n}"] = (f"guard {n}: {f'{len(about)} checks' if about else guard.__name__}", "get_attr")
-        nodes[f"code{n}"] = (f"replacement {n}: {replacement.co_name}\n{len(disassemble(replacement))} instructions", "call")
+        nodes[f"guard{n}"] = (
+            f"guard {n}: {f'{len(about)} checks' if about else guard.__name__}",
+            "get_attr",
+        )
+        nodes[f"code{n}"] = (
+            f"replacement {n}: {replacement.co_name}\n{len(disassemble(replacement))} instructions",
+            "call",
+        )
         edges += [(before[0], f"guard{n}", before[1]), (f"guard{n}", f"code{n}", "true")]
         before = f"guard{n}", "false"
-    edges += [(before[0], "callback", before[1]), ("callback", "plain", "None"), ("frame", "plain", "hook off")]
+    edges += [
+        (before[0], "callback", before[1]),
+        ("callback", "plain", "None"),
+        ("frame", "plain", "hook off"),
+    ]
     return Picture(f"a call of {name}: {len(entries)} cache entries", nodes, edges)
 
 
@@ -164,43 +256,80 @@ def draw_frames(explanation):
     shown, where = [], []
     for number, frame in enumerate(explanation.frames):
         record = frame.record
-        nodes = [n for n in record.graph.graph.nodes if n.op.startswith("call") and n.meta.get("user_stack")] if record.graph is not None else []
+        nodes = (
+            [
+                n
+                for n in record.graph.graph.nodes
+                if n.op.startswith("call") and n.meta.get("user_stack")
+            ]
+            if record.graph is not None
+            else []
+        )
         for line, a, b in runs(n.meta["user_stack"][0][1] for n in nodes):
-            shown.append(f"frame {number}: graph of {', '.join(n.name for n in nodes[a:b + 1])}")
+            shown.append(f"frame {number}: graph of {', '.join(n.name for n in nodes[a : b + 1])}")
             where.append(line)
         for found in record.graph_breaks:
             shown.append(f"after frame {number}: plain Python, {found.reason}")
             where.append(found.line)
-    links = [(0, line - first, line - first, k, k) for k, line in enumerate(where) if 0 <= line - first < len(lines)]
-    return Columns(f"{explanation.name}: {len(explanation.frames)} frames", [("the function", lines), ("what runs its lines", shown)], links)
+    links = [
+        (0, line - first, line - first, k, k)
+        for k, line in enumerate(where)
+        if 0 <= line - first < len(lines)
+    ]
+    return Columns(
+        f"{explanation.name}: {len(explanation.frames)} frames",
+        [("the function", lines), ("what runs its lines", shown)],
+        links,
+    )
 
 
 def draw_resume(function, resumed):
     """A function's bytecode | that of a resume function of it: a prefix, then the same body again."""
     body, code = disassemble(function.__code__), disassemble(resumed.__code__)
-    start = len(code) - len(body)                       # the body is kept whole
+    start = len(code) - len(body)  # the body is kept whole
     place = {id(ins): n for n, ins in enumerate(body)}, {id(ins): n for n, ins in enumerate(code)}
     lines = runs(ins.pos[0] if ins.pos else None for ins in body)
-    texts = [numbered(each, lambda ins, where=where: where.get(id(ins.arg))) for each, where in zip((body, code), place)]
-    return Columns(f"{function.__name__} and {resumed.__code__.co_name}", [(f"{function.__name__}", texts[0]), ("resume function", texts[1])],
-                   [(0, a, b, a + start, b + start) for _, a, b in lines], {(1, n): "new" for n in range(start)})
+    texts = [
+        numbered(each, lambda ins, where=where: where.get(id(ins.arg)))
+        for each, where in zip((body, code), place)
+    ]
+    return Columns(
+        f"{function.__name__} and {resumed.__code__.co_name}",
+        [(f"{function.__name__}", texts[0]), ("resume function", texts[1])],
+        [(0, a, b, a + start, b + start) for _, a, b in lines],
+        {(1, n): "new" for n in range(start)},
+    )
 
 
 def draw_fusion(record):
     """The buffers that lowering made | the kernels that compute them, library calls among them, in order."""
-    heads = [line.partition("    # ")[0] for line in record.loop_ir.splitlines() if line[:1].strip()]
+    heads = [
+        line.partition("    # ")[0] for line in record.loop_ir.splitlines() if line[:1].strip()
+    ]
     makers = {buffer: kernel.name for kernel in record.kernels for buffer in kernel.nodes}
-    for head in heads:                                  # `buf4: float32[8] = aten.mm.default(...)`, or an item of such a result: `buf7[1]`
+    for (
+        head
+    ) in heads:  # `buf4: float32[8] = aten.mm.default(...)`, or an item of such a result: `buf7[1]`
         name, _, what = head.replace(": ", " = ", 1).partition(" = ")
         call = what.partition(" = ")[2]
-        makers.setdefault(name, makers.get(call.partition("[")[0]) or f"library: {call.partition('(')[0]}")
+        makers.setdefault(
+            name, makers.get(call.partition("[")[0]) or f"library: {call.partition('(')[0]}"
+        )
     kernels, links = [], []
-    for number, (_, group) in enumerate(itertools.groupby(enumerate(heads), lambda pair: makers[pair[1].partition(":")[0]])):
+    for number, (_, group) in enumerate(
+        itertools.groupby(enumerate(heads), lambda pair: makers[pair[1].partition(":")[0]])
+    ):
         members = [n for n, _ in group]
         kernels.append(makers[heads[members[0]].partition(":")[0]])
         links.append((0, members[0], members[-1], number, number))
-    return Columns(f"{len(heads)} buffers before fusion, {many(len(record.kernels), 'kernel')} after", [
-        ("buffers", [head if len(head) < 62 else head[:58] + " ..." for head in heads]), ("computed by", kernels)], links)
+    return Columns(
+        f"{len(heads)} buffers before fusion, {many(len(record.kernels), 'kernel')} after",
+        [
+            ("buffers", [head if len(head) < 62 else head[:58] + " ..." for head in heads]),
+            ("computed by", kernels),
+        ],
+        links,
+    )
 
 
 # ---- side effects
@@ -208,19 +337,30 @@ def statements(code):
     """The straight-line start of a replacement code as Python text: [("graph" | "write" | "return", statement)].  An operation without a rule
     ends it, with `...` and the operation's name."""
     stack, found, names = [], [], {}
-    pop = lambda n=1: [stack.pop() for _ in range(n)][::-1]          # noqa: E731
+    pop = lambda n=1: [stack.pop() for _ in range(n)][::-1]  # noqa: E731
 
     def write(target):
         value = stack.pop()
-        if target.startswith("."):                      # a temporary of ours
+        if target.startswith("."):  # a temporary of ours
             names[target] = value
         else:
             found.append(("write", f"{target} = {value}"))
+
     for op in canonical(disassemble(code))[0]:
         match op.op:
             case "LOAD_CONST":
-                stack.append("graph" if isinstance(op.arg, Switched) else getattr(op.arg, "__name__", None) or (
-                    ":" if op.arg == slice(None) else "globals()" if isinstance(op.arg, dict) else repr(op.arg)))
+                stack.append(
+                    "graph"
+                    if isinstance(op.arg, Switched)
+                    else getattr(op.arg, "__name__", None)
+                    or (
+                        ":"
+                        if op.arg == slice(None)
+                        else "globals()"
+                        if isinstance(op.arg, dict)
+                        else repr(op.arg)
+                    )
+                )
             case "LOAD_FAST" | "LOAD_DEREF" | "LOAD_GLOBAL":
                 stack.append(names.get(op.arg, op.arg))
             case "STORE_FAST" | "STORE_DEREF" | "STORE_GLOBAL":
@@ -237,7 +377,13 @@ def statements(code):
                 stack.append(f"{target}[{key}]")
             case "BUILD_LIST" | "BUILD_TUPLE":
                 values = ", ".join(pop(op.arg))
-                stack.append(f"[{values}]" if op.op == "BUILD_LIST" else f"({values},)" if op.arg == 1 else f"({values})")
+                stack.append(
+                    f"[{values}]"
+                    if op.op == "BUILD_LIST"
+                    else f"({values},)"
+                    if op.arg == 1
+                    else f"({values})"
+                )
             case "CALL":
                 args = pop(op.arg)
                 callee = stack.pop()
@@ -268,14 +414,26 @@ def statements(code):
 def draw_replay(record):
     """The user's function | the replacement code as Python: the graph, then the writes that are left, then the result."""
     lines, _ = source_lines(record.code)
-    texts = [re.sub(r"\.__dict__\['(\w+)'\]", r".\1", text) for _, text in statements(record.replacement_code)]
+    texts = [
+        re.sub(r"\.__dict__\['(\w+)'\]", r".\1", text)
+        for _, text in statements(record.replacement_code)
+    ]
     links = []
     for k, text in enumerate(texts):
-        if target := re.match(r"(?!results\b)([\w.]+(?:\['\w+'\])?).* = ", text):           # the lines that write the same
+        if target := re.match(
+            r"(?!results\b)([\w.]+(?:\['\w+'\])?).* = ", text
+        ):  # the lines that write the same
             writes = re.compile(rf"{re.escape(target[1])}( *[-+*/]?= |\.\w+\()")
-            links += [(0, n, n, k, k) for n, line in enumerate(lines) if writes.search(line.replace('"', "'"))]
-    return Columns(f"{record.function}: the program, and what the replacement code does", [
-        ("the program", lines), ("the graph, then the writes that are left", texts)], links)
+            links += [
+                (0, n, n, k, k)
+                for n, line in enumerate(lines)
+                if writes.search(line.replace('"', "'"))
+            ]
+    return Columns(
+        f"{record.function}: the program, and what the replacement code does",
+        [("the program", lines), ("the graph, then the writes that are left", texts)],
+        links,
+    )
 
 
 # ---- closures
@@ -292,15 +450,26 @@ def draw_closure(*functions, title="functions, and the cells that they close ove
         name = name_of(function, "function")
         if name in nodes:
             return name
-        nodes[name] = (f"{function.__qualname__.replace('.<locals>', '')}({', '.join(function.__code__.co_varnames[:function.__code__.co_argcount])})", "call")
+        nodes[name] = (
+            f"{function.__qualname__.replace('.<locals>', '')}({', '.join(function.__code__.co_varnames[: function.__code__.co_argcount])})",
+            "call",
+        )
         for variable, cell in zip(function.__code__.co_freevars, function.__closure__ or ()):
             inner, content = name_of(cell, "cell"), cell.cell_contents
             held = isinstance(content, types.FunctionType)
-            nodes.setdefault(inner, (f"cell {variable}" + ("" if held else f"\n{' '.join(repr(content).split())[:40]}"), "get_attr"))
+            nodes.setdefault(
+                inner,
+                (
+                    f"cell {variable}"
+                    + ("" if held else f"\n{' '.join(repr(content).split())[:40]}"),
+                    "get_attr",
+                ),
+            )
             edges.append((name, inner))
             if held and (inner, name_of(content, "function")) not in edges:
                 edges.append((inner, visit(content)))
         return name
+
     for function in functions:
         visit(function)
     return Picture(title, nodes, edges)

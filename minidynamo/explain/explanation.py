@@ -5,6 +5,7 @@ In:   `records.FrameRecord`s and the `CompileRecord`s behind them.  Out: an `Exp
     >>> e = explain(f)(x)
     >>> e.frames[0].graph                   # stages of one frame; e.graph is that of the main frame
 """
+
 import dis
 import io
 import re
@@ -32,113 +33,271 @@ class Missing:
 
 # ---- stages: each is made of a frame's record when it is first asked for
 def captured(build):
-    return lambda record: build(record) if record.graph is not None else Missing("nothing of this frame was captured")
+    return lambda record: (
+        build(record) if record.graph is not None else Missing("nothing of this frame was captured")
+    )
 
 
 def compiled(build):
     """A stage made of miniinductor's CompileRecord."""
-    return captured(lambda record: build(record.backend_record) if record.backend_record is not None else Missing("this backend keeps no records"))
+    return captured(
+        lambda record: (
+            build(record.backend_record)
+            if record.backend_record is not None
+            else Missing("this backend keeps no records")
+        )
+    )
 
 
 def training(build):
-    return compiled(lambda c: build(c) if c.joint_graph is not None else Missing("no gradients were needed"))
+    return compiled(
+        lambda c: build(c) if c.joint_graph is not None else Missing("no gradients were needed")
+    )
 
 
 def sources(kernels, about):
-    return Several([Code(k.source, k.language, f"{k.name}: {', '.join(k.nodes)}{about(k)}") for k in kernels])
+    return Several(
+        [Code(k.source, k.language, f"{k.name}: {', '.join(k.nodes)}{about(k)}") for k in kernels]
+    )
 
 
 def symbols(record):
     """The sizes that are symbols: value in this call, what they are read from, what the guards let through."""
     env = record.shape_env
-    rows = [] if env is None else [
-        (row.name, "unbacked" if row.hint is None else row.hint, " = ".join(map(name_of, row.sources)) or row.created_by, row.range, pinned_to(env, row),
-         row.bounded_at or row.line) for row in env.table.values()]
-    pinned = [("", value, name, "", "a number, which this line needs", line) for name, (value, line) in record.pinned.items()]
-    return Table(["symbol", "value here", "read from", "range", "", "user line"], rows + pinned, many(len(rows), "symbol"))
+    rows = (
+        []
+        if env is None
+        else [
+            (
+                row.name,
+                "unbacked" if row.hint is None else row.hint,
+                " = ".join(map(name_of, row.sources)) or row.created_by,
+                row.range,
+                pinned_to(env, row),
+                row.bounded_at or row.line,
+            )
+            for row in env.table.values()
+        ]
+    )
+    pinned = [
+        ("", value, name, "", "a number, which this line needs", line)
+        for name, (value, line) in record.pinned.items()
+    ]
+    return Table(
+        ["symbol", "value here", "read from", "range", "", "user line"],
+        rows + pinned,
+        many(len(rows), "symbol"),
+    )
 
 
 def size_guards(record):
     """What is left of the guards about sizes after simplification, as Python over the inputs."""
-    rows = [(g.kind, g.code, g.line) for g in record.guards if g.kind in ("EQUAL", "RANGE", "SIZES", "STRIDE") and isinstance(g.source, tuple)]
+    rows = [
+        (g.kind, g.code, g.line)
+        for g in record.guards
+        if g.kind in ("EQUAL", "RANGE", "SIZES", "STRIDE") and isinstance(g.source, tuple)
+    ]
     return Table(["kind", "assumption", "user line"], rows, "guards about sizes")
 
 
 def saved(c):
     """What the forward half keeps for the backward half, and why."""
-    return Table(["value", "op", "shape", "bytes", "why", "user line"],
-                 [(s.name, s.op, s.shape, "an input" if s.is_input else s.bytes, s.reason, ":".join(map(str, s.line[:2])) if s.line else "")
-                  for s in c.saved], f"{sum(s.bytes for s in c.saved if not s.is_input):,} bytes saved for backward")
+    return Table(
+        ["value", "op", "shape", "bytes", "why", "user line"],
+        [
+            (
+                s.name,
+                s.op,
+                s.shape,
+                "an input" if s.is_input else s.bytes,
+                s.reason,
+                ":".join(map(str, s.line[:2])) if s.line else "",
+            )
+            for s in c.saved
+        ],
+        f"{sum(s.bytes for s in c.saved if not s.is_input):,} bytes saved for backward",
+    )
 
 
 def fusion(c):
-    return Table(["first", "second", "fused", "category", "reason", "bytes saved"],
-                 [(d.first, d.second, "yes" if d.fused else "no", d.category, d.reason, d.bytes_saved) for d in c.fusions],
-                 f"{sum(d.fused for d in c.fusions)} of {len(c.fusions)} considered pairs were fused")
+    return Table(
+        ["first", "second", "fused", "category", "reason", "bytes saved"],
+        [
+            (d.first, d.second, "yes" if d.fused else "no", d.category, d.reason, d.bytes_saved)
+            for d in c.fusions
+        ],
+        f"{sum(d.fused for d in c.fusions)} of {len(c.fusions)} considered pairs were fused",
+    )
 
 
 def times(record):
     spent = {f"capture: {k}": v for k, v in record.times.items()}
     if record.backend_record is not None:
         spent |= {f"miniinductor: {k}": v for k, v in record.backend_record.times.items()}
-    return Table(["stage", "milliseconds"], [(k, f"{v * 1e3:.1f}") for k, v in spent.items()], "time per stage")
+    return Table(
+        ["stage", "milliseconds"],
+        [(k, f"{v * 1e3:.1f}") for k, v in spent.items()],
+        "time per stage",
+    )
 
 
-STAGES = {      # attribute -> (heading on the page, or None; how it is made)
+STAGES = {  # attribute -> (heading on the page, or None; how it is made)
     "source": ("Source", lambda r: Code(r.source, "python", r.function)),
-    "bytecode": ("Bytecode", lambda r: Several([Code(_disassembled(r.code), "text", "original bytecode"),
-                                                Code(_readable(_disassembled(r.replacement_code)), "text", "replacement bytecode")], side_by_side=True)),
-    "replay": ("Replacement as Python", lambda r: draw_replay(r) if r.replacement_code is not None else Missing("nothing was replaced")),
-    "guards": ("Guards", lambda r: Table(["kind", "assumption", "user line"], [(g.kind, g.code, g.line) for g in r.guards],
-                                         f"{len(r.guards)} guards of {r.function}")),
+    "bytecode": (
+        "Bytecode",
+        lambda r: Several(
+            [
+                Code(_disassembled(r.code), "text", "original bytecode"),
+                Code(_readable(_disassembled(r.replacement_code)), "text", "replacement bytecode"),
+            ],
+            side_by_side=True,
+        ),
+    ),
+    "replay": (
+        "Replacement as Python",
+        lambda r: (
+            draw_replay(r) if r.replacement_code is not None else Missing("nothing was replaced")
+        ),
+    ),
+    "guards": (
+        "Guards",
+        lambda r: Table(
+            ["kind", "assumption", "user line"],
+            [(g.kind, g.code, g.line) for g in r.guards],
+            f"{len(r.guards)} guards of {r.function}",
+        ),
+    ),
     "guard_tree": ("Guard tree", draw_guards),
-    "guard_source": ("Guard function", lambda r: Code(folded(getattr(r.guard_function, "source", "")), "python", "the generated guard function")),
+    "guard_source": (
+        "Guard function",
+        lambda r: Code(
+            folded(getattr(r.guard_function, "source", "")),
+            "python",
+            "the generated guard function",
+        ),
+    ),
     "symbols": ("Symbolic sizes", symbols),
     # every question about sizes that tracing and the backend asked: proved for all sizes, or a guard (before simplification)
-    "decisions": ("Questions about sizes", lambda r: Table(["fact", "", "user line"], [
-        (str(d).partition("    ")[0], "always so" if d.proved else "guard", d.line) for d in getattr(r.shape_env, "decisions", ())],
-        "questions about sizes")),
+    "decisions": (
+        "Questions about sizes",
+        lambda r: Table(
+            ["fact", "", "user line"],
+            [
+                (str(d).partition("    ")[0], "always so" if d.proved else "guard", d.line)
+                for d in getattr(r.shape_env, "decisions", ())
+            ],
+            "questions about sizes",
+        ),
+    ),
     "size_guards": ("Guards about sizes", size_guards),
-    "breaks": ("Graph breaks", lambda r: Table(["line", "kind", "reason", "hint"], [
-        (f"{b.file.rsplit('/', 1)[-1]}:{b.line}", b.kind, b.reason, b.hint) for b in r.graph_breaks], many(len(r.graph_breaks), "graph break"))),
+    "breaks": (
+        "Graph breaks",
+        lambda r: Table(
+            ["line", "kind", "reason", "hint"],
+            [
+                (f"{b.file.rsplit('/', 1)[-1]}:{b.line}", b.kind, b.reason, b.hint)
+                for b in r.graph_breaks
+            ],
+            many(len(r.graph_breaks), "graph break"),
+        ),
+    ),
     "graph": ("FX graph", captured(lambda r: draw_graph(r.graph, f"FX graph of {r.function}"))),
-    "graph_text": ("FX graph as Python", captured(lambda r: Code(_graph_code(r.graph), "python", "the captured graph as Python"))),
-    "aten": ("ATen graph", compiled(lambda c: Code(_graph_code(c.functional_graph or c.aten_graph), "python", "the functional ATen graph as Python")
-                                    if c.aten_graph is not None else Missing("; ".join(c.notes) or "not traced"))),
-    "aten_graph": (None, compiled(lambda c: draw_graph(c.functional_graph, "functional ATen graph")
-                                  if c.functional_graph is not None else Missing("; ".join(c.notes) or "not traced"))),
+    "graph_text": (
+        "FX graph as Python",
+        captured(lambda r: Code(_graph_code(r.graph), "python", "the captured graph as Python")),
+    ),
+    "aten": (
+        "ATen graph",
+        compiled(
+            lambda c: (
+                Code(
+                    _graph_code(c.functional_graph or c.aten_graph),
+                    "python",
+                    "the functional ATen graph as Python",
+                )
+                if c.aten_graph is not None
+                else Missing("; ".join(c.notes) or "not traced")
+            )
+        ),
+    ),
+    "aten_graph": (
+        None,
+        compiled(
+            lambda c: (
+                draw_graph(c.functional_graph, "functional ATen graph")
+                if c.functional_graph is not None
+                else Missing("; ".join(c.notes) or "not traced")
+            )
+        ),
+    ),
     "joint": ("Joint graph", training(draw_joint)),
     "saved": ("Saved for backward", training(saved)),
     "loop_ir": ("Loop IR", compiled(lambda c: Code(c.loop_ir, "python", "loop IR, before fusion"))),
-    "fused_ir": ("Loop IR after fusion", compiled(lambda c: Code(c.fused_ir, "python", "scheduler nodes, after fusion"))),
+    "fused_ir": (
+        "Loop IR after fusion",
+        compiled(lambda c: Code(c.fused_ir, "python", "scheduler nodes, after fusion")),
+    ),
     "fusion": ("Fusion decisions", compiled(fusion)),
     "kernel_picture": ("Kernels", compiled(draw_fusion)),
-    "kernels": ("Kernel source", compiled(lambda c: sources(c.kernels, lambda k: f", from {', '.join(map(str, k.origins))}") if c.kernels
-                                          else Missing("; ".join(c.notes_of("runs eagerly")) or "nothing was left for a kernel of ours"))),
-    "backward": ("Backward kernels", training(lambda c: sources(c.backward.kernels, lambda k: "") if c.backward is not None
-                                              else Missing("backward() has not run yet"))),
-    "eager_kernels": ("Eager kernels", compiled(lambda c: Table(["op", "kind", "why"], [(f.op, f.kind, f.reason) for f in c.fallbacks],
-                                                                many(len(c.fallbacks), "eager kernel")))),
+    "kernels": (
+        "Kernel source",
+        compiled(
+            lambda c: (
+                sources(c.kernels, lambda k: f", from {', '.join(map(str, k.origins))}")
+                if c.kernels
+                else Missing(
+                    "; ".join(c.notes_of("runs eagerly")) or "nothing was left for a kernel of ours"
+                )
+            )
+        ),
+    ),
+    "backward": (
+        "Backward kernels",
+        training(
+            lambda c: (
+                sources(c.backward.kernels, lambda k: "")
+                if c.backward is not None
+                else Missing("backward() has not run yet")
+            )
+        ),
+    ),
+    "eager_kernels": (
+        "Eager kernels",
+        compiled(
+            lambda c: Table(
+                ["op", "kind", "why"],
+                [(f.op, f.kind, f.reason) for f in c.fallbacks],
+                many(len(c.fallbacks), "eager kernel"),
+            )
+        ),
+    ),
     "wrapper": ("Wrapper", compiled(lambda c: Code(c.wrapper_source, "python", "the wrapper"))),
-    "memory": ("Memory plan", compiled(lambda c: Table(["buffer", "memory", "bytes"], c.memory_plan, "memory plan"))),
-    "memory_picture": ("Memory over time", compiled(lambda c: draw_memory(c) if c.memory_lives else Missing("no buffers of its own"))),
+    "memory": (
+        "Memory plan",
+        compiled(lambda c: Table(["buffer", "memory", "bytes"], c.memory_plan, "memory plan")),
+    ),
+    "memory_picture": (
+        "Memory over time",
+        compiled(lambda c: draw_memory(c) if c.memory_lives else Missing("no buffers of its own")),
+    ),
     "times": ("Times", times),
 }
 
 
 class FrameExplanation:
     """Every stage of one frame, as attributes."""
+
     SECTIONS = tuple((name, heading) for name, (heading, _) in STAGES.items() if heading)
 
     def __init__(self, record):
         self.record = record
-        self.compiled = record.backend_record       # CompileRecord, or None with other backends
+        self.compiled = record.backend_record  # CompileRecord, or None with other backends
 
     def __getattr__(self, name):
         if name not in STAGES:
             raise AttributeError(f"{name!r} is no stage; there are {', '.join(STAGES)}")
         made = STAGES[name][1](self.record)
-        if name != "backward":                      # compiled when backward() first runs: asked for again
+        if name != "backward":  # compiled when backward() first runs: asked for again
             self.__dict__[name] = made
         return made
 
@@ -150,10 +309,19 @@ class Explanation:
     """What happened when the function ran: `result`, `frames`, and the stages of the main frame as attributes."""
 
     def __init__(self, name, result, frame_records, counters, compiled=None):
-        self.name, self.result, self.counters, self.compiled_function = name, result, counters, compiled
+        self.name, self.result, self.counters, self.compiled_function = (
+            name,
+            result,
+            counters,
+            compiled,
+        )
         self.frames = [FrameExplanation(record) for record in frame_records]
         captured = [f for f in self.frames if f.record.graph is not None]
-        self.main = max(captured, key=lambda f: len(f.record.graph.graph.nodes), default=self.frames[0] if self.frames else None)
+        self.main = max(
+            captured,
+            key=lambda f: len(f.record.graph.graph.nodes),
+            default=self.frames[0] if self.frames else None,
+        )
 
     def __getattr__(self, name):
         if name.startswith("_") or name == "main":
@@ -175,12 +343,37 @@ class Explanation:
         rows = []
         for frame in self.frames:
             record, compiled = frame.record, frame.compiled
-            operations = len([n for n in record.graph.graph.nodes if n.op.startswith("call")]) if record.graph is not None else 0
-            rows.append((record.function, operations, len(record.guards), len(record.graph_breaks),
-                         len(compiled.kernels) if compiled is not None else "-",
-                         len(compiled.fallbacks) if compiled is not None else "-", record.skipped or record.error.strip().rpartition("\n")[2]
-                         or "; ".join(compiled.notes_of("runs eagerly") if compiled is not None else ())))
-        return Table(["frame", "operations", "guards", "breaks", "kernels", "eager kernels", "not compiled because"], rows, self.name)
+            operations = (
+                len([n for n in record.graph.graph.nodes if n.op.startswith("call")])
+                if record.graph is not None
+                else 0
+            )
+            rows.append(
+                (
+                    record.function,
+                    operations,
+                    len(record.guards),
+                    len(record.graph_breaks),
+                    len(compiled.kernels) if compiled is not None else "-",
+                    len(compiled.fallbacks) if compiled is not None else "-",
+                    record.skipped
+                    or record.error.strip().rpartition("\n")[2]
+                    or "; ".join(compiled.notes_of("runs eagerly") if compiled is not None else ()),
+                )
+            )
+        return Table(
+            [
+                "frame",
+                "operations",
+                "guards",
+                "breaks",
+                "kernels",
+                "eager kernels",
+                "not compiled because",
+            ],
+            rows,
+            self.name,
+        )
 
     def __repr__(self):
         return repr(self.summary)
@@ -193,13 +386,26 @@ class Explanation:
         entry that failed, what it found, and the user's line that caused the guard.  No rows: every guard held."""
         before = len(records.frames)
         self.compiled_function(*args, **kwargs)
-        rows = [(r.function, r.failed_guard.kind if r.failed_guard else "", r.recompile_reason, r.failed_guard.line if r.failed_guard else "")
-                for r in list(records.frames)[before:] if r.recompile_reason]
-        return Table(["frame", "kind", "first guard that failed", "user line"], rows, f"compiled again: {many(len(rows), 'frame')}")
+        rows = [
+            (
+                r.function,
+                r.failed_guard.kind if r.failed_guard else "",
+                r.recompile_reason,
+                r.failed_guard.line if r.failed_guard else "",
+            )
+            for r in list(records.frames)[before:]
+            if r.recompile_reason
+        ]
+        return Table(
+            ["frame", "kind", "first guard that failed", "user line"],
+            rows,
+            f"compiled again: {many(len(rows), 'frame')}",
+        )
 
     def save(self, path):
         """Write one self-contained HTML file; returns the path."""
         from .page import render
+
         with open(path, "w") as file:
             file.write(render(self))
         return path
@@ -214,8 +420,11 @@ def _disassembled(code):
 
 def _readable(bytecode):
     """Objects of ours that stand in the replacement code as constants, by what they are for."""
-    for pattern, meaning in ((r"<method-wrapper '__next__' of itertools.count [^>]*>", "count this call"), (r"<disabled .*(?=\)$)", "the graph"),
-                             (r"<bound method Undo.raised of .*(?=\)$)", "the graph raised: run the original")):
+    for pattern, meaning in (
+        (r"<method-wrapper '__next__' of itertools.count [^>]*>", "count this call"),
+        (r"<disabled .*(?=\)$)", "the graph"),
+        (r"<bound method Undo.raised of .*(?=\)$)", "the graph raised: run the original"),
+    ):
         bytecode = re.sub(pattern, meaning, bytecode, flags=re.M)
     return bytecode
 
@@ -232,6 +441,7 @@ def pinned_to(env, row):
 def compilations(fn, calls, **options):
     """How many graphs were compiled after each of `calls` (tuples of arguments), from scratch: [1, 2, 2, ...].  options: those of compile."""
     from .. import api
+
     api.reset()
     compiled, counts = api.compile(fn, **options), []
     for args in calls:
@@ -243,9 +453,18 @@ def compilations(fn, calls, **options):
 def draw_compilations(counts, sizes, path=None):
     """A picture of `compilations` over a sweep: counts = {"static": [...], "automatic": [...]}.  The matplotlib figure; also saved to `path`."""
     import matplotlib.pyplot as plt
+
     figure, axes = plt.subplots(figsize=(7, 3), layout="constrained")
     for (label, values), style in zip(counts.items(), ("-", "--", ":", "-.") * len(counts)):
-        axes.step(sizes, values, style, where="post", label=f"{label}: {values[-1]}", marker="o", markersize=3)
+        axes.step(
+            sizes,
+            values,
+            style,
+            where="post",
+            label=f"{label}: {values[-1]}",
+            marker="o",
+            markersize=3,
+        )
     axes.set(xlabel="size", ylabel="compilations so far", ylim=(0, None))
     axes.legend()
     if path is not None:
@@ -262,6 +481,16 @@ def explain(fn, **options):
         compiled = api.compile(fn, **options)
         result = compiled(*args, **kwargs)
         name = getattr(fn, "__qualname__", type(fn).__name__)
-        return Explanation(name, result, [r for n, r in enumerate(records.frames) if r.graph is not None or r.graph_breaks or n == 0],
-                           {k: dict(v) for k, v in records.counters.items()}, compiled)
+        return Explanation(
+            name,
+            result,
+            [
+                r
+                for n, r in enumerate(records.frames)
+                if r.graph is not None or r.graph_breaks or n == 0
+            ],
+            {k: dict(v) for k, v in records.counters.items()},
+            compiled,
+        )
+
     return run

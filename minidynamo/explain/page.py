@@ -2,6 +2,7 @@
 
 In:   an `Explanation`.  Out: HTML text, one section per frame and stage, with a table of contents.
 """
+
 import html
 
 STYLE = """
@@ -24,7 +25,11 @@ def render(explanation):
         for key, heading in frame.SECTIONS:
             anchor = f"f{number}-{key}"
             links.append(f'<a href="#{anchor}">{heading}</a>')
-            sections.append(f'<section id="{anchor}"><h3>{heading}</h3>{getattr(frame, key)._repr_html_()}</section>')
-    return (f'<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
-            f"<title>{title}</title><style>{STYLE}</style></head><body><header><h1>{title}</h1>{explanation._repr_html_()}</header>"
-            f"<main><nav>{''.join(links)}</nav><div>{''.join(sections)}</div></main></body></html>")
+            sections.append(
+                f'<section id="{anchor}"><h3>{heading}</h3>{getattr(frame, key)._repr_html_()}</section>'
+            )
+    return (
+        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
+        f"<title>{title}</title><style>{STYLE}</style></head><body><header><h1>{title}</h1>{explanation._repr_html_()}</header>"
+        f"<main><nav>{''.join(links)}</nav><div>{''.join(sections)}</div></main></body></html>"
+    )

@@ -4,16 +4,17 @@ In:   text or objects.  Out: `Code`, `Table`, `Several`: each has `_repr_html_` 
 
     >>> Code("int main() {}", "cpp", "a kernel")
 """
+
 import html
 import inspect
 import textwrap
 from dataclasses import dataclass
 
-LEXERS = {"triton": "python"}           # languages that pygments knows by another name
+LEXERS = {"triton": "python"}  # languages that pygments knows by another name
 
 
 def many(number, noun):
-    """"1 graph break", "2 graph breaks"."""
+    """ "1 graph break", "2 graph breaks"."""
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
@@ -34,6 +35,7 @@ def folded(source, width=110):
 @dataclass
 class Code:
     """Source text; language is a pygments name ("python", "cpp", "text") or "triton"."""
+
     source: str
     language: str = "python"
     title: str = ""
@@ -44,7 +46,12 @@ class Code:
             from pygments import highlight
             from pygments.formatters import HtmlFormatter
             from pygments.lexers import get_lexer_by_name
-            body = highlight(self.source, get_lexer_by_name(LEXERS.get(self.language, self.language)), HtmlFormatter(noclasses=True, style="friendly"))
+
+            body = highlight(
+                self.source,
+                get_lexer_by_name(LEXERS.get(self.language, self.language)),
+                HtmlFormatter(noclasses=True, style="friendly"),
+            )
         except ImportError:
             body = f"<pre>{html.escape(self.source)}</pre>"
         return f'{head}<div style="max-height:520px;overflow:auto;font-size:12px">{body}</div>'
@@ -58,23 +65,28 @@ def excerpt(thing, title=None):
     file = inspect.getsourcefile(thing).replace("\\", "/")
     for package in ("/minidynamo/", "/miniinductor/", "/torch/"):
         if package in file:
-            file = file[file.rindex(package) + 1:]
+            file = file[file.rindex(package) + 1 :]
             break
     else:
         file = "this notebook"
     name = getattr(thing, "__qualname__", thing.__name__)
-    return Code(textwrap.dedent(inspect.getsource(thing)).rstrip(), "python", title or f"{name}, {file}")
+    return Code(
+        textwrap.dedent(inspect.getsource(thing)).rstrip(), "python", title or f"{name}, {file}"
+    )
 
 
 @dataclass
 class Table:
     """Rows of cells under column names."""
+
     columns: list
     rows: list
     title: str = ""
 
     def _repr_html_(self):
-        cell = lambda tag, value: f"<{tag} style='text-align:left;padding:2px 10px'>{html.escape(str(value))}</{tag}>"  # noqa: E731
+        cell = lambda tag, value: (
+            f"<{tag} style='text-align:left;padding:2px 10px'>{html.escape(str(value))}</{tag}>"
+        )  # noqa: E731
         head = "".join(cell("th", c) for c in self.columns)
         body = "".join("<tr>" + "".join(cell("td", v) for v in row) + "</tr>" for row in self.rows)
         title = f"<b>{html.escape(self.title)}</b>" if self.title else ""
@@ -83,20 +95,33 @@ class Table:
     def __repr__(self):
         texts = [[str(c) for c in self.columns]] + [[str(v) for v in row] for row in self.rows]
         widths = [max(len(row[k]) for row in texts) for k in range(len(self.columns))]
-        lines = ["  ".join(value.ljust(w) for value, w in zip(row, widths)).rstrip() for row in texts]
-        return "\n".join(([self.title] if self.title else []) + [lines[0], "-" * min(sum(widths) + 2 * len(widths), 110), *lines[1:]])
+        lines = [
+            "  ".join(value.ljust(w) for value, w in zip(row, widths)).rstrip() for row in texts
+        ]
+        return "\n".join(
+            ([self.title] if self.title else [])
+            + [lines[0], "-" * min(sum(widths) + 2 * len(widths), 110), *lines[1:]]
+        )
 
 
 @dataclass
 class Several:
     """Views one after the other; in a notebook, if asked for, side by side."""
+
     parts: list
     side_by_side: bool = False
 
     def _repr_html_(self):
         parts = [part._repr_html_() for part in self.parts]
-        return "<br>".join(parts) if not self.side_by_side else ("<div style='display:flex;gap:16px;flex-wrap:wrap'>" + "".join(
-            f"<div style='flex:1;min-width:320px'>{part}</div>" for part in parts) + "</div>")
+        return (
+            "<br>".join(parts)
+            if not self.side_by_side
+            else (
+                "<div style='display:flex;gap:16px;flex-wrap:wrap'>"
+                + "".join(f"<div style='flex:1;min-width:320px'>{part}</div>" for part in parts)
+                + "</div>"
+            )
+        )
 
     def __repr__(self):
         return "\n\n".join(map(repr, self.parts))

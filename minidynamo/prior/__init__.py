@@ -9,10 +9,20 @@
 Each file is a working capture mechanism of about forty lines.  None is used by minidynamo: they are what section 2 of the
 paper compares with, and notebook 01 runs them side by side.
 """
+
 from .lazy import LazyTensor, lazy
 from .recording import record
 from .scripting import NotScriptable, script
 from .staging import stage
 from .symbolic import CannotTrace, symbolic_trace
 
-__all__ = ["record", "script", "NotScriptable", "symbolic_trace", "CannotTrace", "lazy", "LazyTensor", "stage"]
+__all__ = [
+    "record",
+    "script",
+    "NotScriptable",
+    "symbolic_trace",
+    "CannotTrace",
+    "lazy",
+    "LazyTensor",
+    "stage",
+]

@@ -9,11 +9,12 @@ In:   ordinary code on `lazy(tensor)`.  Out: ordinary values, computed late.
 Mirrors torch/csrc/lazy and PyTorch/XLA.  Nothing is lost, because Python really runs; but it runs on *every* call, and building and
 hashing the graph again each time costs more than many of the operations (paper, section 2).
 """
+
 import torch
 
 from .symbolic import StandIn
 
-PROGRAMS = {}           # graph hash -> compiled program
+PROGRAMS = {}  # graph hash -> compiled program
 COUNTS = {"operations recorded": 0, "graphs hashed": 0, "graphs compiled": 0}
 
 
@@ -29,7 +30,7 @@ class LazyTensor(StandIn):
         return LazyTensor(None, function, args, kwargs)
 
     def __bool__(self):
-        return bool(self.compute())         # unlike a stand-in, a lazy tensor can answer
+        return bool(self.compute())  # unlike a stand-in, a lazy tensor can answer
 
     def item(self):
         return self.compute().item()
@@ -52,11 +53,23 @@ def describe(tensor, order, inputs, seen):
     if id(tensor) in seen:
         return seen[id(tensor)]
     if tensor.value is not None:
-        seen[id(tensor)] = name = ("input", len(inputs), tuple(tensor.value.shape), tensor.value.dtype)
+        seen[id(tensor)] = name = (
+            "input",
+            len(inputs),
+            tuple(tensor.value.shape),
+            tensor.value.dtype,
+        )
         inputs.append(tensor)
         return name
-    arguments = tuple(describe(a, order, inputs, seen) if isinstance(a, LazyTensor) else ("constant", repr(a)) for a in tensor.args)
-    key = (getattr(tensor.operation, "__name__", repr(tensor.operation)), arguments, repr(tensor.kwargs))
+    arguments = tuple(
+        describe(a, order, inputs, seen) if isinstance(a, LazyTensor) else ("constant", repr(a))
+        for a in tensor.args
+    )
+    key = (
+        getattr(tensor.operation, "__name__", repr(tensor.operation)),
+        arguments,
+        repr(tensor.kwargs),
+    )
     references = [seen[id(a)] if isinstance(a, LazyTensor) else a for a in tensor.args]
     order.append((tensor.operation, references, tensor.kwargs, key))
     seen[id(tensor)] = key
@@ -65,13 +78,21 @@ def describe(tensor, order, inputs, seen):
 
 def compile_program(order):
     """A function of the input values.  A real system generates machine code here."""
+
     def program(values):
         results = {}
         for operation, references, kwargs, key in order:
-            args = [results[r] if r in results else values[r[1]] if isinstance(r, tuple) and r[:1] == ("input",) else r
-                    for r in references]
+            args = [
+                results[r]
+                if r in results
+                else values[r[1]]
+                if isinstance(r, tuple) and r[:1] == ("input",)
+                else r
+                for r in references
+            ]
             results[key] = operation(*args, **kwargs)
         return results[order[-1][3]]
+
     return program
 
 

@@ -9,6 +9,7 @@ In:   a function and example tensors.  Out: a `Recording`; calling it runs the t
 Mirrors torch.jit.trace (torch/jit/_trace.py).  What it cannot see: anything that is not a tensor operation.  A branch was
 taken once and is taken for ever; a Python number computed from a tensor is the number of the recording.
 """
+
 import torch
 from torch.overrides import TorchFunctionMode, resolve_name
 
@@ -23,11 +24,13 @@ class Recording(TorchFunctionMode):
     def __torch_function__(self, operation, types, args=(), kwargs=None):
         result = operation(*args, **(kwargs or {}))
         if isinstance(result, torch.Tensor):
-            self.tape.append((operation, self.encode(args), self.encode(kwargs or {}), self.slot(result)))
+            self.tape.append(
+                (operation, self.encode(args), self.encode(kwargs or {}), self.slot(result))
+            )
         return result
 
     def slot(self, tensor):
-        self.keep.append(tensor)        # an id is only unique while the tensor lives
+        self.keep.append(tensor)  # an id is only unique while the tensor lives
         return Slot(self.slots.setdefault(id(tensor), len(self.slots)))
 
     def encode(self, value):
@@ -53,8 +56,10 @@ class Recording(TorchFunctionMode):
         return decode(self.result)
 
     def __repr__(self):
-        lines = [f"{slot} = {resolve_name(operation) or operation}({', '.join(map(repr, args))})"
-                 for operation, args, _, slot in self.tape]
+        lines = [
+            f"{slot} = {resolve_name(operation) or operation}({', '.join(map(repr, args))})"
+            for operation, args, _, slot in self.tape
+        ]
         return "\n".join([*lines, f"return {self.result}"])
 
 

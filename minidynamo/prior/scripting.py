@@ -8,6 +8,7 @@ In:   a function whose source can be read.  Out: a `Script`: a list of instructi
 Mirrors torch.jit.script (torch/jit/frontend.py): a second language that looks like Python.  Control flow is kept, but every
 construct has to be written into the compiler; what the program calls must be in the language too.
 """
+
 import ast
 import inspect
 import operator
@@ -15,9 +16,21 @@ import textwrap
 
 import torch
 
-BINARY = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
-          ast.MatMult: operator.matmul, ast.Pow: operator.pow}
-COMPARE = {ast.Gt: operator.gt, ast.Lt: operator.lt, ast.GtE: operator.ge, ast.LtE: operator.le, ast.Eq: operator.eq}
+BINARY = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.MatMult: operator.matmul,
+    ast.Pow: operator.pow,
+}
+COMPARE = {
+    ast.Gt: operator.gt,
+    ast.Lt: operator.lt,
+    ast.GtE: operator.ge,
+    ast.LtE: operator.le,
+    ast.Eq: operator.eq,
+}
 MODULES = {"torch": torch, "F": torch.nn.functional}
 
 
@@ -37,15 +50,35 @@ class Script:
         for statement in self.definition.body:
             self.check(statement)
 
-    KNOWN = (ast.Assign, ast.Return, ast.If, ast.While, ast.Name, ast.Constant, ast.BinOp, ast.Compare, ast.Call, ast.Attribute,
-             ast.UnaryOp, ast.USub, ast.Load, ast.Store, *BINARY, *COMPARE)
+    KNOWN = (
+        ast.Assign,
+        ast.Return,
+        ast.If,
+        ast.While,
+        ast.Name,
+        ast.Constant,
+        ast.BinOp,
+        ast.Compare,
+        ast.Call,
+        ast.Attribute,
+        ast.UnaryOp,
+        ast.USub,
+        ast.Load,
+        ast.Store,
+        *BINARY,
+        *COMPARE,
+    )
 
     def check(self, node):
         if not isinstance(node, self.KNOWN):
-            raise NotScriptable(f"line {getattr(node, 'lineno', '?')}: {type(node).__name__} is not part of the language: "
-                                f"{ast.unparse(node)}")
+            raise NotScriptable(
+                f"line {getattr(node, 'lineno', '?')}: {type(node).__name__} is not part of the language: "
+                f"{ast.unparse(node)}"
+            )
         if isinstance(node, ast.Call) and not isinstance(node.func, ast.Attribute):
-            raise NotScriptable(f"line {node.lineno}: the call of {ast.unparse(node.func)}: only torch functions and tensor methods")
+            raise NotScriptable(
+                f"line {node.lineno}: the call of {ast.unparse(node.func)}: only torch functions and tensor methods"
+            )
         for child in ast.iter_child_nodes(node):
             self.check(child)
 
@@ -75,7 +108,9 @@ class Script:
                 return value
             case ast.Name(name):
                 if name not in names:
-                    raise NotScriptable(f"line {node.lineno}: the name {name!r} is not a parameter or a local variable")
+                    raise NotScriptable(
+                        f"line {node.lineno}: the name {name!r} is not a parameter or a local variable"
+                    )
                 return names[name]
             case ast.UnaryOp(operand=operand):
                 return -self.value(operand, names)

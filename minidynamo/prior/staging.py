@@ -10,6 +10,7 @@ In:   a pure function.  Out: a function with a cache of traced programs.
 Mirrors JAX's jit (jax/_src/pjit.py, "autodidax").  It is fast and simple because of a promise that the *user* makes: no side effects, no
 use of values in Python.  A print happens while tracing and never again; a write to a list is lost on the second call.
 """
+
 import inspect
 
 import torch
@@ -27,7 +28,9 @@ class AbstractTracer(GraphTracer):
 
     def call(self, function, args, kwargs):
         result = super().call(function, args, kwargs)
-        result.abstract = function(*[a.abstract if isinstance(a, StandIn) else a for a in args], **kwargs)
+        result.abstract = function(
+            *[a.abstract if isinstance(a, StandIn) else a for a in args], **kwargs
+        )
         return result
 
 
@@ -40,7 +43,9 @@ class Staged:
         if key not in self.programs:
             tracer = AbstractTracer()
             names = list(inspect.signature(self.function).parameters)
-            result = self.function(*[tracer.input(name, x) for name, x in zip(names, inputs, strict=True)])
+            result = self.function(
+                *[tracer.input(name, x) for name, x in zip(names, inputs, strict=True)]
+            )
             tracer.graph.output(tracer.unwrap(result))
             self.programs[key] = torch.fx.GraphModule({}, tracer.graph)
         return self.programs[key](*inputs)

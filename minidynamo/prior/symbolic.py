@@ -10,6 +10,7 @@ In:   a function.  Out: an `fx.Graph`, one node per operation on a stand-in.
 Mirrors torch.fx.symbolic_trace (torch/fx/_symbolic_trace.py).  A stand-in has no value: `if x.sum() > 0` cannot be decided, and
 the trace stops with `CannotTrace`.  The classes here are also what lazy.py and staging.py build on.
 """
+
 import inspect
 import operator
 
@@ -46,19 +47,45 @@ class StandIn:
 
 def install_operators(cls):
     """x + y, 2 * x, -x, x > 0, x[0]: each is one call of an `operator` function."""
-    for name in ("add", "sub", "mul", "truediv", "matmul", "pow", "gt", "lt", "ge", "le", "eq", "neg", "getitem"):
+    for name in (
+        "add",
+        "sub",
+        "mul",
+        "truediv",
+        "matmul",
+        "pow",
+        "gt",
+        "lt",
+        "ge",
+        "le",
+        "eq",
+        "neg",
+        "getitem",
+    ):
         function = getattr(operator, name)
-        setattr(cls, f"__{name}__", lambda self, *args, f=function: self.tracer.call(f, (self, *args), {}))
+        setattr(
+            cls,
+            f"__{name}__",
+            lambda self, *args, f=function: self.tracer.call(f, (self, *args), {}),
+        )
     for name in ("add", "sub", "mul", "truediv", "pow"):
         function = getattr(operator, name)
-        setattr(cls, f"__r{name}__", lambda self, other, f=function: self.tracer.call(f, (other, self), {}))
+        setattr(
+            cls,
+            f"__r{name}__",
+            lambda self, other, f=function: self.tracer.call(f, (other, self), {}),
+        )
 
 
 install_operators(StandIn)
 
 
 def flat(value):
-    return [leaf for item in value for leaf in flat(item)] if isinstance(value, (tuple, list)) else [value]
+    return (
+        [leaf for item in value for leaf in flat(item)]
+        if isinstance(value, (tuple, list))
+        else [value]
+    )
 
 
 class GraphTracer:
@@ -85,6 +112,11 @@ class GraphTracer:
 def symbolic_trace(function):
     """The fx.Graph of `function`; raises CannotTrace where Python needs a value."""
     tracer = GraphTracer()
-    result = function(*[tracer.wrap(tracer.graph.placeholder(name)) for name in inspect.signature(function).parameters])
+    result = function(
+        *[
+            tracer.wrap(tracer.graph.placeholder(name))
+            for name in inspect.signature(function).parameters
+        ]
+    )
     tracer.graph.output(tracer.unwrap(result))
     return tracer.graph

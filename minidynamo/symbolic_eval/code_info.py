@@ -5,13 +5,14 @@ Out:  `CodeInfo`: `ops` (handler, argument, exception entry, line) per canonical
       operation of its native instruction), `natives` (operation -> index of the native instruction where a split may start).
 Mirrors torch/_dynamo/bytecode_analysis.py (liveness) and the per-frame set-up of symbolic_convert.py.
 """
+
 import os
 import weakref
 
 from ..bytecode import canonical, disassemble
 from . import opcodes
 
-PREFIXES = ("KW_NAMES", "PRECALL", "EXTENDED_ARG")      # belong to the CALL that follows
+PREFIXES = ("KW_NAMES", "PRECALL", "EXTENDED_ARG")  # belong to the CALL that follows
 INTERNAL = (os.sep + "torch" + os.sep, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 LOOKING = {"locals", "vars", "eval", "exec", "dir"}
 _CACHE = {}
@@ -23,10 +24,15 @@ class CodeInfo:
     def __init__(self, code):
         natives = disassemble(code)
         operations, first = canonical(natives)
-        for operation in operations:            # generators' operations are known here, not to the canonical set
+        for (
+            operation
+        ) in operations:  # generators' operations are known here, not to the canonical set
             if operation.op == "UNSUPPORTED" and operation.arg in opcodes.HANDLERS:
                 arg = operation.instruction.arg
-                operation.op, operation.arg = operation.arg, first[id(arg)] if id(arg) in first else arg
+                operation.op, operation.arg = (
+                    operation.arg,
+                    first[id(arg)] if id(arg) in first else arg,
+                )
         self.operations = operations
         index = {id(native): n for n, native in enumerate(natives)}
         self.ops, self.groups, self.natives = [], [], []
@@ -35,7 +41,11 @@ class CodeInfo:
             native = operation.instruction
             line = native.pos[0] if native.pos and native.pos[0] is not None else line
             handler = opcodes.HANDLERS.get(operation.op, opcodes.UNSUPPORTED)
-            arg = operation.arg if handler is not opcodes.UNSUPPORTED else (operation.op, operation.arg)
+            arg = (
+                operation.arg
+                if handler is not opcodes.UNSUPPORTED
+                else (operation.op, operation.arg)
+            )
             self.ops.append((handler, arg, operation.exc, line))
             first = n
             if n and operations[n - 1].instruction is native:
@@ -47,7 +57,9 @@ class CodeInfo:
             self.natives.append((start, index[id(native)]))
         self.internal = any(part in code.co_filename for part in INTERNAL)
         # zero-argument super() reads the first slot, though no instruction says so
-        self.super_reads = code.co_varnames[0] if "__class__" in code.co_freevars and code.co_argcount else None
+        self.super_reads = (
+            code.co_varnames[0] if "__class__" in code.co_freevars and code.co_argcount else None
+        )
         self._live = None
         self.names = frozenset(code.co_varnames) if LOOKING & set(code.co_names) else None
 
@@ -79,7 +91,9 @@ class CodeInfo:
             if arg == name and op in ("LOAD_DEREF", "DELETE_DEREF"):
                 return True
             if not (arg == name and op == "STORE_DEREF"):
-                todo += successors(operation, n) + ([operation.exc[0]] if operation.exc is not None else [])
+                todo += successors(operation, n) + (
+                    [operation.exc[0]] if operation.exc is not None else []
+                )
         return False
 
 
@@ -87,7 +101,10 @@ def successors(operation, n):
     """Where control may go after operation `n` that does not raise."""
     op = operation.op
     return ([] if op in ("RETURN_VALUE", "RAISE_VARARGS", "RERAISE", "JUMP") else [n + 1]) + (
-        [operation.arg] if op == "JUMP" or op.startswith("POP_JUMP") or op in ("FOR_ITER", "SEND") else [])
+        [operation.arg]
+        if op == "JUMP" or op.startswith("POP_JUMP") or op in ("FOR_ITER", "SEND")
+        else []
+    )
 
 
 def liveness(operations, super_reads=None):
@@ -102,7 +119,13 @@ def liveness(operations, super_reads=None):
             after = set().union(*[live[m] for m in successors(operation, n)])
             if op in ("STORE_FAST", "DELETE_FAST"):
                 after.discard(arg)
-            if op in ("LOAD_FAST", "DELETE_FAST", "LOAD_FAST_AND_CLEAR", "MAKE_CELL", "LOAD_CLOSURE"):
+            if op in (
+                "LOAD_FAST",
+                "DELETE_FAST",
+                "LOAD_FAST_AND_CLEAR",
+                "MAKE_CELL",
+                "LOAD_CLOSURE",
+            ):
                 after.add(arg)
             if super_reads and op == "LOAD_GLOBAL" and arg == "super":
                 after.add(super_reads)

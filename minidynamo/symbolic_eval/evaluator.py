@@ -9,6 +9,7 @@ Only the root frame can be split.  Whatever cannot be traced raises `Break`; the
 knows the step to split at, so that a half-done inlined call leaves nothing behind.
 Mirrors torch/_dynamo/symbolic_convert.py (InstructionTranslator; paper sections 3.4 and 3.7).
 """
+
 import inspect
 
 from .. import config
@@ -27,7 +28,7 @@ from .operations import Operations
 GENERATOR = inspect.CO_GENERATOR
 ASYNC = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE
 MAX_DEPTH = 120
-LASTI = ConstantVar(0)      # on the stack of a handler: where the exception was raised
+LASTI = ConstantVar(0)  # on the stack of a handler: where the exception was raised
 
 
 class Frame(Operations):
@@ -77,7 +78,10 @@ class Frame(Operations):
         while True:
             output.steps += 1
             if output.steps > config.step_limit:
-                raise Break("limit", f"more than {config.step_limit} instructions in the calls of one frame (config.step_limit)")
+                raise Break(
+                    "limit",
+                    f"more than {config.step_limit} instructions in the calls of one frame (config.step_limit)",
+                )
             handler, arg, handler_entry, self.line = ops[self.pc]
             self.pc += 1
             try:
@@ -115,7 +119,9 @@ class Frame(Operations):
             if torch_rules.is_leaf(fn):
                 return torch_rules.call_leaf(self, fn, args, kwargs)
             torch_rules.refuse(fn)
-            if getattr(fn, "_torchdynamo_disable", False):      # torch.compile, once used, wraps methods of torch's optimizers
+            if getattr(
+                fn, "_torchdynamo_disable", False
+            ):  # torch.compile, once used, wraps methods of torch's optimizers
                 return self.output.wrap_pinned(fn.__wrapped__).call(self, args, kwargs)
         return self.inline(function, args, kwargs)
 
@@ -161,7 +167,9 @@ class RootFrame(Frame):
             handler, arg, entry, self.line = ops[pc]
             self.step += 1
             if self.step > config.step_limit:
-                raise SkipFrame(f"more than {config.step_limit} instructions to trace (config.step_limit)")
+                raise SkipFrame(
+                    f"more than {config.step_limit} instructions to trace (config.step_limit)"
+                )
             if groups[pc] == pc:
                 self.group_step = self.step
             if self.step in self.forced:
@@ -173,7 +181,10 @@ class RootFrame(Frame):
                     return
             except ObservedException as raised:
                 if entry is None:
-                    self.break_at(Break("exception", f"{raised.var.python_type().__name__} leaves the frame"), raised_at(raised.var))
+                    self.break_at(
+                        Break("exception", f"{raised.var.python_type().__name__} leaves the frame"),
+                        raised_at(raised.var),
+                    )
                 self.unwind(raised.var, entry)
             except Break as reason:
                 self.break_at(reason)
@@ -186,13 +197,19 @@ class RootFrame(Frame):
         if reason.kind == "restart":
             raise Restart()
         if reason.stack is None:
-            reason.stack = self.output.frame.user_stack() if self.output.frame is not None else self.user_stack()
+            reason.stack = (
+                self.output.frame.user_stack()
+                if self.output.frame is not None
+                else self.user_stack()
+            )
         step = next((at for at in map(raised_at, self.handled) if at), step or self.group_step)
         if self.info.operations[self.info.groups[self.pc - 1]].op == "LOAD_FAST":
             raise SkipFrame(f"a local variable cannot be traced: {reason.reason}") from reason
         if step in self.forced:
             raise SkipFrame(f"cannot split here: {reason.reason}") from reason
-        self.forced[step] = reason.with_traceback(None)     # its frames, and those of its context, would keep the arguments alive
+        self.forced[step] = reason.with_traceback(
+            None
+        )  # its frames, and those of its context, would keep the arguments alive
         reason.__context__ = None
         raise Restart()
 
@@ -200,4 +217,8 @@ class RootFrame(Frame):
 def raised_at(exception):
     """The root's step at which an exception was raised while tracing; None for a real one."""
     slots = getattr(exception, "slots", {})
-    return slots["__traceback__"].where[1] if isinstance(slots.get("__traceback__"), TracebackVar) else None
+    return (
+        slots["__traceback__"].where[1]
+        if isinstance(slots.get("__traceback__"), TracebackVar)
+        else None
+    )

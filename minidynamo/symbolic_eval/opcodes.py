@@ -6,6 +6,7 @@ In:   the frame and the opcode's argument.   Out: the frame's stack, locals and 
 
 Mirrors the opcode methods of torch/_dynamo/symbolic_convert.py.
 """
+
 import builtins
 import importlib
 import itertools
@@ -17,7 +18,16 @@ from ..exceptions import Break, ObservedException
 from ..polyfills import NOTHING
 from ..variables.base import NULL, Handled, Lazy
 from ..variables.constant import ConstantVar
-from ..variables.containers import DictVar, ListVar, ProxyVar, SequenceVar, SetVar, SliceVar, TupleVar, dict_pairs
+from ..variables.containers import (
+    DictVar,
+    ListVar,
+    ProxyVar,
+    SequenceVar,
+    SetVar,
+    SliceVar,
+    TupleVar,
+    dict_pairs,
+)
 from ..variables.functions import CallableVar, CellVar, DeferredVar, FunctionVar
 from ..variables.iterators import IteratorVar
 from ..variables.objects import ClassVar, ObjectVar, SuperVar
@@ -33,7 +43,9 @@ def opcode(function):
 
 
 def UNSUPPORTED(frame, arg):
-    raise Break("opcode", f"the instruction {arg[0] if arg[0] != 'UNSUPPORTED' else arg[1]} is not traced")
+    raise Break(
+        "opcode", f"the instruction {arg[0] if arg[0] != 'UNSUPPORTED' else arg[1]} is not traced"
+    )
 
 
 # ---- the stack
@@ -69,7 +81,10 @@ def LOAD_FAST(frame, name):
         if name in frame.cells:
             frame.stack.append(frame.cells[name])
             return
-        frame.raise_(UnboundLocalError, f"cannot access local variable '{name}' where it is not associated with a value")
+        frame.raise_(
+            UnboundLocalError,
+            f"cannot access local variable '{name}' where it is not associated with a value",
+        )
     if type(value) is Lazy and not (name[0] == "." and frame.info.moves(frame.pc)):
         value = frame.locals[name] = value.realize(frame)
     frame.stack.append(value)
@@ -89,7 +104,10 @@ def STORE_FAST(frame, name):
 @opcode
 def DELETE_FAST(frame, name):
     if frame.locals.pop(name, None) is None:
-        frame.raise_(UnboundLocalError, f"cannot access local variable '{name}' where it is not associated with a value")
+        frame.raise_(
+            UnboundLocalError,
+            f"cannot access local variable '{name}' where it is not associated with a value",
+        )
 
 
 @opcode
@@ -104,7 +122,9 @@ def LOAD_FAST_AND_CLEAR(frame, name):
 @opcode
 def MAKE_CELL(frame, name):
     cell = frame.cells[name] = CellVar(frame.locals.pop(name, None))
-    cell.cell = name if frame.parent is None else None      # the root's own cells exist in the replacement code too
+    cell.cell = (
+        name if frame.parent is None else None
+    )  # the root's own cells exist in the replacement code too
 
 
 @opcode
@@ -112,8 +132,14 @@ def LOAD_DEREF(frame, name):
     value = frame.cells[name].load(frame)
     if value is None:
         if name in frame.code.co_freevars:
-            frame.raise_(NameError, f"cannot access free variable '{name}' where it is not associated with a value in enclosing scope")
-        frame.raise_(UnboundLocalError, f"cannot access local variable '{name}' where it is not associated with a value")
+            frame.raise_(
+                NameError,
+                f"cannot access free variable '{name}' where it is not associated with a value in enclosing scope",
+            )
+        frame.raise_(
+            UnboundLocalError,
+            f"cannot access local variable '{name}' where it is not associated with a value",
+        )
     frame.stack.append(value)
 
 
@@ -162,10 +188,18 @@ def LOAD_SUPER_ATTR(frame, arg):
 @opcode
 def IMPORT_NAME(frame, name):
     level, fromlist = frame.popn(2)
-    package = frame.function.globals.get("__package__") or frame.function.globals.get("__name__", "").rpartition(".")[0]
+    package = (
+        frame.function.globals.get("__package__")
+        or frame.function.globals.get("__name__", "").rpartition(".")[0]
+    )
     try:
-        module = importlib.__import__(name, {"__package__": package, "__name__": frame.function.globals.get("__name__")},
-                                      None, fromlist.as_constant() or (), level.as_constant())
+        module = importlib.__import__(
+            name,
+            {"__package__": package, "__name__": frame.function.globals.get("__name__")},
+            None,
+            fromlist.as_constant() or (),
+            level.as_constant(),
+        )
     except ImportError as error:
         frame.raise_(type(error), str(error))
     frame.stack.append(frame.output.wrap_pinned(module))
@@ -196,9 +230,12 @@ EFFECTS = {
     "STORE_GLOBAL": lambda frame, name: frame.globals.written.update({name: frame.stack.pop()}),
     "STORE_ATTR": lambda frame, name: frame.stack.pop().setattr(frame, name, frame.stack.pop()),
     "DELETE_ATTR": lambda frame, name: frame.stack.pop().delattr(frame, name),
-    "STORE_SUBSCR": lambda frame, _: frame.stack.pop(-2).setitem(frame, frame.stack.pop(), frame.stack.pop()),
+    "STORE_SUBSCR": lambda frame, _: frame.stack.pop(-2).setitem(
+        frame, frame.stack.pop(), frame.stack.pop()
+    ),
     "DELETE_SUBSCR": lambda frame, _: frame.stack.pop(-2).delitem(frame, frame.stack.pop()),
-    "END_FOR": lambda frame, _: frame.stack.pop(), "END_SEND": lambda frame, _: frame.stack.pop(-2),
+    "END_FOR": lambda frame, _: frame.stack.pop(),
+    "END_SEND": lambda frame, _: frame.stack.pop(-2),
 }
 PUSHES = {
     "COPY": lambda frame, n: frame.stack[-n],
@@ -206,33 +243,47 @@ PUSHES = {
     "LOAD_CLOSURE": lambda frame, name: frame.cells[name],
     "LOAD_GLOBAL": lambda frame, name: frame.globals.load(frame, name),
     "LOAD_NAME": lambda frame, name: frame.globals.load(frame, name),
-    "LOAD_BUILD_CLASS": lambda frame, _: CallableVar(builtins.__build_class__),         # its rule breaks, at the call
+    "LOAD_BUILD_CLASS": lambda frame, _: CallableVar(
+        builtins.__build_class__
+    ),  # its rule breaks, at the call
     "UNARY_OP": lambda frame, symbol: frame.unary(symbol, frame.stack.pop()),
     "BINARY_OP": lambda frame, symbol: frame.binary(symbol, *frame.popn(2)),
     "COMPARE_OP": lambda frame, symbol: frame.compare(symbol, *frame.popn(2)),
     "LOAD_ATTR": lambda frame, name: frame.stack.pop().getattr(frame, name),
     "BINARY_SUBSCR": lambda frame, _: frame.stack.pop(-2).getitem(frame, frame.stack.pop()),
     "IS_OP": lambda frame, invert: ConstantVar(frame.same(*frame.popn(2)) != bool(invert)),
-    "CONTAINS_OP": lambda frame, invert: ConstantVar(frame.stack.pop().contains(frame, frame.stack.pop()) != bool(invert)),
+    "CONTAINS_OP": lambda frame, invert: ConstantVar(
+        frame.stack.pop().contains(frame, frame.stack.pop()) != bool(invert)
+    ),
     "BUILD_SLICE": lambda frame, n: slice_of(frame.popn(n)),
     "BUILD_TUPLE": lambda frame, n: TupleVar(frame.popn(n)),
     "BUILD_LIST": lambda frame, n: ListVar(frame.popn(n)),
     "BUILD_SET": lambda frame, n: SetVar.of(frame, frame.popn(n)),
     "BUILD_STRING": lambda frame, n: joined(frame.popn(n)),
     "BUILD_MAP": lambda frame, n: dict_of(frame, (values := frame.popn(2 * n))[::2], values[1::2]),
-    "BUILD_CONST_KEY_MAP": lambda frame, n: dict_of(frame, frame.stack.pop().iterate(frame), frame.popn(n)),
+    "BUILD_CONST_KEY_MAP": lambda frame, n: dict_of(
+        frame, frame.stack.pop().iterate(frame), frame.popn(n)
+    ),
     "LIST_TO_TUPLE": lambda frame, _: TupleVar(list(frame.stack.pop().iterate(frame))),
-    "CONVERT_VALUE": lambda frame, kind: ConstantVar(text(frame, frame.stack.pop(), {1: "str", 2: "repr", 3: "ascii"}[kind])),
+    "CONVERT_VALUE": lambda frame, kind: ConstantVar(
+        text(frame, frame.stack.pop(), {1: "str", 2: "repr", 3: "ascii"}[kind])
+    ),
     "FORMAT_WITH_SPEC": lambda frame, _: formatted(frame, *frame.popn(2)),
     "GET_ITER": lambda frame, _: frame.iter_of(frame.stack.pop()),
     "GET_YIELD_FROM_ITER": lambda frame, _: frame.iter_of(frame.stack.pop()),
     "RETURN_GENERATOR": lambda frame, _: ConstantVar(None),
     "GET_LEN": lambda frame, _: frame.output.wrap_result(frame.stack[-1].length(frame)),
-    "MATCH_SEQUENCE": lambda frame, _: ConstantVar(bool(frame.stack[-1].python_type().__flags__ & 1 << 5)),     # Py_TPFLAGS_SEQUENCE
-    "MATCH_MAPPING": lambda frame, _: ConstantVar(bool(frame.stack[-1].python_type().__flags__ & 1 << 6)),
+    "MATCH_SEQUENCE": lambda frame, _: ConstantVar(
+        bool(frame.stack[-1].python_type().__flags__ & 1 << 5)
+    ),  # Py_TPFLAGS_SEQUENCE
+    "MATCH_MAPPING": lambda frame, _: ConstantVar(
+        bool(frame.stack[-1].python_type().__flags__ & 1 << 6)
+    ),
     "MATCH_KEYS": lambda frame, _: values_under(frame, frame.stack[-1], frame.stack[-2]),
     "FORMAT_SIMPLE": lambda frame, _: formatted(frame, frame.stack.pop()),
-    "WITH_EXCEPT_START": lambda frame, _: frame.stack[-4].call(frame, exc_info(frame, frame.stack[-1]), {}),
+    "WITH_EXCEPT_START": lambda frame, _: frame.stack[-4].call(
+        frame, exc_info(frame, frame.stack[-1]), {}
+    ),
 }
 JUMPS = {
     "POP_JUMP_IF_FALSE": lambda frame, value: not value.truth(frame),
@@ -245,12 +296,14 @@ JUMPS = {
 def _acting(act):
     def handler(frame, arg):
         act(frame, arg)
+
     return handler
 
 
 def _pushing(make):
     def handler(frame, arg):
         frame.stack.append(make(frame, arg))
+
     return handler
 
 
@@ -258,6 +311,7 @@ def _jumping(test):
     def handler(frame, target):
         if test(frame, frame.stack.pop()):
             frame.pc = target
+
     return handler
 
 
@@ -274,35 +328,55 @@ def dict_of(frame, keys, values):
 
 def joined(parts):
     if any(type(part) is TextVar for part in parts):
-        return TextVar([piece for part in parts for piece in parts_of(part) or [part.as_constant()]])
+        return TextVar(
+            [piece for part in parts for piece in parts_of(part) or [part.as_constant()]]
+        )
     return ConstantVar("".join([part.as_constant() for part in parts]))
 
 
 def formatted(frame, value, specification=None):
     if specification is None:
         parts = parts_of(value)
-        return TextVar(parts) if parts is not None else value if type(value) is ConstantVar and type(value.value) is str else \
-            ConstantVar(text(frame, value, "format"))
+        return (
+            TextVar(parts)
+            if parts is not None
+            else value
+            if type(value) is ConstantVar and type(value.value) is str
+            else ConstantVar(text(frame, value, "format"))
+        )
     parts = parts_of(value, specification.value) if type(specification) is ConstantVar else None
-    return TextVar(parts) if parts is not None else frame.fold(format, value.as_constant(), specification.as_constant())
+    return (
+        TextVar(parts)
+        if parts is not None
+        else frame.fold(format, value.as_constant(), specification.as_constant())
+    )
 
 
 def text(frame, value, how):
     from .builtin_rules import text
+
     return text(frame, value, how)
 
 
 # ---- containers
 def _into(op, method, count=1):
     """The values on top of the stack go into the container `n` below them, perhaps one from before a graph break."""
+
     def handler(frame, n):
         values = frame.popn(count)
         frame.stack[-n].call_method(frame, method, values, {})
+
     HANDLERS[op] = handler
 
 
-for _op, _method, _count in (("LIST_APPEND", "append", 1), ("SET_ADD", "add", 1), ("MAP_ADD", "__setitem__", 2), ("LIST_EXTEND", "extend", 1),
-                             ("SET_UPDATE", "update", 1), ("DICT_UPDATE", "update", 1)):
+for _op, _method, _count in (
+    ("LIST_APPEND", "append", 1),
+    ("SET_ADD", "add", 1),
+    ("MAP_ADD", "__setitem__", 2),
+    ("LIST_EXTEND", "extend", 1),
+    ("SET_UPDATE", "update", 1),
+    ("DICT_UPDATE", "update", 1),
+):
     _into(_op, _method, _count)
 
 
@@ -313,17 +387,28 @@ def DICT_MERGE(frame, n):
     for key, value in dict_pairs(frame, other):
         if key.hash_key(frame) in into.items:
             callee = frame.stack[-n - 2]
-            frame.raise_(TypeError, f"{getattr(callee, 'name', callee)}() got multiple values for keyword argument {key.as_constant()!r}")
+            frame.raise_(
+                TypeError,
+                f"{getattr(callee, 'name', callee)}() got multiple values for keyword argument {key.as_constant()!r}",
+            )
         into.store(frame, key, value)
 
 
 @opcode
 def UNPACK_SEQUENCE(frame, n):
     value = frame.stack.pop()
-    values = list(value.iterate(frame) if isinstance(value, SequenceVar) else itertools.islice(value.iterate(frame), n + 1))
+    values = list(
+        value.iterate(frame)
+        if isinstance(value, SequenceVar)
+        else itertools.islice(value.iterate(frame), n + 1)
+    )
     if len(values) != n:
-        frame.raise_(ValueError, f"not enough values to unpack (expected {n}, got {len(values)})" if len(values) < n
-                     else f"too many values to unpack (expected {n})")
+        frame.raise_(
+            ValueError,
+            f"not enough values to unpack (expected {n}, got {len(values)})"
+            if len(values) < n
+            else f"too many values to unpack (expected {n})",
+        )
     frame.stack.extend(reversed(values))
 
 
@@ -332,9 +417,12 @@ def UNPACK_EX(frame, arg):
     before, after = arg & 255, arg >> 8
     values = list(frame.stack.pop().iterate(frame))
     if len(values) < before + after:
-        frame.raise_(ValueError, f"not enough values to unpack (expected at least {before + after}, got {len(values)})")
-    middle = ListVar(values[before:len(values) - after])
-    frame.stack.extend(reversed([*values[:before], middle, *values[len(values) - after:]]))
+        frame.raise_(
+            ValueError,
+            f"not enough values to unpack (expected at least {before + after}, got {len(values)})",
+        )
+    middle = ListVar(values[before : len(values) - after])
+    frame.stack.extend(reversed([*values[:before], middle, *values[len(values) - after :]]))
 
 
 # ---- calls
@@ -357,7 +445,10 @@ def CALL(frame, n):
 def zero_argument_super(frame):
     name = frame.code.co_varnames[0] if frame.code.co_argcount else None
     cell = frame.cells.get(name)
-    first, cls = cell.load(frame) if cell is not None else frame.locals.get(name), frame.cells.get("__class__", CellVar()).load(frame)
+    first, cls = (
+        cell.load(frame) if cell is not None else frame.locals.get(name),
+        frame.cells.get("__class__", CellVar()).load(frame),
+    )
     if first is None or cls is None:
         raise Break("class", "super() without a class or a first argument")
     return [cls, first.realize(frame)]
@@ -367,14 +458,18 @@ def zero_argument_super(frame):
 def CALL_KW(frame, n):
     names = frame.stack.pop().as_constant()
     values = frame.popn(n)
-    kwargs = dict(zip(names, values[n - len(names):]))
-    function, args = callee(frame, values[:n - len(names)])
+    kwargs = dict(zip(names, values[n - len(names) :]))
+    function, args = callee(frame, values[: n - len(names)])
     frame.stack.append(function.call(frame, args, kwargs))
 
 
 @opcode
 def CALL_FUNCTION_EX(frame, flags):
-    kwargs = {key.as_constant(): value for key, value in dict_pairs(frame, frame.stack.pop())} if flags & 1 else {}
+    kwargs = (
+        {key.as_constant(): value for key, value in dict_pairs(frame, frame.stack.pop())}
+        if flags & 1
+        else {}
+    )
     function, args = callee(frame, list(frame.stack.pop().iterate(frame)))
     frame.stack.append(function.call(frame, args, kwargs))
 
@@ -403,7 +498,9 @@ def function_attribute(frame, made, bit, value):
         made.kwdefaults = {key.as_constant(): item for key, item in value.pairs(frame)}
     elif bit == 4:
         parts = list(value.iterate(frame))
-        made.annotations = DictVar({k.as_constant(): (k, v) for k, v in zip(parts[::2], parts[1::2])})
+        made.annotations = DictVar(
+            {k.as_constant(): (k, v) for k, v in zip(parts[::2], parts[1::2])}
+        )
     else:
         made.closure = tuple(value.items)
 
@@ -450,11 +547,17 @@ def YIELD_VALUE(frame, _):
 def SEND(frame, target):
     sent, receiver = frame.stack.pop(), frame.stack[-1]
     try:
-        frame.stack.append(receiver.call_method(frame, "__next__", [], {}) if sent.identity() is None else receiver.call_method(frame, "send", [sent], {}))
+        frame.stack.append(
+            receiver.call_method(frame, "__next__", [], {})
+            if sent.identity() is None
+            else receiver.call_method(frame, "send", [sent], {})
+        )
     except ObservedException as raised:
         if not issubclass(raised.var.python_type(), StopIteration):
             raise
-        frame.stack[-1:] = [receiver, raised.var.getattr(frame, "value")][sys.version_info < (3, 12):]
+        frame.stack[-1:] = [receiver, raised.var.getattr(frame, "value")][
+            sys.version_info < (3, 12) :
+        ]
         frame.pc = target
 
 
@@ -469,7 +572,9 @@ def RAISE_VARARGS(frame, n):
             raise Break("exception", "a bare `raise` of what a caller handles")
         raise ObservedException(handled)
     values = [v.call(frame, [], {}) if type(v) is ClassVar else v for v in frame.popn(n)]
-    if not isinstance(values[0], ObjectVar) or not issubclass(values[0].python_type(), BaseException):
+    if not isinstance(values[0], ObjectVar) or not issubclass(
+        values[0].python_type(), BaseException
+    ):
         frame.raise_(TypeError, "exceptions must derive from BaseException")
     if n == 2:
         values[0].setattr(frame, "__cause__", values[1])
@@ -497,11 +602,19 @@ def POP_EXCEPT(frame, _):
 @opcode
 def CHECK_EXC_MATCH(frame, _):
     expected = frame.stack.pop()
-    kinds = [v.as_constant() for v in expected.iterate(frame)] if isinstance(expected, TupleVar) else [expected.as_constant()]
+    kinds = (
+        [v.as_constant() for v in expected.iterate(frame)]
+        if isinstance(expected, TupleVar)
+        else [expected.as_constant()]
+    )
     for kind in kinds:
         if not (isinstance(kind, type) and issubclass(kind, BaseException)):
-            frame.raise_(TypeError, "catching classes that do not inherit from BaseException is not allowed")
-    frame.stack.append(ConstantVar(not {*kinds}.isdisjoint(frame.stack[-1].python_type().__mro__)))         # no metaclass is asked
+            frame.raise_(
+                TypeError, "catching classes that do not inherit from BaseException is not allowed"
+            )
+    frame.stack.append(
+        ConstantVar(not {*kinds}.isdisjoint(frame.stack[-1].python_type().__mro__))
+    )  # no metaclass is asked
 
 
 @opcode
@@ -517,12 +630,19 @@ def BEFORE_WITH(frame, _):
     enter, leave = manager.special(frame, "__enter__"), manager.special(frame, "__exit__")
     if enter is None or leave is None:
         missed = " (missed __exit__ method)" if enter is not None else ""
-        frame.raise_(TypeError, f"'{manager.cls.__name__}' object does not support the context manager protocol{missed}")
+        frame.raise_(
+            TypeError,
+            f"'{manager.cls.__name__}' object does not support the context manager protocol{missed}",
+        )
     frame.stack += [leave, enter.call(frame, [], {})]
 
 
 def exc_info(frame, raised):
-    return [frame.output.wrap_pinned(raised.python_type()), raised, raised.getattr(frame, "__traceback__")]
+    return [
+        frame.output.wrap_pinned(raised.python_type()),
+        raised,
+        raised.getattr(frame, "__traceback__"),
+    ]
 
 
 @opcode
@@ -551,11 +671,15 @@ def MATCH_CLASS(frame, count):
     values, attributes = [], ()
     if count and frame.has_attr(cls, "__match_args__"):
         attributes = cls.getattr(frame, "__match_args__").as_constant()
-    elif count and cls.value.__flags__ & 1 << 22:      # _Py_TPFLAGS_MATCH_SELF: int, str...
+    elif count and cls.value.__flags__ & 1 << 22:  # _Py_TPFLAGS_MATCH_SELF: int, str...
         values = [subject]
     if type(attributes) is tuple:
         attributes = (*attributes[:count], *names.as_constant())
-    if type(attributes) is not tuple or len(values) + len({*attributes}) != count + len(names.as_constant()) or not all(type(name) is str for name in attributes):
+    if (
+        type(attributes) is not tuple
+        or len(values) + len({*attributes}) != count + len(names.as_constant())
+        or not all(type(name) is str for name in attributes)
+    ):
         raise Break("match", f"a pattern that is none of {cls}")
     try:
         values += [subject.getattr(frame, name) for name in attributes]

@@ -7,6 +7,7 @@ In:   variables.   Out: variables, or host booleans where control flow needs the
 
 Mirrors parts of torch/_dynamo/variables/builtin.py.
 """
+
 import collections
 import functools
 import operator
@@ -16,24 +17,99 @@ from .. import config
 from ..exceptions import Break, ObservedException
 from ..variables.base import OpaqueVar, Variable
 from ..variables.constant import ConstantVar
-from ..variables.containers import Container, DictVar, DictViewVar, ListVar, ProxyVar, SequenceVar, SequenceVar_of, SetVar, TupleVar
+from ..variables.containers import (
+    Container,
+    DictVar,
+    DictViewVar,
+    ListVar,
+    ProxyVar,
+    SequenceVar,
+    SequenceVar_of,
+    SetVar,
+    TupleVar,
+)
 from ..variables.functions import BoundMethodVar, FunctionVar, MethodVar
-from ..variables.iterators import HostIterator, ItemIterator, IteratorVar, KeysIterator, RangeIterator, SentinelVar, SequenceIterator
-from ..variables.objects import METHODS, MISSING, ClassVar, ObjectVar, TracebackVar, lookup, method_of_class
+from ..variables.iterators import (
+    HostIterator,
+    ItemIterator,
+    IteratorVar,
+    KeysIterator,
+    RangeIterator,
+    SentinelVar,
+    SequenceIterator,
+)
+from ..variables.objects import (
+    METHODS,
+    MISSING,
+    ClassVar,
+    ObjectVar,
+    TracebackVar,
+    lookup,
+    method_of_class,
+)
 from ..symbolic_shapes import DataDependentDecision
 from ..variables.symbolic import SymVar, apply, data_dependent
 from ..variables.tensor import FloatVar, TensorVar
 
-BINARY = {"+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv, "//": operator.floordiv, "%": operator.mod,
-          "**": operator.pow, "@": operator.matmul, "&": operator.and_, "|": operator.or_, "^": operator.xor,
-          "<<": operator.lshift, ">>": operator.rshift, "+=": operator.iadd, "-=": operator.isub, "*=": operator.imul,
-          "/=": operator.itruediv, "//=": operator.ifloordiv, "%=": operator.imod, "**=": operator.ipow, "@=": operator.imatmul,
-          "&=": operator.iand, "|=": operator.ior, "^=": operator.ixor, "<<=": operator.ilshift, ">>=": operator.irshift}
-SPECIAL = {"+": "add", "-": "sub", "*": "mul", "/": "truediv", "//": "floordiv", "%": "mod", "**": "pow", "@": "matmul",
-           "&": "and", "|": "or", "^": "xor", "<<": "lshift", ">>": "rshift"}
-COMPARE = {"<": operator.lt, "<=": operator.le, "==": operator.eq, "!=": operator.ne, ">": operator.gt, ">=": operator.ge}
-COMPARE_SPECIAL = {"<": ("__lt__", "__gt__"), "<=": ("__le__", "__ge__"), "==": ("__eq__", "__eq__"), "!=": ("__ne__", "__ne__"),
-                   ">": ("__gt__", "__lt__"), ">=": ("__ge__", "__le__")}
+BINARY = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "/": operator.truediv,
+    "//": operator.floordiv,
+    "%": operator.mod,
+    "**": operator.pow,
+    "@": operator.matmul,
+    "&": operator.and_,
+    "|": operator.or_,
+    "^": operator.xor,
+    "<<": operator.lshift,
+    ">>": operator.rshift,
+    "+=": operator.iadd,
+    "-=": operator.isub,
+    "*=": operator.imul,
+    "/=": operator.itruediv,
+    "//=": operator.ifloordiv,
+    "%=": operator.imod,
+    "**=": operator.ipow,
+    "@=": operator.imatmul,
+    "&=": operator.iand,
+    "|=": operator.ior,
+    "^=": operator.ixor,
+    "<<=": operator.ilshift,
+    ">>=": operator.irshift,
+}
+SPECIAL = {
+    "+": "add",
+    "-": "sub",
+    "*": "mul",
+    "/": "truediv",
+    "//": "floordiv",
+    "%": "mod",
+    "**": "pow",
+    "@": "matmul",
+    "&": "and",
+    "|": "or",
+    "^": "xor",
+    "<<": "lshift",
+    ">>": "rshift",
+}
+COMPARE = {
+    "<": operator.lt,
+    "<=": operator.le,
+    "==": operator.eq,
+    "!=": operator.ne,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+COMPARE_SPECIAL = {
+    "<": ("__lt__", "__gt__"),
+    "<=": ("__le__", "__ge__"),
+    "==": ("__eq__", "__eq__"),
+    "!=": ("__ne__", "__ne__"),
+    ">": ("__gt__", "__lt__"),
+    ">=": ("__ge__", "__le__"),
+}
 UNARY = {"-": operator.neg, "+": operator.pos, "~": operator.invert, "not": operator.not_}
 UNARY_SPECIAL = {"-": "__neg__", "+": "__pos__", "~": "__invert__"}
 SET_METHODS = {"|": "union", "&": "intersection", "-": "difference", "^": "symmetric_difference"}
@@ -41,6 +117,7 @@ SET_METHODS = {"|": "union", "&": "intersection", "-": "difference", "^": "symme
 
 class Operations:
     """Mixed into `Frame`; `self` is the `tx` of every variable method."""
+
     NONE = ConstantVar(None)
 
     # ---- raising and folding
@@ -56,11 +133,13 @@ class Operations:
         """The signal that `var` is raised here: its traceback begins, and what is being handled is its context (CPython's _PyErr_SetObject)."""
         if not isinstance(var, ObjectVar) or var.value is not None:
             raise Break("exception", "raising an exception that was made before this frame")
-        var.slots["__traceback__"] = TracebackVar(var.cls, (self.user_stack(), self.output.root.group_step))
+        var.slots["__traceback__"] = TracebackVar(
+            var.cls, (self.user_stack(), self.output.root.group_step)
+        )
         context = link = self.handling()
         if context is not None and context is not var:
             seen = []
-            while isinstance(link, ObjectVar) and link not in seen:         # no new circle
+            while isinstance(link, ObjectVar) and link not in seen:  # no new circle
                 seen.append(link)
                 after = link.slots.get("__context__")
                 if after is var:
@@ -85,8 +164,9 @@ class Operations:
         except DataDependentDecision as error:
             raise data_dependent(error) from None
         except Exception as error:
-            self.raise_(type(error), *error.args) if all(isinstance(a, (str, int, float, type(None))) for a in error.args) else \
-                self.raise_(type(error), str(error))
+            self.raise_(type(error), *error.args) if all(
+                isinstance(a, (str, int, float, type(None))) for a in error.args
+            ) else self.raise_(type(error), str(error))
 
     def run_c(self, function, /, *args, **kwargs):
         """Call C code now that may call the tracer back: the program's exception only if the C code itself raises."""
@@ -104,7 +184,11 @@ class Operations:
     def fold_pinned(self, function, *args):
         """Like `fold`, for results that are fixed objects (classes, functions)."""
         value = self.run_now(function, *args)
-        return self.output.wrap_result(value) if isinstance(value, (tuple, list, dict, str, int)) else self.output.wrap_pinned(value)
+        return (
+            self.output.wrap_result(value)
+            if isinstance(value, (tuple, list, dict, str, int))
+            else self.output.wrap_pinned(value)
+        )
 
     # ---- identity
     def same(self, a, b):
@@ -113,18 +197,29 @@ class Operations:
         self.guard_same(a, b, first, second)
         if isinstance(a, ConstantVar) and isinstance(b, ConstantVar):
             if first is not second and type(first) is type(second) and first == second:
-                raise Break("identity", f"are two equal constants ({first!r:.50}) one object?", "compare with ==")
+                raise Break(
+                    "identity",
+                    f"are two equal constants ({first!r:.50}) one object?",
+                    "compare with ==",
+                )
         return first is second
 
     def guard_same(self, a, b, first, second):
         """Guard whether the two are one object: the guards of two of the same type would let another answer through."""
         sources = [v.source for v in (a, b) if v.source is not None and v.source.kind != "pinned"]
-        if a is b or not sources or isinstance(a, (TensorVar, ConstantVar)) or a.python_type() is not b.python_type():
+        if (
+            a is b
+            or not sources
+            or isinstance(a, (TensorVar, ConstantVar))
+            or a.python_type() is not b.python_type()
+        ):
             return
         word = "is" if first is second else "is not"
         if len(sources) == 2:
             self.output.guard_pair(f"{{0}} {word} {{1}}", *sources)
-        elif not isinstance(found := second if a.source is sources[0] else first, Variable):         # one that was made here is another one
+        elif not isinstance(
+            found := second if a.source is sources[0] else first, Variable
+        ):  # one that was made here is another one
             self.output.guard(sources[0], ("SAME", id(found)), f"{{0}} {word} {{pin}}", found)
 
     def equal(self, a, b):
@@ -145,8 +240,12 @@ class Operations:
             result = apply(self, BINARY[symbol], a, b)
             if result is not None:
                 return result
-            if not isinstance(a, (TensorVar, ObjectVar)) and not isinstance(b, (TensorVar, ObjectVar)):
-                return self.binary(symbol, *[v.constant() if type(v) is SymVar else v for v in (a, b)])
+            if not isinstance(a, (TensorVar, ObjectVar)) and not isinstance(
+                b, (TensorVar, ObjectVar)
+            ):
+                return self.binary(
+                    symbol, *[v.constant() if type(v) is SymVar else v for v in (a, b)]
+                )
         if isinstance(a, TensorVar) or isinstance(b, TensorVar) and not isinstance(a, ObjectVar):
             return self.output.call_graph(self, "call_function", BINARY[symbol], [a, b], {})
         if isinstance(a, FloatVar) or isinstance(b, FloatVar):
@@ -165,31 +264,63 @@ class Operations:
             a, b = [v.dict if type(v) is ProxyVar else v for v in (a, b)]
         if isinstance(a, DictVar) and plain == "|" and (inplace or isinstance(b, DictVar)):
             result = a if inplace else a.method_copy(self)
-            if not inplace and a.cls is dict:               # a subclass's __ror__ comes first
+            if not inplace and a.cls is dict:  # a subclass's __ror__ comes first
                 result.cls, result.factory = b.cls, b.factory
             result.method_update(self, b)
             return result
-        if isinstance(a, (SetVar, DictViewVar)) and plain in SET_METHODS and isinstance(b, (SetVar, DictViewVar)):
+        if (
+            isinstance(a, (SetVar, DictViewVar))
+            and plain in SET_METHODS
+            and isinstance(b, (SetVar, DictViewVar))
+        ):
             left = a if isinstance(a, SetVar) else SetVar.of(self, a.iterate(self))
             result = left.call_method(self, SET_METHODS[plain], [b], {})
             if inplace and a is left and a.cls is set:
                 a.items, a.mutated = result.items, True
                 return a
             return result
-        if isinstance(a, ClassVar) or isinstance(b, ClassVar) or callable(a.identity()) and callable(b.identity()):
+        if (
+            isinstance(a, ClassVar)
+            or isinstance(b, ClassVar)
+            or callable(a.identity())
+            and callable(b.identity())
+        ):
             return self.fold_pinned(BINARY[symbol], a.identity(), b.identity())
         return self.fold(BINARY[symbol], a.as_constant(), b.as_constant())
 
     def _binary_float(self, symbol, a, b):
         """Exact in float64, as Python's; a division by a number that may become 0 raises there, and is left to Python."""
-        numbers = all(isinstance(v, FloatVar) or isinstance(v, ConstantVar) and type(v.value) in (int, float) and abs(v.value) < 2 ** 53 for v in (a, b))
-        if numbers and (symbol.rstrip("=") in ("+", "-", "*") or symbol in ("/", "/=") and isinstance(b, ConstantVar) and b.value):
-            return (a if isinstance(a, FloatVar) else b).combine(self, BINARY[symbol.rstrip("=")], a, b)
-        return self.binary(symbol, *[ConstantVar(v.as_constant()) if isinstance(v, FloatVar) else v for v in (a, b)])
+        numbers = all(
+            isinstance(v, FloatVar)
+            or isinstance(v, ConstantVar)
+            and type(v.value) in (int, float)
+            and abs(v.value) < 2**53
+            for v in (a, b)
+        )
+        if numbers and (
+            symbol.rstrip("=") in ("+", "-", "*")
+            or symbol in ("/", "/=")
+            and isinstance(b, ConstantVar)
+            and b.value
+        ):
+            return (a if isinstance(a, FloatVar) else b).combine(
+                self, BINARY[symbol.rstrip("=")], a, b
+            )
+        return self.binary(
+            symbol,
+            *[ConstantVar(v.as_constant()) if isinstance(v, FloatVar) else v for v in (a, b)],
+        )
 
     def _sequence_binary(self, plain, inplace, a, b):
-        if a.cls is tuple and (plain == "*" and type(b) is ConstantVar and b.value in (1, True) or plain == "+" and type(b) is TupleVar and not b.items):
-            return a                # CPython makes no copy
+        if a.cls is tuple and (
+            plain == "*"
+            and type(b) is ConstantVar
+            and b.value in (1, True)
+            or plain == "+"
+            and type(b) is TupleVar
+            and not b.items
+        ):
+            return a  # CPython makes no copy
         if plain == "+" and inplace and isinstance(a, ListVar):
             a.method_extend(self, b)
             return a
@@ -198,7 +329,10 @@ class Operations:
         if plain == "+" and isinstance(b, SequenceVar):
             if isinstance(a, ListVar) == isinstance(b, ListVar):
                 return SequenceVar_of(a.cls, [*a.iterate(self), *b.iterate(self)])
-            self.raise_(TypeError, f'can only concatenate {a.cls.__name__} (not "{b.cls.__name__}") to {a.cls.__name__}')
+            self.raise_(
+                TypeError,
+                f'can only concatenate {a.cls.__name__} (not "{b.cls.__name__}") to {a.cls.__name__}',
+            )
         if plain == "*" and isinstance(b, ConstantVar) and isinstance(b.value, int):
             if len(a.items) * b.value > config.step_limit:
                 raise Break("limit", f"{len(a.items) * b.value} items in one {a.cls.__name__}")
@@ -213,15 +347,26 @@ class Operations:
         name = SPECIAL[plain]
         attempts = [(a, f"__i{name}__", b)] if inplace else []
         attempts += [(a, f"__{name}__", b), (b, f"__r{name}__", a)]
-        if isinstance(a, ObjectVar) and isinstance(b, ObjectVar) and b.cls is not a.cls and issubclass(b.cls, a.cls) \
-                and lookup(b.cls, f"__r{name}__")[1] is not lookup(a.cls, f"__r{name}__")[1]:
+        if (
+            isinstance(a, ObjectVar)
+            and isinstance(b, ObjectVar)
+            and b.cls is not a.cls
+            and issubclass(b.cls, a.cls)
+            and lookup(b.cls, f"__r{name}__")[1] is not lookup(a.cls, f"__r{name}__")[1]
+        ):
             attempts.insert(len(attempts) - 2, attempts.pop())
         for left, method, right in attempts:
             bound = left.special(self, method) if isinstance(left, ObjectVar) else None
-            if bound is not None and (result := bound.call(self, [right], {})).identity() is not NotImplemented:
+            if (
+                bound is not None
+                and (result := bound.call(self, [right], {})).identity() is not NotImplemented
+            ):
                 return result
         first, second = a.python_type().__name__, b.python_type().__name__
-        self.raise_(TypeError, f"unsupported operand type(s) for {plain}{'=' if inplace else ''}: '{first}' and '{second}'")
+        self.raise_(
+            TypeError,
+            f"unsupported operand type(s) for {plain}{'=' if inplace else ''}: '{first}' and '{second}'",
+        )
 
     def unary(self, symbol, a):
         if symbol == "not":
@@ -241,13 +386,23 @@ class Operations:
 
     def compare(self, symbol, a, b):
         for v in (a, b):
-            if isinstance(v, OpaqueVar) and (symbol not in ("==", "!=") or lookup(v.python_type(), "__eq__")[1] is not object.__eq__):
+            if isinstance(v, OpaqueVar) and (
+                symbol not in ("==", "!=")
+                or lookup(v.python_type(), "__eq__")[1] is not object.__eq__
+            ):
                 raise v.broken
         a, b = [v.dict if type(v) is ProxyVar else v for v in (a, b)]
-        a, b = [ConstantVar(v.as_constant()) if isinstance(v, FloatVar) and not isinstance(w, ObjectVar) else v for v, w in ((a, b), (b, a))]
+        a, b = [
+            ConstantVar(v.as_constant())
+            if isinstance(v, FloatVar) and not isinstance(w, ObjectVar)
+            else v
+            for v, w in ((a, b), (b, a))
+        ]
         if type(a) is ConstantVar and type(b) is ConstantVar:
             return self.fold(COMPARE[symbol], a.value, b.value)
-        if (type(a) is SymVar or type(b) is SymVar) and (result := apply(self, COMPARE[symbol], a, b)) is not None:
+        if (type(a) is SymVar or type(b) is SymVar) and (
+            result := apply(self, COMPARE[symbol], a, b)
+        ) is not None:
             return result
         if isinstance(a, ObjectVar) or isinstance(b, ObjectVar):
             return self._compare_special(symbol, a, b)
@@ -262,12 +417,21 @@ class Operations:
         if isinstance(a, DictVar) and isinstance(b, DictVar) and symbol in ("==", "!="):
             left, right = a.pairs(self), b.pairs(self)
             same = len(left) == len(right) and all(
-                b.get(self, k) is not None and (b.get(self, k) is v or self.equal(v, b.get(self, k))) for k, v in left)
+                b.get(self, k) is not None
+                and (b.get(self, k) is v or self.equal(v, b.get(self, k)))
+                for k, v in left
+            )
             if a.cls is b.cls is collections.OrderedDict:
-                same = same and [k.hash_key(self) for k, _ in left] == [k.hash_key(self) for k, _ in right]
+                same = same and [k.hash_key(self) for k, _ in left] == [
+                    k.hash_key(self) for k, _ in right
+                ]
             return ConstantVar(same == (symbol == "=="))
         if isinstance(a, (SetVar, DictViewVar)) and isinstance(b, (SetVar, DictViewVar)):
-            return self.fold(COMPARE[symbol], {v.hash_key(self) for v in a.iterate(self)}, {v.hash_key(self) for v in b.iterate(self)})
+            return self.fold(
+                COMPARE[symbol],
+                {v.hash_key(self) for v in a.iterate(self)},
+                {v.hash_key(self) for v in b.iterate(self)},
+            )
         if symbol in ("==", "!="):
             if type(a) is not type(b) and not (a.is_constant() and b.is_constant()):
                 return ConstantVar(self.same(a, b) == (symbol == "=="))
@@ -282,41 +446,59 @@ class Operations:
         for left, method, right in ((a, forward, b), (b, backward, a)):
             if isinstance(left, ObjectVar):
                 bound = left.special(self, method)
-                if isinstance(bound, BoundMethodVar) and not isinstance(bound.function, FunctionVar):
+                if isinstance(bound, BoundMethodVar) and not isinstance(
+                    bound.function, FunctionVar
+                ):
                     if left.payload is not None:
                         other = getattr(right, "payload", None) or right
                         return self.compare(symbol, left.payload, other)
                     if not left.immutable():
                         raise Break("compare", f"{left} is compared by C code")
                     return self.fold(COMPARE[symbol], a.real(), b.real())
-                if bound is not None and (result := bound.call(self, [right], {})).identity() is not NotImplemented:
+                if (
+                    bound is not None
+                    and (result := bound.call(self, [right], {})).identity() is not NotImplemented
+                ):
                     return result
         if symbol == "!=" and (lookup(a.python_type(), "__eq__")[1] is not object.__eq__):
             return ConstantVar(not self.compare("==", a, b).truth(self))
         if symbol in ("==", "!="):
-            if isinstance(a, Container) or isinstance(b, Container):            # whose own method looks at the contents
+            if isinstance(a, Container) or isinstance(
+                b, Container
+            ):  # whose own method looks at the contents
                 a, b = [getattr(v, "payload", None) or v for v in (a, b)]
                 if isinstance(a, Container) and isinstance(b, Container):
                     return self.compare(symbol, a, b)
             return ConstantVar(self.same(a, b) == (symbol == "=="))
         first, second = a.python_type().__name__, b.python_type().__name__
-        self.raise_(TypeError, f"'{symbol}' not supported between instances of '{first}' and '{second}'")
+        self.raise_(
+            TypeError, f"'{symbol}' not supported between instances of '{first}' and '{second}'"
+        )
 
     def _compare_sequences(self, symbol, a, b):
         first, second = [v.cls if isinstance(v, ListVar) else tuple for v in (a, b)]
         if first is not second:
             if symbol in ("==", "!="):
                 return ConstantVar(symbol == "!=")
-            self.raise_(TypeError, f"'{symbol}' not supported between instances of '{a.cls.__name__}' and '{b.cls.__name__}'")
+            self.raise_(
+                TypeError,
+                f"'{symbol}' not supported between instances of '{a.cls.__name__}' and '{b.cls.__name__}'",
+            )
         if a.cls is list and symbol in ("==", "!=") and len(a.items) != len(b.items):
             return ConstantVar(symbol == "!=")
         n = -1
-        while (n := n + 1) < min(len(a.items), len(b.items)):       # comparing items may change the lists
+        while (n := n + 1) < min(
+            len(a.items), len(b.items)
+        ):  # comparing items may change the lists
             left, right = a.item(self, n), b.item(self, n)
             if not self.same_or_equal(left, right):
                 if n >= min(len(a.items), len(b.items)):
                     break
-                return ConstantVar(symbol == "!=") if symbol in ("==", "!=") else self.compare(symbol, left, right)
+                return (
+                    ConstantVar(symbol == "!=")
+                    if symbol in ("==", "!=")
+                    else self.compare(symbol, left, right)
+                )
         return self.fold(COMPARE[symbol], len(a.items), len(b.items))
 
     # ---- iteration
@@ -332,12 +514,19 @@ class Operations:
             return self._iter_of_object(variable)
         if isinstance(variable, (DictVar, DictViewVar, ProxyVar, SetVar)):
             return KeysIterator(self, variable)
-        return HostIterator(iter(variable.iterate(self)), type(iter(variable.value)) if isinstance(variable, ConstantVar) else IteratorVar.cls)
+        return HostIterator(
+            iter(variable.iterate(self)),
+            type(iter(variable.value)) if isinstance(variable, ConstantVar) else IteratorVar.cls,
+        )
 
     def _iter_of_object(self, variable):
         method = variable.special(self, "__iter__")
         if method is not None:
-            if isinstance(method, BoundMethodVar) and not isinstance(method.function, FunctionVar) and variable.payload is not None:
+            if (
+                isinstance(method, BoundMethodVar)
+                and not isinstance(method.function, FunctionVar)
+                and variable.payload is not None
+            ):
                 return self.iter_of(variable.payload)
             made = method.call(self, [], {})
             return made if isinstance(made, IteratorVar) else SentinelVar(made)
@@ -346,11 +535,23 @@ class Operations:
         self.raise_(TypeError, f"'{variable.cls.__name__}' object is not iterable")
 
     def sorted(self, values, key, reverse):
-        keys = values if key is None or key.identity() is None else [key.call(self, [value], {}) for value in values]
+        keys = (
+            values
+            if key is None or key.identity() is None
+            else [key.call(self, [value], {}) for value in values]
+        )
         if not issubclass(reverse.python_type(), int):
-            self.raise_(TypeError, f"'{reverse.python_type().__name__}' object cannot be interpreted as an integer")
-        order = sorted(range(len(values)), reverse=reverse.truth(self), key=functools.cmp_to_key(     # sorted() asks only for <
-            lambda i, j: -self.compare("<", keys[i], keys[j]).truth(self)))
+            self.raise_(
+                TypeError,
+                f"'{reverse.python_type().__name__}' object cannot be interpreted as an integer",
+            )
+        order = sorted(
+            range(len(values)),
+            reverse=reverse.truth(self),
+            key=functools.cmp_to_key(  # sorted() asks only for <
+                lambda i, j: -self.compare("<", keys[i], keys[j]).truth(self)
+            ),
+        )
         return [values[i] for i in order]
 
     # ---- attributes
@@ -369,20 +570,31 @@ class Operations:
             return self.output.wrap_pinned(variable.python_type())
         owner, found = lookup(variable.python_type(), name)
         if found is MISSING:
-            self.raise_(AttributeError, f"'{variable.python_type().__name__}' object has no attribute '{name}'")
+            self.raise_(
+                AttributeError,
+                f"'{variable.python_type().__name__}' object has no attribute '{name}'",
+            )
         if isinstance(variable, TensorVar) or hasattr(variable, "method_" + name):
             return MethodVar(variable, name)
-        if isinstance(found, METHODS):              # of a named tuple's class
-            return method_of_class(self, owner, found, name, variable, self.output.wrap_pinned(variable.python_type()))
+        if isinstance(found, METHODS):  # of a named tuple's class
+            return method_of_class(
+                self, owner, found, name, variable, self.output.wrap_pinned(variable.python_type())
+            )
         if isinstance(found, property) and found.fget is not None:
             self.output.guard_class_attribute(owner, found, name)
             return self.output.wrap_pinned(found.fget).call(self, [variable], {})
         if hasattr(type(found), "__set__"):
             raise Break("attribute", f"{owner.__name__}.{name} is kept by C code")
-        return MethodVar(variable, name) if hasattr(type(found), "__get__") else self.output.wrap_class_attribute(owner, found, name)
+        return (
+            MethodVar(variable, name)
+            if hasattr(type(found), "__get__")
+            else self.output.wrap_class_attribute(owner, found, name)
+        )
 
     def text_of(self, variable):
         """str(variable) on the host."""
-        if variable.is_constant() or isinstance(variable, (SymVar, ListVar, TupleVar, DictVar, SetVar)):
+        if variable.is_constant() or isinstance(
+            variable, (SymVar, ListVar, TupleVar, DictVar, SetVar)
+        ):
             return variable.as_constant()
         raise Break("string", f"the text of {variable}")

@@ -8,6 +8,7 @@ In:   `is_leaf(fn)`: does this function go into the graph whole?  `call_leaf`, `
 Torch's Python code that is not a leaf (nn modules, distributions) is inlined like the user's.
 Mirrors torch/_dynamo/trace_rules.py and variables/torch.py.
 """
+
 import contextlib
 import functools
 import types
@@ -26,14 +27,45 @@ from ..variables.objects import MISSING, lookup
 from ..variables.symbolic import SymVar
 from ..variables.tensor import FloatVar, TensorVar
 
-RULES = {}                  # function or class -> rule(tx, args, kwargs): of torch's here, of Python's in builtin_rules.py and library_rules.py
+RULES = {}  # function or class -> rule(tx, args, kwargs): of torch's here, of Python's in builtin_rules.py and library_rules.py
 NONE = ConstantVar(None)
-LEAF_MODULES = ("torch.nn.functional", "torch._C._nn", "torch.functional", "torch._C._special", "torch._C._linalg", "torch._C._fft",
-                "torch.special", "torch.linalg", "torch.fft", "torch._jit_internal", "torch._C._VariableFunctions", "torch._C._sparse",
-                "torch.sparse", "torch._C._nested")
-REFUSED = ("torch._dynamo", "torch._inductor", "torch.jit", "torch.autograd", "torch.distributed", "torch.utils.checkpoint", "torch.fx",
-           "torch._functorch", "torch.func", "torch.optim.lr_scheduler", "torch.serialization", "torch.export", "torch.utils.data",
-           "torch._subclasses", "torch.cuda", "torch.profiler", "torch.library", "torch._tensor_str", "torch.random")
+LEAF_MODULES = (
+    "torch.nn.functional",
+    "torch._C._nn",
+    "torch.functional",
+    "torch._C._special",
+    "torch._C._linalg",
+    "torch._C._fft",
+    "torch.special",
+    "torch.linalg",
+    "torch.fft",
+    "torch._jit_internal",
+    "torch._C._VariableFunctions",
+    "torch._C._sparse",
+    "torch.sparse",
+    "torch._C._nested",
+)
+REFUSED = (
+    "torch._dynamo",
+    "torch._inductor",
+    "torch.jit",
+    "torch.autograd",
+    "torch.distributed",
+    "torch.utils.checkpoint",
+    "torch.fx",
+    "torch._functorch",
+    "torch.func",
+    "torch.optim.lr_scheduler",
+    "torch.serialization",
+    "torch.export",
+    "torch.utils.data",
+    "torch._subclasses",
+    "torch.cuda",
+    "torch.profiler",
+    "torch.library",
+    "torch._tensor_str",
+    "torch.random",
+)
 TRACED = ("torch.autograd.grad_mode", "torch.autograd.function.FunctionCtx")
 _LEAVES = {}
 
@@ -42,7 +74,7 @@ def is_leaf(fn):
     """Does `fn` become one node?"""
     known = _LEAVES.get(id(fn))
     if known is not fn and _decide(fn):
-        known = _LEAVES[id(fn)] = fn            # torch's own, which live anyway
+        known = _LEAVES[id(fn)] = fn  # torch's own, which live anyway
     return known is fn
 
 
@@ -52,8 +84,12 @@ def _decide(fn):
     module = getattr(fn, "__module__", None)
     if isinstance(fn, types.FunctionType):
         owner = {"torch": torch, "torch._tensor": torch.Tensor}.get(module)
-        return module in LEAF_MODULES or owner is not None and getattr(owner, fn.__name__, None) is fn
-    return isinstance(fn, types.BuiltinFunctionType) and (module in LEAF_MODULES or getattr(torch._C._VariableFunctions, fn.__name__, None) == fn)
+        return (
+            module in LEAF_MODULES or owner is not None and getattr(owner, fn.__name__, None) is fn
+        )
+    return isinstance(fn, types.BuiltinFunctionType) and (
+        module in LEAF_MODULES or getattr(torch._C._VariableFunctions, fn.__name__, None) == fn
+    )
 
 
 def refuse(fn):
@@ -78,6 +114,7 @@ def rule(*functions):
             if function is not None:
                 RULES[function] = handler
         return handler
+
     return register
 
 
@@ -86,7 +123,7 @@ def rules(table):
     for functions, handler in table.items():
         for function in functions if isinstance(functions, tuple) else (functions,):
             RULES[function] = functools.partial(_plainly, function, handler)
-    RULES.pop(None, None)       # what this torch, or Python, does not have
+    RULES.pop(None, None)  # what this torch, or Python, does not have
 
 
 def _plainly(function, handler, tx, args, kwargs):
@@ -95,13 +132,17 @@ def _plainly(function, handler, tx, args, kwargs):
     except TypeError as error:
         if error.__traceback__.tb_next is not None:
             raise
-        raise Break("arguments", f"the arguments of {getattr(function, '__name__', function)}()") from None     # plain Python says what is wrong with them
+        raise Break(
+            "arguments", f"the arguments of {getattr(function, '__name__', function)}()"
+        ) from None  # plain Python says what is wrong with them
 
 
 def refused(kind, reason, hint=""):
     """The rule of what always breaks the graph."""
+
     def refuse(tx, *args, **kwargs):
         raise Break(kind, reason, hint)
+
     return refuse
 
 
@@ -119,52 +160,123 @@ def _double(tx, value):
     return value.call_method(tx, "double", [], {}) if isinstance(value, TensorVar) else value
 
 
-rules({
-    (_at("compiler.is_compiling"), _at("compiler.is_dynamo_compiling"), _at("_utils.is_compiling")): lambda tx: ConstantVar(True),
-    tuple(map(_at, """compiler.is_exporting jit.is_scripting jit.is_tracing onnx.is_in_onnx_export _jit_internal.is_scripting
+rules(
+    {
+        (
+            _at("compiler.is_compiling"),
+            _at("compiler.is_dynamo_compiling"),
+            _at("_utils.is_compiling"),
+        ): lambda tx: ConstantVar(True),
+        tuple(
+            map(
+                _at,
+                """compiler.is_exporting jit.is_scripting jit.is_tracing onnx.is_in_onnx_export _jit_internal.is_scripting
                       cuda.is_current_stream_capturing xpu.is_current_stream_capturing overrides.has_torch_function
-                      overrides.has_torch_function_unary overrides.has_torch_function_variadic""".split())): lambda tx, *args, **kwargs: ConstantVar(False),
-    torch._C._get_tracing_state: lambda tx: NONE,
-    _at("jit.annotate"): lambda tx, kind, value: value,
-    torch.is_tensor: lambda tx, value: ConstantVar(isinstance(value, TensorVar)),
-    torch.is_floating_point: lambda tx, x: ConstantVar(x.fake.dtype.is_floating_point),
-    torch.is_complex: lambda tx, x: ConstantVar(x.fake.dtype.is_complex),
-    torch.numel: lambda tx, x: x.call_method(tx, "numel", [], {}),
-    torch.clear_autocast_cache: lambda tx: tx.output.call_state(tx, torch.clear_autocast_cache, []) and NONE,
-    # a label: the graph has its own.  # PyTorch: ignored too, with a warning
-    torch.profiler.record_function: lambda tx, *args, **kwargs: tx.call_class(contextlib.nullcontext, [], {}),
-    _at("_higher_order_ops.associative_scan"): lambda tx, *args, **kwargs: tx.output.wrap_pinned(polyfills.associative_scan).call(tx, args, kwargs),
-    _get_value: _double, _stack_if_compiling: lambda tx, values: values,
-    torch.utils.checkpoint.checkpoint: refused(         # PyTorch: a higher-order op, whose body the backward graph computes again
-        "checkpoint", "torch.utils.checkpoint runs its body as plain Python, so that the backward pass can repeat it",
-        "leave it out: the compiled backward graph recomputes what is cheap"),
-    (torch.manual_seed, torch.seed, torch.get_rng_state, torch.set_rng_state, torch.initial_seed, torch.use_deterministic_algorithms, torch.set_num_threads,
-     torch.save, torch.load, torch.from_numpy, _at("compile"), torch.set_default_device): refused(
-         "torch", "a torch function that changes or reads state outside the graph"),
-    _at("_C._cuda_jiterator_compile_and_launch_kernel"): refused("torch", "a kernel that torch.cuda.jiterator compiles"),
-    torch.nn.Parameter: refused("module", "making a Parameter in a compiled frame", "make parameters in __init__"),
-})
+                      overrides.has_torch_function_unary overrides.has_torch_function_variadic""".split(),
+            )
+        ): lambda tx, *args, **kwargs: ConstantVar(False),
+        torch._C._get_tracing_state: lambda tx: NONE,
+        _at("jit.annotate"): lambda tx, kind, value: value,
+        torch.is_tensor: lambda tx, value: ConstantVar(isinstance(value, TensorVar)),
+        torch.is_floating_point: lambda tx, x: ConstantVar(x.fake.dtype.is_floating_point),
+        torch.is_complex: lambda tx, x: ConstantVar(x.fake.dtype.is_complex),
+        torch.numel: lambda tx, x: x.call_method(tx, "numel", [], {}),
+        torch.clear_autocast_cache: lambda tx: (
+            tx.output.call_state(tx, torch.clear_autocast_cache, []) and NONE
+        ),
+        # a label: the graph has its own.  # PyTorch: ignored too, with a warning
+        torch.profiler.record_function: lambda tx, *args, **kwargs: tx.call_class(
+            contextlib.nullcontext, [], {}
+        ),
+        _at("_higher_order_ops.associative_scan"): lambda tx, *args, **kwargs: (
+            tx.output.wrap_pinned(polyfills.associative_scan).call(tx, args, kwargs)
+        ),
+        _get_value: _double,
+        _stack_if_compiling: lambda tx, values: values,
+        torch.utils.checkpoint.checkpoint: refused(  # PyTorch: a higher-order op, whose body the backward graph computes again
+            "checkpoint",
+            "torch.utils.checkpoint runs its body as plain Python, so that the backward pass can repeat it",
+            "leave it out: the compiled backward graph recomputes what is cheap",
+        ),
+        (
+            torch.manual_seed,
+            torch.seed,
+            torch.get_rng_state,
+            torch.set_rng_state,
+            torch.initial_seed,
+            torch.use_deterministic_algorithms,
+            torch.set_num_threads,
+            torch.save,
+            torch.load,
+            torch.from_numpy,
+            _at("compile"),
+            torch.set_default_device,
+        ): refused("torch", "a torch function that changes or reads state outside the graph"),
+        _at("_C._cuda_jiterator_compile_and_launch_kernel"): refused(
+            "torch", "a kernel that torch.cuda.jiterator compiles"
+        ),
+        torch.nn.Parameter: refused(
+            "module", "making a Parameter in a compiled frame", "make parameters in __init__"
+        ),
+    }
+)
 
 
 # ---- the thread's state: read for real and guarded, written in the graph and here
-READERS = ["is_autocast_cpu_enabled",
-           "get_autocast_gpu_dtype", "get_autocast_cpu_dtype", "is_autocast_cache_enabled", "is_deterministic_algorithms_warn_only_enabled",
-           "is_anomaly_enabled", "get_num_threads", "backends.cuda.flash_sdp_enabled", "autograd.forward_ad._is_fwd_grad_enabled",
-           "_C._functorch.maybe_current_level", "is_warn_always_enabled", "cuda.is_initialized", "_C._get_default_device"]
-FIXED = ["amp.autocast_mode.is_autocast_available", "_C._is_autocast_available", "cuda.is_available", "_C._has_torch_function", "is_storage",
-         "_C._get_privateuse1_backend_name", "backends.mps.is_available", "cuda.device_count", "can_cast", "cuda.is_bf16_supported",
-         "_C._cuda_getDeviceCount", "_C._log_api_usage_once", "xpu.is_available", "amp.is_autocast_available", "promote_types",    # the same all through the process
-         "is_grad_enabled", "is_inference_mode_enabled", "_C._is_any_autocast_enabled", "get_default_dtype", "are_deterministic_algorithms_enabled",
-         "get_default_device", "_C._is_torch_function_mode_enabled", "utils._python_dispatch.is_in_torch_dispatch_mode"]         # guarded on entry, in every frame
+READERS = [
+    "is_autocast_cpu_enabled",
+    "get_autocast_gpu_dtype",
+    "get_autocast_cpu_dtype",
+    "is_autocast_cache_enabled",
+    "is_deterministic_algorithms_warn_only_enabled",
+    "is_anomaly_enabled",
+    "get_num_threads",
+    "backends.cuda.flash_sdp_enabled",
+    "autograd.forward_ad._is_fwd_grad_enabled",
+    "_C._functorch.maybe_current_level",
+    "is_warn_always_enabled",
+    "cuda.is_initialized",
+    "_C._get_default_device",
+]
+FIXED = [
+    "amp.autocast_mode.is_autocast_available",
+    "_C._is_autocast_available",
+    "cuda.is_available",
+    "_C._has_torch_function",
+    "is_storage",
+    "_C._get_privateuse1_backend_name",
+    "backends.mps.is_available",
+    "cuda.device_count",
+    "can_cast",
+    "cuda.is_bf16_supported",
+    "_C._cuda_getDeviceCount",
+    "_C._log_api_usage_once",
+    "xpu.is_available",
+    "amp.is_autocast_available",
+    "promote_types",  # the same all through the process
+    "is_grad_enabled",
+    "is_inference_mode_enabled",
+    "_C._is_any_autocast_enabled",
+    "get_default_dtype",
+    "are_deterministic_algorithms_enabled",
+    "get_default_device",
+    "_C._is_torch_function_mode_enabled",
+    "utils._python_dispatch.is_in_torch_dispatch_mode",
+]  # guarded on entry, in every frame
 
 
 def _fold(function, guarded):
     def read(tx, args, kwargs):
-        call = functools.partial(function, *[a.as_constant() for a in args], **{k: v.as_constant() for k, v in kwargs.items()})
+        call = functools.partial(
+            function,
+            *[a.as_constant() for a in args],
+            **{k: v.as_constant() for k, v in kwargs.items()},
+        )
         result = tx.fold_pinned(call)
         if guarded:
             tx.output.guard_state(call, result.as_constant())
         return result
+
     return read
 
 
@@ -177,22 +289,51 @@ for _names, _guarded in ((FIXED, False), (READERS, True)):
 def _pad(function, tx, args, kwargs):
     """Where nothing is added eager keeps the strides, which torch's rule for symbolic amounts does not ask about: found by `make fuzz-shapes`."""
     amounts = list((args[1] if len(args) > 1 else kwargs["pad"]).iterate(tx))
-    if any(type(n) is SymVar for n in amounts) and not any(tx.compare(">", n, ConstantVar(0)).truth(tx) for n in amounts):
+    if any(type(n) is SymVar for n in amounts) and not any(
+        tx.compare(">", n, ConstantVar(0)).truth(tx) for n in amounts
+    ):
         amounts = TupleVar([n.constant() if type(n) is SymVar else n for n in amounts])
-        args, kwargs = ([args[0], amounts, *args[2:]], kwargs) if len(args) > 1 else (args, {**kwargs, "pad": amounts})
+        args, kwargs = (
+            ([args[0], amounts, *args[2:]], kwargs)
+            if len(args) > 1
+            else (args, {**kwargs, "pad": amounts})
+        )
     return call_leaf(tx, function, args, kwargs)
 
 
-RULES.update({function: functools.partial(_pad, function) for function in (torch.nn.functional.pad, torch.constant_pad_nd)})
+RULES.update(
+    {
+        function: functools.partial(_pad, function)
+        for function in (torch.nn.functional.pad, torch.constant_pad_nd)
+    }
+)
 
 
-STATES = {torch._C._set_grad_enabled: torch.is_grad_enabled, torch.set_default_dtype: torch.get_default_dtype,      # guarded on entry
-          torch.set_autocast_cache_enabled: torch.is_autocast_cache_enabled}
-READ_STATES = {torch.set_autocast_enabled: torch.is_autocast_enabled, torch.set_autocast_dtype: torch.get_autocast_dtype,
-               **{_at(f"_C._set_{a}"): _at(f"_C._get_{b}") for a, b in (("sdp_use_flash", "flash_sdp_enabled"), ("sdp_use_mem_efficient", "mem_efficient_sdp_enabled"),
-                  ("sdp_use_math", "math_sdp_enabled"), ("sdp_use_cudnn", "cudnn_sdp_enabled"), ("sdp_use_overrideable", "overrideable_sdp_enabled"),
-                  ("sdp_priority_order", "sdp_priority_order"))}}
-READ_STATES = {setter: getter for setter, getter in READ_STATES.items() if setter is not None and getter is not None}
+STATES = {
+    torch._C._set_grad_enabled: torch.is_grad_enabled,
+    torch.set_default_dtype: torch.get_default_dtype,  # guarded on entry
+    torch.set_autocast_cache_enabled: torch.is_autocast_cache_enabled,
+}
+READ_STATES = {
+    torch.set_autocast_enabled: torch.is_autocast_enabled,
+    torch.set_autocast_dtype: torch.get_autocast_dtype,
+    **{
+        _at(f"_C._set_{a}"): _at(f"_C._get_{b}")
+        for a, b in (
+            ("sdp_use_flash", "flash_sdp_enabled"),
+            ("sdp_use_mem_efficient", "mem_efficient_sdp_enabled"),
+            ("sdp_use_math", "math_sdp_enabled"),
+            ("sdp_use_cudnn", "cudnn_sdp_enabled"),
+            ("sdp_use_overrideable", "overrideable_sdp_enabled"),
+            ("sdp_priority_order", "sdp_priority_order"),
+        )
+    },
+}
+READ_STATES = {
+    setter: getter
+    for setter, getter in READ_STATES.items()
+    if setter is not None and getter is not None
+}
 STATES.update(READ_STATES)
 
 
@@ -203,6 +344,7 @@ def _state(setter, getter):
         tx.output.state_before.setdefault((setter, tuple(values[:-1])), getter(*values[:-1]))
         tx.output.call_state(tx, setter, values)
         return NONE
+
     return write
 
 
@@ -210,9 +352,18 @@ def _reader(setter, getter):
     def read(tx, args, kwargs):
         """Guarded by itself, unless this frame has written it: `torch.autocast("cpu")` takes the dtype that is set at large."""
         key = tuple(a.as_constant() for a in args)
-        if (key or setter is not torch.set_autocast_enabled) and (setter, key) not in tx.output.state_before:
-            tx.output.guard(tx.output.tree.pinned(getter), ("STATE", key), f"{{0}}({', '.join(map(repr, key))}) == {{pin}}", getter(*key))
+        if (key or setter is not torch.set_autocast_enabled) and (
+            setter,
+            key,
+        ) not in tx.output.state_before:
+            tx.output.guard(
+                tx.output.tree.pinned(getter),
+                ("STATE", key),
+                f"{{0}}({', '.join(map(repr, key))}) == {{pin}}",
+                getter(*key),
+            )
         return tx.output.wrap_result(getter(*key))
+
     return read
 
 
@@ -226,10 +377,14 @@ def _nesting(change):
         tx.output.autocast_depth += change
         torch.autocast_increment_nesting()
         return ConstantVar(torch.autocast_decrement_nesting() + tx.output.autocast_depth)
+
     return nest
 
 
-RULES[torch.autocast_increment_nesting], RULES[torch.autocast_decrement_nesting] = _nesting(1), _nesting(-1)
+RULES[torch.autocast_increment_nesting], RULES[torch.autocast_decrement_nesting] = (
+    _nesting(1),
+    _nesting(-1),
+)
 
 
 class ContextVar(Variable):
@@ -237,6 +392,7 @@ class ContextVar(Variable):
 
     `state`: what else of the thread's state had been set when it was entered, for `reconstruct` to enter it in the same one behind a graph break.
     """
+
     __slots__ = ("make", "arg", "state")
 
     def getattr(self, tx, name):
@@ -265,7 +421,11 @@ class ContextVar(Variable):
 
 def _inference_mode(tx, mode=ConstantVar(True)):
     if not mode.value and not torch.is_grad_enabled() and tx.output.generates_code:
-        raise Break("inference mode", "inference_mode(False) where no gradients are recorded", "use torch.enable_grad(), or leave the mode outside")
+        raise Break(
+            "inference mode",
+            "inference_mode(False) where no gradients are recorded",
+            "use torch.enable_grad(), or leave the mode outside",
+        )
     return ContextVar(torch._C._InferenceMode, mode.value, {})
 
 
@@ -280,27 +440,41 @@ def _autograd_function(tx, args, kwargs):
     for name in ("forward", "backward", "setup_context"):
         owner, found = lookup(cls, name)
         if found is not MISSING and owner is not torch.autograd.Function:
-            tx.output.guard(tx.output.tree.pinned(owner).child("class_item", name), "ID", "{0} is {pin}", found)
-            if tx.output.generates_code and hasattr(function := getattr(found, "__func__", found), "__code__"):
+            tx.output.guard(
+                tx.output.tree.pinned(owner).child("class_item", name), "ID", "{0} is {pin}", found
+            )
+            if tx.output.generates_code and hasattr(
+                function := getattr(found, "__func__", found), "__code__"
+            ):
                 tx.output.guard_globals(function)
 
     def apply(*values, **named):
         return cls.apply(*values, **named)
+
     apply.__name__, apply.__module__ = f"{cls.__name__}_apply", cls.__module__
     return tx.output.call_graph(tx, "call_function", apply, args[1:], kwargs)
 
 
 def _foreach(foreach, each):
     """torch._foreach_addcdiv_(params, a, b, values), where the values follow from step counts or learning rates: tensors, not numbers."""
+
     def handle(tx, args, kwargs):
         changing = kwargs.get("value")
         if isinstance(changing, FloatVar):
-            args, kwargs = [*args, ListVar([changing.beside(tx, args)] * len(list(args[0].iterate(tx))))], {}
-        if len(args) < 4 or not isinstance(args[3], SequenceVar) or not contains(tx, args[3], TensorVar):
+            args, kwargs = (
+                [*args, ListVar([changing.beside(tx, args)] * len(list(args[0].iterate(tx))))],
+                {},
+            )
+        if (
+            len(args) < 4
+            or not isinstance(args[3], SequenceVar)
+            or not contains(tx, args[3], TensorVar)
+        ):
             return call_leaf(tx, foreach, args, kwargs)
         for self, a, b, value in zip(*[arg.iterate(tx) for arg in args]):
             self.call_method(tx, each, [a, b], {"value": value})
         return NONE
+
     return handle
 
 
@@ -313,7 +487,11 @@ def _check(tx, args, kwargs):
     """What the program promises of a size that only the run knows is checked there, and a fact from here on."""
     if args and type(args[0]) is SymVar:
         value = args[0].value if args[0].python_type() is bool else args[0].value >= 0
-        if isinstance(value, torch.SymBool) and not value.node.has_hint() and tx.output.shape_env.prove(value.node.expr) is None:
+        if (
+            isinstance(value, torch.SymBool)
+            and not value.node.has_hint()
+            and tx.output.shape_env.prove(value.node.expr) is None
+        ):
             tx.output.call_graph(tx, "call_function", runtime.check_size, [SymVar(value)], {})
             tx.output.shape_env.learn(value.node.expr)
             return NONE
@@ -326,7 +504,12 @@ def _check(tx, args, kwargs):
 @rule(torch._assert)
 def _assert(tx, args, kwargs):
     """The condition is a guard; nothing is asked of a message that nobody sees."""
-    if len(args) == 2 and not kwargs and type(args[0]) in (SymVar, ConstantVar) and args[0].truth(tx):
+    if (
+        len(args) == 2
+        and not kwargs
+        and type(args[0]) in (SymVar, ConstantVar)
+        and args[0].truth(tx)
+    ):
         return NONE
     return call_leaf(tx, torch._assert, args, kwargs)
 
@@ -336,7 +519,11 @@ def _is_all_true(tx, args, kwargs):
     """torch.distributions checks arguments: an assertion in the graph (the backend "eager" runs it), and where it fails, the frame runs as
     plain Python, which says what is wrong.  # PyTorch: the checks are switched off."""
     result = call_leaf(tx, torch._is_all_true, args, kwargs)
-    if tx.globals.values.get("__name__", "").startswith("torch.distributions.") and result.fake.is_cpu and not tx.output.generates_code:
+    if (
+        tx.globals.values.get("__name__", "").startswith("torch.distributions.")
+        and result.fake.is_cpu
+        and not tx.output.generates_code
+    ):
         tx.output.call_graph(tx, "call_function", torch._assert_async, [result], {})
         return ConstantVar(True)
     return result
@@ -349,11 +536,20 @@ def _tensor(tx, args, kwargs):
     if contains(tx, data, NUMPY):
         raise Break("argument", "a tensor of NumPy's numbers, which keeps their types")
     if contains(tx, data, TensorVar) and not isinstance(data, TensorVar):
-        raise Break("data-dependent", "torch.tensor() of tensors reads their values", "use torch.stack")
+        raise Break(
+            "data-dependent", "torch.tensor() of tensors reads their values", "use torch.stack"
+        )
     if isinstance(data, (ListVar, TupleVar)):
         args = [tx.output.wrap_result(tx.output.to_fake(data)), *args[1:]]
-    return tx.output.call_graph(tx, "call_function", torch.tensor if isinstance(data, ConstantVar) or not isinstance(data, TensorVar)
-                                else torch.as_tensor, args, kwargs)
+    return tx.output.call_graph(
+        tx,
+        "call_function",
+        torch.tensor
+        if isinstance(data, ConstantVar) or not isinstance(data, TensorVar)
+        else torch.as_tensor,
+        args,
+        kwargs,
+    )
 
 
 def contains(tx, variable, kinds):
@@ -362,4 +558,8 @@ def contains(tx, variable, kinds):
         return any(contains(tx, item, kinds) for item in variable.iterate(tx))
     if isinstance(variable, DictVar):
         return any(contains(tx, value, kinds) for _, value in variable.pairs(tx))
-    return type(variable) is TensorVar if kinds is TensorVar else type(variable) is ConstantVar and type(variable.value) in kinds
+    return (
+        type(variable) is TensorVar
+        if kinds is TensorVar
+        else type(variable) is ConstantVar and type(variable.value) in kinds
+    )

@@ -10,9 +10,10 @@ Mirrors torch/_dynamo/variables/base.py (VariableTracker).
 # PyTorch: mutation is recorded beside immutable trackers; here a variable *is* the symbolic object and is mutated in
 # place: aliasing comes for free, and a failed attempt throws everything away and traces again.
 """
+
 from ..exceptions import Break
 
-RUNNING = []                # the frames that are being evaluated, the innermost last (one compile at a time)
+RUNNING = []  # the frames that are being evaluated, the innermost last (one compile at a time)
 
 
 def current():
@@ -22,9 +23,10 @@ def current():
 
 class Variable:
     """One symbolic value.  `source` says where the real one came from (None: made in this frame)."""
+
     __slots__ = ("source", "mutated")
-    cls = None                          # its Python type, if that is known
-    native = False                      # a method that the variable itself implements
+    cls = None  # its Python type, if that is known
+    native = False  # a method that the variable itself implements
 
     def __init__(self, *values, source=None):
         """`values` go into the slots that the class adds, in their order."""
@@ -69,7 +71,11 @@ class Variable:
     def delattr(self, tx, name):
         raise Break("attribute", f"deleting .{name} of {self} is not traced")
 
-    generic_getattr, generic_setattr, generic_delattr = getattr, setattr, delattr       # what object.__getattribute__(self, name)... come to
+    generic_getattr, generic_setattr, generic_delattr = (
+        getattr,
+        setattr,
+        delattr,
+    )  # what object.__getattribute__(self, name)... come to
 
     def call(self, tx, args, kwargs):
         raise Break("call", f"calling {self} is not traced")
@@ -83,9 +89,11 @@ class Variable:
             except TypeError as error:
                 if error.__traceback__.tb_next is not None:
                     raise
-                raise Break("method", f"the arguments of .{name}() of {self}") from None      # plain Python says what is wrong with them
+                raise Break(
+                    "method", f"the arguments of .{name}() of {self}"
+                ) from None  # plain Python says what is wrong with them
         found = self.getattr(tx, name)
-        if found.native and found.instance is self:         # the method's call would come back here
+        if found.native and found.instance is self:  # the method's call would come back here
             raise Break("method", f"the method .{name}() of {self} is not traced")
         return found.call(tx, args, kwargs)
 
@@ -128,6 +136,7 @@ class Variable:
 
 class RealVar(Variable):
     """A value that tracing may look at: `value` is the object itself (a number, a class, a function of C, a module)."""
+
     __slots__ = ("value",)
 
     def __init__(self, value, source=None):
@@ -153,6 +162,7 @@ class RealVar(Variable):
 
 class Lazy(Variable):
     """A real value with its source that was not looked at: no guard yet."""
+
     __slots__ = ("value", "variable")
 
     def __init__(self, value, source):
@@ -170,6 +180,7 @@ class Lazy(Variable):
 
 class OpaqueVar(RealVar):
     """A real value that cannot be traced: it may be passed on; using it breaks the graph."""
+
     __slots__ = ("broken",)
 
     def __init__(self, value, source, broken):
@@ -179,12 +190,15 @@ class OpaqueVar(RealVar):
     def _refuse(self, *args):
         raise self.broken
 
-    as_constant = real = hash_key = getattr = setattr = delattr = call = call_method = truth = iterate = length = _refuse
+    as_constant = real = hash_key = getattr = setattr = delattr = call = call_method = truth = (
+        iterate
+    ) = length = _refuse
     getitem = setitem = delitem = contains = _refuse
 
 
 class Null(Variable):
     """The NULL that CPython's call protocol pushes, and unbound slots that inlined comprehensions save."""
+
     __slots__ = ()
 
     def reconstruct(self, cg):
@@ -196,6 +210,7 @@ class Null(Variable):
 
 class Handled(Variable):
     """What PUSH_EXC_INFO puts below `exception`, for POP_EXCEPT to restore (None: it has)."""
+
     __slots__ = ("exception",)
 
     def reconstruct(self, cg):

@@ -7,6 +7,7 @@ In:   `wrap(value, source)`.   Out: a variable; guards on `source`.
 `wrap_pinned(value)` is for objects that nobody is expected to replace (torch's functions, classes, code objects).
 Mirrors torch/_dynamo/variables/builder.py.
 """
+
 import collections
 import enum
 import functools
@@ -29,9 +30,18 @@ from .modules import PyModuleVar
 from .objects import ClassVar, ModuleVar, ObjectVar, WeakRefVar, lookup, partial_of, trusted
 from .tensor import FloatVar, TensorVar
 
-C_CALLABLES = (types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType, types.MethodWrapperType,
-               types.ClassMethodDescriptorType, types.GetSetDescriptorType, functools._lru_cache_wrapper,
-               torch._ops.OpOverload, torch._ops.OpOverloadPacket, type(torch.ops.aten))
+C_CALLABLES = (
+    types.BuiltinFunctionType,
+    types.MethodDescriptorType,
+    types.WrapperDescriptorType,
+    types.MethodWrapperType,
+    types.ClassMethodDescriptorType,
+    types.GetSetDescriptorType,
+    functools._lru_cache_wrapper,
+    torch._ops.OpOverload,
+    torch._ops.OpOverloadPacket,
+    type(torch.ops.aten),
+)
 TENSOR_TYPES = (torch.Tensor, torch.nn.Parameter)
 
 
@@ -40,31 +50,54 @@ class Builder:
 
     def wrap(self, value, source):
         kind = type(value)
-        if kind in weakref.ProxyTypes:          # whatever one asks it is asked of its object
+        if kind in weakref.ProxyTypes:  # whatever one asks it is asked of its object
             self.guard(source, "TYPE", "type({0}) is {pin}", kind)
             return OpaqueVar(value, source, Break("object", "a weak proxy is not traced"))
         if kind in LITERALS or is_constant_value(value):
             return self._constant(value, source)
-        if kind is type or isinstance(value, (type, typing._Final)):       # classes, typing.List and the like
+        if kind is type or isinstance(
+            value, (type, typing._Final)
+        ):  # classes, typing.List and the like
             self.guard(source, "ID", "{0} is {pin}", value)
             return self.wrap_pinned(value)
         if kind is types.FunctionType:
             return self._function(value, source)
-        if kind is types.BuiltinMethodType and not isinstance(value.__self__, (types.ModuleType, type, type(None))):
-            self.guard(source, "METHOD", f"type({{0}}) is {{pin}} and {{0}}.__name__ == {value.__name__!r}", kind)
+        if kind is types.BuiltinMethodType and not isinstance(
+            value.__self__, (types.ModuleType, type, type(None))
+        ):
+            self.guard(
+                source,
+                "METHOD",
+                f"type({{0}}) is {{pin}} and {{0}}.__name__ == {value.__name__!r}",
+                kind,
+            )
             return MethodVar(self.wrap(value.__self__, source.attr("__self__")), value.__name__)
         if kind in C_CALLABLES or kind is types.ModuleType:
-            self.guard(source, "ID" if kind is not types.BuiltinFunctionType else "EQ",
-                       "{0} == {pin}" if kind in (types.BuiltinFunctionType, types.MethodWrapperType) else "{0} is {pin}", value)
+            self.guard(
+                source,
+                "ID" if kind is not types.BuiltinFunctionType else "EQ",
+                "{0} == {pin}"
+                if kind in (types.BuiltinFunctionType, types.MethodWrapperType)
+                else "{0} is {pin}",
+                value,
+            )
             return self.wrap_pinned(value)
         known = self.memo.get(id(value))
         if known is not None:
             variable = known[0]
-            if variable.source is not source and variable.source is not None and source.kind != "pinned":
+            if (
+                variable.source is not source
+                and variable.source is not None
+                and source.kind != "pinned"
+            ):
                 if source.alias_of is None:
                     source.alias_of = variable.source
                     self.guard_pair("{0} is {1}", source, variable.source)
-            elif source.kind == "pinned" and variable.source is not None and variable.source.kind != "pinned":       # an object that is fixed, met before at a source
+            elif (
+                source.kind == "pinned"
+                and variable.source is not None
+                and variable.source.kind != "pinned"
+            ):  # an object that is fixed, met before at a source
                 self.guard(variable.source, ("SAME", id(value)), "{0} is {pin}", value)
             return variable
         try:
@@ -81,7 +114,10 @@ class Builder:
         if self.floats and type(value) is float and not pinned and source.name() in self.floats:
             return self._changing_float(value, source)
         check, pin = constant_check(value)
-        if pin is not None and (isinstance(pin, enum.Enum) or type(pin) in (torch.dtype, torch.layout, torch.memory_format)):
+        if pin is not None and (
+            isinstance(pin, enum.Enum)
+            or type(pin) in (torch.dtype, torch.layout, torch.memory_format)
+        ):
             check = "{0} is {pin}"
         if type(value) is int and self.policy.of_int(value, source):
             self.guard(source, "TYPE", "type({0}) is int")
@@ -94,10 +130,14 @@ class Builder:
         if source not in self.float_inputs:
             self.guard(source, "FLOAT", "type({0}) is float")
             real = torch.tensor(value, dtype=torch.float64)
-            node = self.add_input("placeholder", self.unique_name(source.name()), self.fake_of(real))
+            node = self.add_input(
+                "placeholder", self.unique_name(source.name()), self.fake_of(real)
+            )
             tensor = TensorVar(node, node.meta["example_value"], float, source, real)
             self.inputs.append(tensor)
-            self.float_inputs[source] = FloatVar(value, tensor, functools.partial(self._constant, value, source, pinned=True), source)
+            self.float_inputs[source] = FloatVar(
+                value, tensor, functools.partial(self._constant, value, source, pinned=True), source
+            )
         return self.float_inputs[source]
 
     def _function(self, value, source):
@@ -116,14 +156,33 @@ class Builder:
 
     def function_of(self, fn, source, guarded=True):
         """FunctionVar of a real function; defaults and cells are read through `source`."""
-        defaults = [self._default(d, source.attr("__defaults__").item(n), guarded) for n, d in enumerate(fn.__defaults__ or ())]
-        kwdefaults = {k: self._default(d, source.attr("__kwdefaults__").item(k), guarded)
-                      for k, d in (fn.__kwdefaults__ or {}).items()}
-        closure = [self.cell_of(cell, source.child("closure", n)) for n, cell in enumerate(fn.__closure__ or ())]
-        return FunctionVar(fn, fn.__code__, fn.__globals__, fn.__qualname__, tuple(defaults), kwdefaults, tuple(closure), source)
+        defaults = [
+            self._default(d, source.attr("__defaults__").item(n), guarded)
+            for n, d in enumerate(fn.__defaults__ or ())
+        ]
+        kwdefaults = {
+            k: self._default(d, source.attr("__kwdefaults__").item(k), guarded)
+            for k, d in (fn.__kwdefaults__ or {}).items()
+        }
+        closure = [
+            self.cell_of(cell, source.child("closure", n))
+            for n, cell in enumerate(fn.__closure__ or ())
+        ]
+        return FunctionVar(
+            fn,
+            fn.__code__,
+            fn.__globals__,
+            fn.__qualname__,
+            tuple(defaults),
+            kwdefaults,
+            tuple(closure),
+            source,
+        )
 
     def _default(self, value, source, guarded):
-        return ConstantVar(value) if not guarded and is_constant_value(value) else Lazy(value, source)
+        return (
+            ConstantVar(value) if not guarded and is_constant_value(value) else Lazy(value, source)
+        )
 
     def cell_of(self, cell, source):
         known = self.memo.get(id(cell))
@@ -160,26 +219,54 @@ class Builder:
         if kind is types.CellType:
             return self.cell_of(value, source)
         if kind is types.MethodType:
-            return BoundMethodVar(self.wrap(value.__func__, source.attr("__func__")),
-                                  self.wrap(value.__self__, source.attr("__self__")), source)
+            return BoundMethodVar(
+                self.wrap(value.__func__, source.attr("__func__")),
+                self.wrap(value.__self__, source.attr("__self__")),
+                source,
+            )
         if kind is functools.partial:
-            self.guard(source, "LENGTH", f"len({{0}}.args) == {len(value.args)} and [*{{0}}.keywords] == {{pin}}", list(value.keywords))
+            self.guard(
+                source,
+                "LENGTH",
+                f"len({{0}}.args) == {len(value.args)} and [*{{0}}.keywords] == {{pin}}",
+                list(value.keywords),
+            )
             return partial_of(self.frame, value, source)
-        if isinstance(value, tuple) and hasattr(kind, "_fields") and kind.__new__ is not tuple.__new__:
-            return TupleVar([Lazy(item, source.child("tuple_item", n)) for n, item in enumerate(value)], kind, source)
+        if (
+            isinstance(value, tuple)
+            and hasattr(kind, "_fields")
+            and kind.__new__ is not tuple.__new__
+        ):
+            return TupleVar(
+                [Lazy(item, source.child("tuple_item", n)) for n, item in enumerate(value)],
+                kind,
+                source,
+            )
         return self._object(value, kind, source)
 
     def _tensor(self, value, kind, source):
         parent = source.base
-        owned = parent is not None and parent.key in ("_parameters", "_buffers") and parent.kind == "item"
+        owned = (
+            parent is not None
+            and parent.key in ("_parameters", "_buffers")
+            and parent.kind == "item"
+        )
         if owned and source.name() not in self.input_sources:
             self.guard(source, "ID", "{0} is {pin}", value)
             self.guard(source, "DTYPE", "{0}.dtype is {pin}", value.dtype, row="dtype")
-            if self.generates_code and config.guard_parameter_metadata:     # `p.data = ...` keeps the identity
+            if (
+                self.generates_code and config.guard_parameter_metadata
+            ):  # `p.data = ...` keeps the identity
                 self.guard_place(value, source)
                 self.guard(source, "SHAPE", "{0}.shape == {pin}", tuple(value.shape), row="shape")
             if torch.is_grad_enabled():
-                self.guard(source, "GRAD", "{0}.requires_grad is {pin}", value.requires_grad, row="requires_grad")
+                self.guard(
+                    source,
+                    "GRAD",
+                    "{0}.requires_grad is {pin}",
+                    value.requires_grad,
+                    row="requires_grad",
+                )
             name = self.unique_name(module_name(source))
             fake = self.fake_of(value)
             node = self.add_input("get_attr", name, fake)
@@ -189,7 +276,11 @@ class Builder:
         else:
             dims, strides = self.policy.of_tensor(value, source)
             self.guard_tensor(value, kind, source, dims if dims or strides else None)
-            fake = self.symbolic_fake_of(value, source, dims, strides) if dims or strides else self.fake_of(value)
+            fake = (
+                self.symbolic_fake_of(value, source, dims, strides)
+                if dims or strides
+                else self.fake_of(value)
+            )
             node = self.add_input("placeholder", self.unique_name(source.name()), fake)
             variable = TensorVar(node, fake, kind, source, value)
             self.inputs.append(variable)
@@ -202,7 +293,7 @@ class Builder:
     def guard_tensor(self, value, kind, source, symbolic=None):
         self.guard(source, "TENSOR", "type({0}) is {pin}", kind)
         self.guard(source, "DTYPE", "{0}.dtype is {pin}", value.dtype)
-        if symbolic is not None:        # the rest is said by `guard_strides` and the ShapeEnv
+        if symbolic is not None:  # the rest is said by `guard_strides` and the ShapeEnv
             self.guard(source, "SHAPE", f"{{0}}.dim() == {value.dim()}")
             fixed = [f"{{0}}[{d}] == {n}" for d, n in enumerate(value.shape) if d not in symbolic]
             if fixed:
@@ -215,17 +306,35 @@ class Builder:
             self.guard(source, "LAYOUT", "{0}.layout is {pin}", value.layout)
         self.guard(source, "GRAD", f"{{0}}.requires_grad is {value.requires_grad}")
         self.guard_place(value, source)
-        self.guard(source, "VIEW_BITS", f"{{0}}.is_neg() is {value.is_neg()}" +
-                   (f" and {{0}}.is_conj() is {value.is_conj()}" if value.is_complex() else "") +
-                   (f" and {{0}}._is_zerotensor() is {value._is_zerotensor()}" if self.generates_code else ""))
+        self.guard(
+            source,
+            "VIEW_BITS",
+            f"{{0}}.is_neg() is {value.is_neg()}"
+            + (f" and {{0}}.is_conj() is {value.is_conj()}" if value.is_complex() else "")
+            + (
+                f" and {{0}}._is_zerotensor() is {value._is_zerotensor()}"
+                if self.generates_code
+                else ""
+            ),
+        )
 
     def guard_strides(self, fake, source):
         """Strides that follow the symbolic sizes."""
-        symbols = sorted(set().union(*[n.node.expr.free_symbols for n in fake.stride() if type(n) is torch.SymInt]), key=str)
+        symbols = sorted(
+            set().union(
+                *[n.node.expr.free_symbols for n in fake.stride() if type(n) is torch.SymInt]
+            ),
+            key=str,
+        )
         names = {symbol: f"{{{n}}}" for n, symbol in enumerate(symbols, 1)}
-        steps = [python_code(n.node.expr, names) if type(n) is torch.SymInt else str(n) for n in fake.stride()]
+        steps = [
+            python_code(n.node.expr, names) if type(n) is torch.SymInt else str(n)
+            for n in fake.stride()
+        ]
         check = f"{{0}}.stride() == ({', '.join(steps)}{',' * (len(steps) == 1)})"
-        self.pair_guards.append(Guard("STRIDE", (source, *[self.shape_env.table[s].sources[0] for s in symbols]), check))
+        self.pair_guards.append(
+            Guard("STRIDE", (source, *[self.shape_env.table[s].sources[0] for s in symbols]), check)
+        )
 
     def guard_place(self, value, source):
         if value.is_cpu:
@@ -237,7 +346,11 @@ class Builder:
         if kind.__module__.startswith("torch.jit"):
             raise Break("module", "a TorchScript module is not traced")
         if issubclass(kind, torch.nn.modules.lazy.LazyModuleMixin):
-            raise Break("module", f"the first call of a {kind.__name__} gives it its parameters", "call the model once before it is compiled")
+            raise Break(
+                "module",
+                f"the first call of a {kind.__name__} gives it its parameters",
+                "call the model once before it is compiled",
+            )
         inner = source.base is not None and source.base.key == "_modules"
         if inner:
             self.guard(source, "TYPE", "type({0}) is {pin}", kind)
@@ -270,9 +383,14 @@ class Builder:
             plain = lookup(kind, "__getattribute__")[1] is object.__getattribute__
             fields = self.fields_of(value, source.instance_dict(plain))
         if isinstance(value, torch.optim.Optimizer):
-            self.modules.append(value)          # its entries, which hold its parameters, go with it
+            self.modules.append(value)  # its entries, which hold its parameters, go with it
         variable = ObjectVar(kind, value, source, fields)
-        for base, build in ((collections.OrderedDict, _dict), (dict, _dict), (list, _list), (tuple, _tuple)):
+        for base, build in (
+            (collections.OrderedDict, _dict),
+            (dict, _dict),
+            (list, _list),
+            (tuple, _tuple),
+        ):
             if isinstance(value, base):
                 variable.payload = build(self, value, source, base)
                 self.sourced.append(variable.payload)
@@ -302,18 +420,30 @@ class Builder:
             return PyModuleVar(value)
         if kind in C_CALLABLES or isinstance(value, C_CALLABLES):
             return CallableVar(value)
-        if isinstance(value, (types.GenericAlias, typing._Final)) or getattr(kind, "__module__", "") == "typing":
+        if (
+            isinstance(value, (types.GenericAlias, typing._Final))
+            or getattr(kind, "__module__", "") == "typing"
+        ):
             return CallableVar(value)
-        if callable(value) and trusted(kind.__module__) and not hasattr(kind, "__dict__") and not isinstance(value, weakref.ref):
+        if (
+            callable(value)
+            and trusted(kind.__module__)
+            and not hasattr(kind, "__dict__")
+            and not isinstance(value, weakref.ref)
+        ):
             return CallableVar(value)
         if kind is types.MethodType and isinstance(value.__self__, type):
-            return BoundMethodVar(self.wrap_pinned(value.__func__), self.wrap_pinned(value.__self__))
+            return BoundMethodVar(
+                self.wrap_pinned(value.__func__), self.wrap_pinned(value.__self__)
+            )
         return self.wrap(value, self.tree.pinned(value))
 
     def guard_class_attribute(self, owner, found, name):
         """A user's class still has this descriptor under `name`."""
         if not trusted(getattr(owner, "__module__", None)):
-            self.guard(self.tree.pinned(owner).child("class_item", name), "ID", "{0} is {pin}", found)
+            self.guard(
+                self.tree.pinned(owner).child("class_item", name), "ID", "{0} is {pin}", found
+            )
 
     def wrap_class_attribute(self, owner, found, name, unwrap=None):
         """An attribute found on a class: guarded for user classes, taken as fixed for torch's and the standard library's."""
@@ -324,8 +454,9 @@ class Builder:
 
 
 def module_name(source):
-    """"h.0.weight" for a parameter's source."""
+    """ "h.0.weight" for a parameter's source."""
     from ..graph_capture import module_path
+
     owner = source.base.base
     while owner is not None and owner.kind in ("dict", "raw_dict"):
         owner = owner.base
@@ -336,8 +467,19 @@ def module_name(source):
 def _list(builder, value, source, base=list):
     exact = type(value) in (list, collections.deque)
     values = value if exact else list.__getitem__(value, slice(None))
-    builder.guard(source, "LENGTH", f"len({{0}}) == {len(values)}" if exact else f"list.__len__({{0}}) == {len(values)}")
-    variable = ListVar([Lazy(item, source.child("item" if exact else "list_item", n)) for n, item in enumerate(values)], type(value) if exact else list, source)
+    builder.guard(
+        source,
+        "LENGTH",
+        f"len({{0}}) == {len(values)}" if exact else f"list.__len__({{0}}) == {len(values)}",
+    )
+    variable = ListVar(
+        [
+            Lazy(item, source.child("item" if exact else "list_item", n))
+            for n, item in enumerate(values)
+        ],
+        type(value) if exact else list,
+        source,
+    )
     if type(value) is collections.deque:
         builder.guard(source, "MAXLEN", f"{{0}}.maxlen == {value.maxlen}")
         variable.extra = value.maxlen
@@ -346,34 +488,65 @@ def _list(builder, value, source, base=list):
 
 def _tuple(builder, value, source, base=tuple):
     builder.guard(source, "LENGTH", f"len({{0}}) == {len(value)}")
-    kind = type(value) if type(value) in (tuple, torch.Size) or hasattr(type(value), "_fields") else tuple
-    return TupleVar([Lazy(item, source.child("tuple_item" if type(value) is not kind else "item", n)) for n, item in enumerate(value)],
-                    kind, source)
+    kind = (
+        type(value)
+        if type(value) in (tuple, torch.Size) or hasattr(type(value), "_fields")
+        else tuple
+    )
+    return TupleVar(
+        [
+            Lazy(item, source.child("tuple_item" if type(value) is not kind else "item", n))
+            for n, item in enumerate(value)
+        ],
+        kind,
+        source,
+    )
 
 
 def _dict(builder, value, source, base=dict):
     if "__builtins__" in value:
         raise Break("dictionary", "a module's globals as a dictionary")
     exact = type(value) in (dict, collections.OrderedDict, collections.defaultdict)
-    items, kind = {}, collections.OrderedDict if isinstance(value, collections.OrderedDict) else dict
+    items, kind = (
+        {},
+        collections.OrderedDict if isinstance(value, collections.OrderedDict) else dict,
+    )
     try:
-        pairs = [*kind.items(value)]                # in the order of the program: dict.items() of an OrderedDict forgets move_to_end()
+        pairs = [
+            *kind.items(value)
+        ]  # in the order of the program: dict.items() of an OrderedDict forgets move_to_end()
     except (KeyError, RuntimeError):
         raise Break("dictionary", "an OrderedDict that was written by dict's methods") from None
     for key, item in pairs:
         if is_constant_value(key):
             variable = ConstantVar(key)
-        elif type(key) in TENSOR_TYPES:         # an optimizer's state
+        elif type(key) in TENSOR_TYPES:  # an optimizer's state
             known, variable = builder.memo.get(id(key)), builder.wrap_pinned(key)
             if known is not None and variable.source.kind != "pinned":
                 builder.guard(variable.source, "ID", "{0} is {pin}", key)
-        elif isinstance(key, (type, types.FunctionType, types.BuiltinFunctionType, types.GenericAlias, types.UnionType, typing._Final)) or \
-                isinstance(key, tuple) and all(type(part) in LITERALS or isinstance(part, type) for part in key):
+        elif (
+            isinstance(
+                key,
+                (
+                    type,
+                    types.FunctionType,
+                    types.BuiltinFunctionType,
+                    types.GenericAlias,
+                    types.UnionType,
+                    typing._Final,
+                ),
+            )
+            or isinstance(key, tuple)
+            and all(type(part) in LITERALS or isinstance(part, type) for part in key)
+        ):
             variable = builder.wrap_result(key)
         else:
             raise Break("dictionary", f"a dictionary with a {type(key).__name__} as a key")
-        child = source.child("item" if exact else "dict_item", key) if type(key) in (str, int, bool, type(None)) else \
-            source.child("pinned_item", builder.tree.pinned(key).key)
+        child = (
+            source.child("item" if exact else "dict_item", key)
+            if type(key) in (str, int, bool, type(None))
+            else source.child("pinned_item", builder.tree.pinned(key).key)
+        )
         items[variable.hash_key(builder.frame)] = (variable, Lazy(item, child))
     factory = None
     if type(value) is collections.defaultdict and value.default_factory is not None:
@@ -391,5 +564,14 @@ def _set(builder, value, source):
     return SetVar({item.hash_key(builder.frame): item for item in items}, type(value), source)
 
 
-CONTAINERS = {list: _list, collections.deque: _list, tuple: _tuple, torch.Size: _tuple, dict: _dict,
-              collections.OrderedDict: _dict, collections.defaultdict: _dict, set: _set, frozenset: _set}
+CONTAINERS = {
+    list: _list,
+    collections.deque: _list,
+    tuple: _tuple,
+    torch.Size: _tuple,
+    dict: _dict,
+    collections.OrderedDict: _dict,
+    collections.defaultdict: _dict,
+    set: _set,
+    frozenset: _set,
+}

@@ -6,6 +6,7 @@ Out:  operations run for real; their exceptions become the traced program's exce
     >>> ConstantVar(3).binary(...)      # the evaluator: operator.add(3, 4) -> ConstantVar(7)
 Mirrors torch/_dynamo/variables/constant.py.
 """
+
 import enum
 import types
 
@@ -16,13 +17,40 @@ from .base import RealVar
 
 try:
     import numpy
-    NUMBERS = {getattr(numpy, name) for name in ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64")}
+
+    NUMBERS = {
+        getattr(numpy, name)
+        for name in (
+            "int8",
+            "int16",
+            "int32",
+            "int64",
+            "uint8",
+            "uint16",
+            "uint32",
+            "uint64",
+            "float16",
+            "float32",
+            "float64",
+        )
+    }
     NUMPY = NUMBERS | {numpy.bool_}
-except ImportError:         # torch works without it
+except ImportError:  # torch works without it
     NUMBERS = NUMPY = set()
 LITERALS = {int, float, bool, complex, str, bytes, type(None), type(Ellipsis), type(NotImplemented)}
-CONSTANT_TYPES = LITERALS | {torch.dtype, torch.device, torch.layout, torch.memory_format, range, slice,
-                             torch.finfo, torch.iinfo, types.CodeType, torch._C._SDPBackend, *NUMPY}
+CONSTANT_TYPES = LITERALS | {
+    torch.dtype,
+    torch.device,
+    torch.layout,
+    torch.memory_format,
+    range,
+    slice,
+    torch.finfo,
+    torch.iinfo,
+    types.CodeType,
+    torch._C._SDPBackend,
+    *NUMPY,
+}
 
 
 def is_constant_value(value):
@@ -39,13 +67,16 @@ def argument_of(value):
         return slice(argument_of(value.start), argument_of(value.stop), argument_of(value.step))
     if type(value) in NUMBERS:
         return value.item()
-    if type(value) in NUMPY:            # a bool of NumPy's is no bool to torch
-        raise Break("argument", f"a {type(value).__name__} of NumPy as an argument of a torch function")
+    if type(value) in NUMPY:  # a bool of NumPy's is no bool to torch
+        raise Break(
+            "argument", f"a {type(value).__name__} of NumPy as an argument of a torch function"
+        )
     return value
 
 
 class ConstantVar(RealVar):
     """`value` itself.  Reading it was guarded by equality and type when it came from a source."""
+
     __slots__ = ()
 
     def is_constant(self):
@@ -58,8 +89,11 @@ class ConstantVar(RealVar):
         return bool(self.value)
 
     def getattr(self, tx, name):
-        if isinstance(self.value, enum.Enum) and isinstance(getattr(type(self.value), name, None), types.FunctionType):
+        if isinstance(self.value, enum.Enum) and isinstance(
+            getattr(type(self.value), name, None), types.FunctionType
+        ):
             from .functions import BoundMethodVar
+
             return BoundMethodVar(tx.output.wrap_pinned(getattr(type(self.value), name)), self)
         return tx.fold(getattr, self.value, name)
 
@@ -67,13 +101,21 @@ class ConstantVar(RealVar):
         if name == "join" and type(self.value) is str and len(args) == 1:
             return tx.fold(self.value.join, [item.as_constant() for item in args[0].iterate(tx)])
         if name == "format" and type(self.value) is str:
-            return tx.fold(self.value.format, *[tx.text_of(a) for a in args], **{k: tx.text_of(a) for k, a in kwargs.items()})
+            return tx.fold(
+                self.value.format,
+                *[tx.text_of(a) for a in args],
+                **{k: tx.text_of(a) for k, a in kwargs.items()},
+            )
         if isinstance(self.value, enum.Enum):
             return self.getattr(tx, name).call(tx, args, kwargs)
         if name in ("__enter__", "__exit__"):
             raise Break("context", f"{self} is entered by a call, or left where it was not entered")
         values = [a.as_constant() for a in args]
-        return tx.fold(lambda: getattr(self.value, name)(*values, **{k: v.as_constant() for k, v in kwargs.items()}))
+        return tx.fold(
+            lambda: getattr(self.value, name)(
+                *values, **{k: v.as_constant() for k, v in kwargs.items()}
+            )
+        )
 
     def iterate(self, tx):
         if isinstance(self.value, (str, bytes, range)):
@@ -87,7 +129,9 @@ class ConstantVar(RealVar):
         return tx.fold(lambda: self.value[key.as_constant()])
 
     def setitem(self, tx, key, value):
-        tx.raise_(TypeError, f"{type(self.value).__name__!r} object does not support item assignment")
+        tx.raise_(
+            TypeError, f"{type(self.value).__name__!r} object does not support item assignment"
+        )
 
     def setattr(self, tx, name, value):
         tx.raise_(AttributeError, f"{type(self.value).__name__!r} object has no attribute {name!r}")

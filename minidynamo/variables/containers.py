@@ -7,6 +7,7 @@ In:   host lists and dicts of variables.   Out: the same methods as Python's, on
 A container with a source fills itself lazily and guards only what was read: the length of a list, one key of a dict.
 Mirrors torch/_dynamo/variables/lists.py and dicts.py.
 """
+
 import collections
 import functools
 import operator
@@ -22,6 +23,7 @@ from .symbolic import SymVar
 
 class Container(Variable):
     """What all of them have: the special methods by name, and no hash where Python gives none."""
+
     __slots__ = ()
 
     def hash_key(self, tx):
@@ -53,10 +55,18 @@ class Container(Variable):
 
 class SequenceVar(Container):
     """Items in order; `cls` is the exact Python type, `resized` counts the changes that were more than another item in a place."""
+
     __slots__ = ("items", "cls", "extra", "resized")
 
     def __init__(self, items, cls, source=None):
-        self.source, self.mutated, self.items, self.cls, self.extra, self.resized = source, False, items, cls, None, 0
+        self.source, self.mutated, self.items, self.cls, self.extra, self.resized = (
+            source,
+            False,
+            items,
+            cls,
+            None,
+            0,
+        )
 
     def item(self, tx, index):
         found = self.items[index]
@@ -68,8 +78,17 @@ class SequenceVar(Container):
         return all(item.is_constant() for item in self.items)
 
     def as_constant(self):
-        values = [(item.realize(current()) if type(item) is Lazy else item).as_constant() for item in self.items]
-        return self.cls(*values) if hasattr(self.cls, "_fields") else self.cls(values, self.extra) if self.cls is collections.deque else self.cls(values)
+        values = [
+            (item.realize(current()) if type(item) is Lazy else item).as_constant()
+            for item in self.items
+        ]
+        return (
+            self.cls(*values)
+            if hasattr(self.cls, "_fields")
+            else self.cls(values, self.extra)
+            if self.cls is collections.deque
+            else self.cls(values)
+        )
 
     def truth(self, tx):
         return bool(self.items)
@@ -79,7 +98,7 @@ class SequenceVar(Container):
 
     def iterate(self, tx):
         index, resized = 0, self.resized
-        while index < len(self.items):      # the list may grow while it is walked, as in Python
+        while index < len(self.items):  # the list may grow while it is walked, as in Python
             yield self.item(tx, index)
             index += 1
             self.check_unchanged(tx, resized)
@@ -93,7 +112,9 @@ class SequenceVar(Container):
         if self.cls is collections.deque and key.python_type() is slice:
             tx.raise_(TypeError, "sequence index must be integer, not 'slice'")
         if not key.is_constant() and not isinstance(key, (SymVar, SliceVar)):
-            raise Break("item", f"an index that is not a constant ({key})", "index with a Python int")
+            raise Break(
+                "item", f"an index that is not a constant ({key})", "index with a Python int"
+            )
         return key.as_constant()
 
     def getitem(self, tx, key):
@@ -101,10 +122,15 @@ class SequenceVar(Container):
         if isinstance(index, slice):
             if index.step == 0:
                 tx.raise_(ValueError, "slice step cannot be zero")
-            whole = self.cls is tuple and range(len(self.items))[index] == range(len(self.items))         # CPython makes no copy
+            whole = self.cls is tuple and range(len(self.items))[index] == range(
+                len(self.items)
+            )  # CPython makes no copy
             return self if whole else SequenceVar_of(self.cls, self.items[index])
         if not hasattr(index, "__index__"):
-            tx.raise_(TypeError, f"{self.cls.__name__} indices must be integers or slices, not {type(index).__name__}")
+            tx.raise_(
+                TypeError,
+                f"{self.cls.__name__} indices must be integers or slices, not {type(index).__name__}",
+            )
         try:
             return self.item(tx, index)
         except IndexError:
@@ -113,7 +139,9 @@ class SequenceVar(Container):
     def getattr(self, tx, name):
         if name == "maxlen" and self.cls is collections.deque:
             return ConstantVar(self.extra)
-        fields = getattr(self.cls, "_fields", None) or (self.cls.__match_args__ if self.cls.__module__ == "torch.return_types" else ())
+        fields = getattr(self.cls, "_fields", None) or (
+            self.cls.__match_args__ if self.cls.__module__ == "torch.return_types" else ()
+        )
         if name in fields:
             return self.item(tx, fields.index(name))
         return super().getattr(tx, name)
@@ -123,7 +151,12 @@ class SequenceVar(Container):
         for n, item in enumerate(self.iterate(tx)):
             if first <= n < last and (tx.same_or_equal(item, value)):
                 return ConstantVar(n)
-        tx.raise_(ValueError, f"{tx.text_of(value)!r} is not in {self.cls.__name__}" if isinstance(self, ListVar) else "tuple.index(x): x not in tuple")
+        tx.raise_(
+            ValueError,
+            f"{tx.text_of(value)!r} is not in {self.cls.__name__}"
+            if isinstance(self, ListVar)
+            else "tuple.index(x): x not in tuple",
+        )
 
     def method_count(self, tx, value, /):
         return ConstantVar(sum(tx.same_or_equal(item, value) for item in self.iterate(tx)))
@@ -137,6 +170,7 @@ class SequenceVar(Container):
 
 class TupleVar(SequenceVar):
     """tuple, torch.Size, namedtuple."""
+
     __slots__ = ()
 
     def __init__(self, items, cls=tuple, source=None):
@@ -155,11 +189,14 @@ class TupleVar(SequenceVar):
         return TupleVar(items, self.cls)
 
     def method__asdict(self, tx):
-        return DictVar({name: (ConstantVar(name), item) for name, item in zip(self.cls._fields, self.items)})
+        return DictVar(
+            {name: (ConstantVar(name), item) for name, item in zip(self.cls._fields, self.items)}
+        )
 
 
 class ListVar(SequenceVar):
     """list and collections.deque (`extra` is its maxlen)."""
+
     __slots__ = ()
 
     def __init__(self, items, cls=list, source=None):
@@ -171,7 +208,7 @@ class ListVar(SequenceVar):
     def _changed(self):
         self.mutated, self.resized = True, self.resized + 1
         if self.extra is not None:
-            del self.items[:max(0, len(self.items) - self.extra)]
+            del self.items[: max(0, len(self.items) - self.extra)]
 
     def setitem(self, tx, key, value):
         index = self.index_of(tx, key)
@@ -196,7 +233,7 @@ class ListVar(SequenceVar):
         self.items.insert(0, value)
         self.mutated, self.resized = True, self.resized + 1
         if self.extra is not None:
-            del self.items[self.extra:]
+            del self.items[self.extra :]
 
     def method_extendleft(self, tx, values, /):
         for value in list(values.iterate(tx)):
@@ -204,7 +241,9 @@ class ListVar(SequenceVar):
 
     def method_rotate(self, tx, n=ConstantVar(1), /):
         shift = n.as_constant() % len(self.items) if self.items else 0
-        self.items[:] = self.items[len(self.items) - shift:] + self.items[:len(self.items) - shift]
+        self.items[:] = (
+            self.items[len(self.items) - shift :] + self.items[: len(self.items) - shift]
+        )
         self._changed()
 
     def method_extend(self, tx, values, /):
@@ -220,8 +259,14 @@ class ListVar(SequenceVar):
 
     def method_pop(self, tx, index=ConstantVar(-1), /):
         if not self.items:
-            tx.raise_(IndexError, "pop from empty list" if self.cls is list else "pop from an empty deque")
-        value = self.getitem(tx, index) if -len(self.items) <= index.as_constant() < len(self.items) else None
+            tx.raise_(
+                IndexError, "pop from empty list" if self.cls is list else "pop from an empty deque"
+            )
+        value = (
+            self.getitem(tx, index)
+            if -len(self.items) <= index.as_constant() < len(self.items)
+            else None
+        )
         if value is None:
             tx.raise_(IndexError, "pop index out of range")
         del self.items[index.as_constant()]
@@ -234,7 +279,7 @@ class ListVar(SequenceVar):
     def method_remove(self, tx, value, /):
         for n, item in enumerate(self.iterate(tx)):
             if tx.same_or_equal(item, value):
-                del self.items[n:n + 1]
+                del self.items[n : n + 1]
                 return self._changed()
         tx.raise_(ValueError, f"{self.cls.__name__}.remove(x): x not in {self.cls.__name__}")
 
@@ -268,17 +313,33 @@ class DictVar(Container):
 
     With a source, a key that was read is guarded alone; walking the dict or asking its length guards all keys.  Writes are
     kept in `written` and `deleted`, so that replay can store just the keys that changed."""
+
     __slots__ = ("items", "cls", "factory", "written", "rewritten", "real_keys", "removed")
 
     def __init__(self, items, cls=dict, source=None, factory=None):
-        self.source, self.mutated, self.items, self.cls, self.factory = source, False, items, cls, factory
-        self.written, self.rewritten, self.real_keys = {}, False, list(items) if source is not None else ()
-        self.removed = 0                    # how often a key was removed or moved
+        self.source, self.mutated, self.items, self.cls, self.factory = (
+            source,
+            False,
+            items,
+            cls,
+            factory,
+        )
+        self.written, self.rewritten, self.real_keys = (
+            {},
+            False,
+            list(items) if source is not None else (),
+        )
+        self.removed = 0  # how often a key was removed or moved
 
     def guard_keys(self, tx):
         if self.source is not None and "KEYS" not in self.source.guards:
             if any(isinstance(key, torch.Tensor) for key in self.real_keys):
-                tx.output.guard(self.source, "KEYS", "[*map(id, {0})] == {pin}", [id(key) for key in self.real_keys])
+                tx.output.guard(
+                    self.source,
+                    "KEYS",
+                    "[*map(id, {0})] == {pin}",
+                    [id(key) for key in self.real_keys],
+                )
             else:
                 tx.output.guard(self.source, "KEYS", "[*{0}] == {pin}", self.real_keys)
 
@@ -287,7 +348,12 @@ class DictVar(Container):
         if isinstance(host, (Variable, tuple)):
             self.guard_keys(tx)
         elif "KEYS" not in self.source.guards:
-            tx.output.guard(self.source, (kind, host), "{key} in {0}" if kind == "PRESENT" else "{key} not in {0}", host)
+            tx.output.guard(
+                self.source,
+                (kind, host),
+                "{key} in {0}" if kind == "PRESENT" else "{key} not in {0}",
+                host,
+            )
 
     def get(self, tx, key):
         """The value under `key`, or None; guarded either way."""
@@ -301,7 +367,12 @@ class DictVar(Container):
         if type(value) is Lazy:
             read, value = value.source, value.realize(tx)
             self.items[host] = (pair[0], value)
-            if self.source is not None and not read.guards and not read.children and read.alias_of is None:
+            if (
+                self.source is not None
+                and not read.guards
+                and not read.children
+                and read.alias_of is None
+            ):
                 self.guard_key(tx, "PRESENT", host)
         return value
 
@@ -309,12 +380,14 @@ class DictVar(Container):
         host = key.hash_key(tx)
         old = self.items.get(host)
         self.items[host] = (old[0] if old else key, value)
-        if self.written.get(host, True) is True:        # the first key stays: 1.0, perhaps, where 1 is written later, or where the dict has 1
-            self.written[host] = key                    # (the next one that this entry meets may not have it)
+        if (
+            self.written.get(host, True) is True
+        ):  # the first key stays: 1.0, perhaps, where 1 is written later, or where the dict has 1
+            self.written[host] = key  # (the next one that this entry meets may not have it)
         self.mutated = True
 
     def remove(self, tx, key):
-        self.guard_keys(tx)                 # replay writes all that are left
+        self.guard_keys(tx)  # replay writes all that are left
         self.items.pop(key.hash_key(tx))
         self.written[key.hash_key(tx)] = True
         self.removed += 1
@@ -369,7 +442,11 @@ class DictVar(Container):
 
     def as_constant(self):
         pairs = [(key.as_constant(), value.as_constant()) for key, value in self.pairs(current())]
-        return self.cls(pairs) if self.cls is not collections.defaultdict else self.cls(self.factory and self.factory.as_constant(), pairs)
+        return (
+            self.cls(pairs)
+            if self.cls is not collections.defaultdict
+            else self.cls(self.factory and self.factory.as_constant(), pairs)
+        )
 
     def method_get(self, tx, key, default=ConstantVar(None), /):
         value = self.get(tx, key)
@@ -427,7 +504,9 @@ class DictVar(Container):
         self.getitem(tx, key)
         self.guard_keys(tx)
         pair = self.items.pop(host)
-        self.items = {**self.items, host: pair} if last.as_constant() else {host: pair, **self.items}
+        self.items = (
+            {**self.items, host: pair} if last.as_constant() else {host: pair, **self.items}
+        )
         self.removed += 1
         self.mutated = self.rewritten = True
 
@@ -440,21 +519,31 @@ def dict_pairs(tx, other):
     payload = getattr(other, "payload", None)
     if isinstance(other, DictVar):
         return other.pairs(tx)
-    if isinstance(payload, DictVar) and other.cls.__iter__ in (dict.__iter__, collections.OrderedDict.__iter__):
+    if isinstance(payload, DictVar) and other.cls.__iter__ in (
+        dict.__iter__,
+        collections.OrderedDict.__iter__,
+    ):
         return payload.pairs(tx)
     if tx.has_attr(other, "keys"):
-        return [(key, other.getitem(tx, key)) for key in other.call_method(tx, "keys", [], {}).iterate(tx)]
+        return [
+            (key, other.getitem(tx, key))
+            for key in other.call_method(tx, "keys", [], {}).iterate(tx)
+        ]
     pairs = []
     for n, pair in enumerate(other.iterate(tx)):
         pair = list(pair.iterate(tx))
         if len(pair) != 2:
-            tx.raise_(ValueError, f"dictionary update sequence element #{n} has length {len(pair)}; 2 is required")
+            tx.raise_(
+                ValueError,
+                f"dictionary update sequence element #{n} has length {len(pair)}; 2 is required",
+            )
         pairs.append(tuple(pair))
     return pairs
 
 
 class DictViewVar(Container):
     """dict.keys(), .values() or .items(): reads through to the dict."""
+
     __slots__ = ("dict", "kind")
 
     @property
@@ -465,7 +554,11 @@ class DictViewVar(Container):
         if self.kind == "keys":
             return iter(self.dict.keys(tx))
         pairs = ((key, self.dict.get(tx, key)) for key in self.dict.keys(tx))
-        return (value for _, value in pairs) if self.kind == "values" else (TupleVar([k, v]) for k, v in pairs)
+        return (
+            (value for _, value in pairs)
+            if self.kind == "values"
+            else (TupleVar([k, v]) for k, v in pairs)
+        )
 
     def length(self, tx):
         return self.dict.length(tx)
@@ -485,6 +578,7 @@ class DictViewVar(Container):
 
 class ProxyVar(Container):
     """types.MappingProxyType: reads of the dict behind it."""
+
     __slots__ = ("dict",)
     cls = types.MappingProxyType
 
@@ -496,12 +590,25 @@ def _through(name):
     return lambda self, *args, **kwargs: getattr(self.dict, name)(*args, **kwargs)
 
 
-for _name in ("truth", "length", "iterate", "getitem", "get", "contains", "method_get", "method_keys", "method_values", "method_items", "method_copy"):
+for _name in (
+    "truth",
+    "length",
+    "iterate",
+    "getitem",
+    "get",
+    "contains",
+    "method_get",
+    "method_keys",
+    "method_values",
+    "method_items",
+    "method_copy",
+):
     setattr(ProxyVar, _name, _through(_name))
 
 
 class SetVar(Container):
     """set and frozenset: host key -> key variable, in insertion order."""
+
     __slots__ = ("items", "cls")
 
     def __init__(self, items, cls=set, source=None):
@@ -529,7 +636,9 @@ class SetVar(Container):
     def iterate(self, tx):
         if self.source is not None and not self.mutated:
             tx.output.guard(self.source, "ORDER", "[*{0}] == {pin}", list(self.items))
-        elif len(self.items) > 1:           # Python's order depends on hashes: take it from a real set of the keys
+        elif (
+            len(self.items) > 1
+        ):  # Python's order depends on hashes: take it from a real set of the keys
             order = list(self.cls(self.items))
             return iter([self.items[key] for key in order])
         return iter(list(self.items.values()))
@@ -576,14 +685,18 @@ class SetVar(Container):
 
     def method_intersection(self, tx, *others):
         keys = [SetVar.of(tx, other.iterate(tx)).items for other in others]
-        return SetVar({k: v for k, v in self.items.items() if all(k in other for other in keys)}, self.cls)
+        return SetVar(
+            {k: v for k, v in self.items.items() if all(k in other for other in keys)}, self.cls
+        )
 
     def method_difference(self, tx, *others):
         keys = [SetVar.of(tx, other.iterate(tx)).items for other in others]
-        return SetVar({k: v for k, v in self.items.items() if not any(k in other for other in keys)}, self.cls)
+        return SetVar(
+            {k: v for k, v in self.items.items() if not any(k in other for other in keys)}, self.cls
+        )
 
     def method_symmetric_difference(self, tx, other, /):
-        other = SetVar.of(tx, other.iterate(tx))            # perhaps an iterator: once
+        other = SetVar.of(tx, other.iterate(tx))  # perhaps an iterator: once
         left, right = self.method_difference(tx, other), other.method_difference(tx, self)
         return SetVar({**left.items, **right.items}, self.cls)
 
@@ -604,6 +717,7 @@ class SetVar(Container):
 def _updating(name):
     def update(self, tx, *others):
         self.items, self.mutated = getattr(self, "method_" + name)(tx, *others).items, True
+
     return update
 
 
@@ -613,6 +727,7 @@ for _name in ("intersection", "difference", "symmetric_difference"):
 
 class SliceVar(Variable):
     """A slice with parts that are not constants (x[: tensor])."""
+
     __slots__ = ("parts",)
     cls = slice
 

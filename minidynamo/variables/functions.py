@@ -5,6 +5,7 @@ In:   arguments as variables.   Out: whatever inlining (`tx.inline`) or the rule
     >>> FunctionVar.real(fn).call(tx, [x], {})      # traces fn's bytecode in place
 Mirrors torch/_dynamo/variables/functions.py (paper section 3.4, inlining).
 """
+
 import functools
 import inspect
 import types
@@ -17,6 +18,7 @@ from .containers import DictVar, TupleVar
 
 class CellVar(Variable):
     """A closure cell: `content` is None while unbound."""
+
     __slots__ = ("content", "cell")
     cls = types.CellType
 
@@ -44,17 +46,44 @@ class CellVar(Variable):
 
 class FunctionVar(Variable):
     """A Python function: a real one (`fn`) or one made in this frame (`fn` None)."""
-    __slots__ = ("fn", "code", "globals", "name", "defaults", "kwdefaults", "closure", "attrs", "annotations")
+
+    __slots__ = (
+        "fn",
+        "code",
+        "globals",
+        "name",
+        "defaults",
+        "kwdefaults",
+        "closure",
+        "attrs",
+        "annotations",
+    )
     cls = types.FunctionType
 
-    def __init__(self, fn, code, globals_, name, defaults=(), kwdefaults=None, closure=(), source=None):
-        self.source, self.mutated, self.fn, self.code, self.globals, self.name = source, False, fn, code, globals_, name
-        self.defaults, self.kwdefaults, self.closure, self.attrs = defaults, kwdefaults or {}, closure, None
+    def __init__(
+        self, fn, code, globals_, name, defaults=(), kwdefaults=None, closure=(), source=None
+    ):
+        self.source, self.mutated, self.fn, self.code, self.globals, self.name = (
+            source,
+            False,
+            fn,
+            code,
+            globals_,
+            name,
+        )
+        self.defaults, self.kwdefaults, self.closure, self.attrs = (
+            defaults,
+            kwdefaults or {},
+            closure,
+            None,
+        )
         self.annotations = None
 
     def real(self):
         if self.fn is None or self.attrs is not None and self.attrs.mutated:
-            raise Break("constant", f"the function {self.name} was made in this frame; a real one is needed")
+            raise Break(
+                "constant", f"the function {self.name} was made in this frame; a real one is needed"
+            )
         return self.fn
 
     def identity(self):
@@ -93,7 +122,13 @@ class FunctionVar(Variable):
 
     def _dict(self, tx):
         if self.attrs is None:
-            self.attrs = DictVar({}) if self.fn is None else tx.output.wrap(vars(self.fn), (self.source or tx.output.tree.pinned(self.fn)).attr("__dict__"))
+            self.attrs = (
+                DictVar({})
+                if self.fn is None
+                else tx.output.wrap(
+                    vars(self.fn), (self.source or tx.output.tree.pinned(self.fn)).attr("__dict__")
+                )
+            )
         return self.attrs
 
     def setattr(self, tx, name, value):
@@ -118,18 +153,24 @@ class FunctionVar(Variable):
         return f"the function {self.name}"
 
 
-MADE_HERE = {       # attributes of a function that was made in this frame
-    "__name__": lambda f: ConstantVar(f.name.rpartition(".")[2]), "__qualname__": lambda f: ConstantVar(f.name), "__code__": lambda f: ConstantVar(f.code),
-    "__doc__": lambda f: ConstantVar(next((doc for doc in f.code.co_consts[:1] if isinstance(doc, str)), None)),
-    "__module__": lambda f: ConstantVar(f.globals.get("__name__")), "__annotations__": FunctionVar._annotations,
-    "__defaults__": lambda f: TupleVar(list(f.defaults)) if f.defaults else ConstantVar(None)}
+MADE_HERE = {  # attributes of a function that was made in this frame
+    "__name__": lambda f: ConstantVar(f.name.rpartition(".")[2]),
+    "__qualname__": lambda f: ConstantVar(f.name),
+    "__code__": lambda f: ConstantVar(f.code),
+    "__doc__": lambda f: ConstantVar(
+        next((doc for doc in f.code.co_consts[:1] if isinstance(doc, str)), None)
+    ),
+    "__module__": lambda f: ConstantVar(f.globals.get("__name__")),
+    "__annotations__": FunctionVar._annotations,
+    "__defaults__": lambda f: TupleVar(list(f.defaults)) if f.defaults else ConstantVar(None),
+}
 
 
 def bind(tx, function, args, kwargs):
     """Parameters of a call as CPython binds them: name -> variable.  Raises the traced program's TypeError."""
     code = function.code
     positional, names = code.co_argcount, code.co_varnames
-    keyword_only = names[positional:positional + code.co_kwonlyargcount]
+    keyword_only = names[positional : positional + code.co_kwonlyargcount]
     flags, slot = code.co_flags, positional + code.co_kwonlyargcount
     bound = dict(zip(names[:positional], args))
     extra = args[positional:]
@@ -137,39 +178,65 @@ def bind(tx, function, args, kwargs):
         bound[names[slot]] = TupleVar(list(extra))
         slot += 1
     elif extra:
-        need = f"from {positional - len(function.defaults)} to {positional}" if function.defaults else str(positional)
+        need = (
+            f"from {positional - len(function.defaults)} to {positional}"
+            if function.defaults
+            else str(positional)
+        )
         plural = "" if need == "1" else "s"
         given, named = str(len(args)), sum(name in kwargs for name in keyword_only)
         if named:
             given += f" positional argument{'s' if len(args) != 1 else ''} (and {named} keyword-only argument{'s' if named != 1 else ''})"
         verb = "was" if len(args) == 1 and not named else "were"
-        tx.raise_(TypeError, f"{function.name}() takes {need} positional argument{plural} but {given} {verb} given")
+        tx.raise_(
+            TypeError,
+            f"{function.name}() takes {need} positional argument{plural} but {given} {verb} given",
+        )
     rest = {}
     for name, value in kwargs.items():
-        if name in names[code.co_posonlyargcount:positional] or name in keyword_only:
+        if name in names[code.co_posonlyargcount : positional] or name in keyword_only:
             if name in bound:
                 tx.raise_(TypeError, f"{function.name}() got multiple values for argument {name!r}")
             bound[name] = value
         else:
             rest[name] = value
     if flags & inspect.CO_VARKEYWORDS:
-        bound[names[slot]] = DictVar({name: (ConstantVar(name), value) for name, value in rest.items()})
+        bound[names[slot]] = DictVar(
+            {name: (ConstantVar(name), value) for name, value in rest.items()}
+        )
     elif rest:
-        tx.raise_(TypeError, f"{function.name}() got an unexpected keyword argument {next(iter(rest))!r}")
+        tx.raise_(
+            TypeError, f"{function.name}() got an unexpected keyword argument {next(iter(rest))!r}"
+        )
     for kind, expected in (("positional", names[:positional]), ("keyword-only", keyword_only)):
         missing = [name for name in expected if name not in bound]
         if missing:
-            optional = dict(zip(names[positional - len(function.defaults):positional], function.defaults)) | function.kwdefaults
+            optional = (
+                dict(
+                    zip(names[positional - len(function.defaults) : positional], function.defaults)
+                )
+                | function.kwdefaults
+            )
             bound.update({name: optional[name] for name in missing if name in optional})
             missing = [repr(name) for name in missing if name not in optional]
         if missing:
-            text = missing[0] if len(missing) == 1 else " and ".join(missing) if len(missing) == 2 else f"{', '.join(missing[:-1])}, and {missing[-1]}"
-            tx.raise_(TypeError, f"{function.name}() missing {len(missing)} required {kind} argument{'s' if len(missing) > 1 else ''}: {text}")
+            text = (
+                missing[0]
+                if len(missing) == 1
+                else " and ".join(missing)
+                if len(missing) == 2
+                else f"{', '.join(missing[:-1])}, and {missing[-1]}"
+            )
+            tx.raise_(
+                TypeError,
+                f"{function.name}() missing {len(missing)} required {kind} argument{'s' if len(missing) > 1 else ''}: {text}",
+            )
     return bound
 
 
 class BoundMethodVar(Variable):
     """function.__get__(instance)."""
+
     __slots__ = ("function", "instance")
     cls = types.MethodType
 
@@ -201,6 +268,7 @@ class BoundMethodVar(Variable):
 
 class MethodVar(Variable):
     """A method found by name on a variable that implements it natively (list.append, tensor.view, str.join...)."""
+
     __slots__ = ("instance", "name")
     cls, native = types.BuiltinMethodType, True
 
@@ -224,6 +292,7 @@ class MethodVar(Variable):
 
 class DeferredVar(Variable):
     """An attribute that tracing could not read: reading is put off to the call, where the graph can break."""
+
     __slots__ = ("instance", "name", "broken")
 
     def call(self, tx, args, kwargs):
@@ -236,12 +305,16 @@ class DeferredVar(Variable):
 
 class PartialVar(Variable):
     """functools.partial."""
+
     __slots__ = ("function", "args", "kwargs")
     cls = functools.partial
 
     def real(self):
-        return functools.partial(self.function.real(), *[a.real() for a in self.args],
-                                 **{k: v.real() for k, v in self.kwargs.items()})
+        return functools.partial(
+            self.function.real(),
+            *[a.real() for a in self.args],
+            **{k: v.real() for k, v in self.kwargs.items()},
+        )
 
     def getattr(self, tx, name):
         if name == "func":
@@ -261,12 +334,13 @@ class PartialVar(Variable):
 
 class CallableVar(RealVar):
     """A C callable or torch function: builtins, method descriptors, slot wrappers, `torch.*`; the rules decide."""
+
     __slots__ = ()
 
     def getattr(self, tx, name):
         return tx.fold_pinned(getattr, self.value, name)
 
-    def getitem(self, tx, key):             # Optional[int], dict[str, int]
+    def getitem(self, tx, key):  # Optional[int], dict[str, int]
         return tx.fold_pinned(lambda: self.value[key.real()])
 
     def call(self, tx, args, kwargs):
@@ -276,6 +350,11 @@ class CallableVar(RealVar):
         return BoundMethodVar(self, instance)
 
     def __repr__(self):
-        name = getattr(self.value, "__qualname__", None) or f"a {type(self.value).__qualname__}"     # no repr(): that may be Python, and the object half made
-        return name if name.startswith("a ") else f"{getattr(self.value, '__module__', None) or ''}.{name}".lstrip(".")
-
+        name = (
+            getattr(self.value, "__qualname__", None) or f"a {type(self.value).__qualname__}"
+        )  # no repr(): that may be Python, and the object half made
+        return (
+            name
+            if name.startswith("a ")
+            else f"{getattr(self.value, '__module__', None) or ''}.{name}".lstrip(".")
+        )

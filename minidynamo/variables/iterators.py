@@ -5,6 +5,7 @@ In:   variables.   Out: `next(tx)` -> variable or None at the end; `reconstruct`
     >>> SequenceIterator(list_variable).next(tx)
 Mirrors torch/_dynamo/variables/iter.py.
 """
+
 import collections
 import types
 
@@ -18,6 +19,7 @@ from .functions import CallableVar
 
 class IteratorVar(Variable):
     """Something with __next__."""
+
     __slots__ = ()
     cls = type(iter(()))
 
@@ -43,35 +45,63 @@ class IteratorVar(Variable):
 
 class SequenceIterator(IteratorVar):
     """Over a list or tuple variable (live: the list may grow), from its first item up or (step -1) from its last down."""
+
     __slots__ = ("sequence", "index", "step", "resized")
 
     def __init__(self, sequence, index=0, step=1):
-        self.source, self.mutated, self.sequence, self.index, self.step, self.resized = None, False, sequence, index, step, sequence.resized
+        self.source, self.mutated, self.sequence, self.index, self.step, self.resized = (
+            None,
+            False,
+            sequence,
+            index,
+            step,
+            sequence.resized,
+        )
 
     def next(self, tx):
         self.sequence.check_unchanged(tx, self.resized)
-        if not 0 <= self.index < len(self.sequence.items):      # exhausted for good, though the list may grow
-            if self.sequence.cls is not collections.deque:      # whose change is still noticed
-                self.sequence = ListVar([], self.sequence.cls) if isinstance(self.sequence, ListVar) else TupleVar([])
+        if (
+            not 0 <= self.index < len(self.sequence.items)
+        ):  # exhausted for good, though the list may grow
+            if self.sequence.cls is not collections.deque:  # whose change is still noticed
+                self.sequence = (
+                    ListVar([], self.sequence.cls)
+                    if isinstance(self.sequence, ListVar)
+                    else TupleVar([])
+                )
             self.index = min(self.step, 0)
             return None
         self.index += self.step
         return self.sequence.item(tx, self.index - self.step)
 
     def python_type(self):
-        return type((iter if self.step > 0 else reversed)(self.sequence.cls.__new__(self.sequence.cls)))
+        return type(
+            (iter if self.step > 0 else reversed)(self.sequence.cls.__new__(self.sequence.cls))
+        )
 
     def reconstruct(self, cg):
-        late = self.sequence.mutated and (self.sequence.source is not None or self.sequence.cls is not list and self.sequence.resized != self.resized)
+        late = self.sequence.mutated and (
+            self.sequence.source is not None
+            or self.sequence.cls is not list
+            and self.sequence.resized != self.resized
+        )
         if late:
             if self.sequence.cls is not list:
-                raise Break("reconstruct", "an iterator of a deque that is written in the same frame")
+                raise Break(
+                    "reconstruct", "an iterator of a deque that is written in the same frame"
+                )
             cg.late.append(self)
-        cg.call_object(runtime.iterator_at, self.sequence, ConstantVar(None if late else self.index), ConstantVar(self.step))
+        cg.call_object(
+            runtime.iterator_at,
+            self.sequence,
+            ConstantVar(None if late else self.index),
+            ConstantVar(self.step),
+        )
 
 
 class ItemIterator(IteratorVar):
     """Over an object that has __getitem__ alone."""
+
     __slots__ = ("object", "index")
     cls = type(iter(type("Items", (), {"__getitem__": None})()))
 
@@ -81,7 +111,7 @@ class ItemIterator(IteratorVar):
         except ObservedException as raised:
             if not issubclass(raised.var.python_type(), (IndexError, StopIteration)):
                 raise
-            self.object, self.index = TupleVar([]), 0       # exhausted for good
+            self.object, self.index = TupleVar([]), 0  # exhausted for good
             return None
         self.index += 1
         return value
@@ -90,11 +120,15 @@ class ItemIterator(IteratorVar):
         cg.call_object(runtime.iterator_at, self.object, ConstantVar(self.index), ConstantVar(1))
 
 
-TEXT = (type(iter("a")), type(iter("\u00e9")))        # classes of iterators over text, which can be rebuilt as what they are
+TEXT = (
+    type(iter("a")),
+    type(iter("\u00e9")),
+)  # classes of iterators over text, which can be rebuilt as what they are
 
 
 class HostIterator(IteratorVar):
     """Over values that are known: of text, a reversed dictionary.  What is left is rebuilt as text's or a tuple's iterator."""
+
     __slots__ = ("left", "cls")
 
     def next(self, tx):
@@ -110,6 +144,7 @@ class HostIterator(IteratorVar):
 
 class KeysIterator(IteratorVar):
     """Over a dict, one of its views or a set, whose length must stay."""
+
     __slots__ = ("walked", "left", "size", "taken", "removed")
 
     def __init__(self, tx, walked):
@@ -123,14 +158,20 @@ class KeysIterator(IteratorVar):
     def next(self, tx):
         if self.walked is None:
             return None
-        resized, replaced = self.size != len(self.owner().items), self.removed != getattr(self.owner(), "removed", 0)
+        resized, replaced = (
+            self.size != len(self.owner().items),
+            self.removed != getattr(self.owner(), "removed", 0),
+        )
         if self.owner().cls is collections.OrderedDict:
-            if (resized or replaced) and self.taken < self.size:            # its end is known before
+            if (resized or replaced) and self.taken < self.size:  # its end is known before
                 self.walked = None
                 tx.raise_(RuntimeError, "OrderedDict mutated during iteration")
         elif resized:
             self.size = -1
-            tx.raise_(RuntimeError, f"{'Set' if isinstance(self.walked, SetVar) else 'dictionary'} changed size during iteration")
+            tx.raise_(
+                RuntimeError,
+                f"{'Set' if isinstance(self.walked, SetVar) else 'dictionary'} changed size during iteration",
+            )
         elif replaced:
             raise SkipFrame("a dictionary whose keys are replaced while it is walked")
         value = next(self.left, None)
@@ -141,29 +182,50 @@ class KeysIterator(IteratorVar):
 
     def python_type(self):
         kind = getattr(self.walked, "kind", None)
-        return type(iter(getattr({}, kind)() if kind else set() if isinstance(self.walked, SetVar) else {}))
+        return type(
+            iter(getattr({}, kind)() if kind else set() if isinstance(self.walked, SetVar) else {})
+        )
 
     def reconstruct(self, cg):
         owner = self.owner()
         if self.walked is None:
             cg.load_const(())
             cg.emit("GET_ITER", effect=0)
-        elif owner.mutated and (owner.source is not None and getattr(owner, "rewritten", True) or owner.source is None and (self.size != len(owner.items) or self.removed != getattr(owner, "removed", 0))):
-            raise SkipFrame("a dictionary or set that is written while it is walked, across a graph break")
+        elif owner.mutated and (
+            owner.source is not None
+            and getattr(owner, "rewritten", True)
+            or owner.source is None
+            and (self.size != len(owner.items) or self.removed != getattr(owner, "removed", 0))
+        ):
+            raise SkipFrame(
+                "a dictionary or set that is written while it is walked, across a graph break"
+            )
         else:
             cg.call_object(runtime.advanced, self.walked, ConstantVar(self.taken))
 
 
 class LibraryIterator(IteratorVar):
     """One of itertools' own, run on variables; `made` says where, for there plain Python must make it if it outlives the trace."""
+
     __slots__ = ("steps", "made", "cls")
 
     def next(self, tx):
         value = tx.run_c(next, self.steps, None)
-        return TupleVar([*value]) if type(value) is tuple else value if value is None or isinstance(value, Variable) else ConstantVar(value)
+        return (
+            TupleVar([*value])
+            if type(value) is tuple
+            else value
+            if value is None or isinstance(value, Variable)
+            else ConstantVar(value)
+        )
 
     def reconstruct(self, cg):
-        raise Break("iterator", f"an itertools.{self.cls.__name__} that lives across a graph break or leaves the frame", "consume it before", *self.made)
+        raise Break(
+            "iterator",
+            f"an itertools.{self.cls.__name__} that lives across a graph break or leaves the frame",
+            "consume it before",
+            *self.made,
+        )
 
 
 class RangeIterator(IteratorVar):
@@ -213,10 +275,16 @@ class ZipVar(IteratorVar):
 
     def _check(self, tx, n):
         if n:
-            tx.raise_(ValueError, f"zip() argument {n + 1} is shorter than argument{'s 1-' + str(n) if n > 1 else ' 1'}")
+            tx.raise_(
+                ValueError,
+                f"zip() argument {n + 1} is shorter than argument{'s 1-' + str(n) if n > 1 else ' 1'}",
+            )
         for m, inner in enumerate(self.inners[1:], 1):
             if inner.next(tx) is not None:
-                tx.raise_(ValueError, f"zip() argument {m + 1} is longer than argument{'s 1-' + str(m) if m > 1 else ' 1'}")
+                tx.raise_(
+                    ValueError,
+                    f"zip() argument {m + 1} is longer than argument{'s 1-' + str(m) if m > 1 else ' 1'}",
+                )
 
     def reconstruct(self, cg):
         if self.strict:
@@ -225,7 +293,7 @@ class ZipVar(IteratorVar):
 
 
 class MapVar(IteratorVar):
-    __slots__ = ("function", "rows")            # rows: a ZipVar
+    __slots__ = ("function", "rows")  # rows: a ZipVar
     cls = map
 
     def next(self, tx):
@@ -242,7 +310,9 @@ class FilterVar(IteratorVar):
 
     def next(self, tx):
         while (value := self.inner.next(tx)) is not None:
-            if (value if self.function.identity() is None else self.function.call(tx, [value], {})).truth(tx):
+            if (
+                value if self.function.identity() is None else self.function.call(tx, [value], {})
+            ).truth(tx):
                 return value
 
     def reconstruct(self, cg):
@@ -251,6 +321,7 @@ class FilterVar(IteratorVar):
 
 class CallIterator(IteratorVar):
     """iter(function, sentinel)."""
+
     __slots__ = ("function", "sentinel")
     cls = type(iter(int, 0))
 
@@ -263,7 +334,7 @@ class CallIterator(IteratorVar):
         self.function = None
 
     def reconstruct(self, cg):
-        if self.function is None:           # exhausted for good
+        if self.function is None:  # exhausted for good
             cg.call_object(iter, CallableVar(int), ConstantVar(0))
         else:
             cg.call_object(iter, self.function, self.sentinel)
@@ -271,6 +342,7 @@ class CallIterator(IteratorVar):
 
 class SentinelVar(IteratorVar):
     """Objects with a Python __next__."""
+
     __slots__ = ("object",)
 
     def next(self, tx):
@@ -299,11 +371,19 @@ class SentinelVar(IteratorVar):
 
 class GeneratorVar(IteratorVar):
     """A generator function's frame, run on demand by the evaluator."""
+
     __slots__ = ("frame", "made", "done", "started", "running")
     cls = types.GeneratorType
 
     def __init__(self, frame, made):
-        self.source, self.mutated, self.frame, self.made, self.done, self.started = None, False, frame, made, False, False
+        self.source, self.mutated, self.frame, self.made, self.done, self.started = (
+            None,
+            False,
+            frame,
+            made,
+            False,
+            False,
+        )
         self.running = False
 
     def next(self, tx):
@@ -332,7 +412,10 @@ class GeneratorVar(IteratorVar):
             tx.raise_(TypeError, "can't send non-None value to a just-started generator")
         over, yielded = self.done, self.send(tx, value)
         if yielded is None:
-            tx.raise_var(StopIteration, [] if over or self.frame.returned.identity() is None else [self.frame.returned])
+            tx.raise_var(
+                StopIteration,
+                [] if over or self.frame.returned.identity() is None else [self.frame.returned],
+            )
         return yielded
 
     def method___next__(self, tx):
@@ -353,7 +436,11 @@ class GeneratorVar(IteratorVar):
         self.done = True
 
     def method_throw(self, tx, *exception):
-        raised = exception[1] if len(exception) > 1 and exception[1].identity() is not None else exception[0]
+        raised = (
+            exception[1]
+            if len(exception) > 1 and exception[1].identity() is not None
+            else exception[0]
+        )
         if isinstance(raised.identity(), type):
             raised = raised.call(tx, [], {})
         if not self.started or self.done:
@@ -361,7 +448,9 @@ class GeneratorVar(IteratorVar):
             raise tx.raised(raised)
         operations, at = self.frame.info.operations, self.frame.pc
         if operations[at].op == "JUMP" and operations[operations[at].arg].op == "SEND":
-            raise Break("generator", "throwing into a generator that waits for another one (yield from)")
+            raise Break(
+                "generator", "throwing into a generator that waits for another one (yield from)"
+            )
         try:
             yielded = self.frame.resume_generator(tx, None, throw=raised)
         except BaseException:
@@ -373,5 +462,9 @@ class GeneratorVar(IteratorVar):
         return yielded
 
     def reconstruct(self, cg):
-        raise Break("generator", f"the generator {self.frame.code.co_name} lives across a graph break or leaves the frame",
-                    "consume it before", *self.made)
+        raise Break(
+            "generator",
+            f"the generator {self.frame.code.co_name} lives across a graph break or leaves the frame",
+            "consume it before",
+            *self.made,
+        )

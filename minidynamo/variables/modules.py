@@ -6,6 +6,7 @@ Out:  values, guarded by name; those of torch and the standard library are taken
     >>> output.globals_of(function.globals).load(tx, "CONFIG")
 Mirrors torch/_dynamo/variables/misc.py (PythonModuleVariable) and symbolic_convert.py (LOAD_GLOBAL).
 """
+
 import sys
 
 from .base import RealVar
@@ -14,12 +15,17 @@ from .objects import trusted
 
 class PyModuleVar(RealVar):
     """A Python module (`import math`): attributes of torch and the standard library are taken as fixed."""
+
     __slots__ = ()
 
     def getattr(self, tx, name):
         value = tx.run_now(getattr, self.value, name)
-        if trusted(self.value.__name__) and self.value is not sys:      # whose stdout, path, argv... are replaced
-            if name in type(self.value).__dict__:       # a switch such as torch.backends.cudnn.enabled, a property of the module
+        if (
+            trusted(self.value.__name__) and self.value is not sys
+        ):  # whose stdout, path, argv... are replaced
+            if (
+                name in type(self.value).__dict__
+            ):  # a switch such as torch.backends.cudnn.enabled, a property of the module
                 return tx.output.wrap(value, tx.output.tree.pinned(self.value).attr(name))
             return tx.output.wrap_pinned(value)
         pin = tx.output.tree.pinned(self.value.__dict__, "G_" + self.value.__name__)
@@ -45,7 +51,11 @@ class GlobalsVar:
         self.trusted = trusted(values.get("__name__"))
         builtins = values.get("__builtins__", __builtins__)
         self.builtins = builtins if isinstance(builtins, dict) else vars(builtins)
-        self.source = None if self.trusted else output.tree.pinned(values, "G_" + str(values.get("__name__", "")))
+        self.source = (
+            None
+            if self.trusted
+            else output.tree.pinned(values, "G_" + str(values.get("__name__", "")))
+        )
 
     def load(self, tx, name):
         found = self.written.get(name) or self.cache.get(name)
@@ -57,10 +67,19 @@ class GlobalsVar:
         output = self.output
         if name in self.values and not (name in self.written):
             value = self.values[name]
-            return output.wrap_pinned(value) if self.trusted else output.wrap(value, self.source.item(name))
+            return (
+                output.wrap_pinned(value)
+                if self.trusted
+                else output.wrap(value, self.source.item(name))
+            )
         if name not in self.builtins or name in self.written:
             tx.raise_(NameError, f"name {name!r} is not defined")
         if not self.trusted:
             output.guard(self.source, ("BUILTIN", name), "{key} not in {0}", name)
-            output.guard(output.tree.pinned(self.builtins, "builtins").item(name), "ID", "{0} is {pin}", self.builtins[name])
+            output.guard(
+                output.tree.pinned(self.builtins, "builtins").item(name),
+                "ID",
+                "{0} is {pin}",
+                self.builtins[name],
+            )
         return output.wrap_pinned(self.builtins[name])

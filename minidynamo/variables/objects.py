@@ -9,6 +9,7 @@ An instance's `__dict__` is a `DictVar` (`fields`), so `obj.x`, `obj.__dict__['x
 state; a subclass of dict, list or tuple keeps its contents in `payload`.
 Mirrors torch/_dynamo/variables/user_defined.py and nn_module.py.
 """
+
 import collections
 import enum
 import functools
@@ -23,12 +24,55 @@ from .containers import DictVar, ListVar, SetVar, TupleVar
 from .functions import BoundMethodVar, CallableVar, PartialVar
 
 MISSING = object()
-TRUSTED_PACKAGES = {"torch", "builtins", "collections", "abc", "typing", "functools", "enum", "dataclasses", "contextlib", "math",
-                    "operator", "itertools", "types", "inspect", "numbers", "copy", "warnings", "os", "sys", "re", "logging",
-                    "threading", "contextvars", "_contextvars", "numpy", "random", "time", "string", "weakref", "_weakref",
-                    "_thread", "_collections_abc", "_abc", "genericpath", "posixpath", "io", "packaging", "importlib"}
-ANY_ARGUMENTS = (StopIteration, StopAsyncIteration, SystemExit, AttributeError, NameError, ImportError)       # these exceptions take
-NO_INSTANCES = 1 << 7       # Py_TPFLAGS_DISALLOW_INSTANTIATION
+TRUSTED_PACKAGES = {
+    "torch",
+    "builtins",
+    "collections",
+    "abc",
+    "typing",
+    "functools",
+    "enum",
+    "dataclasses",
+    "contextlib",
+    "math",
+    "operator",
+    "itertools",
+    "types",
+    "inspect",
+    "numbers",
+    "copy",
+    "warnings",
+    "os",
+    "sys",
+    "re",
+    "logging",
+    "threading",
+    "contextvars",
+    "_contextvars",
+    "numpy",
+    "random",
+    "time",
+    "string",
+    "weakref",
+    "_weakref",
+    "_thread",
+    "_collections_abc",
+    "_abc",
+    "genericpath",
+    "posixpath",
+    "io",
+    "packaging",
+    "importlib",
+}
+ANY_ARGUMENTS = (
+    StopIteration,
+    StopAsyncIteration,
+    SystemExit,
+    AttributeError,
+    NameError,
+    ImportError,
+)  # these exceptions take
+NO_INSTANCES = 1 << 7  # Py_TPFLAGS_DISALLOW_INSTANTIATION
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
 
@@ -54,13 +98,19 @@ def method_of_class(tx, owner, found, name, instance, cls):
     if isinstance(found, types.FunctionType):
         function = tx.output.wrap_class_attribute(owner, found, name)
         return function if instance is None else BoundMethodVar(function, instance)
-    if isinstance(found, classmethod) and hasattr(type(found.__func__), "__get__") and not isinstance(found.__func__, types.FunctionType):
+    if (
+        isinstance(found, classmethod)
+        and hasattr(type(found.__func__), "__get__")
+        and not isinstance(found.__func__, types.FunctionType)
+    ):
         raise Break("attribute", f"a classmethod around a {type(found.__func__).__name__}")
     function = tx.output.wrap_class_attribute(owner, found.__func__, name, unwrap="__func__")
     return BoundMethodVar(function, cls) if isinstance(found, classmethod) else function
 
 
-ABSENT = collections.defaultdict(set)       # class -> names that `lookup` did not find there, in this attempt
+ABSENT = collections.defaultdict(
+    set
+)  # class -> names that `lookup` did not find there, in this attempt
 
 
 def guard_classes(output):
@@ -70,16 +120,26 @@ def guard_classes(output):
         if not trusted(cls.__module__):
             source = output.tree.pinned(cls)
             output.guard(source, "MRO", "{0}.__mro__ == {pin}", cls.__mro__)
-            output.guard(source, "ABSENT", f"{{0}}.__dict__.keys().isdisjoint({tuple(sorted(names))})")
+            output.guard(
+                source, "ABSENT", f"{{0}}.__dict__.keys().isdisjoint({tuple(sorted(names))})"
+            )
     ABSENT.clear()
 
 
 class ObjectVar(Variable):
     """An instance of a Python class: real (`value`) or made in this frame."""
+
     __slots__ = ("cls", "value", "fields", "slots", "payload", "init_args", "pinned")
 
     def __init__(self, cls, value=None, source=None, fields=None, payload=None, pinned=False):
-        self.source, self.mutated, self.cls, self.value, self.fields, self.payload = source, False, cls, value, fields, payload
+        self.source, self.mutated, self.cls, self.value, self.fields, self.payload = (
+            source,
+            False,
+            cls,
+            value,
+            fields,
+            payload,
+        )
         self.slots, self.init_args, self.pinned = {}, None, pinned
 
     def identity(self):
@@ -87,10 +147,12 @@ class ObjectVar(Variable):
 
     def real(self):
         if self.value is None or self.mutated or (self.fields is not None and self.fields.mutated):
-            raise Break("constant", f"{self} was made or changed in this frame; a real object is needed")
+            raise Break(
+                "constant", f"{self} was made or changed in this frame; a real object is needed"
+            )
         if self.source is not None and self.source.kind != "pinned":
             output = current().output
-            if self.cls.__weakrefoffset__:          # the entry does not hold it, and goes with it
+            if self.cls.__weakrefoffset__:  # the entry does not hold it, and goes with it
                 output.guard(self.source, "ID", f"id({{0}}) == {id(self.value)}")
                 output.modules.append(self.value)
             else:
@@ -100,8 +162,13 @@ class ObjectVar(Variable):
     def immutable(self):
         """May C code be called on the real object while tracing?  What C hashes by value does not change (a pattern, a Decimal)."""
         method = lookup(self.cls, "__hash__")[1]
-        return self.pinned or self.source is not None and self.source.kind == "pinned" or \
-            isinstance(method, types.WrapperDescriptorType) and method is not object.__hash__
+        return (
+            self.pinned
+            or self.source is not None
+            and self.source.kind == "pinned"
+            or isinstance(method, types.WrapperDescriptorType)
+            and method is not object.__hash__
+        )
 
     def hash_key(self, tx):
         _, method = lookup(self.cls, "__hash__")
@@ -110,8 +177,11 @@ class ObjectVar(Variable):
         if self.value is not None and self.pinned:
             return self.value
         if isinstance(method, types.FunctionType):
-            return ("hashed", self.cls, tuple(p[1].hash_key(tx) for p in self.fields.items.values())) \
-                if "__dataclass_params__" in dir(self.cls) else super().hash_key(tx)
+            return (
+                ("hashed", self.cls, tuple(p[1].hash_key(tx) for p in self.fields.items.values()))
+                if "__dataclass_params__" in dir(self.cls)
+                else super().hash_key(tx)
+            )
         if method is None:
             tx.raise_(TypeError, f"unhashable type: '{self.cls.__name__}'")
         return self.real() if not isinstance(self.payload, TupleVar) else self.payload.hash_key(tx)
@@ -159,7 +229,10 @@ class ObjectVar(Variable):
         if isinstance(found, property):
             tx.output.guard_class_attribute(owner, found, name)
             if found.fget is None:
-                tx.raise_(AttributeError, f"property {name!r} of {self.cls.__name__!r} object has no getter")
+                tx.raise_(
+                    AttributeError,
+                    f"property {name!r} of {self.cls.__name__!r} object has no getter",
+                )
             return tx.output.wrap_pinned(found.fget).call(tx, [self], {})
         if isinstance(found, types.MemberDescriptorType):
             return self.slot(tx, name)
@@ -170,7 +243,11 @@ class ObjectVar(Variable):
                 return self.slots[name]
             if name == "args" and self.init_args is not None:
                 return TupleVar(list(self.init_args))
-            if name == "__context__" and "__traceback__" in self.slots and not tx.output.nothing_handled():
+            if (
+                name == "__context__"
+                and "__traceback__" in self.slots
+                and not tx.output.nothing_handled()
+            ):
                 raise Break("exception", "what else is being handled, around this frame")
             if name in ("__cause__", "__context__", "__traceback__") and self.value is None:
                 return ConstantVar(None)
@@ -180,8 +257,12 @@ class ObjectVar(Variable):
         kind = type(found)
         if hasattr(kind, "__set__") and hasattr(kind, "__get__"):
             if isinstance(lookup(kind, "__get__")[1], types.FunctionType):
-                return tx.output.wrap_pinned(found).call_method(tx, "__get__", [self, tx.output.wrap_pinned(self.cls)], {})
-            raise Break("attribute", f"the descriptor {kind.__name__} of {self.cls.__name__}.{name}")
+                return tx.output.wrap_pinned(found).call_method(
+                    tx, "__get__", [self, tx.output.wrap_pinned(self.cls)], {}
+                )
+            raise Break(
+                "attribute", f"the descriptor {kind.__name__} of {self.cls.__name__}.{name}"
+            )
         return None
 
     def slot(self, tx, name):
@@ -215,11 +296,15 @@ class ObjectVar(Variable):
             return CallableVar(found)
         getter = lookup(type(found), "__get__")[1]
         if isinstance(getter, types.FunctionType):
-            return tx.output.wrap_pinned(found).call_method(tx, "__get__", [self, tx.output.wrap_pinned(self.cls)], {})
+            return tx.output.wrap_pinned(found).call_method(
+                tx, "__get__", [self, tx.output.wrap_pinned(self.cls)], {}
+            )
         if getter is not MISSING:
             if isinstance(found, (functools.partialmethod, functools._lru_cache_wrapper)):
                 return BoundMethodVar(tx.output.wrap_pinned(found), self)
-            raise Break("attribute", f"the descriptor {type(found).__name__} of {self.cls.__name__}.{name}")
+            raise Break(
+                "attribute", f"the descriptor {type(found).__name__} of {self.cls.__name__}.{name}"
+            )
         return tx.output.wrap_class_attribute(owner, found, name)
 
     def setattr(self, tx, name, value):
@@ -234,19 +319,44 @@ class ObjectVar(Variable):
         owner, found = lookup(self.cls, name)
         if isinstance(found, property):
             if found.fset is None:
-                tx.raise_(AttributeError, f"property {name!r} of {self.cls.__name__!r} object has no setter")
+                tx.raise_(
+                    AttributeError,
+                    f"property {name!r} of {self.cls.__name__!r} object has no setter",
+                )
             tx.output.wrap_pinned(found.fset).call(tx, [self, value], {})
-        elif issubclass(self.cls, BaseException) and hasattr(type(found), "__set__") and owner.__module__ == "builtins":
+        elif (
+            issubclass(self.cls, BaseException)
+            and hasattr(type(found), "__set__")
+            and owner.__module__ == "builtins"
+        ):
             self.set_exception_attribute(tx, name, value)
-        elif isinstance(found, types.MemberDescriptorType) or isinstance(found, types.GetSetDescriptorType) and owner is torch._C._FunctionBase:
-            if owner is not torch._C._FunctionBase and name not in owner.__dict__.get("__slots__", ()):         # a context's `to_save` is written like a slot
+        elif (
+            isinstance(found, types.MemberDescriptorType)
+            or isinstance(found, types.GetSetDescriptorType)
+            and owner is torch._C._FunctionBase
+        ):
+            if owner is not torch._C._FunctionBase and name not in owner.__dict__.get(
+                "__slots__", ()
+            ):  # a context's `to_save` is written like a slot
                 raise Break("attribute", f"{owner.__name__}.{name} is kept by C code")
             self.slots[name], self.mutated = value, True
-        elif found is not MISSING and isinstance(lookup(type(found), "__set__")[1], types.FunctionType):
+        elif found is not MISSING and isinstance(
+            lookup(type(found), "__set__")[1], types.FunctionType
+        ):
             tx.output.wrap_pinned(found).call_method(tx, "__set__", [self, value], {})
-        elif self.fields is None and found is MISSING and not self.pinned and self.cls.__module__ != "builtins":
+        elif (
+            self.fields is None
+            and found is MISSING
+            and not self.pinned
+            and self.cls.__module__ != "builtins"
+        ):
             self.missing(tx, name)
-        elif self.fields is None or self.pinned or found is not MISSING and hasattr(type(found), "__set__"):
+        elif (
+            self.fields is None
+            or self.pinned
+            or found is not MISSING
+            and hasattr(type(found), "__set__")
+        ):
             raise Break("attribute", f"setting .{name} of {self}")
         else:
             self.fields.store(tx, ConstantVar(name), value)
@@ -254,9 +364,15 @@ class ObjectVar(Variable):
     def set_exception_attribute(self, tx, name, value):
         """What BaseException keeps itself, where the value is right; plain Python complains of others."""
         kind = value.python_type()
-        link = name in ("__cause__", "__context__") and (issubclass(kind, BaseException) or kind is type(None))
-        traceback = name == "__traceback__" and (kind is type(None) or value is self.slots.get(name))
-        if self.value is not None or not (link or traceback or name == "__suppress_context__" and kind is bool):
+        link = name in ("__cause__", "__context__") and (
+            issubclass(kind, BaseException) or kind is type(None)
+        )
+        traceback = name == "__traceback__" and (
+            kind is type(None) or value is self.slots.get(name)
+        )
+        if self.value is not None or not (
+            link or traceback or name == "__suppress_context__" and kind is bool
+        ):
             raise Break("attribute", f"setting {self.cls.__name__}.{name}")
         self.slots[name] = value
         if name == "__cause__":
@@ -270,7 +386,9 @@ class ObjectVar(Variable):
             self.generic_delattr(tx, name)
 
     def generic_delattr(self, tx, name):
-        if issubclass(self.cls, BaseException) and hasattr(type(lookup(self.cls, name)[1]), "__set__"):
+        if issubclass(self.cls, BaseException) and hasattr(
+            type(lookup(self.cls, name)[1]), "__set__"
+        ):
             raise Break("attribute", f"deleting {self.cls.__name__}.{name}")
         if isinstance(lookup(self.cls, name)[1], types.MemberDescriptorType):
             self.slot(tx, name)
@@ -286,7 +404,12 @@ class ObjectVar(Variable):
     def special(self, tx, name):
         """The bound special method, or None.  Looked up on the class, as Python does."""
         owner, found = lookup(self.cls, name)
-        if found is MISSING or found is None or isinstance(found, types.WrapperDescriptorType) and found.__objclass__ is object:
+        if (
+            found is MISSING
+            or found is None
+            or isinstance(found, types.WrapperDescriptorType)
+            and found.__objclass__ is object
+        ):
             return None
         return self.class_attribute(tx, owner, found, name)
 
@@ -342,11 +465,14 @@ class ObjectVar(Variable):
         cg.object(self)
 
     def __repr__(self):
-        return f"{self.cls.__name__} object" + (f" {self.source.name()}" if self.source is not None and not self.pinned else "")
+        return f"{self.cls.__name__} object" + (
+            f" {self.source.name()}" if self.source is not None and not self.pinned else ""
+        )
 
 
 class ModuleVar(ObjectVar):
     """torch.nn.Module: parameters, buffers and submodules live in dicts of their own; calling runs `forward`."""
+
     __slots__ = ()
 
     def table(self, tx, name):
@@ -370,13 +496,21 @@ class ModuleVar(ObjectVar):
 
     def generic_getattr(self, tx, name):
         # The tables are consulted early: names live in one place only (nn.Module.__setattr__ sees to it).
-        if self.fields is not None and name not in self.fields.items and lookup(self.cls, name)[1] is MISSING \
-                and lookup(self.cls, "__getattr__")[1] is torch.nn.Module.__getattr__:
+        if (
+            self.fields is not None
+            and name not in self.fields.items
+            and lookup(self.cls, name)[1] is MISSING
+            and lookup(self.cls, "__getattr__")[1] is torch.nn.Module.__getattr__
+        ):
             return self.module_getattr(tx, name)
         return super().generic_getattr(tx, name)
 
     def getitem(self, tx, key):
-        if self.cls is torch.nn.ModuleList and key.is_constant() and isinstance(key.as_constant(), slice):
+        if (
+            self.cls is torch.nn.ModuleList
+            and key.is_constant()
+            and isinstance(key.as_constant(), slice)
+        ):
             children = [value for _, value in self.table(tx, "_modules").pairs(tx)]
             return ModuleListVar(children[key.as_constant()], torch.nn.ModuleList)
         return super().getitem(tx, key)
@@ -392,7 +526,11 @@ class ModuleVar(ObjectVar):
         """nn.Module.__setattr__, where it only stores."""
         kind = value.python_type()
         if issubclass(kind, (torch.nn.Parameter, torch.nn.Module)):
-            raise Break("module", f"assigning a {kind.__name__} to self.{name} in forward", "assign it in __init__")
+            raise Break(
+                "module",
+                f"assigning a {kind.__name__} to self.{name} in forward",
+                "assign it in __init__",
+            )
         if name in self.table(tx, "_parameters").items or name in self.table(tx, "_modules").items:
             raise Break("module", f"replacing the parameter or submodule self.{name} in forward")
         buffers = self.table(tx, "_buffers")
@@ -413,16 +551,25 @@ class ModuleVar(ObjectVar):
                 output.guard(self.fields.source.item(name), "NO_HOOKS", "not {0}")
         if any(hooks.values()):
             from ..polyfills import call_with_hooks
+
             if self.value._backward_hooks or self.value._backward_pre_hooks:
                 raise Break("module", f"backward hooks of {self.cls.__name__}")
             return output.wrap_pinned(call_with_hooks).call(
-                tx, [self, TupleVar(list(args)), DictVar({k: (ConstantVar(k), v) for k, v in kwargs.items()})], {})
+                tx,
+                [
+                    self,
+                    TupleVar(list(args)),
+                    DictVar({k: (ConstantVar(k), v) for k, v in kwargs.items()}),
+                ],
+                {},
+            )
         with output.inside_module(self):
             return self.getattr(tx, "forward").call(tx, args, kwargs)
 
 
 class ModuleListVar(TupleVar):
     """A slice of a ModuleList, made in this frame: walked, indexed, measured."""
+
     __slots__ = ()
 
     def is_constant(self):
@@ -430,7 +577,11 @@ class ModuleListVar(TupleVar):
 
     def getitem(self, tx, key):
         found = self.index_of(tx, key)
-        return ModuleListVar(self.items[found], self.cls) if isinstance(found, slice) else super().getitem(tx, key)
+        return (
+            ModuleListVar(self.items[found], self.cls)
+            if isinstance(found, slice)
+            else super().getitem(tx, key)
+        )
 
     def reconstruct(self, cg):
         cg.call_object(torch.nn.ModuleList, TupleVar(self.items))
@@ -438,6 +589,7 @@ class ModuleListVar(TupleVar):
 
 class ClassVar(RealVar):
     """A class.  Calling it makes an instance: `__new__`, `__init__`, traced."""
+
     __slots__ = ()
 
     def is_constant(self):
@@ -448,19 +600,39 @@ class ClassVar(RealVar):
 
     def getattr(self, tx, name):
         cls = self.value
-        if name in ("__name__", "__qualname__", "__module__", "__mro__", "__bases__", "__doc__", "__class__", "__dict__",
-                    "__subclasses__", "__flags__", "__base__", "mro"):
+        if name in (
+            "__name__",
+            "__qualname__",
+            "__module__",
+            "__mro__",
+            "__bases__",
+            "__doc__",
+            "__class__",
+            "__dict__",
+            "__subclasses__",
+            "__flags__",
+            "__base__",
+            "mro",
+        ):
             return tx.fold_pinned(getattr, cls, name)
         owner, found = lookup(cls, name)
         meta_owner, meta = lookup(type(cls), name)
-        if meta is not MISSING and (found is MISSING or isinstance(meta, property)) and type(cls) is not type:
+        if (
+            meta is not MISSING
+            and (found is MISSING or isinstance(meta, property))
+            and type(cls) is not type
+        ):
             if isinstance(meta, types.FunctionType):
                 return BoundMethodVar(tx.output.wrap_pinned(meta), self)
             if isinstance(meta, property):
                 return tx.output.wrap_pinned(meta.fget).call(tx, [self], {})
         if found is MISSING:
             if meta is not MISSING:
-                return BoundMethodVar(CallableVar(meta), self) if callable(meta) else tx.fold_pinned(getattr, cls, name)
+                return (
+                    BoundMethodVar(CallableVar(meta), self)
+                    if callable(meta)
+                    else tx.fold_pinned(getattr, cls, name)
+                )
             tx.raise_(AttributeError, f"type object '{cls.__name__}' has no attribute '{name}'")
         if isinstance(found, METHODS):
             return method_of_class(tx, owner, found, name, None, self)
@@ -506,16 +678,22 @@ def instantiate(tx, cls, args, kwargs):
         raise Break("class", f"{cls.__name__} has a finalizer", "make the object outside")
     owner, new = lookup(cls, "__new__")
     if isinstance(new, staticmethod) and isinstance(new.__func__, types.FunctionType):
-        made = tx.output.wrap_pinned(new.__func__).call(tx, [tx.output.wrap_pinned(cls), *args], kwargs)
+        made = tx.output.wrap_pinned(new.__func__).call(
+            tx, [tx.output.wrap_pinned(cls), *args], kwargs
+        )
     else:
         made = allocate(tx, cls, args)
     if cls not in made.python_type().__mro__ or not isinstance(made, ObjectVar):
         return made
     owner, init = lookup(cls, "__init__")
     if isinstance(init, types.FunctionType):
-        result = BoundMethodVar(tx.output.wrap_class_attribute(owner, init, "__init__"), made).call(tx, args, kwargs)
+        result = BoundMethodVar(tx.output.wrap_class_attribute(owner, init, "__init__"), made).call(
+            tx, args, kwargs
+        )
         if result.identity() is not None:
-            tx.raise_(TypeError, f"__init__() should return None, not '{result.python_type().__name__}'")
+            tx.raise_(
+                TypeError, f"__init__() should return None, not '{result.python_type().__name__}'"
+            )
     elif made.payload is not None and not isinstance(made.payload, TupleVar):
         initialise_payload(tx, made.payload, args, kwargs)
     elif issubclass(cls, BaseException):
@@ -533,10 +711,16 @@ def allocate(tx, cls, args=(), new=None):
     fields = DictVar({}) if cls.__dictoffset__ else None
     if new is object.__new__ and not cls.__flags__ & NO_INSTANCES:
         if issubclass(cls, torch.nn.Module):
-            raise Break("module", f"making a {cls.__name__} in a compiled frame", "make modules in __init__")
+            raise Break(
+                "module", f"making a {cls.__name__} in a compiled frame", "make modules in __init__"
+            )
         return ObjectVar(cls, fields=fields)
-    for base, make in ((collections.OrderedDict, lambda: DictVar({}, collections.OrderedDict)), (dict, lambda: DictVar({})),
-                       (list, lambda: ListVar([])), (set, lambda: SetVar({}))):
+    for base, make in (
+        (collections.OrderedDict, lambda: DictVar({}, collections.OrderedDict)),
+        (dict, lambda: DictVar({})),
+        (list, lambda: ListVar([])),
+        (set, lambda: SetVar({})),
+    ):
         if issubclass(cls, base) and new is base.__new__:
             return ObjectVar(cls, fields=fields, payload=make())
     if issubclass(cls, BaseException):
@@ -549,7 +733,12 @@ def allocate(tx, cls, args=(), new=None):
 def initialise_exception(cls, made, args, kwargs):
     """BaseException.__init__, and those of C that take any arguments by position; the others look at theirs."""
     base = next(b for b in cls.__mro__ if b.__module__ == "builtins")
-    if kwargs or made.value is not None or base.__basicsize__ > BaseException.__basicsize__ and not issubclass(cls, ANY_ARGUMENTS):
+    if (
+        kwargs
+        or made.value is not None
+        or base.__basicsize__ > BaseException.__basicsize__
+        and not issubclass(cls, ANY_ARGUMENTS)
+    ):
         raise Break("class", f"{cls.__name__} is made by C code")
     made.init_args = list(args)
 
@@ -563,11 +752,14 @@ def initialise_payload(tx, payload, args, kwargs):
         raise Break("arguments", "the arguments of a container's __init__()")
     payload.method_clear(tx)
     if args:
-        payload.call_method(tx, "extend" if isinstance(payload, ListVar) else "update", list(args), {})
+        payload.call_method(
+            tx, "extend" if isinstance(payload, ListVar) else "update", list(args), {}
+        )
 
 
 class WeakRefVar(RealVar):
     """A weak reference from outside.  A call of it gives the object, which something alive must still hold: see `OutputGraph.lets_go`."""
+
     __slots__ = ()
     hash_key, real = Variable.hash_key, Variable.real
 
@@ -577,45 +769,65 @@ class WeakRefVar(RealVar):
     def call(self, tx, args, kwargs):
         found = self.value()
         if tx.output.lets_go(found):
-            raise Break("object", "what a weak reference refers to, after writes that may have let it go", "hold the object itself")
+            raise Break(
+                "object",
+                "what a weak reference refers to, after writes that may have let it go",
+                "hold the object itself",
+            )
         return tx.output.wrap(found, self.source.child("call"))
 
 
 class TracebackVar(Variable):
     """The traceback of an exception that was raised `where` (user's stack, root step): only the real one can tell more."""
+
     __slots__ = ("kind", "where")
     cls = types.TracebackType
 
     def reconstruct(self, cg):
-        raise Break("exception", f"the traceback of a {self.kind.__name__} that was caught", "", *self.where)
+        raise Break(
+            "exception", f"the traceback of a {self.kind.__name__} that was caught", "", *self.where
+        )
 
 
 class SuperVar(Variable):
     """super(cls, obj)."""
+
     __slots__ = ("start", "object")
     cls = super
 
     def getattr(self, tx, name):
-        bound_to_class = isinstance(self.object, ClassVar) and self.start in self.object.value.__mro__      # else in a metaclass
+        bound_to_class = (
+            isinstance(self.object, ClassVar) and self.start in self.object.value.__mro__
+        )  # else in a metaclass
         mro = (self.object.value if bound_to_class else self.object.python_type()).__mro__
-        for owner in mro[mro.index(self.start) + 1:]:
+        for owner in mro[mro.index(self.start) + 1 :]:
             if name in owner.__dict__:
                 found = owner.__dict__[name]
                 break
         else:
             tx.raise_(AttributeError, f"'super' object has no attribute '{name}'")
         if name == "__new__":
-            return tx.output.wrap_pinned(found.__func__ if isinstance(found, staticmethod) else found)
+            return tx.output.wrap_pinned(
+                found.__func__ if isinstance(found, staticmethod) else found
+            )
         if not bound_to_class and isinstance(self.object, ObjectVar):
             if isinstance(found, property):
                 return tx.output.wrap_pinned(found.fget).call(tx, [self.object], {})
             return self.object.class_attribute(tx, owner, found, name)
-        instance, cls = (None, self.object) if bound_to_class else (self.object, tx.output.wrap_pinned(self.object.python_type()))
+        instance, cls = (
+            (None, self.object)
+            if bound_to_class
+            else (self.object, tx.output.wrap_pinned(self.object.python_type()))
+        )
         if isinstance(found, types.ClassMethodDescriptorType):
             raise Break("class", f"super().{name}, a class method in C")
         if isinstance(found, METHODS):
             return method_of_class(tx, owner, found, name, instance, cls)
-        return tx.output.wrap_pinned(found) if instance is None else BoundMethodVar(tx.output.wrap_pinned(found), instance)
+        return (
+            tx.output.wrap_pinned(found)
+            if instance is None
+            else BoundMethodVar(tx.output.wrap_pinned(found), instance)
+        )
 
     def reconstruct(self, cg):
         cg.call_object(super, ClassVar(self.start), self.object)

@@ -10,6 +10,7 @@ Out:  arithmetic on them makes other symbolic numbers; a comparison that the pro
 `reconstruct` computes the value again from the inputs' sizes: the program gets plain ints.
 Mirrors torch/_dynamo/variables/tensor.py (SymNodeVariable).
 """
+
 import math
 import operator
 import re
@@ -23,18 +24,33 @@ from ..symbolic_shapes import DataDependentDecision
 from .base import Variable
 from .constant import ConstantVar
 
-PLAIN = re.compile(r"[<>^=]?[ +-]?#?\d*[,_]?d?")        # specifications that format every int
+PLAIN = re.compile(r"[<>^=]?[ +-]?#?\d*[,_]?d?")  # specifications that format every int
 SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
-NOT_FINITE = (sympy.nan, sympy.oo, -sympy.oo, sympy.zoo)         # sympy's rules for them are not those of floats
-CALLS = {       # builtins and math functions that stay symbolic
-    math.floor: math.floor, math.ceil: math.ceil, math.trunc: math.trunc, abs: operator.abs, round: round, float: torch.sym_float,
-    int: lambda n: torch.SymInt(n.node.sym_int()), min: torch.sym_min, max: torch.sym_max,
+NOT_FINITE = (
+    sympy.nan,
+    sympy.oo,
+    -sympy.oo,
+    sympy.zoo,
+)  # sympy's rules for them are not those of floats
+CALLS = {  # builtins and math functions that stay symbolic
+    math.floor: math.floor,
+    math.ceil: math.ceil,
+    math.trunc: math.trunc,
+    abs: operator.abs,
+    round: round,
+    float: torch.sym_float,
+    int: lambda n: torch.SymInt(n.node.sym_int()),
+    min: torch.sym_min,
+    max: torch.sym_max,
     **{getattr(math, name): function for name, function in SYMBOLIC_MATH.items()},
-    math.prod: None, math.isqrt: None}
+    math.prod: None,
+    math.isqrt: None,
+}
 
 
 class Unpinned(Variable):
     """A value made of symbolic numbers; whoever looks at it in another way than passing it on gets the constant, which pins them."""
+
     __slots__ = ()
 
     def constant(self):
@@ -47,7 +63,11 @@ class Unpinned(Variable):
         return self.as_constant()
 
     def getattr(self, tx, name):
-        return tx.output.wrap_pinned(self.python_type()) if name == "__class__" else self.constant().getattr(tx, name)
+        return (
+            tx.output.wrap_pinned(self.python_type())
+            if name == "__class__"
+            else self.constant().getattr(tx, name)
+        )
 
 
 def _of_constant(name):
@@ -60,6 +80,7 @@ for _name in ("call_method", "iterate", "length", "getitem", "call"):
 
 class SymVar(Unpinned):
     """`value`: a torch.SymInt, SymFloat or SymBool; `node`: its placeholder, of a symbol that is an input of the graph."""
+
     __slots__ = ("value", "node")
 
     def __init__(self, value, source=None, node=None):
@@ -88,17 +109,24 @@ class SymVar(Unpinned):
 
 class TextVar(Unpinned):
     """An f-string: `parts` are texts and (SymVar, format specification), and it is put together when the program runs."""
+
     __slots__ = ("parts",)
     cls = str
 
     def as_constant(self):
-        return "".join(part if type(part) is str else format(part[0].as_constant(), part[1]) for part in self.parts)
+        return "".join(
+            part if type(part) is str else format(part[0].as_constant(), part[1])
+            for part in self.parts
+        )
 
     def identity(self):
         return self.as_constant()
 
     def reconstruct(self, cg):
-        texts = [part.replace("{", "{{").replace("}", "}}") if type(part) is str else f"{{:{part[1]}}}" for part in self.parts]
+        texts = [
+            part.replace("{", "{{").replace("}", "}}") if type(part) is str else f"{{:{part[1]}}}"
+            for part in self.parts
+        ]
         numbers = [part[0] for part in self.parts if type(part) is not str]
         cg.start_call(lambda: cg.load_const("".join(texts).format))
         for number in numbers:
@@ -110,7 +138,11 @@ def parts_of(value, specification=""):
     """The parts of a formatted value, or None: nothing is symbolic, or formatting may raise."""
     if type(value) is TextVar and not specification:
         return value.parts
-    return [(value, specification)] if type(value) is SymVar and value.python_type() is int and PLAIN.fullmatch(specification) else None
+    return (
+        [(value, specification)]
+        if type(value) is SymVar and value.python_type() is int and PLAIN.fullmatch(specification)
+        else None
+    )
 
 
 def wrap_symbolic(value):
@@ -120,7 +152,11 @@ def wrap_symbolic(value):
 
 
 def is_number(variable):
-    return type(variable) is SymVar or type(variable) is ConstantVar and type(variable.value) in (int, float, bool)
+    return (
+        type(variable) is SymVar
+        or type(variable) is ConstantVar
+        and type(variable.value) in (int, float, bool)
+    )
 
 
 def apply(tx, function, *variables):
@@ -128,14 +164,24 @@ def apply(tx, function, *variables):
     if function is not None and all(map(is_number, variables)):
         try:
             value = function(*[variable.value for variable in variables])
-            if type(value) in SYMBOLIC and not value.node.expr.has(*NOT_FINITE) or type(value) in (int, float, bool):
+            if (
+                type(value) in SYMBOLIC
+                and not value.node.expr.has(*NOT_FINITE)
+                or type(value) in (int, float, bool)
+            ):
                 return tx.output.wrap_result(value)
         except DataDependentDecision as error:
             raise data_dependent(error) from None
-        except Exception:       # an error of the program (division by zero) or nothing that torch computes symbolically
+        except (
+            Exception
+        ):  # an error of the program (division by zero) or nothing that torch computes symbolically
             pass
     return None
 
 
 def data_dependent(error):
-    return Break("data-dependent", str(error), "the value is only known when the program runs; keep the decision outside the compiled function")
+    return Break(
+        "data-dependent",
+        str(error),
+        "the value is only known when the program runs; keep the decision outside the compiled function",
+    )

@@ -6,6 +6,7 @@ Out:  graph nodes (through `tx.output.call_graph`), constants for metadata; what
     >>> TensorVar(node, fake).getattr(tx, "shape")      # TupleVar of constants, no node
 Mirrors torch/_dynamo/variables/tensor.py (paper section 3.5).
 """
+
 import functools
 import operator
 
@@ -18,23 +19,92 @@ from .constant import ConstantVar
 from .containers import SequenceVar
 from .symbolic import Unpinned
 
-METADATA = {"dtype", "device", "layout", "ndim", "requires_grad", "is_leaf", "is_cuda", "is_cpu", "is_sparse", "is_quantized",
-            "is_meta", "is_mps", "is_xpu", "is_mkldnn", "is_nested", "itemsize", "nbytes", "names", "output_nr", "is_sparse_csr",
-            "is_mtia", "is_ipu", "is_xla", "is_vulkan", "is_maia", "retains_grad", "_is_view"}
-UNGUARDED = {"is_leaf", "retains_grad", "output_nr", "_is_view", "names"}       # not among the guards of every input: guarded when read
+METADATA = {
+    "dtype",
+    "device",
+    "layout",
+    "ndim",
+    "requires_grad",
+    "is_leaf",
+    "is_cuda",
+    "is_cpu",
+    "is_sparse",
+    "is_quantized",
+    "is_meta",
+    "is_mps",
+    "is_xpu",
+    "is_mkldnn",
+    "is_nested",
+    "itemsize",
+    "nbytes",
+    "names",
+    "output_nr",
+    "is_sparse_csr",
+    "is_mtia",
+    "is_ipu",
+    "is_xla",
+    "is_vulkan",
+    "is_maia",
+    "retains_grad",
+    "_is_view",
+}
+UNGUARDED = {
+    "is_leaf",
+    "retains_grad",
+    "output_nr",
+    "_is_view",
+    "names",
+}  # not among the guards of every input: guarded when read
 VIEWS = {"T", "mT", "H", "mH", "real", "imag", "data"}
-VALUE_METHODS = {"item", "tolist", "numpy", "__int__", "__float__", "__bool__", "__index__", "__complex__", "__array__", "cpu_numpy"}
-BREAKING_METHODS = {"backward", "register_hook", "register_post_accumulate_grad_hook", "retain_grad", "share_memory_",
-                    "data_ptr", "storage", "untyped_storage", "storage_offset", "__dlpack__", "pin_memory", "set_", "apply_",
-                    "map_", "__reduce_ex__", "__deepcopy__", "record_stream", "__setattr__", "__delattr__"}
+VALUE_METHODS = {
+    "item",
+    "tolist",
+    "numpy",
+    "__int__",
+    "__float__",
+    "__bool__",
+    "__index__",
+    "__complex__",
+    "__array__",
+    "cpu_numpy",
+}
+BREAKING_METHODS = {
+    "backward",
+    "register_hook",
+    "register_post_accumulate_grad_hook",
+    "retain_grad",
+    "share_memory_",
+    "data_ptr",
+    "storage",
+    "untyped_storage",
+    "storage_offset",
+    "__dlpack__",
+    "pin_memory",
+    "set_",
+    "apply_",
+    "map_",
+    "__reduce_ex__",
+    "__deepcopy__",
+    "record_stream",
+    "__setattr__",
+    "__delattr__",
+}
 
 
 class TensorVar(Variable):
     """`node` in the graph under construction, `fake` its example value, `cls` Tensor or Parameter; `real` for inputs."""
+
     __slots__ = ("node", "fake", "cls", "value")
 
     def __init__(self, node, fake, cls=torch.Tensor, source=None, value=None):
-        self.source, self.mutated, self.node, self.fake, self.cls, self.value = source, False, node, fake, cls, value
+        self.source, self.mutated, self.node, self.fake, self.cls, self.value = (
+            source,
+            False,
+            node,
+            fake,
+            cls,
+            value,
+        )
 
     def real(self):
         raise Break("constant", "a tensor where a constant is needed")
@@ -43,7 +113,9 @@ class TensorVar(Variable):
         return self
 
     def truth(self, tx):
-        return self._value_of(tx, bool, "a branch on a tensor's value", "use torch.where, or keep the test outside")
+        return self._value_of(
+            tx, bool, "a branch on a tensor's value", "use torch.where, or keep the test outside"
+        )
 
     def _value_of(self, tx, convert, reason, hint):
         """The value, where fake tensors know it (a constant made in the frame); else a break."""
@@ -64,7 +136,9 @@ class TensorVar(Variable):
     def iterate(self, tx):
         if not self.fake.dim():
             tx.raise_(TypeError, "iteration over a 0-d tensor")
-        return tx.output.call_graph(tx, "call_method", "unbind", [self, ConstantVar(0)], {}).iterate(tx)
+        return tx.output.call_graph(
+            tx, "call_method", "unbind", [self, ConstantVar(0)], {}
+        ).iterate(tx)
 
     def getitem(self, tx, key):
         return tx.output.call_graph(tx, "call_function", operator.getitem, [self, key], {})
@@ -82,8 +156,13 @@ class TensorVar(Variable):
             return tx.output.wrap_result(self.fake.shape)
         if name in METADATA:
             if name in UNGUARDED and self.value is not None:
-                tx.output.guard(self.source, ("FLAG", name), f"{{0}}.{name} == {{pin}}", getattr(self.value, name))
-                if name == "retains_grad":      # fake tensors do not carry it
+                tx.output.guard(
+                    self.source,
+                    ("FLAG", name),
+                    f"{{0}}.{name} == {{pin}}",
+                    getattr(self.value, name),
+                )
+                if name == "retains_grad":  # fake tensors do not carry it
                     return ConstantVar(self.value.retains_grad)
             return tx.output.wrap_result(getattr(self.fake, name))
         if name == "grad":
@@ -113,7 +192,9 @@ class TensorVar(Variable):
     def guard_shape(self, tx):
         """A parameter's shape was asked for: from now on it matters whatever the backend is."""
         if self.source is not None and self.value is not None:
-            tx.output.guard(self.source, "SHAPE", "{0}.shape == {pin}", tuple(self.value.shape), row="shape")
+            tx.output.guard(
+                self.source, "SHAPE", "{0}.shape == {pin}", tuple(self.value.shape), row="shape"
+            )
 
     def _grad(self, tx):
         if self.source is None or self.value is None:
@@ -125,7 +206,9 @@ class TensorVar(Variable):
     def setattr(self, tx, name, value):
         if name == "requires_grad" and value.as_constant() == self.fake.requires_grad:
             return
-        raise Break("tensor attribute", f"setting Tensor.{name}", "set it outside the compiled function")
+        raise Break(
+            "tensor attribute", f"setting Tensor.{name}", "set it outside the compiled function"
+        )
 
     def call_method(self, tx, name, args, kwargs):
         special = getattr(self, "method_" + name, None)
@@ -135,17 +218,30 @@ class TensorVar(Variable):
             return self._python_value(tx, name)
         if name in BREAKING_METHODS:
             raise Break("tensor method", f"Tensor.{name}() is not traced")
-        if not callable(getattr(torch.Tensor, name, None)):         # an attribute of the tensor's own, or a property
+        if not callable(
+            getattr(torch.Tensor, name, None)
+        ):  # an attribute of the tensor's own, or a property
             return self.getattr(tx, name).call(tx, args, kwargs)
         return tx.output.call_graph(tx, "call_method", name, [self, *args], kwargs)
 
     def _python_value(self, tx, name):
         hint = "the value leaves the graph; keep it a tensor"
-        if config.capture_scalar_outputs and name in ("item", "__int__", "__float__", "__index__") and not self.fake.is_complex() and \
-                self.fake.dtype is not torch.bool and tx.output.fake_mode.shape_env is not None:
+        if (
+            config.capture_scalar_outputs
+            and name in ("item", "__int__", "__float__", "__index__")
+            and not self.fake.is_complex()
+            and self.fake.dtype is not torch.bool
+            and tx.output.fake_mode.shape_env is not None
+        ):
             value = tx.output.call_graph(tx, "call_method", "item", [self], {})
-            kind = {"__int__": int, "__index__": int, "__float__": float}.get(name, value.python_type())
-            return value if value.python_type() is kind else tx.output.wrap_pinned(kind).call(tx, [value], {})
+            kind = {"__int__": int, "__index__": int, "__float__": float}.get(
+                name, value.python_type()
+            )
+            return (
+                value
+                if value.python_type() is kind
+                else tx.output.wrap_pinned(kind).call(tx, [value], {})
+            )
         value = self._value_of(tx, lambda fake: getattr(fake, name)(), f"Tensor.{name}()", hint)
         if type(value) not in (int, float, bool, complex):
             raise Break("data-dependent", f"Tensor.{name}() ({self.describe()})", hint)
@@ -161,6 +257,7 @@ class TensorVar(Variable):
                 return tx.output.call_graph(tx, "call_method", name, [self, *args], kwargs)
             change = tx.binary(symbol, tx.binary("*", value, args[0]), args[1])
             return self.call_method(tx, name.replace("cmul", "").replace("cdiv", ""), [change], {})
+
         return method
 
     method_addcmul, method_addcmul_ = _scaled("addcmul", "*"), _scaled("addcmul_", "*")
@@ -210,11 +307,18 @@ class FloatVar(Unpinned):
     make it a constant.  One that the program reads has a source; what follows from it has none.
     # PyTorch: torch.SymFloat, turned into tensors later (torch/fx/passes/_tensorify_python_scalars.py).
     """
+
     __slots__ = ("value", "tensor", "pin")
     cls = float
 
     def __init__(self, value, tensor, pin, source=None):
-        self.source, self.mutated, self.value, self.tensor, self.pin = source, False, value, tensor, pin
+        self.source, self.mutated, self.value, self.tensor, self.pin = (
+            source,
+            False,
+            value,
+            tensor,
+            pin,
+        )
 
     def is_constant(self):
         return True
@@ -230,33 +334,76 @@ class FloatVar(Unpinned):
     def beside(self, tx, others):
         """What to use where `others` are the call's other arguments.  A number takes the dtype of the tensors it meets; a 0-d tensor only
         does so beside floating tensors that have dimensions, and is cast beside others."""
-        met = [t.fake for other in others for t in (other.iterate(tx) if isinstance(other, SequenceVar) else (other,)) if isinstance(t, TensorVar)]
+        met = [
+            t.fake
+            for other in others
+            for t in (other.iterate(tx) if isinstance(other, SequenceVar) else (other,))
+            if isinstance(t, TensorVar)
+        ]
         if any(t.dim() and (t.is_floating_point() or t.is_complex()) for t in met):
             return self.tensor
         dtype = functools.reduce(torch.promote_types, [torch.result_type(t, 1.0) for t in met])
-        if dtype.itemsize == 2:         # eager multiplies in float32 and rounds once
+        if dtype.itemsize == 2:  # eager multiplies in float32 and rounds once
             return ConstantVar(self.as_constant())
         return tx.output.call_graph(tx, "call_method", "to", [self.tensor, ConstantVar(dtype)], {})
 
     def combine(self, tx, operation, *operands):
         """A float from `operands`: FloatVars and ConstantVars of numbers."""
         floats = [v for v in operands if isinstance(v, FloatVar)]
-        tensor = tx.output.call_graph(tx, "call_function", operation, [v.tensor if isinstance(v, FloatVar) else v for v in operands], {})
-        return FloatVar(operation(*[v.value for v in operands]), tensor, lambda: [v.pin() for v in floats])
+        tensor = tx.output.call_graph(
+            tx,
+            "call_function",
+            operation,
+            [v.tensor if isinstance(v, FloatVar) else v for v in operands],
+            {},
+        )
+        return FloatVar(
+            operation(*[v.value for v in operands]), tensor, lambda: [v.pin() for v in floats]
+        )
 
 
-ARITHMETIC = {"add", "sub", "mul", "div", "true_divide", "truediv", "iadd", "isub", "imul", "itruediv", "add_", "sub_", "mul_", "div_", "true_divide_",
-              "_foreach_add", "_foreach_mul", "_foreach_div", "_foreach_add_", "_foreach_mul_", "_foreach_div_"}
+ARITHMETIC = {
+    "add",
+    "sub",
+    "mul",
+    "div",
+    "true_divide",
+    "truediv",
+    "iadd",
+    "isub",
+    "imul",
+    "itruediv",
+    "add_",
+    "sub_",
+    "mul_",
+    "div_",
+    "true_divide_",
+    "_foreach_add",
+    "_foreach_mul",
+    "_foreach_div",
+    "_foreach_add_",
+    "_foreach_mul_",
+    "_foreach_div_",
+}
 
 
 def with_tensors(tx, target, args, kwargs):
     """(args, kwargs) of a call in the graph where each FloatVar is a tensor, if the operation takes one there, or else a constant."""
     name = target if isinstance(target, str) else getattr(target, "__name__", "")
     alpha = kwargs.get("alpha")
-    if isinstance(alpha, FloatVar) and name.strip("_") in ("add", "sub", "foreach_add", "foreach_sub") and len(args) == 2:
-        product = torch._foreach_mul if isinstance(args[1], SequenceVar) else operator.mul      # x + alpha * y
-        args, kwargs = [args[0], tx.output.call_graph(tx, "call_function", product, [args[1], alpha], {})], {}
+    if (
+        isinstance(alpha, FloatVar)
+        and name.strip("_") in ("add", "sub", "foreach_add", "foreach_sub")
+        and len(args) == 2
+    ):
+        product = (
+            torch._foreach_mul if isinstance(args[1], SequenceVar) else operator.mul
+        )  # x + alpha * y
+        args, kwargs = (
+            [args[0], tx.output.call_graph(tx, "call_function", product, [args[1], alpha], {})],
+            {},
+        )
     if name in ARITHMETIC and any(isinstance(a, (TensorVar, SequenceVar)) for a in args):
         args = [a.beside(tx, args) if isinstance(a, FloatVar) else a for a in args]
-    constant = lambda v: ConstantVar(v.as_constant()) if isinstance(v, FloatVar) else v         # noqa: E731
+    constant = lambda v: ConstantVar(v.as_constant()) if isinstance(v, FloatVar) else v  # noqa: E731
     return [constant(a) for a in args], {k: constant(v) for k, v in kwargs.items()}

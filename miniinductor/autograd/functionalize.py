@@ -19,13 +19,16 @@ root; a view that is older than its root is replayed when it is read.
 Mirrors aten/src/ATen/FunctionalTensorWrapper.cpp and torch/_functorch/_aot_autograd (paper section 3.10).
 Left out: writes to one of two *inputs* that share storage (`compile_fx` runs such calls eagerly).
 """
+
 import math
 import operator
 
 import torch
 from torch import fx
 from torch._dispatch.python import enable_python_dispatcher
-from torch.fx._lazy_graph_module import _LazyGraphModule as graph_module      # its Python is written when somebody calls it: few are
+from torch.fx._lazy_graph_module import (
+    _LazyGraphModule as graph_module,
+)  # its Python is written when somebody calls it: few are
 
 from ..sizes import same_sizes
 
@@ -50,21 +53,33 @@ def _inverse(dims):
     return order
 
 
-RESHAPES = (aten.view.default, aten.reshape.default, aten._unsafe_view.default, aten.unsqueeze.default, aten.squeeze.default, aten.squeeze.dim,
-            aten.squeeze.dims)
-SAME_ELEMENTS = {       # views that only rearrange: the inverse is again a view
-    **dict.fromkeys(RESHAPES, lambda value, source, args: (aten.reshape.default, (value, list(source.shape)))),
+RESHAPES = (
+    aten.view.default,
+    aten.reshape.default,
+    aten._unsafe_view.default,
+    aten.unsqueeze.default,
+    aten.squeeze.default,
+    aten.squeeze.dim,
+    aten.squeeze.dims,
+)
+SAME_ELEMENTS = {  # views that only rearrange: the inverse is again a view
+    **dict.fromkeys(
+        RESHAPES, lambda value, source, args: (aten.reshape.default, (value, list(source.shape)))
+    ),
     aten.t.default: lambda value, source, args: (aten.t.default, (value,)),
     aten.transpose.int: lambda value, source, args: (aten.transpose.int, (value, *args[1:])),
-    aten.permute.default: lambda value, source, args: (aten.permute.default, (value, _inverse(args[1]))),
+    aten.permute.default: lambda value, source, args: (
+        aten.permute.default,
+        (value, _inverse(args[1])),
+    ),
 }
-PART_OF = {             # views that select: the inverse scatters into the old value
+PART_OF = {  # views that select: the inverse scatters into the old value
     aten.slice.Tensor: aten.slice_scatter.default,
     aten.select.int: aten.select_scatter.default,
     aten.diagonal.default: aten.diagonal_scatter.default,
 }
 PIECES = {aten.split.Tensor, aten.split_with_sizes.default, aten.unbind.int}
-RENAMED = {             # in-place ops whose functional form has another name
+RENAMED = {  # in-place ops whose functional form has another name
     aten.bernoulli_.float: aten.bernoulli.p,
     aten.normal_.default: aten.normal_functional.default,
     aten.zero_.default: aten.zeros_like.default,
@@ -81,20 +96,27 @@ def functional_form(op):
     packet = getattr(aten, op._schema.name.split("::")[1].rstrip("_"), None)
     for name in packet.overloads() if packet else ():
         candidate = getattr(packet, name)
-        if not candidate._schema.is_mutable and [(a.name, str(a.type)) for a in candidate._schema.arguments] == wanted:
+        if (
+            not candidate._schema.is_mutable
+            and [(a.name, str(a.type)) for a in candidate._schema.arguments] == wanted
+        ):
             return candidate, written
     raise CannotFunctionalize(f"no functional form of {op}")
 
 
 def is_needed(node):
     """Must this node stay, though nobody reads it?  Random ops advance the generator, so later draws depend on them."""
-    return node.op in ("placeholder", "output") or torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
+    return node.op in ("placeholder", "output") or torch.Tag.nondeterministic_seeded in getattr(
+        node.target, "tags", ()
+    )
 
 
 def is_view(op):
     """Does the op return a view of an argument?"""
     schema = getattr(op, "_schema", None)
-    return schema is not None and not schema.is_mutable and any(a.alias_info for a in schema.arguments)
+    return (
+        schema is not None and not schema.is_mutable and any(a.alias_info for a in schema.arguments)
+    )
 
 
 def add_node(graph, like, target, args, kwargs=None):
@@ -135,18 +157,25 @@ class Functionalizer:
             if at.target is operator.getitem:
                 source, whole = self._scatter_piece(at, whole)
             elif at.target in SAME_ELEMENTS:
-                whole = self.emit(node, *SAME_ELEMENTS[at.target](whole, source.meta["val"], at.args))
+                whole = self.emit(
+                    node, *SAME_ELEMENTS[at.target](whole, source.meta["val"], at.args)
+                )
             elif at.target is aten.as_strided.default:
                 whole = self._scatter_strided(node, source, whole, *at.args[1:])
             elif at.target in PART_OF:
-                whole = self.emit(node, PART_OF[at.target], (self.read(source), whole, *at.args[1:]), at.kwargs)
+                whole = self.emit(
+                    node, PART_OF[at.target], (self.read(source), whole, *at.args[1:]), at.kwargs
+                )
             else:
                 raise CannotFunctionalize(f"write through {at.target}")
             at = source
         self.value[root] = whole
         self.version[root] += 1
         self.stamp[root] = self.version[root]
-        self.value[node], self.stamp[node] = value if node is not root else whole, self.version[root]
+        self.value[node], self.stamp[node] = (
+            value if node is not root else whole,
+            self.version[root],
+        )
         if root.op in ("placeholder", "get_attr") and root not in self.written_inputs:
             self.written_inputs.append(root)
 
@@ -158,12 +187,17 @@ class Functionalizer:
             raise CannotFunctionalize(f"write to an output of {call.target}")
         if call.target is aten.unbind.int:
             dim = call.args[1] if len(call.args) > 1 else call.kwargs.get("dim", 0)
-            return source, self.emit(piece, aten.select_scatter.default, (self.read(source), value, dim, index))
+            return source, self.emit(
+                piece, aten.select_scatter.default, (self.read(source), value, dim, index)
+            )
         dim = call.args[2] if len(call.args) > 2 else call.kwargs.get("dim", 0)
         sizes = [p.shape[dim] for p in call.meta["val"]]
         start = sum(sizes[:index])
-        return source, self.emit(piece, aten.slice_scatter.default,
-                                 (self.read(source), value, dim, start, start + sizes[index]))
+        return source, self.emit(
+            piece,
+            aten.slice_scatter.default,
+            (self.read(source), value, dim, start, start + sizes[index]),
+        )
 
     def _scatter_strided(self, like, source, value, size, stride, offset=None):
         """`source` with `value` at the places that as_strided(size, stride, offset) reads.  (aten.as_strided_scatter counts the offset from
@@ -172,15 +206,36 @@ class Functionalizer:
         start = (whole.storage_offset() if offset is None else offset) - whole.storage_offset()
         if not whole.is_contiguous() or start < 0:
             raise CannotFunctionalize("write through as_strided of a tensor that is not contiguous")
-        if start == 0 and math.prod(size) == whole.numel() and list(stride) == [math.prod(size[k + 1:]) for k in range(len(size))]:
+        if (
+            start == 0
+            and math.prod(size) == whole.numel()
+            and list(stride) == [math.prod(size[k + 1 :]) for k in range(len(size))]
+        ):
             return self.emit(like, aten.reshape.default, (value, list(whole.shape)))
         place = {"device": whole.device}
         at = self.emit(like, aten.full.default, ([1], start), {"dtype": torch.int64, **place})
-        for n, step in zip(size, stride):       # the position of each element, dimension by dimension
-            steps = self.emit(like, aten.mul.Tensor, (self.emit(like, aten.arange.default, (n,), place), step))
-            at = self.emit(like, aten.reshape.default, (self.emit(like, aten.add.Tensor, (self.emit(like, aten.unsqueeze.default, (at, 1)), steps)), [-1]))
+        for n, step in zip(size, stride):  # the position of each element, dimension by dimension
+            steps = self.emit(
+                like, aten.mul.Tensor, (self.emit(like, aten.arange.default, (n,), place), step)
+            )
+            at = self.emit(
+                like,
+                aten.reshape.default,
+                (
+                    self.emit(
+                        like,
+                        aten.add.Tensor,
+                        (self.emit(like, aten.unsqueeze.default, (at, 1)), steps),
+                    ),
+                    [-1],
+                ),
+            )
         flat = self.emit(like, aten.reshape.default, (self.read(source), [-1]))
-        new = self.emit(like, aten.index_put.default, (flat, [at], self.emit(like, aten.reshape.default, (value, [-1]))))
+        new = self.emit(
+            like,
+            aten.index_put.default,
+            (flat, [at], self.emit(like, aten.reshape.default, (value, [-1]))),
+        )
         return self.emit(like, aten.reshape.default, (new, list(whole.shape)))
 
     def run(self):
@@ -201,14 +256,18 @@ class Functionalizer:
             return self.call_in_place(node, schema)
         args, kwargs = fx.map_arg((node.args, node.kwargs), self.read)
         if all(self.value[a].meta["val"] is a.meta["val"] for a in node.all_input_nodes):
-            value = self.new.call_function(node.target, args, kwargs)       # nothing above it changed
+            value = self.new.call_function(node.target, args, kwargs)  # nothing above it changed
             value.meta.update(node.meta)
         else:
             value = self.emit(node, node.target, args, kwargs)
         self.own(node, value)
         source = node.args[0] if node.args and isinstance(node.args[0], fx.Node) else None
-        if source is not None and (is_view(node.target) or node.target in (aten.reshape.default, aten._unsafe_view.default)
-                                   or node.target is operator.getitem and self.root.get(source) is not source):
+        if source is not None and (
+            is_view(node.target)
+            or node.target in (aten.reshape.default, aten._unsafe_view.default)
+            or node.target is operator.getitem
+            and self.root.get(source) is not source
+        ):
             self.root[node] = self.root[source]
             self.stamp[node] = self.version[self.root[source]]
 
@@ -222,15 +281,20 @@ class Functionalizer:
             raise CannotFunctionalize(f"{node.target} writes to lists of tensors")
         wanted = [a for a in target._schema.arguments if a.name in given]
         args = [given[a.name] for a in wanted if not a.kwarg_only]
-        kwargs = {a.name: given[a.name] for a in wanted if a.kwarg_only and given[a.name] is not None}
+        kwargs = {
+            a.name: given[a.name] for a in wanted if a.kwarg_only and given[a.name] is not None
+        }
         if target is aten.zeros_like.default:
             args = args[:1]
         args, kwargs = fx.map_arg((args, kwargs), self.read)
         result = self.emit(node, target, args, kwargs)
         results = [result]
         if len(victims) > 1 or isinstance(result.meta["val"], (tuple, list)):
-            results = [self.emit(node, operator.getitem, (result, i)) for i in range(len(result.meta["val"]))]
-            results = results[-len(victims):]
+            results = [
+                self.emit(node, operator.getitem, (result, i))
+                for i in range(len(result.meta["val"]))
+            ]
+            results = results[-len(victims) :]
         for victim, new in zip(victims, results):
             have, want = new.meta["val"], victim.meta["val"]
             if have.dtype != want.dtype:
@@ -239,14 +303,20 @@ class Functionalizer:
                 raise CannotFunctionalize(f"{node.target} resizes its out= tensor")
             self.write(victim, new)
         if isinstance(node.meta["val"], tuple) and node.meta["val"]:
-            self.own(node, result)      # batch norm: its statistics are written, its results are read by getitem
-        elif len(victims) == 1:         # the node's own value is its victim
+            self.own(
+                node, result
+            )  # batch norm: its statistics are written, its results are read by getitem
+        elif len(victims) == 1:  # the node's own value is its victim
             node.replace_all_uses_with(victims[0])
 
 
 def functionalize(gm):
     """(functional GraphModule whose output is (outputs, [new values of written inputs]), names of written inputs)."""
     functionalizer = Functionalizer(gm.graph)
-    with gm.meta["fake_mode"], torch.no_grad(), enable_python_dispatcher():     # C++ shape functions would ask for numbers
+    with (
+        gm.meta["fake_mode"],
+        torch.no_grad(),
+        enable_python_dispatcher(),
+    ):  # C++ shape functions would ask for numbers
         graph = functionalizer.run()
     return with_graph(gm, graph), [(n.op, n.target) for n in functionalizer.written_inputs]

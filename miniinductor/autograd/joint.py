@@ -20,6 +20,7 @@ Mirrors torch/_functorch/_aot_autograd (paper section 3.10).  Left out: tensor s
 leaves made inside the graph (refused); for a written input that had no history, the gradient with respect to its *new*
 value (nobody's leaf) sees what was computed from it outside only, as in PyTorch.
 """
+
 import bisect
 import contextlib
 import operator
@@ -32,7 +33,17 @@ from torch._dispatch.python import enable_python_dispatcher
 from torch.utils._python_dispatch import _disable_current_modes
 
 from .functionalize import functionalize, is_view
-from .tracer import CannotTrace, OriginInterpreter, Tracer, ambient_autocast, fake_inputs, input_name, new_fake_mode, no_autocast, run_traced
+from .tracer import (
+    CannotTrace,
+    OriginInterpreter,
+    Tracer,
+    ambient_autocast,
+    fake_inputs,
+    input_name,
+    new_fake_mode,
+    no_autocast,
+    run_traced,
+)
 
 aten = torch.ops.aten
 
@@ -45,6 +56,7 @@ class Output:
     "computed" (at: position among the results).
     views: (op, args, kwargs, was autograd on?) to apply to it; None: the very object.  detach: eager's has no history.
     """
+
     kind: str
     at: object
     views: tuple = None
@@ -55,6 +67,7 @@ class Output:
 class Write:
     """A primal that the program writes.  result: where its new value stands among the results, if the write is recorded by
     autograd; None: it is written inside (buffers, statistics)."""
+
     primal: int
     result: int = None
 
@@ -62,27 +75,38 @@ class Write:
 @dataclass
 class Joint:
     """graph: primals and tangents -> ((results, gradients of the primals), new values of written primals)."""
-    recorded: object = None             # as traced, with writes
-    graph: object = None                # functional
-    outputs: list = field(default_factory=list)         # Output of each leaf
-    structure: object = None            # pytree of the program's output
+
+    recorded: object = None  # as traced, with writes
+    graph: object = None  # functional
+    outputs: list = field(default_factory=list)  # Output of each leaf
+    structure: object = None  # pytree of the program's output
     writes: list = field(default_factory=list)
-    count: int = 0                      # results
-    tangents: list = field(default_factory=list)        # results that get one, in order
-    written: list = field(default_factory=list)         # (op, target), as functionalize gives them
-    symbols: dict = field(default_factory=dict)         # position among the inputs -> name, of inputs that are sizes
+    count: int = 0  # results
+    tangents: list = field(default_factory=list)  # results that get one, in order
+    written: list = field(default_factory=list)  # (op, target), as functionalize gives them
+    symbols: dict = field(
+        default_factory=dict
+    )  # position among the inputs -> name, of inputs that are sizes
 
     def record(self, tracer, name):
         """What the tracer has recorded, and its functional form."""
         self.recorded = tracer.module(name)
         self.graph, self.written = functionalize(self.recorded)
-        self.symbols = {i: n.target for i, n in enumerate(self.graph.graph.find_nodes(op="placeholder")) if isinstance(n.meta["val"], torch.SymInt)}
+        self.symbols = {
+            i: n.target
+            for i, n in enumerate(self.graph.graph.find_nodes(op="placeholder"))
+            if isinstance(n.meta["val"], torch.SymInt)
+        }
 
     @property
     def is_plain(self):
         """Are the results the outputs, one for one?  Then there is nothing to rebuild."""
-        return [(o.kind, o.at, o.views) for o in self.outputs] == [("computed", i, None) for i in range(self.count)] and (
-            self.structure.type in (tuple, list) and all(child.is_leaf() for child in self.structure.children()))
+        return [(o.kind, o.at, o.views) for o in self.outputs] == [
+            ("computed", i, None) for i in range(self.count)
+        ] and (
+            self.structure.type in (tuple, list)
+            and all(child.is_leaf() for child in self.structure.children())
+        )
 
 
 class StandIn(torch.autograd.Function):
@@ -111,7 +135,11 @@ class BackwardOrigins:
         node = torch._C._current_autograd_node()
         if node is not None:
             at = bisect.bisect_right(self.starts, node._sequence_nr()) - 1
-            self.tracer.meta = dict(self.metas[at], backward=True) if 0 <= at < len(self.metas) else {"backward": True}
+            self.tracer.meta = (
+                dict(self.metas[at], backward=True)
+                if 0 <= at < len(self.metas)
+                else {"backward": True}
+            )
 
 
 class JointInterpreter(OriginInterpreter):
@@ -133,7 +161,9 @@ def autograd_errors():
     try:
         yield
     except RuntimeError as error:
-        raise CannotTrace(f"autograd refuses the program: {str(error).splitlines()[0] if str(error) else error!r}") from error
+        raise CannotTrace(
+            f"autograd refuses the program: {str(error).splitlines()[0] if str(error) else error!r}"
+        ) from error
 
 
 def needs_gradient(value):
@@ -148,9 +178,14 @@ def trace_joint(gm, inputs, held, decompositions=None):
     """
     fake_mode, primals, joint = new_fake_mode(), [*inputs, *held], Joint()
     tracer = Tracer(fake_mode, decompositions)
-    leaves, objects = fake_inputs(fake_mode, primals), []       # what autograd differentiates by; what the program gets
+    leaves, objects = (
+        fake_inputs(fake_mode, primals),
+        [],
+    )  # what autograd differentiates by; what the program gets
     for i, (tensor, leaf) in enumerate(zip(primals, leaves)):
-        thing = leaf.requires_grad_(tensor.requires_grad) if isinstance(leaf, torch.Tensor) else leaf
+        thing = (
+            leaf.requires_grad_(tensor.requires_grad) if isinstance(leaf, torch.Tensor) else leaf
+        )
         if needs_gradient(leaf) and not tensor.is_leaf:
             with fake_mode, torch.enable_grad():
                 thing = StandIn.apply(leaf)
@@ -158,46 +193,62 @@ def trace_joint(gm, inputs, held, decompositions=None):
         tracer.placeholder(input_name(gm, i, leaf, "primal"), thing)
     histories = [getattr(t, "grad_fn", None) for t in objects]
     origins = BackwardOrigins(tracer)
-    attributes = {id(t): o for t, o in zip(held, objects[len(inputs):])}
+    attributes = {id(t): o for t, o in zip(held, objects[len(inputs) :])}
     recording = torch.is_grad_enabled()
     with contextlib.ExitStack() as stack:
-        for context in (torch.autograd.set_multithreading_enabled(False), torch.autograd.set_detect_anomaly(False), enable_python_dispatcher(),
-                        fake_mode, tracer):     # (anomaly detection reads values)
+        for context in (
+            torch.autograd.set_multithreading_enabled(False),
+            torch.autograd.set_detect_anomaly(False),
+            enable_python_dispatcher(),
+            fake_mode,
+            tracer,
+        ):  # (anomaly detection reads values)
             stack.enter_context(context)
         with ambient_autocast(), autograd_errors():
             try:
-                out = JointInterpreter(gm, tracer, origins, attributes).run(*objects[:len(inputs)])
+                out = JointInterpreter(gm, tracer, origins, attributes).run(*objects[: len(inputs)])
             finally:
                 torch._C._set_grad_enabled(recording)
         flat, joint.structure = pytree.tree_flatten(out)
         results = plan_outputs(joint, tracer, flat, objects)
-        recorded = {}                   # primals that autograd saw written -> where the new value stands
+        recorded = {}  # primals that autograd saw written -> where the new value stands
         for i, (thing, history) in enumerate(zip(objects, histories)):
             if needs_gradient(thing) and thing.grad_fn is not history:
                 recorded[i] = len(results)
                 results.append(thing)
         joint.count = len(results)
-        joint.tangents = [i for i, r in enumerate(results) if isinstance(r, torch.Tensor) and r.requires_grad]
+        joint.tangents = [
+            i for i, r in enumerate(results) if isinstance(r, torch.Tensor) and r.requires_grad
+        ]
         sources = [leaf for leaf, tensor in zip(leaves, primals) if needs_gradient(tensor)]
         last = list(tracer.graph.nodes)[len(primals) - 1] if primals else None
         tangents = []
         for i in joint.tangents:
             with _disable_current_modes(), fake_mode:
-                tangent = torch.empty_like(results[i].detach())       # dense, even if the result is an expand()
+                tangent = torch.empty_like(
+                    results[i].detach()
+                )  # dense, even if the result is an expand()
             with tracer.graph.inserting_after(last):
                 last = tracer.placeholder(f"tangent{i}", tangent)
             tangents.append(tangent)
         tracer.before_record = origins.backward
         with no_autocast(), autograd_errors():
-            gradients = iter(torch.autograd.grad([results[i] for i in joint.tangents], sources, tangents, allow_unused=True)
-                             if tangents and sources else [None] * len(sources))
+            gradients = iter(
+                torch.autograd.grad(
+                    [results[i] for i in joint.tangents], sources, tangents, allow_unused=True
+                )
+                if tangents and sources
+                else [None] * len(sources)
+            )
         tracer.before_record = None
         gradients = [next(gradients) if needs_gradient(tensor) else None for tensor in primals]
     tracer.graph.output(tracer.nodes_of((results, gradients)))
     _forget_history(tracer.graph)
     joint.record(tracer, "JointGraph")
     names = {f"primal{i}": i for i in range(len(primals))}
-    joint.writes = [Write(names[target], recorded.get(names[target])) for _, target in joint.written]
+    joint.writes = [
+        Write(names[target], recorded.get(names[target])) for _, target in joint.written
+    ]
     return joint
 
 
@@ -218,9 +269,17 @@ def trace_forward(gm, inputs, decompositions=None):
 def plan_outputs(joint, tracer, flat, objects):
     """Fill joint.outputs; returns the tensors that the autograd function must return."""
     positions = {id(thing): i for i, thing in enumerate(objects)}
-    placeholders = {tracer.node_of(thing): i for i, thing in enumerate(objects) if isinstance(thing, torch.Tensor)}
-    origin = {id(leaf): view_chain(tracer.node_of(leaf)) for leaf in flat if isinstance(leaf, torch.Tensor)}
-    sharing = {}                        # root node -> the distinct tensors that are views of it
+    placeholders = {
+        tracer.node_of(thing): i
+        for i, thing in enumerate(objects)
+        if isinstance(thing, torch.Tensor)
+    }
+    origin = {
+        id(leaf): view_chain(tracer.node_of(leaf))
+        for leaf in flat
+        if isinstance(leaf, torch.Tensor)
+    }
+    sharing = {}  # root node -> the distinct tensors that are views of it
     for leaf in flat:
         if isinstance(leaf, torch.Tensor):
             sharing.setdefault(origin[id(leaf)][0], {})[id(leaf)] = leaf
@@ -239,21 +298,40 @@ def plan_outputs(joint, tracer, flat, objects):
             joint.outputs.append(Output("input", positions[id(leaf)]))
         else:
             root, views = origin[id(leaf)]
-            leafy = leaf.requires_grad and leaf.is_leaf     # a view made under no_grad is like that in eager, too
+            leafy = (
+                leaf.requires_grad and leaf.is_leaf
+            )  # a view made under no_grad is like that in eager, too
             if leafy and not leaf._is_view():
                 raise CannotTrace("an output is a leaf that requires gradients and was made inside")
             if root.op == "get_attr":
-                joint.outputs.append(Output("held", tracer.constants[root.target], None if leaf is root.meta["val"] else views,
-                                            not leaf.requires_grad))
+                joint.outputs.append(
+                    Output(
+                        "held",
+                        tracer.constants[root.target],
+                        None if leaf is root.meta["val"] else views,
+                        not leaf.requires_grad,
+                    )
+                )
             elif root in placeholders:
-                joint.outputs.append(Output("input", placeholders[root], views, not leaf.requires_grad))
+                joint.outputs.append(
+                    Output("input", placeholders[root], views, not leaf.requires_grad)
+                )
             elif len(sharing[root]) == 1 and not leafy:
                 joint.outputs.append(Output("computed", result(leaf)))
             else:
                 base = root.meta["val"]
                 if any(t.requires_grad for t in sharing[root].values()) and not base.requires_grad:
-                    raise CannotTrace("outputs share memory in a way that their common source does not know")
-                joint.outputs.append(Output("computed", result(base), None if leaf is base else views, not leaf.requires_grad))
+                    raise CannotTrace(
+                        "outputs share memory in a way that their common source does not know"
+                    )
+                joint.outputs.append(
+                    Output(
+                        "computed",
+                        result(base),
+                        None if leaf is base else views,
+                        not leaf.requires_grad,
+                    )
+                )
     return results
 
 
@@ -284,6 +362,7 @@ def _forget_history(graph):
                 detached[id(value)] = (value, value.detach())
             return detached[id(value)][1]
         return value
+
     for node in graph.nodes:
         if "val" in node.meta:
             node.meta["val"] = pytree.tree_map(detach, node.meta["val"])

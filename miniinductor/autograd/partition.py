@@ -21,6 +21,7 @@ backward half reads, and the cheapest set of values that separates the two is a 
 `config.partition`: "min-cut", "save-everything" (what eager would keep), "recompute-all" (only what must be kept).
 Mirrors torch/_functorch/partitioners.py (paper section 3.10).  Left out: a memory budget, heuristics for long chains.
 """
+
 import math
 import operator
 from dataclasses import dataclass
@@ -44,16 +45,19 @@ VIEW_COPIES = {aten._unsafe_view.default, aten.reshape.default}
 class Parts:
     """forward: primals -> results, new values of written primals, saved values (nodes that are no primals).
     backward: sizes, saved values, tangents -> gradients of the primals that get one.  saved: nodes of the joint graph."""
+
     forward: object
     backward: object
     saved: list
-    tangents: list              # placeholders of the joint graph
-    gradients: list             # for each primal the position among backward's outputs, or None
-    activations: list           # SavedActivation: for explain
+    tangents: list  # placeholders of the joint graph
+    gradients: list  # for each primal the position among backward's outputs, or None
+    activations: list  # SavedActivation: for explain
 
 
 def is_view(node):
-    return node.op == "call_function" and (node.target in VIEW_COPIES or functionalize.is_view(node.target))
+    return node.op == "call_function" and (
+        node.target in VIEW_COPIES or functionalize.is_view(node.target)
+    )
 
 
 def element_bytes(value):
@@ -75,12 +79,23 @@ def why_saved(node, is_cheap, value=None):
         return why_saved(node.args[0], is_cheap, value)
     if RANDOM in getattr(node.target, "tags", ()):
         return "random"
-    if is_view(node) or not node.all_input_nodes:       # the latter: made of nothing, such as zeros
+    if is_view(node) or not node.all_input_nodes:  # the latter: made of nothing, such as zeros
         return ""
     if not is_cheap(node.target):
         return "eager kernel"
-    largest = max((elements(s.meta["val"]) for s in node.all_input_nodes if isinstance(s.meta["val"], torch.Tensor)), default=0)
-    if isinstance(value, torch.Tensor) and elements(value) * 4 <= largest and config.partition != "recompute-all":
+    largest = max(
+        (
+            elements(s.meta["val"])
+            for s in node.all_input_nodes
+            if isinstance(s.meta["val"], torch.Tensor)
+        ),
+        default=0,
+    )
+    if (
+        isinstance(value, torch.Tensor)
+        and elements(value) * 4 <= largest
+        and config.partition != "recompute-all"
+    ):
         return "small result of a reduction"
     return ""
 
@@ -89,16 +104,25 @@ def backward_nodes(graph):
     """Everything that depends on a tangent."""
     found = set()
     for node in graph.nodes:
-        if node.op == "placeholder" and node.target.startswith("tangent") or node.op == "call_function" and any(
-                source in found for source in node.all_input_nodes):
+        if (
+            node.op == "placeholder"
+            and node.target.startswith("tangent")
+            or node.op == "call_function"
+            and any(source in found for source in node.all_input_nodes)
+        ):
             found.add(node)
     return found
 
 
 def read_by_kernel(node, backward, is_cheap):
     """Does an eager kernel of the backward half read this value, perhaps through views?"""
-    return any(not is_cheap(user.target) and user in backward if not is_view(user) else read_by_kernel(user, backward, is_cheap)
-               for user in node.users if user.op == "call_function" and user.target is not operator.getitem)
+    return any(
+        not is_cheap(user.target) and user in backward
+        if not is_view(user)
+        else read_by_kernel(user, backward, is_cheap)
+        for user in node.users
+        if user.op == "call_function" and user.target is not operator.getitem
+    )
 
 
 def cost_of_saving(node, reason, is_read, overwritten):
@@ -127,25 +151,43 @@ def choose_saved(graph, gradients, overwritten, is_cheap):
         if node in reasons or node.op == "get_attr":
             continue
         reasons[node] = why_saved(node, is_cheap)
-        if not reasons[node] and config.partition != "recompute-all" and not is_view(node) and node.all_input_nodes and read_by_kernel(
-                node, backward, is_cheap):
+        if (
+            not reasons[node]
+            and config.partition != "recompute-all"
+            and not is_view(node)
+            and node.all_input_nodes
+            and read_by_kernel(node, backward, is_cheap)
+        ):
             reasons[node] = "operand of an eager kernel in backward"
         if not reasons[node]:
             work.extend(node.all_input_nodes)
-    import networkx         # takes a tenth of a second, which a graph that comes from disk need not wait for
-    cut = networkx.DiGraph()            # (an edge without a capacity cannot be cut)
+    import networkx  # takes a tenth of a second, which a graph that comes from disk need not wait for
+
+    cut = networkx.DiGraph()  # (an edge without a capacity cannot be cut)
     cut.add_nodes_from(("source", "sink"))
     for node, reason in reasons.items():
         is_read = any(user in backward for user in node.users)
-        cut.add_edge((node, "in"), (node, "out"), capacity=cost_of_saving(node, reason, is_read, overwritten))
-        makers = ["source"] if reason else [(s, "out") for s in node.all_input_nodes if s.op != "get_attr"]
+        cut.add_edge(
+            (node, "in"), (node, "out"), capacity=cost_of_saving(node, reason, is_read, overwritten)
+        )
+        makers = (
+            ["source"]
+            if reason
+            else [(s, "out") for s in node.all_input_nodes if s.op != "get_attr"]
+        )
         cut.add_edges_from((maker, (node, "in")) for maker in makers)
     cut.add_edges_from(((node, "out"), "sink") for node in read if node in reasons)
     # solved from the sink, networkx names the smallest set at the source: among equal cuts the earliest values, which are
     # in memory anyway (results of eager kernels)
-    _, (_, near) = networkx.minimum_cut(cut.reverse(copy=False), "sink", "source",
-                                        flow_func=networkx.algorithms.flow.boykov_kolmogorov)
-    return [n for n in graph.nodes if n in reasons and (n, "in") in near and (n, "out") not in near], reasons
+    _, (_, near) = networkx.minimum_cut(
+        cut.reverse(copy=False),
+        "sink",
+        "source",
+        flow_func=networkx.algorithms.flow.boykov_kolmogorov,
+    )
+    return [
+        n for n in graph.nodes if n in reasons and (n, "in") in near and (n, "out") not in near
+    ], reasons
 
 
 def partition(joint, primals, is_cheap):
@@ -156,17 +198,43 @@ def partition(joint, primals, is_cheap):
     inputs, tangents = placeholders[:primals], placeholders[primals:]
     overwritten = {inputs[w.primal].target for w in joint.writes}
     saved, reasons = choose_saved(graph, gradients, overwritten, is_cheap)
-    activations = [SavedActivation(n.name, "getitem" if n.target is operator.getitem else str(n.target), _shape(n.meta["val"]),
-                                   element_bytes(n.meta["val"]), base(n).op == "placeholder" and base(n).target not in overwritten, reasons[n] or "smallest cut",
-                                   n.meta.get("source_line", "")) for n in saved]
-    extra = [n for n in saved if n.op != "placeholder" or n.target in overwritten]      # other inputs need not pass through
-    late = backward_nodes(graph)        # attention's backward is random too: it repeats the dropout
-    drawn = [n for n in graph.nodes if n.op == "call_function" and is_needed(n) and n not in late]     # later draws depend on these
-    forward = extract(joint.graph, inputs, [*results, *extra, *writes], lambda new: (
-        [new(r) for r in results] + [_own_copy(new(n), overwritten) for n in extra], [new(w) for w in writes]), also=drawn)
+    activations = [
+        SavedActivation(
+            n.name,
+            "getitem" if n.target is operator.getitem else str(n.target),
+            _shape(n.meta["val"]),
+            element_bytes(n.meta["val"]),
+            base(n).op == "placeholder" and base(n).target not in overwritten,
+            reasons[n] or "smallest cut",
+            n.meta.get("source_line", ""),
+        )
+        for n in saved
+    ]
+    extra = [
+        n for n in saved if n.op != "placeholder" or n.target in overwritten
+    ]  # other inputs need not pass through
+    late = backward_nodes(graph)  # attention's backward is random too: it repeats the dropout
+    drawn = [
+        n for n in graph.nodes if n.op == "call_function" and is_needed(n) and n not in late
+    ]  # later draws depend on these
+    forward = extract(
+        joint.graph,
+        inputs,
+        [*results, *extra, *writes],
+        lambda new: (
+            [new(r) for r in results] + [_own_copy(new(n), overwritten) for n in extra],
+            [new(w) for w in writes],
+        ),
+        also=drawn,
+    )
     unique = list(dict.fromkeys(g for g in gradients if isinstance(g, fx.Node)))
     sizes = [n for n in inputs if isinstance(n.meta["val"], torch.SymInt)]
-    backward = extract(joint.graph, [*sizes, *saved, *tangents], unique, lambda new: (_not_shared([new(g) for g in unique]), []))
+    backward = extract(
+        joint.graph,
+        [*sizes, *saved, *tangents],
+        unique,
+        lambda new: (_not_shared([new(g) for g in unique]), []),
+    )
     where = [unique.index(g) if isinstance(g, fx.Node) else None for g in gradients]
     return Parts(forward, backward, saved, tangents, where, activations)
 
@@ -191,7 +259,11 @@ def _root(node):
 def _own_copy(node, overwritten):
     """A saved value; a copy if it shares memory with an input that is overwritten when the call ends."""
     root = _root(node)
-    return add_node(node.graph, node, aten.clone.default, (node,)) if root.op == "placeholder" and root.target in overwritten else node
+    return (
+        add_node(node.graph, node, aten.clone.default, (node,))
+        if root.op == "placeholder" and root.target in overwritten
+        else node
+    )
 
 
 def _not_shared(gradients):
@@ -243,7 +315,11 @@ def without_tangents(gm, missing):
     def use(node):
         if node not in copied:
             value = node.meta["val"]
-            copied[node] = graph.call_function(aten.full.default, (list(value.shape), 0), {"dtype": value.dtype, "device": value.device})
+            copied[node] = graph.call_function(
+                aten.full.default,
+                (list(value.shape), 0),
+                {"dtype": value.dtype, "device": value.device},
+            )
             copied[node].meta.update(node.meta)
         return copied[node]
 
@@ -252,11 +328,28 @@ def without_tangents(gm, missing):
         if node.op == "output":
             values = [None if n in zero else copied[n] for n in node.args[0][0]]
             graph.output((values, []))
-        elif node.target in missing and node.op == "placeholder" or linear and all(s in zero for s in linear):
+        elif (
+            node.target in missing
+            and node.op == "placeholder"
+            or linear
+            and all(s in zero for s in linear)
+        ):
             zero.add(node)
-        elif node.target is aten.add.Tensor and any(s in zero for s in linear) and not node.kwargs and (
-                terms := [a for a in node.args if isinstance(a, fx.Node) and a not in zero and alike(a.meta["val"], node.meta["val"])]):
-            copied[node] = copied[terms[0]]         # the one term that is left is the sum
+        elif (
+            node.target is aten.add.Tensor
+            and any(s in zero for s in linear)
+            and not node.kwargs
+            and (
+                terms := [
+                    a
+                    for a in node.args
+                    if isinstance(a, fx.Node)
+                    and a not in zero
+                    and alike(a.meta["val"], node.meta["val"])
+                ]
+            )
+        ):
+            copied[node] = copied[terms[0]]  # the one term that is left is the sum
             live.add(node)
         else:
             copied[node] = graph.node_copy(node, use)

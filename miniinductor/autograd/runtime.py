@@ -17,6 +17,7 @@ What the function does around the two compiled halves:
 - a gradient in other strides is copied; differentiating twice raises.
 Mirrors torch/_functorch/_aot_autograd/runtime_wrappers.py.
 """
+
 import contextlib
 import copy
 import functools
@@ -48,20 +49,22 @@ def undisturbed(function):
 @dataclass
 class Cut:
     """How the halves fit together.  Primals are the graph's inputs, then the tensors that it holds."""
-    saved_inputs: list          # for each saved value: which primal it is, or None: it follows the forward half's results
+
+    saved_inputs: list  # for each saved value: which primal it is, or None: it follows the forward half's results
     saved_strides: list
-    gradients: list             # for each primal the position among the backward half's outputs, or None
-    tangents: list              # (result, strides in which the backward half wants its gradient)
-    names: list                 # the tangents' placeholders
+    gradients: list  # for each primal the position among the backward half's outputs, or None
+    tangents: list  # (result, strides in which the backward half wants its gradient)
+    names: list  # the tangents' placeholders
 
 
 @dataclass
 class Plan:
     """What running a compiled graph takes, as plain data: kept on disk."""
-    joint: object               # a Joint: how outputs are made of results.  (Its graphs are not kept.)
-    program: object             # of the forward half
-    cut: Cut = None             # training
-    shared_memory: bool = False         # it writes: no two tensors may share memory
+
+    joint: object  # a Joint: how outputs are made of results.  (Its graphs are not kept.)
+    program: object  # of the forward half
+    cut: Cut = None  # training
+    shared_memory: bool = False  # it writes: no two tensors may share memory
 
     def __getstate__(self):
         joint = copy.copy(self.joint)
@@ -85,7 +88,7 @@ def compile_training(gm, inputs, record, decompositions, optimize, compile_graph
         parts = partition(joint, len(inputs) + len(held), is_cheap)
     record.saved = parts.activations
     record.functional_graph = parts.forward
-    parts.forward.meta["results"] = joint.count         # what follows is kept for the backward half
+    parts.forward.meta["results"] = joint.count  # what follows is kept for the backward half
     written = [("placeholder", f"primal{w.primal}") for w in joint.writes if w.result is None]
     program = compile_graph(inner_writes(parts.forward, joint), record, written)
     return Plan(joint, program, cut_of(joint, parts), bool(joint.written)), parts
@@ -93,11 +96,21 @@ def compile_training(gm, inputs, record, decompositions, optimize, compile_graph
 
 def cut_of(joint, parts):
     # a saved primal is passed on as it is; the others follow the results
-    primals = {n.target: i for i, n in enumerate(n for n in joint.graph.graph.nodes if n.op == "placeholder")}
+    primals = {
+        n.target: i
+        for i, n in enumerate(n for n in joint.graph.graph.nodes if n.op == "placeholder")
+    }
     overwritten = {f"primal{w.primal}" for w in joint.writes}
-    return Cut([primals[n.target] if n.op == "placeholder" and n.target not in overwritten else None for n in parts.saved],
-               [n.meta["val"].stride() for n in parts.saved], parts.gradients,
-               [(i, node.meta["val"].stride()) for i, node in zip(joint.tangents, parts.tangents)], [n.name for n in parts.tangents])
+    return Cut(
+        [
+            primals[n.target] if n.op == "placeholder" and n.target not in overwritten else None
+            for n in parts.saved
+        ],
+        [n.meta["val"].stride() for n in parts.saved],
+        parts.gradients,
+        [(i, node.meta["val"].stride()) for i, node in zip(joint.tangents, parts.tangents)],
+        [n.name for n in parts.tangents],
+    )
 
 
 class Backward:
@@ -109,7 +122,14 @@ class Backward:
 
     def __init__(self, names, parts, record, compile_graph, start, entry):
         """parts(): the Parts; they are traced again where the forward half came from disk.  start(program, record): the callable."""
-        self.names, self.parts, self.record, self.compile_graph, self.start, self.entry = names, parts, record, compile_graph, start, entry
+        self.names, self.parts, self.record, self.compile_graph, self.start, self.entry = (
+            names,
+            parts,
+            record,
+            compile_graph,
+            start,
+            entry,
+        )
         self.variants = {}
 
     def __call__(self, sizes, saved, given):
@@ -117,14 +137,17 @@ class Backward:
         run = self.variants.get(arrived)
         if run is None:
             collecting = gc.isenabled()
-            gc.disable()            # as in minidynamo/convert_frame.py, for what is compiled when gradients arrive
+            gc.disable()  # as in minidynamo/convert_frame.py, for what is compiled when gradients arrive
             try:
                 run = self.variants[arrived] = self.compile(arrived)
             finally:
                 if collecting:
                     gc.enable()
         tensors = [*sizes, *saved, *[tangent for tangent in given if tangent is not None]]
-        saved.clear(), given.clear()        # each is freed after its last use, while gradients take up memory
+        (
+            saved.clear(),
+            given.clear(),
+        )  # each is freed after its last use, while gradients take up memory
         return run(tensors)
 
     def compile(self, arrived):
@@ -135,7 +158,10 @@ class Backward:
         half.functional_graph = Later(lambda: self.graph(arrived))
         program = self.entry and half.restored(self.entry.load(part))
         if program:
-            half.loop_ir, half.fused_ir = (Later(functools.partial(self.text, arrived, name)) for name in ("loop_ir", "fused_ir"))
+            half.loop_ir, half.fused_ir = (
+                Later(functools.partial(self.text, arrived, name))
+                for name in ("loop_ir", "fused_ir")
+            )
             return self.started(program, half)
         try:
             graph = half.functional_graph = self.graph(arrived)
@@ -147,7 +173,7 @@ class Backward:
             reason = "compiling it would assume something of symbolic sizes, but the guards were settled with the forward half"
         except (CannotLower, CompilerError) as error:
             reason = error
-        except Exception as error:      # a fault of ours: the step goes on with the right numbers
+        except Exception as error:  # a fault of ours: the step goes on with the right numbers
             if config.raise_internal_errors:
                 raise
             reason = f"internal error, {type(error).__name__}: {error}"
@@ -155,7 +181,9 @@ class Backward:
         return lambda tensors: graph(*tensors)[0]
 
     def graph(self, arrived):
-        graph = without_tangents(self.parts().backward, [name for name, there in zip(self.names, arrived) if not there])
+        graph = without_tangents(
+            self.parts().backward, [name for name, there in zip(self.names, arrived) if not there]
+        )
         graph.meta["owned"] = True
         return graph
 
@@ -171,7 +199,11 @@ class Backward:
 
 def guards_of(graph):
     """What was assumed of the graph's symbolic sizes so far."""
-    sizes = [n.meta["val"] for n in graph.graph.find_nodes(op="placeholder") if isinstance(n.meta["val"], torch.SymInt)]
+    sizes = [
+        n.meta["val"]
+        for n in graph.graph.find_nodes(op="placeholder")
+        if isinstance(n.meta["val"], torch.SymInt)
+    ]
     return list(map(str, sizes[0].node.shape_env.guards())) if sizes else []
 
 
@@ -185,7 +217,9 @@ def inner_writes(forward, joint):
     output = next(n for n in forward.graph.nodes if n.op == "output")
     results, writes = output.args[0]
     by_name = dict(zip([target for _, target in joint.written], writes))
-    output.args = ((results, [by_name[f"primal{w.primal}"] for w in joint.writes if w.result is None]),)
+    output.args = (
+        (results, [by_name[f"primal{w.primal}"] for w in joint.writes if w.result is None]),
+    )
     forward.recompile()
     return forward
 
@@ -202,30 +236,46 @@ def connect(plan, run_forward, run_backward, held):
         def forward(ctx, *primals):
             values = run_forward(*primals)
             # a view made without autograd could not be written by the program
-            results = [v.detach() if isinstance(v, torch.Tensor) and v._is_view() else v for v in values[:count]]
+            results = [
+                v.detach() if isinstance(v, torch.Tensor) and v._is_view() else v
+                for v in values[:count]
+            ]
             kept = iter(values[count:])
             ctx.save_for_backward(*[next(kept) if i is None else primals[i] for i in saved_inputs])
             ctx.set_materialize_grads(False)
             ctx.sizes = [primals[i] for i in joint.symbols]
-            ctx.mark_non_differentiable(*[r for i, r in enumerate(results) if i not in differentiable and isinstance(r, torch.Tensor)])
+            ctx.mark_non_differentiable(
+                *[
+                    r
+                    for i, r in enumerate(results)
+                    if i not in differentiable and isinstance(r, torch.Tensor)
+                ]
+            )
             return tuple(results)
 
         @staticmethod
         @undisturbed
         def backward(ctx, *given):
-            if not any(tangent is not None for tangent in given):      # nothing of this call reached the loss
+            if not any(
+                tangent is not None for tangent in given
+            ):  # nothing of this call reached the loss
                 return (None,) * len(gradients)
             saved_strides, tangents = strides(*ctx.sizes)
             saved = [in_layout(t, stride) for t, stride in zip(ctx.saved_tensors, saved_strides)]
-            ctx.maybe_clear_saved_tensors()         # unless the graph is retained
-            arrived = [given[i] if given[i] is None else in_layout(given[i], stride) for i, stride in tangents]
+            ctx.maybe_clear_saved_tensors()  # unless the graph is retained
+            arrived = [
+                given[i] if given[i] is None else in_layout(given[i], stride)
+                for i, stride in tangents
+            ]
             with torch.no_grad(), no_autocast():
                 values = run_backward(ctx.sizes, saved, arrived)
-            if torch.is_grad_enabled():             # create_graph=True
+            if torch.is_grad_enabled():  # create_graph=True
                 values = OnceOnly.apply(torch.empty(0, requires_grad=True), *values)
             return tuple([None if at is None else values[at] for at in gradients])
 
-    apply = Compiled.apply if joint.tangents else lambda *primals: tuple(run_forward(*primals)[:count])
+    apply = (
+        Compiled.apply if joint.tangents else lambda *primals: tuple(run_forward(*primals)[:count])
+    )
     outside = [w for w in joint.writes if w.result is not None]
 
     def run(*inputs):
@@ -234,8 +284,11 @@ def connect(plan, run_forward, run_backward, held):
         if outside:
             primals = [*inputs, *held]
             for write in outside:
-                primals[write.primal].copy_(results[write.result])      # autograd is on: the input gets new history
+                primals[write.primal].copy_(
+                    results[write.result]
+                )  # autograd is on: the input gets new history
         return results
+
     return with_outputs(joint, run, held)
 
 
@@ -247,10 +300,18 @@ def with_outputs(joint, run, held=()):
     def call(*inputs):
         results, leaves = run(*inputs), []
         for output, (at, views) in zip(plan, numbers(*[inputs[i] for i in joint.symbols])):
-            base = (results[at] if output.kind == "computed" else at if output.kind in ("value", "held") else
-                    inputs[at] if at < len(inputs) else held[at - len(inputs)])
+            base = (
+                results[at]
+                if output.kind == "computed"
+                else at
+                if output.kind in ("value", "held")
+                else inputs[at]
+                if at < len(inputs)
+                else held[at - len(inputs)]
+            )
             leaves.append(base if views is None else replay(base, views, output.detach))
         return pytree.tree_unflatten(leaves, structure)
+
     return call
 
 
@@ -271,5 +332,7 @@ class OnceOnly(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, *gradients):
-        raise RuntimeError("compiled code cannot be differentiated twice: its backward half has no derivative. "
-                           'Compile this function with backend="eager", or leave it uncompiled, where second derivatives are needed.')
+        raise RuntimeError(
+            "compiled code cannot be differentiated twice: its backward half has no derivative. "
+            'Compile this function with backend="eager", or leave it uncompiled, where second derivatives are needed.'
+        )

@@ -11,6 +11,7 @@ Symbolic sizes (`torch.SymInt`) are computed while tracing: they stand in the re
 Python over the graph's first placeholders, one per symbol.
 Mirrors torch/fx/experimental/proxy_tensor.py (`make_fx`), paper section 3.10.  Left out: sub-classes of Tensor.
 """
+
 import contextlib
 import functools
 import operator
@@ -21,7 +22,11 @@ import torch.utils._pytree as pytree
 from torch import fx
 from torch._dispatch.python import enable_python_dispatcher
 from torch._subclasses.fake_tensor import (
-    DataDependentOutputException, DynamicOutputShapeException, FakeTensor, FakeTensorMode)
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    FakeTensor,
+    FakeTensorMode,
+)
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 from .. import config
@@ -29,9 +34,23 @@ from ..sizes import hint, same, same_sizes, sizes
 from .functionalize import CannotFunctionalize, functional_form, graph_module
 
 aten = torch.ops.aten
-RESIZING = {aten.resize_.default, aten.resize_as_.default, aten.set_.source_Tensor, aten.set_.default,
-            aten.set_.source_Storage, aten.set_.source_Storage_storage_offset}
-OWN_DROPOUT = {F.dropout, torch.dropout, F.dropout1d, F.dropout2d, F.dropout3d, F.alpha_dropout, F.feature_alpha_dropout}
+RESIZING = {
+    aten.resize_.default,
+    aten.resize_as_.default,
+    aten.set_.source_Tensor,
+    aten.set_.default,
+    aten.set_.source_Storage,
+    aten.set_.source_Storage_storage_offset,
+}
+OWN_DROPOUT = {
+    F.dropout,
+    torch.dropout,
+    F.dropout1d,
+    F.dropout2d,
+    F.dropout3d,
+    F.alpha_dropout,
+    F.feature_alpha_dropout,
+}
 RESAMPLING = {F.interpolate, F.upsample, F.upsample_bilinear, F.grid_sample}
 LIFT = {aten.lift_fresh.default, aten.lift_fresh_copy.default}
 
@@ -49,7 +68,9 @@ def _autocast(**options):
     with contextlib.ExitStack() as stack:
         for device in ("cpu", "cuda"):
             if torch.is_autocast_enabled(device):
-                stack.enter_context(torch.autocast(device, dtype=torch.get_autocast_dtype(device), **options))
+                stack.enter_context(
+                    torch.autocast(device, dtype=torch.get_autocast_dtype(device), **options)
+                )
         yield
 
 
@@ -61,26 +82,39 @@ def ambient_autocast():
 def ambient(function):
     """`function` without arguments, to be called later with gradients, autocast and this package's switches as they are now."""
     recording, switches = torch.is_grad_enabled(), config.switches()
-    autocast = [(d, torch.get_autocast_dtype(d), torch.is_autocast_enabled(d)) for d in ("cpu", "cuda")]
+    autocast = [
+        (d, torch.get_autocast_dtype(d), torch.is_autocast_enabled(d)) for d in ("cpu", "cuda")
+    ]
 
     def called():
         with contextlib.ExitStack() as stack:
-            for context in (torch.set_grad_enabled(recording), config.patch(**switches), *[torch.autocast(d, dtype, enabled) for d, dtype, enabled in autocast]):
+            for context in (
+                torch.set_grad_enabled(recording),
+                config.patch(**switches),
+                *[torch.autocast(d, dtype, enabled) for d, dtype, enabled in autocast],
+            ):
                 stack.enter_context(context)
             return function()
+
     return called
 
 
 def no_autocast():
     """The casts are in the graph; running it must not cast again."""
-    return _autocast(enabled=False) if torch._C._is_any_autocast_enabled() else contextlib.nullcontext()
+    return (
+        _autocast(enabled=False)
+        if torch._C._is_any_autocast_enabled()
+        else contextlib.nullcontext()
+    )
 
 
 class Tracer(TorchDispatchMode):
     """Records into `self.graph`; `self.meta` is copied onto each new node (origins, user line)."""
 
     @classmethod
-    def _should_skip_dynamo(cls):       # else torch wraps the handler in torch._dynamo.disable, at a cost per op
+    def _should_skip_dynamo(
+        cls,
+    ):  # else torch wraps the handler in torch._dynamo.disable, at a cost per op
         return False
 
     def __init__(self, fake_mode, decompositions=None):
@@ -88,15 +122,17 @@ class Tracer(TorchDispatchMode):
         self.fake_mode = fake_mode
         self.decompositions = decompositions or {}
         self.graph = fx.Graph()
-        self.constants = {}             # attribute name -> real tensor
+        self.constants = {}  # attribute name -> real tensor
         self.meta = {}
-        self.before_record = None       # called before each op: the joint trace sets `meta` of backward ops there
+        self.before_record = (
+            None  # called before each op: the joint trace sets `meta` of backward ops there
+        )
         self._node_of, self._fake_of, self._alive = {}, {}, []
 
     # --- tensors and their nodes ------------------------------------------------------------------------------------
     def bind(self, tensor, node):
         self._node_of[id(tensor)] = node
-        self._alive.append(tensor)      # ids stay unique
+        self._alive.append(tensor)  # ids stay unique
         node.meta.setdefault("val", tensor)
 
     def placeholder(self, name, fake):
@@ -142,7 +178,11 @@ class Tracer(TorchDispatchMode):
         """The recorded graph, with the real tensors that it refers to."""
         root = torch.nn.Module()
         for key, tensor in self.constants.items():
-            (root.register_parameter if isinstance(tensor, torch.nn.Parameter) else root.register_buffer)(key, tensor)
+            (
+                root.register_parameter
+                if isinstance(tensor, torch.nn.Parameter)
+                else root.register_buffer
+            )(key, tensor)
         gm = graph_module(root, self.graph, name)
         gm.meta["fake_mode"] = self.fake_mode
         return gm
@@ -153,10 +193,14 @@ class Tracer(TorchDispatchMode):
         if self.before_record is not None:
             self.before_record()
         if func is torch.ops.prim.device.default and isinstance(args[0], FakeTensor):
-            return args[0].fake_device          # most of all questions: autograd's
+            return args[0].fake_device  # most of all questions: autograd's
         if func._schema.is_mutable and torch.Tag.nondeterministic_seeded in func.tags and args:
-            order = sorted(range(args[0].dim()), key=lambda d: hint(args[0].stride(d), 0), reverse=True)
-            if order != sorted(order):  # eager draws in the order of memory; the functional form in that of the indices
+            order = sorted(
+                range(args[0].dim()), key=lambda d: hint(args[0].stride(d), 0), reverse=True
+            )
+            if order != sorted(
+                order
+            ):  # eager draws in the order of memory; the functional form in that of the indices
                 with self:
                     func(args[0].permute(order), *args[1:], **kwargs)
                 return args[0]
@@ -166,16 +210,19 @@ class Tracer(TorchDispatchMode):
                 out = rule(*args, **kwargs)
             if out is not NotImplemented:
                 return self.in_eager_layout(func, args, kwargs, out)
-        elif is_composite(func):        # reached when autograd was off
+        elif is_composite(func):  # reached when autograd was off
             with self:
                 return func.decompose(*args, **kwargs)
         if func in (aten.detach.default, aten.alias.default):
-            with self.fake_mode:        # another tensor object, the same value: no node
+            with self.fake_mode:  # another tensor object, the same value: no node
                 out = func(self.to_fake(args[0]))
             self.bind(out, self.node_of(args[0]))
             return out
-        if func._schema.is_mutable and (rule := self.decompositions.get(functional_of(func))) is not None:
-            with self:                  # x.silu_() is x.copy_(silu(x)), and silu has a decomposition
+        if (
+            func._schema.is_mutable
+            and (rule := self.decompositions.get(functional_of(func))) is not None
+        ):
+            with self:  # x.silu_() is x.copy_(silu(x)), and silu has a decomposition
                 out = rule(*args, **kwargs)
                 if out is not NotImplemented:
                     return args[0].copy_(out)
@@ -194,11 +241,23 @@ class Tracer(TorchDispatchMode):
             wanted = pytree.tree_leaves(func(*fake_args, **fake_kwargs))
         leaves, spec = pytree.tree_flatten(out)
         for i, (have, want) in enumerate(zip(leaves, wanted)):
-            if isinstance(have, torch.Tensor) and same_sizes(have.shape, want.shape) and any(
-                    n not in (0, 1) and not same(a, b) for n, a, b in zip(sizes(have.shape), have.stride(), want.stride())):
-                order = sorted(range(want.dim()), key=lambda d: hint(want.stride(d), 0), reverse=True)
+            if (
+                isinstance(have, torch.Tensor)
+                and same_sizes(have.shape, want.shape)
+                and any(
+                    n not in (0, 1) and not same(a, b)
+                    for n, a, b in zip(sizes(have.shape), have.stride(), want.stride())
+                )
+            ):
+                order = sorted(
+                    range(want.dim()), key=lambda d: hint(want.stride(d), 0), reverse=True
+                )
                 with self:
-                    leaves[i] = have.permute(order).contiguous().permute([order.index(d) for d in range(want.dim())])
+                    leaves[i] = (
+                        have.permute(order)
+                        .contiguous()
+                        .permute([order.index(d) for d in range(want.dim())])
+                    )
         return pytree.tree_unflatten(leaves, spec)
 
     def record_inplace_view(self, func, args, kwargs):
@@ -208,7 +267,7 @@ class Tracer(TorchDispatchMode):
             raise CannotTrace(f"{func} changes the shape of an input, or of memory itself")
         functional = functional_form(func)[0]
         with self.fake_mode:
-            node.meta["val"] = aten.alias(tensor)       # the old node keeps the old shape
+            node.meta["val"] = aten.alias(tensor)  # the old node keeps the old shape
             func(*args, **kwargs)
         view = self.graph.call_function(functional, (node, *args[1:]), kwargs)
         view.meta.update(self.meta)
@@ -218,7 +277,9 @@ class Tracer(TorchDispatchMode):
     def record(self, func, args, kwargs):
         try:
             with self.fake_mode:
-                if func in LIFT:        # given the real tensor, the fake remembers its value (torch.tensor(3.).item())
+                if (
+                    func in LIFT
+                ):  # given the real tensor, the fake remembers its value (torch.tensor(3.).item())
                     func = aten.lift_fresh_copy.default
                     out = aten.lift_fresh.default(*args)
                 else:
@@ -228,7 +289,7 @@ class Tracer(TorchDispatchMode):
             raise DataDependent(f"{func} needs the data of a tensor") from e
         made = [leaf for leaf in pytree.tree_leaves(out) if isinstance(leaf, torch.Tensor)]
         if out is not None and not made:
-            return out                  # a question about a size, a device, ...: answered, not recorded
+            return out  # a question about a size, a device, ...: answered, not recorded
         if any(t.layout != torch.strided for t in made):
             raise CannotTrace(f"{func} makes a tensor that is not strided")
         node = self.graph.call_function(func, *self.nodes_of((tuple(args), dict(kwargs))))
@@ -237,9 +298,15 @@ class Tracer(TorchDispatchMode):
         return out
 
     def bind_output(self, out, node):
-        if isinstance(out, torch.Tensor) and (id(out) not in self._node_of or node.target is operator.getitem or not node.target._schema.is_mutable):
+        if isinstance(out, torch.Tensor) and (
+            id(out) not in self._node_of
+            or node.target is operator.getitem
+            or not node.target._schema.is_mutable
+        ):
             return self.bind(out, node)
-        node.meta["val"] = out          # an in-place op returns its argument; later reads go to the argument's node
+        node.meta["val"] = (
+            out  # an in-place op returns its argument; later reads go to the argument's node
+        )
         for i, item in enumerate(out if isinstance(out, (tuple, list)) else ()):
             if isinstance(item, (torch.Tensor, tuple, list)):
                 child = self.graph.call_function(operator.getitem, (node, i))
@@ -249,7 +316,9 @@ class Tracer(TorchDispatchMode):
 
 def of_tensors(tree, change):
     """Nested arguments of an op with change(t) in place of each tensor."""
-    return fx.node.map_aggregate(tree, lambda leaf: change(leaf) if isinstance(leaf, torch.Tensor) else leaf)
+    return fx.node.map_aggregate(
+        tree, lambda leaf: change(leaf) if isinstance(leaf, torch.Tensor) else leaf
+    )
 
 
 @functools.cache
@@ -257,7 +326,12 @@ def functional_of(func):
     """aten.silu_ -> aten.silu, for ops that write their first argument and return it; else None."""
     arguments, returns = func._schema.arguments, func._schema.returns
     name = func._schema.name.split("::")[1]
-    if func.namespace != "aten" or not name.endswith("_") or len(returns) != 1 or torch.Tag.inplace_view in func.tags:
+    if (
+        func.namespace != "aten"
+        or not name.endswith("_")
+        or len(returns) != 1
+        or torch.Tag.inplace_view in func.tags
+    ):
         return None
     if [a.name for a in arguments if a.alias_info and a.alias_info.is_write] != [arguments[0].name]:
         return None
@@ -271,7 +345,11 @@ def functional_of(func):
 def is_composite(func):
     """Does ATen define `func` purely in terms of other ops (CompositeImplicitAutograd)?"""
     has = torch._C._dispatch_has_kernel_for_dispatch_key
-    return func.namespace != "prim" and has(func.name(), "CompositeImplicitAutograd") and not has(func.name(), "CPU")     # (prim: no kernels)
+    return (
+        func.namespace != "prim"
+        and has(func.name(), "CompositeImplicitAutograd")
+        and not has(func.name(), "CPU")
+    )  # (prim: no kernels)
 
 
 def new_fake_mode():
@@ -284,7 +362,7 @@ def fake_inputs(fake_mode, values):
     if len(set(tensors)) < len(tensors):
         raise CannotTrace("the same tensor stands for two inputs")
     if any(isinstance(value, torch.SymInt) for value in values):
-        fake_mode.cache_enabled = False         # its keys are made of torch's own symbols
+        fake_mode.cache_enabled = False  # its keys are made of torch's own symbols
 
     def fake(value):
         if not isinstance(value, torch.Tensor):
@@ -292,14 +370,21 @@ def fake_inputs(fake_mode, values):
         if not isinstance(value, FakeTensor):
             return fake_mode.from_tensor(value.detach(), static_shapes=True)
         with fake_mode:
-            return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=value.device)
+            return torch.empty_strided(
+                value.shape, value.stride(), dtype=value.dtype, device=value.device
+            )
+
     with torch.no_grad():
         return [fake(value) for value in values]
 
 
 def input_name(function, position, value, prefix):
     """A placeholder of the traced graph: a size keeps the name of its symbol, which recorded arguments print."""
-    return function.graph.find_nodes(op="placeholder")[position].target if isinstance(value, torch.SymInt) else f"{prefix}{position}"
+    return (
+        function.graph.find_nodes(op="placeholder")[position].target
+        if isinstance(value, torch.SymInt)
+        else f"{prefix}{position}"
+    )
 
 
 class OriginInterpreter(fx.Interpreter):
@@ -311,17 +396,31 @@ class OriginInterpreter(fx.Interpreter):
 
     def run_node(self, node):
         self.tracer.meta = {"origins": frozenset([node.name])} | {
-            key: node.meta[key] for key in ("source_line", "stack_trace", "module_path") if key in node.meta}
+            key: node.meta[key]
+            for key in ("source_line", "stack_trace", "module_path")
+            if key in node.meta
+        }
         return super().run_node(node)
 
     def call_function(self, target, args, kwargs):
         images = [a for a in args[:1] if isinstance(a, torch.Tensor)]
-        if target in OWN_DROPOUT or target in RESAMPLING and images and images[0].dtype not in (torch.float32, torch.float64):
+        if (
+            target in OWN_DROPOUT
+            or target in RESAMPLING
+            and images
+            and images[0].dtype not in (torch.float32, torch.float64)
+        ):
             # Python's rule for it would split it before it reaches us; eager draws, and rounds, in a way of its own
             with torch._C._DisablePythonDispatcher():
                 return super().call_function(target, args, kwargs)
         mask = kwargs.get("attn_mask") if target is F.scaled_dot_product_attention else None
-        if mask is not None and mask.is_cuda and mask.dim() and mask.stride(-1) != 1 and not kwargs.get("dropout_p"):
+        if (
+            mask is not None
+            and mask.is_cuda
+            and mask.dim()
+            and mask.stride(-1) != 1
+            and not kwargs.get("dropout_p")
+        ):
             # no fused attention kernel reads an expanded mask (and eager's other one draws dropout in another order)
             kwargs = {**kwargs, "attn_mask": mask.contiguous()}
         return super().call_function(target, args, kwargs)
@@ -345,7 +444,11 @@ def run_traced(function, args, decompositions=None):
     for i, fake in enumerate(fakes):
         if isinstance(fake, (torch.Tensor, torch.SymInt)):
             tracer.placeholder(input_name(function, i, fake, "arg"), fake)
-    run = OriginInterpreter(function, tracer).run if isinstance(function, fx.GraphModule) else function
+    run = (
+        OriginInterpreter(function, tracer).run
+        if isinstance(function, fx.GraphModule)
+        else function
+    )
     with torch.no_grad(), ambient_autocast(), enable_python_dispatcher(), tracer.fake_mode, tracer:
         return tracer, fakes, run(*fakes)
 

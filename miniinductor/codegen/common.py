@@ -13,6 +13,7 @@ In:   op calls of a loop body.  Out: text.
 
 Mirrors torch/_inductor/codegen/common.py (CSE, ExprPrinter).
 """
+
 import functools
 import re
 from dataclasses import dataclass
@@ -29,6 +30,7 @@ class Value:
     """A computed scalar: `text` is a name or literal in the generated code.
 
     inner: what it varies with.  C++: does it change in the inner loop?  Triton: a frozenset of the tile's axes."""
+
     text: str
     dtype: torch.dtype
     inner: object = False
@@ -61,7 +63,9 @@ class Scope:
         name = self.lookup((expression, c_type))
         if name is None:
             name = self.fresh(prefix)
-            self.lines.append(f"const {c_type} {name} = {expression};" if c_type else f"{name} = {expression}")
+            self.lines.append(
+                f"const {c_type} {name} = {expression};" if c_type else f"{name} = {expression}"
+            )
             self.known[expression, c_type] = name
         return name
 
@@ -72,51 +76,80 @@ class Scope:
 @dataclass
 class Kernel:
     """`source` has NAME where the function's name goes.  `arguments`: buffer names and size symbols, in order."""
+
     source: str
     arguments: list
-    stored: list            # names of the group whose values it writes to memory
+    stored: list  # names of the group whose values it writes to memory
     read: list
-    summary: str            # a short word for the kernel's name: "softmax", "add_gelu"
-    reruns: bool = False    # C++: it may run a second time, so it must not overwrite what it reads
-    launch: object = None   # Triton: how many programs, and which block sizes to try
+    summary: str  # a short word for the kernel's name: "softmax", "add_gelu"
+    reruns: bool = False  # C++: it may run a second time, so it must not overwrite what it reads
+    launch: object = None  # Triton: how many programs, and which block sizes to try
 
 
 def summary(nodes, order):
-    """"add_gelu": the last few FX ops of the nodes, each once."""
+    """ "add_gelu": the last few FX ops of the nodes, each once."""
     words = []
     for name in reversed(in_graph_order({o for n in nodes for o in n.buffer.origins}, order)):
-        word = re.sub(r"(_(default|tensor_scalar|tensor|scalar|int|dim|self|correction))?(_\d+)?$", "", name.lower())
+        word = re.sub(
+            r"(_(default|tensor_scalar|tensor|scalar|int|dim|self|correction))?(_\d+)?$",
+            "",
+            name.lower(),
+        )
         word = word.strip("_")
-        if word.isidentifier() and word not in words and word not in ("view", "unsqueeze", "permute", "expand"):
+        if (
+            word.isidentifier()
+            and word not in words
+            and word not in ("view", "unsqueeze", "permute", "expand")
+        ):
             words.insert(0, word)
         if len(words) == 4:
             break
-    return "_".join(words)[:40].strip("_") or ("reduction" if any(getattr(n, "is_reduction", False) for n in nodes) else "pointwise")
+    return "_".join(words)[:40].strip("_") or (
+        "reduction" if any(getattr(n, "is_reduction", False) for n in nodes) else "pointwise"
+    )
 
 
 def indent(lines, depth=1):
     return ["    " * depth + line if line else line for line in lines]
 
 
-SUM, PRODUCT, UNARY, ATOM = 1, 2, 3, 4      # binding strengths
+SUM, PRODUCT, UNARY, ATOM = 1, 2, 3, 4  # binding strengths
 
 
 class Dialect(NamedTuple):
     """How a language spells what index expressions need."""
+
     long_suffix: str
-    divide: str             # of non-negative integers
-    functions: str          # floordiv and remainder of any integers, maximum, minimum
+    divide: str  # of non-negative integers
+    functions: str  # floordiv and remainder of any integers, maximum, minimum
 
 
 DIALECTS = {"c": Dialect("LL", "/", "mini::{}<int64_t>"), "triton": Dialect("", "//", "integer_{}")}
 
 
 # numbers made of sizes in floating point, computed as Python does
-ARITHMETIC = {"FloatAdd": "({} + {})", "FloatSub": "({} - {})", "FloatMul": "(({})*({}))", "FloatNeg": "(-({}))"}
-FLOATS = {"c": ARITHMETIC | {"TrueDiv": "((double)({})/(double)({}))", "ToFloat": "(double)({})", "FloatPow": "__builtin_pow({}, {})",
-                             "Math_sqrt": "__builtin_sqrt({})"},
-          "triton": ARITHMETIC | {"TrueDiv": "(tl.cast({}, tl.float64)/tl.cast({}, tl.float64))", "ToFloat": "tl.cast({}, tl.float64)",
-                                  "FloatPow": "tl.exp2(tl.log2({})*{})", "Math_sqrt": "tl.sqrt({})"}}
+ARITHMETIC = {
+    "FloatAdd": "({} + {})",
+    "FloatSub": "({} - {})",
+    "FloatMul": "(({})*({}))",
+    "FloatNeg": "(-({}))",
+}
+FLOATS = {
+    "c": ARITHMETIC
+    | {
+        "TrueDiv": "((double)({})/(double)({}))",
+        "ToFloat": "(double)({})",
+        "FloatPow": "__builtin_pow({}, {})",
+        "Math_sqrt": "__builtin_sqrt({})",
+    },
+    "triton": ARITHMETIC
+    | {
+        "TrueDiv": "(tl.cast({}, tl.float64)/tl.cast({}, tl.float64))",
+        "ToFloat": "tl.cast({}, tl.float64)",
+        "FloatPow": "tl.exp2(tl.log2({})*{})",
+        "Math_sqrt": "tl.sqrt({})",
+    },
+}
 
 
 def index_text(expr, language="c"):
@@ -144,7 +177,9 @@ def _print(expr, language):
         for term in terms[1:]:
             coefficient, rest = term.as_coeff_Mul()
             negative = coefficient.is_negative
-            text += (" - " if negative else " + ") + _within(-term if negative else term, PRODUCT if negative else SUM)
+            text += (" - " if negative else " + ") + _within(
+                -term if negative else term, PRODUCT if negative else SUM
+            )
         return text, SUM
     if isinstance(expr, sympy.Mul):
         coefficient, rest = expr.as_coeff_Mul()
@@ -157,7 +192,10 @@ def _print(expr, language):
         a, b = expr.args
         floor = isinstance(expr, FloorDiv)
         if _non_negative(a) and _non_negative(b):
-            return f"{_within(a, PRODUCT)}{dialect.divide if floor else '%'}{_within(b, UNARY)}", PRODUCT
+            return (
+                f"{_within(a, PRODUCT)}{dialect.divide if floor else '%'}{_within(b, UNARY)}",
+                PRODUCT,
+            )
         function = dialect.functions.format("floordiv" if floor else "remainder")
         return f"{function}({_within(a, SUM)}, {_within(b, SUM)})", ATOM
     if isinstance(expr, (sympy.Max, sympy.Min)):
@@ -167,11 +205,16 @@ def _print(expr, language):
             text = f"{dialect.functions.format(function)}({text}, {_within(argument, SUM)})"
         return text, ATOM
     if isinstance(expr, sympy.Abs):
-        return f"{dialect.functions.format('maximum')}({_within(expr.args[0], SUM)}, {_within(-expr.args[0], SUM)})", ATOM
+        return (
+            f"{dialect.functions.format('maximum')}({_within(expr.args[0], SUM)}, {_within(-expr.args[0], SUM)})",
+            ATOM,
+        )
     if expr.is_Float:
         return repr(float(expr)), ATOM
     if type(expr).__name__ in FLOATS[language]:
-        return FLOATS[language][type(expr).__name__].format(*[_within(a, SUM) for a in expr.args]), ATOM
+        return FLOATS[language][type(expr).__name__].format(
+            *[_within(a, SUM) for a in expr.args]
+        ), ATOM
     raise NotImplementedError(f"no text for the index expression {expr} ({type(expr).__name__})")
 
 
@@ -186,7 +229,9 @@ def _non_negative(expr):
         return expr >= 0
     if expr.is_Symbol:
         return not expr.name.startswith("indirect") and not expr.name.startswith("tmp")
-    return isinstance(expr, (sympy.Add, sympy.Mul, sympy.Pow, FloorDiv, Mod, sympy.Max, sympy.Min)) and all(map(_non_negative, expr.args))
+    return isinstance(
+        expr, (sympy.Add, sympy.Mul, sympy.Pow, FloorDiv, Mod, sympy.Max, sympy.Min)
+    ) and all(map(_non_negative, expr.args))
 
 
 # --- comments ---------------------------------------------------------------------------------------------------------
@@ -197,7 +242,7 @@ def in_graph_order(origins, order):
 
 
 def origin_text(origins, order, limit=8):
-    """": add, mul, ... (3 before)", for comments."""
+    """ ": add, mul, ... (3 before)", for comments."""
     names = in_graph_order(origins, order)
     more = f"{len(names) - limit} more, ..., " if len(names) > limit else ""
     return f": {more}{', '.join(names[-limit:])}" if names else ""

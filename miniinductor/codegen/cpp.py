@@ -23,6 +23,7 @@ Pointers are named by position, never by buffer, so that equal layers of a model
 Mirrors torch/_inductor/codegen/cpp.py (paper section 4.4 and 4.6).  Left out: explicit vector types (the compiler
 vectorises; see the prelude), GEMM templates.
 """
+
 import math
 import re
 
@@ -35,36 +36,58 @@ from ..sizes import hint
 from .common import Kernel, Scope, Value, indent, index_text, origin_text, summary
 from .cpp_expressions import NARROW, CppExpressions, compute_type, memory_type
 from .cpp_lanes import RowInvariants, with_longer_lanes
-from .cpp_reductions import CHUNK, LANES, Accumulator, RowReductions, array_declarations, declarations, estimate, longest, loops_around
+from .cpp_reductions import (
+    CHUNK,
+    LANES,
+    Accumulator,
+    RowReductions,
+    array_declarations,
+    declarations,
+    estimate,
+    longest,
+    loops_around,
+)
 
-PARALLEL_WORK = 1 << 15     # scalar operations below which starting threads costs more than they save
-TILES = ((64, 32), (256, 128))      # tiles of a transposed access: along it and along the lanes, of few elements and of many
+PARALLEL_WORK = 1 << 15  # scalar operations below which starting threads costs more than they save
+TILES = (
+    (64, 32),
+    (256, 128),
+)  # tiles of a transposed access: along it and along the lanes, of few elements and of many
 MANY = 1 << 18
-SHORT = 512                 # a loop up to which what fills no vector counts
-BLOCK = 128                 # elements of float16 converted at once
-SCRATCH_BYTES = 1 << 17     # stack for values between stages
-SMALL_SCRATCH = 2048        # elements of each, where their number is symbolic: more lie on the heap
-MOST_PARTS = 512            # partial results of a reduction that is itself spread over threads
+SHORT = 512  # a loop up to which what fills no vector counts
+BLOCK = 128  # elements of float16 converted at once
+SCRATCH_BYTES = 1 << 17  # stack for values between stages
+SMALL_SCRATCH = 2048  # elements of each, where their number is symbolic: more lie on the heap
+MOST_PARTS = 512  # partial results of a reduction that is itself spread over threads
 
 
 class CppKernelWriter(RowReductions, RowInvariants, CppExpressions):
     """Plays the bodies of a group into C++ lines."""
 
     def __init__(self, group, buffers, keep, order=None, overwritten={}):
-        self.buffers, self.keep, self.overwritten = buffers, set(keep), overwritten    # buffer -> input whose memory it takes
-        self.order = order              # FX node name -> its place in the graph; None: by name
+        self.buffers, self.keep, self.overwritten = (
+            buffers,
+            set(keep),
+            overwritten,
+        )  # buffer -> input whose memory it takes
+        self.order = order  # FX node name -> its place in the graph; None: by name
         self.nodes, self.group = list(group.nodes), group
         self.outer, self.inner = group.outer, group.inner
-        self.pointers, self.sizes = {}, []              # buffer name -> C name; size symbols
-        self.values = {}                                # buffer -> Value now at hand
-        self.raw, self.copies = {}, {}                  # of 16 bits: rounded value -> what it was; loaded value -> its element
+        self.pointers, self.sizes = {}, []  # buffer name -> C name; size symbols
+        self.values = {}  # buffer -> Value now at hand
+        self.raw, self.copies = (
+            {},
+            {},
+        )  # of 16 bits: rounded value -> what it was; loaded value -> its element
         self.scratch, self.stored, self.read, self.guests = {}, [], [], {}
         self.has_scatter = bool(group.targets)
-        self.halves = {}                                # element of float16 -> (array of floats, pointer to a block of elements, is it written?)
-        self.may_run_again = not self.has_scatter and not any(n.name in overwritten for n in self.nodes)
-        self.inner_symbols = set()                      # indirect indices that change in the inner loop
+        self.halves = {}  # element of float16 -> (array of floats, pointer to a block of elements, is it written?)
+        self.may_run_again = not self.has_scatter and not any(
+            n.name in overwritten for n in self.nodes
+        )
+        self.inner_symbols = set()  # indirect indices that change in the inner loop
         self.accumulators, self.inner_variables = [], set()
-        self.scatter_is_row_wise = False                # a scatter whose lanes write different elements
+        self.scatter_is_row_wise = False  # a scatter whose lanes write different elements
 
     # -- plan ------------------------------------------------------------------------------------------------------
     def plan_loops(self):
@@ -84,21 +107,37 @@ class CppKernelWriter(RowReductions, RowInvariants, CppExpressions):
         self.inner_count = estimate(self.inner)
         operations = sum(len(b.instructions) for b in bodies)
         made, instructions = {n.name for n in self.nodes}, [i for b in bodies for i in b.walk()]
-        self.any_nan = any(i.op == "load" and i.args[0] not in made and self.buffers[i.args[0]].layout.dtype in (torch.float16, torch.float32, torch.float64)
-                           for i in instructions)
+        self.any_nan = any(
+            i.op == "load"
+            and i.args[0] not in made
+            and self.buffers[i.args[0]].layout.dtype
+            in (torch.float16, torch.float32, torch.float64)
+            for i in instructions
+        )
         self.by_rows = self.is_outer_reduction()
         self.tile = self.plan_tile()
         self.plan_lanes()
-        self.tile_loads = {}            # element -> (array, type in memory, element at the corner, its step along the lanes)
+        self.tile_loads = {}  # element -> (array, type in memory, element at the corner, its step along the lanes)
         work = self.outer_count * self.inner_count * max(1, operations // 4)
         known = all(isinstance(n, int) for n in (*self.outer, *self.inner))
-        self.parallel = config.openmp and (work >= PARALLEL_WORK or not known) and not self.has_scatter
+        self.parallel = (
+            config.openmp and (work >= PARALLEL_WORK or not known) and not self.has_scatter
+        )
         enough = -(-PARALLEL_WORK // max(1, operations // 4))
-        self.threads_if = "" if known else f" if ({self.size(math.prod([*self.outer, *self.inner]))} >= {enough})"
+        self.threads_if = (
+            "" if known else f" if ({self.size(math.prod([*self.outer, *self.inner]))} >= {enough})"
+        )
 
     def is_outer_reduction(self):
         """Do the reduction's reads step through memory by the last outer loop rather than by the reduction's?"""
-        if self.is_pointwise or not self.outer or self.outer_count < 2 or not config.row_reductions or self.group.has_scan or self.has_scatter:
+        if (
+            self.is_pointwise
+            or not self.outer
+            or self.outer_count < 2
+            or not config.row_reductions
+            or self.group.has_scan
+            or self.has_scatter
+        ):
             return False
         last, lane = self.x[-1], self.r[-1]
         votes = 0
@@ -107,7 +146,7 @@ class CppKernelWriter(RowReductions, RowInvariants, CppExpressions):
                 continue
             for access in self.bodies[node.name].reads():
                 if not access.index.free_symbols.intersection(self.r):
-                    continue        # one value per row (a mean, a weight): read once either way
+                    continue  # one value per row (a mean, a weight): read once either way
                 along, across = (int_or_none(stride_of(access.index, v)) for v in (last, lane))
                 votes += (along == 1 and across != 1) - (across == 1 and along != 1)
         return votes > 0
@@ -117,10 +156,16 @@ class CppKernelWriter(RowReductions, RowInvariants, CppExpressions):
         self.stage, makers = {}, {n.name: n for n in self.nodes}
         self.is_inner = {n.name: bool(self.bodies[n.name].inner) for n in self.nodes}
         ordered, pending = [], list(self.nodes)
-        while pending:          # data-flow order inside the kernel
+        while pending:  # data-flow order inside the kernel
             done = {n.name for n in ordered}
-            ready = [n for n in pending
-                     if all(a.name in done or a.name == n.name or a.name not in makers for a in n.body.reads())]
+            ready = [
+                n
+                for n in pending
+                if all(
+                    a.name in done or a.name == n.name or a.name not in makers
+                    for a in n.body.reads()
+                )
+            ]
             ordered += ready
             pending = [n for n in pending if n not in ready]
         self.nodes = ordered
@@ -131,20 +176,44 @@ class CppKernelWriter(RowReductions, RowInvariants, CppExpressions):
                 producer = makers.get(access.name)
                 if producer is None or producer is node:
                     continue
-                same_loop = not inner or (self.is_inner[producer.name] and not producer.is_reduction) \
+                same_loop = (
+                    not inner
+                    or (self.is_inner[producer.name] and not producer.is_reduction)
                     or self.is_pointwise
+                )
                 stage = max(stage, self.stage[producer.name] + (0 if same_loop else 1))
             self.stage[node.name] = stage
         self.last_stage = max(self.stage.values())
         # few outer iterations over much: the reduction itself is spread over the threads
-        self.spread = self.plan_rows() if self.by_rows else (
-            self.parallel and config.split_reductions and not self.group.has_scan and not self.is_pointwise and self.outer_count < 8
-            and self.inner_count >= PARALLEL_WORK)
+        self.spread = (
+            self.plan_rows()
+            if self.by_rows
+            else (
+                self.parallel
+                and config.split_reductions
+                and not self.group.has_scan
+                and not self.is_pointwise
+                and self.outer_count < 8
+                and self.inner_count >= PARALLEL_WORK
+            )
+        )
         scratch_bytes = 0
-        for node in ordered:    # values that cross stages: in scratch memory, or stored where that would be too large
-            later = [n for n in ordered if self.stage[n.name] > self.stage[node.name] and self.is_inner[n.name]
-                     and any(a.name == node.name for a in n.body.reads())]
-            if self.is_inner[node.name] and not node.is_reduction and later and node.name not in self.keep:
+        for node in (
+            ordered
+        ):  # values that cross stages: in scratch memory, or stored where that would be too large
+            later = [
+                n
+                for n in ordered
+                if self.stage[n.name] > self.stage[node.name]
+                and self.is_inner[n.name]
+                and any(a.name == node.name for a in n.body.reads())
+            ]
+            if (
+                self.is_inner[node.name]
+                and not node.is_reduction
+                and later
+                and node.name not in self.keep
+            ):
                 nbytes = self.inner_count * 8
                 if self.spread or self.by_rows or scratch_bytes + nbytes > SCRATCH_BYTES:
                     self.keep.add(node.name)
@@ -158,10 +227,20 @@ class CppKernelWriter(RowReductions, RowInvariants, CppExpressions):
         other's memory serves both."""
         user, (made, *_) = later[0], self.bodies[node.name].writes()
         body = self.bodies[user.name]
-        same = {a.index for a in body.writes() + [a for a in body.reads() if a.name == node.name]} == {made.index}
-        free = not user.is_reduction and user.name in self.keep and user.name not in {**self.overwritten, **{h: g for g, h in self.guests.items()}}
+        same = {
+            a.index for a in body.writes() + [a for a in body.reads() if a.name == node.name]
+        } == {made.index}
+        free = (
+            not user.is_reduction
+            and user.name in self.keep
+            and user.name not in {**self.overwritten, **{h: g for g, h in self.guests.items()}}
+        )
         fits = same and self.buffers[user.name].layout.dtype == self.buffers[node.name].layout.dtype
-        return {node.name: user.name} if len(later) == 1 and free and fits and not self.has_scatter else {}
+        return (
+            {node.name: user.name}
+            if len(later) == 1 and free and fits and not self.has_scatter
+            else {}
+        )
 
     # -- writing ---------------------------------------------------------------------------------------------------
     def write(self):
@@ -182,23 +261,40 @@ class CppKernelWriter(RowReductions, RowInvariants, CppExpressions):
         """The kernel, whose arguments are pointers to `buffers` and then the sizes."""
         head = ["int error = 0;"] if any("error" in line for line in lines) else []
         arguments = [*buffers, *self.sizes]
-        head += [f"const int64_t {symbol} = (int64_t)args[{arguments.index(symbol)}];" for symbol in self.sizes]
+        head += [
+            f"const int64_t {symbol} = (int64_t)args[{arguments.index(symbol)}];"
+            for symbol in self.sizes
+        ]
         origins = {o for n in self.nodes for o in n.buffer.origins}
         body = head + lines + ["return error;" if "int error = 0;" in head else "return 0;"]
         reruns = any("exact.v" in line for line in lines)
         if reruns:
             body = ["return mini::fast_then_exact([&](auto exact) {", *indent(body), "});"]
-        lines = [f"// computes {', '.join(n.name for n in self.nodes)}{origin_text(origins, self.order, limit=12)}",
-                 'extern "C" int NAME(void** args) {', *indent(body), "}"]
-        return Kernel(fold_error_clauses("\n".join(lines)), arguments, list(self.stored), list(self.read),
-                      summary(self.group.nodes, self.order), reruns)
+        lines = [
+            f"// computes {', '.join(n.name for n in self.nodes)}{origin_text(origins, self.order, limit=12)}",
+            'extern "C" int NAME(void** args) {',
+            *indent(body),
+            "}",
+        ]
+        return Kernel(
+            fold_error_clauses("\n".join(lines)),
+            arguments,
+            list(self.stored),
+            list(self.read),
+            summary(self.group.nodes, self.order),
+            reruns,
+        )
 
     def pointer_lines(self, place):
         written, lines = {self.overwritten.get(name, name) for name in self.stored}, []
         for number, (name, pointer) in enumerate(self.pointers.items()):
-            c_type = ("" if name in written else "const ") + memory_type(self.buffers[name].layout.dtype)
+            c_type = ("" if name in written else "const ") + memory_type(
+                self.buffers[name].layout.dtype
+            )
             made_by = origin_text(getattr(self.buffers[name], "origins", ()), self.order, limit=3)
-            lines.append(f"{c_type}* {pointer} = ({c_type}*){place.format(number)};    // {name}{made_by}")
+            lines.append(
+                f"{c_type}* {pointer} = ({c_type}*){place.format(number)};    // {name}{made_by}"
+            )
         return lines
 
     def write_stages(self):
@@ -209,12 +305,16 @@ class CppKernelWriter(RowReductions, RowInvariants, CppExpressions):
             count = math.prod(self.inner)
             if isinstance(count, int):
                 outside.add(f"{c_type} {array}[{count}];")
-            else:               # on the stack, or in memory that each thread keeps, and that grows
+            else:  # on the stack, or in memory that each thread keeps, and that grows
                 outside.add(f"{c_type} small_{array}[{SMALL_SCRATCH}];")
-                outside.add(f"{c_type}* {array} = {self.size(count)} <= {SMALL_SCRATCH} ? small_{array} : "
-                            f"mini::scratch<{c_type}, {array.removeprefix('scratch')}>({self.size(count)});")
+                outside.add(
+                    f"{c_type}* {array} = {self.size(count)} <= {SMALL_SCRATCH} ? small_{array} : "
+                    f"mini::scratch<{c_type}, {array.removeprefix('scratch')}>({self.size(count)});"
+                )
         for stage in range(-1, self.last_stage + 1):
-            inner_nodes = [n for n in self.nodes if self.stage[n.name] == stage and self.is_inner[n.name]]
+            inner_nodes = [
+                n for n in self.nodes if self.stage[n.name] == stage and self.is_inner[n.name]
+            ]
             self.now = stage
             if inner_nodes:
                 self.write_inner_stage(inner_nodes)
@@ -242,7 +342,7 @@ class CppKernelWriter(RowReductions, RowInvariants, CppExpressions):
             self.where_am_i(inside, self.r)
             for node in nodes:
                 self.play(node)
-            for node in nodes:      # next stages, and other parts, cannot see values of this loop
+            for node in nodes:  # next stages, and other parts, cannot see values of this loop
                 if not node.is_reduction:
                     self.values.pop(node.name, None)
             if not self.is_worth_blocks(inside.lines):
@@ -256,20 +356,53 @@ class CppKernelWriter(RowReductions, RowInvariants, CppExpressions):
     def prefetches(self, group, lanes):
         """In the last reduction, over what the cache holds by then, memory is fetched for what follows: places of this iteration's results, for
         writing (else each store waits for its line), or, where nothing but reductions is stored, what the next iteration reads first."""
-        if not 0 < self.last_stage - (not self.only_reads()) == self.now or self.spread or not self.outer:
+        if (
+            not 0 < self.last_stage - (not self.only_reads()) == self.now
+            or self.spread
+            or not self.outer
+        ):
             return []
         row, names = self.x[-1], {n.name for n in self.nodes}
         if self.only_reads():
-            written, nodes, step = 0, [n for n in self.nodes if self.is_inner[n.name] and not self.stage[n.name]], {row: row + 1}
-            accesses = dict.fromkeys(a for n in nodes for a in self.bodies[n.name].reads() if a.name not in names and a.index.has(row))
+            written, nodes, step = (
+                0,
+                [n for n in self.nodes if self.is_inner[n.name] and not self.stage[n.name]],
+                {row: row + 1},
+            )
+            accesses = dict.fromkeys(
+                a
+                for n in nodes
+                for a in self.bodies[n.name].reads()
+                if a.name not in names and a.index.has(row)
+            )
         else:
-            written, nodes, step = 1, [n for n in self.nodes if self.stage[n.name] == self.last_stage and self.is_inner[n.name] and not n.is_reduction
-                                       and n.name in self.keep and n.name not in self.overwritten], {}
+            written, nodes, step = (
+                1,
+                [
+                    n
+                    for n in self.nodes
+                    if self.stage[n.name] == self.last_stage
+                    and self.is_inner[n.name]
+                    and not n.is_reduction
+                    and n.name in self.keep
+                    and n.name not in self.overwritten
+                ],
+                {},
+            )
             accesses = [a for n in nodes for a in self.bodies[n.name].writes()]
-        at = lambda a: self.index(sympy.expand(a.index.xreplace({self.r[-1]: sympy.Symbol(group), **step})))  # noqa: E731
-        sizes = [(self.buffers[a.name].layout.dtype.itemsize, a) for a in accesses if stride_of(a.index, self.r[-1]) == 1]
-        return [f"for (int64_t k = 0; k < {lanes * size // 64}; k++) __builtin_prefetch({self.pointer(a.name, bool(written))} + {at(a)} + "
-                f"{64 // size}*k, {written});" for size, a in sizes]
+        at = lambda a: self.index(
+            sympy.expand(a.index.xreplace({self.r[-1]: sympy.Symbol(group), **step}))
+        )  # noqa: E731
+        sizes = [
+            (self.buffers[a.name].layout.dtype.itemsize, a)
+            for a in accesses
+            if stride_of(a.index, self.r[-1]) == 1
+        ]
+        return [
+            f"for (int64_t k = 0; k < {lanes * size // 64}; k++) __builtin_prefetch({self.pointer(a.name, bool(written))} + {at(a)} + "
+            f"{64 // size}*k, {written});"
+            for size, a in sizes
+        ]
 
     def only_reads(self):
         """Does the kernel store nothing per element?"""
@@ -282,7 +415,7 @@ class CppKernelWriter(RowReductions, RowInvariants, CppExpressions):
         if not self.spread:
             if self.lane_block:
                 return self.chunks(lines, accumulators, *self.lanes_now[1:])
-            loops = self.chunks(lines, accumulators, "0", size)     # decides the accumulators' types
+            loops = self.chunks(lines, accumulators, "0", size)  # decides the accumulators' types
             return declarations(accumulators) + loops
         rest = max(1, estimate(self.inner[1:]))
         rows, prologue = max(1, CHUNK // rest), []
@@ -290,54 +423,103 @@ class CppKernelWriter(RowReductions, RowInvariants, CppExpressions):
             rows = max(rows, -(-self.inner[0] // MOST_PARTS))
             blocks = most_blocks = -(-self.inner[0] // rows)
         else:
-            prologue = [f"const int64_t rows = mini::maximum<int64_t>({rows}, ({size} + {MOST_PARTS - 1})/{MOST_PARTS});",
-                        f"const int64_t blocks = ({size} + rows - 1)/rows;"]
+            prologue = [
+                f"const int64_t rows = mini::maximum<int64_t>({rows}, ({size} + {MOST_PARTS - 1})/{MOST_PARTS});",
+                f"const int64_t blocks = ({size} + rows - 1)/rows;",
+            ]
             rows, blocks, most_blocks = "rows", "blocks", MOST_PARTS
         of_block = [a.renamed("block") for a in accumulators]
         for accumulator in accumulators:
             accumulator.over_chunks = True
         body = self.chunks(lines, of_block, f"{first}_block", f"{first}_end")
-        body = [f"const int64_t {first}_block = block * {rows};",
-                f"const int64_t {first}_end = mini::minimum<int64_t>({first}_block + {rows}, {size});",
-                *declarations(of_block), *body, *[f"{b.name}s[block] = {b.name};" for b in of_block]]
+        body = [
+            f"const int64_t {first}_block = block * {rows};",
+            f"const int64_t {first}_end = mini::minimum<int64_t>({first}_block + {rows}, {size});",
+            *declarations(of_block),
+            *body,
+            *[f"{b.name}s[block] = {b.name};" for b in of_block],
+        ]
         loop = [("block", "0", blocks)]
         result = prologue + [f"{b.c_type} {b.name}s[{most_blocks}];" for b in of_block]
-        result += [f"#pragma omp parallel for schedule(static){self.threads_if}ERROR_CLAUSE", *loops_around(body, loop)]
+        result += [
+            f"#pragma omp parallel for schedule(static){self.threads_if}ERROR_CLAUSE",
+            *loops_around(body, loop),
+        ]
         result += declarations(accumulators)
-        return result + (loops_around([a.update(f"{b.name}s[block]") for a, b in zip(accumulators, of_block)], loop) if accumulators else [])
+        return result + (
+            loops_around(
+                [a.update(f"{b.name}s[block]") for a, b in zip(accumulators, of_block)], loop
+            )
+            if accumulators
+            else []
+        )
 
     def chunks(self, lines, accumulators, start, end):
         """Loops over r0 (from start to end), r1, ...: the innermost runs on vector lanes into accumulators of its own."""
         if not accumulators or len(self.r) == 1:
             lines = self.lanes(lines, accumulators, start, end)
-        elif config.vectorize and self.lanes_are_free() and longest(self.inner[-1]) <= LANES and not any(a.is_arg for a in accumulators):
+        elif (
+            config.vectorize
+            and self.lanes_are_free()
+            and longest(self.inner[-1]) <= LANES
+            and not any(a.is_arg for a in accumulators)
+        ):
             return self.short_rows(lines, accumulators, start, end)
         else:
             parts = [a.renamed("part") for a in accumulators]
             for accumulator in accumulators:
                 accumulator.over_chunks = True
-            lines = [*declarations(parts), *self.lanes(lines, parts, "0", self.size(self.inner[-1])),
-                     *[a.update(p.name) for a, p in zip(accumulators, parts)]]
+            lines = [
+                *declarations(parts),
+                *self.lanes(lines, parts, "0", self.size(self.inner[-1])),
+                *[a.update(p.name) for a, p in zip(accumulators, parts)],
+            ]
         return loops_around(lines, self.loops_of_reduction(self.r[:-1], start, end))
 
     def loops_of_reduction(self, variables, start, end):
-        return [(r, *(("0", self.size(n)) if k else (start, end))) for k, (r, n) in enumerate(zip(variables, self.inner))]
+        return [
+            (r, *(("0", self.size(n)) if k else (start, end)))
+            for k, (r, n) in enumerate(zip(variables, self.inner))
+        ]
 
     def short_rows(self, lines, accumulators, start, end):
         """A few elements of each of many rows: every lane adds up its own, and the lanes are put together at the end (of CHUNK rows)."""
-        lane, row, count, parts = self.r[-1], self.r[-2], self.inner[-1], [a.renamed("lane") for a in accumulators]
+        lane, row, count, parts = (
+            self.r[-1],
+            self.r[-2],
+            self.inner[-1],
+            [a.renamed("lane") for a in accumulators],
+        )
         *outer, (_, low, high) = self.loops_of_reduction(self.r[:-1], start, end)
-        loops, chunked = [(row, low, high)], longest(self.inner[-2]) > CHUNK and any(a.loses_bits for a in accumulators)
+        loops, chunked = (
+            [(row, low, high)],
+            longest(self.inner[-2]) > CHUNK and any(a.loses_bits for a in accumulators),
+        )
         for accumulator in accumulators:
             accumulator.over_chunks = True
         if chunked:
-            outer, loops = outer + [(f"{row}_chunk", low, high, CHUNK)], [(row, f"{row}_chunk", f"{row}_stop")]
-        stop = [f"const int64_t {row}_stop = mini::minimum<int64_t>({row}_chunk + {CHUNK}, {high});"] * chunked
-        row_loop = loops_around(["#pragma omp simdERROR_CLAUSE",
-                                 *loops_around(lines + [p.in_lane_array(lane) for p in parts], [(lane, "0", count)])], loops)
-        merge = loops_around([a.update(p.name + "[k]") for a, p in zip(accumulators, parts)], [("k", "0", count)])
-        return loops_around([*stop, *array_declarations(parts, count), *row_loop, *merge], outer) if outer else [
-            "{", *indent([*array_declarations(parts, count), *row_loop, *merge]), "}"]
+            outer, loops = (
+                outer + [(f"{row}_chunk", low, high, CHUNK)],
+                [(row, f"{row}_chunk", f"{row}_stop")],
+            )
+        stop = [
+            f"const int64_t {row}_stop = mini::minimum<int64_t>({row}_chunk + {CHUNK}, {high});"
+        ] * chunked
+        row_loop = loops_around(
+            [
+                "#pragma omp simdERROR_CLAUSE",
+                *loops_around(lines + [p.in_lane_array(lane) for p in parts], [(lane, "0", count)]),
+            ],
+            loops,
+        )
+        merge = loops_around(
+            [a.update(p.name + "[k]") for a, p in zip(accumulators, parts)], [("k", "0", count)]
+        )
+        return (
+            loops_around([*stop, *array_declarations(parts, count), *row_loop, *merge], outer)
+            if outer
+            else ["{", *indent([*array_declarations(parts, count), *row_loop, *merge]), "}"]
+        )
 
     def lanes(self, lines, accumulators, start, end):
         """The innermost loop.  A long sum of floats is the sum of the sums of chunks."""
@@ -345,20 +527,33 @@ class CppKernelWriter(RowReductions, RowInvariants, CppExpressions):
         if len(self.r) > 1 and not accumulators:
             start, end = "0", self.size(self.inner[-1])
         # as many additions in a row: LANES parts, a vector's, or one
-        chunk = CHUNK * 4 if self.sums_are_bound_by_latency(lines, accumulators) else CHUNK if config.vectorize else CHUNK // 8
+        chunk = (
+            CHUNK * 4
+            if self.sums_are_bound_by_latency(lines, accumulators)
+            else CHUNK
+            if config.vectorize
+            else CHUNK // 8
+        )
         if longest(self.inner[-1]) > 2 * chunk and any(a.loses_bits for a in accumulators):
             chunks = [a.renamed("chunk") for a in accumulators]
             for accumulator in accumulators:
                 accumulator.over_chunks = True
-            body = [f"const int64_t {lane}_stop = mini::minimum<int64_t>({lane}_chunk + {chunk}, {end});",
-                    *declarations(chunks), *self.one_loop(lines, chunks, f"{lane}_chunk", f"{lane}_stop"),
-                    *[a.update(c.name) for a, c in zip(accumulators, chunks)]]
+            body = [
+                f"const int64_t {lane}_stop = mini::minimum<int64_t>({lane}_chunk + {chunk}, {end});",
+                *declarations(chunks),
+                *self.one_loop(lines, chunks, f"{lane}_chunk", f"{lane}_stop"),
+                *[a.update(c.name) for a, c in zip(accumulators, chunks)],
+            ]
             return loops_around(body, [(f"{lane}_chunk", start, end, chunk)])
         return self.one_loop(lines, accumulators, start, end)
 
     def one_loop(self, lines, accumulators, start, end):
-        if any(a.is_arg for a in accumulators) and config.vectorize and self.lanes_are_free() \
-                and estimate(self.inner[-1:]) >= 4 * LANES:
+        if (
+            any(a.is_arg for a in accumulators)
+            and config.vectorize
+            and self.lanes_are_free()
+            and estimate(self.inner[-1:]) >= 4 * LANES
+        ):
             return self.arg_loop(lines, accumulators, start, end)
         if self.sums_are_bound_by_latency(lines, accumulators):
             return self.lane_loop(lines, accumulators, start, end)
@@ -368,57 +563,131 @@ class CppKernelWriter(RowReductions, RowInvariants, CppExpressions):
         lines = lines + [line for a in accumulators for line in a.in_lanes()]
         head = self.simd(accumulators, lines)
         if self.halves:
-            return self.in_blocks(head, loops_around(lines, [(lane, f"{lane}_block", f"{lane}_stop")]), start, end)
+            return self.in_blocks(
+                head, loops_around(lines, [(lane, f"{lane}_block", f"{lane}_stop")]), start, end
+            )
         is_costly = bool(accumulators) or any(re.search(r"mini::|/ ", line) for line in lines)
-        return [*[line for a in accumulators for line in a.before_lanes()],
-                *[line for ends in whole_vectors(start, end, is_costly) for line in head + loops_around(lines, [(lane, *ends)])],
-                *[line for a in accumulators for line in a.after_lanes()]]
+        return [
+            *[line for a in accumulators for line in a.before_lanes()],
+            *[
+                line
+                for ends in whole_vectors(start, end, is_costly)
+                for line in head + loops_around(lines, [(lane, *ends)])
+            ],
+            *[line for a in accumulators for line in a.after_lanes()],
+        ]
 
     def sums_are_bound_by_latency(self, lines, accumulators):
         """Would a loop with one vector of partial sums wait for each addition?  Not where functions fill the time."""
-        return bool(accumulators and config.vectorize and self.lanes_are_free() and all(a.loses_bits for a in accumulators)
-                    and estimate(self.inner[-1:]) >= 4 * LANES and len(lines) <= 16 and not any("mini::" in line for line in lines))
+        return bool(
+            accumulators
+            and config.vectorize
+            and self.lanes_are_free()
+            and all(a.loses_bits for a in accumulators)
+            and estimate(self.inner[-1:]) >= 4 * LANES
+            and len(lines) <= 16
+            and not any("mini::" in line for line in lines)
+        )
 
     def lane_loop(self, lines, accumulators, start, end):
         """Sums in LANES parts (half as many where elements are stored, too), which the compiler keeps in registers; what is left of the loop
         follows."""
         lane, group = self.r[-1], f"{self.r[-1]}_group"
         parts = [a.renamed("lane") for a in accumulators]
-        lanes, alone = LANES if self.only_reads() else LANES // 2, self.only_reads() and not self.last_stage and torch.get_num_threads() == 1
+        lanes, alone = (
+            LANES if self.only_reads() else LANES // 2,
+            self.only_reads() and not self.last_stage and torch.get_num_threads() == 1,
+        )
         # vectors of 32 bytes where one thread waits for nothing but memory: with 64, fewer reads are under way
         width = f" simdlen({32 // max(a.dtype.itemsize for a in accumulators)})" if alone else ""
-        rest = [*self.simd(accumulators, lines), *loops_around(lines + [a.update(a.term) for a in accumulators], [(lane, group, end)])]
-        if not end.isdigit():       # setting up a vector loop over nothing would cost a tenth of a row of 768
+        rest = [
+            *self.simd(accumulators, lines),
+            *loops_around(lines + [a.update(a.term) for a in accumulators], [(lane, group, end)]),
+        ]
+        if (
+            not end.isdigit()
+        ):  # setting up a vector loop over nothing would cost a tenth of a row of 768
             rest = [f"if (__builtin_expect({group} < {end}, 0)) {{", *indent(rest), "}"]
         elif start == "0" and int(end) % lanes == 0:
             rest = []
-        return ["{", *indent([
-            *array_declarations(parts, lanes), f"int64_t {group} = {start};",
-            f"for (; {group} + {lanes} <= {end}; {group} += {lanes}) {{",
-            *indent([*self.prefetches(group, lanes), f"#pragma omp simd{width}ERROR_CLAUSE",
-                     *loops_around([f"const int64_t {lane} = {group} + k;", *lines, *[p.in_lane_array("k") for p in parts]], [("k", "0", lanes)])]), "}",
-            *self.simd(accumulators, []), *loops_around([a.update(p.name + "[k]") for a, p in zip(accumulators, parts)], [("k", "0", lanes)]), *rest]), "}"]
+        return [
+            "{",
+            *indent(
+                [
+                    *array_declarations(parts, lanes),
+                    f"int64_t {group} = {start};",
+                    f"for (; {group} + {lanes} <= {end}; {group} += {lanes}) {{",
+                    *indent(
+                        [
+                            *self.prefetches(group, lanes),
+                            f"#pragma omp simd{width}ERROR_CLAUSE",
+                            *loops_around(
+                                [
+                                    f"const int64_t {lane} = {group} + k;",
+                                    *lines,
+                                    *[p.in_lane_array("k") for p in parts],
+                                ],
+                                [("k", "0", lanes)],
+                            ),
+                        ]
+                    ),
+                    "}",
+                    *self.simd(accumulators, []),
+                    *loops_around(
+                        [a.update(p.name + "[k]") for a, p in zip(accumulators, parts)],
+                        [("k", "0", lanes)],
+                    ),
+                    *rest,
+                ]
+            ),
+            "}",
+        ]
 
     def arg_loop(self, lines, accumulators, start, end):
         """argmax has no vector reduction: a loop over groups of lanes, each lane with a best element of its own."""
         lane, group = self.r[-1], f"{self.r[-1]}_group"
-        args, others = [a for a in accumulators if a.is_arg], [a for a in accumulators if not a.is_arg]
+        args, others = (
+            [a for a in accumulators if a.is_arg],
+            [a for a in accumulators if not a.is_arg],
+        )
         lines = lines + [line for a in others for line in a.in_lanes()]
         lines += [line for a in args for line in a.in_arg_lanes(f"{lane} - {group}")]
-        return [*[line for a in others for line in a.before_lanes()],
-                *[line for a in args for line in a.arg_arrays(lane, start)],
-                *loops_around([f"const int64_t {group}_end = mini::minimum<int64_t>({group} + {LANES}, {end});", *self.simd(others, lines),
-                               *loops_around(lines, [(lane, group, f"{group}_end")])], [(group, start, end, LANES)]),
-                *[line for a in others for line in a.after_lanes()], *[line for a in args for line in a.after_arg_lanes()]]
+        return [
+            *[line for a in others for line in a.before_lanes()],
+            *[line for a in args for line in a.arg_arrays(lane, start)],
+            *loops_around(
+                [
+                    f"const int64_t {group}_end = mini::minimum<int64_t>({group} + {LANES}, {end});",
+                    *self.simd(others, lines),
+                    *loops_around(lines, [(lane, group, f"{group}_end")]),
+                ],
+                [(group, start, end, LANES)],
+            ),
+            *[line for a in others for line in a.after_lanes()],
+            *[line for a in args for line in a.after_arg_lanes()],
+        ]
 
     def simd(self, accumulators, lines):
-        if not config.vectorize or any(a.clause is None for a in accumulators) or not self.lanes_are_free():
+        if (
+            not config.vectorize
+            or any(a.clause is None for a in accumulators)
+            or not self.lanes_are_free()
+        ):
             return []
         clauses = "".join(a.clause for a in accumulators)
-        parallel = self.is_pointwise and self.parallel and (not self.outer or self.outer_count < 8) \
-            and self.inner_count >= 1024 and self.tile is None
+        parallel = (
+            self.is_pointwise
+            and self.parallel
+            and (not self.outer or self.outer_count < 8)
+            and self.inner_count >= 1024
+            and self.tile is None
+        )
         condition = self.threads_if.replace("if (", "if (parallel: ")
-        head = f"#pragma omp parallel for simd schedule(static){condition}" if parallel else "#pragma omp simd"
+        head = (
+            f"#pragma omp parallel for simd schedule(static){condition}"
+            if parallel
+            else "#pragma omp simd"
+        )
         return [head + clauses + "ERROR_CLAUSE"]
 
     def lanes_are_free(self):
@@ -429,7 +698,12 @@ class CppKernelWriter(RowReductions, RowInvariants, CppExpressions):
         """The outer loops around `lines`."""
         if self.tile is not None:
             return self.tiled_nest(lines, self.tile)
-        shared = self.parallel and self.outer and not self.spread and not (self.is_pointwise and self.outer_count < 8)
+        shared = (
+            self.parallel
+            and self.outer
+            and not self.spread
+            and not (self.is_pointwise and self.outer_count < 8)
+        )
         loops = [(v, "0", self.size(n)) for v, n in zip(self.x, self.outer)]
         depth = len(self.outer) - (self.by_rows and self.columns[1] == "0")
         before = self.before_all_rows()
@@ -438,7 +712,10 @@ class CppKernelWriter(RowReductions, RowInvariants, CppExpressions):
         lines = loops_around(lines, loops[:-1] if self.by_rows else loops)
         if shared and depth:
             collapse = f" collapse({depth})" if depth > 1 else ""
-            lines.insert(0, f"#pragma omp parallel for{collapse} schedule(static){self.threads_if}ERROR_CLAUSE")
+            lines.insert(
+                0,
+                f"#pragma omp parallel for{collapse} schedule(static){self.threads_if}ERROR_CLAUSE",
+            )
         elif not self.outer and not self.inner:
             lines = ["{", *indent(lines), "}"]
         return before + lines
@@ -449,8 +726,17 @@ class CppKernelWriter(RowReductions, RowInvariants, CppExpressions):
             return None
         for number in range(len(self.x)):
             size, lanes = hint(self.outer[number], 0), hint(self.inner[-1], 0)
-            if size and lanes and min(size, lanes) >= 8 and size * lanes >= 1024 and any(
-                    self.is_transposed(access.index, number) for b in self.bodies.values() for access in b.reads()):
+            if (
+                size
+                and lanes
+                and min(size, lanes) >= 8
+                and size * lanes >= 1024
+                and any(
+                    self.is_transposed(access.index, number)
+                    for b in self.bodies.values()
+                    for access in b.reads()
+                )
+            ):
                 self.tile_size = TILES[size * lanes >= MANY]
                 return number
         return None
@@ -458,24 +744,40 @@ class CppKernelWriter(RowReductions, RowInvariants, CppExpressions):
     def is_transposed(self, index, number):
         """Does the read step by one along outer loop `number`, and further along the lanes?"""
         along_lanes = stride_of(index, self.r[-1])
-        return (along_lanes is not None and along_lanes not in (0, 1) and stride_of(index, self.x[number]) == 1
-                and not any(s.name.startswith(("tmp", "indirect")) for s in index.free_symbols))
+        return (
+            along_lanes is not None
+            and along_lanes not in (0, 1)
+            and stride_of(index, self.x[number]) == 1
+            and not any(s.name.startswith(("tmp", "indirect")) for s in index.free_symbols)
+        )
 
     def tiled_nest(self, lines, number):
         """`lines` is the loop over the lanes of a tile: around it, those of x<number>, and over tiles."""
         variable, lane, (rows, columns) = str(self.x[number]), str(self.r[-1]), self.tile_size
         size, lanes = self.size(self.outer[number]), self.size(self.inner[-1])
-        fill = [f"const int64_t {v}_end = mini::minimum<int64_t>({v}_tile + {step}, {n});"
-                for v, n, step in ((variable, size, rows), (lane, lanes, columns))]
+        fill = [
+            f"const int64_t {v}_end = mini::minimum<int64_t>({v}_tile + {step}, {n});"
+            for v, n, step in ((variable, size, rows), (lane, lanes, columns))
+        ]
         for array, c_type, corner, step in self.tile_loads.values():
-            fill += [f"{c_type} {array}[{rows}][{columns}];", f"mini::transpose(&{corner}, {step}, {array}[0], {columns}, "
-                     f"{lane}_end - {lane}_tile, {variable}_end - {variable}_tile);"]
+            fill += [
+                f"{c_type} {array}[{rows}][{columns}];",
+                f"mini::transpose(&{corner}, {step}, {array}[0], {columns}, "
+                f"{lane}_end - {lane}_tile, {variable}_end - {variable}_tile);",
+            ]
         lines = fill + loops_around(lines, [(variable, f"{variable}_tile", f"{variable}_end")])
-        loops = [(v, "0", self.size(n)) for k, (v, n) in enumerate(zip(self.x, self.outer)) if k != number]
+        loops = [
+            (v, "0", self.size(n))
+            for k, (v, n) in enumerate(zip(self.x, self.outer))
+            if k != number
+        ]
         loops += [(f"{variable}_tile", "0", size, rows), (f"{lane}_tile", "0", lanes, columns)]
         lines = loops_around(lines, loops)
         if self.parallel:
-            lines.insert(0, f"#pragma omp parallel for collapse({len(loops)}) schedule(static){self.threads_if}ERROR_CLAUSE")
+            lines.insert(
+                0,
+                f"#pragma omp parallel for collapse({len(loops)}) schedule(static){self.threads_if}ERROR_CLAUSE",
+            )
         return lines
 
     # -- memory ----------------------------------------------------------------------------------------------------
@@ -492,7 +794,9 @@ class CppKernelWriter(RowReductions, RowInvariants, CppExpressions):
     def index(self, expr):
         """Print an index; sizes in it become arguments."""
         for symbol in sorted(expr.free_symbols, key=str):
-            if symbol not in self.sizes and not re.fullmatch(r"[xr]\d+(_tile|_chunk|_group|_block)?|tmp\d+", symbol.name):
+            if symbol not in self.sizes and not re.fullmatch(
+                r"[xr]\d+(_tile|_chunk|_group|_block)?|tmp\d+", symbol.name
+            ):
                 self.sizes.append(symbol)
         return index_text(expr)
 
@@ -510,7 +814,11 @@ class CppKernelWriter(RowReductions, RowInvariants, CppExpressions):
             return Value(self.above_rows(expression, c_type, inner), dtype, inner)
         if not inner and self.inner_variables and not self.in_mask() and not self.by_rows:
             scope = self.outside
-        return Value(self.scope.lookup((expression, c_type)) or scope.temporary(expression, c_type), dtype, inner)
+        return Value(
+            self.scope.lookup((expression, c_type)) or scope.temporary(expression, c_type),
+            dtype,
+            inner,
+        )
 
     def in_mask(self):
         return getattr(self.scope, "is_mask", False)
@@ -524,7 +832,9 @@ class CppKernelWriter(RowReductions, RowInvariants, CppExpressions):
         inner = self.changes_inside(index)
         if name in self.scratch:
             return self.temporary(f"{self.scratch[name]}[{self.flat_inner()}]", dtype, True)
-        if int_or_none(self.buffers[name].layout.numel) == 0:      # no element to read: the index is out of range, too
+        if (
+            int_or_none(self.buffers[name].layout.numel) == 0
+        ):  # no element to read: the index is out of range, too
             return self.constant(0, dtype)
         if name not in (*self.stored, *self.read, *self.guests):
             self.read.append(name)
@@ -537,9 +847,15 @@ class CppKernelWriter(RowReductions, RowInvariants, CppExpressions):
             variable, lane = self.x[self.tile], self.r[-1]
             if element not in self.tile_loads:
                 corner = index.xreplace({v: sympy.Symbol(f"{v}_tile") for v in (variable, lane)})
-                self.tile_loads[element] = (f"tile{len(self.tile_loads)}", memory_type(dtype), f"{self.pointer(name, False)}[{self.index(corner)}]",
-                                            self.index(stride_of(index, lane)))
-            element = f"{self.tile_loads[element][0]}[{variable} - {variable}_tile][{lane} - {lane}_tile]"
+                self.tile_loads[element] = (
+                    f"tile{len(self.tile_loads)}",
+                    memory_type(dtype),
+                    f"{self.pointer(name, False)}[{self.index(corner)}]",
+                    self.index(stride_of(index, lane)),
+                )
+            element = (
+                f"{self.tile_loads[element][0]}[{variable} - {variable}_tile][{lane} - {lane}_tile]"
+            )
         if dtype not in NARROW:
             return self.temporary(element, dtype, inner)
         value = self.temporary(f"mini::to_float({element})", dtype, inner)
@@ -567,15 +883,30 @@ class CppKernelWriter(RowReductions, RowInvariants, CppExpressions):
             self.stored.append(name)
         old = self.overwritten.get(name)
         if old in self.group.read_names and not self.group.is_reduction:
-            self.load(old, index)           # before it is overwritten: other bodies of this loop may need it
+            self.load(old, index)  # before it is overwritten: other bodies of this loop may need it
         target = f"{self.pointer(name, True)}[{self.index(index)}]"
         if mode:
-            self.scatter_is_row_wise = stride_of(index, self.r[-1]) not in (0, None) and not any(
-                s in self.inner_symbols for s in index.free_symbols) if self.r else False
-            old, c_type = f"mini::to_float({target})" if dtype in NARROW else target, compute_type(dtype)
-            combined = {"atomic_add": f"{old} {'|' if dtype is torch.bool else '+'} {value}", "atomic_mul": f"{old} * {value}",
-                        "atomic_max": f"mini::maximum<{c_type}>({old}, {value})", "atomic_min": f"mini::minimum<{c_type}>({old}, {value})"}[mode]
-            self.scope.add(f"{target} = mini::to_{self.narrow(dtype)}({combined});" if dtype in NARROW else f"{target} = {combined};")
+            self.scatter_is_row_wise = (
+                stride_of(index, self.r[-1]) not in (0, None)
+                and not any(s in self.inner_symbols for s in index.free_symbols)
+                if self.r
+                else False
+            )
+            old, c_type = (
+                f"mini::to_float({target})" if dtype in NARROW else target,
+                compute_type(dtype),
+            )
+            combined = {
+                "atomic_add": f"{old} {'|' if dtype is torch.bool else '+'} {value}",
+                "atomic_mul": f"{old} * {value}",
+                "atomic_max": f"mini::maximum<{c_type}>({old}, {value})",
+                "atomic_min": f"mini::minimum<{c_type}>({old}, {value})",
+            }[mode]
+            self.scope.add(
+                f"{target} = mini::to_{self.narrow(dtype)}({combined});"
+                if dtype in NARROW
+                else f"{target} = {combined};"
+            )
             return
         self.scatter_is_row_wise = False
         text = value.text
@@ -592,15 +923,25 @@ class CppKernelWriter(RowReductions, RowInvariants, CppExpressions):
 
     # -- float16 is converted in blocks: elements that follow each other, to and from arrays of floats
     def converts_blocks(self, dtype, index):
-        return (dtype is torch.float16 and config.vectorize and self.is_pointwise and self.inner_count >= BLOCK and self.tile is None
-                and not self.has_scatter and not self.in_mask() and stride_of(index, self.r[-1]) == 1
-                and not any(s.name.startswith(("tmp", "indirect")) for s in index.free_symbols))
+        return (
+            dtype is torch.float16
+            and config.vectorize
+            and self.is_pointwise
+            and self.inner_count >= BLOCK
+            and self.tile is None
+            and not self.has_scatter
+            and not self.in_mask()
+            and stride_of(index, self.r[-1]) == 1
+            and not any(s.name.startswith(("tmp", "indirect")) for s in index.free_symbols)
+        )
 
     def half(self, name, index, written):
         """The place in the array of a block's floats that stands for an element."""
         block = sympy.Symbol(f"{self.r[-1]}_block")
         start = f"{self.pointer(name, written)} + {self.index(index.xreplace({self.r[-1]: block}))}"
-        array, *_ = self.halves.setdefault((start, written), (f"half{len(self.halves)}", start, written))
+        array, *_ = self.halves.setdefault(
+            (start, written), (f"half{len(self.halves)}", start, written)
+        )
         return f"{array}[{self.r[-1]} - {block}]"
 
     def in_blocks(self, head, loop, start, end):
@@ -611,11 +952,23 @@ class CppKernelWriter(RowReductions, RowInvariants, CppExpressions):
             stop = f"mini::minimum<int64_t>({lane}_block + {BLOCK}, {end})"
         lines = [f"const int64_t {lane}_stop = {stop};"]
         for array, place, written in self.halves.values():
-            lines += [f"float {array}[{BLOCK}];", *[f"mini::convert({place}, {array}, {count});"] * (not written)]
-        lines += [*[line.replace("parallel for simd schedule(static)", "simd") for line in head], *loop]
-        lines += [f"mini::convert({array}, {place}, {count});" for array, place, written in self.halves.values() if written]
-        return [*[line.replace("for simd", "for") for line in head if "parallel" in line],
-                *loops_around(lines, [(f"{lane}_block", start, end, BLOCK)])]
+            lines += [
+                f"float {array}[{BLOCK}];",
+                *[f"mini::convert({place}, {array}, {count});"] * (not written),
+            ]
+        lines += [
+            *[line.replace("parallel for simd schedule(static)", "simd") for line in head],
+            *loop,
+        ]
+        lines += [
+            f"mini::convert({array}, {place}, {count});"
+            for array, place, written in self.halves.values()
+            if written
+        ]
+        return [
+            *[line.replace("for simd", "for") for line in head if "parallel" in line],
+            *loops_around(lines, [(f"{lane}_block", start, end, BLOCK)]),
+        ]
 
     # -- reductions
     def pending_names(self):
@@ -635,17 +988,22 @@ class CppKernelWriter(RowReductions, RowInvariants, CppExpressions):
         return Value(text, value.dtype, self.by_rows)
 
     def scan(self, dtype, kind, value):
-        if self.is_pointwise or not self.bodies[self.node.name].inner:      # one element
+        if self.is_pointwise or not self.bodies[self.node.name].inner:  # one element
             return value
         total, c_type = self.outside.fresh("scan"), compute_type(dtype)
-        start, combined = {"sum": ("0", f"{total} + {value}"), "prod": ("1", f"{total} * {value}"),
-                           "logaddexp": ("-mini::inf", f"mini::logaddexp({total}, {value})")}[kind]
+        start, combined = {
+            "sum": ("0", f"{total} + {value}"),
+            "prod": ("1", f"{total} * {value}"),
+            "logaddexp": ("-mini::inf", f"mini::logaddexp({total}, {value})"),
+        }[kind]
         self.outside.add(f"{c_type} {total} = {start};")
         self.scope.add(f"{total} = {combined};")
         return Value(total, dtype, True)
 
     def reduction(self, dtype, src_dtype, kind, value, flat_index):
-        if self.is_pointwise or not self.bodies[self.node.name].inner:      # one element: nothing to reduce
+        if (
+            self.is_pointwise or not self.bodies[self.node.name].inner
+        ):  # one element: nothing to reduce
             if kind.startswith("arg"):
                 return Value("0", dtype)
             if kind == "any":
@@ -667,7 +1025,9 @@ class CppKernelWriter(RowReductions, RowInvariants, CppExpressions):
 
 def whole_vectors(start, end, is_costly):
     """[(start, end)] of parts of a short loop: gcc would take what fills no vector one by one."""
-    if not (start == "0" and end.isdigit() and int(end) <= SHORT and config.vectorize and is_costly):
+    if not (
+        start == "0" and end.isdigit() and int(end) <= SHORT and config.vectorize and is_costly
+    ):
         return [(start, end)]
     parts, at = [], 0
     for lanes in (16, 8, 4, 1):
@@ -684,7 +1044,7 @@ def fold_error_clauses(source):
         if "ERROR_CLAUSE" in line:
             margin = len(line) - len(line.lstrip())
             inside = []
-            for later in lines[number + 1:]:
+            for later in lines[number + 1 :]:
                 inside.append(later)
                 if later.startswith(" " * margin + "}"):
                     break

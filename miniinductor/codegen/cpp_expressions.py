@@ -11,6 +11,7 @@ float while they are computed with; an explicit conversion to them rounds.
 
 Mirrors CppOverrides in torch/_inductor/codegen/cpp.py.
 """
+
 import math
 import re
 
@@ -23,17 +24,39 @@ from .common import Scope, Value, indent
 
 # dtype -> (type in memory, type of arithmetic)
 TYPES = {
-    torch.float32: ("float", "float"), torch.float64: ("double", "double"),
-    torch.bfloat16: ("mini::bfloat16", "float"), torch.float16: ("mini::float16", "float"),
-    torch.int64: ("int64_t", "int64_t"), torch.int32: ("int32_t", "int32_t"), torch.int16: ("int16_t", "int16_t"),
-    torch.int8: ("int8_t", "int8_t"), torch.uint8: ("uint8_t", "uint8_t"),
-    torch.bool: ("uint8_t", "bool"),        # bytes in memory go through vector registers; gcc takes bools one by one
-    torch.uint16: ("uint16_t", "uint16_t"), torch.uint32: ("uint32_t", "uint32_t"),
+    torch.float32: ("float", "float"),
+    torch.float64: ("double", "double"),
+    torch.bfloat16: ("mini::bfloat16", "float"),
+    torch.float16: ("mini::float16", "float"),
+    torch.int64: ("int64_t", "int64_t"),
+    torch.int32: ("int32_t", "int32_t"),
+    torch.int16: ("int16_t", "int16_t"),
+    torch.int8: ("int8_t", "int8_t"),
+    torch.uint8: ("uint8_t", "uint8_t"),
+    torch.bool: (
+        "uint8_t",
+        "bool",
+    ),  # bytes in memory go through vector registers; gcc takes bools one by one
+    torch.uint16: ("uint16_t", "uint16_t"),
+    torch.uint32: ("uint32_t", "uint32_t"),
     torch.uint64: ("uint64_t", "uint64_t"),
 }
 NARROW = {torch.bfloat16: "bfloat16", torch.float16: "float16"}
-INFIX = {"add": "+", "sub": "-", "mul": "*", "truediv": "/", "bitwise_and": "&", "bitwise_or": "|", "bitwise_xor": "^",
-         "eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
+INFIX = {
+    "add": "+",
+    "sub": "-",
+    "mul": "*",
+    "truediv": "/",
+    "bitwise_and": "&",
+    "bitwise_or": "|",
+    "bitwise_xor": "^",
+    "eq": "==",
+    "ne": "!=",
+    "lt": "<",
+    "le": "<=",
+    "gt": ">",
+    "ge": ">=",
+}
 LOGICAL = {"logical_and": "&", "logical_or": "|", "logical_xor": "^"}
 INTEGER_DIVISIONS = ("floordiv", "truncdiv", "remainder", "fmod")
 
@@ -73,10 +96,18 @@ def constant_text(value, dtype):
         return repr(single) + "f"
     value = int(value)
     info = torch.iinfo(dtype)
-    value = (value - info.min) % (info.max - info.min + 1) + info.min       # as torch converts a scalar: -1 is 255 in uint8
-    if value == -2**63:
+    value = (value - info.min) % (
+        info.max - info.min + 1
+    ) + info.min  # as torch converts a scalar: -1 is 255 in uint8
+    if value == -(2**63):
         return "(-9223372036854775807LL - 1)"
-    suffix = "ull" if value >= 2**63 else "LL" if dtype in (torch.int64, torch.uint64, torch.uint32) else ""
+    suffix = (
+        "ull"
+        if value >= 2**63
+        else "LL"
+        if dtype in (torch.int64, torch.uint64, torch.uint32)
+        else ""
+    )
     return f"{value}{suffix}"
 
 
@@ -88,7 +119,9 @@ class CppExpressions(OpsHandler):
         size_text = self.index(sympy.sympify(size))
         index = self.to_dtype(value, torch.int64)
         if wrap_neg:
-            index = self.temporary(f"{index} < 0 ? {index} + {size_text} : {index}", torch.int64, value.inner)
+            index = self.temporary(
+                f"{index} < 0 ? {index} + {size_text} : {index}", torch.int64, value.inner
+            )
         bad = self.temporary(f"(uint64_t){index} >= (uint64_t){size_text}", torch.bool, value.inner)
         self.error_if(bad, "INDEX_ERROR")
         index = self.temporary(f"{bad} ? 0 : {index}", torch.int64, value.inner)
@@ -103,7 +136,7 @@ class CppExpressions(OpsHandler):
         scope = self.scope
         if not condition.inner and self.inner_variables and not self.in_mask() and not self.by_rows:
             scope = self.outside
-        line = f"error |= (int){condition}*mini::{error};"     # not `condition ? error : 0`: in a branch of a vector loop, gcc 12 loses it
+        line = f"error |= (int){condition}*mini::{error};"  # not `condition ? error : 0`: in a branch of a vector loop, gcc 12 loses it
         if self.above is not None and condition.text in self.same_in_rows:
             lines = self.table_checks if condition.text in self.lazy else self.above.lines
         else:
@@ -137,8 +170,12 @@ class CppExpressions(OpsHandler):
             return Value(x.text, dtype, x.inner)
         if dtype is torch.bool:
             return self.temporary(f"{x} != 0", dtype, x.inner)
-        if source is torch.bool and dtype.is_floating_point:        # nor is a cast of a bool a vector operation for gcc
-            return self.temporary(f"{x} ? {constant_text(1, dtype)} : {constant_text(0, dtype)}", dtype, x.inner)
+        if (
+            source is torch.bool and dtype.is_floating_point
+        ):  # nor is a cast of a bool a vector operation for gcc
+            return self.temporary(
+                f"{x} ? {constant_text(1, dtype)} : {constant_text(0, dtype)}", dtype, x.inner
+            )
         if source.is_floating_point and not dtype.is_floating_point:
             return self.temporary(f"mini::to_integer<{compute_type(dtype)}>({x})", dtype, x.inner)
         return self.temporary(f"({compute_type(dtype)}){x}", dtype, x.inner)
@@ -166,17 +203,27 @@ class CppExpressions(OpsHandler):
         if mask.text == "false":
             return self.constant(other, value.dtype)
         inner, name = bool(self.inner_variables), outside.fresh("tmp")
-        if inner and not mask.inner and config.vectorize and not self.by_rows:      # gcc vectorizes no branch on what is the same for all lanes
+        if (
+            inner and not mask.inner and config.vectorize and not self.by_rows
+        ):  # gcc vectorizes no branch on what is the same for all lanes
             count = self.temporary(f"{mask} ? {self.size(self.inner[-1])} : 0", torch.int64, False)
             mask = f"{self.r[-1]} < {count}"
-        lines = [f"{compute_type(value.dtype)} {name} = {constant_text(other, value.dtype)};",
-                 f"if ({mask}) {{", *indent(inside.lines + [f"{name} = {value};"]), "}"]
+        lines = [
+            f"{compute_type(value.dtype)} {name} = {constant_text(other, value.dtype)};",
+            f"if ({mask}) {{",
+            *indent(inside.lines + [f"{name} = {value};"]),
+            "}",
+        ]
         outside.lines += lines
         return Value(name, value.dtype, inner)
 
     def random(self, op, seed, offset, *limits):
         dtype = torch.int64 if limits else torch.float32
-        return self.temporary(f"mini::{op}({', '.join(map(str, (seed, offset, *limits)))})", dtype, seed.inner or offset.inner)
+        return self.temporary(
+            f"mini::{op}({', '.join(map(str, (seed, offset, *limits)))})",
+            dtype,
+            seed.inner or offset.inner,
+        )
 
     def unary(self, op, x):
         if op == "neg":
@@ -195,7 +242,11 @@ class CppExpressions(OpsHandler):
         inner, text = any(a.inner for a in args), ", ".join(map(str, args))
         if self.may_run_again:
             self.error_if(Value(f"mini::{is_large}({text})", torch.bool, inner), "NOT_FAST")
-        return self.temporary(f"mini::{op}<{'exact.v' if self.may_run_again else 'true'}>({text})", args[0].dtype, inner)
+        return self.temporary(
+            f"mini::{op}<{'exact.v' if self.may_run_again else 'true'}>({text})",
+            args[0].dtype,
+            inner,
+        )
 
     def binary(self, op, a, b):
         a, b = self.alike(a, b)
@@ -211,26 +262,43 @@ class CppExpressions(OpsHandler):
         if op in LOGICAL:
             return self.temporary(f"({a} != 0) {LOGICAL[op]} ({b} != 0)", torch.bool, inner)
         dtype = torch.bool if op in COMPARISON else a.dtype
-        if op in INTEGER_DIVISIONS and not a.dtype.is_floating_point and not re.fullmatch(r"-?[1-9]\d*(LL)?", b.text):
+        if (
+            op in INTEGER_DIVISIONS
+            and not a.dtype.is_floating_point
+            and not re.fullmatch(r"-?[1-9]\d*(LL)?", b.text)
+        ):
             self.error_if(self.temporary(f"{b} == 0", torch.bool, inner), "ZERO_DIVISION")
         if op in INFIX:
             return self.temporary(f"{a} {INFIX[op]} {b}", dtype, inner)
         numbers = [re.match(r"-?\d", v.text) for v in (a, b)]
         if op in ("maximum", "minimum") and any(numbers):
-            a, b = (b, a) if numbers[0] else (a, b)         # a number is no NaN: one comparison, which a NaN passes
-            return self.temporary(f"{a} {'<' if op == 'maximum' else '>'} {b} ? {b} : {a}", dtype, inner)
+            a, b = (
+                (b, a) if numbers[0] else (a, b)
+            )  # a number is no NaN: one comparison, which a NaN passes
+            return self.temporary(
+                f"{a} {'<' if op == 'maximum' else '>'} {b} ? {b} : {a}", dtype, inner
+            )
         c_type = compute_type(a.dtype)
         if op in ("fmod", "remainder", "floordiv") and c_type == "float":
             return self.fast_or_exact(op, "is_large_quotient", a, b)
-        return self.temporary(f"mini::{op}<{c_type}>({a}, {b})" if not a.dtype.is_floating_point or op in (
-            "maximum", "minimum", "remainder", "floordiv") else f"mini::{op}({a}, {b})", dtype, inner)
+        return self.temporary(
+            f"mini::{op}<{c_type}>({a}, {b})"
+            if not a.dtype.is_floating_point
+            or op in ("maximum", "minimum", "remainder", "floordiv")
+            else f"mini::{op}({a}, {b})",
+            dtype,
+            inner,
+        )
 
 
 def _install(names, family):
     for name in names:
         if name not in vars(CppExpressions):
-            setattr(CppExpressions, name,
-                    lambda self, *args, _name=name: getattr(self, family)(_name, *args))
+            setattr(
+                CppExpressions,
+                name,
+                lambda self, *args, _name=name: getattr(self, family)(_name, *args),
+            )
 
 
 _install(("rand", "randn", "randint"), "random")

@@ -12,6 +12,7 @@
 
 Every thread takes its share of every part and never waits for the others.  The idea is torch's multi_tensor_apply.
 """
+
 import math
 
 import sympy
@@ -43,7 +44,9 @@ class ForeachWriter(CppKernelWriter):
 
     def simd(self, accumulators, lines):
         if self.parallel:
-            return [f"#pragma omp for{' simd' if config.vectorize else ''} nowait schedule(static)ERROR_CLAUSE"]
+            return [
+                f"#pragma omp for{' simd' if config.vectorize else ''} nowait schedule(static)ERROR_CLAUSE"
+            ]
         return super().simd(accumulators, lines)
 
     def function(self, lines):
@@ -51,11 +54,28 @@ class ForeachWriter(CppKernelWriter):
         memory = lambda name: self.overwritten.get(name, name)  # noqa: E731
         first = list(map(memory, names))
 
-        loop = loops_around(["const int64_t size = sizes[part];", *self.pointer_lines(f"args[part*{width} + {{}}]"), *lines], [("part", "0", count)])
+        loop = loops_around(
+            [
+                "const int64_t size = sizes[part];",
+                *self.pointer_lines(f"args[part*{width} + {{}}]"),
+                *lines,
+            ],
+            [("part", "0", count)],
+        )
         sizes = ", ".join(self.size(math.prod(group.outer)) for group, _ in self.parts)
-        kernel = self.finish([f"const int64_t sizes[{count}] = {{{sizes}}};"] + ["#pragma omp parallel"] * self.parallel + loop,
-                             [memory(theirs[first.index(name)]) for _, theirs in self.parts for name in self.pointers])
+        kernel = self.finish(
+            [f"const int64_t sizes[{count}] = {{{sizes}}};"]
+            + ["#pragma omp parallel"] * self.parallel
+            + loop,
+            [
+                memory(theirs[first.index(name)])
+                for _, theirs in self.parts
+                for name in self.pointers
+            ],
+        )
         kernel.summary = "foreach_" + kernel.summary
-        kernel.stored, kernel.read = ([theirs[names.index(name)] for _, theirs in self.parts for name in some]
-                                      for some in (self.stored, self.read))
+        kernel.stored, kernel.read = (
+            [theirs[names.index(name)] for _, theirs in self.parts for name in some]
+            for some in (self.stored, self.read)
+        )
         return kernel

@@ -14,6 +14,7 @@ In:   a pointwise group's loop bodies.  Out: longer lanes, loops over parts of t
 The rows of a reduction along rows (cpp_reductions.py) use the tables, too.  Mirrors nothing in PyTorch, whose C++ kernels compute such values for
 each element.  Left out: pieces of outer loops, tables of symbolic sizes, transposed reads that come in pieces (`roll` from channels-last memory).
 """
+
 import math
 import re
 
@@ -28,24 +29,44 @@ from ..sizes import hint
 from .common import Scope, index_text
 from .cpp_reductions import loops_around
 
-SHORT_LANES, LONGER_LANES = 16, 512     # lanes that are joined with the loop around them, and how many they become at most
-LEAST_ROWS, MOST_LANES = 8, 1024        # rows that share a table; its elements
-MOST_PIECES, LONGEST = 5, 1 << 22      # pieces are found by looking at every lane, of so many at most
-TABLE_COST = 6                          # operations that cost more than reading a table
-NAME = re.compile(r"\b(?!u?int\d)[a-z]+\d+(?:_\w+)?\b(?![(<])")       # x0, tmp3, r0_part: a variable, neither a type nor a function
+SHORT_LANES, LONGER_LANES = (
+    16,
+    512,
+)  # lanes that are joined with the loop around them, and how many they become at most
+LEAST_ROWS, MOST_LANES = 8, 1024  # rows that share a table; its elements
+MOST_PIECES, LONGEST = 5, 1 << 22  # pieces are found by looking at every lane, of so many at most
+TABLE_COST = 6  # operations that cost more than reading a table
+NAME = re.compile(
+    r"\b(?!u?int\d)[a-z]+\d+(?:_\w+)?\b(?![(<])"
+)  # x0, tmp3, r0_part: a variable, neither a type nor a function
 
 
 def with_longer_lanes(bodies):
     """Pointwise bodies whose last loop is short, over (rows/k, k*lanes) instead of (rows, lanes), if that is what they store side by side."""
     sizes = bodies[0].outer
-    if len(sizes) < 2 or not config.lane_tables or not all(isinstance(n, int) for n in sizes[-2:]) or not 1 < sizes[-1] < SHORT_LANES:
+    if (
+        len(sizes) < 2
+        or not config.lane_tables
+        or not all(isinstance(n, int) for n in sizes[-2:])
+        or not 1 < sizes[-1] < SHORT_LANES
+    ):
         return bodies
-    (rows, lanes), a, b = sizes[-2:], loop_variable("x", len(sizes) - 2), loop_variable("x", len(sizes) - 1)
-    if not all(mergeable(access.index, a, b, lanes) for body in bodies for access in body.writes()) or any(
-            i.op == "masked" for body in bodies for i in body.walk()):         # their conditions may be those of pieces
+    (rows, lanes), a, b = (
+        sizes[-2:],
+        loop_variable("x", len(sizes) - 2),
+        loop_variable("x", len(sizes) - 1),
+    )
+    if not all(
+        mergeable(access.index, a, b, lanes) for body in bodies for access in body.writes()
+    ) or any(
+        i.op == "masked" for body in bodies for i in body.walk()
+    ):  # their conditions may be those of pieces
         return bodies
     left = lambda k: rows // k if k < rows else hint(sizes[-3], 512) if len(sizes) > 2 else 1  # noqa: E731
-    joined = max((k for k in range(1, LONGER_LANES // lanes + 1) if rows % k == 0 and left(k) >= LEAST_ROWS), default=1)
+    joined = max(
+        (k for k in range(1, LONGER_LANES // lanes + 1) if rows % k == 0 and left(k) >= LEAST_ROWS),
+        default=1,
+    )
     if joined * lanes < SHORT_LANES:
         return bodies
     outer = sizes[:-2] + ((rows // joined,) if joined < rows else ()) + (joined * lanes,)
@@ -59,12 +80,29 @@ class RowInvariants:
 
     def plan_lanes(self):
         self.pieces, self.above, self.lane_block = [(self.inner, self.bodies)], None, 0
-        self.small = set()              # indices that 32 bits hold
-        if self.is_pointwise and self.inner and self.tile is None and not self.has_scatter and isinstance(self.inner[-1], int):
-            self.pieces = self.plan_pieces() if config.lane_tables and self.inner[-1] <= LONGEST else self.pieces
-            if config.lane_tables and 4 <= self.inner[-1] and self.outer and hint(self.outer[-1], 512) >= LEAST_ROWS:
+        self.small = set()  # indices that 32 bits hold
+        if (
+            self.is_pointwise
+            and self.inner
+            and self.tile is None
+            and not self.has_scatter
+            and isinstance(self.inner[-1], int)
+        ):
+            self.pieces = (
+                self.plan_pieces()
+                if config.lane_tables and self.inner[-1] <= LONGEST
+                else self.pieces
+            )
+            if (
+                config.lane_tables
+                and 4 <= self.inner[-1]
+                and self.outer
+                and hint(self.outer[-1], 512) >= LEAST_ROWS
+            ):
                 self.above = Scope()
-                self.lane_block = MOST_LANES if self.inner[-1] > MOST_LANES and len(self.pieces) == 1 else 0
+                self.lane_block = (
+                    MOST_LANES if self.inner[-1] > MOST_LANES and len(self.pieces) == 1 else 0
+                )
 
     def plan_pieces(self):
         """[(lanes, bodies)] of each part of the lanes, in which indices and conditions that vary with the lane alone take simpler forms."""
@@ -78,15 +116,28 @@ class RowInvariants:
                     runs += int((steps.abs() == 1).sum())
             for test, difference in body.recorded(ranges)[0].undecided:
                 if difference.free_symbols == {lane}:
-                    cuts.update(changes(COMPARED[test](evaluate(difference, {lane: torch.arange(size)}), 0)))
+                    cuts.update(
+                        changes(COMPARED[test](evaluate(difference, {lane: torch.arange(size)}), 0))
+                    )
                     runs += size
         ends = sorted(cuts)
         if not 2 < len(ends) <= MOST_PIECES + 1 or runs < size // 2:
             return self.pieces
         result = []
         for start, end in zip(ends, ends[1:]):
-            moved = {name: body.substitute(self.outer, (end - start,), {lane: lane + start}) for name, body in self.bodies.items()}
-            result.append(((end - start,), {name: body.recorded({**ranges, lane: end - start})[1] for name, body in moved.items()}))
+            moved = {
+                name: body.substitute(self.outer, (end - start,), {lane: lane + start})
+                for name, body in self.bodies.items()
+            }
+            result.append(
+                (
+                    (end - start,),
+                    {
+                        name: body.recorded({**ranges, lane: end - start})[1]
+                        for name, body in moved.items()
+                    },
+                )
+            )
         return result
 
     def lane_part(self, index):
@@ -100,7 +151,13 @@ class RowInvariants:
         if self.above is None or self.in_mask():
             return index
         lane = self.r[-1]
-        part = sympy.Add(*[term for term in sympy.Add.make_args(index) if all(s == lane or s.name in self.lazy for s in term.free_symbols)])
+        part = sympy.Add(
+            *[
+                term
+                for term in sympy.Add.make_args(index)
+                if all(s == lane or s.name in self.lazy for s in term.free_symbols)
+            ]
+        )
         if part.free_symbols <= {lane} and stride_of(part, lane) is not None or len(part.args) == 0:
             return index
         number = self.temporary(index_text(part), torch.int64, True).text
@@ -116,26 +173,48 @@ class RowInvariants:
         if self.above is None or not self.lane_block and size > MOST_LANES:
             self.above = None
         elif self.lane_block:
-            self.begin_rows((lane, f"{lane}_part", f"{lane}_end"), f"[{lane} - {lane}_part]", self.lane_block, (*self.x[:-1], lane))
+            self.begin_rows(
+                (lane, f"{lane}_part", f"{lane}_end"),
+                f"[{lane} - {lane}_part]",
+                self.lane_block,
+                (*self.x[:-1], lane),
+            )
         else:
             self.begin_rows((lane, "0", self.size(size)), f"[{lane}]", size, (*self.x[:-1], lane))
 
     def is_worth_blocks(self, lines):
         """Would one of the tables that these lines need save anything?"""
-        return not self.lane_block or self.above is None or any(self.cost(name, set()) >= TABLE_COST for name in self.needed(lines))
+        return (
+            not self.lane_block
+            or self.above is None
+            or any(self.cost(name, set()) >= TABLE_COST for name in self.needed(lines))
+        )
 
     def begin_rows(self, lanes, place, width, outer):
         """From now on, what does not vary between rows comes before them."""
         self.lanes_now, self.table_place, self.table_width = lanes, place, width
-        self.lazy, self.table_checks, self.lane_scope = {}, [], Scope(self.above)       # lazy: name -> (type, expression) of what varies with the lane
-        self.same_in_rows = {*map(str, outer), *[p for n, p in self.pointers.items() if self.is_only_read(n)]}
+        self.lazy, self.table_checks, self.lane_scope = (
+            {},
+            [],
+            Scope(self.above),
+        )  # lazy: name -> (type, expression) of what varies with the lane
+        self.same_in_rows = {
+            *map(str, outer),
+            *[p for n, p in self.pointers.items() if self.is_only_read(n)],
+        }
 
     def is_only_read(self, name):
         return name not in self.overwritten.values() and self.pointers[name].startswith("in")
 
     def is_same_in_rows(self, expression):
-        return self.above is not None and not self.in_mask() and all(
-            name in self.same_in_rows or sympy.Symbol(name) in self.sizes for name in NAME.findall(expression))
+        return (
+            self.above is not None
+            and not self.in_mask()
+            and all(
+                name in self.same_in_rows or sympy.Symbol(name) in self.sizes
+                for name in NAME.findall(expression)
+            )
+        )
 
     def above_rows(self, expression, c_type, inner):
         """A name for what no row changes.  Of what varies with the lane, `definitions` decides where it is computed."""
@@ -176,13 +255,17 @@ class RowInvariants:
             c_type, expression = self.lazy[name]
             if is_table(name):
                 array = self.above.fresh("table")
-                self.above.add(f"{'int32_t' if name in self.small else c_type} {array}[{self.table_width}];")
+                self.above.add(
+                    f"{'int32_t' if name in self.small else c_type} {array}[{self.table_width}];"
+                )
                 expression = f"{array}{self.table_place}"
                 fill.append(f"{expression} = {name};")
             result.append(f"const {c_type} {name} = {expression};")
         if fill:
             made = [f"const {self.lazy[n][0]} {n} = {self.lazy[n][1]};" for n in self.needed(fill)]
-            self.above.lines += ["#pragma omp simdERROR_CLAUSE"] * config.vectorize + loops_around(made + fill, [self.lanes_now])
+            self.above.lines += ["#pragma omp simdERROR_CLAUSE"] * config.vectorize + loops_around(
+                made + fill, [self.lanes_now]
+            )
         return result
 
     def rows_below(self, lines, loops, shared):
@@ -191,14 +274,21 @@ class RowInvariants:
         if self.lane_block:
             lane, lanes = self.r[-1], self.size(self.inner[-1])
             bound = f"const int64_t {lane}_end = mini::minimum<int64_t>({lane}_part + {self.lane_block}, {lanes});"
-            return ([bound, *self.above.lines, *loops_around(lines, [loops[-1]])], [*loops[:-1], (f"{lane}_part", "0", lanes, self.lane_block)],
-                    len(loops))
+            return (
+                [bound, *self.above.lines, *loops_around(lines, [loops[-1]])],
+                [*loops[:-1], (f"{lane}_part", "0", lanes, self.lane_block)],
+                len(loops),
+            )
         count, wanted = hint(self.outer[-1], 512), 4 * torch.get_num_threads()
         block = max(LEAST_ROWS, -(-count * around // wanted))
         if not shared or block >= count and isinstance(self.outer[-1], int):
             return self.above.lines + loops_around(lines, [loops[-1]]), loops[:-1], len(loops) - 1
         bound = f"const int64_t {row}_end = mini::minimum<int64_t>({row}_block + {block}, {size});"
-        return [bound, *self.above.lines, *loops_around(lines, [(row, f"{row}_block", f"{row}_end")])], [*loops[:-1], (f"{row}_block", start, size, block)], len(loops)
+        return (
+            [bound, *self.above.lines, *loops_around(lines, [(row, f"{row}_block", f"{row}_end")])],
+            [*loops[:-1], (f"{row}_block", start, size, block)],
+            len(loops),
+        )
 
     def before_all_rows(self):
         """Of what comes before the rows, the lines that stand before all loops: no outer loop changes them."""

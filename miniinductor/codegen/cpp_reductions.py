@@ -11,6 +11,7 @@ are added at a time.  Long float sums are sums of chunks, added up in double.
 
 Mirrors the reduction half of CppVecKernel and the outer-reduction tiling in torch/_inductor/codegen/cpp.py.
 """
+
 import math
 import re
 from dataclasses import dataclass, replace
@@ -22,17 +23,21 @@ from ..sizes import hint
 from .common import Scope, indent
 from .cpp_expressions import compute_type, limit_text
 
-CHUNK = 512                 # longest run of float additions into one accumulator; chunks are then added in double
-ROWS_CHUNK = 128            # the same where rows are added up
-WHOLE_ROW = 2048            # outer elements reduced together at most, when a reduction steps through memory by rows
-COLUMNS = 512               # the same where rows are longer than that
-LANES = 64                  # partial sums of a vector loop, and places that argmax keeps apart: several vectors, whose latencies overlap
-ROWS = 4                    # rows added at a time there: one load and store of the accumulator per four elements
+CHUNK = 512  # longest run of float additions into one accumulator; chunks are then added in double
+ROWS_CHUNK = 128  # the same where rows are added up
+WHOLE_ROW = (
+    2048  # outer elements reduced together at most, when a reduction steps through memory by rows
+)
+COLUMNS = 512  # the same where rows are longer than that
+LANES = 64  # partial sums of a vector loop, and places that argmax keeps apart: several vectors, whose latencies overlap
+ROWS = 4  # rows added at a time there: one load and store of the accumulator per four elements
 
 # kind -> (initial value, combining expression, OpenMP's name of it)
 REDUCERS = {
-    "sum": ("0", "{a} + {b}", "+"), "prod": ("1", "{a} * {b}", "*"),
-    "max": ("lowest", "mini::maximum{type}({a}, {b})", "max"), "min": ("highest", "mini::minimum{type}({a}, {b})", "min"),
+    "sum": ("0", "{a} + {b}", "+"),
+    "prod": ("1", "{a} * {b}", "*"),
+    "max": ("lowest", "mini::maximum{type}({a}, {b})", "max"),
+    "min": ("highest", "mini::minimum{type}({a}, {b})", "min"),
     "any": ("0", "{a} | {b}", "|"),
     "argmax": ("lowest", "mini::larger({a}, {b})", None),
     "argmin": ("highest", "mini::smaller({a}, {b})", None),
@@ -43,10 +48,12 @@ REDUCERS = {
 class Accumulator:
     name: str
     kind: str
-    dtype: torch.dtype      # of the elements (max, argmax) or of the result (sum, prod)
-    term: str = ""          # what one iteration adds
-    at: str = ""            # argmax, argmin: the place of `term`
-    over_chunks: bool = False   # it adds up partial sums: in double, so that their number costs no accuracy
+    dtype: torch.dtype  # of the elements (max, argmax) or of the result (sum, prod)
+    term: str = ""  # what one iteration adds
+    at: str = ""  # argmax, argmin: the place of `term`
+    over_chunks: bool = (
+        False  # it adds up partial sums: in double, so that their number costs no accuracy
+    )
 
     @property
     def c_type(self):
@@ -61,8 +68,11 @@ class Accumulator:
         start = REDUCERS[self.kind][0]
         if start in ("lowest", "highest"):
             start = limit_text(self.dtype, start == "lowest")
-        return f"{{{start}, INT64_MAX}}" .replace("INT64_MAX", "0x7fffffffffffffffLL") if self.is_arg \
+        return (
+            f"{{{start}, INT64_MAX}}".replace("INT64_MAX", "0x7fffffffffffffffLL")
+            if self.is_arg
             else start
+        )
 
     @property
     def clause(self):
@@ -73,7 +83,11 @@ class Accumulator:
     @property
     def nan_flag(self):
         """Vector maximum instructions drop NaN, so lanes take the plain maximum and note whether they saw one."""
-        return f"{self.name}_nan" if self.kind in ("max", "min") and self.dtype.is_floating_point else None
+        return (
+            f"{self.name}_nan"
+            if self.kind in ("max", "min") and self.dtype.is_floating_point
+            else None
+        )
 
     def before_lanes(self):
         return [f"int32_t {self.nan_flag} = 0;"] if self.nan_flag else []
@@ -85,31 +99,58 @@ class Accumulator:
     def arg_arrays(self, lane, start):
         """A best element and its place for each of LANES lanes.  The first element of a lane is the place of the initial
         value: nothing replaces it if all elements are as low as that."""
-        c_type, start_value = compute_type(self.dtype), limit_text(self.dtype, self.kind == "argmax")
-        return [f"{c_type} {self.name}_best[{LANES}];", f"int64_t {self.name}_at[{LANES}];",
-                *loops_around([f"{self.name}_best[{lane} - {start}] = {start_value};", f"{self.name}_at[{lane} - {start}] = {self.at};"],
-                              [(lane, start, f"{start} + {LANES}")])]
+        c_type, start_value = (
+            compute_type(self.dtype),
+            limit_text(self.dtype, self.kind == "argmax"),
+        )
+        return [
+            f"{c_type} {self.name}_best[{LANES}];",
+            f"int64_t {self.name}_at[{LANES}];",
+            *loops_around(
+                [
+                    f"{self.name}_best[{lane} - {start}] = {start_value};",
+                    f"{self.name}_at[{lane} - {start}] = {self.at};",
+                ],
+                [(lane, start, f"{start} + {LANES}")],
+            ),
+        ]
 
     @property
     def arrays(self):
         """(type, name, initial value) of what there is one of for each lane or column."""
         if self.is_arg:
-            return [(compute_type(self.dtype), f"{self.name}_best", limit_text(self.dtype, self.kind == "argmax")), ("int64_t", f"{self.name}_at", "0")]
+            return [
+                (
+                    compute_type(self.dtype),
+                    f"{self.name}_best",
+                    limit_text(self.dtype, self.kind == "argmax"),
+                ),
+                ("int64_t", f"{self.name}_at", "0"),
+            ]
         return [(self.c_type, self.name, self.initial)]
 
     def in_arg_lanes(self, place):
         """Places grow within a lane, so only a better one replaces the best: not (v <= best), which a NaN is, unless best is one."""
-        best, at, no_better = f"{self.name}_best[{place}]", f"{self.name}_at[{place}]", "<=" if self.kind == "argmax" else ">="
+        best, at, no_better = (
+            f"{self.name}_best[{place}]",
+            f"{self.name}_at[{place}]",
+            "<=" if self.kind == "argmax" else ">=",
+        )
         take = f"{self.name}_take"
-        return [f"const bool {take} = !({self.term} {no_better} {best}) & ({best} == {best});",
-                f"{best} = {take} ? {self.term} : {best};", f"{at} = {take} ? {self.at} : {at};"]
+        return [
+            f"const bool {take} = !({self.term} {no_better} {best}) & ({best} == {best});",
+            f"{best} = {take} ? {self.term} : {best};",
+            f"{at} = {take} ? {self.at} : {at};",
+        ]
 
     def in_lane_array(self, lane):
         return self.update(self.term, f"[{lane}]")
 
     def after_arg_lanes(self):
-        return [f"for (int64_t k = 0; k < {LANES}; k++) "
-                + self.update(f"{self.c_type}{{{self.name}_best[k], {self.name}_at[k]}}")]
+        return [
+            f"for (int64_t k = 0; k < {LANES}; k++) "
+            + self.update(f"{self.c_type}{{{self.name}_best[k], {self.name}_at[k]}}")
+        ]
 
     def in_lanes(self):
         if self.is_arg:
@@ -117,11 +158,15 @@ class Accumulator:
         if not self.nan_flag:
             return [self.update(self.term)]
         sign = ">" if self.kind == "max" else "<"
-        return [f"{self.name} = {self.term} {sign} {self.name} ? {self.term} : {self.name};",
-                f"{self.nan_flag} |= {self.term} != {self.term};"]
+        return [
+            f"{self.name} = {self.term} {sign} {self.name} ? {self.term} : {self.name};",
+            f"{self.nan_flag} |= {self.term} != {self.term};",
+        ]
 
     def after_lanes(self):
-        return [f"{self.name} = {self.nan_flag} ? mini::nan : {self.name};"] if self.nan_flag else []
+        return (
+            [f"{self.name} = {self.nan_flag} ? mini::nan : {self.name};"] if self.nan_flag else []
+        )
 
     @property
     def loses_bits(self):
@@ -129,12 +174,16 @@ class Accumulator:
         return self.kind in ("sum", "prod") and self.dtype.is_floating_point
 
     def renamed(self, prefix):
-        return Accumulator(re.sub(r"^[a-z]+", prefix, self.name), self.kind, self.dtype, self.term, self.at)
+        return Accumulator(
+            re.sub(r"^[a-z]+", prefix, self.name), self.kind, self.dtype, self.term, self.at
+        )
 
     def merge(self):
         """To column k what a later part of the rows has added up."""
         if self.is_arg:
-            return replace(self, term=f"{self.name}_bests[part][k]", at=f"{self.name}_ats[part][k]").in_arg_lanes("k")
+            return replace(
+                self, term=f"{self.name}_bests[part][k]", at=f"{self.name}_ats[part][k]"
+            ).in_arg_lanes("k")
         return [self.update(f"{self.name}s[part][k]", "[k]")]
 
     def combine(self, a, b):
@@ -147,7 +196,12 @@ class Accumulator:
 
 def array_declarations(accumulators, width, used=None):
     """Arrays of `width` elements, the first `used` of them set."""
-    return [line for a in accumulators for c_type, name, start in a.arrays for line in (f"{c_type} {name}[{width}];", filled(name, used or width, start))]
+    return [
+        line
+        for a in accumulators
+        for c_type, name, start in a.arrays
+        for line in (f"{c_type} {name}[{width}];", filled(name, used or width, start))
+    ]
 
 
 def filled(name, count, value):
@@ -172,7 +226,11 @@ def loops_around(lines, loops):
     """`lines` in loops of (variable, start, end) or (variable, start, end, step), the first outermost."""
     for variable, start, end, *step in reversed(loops):
         advance = f" += {step[0]}" if step and step[0] != 1 else "++"
-        lines = [f"for (int64_t {variable} = {start}; {variable} < {end}; {variable}{advance}) {{", *indent(lines), "}"]
+        lines = [
+            f"for (int64_t {variable} = {start}; {variable} < {end}; {variable}{advance}) {{",
+            *indent(lines),
+            "}",
+        ]
     return lines
 
 
@@ -185,12 +243,28 @@ class RowReductions:
 
     def plan_rows(self):
         """Width of a block, and whether threads share its rows."""
-        threads, size, rows = torch.get_num_threads(), hint(self.outer[-1], 512), hint(self.inner[0], 512)
-        spread = (self.parallel and threads > 1 and config.split_reductions and not self.group.has_scan and size <= WHOLE_ROW and rows >= ROWS * threads
-                  and estimate(self.outer[:-1]) < threads)
-        blocks = max(1, threads // estimate(self.outer[:-1])) if self.parallel and not spread else 1       # at least, so that every thread has one
+        threads, size, rows = (
+            torch.get_num_threads(),
+            hint(self.outer[-1], 512),
+            hint(self.inner[0], 512),
+        )
+        spread = (
+            self.parallel
+            and threads > 1
+            and config.split_reductions
+            and not self.group.has_scan
+            and size <= WHOLE_ROW
+            and rows >= ROWS * threads
+            and estimate(self.outer[:-1]) < threads
+        )
+        blocks = (
+            max(1, threads // estimate(self.outer[:-1])) if self.parallel and not spread else 1
+        )  # at least, so that every thread has one
         width = -(-size // blocks // LANES) * LANES
-        self.width = min(width if width <= WHOLE_ROW else COLUMNS, self.outer[-1] if isinstance(self.outer[-1], int) else WHOLE_ROW)
+        self.width = min(
+            width if width <= WHOLE_ROW else COLUMNS,
+            self.outer[-1] if isinstance(self.outer[-1], int) else WHOLE_ROW,
+        )
         return spread
 
     def write_by_rows(self):
@@ -200,10 +274,14 @@ class RowReductions:
         self.columns, self.count = (column, start, end), size if whole else f"{end} - {start}"
         self.place = f"[{column}]" if whole else f"[{column} - {start}]"
         lines = []
-        self.arrays = {}                # buffer -> array that holds its value for each column of the block
+        self.arrays = {}  # buffer -> array that holds its value for each column of the block
         for stage in range(-1, self.last_stage + 1):
-            inner_nodes = [n for n in self.nodes if self.stage[n.name] == stage and self.is_inner[n.name]]
-            outer_nodes = [n for n in self.nodes if self.stage[n.name] == stage and not self.is_inner[n.name]]
+            inner_nodes = [
+                n for n in self.nodes if self.stage[n.name] == stage and self.is_inner[n.name]
+            ]
+            outer_nodes = [
+                n for n in self.nodes if self.stage[n.name] == stage and not self.is_inner[n.name]
+            ]
             self.deferred, self.accumulators = [], []
             if inner_nodes:
                 lines += self.rows_loop(inner_nodes)
@@ -215,7 +293,12 @@ class RowReductions:
                 for node in outer_nodes:
                     self.play(node)
                 for name in [name for name, *_ in deferred] + [n.name for n in outer_nodes]:
-                    if any(a.name == name for n in self.nodes if self.stage[n.name] > stage for a in n.body.reads()):
+                    if any(
+                        a.name == name
+                        for n in self.nodes
+                        if self.stage[n.name] > stage
+                        for a in n.body.reads()
+                    ):
                         array = self.arrays[name] = f"column{len(self.arrays)}"
                         value = self.values[name]
                         lines.append(f"{compute_type(value.dtype)} {array}[{self.width}];")
@@ -232,7 +315,9 @@ class RowReductions:
         return scope
 
     def columns_loop(self, lines):
-        return ["#pragma omp simdERROR_CLAUSE"] * config.vectorize + loops_around(lines, [self.columns])
+        return ["#pragma omp simdERROR_CLAUSE"] * config.vectorize + loops_around(
+            lines, [self.columns]
+        )
 
     def rows_loop(self, nodes):
         """`loop_over_rows`, and before it what is the same in each row."""
@@ -251,7 +336,12 @@ class RowReductions:
         first = self.outside.counter.get("acc", -1)
         for node in nodes:
             body = self.bodies[node.name]
-            self.play(node, body.substitute(body.outer, body.inner, {self.r[-1]: self.r[-1] + step}) if step else body)
+            self.play(
+                node,
+                body.substitute(body.outer, body.inner, {self.r[-1]: self.r[-1] + step})
+                if step
+                else body,
+            )
         if step:
             self.outside.counter["acc"] = first
         return scope.lines, self.accumulators
@@ -259,42 +349,82 @@ class RowReductions:
     def loop_over_rows(self, nodes):
         """All rows of a block: what they add to the accumulators, which are declared here, or what is stored of each."""
         one, accumulators = self.row_body(nodes, 0)
-        deferred, first, size, threads = self.deferred, self.r[0], self.size(self.inner[0]), torch.get_num_threads()
+        deferred, first, size, threads = (
+            self.deferred,
+            self.r[0],
+            self.size(self.inner[0]),
+            torch.get_num_threads(),
+        )
         pragma = f"#pragma omp parallel for schedule(static){self.threads_if}ERROR_CLAUSE"
         if not accumulators:
-            loops = loops_around(self.columns_loop(self.definitions(one) + one), [(r, "0", self.size(n)) for r, n in zip(self.r, self.inner)])
-            return [pragma.replace("for", f"for collapse({len(self.r)})") if len(self.r) > 1 else pragma] * self.spread + loops
+            loops = loops_around(
+                self.columns_loop(self.definitions(one) + one),
+                [(r, "0", self.size(n)) for r, n in zip(self.r, self.inner)],
+            )
+            return [
+                pragma.replace("for", f"for collapse({len(self.r)})") if len(self.r) > 1 else pragma
+            ] * self.spread + loops
         self.steps = [(one, accumulators)]
-        if not any(re.search(r"mini::(?!to_float)", line) for line in one):     # else there is enough to do with one row
+        if not any(
+            re.search(r"mini::(?!to_float)", line) for line in one
+        ):  # else there is enough to do with one row
             self.steps += [self.row_body(nodes, step) for step in range(1, ROWS)]
         self.accumulators, self.deferred = accumulators, deferred
-        self.before_each = self.definitions([line for lines, terms in self.steps for line in (*lines, *[f"{t.term} {t.at}" for t in terms])])
+        self.before_each = self.definitions(
+            [
+                line
+                for lines, terms in self.steps
+                for line in (*lines, *[f"{t.term} {t.at}" for t in terms])
+            ]
+        )
         if not self.spread:
             lines = self.all_rows(accumulators, "0", size)
             return array_declarations(accumulators, self.width, self.count) + lines
         start, end = f"{first}_start", f"{first}_end"
         lines = self.all_rows(accumulators, start, end)
         arrays = [array for a in accumulators for array in a.arrays]
-        own = [line for c_type, name, value in arrays for line in (f"{c_type}* {name} = {name}s[part];", filled(name, self.count, value))]
-        bounds = f"const int64_t {start} = {size}*part/{threads}, {end} = {size}*(part + 1)/{threads};"
-        return [*[f"{c_type} {name}s[{threads}][{self.width}];" for c_type, name, _ in arrays],
-                pragma, *loops_around([bounds, *own, *lines], [("part", "0", threads)]),
-                *[f"{c_type}* {name} = {name}s[0];" for c_type, name, _ in arrays],
-                *loops_around([line for a in accumulators for line in a.merge()], [("part", "1", threads), ("k", "0", self.count)])]
+        own = [
+            line
+            for c_type, name, value in arrays
+            for line in (f"{c_type}* {name} = {name}s[part];", filled(name, self.count, value))
+        ]
+        bounds = (
+            f"const int64_t {start} = {size}*part/{threads}, {end} = {size}*(part + 1)/{threads};"
+        )
+        return [
+            *[f"{c_type} {name}s[{threads}][{self.width}];" for c_type, name, _ in arrays],
+            pragma,
+            *loops_around([bounds, *own, *lines], [("part", "0", threads)]),
+            *[f"{c_type}* {name} = {name}s[0];" for c_type, name, _ in arrays],
+            *loops_around(
+                [line for a in accumulators for line in a.merge()],
+                [("part", "1", threads), ("k", "0", self.count)],
+            ),
+        ]
 
     def all_rows(self, accumulators, start, end):
         """The reduction's loops, the first from `start` to `end`.  A long sum of floats is the sum of the sums of ROWS_CHUNK rows."""
         row, size = self.r[-1], self.inner[-1]
         low, high = ("0", self.size(size)) if self.r[:-1] else (start, end)
-        if longest(math.prod(self.inner)) > 2 * ROWS_CHUNK and any(a.loses_bits for a in accumulators):
+        if longest(math.prod(self.inner)) > 2 * ROWS_CHUNK and any(
+            a.loses_bits for a in accumulators
+        ):
             parts = [a if a.is_arg else a.renamed("part") for a in accumulators]
             pairs = [(a, p) for a, p in zip(accumulators, parts) if not a.is_arg]
             for accumulator, _ in pairs:
                 accumulator.over_chunks = True
-            lines = loops_around([f"const int64_t {row}_stop = mini::minimum<int64_t>({row}_chunk + {ROWS_CHUNK}, {high});",
-                                  *array_declarations([p for _, p in pairs], self.width, self.count), *self.rows(parts, f"{row}_chunk", f"{row}_stop"),
-                                  *loops_around([a.update(p.name + "[k]", "[k]") for a, p in pairs], [("k", "0", self.count)])],
-                                 [(f"{row}_chunk", low, high, ROWS_CHUNK)])
+            lines = loops_around(
+                [
+                    f"const int64_t {row}_stop = mini::minimum<int64_t>({row}_chunk + {ROWS_CHUNK}, {high});",
+                    *array_declarations([p for _, p in pairs], self.width, self.count),
+                    *self.rows(parts, f"{row}_chunk", f"{row}_stop"),
+                    *loops_around(
+                        [a.update(p.name + "[k]", "[k]") for a, p in pairs],
+                        [("k", "0", self.count)],
+                    ),
+                ],
+                [(f"{row}_chunk", low, high, ROWS_CHUNK)],
+            )
         else:
             lines = self.rows(accumulators, low, high)
         return loops_around(lines, self.loops_of_reduction(self.r[:-1], start, end))
@@ -308,8 +438,17 @@ class RowReductions:
         many = self.columns_loop(self.added(accumulators, together))
         if exact and int(end) % together == 0:
             return loops_around(many, [(row, start, end, together)])
-        return ["{", f"    int64_t {row} = {start};", f"    for (; {row} < {end} - {together - 1}; {row} += {together}) {{", *indent(many, 2), "    }",
-                f"    for (; {row} < {end}; {row}++) {{", *indent(one, 2), "    }", "}"]
+        return [
+            "{",
+            f"    int64_t {row} = {start};",
+            f"    for (; {row} < {end} - {together - 1}; {row} += {together}) {{",
+            *indent(many, 2),
+            "    }",
+            f"    for (; {row} < {end}; {row}++) {{",
+            *indent(one, 2),
+            "    }",
+            "}",
+        ]
 
     def added(self, accumulators, count):
         """The lines of `count` rows for one column."""
@@ -318,10 +457,13 @@ class RowReductions:
         for k, a in enumerate(accumulators):
             terms = [terms[k] for _, terms in steps]
             if a.is_arg:
-                result += [f"{{ {' '.join(replace(t, name=a.name).in_arg_lanes(self.place[1:-1]))} }}" for t in terms]
+                result += [
+                    f"{{ {' '.join(replace(t, name=a.name).in_arg_lanes(self.place[1:-1]))} }}"
+                    for t in terms
+                ]
                 continue
             terms = [t.term for t in terms]
-            while len(terms) > 1:       # a tree
+            while len(terms) > 1:  # a tree
                 terms = [f"({a.combine(*pair)})" for pair in zip(terms[::2], terms[1::2])]
             result.append(a.update(terms[0], self.place))
         return result

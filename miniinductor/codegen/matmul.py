@@ -14,6 +14,7 @@ An operand that is only a conversion of another buffer (autocast) is converted i
 Mirrors torch/_inductor/kernel/mm.py, select_algorithm.py and the scheduler's template fusion (paper sections 4.4, 4.7).
 Left out: products as operands of fused prologues other than conversions, split-K, TMA descriptors.
 """
+
 import functools
 import math
 import os
@@ -35,18 +36,29 @@ from .triton_configs import product_configs
 from .triton_expressions import NARROW, triton_type
 
 aten = torch.ops.aten
-PRODUCTS = {aten.mm.default: (None, 0, 1), aten.bmm.default: (None, 0, 1),              # op -> positions of bias, a, b
-            aten.addmm.default: (0, 1, 2), aten.baddbmm.default: (0, 1, 2)}
-BAND = 8                        # rows of tiles that are walked over together
+PRODUCTS = {
+    aten.mm.default: (None, 0, 1),
+    aten.bmm.default: (None, 0, 1),  # op -> positions of bias, a, b
+    aten.addmm.default: (0, 1, 2),
+    aten.baddbmm.default: (0, 1, 2),
+}
+BAND = 8  # rows of tiles that are walked over together
 
 
 class FusedProduct:
     """A library product, the conversions of its operands and the pointwise group that reads it, as one kernel."""
 
     def __init__(self, product, group, casts, certain):
-        self.product, self.buffer, self.casts, self.certain = product, product.buffer, casts, certain       # casts: operand's name -> (group, source's name)
+        self.product, self.buffer, self.casts, self.certain = (
+            product,
+            product.buffer,
+            casts,
+            certain,
+        )  # casts: operand's name -> (group, source's name)
         self.group = group or Group([], sizes_of(product.buffer), ())
-        self.apart = [g for g, _ in casts.values()] + [product] + ([group] if group else [])       # the same in several steps
+        self.apart = (
+            [g for g, _ in casts.values()] + [product] + ([group] if group else [])
+        )  # the same in several steps
         self.nodes = [product, *self.group.nodes]
         self.names = [name for node in self.apart for name in node.names]
         self.read_names = set().union(*[node.read_names for node in self.apart]) - set(self.names)
@@ -56,7 +68,9 @@ def fuse_products(nodes, scheduler, every):
     """The schedule with products fused: all that can be (every), or only those that no library kernel does well.
 
     What was decided stands in `record.fusions`."""
-    for extern in [n for n in nodes if isinstance(n, ExternNode) and getattr(n.buffer, "op", None) in PRODUCTS]:
+    for extern in [
+        n for n in nodes if isinstance(n, ExternNode) and getattr(n.buffer, "op", None) in PRODUCTS
+    ]:
         certain = has_unaligned_rows(extern.buffer)
         if not every and not certain:
             continue
@@ -70,28 +84,46 @@ def fuse_products(nodes, scheduler, every):
         except Refused as refused:
             reason = str(refused)
         if not reason or certain:
-            fused = FusedProduct(extern, None if reason else group, conversions(extern, nodes, scheduler), certain)
+            fused = FusedProduct(
+                extern, None if reason else group, conversions(extern, nodes, scheduler), certain
+            )
             anchor = extern if reason else group
-            nodes = [fused if n is anchor else n for n in nodes if n is anchor or n not in fused.apart]
+            nodes = [
+                fused if n is anchor else n for n in nodes if n is anchor or n not in fused.apart
+            ]
         if group is not None or certain:
-            scheduler.record.fusions.append(FusionDecision(
-                extern.names[0], "+".join(group.names) if group else "(nothing)", not reason, "template",
-                reason or "the kernel continues from the product's tiles"))
+            scheduler.record.fusions.append(
+                FusionDecision(
+                    extern.names[0],
+                    "+".join(group.names) if group else "(nothing)",
+                    not reason,
+                    "template",
+                    reason or "the kernel continues from the product's tiles",
+                )
+            )
     return nodes
 
 
 def has_unaligned_rows(product):
     """A result whose rows begin at odd addresses, made of operands whose rows do not: a library kernel would need a padded result
     and a copy of it (logits of GPT-2 on an H200: 0.62 ms from the template, 0.91 ms padded, 3.3 ms as they are)."""
-    if product.op is not aten.mm.default or product.layout.device.type != "cuda" and config.cpu_backend != "triton":
+    if (
+        product.op is not aten.mm.default
+        or product.layout.device.type != "cuda"
+        and config.cpu_backend != "triton"
+    ):
         return False
-    return gpu_layout.suits_template(product.layout.dtype, *[(v.size, v.stride) for v in product.args[:2]])
+    return gpu_layout.suits_template(
+        product.layout.dtype, *[(v.size, v.stride) for v in product.args[:2]]
+    )
 
 
 def check_product(buffer, buffers):
     a, b = (buffer.args[i] for i in PRODUCTS[buffer.op][1:])
     kinds = {buffers[v.name].layout.dtype for v in (a, b)} | {buffer.layout.dtype}
-    if buffer.kwargs or any(int_or_none(n) is None for v in (a, b) for n in (*v.size, *v.stride, v.offset)):
+    if buffer.kwargs or any(
+        int_or_none(n) is None for v in (a, b) for n in (*v.size, *v.stride, v.offset)
+    ):
         raise Refused("scaled products and symbolic sizes stay library calls")
     if len(kinds) > 1 or not kinds <= {*NARROW, torch.float32} or 0 in (*a.size, *b.size):
         raise Refused(f"a product of {', '.join(sorted(map(str, kinds)))} stays a library call")
@@ -117,10 +149,16 @@ def conversions(extern, nodes, scheduler):
     found = {}
     for operand in {extern.buffer.args[i].name for i in PRODUCTS[extern.buffer.op][1:]}:
         group = next((n for n in nodes if isinstance(n, Group) and n.names == [operand]), None)
-        if group is None or operand in scheduler.escaping or sum(operand in n.read_names for n in nodes) > 1:
+        if (
+            group is None
+            or operand in scheduler.escaping
+            or sum(operand in n.read_names for n in nodes) > 1
+        ):
             continue
         body = group.nodes[0].body
-        if [i.op for i in body.walk()] == ["load", "to_dtype", "store"] and body.reads()[0].index == body.writes()[0].index:
+        if [i.op for i in body.walk()] == ["load", "to_dtype", "store"] and body.reads()[
+            0
+        ].index == body.writes()[0].index:
             found[operand] = group, body.reads()[0].name
     return found
 
@@ -171,9 +209,13 @@ class MatmulWriter(TritonKernelWriter):
         depth = int(self.operand(1).size[-1])
         self.sizes = {"m": rows, "n": columns, "k": depth}
         self.configs = product_configs(self.sizes)
-        if not config.max_autotune:     # the largest tiles, and small ones for GPUs with less shared memory
+        if (
+            not config.max_autotune
+        ):  # the largest tiles, and small ones for GPUs with less shared memory
             self.configs = list(dict.fromkeys([self.configs[0], self.configs[-1]]))
-        self.configs = [c for c in self.configs if all(n % c.block(a) == 0 for a, n in self.sizes.items())] or self.configs
+        self.configs = [
+            c for c in self.configs if all(n % c.block(a) == 0 for a, n in self.sizes.items())
+        ] or self.configs
         self.cut = {a for a, n in self.sizes.items() if any(n % c.block(a) for c in self.configs)}
         for axis in self.axes:
             axis.mask = f"{axis.name}mask" if axis.name in self.cut else None
@@ -199,27 +241,60 @@ class MatmulWriter(TritonKernelWriter):
         self.values[self.product.name] = Value(value.text, dtype, element)
         if self.product.name in self.keep:
             self.stored.append(self.product.name)
-            target, mask = self.element(self.product.name, self.linear(self.product.layout), element, True), self.mask_text(element)
-            self.scope.add(f"tl.store({target}, {value}.to({triton_type(dtype)}){f', {mask}' if mask else ''})")
+            target, mask = (
+                self.element(self.product.name, self.linear(self.product.layout), element, True),
+                self.mask_text(element),
+            )
+            self.scope.add(
+                f"tl.store({target}, {value}.to({triton_type(dtype)}){f', {mask}' if mask else ''})"
+            )
         for node in self.nodes:
             self.play(node)
         wide = max(map(self.reach, self.pointers)) + (1 << 20) > BIG
         text = template().render(
-            rows=self.sizes["m"], columns=self.sizes["n"], depth=self.sizes["k"], band=BAND, a=a, b=b, epilogue=self.outside.lines,
-            wide=".to(tl.int64)" if wide else "", precision="" if dtype in NARROW else f', input_precision="{float32_precision()}"',
-            batch=self.batch.lines(f"tl.program_id(1){'.to(tl.int64)' if wide else ''}") if len(self.product.layout.size) == 3 else [],
-            row=self.axes[0].lines("(top + within % height) * MBLOCK"), column=self.axes[1].lines("within // height * NBLOCK"))
+            rows=self.sizes["m"],
+            columns=self.sizes["n"],
+            depth=self.sizes["k"],
+            band=BAND,
+            a=a,
+            b=b,
+            epilogue=self.outside.lines,
+            wide=".to(tl.int64)" if wide else "",
+            precision="" if dtype in NARROW else f', input_precision="{float32_precision()}"',
+            batch=self.batch.lines(f"tl.program_id(1){'.to(tl.int64)' if wide else ''}")
+            if len(self.product.layout.size) == 3
+            else [],
+            row=self.axes[0].lines("(top + within % height) * MBLOCK"),
+            column=self.axes[1].lines("within // height * NBLOCK"),
+        )
         arguments = list(self.pointers)
-        launch = ProductLaunch(self.kind, self.sizes, self.configs, [self.buffers[n].layout.dtype for n in arguments], self.asserts,
-                               [self.reach(n) for n in arguments], batch=math.prod(sizes_of(self.product)[:-2]))
+        launch = ProductLaunch(
+            self.kind,
+            self.sizes,
+            self.configs,
+            [self.buffers[n].layout.dtype for n in arguments],
+            self.asserts,
+            [self.reach(n) for n in arguments],
+            batch=math.prod(sizes_of(self.product)[:-2]),
+        )
         return self.kernel(text.splitlines(), launch, ["MBLOCK", "NBLOCK", "KBLOCK"])
 
     def linear(self, layout, view=None):
         """Offset of the loops' element, in the product's layout or in a view that broadcasts to its shape."""
-        size, stride, offset = (layout.size, layout.stride, layout.offset) if view is None else (view.size, view.stride, view.offset)
-        parts = [self.batch, *self.axes][3 - len(self.product.layout.size):]
-        places = [flatten([v for v, _ in p.loops], [n for _, n in p.loops]) for p in parts][-len(size):] if size else []
-        return sympy.expand(sum((p * s for p, s, n in zip(places, stride, size) if n != 1), sympy.sympify(offset)))
+        size, stride, offset = (
+            (layout.size, layout.stride, layout.offset)
+            if view is None
+            else (view.size, view.stride, view.offset)
+        )
+        parts = [self.batch, *self.axes][3 - len(self.product.layout.size) :]
+        places = (
+            [flatten([v for v, _ in p.loops], [n for _, n in p.loops]) for p in parts][-len(size) :]
+            if size
+            else []
+        )
+        return sympy.expand(
+            sum((p * s for p, s, n in zip(places, stride, size) if n != 1), sympy.sympify(offset))
+        )
 
     def bias(self):
         view = self.operand(0)
@@ -227,7 +302,10 @@ class MatmulWriter(TritonKernelWriter):
 
     def tile(self, number, axes):
         """How the tile of an operand is read: pointers, mask, and the conversion to the product's dtype."""
-        view, names = self.operand(number), {"m": self.axes[0].flat, "n": self.axes[1].flat, "k": "k"}
+        view, names = (
+            self.operand(number),
+            {"m": self.axes[0].flat, "n": self.axes[1].flat, "k": "k"},
+        )
         _, source = self.casts.get(view.name, (None, view.name))
         spread, terms = {axes[0]: "[:, None]", axes[1]: "[None, :]"}, []
         for axis, stride in zip(axes, view.stride[-2:]):
@@ -236,13 +314,20 @@ class MatmulWriter(TritonKernelWriter):
         if len(view.size) == 3 and view.size[0] != 1:
             terms.append(f"{self.batch.flat} * {int(view.stride[0])}")
         terms += [str(int(view.offset))] if int(view.offset) else []
-        masks = [f"(k{spread['k']} < {self.sizes['k']})" if axis == "k" else f"{axis}mask" for axis in axes if axis in self.cut]
+        masks = [
+            f"(k{spread['k']} < {self.sizes['k']})" if axis == "k" else f"{axis}mask"
+            for axis in axes
+            if axis in self.cut
+        ]
         self.read.append(source)
         pointer = self.pointers.setdefault(source, f"in{len(self.pointers)}")
         dtype = self.product.layout.dtype
-        return {"about": f"{source}{[int(n) for n in view.size]}", "pointer": f"{pointer} + {' + '.join(terms)}",
-                "mask": f", {' & '.join(masks)}, other=0" if masks else "",
-                "cast": f".to({triton_type(dtype)})" if source != view.name else ""}
+        return {
+            "about": f"{source}{[int(n) for n in view.size]}",
+            "pointer": f"{pointer} + {' + '.join(terms)}",
+            "mask": f", {' & '.join(masks)}, other=0" if masks else "",
+            "cast": f".to({triton_type(dtype)})" if source != view.name else "",
+        }
 
 
 def float32_precision():
@@ -253,4 +338,6 @@ def float32_precision():
 def template():
     path = os.path.join(os.path.dirname(__file__), "templates", "matmul.jinja")
     with open(path) as file:
-        return jinja2.Environment(trim_blocks=False, keep_trailing_newline=True, undefined=jinja2.StrictUndefined).from_string(file.read())
+        return jinja2.Environment(
+            trim_blocks=False, keep_trailing_newline=True, undefined=jinja2.StrictUndefined
+        ).from_string(file.read())

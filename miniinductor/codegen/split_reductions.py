@@ -12,6 +12,7 @@ Symbolic sizes: as many chunks as the sizes of the first call ask for, of a symb
 Runs before the scheduler, which fuses the partial one with what makes its elements, as any other reduction.
 Mirrors `Reduction.num_splits` and `create_multilayer` in torch/_inductor/ir.py.  Left out: argmax and argmin.
 """
+
 import math
 
 import sympy
@@ -23,11 +24,13 @@ from ..ir import ComputedBuffer, Layout, Pointwise, Reduction, contiguous_stride
 from ..ops import ops
 from ..sizes import hint, nearest_divisor, size
 
-PROGRAMS = 132 * 8          # enough work for every processor
-ENOUGH_ROWS = 64            # with so many rows, one program each keeps reductions that need one another in one kernel
-LEAST_ROWS = 128            # rows that a program should at least add up where columns are reduced
-LEAST_CHUNK = 4096          # elements, where rows are
-LEAST_ELEMENTS = 1 << 17    # below this a second kernel costs more than it saves
+PROGRAMS = 132 * 8  # enough work for every processor
+ENOUGH_ROWS = (
+    64  # with so many rows, one program each keeps reductions that need one another in one kernel
+)
+LEAST_ROWS = 128  # rows that a program should at least add up where columns are reduced
+LEAST_CHUNK = 4096  # elements, where rows are
+LEAST_ELEMENTS = 1 << 17  # below this a second kernel costs more than it saves
 NEUTRAL = {"sum": 0, "prod": 1, "any": False}
 
 
@@ -35,14 +38,22 @@ def split_reductions(graph, record):
     """Rewrite the graph's operations in place; each split is noted in the record."""
     operations = []
     for buffer in graph.operations:
-        parts = split(buffer) if isinstance(buffer, ComputedBuffer) and isinstance(buffer.data, Reduction) else None
+        parts = (
+            split(buffer)
+            if isinstance(buffer, ComputedBuffer) and isinstance(buffer.data, Reduction)
+            else None
+        )
         if not parts and (first := elements_of(buffer, graph)):
             parts = first
             graph.apart.add(first[0].name)
-            record.notes.append(f"{buffer.name}: its elements are made where the rows are reduced that they depend on")
+            record.notes.append(
+                f"{buffer.name}: its elements are made where the rows are reduced that they depend on"
+            )
         elif parts:
-            record.notes.append(f"{buffer.name}: {math.prod(buffer.data.ranges)} outputs of {math.prod(buffer.data.reduction_ranges)} "
-                                f"elements each are too few: reduced in {parts[0].layout.numel // math.prod(buffer.data.ranges)} chunks")
+            record.notes.append(
+                f"{buffer.name}: {math.prod(buffer.data.ranges)} outputs of {math.prod(buffer.data.reduction_ranges)} "
+                f"elements each are too few: reduced in {parts[0].layout.numel // math.prod(buffer.data.ranges)} chunks"
+            )
         if parts:
             graph.buffers.update({part.name: part for part in parts})
         operations += parts or [buffer]
@@ -61,7 +72,10 @@ def split(buffer):
     programs = -(-outputs // 128) if columns else outputs
     if not columns and outputs >= ENOUGH_ROWS:
         return None
-    chunks = min(PROGRAMS * (2 if columns else 1) // programs, elements // (LEAST_ROWS if columns else LEAST_CHUNK))
+    chunks = min(
+        PROGRAMS * (2 if columns else 1) // programs,
+        elements // (LEAST_ROWS if columns else LEAST_CHUNK),
+    )
     if chunks < 2:
         return None
     if constant := isinstance(count, int):
@@ -80,40 +94,91 @@ def split(buffer):
         if chunks * chunk == count:
             return inner_fn(outer, at)
         inside = ops.lt(ops.index_expr(flat, torch.int64), ops.index_expr(count, torch.int64))
-        other = NEUTRAL[data.kind] if data.kind in NEUTRAL else extreme(data.src_dtype, data.kind == "max")
+        other = (
+            NEUTRAL[data.kind]
+            if data.kind in NEUTRAL
+            else extreme(data.src_dtype, data.kind == "max")
+        )
         return ops.masked(inside, lambda: inner_fn(outer, at), other)
 
     ranges.insert(place, chunks)
     name = f"{buffer.name}_chunks"
-    first = Reduction(data.device, data.dtype, ranges, partial, [chunk], data.kind, data.src_dtype, origins=data.origins)
+    first = Reduction(
+        data.device,
+        data.dtype,
+        ranges,
+        partial,
+        [chunk],
+        data.kind,
+        data.src_dtype,
+        origins=data.origins,
+    )
     layout = Layout(data.device, data.dtype, tuple(ranges), contiguous_strides(ranges))
 
     def whole(index, rindex):
         at = list(index)
         at.insert(place, rindex[0])
         return ops.load(name, layout.indexer(at))
-    second = Reduction(data.device, data.dtype, data.ranges, whole, [chunks], data.kind, data.dtype, origins=data.origins)
-    return (ComputedBuffer(name, layout, buffer.origins, data=first),
-            ComputedBuffer(buffer.name, buffer.layout, buffer.origins, data=second))
+
+    second = Reduction(
+        data.device,
+        data.dtype,
+        data.ranges,
+        whole,
+        [chunks],
+        data.kind,
+        data.dtype,
+        origins=data.origins,
+    )
+    return (
+        ComputedBuffer(name, layout, buffer.origins, data=first),
+        ComputedBuffer(buffer.name, buffer.layout, buffer.origins, data=second),
+    )
 
 
 def elements_of(buffer, graph):
     """(elements, their reduction) where few programs would compute many elements from one reduction per element; else None."""
     data = getattr(buffer, "data", None)
-    if not isinstance(data, Reduction) or data.kind.startswith("arg") or any(int_or_none(n) is None for n in [*data.ranges, *data.reduction_ranges]):
+    if (
+        not isinstance(data, Reduction)
+        or data.kind.startswith("arg")
+        or any(int_or_none(n) is None for n in [*data.ranges, *data.reduction_ranges])
+    ):
         return None
     ranges, outputs = [int(n) for n in [*data.ranges, *data.reduction_ranges]], len(data.ranges)
     count = math.prod(ranges)
     if count < LEAST_ROWS * ENOUGH_ROWS or math.prod(ranges[:outputs]) >= ENOUGH_ROWS:
         return None
-    rows = {name for name, made in graph.buffers.items() if isinstance(getattr(made, "data", None), Reduction) and made.layout.numel == count}
+    rows = {
+        name
+        for name, made in graph.buffers.items()
+        if isinstance(getattr(made, "data", None), Reduction) and made.layout.numel == count
+    }
     if not rows & {access.name for access in trace(buffer).reads()}:
         return None
-    name, layout = f"{buffer.name}_elements", Layout(data.device, data.src_dtype, tuple(ranges), contiguous_strides(ranges))
-    first = Pointwise(data.device, data.src_dtype, ranges, lambda index: data.inner_fn(index[:outputs], index[outputs:]))
-    second = Reduction(data.device, data.dtype, data.ranges, lambda index, rindex: ops.load(name, layout.indexer([*index, *rindex])),
-                       data.reduction_ranges, data.kind, data.src_dtype)
-    return (ComputedBuffer(name, layout, buffer.origins, data=first), ComputedBuffer(buffer.name, buffer.layout, buffer.origins, data=second))
+    name, layout = (
+        f"{buffer.name}_elements",
+        Layout(data.device, data.src_dtype, tuple(ranges), contiguous_strides(ranges)),
+    )
+    first = Pointwise(
+        data.device,
+        data.src_dtype,
+        ranges,
+        lambda index: data.inner_fn(index[:outputs], index[outputs:]),
+    )
+    second = Reduction(
+        data.device,
+        data.dtype,
+        data.ranges,
+        lambda index, rindex: ops.load(name, layout.indexer([*index, *rindex])),
+        data.reduction_ranges,
+        data.kind,
+        data.src_dtype,
+    )
+    return (
+        ComputedBuffer(name, layout, buffer.origins, data=first),
+        ComputedBuffer(buffer.name, buffer.layout, buffer.origins, data=second),
+    )
 
 
 def runs_along_outputs(buffer):
@@ -121,14 +186,18 @@ def runs_along_outputs(buffer):
     body = trace(buffer).simplify_loops()
     if not body.outer or not body.inner:
         return False
-    return runs_along(body.reads(), loop_variables("x", len(body.outer))[-1], loop_variables("r", len(body.inner))[-1])
+    return runs_along(
+        body.reads(),
+        loop_variables("x", len(body.outer))[-1],
+        loop_variables("r", len(body.inner))[-1],
+    )
 
 
 def unflatten(flat, sizes, ranges):
     """The multi-dimensional index of element `flat`."""
     index = []
     for position, n in enumerate(sizes):
-        at = FloorDiv(flat, sympy.sympify(math.prod(sizes[position + 1:])))
+        at = FloorDiv(flat, sympy.sympify(math.prod(sizes[position + 1 :])))
         if position:
             at = Mod(at, sympy.sympify(n))
         index.append(simplify(sympy.expand(at), ranges))
@@ -137,5 +206,11 @@ def unflatten(flat, sizes, ranges):
 
 def extreme(dtype, lowest):
     """The lowest or highest number of a dtype."""
-    low, high = (-math.inf, math.inf) if dtype.is_floating_point else (0, 1) if dtype is torch.bool else (torch.iinfo(dtype).min, torch.iinfo(dtype).max)
+    low, high = (
+        (-math.inf, math.inf)
+        if dtype.is_floating_point
+        else (0, 1)
+        if dtype is torch.bool
+        else (torch.iinfo(dtype).min, torch.iinfo(dtype).max)
+    )
     return low if lowest else high

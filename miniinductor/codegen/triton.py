@@ -27,6 +27,7 @@ Symbolic sizes are arguments after the pointers: blocks are chosen by hints, mas
 in one tile brings a looped one along for longer rows (`Launch.longer`).
 Mirrors torch/_inductor/codegen/triton.py (paper section 4.4).  Left out: descending to CTA clusters.
 """
+
 import functools
 import itertools
 import math
@@ -41,26 +42,39 @@ from .common import Kernel, Scope, Value, indent, index_text, origin_text, summa
 from ..sizes import fill, hint, is_multiple, size as as_size, sizes
 from .split_reductions import extreme
 from .triton_configs import block_configs, persistent_limit
-from .triton_expressions import HELPERS, NARROW, TritonExpressions, compute_dtype, literal, triton_type
+from .triton_expressions import (
+    HELPERS,
+    NARROW,
+    TritonExpressions,
+    compute_dtype,
+    literal,
+    triton_type,
+)
 
 BIG = 2**31 - 1
-LONG_ROW = 8192             # a row of which only max and sum(exp) are needed is looped over from here on
-NEIGHBOURS = 8              # elements that share one running maximum there: one more exp for all of them
-WAITING = 1 << 14           # elements of a row's tiles that are loaded before they are needed
-PENDING = "@"               # what only the online softmax may use: "@max acc0", "@shifted acc0", "@exp acc0"
+LONG_ROW = 8192  # a row of which only max and sum(exp) are needed is looped over from here on
+NEIGHBOURS = 8  # elements that share one running maximum there: one more exp for all of them
+WAITING = 1 << 14  # elements of a row's tiles that are loaded before they are needed
+PENDING = "@"  # what only the online softmax may use: "@max acc0", "@shifted acc0", "@exp acc0"
 
 # kind -> (start, how two values combine, how a tile becomes one column)
 REDUCERS = {
-    "sum": ("0", "{a} + {b}", "tl.sum({a}, 1)"), "prod": ("1", "{a} * {b}", "tl.reduce({a}, 1, multiply)"),
+    "sum": ("0", "{a} + {b}", "tl.sum({a}, 1)"),
+    "prod": ("1", "{a} * {b}", "tl.reduce({a}, 1, multiply)"),
     "max": ("lowest", "larger({a}, {b})", "tl.reduce({a}, 1, larger)"),
     "min": ("highest", "smaller({a}, {b})", "tl.reduce({a}, 1, smaller)"),
     "any": ("0", "{a} | {b}", "tl.max({a}, 1)"),
     "argmax": ("lowest", "argument_of_larger({a}, {b})", "tl.reduce(({a}), 1, argument_of_larger)"),
-    "argmin": ("highest", "argument_of_smaller({a}, {b})", "tl.reduce(({a}), 1, argument_of_smaller)"),
+    "argmin": (
+        "highest",
+        "argument_of_smaller({a}, {b})",
+        "tl.reduce(({a}), 1, argument_of_smaller)",
+    ),
 }
 
-SCANS = {       # kind -> (start, how two values combine, the tile's running values)
-    "sum": ("0", "{} + {}", "tl.cumsum({}, 1)"), "prod": ("1", "{} * {}", "tl.cumprod({}, 1)"),
+SCANS = {  # kind -> (start, how two values combine, the tile's running values)
+    "sum": ("0", "{} + {}", "tl.cumsum({}, 1)"),
+    "prod": ("1", "{} * {}", "tl.cumprod({}, 1)"),
     "logaddexp": ('float("-inf")', "log_of_sum({}, {})", "tl.associative_scan({}, 1, log_of_sum)"),
 }
 
@@ -68,15 +82,16 @@ SCANS = {       # kind -> (start, how two values combine, the tile's running val
 @dataclass
 class Launch:
     """sizes: axis -> elements; configs: block sizes to try, the best guess first."""
+
     kind: str
     sizes: dict
     configs: list
-    dtypes: list            # of the pointers, in order
-    asserts: bool           # the kernel checks indices
-    extents: list           # elements behind each pointer
-    symbols: tuple = ()     # names of the sizes that are arguments, after the pointers
-    hints: tuple = ()       # what they are in this run
-    longer: object = None   # the kernel for rows that are longer than a tile
+    dtypes: list  # of the pointers, in order
+    asserts: bool  # the kernel checks indices
+    extents: list  # elements behind each pointer
+    symbols: tuple = ()  # names of the sizes that are arguments, after the pointers
+    hints: tuple = ()  # what they are in this run
+    longer: object = None  # the kernel for rows that are longer than a tile
 
     def __getstate__(self):
         return {k: v for k, v in self.__dict__.items() if k != "at"}
@@ -88,7 +103,13 @@ class Launch:
 
     def grid(self, config, values=()):
         """Programs; values: of the symbols."""
-        return math.prod(-(-size // config.block(axis)) for axis, size in self.at(*values)[0].items() if axis != "r"),
+        return (
+            math.prod(
+                -(-size // config.block(axis))
+                for axis, size in self.at(*values)[0].items()
+                if axis != "r"
+            ),
+        )
 
     def is_wide(self, values):
         """Must indices have 64 bits?  With room for the last tile."""
@@ -115,7 +136,10 @@ class Axis:
         flat, index, lines = self.flat, self.index_text(start), []
         if len(self.loops) != 1:
             for position, (variable, size) in enumerate(self.loops):
-                below, size = (size_text(n) for n in (math.prod(n for _, n in self.loops[position + 1:]), size))
+                below, size = (
+                    size_text(n)
+                    for n in (math.prod(n for _, n in self.loops[position + 1 :]), size)
+                )
                 text = flat if below == "1" else f"{flat} // {below}"
                 if position:
                     text = f"{text} % {size}" if below == "1" else f"({text}) % {size}"
@@ -141,14 +165,33 @@ class TritonKernelWriter(TritonExpressions):
 
     def __init__(self, group, buffers, keep, order=None, overwritten={}, any_row=False):
         """any_row: a loop over rows whose length is symbolic, however short this run's are."""
-        self.group, self.buffers, self.keep, self.order, self.any_row = group, buffers, set(keep), order, any_row
-        self.overwritten, self.origin, self.last = overwritten, "", []      # last: stores over memory that the kernel reads
-        self.nodes, self.before = list(group.nodes), []         # before: nodes of a template
+        self.group, self.buffers, self.keep, self.order, self.any_row = (
+            group,
+            buffers,
+            set(keep),
+            order,
+            any_row,
+        )
+        self.overwritten, self.origin, self.last = (
+            overwritten,
+            "",
+            [],
+        )  # last: stores over memory that the kernel reads
+        self.nodes, self.before = list(group.nodes), []  # before: nodes of a template
         self.pointers, self.values, self.raw = {}, {}, {}
         self.stored, self.read, self.literals, self.symbol_axes = [], [], set(), {}
         self.mask, self.asserts, self.replaying = None, False, False
-        self.accumulators, self.deferred, self.is_online, self.symbols, self.streams = [], [], False, set(), False
-        self.maxima, self.padded = set(), set()     # buffers of which a maximum is taken; their values: the lowest number beyond a row's end
+        self.accumulators, self.deferred, self.is_online, self.symbols, self.streams = (
+            [],
+            [],
+            False,
+            set(),
+            False,
+        )
+        self.maxima, self.padded = (
+            set(),
+            set(),
+        )  # buffers of which a maximum is taken; their values: the lowest number beyond a row's end
 
     # -- plan ---------------------------------------------------------------------------------------------------------
     def plan(self):
@@ -160,32 +203,58 @@ class TritonKernelWriter(TritonExpressions):
         if self.is_pointwise:
             cut = self.transposed_at(outer, bodies)
             self.kind = "tile" if cut else "pointwise"
-            self.axes = [Axis("y", x[:cut], outer[:cut], "[:, None]"), Axis("x", x[cut:], outer[cut:], "[None, :]")] \
-                if cut else [Axis("x", x, outer, "")]
+            self.axes = (
+                [
+                    Axis("y", x[:cut], outer[:cut], "[:, None]"),
+                    Axis("x", x[cut:], outer[cut:], "[None, :]"),
+                ]
+                if cut
+                else [Axis("x", x, outer, "")]
+            )
         else:
             self.axes = [Axis("x", x, outer, "[:, None]"), Axis("r", r, inner, "[None, :]")]
             self.columns = columns = self.runs_along_x(x, r)
             numel = math.inf if self.any_row else hint(self.axes[1].numel, math.inf)
-            online = numel > LONG_ROW and not columns and not any(n.name in self.keep and self.bodies[n.name].inner and not n.is_reduction
-                                                  for n in self.nodes) and len(self.sums_of_exp()) > 0
+            online = (
+                numel > LONG_ROW
+                and not columns
+                and not any(
+                    n.name in self.keep and self.bodies[n.name].inner and not n.is_reduction
+                    for n in self.nodes
+                )
+                and len(self.sums_of_exp()) > 0
+            )
             self.kind = "looped" if online or numel > persistent_limit(columns) else "persistent"
         self.sizes = {a.name: a.numel for a in self.axes}
-        tiles = len({(a.name, a.index) for b in bodies for a in b.reads() if not {*r}.isdisjoint(a.index.free_symbols)})
-        hints = {a: hint(n, 512) for a, n in self.sizes.items()} | ({"r": 2 * LONG_ROW} if self.any_row else {})
+        tiles = len(
+            {
+                (a.name, a.index)
+                for b in bodies
+                for a in b.reads()
+                if not {*r}.isdisjoint(a.index.free_symbols)
+            }
+        )
+        hints = {a: hint(n, 512) for a, n in self.sizes.items()} | (
+            {"r": 2 * LONG_ROW} if self.any_row else {}
+        )
         self.configs = block_configs(self.kind, hints, self.columns, tiles)
         free = [c for c in self.configs if all(self.divides(c, a) for a in self.axes)]
-        if free:                # sizes that the blocks divide need no masks
+        if free:  # sizes that the blocks divide need no masks
             self.configs = free
         self.axis_of = {v: a.name for a in self.axes for v, _ in a.loops}
         for axis in self.axes:
             if axis.numel == 0 or not all(self.divides(c, axis) for c in self.configs):
                 axis.mask = f"{axis.name}mask"
         self.order_nodes()
-        self.streams = self.kind == "looped" and (online or not any(self.stage[n.name] > 0 and self.is_inner[n.name] for n in self.nodes))
+        self.streams = self.kind == "looped" and (
+            online or not any(self.stage[n.name] > 0 and self.is_inner[n.name] for n in self.nodes)
+        )
 
     def divides(self, config, axis):
         """Is the axis cut into whole tiles, whatever its symbols are?  A row in one tile is as long as the tile only where it is a number."""
-        return is_multiple(axis.numel, config.block(axis.name)) and (isinstance(axis.numel, int) or axis.name + self.kind != "rpersistent")
+        return is_multiple(axis.numel, config.block(axis.name)) and (
+            isinstance(axis.numel, int) or axis.name + self.kind != "rpersistent"
+        )
 
     def transposed_at(self, outer, bodies):
         """Number of loops that belong to y, if some read steps by one along an earlier loop and not along the last."""
@@ -193,31 +262,55 @@ class TritonKernelWriter(TritonExpressions):
             last = loop_variables("x", len(outer))[-1]
             for access in (a for b in bodies for a in b.reads()):
                 along_last = int_or_none(stride_of(access.index, last))
-                if (along_last not in (0, 1, None) and stride_of(access.index, variable) == 1
-                        and min(hint(outer[number], 0), hint(outer[-1], 0)) >= 8):
+                if (
+                    along_last not in (0, 1, None)
+                    and stride_of(access.index, variable) == 1
+                    and min(hint(outer[number], 0), hint(outer[-1], 0)) >= 8
+                ):
                     return number + 1
         return None
 
     def runs_along_x(self, x, r):
         """Do the reduction's reads step through memory by the last outer loop rather than by the reduction's?"""
-        return bool(x) and runs_along([a for body in self.bodies.values() if body.inner for a in body.reads()], x[-1], r[-1])
+        return bool(x) and runs_along(
+            [a for body in self.bodies.values() if body.inner for a in body.reads()], x[-1], r[-1]
+        )
 
     def sums_of_exp(self):
         """Names of nodes that sum up an exp and depend on a maximum over the same loops."""
         maxima = {n.name for n in self.nodes if "max" in self.bodies[n.name].reduction_kinds()}
         reads = {n.name: {a.name for a in n.body.reads()} for n in self.nodes}
-        exps = {n.name for n in self.nodes if any(i.op == "exp" for i in n.body.walk()) and reads[n.name] & maxima}
-        return [n.name for n in self.nodes if "sum" in self.bodies[n.name].reduction_kinds()
-                and (n.name in exps or reads[n.name] & exps)]
+        exps = {
+            n.name
+            for n in self.nodes
+            if any(i.op == "exp" for i in n.body.walk()) and reads[n.name] & maxima
+        }
+        return [
+            n.name
+            for n in self.nodes
+            if "sum" in self.bodies[n.name].reduction_kinds()
+            and (n.name in exps or reads[n.name] & exps)
+        ]
 
     def order_nodes(self):
         """Data-flow order, and in which loop (stage) each node runs; -1: before the first."""
-        makers, ordered, pending, self.stage = {n.name: n for n in self.nodes}, [], list(self.nodes), {}
+        makers, ordered, pending, self.stage = (
+            {n.name: n for n in self.nodes},
+            [],
+            list(self.nodes),
+            {},
+        )
         self.is_inner = {n.name: bool(self.bodies[n.name].inner) for n in self.nodes}
         while pending:
             done = {n.name for n in ordered}
-            ready = [n for n in pending if all(a.name in done or a.name == n.name or a.name not in makers
-                                               for a in n.body.reads())]
+            ready = [
+                n
+                for n in pending
+                if all(
+                    a.name in done or a.name == n.name or a.name not in makers
+                    for a in n.body.reads()
+                )
+            ]
             ordered += ready
             pending = [n for n in pending if n not in ready]
         for node in ordered:
@@ -225,13 +318,24 @@ class TritonKernelWriter(TritonExpressions):
             for access in node.body.reads():
                 producer = makers.get(access.name)
                 if producer is not None and producer is not node:
-                    same_loop = not inner or (self.is_inner[producer.name] and not producer.is_reduction)
+                    same_loop = not inner or (
+                        self.is_inner[producer.name] and not producer.is_reduction
+                    )
                     stage = max(stage, self.stage[producer.name] + (0 if same_loop else 1))
             self.stage[node.name] = stage
         self.nodes, self.makers = ordered, makers
         for body in self.bodies.values():
-            if body.reduction_kinds() == ["max"] and {i.op for i in body.walk()} <= {"load", "to_dtype", "reduction", "store"}:
-                self.maxima |= {a.name for a in body.reads() if self.buffers[a.name].layout.dtype.is_floating_point}
+            if body.reduction_kinds() == ["max"] and {i.op for i in body.walk()} <= {
+                "load",
+                "to_dtype",
+                "reduction",
+                "store",
+            }:
+                self.maxima |= {
+                    a.name
+                    for a in body.reads()
+                    if self.buffers[a.name].layout.dtype.is_floating_point
+                }
 
     # -- writing --------------------------------------------------------------------------------------------------------
     def write(self):
@@ -243,51 +347,106 @@ class TritonKernelWriter(TritonExpressions):
         else:
             for node in self.nodes:
                 self.play(node)
-        launch = Launch(self.kind, self.sizes, self.configs, [self.buffers[n].layout.dtype for n in self.pointers],
-                        self.asserts, [self.reach(n) for n in self.pointers])
+        launch = Launch(
+            self.kind,
+            self.sizes,
+            self.configs,
+            [self.buffers[n].layout.dtype for n in self.pointers],
+            self.asserts,
+            [self.reach(n) for n in self.pointers],
+        )
         if self.kind == "persistent" and not isinstance(self.sizes["r"], int):
-            launch.longer = TritonKernelWriter(self.group, self.buffers, self.keep, self.order, self.overwritten, any_row=True).write()
+            launch.longer = TritonKernelWriter(
+                self.group, self.buffers, self.keep, self.order, self.overwritten, any_row=True
+            ).write()
         stages = ["STAGES"] if self.kind == "looped" else []
-        last = ["tl.debug_barrier()" + " " * 50 + "# every thread has read", *self.last] if self.last else []
-        return self.kernel(self.grid_lines() + self.outside.lines + last, launch, [a.block for a in self.axes] + stages)
+        last = (
+            ["tl.debug_barrier()" + " " * 50 + "# every thread has read", *self.last]
+            if self.last
+            else []
+        )
+        return self.kernel(
+            self.grid_lines() + self.outside.lines + last,
+            launch,
+            [a.block for a in self.axes] + stages,
+        )
 
     def kernel(self, body, launch, blocks):
         """The finished text: signature, comments, body."""
         notes, nodes = [], [*self.before, *self.nodes]
         for name, pointer in self.pointers.items():
             layout = self.buffers[name].layout
-            notes.append(f"# {pointer}: {name}, {str(layout.dtype).removeprefix('torch.')}{list(sizes(layout.size))}"
-                         f"{origin_text(getattr(self.buffers[name], 'origins', ()), self.order, limit=3)}")
+            notes.append(
+                f"# {pointer}: {name}, {str(layout.dtype).removeprefix('torch.')}{list(sizes(layout.size))}"
+                f"{origin_text(getattr(self.buffers[name], 'origins', ()), self.order, limit=3)}"
+            )
         origins = {o for n in nodes for o in n.buffer.origins}
         body = loads_first(without_dead_lines(body), self.most_loads())
-        symbols = {s for n in (*launch.sizes.values(), *launch.extents) if not isinstance(n, int) for s in n.free_symbols}
+        symbols = {
+            s
+            for n in (*launch.sizes.values(), *launch.extents)
+            if not isinstance(n, int)
+            for s in n.free_symbols
+        }
         symbols = sorted(symbols | self.symbols, key=str)
         launch.symbols, launch.hints = tuple(map(str, symbols)), tuple(hint(s, 1) for s in symbols)
-        parameters = [*self.pointers.values(), *launch.symbols, *[f"{b}: tl.constexpr" for b in blocks]]
-        lines = ["@triton.jit", f"def NAME({', '.join(parameters)}):",
-                 *indent([f"# computes {', '.join(n.buffer.name for n in nodes)}{origin_text(origins, self.order, limit=12)}",
-                          *notes, *body])]
+        parameters = [
+            *self.pointers.values(),
+            *launch.symbols,
+            *[f"{b}: tl.constexpr" for b in blocks],
+        ]
+        lines = [
+            "@triton.jit",
+            f"def NAME({', '.join(parameters)}):",
+            *indent(
+                [
+                    f"# computes {', '.join(n.buffer.name for n in nodes)}{origin_text(origins, self.order, limit=12)}",
+                    *notes,
+                    *body,
+                ]
+            ),
+        ]
         source = with_imports("\n".join(lines) + "\n")
         if not symbols and launch.is_wide(()):
             source = with_wide_indices(source)
-        return Kernel(source, [*self.pointers, *symbols], list(self.stored), list(self.read), summary(nodes, self.order), launch=launch)
+        return Kernel(
+            source,
+            [*self.pointers, *symbols],
+            list(self.stored),
+            list(self.read),
+            summary(nodes, self.order),
+            launch=launch,
+        )
 
     def most_loads(self):
         """How many tiles may wait in registers until they are used."""
-        return 8 if self.kind != "persistent" else min(4, max(1, WAITING // max(1, hint(self.sizes["r"], 1))))
+        return (
+            8
+            if self.kind != "persistent"
+            else min(4, max(1, WAITING // max(1, hint(self.sizes["r"], 1))))
+        )
 
     def grid_lines(self):
         """Index lines of the axes that the grid runs over; and of r where its row is one tile."""
-        if self.kind == "tile":     # x first: programs that run together write whole rows
+        if self.kind == "tile":  # x first: programs that run together write whole rows
             y, x = self.axes
             tiles = f"tl.cdiv({size_text(x.numel)}, XBLOCK)"
-            return [*y.lines(f"tl.program_id(0) // {tiles} * YBLOCK"), *x.lines(f"tl.program_id(0) % {tiles} * XBLOCK")]
-        return self.axes[0].lines("tl.program_id(0) * XBLOCK") + (self.axes[1].lines("") if self.kind == "persistent" else [])
+            return [
+                *y.lines(f"tl.program_id(0) // {tiles} * YBLOCK"),
+                *x.lines(f"tl.program_id(0) % {tiles} * XBLOCK"),
+            ]
+        return self.axes[0].lines("tl.program_id(0) * XBLOCK") + (
+            self.axes[1].lines("") if self.kind == "persistent" else []
+        )
 
     def reach(self, name):
         """Elements from the first to the last one of a buffer."""
         layout = self.buffers[name].layout
-        return as_size(1 + sum((n - 1) * s for n, s in zip(sizes(layout.size), sizes(layout.stride)))) if 0 not in layout.size else 0
+        return (
+            as_size(1 + sum((n - 1) * s for n, s in zip(sizes(layout.size), sizes(layout.stride))))
+            if 0 not in layout.size
+            else 0
+        )
 
     def play(self, node):
         self.node = node
@@ -298,8 +457,13 @@ class TritonKernelWriter(TritonExpressions):
     def write_stage(self, stage):
         """A loop over r for the inner nodes of a stage, then what follows per row."""
         axis, outside = self.axes[1], self.outside
-        inner = [n for n in self.nodes if self.stage[n.name] == stage and self.is_inner[n.name]
-                 and (n.is_reduction or n.name in self.keep)]           # other elements are computed where they are needed
+        inner = [
+            n
+            for n in self.nodes
+            if self.stage[n.name] == stage
+            and self.is_inner[n.name]
+            and (n.is_reduction or n.name in self.keep)
+        ]  # other elements are computed where they are needed
         if inner:
             self.accumulators, self.deferred = [], []
             self.scope = Scope(outside)
@@ -312,9 +476,17 @@ class TritonKernelWriter(TritonExpressions):
             for accumulator in self.accumulators:
                 outside.add(accumulator.declaration)
             # STAGES - 1 tiles ahead are on their way to shared memory while one is worked on
-            outside.add(f"for r_start in tl.range(0, {size_text(axis.numel)}, RBLOCK, num_stages=STAGES):")
-            outside.lines += indent(axis.lines("r_start") + lines + [line for a in self.accumulators for line in a.update])
-            self.values = {n: v for n, v in self.values.items() if n not in self.makers or "r" not in v.inner}
+            outside.add(
+                f"for r_start in tl.range(0, {size_text(axis.numel)}, RBLOCK, num_stages=STAGES):"
+            )
+            outside.lines += indent(
+                axis.lines("r_start")
+                + lines
+                + [line for a in self.accumulators for line in a.update]
+            )
+            self.values = {
+                n: v for n, v in self.values.items() if n not in self.makers or "r" not in v.inner
+            }
             finished = {a.name: a for a in self.accumulators}
             self.accumulators = []
             for name, index, value, mode in self.deferred:
@@ -327,7 +499,12 @@ class TritonKernelWriter(TritonExpressions):
     def try_online(self, node):
         """Play `node` with the running maximum in place of the maximum.  False, and nothing changed, where it needs more."""
         scope, values = self.scope, dict(self.values)
-        before = list(scope.lines), dict(scope.known), list(self.outside.lines), dict(self.outside.known)
+        before = (
+            list(scope.lines),
+            dict(scope.known),
+            list(self.outside.lines),
+            dict(self.outside.known),
+        )
         self.is_online, count = True, len(self.accumulators)
         try:
             self.play(node)
@@ -353,19 +530,31 @@ class TritonKernelWriter(TritonExpressions):
 
     def exp(self, x):
         maximum = self.pending(x, "shifted")
-        return self.unary("exp", x) if maximum is None else Value(f"{PENDING}exp {maximum.name}", x.dtype, x.inner)
+        return (
+            self.unary("exp", x)
+            if maximum is None
+            else Value(f"{PENDING}exp {maximum.name}", x.dtype, x.inner)
+        )
 
     # -- indices and masks ------------------------------------------------------------------------------------------------
     def index(self, expr):
         """Print an index; sizes in it become arguments."""
-        self.symbols |= {s for s in expr.free_symbols if s not in self.symbol_axes and s not in self.axis_of}
+        self.symbols |= {
+            s for s in expr.free_symbols if s not in self.symbol_axes and s not in self.axis_of
+        }
         return index_text(expr, "triton")
 
     def axes_of(self, expr):
         """The axes along which an index changes."""
         axes = set()
         for symbol in expr.free_symbols:
-            axes |= self.symbol_axes[symbol] if symbol in self.symbol_axes else {self.axis_of[symbol]} if symbol in self.axis_of else set()
+            axes |= (
+                self.symbol_axes[symbol]
+                if symbol in self.symbol_axes
+                else {self.axis_of[symbol]}
+                if symbol in self.axis_of
+                else set()
+            )
         return frozenset(axes)
 
     def mask_text(self, axes):
@@ -374,7 +563,11 @@ class TritonKernelWriter(TritonExpressions):
         return " & ".join(masks + ([self.mask.text] if self.mask is not None else []))
 
     def shape(self, axes=None):
-        return "[" + ", ".join(a.block if axes is None or a.name in axes else "1" for a in self.axes) + "]"
+        return (
+            "["
+            + ", ".join(a.block if axes is None or a.name in axes else "1" for a in self.axes)
+            + "]"
+        )
 
     def all_axes(self, inner):
         return frozenset(a.name for a in self.axes if inner or a.name != "r")
@@ -387,8 +580,11 @@ class TritonKernelWriter(TritonExpressions):
             self.pointers[name] = f"{kind}{sum(p.startswith(kind) for p in self.pointers.values())}"
         text, own = self.index(index), self.axes_of(index)
         if not axes <= own:
-            text = f"tl.full({self.shape(axes)}, {text}, tl.int32)" if not own else \
-                f"tl.broadcast_to({text}, {self.shape(axes | own)})"
+            text = (
+                f"tl.full({self.shape(axes)}, {text}, tl.int32)"
+                if not own
+                else f"tl.broadcast_to({text}, {self.shape(axes | own)})"
+            )
         elif not text.isalnum():
             text = f"({text})"
         return f"{self.pointers[name]} + {text}"
@@ -421,7 +617,9 @@ class TritonKernelWriter(TritonExpressions):
             for stored, _, value, _ in self.deferred:
                 if stored == name:
                     return Value(f"{PENDING}max {value.text}", dtype, frozenset("x"))
-        if name in self.makers and name != self.node.name:      # elements of an earlier loop: cheaper computed than stored
+        if (
+            name in self.makers and name != self.node.name
+        ):  # elements of an earlier loop: cheaper computed than stored
             return self.replay(self.makers[name])
         if int_or_none(self.buffers[name].layout.numel) == 0:
             return self.constant(0, dtype)
@@ -432,10 +630,20 @@ class TritonKernelWriter(TritonExpressions):
         mask = self.mask_text(axes | pointed)
         text = self.element(name, index, pointed, False)
         # what one loop reads once should not drive out what others will read
-        once = ', eviction_policy="evict_first"' if self.streams and axes == self.all_axes(True) else ""
-        padding = 'float("-inf")' if name in self.maxima and "r" in axes and self.mask is None else "0"
-        text = f"tl.load({text}, {mask}, other={padding}{once})" if mask else f"tl.load({text}{once})"
-        value = self.temporary(f"{text}.to(tl.float32)" if dtype in NARROW else text, dtype, axes | pointed)
+        once = (
+            ', eviction_policy="evict_first"'
+            if self.streams and axes == self.all_axes(True)
+            else ""
+        )
+        padding = (
+            'float("-inf")' if name in self.maxima and "r" in axes and self.mask is None else "0"
+        )
+        text = (
+            f"tl.load({text}, {mask}, other={padding}{once})" if mask else f"tl.load({text}{once})"
+        )
+        value = self.temporary(
+            f"{text}.to(tl.float32)" if dtype in NARROW else text, dtype, axes | pointed
+        )
         if padding != "0":
             self.padded.add(value.text)
         return value
@@ -459,8 +667,9 @@ class TritonKernelWriter(TritonExpressions):
             self.stored.append(name)
         axes = self.all_axes(self.is_inner[name] and not self.makers[name].is_reduction)
         target, mask = self.element(name, index, axes, True), self.mask_text(axes)
-        text = self.raw.get((value.text, dtype)) or (f"{self.solid(value)}.to({triton_type(dtype)})" if dtype in NARROW
-                                                     else value.text)
+        text = self.raw.get((value.text, dtype)) or (
+            f"{self.solid(value)}.to({triton_type(dtype)})" if dtype in NARROW else value.text
+        )
         if mode not in (None, "atomic_add"):
             raise NotImplementedError(f"a Triton kernel that stores with {mode}")
         mask = f", {mask}" if mask else ""
@@ -473,18 +682,24 @@ class TritonKernelWriter(TritonExpressions):
 
     # -- reductions -----------------------------------------------------------------------------------------------------------
     def scan(self, dtype, kind, value):
-        if not self.is_inner[self.node.name]:           # one element
+        if not self.is_inner[self.node.name]:  # one element
             return value
         start, combine, whole = SCANS[kind]
         value, kind = self.solid(value), triton_type(dtype)
-        tile = value if value.inner == self.all_axes(True) else f"tl.broadcast_to({value}, {self.shape()})"
+        tile = (
+            value
+            if value.inner == self.all_axes(True)
+            else f"tl.broadcast_to({value}, {self.shape()})"
+        )
         whole = as_narrow(whole.format(tile), dtype)
         if self.kind == "persistent":
             return self.temporary(whole, dtype, self.all_axes(True))
-        carry = self.outside.fresh("carry")             # the last element of the tile before
+        carry = self.outside.fresh("carry")  # the last element of the tile before
         self.outside.add(noted(f"{carry} = tl.full([XBLOCK, 1], {start}, {kind})", self.origin))
         result = self.temporary(combine.format(carry, whole), dtype, self.all_axes(True))
-        self.line(f"{carry} = tl.sum(tl.where(tl.arange(0, RBLOCK)[None, :] == RBLOCK - 1, {result}, 0), 1)[:, None]")
+        self.line(
+            f"{carry} = tl.sum(tl.where(tl.arange(0, RBLOCK)[None, :] == RBLOCK - 1, {result}, 0), 1)[:, None]"
+        )
         return result
 
     def reduction(self, dtype, src_dtype, kind, value, flat_index):
@@ -496,12 +711,19 @@ class TritonKernelWriter(TritonExpressions):
             maximum.full = maximum.full.replace("RBLOCK", f"RBLOCK // {NEIGHBOURS}")
             self.accumulators.append(OnlineSum(maximum))
             return Value(maximum.sum_of_exp, dtype, self.all_axes(True))
-        if not self.is_inner[self.node.name]:           # one element: nothing to reduce
-            return self.constant(0, dtype) if kind.startswith("arg") else self.to_dtype(
-                value, torch.bool if kind == "any" else dtype)
+        if not self.is_inner[self.node.name]:  # one element: nothing to reduce
+            return (
+                self.constant(0, dtype)
+                if kind.startswith("arg")
+                else self.to_dtype(value, torch.bool if kind == "any" else dtype)
+            )
         element = torch.int32 if kind == "any" else dtype if kind in ("sum", "prod") else src_dtype
         if value.dtype != element:
-            value = self.to_dtype(value, torch.bool) if kind == "any" and value.dtype is not torch.bool else value
+            value = (
+                self.to_dtype(value, torch.bool)
+                if kind == "any" and value.dtype is not torch.bool
+                else value
+            )
             value = self.to_dtype(value, element)
         accumulator = Accumulator(self, kind, element, dtype, value, flat_index)
         if self.kind == "persistent":
@@ -528,9 +750,18 @@ class Accumulator:
         start, self.combining, self.ending = REDUCERS[kind]
         if kind in ("max", "min") and not element.is_floating_point:
             self.combining, self.ending = f"tl.{kind}imum({{a}}, {{b}})", f"tl.{kind}({{a}}, 1)"
-        self.start = literal(extreme(self.element, start == "lowest"), self.element) if start in ("lowest", "highest") else \
-            f"{start}.0" if self.element.is_floating_point else start
-        self.has_index, self.mask, self.padded = kind.startswith("arg"), writer.axes[1].mask, value.text in writer.padded
+        self.start = (
+            literal(extreme(self.element, start == "lowest"), self.element)
+            if start in ("lowest", "highest")
+            else f"{start}.0"
+            if self.element.is_floating_point
+            else start
+        )
+        self.has_index, self.mask, self.padded = (
+            kind.startswith("arg"),
+            writer.axes[1].mask,
+            value.text in writer.padded,
+        )
         self.name = writer.outside.fresh("acc")
         typed, full = triton_type(self.element), writer.shape()
         self.full = f"tl.full({full}, {self.start}, {typed})"
@@ -539,12 +770,18 @@ class Accumulator:
         self.term = f"tl.broadcast_to({self.value}, {full})" if spread else self.value.text
         self.index = f"tl.broadcast_to({writer.index(flat_index)}, {full}).to(tl.int64)"
         self.no_index = f"tl.full({full}, {BIG}, tl.int64)"
-        self.sum_of_exp, self.result = None, None       # the online sum that follows this maximum; the finished column
+        self.sum_of_exp, self.result = (
+            None,
+            None,
+        )  # the online sum that follows this maximum; the finished column
 
     @property
     def declaration(self):
-        return f"{self.name}, {self.name}_index = {self.full}, {self.no_index}" if self.has_index else \
-            f"{self.name} = {self.full}"
+        return (
+            f"{self.name}, {self.name}_index = {self.full}, {self.no_index}"
+            if self.has_index
+            else f"{self.name} = {self.full}"
+        )
 
     @property
     def update(self):
@@ -553,38 +790,56 @@ class Accumulator:
         if self.has_index:
             pair = f"{name}, {name}_index"
             return [f"{pair} = {self.combining.format(a=pair, b=f'{term}, {index}')}"]
-        if self.sum_of_exp:         # each group of neighbours keeps its own maximum, and its sum relative to that
+        if (
+            self.sum_of_exp
+        ):  # each group of neighbours keeps its own maximum, and its sum relative to that
             total, top = self.sum_of_exp, f"{name}_new"
-            return [f"groups = tl.reshape({term}, [XBLOCK, RBLOCK // {NEIGHBOURS}, {NEIGHBOURS}])",
-                    f"{top} = larger({name}, tl.reduce(groups, 2, larger))",
-                    f'base = tl.where({top} == float("-inf"), 0.0, {top})',
-                    f"{total} = {total} * tl.exp({name} - base) + tl.sum(tl.exp(groups - base[:, :, None]), 2)",
-                    f"{name} = {top}"]
+            return [
+                f"groups = tl.reshape({term}, [XBLOCK, RBLOCK // {NEIGHBOURS}, {NEIGHBOURS}])",
+                f"{top} = larger({name}, tl.reduce(groups, 2, larger))",
+                f'base = tl.where({top} == float("-inf"), 0.0, {top})',
+                f"{total} = {total} * tl.exp({name} - base) + tl.sum(tl.exp(groups - base[:, :, None]), 2)",
+                f"{name} = {top}",
+            ]
         text = self.combining.format(a=name, b=self.value)
-        return [f"{name} = tl.where({self.mask}, {text}, {name})" if self.mask else f"{name} = {text}"]
+        return [
+            f"{name} = tl.where({self.mask}, {text}, {name})" if self.mask else f"{name} = {text}"
+        ]
 
     def inside(self):
         """Value and index, with what lies beyond the end of the row made neutral."""
         if not self.mask or self.padded and self.kind == "max":
             return self.term, self.index
-        return f"tl.where({self.mask}, {self.term}, {self.start})", f"tl.where({self.mask}, {self.index}, {BIG})"
+        return (
+            f"tl.where({self.mask}, {self.term}, {self.start})",
+            f"tl.where({self.mask}, {self.index}, {BIG})",
+        )
 
     def whole(self, writer):
         term, index = self.inside()
         return self.column(writer, f"{term}, {index}" if self.has_index else term)
 
     def finish(self, writer):
-        return self.column(writer, f"{self.name}, {self.name}_index" if self.has_index else self.name)
+        return self.column(
+            writer, f"{self.name}, {self.name}_index" if self.has_index else self.name
+        )
 
     def column(self, writer, tile):
         text = self.ending.format(a=tile) + ("[1]" if self.has_index else "") + "[:, None]"
-        text = f"{text} != 0" if self.kind == "any" else text if self.has_index else as_narrow(text, self.element)
+        text = (
+            f"{text} != 0"
+            if self.kind == "any"
+            else text
+            if self.has_index
+            else as_narrow(text, self.element)
+        )
         self.result = writer.temporary(text, self.dtype, frozenset("x"))
         return self.result
 
 
 class OnlineSum:
     """sum(exp(v - max)), updated together with its maximum."""
+
     update = ()
 
     def __init__(self, maximum):
@@ -603,8 +858,12 @@ class OnlineSum:
 def without_dead_lines(lines):
     """Without temporaries that nobody uses: the wide copy of a value that is only stored."""
     while True:
-        used = Counter(name for line in lines for name in re.findall(r"\btmp\d+\b", line.split("  # ")[0]))
-        kept = [line for line in lines if not (m := re.match(r" *(tmp\d+) = ", line)) or used[m[1]] > 1]
+        used = Counter(
+            name for line in lines for name in re.findall(r"\btmp\d+\b", line.split("  # ")[0])
+        )
+        kept = [
+            line for line in lines if not (m := re.match(r" *(tmp\d+) = ", line)) or used[m[1]] > 1
+        ]
         if len(kept) == len(lines):
             return lines
         lines = kept
@@ -612,16 +871,24 @@ def without_dead_lines(lines):
 
 def loads_first(lines, most):
     """Loads that wait for nothing stand before all computation, up to `most` in a block of lines, so that they are under way together."""
+
     def waits(line):
         load = re.match(r" *tmp\d+ = (tl\.load\(in\d+ .*)", line.split("  # ")[0])
         return load is None or re.search(r"\btmp\d", load[1])
 
     def ordered(block):
-        first = next((k for k, line in enumerate(block) if re.match(r" *tmp\d+ = ", line)), len(block))
+        first = next(
+            (k for k, line in enumerate(block) if re.match(r" *tmp\d+ = ", line)), len(block)
+        )
         first -= first > 0 and block[first - 1].lstrip().startswith("#")
         early = [line for line in block[first:] if not waits(line)][:most]
         rest = [line for line in block[first:] if line not in early]
-        return block if [line for line in block[first:] if "#" != line.lstrip()[0]][:len(early)] == early else block[:first] + early + rest
+        return (
+            block
+            if [line for line in block[first:] if "#" != line.lstrip()[0]][: len(early)] == early
+            else block[:first] + early + rest
+        )
+
     blocks = itertools.groupby(lines, lambda line: len(line) - len(line.lstrip()))
     return [line for _, block in blocks for line in ordered(list(block))]
 
@@ -639,5 +906,7 @@ def with_imports(text):
         frontier = [HELPERS[n] for n in HELPERS if n in words and n not in needed]
         needed |= {n: HELPERS[n] for n in HELPERS if n in words}
     helpers = "".join(f"@triton.jit{body}\n\n\n" for body in needed.values())
-    libdevice = "from triton.language.extra import libdevice\n" if "libdevice." in text + helpers else ""
+    libdevice = (
+        "from triton.language.extra import libdevice\n" if "libdevice." in text + helpers else ""
+    )
     return f"import triton\nimport triton.language as tl\n{libdevice}\n\n{helpers}{text}"

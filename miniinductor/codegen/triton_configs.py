@@ -12,20 +12,23 @@ training steps on an H100 their best took 0.2 % longer than the best of two to t
 
 Mirrors the `*_heuristics` of torch/_inductor/runtime/triton_heuristics.py.
 """
+
 import os
 from dataclasses import dataclass
 
 
-PERSISTENT = 32768          # longest row that one program holds in registers
-PERSISTENT_COLUMNS = 64     # the same where memory runs along x
-REGISTERS = 256             # of a thread: more numbers read at once go to slow memory, and take seconds to compile
-PROCESSORS = 132            # of the GPU we tune for (H100); others only see other tile counts
-INTERPRETED_TILE = 65536    # the interpreter pays per program, not per element
+PERSISTENT = 32768  # longest row that one program holds in registers
+PERSISTENT_COLUMNS = 64  # the same where memory runs along x
+REGISTERS = (
+    256  # of a thread: more numbers read at once go to slow memory, and take seconds to compile
+)
+PROCESSORS = 132  # of the GPU we tune for (H100); others only see other tile counts
+INTERPRETED_TILE = 65536  # the interpreter pays per program, not per element
 
 
 @dataclass(frozen=True)
 class Config:
-    blocks: tuple           # ((name, size), ...)
+    blocks: tuple  # ((name, size), ...)
     num_warps: int
     num_stages: int = 1
 
@@ -33,7 +36,10 @@ class Config:
         return dict(self.blocks)[axis.upper() + "BLOCK"]
 
     def __str__(self):
-        return ", ".join(f"{name}={size}" for name, size in self.blocks) + f", num_warps={self.num_warps}"
+        return (
+            ", ".join(f"{name}={size}" for name, size in self.blocks)
+            + f", num_warps={self.num_warps}"
+        )
 
 
 def power_of_2(n):
@@ -42,7 +48,9 @@ def power_of_2(n):
 
 
 def _config(warps, stages=1, **blocks):
-    return Config(tuple((axis.upper() + "BLOCK", size) for axis, size in blocks.items()), warps, stages)
+    return Config(
+        tuple((axis.upper() + "BLOCK", size) for axis, size in blocks.items()), warps, stages
+    )
 
 
 def _looped(warps, stages, **blocks):
@@ -70,31 +78,71 @@ def block_configs(kind, sizes, columns=False, tiles=1):
             found += [_config(8, x=512), _config(8, x=4096)]
     elif kind == "tile":
         y_small, x_small = power_of_2(sizes["y"]), power_of_2(x)
-        found = [_config(w, y=min(a, y_small), x=min(b, x_small)) for a, b, w in (
-            (64, 64, 8), (128, 128, 16), (128, 64, 16), (64, 128, 16), (128, 64, 8), (32, 64, 4), (64, 32, 4), (32, 32, 4))]
+        found = [
+            _config(w, y=min(a, y_small), x=min(b, x_small))
+            for a, b, w in (
+                (64, 64, 8),
+                (128, 128, 16),
+                (128, 64, 16),
+                (64, 128, 16),
+                (128, 64, 8),
+                (32, 64, 4),
+                (64, 32, 4),
+                (32, 32, 4),
+            )
+        ]
     elif columns:
-        wide = [(64, 32, 4, 1), (32, 32, 4, 1), (128, 4, 4, 1), (64, 32, 4, 3), (128, 16, 4, 3), (128, 32, 4, 1)]
+        wide = [
+            (64, 32, 4, 1),
+            (32, 32, 4, 1),
+            (128, 4, 4, 1),
+            (64, 32, 4, 3),
+            (128, 16, 4, 3),
+            (128, 32, 4, 1),
+        ]
         wide += [(1024, 8, 8, 1), (512, 16, 8, 1)] if tiles == 1 else []
         if kind == "persistent":
-            found = [_config(w, x=min(a, power_of_2(x)), r=power_of_2(r)) for a, w in (
-                (max(8, 2048 // power_of_2(r)), 4), (max(8, 1024 // power_of_2(r)), 4), (max(8, 4096 // power_of_2(r)), 8))]
+            found = [
+                _config(w, x=min(a, power_of_2(x)), r=power_of_2(r))
+                for a, w in (
+                    (max(8, 2048 // power_of_2(r)), 4),
+                    (max(8, 1024 // power_of_2(r)), 4),
+                    (max(8, 4096 // power_of_2(r)), 8),
+                )
+            ]
         else:
-            found = [_looped(w, s, x=min(a, power_of_2(x)), r=min(b, power_of_2(r))) for a, b, w, s in wide
-                     if a * b // (32 * w) * tiles <= REGISTERS or (a, b) == (32, 32)]
+            found = [
+                _looped(w, s, x=min(a, power_of_2(x)), r=min(b, power_of_2(r)))
+                for a, b, w, s in wide
+                if a * b // (32 * w) * tiles <= REGISTERS or (a, b) == (32, 32)
+            ]
     elif kind == "persistent":
         block = power_of_2(r)
         rows = min(power_of_2(x), max(1, 1024 // block))
         elements = rows * block
-        warps = max(1, min(16, elements // 512)) if x > rows * 8 else max(1, min(32, elements // 256))     # few programs: more threads each
+        warps = (
+            max(1, min(16, elements // 512)) if x > rows * 8 else max(1, min(32, elements // 256))
+        )  # few programs: more threads each
         found = [_config(warps, x=rows, r=block)]
         if elements >= 2048:
-            found += [_config(w, x=rows, r=block) for w in (warps // 2, warps * 2, warps * 4) if 1 <= w <= 32
-                      and elements <= w * 32 * 64]
-            found += [_config(max(4, warps), x=2 * rows, r=block)] if x > rows and block <= 4096 else []
+            found += [
+                _config(w, x=rows, r=block)
+                for w in (warps // 2, warps * 2, warps * 4)
+                if 1 <= w <= 32 and elements <= w * 32 * 64
+            ]
+            found += (
+                [_config(max(4, warps), x=2 * rows, r=block)] if x > rows and block <= 4096 else []
+            )
         elif rows > 1:
-            found += [_config(warps, x=rows // 2, r=block), _config(min(8, warps * 2), x=rows * 2, r=block)]
+            found += [
+                _config(warps, x=rows // 2, r=block),
+                _config(min(8, warps * 2), x=rows * 2, r=block),
+            ]
     else:
-        found = [_looped(w, s, x=1, r=min(b, power_of_2(r))) for b, w, s in ((2048, 4, 1), (4096, 8, 1), (8192, 8, 1), (16384, 16, 3))]
+        found = [
+            _looped(w, s, x=1, r=min(b, power_of_2(r)))
+            for b, w, s in ((2048, 4, 1), (4096, 8, 1), (8192, 8, 1), (16384, 16, 3))
+        ]
         if r <= 2048:
             found.insert(0, _looped(4, 1, x=min(8, power_of_2(x)), r=min(256, power_of_2(r))))
     return list(dict.fromkeys(found))
@@ -114,10 +162,24 @@ def product_configs(sizes):
     m, n, k = (max(16, power_of_2(sizes[axis])) for axis in "mnk")
     if os.environ.get("TRITON_INTERPRET") == "1":
         return [_config(1, m=min(128, m), n=min(128, n), k=min(64, k))]
-    tiles = ((128, 256, 64, 3, 8), (128, 128, 64, 4, 8), (128, 128, 64, 3, 4), (64, 256, 64, 4, 4), (256, 128, 64, 3, 8), (64, 128, 64, 4, 4),
-             (128, 64, 64, 4, 4), (64, 64, 64, 4, 4), (32, 64, 128, 4, 4), (16, 64, 128, 5, 4), (16, 128, 128, 4, 4), (32, 32, 128, 4, 2))
+    tiles = (
+        (128, 256, 64, 3, 8),
+        (128, 128, 64, 4, 8),
+        (128, 128, 64, 3, 4),
+        (64, 256, 64, 4, 4),
+        (256, 128, 64, 3, 8),
+        (64, 128, 64, 4, 4),
+        (128, 64, 64, 4, 4),
+        (64, 64, 64, 4, 4),
+        (32, 64, 128, 4, 4),
+        (16, 64, 128, 5, 4),
+        (16, 128, 128, 4, 4),
+        (32, 32, 128, 4, 2),
+    )
     fitting = [t for t in tiles if t[0] <= m and t[1] <= n] or [(16, 16, 64, 4, 2)]
-    wanted = [t for t in fitting if -(-sizes["m"] // t[0]) * -(-sizes["n"] // t[1]) >= PROCESSORS // 2] or fitting[-3:]
+    wanted = [
+        t for t in fitting if -(-sizes["m"] // t[0]) * -(-sizes["n"] // t[1]) >= PROCESSORS // 2
+    ] or fitting[-3:]
     return list(dict.fromkeys(_config(w, s, m=a, n=b, k=min(c, k)) for a, b, c, s, w in wanted[:8]))
 
 
@@ -128,4 +190,8 @@ def _interpreted(kind, sizes):
     if kind == "pointwise":
         return [_config(1, x=min(INTERPRETED_TILE, block))]
     r = power_of_2(sizes["r"]) if kind == "persistent" else min(4096, power_of_2(sizes["r"]))
-    return [(_looped if kind == "looped" else _config)(1, 1, x=max(1, min(block, INTERPRETED_TILE // r)), r=r)]
+    return [
+        (_looped if kind == "looped" else _config)(
+            1, 1, x=max(1, min(block, INTERPRETED_TILE // r)), r=r
+        )
+    ]

@@ -11,6 +11,7 @@ needs one carries its text.  bfloat16 and float16 are float32 while they are com
 
 Mirrors TritonOverrides in torch/_inductor/codegen/triton.py.
 """
+
 import math
 
 import sympy
@@ -20,15 +21,58 @@ from ..ops import BINARY, COMPARISON, UNARY, OpsHandler
 from .common import Value
 
 NARROW = (torch.bfloat16, torch.float16)
-INFIX = {"add": "+", "sub": "-", "mul": "*", "bitwise_and": "&", "bitwise_or": "|", "bitwise_xor": "^",
-         "bitwise_left_shift": "<<", "bitwise_right_shift": ">>", "truncdiv": "//",
-         "eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
+INFIX = {
+    "add": "+",
+    "sub": "-",
+    "mul": "*",
+    "bitwise_and": "&",
+    "bitwise_or": "|",
+    "bitwise_xor": "^",
+    "bitwise_left_shift": "<<",
+    "bitwise_right_shift": ">>",
+    "truncdiv": "//",
+    "eq": "==",
+    "ne": "!=",
+    "lt": "<",
+    "le": "<=",
+    "gt": ">",
+    "ge": ">=",
+}
 TESTS = {"logical_not": "{0} == 0", "isnan": "{0} != {0}", "isinf": 'tl.abs({0}) == float("inf")'}
 LOGICAL = {"logical_and": "&", "logical_or": "|", "logical_xor": "^"}
 IN_TRITON = ("exp2", "log", "log2", "sin", "cos", "rsqrt", "erf", "abs", "floor", "ceil")
-LIBDEVICE = {"round": "rint", **{name: name for name in (      # tl.exp is 15 ulp off at 88; libdevice's costs two more FMAs
-    "exp", "expm1", "log10", "log1p", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erfc",
-    "erfinv", "lgamma", "trunc", "pow", "atan2", "copysign", "nextafter", "hypot", "fmod")}}
+LIBDEVICE = {
+    "round": "rint",
+    **{
+        name: name
+        for name in (  # tl.exp is 15 ulp off at 88; libdevice's costs two more FMAs
+            "exp",
+            "expm1",
+            "log10",
+            "log1p",
+            "tan",
+            "asin",
+            "acos",
+            "atan",
+            "sinh",
+            "cosh",
+            "tanh",
+            "asinh",
+            "acosh",
+            "atanh",
+            "erfc",
+            "erfinv",
+            "lgamma",
+            "trunc",
+            "pow",
+            "atan2",
+            "copysign",
+            "nextafter",
+            "hypot",
+            "fmod",
+        )
+    },
+}
 
 # Functions that a kernel carries when it uses them; names that occur in a text are carried too.
 HELPERS = {
@@ -112,7 +156,7 @@ def compute_dtype(dtype):
 def literal(value, dtype):
     if dtype is torch.bool:
         return str(bool(value))
-    if not dtype.is_floating_point:     # wraps, as a Python number does in torch
+    if not dtype.is_floating_point:  # wraps, as a Python number does in torch
         bits = 8 * dtype.itemsize
         value = int(value) % (1 << bits)
         return str(value - (1 << bits) if dtype.is_signed and value >> bits - 1 else value)
@@ -143,7 +187,9 @@ class TritonExpressions(OpsHandler):
     def constant(self, value, dtype):
         text = literal(value, dtype)
         result = self.literal_value(text, dtype)
-        return self.solid(result) if dtype is torch.float64 else result     # a Python number may be rounded to float32
+        return (
+            self.solid(result) if dtype is torch.float64 else result
+        )  # a Python number may be rounded to float32
 
     def index_expr(self, expr, dtype):
         expr = sympy.sympify(expr)
@@ -157,12 +203,16 @@ class TritonExpressions(OpsHandler):
     def indirect_indexing(self, value, size, wrap_neg=True):
         index, size = self.solid(value), self.index(sympy.sympify(size))
         if wrap_neg:
-            index = self.temporary(f"tl.where({index} < 0, {index} + {size}, {index})", value.dtype, index.inner)
+            index = self.temporary(
+                f"tl.where({index} < 0, {index} + {size}, {index})", value.dtype, index.inner
+            )
         mask = self.mask_text(index.inner)
         inside = f"(0 <= {index}) & ({index} < {size})"
         self.asserts = True
         # eager's kernels end the process' CUDA context in the same way
-        self.scope.add(f'tl.device_assert({inside}{f" | ~({mask})" if mask else ""}, "index out of range in self")')
+        self.scope.add(
+            f'tl.device_assert({inside}{f" | ~({mask})" if mask else ""}, "index out of range in self")'
+        )
         symbol = sympy.Symbol(index.text, integer=True)
         self.symbol_axes[symbol] = index.inner
         return symbol
@@ -174,7 +224,9 @@ class TritonExpressions(OpsHandler):
             return x
         if self.is_literal(x):
             number = eval(x.text, {"float": float})
-            if not dtype.is_floating_point and not (isinstance(number, float) and not math.isfinite(number)):
+            if not dtype.is_floating_point and not (
+                isinstance(number, float) and not math.isfinite(number)
+            ):
                 return self.constant(bool(number) if dtype is torch.bool else int(number), dtype)
             if dtype.is_floating_point:
                 return self.constant(torch.tensor(number, dtype=dtype).item(), dtype)
@@ -190,7 +242,9 @@ class TritonExpressions(OpsHandler):
         if dtype is torch.bool:
             return self.temporary(f"{x} != 0", dtype, x.inner)
         text = x.text
-        if source.is_floating_point and dtype.itemsize < 4:          # through int: a negative one wraps, as in C
+        if (
+            source.is_floating_point and dtype.itemsize < 4
+        ):  # through int: a negative one wraps, as in C
             text = f"{text}.to(tl.int32)"
         return self.temporary(f"{text}.to({triton_type(dtype)})", dtype, x.inner)
 
@@ -206,7 +260,9 @@ class TritonExpressions(OpsHandler):
     def where(self, condition, a, b):
         a, b = self.alike(a, b)
         condition = self.solid(condition)
-        return self.temporary(f"tl.where({condition}, {a}, {b})", a.dtype, condition.inner | a.inner | b.inner)
+        return self.temporary(
+            f"tl.where({condition}, {a}, {b})", a.dtype, condition.inner | a.inner | b.inner
+        )
 
     def masked(self, mask, body, other):
         before, mask = self.mask, self.solid(mask)
@@ -217,23 +273,34 @@ class TritonExpressions(OpsHandler):
 
     # -- random numbers: Triton's own counter-based generator (Philox) ------------------------------------------------------
     def rand(self, seed, offset):
-        bits = self.temporary(f"tl.randint({seed}, {self.solid(offset)}.to(tl.int32)).to(tl.uint32)", torch.uint32, seed.inner | offset.inner)
-        return self.temporary(f"({bits} >> 8).to(tl.float32) * 5.9604644775390625e-08", torch.float32, bits.inner)      # as the C++ prelude
+        bits = self.temporary(
+            f"tl.randint({seed}, {self.solid(offset)}.to(tl.int32)).to(tl.uint32)",
+            torch.uint32,
+            seed.inner | offset.inner,
+        )
+        return self.temporary(
+            f"({bits} >> 8).to(tl.float32) * 5.9604644775390625e-08", torch.float32, bits.inner
+        )  # as the C++ prelude
 
     # -- families ---------------------------------------------------------------------------------------------------------------
     def unary(self, op, x):
         x = self.solid(x)
         if op == "neg":
             # Triton's unary minus is 0 - x, which loses the sign of zero
-            return self.temporary(f"{x} * -1.0" if x.dtype.is_floating_point else f"-{x}", x.dtype, x.inner)
+            return self.temporary(
+                f"{x} * -1.0" if x.dtype.is_floating_point else f"-{x}", x.dtype, x.inner
+            )
         if op in TESTS:
             return self.temporary(TESTS[op].format(x), torch.bool, x.inner)
         if op == "bitwise_not":
             return self.temporary(f"~{x}", x.dtype, x.inner)
         if op == "signbit":
             bits = "tl.int64" if x.dtype is torch.float64 else "tl.int32"
-            return self.temporary(f"{x}.to({bits}, bitcast=True) < 0" if x.dtype.is_floating_point else f"{x} < 0",
-                                  torch.bool, x.inner)
+            return self.temporary(
+                f"{x}.to({bits}, bitcast=True) < 0" if x.dtype.is_floating_point else f"{x} < 0",
+                torch.bool,
+                x.inner,
+            )
         if op == "sign":
             kind = triton_type(compute_dtype(x.dtype))
             return self.temporary(f"({x} > 0).to({kind}) - ({x} < 0).to({kind})", x.dtype, x.inner)
@@ -242,7 +309,9 @@ class TritonExpressions(OpsHandler):
         if op == "sigmoid":
             return self.reciprocal(self.add(self.constant(1.0, x.dtype), self.exp(self.neg(x))))
         if op == "sqrt":
-            return self.temporary(f"tl.{'sqrt' if x.dtype is torch.float64 else 'sqrt_rn'}({x})", x.dtype, x.inner)
+            return self.temporary(
+                f"tl.{'sqrt' if x.dtype is torch.float64 else 'sqrt_rn'}({x})", x.dtype, x.inner
+            )
         if op in IN_TRITON:
             return self.temporary(f"tl.{op}({x})", x.dtype, x.inner)
         return self.temporary(f"libdevice.{LIBDEVICE[op]}({x})", x.dtype, x.inner)
@@ -252,7 +321,11 @@ class TritonExpressions(OpsHandler):
         if a.dtype is torch.float64:
             text = f"{a} / {b}"
         else:
-            text = f"reciprocal({b})" if a.text == "1.0" else f"tl.div_rn({self.solid(a)}, {self.solid(b)})"
+            text = (
+                f"reciprocal({b})"
+                if a.text == "1.0"
+                else f"tl.div_rn({self.solid(a)}, {self.solid(b)})"
+            )
         return self.temporary(text, a.dtype, a.inner | b.inner)
 
     def binary(self, op, a, b):
@@ -269,8 +342,13 @@ class TritonExpressions(OpsHandler):
             return self.temporary(f"{a} {LOGICAL[op]} {b}", torch.bool, axes)
         if op in INFIX and not (op == "truncdiv" and is_float):
             if op in COMPARISON and a.dtype is torch.bool:
-                a, b = (self.temporary(f"{self.solid(v)}.to(tl.int32)", torch.int32, v.inner) for v in (a, b))
-            return self.temporary(f"{a} {INFIX[op]} {b}", torch.bool if op in COMPARISON else a.dtype, axes)
+                a, b = (
+                    self.temporary(f"{self.solid(v)}.to(tl.int32)", torch.int32, v.inner)
+                    for v in (a, b)
+                )
+            return self.temporary(
+                f"{a} {INFIX[op]} {b}", torch.bool if op in COMPARISON else a.dtype, axes
+            )
         if op in ("maximum", "minimum"):
             if a.dtype is torch.bool:
                 return self.temporary(f"{a} {'|' if op == 'maximum' else '&'} {b}", a.dtype, axes)
@@ -291,7 +369,11 @@ class TritonExpressions(OpsHandler):
 def _install(names, family):
     for name in names:
         if name not in vars(TritonExpressions):
-            setattr(TritonExpressions, name, lambda self, *args, _name=name: getattr(self, family)(_name, *args))
+            setattr(
+                TritonExpressions,
+                name,
+                lambda self, *args, _name=name: getattr(self, family)(_name, *args),
+            )
 
 
 _install(UNARY, "unary")

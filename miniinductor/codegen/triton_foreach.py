@@ -10,6 +10,7 @@
 The pointers are chosen by scalar selects: a few hundred, beside 1024 elements and more for each of them.
 Mirrors torch/_inductor/codegen/triton_combo_kernel.py; the idea is torch's multi_tensor_apply.
 """
+
 import itertools
 import math
 
@@ -41,23 +42,53 @@ class TritonForeachWriter(TritonKernelWriter):
     def places(self):
         """(parameter, buffer) of every part, part by part."""
         first = list(map(self.memory, self.parts[0][1]))
-        return [(f"{pointer}_{k}", self.memory(names[first.index(name)])) for k, (_, names) in enumerate(self.parts)
-                for name, pointer in self.pointers.items()]
+        return [
+            (f"{pointer}_{k}", self.memory(names[first.index(name)]))
+            for k, (_, names) in enumerate(self.parts)
+            for name, pointer in self.pointers.items()
+        ]
 
     def grid_lines(self):
         [axis], own = self.axes, list(self.pointers.values())
-        lines = ["block = tl.program_id(0)", f"first, size, {', '.join(own)} = {self.firsts[0]}, {self.counts[0]}, {', '.join(f'{p}_0' for p in own)}"]
+        lines = [
+            "block = tl.program_id(0)",
+            f"first, size, {', '.join(own)} = {self.firsts[0]}, {self.counts[0]}, {', '.join(f'{p}_0' for p in own)}",
+        ]
         for k in range(1, len(self.parts)):
-            chosen = {"first": self.firsts[k], "size": self.counts[k]} | {p: f"{p}_{k}" for p in own}
-            lines += [f"here = block >= {self.firsts[k]}", "; ".join(f"{p} = tl.where(here, {v}, {p})" for p, v in chosen.items())]
+            chosen = {"first": self.firsts[k], "size": self.counts[k]} | {
+                p: f"{p}_{k}" for p in own
+            }
+            lines += [
+                f"here = block >= {self.firsts[k]}",
+                "; ".join(f"{p} = tl.where(here, {v}, {p})" for p, v in chosen.items()),
+            ]
         return lines + axis.lines("(block - first) * XBLOCK")
 
     def kernel(self, body, launch, blocks):
         places, first = self.places(), self.parts[0][1]
-        launch = Launch("foreach", self.sizes, self.configs, [self.buffers[n].layout.dtype for _, n in places], False, [self.reach(n) for _, n in places])
-        kernel = super().kernel([noted(f"# {len(self.parts)} times the same, with other buffers; the first:", ""), *body], launch, blocks)
+        launch = Launch(
+            "foreach",
+            self.sizes,
+            self.configs,
+            [self.buffers[n].layout.dtype for _, n in places],
+            False,
+            [self.reach(n) for _, n in places],
+        )
+        kernel = super().kernel(
+            [
+                noted(f"# {len(self.parts)} times the same, with other buffers; the first:", ""),
+                *body,
+            ],
+            launch,
+            blocks,
+        )
         own = ", ".join(self.pointers.values())
-        kernel.source = kernel.source.replace(f"NAME({own}", f"NAME({', '.join(p for p, _ in places)}", 1)
+        kernel.source = kernel.source.replace(
+            f"NAME({own}", f"NAME({', '.join(p for p, _ in places)}", 1
+        )
         kernel.summary, kernel.arguments = "foreach_" + kernel.summary, [n for _, n in places]
-        kernel.stored, kernel.read = ([names[first.index(n)] for _, names in self.parts for n in some] for some in (self.stored, self.read))
+        kernel.stored, kernel.read = (
+            [names[first.index(n)] for _, names in self.parts for n in some]
+            for some in (self.stored, self.read)
+        )
         return kernel

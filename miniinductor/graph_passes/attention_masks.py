@@ -10,15 +10,23 @@ out.  With a mask, the kernel reads it for every head and computes the hidden ha
 Forward and backward calls take the same mask, so both change or neither.
 # PyTorch: keeps the masks.  A NaN in a key that a causal mask hides is no longer seen by earlier rows, as in plain `is_causal`.
 """
+
 import math
 
 import torch
 from torch import fx
 
 aten = torch.ops.aten
-LARGEST = 1 << 26           # elements of a mask that are worth computing once, now
-ATTENTION = {getattr(aten, name + kind).default for kind in ("", "_backward") for name in (
-    "_scaled_dot_product_flash_attention_for_cpu", "_scaled_dot_product_efficient_attention", "_scaled_dot_product_cudnn_attention")}
+LARGEST = 1 << 26  # elements of a mask that are worth computing once, now
+ATTENTION = {
+    getattr(aten, name + kind).default
+    for kind in ("", "_backward")
+    for name in (
+        "_scaled_dot_product_flash_attention_for_cpu",
+        "_scaled_dot_product_efficient_attention",
+        "_scaled_dot_product_cudnn_attention",
+    )
+}
 
 
 class NotConstant(Exception):
@@ -56,7 +64,7 @@ def write(node, names, place, value):
 
 
 def kind_of(mask, values):
-    """"zeros", "causal", or None for any other mask."""
+    """ "zeros", "causal", or None for any other mask."""
     shape = mask.meta["val"].shape
     if len(shape) < 2 or not all(isinstance(n, int) for n in shape) or math.prod(shape) > LARGEST:
         return None
@@ -69,7 +77,11 @@ def kind_of(mask, values):
             if shape[-1] != shape[-2] or value.dtype == torch.bool:
                 return None
             past = torch.ones(shape[-2:], dtype=torch.bool, device=value.device).tril()
-            return "causal" if torch.equal(open_, past.expand(shape)) and (value[~open_] == -math.inf).all() else None
+            return (
+                "causal"
+                if torch.equal(open_, past.expand(shape)) and (value[~open_] == -math.inf).all()
+                else None
+            )
     except NotConstant:
         return None
 
@@ -78,13 +90,19 @@ def evaluate(node, values):
     """The value of a node that is made of constants alone, by eager kernels."""
     if node not in values:
         tags = getattr(node.target, "tags", ())
-        if node.op != "call_function" or not isinstance(node.target, torch._ops.OpOverload) or \
-                torch.Tag.nondeterministic_seeded in tags or node.target._schema.is_mutable:
+        if (
+            node.op != "call_function"
+            or not isinstance(node.target, torch._ops.OpOverload)
+            or torch.Tag.nondeterministic_seeded in tags
+            or node.target._schema.is_mutable
+        ):
             raise NotConstant
         arguments = fx.map_arg((node.args, node.kwargs), lambda n: evaluate(n, values))
         leaves = torch.utils._pytree.tree_leaves(arguments)
-        if any(isinstance(leaf, (torch.SymInt, torch.SymFloat, torch.SymBool)) for leaf in leaves) or \
-                getattr(node.meta.get("val"), "numel", lambda: 0)() > LARGEST:
+        if (
+            any(isinstance(leaf, (torch.SymInt, torch.SymFloat, torch.SymBool)) for leaf in leaves)
+            or getattr(node.meta.get("val"), "numel", lambda: 0)() > LARGEST
+        ):
             raise NotConstant
         values[node] = node.target(*arguments[0], **arguments[1])
     return values[node]

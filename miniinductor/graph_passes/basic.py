@@ -7,6 +7,7 @@ In:   a functional ATen graph (an `fx.GraphModule`), changed in place.  Out: the
 
 Mirrors torch/_inductor/fx_passes/post_grad.py and torch/_functorch/compile_utils.py (fx_graph_cse).
 """
+
 import operator
 
 import torch
@@ -21,13 +22,18 @@ from .gradients import accumulate_in_place
 
 aten = torch.ops.aten
 RANDOM = torch.Tag.nondeterministic_seeded
-STAY = {*EXTERN, aten._to_copy.default}         # these take tensors of several devices as eager does
+STAY = {*EXTERN, aten._to_copy.default}  # these take tensors of several devices as eager does
 
 
 def optimize(gm):
     graph = gm.graph
-    counts = {"numbers": numbers_to_devices(gm), "no-ops": remove_no_ops(graph), "common subexpressions": merge_common(graph),
-              "tables of zeros": accumulate_in_place(graph), "attention masks": drop_attention_masks(graph)}
+    counts = {
+        "numbers": numbers_to_devices(gm),
+        "no-ops": remove_no_ops(graph),
+        "common subexpressions": merge_common(graph),
+        "tables of zeros": accumulate_in_place(graph),
+        "attention masks": drop_attention_masks(graph),
+    }
     before = len(graph.nodes)
     graph.eliminate_dead_code(is_impure_node=is_needed)
     counts["dead code"] = before - len(graph.nodes)
@@ -42,10 +48,19 @@ def numbers_to_devices(gm):
     there = {}
     for node in list(gm.graph.nodes):
         value = node.meta.get("val")
-        if node.target in LOWERINGS and node.target not in STAY and isinstance(value, torch.Tensor) and value.device.type != "cpu":
+        if (
+            node.target in LOWERINGS
+            and node.target not in STAY
+            and isinstance(value, torch.Tensor)
+            and value.device.type != "cpu"
+        ):
             for given in node.all_input_nodes:
                 number = given.meta["val"]
-                if isinstance(number, torch.Tensor) and number.device.type == "cpu" and not number.dim():
+                if (
+                    isinstance(number, torch.Tensor)
+                    and number.device.type == "cpu"
+                    and not number.dim()
+                ):
                     if (given, value.device) not in there:
                         there[given, value.device] = on_device(gm, given, value.device)
                     node.replace_input_with(given, there[given, value.device])
@@ -54,14 +69,25 @@ def numbers_to_devices(gm):
 
 def on_device(gm, node, device):
     value = node.meta["val"]
-    is_number = node.target is aten.lift_fresh_copy.default and node.args[0].op == "get_attr" and not value.is_complex()
+    is_number = (
+        node.target is aten.lift_fresh_copy.default
+        and node.args[0].op == "get_attr"
+        and not value.is_complex()
+    )
     with gm.graph.inserting_after(node):
         if is_number:
-            copy = gm.graph.call_function(aten.scalar_tensor.default, (getattr(gm, node.args[0].target).item(),), {"dtype": value.dtype, "device": device})
+            copy = gm.graph.call_function(
+                aten.scalar_tensor.default,
+                (getattr(gm, node.args[0].target).item(),),
+                {"dtype": value.dtype, "device": device},
+            )
         else:
             copy = gm.graph.call_function(aten._to_copy.default, (node,), {"device": device})
     with gm.meta["fake_mode"]:
-        copy.meta = {**{k: v for k, v in node.meta.items() if k != "val"}, "val": aten.empty.memory_format([], dtype=value.dtype, device=device)}
+        copy.meta = {
+            **{k: v for k, v in node.meta.items() if k != "val"},
+            "val": aten.empty.memory_format([], dtype=value.dtype, device=device),
+        }
     return copy
 
 
@@ -71,14 +97,28 @@ def remove_no_ops(graph):
     A clone may be an output of its own (eager gives fresh memory): those that reach the output stay.
     """
     removed = 0
-    targets = {aten.clone.default, aten._to_copy.default, aten.view.default, aten.expand.default, aten.lift_fresh_copy.default}
+    targets = {
+        aten.clone.default,
+        aten._to_copy.default,
+        aten.view.default,
+        aten.expand.default,
+        aten.lift_fresh_copy.default,
+    }
     for node in list(graph.nodes):
         if node.target is aten.copy.default and all(isinstance(a, fx.Node) for a in node.args[:2]):
             # a copy over the whole of something (dropout's mask over empty_like(x)) needs x neither now nor in the backward half
             over, source = (a.meta["val"] for a in node.args[:2])
             if alike(over, source.to(over.dtype)):
-                node.target, node.args, node.kwargs = aten._to_copy.default, node.args[1:2], {"dtype": over.dtype}
-        if node.target in targets and isinstance(node.args[0], fx.Node) and not any(u.op == "output" for u in node.users):
+                node.target, node.args, node.kwargs = (
+                    aten._to_copy.default,
+                    node.args[1:2],
+                    {"dtype": over.dtype},
+                )
+        if (
+            node.target in targets
+            and isinstance(node.args[0], fx.Node)
+            and not any(u.op == "output" for u in node.users)
+        ):
             source = node.args[0]
             if alike(node.meta["val"], source.meta["val"]):
                 removed += stand_in(node, source)

@@ -12,14 +12,18 @@ A convolution whose weights are much larger than its image keeps plain memory: o
 does so faster for that.  Frozen weights (freezing.py) are reordered once.
 Mirrors torch/_inductor/fx_passes/mkldnn_fusion.py and `decide_layout_opt` in graph.py.  Left out: other dtypes than float32.
 """
+
 import torch
 
 from .. import config
 from .layout import TRANSPOSITIONS, LayoutPass, aten, origin_of, value_of
 
 mkldnn = torch.ops.mkldnn
-LEAST_PRODUCT, LEAST_ROWS = 1 << 23, 4      # multiplications and rows from which oneDNN's product is the faster one
-HEAVY_WEIGHTS = 8                           # weights this many times as large as the image: plain memory
+LEAST_PRODUCT, LEAST_ROWS = (
+    1 << 23,
+    4,
+)  # multiplications and rows from which oneDNN's product is the faster one
+HEAVY_WEIGHTS = 8  # weights this many times as large as the image: plain memory
 
 
 def optimize_for_cpu(gm, record, channels_last=True, constants=()):
@@ -30,25 +34,48 @@ def optimize_for_cpu(gm, record, channels_last=True, constants=()):
     targets = {n.target for n in calls}
     if not torch._C._get_mkldnn_enabled() or not torch.backends.mkldnn.is_available():
         return gm
-    channels_last = channels_last and config.channels_last and any(
-        n.target is aten.convolution.default and n.meta["val"].dim() == 4 for n in calls)
-    if not channels_last and not (config.onednn_products and targets & {aten.mm.default, aten.addmm.default}):
+    channels_last = (
+        channels_last
+        and config.channels_last
+        and any(n.target is aten.convolution.default and n.meta["val"].dim() == 4 for n in calls)
+    )
+    if not channels_last and not (
+        config.onednn_products and targets & {aten.mm.default, aten.addmm.default}
+    ):
         return gm
     changed = CpuLibrary.applied(gm, record, channels_last, constants)
-    return optimize_for_cpu(gm, record, False, constants) if changed is gm and channels_last else changed
+    return (
+        optimize_for_cpu(gm, record, False, constants)
+        if changed is gm and channels_last
+        else changed
+    )
 
 
 def is_float_on_cpu(node):
     value = value_of(node)
-    return value is not None and value.device.type == "cpu" and value.dtype == torch.float32 and all(type(n) is int for n in value.shape)
+    return (
+        value is not None
+        and value.device.type == "cpu"
+        and value.dtype == torch.float32
+        and all(type(n) is int for n in value.shape)
+    )
 
 
 def gains_by_onednn(a, b):
     """Is a @ b, of two matrices, faster by oneDNN than by BLAS?"""
-    if a.dtype != torch.float32 or a.device.type != "cpu" or any(type(n) is not int for n in (*a.shape, *b.shape)):
+    if (
+        a.dtype != torch.float32
+        or a.device.type != "cpu"
+        or any(type(n) is not int for n in (*a.shape, *b.shape))
+    ):
         return False
     (m, k), n = a.shape, b.shape[1]
-    return m * k * n >= LEAST_PRODUCT and m >= LEAST_ROWS and a.is_contiguous() and (b.is_contiguous() or b.t().is_contiguous())
+    return (
+        m * k * n >= LEAST_PRODUCT
+        and m >= LEAST_ROWS
+        and a.is_contiguous()
+        and (b.is_contiguous() or b.t().is_contiguous())
+    )
 
 
 class CpuLibrary(LayoutPass):
@@ -59,9 +86,18 @@ class CpuLibrary(LayoutPass):
         self.moves_convolutions, self.constants = channels_last, constants
 
     def visit(self, node):
-        if self.moves_convolutions and node.target is aten.convolution.default and is_float_on_cpu(node) and node.meta["val"].dim() == 4:
+        if (
+            self.moves_convolutions
+            and node.target is aten.convolution.default
+            and is_float_on_cpu(node)
+            and node.meta["val"].dim() == 4
+        ):
             return self.convolution(node)
-        if config.onednn_products and node.target in (aten.mm.default, aten.addmm.default) and is_float_on_cpu(node):
+        if (
+            config.onednn_products
+            and node.target in (aten.mm.default, aten.addmm.default)
+            and is_float_on_cpu(node)
+        ):
             return self.product(node)
         return self.kept(node)
 
@@ -76,8 +112,20 @@ class CpuLibrary(LayoutPass):
             self.changed("convolutions with reordered weights, in channels-last memory")
             self.graph.erase_node(node)
             layout = [list(padding), list(stride), list(dilation), groups]
-            packed = self.packed(node, w, mkldnn._reorder_convolution_weight.default, *layout, list(image.shape))
-            return self.call(node, mkldnn._convolution_pointwise.default, self.channels_last(x), packed, bias, *layout, "none", [], "")
+            packed = self.packed(
+                node, w, mkldnn._reorder_convolution_weight.default, *layout, list(image.shape)
+            )
+            return self.call(
+                node,
+                mkldnn._convolution_pointwise.default,
+                self.channels_last(x),
+                packed,
+                bias,
+                *layout,
+                "none",
+                [],
+                "",
+            )
         if tuple(size[2:]) == (1, 1) and groups == 1 and not any(padding):
             return self.pixelwise(node, x, w, bias, stride)
         if weights.numel() > HEAVY_WEIGHTS * max(image.numel(), node.meta["val"].numel()):
@@ -99,11 +147,16 @@ class CpuLibrary(LayoutPass):
             if step > 1:
                 x = self.call(node, aten.slice.Tensor, x, dim, 0, x.meta["val"].shape[dim], step)
         pixels = self.call(node, aten.permute.default, self.channels_last(x), [0, 2, 3, 1])
-        matrix = self.call(node, aten.view.default, pixels, [n * height * width, x.meta["val"].shape[1]])
+        matrix = self.call(
+            node, aten.view.default, pixels, [n * height * width, x.meta["val"].shape[1]]
+        )
         weights = self.call(node, aten.view.default, self.plain(w), [c, x.meta["val"].shape[1]])
         transposed = self.call(node, aten.permute.default, weights, [1, 0])
-        out = self.call(node, aten.mm.default, matrix, transposed) if bias is None else self.call(
-            node, aten.addmm.default, bias, matrix, transposed)
+        out = (
+            self.call(node, aten.mm.default, matrix, transposed)
+            if bias is None
+            else self.call(node, aten.addmm.default, bias, matrix, transposed)
+        )
         out = self.product(out) if config.onednn_products else out
         out = self.call(node, aten.view.default, out, [n, height, width, c])
         return self.call(node, aten.permute.default, out, [0, 3, 1, 2])
@@ -122,7 +175,9 @@ class CpuLibrary(LayoutPass):
         transposed = b.target in TRANSPOSITIONS and value_of(b.args[0]).shape == (n, k)
         weights = b.args[0] if transposed else self.call(node, aten.permute.default, b, [1, 0])
         if weights in self.constants:
-            weights = self.packed(node, weights, mkldnn._reorder_linear_weight.default, value_of(a).shape[0])
+            weights = self.packed(
+                node, weights, mkldnn._reorder_linear_weight.default, value_of(a).shape[0]
+            )
         return self.call(node, mkldnn._linear_pointwise.default, a, weights, bias, "none", [], "")
 
     def packed(self, like, weights, reorder, *how):

@@ -14,6 +14,7 @@ noticed, and the constants made again.  What changes memory behind torch's back 
 
 Mirrors torch/_inductor/freezing.py, constant_folding.py and fx_passes/binary_folding.py.  Left out: dropping the original parameters.
 """
+
 import operator
 
 import torch
@@ -36,10 +37,17 @@ class Constants:
     def __contains__(self, node):
         if node not in self.known:
             if node.op == "get_attr":
-                self.known[node] = node.target not in self.written and not operator.attrgetter(node.target)(self.gm).is_inference()
+                self.known[node] = (
+                    node.target not in self.written
+                    and not operator.attrgetter(node.target)(self.gm).is_inference()
+                )
             else:
-                self.known[node] = node.op == "call_function" and not is_needed(node) and bool(node.all_input_nodes) and all(
-                    n in self for n in node.all_input_nodes)
+                self.known[node] = (
+                    node.op == "call_function"
+                    and not is_needed(node)
+                    and bool(node.all_input_nodes)
+                    and all(n in self for n in node.all_input_nodes)
+                )
         return self.known[node]
 
 
@@ -48,7 +56,11 @@ def fold_affine(gm, constants, record):
     """Sums and products with one constant per channel, behind a convolution with constant weights, become part of the weights."""
     count = 0
     for node in list(gm.graph.nodes):
-        if node.target is aten.convolution.default and node.meta["val"].dtype in (torch.float32, torch.float64) and not node.args[6]:
+        if (
+            node.target is aten.convolution.default
+            and node.meta["val"].dtype in (torch.float32, torch.float64)
+            and not node.args[6]
+        ):
             x, w, bias, *rest = node.args
             chain = list(affine_chain(node, constants))
             if chain and w in constants and (bias is None or bias in constants):
@@ -56,7 +68,9 @@ def fold_affine(gm, constants, record):
                 count += 1
     if count:
         gm.graph.eliminate_dead_code(is_impure_node=is_needed)
-        record.notes.append(f"freezing: the arithmetic behind {count} convolutions folded into their weights")
+        record.notes.append(
+            f"freezing: the arithmetic behind {count} convolutions folded into their weights"
+        )
 
 
 def affine_chain(node, constants):
@@ -64,14 +78,27 @@ def affine_chain(node, constants):
     channels = node.meta["val"].shape[1]
     while len(node.users) == 1:
         user = next(iter(node.users))
-        if user.target not in AFFINE or user.kwargs or len(user.args) != 2 or value_of(user).dtype != value_of(node).dtype:
+        if (
+            user.target not in AFFINE
+            or user.kwargs
+            or len(user.args) != 2
+            or value_of(user).dtype != value_of(node).dtype
+        ):
             return
         a, b = user.args
         other = b if a is node else a
-        if a is not node and user.target in (aten.sub.Tensor, aten.div.Tensor) or not isinstance(other, fx.Node) or other not in constants:
+        if (
+            a is not node
+            and user.target in (aten.sub.Tensor, aten.div.Tensor)
+            or not isinstance(other, fx.Node)
+            or other not in constants
+        ):
             return
         shape, rank = value_of(other).shape, value_of(node).dim()
-        if shape != (1,) * max(0, len(shape) - rank + 1) + (channels,) + (1,) * (rank - 2) or len(shape) > rank:
+        if (
+            shape != (1,) * max(0, len(shape) - rank + 1) + (channels,) + (1,) * (rank - 2)
+            or len(shape) > rank
+        ):
             return
         yield user, other
         node = user
@@ -82,18 +109,31 @@ def _fold(graph, node, chain, fake_mode):
 
     def call(target, *args):
         return add_node(graph, last, target, args)
-    with graph.inserting_before(last), fake_mode:           # there, every constant of the chain is known
+
+    with graph.inserting_before(last), fake_mode:  # there, every constant of the chain is known
         channels = value_of(w).shape[0]
         scale, shift = None, bias
         for op, other in chain:
             other = call(aten.reshape.default, other, [channels])
             if op.target in (aten.mul.Tensor, aten.div.Tensor):
-                scale = call(op.target, call(aten.ones_like.default, other) if scale is None else scale, other)
+                scale = call(
+                    op.target,
+                    call(aten.ones_like.default, other) if scale is None else scale,
+                    other,
+                )
                 shift = shift and call(op.target, shift, other)
             else:
-                shift = call(op.target, call(aten.zeros_like.default, other) if shift is None else shift, other)
+                shift = call(
+                    op.target,
+                    call(aten.zeros_like.default, other) if shift is None else shift,
+                    other,
+                )
         if scale is not None:
-            w = call(aten.mul.Tensor, w, call(aten.reshape.default, scale, [channels] + [1] * (value_of(w).dim() - 1)))
+            w = call(
+                aten.mul.Tensor,
+                w,
+                call(aten.reshape.default, scale, [channels] + [1] * (value_of(w).dim() - 1)),
+            )
         new = call(aten.convolution.default, x, w, shift, *rest)
         new.meta["val"] = last.meta["val"]
     last.replace_all_uses_with(new)
@@ -117,17 +157,27 @@ class Frozen:
 
     def guarded(self, run):
         """`run`, a wrapper whose globals hold the constants; they are made again after a parameter changed."""
+
         def checked(*inputs):
             if self.seen() != self.state:
                 run.__globals__.update(self.values())
             return run(*inputs)
+
         return checked
 
 
 def freeze(gm, constants, record):
     """Put constants in place of what only depends on parameters: Frozen, or None."""
-    kept = [n for n in gm.graph.nodes if n.op == "call_function" and n in constants and isinstance(n.meta.get("val"), torch.Tensor)
-            and _base(n).op != "get_attr" and any(user not in constants for user in n.users) and not reaches_output_by_views(n)]
+    kept = [
+        n
+        for n in gm.graph.nodes
+        if n.op == "call_function"
+        and n in constants
+        and isinstance(n.meta.get("val"), torch.Tensor)
+        and _base(n).op != "get_attr"
+        and any(user not in constants for user in n.users)
+        and not reaches_output_by_views(n)
+    ]
     if not kept:
         return None
     part, copies = fx.Graph(), {}
@@ -137,7 +187,10 @@ def freeze(gm, constants, record):
     part.output([copies[n] for n in kept])
     part.eliminate_dead_code()
     sources = list(dict.fromkeys(n.target for n in part.nodes if n.op == "get_attr"))
-    names, watched = [f"_frozen{i}" for i in range(len(kept))], [operator.attrgetter(name)(gm) for name in sources]
+    names, watched = (
+        [f"_frozen{i}" for i in range(len(kept))],
+        [operator.attrgetter(name)(gm) for name in sources],
+    )
     frozen = Frozen(fx.GraphModule(gm, part, "Constants"), names, watched)
     for node, (name, value) in zip(kept, frozen.values().items()):
         gm.register_buffer(name, value)
@@ -146,7 +199,9 @@ def freeze(gm, constants, record):
         constant.meta = dict(node.meta)
         node.replace_all_uses_with(constant)
     gm.graph.eliminate_dead_code(is_impure_node=is_needed)
-    record.notes.append(f"freezing: {len(kept)} tensors computed once, from {len(sources)} parameters and buffers; again when one of those changes")
+    record.notes.append(
+        f"freezing: {len(kept)} tensors computed once, from {len(sources)} parameters and buffers; again when one of those changes"
+    )
     return frozen
 
 

@@ -16,6 +16,7 @@ Where an op cannot take the new strides, the graph stays as it was.  In training
 what is saved is channels-last, too; then the products of each half.
 Mirrors `decide_layout_opt` in torch/_inductor/graph.py and fx_passes/pad_mm.py.
 """
+
 import torch
 
 from .. import config
@@ -25,15 +26,20 @@ from ..sizes import hints_of
 from .layout import TRANSPOSITIONS, LayoutPass, aten
 
 HALF = (torch.float16, torch.bfloat16)
-ALIGNED = 8                 # numbers of 2 bytes in 16 bytes
-ROWS = 128                  # of a tile of ours
-LEAST_PRODUCT = 1 << 30     # multiplications below which a padded copy of the matrix costs more than it saves
+ALIGNED = 8  # numbers of 2 bytes in 16 bytes
+ROWS = 128  # of a tile of ours
+LEAST_PRODUCT = (
+    1 << 30
+)  # multiplications below which a padded copy of the matrix costs more than it saves
 
 
 def optimize_for_gpu(gm, record, convolutions=True, products=True):
     """The graph with GPU layouts for these; `gm` itself where nothing is gained."""
     targets = {n.target for n in gm.graph.nodes if n.op == "call_function" and _on_gpu(n)}
-    if aten.as_strided.default in targets or not targets & {*[aten.convolution.default] * convolutions, *[aten.mm.default, aten.addmm.default] * products}:
+    if aten.as_strided.default in targets or not targets & {
+        *[aten.convolution.default] * convolutions,
+        *[aten.mm.default, aten.addmm.default] * products,
+    }:
         return gm
     if hints_of(gm.graph):
         record.notes.append("no GPU layouts: sizes are symbolic")
@@ -47,8 +53,15 @@ def _on_gpu(node):
 
 def is_continued(node):
     """Is all that reads its value, perhaps through views, pointwise?"""
-    return all(user.op == "call_function" and (is_continued(user) if is_view(user.target) else torch.Tag.pointwise in getattr(user.target, "tags", ()))
-               for user in node.users)
+    return all(
+        user.op == "call_function"
+        and (
+            is_continued(user)
+            if is_view(user.target)
+            else torch.Tag.pointwise in getattr(user.target, "tags", ())
+        )
+        for user in node.users
+    )
 
 
 def suits_template(dtype, a, b):
@@ -56,11 +69,23 @@ def suits_template(dtype, a, b):
 
     a, b: (size, stride)."""
     sizes = [*a[0], *a[1], *b[0], *b[1]]
-    if dtype not in HALF or config.matmul_templates == "never" or any(int_or_none(n) is None for n in sizes):
+    if (
+        dtype not in HALF
+        or config.matmul_templates == "never"
+        or any(int_or_none(n) is None for n in sizes)
+    ):
         return False
     (m, k), n = map(int, a[0]), int(b[0][1])
-    return (a[1][1] == 1 and b[1][0] == 1 and k % ALIGNED == 0 and a[1][0] % ALIGNED == 0 and b[1][1] % ALIGNED == 0
-            and n % ALIGNED != 0 and min(m, n) >= ROWS and m * k * n >= LEAST_PRODUCT)
+    return (
+        a[1][1] == 1
+        and b[1][0] == 1
+        and k % ALIGNED == 0
+        and a[1][0] % ALIGNED == 0
+        and b[1][1] % ALIGNED == 0
+        and n % ALIGNED != 0
+        and min(m, n) >= ROWS
+        and m * k * n >= LEAST_PRODUCT
+    )
 
 
 class Relayout(LayoutPass):
@@ -75,13 +100,35 @@ class Relayout(LayoutPass):
         target = node.target
         if self.convolutions and target is aten.convolution.default and _on_gpu(node):
             half = node.args[0].meta["val"].dtype in HALF
-            return self.patches(node) if half and self.has_patches(node) else self.pixels(node) if self.is_product(node) else self.convolution(node)
-        if self.convolutions and target is aten.convolution_backward.default and _on_gpu(node.args[0]) and self.moves(node):
+            return (
+                self.patches(node)
+                if half and self.has_patches(node)
+                else self.pixels(node)
+                if self.is_product(node)
+                else self.convolution(node)
+            )
+        if (
+            self.convolutions
+            and target is aten.convolution_backward.default
+            and _on_gpu(node.args[0])
+            and self.moves(node)
+        ):
             self.move(node, 3)
             return self.evaluate(node)
-        if self.products and target is aten.mm.default and _on_gpu(node) and (lacking := self.misaligned(node)):
+        if (
+            self.products
+            and target is aten.mm.default
+            and _on_gpu(node)
+            and (lacking := self.misaligned(node))
+        ):
             return self.pad(node, lacking)
-        if self.products and target is aten.addmm.default and _on_gpu(node) and is_continued(self.original) and self.is_biased(node):
+        if (
+            self.products
+            and target is aten.addmm.default
+            and _on_gpu(node)
+            and is_continued(self.original)
+            and self.is_biased(node)
+        ):
             return self.bias_apart(node)
         return self.kept(node)
 
@@ -89,8 +136,15 @@ class Relayout(LayoutPass):
         """In training float32's stay: copies for TF32 products that take as long cost more memory than eager.  So do float32 images of 3 channels
         that are cut in patches: moved, a ViT's error on an H100 was 2e-4 instead of eager's 2e-6 (TF32, presumably)."""
         value = node.args[0].meta["val"]
-        return value.dim() == 4 and (value.dtype in HALF or self.products and not (
-            value.shape[1] % 4 and node.target is aten.convolution.default and self.has_patches(node)))
+        return value.dim() == 4 and (
+            value.dtype in HALF
+            or self.products
+            and not (
+                value.shape[1] % 4
+                and node.target is aten.convolution.default
+                and self.has_patches(node)
+            )
+        )
 
     def move(self, node, count):
         """The first arguments in channels-last memory; each is copied once."""
@@ -119,15 +173,29 @@ class Relayout(LayoutPass):
     # -- convolutions whose windows lie side by side -----------------------------------------------------------------------
     def has_patches(self, node):
         x, weight, _, stride, padding, dilation, transposed, _, groups = node.args
-        value, (height, width) = x.meta["val"], weight.meta["val"].shape[2:] if weight.meta["val"].dim() == 4 else (1, 1)
-        return (height * width > 1 and list(stride) == [height, width] and not any(padding)
-                and set(dilation) == {1} and not transposed and groups == 1 and value.shape[2] % height == 0 and value.shape[3] % width == 0)
+        value, (height, width) = (
+            x.meta["val"],
+            weight.meta["val"].shape[2:] if weight.meta["val"].dim() == 4 else (1, 1),
+        )
+        return (
+            height * width > 1
+            and list(stride) == [height, width]
+            and not any(padding)
+            and set(dilation) == {1}
+            and not transposed
+            and groups == 1
+            and value.shape[2] % height == 0
+            and value.shape[3] % width == 0
+        )
 
     def patches(self, node):
         """One row per window: its channels and pixels, in the order in which x lies in memory."""
         self.changed("convolutions of separate patches as matrix products")
         x, weight, bias = node.args[:3]
-        (count, channels, height, width), (out, _, high, wide) = x.meta["val"].shape, weight.meta["val"].shape
+        (count, channels, height, width), (out, _, high, wide) = (
+            x.meta["val"].shape,
+            weight.meta["val"].shape,
+        )
         down, across, size = height // high, width // wide, channels * high * wide
         by_pixel = x.meta["val"].stride(1) == 1
         self.graph.erase_node(node)
@@ -135,33 +203,64 @@ class Relayout(LayoutPass):
         def matrix(tensor, *order_and_shape):
             order, shape = order_and_shape
             moved = self.call(node, aten.permute.default, tensor, order)
-            copied = self.call(node, aten.clone.default, moved, memory_format=torch.contiguous_format)
+            copied = self.call(
+                node, aten.clone.default, moved, memory_format=torch.contiguous_format
+            )
             return self.call(node, aten.view.default, copied, shape)
+
         cut = self.call(node, aten.view.default, x, [count, channels, down, high, across, wide])
-        rows = matrix(cut, [0, 2, 4, 3, 5, 1] if by_pixel else [0, 2, 4, 1, 3, 5], [count * down * across, size])
+        rows = matrix(
+            cut,
+            [0, 2, 4, 3, 5, 1] if by_pixel else [0, 2, 4, 1, 3, 5],
+            [count * down * across, size],
+        )
         columns = matrix(weight, [0, 2, 3, 1] if by_pixel else [0, 1, 2, 3], [out, size])
         columns = self.call(node, aten.permute.default, columns, [1, 0])
         return self.image(node, bias, rows, columns, [count, down, across, out])
 
     def image(self, like, bias, rows, columns, shape):
         """The product of a row per pixel, seen as channels of images."""
-        product = self.call(like, aten.mm.default, rows, columns) if bias is None else self.call(like, aten.addmm.default, bias, rows, columns)
-        return self.call(like, aten.permute.default, self.call(like, aten.view.default, product, shape), [0, 3, 1, 2])
+        product = (
+            self.call(like, aten.mm.default, rows, columns)
+            if bias is None
+            else self.call(like, aten.addmm.default, bias, rows, columns)
+        )
+        return self.call(
+            like,
+            aten.permute.default,
+            self.call(like, aten.view.default, product, shape),
+            [0, 3, 1, 2],
+        )
 
     def is_product(self, node):
         x, weight, _, stride, padding, _, transposed, _, groups = node.args
-        return (config.max_autotune and x.meta["val"].dtype in HALF and list(weight.meta["val"].shape[2:]) == [1, 1] and set(stride) == {1}
-                and not any(padding) and not transposed and groups == 1)
+        return (
+            config.max_autotune
+            and x.meta["val"].dtype in HALF
+            and list(weight.meta["val"].shape[2:]) == [1, 1]
+            and set(stride) == {1}
+            and not any(padding)
+            and not transposed
+            and groups == 1
+        )
 
     def pixels(self, node):
         """A convolution of 1x1: each pixel is a row."""
         self.changed("convolutions of 1x1 as matrix products")
-        (_, weight, bias), (count, channels, height, width) = node.args[:3], node.args[0].meta["val"].shape
+        (_, weight, bias), (count, channels, height, width) = (
+            node.args[:3],
+            node.args[0].meta["val"].shape,
+        )
         self.move(node, 1)
         rows = self.call(node, aten.permute.default, node.args[0], [0, 2, 3, 1])
         self.graph.erase_node(node)
         rows = self.call(rows, aten.view.default, rows, [count * height * width, channels])
-        columns = self.call(rows, aten.permute.default, self.call(rows, aten.view.default, weight, [-1, channels]), [1, 0])
+        columns = self.call(
+            rows,
+            aten.permute.default,
+            self.call(rows, aten.view.default, weight, [-1, channels]),
+            [1, 0],
+        )
         return self.image(rows, bias, rows, columns, [count, height, width, -1])
 
     # -- matrix products ------------------------------------------------------------------------------------------------
@@ -181,7 +280,11 @@ class Relayout(LayoutPass):
         a, b = (x.meta["val"] for x in node.args)
         (m, k), n = a.shape, b.shape[1]
         by_columns = a.stride(0) == 1 and a.stride(1) != 1
-        if node.meta["val"].dtype not in HALF or m * k * n < LEAST_PRODUCT or min(m, k, n) < ALIGNED:
+        if (
+            node.meta["val"].dtype not in HALF
+            or m * k * n < LEAST_PRODUCT
+            or min(m, k, n) < ALIGNED
+        ):
             return None
         if suits_template(a.dtype, (a.shape, a.stride()), (b.shape, b.stride())):
             return None
@@ -195,7 +298,9 @@ class Relayout(LayoutPass):
         (a, b), (m, k, n) = node.args, lacking
         rows, columns = a.meta["val"].shape[0], b.meta["val"].shape[1]
         self.graph.erase_node(node)
-        out = self.call(node, aten.mm.default, self.with_zeros(node, a, m, k), self.with_zeros(node, b, k, n))
+        out = self.call(
+            node, aten.mm.default, self.with_zeros(node, a, m, k), self.with_zeros(node, b, k, n)
+        )
         if m:
             out = self.call(node, aten.slice.Tensor, out, 0, 0, rows)
         if n:
@@ -212,6 +317,8 @@ class Relayout(LayoutPass):
             matrix, rows, columns = matrix.args[0], columns, rows
         key = matrix, rows, columns
         if key not in self.with_zeros_of:
-            self.with_zeros_of[key] = self.call(node, aten.constant_pad_nd.default, matrix, [0, columns, 0, rows])
+            self.with_zeros_of[key] = self.call(
+                node, aten.constant_pad_nd.default, matrix, [0, columns, 0, rows]
+            )
         wide = self.with_zeros_of[key]
         return self.call(node, aten.permute.default, wide, [1, 0]) if transposed else wide

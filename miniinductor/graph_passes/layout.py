@@ -12,6 +12,7 @@ outputs keep the strides that eager gives them.
 
 Mirrors `decide_layout_opt` and the layout constraints in torch/_inductor/graph.py.
 """
+
 import torch
 from torch import fx
 
@@ -41,7 +42,11 @@ class LayoutPass:
 
     def __init__(self, gm, record):
         self.gm, self.record, self.graph, self.copied, self.counts = gm, record, fx.Graph(), {}, {}
-        self.fake_mode = next(n.meta["val"].fake_mode for n in gm.graph.nodes if hasattr(n.meta.get("val"), "fake_mode"))
+        self.fake_mode = next(
+            n.meta["val"].fake_mode
+            for n in gm.graph.nodes
+            if hasattr(n.meta.get("val"), "fake_mode")
+        )
 
     @classmethod
     def applied(cls, gm, record, *options):
@@ -58,12 +63,20 @@ class LayoutPass:
     def run(self):
         for node in self.gm.graph.nodes:
             if node.op == "output":
-                self.graph.output(fx.map_arg(node.args[0], lambda n: self.in_strides(self.copied[n], n.meta.get("val"))))
+                self.graph.output(
+                    fx.map_arg(
+                        node.args[0], lambda n: self.in_strides(self.copied[n], n.meta.get("val"))
+                    )
+                )
                 continue
             new = self.graph.node_copy(node, lambda n: self.copied[n])
             new.meta, self.original = dict(node.meta), node
-            self.as_before = all(self.copied[n].meta.get("val") is n.meta.get("val") for n in node.all_input_nodes)
-            if node.target is aten.as_strided.default and not self.as_before:       # it counts strides of its own
+            self.as_before = all(
+                self.copied[n].meta.get("val") is n.meta.get("val") for n in node.all_input_nodes
+            )
+            if (
+                node.target is aten.as_strided.default and not self.as_before
+            ):  # it counts strides of its own
                 with self.graph.inserting_before(new):
                     new.update_arg(0, self.in_strides(new.args[0], node.args[0].meta["val"]))
             self.copied[node] = self.visit(new) if node.op == "call_function" else new
@@ -106,19 +119,38 @@ class LayoutPass:
         return self.call(node, aten.clone.default, node, memory_format=torch.channels_last)
 
     def plain(self, node):
-        return node if node.meta["val"].is_contiguous() else self.call(
-            node, aten.clone.default, node, memory_format=torch.contiguous_format)
+        return (
+            node
+            if node.meta["val"].is_contiguous()
+            else self.call(node, aten.clone.default, node, memory_format=torch.contiguous_format)
+        )
 
     def in_strides(self, node, wanted):
         """An output as eager lays it out."""
         have = node.meta.get("val")
-        if not isinstance(have, torch.Tensor) or have is wanted or have.stride() == wanted.stride() or have.numel() == 0:
+        if (
+            not isinstance(have, torch.Tensor)
+            or have is wanted
+            or have.stride() == wanted.stride()
+            or have.numel() == 0
+        ):
             return node
-        if same_layout(wanted.shape, have.stride(), wanted.stride()):       # they differ in dimensions of size 1: a view
+        if same_layout(
+            wanted.shape, have.stride(), wanted.stride()
+        ):  # they differ in dimensions of size 1: a view
             flat = self.call(node, aten.view.default, node, [n for n in wanted.shape if n != 1])
             seen = self.call(node, aten.view.default, flat, list(wanted.shape))
             if seen.meta["val"].stride() == wanted.stride():
                 return seen
-        if (memory_format := next((f for f in FORMATS[:1 + (wanted.dim() == 4)] if wanted.is_contiguous(memory_format=f)), None)) is None:
+        if (
+            memory_format := next(
+                (
+                    f
+                    for f in FORMATS[: 1 + (wanted.dim() == 4)]
+                    if wanted.is_contiguous(memory_format=f)
+                ),
+                None,
+            )
+        ) is None:
             raise NotImplementedError("an output of unusual strides")
         return self.call(node, aten.clone.default, node, memory_format=memory_format)

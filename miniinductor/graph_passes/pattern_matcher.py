@@ -24,6 +24,7 @@ the last dimension.  No value inside a match may be used outside of it.  A float
 Mirrors torch/_inductor/pattern_matcher.py (`register_replacement`).  Left out: patterns with several outputs, patterns that are not
 functions, wildcards for operators; graphs with symbolic sizes (comparing those would add guards).
 """
+
 from dataclasses import dataclass, field
 from typing import Callable
 
@@ -47,30 +48,42 @@ CHANGES_NOTHING = {aten.clone.default, aten._to_copy.default, aten.expand.defaul
 class Rewrite:
     """One rule.  examples: argument lists, a shape for a tensor, a float for a number; one for every way to trace `search` (2-D, 3-D).
     needs: ops without which a graph cannot contain it.  when(*values): may it be applied to these fake tensors and numbers?"""
+
     name: str
     search: Callable
     replace: Callable
     examples: list
     needs: list
     when: Callable = lambda *values: True
-    patterns: list = field(default_factory=list)        # the examples, traced when they are first needed
+    patterns: list = field(default_factory=list)  # the examples, traced when they are first needed
 
 
 def apply(rewrites, gm, record, decompositions):
     """Apply each rewrite wherever it matches; {name: how often}, which also goes into `record.notes`."""
     counts, targets = {}, {n.target for n in gm.graph.nodes}
-    if any(type(n) is not int for node in gm.graph.nodes if isinstance(v := node.meta.get("val"), torch.Tensor) for n in v.shape):
+    if any(
+        type(n) is not int
+        for node in gm.graph.nodes
+        if isinstance(v := node.meta.get("val"), torch.Tensor)
+        for n in v.shape
+    ):
         return counts
     rewriter = Rewriter(gm, decompositions)
     for rewrite in rewrites:
         if targets.issuperset(rewrite.needs):
-            count = sum(rewriter.rewrite_at(rewrite, node) for node in list(gm.graph.nodes) if node.op == "call_function")
+            count = sum(
+                rewriter.rewrite_at(rewrite, node)
+                for node in list(gm.graph.nodes)
+                if node.op == "call_function"
+            )
             if count:
                 counts[rewrite.name] = counts.get(rewrite.name, 0) + count
                 gm.graph.eliminate_dead_code(is_impure_node=is_needed)
     if counts:
         optimize(gm)
-        record.notes += [f"pattern {name}: rewritten {count} times" for name, count in counts.items()]
+        record.notes += [
+            f"pattern {name}: rewritten {count} times" for name, count in counts.items()
+        ]
     return counts
 
 
@@ -94,7 +107,7 @@ def traced(function, values, decompositions, mode):
 @dataclass
 class Pattern:
     graph: fx.Graph
-    arguments: list         # fake tensors and numbers, as the function was given them
+    arguments: list  # fake tensors and numbers, as the function was given them
 
     def __post_init__(self):
         self.result = self.graph.output_node().args[0]
@@ -110,17 +123,34 @@ class Rewriter:
         self.gm, self.decompositions, self.traces = gm, decompositions, {}
 
     def traced(self, function, values):
-        key = (function, *[(v.shape, v.stride(), v.dtype, v.device) if isinstance(v, torch.Tensor) else v for v in values])
+        key = (
+            function,
+            *[
+                (v.shape, v.stride(), v.dtype, v.device) if isinstance(v, torch.Tensor) else v
+                for v in values
+            ],
+        )
         if key not in self.traces:
-            self.traces[key] = traced(function, values, self.decompositions, self.gm.meta["fake_mode"])
+            self.traces[key] = traced(
+                function, values, self.decompositions, self.gm.meta["fake_mode"]
+            )
         return self.traces[key]
 
     def rewrite_at(self, rewrite, node):
         """Rewrite the match whose output is `node`, if there is one: True."""
         if not rewrite.patterns:
-            rewrite.patterns = [traced(rewrite.search, [torch.empty(e) if isinstance(e, tuple) else e for e in example],
-                                       self.decompositions, FakeTensorMode(static_shapes=True)) for example in rewrite.examples]
-        return bool(node.users) and any(self.match(rewrite, pattern, node) for pattern in rewrite.patterns)
+            rewrite.patterns = [
+                traced(
+                    rewrite.search,
+                    [torch.empty(e) if isinstance(e, tuple) else e for e in example],
+                    self.decompositions,
+                    FakeTensorMode(static_shapes=True),
+                )
+                for example in rewrite.examples
+            ]
+        return bool(node.users) and any(
+            self.match(rewrite, pattern, node) for pattern in rewrite.patterns
+        )
 
     def match(self, rewrite, pattern, node):
         guess = Matcher(pattern, exact=False)
@@ -132,17 +162,25 @@ class Rewriter:
             return False
         try:
             proof, new = self.traced(rewrite.search, values), self.traced(rewrite.replace, values)
-        except (RuntimeError, ValueError):      # these shapes do not go together
+        except (RuntimeError, ValueError):  # these shapes do not go together
             return False
         exact = Matcher(proof, exact=True)
         exact.bound = {i: f for i, f in enumerate(found) if isinstance(f, float)}
-        if not exact.same(proof.result, node) or any(exact.bound.get(i) is not f for i, f in enumerate(found)):
+        if not exact.same(proof.result, node) or any(
+            exact.bound.get(i) is not f for i, f in enumerate(found)
+        ):
             return False
         inside = {node, *exact.met.values()}
-        if any(leaks(n, inside) for n in inside - {node, source(node)} if n.target not in CHANGES_NOTHING):
-            return False                        # somebody else needs a value in between
+        if any(
+            leaks(n, inside)
+            for n in inside - {node, source(node)}
+            if n.target not in CHANGES_NOTHING
+        ):
+            return False  # somebody else needs a value in between
         have, want = new.result.meta["val"], node.meta["val"]
-        return (have.shape, have.dtype) == (want.shape, want.dtype) and self.replace(node, new, found)
+        return (have.shape, have.dtype) == (want.shape, want.dtype) and self.replace(
+            node, new, found
+        )
 
     def replace(self, node, new, found):
         """The graph of `new`, on the nodes `found`, in place of `node`; copied into the strides that `node` had, if they are others and matter."""
@@ -155,7 +193,11 @@ class Rewriter:
                     copies[n] = graph.node_copy(n, copies.get)
                     copies[n].meta = {**origin, "val": n.meta["val"]}
             result = copies[new.result]
-            for user in [u for u in node.users if u.target in TRANSPOSITIONS and all(map(makes_contiguous, u.users))]:
+            for user in [
+                u
+                for u in node.users
+                if u.target in TRANSPOSITIONS and all(map(makes_contiguous, u.users))
+            ]:
                 user.replace_input_with(node, result)
                 with self.gm.meta["fake_mode"]:
                     user.meta["val"] = user.target(result.meta["val"], *user.args[1:])
@@ -167,7 +209,10 @@ class Rewriter:
 
 
 def makes_contiguous(node):
-    return node.target is aten.clone.default and node.kwargs.get("memory_format") is torch.contiguous_format
+    return (
+        node.target is aten.clone.default
+        and node.kwargs.get("memory_format") is torch.contiguous_format
+    )
 
 
 class Matcher:
@@ -179,11 +224,25 @@ class Matcher:
     def same(self, p, n):
         """Does pattern value `p` stand for graph value `n`?"""
         if isinstance(p, fx.Node):
-            return isinstance(n, fx.Node) and self.same_node(source(p, self.exact), source(n, self.exact))
+            return isinstance(n, fx.Node) and self.same_node(
+                source(p, self.exact), source(n, self.exact)
+            )
         if isinstance(p, (list, tuple)):
-            return isinstance(n, (list, tuple)) and (len(p) == len(n) or not self.exact and not any(isinstance(x, fx.Node) for x in p)) and all(
-                map(self.same, p, n))
-        if not self.exact and isinstance(p, float) and p in self.pattern.numbers and isinstance(n, (int, float)):
+            return (
+                isinstance(n, (list, tuple))
+                and (
+                    len(p) == len(n)
+                    or not self.exact
+                    and not any(isinstance(x, fx.Node) for x in p)
+                )
+                and all(map(self.same, p, n))
+            )
+        if (
+            not self.exact
+            and isinstance(p, float)
+            and p in self.pattern.numbers
+            and isinstance(n, (int, float))
+        ):
             return self.bind(self.pattern.numbers[p], float(n))
         if type(p) is int and not self.exact:
             return type(n) is int
@@ -198,10 +257,15 @@ class Matcher:
             return self.bind(self.pattern.position[p.target], n)
         if p in self.met:
             return self.met[p] is n
-        if p.op != "call_function" or n.op != "call_function" or _kind(p) != _kind(n) or len(p.args) != len(n.args) or (
-                self.exact and _type(p) != _type(n)):
+        if (
+            p.op != "call_function"
+            or n.op != "call_function"
+            or _kind(p) != _kind(n)
+            or len(p.args) != len(n.args)
+            or (self.exact and _type(p) != _type(n))
+        ):
             return False
-        cast = p.target is aten._to_copy.default        # to the same type, however that is written
+        cast = p.target is aten._to_copy.default  # to the same type, however that is written
         if not cast and p.kwargs.keys() != n.kwargs.keys():
             return False
         orders = [n.args] if p.target not in COMMUTE else [n.args, n.args[1::-1]]
@@ -209,7 +273,8 @@ class Matcher:
             before = dict(self.bound), dict(self.met)
             self.met[p] = n
             if all(self.same(a, b) for a, b in zip(_dims(p, p.args), _dims(n, args))) and (
-                    cast or all(self.same(p.kwargs[k], n.kwargs[k]) for k in p.kwargs)):
+                cast or all(self.same(p.kwargs[k], n.kwargs[k]) for k in p.kwargs)
+            ):
                 return True
             self.bound, self.met = before
         return False
@@ -217,8 +282,13 @@ class Matcher:
 
 def source(node, exact=True):
     """What `node` is a copy of: clones, reshapes to the same shape, casts to the same type (if not `exact`, to any type)."""
-    while node.op == "call_function" and node.target in CHANGES_NOTHING and (
-            _type(node) == _type(node.args[0]) or not exact and node.target is aten._to_copy.default):
+    while (
+        node.op == "call_function"
+        and node.target in CHANGES_NOTHING
+        and (
+            _type(node) == _type(node.args[0]) or not exact and node.target is aten._to_copy.default
+        )
+    ):
         node = node.args[0]
     return node
 
@@ -234,14 +304,27 @@ def _kind(node):
 
 def _dims(node, args):
     """softmax(x, 3) is softmax(x, -1): of an op that has a `dim`, dimensions count from the front."""
-    names = [a.name for a in getattr(node.target, "_schema").arguments] if hasattr(node.target, "_schema") else []
-    rank = node.args[0].meta["val"].dim() if "dim" in names and isinstance(node.args[0], fx.Node) else 0
+    names = (
+        [a.name for a in getattr(node.target, "_schema").arguments]
+        if hasattr(node.target, "_schema")
+        else []
+    )
+    rank = (
+        node.args[0].meta["val"].dim()
+        if "dim" in names and isinstance(node.args[0], fx.Node)
+        else 0
+    )
     if not rank:
         return args
-    wrap = lambda d: d % rank if type(d) is int else [x % rank for x in d] if isinstance(d, (list, tuple)) else d  # noqa: E731
+    wrap = lambda d: (
+        d % rank if type(d) is int else [x % rank for x in d] if isinstance(d, (list, tuple)) else d
+    )  # noqa: E731
     return [wrap(a) if name == "dim" else a for name, a in zip(names, args)]
 
 
 def leaks(node, inside):
     """Is the value of `node`, or a copy or reshape of it, used by a node that is not `inside`?"""
-    return any(user not in inside and (user.target not in CHANGES_NOTHING or leaks(user, inside)) for user in node.users)
+    return any(
+        user not in inside and (user.target not in CHANGES_NOTHING or leaks(user, inside))
+        for user in node.users
+    )

@@ -11,6 +11,7 @@ activation themselves are left out for that reason (oneDNN's relu gives 0 for Na
 kernel behind the product costs as little.
 Mirrors torch/_inductor/fx_passes/fuse_attention.py and mkldnn_fusion.py.
 """
+
 import functools
 import itertools
 import math
@@ -23,11 +24,13 @@ from ..runtime import attention as kernels
 from .cpu_library import gains_by_onednn
 from .pattern_matcher import Rewrite, aten
 
-SCALE = 0.113377        # a number that stands for any
+SCALE = 0.113377  # a number that stands for any
 LEAST_SCORES = 1 << 14  # CPU: scores of one head from which not storing them pays
-LEAST_LENGTH = 64       # GPU: queries and keys from which it does,
-LEAST_ON_GPU = 1 << 24  # and scores of all heads (H100: 3 million lose up to a third, 25 million gain up to a quarter)
-ALIGNED = 8             # GPU: numbers at multiples of which the rows of a mask begin
+LEAST_LENGTH = 64  # GPU: queries and keys from which it does,
+LEAST_ON_GPU = (
+    1 << 24
+)  # and scores of all heads (H100: 3 million lose up to a third, 25 million gain up to a quarter)
+ALIGNED = 8  # GPU: numbers at multiples of which the rows of a mask begin
 
 
 # ---- attention -------------------------------------------------------------------------------------------------------
@@ -35,7 +38,10 @@ def flash(q, kt, v, mask, scale):
     """softmax(q @ kt * scale + mask) @ v of 3 or 4 dimensions."""
     rank = q.dim()
     q, k, v = (x.unsqueeze(0) if rank == 3 else x for x in (q, kt.transpose(-1, -2), v))
-    q, k, v = (x if x.stride(-1) == 1 else x.clone(memory_format=torch.contiguous_format) for x in (q, k, v))
+    q, k, v = (
+        x if x.stride(-1) == 1 else x.clone(memory_format=torch.contiguous_format)
+        for x in (q, k, v)
+    )
     if mask is not None and mask.dim() == 3:
         mask = mask.unsqueeze(0)
     if mask is not None and q.is_cuda:
@@ -52,34 +58,56 @@ def with_aligned_rows(mask):
 
 
 def may_be_flash(q, kt, v, *masks):
-    if any(t.dim() != q.dim() or t.dtype != q.dtype or t.device != q.device for t in (q, kt, v)) or 0 in (*q.shape, *kt.shape):
+    if any(
+        t.dim() != q.dim() or t.dtype != q.dtype or t.device != q.device for t in (q, kt, v)
+    ) or 0 in (*q.shape, *kt.shape):
         return False
     scores = (*q.shape[:-1], kt.shape[-1])
-    if not q.shape[:-2] == kt.shape[:-2] == v.shape[:-2] or v.shape[-1] != q.shape[-1] or not pays(q, *scores[-2:]):
+    if (
+        not q.shape[:-2] == kt.shape[:-2] == v.shape[:-2]
+        or v.shape[-1] != q.shape[-1]
+        or not pays(q, *scores[-2:])
+    ):
         return False
-    return all((mask.dtype, mask.device) == (q.dtype, q.device) and mask.dim() in (2, q.dim()) and
-               all(m in (1, s) for m, s in zip(mask.shape[::-1], scores[::-1])) for mask in masks)
+    return all(
+        (mask.dtype, mask.device) == (q.dtype, q.device)
+        and mask.dim() in (2, q.dim())
+        and all(m in (1, s) for m, s in zip(mask.shape[::-1], scores[::-1]))
+        for mask in masks
+    )
 
 
 def pays(q, queries, keys):
     """Is there a kernel for such heads, and is it faster?"""
     size, dtype = q.shape[-1], q.dtype
     if q.device.type == "cpu":
-        return dtype in (torch.float32, torch.float64, torch.bfloat16) and queries * keys >= LEAST_SCORES
+        return (
+            dtype in (torch.float32, torch.float64, torch.bfloat16)
+            and queries * keys >= LEAST_SCORES
+        )
     worth_it = min(queries, keys) >= LEAST_LENGTH and math.prod(q.shape[:-1]) * keys >= LEAST_ON_GPU
-    possible = dtype in (torch.float32, torch.bfloat16) and size <= 256 and size * dtype.itemsize % 16 == 0 and max(q.shape[:-2]) < 1 << 16
+    possible = (
+        dtype in (torch.float32, torch.bfloat16)
+        and size <= 256
+        and size * dtype.itemsize % 16 == 0
+        and max(q.shape[:-2]) < 1 << 16
+    )
     return worth_it and possible and q.device.type == "cuda" and not kernels.why_not_on(q.device)
 
 
 SCALINGS = {"": lambda scores, scale: scores, "scaled": torch.mul, "divided": torch.div}
-SOFTMAX = {"": lambda scores: torch.softmax(scores, -1), "in float32": lambda scores: torch.softmax(scores.float(), -1).to(scores.dtype)}
+SOFTMAX = {
+    "": lambda scores: torch.softmax(scores, -1),
+    "in float32": lambda scores: torch.softmax(scores.float(), -1).to(scores.dtype),
+}
 
 
 def attention(scaling, count, precision):
     """The rewrite for one way of writing it; count: masks that are added (T5 adds a bias and a mask)."""
+
     def take(values):
         values = list(values)
-        return *values[:3], values[3:3 + count], values[-1] if scaling else 1.0
+        return *values[:3], values[3 : 3 + count], values[-1] if scaling else 1.0
 
     def search(*values):
         q, kt, v, masks, scale = take(values)
@@ -88,14 +116,40 @@ def attention(scaling, count, precision):
 
     def replace(*values):
         q, kt, v, masks, scale = take(values)
-        return flash(q, kt, v, functools.reduce(torch.add, masks) if masks else None, 1 / scale if scaling == "divided" else scale)
+        return flash(
+            q,
+            kt,
+            v,
+            functools.reduce(torch.add, masks) if masks else None,
+            1 / scale if scaling == "divided" else scale,
+        )
 
     def when(*values):
         q, kt, v, masks, scale = take(values)
-        return scale > 0 and may_be_flash(q, kt, v, *masks) and not (precision and q.dtype.itemsize > 2)
+        return (
+            scale > 0
+            and may_be_flash(q, kt, v, *masks)
+            and not (precision and q.dtype.itemsize > 2)
+        )
 
-    examples = [[(*batch, 5, 8), (*batch, 8, 7), (*batch, 7, 8), *[(5, 7)] * count, *[SCALE] * bool(scaling)] for batch in ((2, 3), (6,))]
-    return Rewrite("attention", search, replace, examples, [aten.bmm.default, aten.exp.default, aten.amax.default], when)
+    examples = [
+        [
+            (*batch, 5, 8),
+            (*batch, 8, 7),
+            (*batch, 7, 8),
+            *[(5, 7)] * count,
+            *[SCALE] * bool(scaling),
+        ]
+        for batch in ((2, 3), (6,))
+    ]
+    return Rewrite(
+        "attention",
+        search,
+        replace,
+        examples,
+        [aten.bmm.default, aten.exp.default, aten.amax.default],
+        when,
+    )
 
 
 # ---- products --------------------------------------------------------------------------------------------------------
@@ -108,13 +162,28 @@ def addmm(x, w, bias):
 
 
 def may_be_addmm(x, w, bias):
-    return gains_by_onednn(x, w) and bias.shape == (w.shape[1],) and x.dtype == w.dtype == bias.dtype
+    return (
+        gains_by_onednn(x, w) and bias.shape == (w.shape[1],) and x.dtype == w.dtype == bias.dtype
+    )
 
 
-REWRITES = [*[attention(*spelling) for spelling in itertools.product(SCALINGS, range(3), SOFTMAX)],
-            Rewrite("product + bias", product_and_bias, addmm, [[(4, 8), (8, 16), (16,)]], [aten.mm.default, aten.add.Tensor], may_be_addmm)]
+REWRITES = [
+    *[attention(*spelling) for spelling in itertools.product(SCALINGS, range(3), SOFTMAX)],
+    Rewrite(
+        "product + bias",
+        product_and_bias,
+        addmm,
+        [[(4, 8), (8, 16), (16,)]],
+        [aten.mm.default, aten.add.Tensor],
+        may_be_addmm,
+    ),
+]
 
 
 def rewrites():
     """Those that are switched on."""
-    return [r for r in REWRITES if r.name not in config.without_patterns] if config.pattern_rewrites else []
+    return (
+        [r for r in REWRITES if r.name not in config.without_patterns]
+        if config.pattern_rewrites
+        else []
+    )

@@ -6,6 +6,7 @@ Matrix products, convolutions, attention and sorting stay library calls: `EXTERN
 is recorded as a fallback with its reason.
 Mirrors torch/_inductor/kernel/*.py and `fallback_handler`.
 """
+
 import torch
 import torch.utils._pytree as pytree
 
@@ -14,29 +15,73 @@ from ..records import Fallback
 from ..sizes import Described, is_dense
 from .registry import CannotLower, aten
 
-PRODUCTS = (aten.mm.default, aten.bmm.default, aten.addmm.default, aten.baddbmm.default, aten.mv.default)
-ATTENTION = [getattr(aten, f"_scaled_dot_product_{kind}{half}").default for half in ("", "_backward")
-             for kind in ("flash_attention_for_cpu", "flash_attention", "efficient_attention", "cudnn_attention")]
-EXTERN = {op: op.overloadpacket.out for op in PRODUCTS} | dict.fromkeys([      # op -> its out= overload, or None
-    aten.dot.default, aten.convolution.default, aten.convolution_backward.default, aten.max_pool2d_with_indices_backward.default,
-    aten.sort.default, aten.sort.stable, aten.topk.default, aten.bernoulli.default, aten.bernoulli.p, *ATTENTION])
+PRODUCTS = (
+    aten.mm.default,
+    aten.bmm.default,
+    aten.addmm.default,
+    aten.baddbmm.default,
+    aten.mv.default,
+)
+ATTENTION = [
+    getattr(aten, f"_scaled_dot_product_{kind}{half}").default
+    for half in ("", "_backward")
+    for kind in (
+        "flash_attention_for_cpu",
+        "flash_attention",
+        "efficient_attention",
+        "cudnn_attention",
+    )
+]
+EXTERN = {op: op.overloadpacket.out for op in PRODUCTS} | dict.fromkeys(
+    [  # op -> its out= overload, or None
+        aten.dot.default,
+        aten.convolution.default,
+        aten.convolution_backward.default,
+        aten.max_pool2d_with_indices_backward.default,
+        aten.sort.default,
+        aten.sort.stable,
+        aten.topk.default,
+        aten.bernoulli.default,
+        aten.bernoulli.p,
+        *ATTENTION,
+    ]
+)
 if torch._C._has_mkldnn:
-    EXTERN[torch.ops.mkldnn._linear_pointwise.default] = EXTERN[torch.ops.mkldnn._convolution_pointwise.default] = None
+    EXTERN[torch.ops.mkldnn._linear_pointwise.default] = EXTERN[
+        torch.ops.mkldnn._convolution_pointwise.default
+    ] = None
 
-READS_STORAGE = {aten.as_strided.default, aten.as_strided_copy.default, aten.as_strided_scatter.default}
+READS_STORAGE = {
+    aten.as_strided.default,
+    aten.as_strided_copy.default,
+    aten.as_strided_scatter.default,
+}
 
 
 def eager_kernel(call, args, kwargs, record, reason=None):
     """The call as an eager kernel; `reason` makes it a fallback.  Returns a box, or the tuple of boxes the op returns."""
     op = call.node.target
-    record.fallbacks.append(Fallback(str(op), "fallback" if reason else "extern", reason or "library kernel",
-                                     call.node.meta.get("source_line", "")))
+    record.fallbacks.append(
+        Fallback(
+            str(op),
+            "fallback" if reason else "extern",
+            reason or "library kernel",
+            call.node.meta.get("source_line", ""),
+        )
+    )
     origins = call.origins
     args, kwargs = pytree.tree_map_only(TensorBox, lambda box: _argument(call, box), (args, kwargs))
     graph, value = call.lowerer.lowered, call.value
     if isinstance(value, (torch.Tensor, Described)):
-        kernel = graph.add(ExternKernel, Layout.of(value), origins, op=op, args=tuple(args), kwargs=kwargs,
-                           out_op=EXTERN.get(op))
+        kernel = graph.add(
+            ExternKernel,
+            Layout.of(value),
+            origins,
+            op=op,
+            args=tuple(args),
+            kwargs=kwargs,
+            out_op=EXTERN.get(op),
+        )
         return TensorBox(kernel)
     kernel = graph.add(ExternKernel, None, origins, op=op, args=tuple(args), kwargs=kwargs)
     return _outputs(graph, kernel, value, (), origins)
@@ -50,14 +95,20 @@ def _argument(call, box):
     call.lowerer.settle_base(box)
     if call.node.target in EXTERN and EXTERN[call.node.target] is not None:
         return box.as_buffer_view()
-    if call.node.target in READS_STORAGE:       # it counts from the start of eager's storage, and ours is shared by many buffers
+    if (
+        call.node.target in READS_STORAGE
+    ):  # it counts from the start of eager's storage, and ours is shared by many buffers
         raise CannotLower(f"{call.node.target} of a tensor that is not contiguous")
-    return box.as_buffer_view(tuple(box.fake.stride()) if box.fake is not None and is_dense(box.fake) else None)
+    return box.as_buffer_view(
+        tuple(box.fake.stride()) if box.fake is not None and is_dense(box.fake) else None
+    )
 
 
 def _outputs(graph, kernel, value, path, origins):
     if isinstance(value, (torch.Tensor, Described)):
-        return TensorBox(graph.add(MultiOutput, Layout.of(value), origins, source=kernel.name, index=path))
+        return TensorBox(
+            graph.add(MultiOutput, Layout.of(value), origins, source=kernel.name, index=path)
+        )
     if isinstance(value, (tuple, list)):
         return [_outputs(graph, kernel, item, path + (i,), origins) for i, item in enumerate(value)]
     return value

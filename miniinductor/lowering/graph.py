@@ -9,6 +9,7 @@ In:   an `fx.GraphModule` of pure ATen ops whose output is (outputs, new values 
 What is stored and what stays inlined is decided here, by `should_realize`.
 Mirrors torch/_inductor/graph.py (paper section 4.2).
 """
+
 import operator
 from dataclasses import replace
 
@@ -19,20 +20,41 @@ from torch import fx
 
 from .. import config
 from ..autograd.functionalize import is_view
-from ..ir import Buffer, ComputedBuffer, ConstantBuffer, Graph, InputBuffer, Layout, Opaque, Pointwise, TensorBox, View, boxes_in, building, from_node
+from ..ir import (
+    Buffer,
+    ComputedBuffer,
+    ConstantBuffer,
+    Graph,
+    InputBuffer,
+    Layout,
+    Opaque,
+    Pointwise,
+    TensorBox,
+    View,
+    boxes_in,
+    building,
+    from_node,
+)
 from ..ops import UNARY_FLOAT, OpsHandler, fill, set_handler
 from ..sizes import SYMBOLIC, Described, described, hint, is_dense, same_sizes, size
 from . import indexing, pointwise, pooling, reductions, views  # noqa: F401  (they fill the table)
 from .extern import EXTERN, eager_kernel
 from .registry import LOWERINGS, Call, CannotLower, NotLowered, aten
 
-MANY_READS = 4          # an inlined value that several users would re-read this often is stored instead
-FEW_READS = 2           # the same on a GPU, where arithmetic is free and memory is not; but not in a backward half, whose kernels
-                        # read what they share at other loops
+MANY_READS = 4  # an inlined value that several users would re-read this often is stored instead
+FEW_READS = 2  # the same on a GPU, where arithmetic is free and memory is not; but not in a backward half, whose kernels
+# read what they share at other loops
 MANY_OPS = 16
-KNOWN_FUNCTIONS = {*"FloorDiv Mod Max Min TrueDiv ToFloat FloatAdd FloatSub FloatMul FloatNeg FloatPow Math_sqrt".split()}
-WINDOWS = {aten.max_pool2d_with_indices.default, aten.max_pool3d_with_indices.default, aten.avg_pool2d.default, aten.avg_pool3d.default}
-HUGE = 128              # operations: stored even with one user, so that no kernel grows without end
+KNOWN_FUNCTIONS = {
+    *"FloorDiv Mod Max Min TrueDiv ToFloat FloatAdd FloatSub FloatMul FloatNeg FloatPow Math_sqrt".split()
+}
+WINDOWS = {
+    aten.max_pool2d_with_indices.default,
+    aten.max_pool3d_with_indices.default,
+    aten.avg_pool2d.default,
+    aten.avg_pool3d.default,
+}
+HUGE = 128  # operations: stored even with one user, so that no kernel grows without end
 
 
 class LoweringError(Exception):
@@ -57,7 +79,11 @@ class _Cost(OpsHandler):
         return sympy.Symbol("position", integer=True)
 
 
-EXPENSIVE = (set(UNARY_FLOAT) | {"pow", "atan2"}) - {"sqrt", "rsqrt", "reciprocal"}      # each costs like MANY_OPS others
+EXPENSIVE = (set(UNARY_FLOAT) | {"pow", "atan2"}) - {
+    "sqrt",
+    "rsqrt",
+    "reciprocal",
+}  # each costs like MANY_OPS others
 
 
 def _count(name):
@@ -67,6 +93,7 @@ def _count(name):
         read = True in args
         self.operations += price if read or price > 1 else 0
         return read
+
     return method
 
 
@@ -77,7 +104,12 @@ def cost(box):
     """(reads, operations) of one element of an unrealized value."""
     counter = _Cost()
     with set_handler(counter):
-        box.make_loader()([sympy.Symbol(f"i{k}", integer=True, nonnegative=True) for k in range(len(box.get_size()))])
+        box.make_loader()(
+            [
+                sympy.Symbol(f"i{k}", integer=True, nonnegative=True)
+                for k in range(len(box.get_size()))
+            ]
+        )
     return counter.reads, counter.operations
 
 
@@ -104,8 +136,12 @@ class GraphLowering(fx.Interpreter):
     def example(self, value):
         """What torch's promotion rule should see of a box: its fake tensor; numbers are themselves."""
         if isinstance(value, TensorBox):
-            if value.fake is None or isinstance(value.fake, Described):     # for promotion only the number of dimensions counts
-                return torch.empty([hint(n, 2) for n in value.get_size()], dtype=value.dtype, device="meta")
+            if value.fake is None or isinstance(
+                value.fake, Described
+            ):  # for promotion only the number of dimensions counts
+                return torch.empty(
+                    [hint(n, 2) for n in value.get_size()], dtype=value.dtype, device="meta"
+                )
             return value.fake
         return (1 if value.is_integer else 1.0) if isinstance(value, sympy.Expr) else value
 
@@ -143,7 +179,9 @@ class GraphLowering(fx.Interpreter):
         result = super().run_node(node)
         if node.op == "call_function":
             boxes = boxes_in(result)
-            for data in [b.data for b in boxes] + [b.data for b in self.lowered.operations[before:] if isinstance(b, ComputedBuffer)]:
+            for data in [b.data for b in boxes] + [
+                b.data for b in self.lowered.operations[before:] if isinstance(b, ComputedBuffer)
+            ]:
                 while isinstance(data, View):
                     data = data.base.data
                 if hasattr(data, "inner_fn"):
@@ -156,16 +194,24 @@ class GraphLowering(fx.Interpreter):
         value = described(node.meta["val"])
         if isinstance(value, (torch.Tensor, Described)):
             if not same_sizes(box.get_size(), value.shape) or box.dtype != value.dtype:
-                raise LoweringError(f"{node.target} gave {box.dtype} {box.get_size()}, torch says {value.dtype} "
-                                    f"{tuple(value.shape)} ({node.meta.get('source_line', '')})")
+                raise LoweringError(
+                    f"{node.target} gave {box.dtype} {box.get_size()}, torch says {value.dtype} "
+                    f"{tuple(value.shape)} ({node.meta.get('source_line', '')})"
+                )
             box.fake = value
-            uses = sum(1 + (user.args.count(node) > 1) + (user.target in WINDOWS) for user in node.users)
-            base = box.base             # what is used through a view is used as often
+            uses = sum(
+                1 + (user.args.count(node) > 1) + (user.target in WINDOWS) for user in node.users
+            )
+            base = box.base  # what is used through a view is used as often
             if base.fake is not None and should_realize(base, uses, self.many_reads(box)):
                 base.realize(tuple(base.fake.stride()) if is_dense(base.fake) else None)
 
     def many_reads(self, box):
-        return FEW_READS if self.is_forward and (box.device.type == "cuda" or config.cpu_backend == "triton") else MANY_READS
+        return (
+            FEW_READS
+            if self.is_forward and (box.device.type == "cuda" or config.cpu_backend == "triton")
+            else MANY_READS
+        )
 
     def call_function(self, target, args, kwargs):
         if target is operator.getitem:
@@ -177,19 +223,30 @@ class GraphLowering(fx.Interpreter):
             if isinstance(leaf, sympy.Expr):
                 numbers.append(leaf)
             return leaf
+
         args, kwargs = fx.node.map_aggregate((args, kwargs), as_size)
         call = Call(self.current, self)
         rule = LOWERINGS.get(target)
-        if target in EXTERN or rule is None:        # random ops by choice, too: they draw from torch's generator, as eager does
+        if (
+            target in EXTERN or rule is None
+        ):  # random ops by choice, too: they draw from torch's generator, as eager does
             chosen = target in EXTERN or torch.Tag.nondeterministic_seeded in target.tags
             return eager_kernel(call, args, kwargs, self.record, None if chosen else "no lowering")
         given = boxes_in((args, kwargs))
         try:
-            if any(type(f).__name__ not in KNOWN_FUNCTIONS for n in numbers for f in n.atoms(sympy.Function)):
+            if any(
+                type(f).__name__ not in KNOWN_FUNCTIONS
+                for n in numbers
+                for f in n.atoms(sympy.Function)
+            ):
                 raise NotLowered("a number made of sizes in a way that kernels do not have")
             if len({b.device for b in given if b.get_size()}) > 1:
                 raise NotLowered("tensors on several devices")
-            if any(b.dtype.is_complex for b in given) and not is_view(target) and target is not aten._unsafe_view.default:
+            if (
+                any(b.dtype.is_complex for b in given)
+                and not is_view(target)
+                and target is not aten._unsafe_view.default
+            ):
                 raise NotLowered("complex numbers")
             result = rule(call, *args, **kwargs)
             if not all(map(_complex_is_only_seen, boxes_in(result))):
@@ -204,7 +261,12 @@ class GraphLowering(fx.Interpreter):
 
 def _complex_is_only_seen(box):
     """Kernels hold no complex numbers: a complex value is stored by an eager kernel and may be seen through views, no more."""
-    return not box.dtype.is_complex or isinstance(box.data, Buffer) or isinstance(box.data, View) and box._affine_view() is not None
+    return (
+        not box.dtype.is_complex
+        or isinstance(box.data, Buffer)
+        or isinstance(box.data, View)
+        and box._affine_view() is not None
+    )
 
 
 def lower_graph(gm, record, written=()):
@@ -218,11 +280,17 @@ def lower_graph(gm, record, written=()):
         fake_outputs = next(n for n in gm.graph.nodes if n.op == "output").args[0]
         graph, owners = lowering.lowered, {}
         for box, node in zip(pytree.tree_leaves(outputs), pytree.tree_leaves(fake_outputs[0])):
-            graph.outputs.append(_output_view(box, node, owners, lowering) if isinstance(box, TensorBox) else size(box))
+            graph.outputs.append(
+                _output_view(box, node, owners, lowering)
+                if isinstance(box, TensorBox)
+                else size(box)
+            )
         given = {*graph.inputs, *graph.constants}
         for (_, name), box in zip(written, mutations):
             name, view = name.replace(".", "_"), box.as_buffer_view()
-            if view.name in given and len(written) > 1:     # it may be written before it is read: x, y = y, x
+            if (
+                view.name in given and len(written) > 1
+            ):  # it may be written before it is read: x, y = y, x
                 view = _copied(box, None)
             graph.mutations.append((name, view))
     return graph
@@ -235,10 +303,19 @@ def _output_view(box, node, owners, lowering):
     index maths here.  owners: buffer -> the node that made it, as far as views were followed.
     """
     fake, graph = described(node.meta["val"]), lowering.lowered
-    stride = tuple(fake.stride()) if is_dense(fake) or not isinstance(box.data, (Pointwise, View)) else None
+    stride = (
+        tuple(fake.stride())
+        if is_dense(fake) or not isinstance(box.data, (Pointwise, View))
+        else None
+    )
     lowering.settle_base(box)
-    view, maker = box.as_buffer_view(stride), node      # stride None: expanded or overlapping: whatever layout is natural
-    while maker.op == "call_function" and (maker.target is operator.getitem or is_view(maker.target)):
+    view, maker = (
+        box.as_buffer_view(stride),
+        node,
+    )  # stride None: expanded or overlapping: whatever layout is natural
+    while maker.op == "call_function" and (
+        maker.target is operator.getitem or is_view(maker.target)
+    ):
         maker = maker.args[0]
     is_given = view.name in graph.inputs or view.name in graph.constants
     if is_given and maker.op == "call_function" or owners.setdefault(view.name, maker) is not maker:
@@ -248,8 +325,9 @@ def _output_view(box, node, owners, lowering):
 
 def _copied(box, stride):
     if box.dtype.is_complex:
-        raise CannotLower("an output of complex numbers that would share memory with another tensor")
+        raise CannotLower(
+            "an output of complex numbers that would share memory with another tensor"
+        )
     box = box.copy()
     box.realize(stride)
     return box.as_buffer_view()
-

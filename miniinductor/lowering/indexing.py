@@ -6,6 +6,7 @@ range raises IndexError).
 Writes through positions (`index_put`, `scatter`) store into a copy.
 Mirrors torch/_inductor/lowering.py (`index_impl`, `gather`, `embedding`, `index_put_impl`).  Left out: boolean masks (size depends on data).
 """
+
 import sympy
 import torch
 
@@ -13,18 +14,34 @@ from ..ir import ComputedBuffer, ExternKernel, Scatter, TensorBox, current_graph
 from ..ops import ops
 from .extern import EXTERN
 from .pointwise import full
-from .registry import NotLowered, aten, broadcast_loader, broadcast_sizes, cast, lower, made, normalize_dim, view
+from .registry import (
+    NotLowered,
+    aten,
+    broadcast_loader,
+    broadcast_sizes,
+    cast,
+    lower,
+    made,
+    normalize_dim,
+    view,
+)
 
 
 def positions_in(index, size):
     """at -> what the tensor `index` holds there, as a position among `size`; negative ones are out of range."""
     load = index.make_loader()
-    return lambda at: ops.indirect_indexing(cast(load(at), index.dtype, torch.int64), size, wrap_neg=False)
+    return lambda at: ops.indirect_indexing(
+        cast(load(at), index.dtype, torch.int64), size, wrap_neg=False
+    )
 
 
 @lower(aten.embedding.default)
 def embedding(call, weight, indices, padding_idx=-1, scale_grad_by_freq=False, sparse=False):
-    load, row, rank = weight.make_loader(), positions_in(indices, weight.get_size()[0]), len(indices.get_size())
+    load, row, rank = (
+        weight.make_loader(),
+        positions_in(indices, weight.get_size()[0]),
+        len(indices.get_size()),
+    )
     return made(call, lambda index: load([row(index[:rank]), *index[rank:]]), weight, indices)
 
 
@@ -38,11 +55,16 @@ def gather(call, x, dim, index, sparse_grad=False):
     """index_select's index is a vector: the same position for every place along the other dimensions."""
     x, index = _at_least_1d(call, x), _at_least_1d(call, index)
     dim = normalize_dim(dim, len(x.get_size()))
-    load, position, is_vector = x.make_loader(), positions_in(index, x.get_size()[dim]), call.name == "index_select"
+    load, position, is_vector = (
+        x.make_loader(),
+        positions_in(index, x.get_size()[dim]),
+        call.name == "index_select",
+    )
 
     def body(at):
         at = at or [sympy.Integer(0)]
-        return load([*at[:dim], position([at[dim]] if is_vector else at), *at[dim + 1:]])
+        return load([*at[:dim], position([at[dim]] if is_vector else at), *at[dim + 1 :]])
+
     return made(call, body, x, index)
 
 
@@ -69,20 +91,31 @@ def _placer(size, given):
     others = [n for k, n in enumerate(size) if k not in given]
 
     def place(index):
-        block, rest = index[front:front + len(shape)], [*index[:front], *index[front + len(shape):]]
+        block, rest = (
+            index[front : front + len(shape)],
+            [*index[:front], *index[front + len(shape) :]],
+        )
         at = []
         for k in range(len(size)):
             if k in loaders:
                 loader, dtype = loaders[k]
-                at.append(ops.indirect_indexing(cast(loader(list(block)), dtype, torch.int64), size[k]))
+                at.append(
+                    ops.indirect_indexing(cast(loader(list(block)), dtype, torch.int64), size[k])
+                )
             else:
                 at.append(rest.pop(0))
         return at
+
     return place, [*others[:front], *shape, *others[front:]]
 
 
 # --- writes whose place depends on data ---------------------------------------------------------------------------------
-ATOMIC = (torch.float32, torch.float64, torch.int32, torch.int64)      # dtypes that kernels can add to atomically
+ATOMIC = (
+    torch.float32,
+    torch.float64,
+    torch.int32,
+    torch.int64,
+)  # dtypes that kernels can add to atomically
 COMBINE = {"sum": "atomic_add", "prod": "atomic_mul", "amax": "atomic_max", "amin": "atomic_min"}
 
 
@@ -95,7 +128,9 @@ def scatter_into(call, x, ranges, value, place, mode=None):
     base = x if _is_used_up(call, x) else x.copy()
     base.realize()
     graph, origins = current_graph(), call.origins | x.origins
-    data = Scatter(x.device, x.dtype, list(ranges), value, place, base.data.name, mode, origins=origins)
+    data = Scatter(
+        x.device, x.dtype, list(ranges), value, place, base.data.name, mode, origins=origins
+    )
     return TensorBox(graph.add(ComputedBuffer, base.data.layout, origins, data=data))
 
 
@@ -113,7 +148,14 @@ def index_put(call, x, indices, values, accumulate=False):
     if any(t.dtype not in (torch.int64, torch.int32) for t in given.values()):
         raise NotLowered("boolean masks among several indices")
     place, ranges = _placer(x.get_size(), given)
-    return scatter_into(call, x, ranges, broadcast_loader(values, ranges), place, "atomic_add" if accumulate else None)
+    return scatter_into(
+        call,
+        x,
+        ranges,
+        broadcast_loader(values, ranges),
+        place,
+        "atomic_add" if accumulate else None,
+    )
 
 
 def _put_where(call, x, dim, mask, value, accumulate):
@@ -122,19 +164,38 @@ def _put_where(call, x, dim, mask, value, accumulate):
         raise NotLowered("a boolean mask with a tensor of values")
     rank, load, test = len(mask.get_size()), x.make_loader(), mask.make_loader()
     load_value = broadcast_loader(value, ())
-    return made(call, lambda index: ops.where(test(index[:rank]), load_value([]), load(index)), x, mask, value)
+    return made(
+        call,
+        lambda index: ops.where(test(index[:rank]), load_value([]), load(index)),
+        x,
+        mask,
+        value,
+    )
 
 
 @lower(aten.scatter.src, aten.scatter.value, aten.scatter_add.default, aten.scatter_reduce.two)
 def scatter(call, x, dim, index, source, reduce=None, include_self=True):
     if not include_self or reduce == "mean":
-        raise NotLowered("mean, or without the tensor's own values")       # of dtypes that the decomposition leaves
+        raise NotLowered(
+            "mean, or without the tensor's own values"
+        )  # of dtypes that the decomposition leaves
     is_scalar = not x.get_size()
     x, index = _at_least_1d(call, x), _at_least_1d(call, index)
     source = _at_least_1d(call, source) if isinstance(source, TensorBox) else source
     dim, dtype = normalize_dim(dim, len(x.get_size())), x.dtype
     position = positions_in(index, x.get_size()[dim])
-    value = source.make_loader() if isinstance(source, TensorBox) else lambda at: ops.constant(source, dtype)
+    value = (
+        source.make_loader()
+        if isinstance(source, TensorBox)
+        else lambda at: ops.constant(source, dtype)
+    )
     mode = "atomic_add" if call.name == "scatter_add" else COMBINE.get(reduce)
-    result = scatter_into(call, x, list(index.get_size()), value, lambda at: [*at[:dim], position(at), *at[dim + 1:]], mode)
+    result = scatter_into(
+        call,
+        x,
+        list(index.get_size()),
+        value,
+        lambda at: [*at[:dim], position(at), *at[dim + 1 :]],
+        mode,
+    )
     return view(call, result, (), lambda _: [sympy.Integer(0)]) if is_scalar else result

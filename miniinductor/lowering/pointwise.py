@@ -7,6 +7,7 @@ In:   arithmetic, comparison, bit and maths ops.  Out: `Pointwise` values.
 
 Mirrors the `register_pointwise` calls of torch/_inductor/lowering.py.
 """
+
 import math
 
 import sympy
@@ -17,22 +18,71 @@ from .. import random  # noqa: F401  (it declares the op)
 from ..ir import TensorBox
 from ..ops import COMPARISON, UNARY_FLOAT, ops
 from ..sizes import sizes
-from .registry import LOWERINGS, NotLowered, Promotion, aten, broadcast_loader, cast, is_number, lower, made, mapped, number, pointwise
+from .registry import (
+    LOWERINGS,
+    NotLowered,
+    Promotion,
+    aten,
+    broadcast_loader,
+    cast,
+    is_number,
+    lower,
+    made,
+    mapped,
+    number,
+    pointwise,
+)
 
 DEFAULT, INT_TO_FLOAT, BOOL = Promotion.DEFAULT, Promotion.INT_TO_FLOAT, Promotion.ALWAYS_BOOL
 NO_OPMATH = Promotion.NO_OPMATH
 
-UNARY = {name: (name, INT_TO_FLOAT) for name in UNARY_FLOAT} | {name: (name, DEFAULT) for name in (
-    "neg", "abs", "sign", "floor", "ceil", "trunc", "round", "bitwise_not")} | {name: (name, BOOL) for name in (
-        "logical_not", "isnan", "isinf", "signbit")} | {"sgn": ("sign", DEFAULT)}
-BINARY = {name: (name, DEFAULT) for name in (
-    "mul", "maximum", "minimum", "remainder", "fmod", "hypot", "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_left_shift", "bitwise_right_shift")} | {
-    "__lshift__": ("bitwise_left_shift", DEFAULT), "__rshift__": ("bitwise_right_shift", DEFAULT), "atan2": ("atan2", INT_TO_FLOAT),
-    "copysign": ("copysign", INT_TO_FLOAT), "nextafter": ("nextafter", NO_OPMATH)} | {
-    name: (name, BOOL) for name in ("logical_and", "logical_or", "logical_xor", *COMPARISON)}
-OF_BOOLS = {"mul": "logical_and", "maximum": "logical_or", "minimum": "logical_and", "fmax": "logical_or", "fmin": "logical_and",
-            "bitwise_and": "logical_and", "bitwise_or": "logical_or", "bitwise_xor": "logical_xor", "bitwise_not": "logical_not"}
-NO_INTEGER_KERNEL = {"floor", "ceil", "trunc", "round"}     # identity on integers
+UNARY = (
+    {name: (name, INT_TO_FLOAT) for name in UNARY_FLOAT}
+    | {
+        name: (name, DEFAULT)
+        for name in ("neg", "abs", "sign", "floor", "ceil", "trunc", "round", "bitwise_not")
+    }
+    | {name: (name, BOOL) for name in ("logical_not", "isnan", "isinf", "signbit")}
+    | {"sgn": ("sign", DEFAULT)}
+)
+BINARY = (
+    {
+        name: (name, DEFAULT)
+        for name in (
+            "mul",
+            "maximum",
+            "minimum",
+            "remainder",
+            "fmod",
+            "hypot",
+            "bitwise_and",
+            "bitwise_or",
+            "bitwise_xor",
+            "bitwise_left_shift",
+            "bitwise_right_shift",
+        )
+    }
+    | {
+        "__lshift__": ("bitwise_left_shift", DEFAULT),
+        "__rshift__": ("bitwise_right_shift", DEFAULT),
+        "atan2": ("atan2", INT_TO_FLOAT),
+        "copysign": ("copysign", INT_TO_FLOAT),
+        "nextafter": ("nextafter", NO_OPMATH),
+    }
+    | {name: (name, BOOL) for name in ("logical_and", "logical_or", "logical_xor", *COMPARISON)}
+)
+OF_BOOLS = {
+    "mul": "logical_and",
+    "maximum": "logical_or",
+    "minimum": "logical_and",
+    "fmax": "logical_or",
+    "fmin": "logical_and",
+    "bitwise_and": "logical_and",
+    "bitwise_or": "logical_or",
+    "bitwise_xor": "logical_xor",
+    "bitwise_not": "logical_not",
+}
+NO_INTEGER_KERNEL = {"floor", "ceil", "trunc", "round"}  # identity on integers
 
 
 def _truth(value, dtype):
@@ -49,8 +99,19 @@ def _register_unary(name, op, promotion):
         if name in ("sign", "sgn", "abs", "signbit") and x.dtype == torch.bool:
             return x.copy() if name != "signbit" else full(call, call.value.shape, False)
         if name == "logical_not":
-            return pointwise(call, lambda v: ops.logical_not(_truth(v, x.dtype)), x, promotion=BOOL, compute=x.dtype)
-        return pointwise(call, getattr(ops, OF_BOOLS.get(op, op) if x.dtype == torch.bool else op), x, promotion=promotion)
+            return pointwise(
+                call,
+                lambda v: ops.logical_not(_truth(v, x.dtype)),
+                x,
+                promotion=BOOL,
+                compute=x.dtype,
+            )
+        return pointwise(
+            call,
+            getattr(ops, OF_BOOLS.get(op, op) if x.dtype == torch.bool else op),
+            x,
+            promotion=promotion,
+        )
 
 
 def _register_binary(name, op, promotion):
@@ -58,8 +119,17 @@ def _register_binary(name, op, promotion):
     def rule(call, a, b):
         function = getattr(ops, OF_BOOLS.get(op, op) if call.value.dtype == torch.bool else op)
         if name.startswith("logical"):
-            common = torch.promote_types(*[x.dtype if isinstance(x, TensorBox) else torch.bool for x in (a, b)])
-            return pointwise(call, lambda u, v: function(_truth(u, common), _truth(v, common)), a, b, promotion=BOOL, compute=common)
+            common = torch.promote_types(
+                *[x.dtype if isinstance(x, TensorBox) else torch.bool for x in (a, b)]
+            )
+            return pointwise(
+                call,
+                lambda u, v: function(_truth(u, common), _truth(v, common)),
+                a,
+                b,
+                promotion=BOOL,
+                compute=common,
+            )
         return pointwise(call, function, a, b, promotion=promotion, wide_second=name == "mul")
 
 
@@ -76,26 +146,45 @@ def add(call, a, b, alpha=1):
         a, b = b, a
     dtype = compute_dtype(call, a, b)
     combine = ops.logical_or if dtype == torch.bool else ops.add if call.name == "add" else ops.sub
-    return pointwise(call, lambda u, v: combine(u, v if alpha == 1 else ops.mul(v, ops.constant(alpha, dtype))), a, b)
+    return pointwise(
+        call,
+        lambda u, v: combine(u, v if alpha == 1 else ops.mul(v, ops.constant(alpha, dtype))),
+        a,
+        b,
+    )
 
 
 def compute_dtype(call, *args):
-    return elementwise_dtypes(*[call.lowerer.example(a) for a in args], type_promotion_kind=DEFAULT)[0]
+    return elementwise_dtypes(
+        *[call.lowerer.example(a) for a in args], type_promotion_kind=DEFAULT
+    )[0]
 
 
 @lower(aten.div)
 def div(call, a, b, rounding_mode=None):
     if rounding_mode is None:
         divide = ops.truediv
-        if isinstance(b, (int, float)) and call.value.device.type == "cuda":      # eager's kernel multiplies, and x / 6 may become an index
-            divide, wide = ops.mul, torch.float64 if call.value.dtype == torch.float64 else torch.float32
+        if (
+            isinstance(b, (int, float)) and call.value.device.type == "cuda"
+        ):  # eager's kernel multiplies, and x / 6 may become an index
+            divide, wide = (
+                ops.mul,
+                torch.float64 if call.value.dtype == torch.float64 else torch.float32,
+            )
             b = torch.tensor(b, dtype=wide).reciprocal().item()
         return pointwise(call, divide, a, b, promotion=INT_TO_FLOAT, wide_second=True)
     dtype, result = compute_dtype(call, a, b), call.value.dtype
     if rounding_mode == "floor":
         return floor_divide(call, a, b)
-    if dtype.is_floating_point:         # eager rounds the quotient of float16 and bfloat16 before it truncates
-        return pointwise(call, lambda u, v: ops.trunc(cast(cast(ops.truediv(u, v), dtype, result), result, dtype)), a, b)
+    if (
+        dtype.is_floating_point
+    ):  # eager rounds the quotient of float16 and bfloat16 before it truncates
+        return pointwise(
+            call,
+            lambda u, v: ops.trunc(cast(cast(ops.truediv(u, v), dtype, result), result, dtype)),
+            a,
+            b,
+        )
     return pointwise(call, ops.truncdiv, a, b)
 
 
@@ -124,8 +213,15 @@ def extreme_ignoring_nan(call, a, b):
     extreme = ops.maximum if call.name == "fmax" else ops.minimum
     dtype = compute_dtype(call, a, b)
     if not dtype.is_floating_point:
-        return pointwise(call, getattr(ops, OF_BOOLS[call.name]) if dtype == torch.bool else extreme, a, b)
-    return pointwise(call, lambda u, v: ops.where(ops.isnan(u), v, ops.where(ops.isnan(v), u, extreme(u, v))), a, b)
+        return pointwise(
+            call, getattr(ops, OF_BOOLS[call.name]) if dtype == torch.bool else extreme, a, b
+        )
+    return pointwise(
+        call,
+        lambda u, v: ops.where(ops.isnan(u), v, ops.where(ops.isnan(v), u, extreme(u, v))),
+        a,
+        b,
+    )
 
 
 @lower(aten.relu.default)
@@ -137,12 +233,17 @@ def relu(call, x):
 def clamp(call, x, min=None, max=None):
     if call.name == "clamp_max":
         min, max = None, min
-    present = [(bound, combine) for bound, combine in ((min, ops.maximum), (max, ops.minimum)) if bound is not None]
+    present = [
+        (bound, combine)
+        for bound, combine in ((min, ops.maximum), (max, ops.minimum))
+        if bound is not None
+    ]
 
     def body(v, *bounds):
         for bound, (_, combine) in zip(bounds, present):
             v = combine(v, bound)
         return v
+
     return pointwise(call, body, x, *[bound for bound, _ in present])
 
 
@@ -150,11 +251,25 @@ def clamp(call, x, min=None, max=None):
 def where(call, condition, a, b):
     size, dtype = tuple(call.value.shape), call.value.dtype
     test, this, that = (broadcast_loader(v, size) for v in (condition, a, b))
-    return made(call, lambda index: ops.where(_truth(test(index), condition.dtype), cast(this(index), a.dtype, dtype),
-                                              cast(that(index), b.dtype, dtype)), condition, a, b)
+    return made(
+        call,
+        lambda index: ops.where(
+            _truth(test(index), condition.dtype),
+            cast(this(index), a.dtype, dtype),
+            cast(that(index), b.dtype, dtype),
+        ),
+        condition,
+        a,
+        b,
+    )
 
 
-@lower(aten._to_copy.default, aten.clone.default, aten.lift_fresh_copy.default, torch.ops.prims.convert_element_type.default)
+@lower(
+    aten._to_copy.default,
+    aten.clone.default,
+    aten.lift_fresh_copy.default,
+    torch.ops.prims.convert_element_type.default,
+)
 def to_copy(call, x, *args, device=None, **kwargs):
     if call.value.device != x.device:
         raise NotLowered("copy between devices")
@@ -177,13 +292,31 @@ def full(call, size, value, dtype=None):
     return box
 
 
-lower(aten.ones.default, aten.ones_like.default, aten.new_ones.default)(lambda call, *args, **kwargs: full(call, call.value.shape, 1))
-lower(aten.zeros.default, aten.zeros_like.default, aten.new_zeros.default, aten.empty.memory_format, aten.empty_like.default, aten.new_empty.default,
-      aten.empty_strided.default, aten.new_empty_strided.default, aten.empty_permuted.default)(        # what is empty is zeros, too: reproducible
-          lambda call, *args, **kwargs: full(call, call.value.shape, 0))
+lower(aten.ones.default, aten.ones_like.default, aten.new_ones.default)(
+    lambda call, *args, **kwargs: full(call, call.value.shape, 1)
+)
+lower(
+    aten.zeros.default,
+    aten.zeros_like.default,
+    aten.new_zeros.default,
+    aten.empty.memory_format,
+    aten.empty_like.default,
+    aten.new_empty.default,
+    aten.empty_strided.default,
+    aten.new_empty_strided.default,
+    aten.empty_permuted.default,
+)(  # what is empty is zeros, too: reproducible
+    lambda call, *args, **kwargs: full(call, call.value.shape, 0)
+)
 
 
-@lower(aten.full.default, aten.full_like.default, aten.new_full.default, aten.scalar_tensor.default, aten.fill.Scalar)
+@lower(
+    aten.full.default,
+    aten.full_like.default,
+    aten.new_full.default,
+    aten.scalar_tensor.default,
+    aten.fill.Scalar,
+)
 def full_rule(call, *args, **kwargs):
     if not is_number(args[-1]):
         raise NotLowered("fill value is a tensor")
@@ -203,19 +336,24 @@ def arange(call, *args, **kwargs):
             value = ops.to_dtype(position, wide, torch.int64)
             value = ops.add(ops.mul(value, number(step, wide)), number(start, wide))
             return cast(value, wide, dtype)
-        return ops.index_expr(index[0] * (step if isinstance(step, sympy.Expr) else int(step))
-                              + (start if isinstance(start, sympy.Expr) else int(start)), dtype)
+        return ops.index_expr(
+            index[0] * (step if isinstance(step, sympy.Expr) else int(step))
+            + (start if isinstance(start, sympy.Expr) else int(start)),
+            dtype,
+        )
+
     return made(call, body)
 
 
 @lower(torch.ops.miniinductor.uniform.default)
 def uniform(call, seed, size):
     load, shape = seed.make_loader(), sizes(call.value.shape)
-    strides = [math.prod(shape[k + 1:]) for k in range(len(shape))]
+    strides = [math.prod(shape[k + 1 :]) for k in range(len(shape))]
 
     def body(index):
         place = sum((i * n for i, n in zip(index, strides)), sympy.Integer(0))
         return ops.rand(load([sympy.Integer(0)]), ops.index_expr(place, torch.int64))
+
     return made(call, body, seed)
 
 
@@ -223,6 +361,9 @@ def uniform(call, seed, size):
 for _name in [*UNARY, *BINARY, "add", "sub", "div", "pow", "where", "fmax", "fmin"]:
     _aten, _prim = getattr(aten, _name, None), getattr(torch.ops.prims, _name, None)
     if _aten is not None and _prim is not None:
-        _rules = [LOWERINGS[getattr(_aten, overload)] for overload in ("default", "Tensor", "Tensor_Tensor", "self")
-                  if overload in _aten.overloads() and getattr(_aten, overload) in LOWERINGS]
+        _rules = [
+            LOWERINGS[getattr(_aten, overload)]
+            for overload in ("default", "Tensor", "Tensor_Tensor", "self")
+            if overload in _aten.overloads() and getattr(_aten, overload) in LOWERINGS
+        ]
         LOWERINGS.setdefault(_prim.default, _rules[0])

@@ -9,6 +9,7 @@ a `Reduction` over the window.
 Mirrors torch/_inductor/lowering.py (`max_pool2d_with_indices`, `avg_pool2d`, `_adaptive_avg_pool2d`).  Left out: max
 pools with large windows, fractional pools (they run as eager kernels).
 """
+
 import functools
 import itertools
 import math
@@ -25,19 +26,22 @@ from .reductions import accumulate_dtype
 from .registry import NotLowered, aten, cast, lower, made, number
 from .views import between
 
-UNROLLED = 25           # elements of a window that are written out; a larger one becomes the loops of a reduction
+UNROLLED = (
+    25  # elements of a window that are written out; a larger one becomes the loops of a reduction
+)
 
 
 @dataclass
 class Windows:
     """The window of each output, one entry of every list per pooled dimension."""
+
     x: TensorBox
-    counts: list            # most elements of a window
-    place: Callable         # (dimension, output index, k) -> where in x its element k lies
-    limits: Callable        # (dimension, output index) -> (low, high): where a place must lie; None where it always does
+    counts: list  # most elements of a window
+    place: Callable  # (dimension, output index, k) -> where in x its element k lies
+    limits: Callable  # (dimension, output index) -> (low, high): where a place must lie; None where it always does
 
     def __post_init__(self):
-        self.load = self.x.make_loader()        # now: what is stored later must not be read by this value
+        self.load = self.x.make_loader()  # now: what is stored later must not be read by this value
 
     def element(self, index, at, outside):
         """Of element `at` of the window of output `index`: (is it inside x, or None if always; its value, else `outside`; its flat
@@ -45,16 +49,24 @@ class Windows:
         rank, load = len(self.counts), self.load
         batch, output = list(index[:-rank]), index[-rank:]
         places = [self.place(d, output[d], at[d]) for d in range(rank)]
-        tests = [between(places[d], low, high) for d in range(rank) for low, high in [self.limits(d, output[d])]
-                 if low is not None or high is not None]
-        flat = functools.reduce(lambda total, d: total * self.x.get_size()[d - rank] + places[d], range(rank), 0)
+        tests = [
+            between(places[d], low, high)
+            for d in range(rank)
+            for low, high in [self.limits(d, output[d])]
+            if low is not None or high is not None
+        ]
+        flat = functools.reduce(
+            lambda total, d: total * self.x.get_size()[d - rank] + places[d], range(rank), 0
+        )
         if not tests:
             return None, load(batch + places), flat
         inside = functools.reduce(ops.logical_and, tests)
         return inside, ops.masked(inside, lambda: load(batch + places), outside), flat
 
     def elements(self, index, outside):
-        return (self.element(index, at, outside) for at in itertools.product(*map(range, self.counts)))
+        return (
+            self.element(index, at, outside) for at in itertools.product(*map(range, self.counts))
+        )
 
     def total(self, call, compute):
         """The sum over each window, as `compute`."""
@@ -62,11 +74,28 @@ class Windows:
 
         def one(index, at):
             return cast(self.element(index, at, 0)[1], dtype, compute)
+
         if math.prod(self.counts) <= UNROLLED:
-            return made(call, lambda index: functools.reduce(ops.add, [one(index, at) for at in itertools.product(*map(range, self.counts))]),
-                        self.x, dtype=compute)
-        return TensorBox.stored(Reduction(self.x.device, compute, list(call.value.shape), one, self.counts, "sum", compute,
-                                          origins=call.origins | self.x.origins))
+            return made(
+                call,
+                lambda index: functools.reduce(
+                    ops.add, [one(index, at) for at in itertools.product(*map(range, self.counts))]
+                ),
+                self.x,
+                dtype=compute,
+            )
+        return TensorBox.stored(
+            Reduction(
+                self.x.device,
+                compute,
+                list(call.value.shape),
+                one,
+                self.counts,
+                "sum",
+                compute,
+                origins=call.origins | self.x.origins,
+            )
+        )
 
 
 def _many(value, rank, default=None):
@@ -76,24 +105,36 @@ def _many(value, rank, default=None):
 
 def fixed_windows(x, outputs, kernel, stride, padding, dilation):
     """Windows of one size at equal distances, perhaps reaching out of x."""
-    sizes = x.get_size()[-len(kernel):]
-    last = [(m - 1) * s - p + (k - 1) * d for m, s, p, k, d in zip(outputs, stride, padding, kernel, dilation)]
+    sizes = x.get_size()[-len(kernel) :]
+    last = [
+        (m - 1) * s - p + (k - 1) * d
+        for m, s, p, k, d in zip(outputs, stride, padding, kernel, dilation)
+    ]
 
     def limits(d, output):
-        return 0 if padding[d] else None, None if is_nonnegative(sympy.sympify(sizes[d] - 1 - last[d])) else sizes[d]
-    return Windows(x, kernel, lambda d, output, k: output * stride[d] - padding[d] + k * dilation[d], limits)
+        return 0 if padding[d] else None, None if is_nonnegative(
+            sympy.sympify(sizes[d] - 1 - last[d])
+        ) else sizes[d]
+
+    return Windows(
+        x, kernel, lambda d, output, k: output * stride[d] - padding[d] + k * dilation[d], limits
+    )
 
 
 def adaptive_windows(x, outputs):
     """Windows that cover x evenly."""
-    sizes = x.get_size()[-len(outputs):]
+    sizes = x.get_size()[-len(outputs) :]
     if any(isinstance(n, sympy.Expr) for n in (*sizes, *outputs)):
         raise NotLowered("adaptive pooling over symbolic sizes")
-    start = lambda d, i: FloorDiv(i * sizes[d], outputs[d])                             # noqa: E731
-    end = lambda d, i: FloorDiv((i + 1) * sizes[d] + outputs[d] - 1, outputs[d])        # noqa: E731
+    start = lambda d, i: FloorDiv(i * sizes[d], outputs[d])  # noqa: E731
+    end = lambda d, i: FloorDiv((i + 1) * sizes[d] + outputs[d] - 1, outputs[d])  # noqa: E731
     widths = [[int(end(d, i)) - int(start(d, i)) for i in range(m)] for d, m in enumerate(outputs)]
-    windows = Windows(x, [max(w) for w in widths], lambda d, output, k: start(d, output) + k,
-                      lambda d, output: (None, end(d, output) if len(set(widths[d])) > 1 else None))
+    windows = Windows(
+        x,
+        [max(w) for w in widths],
+        lambda d, output, k: start(d, output) + k,
+        lambda d, output: (None, end(d, output) if len(set(widths[d])) > 1 else None),
+    )
     return windows, lambda d, output: end(d, output) - start(d, output)
 
 
@@ -109,8 +150,17 @@ def _is_empty(call, x):
 def max_pool(call, x, kernel, stride=(), padding=0, dilation=1, ceil_mode=False):
     rank, value = 2 if "2d" in str(call.node.target) else 3, _is_empty(call, x)
     kernel = _many(kernel, rank)
-    return _largest(call, fixed_windows(x, value.shape[-rank:], kernel, _many(stride, rank, kernel), _many(padding, rank),
-                                        _many(dilation, rank)))
+    return _largest(
+        call,
+        fixed_windows(
+            x,
+            value.shape[-rank:],
+            kernel,
+            _many(stride, rank, kernel),
+            _many(padding, rank),
+            _many(dilation, rank),
+        ),
+    )
 
 
 @lower(aten.adaptive_max_pool2d.default, aten.adaptive_max_pool3d.default)
@@ -136,37 +186,65 @@ def _largest(call, windows):
         for inside, value, flat in windows.elements(index, lowest):
             here = ops.index_expr(flat, torch.int64)
             if best is None:
-                where = here if inside is None else ops.where(inside, here, ops.constant(-1, torch.int64))
+                where = (
+                    here
+                    if inside is None
+                    else ops.where(inside, here, ops.constant(-1, torch.int64))
+                )
                 best = value
                 continue
-            better = ops.logical_or(ops.gt(value, best), ops.lt(where, ops.constant(0, torch.int64)))
+            better = ops.logical_or(
+                ops.gt(value, best), ops.lt(where, ops.constant(0, torch.int64))
+            )
             better = ops.logical_or(better, ops.isnan(value)) if floating else better
             better = better if inside is None else ops.logical_and(inside, better)
             where, best = ops.where(better, here, where), ops.maximum(value, best)
         return where
-    return [made(call, body, x, dtype=fake.dtype) for fake, body in zip(call.value, (largest, place))]
+
+    return [
+        made(call, body, x, dtype=fake.dtype) for fake, body in zip(call.value, (largest, place))
+    ]
 
 
 # --- average --------------------------------------------------------------------------------------------------------------------
 @lower(aten.avg_pool2d.default, aten.avg_pool3d.default)
-def avg_pool(call, x, kernel, stride=(), padding=0, ceil_mode=False, count_include_pad=True, divisor_override=None):
+def avg_pool(
+    call,
+    x,
+    kernel,
+    stride=(),
+    padding=0,
+    ceil_mode=False,
+    count_include_pad=True,
+    divisor_override=None,
+):
     rank, value = 2 if "2d" in str(call.node.target) else 3, _is_empty(call, x)
     kernel, padding = _many(kernel, rank), _many(padding, rank)
     stride, sizes = _many(stride, rank, kernel), x.get_size()[-rank:]
     windows = fixed_windows(x, value.shape[-rank:], kernel, stride, padding, [1] * rank)
-    constant = lambda v: ops.constant(v, torch.int64)       # noqa: E731
+    constant = lambda v: ops.constant(v, torch.int64)  # noqa: E731
 
     def count(d, output):
         """Elements of the window along dimension d that count; a number where every window has as many."""
         pad = padding[d] if count_include_pad else 0
         low, high = windows.limits(d, output)
         last = (value.shape[d - rank] - 1) * stride[d] + kernel[d]
-        if low is None and high is None or count_include_pad and is_nonnegative(sympy.sympify(sizes[d] + 2 * pad - last)):
+        if (
+            low is None
+            and high is None
+            or count_include_pad
+            and is_nonnegative(sympy.sympify(sizes[d] + 2 * pad - last))
+        ):
             return kernel[d]
         start = ops.index_expr(output * stride[d] - padding[d], torch.int64)
         end = ops.minimum(ops.add(start, constant(kernel[d])), number(sizes[d] + pad, torch.int64))
         return ops.sub(end, start if count_include_pad else ops.maximum(start, constant(0)))
-    return _average(call, windows, (lambda d, output: divisor_override if not d else 1) if divisor_override else count)
+
+    return _average(
+        call,
+        windows,
+        (lambda d, output: divisor_override if not d else 1) if divisor_override else count,
+    )
 
 
 @lower(aten._adaptive_avg_pool2d.default, aten._adaptive_avg_pool3d.default)
@@ -195,4 +273,5 @@ def _average(call, windows, count):
         else:
             divisor = ops.constant(numbers, compute)
         return cast(ops.truediv(load(index), divisor), compute, dtype)
+
     return made(call, body, total)

@@ -7,6 +7,7 @@ In:   sum, mean, amax, argmax, any ...  Out: `Reduction` values, with pointwise 
 float16 and bfloat16 are summed in float32, integers and bools in int64, as torch does.
 Mirrors torch/_inductor/lowering.py (`make_reduction`).
 """
+
 import math
 
 import sympy
@@ -17,10 +18,21 @@ from ..ir import Reduction, Scan, TensorBox
 from ..ops import ops
 from .pointwise import full
 from ..sizes import hint, maximum, nearest_divisor, size as as_size
-from .registry import NotLowered, aten, cast, lower, made, mapped, normalize_dim, normalize_dims, number, view
+from .registry import (
+    NotLowered,
+    aten,
+    cast,
+    lower,
+    made,
+    mapped,
+    normalize_dim,
+    normalize_dims,
+    number,
+    view,
+)
 
 LOW_PRECISION = (torch.float16, torch.bfloat16)
-FEW_SCANS, LONG_SCAN = 64, 8192     # GPU: fewer and longer scans than these are cut into chunks
+FEW_SCANS, LONG_SCAN = 64, 8192  # GPU: fewer and longer scans than these are cut into chunks
 
 
 def reduce(call, x, dims, keepdim, kind, compute, result):
@@ -35,12 +47,26 @@ def reduce(call, x, dims, keepdim, kind, compute, result):
         place = dict(zip([*kept, *dims], [*index, *rindex]))
         return cast(load([place[k] for k in range(len(size))]), src, compute)
 
-    out = TensorBox.stored(Reduction(x.device, produced, [size[k] for k in kept], inner, [size[k] for k in dims], kind, compute,
-                                     origins=call.origins | x.origins))
+    out = TensorBox.stored(
+        Reduction(
+            x.device,
+            produced,
+            [size[k] for k in kept],
+            inner,
+            [size[k] for k in dims],
+            kind,
+            compute,
+            origins=call.origins | x.origins,
+        )
+    )
     if keepdim:
         shape = [1 if k in dims else n for k, n in enumerate(size)]
         out = view(call, out, shape, lambda index: [index[k] for k in kept])
-    return out if produced == result else mapped(call, out, lambda v: cast(v, produced, result), result, x)
+    return (
+        out
+        if produced == result
+        else mapped(call, out, lambda v: cast(v, produced, result), result, x)
+    )
 
 
 def accumulate_dtype(dtype):
@@ -50,7 +76,7 @@ def accumulate_dtype(dtype):
 @lower(aten.sum, aten.prod)
 def sum_rule(call, x, dims=None, keepdim=False, dtype=None):
     result = call.value.dtype
-    if result == torch.bool:            # dtype=torch.bool: a sum of bools is any(), a product all()
+    if result == torch.bool:  # dtype=torch.bool: a sum of bools is any(), a product all()
         return (some if call.name == "sum" else every)(call, truth(call, x), dims, keepdim)
     return reduce(call, x, dims, keepdim, call.name, accumulate_dtype(result), result)
 
@@ -58,7 +84,13 @@ def sum_rule(call, x, dims=None, keepdim=False, dtype=None):
 def divided(call, box, divisor, compute, result, *sources):
     """box / divisor, computed as `compute`, given as `result`."""
     divisor = divisor if isinstance(divisor, sympy.Expr) else float(divisor)
-    return mapped(call, box, lambda v: cast(ops.truediv(v, number(divisor, compute)), compute, result), result, *sources)
+    return mapped(
+        call,
+        box,
+        lambda v: cast(ops.truediv(v, number(divisor, compute)), compute, result),
+        result,
+        *sources,
+    )
 
 
 def elements(size, dims):
@@ -73,7 +105,9 @@ def mean(call, x, dims=None, keepdim=False, dtype=None):
     count = elements(size, dims)
     if count == 0:
         return full(call, call.value.shape, float("nan"))
-    return divided(call, reduce(call, x, dims, keepdim, "sum", compute, compute), count, compute, result, x)
+    return divided(
+        call, reduce(call, x, dims, keepdim, "sum", compute, compute), count, compute, result, x
+    )
 
 
 @lower(aten.amax.default, aten.amin.default, aten.max.default, aten.min.default)
@@ -91,7 +125,15 @@ def extreme_with_index(call, x, dim, keepdim=False):
 
 @lower(aten.argmax.default, aten.argmin.default)
 def place_of_extreme(call, x, dim=None, keepdim=False):
-    return reduce(call, x, dim, keepdim, "arg" + call.name[-3:], torch.uint8 if x.dtype == torch.bool else x.dtype, torch.int64)
+    return reduce(
+        call,
+        x,
+        dim,
+        keepdim,
+        "arg" + call.name[-3:],
+        torch.uint8 if x.dtype == torch.bool else x.dtype,
+        torch.int64,
+    )
 
 
 @lower(aten.any, aten.all)
@@ -103,7 +145,11 @@ def any_rule(call, x, dims=None, keepdim=False):
 
 def truth(call, x):
     """x != 0"""
-    return x if x.dtype == torch.bool else mapped(call, x, lambda v: ops.ne(v, ops.constant(0, x.dtype)), torch.bool)
+    return (
+        x
+        if x.dtype == torch.bool
+        else mapped(call, x, lambda v: ops.ne(v, ops.constant(0, x.dtype)), torch.bool)
+    )
 
 
 def some(call, x, dims, keepdim):
@@ -127,15 +173,21 @@ def variance(call, x, dims=None, *, correction=None, keepdim=False):
     count = elements(size, dims)
     correction = 1 if correction is None else correction
     if count == 0:
-        values = [full(call, v.shape, float("nan"), v.dtype) for v in (call.value if both else [call.value])]
+        values = [
+            full(call, v.shape, float("nan"), v.dtype)
+            for v in (call.value if both else [call.value])
+        ]
         return values if both else values[0]
     total = reduce(call, x, dims, True, "sum", compute, compute)
     load_total, load = total.make_loader(), x.make_loader()
 
     def difference(index):
         at = [sympy.Integer(0) if k in dims else i for k, i in enumerate(index)]
-        centered = ops.sub(cast(load(index), x.dtype, compute), ops.truediv(load_total(at), number(count, compute)))
+        centered = ops.sub(
+            cast(load(index), x.dtype, compute), ops.truediv(load_total(at), number(count, compute))
+        )
         return ops.mul(centered, centered)
+
     squares = made(call, difference, x, dtype=compute, size=size)
 
     sum_of_squares = reduce(call, squares, dims, keepdim, "sum", compute, compute)
@@ -144,8 +196,14 @@ def variance(call, x, dims=None, *, correction=None, keepdim=False):
         return variance_box
     if not keepdim:
         kept = [k for k in range(len(size)) if k not in dims]
-        total = view(call, total, [size[k] for k in kept], lambda index: [
-            index[kept.index(k)] if k in kept else sympy.Integer(0) for k in range(len(size))])
+        total = view(
+            call,
+            total,
+            [size[k] for k in kept],
+            lambda index: [
+                index[kept.index(k)] if k in kept else sympy.Integer(0) for k in range(len(size))
+            ],
+        )
     return [variance_box, divided(call, total, count, compute, result, x)]
 
 
@@ -163,8 +221,10 @@ def cumulative(call, x, dim, *, dtype=None):
         compute = accumulate_dtype(result)
     dim, load, src = normalize_dim(dim, len(size)), x.make_loader(), x.dtype
     whole = lambda index, rindex: [*index[:dim], rindex[0], *index[dim:]]  # noqa: E731
-    element = lambda index, rindex: cast(cast(load(whole(index, rindex)), src, result), result, compute)  # noqa: E731
-    count, others = size[dim], size[:dim] + size[dim + 1:]
+    element = lambda index, rindex: cast(
+        cast(load(whole(index, rindex)), src, result), result, compute
+    )  # noqa: E731
+    count, others = size[dim], size[:dim] + size[dim + 1 :]
     if parallel and hint(math.prod(others), 1) < FEW_SCANS and hint(count, 0) > LONG_SCAN:
         return in_chunks(call, x, element, others, count, whole, kind, compute, result)
     return scan(call, x, result, others, element, [count], whole, kind, compute, size)
@@ -178,18 +238,55 @@ def in_chunks(call, x, element, others, count, whole, kind, compute, result):
     """Few long scans: scans of chunks, each of which begins with the result of the chunks before it, a scan of their sums."""
     chunk = nearest_divisor(count, LONG_SCAN // 2) if isinstance(count, int) else 0
     if kind == "logaddexp" or not chunk or count % chunk:
-        raise NotLowered(f"a scan of {count} elements that no chunks divide: eager's kernel works on all at once")
+        raise NotLowered(
+            f"a scan of {count} elements that no chunks divide: eager's kernel works on all at once"
+        )
     combine, neutral = (ops.add, 0) if kind == "sum" else (ops.mul, 1)
     place = lambda index, rindex: element(index[:-1], [index[-1] * chunk + rindex[0]])  # noqa: E731
-    load_total = TensorBox.stored(Reduction(x.device, compute, [*others, count // chunk], place, [chunk], kind, compute,
-                                            origins=call.origins | x.origins)).make_loader()
-    before = scan(call, x, compute, others, lambda index, rindex: load_total([*index, *rindex]), [count // chunk],
-                  lambda index, rindex: [*index, *rindex], kind, compute, [*others, count // chunk]).make_loader()
+    load_total = TensorBox.stored(
+        Reduction(
+            x.device,
+            compute,
+            [*others, count // chunk],
+            place,
+            [chunk],
+            kind,
+            compute,
+            origins=call.origins | x.origins,
+        )
+    ).make_loader()
+    before = scan(
+        call,
+        x,
+        compute,
+        others,
+        lambda index, rindex: load_total([*index, *rindex]),
+        [count // chunk],
+        lambda index, rindex: [*index, *rindex],
+        kind,
+        compute,
+        [*others, count // chunk],
+    ).make_loader()
 
     def first_continues(index, rindex):
         is_first = ops.eq(ops.index_expr(rindex[0], torch.int64), ops.constant(0, torch.int64))
         follows = ops.gt(ops.index_expr(index[-1], torch.int64), ops.constant(0, torch.int64))
-        carried = ops.masked(ops.logical_and(is_first, follows), lambda: before([*index[:-1], index[-1] - 1]), neutral)
+        carried = ops.masked(
+            ops.logical_and(is_first, follows),
+            lambda: before([*index[:-1], index[-1] - 1]),
+            neutral,
+        )
         return combine(carried, place(index, rindex))
-    return scan(call, x, result, [*others, count // chunk], first_continues, [chunk],
-                lambda index, rindex: whole(index[:-1], [index[-1] * chunk + rindex[0]]), kind, compute, whole(list(others), [count]))
+
+    return scan(
+        call,
+        x,
+        result,
+        [*others, count // chunk],
+        first_continues,
+        [chunk],
+        lambda index, rindex: whole(index[:-1], [index[-1] * chunk + rindex[0]]),
+        kind,
+        compute,
+        whole(list(others), [count]),
+    )

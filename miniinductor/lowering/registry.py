@@ -10,6 +10,7 @@ A rule gets a `Call` (the FX node: its fake result, its origin) and the argument
 `NotLowered(reason)`: the op then runs as its eager kernel, and the reason is recorded.
 Mirrors torch/_inductor/lowering.py.
 """
+
 import numbers
 from dataclasses import dataclass
 
@@ -22,7 +23,7 @@ from ..ops import ops
 from ..sizes import described, sizes
 
 aten = torch.ops.aten
-LOWERINGS = {}          # OpOverload -> rule
+LOWERINGS = {}  # OpOverload -> rule
 
 
 class NotLowered(Exception):
@@ -36,8 +37,9 @@ class CannotLower(Exception):
 @dataclass
 class Call:
     """The ATen call being lowered."""
+
     node: object
-    lowerer: object         # GraphLowering
+    lowerer: object  # GraphLowering
 
     @property
     def value(self):
@@ -50,20 +52,25 @@ class Call:
 
     @property
     def name(self):
-        """"add" for aten.add.Tensor."""
+        """ "add" for aten.add.Tensor."""
         return self.node.target._schema.name.split("::")[1]
 
 
 def lower(*targets):
     """Register a rule for ops or op packets (all overloads that are not in place or out=)."""
+
     def register(rule):
         for target in targets:
-            overloads = [target] if isinstance(target, torch._ops.OpOverload) else [
-                getattr(target, name) for name in target.overloads()]
+            overloads = (
+                [target]
+                if isinstance(target, torch._ops.OpOverload)
+                else [getattr(target, name) for name in target.overloads()]
+            )
             for overload in overloads:
                 if not overload._schema.is_mutable:
                     LOWERINGS.setdefault(overload, rule)
         return rule
+
     return register
 
 
@@ -71,14 +78,23 @@ def lower(*targets):
 def made(call, body, *sources, dtype=None, size=None):
     """body(index) for every index of the call's (first) result; sources: the boxes that it reads.  dtype, size: if not the result's."""
     value = call.value[0] if isinstance(call.value, (tuple, list)) else call.value
-    return TensorBox(Pointwise(value.device, dtype or value.dtype, list(value.shape if size is None else size), body,
-                               origins=call.origins.union(*[s.origins for s in sources if isinstance(s, TensorBox)])))
+    return TensorBox(
+        Pointwise(
+            value.device,
+            dtype or value.dtype,
+            list(value.shape if size is None else size),
+            body,
+            origins=call.origins.union(*[s.origins for s in sources if isinstance(s, TensorBox)]),
+        )
+    )
 
 
 def mapped(call, box, function, dtype, *sources):
     """function(value) of every element of `box`, as `dtype`; sources: what `box` was made from, if that is part of the same op."""
     load = box.make_loader()
-    return made(call, lambda index: function(load(index)), box, *sources, dtype=dtype, size=box.get_size())
+    return made(
+        call, lambda index: function(load(index)), box, *sources, dtype=dtype, size=box.get_size()
+    )
 
 
 def is_number(x):
@@ -102,7 +118,9 @@ def cast(value, src, dst):
 NARROW = (torch.float16, torch.bfloat16)
 
 
-def pointwise(call, function, *args, promotion=Promotion.DEFAULT, dtype=None, compute=None, wide_second=False):
+def pointwise(
+    call, function, *args, promotion=Promotion.DEFAULT, dtype=None, compute=None, wide_second=False
+):
     """function over values of `args` (boxes and numbers), broadcast, converted to the computation dtype of torch's
     promotion rule; the result has the dtype that eager gives it.
 
@@ -118,9 +136,17 @@ def pointwise(call, function, *args, promotion=Promotion.DEFAULT, dtype=None, co
     if compute.is_complex or result.is_complex:
         raise NotLowered("complex numbers")
     produced = torch.bool if promotion == Promotion.ALWAYS_BOOL else compute
-    common = compute if compute != rule_compute else elementwise_dtypes(*examples, type_promotion_kind=Promotion.NO_OPMATH)[0]
-    narrow = [common if common in NARROW and not (wide_second and k == 1 and (is_number(a) or not a.get_size())) else compute
-              for k, a in enumerate(args)]
+    common = (
+        compute
+        if compute != rule_compute
+        else elementwise_dtypes(*examples, type_promotion_kind=Promotion.NO_OPMATH)[0]
+    )
+    narrow = [
+        common
+        if common in NARROW and not (wide_second and k == 1 and (is_number(a) or not a.get_size()))
+        else compute
+        for k, a in enumerate(args)
+    ]
     loaders = [_operand(a, size, n, compute) for a, n in zip(args, narrow)]
 
     def body(index):
@@ -143,7 +169,11 @@ def _operand(arg, size, narrow, compute):
 
 def number(value, dtype):
     """A number, perhaps one made of symbolic sizes, as a value of a loop body."""
-    return ops.index_expr(value, dtype) if isinstance(value, sympy.Expr) else ops.constant(value, dtype)
+    return (
+        ops.index_expr(value, dtype)
+        if isinstance(value, sympy.Expr)
+        else ops.constant(value, dtype)
+    )
 
 
 def broadcast_sizes(*shapes):

@@ -13,6 +13,7 @@ In:   reshape, transpose, slice, expand, cat, pad ...  Out: `View`s; ops that jo
 
 Mirrors torch/_inductor/ir.py (View, SliceView, ExpandView ...).
 """
+
 import functools
 
 import sympy
@@ -38,7 +39,9 @@ def reshape_index(old, new):
         while i < len(old) or j < len(new):
             if these and those and same(size_old, size_new):
                 break
-            if i < len(old) and (not these or j == len(new) or those and hint(size_old, 1) < hint(size_new, 1)):
+            if i < len(old) and (
+                not these or j == len(new) or those and hint(size_old, 1) < hint(size_new, 1)
+            ):
                 these.append(i)
                 size_old = size_old * old[i]
                 i += 1
@@ -61,11 +64,19 @@ def reshape_index(old, new):
                 result[k] = rest if last else Mod(rest, sympy.sympify(old[k]))
                 rest = rest if last else FloorDiv(rest, sympy.sympify(old[k]))
         return result
+
     return reindex
 
 
-@lower(aten.view.default, aten.reshape.default, aten._unsafe_view.default, aten.squeeze.default, aten.squeeze.dim, aten.squeeze.dims,
-       aten.unsqueeze.default)
+@lower(
+    aten.view.default,
+    aten.reshape.default,
+    aten._unsafe_view.default,
+    aten.squeeze.default,
+    aten.squeeze.dim,
+    aten.squeeze.dims,
+    aten.unsqueeze.default,
+)
 def reshape(call, x, *args):
     old, new = x.get_size(), tuple(call.value.shape)
     if old == new:
@@ -100,6 +111,7 @@ def expand(call, x, size, implicit=False):
 
     def reindex(index):
         return [sympy.Integer(0) if n == 1 else i for n, i in zip(own, index[skip:])]
+
     return x if own == new else view(call, x, new, reindex)
 
 
@@ -119,13 +131,20 @@ def slice_tensor(call, x, dim=0, start=None, end=None, step=1):
     start = slice_start(start, size)
     if start == 0 and step == 1 and x.get_size() == tuple(call.value.shape):
         return x
-    return view(call, x, call.value.shape, lambda index: _shift(index, dim, lambda i: i * step + start))
+    return view(
+        call, x, call.value.shape, lambda index: _shift(index, dim, lambda i: i * step + start)
+    )
 
 
 @lower(aten.select.int)
 def select(call, x, dim, position):
     dim, position = _dim_and_place(x, dim, position)
-    return view(call, x, call.value.shape, lambda index: [*index[:dim], sympy.sympify(position), *index[dim:]])
+    return view(
+        call,
+        x,
+        call.value.shape,
+        lambda index: [*index[:dim], sympy.sympify(position), *index[dim:]],
+    )
 
 
 def _dim_and_place(x, dim, position):
@@ -139,7 +158,9 @@ def split(call, x, sizes, dim=0):
     dim = normalize_dim(dim, len(x.get_size()))
     pieces, start = [], 0
     for piece in call.value:
-        pieces.append(view(call, x, piece.shape, lambda index, s=start: _shift(index, dim, lambda i: i + s)))
+        pieces.append(
+            view(call, x, piece.shape, lambda index, s=start: _shift(index, dim, lambda i: i + s))
+        )
         start += piece.shape[dim]
     return pieces
 
@@ -147,8 +168,12 @@ def split(call, x, sizes, dim=0):
 @lower(aten.unbind.int)
 def unbind(call, x, dim=0):
     dim = normalize_dim(dim, len(x.get_size()))
-    return [view(call, x, piece.shape, lambda index, k=k: [*index[:dim], sympy.Integer(k), *index[dim:]])
-            for k, piece in enumerate(call.value)]
+    return [
+        view(
+            call, x, piece.shape, lambda index, k=k: [*index[:dim], sympy.Integer(k), *index[dim:]]
+        )
+        for k, piece in enumerate(call.value)
+    ]
 
 
 @lower(aten.diagonal.default)
@@ -158,7 +183,11 @@ def diagonal(call, x, offset=0, dim1=0, dim2=1):
 
     def reindex(index):
         rest, d = list(index[:-1]), index[-1]
-        return [d + max(-offset, 0) if k == dim1 else d + max(offset, 0) if k == dim2 else rest.pop(0) for k in range(rank)]
+        return [
+            d + max(-offset, 0) if k == dim1 else d + max(offset, 0) if k == dim2 else rest.pop(0)
+            for k in range(rank)
+        ]
+
     return view(call, x, call.value.shape, reindex)
 
 
@@ -169,24 +198,36 @@ def unfold(call, x, dim, size, step):
     if not rank:
         return view(call, x, call.value.shape, lambda index: [])
     dim = normalize_dim(dim, rank)
-    return view(call, x, call.value.shape, lambda index: _shift(index[:-1], dim, lambda i: i * step + index[-1]))
+    return view(
+        call,
+        x,
+        call.value.shape,
+        lambda index: _shift(index[:-1], dim, lambda i: i * step + index[-1]),
+    )
 
 
 @lower(aten.as_strided.default)
 def as_strided(call, x, size, stride, storage_offset=None):
     """Another view of x's memory; x must lie there as eager has it."""
     fake = x.fake
-    if fake is None or any(isinstance(n, sympy.Expr) for n in (*fake.shape, *fake.stride(), *size, *stride, storage_offset)):
+    if fake is None or any(
+        isinstance(n, sympy.Expr)
+        for n in (*fake.shape, *fake.stride(), *size, *stride, storage_offset)
+    ):
         raise CannotLower("as_strided of a value that eager does not have, or with symbolic sizes")
     at = x.as_buffer_view(tuple(fake.stride()) if is_dense(fake) else None)
     if not same_layout(at.size, at.stride, fake.stride()):
         raise CannotLower("as_strided of a tensor that does not lie in memory as eager has it")
     buffer = call.lowerer.lowered.buffers[at.name]
-    start = fake.storage_offset() - int(at.offset)          # where the buffer begins in eager's storage
+    start = fake.storage_offset() - int(at.offset)  # where the buffer begins in eager's storage
     offset = (fake.storage_offset() if storage_offset is None else storage_offset) - start
     last = offset + sum((n - 1) * s for n, s in zip(size, stride))
-    if offset < 0 or 0 not in size and last > sum((int(n) - 1) * int(s) for n, s in zip(
-            buffer.layout.size, buffer.layout.stride)):
+    if (
+        offset < 0
+        or 0 not in size
+        and last
+        > sum((int(n) - 1) * int(s) for n, s in zip(buffer.layout.size, buffer.layout.stride))
+    ):
         raise CannotLower("as_strided reaches beyond the tensor it is given")
     layout = Layout(x.device, x.dtype, tuple(size), tuple(stride), offset)
     return TensorBox(Buffer(at.name, layout, call.origins | x.origins))
@@ -205,36 +246,61 @@ def _remainder(a, b):
 def flip(call, x, dims):
     size = x.get_size()
     dims = {normalize_dim(d, len(size)) for d in dims}
-    return copied_view(call, x, size, lambda index: [size[k] - 1 - i if k in dims else i for k, i in enumerate(index)])
+    return copied_view(
+        call,
+        x,
+        size,
+        lambda index: [size[k] - 1 - i if k in dims else i for k, i in enumerate(index)],
+    )
 
 
 @lower(aten.repeat.default)
 def repeat(call, x, repeats):
     own = x.get_size()
     skip = len(repeats) - len(own)
-    return copied_view(call, x, call.value.shape, lambda index: [_remainder(i, n) if n != 0 else i for n, i in zip(own, index[skip:])])
+    return copied_view(
+        call,
+        x,
+        call.value.shape,
+        lambda index: [_remainder(i, n) if n != 0 else i for n, i in zip(own, index[skip:])],
+    )
 
 
 @lower(aten.roll.default)
 def roll(call, x, shifts, dims=()):
     size = x.get_size()
-    if not dims:        # of the flattened tensor
+    if not dims:  # of the flattened tensor
         count = sympy.prod(size)
         flat = view(call, x, [count], reshape_index(size, [count]))
-        return copied_view(call, roll(call, flat, shifts, [0]), size, reshape_index([count], size)) if count else x.copy()
+        return (
+            copied_view(call, roll(call, flat, shifts, [0]), size, reshape_index([count], size))
+            if count
+            else x.copy()
+        )
     by = {}
     for dim, shift in zip(dims, shifts):
         dim = normalize_dim(dim, len(size))
         by[dim] = by.get(dim, 0) + shift
-    return copied_view(call, x, size, lambda index: [_remainder(i + _remainder(-by[k], size[k]), size[k]) if k in by and size[k] else i
-                                                     for k, i in enumerate(index)])
+    return copied_view(
+        call,
+        x,
+        size,
+        lambda index: [
+            _remainder(i + _remainder(-by[k], size[k]), size[k]) if k in by and size[k] else i
+            for k, i in enumerate(index)
+        ],
+    )
 
 
 # --- several tensors, or parts of one -------------------------------------------------------------------------------
 def between(i, low, high):
     """low <= i < high as a runtime condition; low, high: a number, an index expression, or None."""
     at = ops.index_expr(i, torch.int64)
-    tests = [test(at, number(limit, torch.int64)) for test, limit in ((ops.ge, low), (ops.lt, high)) if limit is not None]
+    tests = [
+        test(at, number(limit, torch.int64))
+        for test, limit in ((ops.ge, low), (ops.lt, high))
+        if limit is not None
+    ]
     return functools.reduce(ops.logical_and, tests)
 
 
@@ -252,13 +318,17 @@ def cat(call, tensors, dim=0):
         end = value = None
         for (load, dtype, _), start in reversed(list(zip(loads, starts))):
             inner = lambda load=load, dtype=dtype, start=start: cast(  # noqa: E731
-                load(_shift(index, dim, lambda i: i - start)), dtype, result.dtype)
+                load(_shift(index, dim, lambda i: i - start)), dtype, result.dtype
+            )
             if len(loads) == 1:
                 return inner()
             piece = ops.masked(between(index[dim], None if start == 0 else start, end), inner, 0)
-            value = piece if value is None else ops.where(between(index[dim], None, end), piece, value)
+            value = (
+                piece if value is None else ops.where(between(index[dim], None, end), piece, value)
+            )
             end = start
         return value
+
     return made(call, body, *tensors)
 
 
@@ -267,14 +337,25 @@ def constant_pad(call, x, pad, value=0):
     size = x.get_size()
     before, after = [0] * len(size), [0] * len(size)
     for k in range(len(pad) // 2):
-        before[len(size) - 1 - k], after[len(size) - 1 - k] = pad[2 * k:2 * k + 2]
-    load, reaches = x.make_loader(), lambda n: not is_nonnegative(sympy.sympify(-n))     # out of x, perhaps
+        before[len(size) - 1 - k], after[len(size) - 1 - k] = pad[2 * k : 2 * k + 2]
+    load, reaches = (
+        x.make_loader(),
+        lambda n: not is_nonnegative(sympy.sympify(-n)),
+    )  # out of x, perhaps
 
     def body(index):
         inside = [i - b for i, b in zip(index, before)]
-        tests = [between(i, 0 if reaches(b) else None, n if reaches(a) else None)
-                 for i, b, a, n in zip(inside, before, after, size) if reaches(b) or reaches(a)]
-        return ops.masked(functools.reduce(ops.logical_and, tests), lambda: load(inside), value) if tests else load(inside)
+        tests = [
+            between(i, 0 if reaches(b) else None, n if reaches(a) else None)
+            for i, b, a, n in zip(inside, before, after, size)
+            if reaches(b) or reaches(a)
+        ]
+        return (
+            ops.masked(functools.reduce(ops.logical_and, tests), lambda: load(inside), value)
+            if tests
+            else load(inside)
+        )
+
     return made(call, body, x)
 
 
@@ -289,7 +370,12 @@ def partly(call, x, source, written, place, anywhere=False):
 
     def body(index):
         test, new = written(index), lambda: cast(load_source(place(index)), source.dtype, x.dtype)
-        return new() if test is None else ops.where(test, new() if anywhere else ops.masked(test, new, 0), load(index))
+        return (
+            new()
+            if test is None
+            else ops.where(test, new() if anywhere else ops.masked(test, new, 0), load(index))
+        )
+
     return made(call, body, x, source)
 
 
@@ -303,30 +389,57 @@ def slice_scatter(call, x, source, dim=0, start=None, end=None, step=1):
 
     def written(index):
         end = start + (count - 1) * step + 1
-        test = between(index[dim], start if start != 0 else None, end) if (start, count) != (0, size[dim]) else None
+        test = (
+            between(index[dim], start if start != 0 else None, end)
+            if (start, count) != (0, size[dim])
+            else None
+        )
         if step != 1:
             on_step = equal(Mod(index[dim] - _remainder(start, step), sympy.sympify(step)), 0)
             test = on_step if test is None else ops.logical_and(test, on_step)
         return test
-    return partly(call, x, source, written, lambda index: _shift(index, dim, lambda i: FloorDiv(i - start, sympy.sympify(step))))
+
+    return partly(
+        call,
+        x,
+        source,
+        written,
+        lambda index: _shift(index, dim, lambda i: FloorDiv(i - start, sympy.sympify(step))),
+    )
 
 
 @lower(aten.diagonal_scatter.default)
 def diagonal_scatter(call, x, source, offset=0, dim1=0, dim2=1):
     rank = len(x.get_size())
     dim1, dim2 = normalize_dim(dim1, rank), normalize_dim(dim2, rank)
-    row = lambda index: index[dim1] - max(-offset, 0)       # noqa: E731
+    row = lambda index: index[dim1] - max(-offset, 0)  # noqa: E731
 
     def written(index):
         test = equal(row(index), index[dim2] - max(offset, 0))
-        return ops.logical_and(test, between(row(index), 0, None)) if offset else test      # not above or left of where the diagonal starts
-    return partly(call, x, source, written, lambda index: [*[i for k, i in enumerate(index) if k not in (dim1, dim2)], row(index)])
+        return (
+            ops.logical_and(test, between(row(index), 0, None)) if offset else test
+        )  # not above or left of where the diagonal starts
+
+    return partly(
+        call,
+        x,
+        source,
+        written,
+        lambda index: [*[i for k, i in enumerate(index) if k not in (dim1, dim2)], row(index)],
+    )
 
 
 @lower(aten.select_scatter.default)
 def select_scatter(call, x, source, dim, position):
     dim, position = _dim_and_place(x, dim, position)
-    return partly(call, x, source, lambda index: equal(index[dim], position), lambda index: [*index[:dim], *index[dim + 1:]], anywhere=True)
+    return partly(
+        call,
+        x,
+        source,
+        lambda index: equal(index[dim], position),
+        lambda index: [*index[:dim], *index[dim + 1 :]],
+        anywhere=True,
+    )
 
 
 @lower(aten.tril.default, aten.triu.default)
@@ -336,4 +449,5 @@ def triangle(call, x, diagonal=0):
     def body(index):
         row, column = (ops.index_expr(i, torch.int64) for i in (index[-2] + diagonal, index[-1]))
         return ops.where(keeps(column, row), load(index), ops.constant(0, x.dtype))
+
     return made(call, body, x)

@@ -13,6 +13,7 @@ NaN, in float32 perhaps only in the result.  Such rows are computed again, as th
 kernel of ours, which finds them itself: nothing waits for the device, so the op can be recorded as a CUDA graph.
 Mirrors aten/src/ATen/native/transformers/sdp_utils (the choice of a kernel, alignment of masks).  Left out: cuDNN's kernels, gradients.
 """
+
 import functools
 
 import torch
@@ -26,15 +27,22 @@ HALF = (torch.float16, torch.bfloat16)
 def library_attention(q, k, v, mask, scale):
     """(out, log(sum(exp)) of each row)"""
     if not q.is_cuda:
-        return aten._scaled_dot_product_flash_attention_for_cpu(q, k, v, 0.0, False, attn_mask=mask, scale=scale)
+        return aten._scaled_dot_product_flash_attention_for_cpu(
+            q, k, v, 0.0, False, attn_mask=mask, scale=scale
+        )
     if mask is None and q.dtype in HALF:
         return aten._scaled_dot_product_flash_attention(q, k, v, 0.0, False, False, scale=scale)[:2]
-    return aten._scaled_dot_product_efficient_attention(q, k, v, mask, True, 0.0, False, scale=scale)[:2]
+    return aten._scaled_dot_product_efficient_attention(
+        q, k, v, mask, True, 0.0, False, scale=scale
+    )[:2]
 
 
 def attention_on_cpu(q, k, v, mask, scale):
     out, log_sum = library_attention(q, k, v, mask, scale)
-    doubt, wide = ~log_sum.reciprocal().add_(log_sum).isfinite(), torch.promote_types(q.dtype, torch.float32)
+    doubt, wide = (
+        ~log_sum.reciprocal().add_(log_sum).isfinite(),
+        torch.promote_types(q.dtype, torch.float32),
+    )
     for head in map(tuple, doubt.any(-1).nonzero().tolist() if doubt.any() else ()):
         rows = doubt[head].nonzero()[:, 0]
         scores = q[head][rows].to(wide) @ k[head].mT.to(wide) * scale
@@ -48,13 +56,18 @@ def attention_on_cpu(q, k, v, mask, scale):
 def why_not_on(device):
     """Why the kernels cannot run there, or None."""
     from .triton_build import why_not
-    return why_not(device) or ("they need compute capability 8.0" if torch.cuda.get_device_capability(device) < (8, 0) else None)
+
+    return why_not(device) or (
+        "they need compute capability 8.0"
+        if torch.cuda.get_device_capability(device) < (8, 0)
+        else None
+    )
 
 
 def attention_on_gpu(q, k, v, mask, scale):
     q, k, v = map(aligned, (q, k, v))
     if mask is not None:
-        mask = aligned(mask)[..., :k.shape[-2]].expand(*q.shape[:-1], k.shape[-2])
+        mask = aligned(mask)[..., : k.shape[-2]].expand(*q.shape[:-1], k.shape[-2])
     out, log_sum = library_attention(q, k, v, mask, scale)
     mend(out, log_sum, q, k, v, mask, scale)
     return out
@@ -63,14 +76,26 @@ def attention_on_gpu(q, k, v, mask, scale):
 def aligned(tensor):
     """The tensor, or a copy whose rows begin at multiples of 16 bytes: the kernels move that much at once."""
     step = 16 // tensor.element_size()
-    return tensor.clone() if tensor.data_ptr() % 16 or any(s % step for s in tensor.stride()[:-1]) else tensor
+    return (
+        tensor.clone()
+        if tensor.data_ptr() % 16 or any(s % step for s in tensor.stride()[:-1])
+        else tensor
+    )
 
 
 def mend(out, log_sum, q, k, v, mask, scale):
     """Compute the rows of `out` that are in doubt again, in place."""
     tensors = out, log_sum, q, k, v, q if mask is None else mask
-    kernel = mending_kernel(q.device, q.dtype, tuple(q.shape), k.shape[-2], log_sum.shape[-1], mask is not None, scale,
-                            tuple(t.stride()[:3] for t in tensors if t is not log_sum))
+    kernel = mending_kernel(
+        q.device,
+        q.dtype,
+        tuple(q.shape),
+        k.shape[-2],
+        log_sum.shape[-1],
+        mask is not None,
+        scale,
+        tuple(t.stride()[:3] for t in tensors if t is not log_sum),
+    )
     kernel(*tensors, *([torch._C._cuda_getCurrentRawStream(q.device.index)] if q.is_cuda else []))
 
 
@@ -80,20 +105,55 @@ def mending_kernel(device, dtype, shape, keys, logs, masked, scale, strides):
     from ..codegen.triton import Launch
     from ..codegen.triton_configs import Config, power_of_2
     from .triton_build import build_triton_kernels
+
     batch, heads, rows, size = shape
     tiles = -(-rows // ROWS)
-    constants = {"XBLOCK": ROWS, "NBLOCK": KEYS, "DBLOCK": max(16, power_of_2(size)), "TILES": tiles, "H": heads, "M": rows, "N": keys, "D": size,
-                 "LOGS": logs, "MASKED": int(masked), "CHECKED": int(dtype not in HALF), "SCALE": float(scale)}
-    constants |= {f"{name}{dim}": n for name, stride in zip("OQKVB", strides) for dim, n in zip("BHM", stride)}
+    constants = {
+        "XBLOCK": ROWS,
+        "NBLOCK": KEYS,
+        "DBLOCK": max(16, power_of_2(size)),
+        "TILES": tiles,
+        "H": heads,
+        "M": rows,
+        "N": keys,
+        "D": size,
+        "LOGS": logs,
+        "MASKED": int(masked),
+        "CHECKED": int(dtype not in HALF),
+        "SCALE": float(scale),
+    }
+    constants |= {
+        f"{name}{dim}": n for name, stride in zip("OQKVB", strides) for dim, n in zip("BHM", stride)
+    }
     dtypes = [dtype, torch.float32, *[dtype] * 4]
-    launch = Launch("attention", {"x": batch * heads * tiles * ROWS}, [Config(tuple(constants.items()), 4)], dtypes, False, [1] * len(dtypes))
-    [kernel] = build_triton_kernels([Kernel(SOURCE.replace("CONSTANTS", ", ".join(f"{name}: tl.constexpr" for name in constants)), [], [], [],
-                                            "mend_attention", launch=launch)], device)
+    launch = Launch(
+        "attention",
+        {"x": batch * heads * tiles * ROWS},
+        [Config(tuple(constants.items()), 4)],
+        dtypes,
+        False,
+        [1] * len(dtypes),
+    )
+    [kernel] = build_triton_kernels(
+        [
+            Kernel(
+                SOURCE.replace(
+                    "CONSTANTS", ", ".join(f"{name}: tl.constexpr" for name in constants)
+                ),
+                [],
+                [],
+                [],
+                "mend_attention",
+                launch=launch,
+            )
+        ],
+        device,
+    )
     return kernel
 
 
 ROWS, KEYS = 32, 16
-SOURCE = '''import triton
+SOURCE = """import triton
 import triton.language as tl
 
 
@@ -129,12 +189,16 @@ def NAME(out, log_sum, q, k, v, mask, CONSTANTS):
                 values = tl.load(v + batch * VB + head_of_it * VH + key[:, None] * VM + d[None, :], present, other=0.0)
                 mixed = mixed + tl.dot(weights.to(values.dtype), values, input_precision="ieee")
         tl.store(target, (mixed / total[:, None]).to(out.dtype.element_ty), inside & doubt[:, None])
-'''
+"""
 
 
 LIBRARY = torch.library.Library("miniinductor", "FRAGMENT")
 LIBRARY.define("attention(Tensor q, Tensor k, Tensor v, Tensor? mask, float scale) -> Tensor")
 LIBRARY.impl("attention", attention_on_cpu, "CPU")
 LIBRARY.impl("attention", attention_on_gpu, "CUDA")
-torch.library.register_fake("miniinductor::attention", lambda q, k, v, mask, scale: library_attention(q, k, v, mask, scale)[0], lib=LIBRARY)
+torch.library.register_fake(
+    "miniinductor::attention",
+    lambda q, k, v, mask, scale: library_attention(q, k, v, mask, scale)[0],
+    lib=LIBRARY,
+)
 EXTERN[torch.ops.miniinductor.attention.default] = None

@@ -16,6 +16,7 @@ CompilerError, on which `compile_fx` runs the graph eagerly and records the mess
 Mirrors torch/_inductor/codecache.py and cpp_builder.py.  Left out: precompiled headers (the prelude has no need of
 them), remote caches, cross compilation.
 """
+
 import ctypes
 import functools
 import hashlib
@@ -35,8 +36,18 @@ from . import _launcher
 # -fno-math-errno, -fno-trapping-math: nobody reads errno or floating-point flags.  Nothing that changes a result:
 # -ffast-math would, and linking with it sets flush-to-zero in the whole process.  -ffp-contract=off: `a*b + c` rounds
 # twice, as eager does.  -fwrapv: integer overflow wraps, as torch's does.
-FLAGS = ("-std=c++17", "-O3", "-march=native", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off", "-fwrapv",
-         "-shared", "-fPIC", "-w")
+FLAGS = (
+    "-std=c++17",
+    "-O3",
+    "-march=native",
+    "-fno-math-errno",
+    "-fno-trapping-math",
+    "-ffp-contract=off",
+    "-fwrapv",
+    "-shared",
+    "-fPIC",
+    "-w",
+)
 PRELUDE = os.path.join(os.path.dirname(os.path.dirname(__file__)), "codegen", "cpp_prelude.h")
 KERNELS_PER_FILE = 6
 
@@ -50,7 +61,9 @@ def build_kernels(sources):
     unique = {}
     for source, name in sources:
         if len(source) > LONGEST_SOURCE:
-            raise CompilerError(f"kernel {name} has {len(source):,} characters: its indices are too long for the C++ compiler")
+            raise CompilerError(
+                f"kernel {name} has {len(source):,} characters: its indices are too long for the C++ compiler"
+            )
         unique.setdefault(strip_comments(source), (source, name))
     names, texts = {}, []
     for number, (key, (source, name)) in enumerate(unique.items()):
@@ -69,8 +82,8 @@ def build_kernels(sources):
     return [kernels[strip_comments(source)] for source, _ in sources]
 
 
-LONGEST_SOURCE = 2_000_000      # characters.  Symbolic sizes can make indices grow: 18 million kept g++ busy for more than 20 minutes
-_keep_loaded = {}       # kernel address -> the libraries: never unloaded while the process may call them
+LONGEST_SOURCE = 2_000_000  # characters.  Symbolic sizes can make indices grow: 18 million kept g++ busy for more than 20 minutes
+_keep_loaded = {}  # kernel address -> the libraries: never unloaded while the process may call them
 
 
 # --- shared objects ---------------------------------------------------------------------------------------------------
@@ -88,14 +101,18 @@ def build_shared_objects(sources):
         _, errors = process.communicate()
         try:
             if process.returncode:
-                raise CompilerError(compiler_message(errors.decode(errors="replace"), command, temporary))
+                raise CompilerError(
+                    compiler_message(errors.decode(errors="replace"), command, temporary)
+                )
             sign(temporary + ".so")
             os.replace(temporary + ".so", path)
         except OSError as error:
             raise cannot_write(path, error) from error
         finally:
             for suffix in (".cpp", ".so"):
-                if os.path.exists(temporary + suffix) and not (process.returncode and suffix == ".cpp"):
+                if os.path.exists(temporary + suffix) and not (
+                    process.returncode and suffix == ".cpp"
+                ):
                     os.unlink(temporary + suffix)
         libraries[number] = load(path)
         if libraries[number] is None:
@@ -114,13 +131,18 @@ def start_compiler(source, folder, command):
             os.unlink(path)
         raise cannot_write(folder, error) from error
     temporary = path[:-4]
-    process = subprocess.Popen([*command, path, "-o", temporary + ".so", "-lm"],
-                               stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    process = subprocess.Popen(
+        [*command, path, "-o", temporary + ".so", "-lm"],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+    )
     return process, temporary
 
 
 def cannot_write(path, error):
-    return CompilerError(f"cannot write {path}: {error.strerror}; free space or set MINIINDUCTOR_CACHE to another folder")
+    return CompilerError(
+        f"cannot write {path}: {error.strerror}; free space or set MINIINDUCTOR_CACHE to another folder"
+    )
 
 
 def compiler_message(errors, command, temporary):
@@ -157,7 +179,15 @@ def load(path):
 
 def cache_key(source, command):
     """A name for what `command` makes of `source` here: another torch, compiler, flag or processor gives another."""
-    text = "\0".join([torch.__version__, *command, compiler_version(command[0]), cpu_name(), strip_comments(source)])
+    text = "\0".join(
+        [
+            torch.__version__,
+            *command,
+            compiler_version(command[0]),
+            cpu_name(),
+            strip_comments(source),
+        ]
+    )
     return hashlib.sha256(text.encode()).hexdigest()[:40]
 
 
@@ -173,7 +203,9 @@ def cache_folder():
     try:
         os.makedirs(folder, exist_ok=True)
         if os.access(folder, os.W_OK | os.X_OK):
-            handle, probe = tempfile.mkstemp(dir=folder)        # os.access says yes to root on read-only disks
+            handle, probe = tempfile.mkstemp(
+                dir=folder
+            )  # os.access says yes to root on read-only disks
             os.close(handle)
             os.unlink(probe)
             _writable.add(folder)
@@ -191,10 +223,16 @@ def cache_folder():
 # --- the compiler -------------------------------------------------------------------------------------------------------
 def compiler_command():
     compiler, flags = find_compiler(os.environ.get("CXX")), list(FLAGS)
-    if platform.machine() == "x86_64":      # with a red zone, gcc 12 may keep a vector where the stack is not aligned for it (its bug 109780)
+    if (
+        platform.machine() == "x86_64"
+    ):  # with a red zone, gcc 12 may keep a vector where the stack is not aligned for it (its bug 109780)
         flags.append("-mno-red-zone")
     # clang brings its own OpenMP runtime, which does not know torch's number of threads: one thread there
-    flags.append("-fopenmp" if config.openmp and "clang" not in os.path.basename(compiler) else "-fopenmp-simd")
+    flags.append(
+        "-fopenmp"
+        if config.openmp and "clang" not in os.path.basename(compiler)
+        else "-fopenmp-simd"
+    )
     if vector_bits() == 512:
         flags.append("-mprefer-vector-width=512")
     return [compiler, *flags]
@@ -206,27 +244,35 @@ def find_compiler(chosen):
         path = shutil.which(name)
         if path:
             return path
-    raise CompilerError("miniinductor needs a C++ compiler and found none: install g++ (Debian, Ubuntu: `apt install g++`; "
-                        "conda: `conda install gxx`) or set CXX to one")
+    raise CompilerError(
+        "miniinductor needs a C++ compiler and found none: install g++ (Debian, Ubuntu: `apt install g++`; "
+        "conda: `conda install gxx`) or set CXX to one"
+    )
 
 
 @functools.lru_cache(None)
 def compiler_version(path):
-    return subprocess.run([path, "-dumpfullversion", "-dumpversion"], capture_output=True, text=True).stdout.strip()
+    return subprocess.run(
+        [path, "-dumpfullversion", "-dumpversion"], capture_output=True, text=True
+    ).stdout.strip()
 
 
 @functools.lru_cache(None)
 def cpu_flags():
     try:
         with open("/proc/cpuinfo") as file:
-            return frozenset(next((line for line in file if line.startswith(("flags", "Features"))), "").split())     # x86, Arm
+            return frozenset(
+                next((line for line in file if line.startswith(("flags", "Features"))), "").split()
+            )  # x86, Arm
     except OSError:
         return frozenset()
 
 
 @functools.lru_cache(None)
 def cpu_name():
-    return platform.machine() + hashlib.sha256(" ".join(sorted(cpu_flags())).encode()).hexdigest()[:12]
+    return (
+        platform.machine() + hashlib.sha256(" ".join(sorted(cpu_flags())).encode()).hexdigest()[:12]
+    )
 
 
 def vector_bits():
@@ -246,7 +292,9 @@ def kernel_type():
     _launcher.use_profiler(vars(torch.autograd.profiler), torch.autograd.profiler.record_function)
     tensor, get_data_ptr = torch.ones(3), c_function("torch_cpu", "aoti_torch_get_data_ptr")
     if get_data_ptr:
-        _launcher.use_torch(tensor, tensor._cdata, tensor.data_ptr(), get_data_ptr, torch.nn.Parameter)
+        _launcher.use_torch(
+            tensor, tensor._cdata, tensor.data_ptr(), get_data_ptr, torch.nn.Parameter
+        )
     return _launcher.Kernel
 
 
@@ -254,15 +302,31 @@ def kernel_type():
 def empty_cpu():
     """empty_strided(size, stride, dtype) of tuples, on the CPU: the launcher's, or torch's where libtorch lacks what that takes or it differs."""
     plain = lambda size, stride, dtype: torch.empty_strided(size, stride, dtype=dtype, device="cpu")  # noqa: E731
-    functions = [c_function("torch_cpu", "aoti_torch_empty_strided"), c_function("torch_cpu", "aoti_torch_delete_tensor_object"),
-                 c_function("torch_python", "_Z16THPVariable_WrapRKN2at10TensorBaseE")]
+    functions = [
+        c_function("torch_cpu", "aoti_torch_empty_strided"),
+        c_function("torch_cpu", "aoti_torch_delete_tensor_object"),
+        c_function("torch_python", "_Z16THPVariable_WrapRKN2at10TensorBaseE"),
+    ]
     if not all(functions):
         return plain
-    codes = {dtype: c_function("torch_cpu", f"aoti_torch_dtype_{name}", call=True) for name, dtype in vars(torch).items()
-             if isinstance(dtype, torch.dtype) and str(dtype) == f"torch.{name}"}
-    _launcher.use_allocator(*functions, {dtype: code for dtype, code in codes.items() if code is not None})
+    codes = {
+        dtype: c_function("torch_cpu", f"aoti_torch_dtype_{name}", call=True)
+        for name, dtype in vars(torch).items()
+        if isinstance(dtype, torch.dtype) and str(dtype) == f"torch.{name}"
+    }
+    _launcher.use_allocator(
+        *functions, {dtype: code for dtype, code in codes.items() if code is not None}
+    )
     ours, theirs = (make((2, 3), (1, 2), torch.int16) for make in (_launcher.empty_strided, plain))
-    alike = all(of(ours) == of(theirs) for of in (type, torch.Tensor.size, torch.Tensor.stride, operator.attrgetter("dtype", "device")))
+    alike = all(
+        of(ours) == of(theirs)
+        for of in (
+            type,
+            torch.Tensor.size,
+            torch.Tensor.stride,
+            operator.attrgetter("dtype", "device"),
+        )
+    )
     return _launcher.empty_strided if alike else plain
 
 

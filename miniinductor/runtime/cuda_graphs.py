@@ -22,14 +22,15 @@ Where a recording would be wrong it is refused, and the refusal recorded.
 Mirrors torch/_inductor/cudagraph_trees.py (paper section 4.7).  Left out: trees of graphs (any output that feeds the next one
 without a copy), several size variants in one pool.
 """
+
 import threading
 import weakref
 
 import torch
 
-new_pools = weakref.WeakValueDictionary     # stream -> Pool, as long as a recording uses it
-_pools = new_pools()                        # of recordings that keep nothing
-_recording = threading.Lock()               # other threads may work meanwhile (`thread_local`), but torch empties every device's cache before it records
+new_pools = weakref.WeakValueDictionary  # stream -> Pool, as long as a recording uses it
+_pools = new_pools()  # of recordings that keep nothing
+_recording = threading.Lock()  # other threads may work meanwhile (`thread_local`), but torch empties every device's cache before it records
 
 
 class Pool:
@@ -37,8 +38,12 @@ class Pool:
 
     def __init__(self):
         self.handle = torch.cuda.graph_pool_handle()
-        self.lock = threading.Lock()        # a second thread on the same stream must not come between inputs, replay and copies
-        self.kept = frozenset()             # addresses of what the forward recording keeps for its backward half
+        self.lock = (
+            threading.Lock()
+        )  # a second thread on the same stream must not come between inputs, replay and copies
+        self.kept = (
+            frozenset()
+        )  # addresses of what the forward recording keeps for its backward half
 
 
 def refusal(graph, device):
@@ -60,7 +65,11 @@ def refusal(graph, device):
 def current_stream(device):
     """(device's number, the stream's handle: each device has a stream 0); None while somebody else records."""
     number = device.index or 0
-    return None if torch.cuda.is_current_stream_capturing() else (number, torch._C._cuda_getCurrentRawStream(number))
+    return (
+        None
+        if torch.cuda.is_current_stream_capturing()
+        else (number, torch._C._cuda_getCurrentRawStream(number))
+    )
 
 
 def is_on_cpu(tensor):
@@ -72,7 +81,13 @@ def capture(run, inputs, pool, device):
     recording, stream = torch.cuda.CUDAGraph(), torch.cuda.Stream(device)
     # scratch memory (cuBLAS's, ours) belongs to this recording: another one may be replayed beside it on another stream
     torch._C._cuda_clearCublasWorkspaces()
-    with _recording, torch.cuda.device(device), torch.cuda.graph(recording, pool=pool.handle, stream=stream, capture_error_mode="thread_local"):
+    with (
+        _recording,
+        torch.cuda.device(device),
+        torch.cuda.graph(
+            recording, pool=pool.handle, stream=stream, capture_error_mode="thread_local"
+        ),
+    ):
         outputs = run(*inputs)
     torch._C._cuda_clearCublasWorkspaces()
     getattr(run, "workspaces_of", {}).pop(stream.cuda_stream, None)
@@ -82,7 +97,11 @@ def capture(run, inputs, pool, device):
 def forget_failed_capture(device):
     """The random number generator believes that a failed capture goes on; one that succeeds ends it."""
     torch.cuda.synchronize(device)
-    with _recording, torch.cuda.device(device), torch.cuda.graph(torch.cuda.CUDAGraph(), capture_error_mode="thread_local"):
+    with (
+        _recording,
+        torch.cuda.device(device),
+        torch.cuda.graph(torch.cuda.CUDAGraph(), capture_error_mode="thread_local"),
+    ):
         torch.zeros(1, device=device)
 
 
@@ -97,8 +116,12 @@ class GraphedCall:
         self.run, self.device, self.record, self.pools = run, program.device, record, pools
         self.results, self.is_backward = results, is_backward
         self.held = [t for t in program.constants.values() if isinstance(t, torch.Tensor)]
-        self.written = [program.inputs.index(name) for name in program.mutations if name in program.inputs]
-        self.written_held = [program.constants[name] for name in program.mutations if name in program.constants]
+        self.written = [
+            program.inputs.index(name) for name in program.mutations if name in program.inputs
+        ]
+        self.written_held = [
+            program.constants[name] for name in program.mutations if name in program.constants
+        ]
         self.recordings, self.last, self.moving = {}, {}, set()
 
     def __call__(self, *inputs):
@@ -107,7 +130,9 @@ class GraphedCall:
         addresses = [t.data_ptr() for t in (*inputs, *self.held)]
         if stream is None or known == "refused":
             return self.run(*inputs)
-        if self.is_backward and (pool is None or not pool.kept <= {*addresses}):      # of a forward call that was not replayed
+        if self.is_backward and (
+            pool is None or not pool.kept <= {*addresses}
+        ):  # of a forward call that was not replayed
             self.last.setdefault(stream, addresses)
             return self.run(*inputs)
         if isinstance(known, Recording) and not known.fits(addresses):
@@ -121,14 +146,19 @@ class GraphedCall:
             known = self.recordings[stream] = self.record_on(stream, inputs, addresses, before)
             if known == "refused":
                 return self.run(*inputs)
-        if known.is_needed():       # an earlier call's backward half has yet to come
+        if known.is_needed():  # an earlier call's backward half has yet to come
             return self.run(*inputs)
         return known.replay(inputs)
 
     def record_on(self, stream, inputs, addresses, before):
         pool = self.pools.get(stream) or Pool()
-        self.moving |= {i for i, t in enumerate(inputs) if addresses[i] != before[i] and addresses[i] not in pool.kept
-                        and not isinstance(t, torch.nn.Parameter)}
+        self.moving |= {
+            i
+            for i, t in enumerate(inputs)
+            if addresses[i] != before[i]
+            and addresses[i] not in pool.kept
+            and not isinstance(t, torch.nn.Parameter)
+        }
         try:
             recording = Recording(self, inputs, addresses, pool)
         except RuntimeError as error:
@@ -136,7 +166,9 @@ class GraphedCall:
             self.record.notes.append(f"no CUDA graph: {str(error).splitlines()[0]}")
             return "refused"
         self.pools[stream] = pool
-        self.record.notes.append(f"recorded as a CUDA graph: {len(recording.copied)} of {len(inputs)} inputs are copied per call")
+        self.record.notes.append(
+            f"recorded as a CUDA graph: {len(recording.copied)} of {len(inputs)} inputs are copied per call"
+        )
         return recording
 
 
@@ -150,12 +182,17 @@ class Recording:
         own = list(inputs)
         with torch.no_grad():
             for i in self.copied:
-                own[i] = torch.empty_strided(own[i].shape, own[i].stride(), dtype=own[i].dtype, device=own[i].device).copy_(own[i])
+                own[i] = torch.empty_strided(
+                    own[i].shape, own[i].stride(), dtype=own[i].dtype, device=own[i].device
+                ).copy_(own[i])
         self.own = [own[i] for i in self.copied]
         self.back = [(i, own[i]) for i in owner.written if i in owner.moving]
-        self.written, self.written_held = [i for i in owner.written if i not in owner.moving], owner.written_held
+        self.written, self.written_held = (
+            [i for i in owner.written if i not in owner.moving],
+            owner.written_held,
+        )
         self.play, self.outputs = capture(owner.run, own, pool, owner.device)
-        kept = self.outputs[self.results:] if self.results is not None else []
+        kept = self.outputs[self.results :] if self.results is not None else []
         self.storages = list({t.data_ptr(): t.untyped_storage() for t in kept}.values())
         self.users = self.count_users()
         if self.results is not None:
@@ -178,8 +215,10 @@ class Recording:
             self.play()
             for i, tensor in self.back:
                 inputs[i].copy_(tensor)
-            if self.written or self.written_held:       # autograd notices writes by the version
-                torch.autograd.graph.increment_version([*[inputs[i] for i in self.written], *self.written_held])
+            if self.written or self.written_held:  # autograd notices writes by the version
+                torch.autograd.graph.increment_version(
+                    [*[inputs[i] for i in self.written], *self.written_held]
+                )
             count = len(self.outputs) if self.results is None else self.results
             return copies(self.outputs[:count]) + [t.detach() for t in self.outputs[count:]]
 
@@ -187,7 +226,9 @@ class Recording:
 def copies(values):
     """Copies of the tensors among `values`, by one kernel for all of a dtype."""
     originals = [v for v in values if isinstance(v, torch.Tensor)]
-    fresh = [torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device=t.device) for t in originals]
+    fresh = [
+        torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device=t.device) for t in originals
+    ]
     if fresh:
         torch._foreach_copy_(fresh, originals)
     fresh = iter(fresh)

@@ -22,6 +22,7 @@ An entry ends with its SHA-256 and is renamed into place; one that is damaged is
 `config.cache_dir` can run code, as with the libraries that lie beside it.
 Mirrors FxGraphCache (torch/_inductor/codecache.py) and torch/_functorch/_aot_autograd/autograd_cache.py.  Left out: remote caches, eviction.
 """
+
 import functools
 import hashlib
 import importlib
@@ -46,11 +47,32 @@ from .build import cache_folder, cpu_name
 
 PACKAGE = Path(__file__).parent.parent
 SIMPLE = (bool, int, float, str, torch.dtype)
-UNIMPORTANT = {"cache_dir", "debug", "raise_internal_errors", "graph_cache"}     # names of numbers that change nothing that is kept
-OWN = {"miniinductor", "minidynamo", "torch", "sympy", "networkx", "jinja2", "numpy", "triton"} | sys.stdlib_module_names - {"__main__"}
-LIBRARIES = {"torch", "builtins", "math", "operator", "_operator", "einops"}      # whose functions have names that last
+UNIMPORTANT = {
+    "cache_dir",
+    "debug",
+    "raise_internal_errors",
+    "graph_cache",
+}  # names of numbers that change nothing that is kept
+OWN = {
+    "miniinductor",
+    "minidynamo",
+    "torch",
+    "sympy",
+    "networkx",
+    "jinja2",
+    "numpy",
+    "triton",
+} | sys.stdlib_module_names - {"__main__"}
+LIBRARIES = {
+    "torch",
+    "builtins",
+    "math",
+    "operator",
+    "_operator",
+    "einops",
+}  # whose functions have names that last
 TEXTS = (*SIMPLE, complex, type(None), type(...), torch.device, torch.memory_format, torch.layout)
-LARGEST = 4096              # bytes of a constant that is kept by value
+LARGEST = 4096  # bytes of a constant that is kept by value
 
 
 class Uncachable(Exception):
@@ -83,19 +105,33 @@ def target_text(target):
         if str(target).split(".")[0] not in ("aten", "prims", "prim"):
             raise Uncachable(f"{target} is no op of torch's own")
         return f"op {target}"
-    home = getattr(target, "__module__", None) or getattr(getattr(target, "__objclass__", None), "__module__", None) or ""
+    home = (
+        getattr(target, "__module__", None)
+        or getattr(getattr(target, "__objclass__", None), "__module__", None)
+        or ""
+    )
     for name in (getattr(target, "__qualname__", ""), getattr(target, "__name__", "")):
         at = sys.modules.get(home) if home.split(".")[0] in LIBRARIES else None
         for part in name.split("."):
             at = getattr(at, part, None)
         if at is target:
             return f"{home}.{name}"
-    raise Uncachable(f"{getattr(target, '__qualname__', type(target).__name__)} is neither a number nor a function of torch's own")
+    raise Uncachable(
+        f"{getattr(target, '__qualname__', type(target).__name__)} is neither a number nor a function of torch's own"
+    )
 
 
 def tensor_text(t):
     """What compiling may look at."""
-    flags = [t.requires_grad, t.is_leaf, t.is_inference(), t.is_conj(), t.is_neg(), t._is_view(), isinstance(t, torch.nn.Parameter)]
+    flags = [
+        t.requires_grad,
+        t.is_leaf,
+        t.is_inference(),
+        t.is_conj(),
+        t.is_neg(),
+        t._is_view(),
+        isinstance(t, torch.nn.Parameter),
+    ]
     return f"{text_of(tuple(t.shape))} {text_of(tuple(t.stride()))} {text_of(t.storage_offset())} {t.dtype} {t.device} {flags}"
 
 
@@ -111,8 +147,10 @@ def graph_text(gm):
             about = f"tensor {numbers.setdefault(id(tensor), len(numbers))} {tensor_text(tensor)}"
         elif node.op == "call_module":
             raise Uncachable("a call of a module")
-        lines.append(f"{node.name} {node.op} {target_text(node.target)} {text_of(node.args)} {text_of(node.kwargs)} {about} "
-                     f"{node.meta.get('source_line', '')} {node.meta.get('module_path', '')}")
+        lines.append(
+            f"{node.name} {node.op} {target_text(node.target)} {text_of(node.args)} {text_of(node.kwargs)} {about} "
+            f"{node.meta.get('source_line', '')} {node.meta.get('module_path', '')}"
+        )
     return "\n".join(lines)
 
 
@@ -132,14 +170,37 @@ def sizes_text(env):
 def thread_text():
     """The state of this thread and the switches of torch that decide which ops and kernels are taken."""
     cuda, cudnn = torch.backends.cuda, torch.backends.cudnn
-    autocast = [(d, torch.is_autocast_enabled(d), torch.get_autocast_dtype(d)) for d in ("cpu", "cuda")]
-    return str([torch.is_grad_enabled(), torch.is_inference_mode_enabled(), autocast, torch.get_default_dtype(), str(torch.get_default_device()),
-                torch.get_num_threads(), torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled(),
-                torch.get_float32_matmul_precision(), cuda.matmul.allow_tf32, cuda.matmul.allow_fp16_reduced_precision_reduction,
-                cuda.matmul.allow_bf16_reduced_precision_reduction, cuda.flash_sdp_enabled(), cuda.mem_efficient_sdp_enabled(),
-                cuda.math_sdp_enabled(), cuda.cudnn_sdp_enabled(), cudnn.enabled, cudnn.benchmark, cudnn.deterministic, cudnn.allow_tf32,
-                torch.backends.mkldnn.enabled, torch.backends.opt_einsum.enabled, torch._C._len_torch_function_stack(),
-                torch._C._len_torch_dispatch_stack()])
+    autocast = [
+        (d, torch.is_autocast_enabled(d), torch.get_autocast_dtype(d)) for d in ("cpu", "cuda")
+    ]
+    return str(
+        [
+            torch.is_grad_enabled(),
+            torch.is_inference_mode_enabled(),
+            autocast,
+            torch.get_default_dtype(),
+            str(torch.get_default_device()),
+            torch.get_num_threads(),
+            torch.are_deterministic_algorithms_enabled(),
+            torch.is_deterministic_algorithms_warn_only_enabled(),
+            torch.get_float32_matmul_precision(),
+            cuda.matmul.allow_tf32,
+            cuda.matmul.allow_fp16_reduced_precision_reduction,
+            cuda.matmul.allow_bf16_reduced_precision_reduction,
+            cuda.flash_sdp_enabled(),
+            cuda.mem_efficient_sdp_enabled(),
+            cuda.math_sdp_enabled(),
+            cuda.cudnn_sdp_enabled(),
+            cudnn.enabled,
+            cudnn.benchmark,
+            cudnn.deterministic,
+            cudnn.allow_tf32,
+            torch.backends.mkldnn.enabled,
+            torch.backends.opt_einsum.enabled,
+            torch._C._len_torch_function_stack(),
+            torch._C._len_torch_dispatch_stack(),
+        ]
+    )
 
 
 @functools.cache
@@ -148,14 +209,20 @@ def source_hash():
     found = hashlib.sha256()
     for path in sorted(PACKAGE.rglob("*")):
         if path.suffix in (".py", ".c", ".h", ".jinja"):
-            found.update(str(path.relative_to(PACKAGE)).encode() + b"\0" + path.read_bytes() + b"\0")
+            found.update(
+                str(path.relative_to(PACKAGE)).encode() + b"\0" + path.read_bytes() + b"\0"
+            )
     return found.hexdigest()
 
 
 @functools.cache
 def modules():
     """The compiler's modules, all of them imported."""
-    parts = [path.relative_to(PACKAGE.parent).with_suffix("").parts for path in sorted(PACKAGE.rglob("*.py")) if path.stem != "triton_worker"]
+    parts = [
+        path.relative_to(PACKAGE.parent).with_suffix("").parts
+        for path in sorted(PACKAGE.rglob("*.py"))
+        if path.stem != "triton_worker"
+    ]
     names = [".".join(part for part in path if part != "__init__") for path in parts]
     return {name: importlib.import_module(name) for name in names}
 
@@ -167,13 +234,24 @@ def compiler_text():
         for name, value in vars(module).items():
             if name.startswith("_") or name in UNIMPORTANT:
                 continue
-            if isinstance(value, SIMPLE) or isinstance(value, tuple) and all(isinstance(v, SIMPLE) for v in value):
+            if (
+                isinstance(value, SIMPLE)
+                or isinstance(value, tuple)
+                and all(isinstance(v, SIMPLE) for v in value)
+            ):
                 found.append(f"{home}.{name}={value!r}")
             elif isinstance(value, (set, frozenset)) and name.isupper():
-                found.append(f"{home}.{name}={sorted(getattr(v, '__qualname__', None) or str(v) for v in value)}")
+                found.append(
+                    f"{home}.{name}={sorted(getattr(v, '__qualname__', None) or str(v) for v in value)}"
+                )
             else:
-                is_table, is_ours = isinstance(value, dict) and name.isupper(), isinstance(value, type) and value.__module__ == home
-                for member in value.values() if is_table else vars(value).values() if is_ours else [value]:
+                is_table, is_ours = (
+                    isinstance(value, dict) and name.isupper(),
+                    isinstance(value, type) and value.__module__ == home,
+                )
+                for member in (
+                    value.values() if is_table else vars(value).values() if is_ours else [value]
+                ):
                     check_own(member, f"{home}.{name}")
     return "\n".join(found)
 
@@ -181,17 +259,29 @@ def compiler_text():
 def check_own(value, where):
     home = getattr(value, "__module__", None)
     if isinstance(value, (types.FunctionType, type)) and home and home.split(".")[0] not in OWN:
-        raise Uncachable(f"{where} holds {home}.{value.__qualname__}, which is no part of this compiler")
+        raise Uncachable(
+            f"{where} holds {home}.{value.__qualname__}, which is no part of this compiler"
+        )
 
 
 @functools.cache
 def versions_text(cuda):
-    packages = ["sympy", "networkx", "jinja2"] + ["triton"] * bool(importlib.util.find_spec("triton"))
-    found = [sys.version, torch.__version__, str(torch.version.git_version), cpu_name(), os.environ.get("TRITON_INTERPRET", "")]
+    packages = ["sympy", "networkx", "jinja2"] + ["triton"] * bool(
+        importlib.util.find_spec("triton")
+    )
+    found = [
+        sys.version,
+        torch.__version__,
+        str(torch.version.git_version),
+        cpu_name(),
+        os.environ.get("TRITON_INTERPRET", ""),
+    ]
     found += [f"{name} {importlib.metadata.version(name)}" for name in packages]
     for number in range(torch.cuda.device_count() if cuda else 0):
         about = torch.cuda.get_device_properties(number)
-        found.append(f"{about.name} {about.major}.{about.minor} {about.multi_processor_count} {about.total_memory}")
+        found.append(
+            f"{about.name} {about.major}.{about.minor} {about.multi_processor_count} {about.total_memory}"
+        )
     return "\n".join(found)
 
 
@@ -202,9 +292,17 @@ def open_entry(gm, inputs, mode):
         raise Uncachable("freezing: constants are made of the parameters' values")
     held = list({id(t): t for t in [*gm.parameters(), *gm.buffers()]}.values())
     env, tensors, first = shape_env_of(inputs), [*inputs, *held], {}
-    parts = [source_hash(), compiler_text(), versions_text(any(t.device.type == "cuda" for t in tensors if isinstance(t, torch.Tensor))),
-             thread_text(), str(mode), graph_text(gm), *[tensor_text(t) if isinstance(t, torch.Tensor) else text_of(t) for t in tensors],
-             str([first.setdefault(id(t), i) for i, t in enumerate(tensors)]), sizes_text(env) if env is not None else ""]
+    parts = [
+        source_hash(),
+        compiler_text(),
+        versions_text(any(t.device.type == "cuda" for t in tensors if isinstance(t, torch.Tensor))),
+        thread_text(),
+        str(mode),
+        graph_text(gm),
+        *[tensor_text(t) if isinstance(t, torch.Tensor) else text_of(t) for t in tensors],
+        str([first.setdefault(id(t), i) for i, t in enumerate(tensors)]),
+        sizes_text(env) if env is not None else "",
+    ]
     return Entry(hashlib.sha256("\0".join(parts).encode()).hexdigest()[:40], held, env)
 
 
@@ -213,7 +311,9 @@ class Entry:
 
     def __init__(self, key, held, env):
         self.key, self.held, self.env = key, held, env
-        self.known = 0 if env is None else len(env.decisions)       # decisions before anything was compiled
+        self.known = (
+            0 if env is None else len(env.decisions)
+        )  # decisions before anything was compiled
 
     def path(self, part):
         return os.path.join(cache_folder(), f"{self.key}{part}.graph")
@@ -231,20 +331,26 @@ class Entry:
             for fact, line in facts:
                 self.env.decide(fact, line)
             return value
-        except Exception:       # not there, cut short, or of a library that is gone: it is made again
+        except Exception:  # not there, cut short, or of a library that is gone: it is made again
             return None
 
     def store(self, value, part=""):
         """Why it could not be kept, or None."""
-        facts = [(d.fact, d.line) for d in self.env.decisions[self.known:] if not d.proved] if self.env is not None else []
+        facts = (
+            [(d.fact, d.line) for d in self.env.decisions[self.known :] if not d.proved]
+            if self.env is not None
+            else []
+        )
         try:
             text = io.BytesIO()
             Writer(text, self.held).dump((facts, value))
             content, temporary = text.getvalue(), f"{self.path(part)}.{os.getpid()}"
             with open(temporary, "wb") as file:
                 file.write(content + hashlib.sha256(content).digest())
-            os.replace(temporary, self.path(part))          # a reader sees a whole file or none
-        except Exception as reason:         # an Uncachable, a full disk, or pickle's word that something has no text
+            os.replace(temporary, self.path(part))  # a reader sees a whole file or none
+        except (
+            Exception
+        ) as reason:  # an Uncachable, a full disk, or pickle's word that something has no text
             return f"{type(reason).__name__}: {reason}"
 
 
@@ -256,13 +362,23 @@ class Writer(pickle.Pickler):
         self.held = held
 
     def persistent_id(self, value):
-        return next((i for i, t in enumerate(self.held) if t is value), None) if isinstance(value, torch.Tensor) else None
+        return (
+            next((i for i, t in enumerate(self.held) if t is value), None)
+            if isinstance(value, torch.Tensor)
+            else None
+        )
 
     def reducer_override(self, value):
         if isinstance(value, torch.Tensor):
             if value.nbytes > LARGEST:
                 raise Uncachable(f"a constant of {value.nbytes} bytes")
-            return constant, (value.tolist(), value.dtype, value.device, tuple(value.shape), value.stride())
+            return constant, (
+                value.tolist(),
+                value.dtype,
+                value.device,
+                tuple(value.shape),
+                value.stride(),
+            )
         if isinstance(value, torch._ops.OpOverload):
             return torch_object, (f"ops.{value}",)
         if isinstance(value, SYMBOLIC):
@@ -289,4 +405,6 @@ def torch_object(path):
 
 
 def constant(values, dtype, device, shape, stride):
-    return torch.empty_strided(shape, stride, dtype=dtype, device=device).copy_(torch.tensor(values, dtype=dtype).reshape(shape))
+    return torch.empty_strided(shape, stride, dtype=dtype, device=device).copy_(
+        torch.tensor(values, dtype=dtype).reshape(shape)
+    )

@@ -10,6 +10,7 @@ are built then, or found on disk.
 A graph that was just compiled goes the same way: what is read from disk cannot do anything else.
 Mirrors torch/_inductor/output_code.py (`CompiledFxGraph`).
 """
+
 import functools
 import itertools
 from dataclasses import dataclass
@@ -26,15 +27,15 @@ ALIGNMENT = 64
 @dataclass
 class Program:
     source: str
-    scope: dict             # the wrapper's globals but for its kernels: ops, dtypes, parameters, workspaces
-    kernels: list           # (language, device, [(name, codegen.common.Kernel, bytes that it moves)])
+    scope: dict  # the wrapper's globals but for its kernels: ops, dtypes, parameters, workspaces
+    kernels: list  # (language, device, [(name, codegen.common.Kernel, bytes that it moves)])
     device: torch.device
-    inputs: list            # names, in order
-    constants: dict         # name -> parameter, buffer or constant
-    mutations: list         # names of inputs and constants that are written
+    inputs: list  # names, in order
+    constants: dict  # name -> parameter, buffer or constant
+    mutations: list  # names of inputs and constants that are written
     functions: dict = None  # name -> kernel, where they are built already
-    frozen: object = None   # freezing.Frozen
-    refused: str = ""       # why it must not be recorded as a CUDA graph
+    frozen: object = None  # freezing.Frozen
+    refused: str = ""  # why it must not be recorded as a CUDA graph
 
     def __getstate__(self):
         return {**self.__dict__, "functions": None}
@@ -64,9 +65,10 @@ def build_functions(language, device, kernels, moved):
 @dataclass
 class NewWorkspace:
     """A function of the size symbols that makes the arena and every intermediate (and view of one) in it."""
-    plan: list              # (dtype, (slot, offset), size, stride, offset of the view)
-    slots: list             # bytes
-    symbols: list           # names
+
+    plan: list  # (dtype, (slot, offset), size, stride, offset of the view)
+    slots: list  # bytes
+    symbols: list  # names
     device: torch.device
 
     def __getstate__(self):
@@ -76,17 +78,21 @@ class NewWorkspace:
     def numbers(self):
         return fill((self.plan, self.slots), self.symbols)
 
-    @torch.inference_mode(False)        # tensors made in inference mode could not be written outside of it
+    @torch.inference_mode(
+        False
+    )  # tensors made in inference mode could not be written outside of it
     def __call__(self, *symbols):
         plan, slots = self.numbers(*symbols)
-        *starts, total = itertools.accumulate((-(-n // ALIGNMENT) * ALIGNMENT for n in slots), initial=0)
+        *starts, total = itertools.accumulate(
+            (-(-n // ALIGNMENT) * ALIGNMENT for n in slots), initial=0
+        )
         arena = torch.empty(total + ALIGNMENT, dtype=torch.uint8, device=self.device)
         start = -arena.data_ptr() % ALIGNMENT
-        arena, tensors = arena[start:start + total], []
+        arena, tensors = arena[start : start + total], []
         for dtype, (slot, offset), size, stride, view_offset in plan:
             offset += starts[slot]
             usable = (total - offset) // dtype.itemsize * dtype.itemsize
-            typed = arena[offset:offset + usable].view(dtype)
+            typed = arena[offset : offset + usable].view(dtype)
             tensors.append(typed.as_strided(size, stride, typed.storage_offset() + view_offset))
         return tuple(tensors)
 
@@ -105,7 +111,12 @@ class WorkspacesBySize(dict):
 
 def in_layout(tensor, stride):
     """The tensor, copied if its strides are others; strides of dimensions of size 1 do not matter."""
-    if tensor.stride() == stride or not tensor.numel() or all(
-            n == 1 or a == b for n, a, b in zip(tensor.shape, tensor.stride(), stride)):
+    if (
+        tensor.stride() == stride
+        or not tensor.numel()
+        or all(n == 1 or a == b for n, a, b in zip(tensor.shape, tensor.stride(), stride))
+    ):
         return tensor
-    return torch.empty_strided(tensor.shape, stride, dtype=tensor.dtype, device=tensor.device).copy_(tensor)
+    return torch.empty_strided(
+        tensor.shape, stride, dtype=tensor.dtype, device=tensor.device
+    ).copy_(tensor)

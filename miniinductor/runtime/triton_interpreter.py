@@ -8,6 +8,7 @@ The interpreter runs a kernel's Python with numpy arrays as tiles.  torch's own 
 for PTX's reciprocal; float32 is rounded to bfloat16 instead of cut off; a tile is reduced by folding it in halves, as a GPU
 does, instead of element by element; indices are checked, and every address.
 """
+
 import contextlib
 import dataclasses
 import importlib.util
@@ -22,9 +23,39 @@ from .build import CompilerError
 
 class Libdevice:
     """`libdevice.tanh(tile)`: torch.tanh on the numpy array behind the tile."""
-    functions = {"rint": torch.round, "pow": torch.pow, "fmod": lambda a, b: torch.from_numpy(np.fmod(a.numpy(), b.numpy())), **{name: getattr(torch, name) for name in (
-        "exp", "expm1", "log10", "log1p", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erfc",
-        "erfinv", "lgamma", "trunc", "atan2", "copysign", "nextafter", "hypot")}}
+
+    functions = {
+        "rint": torch.round,
+        "pow": torch.pow,
+        "fmod": lambda a, b: torch.from_numpy(np.fmod(a.numpy(), b.numpy())),
+        **{
+            name: getattr(torch, name)
+            for name in (
+                "exp",
+                "expm1",
+                "log10",
+                "log1p",
+                "tan",
+                "asin",
+                "acos",
+                "atan",
+                "sinh",
+                "cosh",
+                "tanh",
+                "asinh",
+                "acosh",
+                "atanh",
+                "erfc",
+                "erfinv",
+                "lgamma",
+                "trunc",
+                "atan2",
+                "copysign",
+                "nextafter",
+                "hypot",
+            )
+        },
+    }
 
     def __getattr__(self, name):
         function = self.functions[name]
@@ -32,12 +63,17 @@ class Libdevice:
         def call(*tiles):
             import triton.language as tl
             from triton.runtime.interpreter import TensorHandle
+
             arrays = np.broadcast_arrays(*[t.handle.data for t in tiles])
             result = function(*[torch.from_numpy(np.ascontiguousarray(a)) for a in arrays]).numpy()
             kind = tiles[0].dtype.scalar
-            result = result.reshape(arrays[0].shape)            # a scalar is an array of one element
+            result = result.reshape(arrays[0].shape)  # a scalar is an array of one element
             is_tile = any(t.type.is_block() for t in tiles)
-            return tl.core.tensor(TensorHandle(result, kind), tl.block_type(kind, list(result.shape)) if is_tile else kind)
+            return tl.core.tensor(
+                TensorHandle(result, kind),
+                tl.block_type(kind, list(result.shape)) if is_tile else kind,
+            )
+
         return call
 
 
@@ -53,10 +89,17 @@ class CheckedMemory:
     @contextlib.contextmanager
     def only(self, tensors):
         """A `with` block in which a kernel of this thread runs on these."""
-        spans = sorted((t.data_ptr(), t.data_ptr() + t.element_size() * (1 + sum((n - 1) * s for n, s in zip(t.shape, t.stride()))))
-                       for t in tensors if isinstance(t, torch.Tensor) and t.numel())
+        spans = sorted(
+            (
+                t.data_ptr(),
+                t.data_ptr()
+                + t.element_size() * (1 + sum((n - 1) * s for n, s in zip(t.shape, t.stride()))),
+            )
+            for t in tensors
+            if isinstance(t, torch.Tensor) and t.numel()
+        )
         starts, ends = np.array(spans, np.uint64).reshape(-1, 2).T
-        self.running.spans = starts, np.maximum.accumulate(ends)        # tensors may overlap
+        self.running.spans = starts, np.maximum.accumulate(ends)  # tensors may overlap
         try:
             yield
         finally:
@@ -64,7 +107,7 @@ class CheckedMemory:
 
     def check(self, addresses, mask, size):
         used = addresses[mask.astype(bool)]
-        if used.size and hasattr(self.running, "spans"):                # else a kernel that Triton alone runs
+        if used.size and hasattr(self.running, "spans"):  # else a kernel that Triton alone runs
             starts, ends = self.running.spans
             span = np.searchsorted(starts, used, side="right") - 1
             if span.min() < 0 or (used + np.uint64(size) > ends[span]).any():
@@ -90,7 +133,9 @@ def fold_in_halves(self, input):
     while arrays[0].shape[axis] > 1:
         half = arrays[0].shape[axis] // 2
         parts = [np.split(a, [half], axis) for a in arrays]
-        sides = [[self.to_tensor(p[side], t.dtype) for p, t in zip(parts, input)] for side in (0, 1)]
+        sides = [
+            [self.to_tensor(p[side], t.dtype) for p, t in zip(parts, input)] for side in (0, 1)
+        ]
         combined = self.combine_fn.fn(*sides[0], *sides[1])
         arrays = [t.handle.data for t in (combined if isinstance(combined, tuple) else (combined,))]
     if not self.keep_dims:
@@ -101,44 +146,69 @@ def fold_in_halves(self, input):
 def mend(interpreter):
     """Put our own in the place of what is slow or wrong there (once per process)."""
     import triton.language as tl
+
     builder = interpreter.InterpreterBuilder
     if interpreter.ReduceOps.generic_reduce is fold_in_halves:
         return
     interpreter.ReduceOps.generic_reduce = fold_in_halves
     interpreter._interpreter = CheckedMemory(interpreter._interpreter)
     interpreter.interpreter_builder.options = dataclasses.replace(
-        interpreter.interpreter_builder.options, debug=True, sanitize_overflow=False)
+        interpreter.interpreter_builder.options, debug=True, sanitize_overflow=False
+    )
     cast = builder.cast_impl
 
-    def widened(source):                        # bfloat16 tiles hold bits, not numbers
-        return interpreter.TensorHandle((source.data.astype(np.uint32) << 16).view(np.float32), tl.float32)
+    def widened(source):  # bfloat16 tiles hold bits, not numbers
+        return interpreter.TensorHandle(
+            (source.data.astype(np.uint32) << 16).view(np.float32), tl.float32
+        )
 
     def cast_and_round(self, source, target):
-        if source.get_element_ty() == tl.bfloat16 and target.scalar == tl.float32:     # Triton's own gets denormal numbers wrong
+        if (
+            source.get_element_ty() == tl.bfloat16 and target.scalar == tl.float32
+        ):  # Triton's own gets denormal numbers wrong
             return widened(source)
         if source.get_element_ty() == tl.float32 and target.scalar == tl.bfloat16:
-            rounded = torch.from_numpy(np.ascontiguousarray(source.data)).bfloat16().view(torch.int16).numpy()
-            return interpreter.TensorHandle(rounded.view(np.uint16).reshape(source.data.shape), tl.bfloat16)
+            rounded = (
+                torch.from_numpy(np.ascontiguousarray(source.data))
+                .bfloat16()
+                .view(torch.int16)
+                .numpy()
+            )
+            return interpreter.TensorHandle(
+                rounded.view(np.uint16).reshape(source.data.shape), tl.bfloat16
+            )
         return cast(self, source, target)
+
     builder.cast_impl = cast_and_round
     dot = builder.create_dot
 
     def dot_of_values(self, a, b, *rest):
-        return dot(self, *[widened(t) if t.dtype.scalar == tl.bfloat16 else t for t in (a, b)], *rest)
+        return dot(
+            self, *[widened(t) if t.dtype.scalar == tl.bfloat16 else t for t in (a, b)], *rest
+        )
+
     builder.create_dot = dot_of_values
     splat = builder.create_splat
 
-    def splat_of_truth(self, shape, scalar):    # the handle of a comparison says the dtype of what was compared
+    def splat_of_truth(
+        self, shape, scalar
+    ):  # the handle of a comparison says the dtype of what was compared
         truth = scalar.data.dtype == bool
-        return splat(self, shape, interpreter.TensorHandle(scalar.data, tl.int1) if truth else scalar)
+        return splat(
+            self, shape, interpreter.TensorHandle(scalar.data, tl.int1) if truth else scalar
+        )
+
     builder.create_splat = splat_of_truth
     patch = interpreter._patch_lang_tensor
 
-    def patch_and_index(tensor, scope):         # Triton 3.6: numpy 2.4 makes no int of an array of one element
+    def patch_and_index(
+        tensor, scope
+    ):  # Triton 3.6: numpy 2.4 makes no int of an array of one element
         patch(tensor, scope)
         scope.set_attr(tensor, "__index__", lambda self: self.handle.data.item())
+
     interpreter._patch_lang_tensor = patch_and_index
-    np.seterr(all="ignore")         # tiles compute on elements that a mask hides
+    np.seterr(all="ignore")  # tiles compute on elements that a mask hides
 
 
 def load_interpreted(path, name):
@@ -146,6 +216,7 @@ def load_interpreted(path, name):
     if os.environ.get("TRITON_INTERPRET") != "1":
         raise CompilerError("set TRITON_INTERPRET=1 before triton is imported")
     from triton.runtime import interpreter
+
     mend(interpreter)
     spec = importlib.util.spec_from_file_location(os.path.basename(path)[:-3], path)
     module = importlib.util.module_from_spec(spec)
@@ -156,7 +227,8 @@ def load_interpreted(path, name):
         module.reciprocal = lambda x: 1 / x
     function = getattr(module, name)
     if not isinstance(function, interpreter.InterpretedFunction) or not isinstance(
-            module.tl.sum, interpreter.InterpretedFunction):
+        module.tl.sum, interpreter.InterpretedFunction
+    ):
         raise CompilerError("triton was imported before TRITON_INTERPRET=1 was set")
     return CheckedKernel(function, interpreter._interpreter)
 
@@ -171,4 +243,5 @@ class CheckedKernel:
         def run(*arguments, **named):
             with self.memory.only([*arguments, *named.values()]):
                 self.function[grid](*arguments, **named)
+
         return run

@@ -5,6 +5,7 @@
 `CHANGES` is the list of things that can change; each is a function of a `World`.  The compiled function reads most of the world;
 plain and compiled each have a world of their own, changed in the same way.  Between changes the function is called twice.
 """
+
 import argparse
 import random
 import sys
@@ -19,7 +20,7 @@ from minidynamo import config
 
 from .compare import difference, outcome
 
-SOURCE = '''
+SOURCE = """
 import collections, dataclasses, enum, functools, types
 import torch
 from torch import nn
@@ -122,7 +123,7 @@ def f(x, y, items, table, obj, net, n=1, *rest, bonus=0, **kw):
     return net(z.float()), z, x.shape, {"k": z.sum()}
 
 CONFIG, PLAIN = Config(), Plain()
-'''
+"""
 
 
 class World:
@@ -133,7 +134,12 @@ class World:
         exec(compile(SOURCE, "<world>", "exec"), self.space)
         values = torch.Generator().manual_seed(seed)
         self.x, self.y = (torch.randn(2, 3, generator=values) for _ in range(2))
-        self.items, self.table, self.obj, self.net = [1, 2.5], {"p": 1, "q": 2.0}, self.g["Helper"](), self.g["Net"]().eval()
+        self.items, self.table, self.obj, self.net = (
+            [1, 2.5],
+            {"p": 1, "q": 2.0},
+            self.g["Helper"](),
+            self.g["Net"]().eval(),
+        )
         self.rest, self.kw, self.n, self.mode, self.f = (), {}, 1, None, self.g["f"]
 
     def call(self, function):
@@ -143,7 +149,16 @@ class World:
         return outcome(function, *self.arguments(), [*self.watched()], "<world>")
 
     def arguments(self):
-        return (self.x, self.y, self.items, self.table, self.obj, self.net, self.n, *self.rest), self.kw
+        return (
+            self.x,
+            self.y,
+            self.items,
+            self.table,
+            self.obj,
+            self.net,
+            self.n,
+            *self.rest,
+        ), self.kw
 
     def watched(self):
         return [self.g[name] for name in ("FACTOR", "SETTINGS", "NAMES", "BIAS", "CONFIG")]
@@ -165,10 +180,24 @@ def setter(name, act):
     CHANGES[name] = act
 
 
-for _name, _value in (("FACTOR", 3), ("FACTOR", 2.0), ("FACTOR", True), ("FLAG", False), ("FLAG", 1), ("EMPTY", 0), ("KINDS", {1}), ("KINDS", frozenset({1, 2})), ("PAIR", (2, (2.0, "z"))),
-                      ("PAIR", (1, (3.0, "z"))), ("PAIR", [1, [2.0]]), ("NAMES", ["a"]), ("NAMES", ("a", "b", "c"))):
+for _name, _value in (
+    ("FACTOR", 3),
+    ("FACTOR", 2.0),
+    ("FACTOR", True),
+    ("FLAG", False),
+    ("FLAG", 1),
+    ("EMPTY", 0),
+    ("KINDS", {1}),
+    ("KINDS", frozenset({1, 2})),
+    ("PAIR", (2, (2.0, "z"))),
+    ("PAIR", (1, (3.0, "z"))),
+    ("PAIR", [1, [2.0]]),
+    ("NAMES", ["a"]),
+    ("NAMES", ("a", "b", "c")),
+):
     setter(f"global {_name} = {_value!r}", lambda w, n=_name, v=_value: w.g.__setitem__(n, v))
-for _text in """
+for _text in (
+    """
 g['SETTINGS']['gain'] = 1.5 | g['SETTINGS']['deep']['k'].append(4) | g['SETTINGS']['deep']['k'][0] = 9 | g['SETTINGS']['deep'] = {'k': [7]} | g['NAMES'].append('c') | g['NAMES'].clear()
 g['KINDS'].discard(2) | g['KINDS'].add(9) | g['BIAS'].add_(1) | g['BIAS'] = torch.ones(3) | g['BIAS'] = torch.ones(2, 3) | g['BIAS'] = torch.ones(3).double() | g['BIAS'] = 2.0
 g['CONFIG'].width = 7 | g['CONFIG'].rate = 0.2 | g['CONFIG'].mode = g['Mode'].SLOW | g['CONFIG'].tags = ('p', 'q') | g['CONFIG'] = g['Config'](width=9) | g['CONFIG'] = type('C', (), dict(width=1, rate=2, tags=[], mode=0))
@@ -193,14 +222,33 @@ net.layers[0].lin.weight.data = net.layers[0].lin.weight.data.double() | net.lay
 net.layers[1].lin.weight = net.layers[0].lin.weight | net.norm.running_var = None | net.norm.weight.data.add_(1)
 n = 4 | n = True | n = 1.0 | n = x | rest = (1,) | rest = (1, x) | kw = {'bonus': 3} | kw = {'q': 1} | kw = {'bonus': x} | f.__defaults__ = (5,) | f.__kwdefaults__ = {'bonus': 9} | f.__kwdefaults__['bonus'] = 2 | f.__code__ = g['f2'].__code__
 mode = torch.no_grad | mode = torch.inference_mode | mode = torch.enable_grad | mode = autocast | mode = default_dtype | mode = deterministic | mode = threads | mode = function_mode | mode = dispatch_mode | mode = global_hook | mode = autocast_cache | mode = flush | mode = warn_always | mode = device_context
-""".strip().replace("\n", " | ").split(" | "):
+""".strip()
+    .replace("\n", " | ")
+    .split(" | ")
+):
+
     def _act(w, text=_text):
-        target, _, value = text.partition(" = ") if " = " in text and "(" not in text.partition(" = ")[0] and not text.startswith("del") else (text, "", "")
-        space = dict(vars(w), torch=torch, values=torch.Generator().manual_seed(3), Sub=Sub, w=w, types=types, functools=__import__("functools"), collections=__import__("collections"), **MODES)
+        target, _, value = (
+            text.partition(" = ")
+            if " = " in text and "(" not in text.partition(" = ")[0] and not text.startswith("del")
+            else (text, "", "")
+        )
+        space = dict(
+            vars(w),
+            torch=torch,
+            values=torch.Generator().manual_seed(3),
+            Sub=Sub,
+            w=w,
+            types=types,
+            functools=__import__("functools"),
+            collections=__import__("collections"),
+            **MODES,
+        )
         w.g.setdefault("outside2", lambda x, k=2, *, sign=1: x * 100 + k)
         w.g.setdefault("f2", lambda x, y, items, table, obj, net, n=1, *rest, bonus=0, **kw: x - 1)
         names = [name for name in vars(w) if target == name]
         exec(f"w.{text}" if names else text, space)
+
     CHANGES[_text] = _act
 
 
@@ -227,6 +275,7 @@ def switch(set_to, get, value):
             yield
         finally:
             set_to(before)
+
     return block
 
 
@@ -235,19 +284,34 @@ def _global_hook():
 
     @contextlib.contextmanager
     def block():
-        handle = torch.nn.modules.module.register_module_forward_hook(lambda m, a, o: o + 1 if isinstance(m, torch.nn.Linear) else None)
+        handle = torch.nn.modules.module.register_module_forward_hook(
+            lambda m, a, o: o + 1 if isinstance(m, torch.nn.Linear) else None
+        )
         try:
             yield
         finally:
             handle.remove()
+
     return block
 
 
-MODES = {"autocast": lambda: torch.autocast("cpu", torch.bfloat16), "default_dtype": switch(torch.set_default_dtype, torch.get_default_dtype, torch.float64),
-         "deterministic": switch(torch.use_deterministic_algorithms, torch.are_deterministic_algorithms_enabled, True),
-         "threads": switch(torch.set_num_threads, torch.get_num_threads, 2), "function_mode": FunctionMode, "dispatch_mode": DispatchMode, "global_hook": _global_hook(),
-         "autocast_cache": switch(torch.set_autocast_cache_enabled, torch.is_autocast_cache_enabled, False), "device_context": lambda: torch.device("meta"),
-         "flush": switch(torch.set_flush_denormal, lambda: False, True), "warn_always": switch(torch.set_warn_always, torch.is_warn_always_enabled, True)}
+MODES = {
+    "autocast": lambda: torch.autocast("cpu", torch.bfloat16),
+    "default_dtype": switch(torch.set_default_dtype, torch.get_default_dtype, torch.float64),
+    "deterministic": switch(
+        torch.use_deterministic_algorithms, torch.are_deterministic_algorithms_enabled, True
+    ),
+    "threads": switch(torch.set_num_threads, torch.get_num_threads, 2),
+    "function_mode": FunctionMode,
+    "dispatch_mode": DispatchMode,
+    "global_hook": _global_hook(),
+    "autocast_cache": switch(
+        torch.set_autocast_cache_enabled, torch.is_autocast_cache_enabled, False
+    ),
+    "device_context": lambda: torch.device("meta"),
+    "flush": switch(torch.set_flush_denormal, lambda: False, True),
+    "warn_always": switch(torch.set_warn_always, torch.is_warn_always_enabled, True),
+}
 
 
 def check(seed, names=None, backend="eager", changes=10):
@@ -260,11 +324,11 @@ def check(seed, names=None, backend="eager", changes=10):
     for step, name in enumerate([None, *names, None]):
         errors = []
         for world in sides:
-            torch.utils.hooks.RemovableHandle.next_id = 1000 * step         # hooks are found under these
+            torch.utils.hooks.RemovableHandle.next_id = 1000 * step  # hooks are found under these
             try:
                 if name is not None:
                     CHANGES[name](world)
-            except Exception as error:      # impossible after an earlier one; then for both
+            except Exception as error:  # impossible after an earlier one; then for both
                 errors.append(repr(error))
         if len(errors) == 1:
             return names, f"only one side could be changed by {name!r}: {errors}"
@@ -287,7 +351,9 @@ def main():
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     begin, bad = time.time(), 0
-    jobs = [(-1 - n, [name]) for n, name in enumerate(CHANGES)] + [(seed, None) for seed in range(options.first, options.first + options.count)]
+    jobs = [(-1 - n, [name]) for n, name in enumerate(CHANGES)] + [
+        (seed, None) for seed in range(options.first, options.first + options.count)
+    ]
     with config.patch(raise_internal_errors=True, recompile_limit=100):
         for seed, names in jobs:
             names, found = check(seed, names)
@@ -296,8 +362,10 @@ def main():
                 print(f"seed {seed} {names}\n{found[:1500]}", flush=True)
                 if bad >= options.stop:
                     break
-    print(f"{len(jobs)} environments, {len(CHANGES)} kinds of change, each alone and {10 * options.count} in random orders; "
-          f"{bad} with a difference, {time.time() - begin:.0f} s")
+    print(
+        f"{len(jobs)} environments, {len(CHANGES)} kinds of change, each alone and {10 * options.count} in random orders; "
+        f"{bad} with a difference, {time.time() - begin:.0f} s"
+    )
     sys.exit(bad > 0)
 
 

@@ -6,9 +6,10 @@ In:   a seed.   Out: the text of a module with helpers and `def f(x, y, n, xs, d
 Statements know which names are surely bound and of which kind; now and then one is used that may not be.  Loops end: every
 `while` counts down.  A program may raise anything; it only has to do the same when compiled.
 """
+
 import random
 
-HEADER = '''
+HEADER = """
 import collections, contextlib, functools, itertools, math, operator
 import torch
 import torch.nn.functional as F
@@ -144,18 +145,69 @@ class Net(torch.nn.Module):
         return a if not self.training else a * 2
 
 NET = Net()
-'''
+"""
 
-INTS = ["n", "k", "G", "len(xs)", "len(rest)", "len(LOG)", "x.dim()", "x.shape[0]", "x.size(-1)", "y.numel()", "len(d)", "-1", "0", "1", "2", "5",
-        "len(box)", "box.scale", "sum(range(3))", "max(n, 1)", "TABLE['a']", "NET.calls", "kw.get('w', 4)", "d.get('c', 7)", "len(box.log)"]
-ERRORS = ["ValueError", "KeyError", "IndexError", "TypeError", "Err", "ZeroDivisionError", "RuntimeError", "AttributeError", "UnboundLocalError",
-          "(KeyError, IndexError)", "LookupError", "ArithmeticError", "Exception", "StopIteration", "NotImplementedError", "AssertionError"]
+INTS = [
+    "n",
+    "k",
+    "G",
+    "len(xs)",
+    "len(rest)",
+    "len(LOG)",
+    "x.dim()",
+    "x.shape[0]",
+    "x.size(-1)",
+    "y.numel()",
+    "len(d)",
+    "-1",
+    "0",
+    "1",
+    "2",
+    "5",
+    "len(box)",
+    "box.scale",
+    "sum(range(3))",
+    "max(n, 1)",
+    "TABLE['a']",
+    "NET.calls",
+    "kw.get('w', 4)",
+    "d.get('c', 7)",
+    "len(box.log)",
+]
+ERRORS = [
+    "ValueError",
+    "KeyError",
+    "IndexError",
+    "TypeError",
+    "Err",
+    "ZeroDivisionError",
+    "RuntimeError",
+    "AttributeError",
+    "UnboundLocalError",
+    "(KeyError, IndexError)",
+    "LookupError",
+    "ArithmeticError",
+    "Exception",
+    "StopIteration",
+    "NotImplementedError",
+    "AssertionError",
+]
 
 
 class Maker:
     def __init__(self, rng):
         self.rng, self.lines, self.count, self.depth = rng, [], 0, 0
-        self.names = {"t": ["x", "y"], "i": ["n", "k"], "l": ["xs"], "d": ["d", "kw"], "o": ["box"], "s": [], "f": [], "g": [], "p": ["rest"]}
+        self.names = {
+            "t": ["x", "y"],
+            "i": ["n", "k"],
+            "l": ["xs"],
+            "d": ["d", "kw"],
+            "o": ["box"],
+            "s": [],
+            "f": [],
+            "g": [],
+            "p": ["rest"],
+        }
         self.loops, self.functions, self.budget, self.maybe = 0, 0, 40, []
         self.globals = rng.random() < 0.5
 
@@ -185,8 +237,21 @@ class Maker:
         if self.maybe and self.rng.random() < 0.03:
             return self.rng.choice(self.maybe)
         names = self.names[kind]
-        return self.rng.choice(names) if names else {"s": "set(range(n))", "f": "helper", "g": "counter(3)", "l": "xs", "d": "d", "o": "box",
-                                                     "t": "W", "i": "n", "p": "rest"}[kind]
+        return (
+            self.rng.choice(names)
+            if names
+            else {
+                "s": "set(range(n))",
+                "f": "helper",
+                "g": "counter(3)",
+                "l": "xs",
+                "d": "d",
+                "o": "box",
+                "t": "W",
+                "i": "n",
+                "p": "rest",
+            }[kind]
+        )
 
     def scope(self, body, kinds=None):
         """Run `body` indented; what it binds may be unbound afterwards."""
@@ -214,11 +279,23 @@ class Maker:
             return self.rng.choice(INTS)
         if e < 0.9:
             return f"({self.old('i')} {self.pick('+', '-', '*', '//', '%', '&', '|', '^')} {self.pick('2', '3', self.old('i'))})"
-        return self.pick(f"len({self.old('l')})", f"int({self.cond()})", f"guarded({self.old('i')})", f"risky({self.old('i')})", "Box.plain(n)",
-                         f"min({self.old('i')}, 4)", f"abs({self.old('i')})", f"(lambda a, b=n: a - b)({self.old('i')})", f"sum(counter({self.small()}))",
-                         f"math.floor(H * {self.old('i')})", f"[*{self.old('l')}].count(1)", f"divmod({self.old('i')}, 3)[1]",
-                         f"functools.reduce(operator.add, range({self.small()}), 1)", f"hash({self.pick('box', '1', '(1, 2)')})",
-                         f"(q{self.count} := {self.old('i')} + 1)")
+        return self.pick(
+            f"len({self.old('l')})",
+            f"int({self.cond()})",
+            f"guarded({self.old('i')})",
+            f"risky({self.old('i')})",
+            "Box.plain(n)",
+            f"min({self.old('i')}, 4)",
+            f"abs({self.old('i')})",
+            f"(lambda a, b=n: a - b)({self.old('i')})",
+            f"sum(counter({self.small()}))",
+            f"math.floor(H * {self.old('i')})",
+            f"[*{self.old('l')}].count(1)",
+            f"divmod({self.old('i')}, 3)[1]",
+            f"functools.reduce(operator.add, range({self.small()}), 1)",
+            f"hash({self.pick('box', '1', '(1, 2)')})",
+            f"(q{self.count} := {self.old('i')} + 1)",
+        )
 
     def small(self):
         return self.pick("2", "3", "min(abs(n), 3)", "len(rest)", "1")
@@ -228,61 +305,204 @@ class Maker:
         b = self.old("t") if deep > 1 or self.rng.random() < 0.8 else f"({self.t(deep + 1)})"
         e = self.rng.random()
         if e < 0.4:
-            return self.pick(f"{a} + {b}", f"{a} * {self.i()}", f"{a} - {b}", f"torch.relu({a})", f"{a}.sin()", f"{a} * 2 - {b}", f"{a}.clone()",
-                             f"torch.add({a}, {b}, alpha={self.old('i')})", f"{a} / 4", f"{self.i()} - {a}", f"-{a}", f"{a}.abs()", f"torch.where({a} > 0, {a}, {b})")
+            return self.pick(
+                f"{a} + {b}",
+                f"{a} * {self.i()}",
+                f"{a} - {b}",
+                f"torch.relu({a})",
+                f"{a}.sin()",
+                f"{a} * 2 - {b}",
+                f"{a}.clone()",
+                f"torch.add({a}, {b}, alpha={self.old('i')})",
+                f"{a} / 4",
+                f"{self.i()} - {a}",
+                f"-{a}",
+                f"{a}.abs()",
+                f"torch.where({a} > 0, {a}, {b})",
+            )
         if e < 0.6:
-            return self.pick(f"{a}.sum(-1)", f"{a}.mean()", f"{a}.t()", f"{a}.view(-1)", f"{a}.reshape(3, -1)", f"{a}[0]", f"{a}[..., 1:]", f"{a}.unsqueeze(0)",
-                             f"{a}.transpose(0, 1)", f"torch.cat([{a}, {b}])", f"torch.stack(({a}, {b}), dim=-1)", f"{a}.expand(2, 3)", f"{a}[{self.old('i')}]",
-                             f"{a}.max()", f"{a}.detach()", f"{a}.squeeze()", f"{a}[:, None]", f"{a}.double()", f"{a}.to(torch.int64)", f"{a} @ W.t()",
-                             f"{a}.chunk(2)[0]", f"torch.softmax({a}, -1)", f"{a}.cumsum(0)", f"F.layer_norm({a}, (3,))", f"{a}.flip(0)")
+            return self.pick(
+                f"{a}.sum(-1)",
+                f"{a}.mean()",
+                f"{a}.t()",
+                f"{a}.view(-1)",
+                f"{a}.reshape(3, -1)",
+                f"{a}[0]",
+                f"{a}[..., 1:]",
+                f"{a}.unsqueeze(0)",
+                f"{a}.transpose(0, 1)",
+                f"torch.cat([{a}, {b}])",
+                f"torch.stack(({a}, {b}), dim=-1)",
+                f"{a}.expand(2, 3)",
+                f"{a}[{self.old('i')}]",
+                f"{a}.max()",
+                f"{a}.detach()",
+                f"{a}.squeeze()",
+                f"{a}[:, None]",
+                f"{a}.double()",
+                f"{a}.to(torch.int64)",
+                f"{a} @ W.t()",
+                f"{a}.chunk(2)[0]",
+                f"torch.softmax({a}, -1)",
+                f"{a}.cumsum(0)",
+                f"F.layer_norm({a}, (3,))",
+                f"{a}.flip(0)",
+            )
         if e < 0.75:
-            return self.pick(f"{self.old('f')}({a})", f"helper({a}, {self.i()})", f"helper({a}, *{self.old('p')}, flag={self.cond()})", f"wrapped({a}, k={self.i()})",
-                             f"broken({a})", f"recur({a}, {self.small()})", f"box({a}, 1, z={self.i()})", f"NET({a})", f"helper({a}, **{{'w': {self.i()}}})",
-                             f"functools.partial(helper, flag=True)({a}, {b})", f"NET.lin({a})", f"(Box({a}) + {b}).v", f"Sub({a}).bump({self.i()}).v",
-                             f"box.v + {a}", f"sum([{a}, {b}])", f"max([{a}.sum(), {b}.sum()], key=lambda q: q.dim())", f"Pair({a}, {b}).right",
-                             f"next(iter([{a}]))", f"change({a}.clone(), [])[-1]", f"operator.mul({a}, {b})", f"Box.make({a}).twice")
+            return self.pick(
+                f"{self.old('f')}({a})",
+                f"helper({a}, {self.i()})",
+                f"helper({a}, *{self.old('p')}, flag={self.cond()})",
+                f"wrapped({a}, k={self.i()})",
+                f"broken({a})",
+                f"recur({a}, {self.small()})",
+                f"box({a}, 1, z={self.i()})",
+                f"NET({a})",
+                f"helper({a}, **{{'w': {self.i()}}})",
+                f"functools.partial(helper, flag=True)({a}, {b})",
+                f"NET.lin({a})",
+                f"(Box({a}) + {b}).v",
+                f"Sub({a}).bump({self.i()}).v",
+                f"box.v + {a}",
+                f"sum([{a}, {b}])",
+                f"max([{a}.sum(), {b}.sum()], key=lambda q: q.dim())",
+                f"Pair({a}, {b}).right",
+                f"next(iter([{a}]))",
+                f"change({a}.clone(), [])[-1]",
+                f"operator.mul({a}, {b})",
+                f"Box.make({a}).twice",
+            )
         if e < 0.85:
-            return self.pick("W", f"torch.ones(2, 3) * {self.i()}", f"torch.full((2, 3), {self.i()})", f"torch.arange({self.small()} * 3).float()",
-                             f"torch.zeros_like({a})", f"torch.tensor([1.0, {self.i()}, 2.0])", "NET.lin.bias", "NET.seen", "box.v", f"torch.tensor({self.old('i')})")
+            return self.pick(
+                "W",
+                f"torch.ones(2, 3) * {self.i()}",
+                f"torch.full((2, 3), {self.i()})",
+                f"torch.arange({self.small()} * 3).float()",
+                f"torch.zeros_like({a})",
+                f"torch.tensor([1.0, {self.i()}, 2.0])",
+                "NET.lin.bias",
+                "NET.seen",
+                "box.v",
+                f"torch.tensor({self.old('i')})",
+            )
         if e < 0.93:
             return f"({a} if {self.cond()} else {b})"
-        return self.pick(f"[{a}, {b}][{self.old('i')}]", f"{{'p': {a}, 'q': {b}}}[{self.pick(repr('p'), repr('q'), repr('r'))}]", f"({a}, {b})[::-1][0]",
-                         f"[v * 2 for v in ({a}, {b})][0]", f"sum(v.sum() for v in [{a}, {b}] if v.dim() > 1)", f"dict(p={a}, q={b}).pop('q')",
-                         f"{self.old('l')}[{self.pick('0', '-1', self.old('i'))}]", f"{self.old('d')}.get('t', {a})")
+        return self.pick(
+            f"[{a}, {b}][{self.old('i')}]",
+            f"{{'p': {a}, 'q': {b}}}[{self.pick(repr('p'), repr('q'), repr('r'))}]",
+            f"({a}, {b})[::-1][0]",
+            f"[v * 2 for v in ({a}, {b})][0]",
+            f"sum(v.sum() for v in [{a}, {b}] if v.dim() > 1)",
+            f"dict(p={a}, q={b}).pop('q')",
+            f"{self.old('l')}[{self.pick('0', '-1', self.old('i'))}]",
+            f"{self.old('d')}.get('t', {a})",
+        )
 
     def cond(self):
         e = self.rng.random()
         if e < 0.4:
             return f"{self.i()} {self.pick('<', '>', '==', '!=', '<=')} {self.i()}"
         if e < 0.6:
-            return self.pick(f"{self.old('i')} in {self.old('l')}", f"{self.pick(repr('a'), repr('z'), self.old('i'))} in {self.old('d')}", f"not {self.old('l')}",
-                             f"isinstance({self.pick(self.old('t'), self.old('o'), self.old('l'))}, {self.pick('torch.Tensor', 'Box', 'list', '(int, Sub)')})",
-                             f"hasattr({self.old('o')}, {self.pick(repr('v'), repr('extra'), repr('dynx'))})", f"{self.old('t')}.requires_grad", "box", "rest", "kw",
-                             f"{self.old('t')}.dim() == 2", f"{self.old('t')}.dtype == torch.float32", "torch.is_grad_enabled()", "NET.training", f"{self.old('o')} == box",
-                             f"{self.old('l')} is {self.old('l')}", f"{self.old('t')} is {self.old('t')}", f"callable({self.old('f')})", f"type({self.old('o')}) is Box",
-                             f"{self.old('t')}.shape == {self.old('t')}.shape", f"{self.old('s')} <= {{0, 1, 2}}", f"0 < {self.old('i')} < 3")
+            return self.pick(
+                f"{self.old('i')} in {self.old('l')}",
+                f"{self.pick(repr('a'), repr('z'), self.old('i'))} in {self.old('d')}",
+                f"not {self.old('l')}",
+                f"isinstance({self.pick(self.old('t'), self.old('o'), self.old('l'))}, {self.pick('torch.Tensor', 'Box', 'list', '(int, Sub)')})",
+                f"hasattr({self.old('o')}, {self.pick(repr('v'), repr('extra'), repr('dynx'))})",
+                f"{self.old('t')}.requires_grad",
+                "box",
+                "rest",
+                "kw",
+                f"{self.old('t')}.dim() == 2",
+                f"{self.old('t')}.dtype == torch.float32",
+                "torch.is_grad_enabled()",
+                "NET.training",
+                f"{self.old('o')} == box",
+                f"{self.old('l')} is {self.old('l')}",
+                f"{self.old('t')} is {self.old('t')}",
+                f"callable({self.old('f')})",
+                f"type({self.old('o')}) is Box",
+                f"{self.old('t')}.shape == {self.old('t')}.shape",
+                f"{self.old('s')} <= {{0, 1, 2}}",
+                f"0 < {self.old('i')} < 3",
+            )
         if e < 0.75:
-            return self.pick(f"{self.old('t')}.sum() > {self.old('i')}", f"({self.old('t')} > 0).any()", f"bool({self.old('t')}.mean() < 0)", f"{self.old('t')}.sum().item() < 1",
-                             f"torch.equal({self.old('t')}, {self.old('t')})")
-        return self.pick(f"{self.i()} > 1 and {self.i()}", f"{self.i()} < 1 or {self.old('l')}", f"not {self.i()}", f"any(q > 1 for q in range({self.small()}))",
-                         f"all([{self.i()}, {self.i()}])", "True", "False", f"{self.old('i')}")
+            return self.pick(
+                f"{self.old('t')}.sum() > {self.old('i')}",
+                f"({self.old('t')} > 0).any()",
+                f"bool({self.old('t')}.mean() < 0)",
+                f"{self.old('t')}.sum().item() < 1",
+                f"torch.equal({self.old('t')}, {self.old('t')})",
+            )
+        return self.pick(
+            f"{self.i()} > 1 and {self.i()}",
+            f"{self.i()} < 1 or {self.old('l')}",
+            f"not {self.i()}",
+            f"any(q > 1 for q in range({self.small()}))",
+            f"all([{self.i()}, {self.i()}])",
+            "True",
+            "False",
+            f"{self.old('i')}",
+        )
 
     def any(self):
-        return self.pick(self.i, self.i, self.t, self.t, self.cond, lambda: self.old("l"), lambda: self.old("d"), lambda: self.old("o"), lambda: self.old("f"),
-                         lambda: self.pick("None", "'s'", "1.5", "(1, 'z')", "[]", "{}", "float('nan')", "-0.0", "b'q'"), self.text)()
+        return self.pick(
+            self.i,
+            self.i,
+            self.t,
+            self.t,
+            self.cond,
+            lambda: self.old("l"),
+            lambda: self.old("d"),
+            lambda: self.old("o"),
+            lambda: self.old("f"),
+            lambda: self.pick(
+                "None", "'s'", "1.5", "(1, 'z')", "[]", "{}", "float('nan')", "-0.0", "b'q'"
+            ),
+            self.text,
+        )()
 
     def text(self):
-        return self.pick(f"f'{{{self.old('i')}}}-{{{self.old('i')}:03d}}'", f"f'{{{self.old('l')}!r:.3}}'", f"'%s/%d' % ('a', {self.old('i')})", f"'-'.join(map(str, range({self.small()})))",
-                         f"str({self.old('i')}).zfill(3)", "'abc'[::-1]", f"'{{}}'.format({self.old('i')})", f"'abc'[{self.old('i')} % 3]", f"repr({self.old('i')})", f"f'{{{self.old('t')}.shape}}'")
+        return self.pick(
+            f"f'{{{self.old('i')}}}-{{{self.old('i')}:03d}}'",
+            f"f'{{{self.old('l')}!r:.3}}'",
+            f"'%s/%d' % ('a', {self.old('i')})",
+            f"'-'.join(map(str, range({self.small()})))",
+            f"str({self.old('i')}).zfill(3)",
+            "'abc'[::-1]",
+            f"'{{}}'.format({self.old('i')})",
+            f"'abc'[{self.old('i')} % 3]",
+            f"repr({self.old('i')})",
+            f"f'{{{self.old('t')}.shape}}'",
+        )
 
     # ---- statements
     def statement(self):
         if self.budget <= 0:
             return self.emit(f"LOG.append({self.rng.randint(0, 99)})")
         self.budget -= 1
-        simple = [self.assign] * 8 + [self.inplace] * 4 + [self.lists] * 5 + [self.dicts] * 4 + [self.sets] * 2 + [self.objects] * 5 + [self.outer] * 3 + \
-            [self.output] * 2 + [self.leave] * 2 + [self.misc] * 5
-        nested = [self.if_] * 4 + [self.for_] * 4 + [self.while_] * 2 + [self.try_] * 4 + [self.with_] * 3 + [self.def_] * 4 + [self.match_] + [self.class_]
+        simple = (
+            [self.assign] * 8
+            + [self.inplace] * 4
+            + [self.lists] * 5
+            + [self.dicts] * 4
+            + [self.sets] * 2
+            + [self.objects] * 5
+            + [self.outer] * 3
+            + [self.output] * 2
+            + [self.leave] * 2
+            + [self.misc] * 5
+        )
+        nested = (
+            [self.if_] * 4
+            + [self.for_] * 4
+            + [self.while_] * 2
+            + [self.try_] * 4
+            + [self.with_] * 3
+            + [self.def_] * 4
+            + [self.match_]
+            + [self.class_]
+        )
         self.rng.choice(simple + nested * (1 if self.depth < 4 else 0))()
 
     def assign(self):
@@ -293,82 +513,266 @@ class Maker:
         elif kind == "i":
             value = self.i()
         elif kind == "l":
-            value = self.pick(f"[{self.any()}, {self.any()}]", "[]", self.old("l"), f"list(range({self.small()}))", f"{self.old('l')} + [{self.any()}]", f"{self.old('l')}[:]",
-                              f"[{self.any()} for q in range({self.small()})]", f"sorted([3, {self.old('i')}, 1], reverse={self.cond()})", f"[*{self.old('l')}, {self.any()}]",
-                              f"list(map(lambda q: q + 1, [1, {self.i()}]))", f"[(q, r) for q in range(2) for r in 'ab' if q]", f"{self.old('l')} * 2", f"list({self.old('d')}.values())",
-                              f"list(counter({self.small()}))", f"[q for q in {self.old('l')} if isinstance(q, int)]", f"{self.old('l')}.copy()", f"{self.old('t')}.tolist()",
-                              f"list(zip(range(3), {self.old('l')}))", f"list(itertools.chain({self.old('l')}, [1]))", f"list(torch.unbind({self.old('t')}))",
-                              f"list(itertools.accumulate([1, {self.i()}, 3]))", f"list(filter(None, [0, {self.i()}]))")
+            value = self.pick(
+                f"[{self.any()}, {self.any()}]",
+                "[]",
+                self.old("l"),
+                f"list(range({self.small()}))",
+                f"{self.old('l')} + [{self.any()}]",
+                f"{self.old('l')}[:]",
+                f"[{self.any()} for q in range({self.small()})]",
+                f"sorted([3, {self.old('i')}, 1], reverse={self.cond()})",
+                f"[*{self.old('l')}, {self.any()}]",
+                f"list(map(lambda q: q + 1, [1, {self.i()}]))",
+                f"[(q, r) for q in range(2) for r in 'ab' if q]",
+                f"{self.old('l')} * 2",
+                f"list({self.old('d')}.values())",
+                f"list(counter({self.small()}))",
+                f"[q for q in {self.old('l')} if isinstance(q, int)]",
+                f"{self.old('l')}.copy()",
+                f"{self.old('t')}.tolist()",
+                f"list(zip(range(3), {self.old('l')}))",
+                f"list(itertools.chain({self.old('l')}, [1]))",
+                f"list(torch.unbind({self.old('t')}))",
+                f"list(itertools.accumulate([1, {self.i()}, 3]))",
+                f"list(filter(None, [0, {self.i()}]))",
+            )
         elif kind == "d":
-            value = self.pick(f"{{'a': {self.any()}, 'b': {self.any()}}}", "{}", self.old("d"), f"dict(p={self.any()})", f"{{**{self.old('d')}, 'm': {self.any()}}}", f"{self.old('d')}.copy()",
-                              f"{{q: q * 2 for q in range({self.small()})}}", f"dict(zip('ab', [{self.any()}, 2]))", "TABLE", f"collections.OrderedDict(u={self.any()})",
-                              f"collections.defaultdict(list)", f"{self.old('d')} | {{'j': {self.any()}}}", f"dict(sorted({{'b': 1, 'a': {self.i()}}}.items()))")
+            value = self.pick(
+                f"{{'a': {self.any()}, 'b': {self.any()}}}",
+                "{}",
+                self.old("d"),
+                f"dict(p={self.any()})",
+                f"{{**{self.old('d')}, 'm': {self.any()}}}",
+                f"{self.old('d')}.copy()",
+                f"{{q: q * 2 for q in range({self.small()})}}",
+                f"dict(zip('ab', [{self.any()}, 2]))",
+                "TABLE",
+                f"collections.OrderedDict(u={self.any()})",
+                f"collections.defaultdict(list)",
+                f"{self.old('d')} | {{'j': {self.any()}}}",
+                f"dict(sorted({{'b': 1, 'a': {self.i()}}}.items()))",
+            )
         elif kind == "o":
-            value = self.pick(f"Box({self.any()})", f"Sub({self.any()})", self.old("o"), f"Box.make({self.any()})", f"{self.old('o')}.bump({self.i()})", f"Sub({self.t()}, {self.old('l')})", "NET")
+            value = self.pick(
+                f"Box({self.any()})",
+                f"Sub({self.any()})",
+                self.old("o"),
+                f"Box.make({self.any()})",
+                f"{self.old('o')}.bump({self.i()})",
+                f"Sub({self.t()}, {self.old('l')})",
+                "NET",
+            )
         elif kind == "f":
-            value = self.pick("helper", f"lambda q: q + {self.i()}", f"functools.partial(helper, b={self.i()})", "box.__call__", "torch.relu", f"(lambda q, *r, s={self.i()}: q * s)", "wrapped", "broken",
-                              "recur.__get__(1)", "NET", "Box.plain", "operator.neg")
+            value = self.pick(
+                "helper",
+                f"lambda q: q + {self.i()}",
+                f"functools.partial(helper, b={self.i()})",
+                "box.__call__",
+                "torch.relu",
+                f"(lambda q, *r, s={self.i()}: q * s)",
+                "wrapped",
+                "broken",
+                "recur.__get__(1)",
+                "NET",
+                "Box.plain",
+                "operator.neg",
+            )
         elif kind == "p":
-            value = self.pick(f"({self.any()}, {self.any()})", f"tuple({self.old('l')})", f"Pair({self.any()}, {self.any()})", f"(*{self.old('p')}, {self.any()})", f"{self.old('p')}[1:]")
+            value = self.pick(
+                f"({self.any()}, {self.any()})",
+                f"tuple({self.old('l')})",
+                f"Pair({self.any()}, {self.any()})",
+                f"(*{self.old('p')}, {self.any()})",
+                f"{self.old('p')}[1:]",
+            )
         else:
-            value = self.pick(f"(q + {self.i()} for q in range({self.small()}))", f"counter({self.small()})", f"iter({self.old('l')})", f"zip({self.old('l')}, 'abc')", f"enumerate({self.old('l')})",
-                              f"map(lambda q: {self.any()}, range(2))", f"reversed([1, {self.any()}])", "talker(n)")
+            value = self.pick(
+                f"(q + {self.i()} for q in range({self.small()}))",
+                f"counter({self.small()})",
+                f"iter({self.old('l')})",
+                f"zip({self.old('l')}, 'abc')",
+                f"enumerate({self.old('l')})",
+                f"map(lambda q: {self.any()}, range(2))",
+                f"reversed([1, {self.any()}])",
+                "talker(n)",
+            )
         self.emit(f"{name} = {value}")
         self.bind(kind, name)
 
     def inplace(self):
         a = self.old("t")
-        self.emit(self.pick(f"{a} += {self.i()}", f"{a} *= 0.5", f"{a}.add_({self.t()})", f"{a}.mul_({self.i()})", f"{a}[0] = {self.i()}", f"{a}[..., 0] += 1", f"{a}.zero_()",
-                            f"{a}.view(-1).add_(1)", f"{a}.t().mul_(2)", f"{a}[{self.old('i')}] = {self.t()}", f"{a}.data.add_(1)", f"{a}.copy_({self.t()})", f"{a} -= {self.t()}",
-                            f"W.add_(1)", f"torch.add({a}, 1, out={a})", f"{a}.fill_({self.i()})", f"{a}.relu_()", f"{a}.unsqueeze_(0)", f"{a}.note = {self.any()}", f"{a}[{a} > 0] = 1",
-                            f"{a}.requires_grad_({self.cond()})", f"{a}.clamp_(-1, 1)", f"{a}.resize_(1, 2).zero_()", f"{a}.t_()"))
+        self.emit(
+            self.pick(
+                f"{a} += {self.i()}",
+                f"{a} *= 0.5",
+                f"{a}.add_({self.t()})",
+                f"{a}.mul_({self.i()})",
+                f"{a}[0] = {self.i()}",
+                f"{a}[..., 0] += 1",
+                f"{a}.zero_()",
+                f"{a}.view(-1).add_(1)",
+                f"{a}.t().mul_(2)",
+                f"{a}[{self.old('i')}] = {self.t()}",
+                f"{a}.data.add_(1)",
+                f"{a}.copy_({self.t()})",
+                f"{a} -= {self.t()}",
+                f"W.add_(1)",
+                f"torch.add({a}, 1, out={a})",
+                f"{a}.fill_({self.i()})",
+                f"{a}.relu_()",
+                f"{a}.unsqueeze_(0)",
+                f"{a}.note = {self.any()}",
+                f"{a}[{a} > 0] = 1",
+                f"{a}.requires_grad_({self.cond()})",
+                f"{a}.clamp_(-1, 1)",
+                f"{a}.resize_(1, 2).zero_()",
+                f"{a}.t_()",
+            )
+        )
 
     def lists(self):
         a = self.old("l")
-        e = self.pick(f"{a}.append({self.any()})", f"{a}.append({self.any()})", f"{a}.extend([{self.any()}, {self.any()}])", f"{a}.insert({self.old('i')}, {self.any()})", f"{a}.pop()",
-                      f"{a}[{self.pick('0', '-1', self.old('i'))}] = {self.any()}", f"del {a}[{self.pick('0', '-1', ':1')}]", f"{a} += [{self.any()}]", f"{a}.reverse()", f"{a}.clear()",
-                      f"{a}[1:] = [{self.any()}]", f"{a}[0], {a}[-1] = {a}[-1], {a}[0]", f"{a} *= 2", f"{a}.remove({self.i()})", f"{a}.append({a})" if self.rng.random() < 0.1 else f"{a}.append({self.i()})",
-                      f"{a}[:0] = ({self.any()},)", f"{a}.sort(key=str)" if self.rng.random() < 0.3 else f"{a}.append({self.old('l')}[:1])", f"LOG.append({a}.index({self.i()}))")
+        e = self.pick(
+            f"{a}.append({self.any()})",
+            f"{a}.append({self.any()})",
+            f"{a}.extend([{self.any()}, {self.any()}])",
+            f"{a}.insert({self.old('i')}, {self.any()})",
+            f"{a}.pop()",
+            f"{a}[{self.pick('0', '-1', self.old('i'))}] = {self.any()}",
+            f"del {a}[{self.pick('0', '-1', ':1')}]",
+            f"{a} += [{self.any()}]",
+            f"{a}.reverse()",
+            f"{a}.clear()",
+            f"{a}[1:] = [{self.any()}]",
+            f"{a}[0], {a}[-1] = {a}[-1], {a}[0]",
+            f"{a} *= 2",
+            f"{a}.remove({self.i()})",
+            f"{a}.append({a})" if self.rng.random() < 0.1 else f"{a}.append({self.i()})",
+            f"{a}[:0] = ({self.any()},)",
+            f"{a}.sort(key=str)" if self.rng.random() < 0.3 else f"{a}.append({self.old('l')}[:1])",
+            f"LOG.append({a}.index({self.i()}))",
+        )
         self.emit(e)
 
     def dicts(self):
-        a, key = self.old("d"), self.pick("'a'", "'b'", "'new'", self.old("i"), "(1, 2)", "'t'", "None", "1.0", "True")
-        self.emit(self.pick(f"{a}[{key}] = {self.any()}", f"{a}[{key}] = {self.any()}", f"{a}.pop({key}, None)", f"{a}.setdefault({key}, []).append({self.any()})", f"{a}.update(z={self.any()})",
-                            f"del {a}[{key}]", f"{a}[{key}] += 1", f"{a}.popitem()", f"LOG.append(list({a}))", f"LOG.append({a}[{key}])", f"{a} |= {{{key}: {self.any()}}}", f"{a}.clear()",
-                            f"{a}.pop({key})", f"{a}.update({{q: 1 for q in 'ab'}})", f"LOG.extend({a}.items())", f"LOG.append(next(iter({a}.values())))"))
+        a, key = (
+            self.old("d"),
+            self.pick("'a'", "'b'", "'new'", self.old("i"), "(1, 2)", "'t'", "None", "1.0", "True"),
+        )
+        self.emit(
+            self.pick(
+                f"{a}[{key}] = {self.any()}",
+                f"{a}[{key}] = {self.any()}",
+                f"{a}.pop({key}, None)",
+                f"{a}.setdefault({key}, []).append({self.any()})",
+                f"{a}.update(z={self.any()})",
+                f"del {a}[{key}]",
+                f"{a}[{key}] += 1",
+                f"{a}.popitem()",
+                f"LOG.append(list({a}))",
+                f"LOG.append({a}[{key}])",
+                f"{a} |= {{{key}: {self.any()}}}",
+                f"{a}.clear()",
+                f"{a}.pop({key})",
+                f"{a}.update({{q: 1 for q in 'ab'}})",
+                f"LOG.extend({a}.items())",
+                f"LOG.append(next(iter({a}.values())))",
+            )
+        )
 
     def sets(self):
         if not self.names["s"] or self.rng.random() < 0.4:
             name = self.fresh("s")
-            self.emit(f"{name} = {self.pick('{1, 2}', 'set()', f'set(range({self.small()}))', f'{{q % 2 for q in range(4)}}', f'set({self.old(chr(115))})', 'frozenset((3, 4))')}")
+            self.emit(
+                f"{name} = {self.pick('{1, 2}', 'set()', f'set(range({self.small()}))', f'{{q % 2 for q in range(4)}}', f'set({self.old(chr(115))})', 'frozenset((3, 4))')}"
+            )
             self.bind("s", name)
         else:
             a, b = self.old("s"), self.old("s")
-            self.emit(self.pick(f"{a}.add({self.i()})", f"{a}.discard({self.i()})", f"{a}.remove({self.i()})", f"{a} |= {{{self.i()}}}", f"{a}.update([5, {self.i()}])", f"LOG.append({a} & {b})",
-                                f"LOG.append({a} - {b})", f"LOG.append(sorted({a} ^ {b}))", f"LOG.append(len({a}))", f"LOG.append({a} < {b})", f"{a} -= {b}", f"LOG.append({self.i()} in {a})"))
+            self.emit(
+                self.pick(
+                    f"{a}.add({self.i()})",
+                    f"{a}.discard({self.i()})",
+                    f"{a}.remove({self.i()})",
+                    f"{a} |= {{{self.i()}}}",
+                    f"{a}.update([5, {self.i()}])",
+                    f"LOG.append({a} & {b})",
+                    f"LOG.append({a} - {b})",
+                    f"LOG.append(sorted({a} ^ {b}))",
+                    f"LOG.append(len({a}))",
+                    f"LOG.append({a} < {b})",
+                    f"{a} -= {b}",
+                    f"LOG.append({self.i()} in {a})",
+                )
+            )
 
     def objects(self):
-        a, name = self.old("o"), self.pick("v", "v", "log", "extra", "twice", "scale", "dynq", "bump")
-        self.emit(self.pick(f"{a}.{name} = {self.any()}", f"{a}.v += {self.pick('1', self.t())}", f"{a}.bump({self.pick('', self.i())})", f"{a}.extra = {self.any()}", f"LOG.append({a}.{name})",
-                            f"del {a}.{name}", f"setattr({a}, 'extra', {self.any()})", f"LOG.append(getattr({a}, {name!r}, None))", f"{a}.log = {self.old('l')}", f"{a}.log.append({self.any()})",
-                            f"{a}.self = {a}" if self.rng.random() < 0.15 else f"{a}.v = {self.t()}", f"NET.calls += {self.i()}", f"NET.seen = NET.seen + 1", f"NET.extra = {self.any()}", f"{a}.twice = {self.t()}",
-                            f"NET.train({self.cond()})" if self.rng.random() < 0.3 else "NET.calls = 0", f"Box.scale = {self.i()}" if self.rng.random() < 0.3 else f"{a}.scale = {self.i()}",
-                            f"{a}.__dict__['extra'] = {self.any()}", f"LOG.append(vars({a}).get('extra'))", f"LOG.append(Slots({self.any()}))", f"LOG.append(Data({self.i()}))", f"LOG.append({a}[0])",
-                            f"LOG.append([*{a}])", f"LOG.append({a}.dynfoo)", f"LOG.append(Data(1, {self.old('l')}) == Data({self.i()}))", f"LOG.append({a} + {self.i()})"))
+        a, name = (
+            self.old("o"),
+            self.pick("v", "v", "log", "extra", "twice", "scale", "dynq", "bump"),
+        )
+        self.emit(
+            self.pick(
+                f"{a}.{name} = {self.any()}",
+                f"{a}.v += {self.pick('1', self.t())}",
+                f"{a}.bump({self.pick('', self.i())})",
+                f"{a}.extra = {self.any()}",
+                f"LOG.append({a}.{name})",
+                f"del {a}.{name}",
+                f"setattr({a}, 'extra', {self.any()})",
+                f"LOG.append(getattr({a}, {name!r}, None))",
+                f"{a}.log = {self.old('l')}",
+                f"{a}.log.append({self.any()})",
+                f"{a}.self = {a}" if self.rng.random() < 0.15 else f"{a}.v = {self.t()}",
+                f"NET.calls += {self.i()}",
+                f"NET.seen = NET.seen + 1",
+                f"NET.extra = {self.any()}",
+                f"{a}.twice = {self.t()}",
+                f"NET.train({self.cond()})" if self.rng.random() < 0.3 else "NET.calls = 0",
+                f"Box.scale = {self.i()}" if self.rng.random() < 0.3 else f"{a}.scale = {self.i()}",
+                f"{a}.__dict__['extra'] = {self.any()}",
+                f"LOG.append(vars({a}).get('extra'))",
+                f"LOG.append(Slots({self.any()}))",
+                f"LOG.append(Data({self.i()}))",
+                f"LOG.append({a}[0])",
+                f"LOG.append([*{a}])",
+                f"LOG.append({a}.dynfoo)",
+                f"LOG.append(Data(1, {self.old('l')}) == Data({self.i()}))",
+                f"LOG.append({a} + {self.i()})",
+            )
+        )
 
     def outer(self):
         choice = self.pick("LOG", "table", "G", "H")
         if choice == "LOG":
             self.emit(f"LOG.append({self.any()})")
         elif choice == "table":
-            self.emit(self.pick(f"TABLE['a'] = {self.i()}", f"TABLE['a'] += 1", f"TABLE[{self.old('i')}] = {self.any()}", "TABLE.pop('b', 0)", f"globals()['H'] = {self.i()}"))
+            self.emit(
+                self.pick(
+                    f"TABLE['a'] = {self.i()}",
+                    f"TABLE['a'] += 1",
+                    f"TABLE[{self.old('i')}] = {self.any()}",
+                    "TABLE.pop('b', 0)",
+                    f"globals()['H'] = {self.i()}",
+                )
+            )
         elif self.globals and not self.functions:
             self.emit(f"{choice} = {self.pick(f'{choice} + 1', self.i())}")
         else:
             self.emit(f"LOG.append({choice})")
 
     def output(self):
-        self.emit(self.pick(f"print({self.any()}, sep='')", f"print('p', {self.i()})", f"print({self.text()}, end=';')", "graph_break()", "graph_break()", f"print([{self.i()}], {self.old('t')}.shape)"))
+        self.emit(
+            self.pick(
+                f"print({self.any()}, sep='')",
+                f"print('p', {self.i()})",
+                f"print({self.text()}, end=';')",
+                "graph_break()",
+                "graph_break()",
+                f"print([{self.i()}], {self.old('t')}.shape)",
+            )
+        )
 
     def leave(self):
         e = self.rng.random()
@@ -377,13 +781,40 @@ class Maker:
         elif self.depth and e < 0.5:
             self.emit(f"return {self.any()}")
         elif e < 0.7 and self.depth:
-            self.emit(self.pick(f"raise {self.pick('ValueError', 'KeyError', 'RuntimeError', 'Err')}({self.any()})", f"raise Err({self.i()}, {self.any()}) from KeyError('k')", "raise", "raise IndexError",
-                                f"raise Err({self.i()}) from None"))
+            self.emit(
+                self.pick(
+                    f"raise {self.pick('ValueError', 'KeyError', 'RuntimeError', 'Err')}({self.any()})",
+                    f"raise Err({self.i()}, {self.any()}) from KeyError('k')",
+                    "raise",
+                    "raise IndexError",
+                    f"raise Err({self.i()}) from None",
+                )
+            )
         else:
-            self.emit(self.pick(f"assert {self.cond()}, {self.text()}", f"risky({self.i()})", f"guarded({self.i()})"))
+            self.emit(
+                self.pick(
+                    f"assert {self.cond()}, {self.text()}",
+                    f"risky({self.i()})",
+                    f"guarded({self.i()})",
+                )
+            )
 
     def misc(self):
-        e = self.pick("star", "swap", "del", "walrus", "unpack", "gen", "aug", "closure", "expr", "slice", "chain", "list_t", "import")
+        e = self.pick(
+            "star",
+            "swap",
+            "del",
+            "walrus",
+            "unpack",
+            "gen",
+            "aug",
+            "closure",
+            "expr",
+            "slice",
+            "chain",
+            "list_t",
+            "import",
+        )
         if e == "star":
             names = [self.fresh("t"), self.fresh("l")]
             self.emit(f"{names[0]}, *{names[1]} = {self.t()}, {self.any()}, {self.any()}")
@@ -394,7 +825,12 @@ class Maker:
         elif e == "del":
             kind = self.pick("t", "i", "l")
             name = self.old(kind)
-            if name.isidentifier() and name not in ("W",) and not self.functions and name[-1].isdigit():
+            if (
+                name.isidentifier()
+                and name not in ("W",)
+                and not self.functions
+                and name[-1].isdigit()
+            ):
                 self.emit(f"del {name}")
                 if name in self.names[kind] and len(self.names[kind]) > 1:
                     self.names[kind].remove(name)
@@ -408,11 +844,24 @@ class Maker:
             self.emit(f"{a}, ({b}, _) = {self.i()}, ({self.t()}, {self.any()})")
             self.bind("i", a), self.bind("t", b)
         elif e == "gen":
-            self.emit(self.pick(f"LOG.append(next({self.old('g')}, None))", f"LOG.append(list({self.old('g')}))", f"LOG.append(sum({self.old('g')}))", f"LOG.append(dict(enumerate({self.old('g')})))",
-                                f"a_, *b_ = {self.old('g')}", f"LOG.append(tuple(itertools.islice({self.old('g')}, 2)))", f"{self.old('g')}.send(None)"))
+            self.emit(
+                self.pick(
+                    f"LOG.append(next({self.old('g')}, None))",
+                    f"LOG.append(list({self.old('g')}))",
+                    f"LOG.append(sum({self.old('g')}))",
+                    f"LOG.append(dict(enumerate({self.old('g')})))",
+                    f"a_, *b_ = {self.old('g')}",
+                    f"LOG.append(tuple(itertools.islice({self.old('g')}, 2)))",
+                    f"{self.old('g')}.send(None)",
+                )
+            )
         elif e == "aug":
             name = self.pick("n", "k", self.old("i"))
-            self.emit(f"{name} {self.pick('+=', '-=', '*=')} {self.i()}") if name.isidentifier() and not (self.functions or name == "G") else self.emit("LOG.append(0)")
+            self.emit(
+                f"{name} {self.pick('+=', '-=', '*=')} {self.i()}"
+            ) if name.isidentifier() and not (self.functions or name == "G") else self.emit(
+                "LOG.append(0)"
+            )
         elif e == "closure":
             self.emit(f"LOG.append({self.old('f')}({self.any()}))")
         elif e == "slice":
@@ -443,21 +892,30 @@ class Maker:
         name = {"i": "i", "t": "t"}.get(kind, "a") + f"{self.count}"
         self.count += 1
         if kind == "i":
-            self.emit(f"for {name} in {self.pick(f'range({self.small()})', f'counter({self.small()})', '[1, 2, 5]', f'reversed(range({self.small()}))')}:")
+            self.emit(
+                f"for {name} in {self.pick(f'range({self.small()})', f'counter({self.small()})', '[1, 2, 5]', f'reversed(range({self.small()}))')}:"
+            )
         elif kind == "t":
-            self.emit(f"for {name} in {self.pick(f'({self.t()}, {self.old(chr(116))})', f'[{self.t()}, {self.t()}]', self.old('t'))}:")
+            self.emit(
+                f"for {name} in {self.pick(f'({self.t()}, {self.old(chr(116))})', f'[{self.t()}, {self.t()}]', self.old('t'))}:"
+            )
         elif kind == "pair":
             key = f"i{self.count}"
             self.count += 1
-            self.emit(f"for {key}, {name} in {self.pick(f'enumerate({self.old(chr(108))}[:3])', f'zip(range(2), {self.old(chr(108))})', 'enumerate(rest)', f'list({self.old(chr(100))}.items())')}:")
+            self.emit(
+                f"for {key}, {name} in {self.pick(f'enumerate({self.old(chr(108))}[:3])', f'zip(range(2), {self.old(chr(108))})', 'enumerate(rest)', f'list({self.old(chr(100))}.items())')}:"
+            )
         else:
-            self.emit(f"for {name} in {self.pick(f'{self.old(chr(108))}[:4]', 'rest', 'list(kw)', f'sorted({{2, 1}})', f'tuple({self.old(chr(108))})', 'box.log[:3]', self.old('p'))}:")
+            self.emit(
+                f"for {name} in {self.pick(f'{self.old(chr(108))}[:4]', 'rest', 'list(kw)', f'sorted({{2, 1}})', f'tuple({self.old(chr(108))})', 'box.log[:3]', self.old('p'))}:"
+            )
 
         def body():
             self.names["t" if kind == "t" else "i"].append(name) if kind in "it" else None
             if kind == "pair" and self.rng.random() < 0.8:
                 self.names["i"].append(key)
             self.block()
+
         self.loops += 1
         self.scope(body)
         self.loops -= 1
@@ -480,17 +938,42 @@ class Maker:
         for _ in range(self.rng.randint(0, 2)):
             name = f"e{self.count}"
             self.count += 1
-            self.emit(f"except {self.rng.choice(ERRORS)}{self.pick('', f' as {name}', f' as {name}')}:")
+            self.emit(
+                f"except {self.rng.choice(ERRORS)}{self.pick('', f' as {name}', f' as {name}')}:"
+            )
             bound = self.lines[-1].endswith(f"as {name}:")
 
             def body():
                 if bound:
-                    self.emit(self.pick(f"LOG.append(str(type({name})))", f"LOG.append({name}.args)", f"LOG.append({name})", f"print({name})", f"raise {name}", f"raise Err(1) from {name}", "pass",
-                                        f"LOG.append({name}.code)", f"LOG.append({name}.__context__)"))
+                    self.emit(
+                        self.pick(
+                            f"LOG.append(str(type({name})))",
+                            f"LOG.append({name}.args)",
+                            f"LOG.append({name})",
+                            f"print({name})",
+                            f"raise {name}",
+                            f"raise Err(1) from {name}",
+                            "pass",
+                            f"LOG.append({name}.code)",
+                            f"LOG.append({name}.__context__)",
+                        )
+                    )
                 self.block(2)
+
             self.scope(body)
-        caught = self.lines and any(line.strip().startswith("except") and len(line) - len(line.lstrip()) == 4 * (self.depth + 1) for line in self.lines[-12:])
-        last = next((line for line in reversed(self.lines) if len(line) - len(line.lstrip()) == 4 * (self.depth + 1)), "")
+        caught = self.lines and any(
+            line.strip().startswith("except")
+            and len(line) - len(line.lstrip()) == 4 * (self.depth + 1)
+            for line in self.lines[-12:]
+        )
+        last = next(
+            (
+                line
+                for line in reversed(self.lines)
+                if len(line) - len(line.lstrip()) == 4 * (self.depth + 1)
+            ),
+            "",
+        )
         if last.strip().startswith("except"):
             if self.rng.random() < 0.25:
                 self.emit("else:")
@@ -503,9 +986,21 @@ class Maker:
             self.scope(lambda: self.block(2))
 
     def with_(self):
-        managers = self.pick('Manager()', f'Manager({self.rng.choice(ERRORS)})', 'torch.no_grad()', 'torch.enable_grad()', 'contextlib.suppress(KeyError, Err)', 'managed(str(n))',
-                             'Manager() as m', 'contextlib.nullcontext()', 'Manager(ValueError), torch.no_grad()', 'torch.inference_mode()',
-                             'torch.inference_mode(), Manager()', 'torch.device("cpu")', 'Manager(), torch.device("meta")')
+        managers = self.pick(
+            "Manager()",
+            f"Manager({self.rng.choice(ERRORS)})",
+            "torch.no_grad()",
+            "torch.enable_grad()",
+            "contextlib.suppress(KeyError, Err)",
+            "managed(str(n))",
+            "Manager() as m",
+            "contextlib.nullcontext()",
+            "Manager(ValueError), torch.no_grad()",
+            "torch.inference_mode()",
+            "torch.inference_mode(), Manager()",
+            'torch.device("cpu")',
+            'Manager(), torch.device("meta")',
+        )
         self.emit(f"with {managers}:")
         self.scope(self.block)
 
@@ -514,7 +1009,9 @@ class Maker:
         self.count += 1
         style = self.pick("def", "def", "nonlocal", "nonlocal", "gen")
         target = self.old(self.pick("i", "t"))
-        if style == "nonlocal" and (not target.isidentifier() or self.functions or target in ("W", "G")):
+        if style == "nonlocal" and (
+            not target.isidentifier() or self.functions or target in ("W", "G")
+        ):
             style = "def"
         self.emit(f"def {name}(a, b={self.i()}, *c):")
         saved = {kind: list(names) for kind, names in self.names.items()}
@@ -535,9 +1032,12 @@ class Maker:
                 self.emit(f"yield a")
                 self.emit(f"yield {self.i()}")
             else:
-                self.emit(f"return {self.pick('a + b', 'a', self.t(), f'a * {self.i()}', '(a, c)')}")
+                self.emit(
+                    f"return {self.pick('a + b', 'a', self.t(), f'a * {self.i()}', '(a, c)')}"
+                )
             self.functions -= 1
             self.loops = loops
+
         self.scope(body)
         self.names = saved
         self.bind("f", name)
@@ -546,19 +1046,30 @@ class Maker:
                 self.emit(f"LOG.extend({name}({self.i()}))")
             else:
                 out = self.fresh("t")
-                self.emit(f"{out} = {name}({self.t()}{self.pick('', ', ' + self.i(), ', 1, 2, 3')})")
+                self.emit(
+                    f"{out} = {name}({self.t()}{self.pick('', ', ' + self.i(), ', 1, 2, 3')})"
+                )
                 self.bind("t", out)
 
     def simple_body(self):
         """Statements of an inner function that bind no name of the outer one."""
         for _ in range(self.rng.randint(0, 2)):
-            self.pick(lambda: self.emit(f"LOG.append({self.any()})"), self.objects, self.dicts if not self.functions else self.outer, lambda: self.emit(f"if {self.cond()}: return {self.t()}"))()
+            self.pick(
+                lambda: self.emit(f"LOG.append({self.any()})"),
+                self.objects,
+                self.dicts if not self.functions else self.outer,
+                lambda: self.emit(f"if {self.cond()}: return {self.t()}"),
+            )()
 
     def match_(self):
-        self.emit(f"match {self.pick(self.i(), '[n, k]', self.old('o'), f'({self.i()}, {self.any()})', 'd')}:")
+        self.emit(
+            f"match {self.pick(self.i(), '[n, k]', self.old('o'), f'({self.i()}, {self.any()})', 'd')}:"
+        )
         self.depth += 1
         for _ in range(self.rng.randint(1, 2)):
-            self.emit(f"case {self.pick('1 | 2', '[1, z_]', '(z_, *_)', 'Box(v=z_)', 'int()', '{chr(34)}a{chr(34)}: z_}'.replace('{chr(34)}', chr(34)) if False else '0', 'Sub()', 'None')}:")
+            self.emit(
+                f"case {self.pick('1 | 2', '[1, z_]', '(z_, *_)', 'Box(v=z_)', 'int()', '{chr(34)}a{chr(34)}: z_}'.replace('{chr(34)}', chr(34)) if False else '0', 'Sub()', 'None')}:"
+            )
             self.scope(self.block)
         self.emit("case _:")
         self.scope(self.block)
@@ -583,11 +1094,13 @@ def program(seed):
     while maker.budget > 0:
         maker.statement()
     results = [rng.choice(names) for names in maker.names.values() if names]
-    maker.emit(f"return {', '.join(results[:rng.randint(1, len(results))])}")
-    text = HEADER + "\ndef f(x, y, n, xs, d, box, *rest, k=2, **kw):\n" + "\n".join(maker.lines) + "\n"
+    maker.emit(f"return {', '.join(results[: rng.randint(1, len(results))])}")
+    text = (
+        HEADER + "\ndef f(x, y, n, xs, d, box, *rest, k=2, **kw):\n" + "\n".join(maker.lines) + "\n"
+    )
     try:
         compile(text, "program", "exec")
-    except SyntaxError:             # a rare clash of names
+    except SyntaxError:  # a rare clash of names
         return program(seed + 1_000_003)
     return text
 
@@ -598,7 +1111,8 @@ CALLS = 4
 def arguments(seed, call, space):
     """(args, kwargs) of one call; `space` is the executed module.  Later calls resemble the first one in most ways."""
     import torch
-    rng = random.Random(seed * 17 + (call if call > 1 else 0))      # the second call hits the cache
+
+    rng = random.Random(seed * 17 + (call if call > 1 else 0))  # the second call hits the cache
     values = torch.Generator().manual_seed(seed + call)
     shape, dtype = (2, 3), torch.float32
     if call > 1:
@@ -610,12 +1124,26 @@ def arguments(seed, call, space):
         if rng.random() < 0.15 and made.dim() == 2:
             made = made.t().contiguous().t()
         return made.requires_grad_() if rng.random() < 0.15 and made.is_floating_point() else made
+
     x = tensor()
-    y = x if rng.random() < 0.1 else x.detach().flatten()[:shape[-1]] if x.requires_grad or not x.is_contiguous() else x.view(-1)[:shape[-1]] if rng.random() < 0.08 else tensor()
+    y = (
+        x
+        if rng.random() < 0.1
+        else x.detach().flatten()[: shape[-1]]
+        if x.requires_grad or not x.is_contiguous()
+        else x.view(-1)[: shape[-1]]
+        if rng.random() < 0.08
+        else tensor()
+    )
     n = rng.choice([0, 1, 1, 2, 3, 4, -1])
     xs = [rng.choice([1, 2, 0, tensor(), [1], "s", None, 2.5]) for _ in range(rng.randint(0, 3))]
-    d = {key: rng.choice([1, 2, tensor(), [3], "u", xs]) for key in rng.sample(["a", "b", "t", 1, "c"], rng.randint(0, 3))}
-    box = rng.choice([space["Box"], space["Sub"], space["Box"]])(rng.choice([1, x, tensor(), 2.5]), rng.choice([None, [1, 2], xs]))
+    d = {
+        key: rng.choice([1, 2, tensor(), [3], "u", xs])
+        for key in rng.sample(["a", "b", "t", 1, "c"], rng.randint(0, 3))
+    }
+    box = rng.choice([space["Box"], space["Sub"], space["Box"]])(
+        rng.choice([1, x, tensor(), 2.5]), rng.choice([None, [1, 2], xs])
+    )
     rest = [rng.choice([1, tensor(), "r"]) for _ in range(rng.randint(0, 2))]
     kw = {key: rng.randint(0, 5) for key in rng.sample(["w", "z"], rng.randint(0, 2))}
     if rng.random() < 0.3:

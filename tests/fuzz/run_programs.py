@@ -5,6 +5,7 @@
 Each program is executed twice as a module of its own (its own globals); f is called four times, the second time with inputs like
 the first one's (a cache hit), then with other values, types and shapes (guards).  The same objects live through all calls of a side.
 """
+
 import argparse
 import ast
 import collections
@@ -49,7 +50,11 @@ def check(text, seed, backend="eager", digits=None):
     plain = side(text, seed, None, digits=digits)
     with config.patch(raise_internal_errors=True):
         compiled = side(text, seed, backend, digits=digits)
-    return "\n".join(f"call {n}: {found}" for n, (a, b) in enumerate(zip(plain, compiled)) if (found := difference(a, b)))
+    return "\n".join(
+        f"call {n}: {found}"
+        for n, (a, b) in enumerate(zip(plain, compiled))
+        if (found := difference(a, b))
+    )
 
 
 def shrink(text, fails, tries=300):
@@ -57,9 +62,15 @@ def shrink(text, fails, tries=300):
     tree, changed = ast.parse(text), True
 
     def blocks(tree):
-        function = next(node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "f")
-        return [getattr(node, field) for node in ast.walk(function) for field in ("body", "orelse", "finalbody")
-                if isinstance(getattr(node, field, None), list)]
+        function = next(
+            node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "f"
+        )
+        return [
+            getattr(node, field)
+            for node in ast.walk(function)
+            for field in ("body", "orelse", "finalbody")
+            if isinstance(getattr(node, field, None), list)
+        ]
 
     while changed and tries > 0:
         changed = False
@@ -73,9 +84,15 @@ def shrink(text, fails, tries=300):
                         break
                     statement = all_blocks[b][s]
                     inner = [] if way == "drop" else getattr(statement, way, None)
-                    if inner is None or way != "drop" and not inner or way == "drop" and isinstance(statement, ast.Pass):
+                    if (
+                        inner is None
+                        or way != "drop"
+                        and not inner
+                        or way == "drop"
+                        and isinstance(statement, ast.Pass)
+                    ):
                         continue
-                    all_blocks[b][s:s + 1] = inner
+                    all_blocks[b][s : s + 1] = inner
                     if not all_blocks[b]:
                         all_blocks[b].append(ast.Pass())
                     try:
@@ -91,7 +108,7 @@ def shrink(text, fails, tries=300):
 
 
 def function_text(text):
-    return text[text.rindex("\ndef f("):].strip()
+    return text[text.rindex("\ndef f(") :].strip()
 
 
 def one(seed, backend, minimise=True, digits=None):
@@ -100,15 +117,20 @@ def one(seed, backend, minimise=True, digits=None):
 
     def fails(text):
         try:
-            signal.setitimer(signal.ITIMER_PROF, 20)      # of processor time: the machine may be busy
+            signal.setitimer(signal.ITIMER_PROF, 20)  # of processor time: the machine may be busy
             return check(text, seed, backend, digits)
         except Exception as error:
             return f"the compiler failed: {type(error).__name__}: {error}"
         finally:
             signal.setitimer(signal.ITIMER_PROF, 0)
+
     found = fails(text)
-    counts = {"graphs": sum(minidynamo.counters["graphs"].values()), "breaks": sum(minidynamo.counters["graph_breaks"].values()),
-              "recompiles": sum(minidynamo.counters["recompiles"].values()), "skipped": list(minidynamo.counters["skipped"])}
+    counts = {
+        "graphs": sum(minidynamo.counters["graphs"].values()),
+        "breaks": sum(minidynamo.counters["graph_breaks"].values()),
+        "recompiles": sum(minidynamo.counters["recompiles"].values()),
+        "skipped": list(minidynamo.counters["skipped"]),
+    }
     if not found:
         return seed, None, counts
     if minimise:
@@ -136,20 +158,29 @@ def main():
     parser.add_argument("--no-shrink", action="store_true")
     options = parser.parse_args()
     digits = None if options.backend == "eager" else 4
-    tasks = [(seed, options.backend, not options.no_shrink, digits) for seed in range(options.first, options.first + options.count)]
+    tasks = [
+        (seed, options.backend, not options.no_shrink, digits)
+        for seed in range(options.first, options.first + options.count)
+    ]
     begin, bad, totals, skipped = time.time(), 0, collections.Counter(), collections.Counter()
-    with concurrent.futures.ProcessPoolExecutor(options.jobs, multiprocessing.get_context("spawn"), max_tasks_per_child=2000) as pool:
+    with concurrent.futures.ProcessPoolExecutor(
+        options.jobs, multiprocessing.get_context("spawn"), max_tasks_per_child=2000
+    ) as pool:
         for seed, report, counts in pool.map(_worker, tasks, chunksize=20):
             totals.update({name: value for name, value in counts.items() if name != "skipped"})
             totals["compiled"] += counts["graphs"] > 0
-            skipped.update(reason.partition(": ")[2].partition(" at ")[0][:70] for reason in counts["skipped"])
+            skipped.update(
+                reason.partition(": ")[2].partition(" at ")[0][:70] for reason in counts["skipped"]
+            )
             if report:
                 bad += 1
                 print(report, flush=True)
                 if bad >= options.stop:
                     break
         pool.shutdown(cancel_futures=True)
-    print(f"{len(tasks)} programs, {bad} with a difference, {time.time() - begin:.0f} s; {dict(totals)}")
+    print(
+        f"{len(tasks)} programs, {bad} with a difference, {time.time() - begin:.0f} s; {dict(totals)}"
+    )
     for reason, count in skipped.most_common(8):
         print(f"  skipped {count:6} {reason}")
     sys.exit(bad > 0)

@@ -1,7 +1,8 @@
 """Threads and leaks: many threads compile and call at once; nothing is kept alive.
 
-    python -m tests.fuzz.threads [--seconds 30] [--calls 10000] [--cycles 200]
+python -m tests.fuzz.threads [--seconds 30] [--calls 10000] [--cycles 200]
 """
+
 import argparse
 import gc
 import random
@@ -22,8 +23,15 @@ def functions(count):
     made = []
     for n in range(count):
         space = {"torch": torch, "minidynamo": minidynamo}
-        exec(compile(f"def h(x): return x * {n + 1}\ndef f(x, log):\n    y = h(x) + {n}\n    log.append({n})\n    minidynamo.graph_break()\n"
-                     f"    try:\n        return y - len(log), log[5]\n    except IndexError:\n        return h(y), None", f"<thread {n}>", "exec"), space)
+        exec(
+            compile(
+                f"def h(x): return x * {n + 1}\ndef f(x, log):\n    y = h(x) + {n}\n    log.append({n})\n    minidynamo.graph_break()\n"
+                f"    try:\n        return y - len(log), log[5]\n    except IndexError:\n        return h(y), None",
+                f"<thread {n}>",
+                "exec",
+            ),
+            space,
+        )
         made.append(space["f"])
     return made
 
@@ -49,6 +57,7 @@ def hammer(seconds, threads=8, backend="eager"):
             except Exception as error:
                 errors.append(f"thread {me}, function {n}: {type(error).__name__}: {error}")
             calls[me] += 1
+
     workers = [threading.Thread(target=work, args=(n,), daemon=True) for n in range(threads)]
     for worker in workers:
         worker.start()
@@ -86,11 +95,22 @@ def leaks(calls, cycles):
     def call():
         log.clear()
         compiled(x, log)
+
     found["objects per 10,000 calls"] = growth(call, calls, objects)
-    for name, thing in (("tensor", x), ("function", f), ("code", f.__code__), ("list", log), ("hook's callback", minidynamo.compile(f, backend="eager"))):
-        found[f"references to the {name}"] = growth(call, calls // 4, lambda thing=thing: sys.getrefcount(thing))
+    for name, thing in (
+        ("tensor", x),
+        ("function", f),
+        ("code", f.__code__),
+        ("list", log),
+        ("hook's callback", minidynamo.compile(f, backend="eager")),
+    ):
+        found[f"references to the {name}"] = growth(
+            call, calls // 4, lambda thing=thing: sys.getrefcount(thing)
+        )
     entry = frame_hook.get_cache(f.__code__)[0]
-    found["references to the replacement code"] = growth(call, calls // 4, lambda: sys.getrefcount(entry[1]))
+    found["references to the replacement code"] = growth(
+        call, calls // 4, lambda: sys.getrefcount(entry[1])
+    )
     found["references to the guard"] = growth(call, calls // 4, lambda: sys.getrefcount(entry[0]))
 
     def bad():
@@ -98,6 +118,7 @@ def leaks(calls, cycles):
             compiled(x, None)
         except AttributeError:
             pass
+
     found["objects when it raises"] = growth(bad, calls // 10, objects)
     del entry
 
@@ -105,6 +126,7 @@ def leaks(calls, cycles):
         g = types.FunctionType(f.__code__, f.__globals__)
         minidynamo.compile(g, backend="eager")(x, [])
         minidynamo.reset()
+
     found["objects per compile and reset"] = growth(cycle, cycles, objects) / (cycles / 2)
     alive = []
 
@@ -113,6 +135,7 @@ def leaks(calls, cycles):
         minidynamo.compile(g, backend="eager")(x, [])
         alive.append(weakref.ref(g.__code__))
         minidynamo.reset()
+
     for _ in range(10):
         new_code()
     [gc.collect() for _ in range(4)]
@@ -125,7 +148,7 @@ def leaks(calls, cycles):
         made(torch.ones(1, 2))
         entries = len(frame_hook.get_cache(code) or [])
         del net, made
-        [gc.collect() for _ in range(4)]      # the module dies, then what its entries held, then ...
+        [gc.collect() for _ in range(4)]  # the module dies, then what its entries held, then ...
         found["a dead module kept"] = sum(ref() is not None for ref in refs)
         found["entries of a dead module"] = len(frame_hook.get_cache(code) or []) if entries else -1
     return found
@@ -138,11 +161,20 @@ def main():
     options = parser.parse_args()
     torch.set_num_threads(1)
     calls, errors = hammer(options.seconds)
-    print(f"8 threads, {options.seconds} s: {sum(calls)} calls ({min(calls)} to {max(calls)} per thread), {len(errors)} errors", *errors[:5], sep="\n  ")
+    print(
+        f"8 threads, {options.seconds} s: {sum(calls)} calls ({min(calls)} to {max(calls)} per thread), {len(errors)} errors",
+        *errors[:5],
+        sep="\n  ",
+    )
     found = leaks(options.calls, options.cycles)
     for name, value in found.items():
         print(f"{name:40} {value}")
-    sys.exit(bool(errors) or any(value > 20 if name.startswith("objects") else value > 0 for name, value in found.items()))
+    sys.exit(
+        bool(errors)
+        or any(
+            value > 20 if name.startswith("objects") else value > 0 for name, value in found.items()
+        )
+    )
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ Tolerances are torch's: `assert_close`'s defaults for the dtype, or the OpInfo's
 outside them is right only if it is as near to the float64 result as eager's is (bfloat16: at most twice as far, root mean square:
 eager rounds at other places of some formulas.  The same allowance as in `same` of torch/_dynamo/utils.py).
 """
+
 import argparse
 import collections
 import copy
@@ -33,21 +34,33 @@ import warnings
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(0, ROOT)
 DTYPES = ("float32", "bool", "int64", "bfloat16")
-CONTENT_UNDEFINED = {"empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided",
-                     # on a GPU: the random state, where nothing is dropped
-                     "torch.ops.aten._efficient_attention_forward", "torch.ops.aten._flash_attention_forward"}
-PEER_LIMIT, LIMIT = 240, 120            # seconds per op and dtype
-SEED = 42                               # what many OpInfos of random ops set themselves (`wrapper_set_seed`)
+CONTENT_UNDEFINED = {
+    "empty",
+    "empty_like",
+    "empty_permuted",
+    "empty_strided",
+    "new_empty",
+    "new_empty_strided",
+    # on a GPU: the random state, where nothing is dropped
+    "torch.ops.aten._efficient_attention_forward",
+    "torch.ops.aten._flash_attention_forward",
+}
+PEER_LIMIT, LIMIT = 240, 120  # seconds per op and dtype
+SEED = 42  # what many OpInfos of random ops set themselves (`wrapper_set_seed`)
 
 
 # --- in the worker ------------------------------------------------------------------------------------------------------
 def samples_of(op, dtype, most, device="cpu"):
     """[(args, kwargs, expected value)]: `most` samples spread over those that the OpInfo has and that eager accepts."""
     import torch
+
     torch.manual_seed(SEED)
     every = list(op.sample_inputs(device, dtype, requires_grad=False))
     if most and len(every) > most:
-        every = [every[round(k * (len(every) - 1) / (most - 1))] if most > 1 else every[0] for k in range(most)]
+        every = [
+            every[round(k * (len(every) - 1) / (most - 1))] if most > 1 else every[0]
+            for k in range(most)
+        ]
     result = []
     for sample in every:
         args, kwargs = (sample.input, *sample.args), sample.kwargs
@@ -55,7 +68,7 @@ def samples_of(op, dtype, most, device="cpu"):
             torch.manual_seed(SEED)
             with torch.no_grad():
                 result.append((args, kwargs, op.op(*copy.deepcopy(args), **copy.deepcopy(kwargs))))
-        except Exception:       # eager refuses it: nothing to compare with
+        except Exception:  # eager refuses it: nothing to compare with
             pass
     return result
 
@@ -65,10 +78,15 @@ def graph_of(op, samples):
     import torch
     import torch.utils._pytree as pytree
     from torch import fx
+
     target = op.op
-    if not getattr(target, "__name__", "<").isidentifier() or target.__name__ != getattr(target, "__qualname__", None):
+    if not getattr(target, "__name__", "<").isidentifier() or target.__name__ != getattr(
+        target, "__qualname__", None
+    ):
+
         def target(*args, **kwargs):
             return op.op(*args, **kwargs)
+
         target.__name__ = target.__qualname__ = "op_under_test"
     graph, tensors, nodes = fx.Graph(), [], {}
 
@@ -77,6 +95,7 @@ def graph_of(op, samples):
             nodes[id(tensor)] = graph.placeholder(f"x{len(tensors)}")
             tensors.append(tensor)
         return nodes[id(tensor)]
+
     calls = []
     for args, kwargs, _ in samples:
         args, kwargs = pytree.tree_map_only(torch.Tensor, node_of, (args, kwargs))
@@ -88,6 +107,7 @@ def graph_of(op, samples):
 def tolerance(op, dtype):
     """Keyword arguments of assert_close, or {} for its defaults."""
     from torch.testing._internal.common_device_type import toleranceOverride
+
     widest = None
     for info in op.decorators:
         for decorator in getattr(info, "decorators", ()):
@@ -101,12 +121,26 @@ def error_sizes(op, sample, *results):
     """Root mean square distance of each result to what eager gives in float64; None where the op does not take float64."""
     import torch
     import torch.utils._pytree as pytree
-    args, kwargs = pytree.tree_map_only(torch.Tensor, lambda t: t.double() if t.is_floating_point() else t, copy.deepcopy(sample[:2]))
+
+    args, kwargs = pytree.tree_map_only(
+        torch.Tensor,
+        lambda t: t.double() if t.is_floating_point() else t,
+        copy.deepcopy(sample[:2]),
+    )
     try:
         torch.manual_seed(SEED)
         exact = pytree.tree_leaves(op.op(*args, **kwargs))
-        return [max((float((a.double() - b).square().nan_to_num(0).mean().sqrt()) for a, b in zip(pytree.tree_leaves(r), exact)
-                     if a.numel()), default=0.0) for r in results]
+        return [
+            max(
+                (
+                    float((a.double() - b).square().nan_to_num(0).mean().sqrt())
+                    for a, b in zip(pytree.tree_leaves(r), exact)
+                    if a.numel()
+                ),
+                default=0.0,
+            )
+            for r in results
+        ]
     except Exception:
         return None
 
@@ -118,13 +152,16 @@ def difference(op, got, sample, dtype):
         sizes = error_sizes(op, sample, got, sample[2])
         if sizes and sizes[0] <= sizes[1] * (2 if dtype.itemsize == 2 else 1):
             return None
-        problem += f" (distance to float64: ours {sizes[0]:.3g}, eager's {sizes[1]:.3g})" if sizes else ""
+        problem += (
+            f" (distance to float64: ours {sizes[0]:.3g}, eager's {sizes[1]:.3g})" if sizes else ""
+        )
     return problem
 
 
 def eager_difference(op, got, want, dtype):
     import torch
     import torch.utils._pytree as pytree
+
     ours, eager = pytree.tree_leaves(got), pytree.tree_leaves(want)
     if len(ours) != len(eager):
         return f"{len(ours)} results instead of {len(eager)}"
@@ -140,7 +177,7 @@ def eager_difference(op, got, want, dtype):
         try:
             torch.testing.assert_close(a, b, equal_nan=True, **tolerance(op, dtype))
         except AssertionError:
-            try:                # the default may be the wider one
+            try:  # the default may be the wider one
                 torch.testing.assert_close(a, b, equal_nan=True)
             except AssertionError as error:
                 return " ".join(str(error).split())[:120]
@@ -150,6 +187,7 @@ def eager_difference(op, got, want, dtype):
 def compile_ours(op, samples):
     """(callable, record)"""
     import miniinductor
+
     gm, tensors = graph_of(op, samples)
     compiled = miniinductor.compile_fx(gm, copy.deepcopy(tensors))
     return (lambda: compiled(*copy.deepcopy(tensors))), compiled.record
@@ -157,22 +195,29 @@ def compile_ours(op, samples):
 
 def compile_peer(op, samples):
     import torch
+
     torch._dynamo.reset()
     calls = [(args, kwargs) for args, kwargs, _ in samples]
 
     @torch.compile(dynamic=False)
     def function(calls):
         return [op.op(*args, **kwargs) for args, kwargs in calls]
+
     return (lambda: function(copy.deepcopy(calls))), None
 
 
 def check(op, dtype, samples, peer, device, outcome):
     """Compile the samples as one graph and compare; one by one if that fails or is not compiled."""
     import torch
+
     try:
         with torch.no_grad():
             run, record = (compile_peer if peer else compile_ours)(op, samples)
-            eager = next((n for n in record.notes if n.startswith("runs eagerly")), None) if record else None
+            eager = (
+                next((n for n in record.notes if n.startswith("runs eagerly")), None)
+                if record
+                else None
+            )
             if len(samples) > 1 and eager:
                 raise RuntimeError(eager)
             torch.manual_seed(SEED)
@@ -200,8 +245,11 @@ def check(op, dtype, samples, peer, device, outcome):
 
 def op_is_random(op, device):
     import torch
+
     state = torch.cuda.get_rng_state if device == "cuda" else torch.get_rng_state
-    sample = next(iter(op.sample_inputs(device, sorted(op.supported_dtypes(device), key=str)[0])), None)
+    sample = next(
+        iter(op.sample_inputs(device, sorted(op.supported_dtypes(device), key=str)[0])), None
+    )
     before = state()
     try:
         op.op(*copy.deepcopy((sample.input, *sample.args)), **copy.deepcopy(sample.kwargs))
@@ -213,15 +261,24 @@ def op_is_random(op, device):
 def work(peer, most, device):
     """Lines "number dtype" in, JSON lines out."""
     answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)               # what ops print goes to stderr
+    os.dup2(2, 1)  # what ops print goes to stderr
     warnings.simplefilter("ignore")
     import torch
     from torch.testing._internal.common_methods_invocations import op_db
+
     torch.set_num_threads(1)
     for line in sys.stdin:
         number, dtype = line.split()
         op, dtype = op_db[int(number)], getattr(torch, dtype)
-        outcome = {"samples": 0, "right": 0, "eager": [], "raised": [], "wrong": [], "fallback": [], "extern": []}
+        outcome = {
+            "samples": 0,
+            "right": 0,
+            "eager": [],
+            "raised": [],
+            "wrong": [],
+            "fallback": [],
+            "extern": [],
+        }
         try:
             samples = samples_of(op, dtype, most, device)
             outcome["samples"] = len(samples)
@@ -243,10 +300,28 @@ class Worker:
 
     def ask(self, number, dtype):
         if self.process is None:
-            command = [sys.executable, os.path.abspath(__file__), "--worker", "--samples", str(self.options.samples), "--device", self.options.device]
-            environment = {**os.environ, "TORCHINDUCTOR_COMPILE_THREADS": "1", "OMP_NUM_THREADS": "1"}
-            self.process = subprocess.Popen(command + ["--peer"] * self.options.peer, stdin=subprocess.PIPE,
-                                            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment)
+            command = [
+                sys.executable,
+                os.path.abspath(__file__),
+                "--worker",
+                "--samples",
+                str(self.options.samples),
+                "--device",
+                self.options.device,
+            ]
+            environment = {
+                **os.environ,
+                "TORCHINDUCTOR_COMPILE_THREADS": "1",
+                "OMP_NUM_THREADS": "1",
+            }
+            self.process = subprocess.Popen(
+                command + ["--peer"] * self.options.peer,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                text=True,
+                env=environment,
+            )
         timer = threading.Timer(PEER_LIMIT if self.options.peer else LIMIT, self.process.kill)
         timer.start()
         try:
@@ -259,20 +334,31 @@ class Worker:
             late = not timer.is_alive()
             timer.cancel()
         if answer:
-            if "CUDA error" in answer:          # this process will never compute again
+            if "CUDA error" in answer:  # this process will never compute again
                 self.process.kill()
                 self.process = None
             return json.loads(answer)
         code = self.process.wait()
         self.process = None
-        return {"samples": 1, "right": 0, "eager": [], "wrong": [], "fallback": [], "extern": [],
-                "raised": ["over the time limit" if late else f"the process died (exit status {code})"]}
+        return {
+            "samples": 1,
+            "right": 0,
+            "eager": [],
+            "wrong": [],
+            "fallback": [],
+            "extern": [],
+            "raised": ["over the time limit" if late else f"the process died (exit status {code})"],
+        }
 
 
 def results_file(options):
     """In the temporary folder, one per version of the sources (of the peer: one)."""
     command = "git rev-parse HEAD; git diff HEAD -- miniinductor"
-    state = "peer" if options.peer else subprocess.run(command, shell=True, cwd=ROOT, capture_output=True).stdout
+    state = (
+        "peer"
+        if options.peer
+        else subprocess.run(command, shell=True, cwd=ROOT, capture_output=True).stdout
+    )
     key = hashlib.sha256(repr((state, options.samples, options.device)).encode()).hexdigest()[:12]
     return os.path.join(tempfile.gettempdir(), f"miniinductor-ops-{key}.jsonl")
 
@@ -280,15 +366,26 @@ def results_file(options):
 def sweep(options):
     """{(op, dtype): outcome} of everything asked for, from the file where it is already there."""
     from torch.testing._internal.common_methods_invocations import op_db
-    names = [f"{op.name}.{op.variant_test_name}" if op.variant_test_name else op.name for op in op_db]
+
+    names = [
+        f"{op.name}.{op.variant_test_name}" if op.variant_test_name else op.name for op in op_db
+    ]
     jobs = []
     for number, op in enumerate(op_db):
         takes = [str(d).removeprefix("torch.") for d in op.supported_dtypes(options.device)]
-        dtypes = [d for d in (DTYPES if options.dtypes == "first" else options.dtypes.split(",")) if d in takes]
-        if options.device == "cuda" and op.name.startswith("jiterator"):      # no op of the dispatcher: a graph break
+        dtypes = [
+            d
+            for d in (DTYPES if options.dtypes == "first" else options.dtypes.split(","))
+            if d in takes
+        ]
+        if options.device == "cuda" and op.name.startswith(
+            "jiterator"
+        ):  # no op of the dispatcher: a graph break
             continue
         if not options.ops or op.name in options.ops:
-            jobs += [(number, dtype) for dtype in (dtypes[:1] if options.dtypes == "first" else dtypes)]
+            jobs += [
+                (number, dtype) for dtype in (dtypes[:1] if options.dtypes == "first" else dtypes)
+            ]
     done, results = {}, results_file(options)
     if os.path.exists(results) and not options.ops:
         with open(results) as file:
@@ -316,6 +413,7 @@ def sweep(options):
         if worker.process:
             worker.process.stdin.close()
             worker.process.wait()
+
     threads = [threading.Thread(target=loop) for _ in range(options.processes)]
     for thread in threads:
         thread.start()
@@ -333,14 +431,24 @@ def grouped(rows):
 
 
 def right_ops(rows):
-    return {op for op, group in grouped(rows).items() if not any(row["wrong"] or row["raised"] for row in group)}
+    return {
+        op
+        for op, group in grouped(rows).items()
+        if not any(row["wrong"] or row["raised"] for row in group)
+    }
 
 
 def report(rows, options):
     by_op = grouped(rows)
     having = lambda key: sorted(op for op, group in by_op.items() if any(row[key] for row in group))  # noqa: E731
-    wrong, raised, eager, fallback = (having(key) for key in ("wrong", "raised", "eager", "fallback"))
-    for title, key, ops in (("WRONG VALUES", "wrong", wrong), ("raise", "raised", raised), ("whole graph runs eagerly", "eager", eager)):
+    wrong, raised, eager, fallback = (
+        having(key) for key in ("wrong", "raised", "eager", "fallback")
+    )
+    for title, key, ops in (
+        ("WRONG VALUES", "wrong", wrong),
+        ("raise", "raised", raised),
+        ("whole graph runs eagerly", "eager", eager),
+    ):
         print(f"\n{title}: {len(ops)} ops")
         for op in ops:
             reasons = collections.defaultdict(list)
@@ -355,23 +463,36 @@ def report(rows, options):
     total, samples = len(by_op), sum(row["samples"] for row in rows.values())
     share = lambda ops: f"{len(ops)} of {total} ops ({len(ops) / max(1, total):.1%})"  # noqa: E731
     if not options.peer:
-        kernels = collections.Counter(kernel for group in by_op.values() for kernel in {k for row in group for k in row["fallback"]})
-        print(f"\neager kernels for want of a rule, by number of ops: {', '.join(f'{k} {n}' for k, n in kernels.most_common())}")
+        kernels = collections.Counter(
+            kernel
+            for group in by_op.values()
+            for kernel in {k for row in group for k in row["fallback"]}
+        )
+        print(
+            f"\neager kernels for want of a rule, by number of ops: {', '.join(f'{k} {n}' for k, n in kernels.most_common())}"
+        )
         from miniinductor.decompositions import OURS, table
         from miniinductor.lowering import LOWERINGS
-        print(f"\nATen overloads with a lowering: {len(LOWERINGS)}; decompositions: {len(OURS)} ours, {len(table()) - len(OURS)} of torch's table")
+
+        print(
+            f"\nATen overloads with a lowering: {len(LOWERINGS)}; decompositions: {len(OURS)} ours, {len(table()) - len(OURS)} of torch's table"
+        )
     print(f"\n{samples} samples of {len(rows)} (op, dtype) pairs")
     print(f"right:                          {share(right)}")
     if not options.peer:
         print(f"  of these compiled whole:      {share(compiled)}")
         print(f"  without a fallback kernel:    {share(native)}")
-        print(f"  nor a library kernel:         {share([op for op in native if not any(row['extern'] for row in by_op[op])])}")
+        print(
+            f"  nor a library kernel:         {share([op for op in native if not any(row['extern'] for row in by_op[op])])}"
+        )
     print(f"raise: {len(raised)}, WRONG: {len(wrong)}")
     if options.versus:
         options.peer, options.seconds = True, 1e-9
         theirs = right_ops(sweep(options))
         print(f"torch.compile is right on:      {share(theirs)}")
-        print(f"  only ours: {', '.join(sorted(right - theirs))}\n  only torch.compile: {', '.join(sorted(theirs - right))}")
+        print(
+            f"  only ours: {', '.join(sorted(right - theirs))}\n  only torch.compile: {', '.join(sorted(theirs - right))}"
+        )
     return 1 if wrong else 0
 
 
@@ -382,7 +503,9 @@ def main():
     parser.add_argument("--dtypes", default=",".join(DTYPES))
     parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
     parser.add_argument("--peer", action="store_true", help="torch.compile instead of ours")
-    parser.add_argument("--versus", action="store_true", help="and compare with what an earlier --peer run found")
+    parser.add_argument(
+        "--versus", action="store_true", help="and compare with what an earlier --peer run found"
+    )
     parser.add_argument("--seconds", type=float, help="stop after this time; the next run goes on")
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)

@@ -8,6 +8,7 @@ In:   a function and its inputs.  Out: a row; "slower without" is time without /
 The graph is captured once and compiled once per switch, so nothing but the switch differs.  Every variant is compared with eager before it
 is timed.  A switch may show nothing because another mechanism does the same: "fusion and inlining" are therefore also off together.
 """
+
 import torch
 
 import miniinductor
@@ -16,13 +17,21 @@ from miniinductor import config
 from ..runner import agrees, interleave, ratio
 from .common import captured, rows, show_ratio, suite
 
-NO_ABLATION = ("verify", "fallback_random", "split_reductions")       # checks, promises, and what concerns GPUs only
+NO_ABLATION = (
+    "verify",
+    "fallback_random",
+    "split_reductions",
+)  # checks, promises, and what concerns GPUs only
 ALL = "all on"
 
 
 def switches():
     """{label: options}: every boolean option that is on by default, off alone; and the two that stand in for each other."""
-    found = {name.replace("_", " "): {name: False} for name, value in vars(config).items() if value is True and name not in NO_ABLATION}
+    found = {
+        name.replace("_", " "): {name: False}
+        for name, value in vars(config).items()
+        if value is True and name not in NO_ABLATION
+    }
     return found | {"fusion and inlining": {"fusion": False, "inlining": False}}
 
 
@@ -35,14 +44,27 @@ def ablate(name, function, args, kwargs=None, budget=4.0, chosen=None):
             compiled = miniinductor.compile_fx(gm, inputs)
         if not agrees(expected, compiled(*inputs)):
             raise AssertionError(f"{name} without {label}: other numbers than eager's")
-        variants[label], records[label] = (lambda compiled=compiled: compiled(*inputs)), compiled.record
+        variants[label], records[label] = (
+            (lambda compiled=compiled: compiled(*inputs)),
+            compiled.record,
+        )
     timings = interleave({"eager": lambda: gm(*inputs), **variants}, budget, shuffled=True)
-    return {"name": name, "rounds": len(timings[ALL].seconds), "seconds": {label: t.median for label, t in timings.items()},
-            "eager / all on": ratio(timings, "eager", ALL),
-            "slower without": {label: ratio(timings, label, ALL) for label in variants if label != ALL},
-            "kernels": {label: len(r.kernels) for label, r in records.items()},
-            "megabytes": {label: sum(k.bytes_read + k.bytes_written for k in r.kernels) / 1e6 for label, r in records.items()},
-            "intermediates": {label: sum(n for _, place, n in r.memory_plan if place == "new") / 1e6 for label, r in records.items()}}
+    return {
+        "name": name,
+        "rounds": len(timings[ALL].seconds),
+        "seconds": {label: t.median for label, t in timings.items()},
+        "eager / all on": ratio(timings, "eager", ALL),
+        "slower without": {label: ratio(timings, label, ALL) for label in variants if label != ALL},
+        "kernels": {label: len(r.kernels) for label, r in records.items()},
+        "megabytes": {
+            label: sum(k.bytes_read + k.bytes_written for k in r.kernels) / 1e6
+            for label, r in records.items()
+        },
+        "intermediates": {
+            label: sum(n for _, place, n in r.memory_plan if place == "new") / 1e6
+            for label, r in records.items()
+        },
+    }
 
 
 @suite("ablation")
@@ -53,6 +75,8 @@ def ablation(options, result):
             row = ablate(name, function, args, kwargs)
         print(f"{name}: eager / all on {show_ratio(row['eager / all on'])}")
         for label, value in row["slower without"].items():
-            print(f"    without {label:22} {show_ratio(value)} times the time, {row['kernels'][label]:4} kernels, {row['megabytes'][label]:10.1f} MB",
-                  flush=True)
+            print(
+                f"    without {label:22} {show_ratio(value)} times the time, {row['kernels'][label]:4} kernels, {row['megabytes'][label]:10.1f} MB",
+                flush=True,
+            )
         yield row

@@ -1,4 +1,5 @@
 """--suite capture (and capture-more): the public models, captured by ours and by TorchDynamo: whole graphs, breaks, equal outputs, capture time."""
+
 import statistics
 import warnings
 from collections import Counter
@@ -15,14 +16,21 @@ from .common import COUNTED, counted, model_rows, suite
 
 def run(model, inputs, train):
     torch.manual_seed(1)
-    numpy.random.seed(1)        # masks of BigBird and Wav2Vec2 in train mode
+    numpy.random.seed(1)  # masks of BigBird and Wav2Vec2 in train mode
     with torch.set_grad_enabled(train):
         return model(**inputs)
 
 
 def difference(expected, output):
     """Largest difference relative to the largest value; 0 where both hold the same NaNs."""
-    scale = max((t.abs().double().nan_to_num(0, 0, 0).max().item() for t in tensors_of(expected) if t.numel()), default=1)
+    scale = max(
+        (
+            t.abs().double().nan_to_num(0, 0, 0).max().item()
+            for t in tensors_of(expected)
+            if t.numel()
+        ),
+        default=1,
+    )
     found = largest_difference(expected, output)
     return found / max(scale, 1e-30)
 
@@ -38,22 +46,29 @@ def measure_mode(name, mode, options):
     model.train(mode == "train")
     inputs = dict(inputs, **targets) if mode == "train" else inputs
     state = {k: v.clone() for k, v in model.state_dict().items()}
-    for label in ("eager", "ours", "inductor", "peer")[:3 if options.no_peer else 4]:
+    for label in ("eager", "ours", "inductor", "peer")[: 3 if options.no_peer else 4]:
         model.load_state_dict(state)
         backend = "inductor" if label == "inductor" else "eager"
-        compiled = lambda compile: run(compile(model, backend=backend), inputs, mode == "train")        # noqa: E731
+        compiled = lambda compile: run(compile(model, backend=backend), inputs, mode == "train")  # noqa: E731
         try:
             if label in COUNTED:
                 outputs[label], row[label] = COUNTED[label](compiled)
                 row[label]["whole"] = row[label]["graphs"] == 1 and not row[label]["breaks"]
             else:
-                outputs[label] = run(model, inputs, mode == "train") if label == "eager" else counted(compiled)[0]
-        except Exception as error:      # one that fails leaves the others
+                outputs[label] = (
+                    run(model, inputs, mode == "train")
+                    if label == "eager"
+                    else counted(compiled)[0]
+                )
+        except Exception as error:  # one that fails leaves the others
             row[label] = {"error": f"{type(error).__name__}: {error}", "whole": False}
     for label in ("ours", "inductor", "peer"):
         if label in outputs and "eager" in outputs:
-            expected, got = (outputs["eager"], outputs[label]) if mode == "infer" else (
-                loss_of(outputs["eager"]).detach(), loss_of(outputs[label]).detach())
+            expected, got = (
+                (outputs["eager"], outputs[label])
+                if mode == "infer"
+                else (loss_of(outputs["eager"]).detach(), loss_of(outputs[label]).detach())
+            )
             row[f"{label} difference"] = difference(expected, got)
     return row
 
@@ -68,7 +83,9 @@ def capture_more(options, result):
 def capture(options, result, name="capture", names=NAMES):
     """Each public model in inference and as a forward with labels in train mode."""
     warnings.filterwarnings("ignore")
-    print(f"{'model':42}{'mode':6}{'ours':>16}{'torch.compile':>16}{'outputs':>10}{'inductor':>10}{'capture s':>16}")
+    print(
+        f"{'model':42}{'mode':6}{'ours':>16}{'torch.compile':>16}{'outputs':>10}{'inductor':>10}{'capture s':>16}"
+    )
     yield from model_rows(name, names, measure, format_capture, options)
     print(summary(result["rows"]))
     if not options.only and names is NAMES:
@@ -81,13 +98,21 @@ def format_capture(row):
         if found is None or "error" in found:
             return "-" if found is None else "error"
         return "whole" if found["whole"] else f"{found['graphs']} of {found['ops']} ops"
-    numbers = [f"{row[k]:10.1e}" if k in row else f"{'-':>10}" for k in ("ours difference", "inductor difference")]
-    seconds = " / ".join(f"{row[k]['seconds']:.2f}" for k in ("ours", "peer") if "seconds" in row.get(k, {}))
+
+    numbers = [
+        f"{row[k]:10.1e}" if k in row else f"{'-':>10}"
+        for k in ("ours difference", "inductor difference")
+    ]
+    seconds = " / ".join(
+        f"{row[k]['seconds']:.2f}" for k in ("ours", "peer") if "seconds" in row.get(k, {})
+    )
     text = f"{row['name']:42}{row['mode']:6}{graphs('ours'):>16}{graphs('peer'):>16}{''.join(numbers)}{seconds:>16}"
     for label in ("ours", "peer"):
         found = row.get(label, {})
-        text += "".join(f"\n        {label}: {line.splitlines()[0][:150]}" for line in
-                        ([found["error"]] if "error" in found else found.get("breaks", [])[:2]))
+        text += "".join(
+            f"\n        {label}: {line.splitlines()[0][:150]}"
+            for line in ([found["error"]] if "error" in found else found.get("breaks", [])[:2])
+        )
     return text
 
 
@@ -95,11 +120,18 @@ def summary(rows):
     lines = []
     for mode in ("infer", "train"):
         of_mode = [r for r in rows if r.get("mode", mode) == mode and "skipped" not in r]
-        whole = Counter({label: sum(r.get(label, {}).get("whole", False) for r in of_mode) for label in ("ours", "peer")})
+        whole = Counter(
+            {
+                label: sum(r.get(label, {}).get("whole", False) for r in of_mode)
+                for label in ("ours", "peer")
+            }
+        )
         wrong = [r["name"] for r in of_mode if not r.get("ours difference", 1) <= 1e-4]
         wrong_code = [r["name"] for r in of_mode if not r.get("inductor difference", 1) <= 1e-4]
-        lines.append(f"{mode}: whole graphs ours {whole['ours']}, torch.compile {whole['peer']}, of {len(of_mode)}; outputs of ours that differ: "
-                     f"{wrong or 'none'}; with backend inductor: {wrong_code or 'none'}")
+        lines.append(
+            f"{mode}: whole graphs ours {whole['ours']}, torch.compile {whole['peer']}, of {len(of_mode)}; outputs of ours that differ: "
+            f"{wrong or 'none'}; with backend inductor: {wrong_code or 'none'}"
+        )
     return "\n".join(lines)
 
 
@@ -112,7 +144,13 @@ def capture_times(rounds=5):
         times = {"ours": [], "peer": []}
         for _ in range(rounds):
             for label, count in COUNTED.items():
-                times[label].append(count(lambda compile: run(compile(model, backend="eager"), inputs, False))[1]["seconds"])
+                times[label].append(
+                    count(lambda compile: run(compile(model, backend="eager"), inputs, False))[1][
+                        "seconds"
+                    ]
+                )
         result[name] = {label: statistics.median(values) for label, values in times.items()}
-        print(f"{name}: first call with backend eager: ours {result[name]['ours']:.2f} s, torch.compile {result[name]['peer']:.2f} s")
+        print(
+            f"{name}: first call with backend eager: ours {result[name]['ours']:.2f} s, torch.compile {result[name]['peer']:.2f} s"
+        )
     return result

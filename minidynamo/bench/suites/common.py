@@ -8,6 +8,7 @@ In:   command line options.  Out: a table on the terminal and a dictionary for J
 
 A row's result is compared with eager before anything is timed; a wrong row is printed as such and has no time.
 """
+
 import contextlib
 import datetime
 import json
@@ -21,7 +22,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 try:
     import fcntl
-except ImportError:         # not Linux
+except ImportError:  # not Linux
     fcntl = None
 
 import torch
@@ -29,7 +30,15 @@ import torch
 import minidynamo
 
 from ..models import MODELS
-from ..runner import agrees, fresh_caches, interleave, largest_difference, peer_compile, ratio, timed_first_call
+from ..runner import (
+    agrees,
+    fresh_caches,
+    interleave,
+    largest_difference,
+    peer_compile,
+    ratio,
+    timed_first_call,
+)
 from ..workloads import WORKLOADS
 
 SUITES = {}
@@ -37,22 +46,33 @@ SUITES = {}
 
 def suite(name):
     """Register a generator of rows.  What it has is written to the --json file after every row: a run that is cut short leaves that."""
+
     def register(function):
         def run(options):
             if options.threads:
                 torch.set_num_threads(options.threads)
-            command = f"python -m minidynamo.bench --suite {name}" + (f" --threads {options.threads}" if options.threads else "")
+            command = f"python -m minidynamo.bench --suite {name}" + (
+                f" --threads {options.threads}" if options.threads else ""
+            )
             command += f" --jobs {options.jobs}" * (options.jobs > 1)
-            result = {"machine": machine(), "command": command + " --freezing" * options.freezing, "rows": []}
-            print(", ".join(f"{key} {value}" for key, value in result["machine"].items()), flush=True)
+            result = {
+                "machine": machine(),
+                "command": command + " --freezing" * options.freezing,
+                "rows": [],
+            }
+            print(
+                ", ".join(f"{key} {value}" for key, value in result["machine"].items()), flush=True
+            )
             for row in function(options, result):
                 result["rows"].append(row)
                 write(result, options.json)
             write(result, options.json)
             minidynamo.reset()
             return result
+
         SUITES[name] = run
         return function
+
     return register
 
 
@@ -69,14 +89,25 @@ def wanted(name, options):
 
 def machine():
     """What the figures were measured on."""
-    about = {"date": datetime.date.today().isoformat(), "python": platform.python_version(), "torch": torch.__version__,
-             "threads": torch.get_num_threads(), "device": torch.cuda.get_device_name() if torch.cuda.is_available() else "CPU"}
+    about = {
+        "date": datetime.date.today().isoformat(),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "threads": torch.get_num_threads(),
+        "device": torch.cuda.get_device_name() if torch.cuda.is_available() else "CPU",
+    }
     if torch.cuda.is_available():
         try:
             import triton
+
             query = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
-            about |= {"triton": triton.__version__, "cuda": torch.version.cuda,
-                      "driver": subprocess.run(query, capture_output=True, text=True).stdout.split("\n")[0]}
+            about |= {
+                "triton": triton.__version__,
+                "cuda": torch.version.cuda,
+                "driver": subprocess.run(query, capture_output=True, text=True).stdout.split("\n")[
+                    0
+                ],
+            }
         except (ImportError, OSError):
             pass
     return about
@@ -87,8 +118,11 @@ def model_rows(suite, names, measure, show, options):
     a crash, a time limit or what one leaves in memory is its own affair; the models that --only names are run in this process, without --jobs."""
     chosen = [name for name in names if wanted(name, options)]
     with ThreadPoolExecutor(options.jobs) as pool:
-        for found in map(lambda name: rows_here(name, measure, options), chosen) if options.only and options.jobs == 1 else (
-                pool.map(lambda name: rows_alone(suite, name, options), chosen)):
+        for found in (
+            map(lambda name: rows_here(name, measure, options), chosen)
+            if options.only and options.jobs == 1
+            else (pool.map(lambda name: rows_alone(suite, name, options), chosen))
+        ):
             for row in found:
                 missing = [f"{why}: {row[why]}" for why in ("skipped", "failed") if why in row]
                 print(f"{row['name']:38}  {missing[0]}" if missing else show(row), flush=True)
@@ -104,7 +138,7 @@ def turn(what, alone):
         return
     with open(os.environ["MINIDYNAMO_TURNS"] + what, "a") as file:
         fcntl.flock(file, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
-        yield               # closing the file ends it
+        yield  # closing the file ends it
 
 
 def rows_here(name, measure, options):
@@ -117,14 +151,33 @@ def rows_here(name, measure, options):
 def rows_alone(suite, name, options, limit=400):
     with tempfile.TemporaryDirectory() as folder:
         file = os.path.join(folder, "rows.json")
-        command = [sys.executable, "-W", "ignore", "-m", "minidynamo.bench", "--suite", suite, "--only", f"^{name}$", "--json", file]
-        command += ["--no-peer"] * options.no_peer + (["--threads", str(options.threads)] if options.threads else [])
+        command = [
+            sys.executable,
+            "-W",
+            "ignore",
+            "-m",
+            "minidynamo.bench",
+            "--suite",
+            suite,
+            "--only",
+            f"^{name}$",
+            "--json",
+            file,
+        ]
+        command += ["--no-peer"] * options.no_peer + (
+            ["--threads", str(options.threads)] if options.threads else []
+        )
         try:
             ran = subprocess.run(command, capture_output=True, text=True, timeout=limit)
         except subprocess.TimeoutExpired:
             return [{"name": name, "failed": f"not finished in {limit} s"}]
         if ran.returncode:
-            return [{"name": name, "failed": f"exit {ran.returncode}: {(ran.stderr.strip().splitlines() or [''])[-1][:200]}"}]
+            return [
+                {
+                    "name": name,
+                    "failed": f"exit {ran.returncode}: {(ran.stderr.strip().splitlines() or [''])[-1][:200]}",
+                }
+            ]
         with open(file) as rows:
             return json.load(rows)["rows"]
 
@@ -135,14 +188,20 @@ def rows(options):
         for name, build in table.items():
             if wanted(name, options):
                 function, inputs = build()
-                yield (name, function, [], inputs) if isinstance(inputs, dict) else (name, function, inputs, {})
+                yield (
+                    (name, function, [], inputs)
+                    if isinstance(inputs, dict)
+                    else (name, function, inputs, {})
+                )
 
 
 def measure_all(rows, options):
     """The rows, measured and printed; under no_grad."""
-    print("ratios are medians over interleaved rounds [quartiles]; above 1: the second is faster\n\n"
-          f"{'':20} {'eager':>10} {'ours':>10} {'peer':>10}   {'eager / ours':21} {'eager / peer':21} {'peer / ours':21} "
-          f"{'compile s (CPU s): ours':>24} {'peer':>15} {'difference':>10}")
+    print(
+        "ratios are medians over interleaved rounds [quartiles]; above 1: the second is faster\n\n"
+        f"{'':20} {'eager':>10} {'ours':>10} {'peer':>10}   {'eager / ours':21} {'eager / peer':21} {'peer / ours':21} "
+        f"{'compile s (CPU s): ours':>24} {'peer':>15} {'difference':>10}"
+    )
     for name, function, args, kwargs in rows:
         with torch.no_grad():
             row = measure(name, function, args, kwargs, peer=not options.no_peer)
@@ -181,7 +240,9 @@ def captured(function, args, kwargs=None):
     """(graph module, its example inputs) of a function that is captured whole."""
     minidynamo.reset()
     seen = []
-    minidynamo.compile(function, fullgraph=True, backend=lambda gm, inputs: seen.append((gm, inputs)) or gm)(*args, **kwargs or {})
+    minidynamo.compile(
+        function, fullgraph=True, backend=lambda gm, inputs: seen.append((gm, inputs)) or gm
+    )(*args, **kwargs or {})
     minidynamo.reset()
     [one] = seen
     return one
@@ -194,44 +255,73 @@ def counted(run):
     output = run(minidynamo.compile)
     seconds, frames = time.perf_counter() - start, list(minidynamo.records.frames)
     return output, {
-        "graphs": minidynamo.counters["graphs"].total(), "seconds": seconds,
-        "ops": sum(n.op in ("call_function", "call_method") for record in frames if record.graph is not None for n in record.graph.graph.nodes),
-        "breaks": list(dict.fromkeys(b.reason for record in frames for b in record.graph_breaks if b.kind != "loop")),
+        "graphs": minidynamo.counters["graphs"].total(),
+        "seconds": seconds,
+        "ops": sum(
+            n.op in ("call_function", "call_method")
+            for record in frames
+            if record.graph is not None
+            for n in record.graph.graph.nodes
+        ),
+        "breaks": list(
+            dict.fromkeys(
+                b.reason for record in frames for b in record.graph_breaks if b.kind != "loop"
+            )
+        ),
         "again": [record.recompile_reason for record in frames if record.recompile_reason],
-        "eager": [note for record in frames for note in getattr(record.backend_record, "notes", ()) if note.startswith("runs eagerly")],
-        "errors": [record.error.strip().splitlines()[-1] for record in frames if record.error] + [
-            record.skipped for record in frames if "compiler failed" in record.skipped]}
+        "eager": [
+            note
+            for record in frames
+            for note in getattr(record.backend_record, "notes", ())
+            if note.startswith("runs eagerly")
+        ],
+        "errors": [record.error.strip().splitlines()[-1] for record in frames if record.error]
+        + [record.skipped for record in frames if "compiler failed" in record.skipped],
+    }
 
 
 def counted_peer(run):
     """The same of torch.compile."""
     import torch._dynamo
     from torch._dynamo.utils import counters
+
     torch._dynamo.reset()
     counters.clear()
     start = time.perf_counter()
     output = run(torch.compile)
-    return output, {"graphs": counters["stats"]["unique_graphs"], "ops": counters["stats"]["calls_captured"], "breaks": list(counters["graph_break"]),
-                    "seconds": time.perf_counter() - start}
+    return output, {
+        "graphs": counters["stats"]["unique_graphs"],
+        "ops": counters["stats"]["calls_captured"],
+        "breaks": list(counters["graph_break"]),
+        "seconds": time.perf_counter() - start,
+    }
 
 
 COUNTED = {"ours": counted, "peer": counted_peer}
 
 
 def show_ratio(value):
-    return f"{value[0]:6.2f} [{value[1]:5.2f}-{value[2]:5.2f}]" if value else "     -               "
+    return (
+        f"{value[0]:6.2f} [{value[1]:5.2f}-{value[2]:5.2f}]" if value else "     -               "
+    )
 
 
 def format_row(row):
     def seconds(label):
         value = row["seconds"].get(label)
-        return f"{value * 1e3:8.3f}ms" if value is not None else f"{'wrong' if label + ' difference' in row else '-':>10}"
+        return (
+            f"{value * 1e3:8.3f}ms"
+            if value is not None
+            else f"{'wrong' if label + ' difference' in row else '-':>10}"
+        )
 
     def compile_time(label):
         value = row.get(f"{label} compile")
         return f"{value['wall']:6.2f} ({value['cpu']:6.2f})" if value else "-"
 
-    return (f"{row['name']:20} {seconds('eager')} {seconds('ours')} {seconds('torch.compile')}   "
-            f"{show_ratio(row.get('eager / ours'))} {show_ratio(row.get('eager / torch.compile'))} "
-            f"{show_ratio(row.get('torch.compile / ours'))} {compile_time('ours'):>24} {compile_time('torch.compile'):>15} "
-            f"{row['ours difference']:10.1e}")
+    return (
+        f"{row['name']:20} {seconds('eager')} {seconds('ours')} {seconds('torch.compile')}   "
+        f"{show_ratio(row.get('eager / ours'))} {show_ratio(row.get('eager / torch.compile'))} "
+        f"{show_ratio(row.get('torch.compile / ours'))} {compile_time('ours'):>24} {compile_time('torch.compile'):>15} "
+        f"{row['ours difference']:10.1e}"
+    )

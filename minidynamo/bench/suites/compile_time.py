@@ -4,6 +4,7 @@ Cold: empty caches.  Warm: the same folder again, in another process.  The first
 torch, the package and building the model come before it and are the column "before".  The last column is a second small graph in the same
 process, nothing of it on disk.
 """
+
 import json
 import os
 import subprocess
@@ -35,8 +36,17 @@ print(json.dumps(dict(before=before, wall=first.wall, cpu=first.cpu, again=secon
 
 def first_call(who, what, folder, threads):
     """The figures of one fresh process whose caches lie in `folder`."""
-    environment = dict(os.environ, MINIINDUCTOR_CACHE=os.path.join(folder, "ours"), TORCHINDUCTOR_CACHE_DIR=os.path.join(folder, "peer"))
-    done = subprocess.run([sys.executable, "-c", CHILD, who, what, str(threads)], env=environment, capture_output=True, text=True)
+    environment = dict(
+        os.environ,
+        MINIINDUCTOR_CACHE=os.path.join(folder, "ours"),
+        TORCHINDUCTOR_CACHE_DIR=os.path.join(folder, "peer"),
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", CHILD, who, what, str(threads)],
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
     if done.returncode:
         raise RuntimeError(f"{who} failed on {what}:\n{done.stderr[-2000:]}")
     return json.loads(done.stdout.splitlines()[-1])
@@ -45,7 +55,9 @@ def first_call(who, what, folder, threads):
 @suite("compile-time")
 def compile_time(options, result):
     """Compile times, cold and warm, in fresh processes."""
-    print(f"{'':8}{'':6}{'':6}{'before CPU s':>14}{'first call CPU s':>18}{'wall s':>9}{'a second graph CPU s':>22}")
+    print(
+        f"{'':8}{'':6}{'':6}{'before CPU s':>14}{'first call CPU s':>18}{'wall s':>9}{'a second graph CPU s':>22}"
+    )
     for what in ("small", "BERT", "GPT-2"):
         if not wanted(what, options):
             continue
@@ -55,7 +67,15 @@ def compile_time(options, result):
                 for state in ("cold", "warm"):
                     row = first_call(who, what, folder, options.threads or 1)
                     seconds[who, state] = row["cpu"]
-                    print(f"{what:8}{who:6}{state:6}{row['before']:14.2f}{row['cpu']:18.2f}{row['wall']:9.2f}{row['again']:22.2f}", flush=True)
+                    print(
+                        f"{what:8}{who:6}{state:6}{row['before']:14.2f}{row['cpu']:18.2f}{row['wall']:9.2f}{row['again']:22.2f}",
+                        flush=True,
+                    )
                     yield dict(row, name=what, compiler=who, caches=state)
         if not options.no_peer:
-            print(f"{what:8}ours / peer: " + ", ".join(f"{s} {seconds['ours', s] / seconds['peer', s]:.3f}" for s in ("cold", "warm")))
+            print(
+                f"{what:8}ours / peer: "
+                + ", ".join(
+                    f"{s} {seconds['ours', s] / seconds['peer', s]:.3f}" for s in ("cold", "warm")
+                )
+            )

@@ -4,6 +4,7 @@ For each model: compilations (graphs) and breaks after three sizes, outputs agai
 beside it.  Images: batch and side change where the architecture allows it, else the batch alone.  Then GPT-2 generating from a prompt of 16 to 128
 tokens, and what a sweep of sizes costs with dynamic=False, None and True.
 """
+
 import warnings
 
 import torch
@@ -16,7 +17,7 @@ from ..runner import tensors_of
 from .capture import difference
 from .common import COUNTED, model_rows, suite
 
-SIZES = ((2, 16), (3, 12), (5, 20))             # (batch, sequence), the list's own first
+SIZES = ((2, 16), (3, 12), (5, 20))  # (batch, sequence), the list's own first
 
 
 def resized(inputs, batch, length, generator):
@@ -28,7 +29,12 @@ def resized(inputs, batch, length, generator):
         shape = list(tensor.shape)
         if shape[0] == was:
             shape[0] = batch
-        if sequence is not None and len(shape) > 1 and shape[1] == sequence and name in ("input_ids", "attention_mask", "token_type_ids", "bbox"):
+        if (
+            sequence is not None
+            and len(shape) > 1
+            and shape[1] == sequence
+            and name in ("input_ids", "attention_mask", "token_type_ids", "bbox")
+        ):
             shape[1] = length * sequence // SIZES[0][1]
         if name == "input_values":
             shape[1] = shape[1] * length // SIZES[0][1]
@@ -36,12 +42,17 @@ def resized(inputs, batch, length, generator):
             shape[1] = max(2, shape[1] * length // SIZES[0][1])
         if name == "attention_mask":
             mask = torch.ones(shape, dtype=tensor.dtype)
-            mask[1, shape[1] - 4:] = 0
+            mask[1, shape[1] - 4 :] = 0
             return mask
         if tensor.is_floating_point():
             return torch.randn(shape, generator=generator)
         corner = torch.randint(3, 400, shape, generator=generator)
-        return corner + torch.tensor([0, 0, 100, 100]) if name == "bbox" and corner.copy_(corner[..., [0, 1, 0, 1]]) is corner else corner
+        return (
+            corner + torch.tensor([0, 0, 100, 100])
+            if name == "bbox" and corner.copy_(corner[..., [0, 1, 0, 1]]) is corner
+            else corner
+        )
+
     return {name: resize(name, value) for name, value in inputs.items()}
 
 
@@ -61,7 +72,13 @@ def outputs_of(model, calls):
 
 def good(found):
     """One compilation for all sizes, every output right, nothing ran eagerly."""
-    return found.get("graphs") == 1 and not found["breaks"] and found["difference"] < 1e-4 and not found.get("eager") and not found.get("errors")
+    return (
+        found.get("graphs") == 1
+        and not found["breaks"]
+        and found["difference"] < 1e-4
+        and not found.get("eager")
+        and not found.get("errors")
+    )
 
 
 def measure(name, options):
@@ -71,18 +88,27 @@ def measure(name, options):
     row, calls = {"name": name}, calls_of(inputs)
     try:
         expected = outputs_of(model, calls)
-    except Exception as error:          # not every architecture takes every sequence
+    except Exception as error:  # not every architecture takes every sequence
         row["sizes"] = f"batch only: {type(error).__name__}: {str(error).splitlines()[0][:80]}"
         generator = torch.Generator().manual_seed(1)
         calls = [resized(inputs, batch, SIZES[0][1], generator) for batch, _ in SIZES]
         expected = outputs_of(model, calls)
     for label in ("ours",) if options.no_peer else COUNTED:
         try:
-            outputs, row[label] = COUNTED[label](lambda compile: outputs_of(compile(model, dynamic=True), calls))
+            outputs, row[label] = COUNTED[label](
+                lambda compile: outputs_of(compile(model, dynamic=True), calls)
+            )
             row[label]["difference"] = max(difference(a, b) for a, b in zip(expected, outputs))
         except Exception as error:  # one that fails leaves the other
-            row[label] = {"graphs": 0, "breaks": [], "difference": float("nan"), "seconds": float("nan"),
-                          "errors": [f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"]}
+            row[label] = {
+                "graphs": 0,
+                "breaks": [],
+                "difference": float("nan"),
+                "seconds": float("nan"),
+                "errors": [
+                    f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+                ],
+            }
         row[label]["one"] = good(row[label])
     return [row]
 
@@ -91,12 +117,16 @@ def measure(name, options):
 def dynamic(options, result):
     """Public models over three sizes, generation, sweeps."""
     warnings.filterwarnings("ignore")
-    print(f"{'model':42}{'ours':>12}{'difference':>12}{'torch.compile':>16}{'difference':>12}{'seconds':>16}")
+    print(
+        f"{'model':42}{'ours':>12}{'difference':>12}{'torch.compile':>16}{'difference':>12}{'seconds':>16}"
+    )
     yield from model_rows("dynamic", NAMES, measure, show, options)
     ran = [row for row in result["rows"] if "skipped" not in row]
     for label in ("ours",) if options.no_peer else ("ours", "peer"):
-        print(f"{label}: one compilation and right outputs: {sum(row.get(label, {}).get('one', False) for row in ran)} of {len(ran)}; "
-              f"wrong outputs: {[row['name'] for row in ran if label in row and not row[label]['difference'] < 1e-4] or 'none'}")
+        print(
+            f"{label}: one compilation and right outputs: {sum(row.get(label, {}).get('one', False) for row in ran)} of {len(ran)}; "
+            f"wrong outputs: {[row['name'] for row in ran if label in row and not row[label]['difference'] < 1e-4] or 'none'}"
+        )
     if not options.only:
         result |= {"generation": generation(), "sweep": sweep()}
 
@@ -104,20 +134,35 @@ def dynamic(options, result):
 def show(row):
     def part(label):
         found = row.get(label)
-        return f"{'-':>12}{'-':>12}" if found is None else f"{str(found['graphs']) + (' graph' if found['graphs'] == 1 else ' graphs'):>12}{found['difference']:12.1e}"
+        return (
+            f"{'-':>12}{'-':>12}"
+            if found is None
+            else f"{str(found['graphs']) + (' graph' if found['graphs'] == 1 else ' graphs'):>12}{found['difference']:12.1e}"
+        )
+
     seconds = " / ".join(f"{row[k]['seconds']:.1f}" for k in ("ours", "peer") if k in row)
-    text = f"{row['name']:42}{part('ours')}    {part('peer')}{seconds:>16}" + (f"\n        {row['sizes']}" if "sizes" in row else "")
+    text = f"{row['name']:42}{part('ours')}    {part('peer')}{seconds:>16}" + (
+        f"\n        {row['sizes']}" if "sizes" in row else ""
+    )
     for key in ("breaks", "again", "eager", "errors"):
-        text += "".join(f"\n        ours {key}: {line[:170]}" for line in row.get("ours", {}).get(key, [])[:3])
-    return text + "".join(f"\n        torch.compile: {line[:170]}" for line in row.get("peer", {}).get("errors", [])[:1])
+        text += "".join(
+            f"\n        ours {key}: {line[:170]}" for line in row.get("ours", {}).get(key, [])[:3]
+        )
+    return text + "".join(
+        f"\n        torch.compile: {line[:170]}"
+        for line in row.get("peer", {}).get("errors", [])[:1]
+    )
 
 
 def generation(start=16, end=128, backend="inductor"):
     """GPT-2 extends a prompt token by token, without a cache: compilations, and tokens equal to eager's."""
     load_torchvision()
     from transformers import GPT2Config, GPT2LMHeadModel
+
     torch.manual_seed(0)
-    model = GPT2LMHeadModel(GPT2Config(n_layer=2, n_head=4, n_embd=64, vocab_size=1000, n_positions=128)).eval()
+    model = GPT2LMHeadModel(
+        GPT2Config(n_layer=2, n_head=4, n_embd=64, vocab_size=1000, n_positions=128)
+    ).eval()
     prompt = torch.randint(0, 1000, (1, start))
 
     def extend(step):
@@ -126,11 +171,14 @@ def generation(start=16, end=128, backend="inductor"):
             while ids.shape[1] < end:
                 ids = torch.cat([ids, step(ids, use_cache=False).logits[:, -1:].argmax(-1)], 1)
         return ids
+
     minidynamo.reset()
     tokens = extend(minidynamo.compile(model, backend=backend))
     graphs = minidynamo.counters["graphs"].total()
     equal = torch.equal(tokens, extend(model))
-    print(f"GPT-2 generation, {start} to {end} tokens: {graphs} compilations, tokens {'equal' if equal else 'DIFFER'}")
+    print(
+        f"GPT-2 generation, {start} to {end} tokens: {graphs} compilations, tokens {'equal' if equal else 'DIFFER'}"
+    )
     return {"graphs": graphs, "equal": equal}
 
 
@@ -140,6 +188,10 @@ def sweep(sizes=tuple(range(2, 18)), backend="eager"):
     found = {}
     for mode in (False, None, True):
         with minidynamo.config.patch(recompile_limit=len(sizes)):
-            found[str(mode)] = compilations(layer, [(torch.randn(n, 8),) for n in sizes], dynamic=mode, backend=backend)
-        print(f"batch {sizes[0]} to {sizes[-1]}, dynamic={mode}: {found[str(mode)][-1]} compilations")
+            found[str(mode)] = compilations(
+                layer, [(torch.randn(n, 8),) for n in sizes], dynamic=mode, backend=backend
+            )
+        print(
+            f"batch {sizes[0]} to {sizes[-1]}, dynamic={mode}: {found[str(mode)][-1]} compilations"
+        )
     return found

@@ -4,6 +4,7 @@ Both compiled graphs are called in turn, without their guards; the ratio is the 
 than 5%, the row says why (`REASONS`); `hint` is then the same dynamic kernel with one more copy of its body for the length of this run, which
 shows how much of it is the constant.
 """
+
 import functools
 import re
 
@@ -17,7 +18,7 @@ from miniinductor.runtime.build import build_kernels
 from ..runner import interleave, ratio
 from .common import suite, wanted
 
-REASONS = {     # beginning of a row's name -> why a symbol costs something there
+REASONS = {  # beginning of a row's name -> why a symbol costs something there
     "short rows": "the C++ compiler unrolls a row of constant length; here every row pays for loops that may end anywhere, and for sums in chunks",
     "small": "the sizes are two more numbers to pass through Python and the launcher: half a microsecond, whatever the kernel does",
     "layer norm over a symbolic size": "sums in chunks of 512 with a double between them, for rows of any length",
@@ -49,7 +50,9 @@ def compiled_graph(function, inputs, dynamic):
         def run(*arguments):
             found[:] = compiled.function, arguments, compiled.record
             return compiled(*arguments)
+
         return run
+
     minidynamo.reset()
     minidynamo.compile(function, backend=backend, dynamic=dynamic)(*inputs)
     return found
@@ -58,8 +61,13 @@ def compiled_graph(function, inputs, dynamic):
 def with_a_copy_for(source, lengths):
     """The kernel with a second copy of its body in which the last size is the number it is in this run."""
     symbol, place = re.findall(r"const int64_t (s\d+) = \(int64_t\)args\[(\d+)\];", source)[-1]
-    source = source.replace('extern "C" int NAME(', "template <int64_t known> static inline __attribute__((always_inline)) int body(")
-    source = source.replace(f"{symbol} = (int64_t)args[{place}];", f"{symbol} = known ? known : (int64_t)args[{place}];")
+    source = source.replace(
+        'extern "C" int NAME(',
+        "template <int64_t known> static inline __attribute__((always_inline)) int body(",
+    )
+    source = source.replace(
+        f"{symbol} = (int64_t)args[{place}];", f"{symbol} = known ? known : (int64_t)args[{place}];"
+    )
     n = lengths[-1]
     return f'{source}\nextern "C" int NAME(void** args) {{ return (int64_t)args[{place}] == {n} ? body<{n}>(args) : body<0>(args); }}\n'
 
@@ -67,8 +75,17 @@ def with_a_copy_for(source, lengths):
 def time_with_a_copy(record, inputs, static):
     """Ratio to the static kernel of the dynamic one with a copy for this length: kernels alone, called in turn."""
     [kernel], out = record.kernels, torch.empty_like(inputs[0])
-    [copy] = build_kernels([(with_a_copy_for(kernel.source.replace(kernel.name + "(", "NAME("), inputs[0].shape), "copy")])
-    timings = interleave({"static": static, "copy": lambda: copy(*inputs, out, *inputs[0].shape)}, budget=1.0)
+    [copy] = build_kernels(
+        [
+            (
+                with_a_copy_for(kernel.source.replace(kernel.name + "(", "NAME("), inputs[0].shape),
+                "copy",
+            )
+        ]
+    )
+    timings = interleave(
+        {"static": static, "copy": lambda: copy(*inputs, out, *inputs[0].shape)}, budget=1.0
+    )
     return ratio(timings, "copy", "static")[0]
 
 
@@ -80,16 +97,38 @@ def dynamic_kernels(options, result):
             continue
         with torch.no_grad():
             inputs = [torch.randn(shape) for shape in shapes]
-            found = {label: compiled_graph(function, inputs, label == "dynamic") for label in ("static", "dynamic")}
-            calls = {label: functools.partial(graph, *arguments) for label, (graph, arguments, _) in found.items()}
+            found = {
+                label: compiled_graph(function, inputs, label == "dynamic")
+                for label in ("static", "dynamic")
+            }
+            calls = {
+                label: functools.partial(graph, *arguments)
+                for label, (graph, arguments, _) in found.items()
+            }
             timings = interleave(calls, budget=1.0, rounds=(15, 60))
         middle, low, high = ratio(timings, "dynamic", "static")
         static, dynamic = (1e6 * timings[label].median for label in calls)
-        row = {"name": name, "static_us": static, "dynamic_us": dynamic, "ratio": middle, "quartiles": [low, high]}
-        print(f"{name:36} static {static:8.1f} us  dynamic {dynamic:8.1f} us  ratio {middle:.3f} [{low:.3f} {high:.3f}]", flush=True)
+        row = {
+            "name": name,
+            "static_us": static,
+            "dynamic_us": dynamic,
+            "ratio": middle,
+            "quartiles": [low, high],
+        }
+        print(
+            f"{name:36} static {static:8.1f} us  dynamic {dynamic:8.1f} us  ratio {middle:.3f} [{low:.3f} {high:.3f}]",
+            flush=True,
+        )
         if middle > 1.05:
-            row["reason"] = next((text for start, text in REASONS.items() if name.startswith(start)), "no reason known")
+            row["reason"] = next(
+                (text for start, text in REASONS.items() if name.startswith(start)),
+                "no reason known",
+            )
             if name.startswith("short rows"):
                 row["hint"] = time_with_a_copy(found["dynamic"][2], inputs, calls["static"])
-            print(f"        {row['reason']}" + (f" (hint: {row['hint']:.3f})" if "hint" in row else ""), flush=True)
+            print(
+                f"        {row['reason']}"
+                + (f" (hint: {row['hint']:.3f})" if "hint" in row else ""),
+                flush=True,
+            )
         yield row

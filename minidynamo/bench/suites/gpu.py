@@ -10,6 +10,7 @@ Times are medians of CUDA events (kernels) or of host clocks around synchronised
 of a row, each round in an order of its own.  Before a kernel is timed more is read than the GPU's cache holds: what the last one left there
 does not help it, and is not written while it runs.  gpu-models --jobs N compiles N rows at once, in processes of their own; then each is timed alone.
 """
+
 import math
 import os
 import random
@@ -27,7 +28,10 @@ from ..runner import fresh_caches, tensors_of
 from .common import model_rows, suite, turn, wanted
 
 DEVICE, BF16, FP32 = "cuda", torch.bfloat16, torch.float32
-COMPILERS = {"ours": (minidynamo.compile, minidynamo.reset), "torch.compile": (torch.compile, torch.compiler.reset)}
+COMPILERS = {
+    "ours": (minidynamo.compile, minidynamo.reset),
+    "torch.compile": (torch.compile, torch.compiler.reset),
+}
 
 
 # --- one row: any function ------------------------------------------------------------------------------------------------------
@@ -48,13 +52,15 @@ def prepare(name, function, call, exact, options, modes=(None,), others=(), warm
 
     others: more variants.  Variants are called by their compiler and, where there are several, by their mode."""
     variants = {**dict(others), "eager": call(function)}
-    row = {"name": name, "error": {"eager": error(variants["eager"](), exact)}, "compile s": {}} | ({"warm compile s": {}} if warm else {})
-    if warm:        # not counted: the libraries' kernels are loaded when they first run, which the first compiler would pay; each compiler's own imports
+    row = {"name": name, "error": {"eager": error(variants["eager"](), exact)}, "compile s": {}} | (
+        {"warm compile s": {}} if warm else {}
+    )
+    if warm:  # not counted: the libraries' kernels are loaded when they first run, which the first compiler would pay; each compiler's own imports
         with fresh_caches():
             try:
                 call(minidynamo.compile(function, mode=modes[0]))()
                 _ = options.no_peer or torch.compile(lambda x: x + 1)(torch.ones(8, device=DEVICE))
-            except Exception:               # is reported below
+            except Exception:  # is reported below
                 pass
     for label, (compiler, reset) in COMPILERS.items():
         reset()
@@ -83,8 +89,15 @@ def prepare(name, function, call, exact, options, modes=(None,), others=(), warm
 
 def error(result, exact):
     """Norm of the difference over the norm, of all tensors together."""
-    pairs = [(a.double(), b.double()) for a, b in zip(tensors_of(result), tensors_of(exact), strict=True) if a.is_floating_point()]
-    return math.sqrt(sum((a - b).norm().item() ** 2 for a, b in pairs) / sum(b.norm().item() ** 2 for _, b in pairs))
+    pairs = [
+        (a.double(), b.double())
+        for a, b in zip(tensors_of(result), tensors_of(exact), strict=True)
+        if a.is_floating_point()
+    ]
+    return math.sqrt(
+        sum((a - b).norm().item() ** 2 for a, b in pairs)
+        / sum(b.norm().item() ** 2 for _, b in pairs)
+    )
 
 
 def seconds(function):
@@ -109,7 +122,7 @@ def event_times(variants, rounds=30):
     for name, function in rounds_of(variants, rounds):
         start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         larger_than_cache.amax()
-        torch.cuda._sleep(400_000)      # the host gets ahead, so that launch gaps are not counted
+        torch.cuda._sleep(400_000)  # the host gets ahead, so that launch gaps are not counted
         start.record()
         function()
         end.record()
@@ -129,9 +142,21 @@ def host_times(variants, batch=10, rounds=9):
 
 
 def shown(row, unit="ms", digits=3):
-    figures = {"": row[unit], "compile s": row["compile s"], "warm": row.get("warm compile s", {}), "error": row["error"]}
-    texts = [f"{what} " + ", ".join(f"{k} {v:.1e}" if what == "error" else f"{k} {v:.{digits if not what else 2}f}" for k, v in some.items())
-             for what, some in figures.items() if some]
+    figures = {
+        "": row[unit],
+        "compile s": row["compile s"],
+        "warm": row.get("warm compile s", {}),
+        "error": row["error"],
+    }
+    texts = [
+        f"{what} "
+        + ", ".join(
+            f"{k} {v:.1e}" if what == "error" else f"{k} {v:.{digits if not what else 2}f}"
+            for k, v in some.items()
+        )
+        for what, some in figures.items()
+        if some
+    ]
     return f"{row['name']:42} {'; '.join(texts)} {row.get('note', '')}"
 
 
@@ -151,13 +176,28 @@ def kernel_rows():
 
     def size(*tensors):
         return sum(t.numel() * t.element_size() for t in tensors)
+
     x, y = randn(n), randn(n)
-    yield "gelu(2x+1)*sigmoid(y), 64M", lambda x, y: F.gelu(2 * x + 1) * torch.sigmoid(y), (x, y), 3 * size(x)
+    yield (
+        "gelu(2x+1)*sigmoid(y), 64M",
+        lambda x, y: F.gelu(2 * x + 1) * torch.sigmoid(y),
+        (x, y),
+        3 * size(x),
+    )
     del x, y
     for dtype, label in ((FP32, "fp32"), (BF16, "bf16")):
-        x, w, b = randn(rows, columns, dtype=dtype), randn(columns, dtype=dtype), randn(columns, dtype=dtype)
+        x, w, b = (
+            randn(rows, columns, dtype=dtype),
+            randn(columns, dtype=dtype),
+            randn(columns, dtype=dtype),
+        )
         yield f"softmax {label}", lambda x: torch.softmax(x, -1), (x,), 2 * size(x)
-        yield f"layer norm {label}", lambda x, w, b: F.layer_norm(x, (columns,), w, b), (x, w, b), 2 * size(x)
+        yield (
+            f"layer norm {label}",
+            lambda x, w, b: F.layer_norm(x, (columns,), w, b),
+            (x, w, b),
+            2 * size(x),
+        )
         yield f"RMSNorm {label}", rms_norm, (x, w), 2 * size(x)
         yield f"sum dim 0 {label}", lambda x: x.sum(0), (x,), size(x)
         yield f"cumsum {label}", lambda x: x.cumsum(-1), (x,), 2 * size(x)
@@ -176,28 +216,58 @@ def gpu_kernels(options, result):
         for name, function, inputs, nbytes in kernel_rows():
             if wanted(name, options):
                 wide = [t.double() if t.is_floating_point() else t for t in inputs]
-                row = measure(name, function, lambda f: lambda: f(*inputs), function(*wide), options, others={"copy": lambda: target.copy_(source)},
-                              timer=event_times)
+                row = measure(
+                    name,
+                    function,
+                    lambda f: lambda: f(*inputs),
+                    function(*wide),
+                    options,
+                    others={"copy": lambda: target.copy_(source)},
+                    timer=event_times,
+                )
                 del wide
-                row |= {"bytes": nbytes, "GB/s": {k: (2 * source.nbytes if k == "copy" else nbytes) / ms / 1e6 for k, ms in row["ms"].items()}}
+                row |= {
+                    "bytes": nbytes,
+                    "GB/s": {
+                        k: (2 * source.nbytes if k == "copy" else nbytes) / ms / 1e6
+                        for k, ms in row["ms"].items()
+                    },
+                }
                 for other in ("copy", "torch.compile"):
                     if "ours" in row["ms"] and other in row["ms"]:
                         row[f"ours / {other}"] = row["GB/s"]["ours"] / row["GB/s"][other]
                 print(shown(row, "GB/s", 0))
-                print(" " * 42, {k: round(v, 3) for k, v in row.items() if k.startswith("ours / ")}, flush=True)
+                print(
+                    " " * 42,
+                    {k: round(v, 3) for k, v in row.items() if k.startswith("ours / ")},
+                    flush=True,
+                )
                 yield row
         if options.only in "matmul":
             a, b, c = (randn(4096, 4096, dtype=BF16) for _ in range(3))
             function = lambda a, b, c: F.gelu(a @ b + c)  # noqa: E731
-            row = measure("gelu(a@b+c) 4096^3 bf16", function, lambda f: lambda: f(a, b, c), function(a.double(), b.double(), c.double()), options,
-                          modes=(None, "max-autotune"), timer=event_times)        # the peer's search takes minutes
+            row = measure(
+                "gelu(a@b+c) 4096^3 bf16",
+                function,
+                lambda f: lambda: f(a, b, c),
+                function(a.double(), b.double(), c.double()),
+                options,
+                modes=(None, "max-autotune"),
+                timer=event_times,
+            )  # the peer's search takes minutes
             row["TFLOP/s"] = {k: 2 * 4096**3 / ms / 1e9 for k, ms in row["ms"].items()}
             print(shown(row, "TFLOP/s", 0), flush=True)
             yield row
         if options.only in "small call":
             x, function = randn(16), lambda x: torch.relu(x * 2 + 1) - 3  # noqa: E731
-            row = measure("four pointwise ops on 16 elements", function, lambda f: lambda: f(x), function(x.double()), options,
-                          timer=lambda variants: host_times(variants, 200, 15))
+            row = measure(
+                "four pointwise ops on 16 elements",
+                function,
+                lambda f: lambda: f(x),
+                function(x.double()),
+                options,
+                timer=lambda variants: host_times(variants, 200, 15),
+            )
             row["us"] = {k: v * 1e3 for k, v in row["ms"].items()}
             print(shown(row, "us", 2), flush=True)
             yield row
@@ -206,30 +276,57 @@ def gpu_kernels(options, result):
 # --- models --------------------------------------------------------------------------------------------------------------------------
 def mobilenet(batch):
     from ..public_models import load_torchvision
+
     load_torchvision()
     import timm
+
     torch.manual_seed(0)
     return timm.create_model("mobilenetv3_large_100").eval(), {"x": torch.randn(batch, 3, 224, 224)}
 
 
-BUILDERS = MODELS | {"llama": builder("LlamaForCausalLM", "LlamaConfig", num_hidden_layers=16, **LLAMA),
-                     "vit": vision("ViT"), "convnext": vision("ConvNext"), "mobilenet": mobilenet}
+BUILDERS = MODELS | {
+    "llama": builder("LlamaForCausalLM", "LlamaConfig", num_hidden_layers=16, **LLAMA),
+    "vit": vision("ViT"),
+    "convnext": vision("ConvNext"),
+    "mobilenet": mobilenet,
+}
 TEXT, IMAGES = dict(batch=8, sequence=512), dict(batch=32)
-SIZES = {"GPT-2 b8 s512": ("gpt2", TEXT), "BERT b8 s512": ("bert", TEXT), "ResNet-50 b32": ("resnet", IMAGES),
-         "Llama 16 layers b4 s512": ("llama", dict(batch=4, sequence=512)), "ViT-B/16 b32": ("vit", IMAGES), "ConvNeXt-T b32": ("convnext", IMAGES),
-         "MobileNetV3 b32": ("mobilenet", IMAGES)}
+SIZES = {
+    "GPT-2 b8 s512": ("gpt2", TEXT),
+    "BERT b8 s512": ("bert", TEXT),
+    "ResNet-50 b32": ("resnet", IMAGES),
+    "Llama 16 layers b4 s512": ("llama", dict(batch=4, sequence=512)),
+    "ViT-B/16 b32": ("vit", IMAGES),
+    "ConvNeXt-T b32": ("convnext", IMAGES),
+    "MobileNetV3 b32": ("mobilenet", IMAGES),
+}
 GRAPHS = "reduce-overhead"
 # name, how to build it, dtype, mode, training (forward and backward)?
-MODEL_ROWS = [("GPT-2 b1 s64 bf16", "gpt2", dict(batch=1, sequence=64), BF16, None, False),
-              ("GPT-2 b1 s64 bf16, CUDA graphs", "gpt2", dict(batch=1, sequence=64), BF16, GRAPHS, False),
-              *[(f"{name} bf16", *how, BF16, None, False) for name, how in SIZES.items()],
-              *[(f"{name} {label}, CUDA graphs", *SIZES[name], dtype, GRAPHS, False) for name, label, dtype in (
-                  ("ResNet-50 b32", "bf16", BF16), ("ResNet-50 b32", "fp32", FP32), ("MobileNetV3 b32", "bf16", BF16))],
-              *[(f"{name} fp32", *how, FP32, None, False) for name, how in SIZES.items()],
-              *[(f"{name} bf16 training", *how, BF16, None, True) for name, how in SIZES.items()],
-              ("GPT-2 b8 s512 bf16 training, CUDA graphs", "gpt2", TEXT, BF16, GRAPHS, True),
-              ("GPT-2 b1 s64 bf16 training, CUDA graphs", "gpt2", dict(batch=1, sequence=64), BF16, GRAPHS, True),
-              *[(f"{name} fp32 training", *how, FP32, None, True) for name, how in SIZES.items()]]
+MODEL_ROWS = [
+    ("GPT-2 b1 s64 bf16", "gpt2", dict(batch=1, sequence=64), BF16, None, False),
+    ("GPT-2 b1 s64 bf16, CUDA graphs", "gpt2", dict(batch=1, sequence=64), BF16, GRAPHS, False),
+    *[(f"{name} bf16", *how, BF16, None, False) for name, how in SIZES.items()],
+    *[
+        (f"{name} {label}, CUDA graphs", *SIZES[name], dtype, GRAPHS, False)
+        for name, label, dtype in (
+            ("ResNet-50 b32", "bf16", BF16),
+            ("ResNet-50 b32", "fp32", FP32),
+            ("MobileNetV3 b32", "bf16", BF16),
+        )
+    ],
+    *[(f"{name} fp32", *how, FP32, None, False) for name, how in SIZES.items()],
+    *[(f"{name} bf16 training", *how, BF16, None, True) for name, how in SIZES.items()],
+    ("GPT-2 b8 s512 bf16 training, CUDA graphs", "gpt2", TEXT, BF16, GRAPHS, True),
+    (
+        "GPT-2 b1 s64 bf16 training, CUDA graphs",
+        "gpt2",
+        dict(batch=1, sequence=64),
+        BF16,
+        GRAPHS,
+        True,
+    ),
+    *[(f"{name} fp32 training", *how, FP32, None, True) for name, how in SIZES.items()],
+]
 
 
 @suite("gpu-models")
@@ -239,16 +336,27 @@ def gpu_models(options, result):
     with tempfile.TemporaryDirectory() as folder:
         if options.jobs > 1:
             os.environ.setdefault("MINIDYNAMO_TURNS", os.path.join(folder, ""))
-        for start in range(0, len(chosen), options.jobs):       # the next ones start when all of these are done: their compilers would disturb
-            yield from model_rows("gpu-models", chosen[start:start + options.jobs], measure_model, shown, options)
+        for start in range(
+            0, len(chosen), options.jobs
+        ):  # the next ones start when all of these are done: their compilers would disturb
+            yield from model_rows(
+                "gpu-models", chosen[start : start + options.jobs], measure_model, shown, options
+            )
     for label in COMPILERS:
-        ratios = [row["ms"]["eager"] / row["ms"][label] for row in result["rows"] if label in row["ms"]]
-        print(f"{label}: {len(ratios)} rows, geometric mean of eager / {label}: {statistics.geometric_mean(ratios or [1]):.3f}, "
-              f"lowest {min(ratios, default=1):.3f}", flush=True)
+        ratios = [
+            row["ms"]["eager"] / row["ms"][label] for row in result["rows"] if label in row["ms"]
+        ]
+        print(
+            f"{label}: {len(ratios)} rows, geometric mean of eager / {label}: {statistics.geometric_mean(ratios or [1]):.3f}, "
+            f"lowest {min(ratios, default=1):.3f}",
+            flush=True,
+        )
 
 
 def measure_model(name, options):
-    [(builder, build, dtype, mode, training)] = [what for other, *what in MODEL_ROWS if other == name]
+    [(builder, build, dtype, mode, training)] = [
+        what for other, *what in MODEL_ROWS if other == name
+    ]
 
     def call(function):
         if not training:
@@ -257,18 +365,30 @@ def measure_model(name, options):
         def forward_and_backward():
             model.zero_grad()
             wide = tensors_of(function(**inputs))[0]
-            wide = wide.float() if wide.dtype == BF16 else wide      # no loss that a layer norm keeps constant: its gradients are rounding errors
-            (wide.square() * torch.linspace(0, 1, wide.shape[-1], device=wide.device)).mean().backward()
+            wide = (
+                wide.float() if wide.dtype == BF16 else wide
+            )  # no loss that a layer norm keeps constant: its gradients are rounding errors
+            (
+                wide.square() * torch.linspace(0, 1, wide.shape[-1], device=wide.device)
+            ).mean().backward()
             return [p.grad for p in model.parameters() if p.grad is not None][:20]
+
         return forward_and_backward
+
     with torch.set_grad_enabled(training):
         with turn("time", alone=False):
-            with turn("exact", alone=True):             # float64 takes much memory
+            with turn("exact", alone=True):  # float64 takes much memory
                 with torch.device(DEVICE):
                     model, inputs = BUILDERS[builder](**build)
-                model = model.to(DEVICE, dtype).double()        # the numbers that dtype holds
-                inputs = {k: v.to(DEVICE, dtype) if v.is_floating_point() else v.to(DEVICE) for k, v in inputs.items()}
-                inputs, rounded = {k: v.double() if v.is_floating_point() else v for k, v in inputs.items()}, inputs
+                model = model.to(DEVICE, dtype).double()  # the numbers that dtype holds
+                inputs = {
+                    k: v.to(DEVICE, dtype) if v.is_floating_point() else v.to(DEVICE)
+                    for k, v in inputs.items()
+                }
+                inputs, rounded = (
+                    {k: v.double() if v.is_floating_point() else v for k, v in inputs.items()},
+                    inputs,
+                )
                 exact = [t.detach() for t in tensors_of(call(model)())]
                 model.zero_grad()
                 model, inputs = model.to(dtype), rounded

@@ -4,6 +4,7 @@ Rows: a two-line function; a module with 150 parameters in nested containers; BE
 graph (the captured operations, called with nothing around them), median over interleaved rounds; eager is shown beside it, for eager also pays for
 the Python that capture removed.  Last: plain Python (no compiled call) before, between and after compiled calls.
 """
+
 import statistics
 import time
 
@@ -26,8 +27,19 @@ class Nested(torch.nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.blocks = torch.nn.ModuleList([torch.nn.ModuleDict({
-            name: torch.nn.ParameterList([torch.nn.Parameter(torch.randn(1)) for _ in range(5)]) for name in ("left", "right")}) for _ in range(15)])
+        self.blocks = torch.nn.ModuleList(
+            [
+                torch.nn.ModuleDict(
+                    {
+                        name: torch.nn.ParameterList(
+                            [torch.nn.Parameter(torch.randn(1)) for _ in range(5)]
+                        )
+                        for name in ("left", "right")
+                    }
+                )
+                for _ in range(15)
+            ]
+        )
 
     def forward(self, x):
         for block in self.blocks:
@@ -41,13 +53,19 @@ def fib(n):
     return n if n < 2 else fib(n - 1) + fib(n - 2)
 
 
-ROWS = {"two lines": lambda: (two_lines, [torch.ones(4)]), "150 parameters": lambda: (Nested(), [torch.ones(4)]), "BERT": bert}
+ROWS = {
+    "two lines": lambda: (two_lines, [torch.ones(4)]),
+    "150 parameters": lambda: (Nested(), [torch.ones(4)]),
+    "BERT": bert,
+}
 
 
 @suite("overhead")
 def overhead(options, result):
     """Per-call overhead, microseconds."""
-    print(f"{'':20}{'eager us':>12}{'graph us':>12}{'ours us':>12}{'peer us':>12}{'ours - graph':>14}{'peer - graph':>14}{'ratio':>8}{'of eager':>10}")
+    print(
+        f"{'':20}{'eager us':>12}{'graph us':>12}{'ours us':>12}{'peer us':>12}{'ours - graph':>14}{'peer - graph':>14}{'ratio':>8}{'of eager':>10}"
+    )
     for name, build in ROWS.items():
         if wanted(name, options):
             with torch.no_grad():
@@ -63,14 +81,25 @@ def measure(name, function, inputs, options):
     functions = {"eager": function, "ours": minidynamo.compile(function, backend="eager")}
     if not options.no_peer:
         functions["peer"] = torch.compile(function, backend="eager")
-    variants = {label: lambda f=f: f(*args, **kwargs) for label, f in functions.items()} | {"graph": lambda: graph(*tensors)}
+    variants = {label: lambda f=f: f(*args, **kwargs) for label, f in functions.items()} | {
+        "graph": lambda: graph(*tensors)
+    }
     timings = interleave(variants, budget=8.0, rounds=(15, 400))
     micro = {label: timing.median * 1e6 for label, timing in timings.items()}
-    over = {label: statistics.median(b - a for a, b in zip(timings["graph"].seconds, timings[label].seconds)) * 1e6
-            for label in ("ours", "peer") if label in timings}
-    print(f"{name:20}{micro['eager']:12.2f}{micro['graph']:12.2f}{micro['ours']:12.2f}{micro.get('peer', float('nan')):12.2f}"
-          f"{over['ours']:14.2f}{over.get('peer', float('nan')):14.2f}{over['ours'] / over['peer'] if 'peer' in over else float('nan'):8.2f}"
-          f"{over['ours'] / micro['eager']:10.1%}", flush=True)
+    over = {
+        label: statistics.median(
+            b - a for a, b in zip(timings["graph"].seconds, timings[label].seconds)
+        )
+        * 1e6
+        for label in ("ours", "peer")
+        if label in timings
+    }
+    print(
+        f"{name:20}{micro['eager']:12.2f}{micro['graph']:12.2f}{micro['ours']:12.2f}{micro.get('peer', float('nan')):12.2f}"
+        f"{over['ours']:14.2f}{over.get('peer', float('nan')):14.2f}{over['ours'] / over['peer'] if 'peer' in over else float('nan'):8.2f}"
+        f"{over['ours'] / micro['eager']:10.1%}",
+        flush=True,
+    )
     return {"name": name, "microseconds": micro, "over the graph": over}
 
 
@@ -88,6 +117,7 @@ def outside(rounds=60):
             fib(18)
             times.append(time.perf_counter() - start)
         return statistics.median(times)
+
     before, between = plain(), plain(lambda: compiled(x))
     minidynamo.reset()
     ratios = {"between / before": between / before, "after / before": plain() / before}

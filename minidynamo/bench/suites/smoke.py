@@ -1,4 +1,5 @@
 """--suite smoke: every workload and model once: ratios, compile times, per-call overhead."""
+
 from .common import measure_all, rows, suite
 
 

@@ -9,6 +9,7 @@ optimizers        20 steps of SGD, Adam, AdamW on GPT-2 and ResNet-50, with a le
 
 Dropout: torch.compile runs with fallback_random, so that all of them draw eager's numbers.
 """
+
 import contextlib
 import copy
 import time
@@ -33,21 +34,34 @@ def step(model, run, inputs, targets, seed=0):
     """{name: tensor}: the loss, every gradient and every buffer after one step."""
     model.zero_grad()
     torch.manual_seed(seed)
-    numpy.random.seed(seed)             # transformers masks speech with it
+    numpy.random.seed(seed)  # transformers masks speech with it
     loss = loss_of(run(**inputs, **targets))
     loss.backward()
-    return {"loss": loss.detach(), **{f"grad {n}": p.grad for n, p in model.named_parameters()},
-            **{f"buffer {n}": b.detach().clone() for n, b in model.named_buffers()}}
+    return {
+        "loss": loss.detach(),
+        **{f"grad {n}": p.grad for n, p in model.named_parameters()},
+        **{f"buffer {n}": b.detach().clone() for n, b in model.named_buffers()},
+    }
 
 
 def wide(values):
-    return {k: v.double() if isinstance(v, torch.Tensor) and v.is_floating_point() else v for k, v in values.items()}
+    return {
+        k: v.double() if isinstance(v, torch.Tensor) and v.is_floating_point() else v
+        for k, v in values.items()
+    }
 
 
 def errors(found, reference):
     """{name: relative error}; infinite where a tensor is missing, or has another shape or dtype."""
-    norms = {k: v.double().norm().item() / max(v.numel(), 1) ** 0.5 for k, v in reference.items() if v is not None}
-    scale = {kind: max((n for k, n in norms.items() if k.startswith(kind)), default=0.0) for kind in ("grad", "buffer")}    # some are zero but for rounding
+    norms = {
+        k: v.double().norm().item() / max(v.numel(), 1) ** 0.5
+        for k, v in reference.items()
+        if v is not None
+    }
+    scale = {
+        kind: max((n for k, n in norms.items() if k.startswith(kind)), default=0.0)
+        for kind in ("grad", "buffer")
+    }  # some are zero but for rounding
     result = {}
     for name, want in reference.items():
         have = found[name]
@@ -83,11 +97,15 @@ def measure(name, options):
         return [row | {"skipped": f"eager: {type(error).__name__}: {str(error)[:100]}"}]
     try:
         reference = step(double, double, wide(inputs), wide(targets))
-    except RuntimeError:                # a model that insists on float32 somewhere: eager itself is the reference
+    except RuntimeError:  # a model that insists on float32 somewhere: eager itself is the reference
         reference, row["reference"] = eager, "eager"
-    if max(errors(eager, reference).values()) > 5e-2:     # float64 took another path: other random numbers, other choices
+    if (
+        max(errors(eager, reference).values()) > 5e-2
+    ):  # float64 took another path: other random numbers, other choices
         reference, row["reference"] = eager, "eager"
-    compilers = {"ours": minidynamo.compile} | ({} if options.no_peer else {"torch.compile": peer_compile})
+    compilers = {"ours": minidynamo.compile} | (
+        {} if options.no_peer else {"torch.compile": peer_compile}
+    )
     for label, compiler in compilers.items():
         minidynamo.reset()
         own = copy.deepcopy(model)
@@ -95,29 +113,52 @@ def measure(name, options):
         try:
             found = step(own, compiler(own), inputs, targets)
         except Exception as error:
-            row[label] = {"right": False, "error": f"{type(error).__name__}: {str(error).splitlines()[0][:120] if str(error) else ''}"}
+            row[label] = {
+                "right": False,
+                "error": f"{type(error).__name__}: {str(error).splitlines()[0][:120] if str(error) else ''}",
+            }
             continue
         right, worst, where = judge(found, reference, eager)
-        row[label] = {"right": right, "worst": worst, "where": where, "seconds": time.perf_counter() - start}
+        row[label] = {
+            "right": right,
+            "worst": worst,
+            "where": where,
+            "seconds": time.perf_counter() - start,
+        }
         if label == "ours":
             made = [r.backend_record for r in records.frames if r.backend_record is not None]
             row["graphs"] = len(made)
             row["breaks"] = sum(minidynamo.counters["graph_breaks"].values())
             row["eager graphs"] = [note for r in made for note in r.notes_of("runs eagerly")]
             row["failures"] = list(minidynamo.counters["errors"])
-            row["fallbacks"] = sorted({f.op for r in made for half in (r, r.backward) if half for f in half.fallbacks if f.kind == "fallback"})
+            row["fallbacks"] = sorted(
+                {
+                    f.op
+                    for r in made
+                    for half in (r, r.backward)
+                    if half
+                    for f in half.fallbacks
+                    if f.kind == "fallback"
+                }
+            )
     return [row]
 
 
 def show(row):
-    return (f"{row['name']:38} {show_cell(row.get('ours')):50} {show_cell(row.get('torch.compile')):50} {row.get('graphs', 0):6} {row.get('breaks', 0):6}  "
-            f"{'; '.join(row.get('eager graphs', []) + row.get('failures', []))[:120]} {' '.join(row.get('fallbacks', []))}")
+    return (
+        f"{row['name']:38} {show_cell(row.get('ours')):50} {show_cell(row.get('torch.compile')):50} {row.get('graphs', 0):6} {row.get('breaks', 0):6}  "
+        f"{'; '.join(row.get('eager graphs', []) + row.get('failures', []))[:120]} {' '.join(row.get('fallbacks', []))}"
+    )
 
 
 def show_cell(cell):
     if cell is None:
         return "-"
-    return f"FAILED {cell['error'][:50]}" if "error" in cell else f"{'right' if cell['right'] else 'WRONG ' + cell['where'][-30:]} {cell['worst']:.1e}"
+    return (
+        f"FAILED {cell['error'][:50]}"
+        if "error" in cell
+        else f"{'right' if cell['right'] else 'WRONG ' + cell['where'][-30:]} {cell['worst']:.1e}"
+    )
 
 
 @suite("training")
@@ -126,25 +167,37 @@ def training(options, result):
     warnings.simplefilter("ignore")
     if not options.no_peer:
         import torch._inductor.config as peer_config
+
         peer_config.fallback_random = True
     print(f"{'model':38} {'ours':50} {'torch.compile':50} graphs breaks  run eagerly / fallbacks")
     yield from model_rows("training", NAMES, measure, show, options)
     ran = [r for r in result["rows"] if "skipped" not in r]
     for label in ("ours",) if options.no_peer else ("ours", "torch.compile"):
-        print(f"{label}: {sum(r.get(label, {}).get('right', False) for r in ran)} of {len(ran)} right")
+        print(
+            f"{label}: {sum(r.get(label, {}).get('right', False) for r in ran)} of {len(ran)} right"
+        )
 
 
 # --- real sizes --------------------------------------------------------------------------------------------------------------
 class Multilayer(torch.nn.Module):
     def __init__(self, width=512, depth=4):
         super().__init__()
-        self.layers = torch.nn.ModuleList([torch.nn.Sequential(torch.nn.Linear(width, width), torch.nn.LayerNorm(width), torch.nn.GELU(),
-                                                               torch.nn.Dropout(0.1)) for _ in range(depth)])
+        self.layers = torch.nn.ModuleList(
+            [
+                torch.nn.Sequential(
+                    torch.nn.Linear(width, width),
+                    torch.nn.LayerNorm(width),
+                    torch.nn.GELU(),
+                    torch.nn.Dropout(0.1),
+                )
+                for _ in range(depth)
+            ]
+        )
 
     def forward(self, x):
         for layer in self.layers:
             x = x + layer(x)
-        return x,
+        return (x,)
 
 
 def mlp():
@@ -154,33 +207,48 @@ def mlp():
 
 def with_labels(make, **options):
     """`make`, with labels among the inputs where the model computes a loss of them (BERT's base class does not)."""
+
     def built():
         model, inputs = make(**options)
-        if getattr(model, "loss_type", "") is None:         # transformers does not know GPT-2's and warns: a graph break in any compiler
+        if (
+            getattr(model, "loss_type", "") is None
+        ):  # transformers does not know GPT-2's and warns: a graph break in any compiler
             model.loss_type = "ForCausalLM"
         if make is resnet:
-            inputs["labels"] = torch.randint(0, model.config.num_labels, (inputs["pixel_values"].shape[0],))
+            inputs["labels"] = torch.randint(
+                0, model.config.num_labels, (inputs["pixel_values"].shape[0],)
+            )
         elif make is gpt2:
             inputs["labels"] = inputs["input_ids"]
         return model, inputs
+
     return built
 
 
-SIZES = {"mlp": mlp, "gpt2": with_labels(gpt2), "bert": with_labels(bert), "resnet50": with_labels(resnet, batch=4)}
+SIZES = {
+    "mlp": mlp,
+    "gpt2": with_labels(gpt2),
+    "bert": with_labels(bert),
+    "resnet50": with_labels(resnet, batch=4),
+}
 
 
 @contextlib.contextmanager
 def counting_saved(model, inputs):
     """Gives {storage: bytes} of what autograd keeps meanwhile; parameters, buffers and inputs are not counted."""
-    own = {t.untyped_storage()._cdata for t in [*model.parameters(), *model.buffers(), *inputs.values()]}
+    own = {
+        t.untyped_storage()._cdata
+        for t in [*model.parameters(), *model.buffers(), *inputs.values()]
+    }
     saved, alive = {}, []
 
     def pack(tensor):
         storage = tensor.untyped_storage()
         if storage._cdata not in own:
             saved[storage._cdata] = storage.nbytes()
-            alive.append(tensor)                # addresses are not used twice
+            alive.append(tensor)  # addresses are not used twice
         return tensor
+
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
         yield saved
 
@@ -192,7 +260,9 @@ def curve(model, run, inputs, steps=20):
     for number in range(steps):
         torch.manual_seed(number)
         optimizer.zero_grad()
-        with counting_saved(model, inputs) if number == 1 else contextlib.nullcontext({}) as saved:     # the second step: compiled already
+        with (
+            counting_saved(model, inputs) if number == 1 else contextlib.nullcontext({}) as saved
+        ):  # the second step: compiled already
             loss = loss_of(run(**inputs))
         saved_bytes += sum(saved.values())
         loss.backward()
@@ -216,18 +286,33 @@ def curves(options, result):
         minidynamo.reset()
         eager, eager_bytes = curve(reference, reference, inputs)
         ours, our_bytes = curve(model, minidynamo.compile(model), inputs)
-        worst, rounding = (max(abs(a - b) for a, b in zip(found, eager)) / abs(eager[0]) for found in (ours, curve(disturbed, disturbed, inputs)[0]))
-        print(f"{name:10} loss {eager[0]:.4f} -> {eager[-1]:.4f} (eager), {ours[0]:.4f} -> {ours[-1]:.4f} (ours), largest difference {worst:.1e} "
-              f"of the first loss (eager with its weights disturbed by 1e-7: {rounding:.1e}); saved for backward {eager_bytes / 2**20:.1f} MiB (eager), {our_bytes / 2**20:.1f} MiB (ours), "
-              f"ratio {our_bytes / eager_bytes:.2f}", flush=True)
-        yield {"name": name, "eager": eager, "ours": ours, "eager bytes": eager_bytes, "our bytes": our_bytes, "largest difference": worst,
-               "eager, weights disturbed by 1e-7": rounding}
+        worst, rounding = (
+            max(abs(a - b) for a, b in zip(found, eager)) / abs(eager[0])
+            for found in (ours, curve(disturbed, disturbed, inputs)[0])
+        )
+        print(
+            f"{name:10} loss {eager[0]:.4f} -> {eager[-1]:.4f} (eager), {ours[0]:.4f} -> {ours[-1]:.4f} (ours), largest difference {worst:.1e} "
+            f"of the first loss (eager with its weights disturbed by 1e-7: {rounding:.1e}); saved for backward {eager_bytes / 2**20:.1f} MiB (eager), {our_bytes / 2**20:.1f} MiB (ours), "
+            f"ratio {our_bytes / eager_bytes:.2f}",
+            flush=True,
+        )
+        yield {
+            "name": name,
+            "eager": eager,
+            "ours": ours,
+            "eager bytes": eager_bytes,
+            "our bytes": our_bytes,
+            "largest difference": worst,
+            "eager, weights disturbed by 1e-7": rounding,
+        }
 
 
 @suite("training-speed")
 def speed(options, result):
     """Seconds of forward, loss and backward."""
-    print(f"{'':10} {'eager':>10} {'ours':>10} {'own draws':>10} {'peer':>10}  {'eager / ours':22} {'eager / peer':22} {'peer / ours':22} {'peer / own draws':22}")
+    print(
+        f"{'':10} {'eager':>10} {'ours':>10} {'own draws':>10} {'peer':>10}  {'eager / ours':22} {'eager / peer':22} {'peer / ours':22} {'peer / own draws':22}"
+    )
     for name, make in SIZES.items():
         if not wanted(name, options):
             continue
@@ -241,8 +326,10 @@ def speed(options, result):
             def once():
                 own.zero_grad()
                 loss_of(run(**inputs)).backward()
+
             once()
             return once
+
         minidynamo.reset()
         variants = {"eager": variant(lambda m: m), "ours": variant(minidynamo.compile)}
         with miniinductor.config.patch(fallback_random=False):
@@ -250,12 +337,28 @@ def speed(options, result):
         if not options.no_peer:
             variants["torch.compile"] = variant(peer_compile)
         timings = interleave(variants, budget=20.0)
-        row = {"name": name, "seconds": {k: t.median for k, t in timings.items()}, "rounds": len(timings["eager"].seconds)}
-        pairs = {"eager / ours": ("eager", "ours"), "eager / torch.compile": ("eager", "torch.compile"), "torch.compile / ours": ("torch.compile", "ours"),
-                 "torch.compile / own draws": ("torch.compile", "own draws")}
+        row = {
+            "name": name,
+            "seconds": {k: t.median for k, t in timings.items()},
+            "rounds": len(timings["eager"].seconds),
+        }
+        pairs = {
+            "eager / ours": ("eager", "ours"),
+            "eager / torch.compile": ("eager", "torch.compile"),
+            "torch.compile / ours": ("torch.compile", "ours"),
+            "torch.compile / own draws": ("torch.compile", "own draws"),
+        }
         row |= {k: ratio(timings, *pair) for k, pair in pairs.items() if set(pair) <= set(timings)}
-        print(f"{name:10} " + " ".join(f"{row['seconds'].get(k, 0) * 1e3:8.1f}ms" for k in ("eager", "ours", "own draws", "torch.compile")) + "  "
-              + " ".join(show_ratio(row.get(k)) for k in pairs), flush=True)
+        print(
+            f"{name:10} "
+            + " ".join(
+                f"{row['seconds'].get(k, 0) * 1e3:8.1f}ms"
+                for k in ("eager", "ours", "own draws", "torch.compile")
+            )
+            + "  "
+            + " ".join(show_ratio(row.get(k)) for k in pairs),
+            flush=True,
+        )
         yield row
 
 
@@ -263,20 +366,34 @@ def speed(options, result):
 def optimizers(options, result):
     """A compiled `optimizer.step` on the parameters of GPT-2 (12 layers) and ResNet-50."""
     for name in ("gpt2", "resnet50"):
-        for kind, details in ((torch.optim.SGD, {"momentum": 0.9}), (torch.optim.Adam, {}), (torch.optim.AdamW, {}), (torch.optim.AdamW, {"amsgrad": True})):
+        for kind, details in (
+            (torch.optim.SGD, {"momentum": 0.9}),
+            (torch.optim.Adam, {}),
+            (torch.optim.AdamW, {}),
+            (torch.optim.AdamW, {"amsgrad": True}),
+        ):
             label = " ".join([name, kind.__name__, *details])
             if not wanted(label, options):
                 continue
             minidynamo.reset()
             model = SIZES[name]()[0]
             models = {"eager": model, "ours": copy.deepcopy(model)}
-            optimizer = {k: kind(m.parameters(), 1e-3, foreach=True, **details) for k, m in models.items()}
-            schedule = {k: torch.optim.lr_scheduler.CosineAnnealingLR(o, 30) for k, o in optimizer.items()}
-            step = {"eager": optimizer["eager"].step, "ours": minidynamo.compile(optimizer["ours"].step)}
+            optimizer = {
+                k: kind(m.parameters(), 1e-3, foreach=True, **details) for k, m in models.items()
+            }
+            schedule = {
+                k: torch.optim.lr_scheduler.CosineAnnealingLR(o, 30) for k, o in optimizer.items()
+            }
+            step = {
+                "eager": optimizer["eager"].step,
+                "ours": minidynamo.compile(optimizer["ours"].step),
+            }
             seconds = {k: [] for k in models}
             for number in range(20):
                 torch.manual_seed(number)
-                for own, reference in zip(models["ours"].parameters(), models["eager"].parameters()):
+                for own, reference in zip(
+                    models["ours"].parameters(), models["eager"].parameters()
+                ):
                     own.grad = torch.randn_like(own)
                     reference.grad = own.grad.clone()
                 for k in models:
@@ -285,12 +402,22 @@ def optimizers(options, result):
                     seconds[k].append(time.perf_counter() - start)
                     schedule[k].step()
             made = [r.backend_record for r in records.frames if r.backend_record is not None]
-            row = {"name": label, "parameters": len(list(model.parameters())), "graphs": len(made), "kernels": [len(r.kernels) for r in made],
-                   "breaks": sum(minidynamo.counters["graph_breaks"].values()),
-                   "seconds": {k: numpy.median(v[5:]).item() for k, v in seconds.items()},
-                   "largest difference": max(((a - b).abs().max() / b.abs().max().clamp(min=1e-6)).item()
-                                             for a, b in zip(models["ours"].parameters(), models["eager"].parameters()))}
-            print(f"{label:24} {row['parameters']} parameters, graphs {row['graphs']}, kernels {row['kernels']}, breaks {row['breaks']}, "
-                  f"eager {row['seconds']['eager'] * 1e3:.1f} ms, ours {row['seconds']['ours'] * 1e3:.1f} ms, "
-                  f"largest relative difference {row['largest difference']:.1e}", flush=True)
+            row = {
+                "name": label,
+                "parameters": len(list(model.parameters())),
+                "graphs": len(made),
+                "kernels": [len(r.kernels) for r in made],
+                "breaks": sum(minidynamo.counters["graph_breaks"].values()),
+                "seconds": {k: numpy.median(v[5:]).item() for k, v in seconds.items()},
+                "largest difference": max(
+                    ((a - b).abs().max() / b.abs().max().clamp(min=1e-6)).item()
+                    for a, b in zip(models["ours"].parameters(), models["eager"].parameters())
+                ),
+            }
+            print(
+                f"{label:24} {row['parameters']} parameters, graphs {row['graphs']}, kernels {row['kernels']}, breaks {row['breaks']}, "
+                f"eager {row['seconds']['eager'] * 1e3:.1f} ms, ours {row['seconds']['ours'] * 1e3:.1f} ms, "
+                f"largest relative difference {row['largest difference']:.1e}",
+                flush=True,
+            )
             yield row

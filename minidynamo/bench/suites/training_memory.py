@@ -13,6 +13,7 @@ Ours runs in four ways: as it is, with the partitions "save-everything" and "rec
 computed again instead of being kept).  That last one and torch.compile draw numbers of their own, so their gradients are compared for
 ResNet-50 only.
 """
+
 import copy
 import gc
 import statistics
@@ -28,10 +29,22 @@ from ..runner import peer_compile
 from .common import suite, wanted
 from .training import counting_saved, with_labels
 
-SIZES = {"gpt2": with_labels(gpt2, batch=4, sequence=512), "bert": with_labels(bert, batch=8, sequence=512), "resnet50": with_labels(resnet, batch=32)}
-SMALL = {"gpt2": with_labels(gpt2), "bert": with_labels(bert), "resnet50": with_labels(resnet, batch=2)}
-OURS = {"ours": {}, "ours, save-everything": {"partition": "save-everything"}, "ours, recompute-all": {"partition": "recompute-all"},
-        "ours, own random numbers": {"fallback_random": False}}
+SIZES = {
+    "gpt2": with_labels(gpt2, batch=4, sequence=512),
+    "bert": with_labels(bert, batch=8, sequence=512),
+    "resnet50": with_labels(resnet, batch=32),
+}
+SMALL = {
+    "gpt2": with_labels(gpt2),
+    "bert": with_labels(bert),
+    "resnet50": with_labels(resnet, batch=2),
+}
+OURS = {
+    "ours": {},
+    "ours, save-everything": {"partition": "save-everything"},
+    "ours, recompute-all": {"partition": "recompute-all"},
+    "ours, own random numbers": {"fallback_random": False},
+}
 ROUNDS = 10
 
 
@@ -54,7 +67,9 @@ def gradients(model, run, inputs, mixed):
     """{name: gradient} of a step, on the CPU."""
     with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
         step(model, run, inputs, mixed)
-    return {name: p.grad.cpu().double() for name, p in model.named_parameters() if p.grad is not None}
+    return {
+        name: p.grad.cpu().double() for name, p in model.named_parameters() if p.grad is not None
+    }
 
 
 def on_gpu(model, run, inputs, mixed, before):
@@ -82,14 +97,21 @@ def differences(found, reference):
     """(largest difference, parameter) of two {name: gradient}, relative to the largest element of that parameter's reference, or to a
     hundred-thousandth of the largest of all where that is more: attention's key bias has no gradient but rounding errors."""
     least = 1e-5 * max(wanted.abs().max() for wanted in reference.values())
-    return max((((found[name] - wanted).abs().max() / wanted.abs().max().clamp(min=least)).item(), name) for name, wanted in reference.items())
+    return max(
+        (((found[name] - wanted).abs().max() / wanted.abs().max().clamp(min=least)).item(), name)
+        for name, wanted in reference.items()
+    )
 
 
 @suite("training-memory")
 def training_memory(options, result):
     """Peak memory of a training step on a GPU; bytes saved for backward on a CPU."""
     gpu = torch.cuda.is_available()
-    compilers = {"eager": lambda m: m} | dict.fromkeys(OURS, minidynamo.compile) | ({} if options.no_peer else {"torch.compile": peer_compile})
+    compilers = (
+        {"eager": lambda m: m}
+        | dict.fromkeys(OURS, minidynamo.compile)
+        | ({} if options.no_peer else {"torch.compile": peer_compile})
+    )
     for name, make in (SIZES if gpu else SMALL).items():
         for mixed in (False, True):
             label = f"{name} {'bfloat16 autocast' if mixed else 'float32'}"
@@ -98,29 +120,46 @@ def training_memory(options, result):
             print(label, flush=True)
             original, inputs = make()
             original.train()
-            row, reference = {"name": label, "inputs": {k: list(v.shape) for k, v in inputs.items()}}, None
+            row, reference = (
+                {"name": label, "inputs": {k: list(v.shape) for k, v in inputs.items()}},
+                None,
+            )
             if gpu:
                 inputs = {k: v.cuda() for k, v in inputs.items()}
                 if name == "resnet50":
                     exact = copy.deepcopy(original).cuda().double()
-                    reference = gradients(exact, exact, {k: v.double() if v.is_floating_point() else v for k, v in inputs.items()}, False)
+                    reference = gradients(
+                        exact,
+                        exact,
+                        {k: v.double() if v.is_floating_point() else v for k, v in inputs.items()},
+                        False,
+                    )
                     del exact
             for variant, compiler in compilers.items():
                 minidynamo.reset()
                 model = copy.deepcopy(original)
-                gc.collect()                    # what the variant before it left
+                gc.collect()  # what the variant before it left
                 before = torch.cuda.memory_allocated() if gpu else 0
                 if gpu:
                     model.cuda()
                 run = compiler(model)
                 try:
                     with miniinductor.config.patch(**OURS.get(variant, {})):
-                        row[variant] = on_gpu(model, run, inputs, mixed, before) if gpu else {"saved": saved_bytes(model, run, inputs, mixed)}
-                        if gpu and (name == "resnet50" or variant == "eager" or variant in OURS and "fallback_random" not in OURS[variant]):
+                        row[variant] = (
+                            on_gpu(model, run, inputs, mixed, before)
+                            if gpu
+                            else {"saved": saved_bytes(model, run, inputs, mixed)}
+                        )
+                        if gpu and (
+                            name == "resnet50"
+                            or variant == "eager"
+                            or variant in OURS
+                            and "fallback_random" not in OURS[variant]
+                        ):
                             found = gradients(model, run, inputs, mixed)
                             reference = reference or found
                             row[variant]["gradients"] = differences(found, reference)
-                except Exception as error:      # one variant that fails leaves the others
+                except Exception as error:  # one variant that fails leaves the others
                     row[variant] = {"error": f"{type(error).__name__}: {str(error)[:200]}"}
                 del model, run
                 gc.collect()
@@ -133,6 +172,13 @@ def training_memory(options, result):
 def _show(cell):
     if "error" in cell:
         return cell["error"]
-    text = f"{cell['saved'] / 2**20:.1f} MiB saved" if "saved" in cell else \
-        f"peak {cell['peak'] / 2**20:.0f} MiB, {cell['milliseconds']:.2f} ms [{cell['quartiles'][0]:.2f}-{cell['quartiles'][1]:.2f}]"
-    return text + (f", gradients off by at most {cell['gradients'][0]:.1e} ({cell['gradients'][1]})" if "gradients" in cell else "")
+    text = (
+        f"{cell['saved'] / 2**20:.1f} MiB saved"
+        if "saved" in cell
+        else f"peak {cell['peak'] / 2**20:.0f} MiB, {cell['milliseconds']:.2f} ms [{cell['quartiles'][0]:.2f}-{cell['quartiles'][1]:.2f}]"
+    )
+    return text + (
+        f", gradients off by at most {cell['gradients'][0]:.1e} ({cell['gradients'][1]})"
+        if "gradients" in cell
+        else ""
+    )
