@@ -1,6 +1,6 @@
 """Generators of tests for soundness: each enumerates, or draws, one class of programs.
 
-    python -m tests.soundness.<generator> --count 10000 --jobs 2 [--modes inductor,eager] [--first N]
+    python -m tests.soundness.GENERATOR --count 10000 --jobs 2 [--modes inductor,eager]
     python -m tests.soundness.mutants                  # proves that the generators can fail
 
 `modes.py` says in which ways a program is compiled, `runner.py` runs the cases in processes of

@@ -1,4 +1,4 @@
-"""Run the cases of a generator in worker processes: a case that ends its process, or hangs, is told.
+"""Run a generator's cases in worker processes: a case that ends its process, or hangs, is told.
 
     # at the end of a generator
     if __name__ == "__main__":

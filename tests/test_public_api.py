@@ -1,0 +1,105 @@
+"""The public API is frozen: signatures, docstrings and options are those of `public_api.json`.
+
+python tests/test_public_api.py      # writes the file anew: a change of the API, to be told in the README
+"""
+
+import inspect
+import json
+import sys
+import types
+from pathlib import Path
+
+FILE = Path(__file__).with_name("public_api.json")
+
+
+def described(value) -> dict:
+    """Signature and docstring of a function or class."""
+    found = {"doc": inspect.getdoc(value) or ""}
+    try:
+        found["signature"] = str(inspect.signature(value))
+    except (TypeError, ValueError):
+        pass
+    return found
+
+
+def public_names(module: types.ModuleType) -> dict:
+    """The module's own functions, classes and values, without its submodules."""
+    names = getattr(module, "__all__", None) or [n for n in vars(module) if not n.startswith("_")]
+    found = {}
+    for name in sorted(names):
+        value = getattr(module, name)
+        if isinstance(value, types.ModuleType):
+            found[name] = {"module": value.__name__}
+        elif callable(value):
+            found[name] = described(value)
+        else:
+            found[name] = {"type": type(value).__name__}
+    return found
+
+
+def options(module: types.ModuleType) -> dict:
+    """Every switch with its default's type; the environment may change the default itself."""
+    kinds = (bool, int, str, tuple)
+    return {
+        n: type(v).__name__ for n, v in vars(module).items() if isinstance(v, kinds) and n[0] != "_"
+    }
+
+
+def public_api() -> dict:
+    import minidynamo
+    import miniinductor
+    from minidynamo import records as dynamo_records
+    from minidynamo.explain.explanation import STAGES, Explanation, FrameExplanation
+    from miniinductor import records as inductor_records
+
+    def members(cls: type) -> dict:
+        return {
+            n: described(v) for n, v in sorted(vars(cls).items()) if n[0] != "_" and callable(v)
+        }
+
+    fields = {
+        cls.__name__: list(cls.__dataclass_fields__)
+        for module in (dynamo_records, inductor_records)
+        for cls in vars(module).values()
+        if isinstance(cls, type) and cls.__module__ == module.__name__
+        if hasattr(cls, "__dataclass_fields__")
+    }
+    return {
+        "minidynamo": public_names(minidynamo),
+        "miniinductor": public_names(miniinductor),
+        "minidynamo.config": options(minidynamo.config),
+        "miniinductor.config": options(miniinductor.config),
+        "explain stages": list(STAGES),
+        "Explanation": members(Explanation),
+        "FrameExplanation": members(FrameExplanation),
+        "records": fields,
+    }
+
+
+def flat(api: dict, path: str = "") -> dict:
+    found = {}
+    for name, value in api.items():
+        if isinstance(value, dict) and value:
+            found |= flat(value, f"{path}{name}: ")
+        else:
+            found[f"{path}{name}"] = value
+    return found
+
+
+def test_nothing_that_was_public_has_changed():
+    """New names are fine; what was there stays as it was."""
+    before, now = flat(json.loads(FILE.read_text())), flat(public_api())
+    changed = {}
+    for name, value in before.items():
+        if isinstance(value, list):
+            missing = [item for item in value if item not in now.get(name, [])]
+            if missing:
+                changed[name] = f"misses {missing}"
+        elif now.get(name) != value:
+            changed[name] = f"was {value!r}, is {now.get(name)!r}"
+    assert not changed
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(FILE.parent.parent))
+    FILE.write_text(json.dumps(public_api(), indent=1, sort_keys=True) + "\n")
