@@ -23,12 +23,35 @@ PACKED = "data batch_sizes hx params has_biases num_layers dropout train bidirec
 def arguments(args: tuple, kwargs: dict) -> dict:
     """Name -> value of the call's arguments."""
     packed = "data" in kwargs or len(args) > 3 and isinstance(args[3], (list, tuple))
-    return dict(zip(PACKED if packed else PADDED, args)) | kwargs
+    names = PACKED if packed else PADDED
+    values = dict(zip(names, args)) | kwargs
+    return {name: values[name] for name in names}
 
 
 def drops(given: dict) -> bool:
     """Does the call drop elements between its layers?"""
     return bool(given["train"]) and given["dropout"] > 0 and given["num_layers"] > 1
+
+
+def learns(given: dict) -> bool:
+    """Will gradients flow into the call's arguments?"""
+    tensors = [*given["params"], *given["hx"], given.get("input", given.get("data"))]
+    return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
+
+
+def call_whole(function: Callable, given: dict) -> tuple:
+    """The call as it stands.
+
+    torch's rule for an LSTM asks the input alone whether there will be gradients: where only the
+    parameters need some, it would take oneDNN's kernel for inference.
+    """
+    enabled = torch._C._get_mkldnn_enabled()
+    if learns(given):
+        torch._C._set_mkldnn_enabled(False)
+    try:
+        return function(*given.values())
+    finally:
+        torch._C._set_mkldnn_enabled(enabled)
 
 
 def layer_by_layer(function: Callable, given: dict) -> tuple:
@@ -53,7 +76,7 @@ def layer_by_layer(function: Callable, given: dict) -> tuple:
         }
         if turned:
             call["batch_first"] = False
-        value, *after = function(*call.values())
+        value, *after = call_whole(function, call)
         for collected, state in zip(last, after):
             collected.append(state)
         if layer < layers - 1:

@@ -452,6 +452,8 @@ class OriginInterpreter(fx.Interpreter):
                 if args[0].is_cuda:
                     raise CannotTrace("cuDNN draws a recurrent network's dropout in its own order")
                 return recurrent.layer_by_layer(target, given)
+            if recurrent.learns(given):
+                return recurrent.call_whole(target, given)
         mask = kwargs.get("attn_mask") if target is F.scaled_dot_product_attention else None
         if (
             mask is not None
