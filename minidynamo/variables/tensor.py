@@ -223,6 +223,7 @@ class TensorVar(Variable):
         return (
             value.as_constant() is self.fake.requires_grad
             and not tensor.is_inference()
+            and not tensor._is_view()  # its own flag may differ from what it tells
             and self.getattr(tx, "is_leaf").as_constant()
         )
 

@@ -53,7 +53,7 @@ class Output:
 
     kind: "value" (at: a constant, or a size), "input" (at: position among the primals), "held" (at: a tensor of the graph's module),
     "computed" (at: position among the results), "output" (at: position among the output leaves).
-    views: (op, args, kwargs, was autograd on?) to apply to it; None: the very object.
+    views: (op, args, kwargs, the tracer's `recording_mode`) to apply to it; None: the very object.
     """
 
     kind: str
@@ -331,7 +331,8 @@ def plan_outputs(joint, tracer, flat, objects):
 
     Raises CannotTrace where an output would not have the place in autograd's history that eager gives it.
     """
-    return OutputPlanner(joint, tracer, flat, objects).plan()
+    with autograd_errors():
+        return OutputPlanner(joint, tracer, flat, objects).plan()
 
 
 class OutputPlanner:
@@ -429,6 +430,13 @@ class OutputPlanner:
         return self.results[output.at]
 
 
+MODES = {
+    "grad": torch.enable_grad,
+    "no_grad": torch.no_grad,
+    "inference": torch.inference_mode,
+}
+
+
 def about_history(tensor):
     """What a program can ask of a tensor's history."""
     return {
@@ -440,8 +448,8 @@ def about_history(tensor):
 
 def replay(tensor, views):
     """The views that lead from `tensor` to an output, made with autograd on or off as in the program."""
-    for op, args, kwargs, recording in views:
-        with torch.set_grad_enabled(recording):
+    for op, args, kwargs, mode in views:
+        with MODES[mode]():
             tensor = op(tensor, *args, **kwargs)
     return tensor
 

@@ -109,6 +109,13 @@ def no_autocast():
     )
 
 
+def recording_mode():
+    """How autograd treats a view that is made now: "inference", "grad" or "no_grad"."""
+    if torch.is_inference_mode_enabled():
+        return "inference"
+    return "grad" if torch.is_grad_enabled() else "no_grad"
+
+
 class Tracer(TorchDispatchMode):
     """Records into `self.graph`; `self.meta` is copied onto each new node (origins, user line)."""
 
@@ -146,7 +153,7 @@ class Tracer(TorchDispatchMode):
 
     def share(self, tensor, source, op, args=(), kwargs=None):
         """`tensor` is op(source, ...) and shares its memory."""
-        step = (op, tuple(args), dict(kwargs or {}), torch.is_grad_enabled())
+        step = (op, tuple(args), dict(kwargs or {}), recording_mode())
         self._made_by[id(tensor)] = (source, step)
 
     def derivation(self, tensor, ends=()):
