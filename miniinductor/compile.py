@@ -335,10 +335,6 @@ def eager_reason(gm, inputs):
         node.target is torch._C._set_grad_enabled and node.args[0] for node in gm.graph.nodes
     ):
         return "the graph turns gradients on"
-    if torch.is_inference_mode_enabled() and any(
-        node.target in ("requires_grad_", "detach_") for node in gm.graph.nodes
-    ):
-        return "the graph changes who needs gradients, in inference mode"
     if any(t.layout != torch.strided for t in [*inputs, *held]):
         return "a tensor that is not strided (sparse, mkldnn)"
     devices = {t.device for t in [*inputs, *held]} - {torch.device("cpu")}

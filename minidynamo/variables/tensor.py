@@ -46,13 +46,11 @@ METADATA = {
     "is_vulkan",
     "is_maia",
     "retains_grad",
-    "_is_view",
 }
 UNGUARDED = {
     "is_leaf",
     "retains_grad",
     "output_nr",
-    "_is_view",
     "names",
 }  # not among the guards of every input: guarded when read
 VIEWS = {"T", "mT", "H", "mH", "real", "imag", "data"}
@@ -71,6 +69,7 @@ VALUE_METHODS = {
 BREAKING_METHODS = {
     "backward",
     "register_hook",
+    "_is_view",
     "register_post_accumulate_grad_hook",
     "retain_grad",
     "share_memory_",

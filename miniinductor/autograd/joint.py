@@ -143,23 +143,19 @@ def with_history(fake_mode, tensor, leaf):
     """The fake `leaf`, or a tensor made of it, that needs gradients and is a leaf as `tensor` is."""
     if not needs_gradient(tensor):
         return leaf
-    leaf.requires_grad_()
-    if tensor.is_leaf:
-        return leaf
-    with fake_mode, torch.enable_grad():
+    with torch.inference_mode(False), fake_mode, torch.enable_grad():
+        leaf.requires_grad_()
+        if tensor.is_leaf:
+            return leaf
         return StandIn.apply(leaf)
 
 
 def with_histories(fake_mode, tensors, leaves):
-    if torch.is_inference_mode_enabled():
-        return leaves
     return [with_history(fake_mode, tensor, leaf) for tensor, leaf in zip(tensors, leaves)]
 
 
 def check_histories(tensors, objects):
     """Raise CannotTrace if the program has changed whether an input needs gradients other than by writing to it."""
-    if torch.is_inference_mode_enabled():
-        return
     for tensor, thing in zip(tensors, objects):
         if not isinstance(tensor, torch.Tensor) or thing.grad_fn is not None:
             continue

@@ -407,12 +407,13 @@ def fake_inputs(fake_mode, values):
     def fake(value):
         if not isinstance(value, torch.Tensor):
             return value
-        if not isinstance(value, FakeTensor):
-            return fake_mode.from_tensor(value.detach(), static_shapes=True)
-        with fake_mode:
-            return torch.empty_strided(
-                value.shape, value.stride(), dtype=value.dtype, device=value.device
-            )
+        with torch.inference_mode(value.is_inference()), torch.no_grad():
+            if not isinstance(value, FakeTensor):
+                return fake_mode.from_tensor(value.detach(), static_shapes=True)
+            with fake_mode:
+                return torch.empty_strided(
+                    value.shape, value.stride(), dtype=value.dtype, device=value.device
+                )
 
     with torch.no_grad():
         return [fake(value) for value in values]

@@ -320,8 +320,17 @@ def run(function: Any, seed: int, training: bool) -> list:
 
 
 def drop_incomparable(eager: list, compiled: list) -> None:
-    """After a write of the caller's: compiled code keeps other values for backward than eager, so either may refuse to go on."""
+    """What need not be the same.
+
+    After a write of the caller's: compiled code keeps other values for backward than eager, so either may refuse to go on.
+    Where the program raises: `raise_internal_errors` leaves out the plain run that would repeat its writes.
+    """
     for one, other in zip(eager, compiled):
+        if "raised" in one and one["raised"] == other.get("raised"):
+            for step in (one, other):
+                for name in ("writes", "tensors", "then", "finally"):
+                    del step[name]
+            continue
         wrote = any(name in ("write", "write to input") for name in one["then"])
         refused = ("backward", "RuntimeError")
         if wrote and refused in (one["then"] + other["then"]):
