@@ -222,16 +222,18 @@ class Tracer(TorchDispatchMode):
             self.before_record()
         if func is torch.ops.prim.device.default and isinstance(args[0], FakeTensor):
             return args[0].fake_device  # most of all questions: autograd's
-        if func._schema.is_mutable and torch.Tag.nondeterministic_seeded in func.tags and args:
+        if func._schema.is_mutable and torch.Tag.nondeterministic_seeded in func.tags:
+            # eager draws in the order of memory; the functional form in that of the indices
+            written = written_argument(func, args, kwargs)
             order = sorted(
-                range(args[0].dim()), key=lambda d: hint(args[0].stride(d), 0), reverse=True
+                range(written.dim()), key=lambda d: hint(written.stride(d), 0), reverse=True
             )
-            if order != sorted(
-                order
-            ):  # eager draws in the order of memory; the functional form in that of the indices
+            if order != sorted(order):
+                if written is not args[0]:
+                    raise CannotTrace(f"{func} draws into memory of another order")
                 with self:
-                    func(args[0].permute(order), *args[1:], **kwargs)
-                return args[0]
+                    func(written.permute(order), *args[1:], **kwargs)
+                return written
         if func in (aten.detach.default, aten.alias.default):
             with self.fake_mode:  # another tensor object, the same value: no node
                 out = func(self.to_fake(args[0]))
@@ -359,6 +361,14 @@ def of_tensors(tree, change):
     return fx.node.map_aggregate(
         tree, lambda leaf: change(leaf) if isinstance(leaf, torch.Tensor) else leaf
     )
+
+
+def written_argument(func, args, kwargs):
+    """The first tensor that the call writes: x of x.normal_(), y of rand(2, out=y)."""
+    for place, argument in enumerate(func._schema.arguments):
+        if argument.alias_info is not None and argument.alias_info.is_write:
+            return args[place] if place < len(args) else kwargs[argument.name]
+    raise AssertionError(f"{func} writes nothing")
 
 
 @functools.cache

@@ -252,7 +252,7 @@ def program(shape: str, thing: Callable) -> Callable:
         else:
             drawn = thing(x)
         if shape == "raises":
-            torch.zeros(3)[torch.tensor([7])]
+            drawn = drawn, torch.zeros(3)[torch.tensor([7])]
         return before, drawn, torch.randn(2), F.dropout(x, 0.5)
 
     return f
