@@ -116,7 +116,9 @@ def function_text(draw: random.Random, name: str) -> str:
     if separate:
         lines += ["    def forward(x, w):", *[f"        {line}" for line in [*body, "return out"]]]
         lines += ["    @staticmethod", "    def setup_context(ctx, inputs, out):"]
-        lines += [f"        {mark.format(x='inputs[0]', w='inputs[1]', out='out')}" for mark in marks]
+        lines += [
+            f"        {mark.format(x='inputs[0]', w='inputs[1]', out='out')}" for mark in marks
+        ]
     else:
         body += [mark.format(x="x", w="w", out="out") for mark in marks]
         lines += ["    def forward(ctx, x, w):"]
@@ -340,7 +342,9 @@ def drop_incomparable(eager: list, compiled: list) -> None:
 
 def first_difference(eager: Any, compiled: Any, path: str = "") -> str:
     if isinstance(eager, dict):
-        pairs = [(f"{path}.{key}", eager.get(key), compiled.get(key)) for key in {**eager, **compiled}]
+        pairs = [
+            (f"{path}.{key}", eager.get(key), compiled.get(key)) for key in {**eager, **compiled}
+        ]
     elif isinstance(eager, list) and isinstance(compiled, list) and len(eager) == len(compiled):
         pairs = [(f"{path}[{i}]", a, b) for i, (a, b) in enumerate(zip(eager, compiled))]
     else:

@@ -131,7 +131,9 @@ def functionals() -> dict[str, Callable]:
         if names >= {"input", "p", "training"} or names >= {"input", "training", "lower"}:
             found[name] = lambda x, f=function: f(x, training=True)
             if "inplace" in names:
-                found[name + " in place"] = lambda x, f=function: f(x * 1, training=True, inplace=True)
+                found[name + " in place"] = lambda x, f=function: f(
+                    x * 1, training=True, inplace=True
+                )
             found[name + " in eval"] = lambda x, f=function: f(x, training=False)
     found["gumbel_softmax"] = lambda x: F.gumbel_softmax(x)
     found["hard gumbel_softmax"] = lambda x: F.gumbel_softmax(x, hard=True)
@@ -252,7 +254,7 @@ def program(shape: str, thing: Callable) -> Callable:
         else:
             drawn = thing(x)
         if shape == "raises":
-            drawn = drawn, torch.zeros(3)[torch.tensor([7])]
+            drawn = drawn, x.reshape(-1)[torch.tensor([700])]
         return before, drawn, torch.randn(2), F.dropout(x, 0.5)
 
     return f
