@@ -279,12 +279,14 @@ def run(function: Callable, training: bool) -> list:
         with torch.set_grad_enabled(training):
             try:
                 values = leaves(function(x))
-            except Exception as error:
-                values = [type(error).__name__]
-            else:
                 losses = [value.sum() for value in values if value.requires_grad]
-                if losses:
+            except Exception as error:
+                values, losses = [type(error).__name__], []
+            if losses:
+                try:
                     gradients = list(torch.autograd.grad(sum(losses), x, allow_unused=True))
+                except RuntimeError as error:  # many draws have no derivative
+                    gradients = [type(error).__name__]
         state = torch.get_rng_state(), GENERATOR.get_state()
         found.append((values, gradients, state))
     return found
