@@ -46,13 +46,11 @@ METADATA = {
     "is_vulkan",
     "is_maia",
     "retains_grad",
-    "_is_view",
 }
 UNGUARDED = {
     "is_leaf",
     "retains_grad",
     "output_nr",
-    "_is_view",
     "names",
 }  # not among the guards of every input: guarded when read
 VIEWS = {"T", "mT", "H", "mH", "real", "imag", "data"}
@@ -71,6 +69,7 @@ VALUE_METHODS = {
 BREAKING_METHODS = {
     "backward",
     "register_hook",
+    "_is_view",
     "register_post_accumulate_grad_hook",
     "retain_grad",
     "share_memory_",
@@ -164,10 +163,10 @@ class TensorVar(Variable):
                 )
                 if name == "retains_grad":  # fake tensors do not carry it
                     return ConstantVar(self.value.retains_grad)
-            return tx.output.wrap_result(getattr(self.fake, name))
+            return tx.output.wrap_result(self._told(name))
         if name == "grad":
             return self._grad(tx)
-        if name == "grad_fn" and self.fake.grad_fn is None:
+        if name == "grad_fn" and self._told("grad_fn") is None:
             if self.value is not None:
                 tx.output.guard(self.source, ("FLAG", name), "{0}.grad_fn is None")
             return ConstantVar(None)
@@ -189,6 +188,13 @@ class TensorVar(Variable):
             raise Break("tensor attribute", f"Tensor.{name} is not traced")
         return tx.method_of(self, name)
 
+    def _told(self, name):
+        """An attribute that autograd may refuse to tell: of a view that was written in another mode."""
+        try:
+            return getattr(self.fake, name)
+        except RuntimeError as error:
+            raise Break("tensor attribute", f"Tensor.{name}: {str(error)[:80]}") from None
+
     def guard_shape(self, tx):
         """A parameter's shape was asked for: from now on it matters whatever the backend is."""
         if self.source is not None and self.value is not None:
@@ -198,17 +204,33 @@ class TensorVar(Variable):
 
     def _grad(self, tx):
         if self.source is None or self.value is None:
-            if not self.fake.requires_grad or not self.fake.is_leaf:
+            if not self._told("requires_grad") or not self._told("is_leaf"):
                 return ConstantVar(None)
             raise Break("tensor attribute", "the .grad of a tensor made in this frame")
         return tx.output.wrap(self.value.grad, self.source.attr("grad"))
 
     def setattr(self, tx, name, value):
-        if name == "requires_grad" and value.as_constant() == self.fake.requires_grad:
+        if name == "requires_grad" and self._sets_what_is(tx, value):
             return
         raise Break(
             "tensor attribute", f"setting Tensor.{name}", "set it outside the compiled function"
         )
+
+    def _sets_what_is(self, tx, value):
+        """Does `tensor.requires_grad = value` neither change anything nor raise?"""
+        tensor = self.fake if self.value is None else self.value
+        return (
+            value.as_constant() is self.fake.requires_grad
+            and not tensor.is_inference()
+            and not tensor._is_view()  # its own flag may differ from what it tells
+            and self.getattr(tx, "is_leaf").as_constant()
+        )
+
+    def method_requires_grad_(self, tx, *args, **kwargs):
+        tensor = self.fake if self.value is None else self.value
+        if tensor.is_inference() or tensor._is_view():  # what it needs is not told by its flag
+            raise Break("tensor method", "requires_grad_() of a view or an inference tensor")
+        return tx.output.call_graph(tx, "call_method", "requires_grad_", [self, *args], kwargs)
 
     def call_method(self, tx, name, args, kwargs):
         special = getattr(self, "method_" + name, None)

@@ -23,7 +23,6 @@ value (nobody's leaf) sees what was computed from it outside only, as in PyTorch
 
 import bisect
 import contextlib
-import operator
 from dataclasses import dataclass, field
 
 import torch
@@ -32,7 +31,7 @@ from torch import fx
 from torch._dispatch.python import enable_python_dispatcher
 from torch.utils._python_dispatch import _disable_current_modes
 
-from .functionalize import functionalize, is_view
+from .functionalize import functionalize
 from .tracer import (
     CannotTrace,
     OriginInterpreter,
@@ -53,14 +52,27 @@ class Output:
     """How one output leaf is made.
 
     kind: "value" (at: a constant, or a size), "input" (at: position among the primals), "held" (at: a tensor of the graph's module),
-    "computed" (at: position among the results).
-    views: (op, args, kwargs, was autograd on?) to apply to it; None: the very object.  detach: eager's has no history.
+    "computed" (at: position among the results), "output" (at: position among the output leaves).
+    views: (op, args, kwargs, the tracer's `recording_mode`) to apply to it; None: the very object.
     """
 
     kind: str
     at: object
     views: tuple = None
-    detach: bool = False
+
+
+@dataclass
+class Alias:
+    """A result that shares memory with a primal, or with another result, but has a history of its own: a custom autograd function
+    made it, from which autograd would not find its way by the views alone.  It is made inside of our autograd function, as there.
+
+    result: its position among the results.  kind: "input" (at: a primal) or "computed" (at: a result, perhaps itself).
+    """
+
+    result: int
+    kind: str
+    at: int
+    views: tuple
 
 
 @dataclass
@@ -79,6 +91,8 @@ class Joint:
     recorded: object = None  # as traced, with writes
     graph: object = None  # functional
     outputs: list = field(default_factory=list)  # Output of each leaf
+    order: list = field(default_factory=list)  # in which the leaves are made
+    aliases: list = field(default_factory=list)  # Alias of each result that is one
     structure: object = None  # pytree of the program's output
     writes: list = field(default_factory=list)
     count: int = 0  # results
@@ -119,6 +133,35 @@ class StandIn(torch.autograd.Function):
     @staticmethod
     def backward(ctx, gradient):
         return gradient
+
+
+def needs_gradient(value):
+    return isinstance(value, torch.Tensor) and value.requires_grad
+
+
+def with_history(fake_mode, tensor, leaf):
+    """The fake `leaf`, or a tensor made of it, that needs gradients and is a leaf as `tensor` is."""
+    if not needs_gradient(tensor):
+        return leaf
+    with torch.inference_mode(False), fake_mode, torch.enable_grad():
+        leaf.requires_grad_()
+        if tensor.is_leaf:
+            return leaf
+        return StandIn.apply(leaf)
+
+
+def with_histories(fake_mode, tensors, leaves):
+    return [with_history(fake_mode, tensor, leaf) for tensor, leaf in zip(tensors, leaves)]
+
+
+def check_histories(tensors, objects):
+    """Raise CannotTrace if the program has changed whether an input needs gradients other than by writing to it."""
+    for tensor, thing in zip(tensors, objects):
+        if not isinstance(tensor, torch.Tensor) or thing.grad_fn is not None:
+            continue
+        before, now = (tensor.requires_grad, tensor.is_leaf), (thing.requires_grad, thing.is_leaf)
+        if before != now:
+            raise CannotTrace("the program changes an input's requires_grad, or detaches it")
 
 
 class BackwardOrigins:
@@ -166,10 +209,6 @@ def autograd_errors():
         ) from error
 
 
-def needs_gradient(value):
-    return isinstance(value, torch.Tensor) and value.requires_grad
-
-
 def trace_joint(gm, inputs, held, decompositions=None):
     """Trace forward and backward of `gm(*inputs)`; `held`: the tensors behind its get_attr nodes.
 
@@ -183,12 +222,7 @@ def trace_joint(gm, inputs, held, decompositions=None):
         [],
     )  # what autograd differentiates by; what the program gets
     for i, (tensor, leaf) in enumerate(zip(primals, leaves)):
-        thing = (
-            leaf.requires_grad_(tensor.requires_grad) if isinstance(leaf, torch.Tensor) else leaf
-        )
-        if needs_gradient(leaf) and not tensor.is_leaf:
-            with fake_mode, torch.enable_grad():
-                thing = StandIn.apply(leaf)
+        thing = with_history(fake_mode, tensor, leaf)
         objects.append(thing)
         tracer.placeholder(input_name(gm, i, leaf, "primal"), thing)
     histories = [getattr(t, "grad_fn", None) for t in objects]
@@ -210,6 +244,7 @@ def trace_joint(gm, inputs, held, decompositions=None):
             finally:
                 torch._C._set_grad_enabled(recording)
         flat, joint.structure = pytree.tree_flatten(out)
+        check_histories(primals, objects)
         results = plan_outputs(joint, tracer, flat, objects)
         recorded = {}  # primals that autograd saw written -> where the new value stands
         for i, (thing, history) in enumerate(zip(objects, histories)):
@@ -220,6 +255,16 @@ def trace_joint(gm, inputs, held, decompositions=None):
         joint.tangents = [
             i for i, r in enumerate(results) if isinstance(r, torch.Tensor) and r.requires_grad
         ]
+        differentiated = [results[i] for i in joint.tangents]
+        if len(differentiated) > 1 and any(
+            len(function._input_metadata) > 1 for function in custom_functions(differentiated)
+        ):  # without_tangents() takes what does not arrive for zero, and all that follows from it
+            raise CannotTrace(
+                "a custom autograd function with several outputs: its backward must see "
+                "which of them reached the loss"
+            )
+        if any(alias.kind == "input" and alias.at in recorded for alias in joint.aliases):
+            raise CannotTrace("a custom autograd function gave a view of an input that is written")
         sources = [leaf for leaf, tensor in zip(leaves, primals) if needs_gradient(tensor)]
         last = list(tracer.graph.nodes)[len(primals) - 1] if primals else None
         tangents = []
@@ -242,7 +287,9 @@ def trace_joint(gm, inputs, held, decompositions=None):
             )
         tracer.before_record = None
         gradients = [next(gradients) if needs_gradient(tensor) else None for tensor in primals]
-    tracer.graph.output(tracer.nodes_of((results, gradients)))
+    aliases = {alias.result for alias in joint.aliases if alias.at != alias.result}
+    computed = [None if i in aliases else result for i, result in enumerate(results)]
+    tracer.graph.output(tracer.nodes_of((computed, gradients)))
     _forget_history(tracer.graph)
     joint.record(tracer, "JointGraph")
     names = {f"primal{i}": i for i in range(len(primals))}
@@ -257,99 +304,179 @@ def trace_forward(gm, inputs, decompositions=None):
 
     Parameters and buffers stay get_attr nodes.  Raises CannotTrace.
     """
-    (tracer, objects, out), joint = run_traced(gm, inputs, decompositions), Joint()
+    with autograd_errors():
+        tracer, objects, out = run_traced(gm, inputs, decompositions, with_histories)
+    joint = Joint()
     flat, joint.structure = pytree.tree_flatten(out)
+    check_histories(inputs, objects)
+    for name, tensor in tracer.constants.items():
+        check_histories([tensor], [tracer.to_fake(tensor)])
     results = plan_outputs(joint, tracer, flat, objects)
+    if any(result.requires_grad for result in results):
+        raise CannotTrace("an output needs gradients, though no input does where they are recorded")
     joint.count = len(results)
     tracer.graph.output(tracer.nodes_of(results))
+    if any(map(needs_gradient, objects)):
+        _forget_history(tracer.graph)
     joint.record(tracer, "AtenGraph")
     return joint
 
 
 def plan_outputs(joint, tracer, flat, objects):
-    """Fill joint.outputs; returns the tensors that the autograd function must return."""
-    positions = {id(thing): i for i, thing in enumerate(objects)}
-    placeholders = {
-        tracer.node_of(thing): i
-        for i, thing in enumerate(objects)
-        if isinstance(thing, torch.Tensor)
-    }
-    origin = {
-        id(leaf): view_chain(tracer.node_of(leaf))
-        for leaf in flat
-        if isinstance(leaf, torch.Tensor)
-    }
-    sharing = {}  # root node -> the distinct tensors that are views of it
-    for leaf in flat:
-        if isinstance(leaf, torch.Tensor):
-            sharing.setdefault(origin[id(leaf)][0], {})[id(leaf)] = leaf
-    results, where = [], {}
+    """Fill joint.outputs, joint.order and joint.aliases; returns the tensors that the autograd function must return.
 
-    def result(tensor):
-        if id(tensor) not in where:
-            where[id(tensor)] = len(results)
-            results.append(tensor)
-        return where[id(tensor)]
+    Raises CannotTrace where an output would not have the place in autograd's history that eager gives it.
+    """
+    with autograd_errors():
+        return OutputPlanner(joint, tracer, flat, objects).plan()
 
-    for leaf in flat:
+
+class OutputPlanner:
+    """One pass over the output leaves of a program that was run on fake tensors.
+
+    positions: id of a fake primal -> its position.  made: id of a leaf -> (root, steps) of its derivation.
+    places: id of a leaf -> where it first stands among the leaves.
+    """
+
+    def __init__(self, joint, tracer, flat, objects):
+        self.joint, self.tracer, self.flat, self.objects = joint, tracer, flat, objects
+        self.positions = {id(thing): i for i, thing in enumerate(objects)}
+        self.results, self.where = [], {}
+        self.places, self.made, self.sharing = {}, {}, {}
+        for i, leaf in enumerate(flat):
+            if isinstance(leaf, torch.Tensor) and id(leaf) not in self.places:
+                self.places[id(leaf)] = i
+                root, _ = self.made[id(leaf)] = tracer.derivation(leaf)
+                self.sharing.setdefault(id(root), []).append(leaf)
+
+    def plan(self):
+        joint = self.joint
+        joint.outputs = [self.output(i, leaf) for i, leaf in enumerate(self.flat)]
+        depth = [len(self.made[id(leaf)][1]) if id(leaf) in self.made else 0 for leaf in self.flat]
+        joint.order = sorted(range(len(self.flat)), key=depth.__getitem__)
+        for leaf, output in zip(self.flat, joint.outputs):
+            self.check(leaf, output)
+        return self.results
+
+    def result(self, tensor):
+        """The position among the results of `tensor`, which becomes one."""
+        if id(tensor) not in self.where:
+            self.where[id(tensor)] = len(self.results)
+            self.results.append(tensor)
+        return self.where[id(tensor)]
+
+    def output(self, place, leaf):
         if not isinstance(leaf, torch.Tensor):
-            joint.outputs.append(Output("value", leaf))
-        elif id(leaf) in positions:
-            joint.outputs.append(Output("input", positions[id(leaf)]))
+            return Output("value", leaf)
+        if id(leaf) in self.positions:
+            return Output("input", self.positions[id(leaf)])
+        root, steps = self.made[id(leaf)]
+        alone = len(self.sharing[id(root)]) == 1
+        if self.places[id(leaf)] != place:  # the same tensor again
+            return Output("output", self.places[id(leaf)])
+        if leaf.requires_grad and leaf.is_leaf and not leaf._is_view():
+            raise CannotTrace("an output is a leaf that requires gradients and was made inside")
+        if id(root) in self.positions:
+            source = Output("input", self.positions[id(root)])
+        elif self.tracer.node_of(root).op == "get_attr":
+            source = Output("held", self.tracer.constants[self.tracer.node_of(root).target])
+        elif alone and not (leaf.requires_grad and leaf.is_leaf):
+            if passes_custom_function(leaf, root) and leaf._is_view():
+                at = len(self.results)
+                self.joint.aliases.append(Alias(at, "computed", at, ()))
+            return Output("computed", self.result(leaf))
         else:
-            root, views = origin[id(leaf)]
-            leafy = (
-                leaf.requires_grad and leaf.is_leaf
-            )  # a view made under no_grad is like that in eager, too
-            if leafy and not leaf._is_view():
-                raise CannotTrace("an output is a leaf that requires gradients and was made inside")
-            if root.op == "get_attr":
-                joint.outputs.append(
-                    Output(
-                        "held",
-                        tracer.constants[root.target],
-                        None if leaf is root.meta["val"] else views,
-                        not leaf.requires_grad,
-                    )
+            tensors = self.sharing[id(root)]
+            if any(t.requires_grad for t in tensors) and not root.requires_grad:
+                raise CannotTrace(
+                    "outputs share memory in a way that their common source does not know"
                 )
-            elif root in placeholders:
-                joint.outputs.append(
-                    Output("input", placeholders[root], views, not leaf.requires_grad)
-                )
-            elif len(sharing[root]) == 1 and not leafy:
-                joint.outputs.append(Output("computed", result(leaf)))
-            else:
-                base = root.meta["val"]
-                if any(t.requires_grad for t in sharing[root].values()) and not base.requires_grad:
-                    raise CannotTrace(
-                        "outputs share memory in a way that their common source does not know"
-                    )
-                joint.outputs.append(
-                    Output(
-                        "computed",
-                        result(base),
-                        None if leaf is base else views,
-                        not leaf.requires_grad,
-                    )
-                )
-    return results
+            source = Output("computed", self.result(root))
+        if leaf is root:
+            return source
+        near, last_steps = self.tracer.derivation(leaf, {*self.places, *self.positions})
+        if passes_custom_function(leaf, near):
+            if source.kind == "held":
+                raise CannotTrace("an output shares memory with a constant, and has a history")
+            self.joint.aliases.append(Alias(len(self.results), source.kind, source.at, steps))
+            return Output("computed", self.result(leaf))
+        if near is root:
+            return Output(source.kind, source.at, steps)
+        return Output("output", self.places[id(near)], last_steps)
+
+    def check(self, leaf, output):
+        """Would the leaf, made as planned, be to autograd what it was when the program ran?"""
+        if not isinstance(leaf, torch.Tensor) or output.views is None:
+            return
+        source = self.flat[output.at] if output.kind == "output" else self.source(output)
+        with _disable_current_modes(), self.tracer.fake_mode:
+            again = replay(source, output.views)
+        if about_history(again) != about_history(leaf):
+            raise CannotTrace(
+                "an output is a view whose history would differ: "
+                f"{about_history(again)} instead of {about_history(leaf)}"
+            )
+
+    def source(self, output):
+        """The fake tensor that a view is made of."""
+        if output.kind == "input":
+            return self.objects[output.at]
+        if output.kind == "held":
+            return self.tracer.to_fake(output.at)
+        return self.results[output.at]
 
 
-def view_chain(node):
-    """(root, calls): the node that owns the memory, and the views that lead from it to `node`."""
-    calls = []
-    while node.op == "call_function" and node.args and isinstance(node.args[0], fx.Node):
-        if node.target is operator.getitem:
-            split = node.args[0]
-            if not is_view(split.target):
-                break
-            calls.append((node.target, node.args[1:], {}, True))
-            node = split
-        elif not is_view(node.target):
-            break
-        calls.append((node.target, node.args[1:], node.kwargs, node.meta.get("recording", True)))
-        node = node.args[0]
-    return node, tuple(reversed(calls))
+MODES = {
+    "grad": torch.enable_grad,
+    "no_grad": torch.no_grad,
+    "inference": torch.inference_mode,
+}
+
+
+def about_history(tensor):
+    """What a program can ask of a tensor's history."""
+    return {
+        "requires_grad": tensor.requires_grad,
+        "is_leaf": tensor.is_leaf,
+        "_is_view": tensor._is_view(),
+    }
+
+
+def replay(tensor, views):
+    """The views that lead from `tensor` to an output, made with autograd on or off as in the program."""
+    for op, args, kwargs, mode in views:
+        with MODES[mode]():
+            tensor = op(tensor, *args, **kwargs)
+    return tensor
+
+
+def is_custom(function):
+    """Is it the backward of somebody's torch.autograd.Function?"""
+    return isinstance(function, torch.autograd.function.BackwardCFunction)
+
+
+def passes_custom_function(leaf, source):
+    """Does a custom autograd function stand between `source` and its view `leaf`, so that the views alone would lose it?"""
+    function, end = leaf.grad_fn, source.grad_fn
+    while function is not None and function is not end:
+        if is_custom(function):
+            return True
+        function = next((following for following, _ in function.next_functions), None)
+    return False
+
+
+def custom_functions(tensors):
+    """The custom autograd functions in the tensors' history, without our own stand-ins."""
+    work, seen, found = [t.grad_fn for t in tensors], set(), []
+    while work:
+        function = work.pop()
+        if function is None or function in seen:
+            continue
+        seen.add(function)
+        if is_custom(function) and function._forward_cls is not StandIn:
+            found.append(function)
+        work.extend(following for following, _ in function.next_functions)
+    return found
 
 
 def _forget_history(graph):

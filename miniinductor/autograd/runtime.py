@@ -33,7 +33,7 @@ from ..records import Later
 from ..runtime.build import CompilerError
 from ..runtime.program import in_layout
 from ..sizes import fill
-from .joint import trace_joint
+from .joint import replay, trace_joint
 from .partition import partition, without_tangents
 from .tracer import no_autocast
 
@@ -230,6 +230,14 @@ def connect(plan, run_forward, run_backward, held):
     differentiable = set(joint.tangents)
     saved_inputs, gradients = cut.saved_inputs, cut.gradients
     strides = fill((cut.saved_strides, cut.tangents), list(joint.symbols.values()))
+    views_of_aliases = fill([alias.views for alias in joint.aliases], list(joint.symbols.values()))
+
+    def add_aliases(results, primals):
+        """The results that share memory with primals or with other results."""
+        sizes = [primals[i] for i in joint.symbols]
+        for alias, views in zip(joint.aliases, views_of_aliases(*sizes)):
+            source = primals[alias.at] if alias.kind == "input" else results[alias.at]
+            results[alias.result] = replay(source, views) if views else source.view_as(source)
 
     class Compiled(torch.autograd.Function):
         @staticmethod
@@ -240,6 +248,8 @@ def connect(plan, run_forward, run_backward, held):
                 v.detach() if isinstance(v, torch.Tensor) and v._is_view() else v
                 for v in values[:count]
             ]
+            if joint.aliases:
+                add_aliases(results, primals)
             kept = iter(values[count:])
             ctx.save_for_backward(*[next(kept) if i is None else primals[i] for i in saved_inputs])
             ctx.set_materialize_grads(False)
@@ -294,33 +304,26 @@ def connect(plan, run_forward, run_backward, held):
 
 def with_outputs(joint, run, held=()):
     """`run` with the program's outputs: in their structure, inputs as themselves, views as views of what they are views of."""
-    plan, structure = joint.outputs, joint.structure
+    plan, order, structure = joint.outputs, joint.order, joint.structure
     numbers = fill([(output.at, output.views) for output in plan], list(joint.symbols.values()))
 
     def call(*inputs):
-        results, leaves = run(*inputs), []
-        for output, (at, views) in zip(plan, numbers(*[inputs[i] for i in joint.symbols])):
-            base = (
-                results[at]
-                if output.kind == "computed"
-                else at
-                if output.kind in ("value", "held")
-                else inputs[at]
-                if at < len(inputs)
-                else held[at - len(inputs)]
-            )
-            leaves.append(base if views is None else replay(base, views, output.detach))
+        results = run(*inputs)
+        leaves, made = [None] * len(plan), numbers(*[inputs[i] for i in joint.symbols])
+        for place in order:
+            kind, (at, views) = plan[place].kind, made[place]
+            if kind == "computed":
+                leaf = results[at]
+            elif kind == "output":
+                leaf = leaves[at]
+            elif kind == "input":
+                leaf = inputs[at] if at < len(inputs) else held[at - len(inputs)]
+            else:
+                leaf = at
+            leaves[place] = leaf if views is None else replay(leaf, views)
         return pytree.tree_unflatten(leaves, structure)
 
     return call
-
-
-def replay(tensor, views, detach):
-    """The views that lead from `tensor` to an output."""
-    for op, args, kwargs, recording in views or ((aten.alias.default, (), {}, True),):
-        with contextlib.nullcontext() if recording else torch.no_grad():
-            tensor = op(tensor, *args, **kwargs)
-    return tensor.detach() if detach else tensor
 
 
 class OnceOnly(torch.autograd.Function):

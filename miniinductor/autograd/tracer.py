@@ -31,7 +31,8 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 
 from .. import config
 from ..sizes import hint, same, same_sizes, sizes
-from .functionalize import CannotFunctionalize, functional_form, graph_module
+from . import recurrent
+from .functionalize import CannotFunctionalize, functional_form, graph_module, is_view
 
 aten = torch.ops.aten
 RESIZING = {
@@ -108,6 +109,13 @@ def no_autocast():
     )
 
 
+def recording_mode():
+    """How autograd treats a view that is made now: "inference", "grad" or "no_grad"."""
+    if torch.is_inference_mode_enabled():
+        return "inference"
+    return "grad" if torch.is_grad_enabled() else "no_grad"
+
+
 class Tracer(TorchDispatchMode):
     """Records into `self.graph`; `self.meta` is copied onto each new node (origins, user line)."""
 
@@ -128,6 +136,7 @@ class Tracer(TorchDispatchMode):
             None  # called before each op: the joint trace sets `meta` of backward ops there
         )
         self._node_of, self._fake_of, self._alive = {}, {}, []
+        self._made_by = {}  # id of a tensor that shares memory -> (its source, a step of a view)
 
     # --- tensors and their nodes ------------------------------------------------------------------------------------
     def bind(self, tensor, node):
@@ -141,6 +150,25 @@ class Tracer(TorchDispatchMode):
         if isinstance(fake, torch.Tensor):
             self.bind(fake, node)
         return node
+
+    def share(self, tensor, source, op, args=(), kwargs=None):
+        """`tensor` is op(source, ...) and shares its memory."""
+        step = (op, tuple(args), dict(kwargs or {}), recording_mode())
+        self._made_by[id(tensor)] = (source, step)
+
+    def derivation(self, tensor, ends=()):
+        """(root, steps): the tensor that `tensor` is a view of, and how it was made from that.
+
+        ends: ids of tensors; the first of them on the way is the root.
+        """
+        steps, root = [], tensor
+        while id(root) in self._made_by and (root is tensor or id(root) not in ends):
+            source, step = self._made_by[id(root)]
+            # autograd makes a view's tensor of the one that it was given, by a detach of its own
+            if step[0] is not aten.detach.default or not root._is_view():
+                steps.append(step)
+            root = source
+        return root, tuple(reversed(steps))
 
     def constant(self, tensor, name=None):
         """The get_attr node of a real tensor."""
@@ -194,16 +222,24 @@ class Tracer(TorchDispatchMode):
             self.before_record()
         if func is torch.ops.prim.device.default and isinstance(args[0], FakeTensor):
             return args[0].fake_device  # most of all questions: autograd's
-        if func._schema.is_mutable and torch.Tag.nondeterministic_seeded in func.tags and args:
+        if func._schema.is_mutable and torch.Tag.nondeterministic_seeded in func.tags:
+            # eager draws in the order of memory; the functional form in that of the indices
+            written = written_argument(func, args, kwargs)
             order = sorted(
-                range(args[0].dim()), key=lambda d: hint(args[0].stride(d), 0), reverse=True
+                range(written.dim()), key=lambda d: hint(written.stride(d), 0), reverse=True
             )
-            if order != sorted(
-                order
-            ):  # eager draws in the order of memory; the functional form in that of the indices
+            if order != sorted(order):
+                if written is not args[0]:
+                    raise CannotTrace(f"{func} draws into memory of another order")
                 with self:
-                    func(args[0].permute(order), *args[1:], **kwargs)
-                return args[0]
+                    func(written.permute(order), *args[1:], **kwargs)
+                return written
+        if func in (aten.detach.default, aten.alias.default):
+            with self.fake_mode:  # another tensor object, the same value: no node
+                out = func(self.to_fake(args[0]))
+            self.bind(out, self.node_of(args[0]))
+            self.share(out, self.to_fake(args[0]), func)
+            return out
         rule = self.decompositions.get(func)
         if rule is not None:
             with self:
@@ -213,11 +249,6 @@ class Tracer(TorchDispatchMode):
         elif is_composite(func):  # reached when autograd was off
             with self:
                 return func.decompose(*args, **kwargs)
-        if func in (aten.detach.default, aten.alias.default):
-            with self.fake_mode:  # another tensor object, the same value: no node
-                out = func(self.to_fake(args[0]))
-            self.bind(out, self.node_of(args[0]))
-            return out
         if (
             func._schema.is_mutable
             and (rule := self.decompositions.get(functional_of(func))) is not None
@@ -267,10 +298,14 @@ class Tracer(TorchDispatchMode):
             raise CannotTrace(f"{func} changes the shape of an input, or of memory itself")
         functional = functional_form(func)[0]
         with self.fake_mode:
-            node.meta["val"] = aten.alias(tensor)  # the old node keeps the old shape
+            node.meta["val"] = old = aten.alias(tensor)  # the old node keeps the old shape
             func(*args, **kwargs)
         view = self.graph.call_function(functional, (node, *args[1:]), kwargs)
         view.meta.update(self.meta)
+        self.bind(old, node)
+        if id(tensor) in self._made_by:
+            self._made_by[id(old)] = self._made_by[id(tensor)]
+        self.share(tensor, old, functional, args[1:], kwargs)
         self.bind(tensor, view)
         return tensor
 
@@ -295,6 +330,13 @@ class Tracer(TorchDispatchMode):
         node = self.graph.call_function(func, *self.nodes_of((tuple(args), dict(kwargs))))
         node.meta.update(self.meta, recording=torch.is_grad_enabled())
         self.bind_output(out, node)
+        if is_view(func):
+            source = self.to_fake(args[0])
+            if isinstance(out, (tuple, list)):
+                for number, piece in enumerate(out):
+                    self.share(piece, out, operator.getitem, (number,))
+            if out is not source:
+                self.share(out, source, func, args[1:], kwargs)
         return out
 
     def bind_output(self, out, node):
@@ -319,6 +361,14 @@ def of_tensors(tree, change):
     return fx.node.map_aggregate(
         tree, lambda leaf: change(leaf) if isinstance(leaf, torch.Tensor) else leaf
     )
+
+
+def written_argument(func, args, kwargs):
+    """The first tensor that the call writes: x of x.normal_(), y of rand(2, out=y)."""
+    for place, argument in enumerate(func._schema.arguments):
+        if argument.alias_info is not None and argument.alias_info.is_write:
+            return args[place] if place < len(args) else kwargs[argument.name]
+    raise AssertionError(f"{func} writes nothing")
 
 
 @functools.cache
@@ -367,12 +417,13 @@ def fake_inputs(fake_mode, values):
     def fake(value):
         if not isinstance(value, torch.Tensor):
             return value
-        if not isinstance(value, FakeTensor):
-            return fake_mode.from_tensor(value.detach(), static_shapes=True)
-        with fake_mode:
-            return torch.empty_strided(
-                value.shape, value.stride(), dtype=value.dtype, device=value.device
-            )
+        with torch.inference_mode(value.is_inference()), torch.no_grad():
+            if not isinstance(value, FakeTensor):
+                return fake_mode.from_tensor(value.detach(), static_shapes=True)
+            with fake_mode:
+                return torch.empty_strided(
+                    value.shape, value.stride(), dtype=value.dtype, device=value.device
+                )
 
     with torch.no_grad():
         return [fake(value) for value in values]
@@ -413,6 +464,14 @@ class OriginInterpreter(fx.Interpreter):
             # Python's rule for it would split it before it reaches us; eager draws, and rounds, in a way of its own
             with torch._C._DisablePythonDispatcher():
                 return super().call_function(target, args, kwargs)
+        if target in recurrent.FUNCTIONS:
+            given = recurrent.arguments(args, kwargs)
+            if recurrent.drops(given):
+                if args[0].is_cuda:
+                    raise CannotTrace("cuDNN draws a recurrent network's dropout in its own order")
+                return recurrent.layer_by_layer(target, given)
+            if recurrent.learns(given):
+                return recurrent.call_whole(target, given)
         mask = kwargs.get("attn_mask") if target is F.scaled_dot_product_attention else None
         if (
             mask is not None
@@ -433,14 +492,15 @@ class OriginInterpreter(fx.Interpreter):
         return self.tracer.to_fake(tensor)
 
 
-def run_traced(function, args, decompositions=None):
+def run_traced(function, args, decompositions=None, as_program=lambda mode, args, fakes: fakes):
     """(tracer, fake arguments, what `function` gave for them): one placeholder per tensor or symbolic size among `args`.
 
-    Raises CannotTrace: DataDependent where a size or branch depends on data, or where one tensor is passed twice.  Runs under no_grad:
-    autograd is the joint trace's matter.
+    as_program(fake_mode, args, fakes): what the function is called with in place of the plain fakes.
+    Raises CannotTrace: DataDependent where a size or branch depends on data, or where one tensor is passed twice.  Gradients are
+    recorded or not as where it is called: derivatives are the joint trace's matter.
     """
     tracer = Tracer(new_fake_mode(), decompositions)
-    fakes = fake_inputs(tracer.fake_mode, args)
+    fakes = as_program(tracer.fake_mode, args, fake_inputs(tracer.fake_mode, args))
     for i, fake in enumerate(fakes):
         if isinstance(fake, (torch.Tensor, torch.SymInt)):
             tracer.placeholder(input_name(function, i, fake, "arg"), fake)
@@ -449,12 +509,19 @@ def run_traced(function, args, decompositions=None):
         if isinstance(function, fx.GraphModule)
         else function
     )
-    with torch.no_grad(), ambient_autocast(), enable_python_dispatcher(), tracer.fake_mode, tracer:
+    with (
+        torch.set_grad_enabled(torch.is_grad_enabled()),  # as it was, when the program has ended
+        ambient_autocast(),
+        enable_python_dispatcher(),
+        tracer.fake_mode,
+        tracer,
+    ):
         return tracer, fakes, run(*fakes)
 
 
 def trace(function, args, decompositions=None):
     """function(*args) as an fx.GraphModule of ATen ops whose output has the structure that `function` returned.  Raises as `run_traced`."""
-    tracer, _, out = run_traced(function, args, decompositions)
+    with torch.no_grad():
+        tracer, _, out = run_traced(function, args, decompositions)
     tracer.graph.output(tracer.nodes_of(out))
     return tracer.module("AtenGraph")

@@ -1,0 +1,61 @@
+"""Mutants of autograd and random numbers: histories of outputs, changes of requires_grad, the order of draws."""
+
+import torch
+
+from miniinductor import random
+from miniinductor.autograd import joint, recurrent, runtime
+
+from .mutants import mutant
+
+GRADIENTS = "gradients --count 200 --modes aot_eager,aot_eager-training"
+RANDOMNESS = "randomness --modes aot_eager,inductor"
+
+
+@mutant("custom functions are forgotten behind views", GRADIENTS)
+def _() -> None:
+    joint.passes_custom_function = lambda leaf, source: False
+
+
+@mutant("views are made of inputs without checking their history", GRADIENTS)
+def _() -> None:
+    joint.OutputPlanner.check = lambda self, leaf, output: None
+    joint.with_history = lambda mode, tensor, leaf: leaf
+
+
+@mutant("requires_grad_() of an input is lost", GRADIENTS)
+def _() -> None:
+    joint.check_histories = lambda tensors, objects: None
+
+
+@mutant("views are always recorded", GRADIENTS)
+def _() -> None:
+    joint.MODES.update(dict.fromkeys(joint.MODES, torch.enable_grad))
+
+
+@mutant("a view is not replayed", GRADIENTS)
+def _() -> None:
+    runtime.replay = lambda tensor, views: tensor
+
+
+@mutant("several outputs of a custom function are taken for linear", GRADIENTS)
+def _() -> None:
+    joint.custom_functions = lambda tensors: []
+
+
+@mutant("recurrent layers drop nothing", RANDOMNESS)
+def _() -> None:
+    recurrent.drops = lambda given: False
+
+
+@mutant("numbers are drawn by other rules", RANDOMNESS)
+def _() -> None:
+    from miniinductor import decompositions
+
+    decompositions.OURS.update(random.RULES)
+
+
+@mutant("the generator's state is not put back", RANDOMNESS)
+def _() -> None:
+    from minidynamo import undo
+
+    undo.states_of_generators = list

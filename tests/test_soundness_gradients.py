@@ -1,0 +1,84 @@
+"""Autograd functions, requires_grad, views of inputs: the same history as eager."""
+
+import pytest
+import torch
+
+import minidynamo
+from tests.soundness import gradients, runner
+
+BACKENDS = pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
+
+
+class HalfGradient(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * 0.5
+
+
+class Product(torch.autograd.Function):
+    """Its backward is not linear in what reaches the loss alone."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2, x * 3
+
+    @staticmethod
+    def backward(ctx, g, h):
+        return g * h.cos()
+
+
+@BACKENDS
+def test_a_function_that_returns_its_input_keeps_its_gradient(backend):
+    x = torch.ones(4, requires_grad=True)
+    out = minidynamo.compile(lambda x: HalfGradient.apply(x), backend=backend)(x)
+    assert out._is_view() and out._base is x and out.grad_fn is not None
+    out.sum().backward()
+    torch.testing.assert_close(x.grad, torch.full((4,), 0.5))
+
+
+@BACKENDS
+def test_what_does_not_reach_the_loss_is_not_taken_for_zero(backend):
+    x = torch.ones(4, requires_grad=True)
+    first, second = minidynamo.compile(lambda x: Product.apply(x), backend=backend)(x)
+    first.sum().backward()
+    torch.testing.assert_close(x.grad, torch.ones(4))
+
+
+@BACKENDS
+def test_requires_grad_inside(backend):
+    def f(a):
+        a.requires_grad_(True)
+        return a * 2
+
+    a = torch.ones(3)
+    out = minidynamo.compile(f, backend=backend)(a)
+    assert a.requires_grad and out.requires_grad
+    out.sum().backward()
+    torch.testing.assert_close(a.grad, torch.full((3,), 2.0))
+
+
+@BACKENDS
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_views_of_leaves_without_gradients(backend, mode):
+    x = torch.ones(4, requires_grad=True)
+    with mode():
+        view = minidynamo.compile(lambda x: x.view(2, 2), backend=backend)(x)
+    assert view.requires_grad and view.is_leaf and view._base is x
+
+
+@BACKENDS
+def test_a_write_to_a_view_reaches_the_input(backend):
+    x, w = torch.ones(4), torch.full((2, 2), 3.0, requires_grad=True)
+    view = minidynamo.compile(lambda x: x.view(2, 2), backend=backend)(x)
+    view.mul_(w)
+    x.sum().backward()
+    torch.testing.assert_close(w.grad, torch.ones(2, 2))
+
+
+def test_sample():
+    modes = "aot_eager,inductor,eager,aot_eager-training,inductor-training,graph-cache"
+    assert not runner.sample(gradients, 40, modes)

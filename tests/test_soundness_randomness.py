@@ -1,0 +1,34 @@
+"""Random numbers and the generators' states are eager's."""
+
+import pytest
+import torch
+from torch import nn
+
+import minidynamo
+import miniinductor
+from tests.soundness import randomness, runner
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+@pytest.mark.parametrize("cls", [nn.GRU, nn.LSTM, nn.RNN])
+def test_recurrent_networks_drop_what_eager_drops(cls, backend):
+    torch.manual_seed(0)
+    model, x = cls(4, 5, num_layers=3, dropout=0.5), torch.randn(6, 2, 4)
+    torch.manual_seed(1)
+    want, state = model(x)[0], torch.get_rng_state()
+    torch.manual_seed(1)
+    got = minidynamo.compile(model, backend=backend)(x)[0]
+    torch.testing.assert_close(got, want, rtol=1e-5, atol=1e-5)
+    assert torch.equal(state, torch.get_rng_state())
+
+
+def test_an_lstm_in_training_is_compiled():
+    with minidynamo.config.patch(raise_internal_errors=True):
+        with miniinductor.config.patch(raise_internal_errors=True):
+            model = nn.LSTM(4, 5)
+            minidynamo.compile(model)(torch.randn(6, 2, 4))[0].sum().backward()
+    assert model.weight_ih_l0.grad is not None
+
+
+def test_sample():
+    assert not runner.sample(randomness, 40, "aot_eager,inductor,eager,inductor-training")
