@@ -182,7 +182,7 @@ def test_a_transformer_block():
         for shape in [(3, 7), (2, 3), (5, 33), (4, 128)]:
             ids = torch.randint(0, 50, shape)
             torch.testing.assert_close(tuple(compiled(ids)), module(ids), atol=1e-5, rtol=1e-4)
-    assert "s0*s1" in compiled.record.wrapper_source
+    assert "s0 * s1" in compiled.record.wrapper_source
 
 
 @pytest.mark.parametrize("partition", ["min-cut", "recompute-all", "save-everything"])
