@@ -17,10 +17,11 @@ import types
 
 import torch
 
+from miniinductor.sizes.printing import python_code
+
 from . import frame_hook, runtime
 from .bytecode import Instruction, emit
 from .exceptions import SkipFrame
-from .symbolic_numbers import python_code
 from .variables.base import Lazy, Variable
 from .variables.constant import ConstantVar, is_constant_value
 from .variables.containers import DictVar, ListVar, SetVar, SliceVar, TupleVar

@@ -1,4 +1,4 @@
-"""Numbers that are expressions: what stands behind torch.SymInt, SymFloat and SymBool, and how it is written as Python.
+"""Numbers that are expressions: what stands behind torch.SymInt, SymFloat and SymBool.
 
 In:   a sympy expression over size symbols, its value in this run (the hint; None: only the run will know), an environment that decides.
 Out:  `SymNode`: torch.SymInt(node) forwards every operator to it, and C++ does the same (PythonSymNodeImpl); neither asks for its class.
@@ -8,157 +8,21 @@ Out:  `SymNode`: torch.SymInt(node) forwards every operator to it, and C++ does 
     >>> (n * 4) // 8                                # (s0 // 2): FloorDiv and Mod are simplified at construction
     >>> bool(n > 3)                                 # env.decide(s0 > 3)
 
-sympy must not touch integer division and float arithmetic: `FloorDiv`, `Mod` and the functions of `OPAQUE` are kept as written.
+sympy must not touch integer division and float arithmetic: `FloorDiv`, `Mod` and the float functions
+are those of miniinductor/sizes/expressions.py.
 The environment (`ShapeEnv` in symbolic_shapes.py) gives `simplify`, `decide`, `specialize`, `prove` and `size_hint`.
-Mirrors torch/fx/experimental/sym_node.py and torch/utils/_sympy/functions.py (paper section 5).
-Left out: nested tensors.  miniinductor/index_math.py has a FloorDiv and Mod of its own: they are simplified over loop ranges, these over what
-the guards say, and neither package needs the other.
+Mirrors torch/fx/experimental/sym_node.py (paper section 5).  Left out: nested tensors.
 """
 
 import functools
-import math
 import operator
 
 import sympy
 import torch
 
-INFINITY = sympy.oo
+from miniinductor.sizes.expressions import FLOAT_FUNCTIONS, FloorDiv, Mod
+from miniinductor.sizes.printing import python_code
 
-
-# ---- functions that sympy must leave alone ---------------------------------------------------------------------------
-def exact(a, b):
-    """a / b where that is a polynomial with integer coefficients: 4*s0 / 4, s0*s1 / s0; else None."""
-    quotient = sympy.cancel(a / b)
-    if sympy.denom(quotient) == 1 and all(
-        term.is_integer for term in sympy.Add.make_args(sympy.expand(quotient))
-    ):
-        return quotient
-
-
-def _without_common_factor(a, b):
-    """(a/c, b/c, c) for the largest positive product c of a number and symbols that divides all terms of both: s0*s1 // (8*s0) is s1 // 8."""
-    number = (
-        sympy.igcd(*[t.as_coeff_Mul()[0] for e in (a, b) for t in sympy.Add.make_args(e)])
-        if a.is_integer and b.is_integer
-        else 1
-    )
-    common = sympy.Integer(number or 1)
-    for symbol in b.free_symbols & a.free_symbols:
-        power = min(t.as_powers_dict()[symbol] for e in (a, b) for t in sympy.Add.make_args(e))
-        common *= symbol ** max(0, power) if symbol.is_positive else 1
-    return (
-        (a, b, common)
-        if common == 1
-        else (sympy.expand(a / common), sympy.expand(b / common), common)
-    )
-
-
-class FloorDiv(sympy.Function):
-    """a // b for b > 0."""
-
-    nargs = (2,)
-    is_integer = True
-
-    @classmethod
-    def eval(cls, a, b):
-        if b == 1 or a == 0:
-            return a
-        if a.is_Integer and b.is_Integer:
-            return sympy.Integer(int(a) // int(b))
-        quotient, (a, b, common) = exact(a, b), _without_common_factor(a, b)
-        return quotient if quotient is not None else cls(a, b) if common != 1 else None
-
-
-class Mod(sympy.Function):
-    """a % b for b > 0."""
-
-    nargs = (2,)
-    is_integer = True
-    is_nonnegative = True
-
-    @classmethod
-    def eval(cls, a, b):
-        if b == 1 or a == 0 or a == b:
-            return sympy.Integer(0)
-        if a.is_Integer and b.is_Integer:
-            return sympy.Integer(int(a) % int(b))
-        if exact(a, b) is not None:
-            return sympy.Integer(0)
-        a, b, common = _without_common_factor(a, b)
-        return sympy.expand(common * cls(a, b)) if common != 1 else None
-
-
-def _opaque(name, code, result, compute):
-    """A function of Python numbers that is evaluated on numbers and otherwise kept as written: float arithmetic must round as Python's."""
-
-    def evaluate(cls, *args):
-        if all(a.is_number for a in args):
-            value = compute(*[as_number(a) for a in args])
-            return sympy.Integer(value) if result is int else sympy.Float(value)
-
-    return type(
-        name,
-        (sympy.Function,),
-        {
-            "eval": classmethod(evaluate),
-            "is_integer": result is int or None,
-            "is_real": True,
-            "code": code,
-            "compute": staticmethod(compute),
-            "result": result,
-        },
-    )
-
-
-def as_number(expr):
-    return int(expr) if expr.is_Integer else float(expr)
-
-
-OPAQUE = {
-    name: _opaque(name, code, result, compute)
-    for name, code, result, compute in (
-        ("TrueDiv", "({} / {})", float, operator.truediv),
-        ("ToFloat", "float({})", float, float),
-        ("FloatAdd", "({} + {})", float, operator.add),
-        ("FloatSub", "({} - {})", float, operator.sub),
-        ("FloatMul", "({} * {})", float, operator.mul),
-        ("FloatPow", "({} ** {})", float, operator.pow),
-        ("FloatFloorDiv", "({} // {})", float, operator.floordiv),
-        ("FloatMod", "({} % {})", float, operator.mod),
-        ("FloatMin", "min({}, {})", float, min),
-        ("FloatMax", "max({}, {})", float, max),
-        ("FloatNeg", "(-{})", float, operator.neg),
-        ("FloatAbs", "abs({})", float, abs),
-        ("Floor", "math.floor({})", int, math.floor),
-        ("Ceil", "math.ceil({})", int, math.ceil),
-        ("Trunc", "math.trunc({})", int, math.trunc),
-        ("Round", "round({})", int, round),
-        ("RoundTo", "round({}, {})", float, round),
-        ("BitAnd", "({} & {})", int, operator.and_),
-        ("BitOr", "({} | {})", int, operator.or_),
-        ("BitXor", "({} ^ {})", int, operator.xor),
-        *(
-            (f"Math_{name}", f"math.{name}({{}})", float, getattr(math, name))
-            for name in (
-                "sqrt",
-                "exp",
-                "log",
-                "log2",
-                "log10",
-                "sin",
-                "cos",
-                "tan",
-                "sinh",
-                "cosh",
-                "tanh",
-                "asin",
-                "acos",
-                "atan",
-            )
-        ),
-    )
-}
-globals().update(OPAQUE)  # pickle looks for them here: compiled graphs are kept on disk
 SYMBOLIC_MATH = {"sqrt": torch.sym_sqrt} | {
     name: getattr(torch, f"_sym_{name}")
     for name in (  # math's own make a symbolic number a plain one
@@ -175,7 +39,6 @@ SYMBOLIC_MATH = {"sqrt": torch.sym_sqrt} | {
     )
     if hasattr(torch, f"_sym_{name}")
 }
-ATOMS = (FloorDiv, Mod, sympy.Max, sympy.Min, sympy.Abs, *OPAQUE.values())
 EXPRESSIONS = {  # a sympy class -> (the function that computes it in a graph, applied two by two?)
     sympy.Gt: (operator.gt, False),
     sympy.Ge: (operator.ge, False),
@@ -191,77 +54,15 @@ EXPRESSIONS = {  # a sympy class -> (the function that computes it in a graph, a
     sympy.Max: (torch.sym_max, True),
     sympy.Min: (torch.sym_min, True),
     sympy.Abs: (operator.abs, False),
-    **{function: (function.compute, False) for function in OPAQUE.values()},
-    OPAQUE["ToFloat"]: (torch.sym_float, False),
-    OPAQUE["FloatMin"]: (torch.sym_min, False),
-    OPAQUE["FloatMax"]: (torch.sym_max, False),
-    **{OPAQUE[f"Math_{name}"]: (function, False) for name, function in SYMBOLIC_MATH.items()},
+    **{function: (function.compute, False) for function in FLOAT_FUNCTIONS.values()},
+    FLOAT_FUNCTIONS["ToFloat"]: (torch.sym_float, False),
+    FLOAT_FUNCTIONS["FloatMin"]: (torch.sym_min, False),
+    FLOAT_FUNCTIONS["FloatMax"]: (torch.sym_max, False),
+    **{
+        FLOAT_FUNCTIONS[f"Math_{name}"]: (function, False)
+        for name, function in SYMBOLIC_MATH.items()
+    },
 }
-
-
-# ---- printing as Python ----------------------------------------------------------------------------------------------
-def python_code(expr, names=None):
-    """`expr` as Python, its symbols written as `names` says (symbol -> text): "x.shape[0] * 2 + 1"."""
-
-    def show(e, tight=False):
-        text = write(e)
-        return (
-            f"({text})"
-            if tight and (e.is_Add or e.is_Mul or getattr(e, "is_Relational", False))
-            else text
-        )
-
-    def write(e):
-        if e.is_Symbol:
-            return names[e] if names is not None and e in names else e.name
-        if e in (sympy.true, sympy.false):
-            return str(bool(e))
-        if e.is_number:
-            return (
-                repr(as_number(e))
-                if e not in (INFINITY, -INFINITY)
-                else f"float('{'-' if e < 0 else ''}inf')"
-            )
-        if e.is_Add:
-            terms = sorted(
-                e.args, key=lambda t: (t.is_number, t.could_extract_minus_sign(), str(t))
-            )
-            text = show(terms[0])
-            for term in terms[1:]:
-                minus = term.could_extract_minus_sign()
-                text += f" - {show(-term, (-term).is_Add)}" if minus else f" + {show(term)}"
-            return text
-        if e.is_Mul:
-            number, rest = e.as_coeff_Mul()
-            factors = [
-                show(f, True) for f in sorted(rest.args if rest.is_Mul else (rest,), key=str)
-            ]
-            if number == -1:
-                return "-" + " * ".join(factors)
-            return " * ".join(factors + ([repr(as_number(number))] if number != 1 else []))
-        if e.is_Pow:
-            return f"{show(e.base, True)}**{show(e.exp, True)}"
-        if e.is_Relational:
-            return f"{show(e.lhs)} {e.rel_op} {show(e.rhs)}"
-        if isinstance(e, (sympy.And, sympy.Or)):
-            return (
-                "("
-                + (" and " if isinstance(e, sympy.And) else " or ").join(map(show, e.args))
-                + ")"
-            )
-        if isinstance(e, sympy.Not):
-            return f"(not {show(e.args[0], True)})"
-        if isinstance(e, (FloorDiv, Mod)):
-            a, b = (show(a, True) for a in e.args)
-            return f"({a} {'//' if isinstance(e, FloorDiv) else '%'} {b})"
-        if isinstance(e, (sympy.Max, sympy.Min, sympy.Abs)):
-            return f"{type(e).__name__.lower()}({', '.join(map(show, e.args))})"
-        if isinstance(e, sympy.Piecewise):
-            (a, condition), (b, _) = e.args
-            return f"({show(a)} if {show(condition)} else {show(b)})"
-        return type(e).code.format(*[show(a, True) for a in e.args])
-
-    return write(sympy.sympify(expr))
 
 
 # ---- the node behind torch.SymInt, SymFloat and SymBool --------------------------------------------------------------
@@ -417,7 +218,7 @@ class SymNode:
         )
 
     def _call(self, name, *others):
-        function, nodes = OPAQUE[name], (self, *others)
+        function, nodes = FLOAT_FUNCTIONS[name], (self, *others)
         known = all(n.hint is not None for n in nodes)
         return self.new(
             function(*[n.expr for n in nodes]),

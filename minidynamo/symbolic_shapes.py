@@ -10,7 +10,7 @@ Out:  `torch.SymInt`s that torch's fake tensors, the program and the backends co
     True
     >>> print(*env.guards())                        # RANGE        x.shape[0] >= 5
 
-A symbolic size is an expression and a hint (symbolic_numbers.py); what is known of sizes stands in size_facts.py.  Where Python or torch
+A symbolic size is an expression and a hint (symbolic_numbers.py); what is known of sizes stands in miniinductor/sizes/facts.py.  Where Python or torch
 needs a bool or an int, the hint answers; the answer becomes a guard unless `prove` finds that it holds for all sizes the guards so far allow.
 
 * 0 and 1 are never symbols (broadcasting depends on them): a symbol is at least 2, which is its first guard.
@@ -27,10 +27,13 @@ from dataclasses import dataclass
 import sympy
 import torch
 
+from miniinductor.sizes.expressions import Mod
+from miniinductor.sizes.facts import LARGEST, Facts, Symbol, divisibility, reduced
+from miniinductor.sizes.printing import python_code
+
 from .guards import Guard
-from .size_facts import LARGEST, Facts, Symbol, divisibility, reduced
 from .sources import name_of
-from .symbolic_numbers import Mod, SymNode, hint_of, python_code
+from .symbolic_numbers import SymNode, hint_of
 
 
 class DataDependentDecision(RuntimeError):

@@ -4,12 +4,25 @@
     >>> compiled(*example_inputs)           # what gm(*example_inputs) gives
     >>> compiled.record                     # every stage: graphs, loop IR, fusions, kernels, times
 
-Mirrors torch/_inductor (paper section 4).  The stages, in order: autograd/, graph_passes/, lowering/, scheduler,
-codegen/, runtime/.
+Mirrors torch/_inductor (paper section 4).  The stages, in order: autograd/, graph_passes/,
+lowering/, scheduler, codegen/, runtime/.  `sizes/` is minidynamo's, too: it loads nothing else.
 """
 
-from . import config
-from .compile import aot_eager, compile_fx
-from .records import CompileRecord
+import importlib
 
-__all__ = ["aot_eager", "compile_fx", "config", "CompileRecord"]
+_HOME = {"aot_eager": "compile", "compile_fx": "compile", "CompileRecord": "records"}
+__all__ = [*_HOME, "config"]
+
+
+def __getattr__(name: str) -> object:
+    if name in _HOME:
+        value = getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
+        globals()[name] = value
+        return value
+    if name == "config":
+        return importlib.import_module(f"{__name__}.config")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_HOME])

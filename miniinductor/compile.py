@@ -38,7 +38,7 @@ from .graph_passes import (
     optimize_for_gpu,
     rewrites,
 )
-from .index_math import multiples
+from .sizes.ranges import multiples
 from .lowering import CannotLower, lower_graph
 from .lowering.extern import EXTERN
 from .lowering.registry import LOWERINGS
@@ -47,7 +47,7 @@ from .runtime.build import CompilerError
 from .runtime.cuda_graphs import GraphedCall, new_pools, refusal
 from .runtime.graph_cache import Uncachable, open_entry
 from .runtime.triton_build import start_workers, why_not
-from .sizes import hints_of, multiples_of, size_hints
+from .sizes.symbols import hints_of, multiples_of, size_hints
 
 aten = torch.ops.aten
 SCATTERS = {

@@ -20,7 +20,7 @@ import torch
 import torch.utils._pytree as pytree
 from torch import fx
 
-from .sizes import SYMBOLIC
+from .sizes.symbols import SYMBOLIC
 
 
 def value_of(node):

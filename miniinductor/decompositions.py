@@ -22,7 +22,7 @@ from torch._decomp import core_aten_decompositions, decomposition_table
 from . import config, random
 from .lowering.extern import EXTERN
 from .lowering.registry import LOWERINGS
-from .sizes import same
+from .sizes.symbols import same
 
 aten = torch.ops.aten
 OURS = {}

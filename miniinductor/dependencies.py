@@ -27,11 +27,12 @@ from typing import NamedTuple
 import sympy
 import torch
 
-from .index_math import FloorDiv, Mod, bounds, lies_in, simplify
+from .sizes.expressions import FloorDiv, Mod
+from .sizes.ranges import bounds, lies_in, simplify
 from .handlers import PrintHandler, loop_variable, loop_variables, run_body
 from .ir import origin
 from .ops import OpsHandler, fill, set_handler
-from .sizes import expand, hint, quotient, same, size as plain
+from .sizes.symbols import expand, hint, quotient, same, size as plain
 
 
 class Access(NamedTuple):

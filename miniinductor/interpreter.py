@@ -21,7 +21,7 @@ import torch
 import torch.utils._pytree as pytree
 
 from .handlers import loop_indices, loops, run_body
-from .index_math import FloorDiv, Mod
+from .sizes.expressions import FloorDiv, Mod
 from .ir import BufferView, ComputedBuffer, ExternKernel, MultiOutput, Scan, Scatter, extent
 from .random import philox
 from .runtime.program import in_layout

@@ -33,9 +33,9 @@ import torch
 import torch.utils._pytree as pytree
 
 from .current import Current
-from .index_math import simplify
+from .sizes.ranges import simplify
 from .ops import ops
-from .sizes import same, sizes
+from .sizes.symbols import same, sizes
 
 
 @dataclass

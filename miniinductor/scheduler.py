@@ -34,7 +34,7 @@ from .dependencies import common_loops, loop_variables, stride_of, trace
 from .in_place import overwritten_inputs
 from .ir import ComputedBuffer, ExternKernel, MultiOutput, Scatter, buffer_views
 from .records import FusionDecision, Later
-from .sizes import hint, same
+from .sizes.symbols import hint, same
 
 MAX_NODES = 64  # bodies in one kernel: beyond that registers spill and compile time grows
 MAX_BUFFERS = 96  # pointers one kernel takes

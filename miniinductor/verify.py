@@ -15,7 +15,7 @@ Left out: symbolic sizes (their bounds are not checked).
 import sympy
 
 from .handlers import DtypeError, DtypeHandler, loop_indices, loops, run_body
-from .index_math import bounds
+from .sizes.ranges import bounds
 from .ir import ComputedBuffer, ExternKernel, MultiOutput, Scan, Scatter, buffer_views, extent
 from .ops import REDUCTIONS, set_handler
 

@@ -93,7 +93,7 @@ def test_divisions_of_a_loop_become_loops():
         load = box.make_loader()
 
         def body(index):
-            from miniinductor.index_math import FloorDiv, Mod
+            from miniinductor.sizes.expressions import FloorDiv, Mod
 
             return load([index[0], Mod(index[1], 3), FloorDiv(index[1], 3)])
 

@@ -7,7 +7,8 @@ import pytest
 import sympy
 import torch
 
-from miniinductor.index_math import FloorDiv, Mod, bounds, simplify
+from miniinductor.sizes.expressions import FloorDiv, Mod
+from miniinductor.sizes.ranges import bounds, simplify
 from miniinductor.lowering.views import reshape_index
 
 i, j = sympy.symbols("i j", integer=True, nonnegative=True)
@@ -59,6 +60,42 @@ def test_simplify_keeps_every_value(seed):
         assert value(e, a, b) == value(simple, a, b), (e, simple, a, b)
         if limits is not None:
             assert limits[0] <= value(simple, a, b) <= limits[1]
+
+
+def polynomial(rng, symbols):
+    """A sum or product of a few symbols and numbers, never negative."""
+    parts = [rng.choice([*symbols, sympy.Integer(rng.randint(1, 6))]) for _ in range(3)]
+    shape = rng.randrange(4)
+    if shape == 0:
+        return parts[0] * parts[1] + parts[2]
+    if shape == 1:
+        return (parts[0] + parts[1]) * parts[2]
+    return parts[0] * parts[1] * parts[2] if shape == 2 else parts[0] + parts[1]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_division_by_sizes_keeps_every_value(seed):
+    """Quotients and remainders of and by symbolic sizes, nested: the numbers are Python's."""
+    rng = random.Random(seed)
+    symbols = sympy.symbols("i j k", integer=True, positive=True)
+    for _ in range(12):
+        a, b = polynomial(rng, symbols), polynomial(rng, symbols)
+        first = rng.choice([FloorDiv, Mod])
+        direct = first(a, b)
+        for _ in range(6):
+            at = {symbol: rng.randint(1, 9) for symbol in symbols}
+            x, y = int(a.subs(at)), int(b.subs(at))
+            want = x // y if first is FloorDiv else x % y
+            assert direct.subs(at) == want, (first, a, b, direct, at)
+    for _ in range(12):
+        a, b, c = (polynomial(rng, symbols) for _ in range(3))
+        k = rng.randint(1, 4)
+        nested = FloorDiv(FloorDiv(a, b) * k + a, c), Mod(Mod(a, b) * k, c)
+        for _ in range(6):
+            at = {symbol: rng.randint(1, 9) for symbol in symbols}
+            x, y, z = (int(e.subs(at)) for e in (a, b, c))
+            wanted = (x // y * k + x) // z, x % y * k % z
+            assert tuple(int(e.subs(at)) for e in nested) == wanted, (a, b, c, k, nested, at)
 
 
 def test_what_simplifies():

@@ -13,9 +13,9 @@ import torch
 import torch.nn.functional as F
 
 import miniinductor
-from miniinductor import index_math
+from miniinductor.sizes import ranges
 from miniinductor.codegen import split_reductions as splitting
-from miniinductor.index_math import FloorDiv, Mod
+from miniinductor.sizes.expressions import FloorDiv, Mod
 from symbolic_helpers import Symbolic
 
 SIZES = [(6, 10), (2, 3), (17, 33), (5, 1030), (130, 66)]
@@ -182,7 +182,7 @@ def test_a_transformer_block():
         for shape in [(3, 7), (2, 3), (5, 33), (4, 128)]:
             ids = torch.randint(0, 50, shape)
             torch.testing.assert_close(tuple(compiled(ids)), module(ids), atol=1e-5, rtol=1e-4)
-    assert "s0*s1" in compiled.record.wrapper_source
+    assert "s0 * s1" in compiled.record.wrapper_source
 
 
 @pytest.mark.parametrize("partition", ["min-cut", "recompute-all", "save-everything"])
@@ -501,9 +501,9 @@ def test_divisions_by_what_divides_a_size():
         j,
         i * s + j,
     ]
-    with index_math.multiples({s: 8}):
-        assert [index_math.simplify(q, {j: 8}) for q in questions] == answers
-    assert index_math.simplify(questions[0], {j: 8}) != answers[0]
+    with ranges.multiples({s: 8}):
+        assert [ranges.simplify(q, {j: 8}) for q in questions] == answers
+    assert ranges.simplify(questions[0], {j: 8}) != answers[0]
     for values in itertools.product(range(5), range(8), (8, 16, 40), (1, 3)):
         given = dict(zip((i, j, s, t), values))
         for q, a in zip(questions, answers):

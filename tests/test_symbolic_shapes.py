@@ -11,7 +11,9 @@ import torch.nn.functional as F
 from torch._dispatch.python import enable_python_dispatcher
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from minidynamo.symbolic_numbers import FloorDiv, Mod, hint_of, python_code
+from minidynamo.symbolic_numbers import hint_of
+from miniinductor.sizes.expressions import FloorDiv, Mod
+from miniinductor.sizes.printing import python_code
 from minidynamo.symbolic_shapes import DataDependentDecision, ShapeEnv, symbolic_fake
 
 

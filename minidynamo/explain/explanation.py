@@ -10,9 +10,10 @@ import dis
 import io
 import re
 
+from miniinductor.sizes.printing import python_code
+
 from .. import records
 from ..sources import name_of
-from ..symbolic_numbers import python_code
 from .draw import draw_graph, draw_guards, draw_joint, draw_memory
 from .draw_code import draw_frames, draw_fusion, draw_replay
 from .views import Code, Several, Table, folded, many

@@ -18,10 +18,11 @@ import weakref
 
 import torch
 
-from ..exceptions import Break
+from miniinductor.sizes.printing import python_code
+
 from .. import config
+from ..exceptions import Break
 from ..guards import MODULE_TABLES, Guard, constant_check
-from ..symbolic_numbers import python_code
 from .base import Lazy, OpaqueVar
 from .constant import LITERALS, ConstantVar, is_constant_value
 from .containers import DictVar, ListVar, ProxyVar, SetVar, TupleVar

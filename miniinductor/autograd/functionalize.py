@@ -30,7 +30,7 @@ from torch.fx._lazy_graph_module import (
     _LazyGraphModule as graph_module,
 )  # its Python is written when somebody calls it: few are
 
-from ..sizes import same_sizes
+from ..sizes.symbols import same_sizes
 
 aten = torch.ops.aten
 

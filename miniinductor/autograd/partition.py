@@ -31,7 +31,7 @@ from torch import fx
 
 from .. import config
 from ..records import SavedActivation
-from ..sizes import alike, hint, is_dense
+from ..sizes.symbols import alike, hint, is_dense
 from . import functionalize
 from .functionalize import add_node, is_needed, with_graph
 

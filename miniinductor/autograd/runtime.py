@@ -32,7 +32,7 @@ from ..lowering import CannotLower
 from ..records import Later
 from ..runtime.build import CompilerError
 from ..runtime.program import in_layout
-from ..sizes import fill
+from ..sizes.symbols import fill
 from .joint import replay, trace_joint
 from .partition import partition, without_tangents
 from .tracer import no_autocast

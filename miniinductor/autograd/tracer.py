@@ -30,7 +30,7 @@ from torch._subclasses.fake_tensor import (
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 from .. import config
-from ..sizes import hint, same, same_sizes, sizes
+from ..sizes.symbols import hint, same, same_sizes, sizes
 from . import recurrent
 from .functionalize import CannotFunctionalize, functional_form, graph_module, is_view
 

@@ -32,8 +32,9 @@ import torch
 
 from .. import config
 from ..dependencies import int_or_none, loop_variables, merge_loops, stride_of
-from ..sizes import hint
-from .common import Kernel, Scope, Value, indent, index_text, origin_text, summary
+from ..sizes.printing import index_text
+from ..sizes.symbols import hint
+from .common import Kernel, Scope, Value, indent, origin_text, summary
 from .cpp_expressions import NARROW, CppExpressions, compute_type, memory_type
 from .cpp_lanes import RowInvariants, with_longer_lanes
 from .cpp_reductions import (

@@ -22,11 +22,12 @@ import sympy
 import torch
 
 from .. import config
-from ..dependencies import COMPARED, mergeable, loop_variable, stride_of
-from ..index_math import FloorDiv, Mod
+from ..dependencies import COMPARED, loop_variable, mergeable, stride_of
 from ..interpreter import evaluate
-from ..sizes import hint
-from .common import Scope, index_text
+from ..sizes.expressions import FloorDiv, Mod
+from ..sizes.printing import index_text
+from ..sizes.symbols import hint
+from .common import Scope
 from .cpp_reductions import loops_around
 
 SHORT_LANES, LONGER_LANES = (

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from .. import config
-from ..sizes import hint
+from ..sizes.symbols import hint
 from .common import Scope, indent
 from .cpp_expressions import compute_type, limit_text
 

@@ -19,10 +19,11 @@ import sympy
 import torch
 
 from ..dependencies import int_or_none, loop_variables, runs_along, trace
-from ..index_math import FloorDiv, Mod, simplify
 from ..ir import ComputedBuffer, Layout, Pointwise, Reduction, contiguous_strides
 from ..ops import ops
-from ..sizes import hint, nearest_divisor, size
+from ..sizes.expressions import FloorDiv, Mod
+from ..sizes.ranges import simplify
+from ..sizes.symbols import hint, nearest_divisor, size
 
 PROGRAMS = 132 * 8  # enough work for every processor
 ENOUGH_ROWS = (

@@ -38,8 +38,10 @@ from dataclasses import dataclass
 import torch
 
 from ..dependencies import int_or_none, loop_variables, merge_loops, runs_along, stride_of
-from .common import Kernel, Scope, Value, indent, index_text, origin_text, summary
-from ..sizes import fill, hint, is_multiple, size as as_size, sizes
+from ..sizes.printing import index_text
+from ..sizes.symbols import fill, hint, is_multiple, sizes
+from ..sizes.symbols import size as as_size
+from .common import Kernel, Scope, Value, indent, origin_text, summary
 from .split_reductions import extreme
 from .triton_configs import block_configs, persistent_limit
 from .triton_expressions import (

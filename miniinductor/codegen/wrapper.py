@@ -42,7 +42,6 @@ import torch.utils._pytree as pytree
 from .. import config
 from ..foreach import Foreach
 from ..in_place import may_overwrite
-from ..index_math import is_nonnegative
 from ..ir import (
     BufferView,
     ConstantBuffer,
@@ -63,7 +62,10 @@ from ..runtime.program import (
 )
 from ..runtime.triton_build import race
 from ..scheduler import ExternNode, Group, Scheduler, buffer_bytes
-from ..sizes import DERIVED, expand, hint, python_text, same, size as as_size, sizes
+from ..sizes.printing import python_code
+from ..sizes.ranges import is_nonnegative
+from ..sizes.symbols import DERIVED, expand, hint, same, sizes
+from ..sizes.symbols import size as as_size
 from .common import indent
 from .cpp import CppKernelWriter
 from .cpp_expressions import TYPES
@@ -625,7 +627,7 @@ class WrapperWriter:
         value = sympy.sympify(value)
         for symbol in value.free_symbols:
             self.symbol(symbol)
-        return str(int(value)) if value.is_Integer else python_text(value)
+        return str(int(value)) if value.is_Integer else python_code(value)
 
     def tuple(self, values):
         items = [self.number(v) for v in values]
@@ -651,7 +653,7 @@ class WrapperWriter:
                         known.add(value.name)
                         lines.append(f"{value} = {name}.{kind}({dim})")
         return lines + [
-            f"{s} = {python_text(DERIVED[s])}"
+            f"{s} = {python_code(DERIVED[s])}"
             for s in sorted(self.symbols & DERIVED.keys(), key=str)
         ]
 

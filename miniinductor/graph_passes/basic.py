@@ -16,7 +16,7 @@ from torch import fx
 from ..autograd.functionalize import is_needed, is_view
 from ..lowering.extern import EXTERN
 from ..lowering.registry import LOWERINGS
-from ..sizes import alike, size
+from ..sizes.symbols import alike, size
 from .attention_masks import drop_attention_masks
 from .gradients import accumulate_in_place
 

@@ -22,7 +22,7 @@ import torch
 from .. import config
 from ..autograd.functionalize import is_view
 from ..dependencies import int_or_none
-from ..sizes import hints_of
+from ..sizes.symbols import hints_of
 from .layout import TRANSPOSITIONS, LayoutPass, aten
 
 HALF = (torch.float16, torch.bfloat16)

@@ -18,7 +18,7 @@ import torch
 from torch import fx
 
 from ..lowering.extern import EXTERN
-from ..sizes import alike
+from ..sizes.symbols import alike
 
 aten = torch.ops.aten
 PUTS = (aten.index_put.default, aten._unsafe_index_put.default)

@@ -12,7 +12,7 @@ import torch.utils._pytree as pytree
 
 from ..ir import ExternKernel, Layout, MultiOutput, TensorBox
 from ..records import Fallback
-from ..sizes import Described, is_dense
+from ..sizes.symbols import Described, is_dense
 from .registry import CannotLower, aten
 
 PRODUCTS = (

@@ -36,7 +36,7 @@ from ..ir import (
     from_node,
 )
 from ..ops import UNARY_FLOAT, OpsHandler, fill, set_handler
-from ..sizes import SYMBOLIC, Described, described, hint, is_dense, same_sizes, size
+from ..sizes.symbols import SYMBOLIC, Described, described, hint, is_dense, same_sizes, size
 from . import indexing, pointwise, pooling, reductions, views  # noqa: F401  (they fill the table)
 from .extern import EXTERN, eager_kernel
 from .registry import LOWERINGS, Call, CannotLower, NotLowered, aten

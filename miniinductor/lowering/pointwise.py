@@ -17,7 +17,7 @@ from torch._prims_common import elementwise_dtypes
 from .. import random  # noqa: F401  (it declares the op)
 from ..ir import TensorBox
 from ..ops import COMPARISON, UNARY_FLOAT, ops
-from ..sizes import sizes
+from ..sizes.symbols import sizes
 from .registry import (
     LOWERINGS,
     NotLowered,

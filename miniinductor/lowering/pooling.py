@@ -19,7 +19,8 @@ from typing import Callable
 import sympy
 import torch
 
-from ..index_math import FloorDiv, is_nonnegative
+from ..sizes.expressions import FloorDiv
+from ..sizes.ranges import is_nonnegative
 from ..ir import Reduction, TensorBox
 from ..ops import ops
 from .reductions import accumulate_dtype

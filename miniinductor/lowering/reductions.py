@@ -17,7 +17,7 @@ from .. import config
 from ..ir import Reduction, Scan, TensorBox
 from ..ops import ops
 from .pointwise import full
-from ..sizes import hint, maximum, nearest_divisor, size as as_size
+from ..sizes.symbols import hint, maximum, nearest_divisor, size as as_size
 from .registry import (
     NotLowered,
     aten,

@@ -20,7 +20,7 @@ from torch._prims_common import ELEMENTWISE_TYPE_PROMOTION_KIND as Promotion, el
 
 from ..ir import Pointwise, TensorBox, View
 from ..ops import ops
-from ..sizes import described, sizes
+from ..sizes.symbols import described, sizes
 
 aten = torch.ops.aten
 LOWERINGS = {}  # OpOverload -> rule

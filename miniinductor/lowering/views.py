@@ -19,10 +19,11 @@ import functools
 import sympy
 import torch
 
-from ..index_math import FloorDiv, Mod, is_nonnegative
+from ..sizes.expressions import FloorDiv, Mod
+from ..sizes.ranges import is_nonnegative
 from ..ir import Buffer, Layout, TensorBox, same_layout
 from ..ops import ops
-from ..sizes import hint, is_dense, is_negative, maximum, minimum, same, sizes
+from ..sizes.symbols import hint, is_dense, is_negative, maximum, minimum, same, sizes
 from .registry import CannotLower, NotLowered, aten, cast, lower, made, normalize_dim, number, view
 
 

@@ -42,7 +42,7 @@ import torch.utils._pytree as pytree
 from torch import fx
 
 from .. import config
-from ..sizes import SYMBOLIC, size
+from ..sizes.symbols import SYMBOLIC, size
 from .build import cache_folder, cpu_name
 
 PACKAGE = Path(__file__).parent.parent

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import torch
 
-from ..sizes import fill
+from ..sizes.symbols import fill
 from .build import build_kernels, empty_cpu
 from .triton_build import build_triton_kernels
 

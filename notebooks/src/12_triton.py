@@ -473,7 +473,7 @@ check("12.1", row_max)
 # output is called `out` in the template, whatever its name in the graph. Pointers of other buffers: call `self.pointer(name)`.
 
 # %% tags=["support"]
-from miniinductor.codegen.common import index_text
+from miniinductor.sizes.printing import index_text
 
 MATMUL = '''import triton
 import triton.language as tl

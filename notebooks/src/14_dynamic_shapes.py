@@ -283,7 +283,8 @@ Table(["kind", "assumption"], [(guard.kind, guard.code) for guard in record.guar
 # sizes of buffers. What a guard says about a size helps them, too: where `x.view(-1, 8)` has shown that 8 divides the width, index expressions are simpler (here, no division depends on `j` any more):
 
 # %%
-from miniinductor.index_math import FloorDiv, multiples, simplify
+from miniinductor.sizes.expressions import FloorDiv
+from miniinductor.sizes.ranges import multiples, simplify
 
 i, j = sympy.symbols("i j", integer=True, nonnegative=True)
 width = sympy.Symbol("s0", integer=True, positive=True)

@@ -28,83 +28,48 @@ from dataclasses import dataclass
 import sympy
 import torch
 import torch.utils._pytree as pytree
-from sympy.printing.str import StrPrinter
 
-from .current import Current
-from .index_math import FloorDiv, Mod, is_nonnegative, opened
+from ..current import Current
+from .expressions import FLOAT_FUNCTIONS, FloorDiv, Mod
+from .printing import python_code
+from .ranges import is_nonnegative, opened
 
 # torch.fx would rather have sizes as nodes; here they stand in the arguments, where they print as Python over the first placeholders
 warnings.filterwarnings("ignore", message="Raw Sym(Int|Float|Bool) value")
 SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
-class PythonPrinter(StrPrinter):
-    """Sizes as Python code.  A front end's own functions (of floats) say how they are written: `code`."""
-
-    def _print_Function(self, expr):
-        code = {"FloorDiv": "({} // {})", "Mod": "({} % {})"}.get(type(expr).__name__) or type(
-            expr
-        ).code
-        return code.format(*[self.parenthesize(a, 1000) for a in expr.args])
-
-    def _print_Max(self, expr):
-        return f"{type(expr).__name__.lower()}({', '.join(map(self.doprint, expr.args))})"
-
-    _print_Min = _print_Abs = _print_Max
-
-
-def python_text(n):
-    return PythonPrinter().doprint(n)
-
-
-OURS = {"FloorDiv": FloorDiv, "Mod": Mod}
-DERIVED = {}  # a symbol, named by the hash of its text -> the integer it stands for: math.trunc(s0 / 2)
-NEVER_BELOW_0 = {  # functions that are not negative where no argument is
-    "ToFloat",
-    "TrueDiv",
-    "FloatAdd",
-    "FloatMul",
-    "FloatFloorDiv",
-    "FloatMin",
-    "FloatMax",
-    "Math_sqrt",
-    "Floor",
-    "Ceil",
-    "Trunc",
-    "Round",
-}
+# A symbol, named by the hash of its text -> the integer it stands for: math.trunc(s0 / 2).
+DERIVED: dict[sympy.Symbol, sympy.Expr] = {}
+NEVER_BELOW_0 = tuple(  # functions that are not negative where no argument is
+    FLOAT_FUNCTIONS[name]
+    for name in (
+        *("ToFloat", "TrueDiv", "FloatAdd", "FloatMul", "FloatFloorDiv", "FloatMin", "FloatMax"),
+        *("Math_sqrt", "Floor", "Ceil", "Trunc", "Round"),
+    )
+)
 
 
 def _never_negative(expr):
-    return (
-        expr.is_nonnegative
-        or type(expr).__name__ in NEVER_BELOW_0
-        and all(map(_never_negative, expr.args))
-    )
+    if expr.is_nonnegative:
+        return True
+    return isinstance(expr, NEVER_BELOW_0) and all(map(_never_negative, expr.args))
 
 
 @functools.lru_cache(10_000)
-def _ours(expr):
-    """The expression with this package's division and remainder (a front end has classes of its own for them) and derived symbols."""
+def with_derived_symbols(expr):
+    """The expression with a symbol for each integer that is computed in floating point."""
     if not expr.args:
         return expr
-    if expr.is_integer and hasattr(type(expr), "code") and _never_negative(expr):
-        symbol = sympy.Symbol(
-            "n_" + hashlib.sha1(python_text(expr).encode()).hexdigest()[:12],
-            integer=True,
-            nonnegative=True,
-        )
+    computed = isinstance(expr, tuple(FLOAT_FUNCTIONS.values()))
+    if computed and expr.is_integer and _never_negative(expr):
+        name = "n_" + hashlib.sha1(python_code(expr).encode()).hexdigest()[:12]
+        symbol = sympy.Symbol(name, integer=True, nonnegative=True)
         DERIVED[symbol] = expr
         return symbol
-    args = [_ours(a) for a in expr.args]
-    rule = OURS.get(type(expr).__name__)
-    return (
-        rule(*args)
-        if rule
-        else expr
-        if all(a is b for a, b in zip(args, expr.args))
-        else expr.func(*args)
-    )
+    args = [with_derived_symbols(a) for a in expr.args]
+    unchanged = all(a is b for a, b in zip(args, expr.args))
+    return expr if unchanged else expr.func(*args)
 
 
 def underived(expr, known=()):
@@ -117,7 +82,7 @@ def underived(expr, known=()):
 def size(n):
     """A size, stride or other number as the loop IR has it: a Python number where it is constant, else a sympy expression."""
     if isinstance(n, SYMBOLIC):
-        n = _ours(sympy.sympify(n.node.expr))
+        n = with_derived_symbols(sympy.sympify(n.node.expr))
     if isinstance(n, sympy.Basic):
         return (
             int(n)
@@ -292,7 +257,7 @@ def fill(tree, names):
     places = [i for i, leaf in enumerate(leaves) if isinstance(leaf, (*SYMBOLIC, sympy.Expr))]
     if not places:
         return lambda *values: tree
-    text = f"lambda {', '.join(names)}: ({', '.join(python_text(underived(sympy.sympify(size(leaves[i])), names)) for i in places)},)"
+    text = f"lambda {', '.join(names)}: ({', '.join(python_code(underived(sympy.sympify(size(leaves[i])), names)) for i in places)},)"
     evaluate = eval(text, {"math": math})
 
     def filled(*values):

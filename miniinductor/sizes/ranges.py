@@ -1,10 +1,9 @@
-"""Integer division and remainder as sympy functions, and their simplification over loop ranges.
+"""What follows from the ranges of loop variables: bounds and simpler indices.
 
-In:   index expressions over loop variables.  Out: simpler ones that are equal for every index in range.
+In:   index expressions over loop variables and sizes, and how far each loop variable runs.
+Out:  simpler expressions that are equal for every index in range.
 
     >>> i, j, s = sympy.symbols("i j s", integer=True, nonnegative=True)
-    >>> FloorDiv(8 * i + j, 8)
-    i + FloorDiv(j, 8)
     >>> simplify(FloorDiv(8 * i + j, 8), {j: 8})
     i
 
@@ -12,8 +11,9 @@ In:   index expressions over loop variables.  Out: simpler ones that are equal f
     ...     simplify(FloorDiv(s * i + j, 8), {j: 8})
     i*FloorDiv(s, 8)
 
-Both follow Python (floor).  Construction applies what holds for all integers; `simplify` adds what needs ranges, and what is known to divide a size.
-Mirrors torch/utils/_sympy/functions.py and torch/_inductor/sizevars.py.
+Construction (`expressions.py`) applies what holds for all integers; `simplify` adds what needs
+ranges, and what is known to divide a size.
+Mirrors torch/_inductor/sizevars.py.
 """
 
 import functools
@@ -21,7 +21,8 @@ import math
 
 import sympy
 
-from .current import Current
+from ..current import Current
+from .expressions import FloorDiv, Mod
 
 _multiples = Current({})  # symbol -> a number that divides it for all sizes
 multiples = _multiples.set
@@ -54,76 +55,6 @@ def closed(expression):
 @functools.lru_cache(None)
 def _part(symbol, k):
     return sympy.Symbol(f"{symbol}_by_{k}", integer=True, positive=True)
-
-
-def _split_multiples(expression, divisor):
-    """expression = quotient * divisor + rest, taking every term whose coefficient the divisor divides."""
-    quotient, rest = [], []
-    for term in sympy.Add.make_args(expression):
-        coefficient, factors = term.as_coeff_Mul()
-        if divisor.is_Integer and coefficient.is_Integer and coefficient % divisor == 0:
-            quotient.append(coefficient / divisor * factors)
-        elif not divisor.is_Integer and not divisor.is_Add and sympy.denom(term / divisor) == 1:
-            quotient.append(term / divisor)
-        else:
-            rest.append(term)
-    if divisor.is_Add and expression.has(*divisor.free_symbols):
-        return _divide(expression, divisor)
-    return sympy.Add(*quotient), sympy.Add(*rest)
-
-
-def _divide(expression, divisor):
-    """The same for a divisor that is a sum, as polynomials: x*(s + 1) + y = x * (s + 1) + y."""
-    try:
-        quotient, rest = sympy.div(expression, divisor, *divisor.free_symbols)
-    except sympy.PolynomialError:
-        return sympy.Integer(0), expression
-    whole = all(n.is_Integer for n in quotient.atoms(sympy.Number) | rest.atoms(sympy.Number))
-    return (quotient, rest) if whole else (sympy.Integer(0), expression)
-
-
-class FloorDiv(sympy.Function):
-    """a // b, rounding down; b > 0."""
-
-    nargs = (2,)
-    is_integer = True
-
-    @classmethod
-    def eval(cls, a, b):
-        if b == 1 or a == 0:
-            return a
-        if a.is_Integer and b.is_Integer:
-            return sympy.Integer(int(a) // int(b))
-        if isinstance(a, FloorDiv):
-            return FloorDiv(a.args[0], a.args[1] * b)
-        quotient, rest = _split_multiples(a, b)
-        if quotient != 0:
-            return quotient + FloorDiv(rest, b)
-
-    def _eval_is_nonnegative(self):
-        return self.args[0].is_nonnegative
-
-
-class Mod(sympy.Function):
-    """a % b with the sign of b; b > 0."""
-
-    nargs = (2,)
-    is_integer = True
-    is_nonnegative = True
-
-    @classmethod
-    def eval(cls, a, b):
-        if b == 1 or a == 0:
-            return sympy.Integer(0)
-        if a.is_Integer and b.is_Integer:
-            return sympy.Integer(int(a) % int(b))
-        if isinstance(a, Mod) and (
-            a.args[1] == b or a.args[1].is_Integer and b.is_Integer and a.args[1] % b == 0
-        ):
-            return Mod(a.args[0], b)
-        quotient, rest = _split_multiples(a, b)
-        if quotient != 0:
-            return Mod(rest, b)
 
 
 def bounds(expression, ranges):

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 import sympy
 
-from .symbolic_numbers import ATOMS, INFINITY, OPAQUE, FloorDiv, Mod, as_number, exact
+from .expressions import ATOMS, FLOAT_FUNCTIONS, INFINITY, FloorDiv, Mod, as_number, exact
 
 LARGEST = 2**63 - 1
 
@@ -187,14 +187,22 @@ class Facts:
         if isinstance(expr, sympy.Abs):
             return max(sympy.Integer(0), low), max(abs(low), abs(high))
         if isinstance(
-            expr, (OPAQUE["TrueDiv"], OPAQUE["FloatMul"], OPAQUE["FloatAdd"], OPAQUE["Math_sqrt"])
+            expr,
+            (
+                FLOAT_FUNCTIONS["TrueDiv"],
+                FLOAT_FUNCTIONS["FloatMul"],
+                FLOAT_FUNCTIONS["FloatAdd"],
+                FLOAT_FUNCTIONS["Math_sqrt"],
+            ),
         ):
             return (
                 (sympy.Integer(0), INFINITY)
                 if all(p[0] >= 0 for p in parts) and low2 >= 0
                 else (-INFINITY, INFINITY)
             )
-        if isinstance(expr, tuple(OPAQUE[n] for n in ("ToFloat", "Floor", "Trunc", "Round"))):
+        if isinstance(
+            expr, tuple(FLOAT_FUNCTIONS[n] for n in ("ToFloat", "Floor", "Trunc", "Round"))
+        ):
             return (sympy.Integer(0) if low >= 0 else -INFINITY), INFINITY
         return -INFINITY, INFINITY
 

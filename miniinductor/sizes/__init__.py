@@ -1,0 +1,13 @@
+"""Sizes that are not known when kernels are written: one algebra for both packages.
+
+The files, in the order in which one needs the other:
+
+* `expressions`: division, remainder and float arithmetic as sympy functions
+* `printing`: expressions as Python, C and Triton
+* `ranges`: what follows from the ranges of loop variables
+* `facts`: what follows from guards, and a small prover
+* `symbols`: from `torch.SymInt` to expressions and back; hints; what holds for all sizes
+
+minidynamo makes the symbols (`minidynamo/symbolic_shapes.py`), miniinductor writes kernels with
+them.  Mirrors torch/utils/_sympy and torch/_inductor/sizevars.py (paper section 5).
+"""

@@ -1,0 +1,270 @@
+"""Sizes and indices as text: Python for guards, messages and the wrapper; C and Triton for kernels.
+
+In:   a sympy expression over sizes and loop variables.   Out: text that computes it.
+
+    >>> s, x = sympy.symbols("s x", integer=True, nonnegative=True)
+    >>> python_code(2 * s + FloorDiv(x, 3), {s: "a.shape[0]"})
+    'a.shape[0] * 2 + (x // 3)'
+    >>> index_text(8 * s + FloorDiv(x, 3)), index_text(8 * s + FloorDiv(x, 3), "triton")
+    ('x/3 + 8*s', 'x//3 + 8*s')
+
+One walk over the expression, `Printer`; a language is a subclass that says how each class of
+expression is written.  Mirrors torch/utils/_sympy/printers.py.
+"""
+
+import functools
+from collections.abc import Mapping
+
+import sympy
+
+from .expressions import INFINITY, FloorDiv, Mod, as_number
+
+SUM, PRODUCT, UNARY, ATOM = 1, 2, 3, 4  # how strongly the outermost operator of a text binds
+
+
+class Printer:
+    """Writes an expression by the method that is named after its class: (text, binding strength)."""
+
+    def visit(self, expr: sympy.Expr) -> tuple[str, int]:
+        for cls in type(expr).__mro__:
+            method = getattr(self, f"write_{cls.__name__}", None)
+            if method is not None:
+                return method(expr)
+        raise NotImplementedError(f"no text for the expression {expr} ({type(expr).__name__})")
+
+    def within(self, expr: sympy.Expr, strength: int) -> str:
+        """The text of a part, in parentheses where it binds less than `strength`."""
+        text, own = self.visit(expr)
+        return text if own >= strength else f"({text})"
+
+    def text(self, expr: sympy.Expr) -> str:
+        return self.visit(expr)[0]
+
+    def call(self, function: str, *args: sympy.Expr) -> tuple[str, int]:
+        return f"{function}({', '.join(map(self.text, args))})", ATOM
+
+
+# --- Python -----------------------------------------------------------------------------------------
+class PythonPrinter(Printer):
+    """names: symbol -> how it is written; others by their own names."""
+
+    def __init__(self, names: Mapping[sympy.Symbol, str] | None = None) -> None:
+        self.names = names or {}
+
+    def write_Symbol(self, expr):
+        return self.names.get(expr, expr.name), ATOM
+
+    def write_Number(self, expr):
+        if expr in (INFINITY, -INFINITY):
+            return f"float('{'-' if expr < 0 else ''}inf')", ATOM
+        return repr(as_number(expr)), ATOM
+
+    write_NumberSymbol = write_Number  # pi
+
+    def write_BooleanAtom(self, expr):
+        return str(bool(expr)), ATOM
+
+    def write_Add(self, expr):
+        def place(term):
+            return term.is_number, term.could_extract_minus_sign(), str(term)
+
+        first, *others = sorted(expr.args, key=place)
+        text = self.text(first)
+        for term in others:
+            if term.could_extract_minus_sign():
+                text += f" - {self.within(-term, PRODUCT)}"
+            else:
+                text += f" + {self.text(term)}"
+        return text, SUM
+
+    def write_Mul(self, expr):
+        number, rest = expr.as_coeff_Mul()
+        factors = sorted(sympy.Mul.make_args(rest), key=str)
+        text = " * ".join(self.within(factor, UNARY) for factor in factors)
+        if number == 1:
+            return text, PRODUCT
+        if number == -1:
+            return f"-{text}", PRODUCT
+        return f"{text} * {as_number(number)!r}", PRODUCT
+
+    def write_Pow(self, expr):
+        return f"{self.within(expr.base, UNARY)}**{self.within(expr.exp, UNARY)}", UNARY
+
+    def write_Relational(self, expr):
+        return f"{self.text(expr.lhs)} {expr.rel_op} {self.text(expr.rhs)}", SUM
+
+    def write_And(self, expr):
+        return f"({' and '.join(map(self.text, expr.args))})", ATOM
+
+    def write_Or(self, expr):
+        return f"({' or '.join(map(self.text, expr.args))})", ATOM
+
+    def write_Not(self, expr):
+        return f"(not {self.within(expr.args[0], UNARY)})", ATOM
+
+    def write_FloorDiv(self, expr):
+        a, b = (self.within(part, UNARY) for part in expr.args)
+        return f"({a} // {b})", ATOM
+
+    def write_Mod(self, expr):
+        a, b = (self.within(part, UNARY) for part in expr.args)
+        return f"({a} % {b})", ATOM
+
+    def write_Max(self, expr):
+        return self.call("max", *expr.args)
+
+    def write_Min(self, expr):
+        return self.call("min", *expr.args)
+
+    def write_Abs(self, expr):
+        return self.call("abs", *expr.args)
+
+    def write_Piecewise(self, expr):
+        (a, condition), (b, _) = expr.args
+        return f"({self.text(a)} if {self.text(condition)} else {self.text(b)})", ATOM
+
+    def write_Function(self, expr):
+        """One of the float functions; each says how Python writes it."""
+        return type(expr).code.format(*[self.within(a, UNARY) for a in expr.args]), ATOM
+
+
+def python_code(expr: sympy.Expr, names: Mapping[sympy.Symbol, str] | None = None) -> str:
+    """`expr` as Python, its symbols written as `names` says: "x.shape[0] * 2 + 1"."""
+    return PythonPrinter(names).text(sympy.sympify(expr))
+
+
+# --- indices in kernels -----------------------------------------------------------------------------
+class IndexPrinter(Printer):
+    """What C and Triton share.
+
+    `/` and `%` stand where both sides are known not to be negative, so that they are exact;
+    functions of the language (`floordiv`, `remainder`) stand elsewhere."""
+
+    divide = "/"
+    functions = "{}"
+    floats: dict[str, str] = {}
+
+    def write_Integer(self, expr):
+        return str(int(expr)), ATOM if expr >= 0 else UNARY
+
+    def write_Float(self, expr):
+        return repr(float(expr)), ATOM
+
+    def write_Symbol(self, expr):
+        return expr.name, ATOM
+
+    def write_Add(self, expr):
+        first, *others = sorted(expr.args, key=_term_key)
+        text = self.within(first, SUM)
+        for term in others:
+            if term.as_coeff_Mul()[0].is_negative:
+                text += f" - {self.within(-term, PRODUCT)}"
+            else:
+                text += f" + {self.within(term, SUM)}"
+        return text, SUM
+
+    def write_Mul(self, expr):
+        coefficient, rest = expr.as_coeff_Mul()
+        if coefficient == -1:
+            return "-" + self.within(rest, UNARY), UNARY
+        return "*".join(self.within(factor, UNARY) for factor in expr.args), PRODUCT
+
+    def write_Pow(self, expr):
+        if not expr.exp.is_Integer or not 0 < expr.exp < 8:
+            raise NotImplementedError(f"no text for the power {expr}")
+        return "*".join([self.within(expr.base, UNARY)] * int(expr.exp)), PRODUCT
+
+    def write_FloorDiv(self, expr):
+        return self._division(expr, self.divide, "floordiv")
+
+    def write_Mod(self, expr):
+        return self._division(expr, "%", "remainder")
+
+    def _division(self, expr, operator, function):
+        a, b = expr.args
+        if never_negative(a) and never_negative(b):
+            return f"{self.within(a, PRODUCT)}{operator}{self.within(b, UNARY)}", PRODUCT
+        return self.call(self.functions.format(function), a, b)
+
+    def write_Max(self, expr):
+        return self._pairwise("maximum", expr.args)
+
+    def write_Min(self, expr):
+        return self._pairwise("minimum", expr.args)
+
+    def write_Abs(self, expr):
+        return self._pairwise("maximum", (expr.args[0], -expr.args[0]))
+
+    def _pairwise(self, function, args):
+        text = self.text(args[0])
+        for other in args[1:]:
+            text = f"{self.functions.format(function)}({text}, {self.text(other)})"
+        return text, ATOM
+
+    def write_Function(self, expr):
+        """A number made of sizes in floating point, computed as Python does."""
+        spelling = self.floats.get(type(expr).__name__)
+        if spelling is None:
+            raise NotImplementedError(f"no text for {type(expr).__name__} in an index: {expr}")
+        return spelling.format(*map(self.text, expr.args)), ATOM
+
+
+ARITHMETIC = {
+    "FloatAdd": "({} + {})",
+    "FloatSub": "({} - {})",
+    "FloatMul": "(({})*({}))",
+    "FloatNeg": "(-({}))",
+}
+
+
+class CPrinter(IndexPrinter):
+    functions = "mini::{}<int64_t>"
+    floats = ARITHMETIC | {
+        "TrueDiv": "((double)({})/(double)({}))",
+        "ToFloat": "(double)({})",
+        "FloatPow": "__builtin_pow({}, {})",
+        "Math_sqrt": "__builtin_sqrt({})",
+    }
+
+    def write_Integer(self, expr):
+        text, strength = super().write_Integer(expr)
+        return (text + "LL" if abs(int(expr)) > 2**31 - 1 else text), strength
+
+
+class TritonPrinter(IndexPrinter):
+    divide = "//"
+    functions = "integer_{}"
+    floats = ARITHMETIC | {
+        "TrueDiv": "(tl.cast({}, tl.float64)/tl.cast({}, tl.float64))",
+        "ToFloat": "tl.cast({}, tl.float64)",
+        "FloatPow": "tl.exp2(tl.log2({})*{})",
+        "Math_sqrt": "tl.sqrt({})",
+    }
+
+
+LANGUAGES: dict[str, IndexPrinter] = {"c": CPrinter(), "triton": TritonPrinter()}
+
+
+@functools.lru_cache(50_000)
+def index_text(expr: sympy.Expr, language: str = "c") -> str:
+    """A sympy index expression as text of a kernel.  NotImplementedError where there is none."""
+    return LANGUAGES[language].text(sympy.sympify(expr))
+
+
+def _term_key(term):
+    coefficient, rest = term.as_coeff_Mul()
+    return rest == 1, coefficient.is_negative or False, str(rest)
+
+
+# Read from memory, or computed: these may be negative.  Loop variables and sizes never are.
+COMPUTED = ("indirect", "tmp")
+CLOSED = (sympy.Add, sympy.Mul, sympy.Pow, FloorDiv, Mod, sympy.Max, sympy.Min)
+
+
+def never_negative(expr: sympy.Expr) -> bool:
+    """True only when sure: no negative coefficient, and only loop variables and sizes."""
+    if expr.is_Integer:
+        return bool(expr >= 0)
+    if expr.is_Symbol:
+        return not expr.name.startswith(COMPUTED)
+    return isinstance(expr, CLOSED) and all(map(never_negative, expr.args))
