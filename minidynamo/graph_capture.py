@@ -26,7 +26,7 @@ from torch._subclasses import fake_tensor
 from . import config, runtime
 from .dynamic import SizePolicy
 from .exceptions import Break
-from .guards import Guard, constant_check
+from .guards import LAYOUT, Guard, constant_check
 from .sources import SourceTree
 from .symbolic_numbers import EXPRESSIONS
 from .symbolic_shapes import (
@@ -151,13 +151,14 @@ class OutputGraph(Builder):
 
     # ---- guards
     def guard(self, source, kind, check, value=None, row=None):
-        """Hang a guard on `source`; `{pin}` and `{key}` in the check stand for `value`, which is attribute `row` of the tensor there."""
+        """Hang a guard on `source`; `{pin}` and `{key}` in the check stand for `value`.  row: what the check looks at, where the memo can do
+        that: an attribute of the tensor there (`value`), or its LAYOUT."""
         if kind in source.guards:
             return
         pins = {}
         for field in ("{pin}", "{key}"):
             if field in check:
-                if type(value) in LITERAL_KEYS or row == "shape":
+                if type(value) in LITERAL_KEYS:
                     text = repr(value).replace("{", "{{").replace("}", "}}")
                 else:
                     pin = self.tree.pinned(value)
@@ -170,7 +171,7 @@ class OutputGraph(Builder):
             check,
             pins,
             self.frame.user_line() if self.frame is not None else "",
-            row and (row, value),
+            row if row is None or row is LAYOUT else (row, value),
         )
 
     def guard_pair(self, check, *sources):

@@ -316,7 +316,7 @@ def plan_outputs(joint, tracer, flat, objects):
                 joint.outputs.append(
                     Output("input", placeholders[root], views, not leaf.requires_grad)
                 )
-            elif len(sharing[root]) == 1 and not leafy:
+            elif len(sharing[root]) == 1 and not leafy and not has_lazy_bits(leaf):
                 joint.outputs.append(Output("computed", result(leaf)))
             else:
                 base = root.meta["val"]
@@ -333,6 +333,11 @@ def plan_outputs(joint, tracer, flat, objects):
                     )
                 )
     return results
+
+
+def has_lazy_bits(tensor: torch.Tensor) -> bool:
+    """Does its memory hold something else than its values (`z.conj()`, `z.conj().imag`, zeros without memory)?"""
+    return tensor.is_neg() or tensor.is_conj() or tensor._is_zerotensor()
 
 
 def view_chain(node):
