@@ -245,6 +245,16 @@ class OutputGraph(Builder):
                 f"{{0}}.{name}() is {getattr(variable.value, name)()}",
             )
 
+    def guard_offsets(self, fakes: list[torch.Tensor]) -> None:
+        """Places are counted from the start of these tensors' memory: where the inputs begin that lie there must stay as it is."""
+        known = [v for v in self.by_fake.values() if v.value is not None]  # not made in the frame
+        storages = {fake.untyped_storage()._cdata for fake in fakes}
+        for variable in known:
+            real, fake = variable.value, variable.fake
+            if real.layout is torch.strided and fake.untyped_storage()._cdata in storages:
+                check = f"{{0}}.storage_offset() == {real.storage_offset()}"
+                self.guard(variable.source, "OFFSET", check)
+
     def guard_no_global_hooks(self):
         if not self.global_hooks_guarded:
             self.global_hooks_guarded = True
@@ -410,6 +420,8 @@ class OutputGraph(Builder):
         fake_args = [self.to_fake(a) for a in args]
         fake_kwargs = {k: self.to_fake(v) for k, v in kwargs.items()}
         before = states(fake_args, fake_kwargs)
+        if "as_strided" in getattr(target, "__name__", target):
+            self.guard_offsets([tensor for tensor, _ in before])
         self.shape_env.running = describe(target)
         try:
             with (

@@ -67,7 +67,7 @@ def channels_last(t: torch.Tensor) -> torch.Tensor:
 
 def offset(t: torch.Tensor) -> torch.Tensor:
     """One element behind the start of its storage."""
-    storage = t.new_empty(t.numel() + 1)
+    storage = t.new_zeros(t.numel() + 1)
     return storage[1:].view(t.shape).copy_(t)
 
 
@@ -242,7 +242,9 @@ def check_calls(op: Any, calls: list[tuple], target: Callable, mode: Mode) -> st
             name, args, kwargs = group[0]
             problem = difference(op, laid_out((args, kwargs), LAYOUTS[name]), want, got)
         if not problem:
-            problem = difference(op, (([],), {}), eagers, ours) and "the arguments afterwards differ"
+            problem = (
+                difference(op, (([],), {}), eagers, ours) and "the arguments afterwards differ"
+            )
         if not problem and not isinstance(want, Exception):
             aliases = shared(want, eagers), shared(got, ours)
             if aliases[0] != aliases[1]:
