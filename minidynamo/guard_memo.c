@@ -54,6 +54,7 @@ static struct {
     bool (*is_neg)(const void *), (*is_conj)(const void *), (*is_zerotensor)(const void *);
     Py_ssize_t offset;              /* 0: there are none */
 } torch;
+static PyTypeObject *tensor_type;   /* torch.Tensor */
 static int32_t strided;             /* what torch.layout says of dense tensors */
 
 static uint64_t version_of(PyObject *dict) { return ((PyDictObject *)dict)->ma_version_tag; }
@@ -249,7 +250,7 @@ memo_new(PyTypeObject *type, PyObject *args, PyObject *kw)
         return NULL;
     }
     for (Py_ssize_t i = 0; i < layouts; i++)
-        if (!torch.offset || Py_TYPE(PyList_GET_ITEM(memo->watched, i))->tp_basicsize < torch.offset + (Py_ssize_t)sizeof(void *)) {
+        if (!torch.offset || !PyObject_TypeCheck(PyList_GET_ITEM(memo->watched, i), tensor_type)) {
             Py_DECREF(memo);
             return PyErr_Format(PyExc_TypeError, "only the layouts of tensors can be watched, and only after use_torch");
         }
@@ -307,8 +308,10 @@ use_torch(PyObject *module, PyObject *args)
             continue;
         torch.offset = offset;
         if (torch.layout(handle, &strided) == 0 && layout_of(tensor, &found, &sizes, &strides) && !found.bits
-            && found.dim == 2 && sizes[0] == 3 && sizes[1] == 2 && strides[0] == 1 && strides[1] == 3)
+            && found.dim == 2 && sizes[0] == 3 && sizes[1] == 2 && strides[0] == 1 && strides[1] == 3) {
+            tensor_type = (PyTypeObject *)Py_NewRef(Py_TYPE(tensor));
             Py_RETURN_TRUE;
+        }
         torch.offset = 0;
     }
     Py_RETURN_FALSE;
