@@ -368,8 +368,7 @@ def check(case: tuple, mode: Mode) -> str:
     tensor, place, name, seed = case
     program = programs()[name]
     chance = random.Random(seed)
-    place_of_its_kind = place if place == "parameter" else "argument"
-    found = changes("matrix" if tensor in ("part", "leaf") else tensor, place_of_its_kind)
+    found = changes("complex" if tensor == "complex" else "matrix", "argument")
     change = chance.choice(found)
     plain, ours = world_of(tensor, place, program), world_of(tensor, place, program)
     compiled = mode.compile(ours[1])
