@@ -26,7 +26,7 @@ from torch._subclasses import fake_tensor
 from . import config, runtime
 from .dynamic import SizePolicy
 from .exceptions import Break
-from .guards import Guard, constant_check
+from .guards import LAYOUT, Guard, constant_check
 from .sources import SourceTree
 from .symbolic_numbers import EXPRESSIONS
 from .symbolic_shapes import (
@@ -151,13 +151,14 @@ class OutputGraph(Builder):
 
     # ---- guards
     def guard(self, source, kind, check, value=None, row=None):
-        """Hang a guard on `source`; `{pin}` and `{key}` in the check stand for `value`, which is attribute `row` of the tensor there."""
+        """Hang a guard on `source`; `{pin}` and `{key}` in the check stand for `value`.  row: what the check looks at, where the memo can do
+        that: an attribute of the tensor there (`value`), or its LAYOUT."""
         if kind in source.guards:
             return
         pins = {}
         for field in ("{pin}", "{key}"):
             if field in check:
-                if type(value) in LITERAL_KEYS or row == "shape":
+                if type(value) in LITERAL_KEYS:
                     text = repr(value).replace("{", "{{").replace("}", "}}")
                 else:
                     pin = self.tree.pinned(value)
@@ -170,7 +171,7 @@ class OutputGraph(Builder):
             check,
             pins,
             self.frame.user_line() if self.frame is not None else "",
-            row and (row, value),
+            row if row is None or row is LAYOUT else (row, value),
         )
 
     def guard_pair(self, check, *sources):
@@ -243,6 +244,16 @@ class OutputGraph(Builder):
                 ("FLAG", name),
                 f"{{0}}.{name}() is {getattr(variable.value, name)()}",
             )
+
+    def guard_offsets(self, fakes: list[torch.Tensor]) -> None:
+        """Places are counted from the start of these tensors' memory: where the inputs begin that lie there must stay as it is."""
+        known = [v for v in self.by_fake.values() if v.value is not None]  # not made in the frame
+        storages = {fake.untyped_storage()._cdata for fake in fakes}
+        for variable in known:
+            real, fake = variable.value, variable.fake
+            if real.layout is torch.strided and fake.untyped_storage()._cdata in storages:
+                check = f"{{0}}.storage_offset() == {real.storage_offset()}"
+                self.guard(variable.source, "OFFSET", check)
 
     def guard_no_global_hooks(self):
         if not self.global_hooks_guarded:
@@ -409,6 +420,8 @@ class OutputGraph(Builder):
         fake_args = [self.to_fake(a) for a in args]
         fake_kwargs = {k: self.to_fake(v) for k, v in kwargs.items()}
         before = states(fake_args, fake_kwargs)
+        if "as_strided" in getattr(target, "__name__", target):
+            self.guard_offsets([tensor for tensor, _ in before])
         self.shape_env.running = describe(target)
         try:
             with (

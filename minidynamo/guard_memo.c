@@ -1,34 +1,61 @@
 /* A memo of a guard check: nothing that it read has changed since it last passed.
  *
  * In:   what a generated guard function read on its way (`remember`): objects, dictionaries, classes, functions, parents before
- *       what they hold; and rows (tensor, attribute, value), fixed when the memo is made.
+ *       what they hold; rows (tensor, attribute, value), and tensors whose layout is watched, fixed when the memo is made.
  * Out:  `memo()`: True only if all of them are as they were, so that the check need not be repeated.
  *
- *     memo = Memo([(parameter, torch.Tensor.dtype, torch.float32)])
+ *     memo = Memo([(parameter, torch.Tensor.requires_grad, True)], [parameter])
  *     if not memo(): ...check in Python...; memo.remember([module, module.__dict__], [])
  *
  * A dictionary carries a version that no other state of any dictionary in the process ever had (PEP 509), an object its class and
  * its __dict__, a class its dictionary and MRO, a function its code.  References are borrowed: a row is looked at only after the row
  * of the dictionary that holds it was found unchanged, hence the order; the first is held by whoever calls.
+ *
+ * A tensor's layout is what a kernel that was compiled for it relies on: class, dtype, device, sizes, strides, and whether it is a
+ * lazily negated or conjugated view.  It is read by libtorch's C functions (a few ns each; `use_torch` is told their addresses and
+ * tries them first): the same question through Python's attributes costs a microsecond a tensor.  The layout remembered is the one
+ * at `remember`, just after the guards in Python found it right.
  * Mirrors the dict tags of torch/csrc/dynamo/guards.cpp.  # PyTorch: dict watchers from 3.12 on (3.14 has no versions any more).
  */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
+#include <stdbool.h>
+#include <stdint.h>
 #include <structmember.h>
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 
+#define MOST_DIMENSIONS 16          /* the layout of a tensor with more of them is not watched: its guards run each time */
 #define MANY_MISSES 32              /* in a row: what changes in every call is not worth remembering */
 
 typedef struct { PyObject *object; void *first, **slot, *second; uint64_t version; enum { DICT, OBJECT, CLASS, FUNCTION } kind; } Row;
 typedef struct { PyObject *tensor, *expected; PyGetSetDef *attribute; } TensorRow;
 typedef struct {
+    PyTypeObject *type;
+    int32_t dtype, device_type, device_index, bits;
+    int64_t dim, numbers[2 * MOST_DIMENSIONS];      /* sizes, then strides */
+} Layout;
+
+typedef struct {
     PyObject_HEAD
     PyObject *held;                 /* the list of tensor rows, which owns what they point to */
+    PyObject *watched;              /* the list of the tensors whose layouts are watched */
     TensorRow *tensors;
+    Layout *layouts;
     Row *rows;
-    Py_ssize_t tensor_count, count, misses;
+    Py_ssize_t tensor_count, layout_count, count, misses;
     vectorcallfunc vectorcall;
 } Memo;
+
+/* libtorch's functions; each takes an at::Tensor *, which lies `offset` bytes behind the start of the Python object.  The first seven
+ * give 0 if all went well. */
+static struct {
+    int32_t (*layout)(void *, int32_t *), (*dtype)(void *, int32_t *), (*device_type)(void *, int32_t *), (*device_index)(void *, int32_t *);
+    int32_t (*dim)(void *, int64_t *), (*sizes)(void *, int64_t **), (*strides)(void *, int64_t **);
+    bool (*is_neg)(const void *), (*is_conj)(const void *), (*is_zerotensor)(const void *);
+    Py_ssize_t offset;              /* 0: there are none */
+} torch;
+static PyTypeObject *tensor_type;   /* torch.Tensor */
+static int32_t strided;             /* what torch.layout says of dense tensors */
 
 static uint64_t version_of(PyObject *dict) { return ((PyDictObject *)dict)->ma_version_tag; }
 
@@ -80,6 +107,45 @@ as_it_was(Row *row)
     }
 }
 
+/* 0: not a tensor of numbers at strides, or one of too many dimensions. */
+static int
+layout_of(PyObject *tensor, Layout *found, int64_t **sizes, int64_t **strides)
+{
+    void *handle = (char *)tensor + torch.offset;
+    int32_t layout;
+    found->type = Py_TYPE(tensor);
+    found->bits = torch.is_neg(handle) | torch.is_conj(handle) << 1 | torch.is_zerotensor(handle) << 2;
+    return torch.layout(handle, &layout) == 0 && layout == strided
+        && torch.dtype(handle, &found->dtype) == 0
+        && torch.device_type(handle, &found->device_type) == 0
+        && torch.device_index(handle, &found->device_index) == 0
+        && torch.dim(handle, &found->dim) == 0 && found->dim <= MOST_DIMENSIONS
+        && torch.sizes(handle, sizes) == 0 && torch.strides(handle, strides) == 0;
+}
+
+static int
+remember_layout(PyObject *tensor, Layout *layout)
+{
+    int64_t *sizes, *strides;
+    if (!layout_of(tensor, layout, &sizes, &strides))
+        return 0;
+    memcpy(layout->numbers, sizes, layout->dim * sizeof(int64_t));
+    memcpy(layout->numbers + layout->dim, strides, layout->dim * sizeof(int64_t));
+    return 1;
+}
+
+static int
+lies_as_it_did(PyObject *tensor, Layout *was)
+{
+    Layout now;
+    int64_t *sizes, *strides;
+    return layout_of(tensor, &now, &sizes, &strides)
+        && now.type == was->type && now.dtype == was->dtype && now.bits == was->bits && now.dim == was->dim
+        && now.device_type == was->device_type && now.device_index == was->device_index
+        && !memcmp(sizes, was->numbers, now.dim * sizeof(int64_t))
+        && !memcmp(strides, was->numbers + now.dim, now.dim * sizeof(int64_t));
+}
+
 static PyObject *
 memo_call(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *kwnames)
 {
@@ -102,6 +168,9 @@ memo_call(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *kwname
         if (!same)
             Py_RETURN_FALSE;
     }
+    for (Py_ssize_t i = 0; i < memo->layout_count; i++)
+        if (!lies_as_it_did(PyList_GET_ITEM(memo->watched, i), &memo->layouts[i]))
+            Py_RETURN_FALSE;
     memo->misses = 0;
     Py_RETURN_TRUE;
 }
@@ -131,6 +200,9 @@ memo_remember(Memo *memo, PyObject *const *args, Py_ssize_t nargs)
             Py_RETURN_NONE;
         rows[n + i] = (Row){.object = dict, .version = version_of(dict), .kind = DICT};
     }
+    for (Py_ssize_t i = 0; i < memo->layout_count; i++)
+        if (!remember_layout(PyList_GET_ITEM(memo->watched, i), &memo->layouts[i]))
+            Py_RETURN_NONE;
     memo->count = n + hooks;
     Py_RETURN_NONE;
 }
@@ -139,14 +211,16 @@ static int
 memo_traverse(Memo *memo, visitproc visit, void *arg)
 {
     Py_VISIT(memo->held);
+    Py_VISIT(memo->watched);
     return 0;
 }
 
 static int
 memo_clear(Memo *memo)
 {
-    memo->count = memo->tensor_count = 0;
+    memo->count = memo->tensor_count = memo->layout_count = 0;
     Py_CLEAR(memo->held);
+    Py_CLEAR(memo->watched);
     return 0;
 }
 
@@ -157,21 +231,30 @@ memo_dealloc(Memo *memo)
     memo_clear(memo);
     PyMem_Free(memo->rows);
     PyMem_Free(memo->tensors);
+    PyMem_Free(memo->layouts);
     Py_TYPE(memo)->tp_free((PyObject *)memo);
 }
 
 static PyObject *
 memo_new(PyTypeObject *type, PyObject *args, PyObject *kw)
 {
-    PyObject *rows;
-    if (!PyArg_ParseTuple(args, "O!", &PyList_Type, &rows))
+    PyObject *rows, *watched = NULL;
+    if (!PyArg_ParseTuple(args, "O!|O!", &PyList_Type, &rows, &PyList_Type, &watched))
         return NULL;
     Memo *memo = (Memo *)type->tp_alloc(type, 0);
-    Py_ssize_t n = PyList_GET_SIZE(rows);
-    if (!memo || !(memo->held = PyList_GetSlice(rows, 0, n)) || !(memo->tensors = PyMem_New(TensorRow, n))) {
+    Py_ssize_t n = PyList_GET_SIZE(rows), layouts = watched ? PyList_GET_SIZE(watched) : 0;
+    if (!memo || !(memo->held = PyList_GetSlice(rows, 0, n)) || !(memo->tensors = PyMem_New(TensorRow, n))
+        || (watched && !(memo->watched = PyList_GetSlice(watched, 0, layouts)))
+        || !(memo->layouts = PyMem_New(Layout, layouts))) {
         Py_XDECREF(memo);
         return NULL;
     }
+    for (Py_ssize_t i = 0; i < layouts; i++)
+        if (!torch.offset || !PyObject_TypeCheck(PyList_GET_ITEM(memo->watched, i), tensor_type)) {
+            Py_DECREF(memo);
+            return PyErr_Format(PyExc_TypeError, "only the layouts of tensors can be watched, and only after use_torch");
+        }
+    memo->layout_count = layouts;
     for (Py_ssize_t i = 0; i < n; i++) {
         PyObject *tensor, *attribute, *expected, *row = PyList_GET_ITEM(memo->held, i);
         if (!PyArg_ParseTuple(row, "OO!O", &tensor, &PyGetSetDescr_Type, &attribute, &expected)
@@ -196,7 +279,7 @@ static PyMethodDef memo_methods[] = {
 static PyTypeObject MemoType = {
     PyVarObject_HEAD_INIT(NULL, 0)
     .tp_name = "minidynamo._guard_memo.Memo",
-    .tp_doc = "Memo([(tensor, getset descriptor, value)]): `memo()` is True while nothing that was remembered has changed.",
+    .tp_doc = "Memo([(tensor, getset descriptor, value)], [tensor]): `memo()` is True while nothing that was remembered has changed.",
     .tp_basicsize = sizeof(Memo),
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_HAVE_GC,
     .tp_vectorcall_offset = offsetof(Memo, vectorcall),
@@ -208,7 +291,39 @@ static PyTypeObject MemoType = {
     .tp_methods = memo_methods,
 };
 
-static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "minidynamo._guard_memo", "A memo of guard checks; see guards.py", -1};
+/* use_torch(tensor, tensor._cdata, addresses) -> bool.  The tensor is the transpose of a dense one of sizes (2, 3). */
+static PyObject *
+use_torch(PyObject *module, PyObject *args)
+{
+    PyObject *tensor;
+    unsigned long long impl, at[10];
+    if (!PyArg_ParseTuple(args, "OK(KKKKKKKKKK)", &tensor, &impl, &at[0], &at[1], &at[2], &at[3], &at[4], &at[5], &at[6], &at[7], &at[8], &at[9]))
+        return NULL;
+    memcpy(&torch, at, sizeof(at));
+    for (Py_ssize_t offset = sizeof(PyObject); offset + (Py_ssize_t)sizeof(void *) <= Py_TYPE(tensor)->tp_basicsize; offset += sizeof(void *)) {
+        void *handle = (char *)tensor + offset;
+        Layout found;
+        int64_t *sizes, *strides;
+        if (*(uintptr_t *)handle != (uintptr_t)impl)
+            continue;
+        torch.offset = offset;
+        if (torch.layout(handle, &strided) == 0 && layout_of(tensor, &found, &sizes, &strides) && !found.bits
+            && found.dim == 2 && sizes[0] == 3 && sizes[1] == 2 && strides[0] == 1 && strides[1] == 3) {
+            tensor_type = (PyTypeObject *)Py_NewRef(Py_TYPE(tensor));
+            Py_RETURN_TRUE;
+        }
+        torch.offset = 0;
+    }
+    Py_RETURN_FALSE;
+}
+
+static PyMethodDef functions[] = {
+    {"use_torch", use_torch, METH_VARARGS,
+     "use_torch(tensor, tensor._cdata, addresses of libtorch's functions) -> can layouts be watched?"},
+    {NULL}};
+
+static struct PyModuleDef module = {
+    PyModuleDef_HEAD_INIT, "minidynamo._guard_memo", "A memo of guard checks; see guards.py", -1, functions};
 
 PyMODINIT_FUNC
 PyInit__guard_memo(void)

@@ -13,19 +13,23 @@ The function follows the tree: each prefix is evaluated once and kept in a local
 missing attribute is a failed guard.
 
 What hangs below a module or a global by dictionaries alone (most of it) stands behind a memo (`guard_memo.c`): `if not memo():`
-skips it while no dictionary on the way has been written and no parameter has another dtype or shape.
+skips it while no dictionary on the way has been written and no parameter has another dtype, shape or strides.
 
 Mirrors torch/_dynamo/guards.py and the C++ guard tree of torch/csrc/dynamo/guards.cpp (paper section 3.3).
 # PyTorch: the tree is built from C++ nodes, with dict tags for the same purpose; a generated Python function can be read.
 """
 
+import ctypes
+import functools
 import gc
 import math
 import weakref
 from dataclasses import dataclass, field
 
+import torch
+
 from . import config
-from ._guard_memo import Memo
+from ._guard_memo import Memo, use_torch
 from .exceptions import SkipFrame
 from .sources import identifier, name_of
 
@@ -40,6 +44,18 @@ FIXED = {
     "NO_HOOKS",
 }  # of identity and of constants (hooks: see `_below`)
 LASTING = FIXED - {"EQUALS"} | {"TYPE", "CODE", "MRO", "ALIAS", "DISTINCT"}
+LAYOUT = "layout"  # `Guard.row` of what the memo sees by itself: class, dtype, sizes, strides, bits
+LAYOUT_FUNCTIONS = (
+    *[
+        f"aoti_torch_get_{name}"
+        for name in ("layout", "dtype", "device_type", "device_index", "dim", "sizes", "strides")
+    ],
+    # at::native::is_neg(const Tensor &) and its neighbours: the C functions above have none of them
+    *[
+        f"_ZN2at6native{len(name)}{name}ERKNS_6TensorE"
+        for name in ("is_neg", "is_conj", "_is_zerotensor")
+    ],
+)
 
 
 @dataclass(slots=True)
@@ -52,7 +68,7 @@ class Guard:
     pins: dict = field(default_factory=dict)
     line: str = ""
     row: tuple = (
-        None  # (attribute of a tensor, its value), where that is all that the check looks at
+        None  # (attribute of a tensor, its value), or LAYOUT, where that is all the check looks at
     )
 
     @property
@@ -68,6 +84,18 @@ class Guard:
 
     def __str__(self):
         return f"{self.kind:12} {self.code}" + (f"    # {self.line}" if self.line else "")
+
+
+@functools.cache
+def layouts_are_watched() -> bool:
+    """Has libtorch the functions by which the memo reads a tensor's layout?  Without them the guards run in each call."""
+    library = ctypes.CDLL(torch._C.__file__)  # finds what it depends on, too
+    found = [getattr(library, name, None) for name in LAYOUT_FUNCTIONS]
+    if None in found:
+        return False
+    probe = torch.empty(2, 3).t()
+    addresses = [ctypes.cast(function, ctypes.c_void_p).value for function in found]
+    return use_torch(probe, probe._cdata, tuple(addresses))
 
 
 def constant_check(value):
@@ -122,6 +150,7 @@ class GuardFunction:
             **{node: identifier(name) for name, node in tree.locals.items()},
         }
         self._lasting, self._rows, self._read, self._hooks = {}, [], [], []
+        self._watched = {}  # id -> tensor whose layout the memo watches
         for node in tree.locals.values():
             self._conditions(node.guards.values(), self.names[node])
         self._conditions(state_guards, "")
@@ -200,6 +229,7 @@ class GuardFunction:
             and self._is(node, tuple)
             or guard.row is not None
             and "ID" in node.guards
+            and (guard.row is not LAYOUT or layouts_are_watched())
         )
 
     def _lasts_pair(self, guard):
@@ -225,7 +255,7 @@ class GuardFunction:
         if lasting:
             self.indent = self.indent[4:]
             if len(self.lines) > start:
-                self.namespace["memo"] = Memo(self._rows)
+                self.namespace["memo"] = Memo(self._rows, [*self._watched.values()])
                 self.lines.insert(start, f"{self.indent}if not memo():")
                 self.lines.append(
                     f"{self.indent}    memo.remember([{', '.join(self._read)}], [{', '.join(self._hooks)}])"
@@ -260,8 +290,12 @@ class GuardFunction:
         self.guards.append(guard)
         self.namespace.update(guard.pins)
         if self.lasting and guard.row is not None:
-            (tensor,), (name, value) = guard.source.guards["ID"].pins.values(), guard.row
-            self._rows.append((tensor, getattr(type(tensor), name), value))
+            (tensor,) = guard.source.guards["ID"].pins.values()
+            if guard.row is LAYOUT:
+                self._watched[id(tensor)] = tensor
+            else:
+                name, value = guard.row
+                self._rows.append((tensor, getattr(type(tensor), name), value))
         return guard.check.format(*names)
 
     def _assign(self, node, parent):

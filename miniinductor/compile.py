@@ -23,7 +23,7 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 from . import config
 from .autograd.functionalize import CannotFunctionalize
-from .autograd.joint import needs_gradient, trace_forward
+from .autograd.joint import has_lazy_bits, needs_gradient, trace_forward
 from .autograd.runtime import Backward, Plan, compile_training, connect, held_tensors, with_outputs
 from .autograd.tracer import CannotTrace, ambient, no_autocast
 from .data_dependent import compile_pieces, symbols_of, unknown_symbols
@@ -77,7 +77,7 @@ class CompiledGraph:
             if expected is not None and (found := layout_of(value)) != expected:
                 raise ValueError(
                     f"input {n} of the compiled graph is {found or type(value).__name__} and was compiled as {expected} "
-                    "(sizes, strides, dtype, device)"
+                    "(sizes, strides, dtype, device, lazily negated, lazily conjugated)"
                 )
         return self.function(*inputs)
 
@@ -86,7 +86,7 @@ class CompiledGraph:
 
 
 def layout_of(value):
-    """(sizes, strides, dtype, device) of a tensor whose sizes are numbers, else None.  The stride of a size of 1 says nothing."""
+    """(sizes, strides, dtype, device, two bits) of a tensor whose sizes are numbers, else None.  The stride of a size of 1 says nothing."""
     if not isinstance(value, torch.Tensor):
         return None
     shape, strides = tuple(value.shape), value.stride()
@@ -95,7 +95,7 @@ def layout_of(value):
     return (
         None
         if torch.SymInt in map(type, (*shape, *strides))
-        else (shape, strides, value.dtype, value.device)
+        else (shape, strides, value.dtype, value.device, value.is_neg(), value.is_conj())
     )
 
 
@@ -337,6 +337,8 @@ def eager_reason(gm, inputs):
         return "the graph turns gradients on"
     if any(t.layout != torch.strided for t in [*inputs, *held]):
         return "a tensor that is not strided (sparse, mkldnn)"
+    if any(map(has_lazy_bits, [*inputs, *held])):
+        return "a tensor that is negated or conjugated lazily: kernels read memory as it is"
     devices = {t.device for t in [*inputs, *held]} - {torch.device("cpu")}
     return next((reason for device in devices if (reason := why_not(device))), None)
 

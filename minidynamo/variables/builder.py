@@ -22,7 +22,7 @@ from miniinductor.sizes.printing import python_code
 
 from .. import config
 from ..exceptions import Break
-from ..guards import MODULE_TABLES, Guard, constant_check
+from ..guards import LAYOUT, MODULE_TABLES, Guard, constant_check
 from .base import Lazy, OpaqueVar
 from .constant import LITERALS, ConstantVar, is_constant_value
 from .containers import DictVar, ListVar, ProxyVar, SetVar, TupleVar
@@ -44,6 +44,15 @@ C_CALLABLES = (
     type(torch.ops.aten),
 )
 TENSOR_TYPES = (torch.Tensor, torch.nn.Parameter)
+
+
+def view_bits_check(value: torch.Tensor) -> str:
+    """The check that a tensor is negated or conjugated lazily, or stands for zeros without memory, as `value` is."""
+    checks = [f"{{0}}.is_neg() is {value.is_neg()}"]
+    if value.is_complex():
+        checks.append(f"{{0}}.is_conj() is {value.is_conj()}")
+    checks.append(f"{{0}}._is_zerotensor() is {value._is_zerotensor()}")
+    return " and ".join(checks)
 
 
 class Builder:
@@ -254,12 +263,8 @@ class Builder:
         )
         if owned and source.name() not in self.input_sources:
             self.guard(source, "ID", "{0} is {pin}", value)
-            self.guard(source, "DTYPE", "{0}.dtype is {pin}", value.dtype, row="dtype")
-            if (
-                self.generates_code and config.guard_parameter_metadata
-            ):  # `p.data = ...` keeps the identity
-                self.guard_place(value, source)
-                self.guard(source, "SHAPE", "{0}.shape == {pin}", tuple(value.shape), row="shape")
+            if config.guard_parameter_metadata:  # `p.data = ...`, `p.t_()` keep the identity
+                self.guard_layout(value, kind, source)
             if torch.is_grad_enabled():
                 self.guard(
                     source,
@@ -291,6 +296,16 @@ class Builder:
         self.by_fake[id(fake)] = variable
         return variable
 
+    def guard_layout(self, value: torch.Tensor, kind: type, source) -> None:
+        """What the memo watches of a tensor whose identity is guarded (LAYOUT), each as a guard that says what has changed."""
+        self.guard(source, "TENSOR", "type({0}) is {pin}", kind, row=LAYOUT)
+        self.guard(source, "DTYPE", "{0}.dtype is {pin}", value.dtype, row=LAYOUT)
+        self.guard(source, "DEVICE", "{0}.device == {pin}", value.device, row=LAYOUT)
+        self.guard(source, "SHAPE", f"{{0}}.shape == {tuple(value.shape)}", row=LAYOUT)
+        if value.layout is torch.strided:
+            self.guard(source, "STRIDE", f"{{0}}.stride() == {value.stride()}", row=LAYOUT)
+        self.guard(source, "VIEW_BITS", view_bits_check(value), row=LAYOUT)
+
     def guard_tensor(self, value, kind, source, symbolic=None):
         self.guard(source, "TENSOR", "type({0}) is {pin}", kind)
         self.guard(source, "DTYPE", "{0}.dtype is {pin}", value.dtype)
@@ -307,17 +322,7 @@ class Builder:
             self.guard(source, "LAYOUT", "{0}.layout is {pin}", value.layout)
         self.guard(source, "GRAD", f"{{0}}.requires_grad is {value.requires_grad}")
         self.guard_place(value, source)
-        self.guard(
-            source,
-            "VIEW_BITS",
-            f"{{0}}.is_neg() is {value.is_neg()}"
-            + (f" and {{0}}.is_conj() is {value.is_conj()}" if value.is_complex() else "")
-            + (
-                f" and {{0}}._is_zerotensor() is {value._is_zerotensor()}"
-                if self.generates_code
-                else ""
-            ),
-        )
+        self.guard(source, "VIEW_BITS", view_bits_check(value))
 
     def guard_strides(self, fake, source):
         """Strides that follow the symbolic sizes."""
@@ -339,9 +344,9 @@ class Builder:
 
     def guard_place(self, value, source):
         if value.is_cpu:
-            self.guard(source, "DEVICE", "{0}.is_cpu", True, row="is_cpu")
+            self.guard(source, "DEVICE", "{0}.is_cpu")
         else:
-            self.guard(source, "DEVICE", "{0}.device == {pin}", value.device, row="device")
+            self.guard(source, "DEVICE", "{0}.device == {pin}", value.device)
 
     def _module(self, value, kind, source):
         if kind.__module__.startswith("torch.jit"):

@@ -14,6 +14,7 @@ import torch
 
 from .. import config
 from ..exceptions import Break
+from ..guards import LAYOUT
 from .base import Variable
 from .constant import ConstantVar
 from .containers import SequenceVar
@@ -199,7 +200,7 @@ class TensorVar(Variable):
         """A parameter's shape was asked for: from now on it matters whatever the backend is."""
         if self.source is not None and self.value is not None:
             tx.output.guard(
-                self.source, "SHAPE", "{0}.shape == {pin}", tuple(self.value.shape), row="shape"
+                self.source, "SHAPE", f"{{0}}.shape == {tuple(self.value.shape)}", row=LAYOUT
             )
 
     def _grad(self, tx):

@@ -13,7 +13,8 @@ In:   an ATen graph.  Out: the same values from pure ops; writes to inputs come 
     ['arg0', 'clone_default', 'slice_tensor', 'add_tensor', 'slice_scatter_default', 'output']
 
 The recorded graph is a straight line, so aliasing is fully known: a view shares the storage of its first argument, all else
-is fresh.  Each storage has a root node and a version; a write is pushed through the inverse of each view down to the
+is fresh.  No value of the functional graph is negated or conjugated lazily (`LAZY_VIEWS`): kernels read memory as it is.  Each storage has
+a root node and a version; a write is pushed through the inverse of each view down to the
 root; a view that is older than its root is replayed when it is read.
 
 Mirrors aten/src/ATen/FunctionalTensorWrapper.cpp and torch/_functorch/_aot_autograd (paper section 3.10).
@@ -78,6 +79,16 @@ PART_OF = {  # views that select: the inverse scatters into the old value
     aten.select.int: aten.select_scatter.default,
     aten.diagonal.default: aten.diagonal_scatter.default,
 }
+LAZY_VIEWS = {  # views that only set a bit, which kernels do not see: the ops that compute their values
+    aten._neg_view.default: aten.neg.default,
+    aten._conj.default: aten._conj_physical.default,
+}
+SAME_ELEMENTS.update(
+    {
+        lazy: lambda value, source, args, compute=compute: (compute, (value,))
+        for lazy, compute in LAZY_VIEWS.items()  # each is its own inverse
+    }
+)
 PIECES = {aten.split.Tensor, aten.split_with_sizes.default, aten.unbind.int}
 RENAMED = {  # in-place ops whose functional form has another name
     aten.bernoulli_.float: aten.bernoulli.p,
@@ -145,7 +156,8 @@ class Functionalizer:
         root = self.root[node]
         if self.stamp[node] != self.version[root]:
             args, kwargs = fx.map_arg((node.args, node.kwargs), self.read)
-            self.value[node] = self.emit(node, node.target, args, kwargs)
+            target = LAZY_VIEWS.get(node.target, node.target)
+            self.value[node] = self.emit(node, target, args, kwargs)
             self.stamp[node] = self.version[root]
         return self.value[node]
 
@@ -255,7 +267,9 @@ class Functionalizer:
         if schema is not None and schema.is_mutable:
             return self.call_in_place(node, schema)
         args, kwargs = fx.map_arg((node.args, node.kwargs), self.read)
-        if all(self.value[a].meta["val"] is a.meta["val"] for a in node.all_input_nodes):
+        if node.target in LAZY_VIEWS:
+            value = self.emit(node, LAZY_VIEWS[node.target], args)
+        elif all(self.value[a].meta["val"] is a.meta["val"] for a in node.all_input_nodes):
             value = self.new.call_function(node.target, args, kwargs)  # nothing above it changed
             value.meta.update(node.meta)
         else:

@@ -380,7 +380,7 @@ class OutputPlanner:
             source = Output("input", self.positions[id(root)])
         elif self.tracer.node_of(root).op == "get_attr":
             source = Output("held", self.tracer.constants[self.tracer.node_of(root).target])
-        elif alone and not (leaf.requires_grad and leaf.is_leaf):
+        elif alone and not (leaf.requires_grad and leaf.is_leaf) and not has_lazy_bits(leaf):
             if passes_custom_function(leaf, root) and leaf._is_view():
                 at = len(self.results)
                 self.joint.aliases.append(Alias(at, "computed", at, ()))
@@ -477,6 +477,11 @@ def custom_functions(tensors):
             found.append(function)
         work.extend(following for following, _ in function.next_functions)
     return found
+
+
+def has_lazy_bits(tensor: torch.Tensor) -> bool:
+    """Does its memory hold something else than its values (`z.conj()`, `z.conj().imag`, zeros without memory)?"""
+    return tensor.is_neg() or tensor.is_conj() or tensor._is_zerotensor()
 
 
 def _forget_history(graph):

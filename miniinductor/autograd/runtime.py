@@ -14,7 +14,7 @@ What the function does around the two compiled halves:
 - saved values go through `ctx.save_for_backward`, so that saved-tensor hooks and autograd's version checks work;
 - a written tensor with history is returned and copied back outside, with autograd on; buffers are written inside;
 - outputs that are inputs, views of inputs or of one another are made outside (joint.py plans it);
-- a gradient in other strides is copied; differentiating twice raises.
+- a gradient in other strides, or negated lazily, is copied; differentiating twice raises.
 Mirrors torch/_functorch/_aot_autograd/runtime_wrappers.py.
 """
 
@@ -33,7 +33,7 @@ from ..records import Later
 from ..runtime.build import CompilerError
 from ..runtime.program import in_layout
 from ..sizes.symbols import fill
-from .joint import replay, trace_joint
+from .joint import has_lazy_bits, replay, trace_joint
 from .partition import partition, without_tangents
 from .tracer import no_autocast
 
@@ -274,7 +274,7 @@ def connect(plan, run_forward, run_backward, held):
             saved = [in_layout(t, stride) for t, stride in zip(ctx.saved_tensors, saved_strides)]
             ctx.maybe_clear_saved_tensors()  # unless the graph is retained
             arrived = [
-                given[i] if given[i] is None else in_layout(given[i], stride)
+                given[i] if given[i] is None else in_layout(resolved(given[i]), stride)
                 for i, stride in tangents
             ]
             with torch.no_grad(), no_autocast():
@@ -300,6 +300,11 @@ def connect(plan, run_forward, run_backward, held):
         return results
 
     return with_outputs(joint, run, held)
+
+
+def resolved(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor with its values in its memory: `y.backward(z.conj().imag)` gives one that is negated lazily."""
+    return tensor.resolve_conj().resolve_neg() if has_lazy_bits(tensor) else tensor
 
 
 def with_outputs(joint, run, held=()):

@@ -53,6 +53,7 @@ OWN_DROPOUT = {
     F.feature_alpha_dropout,
 }
 RESAMPLING = {F.interpolate, F.upsample, F.upsample_bilinear, F.grid_sample}
+FEW = 4096  # elements
 LIFT = {aten.lift_fresh.default, aten.lift_fresh_copy.default}
 
 
@@ -222,6 +223,7 @@ class Tracer(TorchDispatchMode):
             self.before_record()
         if func is torch.ops.prim.device.default and isinstance(args[0], FakeTensor):
             return args[0].fake_device  # most of all questions: autograd's
+        refuse_what_eager_refuses(func, args, kwargs)
         if func._schema.is_mutable and torch.Tag.nondeterministic_seeded in func.tags:
             # eager draws in the order of memory; the functional form in that of the indices
             written = written_argument(func, args, kwargs)
@@ -354,6 +356,36 @@ class Tracer(TorchDispatchMode):
                 child = self.graph.call_function(operator.getitem, (node, i))
                 child.meta.update(self.meta)
                 self.bind_output(item, child)
+
+
+def refuse_what_eager_refuses(func, args, kwargs) -> None:
+    """Raise CannotTrace if eager's kernel raises for tensors without elements (the maximum of nothing): fake tensors often do not know.
+
+    With so few numbers one can ask the kernel itself, on zeros."""
+    met = []
+    of_tensors((args, kwargs), met.append)
+    if all(0 not in plain_sizes(t) for t in met) or torch.Tag.nondeterministic_seeded in func.tags:
+        return
+    if any(None in plain_sizes(t) or t.numel() > FEW for t in met):
+        return
+
+    def zeros(t):
+        strides = t.stride() if t.layout is torch.strided else None
+        if strides is None:
+            raise CannotTrace(f"{func} of a tensor that is not strided")
+        return torch.empty_strided(t.shape, strides, dtype=t.dtype, device=t.device).zero_()
+
+    with _disable_current_modes(), torch.no_grad():
+        real_args, real_kwargs = of_tensors((args, kwargs), zeros)
+        try:
+            func(*real_args, **real_kwargs)
+        except (RuntimeError, IndexError, ValueError) as error:
+            raise CannotTrace(f"eager refuses: {str(error).splitlines()[0]}") from error
+
+
+def plain_sizes(t) -> tuple:
+    """Its sizes, with None for those that are symbols."""
+    return tuple([n if type(n) is int else None for n in t.shape])
 
 
 def of_tensors(tree, change):

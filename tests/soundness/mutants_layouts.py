@@ -1,0 +1,98 @@
+"""Mutants of what is guarded, and compiled, of tensors' layouts and bits."""
+
+import torch
+
+from minidynamo import guards
+from minidynamo.graph_capture import OutputGraph
+from minidynamo.variables import builder
+from miniinductor import compile as driver
+from miniinductor.autograd import functionalize, joint, runtime, tracer
+
+from .mutants import mutant
+
+
+def without_guard(*kinds: str) -> None:
+    """No guard of these kinds is made."""
+    guard = OutputGraph.guard
+
+    def fewer(self, source, kind, *args, **kwargs):
+        if kind not in kinds:
+            guard(self, source, kind, *args, **kwargs)
+
+    OutputGraph.guard = builder.Builder.guard = fewer
+
+
+@mutant("no stride guard", "tensors --count 600 --modes aot_eager")
+def no_strides():
+    without_guard("STRIDE")
+    blind_memo()
+
+
+@mutant("no shape guard", "tensors --count 600 --modes aot_eager")
+def no_shapes():
+    without_guard("SHAPE")
+    blind_memo()
+
+
+@mutant("no dtype guard", "tensors --count 600 --modes eager")
+def no_dtypes():
+    without_guard("DTYPE")
+    blind_memo()
+
+
+@mutant("no guard of bits", "tensors --count 600 --modes inductor,aot_eager")
+def no_bits():
+    without_guard("VIEW_BITS")
+    blind_memo()
+
+
+@mutant("no guard of the class", "tensors --count 1500 --modes eager")
+def no_class():
+    without_guard("TENSOR")
+    blind_memo()
+
+
+@mutant("no guard of requires_grad", "tensors --count 600 --modes eager")
+def no_gradients():
+    without_guard("GRAD")
+
+
+@mutant("no guard of the storage offset", "tensors --count 1500 --modes aot_eager")
+def no_offsets():
+    OutputGraph.guard_offsets = lambda self, fakes: None
+
+
+@mutant("the memo watches no layout", "tensors --count 600 --modes aot_eager")
+def blind_memo():
+    memo = guards.Memo
+    guards.Memo = lambda rows, watched: memo(rows, [])
+
+
+@mutant("lazily negated inputs are compiled", "layouts --count 60 --modes inductor")
+def bits_in_kernels():
+    driver.has_lazy_bits = lambda tensor: False
+
+
+@mutant("lazy views are copied as they are", "layouts --count 150 --modes inductor")
+def lazy_views():
+    functionalize.LAZY_VIEWS.clear()
+
+
+@mutant("results lose their bits", "layouts --count 150 --modes aot_eager")
+def bits_of_results():
+    joint.has_lazy_bits = lambda tensor: False
+
+
+@mutant("gradients keep their bits", "layouts --count 150 --modes inductor-training")
+def bits_of_gradients():
+    runtime.resolved = lambda tensor: tensor
+
+
+@mutant("kernels of nothing are not asked", "layouts --count 200 --modes inductor")
+def nothing_is_asked():
+    tracer.refuse_what_eager_refuses = lambda func, args, kwargs: None
+
+
+@mutant("no check of shared memory", "tensors --count 1500 --modes aot_eager,inductor")
+def shared_memory():
+    driver._guard_shared_memory = lambda run, gm, record: run

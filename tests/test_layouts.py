@@ -1,0 +1,185 @@
+"""Where tensors lie in memory, and the bits that say they are negated or conjugated: guarded, and right in kernels."""
+
+import pytest
+import torch
+
+import minidynamo
+from minidynamo import guards
+from minidynamo._guard_memo import Memo
+
+BACKENDS = ["eager", "aot_eager", "inductor"]
+
+
+class Scaled(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("b", torch.arange(16.0).view(4, 4))
+
+    def forward(self, x):
+        return x + self.b * 2
+
+
+def becomes(make):
+    def change(b):
+        b.data = make()
+
+    return change
+
+
+CHANGES = {
+    "t_": lambda b: b.t_(),
+    "transposed data": becomes(lambda: torch.arange(16.0).view(4, 4).t()),
+    "set_": lambda b: b.set_(torch.arange(100.0).untyped_storage(), 3, (4, 4), (8, 2)),
+    "behind an offset": becomes(lambda: torch.arange(100.0)[1:17].view(4, 4)),
+    "expanded": becomes(lambda: torch.ones(1, 1).expand(4, 4)),
+    "negated": becomes(lambda: torch._neg_view(torch.arange(16.0).view(4, 4))),
+    "doubles": becomes(lambda: torch.arange(16.0, dtype=torch.float64).view(4, 4)),
+    "fewer": becomes(lambda: torch.arange(4.0)),
+    "own class": lambda b: setattr(b, "__class__", type("Own", (torch.Tensor,), {})),
+}
+
+
+def swapped(b):
+    torch.utils.swap_tensors(b, torch.arange(16.0).view(4, 4).t())
+
+
+def test_the_memo_watches_layouts():
+    assert guards.layouts_are_watched()
+    for name, change in {**CHANGES, "swapped": swapped}.items():
+        if name == "behind an offset":  # kernels do not rely on it
+            continue
+        tensor, memo = torch.arange(16.0).view(4, 4), None
+        memo = Memo([], [tensor])
+        memo.remember([Scaled], [])
+        assert memo() and memo(), name
+        change(tensor)
+        assert not memo(), name
+    with pytest.raises(TypeError):
+        Memo([], [3])
+
+
+@pytest.mark.parametrize("name", CHANGES)
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_buffer_lies_elsewhere(name, backend):
+    module, x = Scaled(), torch.ones(4, 4)
+    compiled = minidynamo.compile(module, backend=backend)
+    with torch.no_grad():
+        for _ in range(3):
+            compiled(x)
+        CHANGES[name](module.b)
+        for _ in range(2):
+            want, got = module(x), compiled(x)
+            assert torch.equal(want, got) and want.stride() == got.stride()
+
+
+def test_a_huge_expanded_buffer_is_no_crash():
+    module = torch.nn.Module()
+    module.register_buffer("b", torch.ones(4000, 1000))
+    module.forward = lambda x: module.b.sum() + x
+    compiled = minidynamo.compile(module)
+    compiled(torch.ones(1))
+    module.b.data = torch.ones(1, 1).expand(4000, 1000)
+    assert compiled(torch.ones(1)) == 4000 * 1000 + 1
+
+
+def test_nothing_is_compiled_again_without_need():
+    module, x = Scaled(), torch.ones(4, 4)
+    compiled = minidynamo.compile(module, backend="aot_eager")
+    compiled(x)
+    before = sum(minidynamo.counters["recompiles"].values())
+    module.b.data = torch.zeros(4, 4)
+    module.b.add_(1)
+    assert torch.equal(compiled(x), module(x))
+    assert sum(minidynamo.counters["recompiles"].values()) == before
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_as_strided_counts_from_the_start_of_memory(backend):
+    def part(x):
+        return torch.as_strided(x.view(2, 4), (2,), (1,), 5) * 2
+
+    compiled = minidynamo.compile(part, backend=backend)
+    for start in (1, 3):
+        x = torch.arange(20.0)[start : start + 8]
+        assert torch.equal(compiled(x), part(x))
+
+
+# --- bits ------------------------------------------------------------------------------------------
+def numbers():
+    return torch.complex(torch.arange(1.0, 5), torch.arange(2.0, 6))
+
+
+def made_and_written(z):
+    y = z.clone()
+    v = y.conj().imag
+    v.mul_(3)
+    v[1:3] = 7.0
+    return y, v + 1
+
+
+def written(v):
+    v.add_(1)
+    return v * 2
+
+
+BITS = {
+    "input": (lambda v: v * 2, lambda: numbers().conj().imag),
+    "input, copied": (lambda v: v.clone(), lambda: numbers().conj().imag),
+    "input, seen": (lambda v: v.view(2, 2), lambda: numbers().conj().imag),
+    "input, written": (written, lambda: numbers().conj().imag),
+    "made": (lambda z: z.conj().imag + 1, numbers),
+    "made, given back": (lambda z: (z.conj().imag, z.conj(), z.clone().conj()), numbers),
+    "made and written": (made_and_written, numbers),
+    "asked": (lambda z: (z.conj().imag.is_neg(), z.conj().is_conj(), z + 1), numbers),
+    "resolved": (lambda z: torch.view_as_real(z.conj().resolve_conj()) + 1, numbers),
+    "resolved input": (lambda v: v.resolve_neg() + 0, lambda: numbers().conj().imag),
+    "real of conjugate": (lambda z: z.real + z.imag, lambda: numbers().conj()),
+    "negated view": (lambda v: torch._neg_view(v) + 1, lambda: torch.arange(4.0)),
+    "negated complex": (lambda z: torch.view_as_real(torch._neg_view(z)) + 1, numbers),
+    "product": (lambda z: z.view(2, 2) @ z.view(2, 2).mH, numbers),
+    "refused": (lambda z: torch.view_as_real(z.conj()), numbers),
+}
+
+
+@pytest.mark.parametrize("name", BITS)
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+def test_bits(name, backend):
+    function, make = BITS[name]
+    compiled, mine, ours = minidynamo.compile(function, backend=backend), make(), make()
+    try:
+        want = function(mine)
+    except RuntimeError:
+        with pytest.raises(RuntimeError):
+            compiled(ours)
+        return
+    got = compiled(ours)
+    assert torch.equal(mine, ours)
+    for a, b in zip(*[r if isinstance(r, tuple) else (r,) for r in (want, got)]):
+        if not isinstance(a, torch.Tensor):
+            assert a is b
+            continue
+        assert torch.allclose(a, b)
+        assert (a.is_neg(), a.is_conj(), a.stride()) == (b.is_neg(), b.is_conj(), b.stride())
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+def test_a_negated_gradient(backend):
+    gradients = []
+    for function in (torch.square, minidynamo.compile(torch.square, backend=backend)):
+        x = torch.arange(1.0, 5).requires_grad_()
+        function(x).backward(numbers().conj().imag)
+        gradients.append(x.grad)
+    assert torch.equal(*gradients)
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+@pytest.mark.parametrize("call", [torch.max, torch.argmax, torch.sum, lambda x: x.fill_(1)])
+def test_nothing_has_no_maximum(call, backend):
+    compiled = minidynamo.compile(lambda x: call(x), backend=backend)
+    try:
+        want = call(torch.randn(0))
+    except (RuntimeError, IndexError) as error:
+        with pytest.raises(type(error)):
+            compiled(torch.randn(0))
+    else:
+        assert torch.equal(compiled(torch.randn(0)), want)
