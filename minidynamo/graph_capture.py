@@ -149,6 +149,16 @@ class OutputGraph(Builder):
         self.entered = []  # context managers of C (`torch_rules.ContextVar`) that the graph has entered and not left
         self.names, self.written = {}, []  # written: (node, fake tensor it changed in place)
 
+    def count_step(self):
+        """One instruction, or one step of something that walks: an analysis has so many."""
+        self.steps += 1
+        if self.steps > config.step_limit:
+            raise Break(
+                "limit",
+                f"more than {config.step_limit} instructions in the calls of one frame "
+                "(config.step_limit)",
+            )
+
     # ---- guards
     def guard(self, source, kind, check, value=None, row=None):
         """Hang a guard on `source`; `{pin}` and `{key}` in the check stand for `value`, which is attribute `row` of the tensor there."""

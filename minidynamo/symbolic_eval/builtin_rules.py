@@ -61,6 +61,7 @@ from ..variables.symbolic import CALLS, SymVar, apply, is_number
 from ..variables.tensor import TensorVar
 from .opcodes import slice_of
 from .operations import BINARY, COMPARE, UNARY
+from .class_checks import RULES as _CLASS_CHECKS  # noqa: F401  (joins the table)
 from .torch_rules import NONE, RULES, call_leaf, is_leaf, refused, rule, rules
 
 PURE_MODULES = {
@@ -514,53 +515,6 @@ def _getattr(tx, owner, name, default=None, /):
         return default
 
 
-def _isinstance(tx, value, kinds, /):
-    kind = value.python_type()
-    for cls in class_list(tx, kinds):
-        check = lookup(type(cls), "__instancecheck__")[1]
-        if isinstance(value, TensorVar) and isinstance(check, types.FunctionType):
-            if cls is torch.nn.Parameter:
-                found = issubclass(kind, torch.nn.Parameter)
-            elif value.value is not None:
-                found = isinstance(value.value, cls)
-            else:
-                found = (
-                    isinstance(value.fake, cls)
-                    and cls is not torch._subclasses.FakeTensor
-                    and not hasattr(cls, "__torch_dispatch__")
-                )
-        elif isinstance(check, types.FunctionType) and check.__module__ not in ("abc", "typing"):
-            found = kind is cls or tx.output.wrap_pinned(check).call(
-                tx, [ClassVar(cls), value], {}
-            ).truth(tx)
-        elif check is not type.__instancecheck__ and not isinstance(cls, type):
-            found = tx.fold(isinstance, value.real(), cls).value
-        else:
-            found = issubclass(kind, cls)
-        if found:
-            return ConstantVar(True)
-    return ConstantVar(False)
-
-
-def class_list(tx, variable):
-    if isinstance(variable, TupleVar):
-        return [cls for item in variable.iterate(tx) for cls in class_list(tx, item)]
-    found = variable.identity()
-    if type(found) is typing._SpecialGenericAlias:
-        return [found.__origin__]
-    if isinstance(found, types.UnionType) or typing.get_origin(found) is typing.Union:
-        return [type(None) if part is None else part for part in typing.get_args(found)]
-    if not isinstance(found, type):
-        tx.raise_(TypeError, "isinstance() arg 2 must be a type, a tuple of types, or a union")
-    return [found]
-
-
-def _issubclass(tx, cls, kinds, /):
-    if not isinstance(cls, ClassVar):
-        tx.raise_(TypeError, "issubclass() arg 1 must be a class")
-    return ConstantVar(tx.run_now(issubclass, cls.value, tuple(class_list(tx, kinds))))
-
-
 def _hash(tx, value, /):
     if isinstance(value, ObjectVar):
         method = value.special(tx, "__hash__")
@@ -597,7 +551,7 @@ def _tuple(tx, values=EMPTY, /):
     return (
         values
         if isinstance(values, TupleVar) and values.cls is tuple
-        else TupleVar(list(values.iterate(tx)))
+        else TupleVar(tx.listed(values))
     )
 
 
@@ -615,8 +569,11 @@ def _updated(made, tx, args, kwargs):
 
 
 def _deque(tx, values=EMPTY, maxlen=NONE):
+    limit = maxlen.as_constant()
+    if limit is not None and (type(limit) is not int or limit < 0):
+        raise Break("arguments", "the maxlen of a deque")
     made = ListVar(list(values.iterate(tx)), collections.deque)
-    made.extra = maxlen.as_constant()
+    made.extra = limit
     made._changed()
     made.mutated = False
     return made
@@ -677,10 +634,26 @@ def _next(tx, iterator, default=None, /):
 
 
 def _extreme(function, symbol, tx, first, /, *others, key=None, default=None):
-    values = [first, *others] if others else list(first.iterate(tx))
-    if not values:
-        if default is not None:
-            return default
+    values = [first, *others] if others else first.iterate(tx)
+    if isinstance(first, (SequenceVar, SetVar, DictVar, DictViewVar)):
+        values = list(values)
+
+    def measure(value):
+        return value if key is None or key.identity() is None else key.call(tx, [value], {})
+
+    if (
+        key is None
+        and isinstance(values, list)
+        and any(type(value) is SymVar for value in values)
+        and all(is_number(value) and value.python_type() is int for value in values)
+    ):
+        return functools.reduce(lambda a, b: apply(tx, CALLS[function], a, b), values)
+    best = best_key = None
+    for value in values:  # each is measured and compared before the next is asked for
+        value_key = measure(value)
+        if best is None or tx.compare(symbol, value_key, best_key).truth(tx):
+            best, best_key = value, value_key
+    if best is None and default is None:
         name = function.__name__
         tx.raise_(
             ValueError,
@@ -688,22 +661,13 @@ def _extreme(function, symbol, tx, first, /, *others, key=None, default=None):
             if sys.version_info >= (3, 12)
             else f"{name}() arg is an empty sequence",
         )
+    return default if best is None else best
 
-    def measure(value):
-        return value if key is None or key.identity() is None else key.call(tx, [value], {})
 
-    if (
-        key is None
-        and any(type(value) is SymVar for value in values)
-        and all(is_number(value) and value.python_type() is int for value in values)
-    ):
-        return functools.reduce(lambda a, b: apply(tx, CALLS[function], a, b), values)
-    best, best_key = values[0], measure(values[0])
-    for value in values[1:]:
-        value_key = measure(value)
-        if tx.compare(symbol, value_key, best_key).truth(tx):
-            best, best_key = value, value_key
-    return best
+def _sum(tx, values, /, start=ConstantVar(0)):
+    if issubclass(start.python_type(), (str, bytes, bytearray)):
+        raise Break("arguments", "sum() of text")  # plain Python says what is wrong with it
+    return functools.reduce(functools.partial(tx.binary, "+"), values.iterate(tx), start)
 
 
 def _abs(tx, value, /):
@@ -751,8 +715,6 @@ def _operator(method, symbol, tx, *operands):
 rules(
     {
         getattr: _getattr,
-        isinstance: _isinstance,
-        issubclass: _issubclass,
         hash: _hash,
         functools.partial: _partial,
         reversed: _reversed,
@@ -770,9 +732,7 @@ rules(
         **_each(BINARY, "binary"),
         **_each(COMPARE, "compare"),
         **_each(UNARY, "unary"),
-        sum: lambda tx, values, /, start=ConstantVar(0): functools.reduce(
-            functools.partial(tx.binary, "+"), values.iterate(tx), start
-        ),
+        sum: _sum,
         repr: lambda tx, value, /: ConstantVar(text(tx, value, "repr")),
         format: lambda tx, *args: tx.fold(format, *[a.as_constant() for a in args]),
         vars: lambda tx, owner=None, /: (
@@ -794,7 +754,7 @@ rules(
             CallIterator(values, *sentinel) if sentinel else tx.iter_of(values)
         ),
         sorted: lambda tx, values, /, *, key=None, reverse=ConstantVar(False): ListVar(
-            tx.sorted(list(values.iterate(tx)), key, reverse)
+            tx.sorted(tx.listed(values), key, reverse)
         ),
         pow: lambda tx, *args: (
             tx.binary("**", *args)
@@ -809,7 +769,7 @@ rules(
         operator.truth: lambda tx, value, /: ConstantVar(value.truth(tx)),
         operator.is_: lambda tx, a, b, /: ConstantVar(tx.same(a, b)),
         operator.is_not: lambda tx, a, b, /: ConstantVar(not tx.same(a, b)),
-        list: lambda tx, values=EMPTY, /: ListVar(list(values.iterate(tx))),
+        list: lambda tx, values=EMPTY, /: ListVar(tx.listed(values)),
         set: lambda tx, values=EMPTY, /: SetVar.of(tx, values.iterate(tx)),
         torch.Size: lambda tx, values=EMPTY, /: TupleVar(list(values.iterate(tx)), torch.Size),
         dict: lambda tx, *args, **kwargs: _updated(DictVar({}), tx, args, kwargs),
@@ -824,7 +784,7 @@ rules(
             [NONE, first, step] if second is None else [first, second, step]
         ),
         enumerate: lambda tx, iterable, start=ConstantVar(0): EnumerateVar(
-            tx.iter_of(iterable), start.as_constant()
+            tx.iter_of(iterable), tx.fold(operator.index, start.as_constant()).value
         ),
         zip: lambda tx, *values, strict=ConstantVar(False): ZipVar(
             [tx.iter_of(a) for a in values], strict.truth(tx)

@@ -76,12 +76,7 @@ class Frame(Operations):
     def loop(self):
         ops, output = self.info.ops, self.output
         while True:
-            output.steps += 1
-            if output.steps > config.step_limit:
-                raise Break(
-                    "limit",
-                    f"more than {config.step_limit} instructions in the calls of one frame (config.step_limit)",
-                )
+            output.count_step()
             handler, arg, handler_entry, self.line = ops[self.pc]
             self.pc += 1
             try:

@@ -415,7 +415,10 @@ def UNPACK_SEQUENCE(frame, n):
 @opcode
 def UNPACK_EX(frame, arg):
     before, after = arg & 255, arg >> 8
-    values = list(frame.stack.pop().iterate(frame))
+    walk = frame.iter_of(frame.stack.pop())
+    values = list(itertools.islice(walk.iterate(frame), before))
+    if len(values) == before:
+        values += frame.listed(walk)
     if len(values) < before + after:
         frame.raise_(
             ValueError,
@@ -470,7 +473,7 @@ def CALL_FUNCTION_EX(frame, flags):
         if flags & 1
         else {}
     )
-    function, args = callee(frame, list(frame.stack.pop().iterate(frame)))
+    function, args = callee(frame, frame.listed(frame.stack.pop()))
     frame.stack.append(function.call(frame, args, kwargs))
 
 

@@ -99,18 +99,20 @@ class ConstantVar(RealVar):
 
     def call_method(self, tx, name, args, kwargs):
         if name == "join" and type(self.value) is str and len(args) == 1:
-            return tx.fold(self.value.join, [item.as_constant() for item in args[0].iterate(tx)])
+            items = [item.as_constant() for item in tx.listed(args[0])]
+            tx.check_size("*", self.value, len(items))
+            return tx.fold(self.value.join, items)
         if name == "format" and type(self.value) is str:
-            return tx.fold(
-                self.value.format,
-                *[tx.text_of(a) for a in args],
-                **{k: tx.text_of(a) for k, a in kwargs.items()},
-            )
+            values = [tx.text_of(a) for a in args]
+            named = {k: tx.text_of(a) for k, a in kwargs.items()}
+            tx.check_size("format", self.value, *values, *named.values())
+            return tx.fold(self.value.format, *values, **named)
         if isinstance(self.value, enum.Enum):
             return self.getattr(tx, name).call(tx, args, kwargs)
         if name in ("__enter__", "__exit__"):
             raise Break("context", f"{self} is entered by a call, or left where it was not entered")
         values = [a.as_constant() for a in args]
+        tx.check_size(name, self.value, *values)
         return tx.fold(
             lambda: getattr(self.value, name)(
                 *values, **{k: v.as_constant() for k, v in kwargs.items()}

@@ -13,6 +13,8 @@ Mirrors torch/_dynamo/variables/user_defined.py and nn_module.py.
 import collections
 import enum
 import functools
+import itertools
+import operator
 import types
 
 import torch
@@ -21,7 +23,7 @@ from ..exceptions import Break, ObservedException
 from .base import RealVar, Variable, current
 from .constant import ConstantVar
 from .containers import DictVar, ListVar, SetVar, TupleVar
-from .functions import BoundMethodVar, CallableVar, PartialVar
+from .functions import BOUND, BoundMethodVar, CallableVar, PartialVar
 
 MISSING = object()
 TRUSTED_PACKAGES = {
@@ -91,6 +93,21 @@ def lookup(cls, name):
 
 
 METHODS = (types.FunctionType, staticmethod, classmethod)
+HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE
+
+
+def type_text(cls):
+    """A type as CPython's messages name it: those written in C with their module."""
+    made_in_python = cls.__flags__ & HEAP_TYPE and "__module__" in cls.__dict__
+    if cls.__module__ == "builtins" or made_in_python and cls not in DOTTED:
+        return cls.__name__
+    return f"{cls.__module__}.{cls.__name__}"
+
+
+# Types of C that are made like Python's own: their module is said, too.
+DOTTED = {functools.partial, *(t for t in vars(itertools).values() if isinstance(t, type))}
+DOTTED |= {collections.deque, collections.defaultdict, operator.itemgetter}
+DOTTED |= {operator.attrgetter, operator.methodcaller}
 
 
 def method_of_class(tx, owner, found, name, instance, cls):
@@ -291,7 +308,7 @@ class ObjectVar(Variable):
             self.fields.store(tx, ConstantVar(name), value)
             return value
         if isinstance(found, (types.MethodDescriptorType, types.WrapperDescriptorType)):
-            return BoundMethodVar(CallableVar(found), self)
+            return BoundMethodVar.of_descriptor(found, self)
         if isinstance(found, types.BuiltinFunctionType):
             return CallableVar(found)
         getter = lookup(type(found), "__get__")[1]
@@ -629,7 +646,7 @@ class ClassVar(RealVar):
         if found is MISSING:
             if meta is not MISSING:
                 return (
-                    BoundMethodVar(CallableVar(meta), self)
+                    BoundMethodVar.of_descriptor(meta, self)
                     if callable(meta)
                     else tx.fold_pinned(getattr, cls, name)
                 )
@@ -826,6 +843,8 @@ class SuperVar(Variable):
         return (
             tx.output.wrap_pinned(found)
             if instance is None
+            else BoundMethodVar.of_descriptor(found, instance)
+            if type(found) in BOUND
             else BoundMethodVar(tx.output.wrap_pinned(found), instance)
         )
 
