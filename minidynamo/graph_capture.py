@@ -133,6 +133,7 @@ class OutputGraph(Builder):
             sys.exc_info()[1] is not None
         )  # does the frame run in an `except` block of its callers?
         self.steps = 0  # instructions traced so far
+        self.generators = []  # made while tracing
         self.last_input, self.calls, self.frame, self.root, self.global_hooks_guarded = (
             None,
             0,
@@ -158,6 +159,17 @@ class OutputGraph(Builder):
                 f"more than {config.step_limit} instructions in the calls of one frame "
                 "(config.step_limit)",
             )
+
+    def check_generators(self):
+        """A generator that was left inside a `try` or `with` runs its end when plain Python lets it go."""
+        for generator in self.generators:
+            if generator.must_be_closed():
+                raise Break(
+                    "generator",
+                    f"the generator {generator.frame.code.co_name} is left inside a try or with",
+                    "consume it, or close it",
+                    *generator.made,
+                )
 
     # ---- guards
     def guard(self, source, kind, check, value=None, row=None):

@@ -126,7 +126,9 @@ class Frame(Operations):
             raise Break("coroutine", f"the coroutine {function.name} is not traced")
         frame = Frame(self.output, function, bind(self, function, args, kwargs), self)
         if code.co_flags & GENERATOR:
-            return GeneratorVar(frame, (self.user_stack(), self.output.root.group_step))
+            made = GeneratorVar(frame, (self.user_stack(), self.output.root.group_step))
+            self.output.generators.append(made)
+            return made
         return frame.run()
 
     call_c, call_class = builtin_rules.call_c, builtin_rules.call_class

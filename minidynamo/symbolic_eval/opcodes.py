@@ -416,7 +416,7 @@ def UNPACK_SEQUENCE(frame, n):
 def UNPACK_EX(frame, arg):
     before, after = arg & 255, arg >> 8
     walk = frame.iter_of(frame.stack.pop())
-    values = list(itertools.islice(walk.iterate(frame), before))
+    values = list(itertools.islice(walk.rest(frame), before))
     if len(values) == before:
         values += frame.listed(walk)
     if len(values) < before + after:

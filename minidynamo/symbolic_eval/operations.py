@@ -261,6 +261,8 @@ class Operations:
             return self._binary_float(symbol, a, b)
         inplace = len(symbol) > 1 and symbol[-1] == "="
         plain = symbol[:-1] if inplace else symbol
+        if inplace and isinstance(b, ObjectVar) and self._takes_anything(plain, a, b):
+            return self._update_in_place(a, b)
         if isinstance(a, ObjectVar) or isinstance(b, ObjectVar):
             return self._binary_special(plain, inplace, a, b)
         if isinstance(a, SequenceVar):
@@ -296,6 +298,16 @@ class Operations:
         ):
             return self.fold_pinned(BINARY[symbol], a.identity(), b.identity())
         return self.fold(BINARY[symbol], a.as_constant(), b.as_constant())
+
+    def _takes_anything(self, plain, a, b):
+        """`list += b` takes any iterable, if `b` does not know how to be added; `dict |= b` asks first."""
+        if plain == "+" and isinstance(a, ListVar):
+            return b.special(self, "__radd__") is None
+        return plain == "|" and isinstance(a, DictVar)
+
+    def _update_in_place(self, a, b):
+        a.method_extend(self, b) if isinstance(a, ListVar) else a.method_update(self, b)
+        return a
 
     def _binary_float(self, symbol, a, b):
         """Exact in float64, as Python's; a division by a number that may become 0 raises there, and is left to Python."""
@@ -564,6 +576,10 @@ class Operations:
         items = values.iterate(self)
         self.length_hint(values)
         return list(items)
+
+    def listed_fast(self, values):
+        """PySequence_Fast: what is no list or tuple is asked for an iterator, and that is listed."""
+        return self.listed(values if isinstance(values, SequenceVar) else self.iter_of(values))
 
     def length_hint(self, values):
         """What operator.length_hint() calls; the answer only saves CPython allocations."""

@@ -99,7 +99,7 @@ class ConstantVar(RealVar):
 
     def call_method(self, tx, name, args, kwargs):
         if name == "join" and type(self.value) is str and len(args) == 1:
-            items = [item.as_constant() for item in tx.listed(args[0])]
+            items = [item.as_constant() for item in tx.listed_fast(args[0])]
             tx.check_size("*", self.value, len(items))
             return tx.fold(self.value.join, items)
         if name == "format" and type(self.value) is str:

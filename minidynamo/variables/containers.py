@@ -213,7 +213,9 @@ class ListVar(SequenceVar):
     def setitem(self, tx, key, value):
         index = self.index_of(tx, key)
         if isinstance(index, slice):
-            index, value = self._place(index), tx.listed(value)
+            before, index, value = len(self.items), self._place(index), tx.listed_fast(value)
+            if index.step not in (None, 1) and len(self.items) != before:
+                raise Break("item", "a list that changes while a slice of it is assigned")
         try:
             self.items[index] = value
         except (IndexError, TypeError, ValueError) as error:
@@ -559,15 +561,17 @@ def dict_pairs(tx, other, live=False):
         yield from payload.pairs(tx)
     elif tx.has_attr(other, "keys"):
         keys = other.call_method(tx, "keys", [], {})
-        for key in keys.iterate(tx) if live else tx.listed(keys):
+        for key in keys.iterate(tx) if live else tx.listed_fast(keys):
             yield key, other.getitem(tx, key)
     else:
+        if live and tx.has_attr(other, "items"):
+            other = other.call_method(tx, "items", [], {})
         for n, pair in enumerate(other.iterate(tx)):
             yield _pair(tx, pair, n, live)
 
 
 def _pair(tx, pair, n, live):
-    items = tx.listed(pair) if hasattr(pair.python_type(), "__iter__") else None
+    items = tx.listed_fast(pair) if hasattr(pair.python_type(), "__iter__") else None
     if items is None or live and len(items) != 2:
         raise Break("arguments", f"the element #{n} of a dictionary's update is no pair")
     if len(items) != 2:
@@ -730,15 +734,15 @@ class SetVar(Container):
                 walked, asked = sorted((other.items, found), key=len)
                 found = {k: v for k, v in walked.items() if k in asked}
             else:
-                values = SetVar.of(tx, other.iterate(tx)).items
-                found = {k: v for k, v in values.items() if k in found}
+                values = (value for value in other.iterate(tx) if value.hash_key(tx) in found)
+                found = SetVar.of(tx, values).items
         return SetVar(dict(found), self.cls)
 
     def method_difference(self, tx, *others):
-        keys = [SetVar.of(tx, other.iterate(tx)).items for other in others]
-        return SetVar(
-            {k: v for k, v in self.items.items() if not any(k in other for other in keys)}, self.cls
-        )
+        made = SetVar(dict(self.items), self.cls)
+        made.method_difference_update(tx, *others)
+        made.mutated = False
+        return made
 
     def method_symmetric_difference(self, tx, other, /):
         other = SetVar.of(tx, other.iterate(tx))  # perhaps an iterator: once

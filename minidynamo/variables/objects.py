@@ -473,7 +473,7 @@ class ObjectVar(Variable):
         return super().contains(tx, item)
 
     def iterate(self, tx):
-        return tx.iter_of(self).iterate(tx)
+        return tx.iter_of(self).rest(tx)
 
     def call_method(self, tx, name, args, kwargs):
         return self.getattr(tx, name).call(tx, args, kwargs)

@@ -592,16 +592,16 @@ def saw(*what):
 class Spy:
     "An iterator in Python that looks at the consumer at each step."
     def __init__(self, items, target, stop):
-        self.items, self.target, self.stop, self.at = list(items), target, stop, 0
+        self.given, self.target, self.stop, self.at = list(items), target, stop, 0
     def __iter__(self):
         saw("iter")
         return self
     def __next__(self):
         saw("next", self.at, look(self.target))
         if self.at == self.stop: raise ValueError("stop")
-        if self.at == len(self.items): raise StopIteration
+        if self.at == len(self.given): raise StopIteration
         self.at += 1
-        return self.items[self.at - 1]
+        return self.given[self.at - 1]
 
 class Hinted(Spy):
     def __length_hint__(self):
