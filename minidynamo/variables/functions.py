@@ -282,8 +282,10 @@ class BoundMethodVar(Variable):
         if self.cls is types.MethodType:
             cg.call_object(types.MethodType, self.function, self.instance)
         else:
-            descriptor = self.function.value
-            cg.call_object(type(descriptor).__get__, self.function, self.instance)
+            # With the type: descriptors of METH_METHOD functions read it without asking if it is there.
+            kind = self.instance.python_type()
+            get = type(self.function.value).__get__
+            cg.call_object(get, self.function, self.instance, lambda: cg.load_const(kind))
 
     def __repr__(self):
         return f"the method {getattr(self.function, 'name', self.function)}"

@@ -10,6 +10,7 @@ state; a subclass of dict, list or tuple keeps its contents in `payload`.
 Mirrors torch/_dynamo/variables/user_defined.py and nn_module.py.
 """
 
+import array
 import collections
 import enum
 import functools
@@ -107,7 +108,7 @@ def type_text(cls):
 # Types of C that are made like Python's own: their module is said, too.
 DOTTED = {functools.partial, *(t for t in vars(itertools).values() if isinstance(t, type))}
 DOTTED |= {collections.deque, collections.defaultdict, operator.itemgetter}
-DOTTED |= {operator.attrgetter, operator.methodcaller}
+DOTTED |= {operator.attrgetter, operator.methodcaller, array.array}
 
 
 def method_of_class(tx, owner, found, name, instance, cls):
@@ -239,7 +240,7 @@ class ObjectVar(Variable):
         return self.class_attribute(tx, owner, found, name)
 
     def missing(self, tx, name):
-        tx.raise_(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'")
+        tx.raise_(AttributeError, f"'{type_text(self.cls)}' object has no attribute '{name}'")
 
     def data_descriptor(self, tx, owner, found, name):
         """What a data descriptor of the class gives, or None if `found` is none."""
@@ -781,7 +782,9 @@ class WeakRefVar(RealVar):
     hash_key, real = Variable.hash_key, Variable.real
 
     def getattr(self, tx, name):
-        return tx.output.wrap(getattr(self.value, name), self.source.attr(name))
+        if isinstance(lookup(type(self.value), name)[1], types.MemberDescriptorType):
+            return tx.output.wrap(getattr(self.value, name), self.source.attr(name))
+        return tx.method_of(self, name)
 
     def call(self, tx, args, kwargs):
         found = self.value()
@@ -822,7 +825,9 @@ class SuperVar(Variable):
                 found = owner.__dict__[name]
                 break
         else:
-            tx.raise_(AttributeError, f"'super' object has no attribute '{name}'")
+            return tx.method_of(self, name)
+        if name == "__class__":  # its own, not the object's
+            return tx.output.wrap_pinned(super)
         if name == "__new__":
             return tx.output.wrap_pinned(
                 found.__func__ if isinstance(found, staticmethod) else found
