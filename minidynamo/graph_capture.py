@@ -26,7 +26,7 @@ from torch._subclasses import fake_tensor
 from . import config, runtime
 from .dynamic import SizePolicy
 from .exceptions import Break
-from .guards import Guard, constant_check
+from .guards import Guard, constant_check, has_long_text
 from .sources import SourceTree
 from .symbolic_numbers import EXPRESSIONS
 from .symbolic_shapes import (
@@ -179,7 +179,8 @@ class OutputGraph(Builder):
         pins = {}
         for field in ("{pin}", "{key}"):
             if field in check:
-                if type(value) in LITERAL_KEYS or row == "shape":
+                literal = type(value) in LITERAL_KEYS and not has_long_text(value)
+                if literal or row == "shape":
                     text = repr(value).replace("{", "{{").replace("}", "}}")
                 else:
                     pin = self.tree.pinned(value)

@@ -56,6 +56,7 @@ from ..variables.objects import (
     instantiate,
     lookup,
     trusted,
+    type_text,
 )
 from ..variables.symbolic import CALLS, SymVar, apply, is_number
 from ..variables.tensor import TensorVar
@@ -599,7 +600,7 @@ def _reversed(tx, value, /):
             or not hasattr(value.cls, "__getitem__")
             or not hasattr(value.cls, "__len__")
         ):
-            tx.raise_(TypeError, f"'{value.cls.__name__}' object is not reversible")
+            tx.raise_(TypeError, f"'{type_text(value.cls)}' object is not reversible")
         items = (
             list(value.iterate(tx))
             if value.payload is not None
@@ -610,10 +611,12 @@ def _reversed(tx, value, /):
         return tx.iter_of(ConstantVar(value.value[::-1]))
     if isinstance(value, SequenceVar):
         return SequenceIterator(value, len(value.items) - 1, -1)
-    if isinstance(value, (DictVar, DictViewVar, ProxyVar, ConstantVar)):
-        like = (
-            value.value if isinstance(value, ConstantVar) else getattr(value, "dict", value).cls()
-        )
+    if isinstance(value, ConstantVar):
+        if hasattr(type(value.value), "__getitem__"):
+            raise Break("iteration", "reversed() of text")  # whose iterator is one of its own
+        tx.raise_(TypeError, f"'{value.python_type().__name__}' object is not reversible")
+    if isinstance(value, (DictVar, DictViewVar, ProxyVar)):
+        like = getattr(value, "dict", value).cls()
         kind = getattr(value, "kind", None)  # of a dict's view
         return HostIterator(
             iter(list(value.iterate(tx))[::-1]),
@@ -624,7 +627,7 @@ def _reversed(tx, value, /):
 
 def _next(tx, iterator, default=None, /):
     if not hasattr(iterator.python_type(), "__next__"):
-        tx.raise_(TypeError, f"'{iterator.python_type().__name__}' object is not an iterator")
+        tx.raise_(TypeError, f"'{type_text(iterator.python_type())}' object is not an iterator")
     try:
         return iterator.call_method(tx, "__next__", [], {})
     except ObservedException as raised:
@@ -678,6 +681,20 @@ def _abs(tx, value, /):
     return (
         type(value) is SymVar and apply(tx, CALLS[abs], value) or tx.fold(abs, value.as_constant())
     )
+
+
+def _vars(tx, owner):
+    if not tx.has_attr(owner, "__dict__"):
+        tx.raise_(TypeError, "vars() argument must have __dict__ attribute")
+    return owner.getattr(tx, "__dict__")
+
+
+def _divmod(tx, a, b, /):
+    if a.is_constant() and b.is_constant():
+        return tx.fold(divmod, a.as_constant(), b.as_constant())
+    if isinstance(a, ObjectVar) or isinstance(b, ObjectVar):
+        raise Break("C function", "divmod() of objects")
+    return TupleVar([tx.binary("//", a, b), tx.binary("%", a, b)])
 
 
 def _round(tx, number, ndigits=NONE):
@@ -736,9 +753,7 @@ rules(
         repr: lambda tx, value, /: ConstantVar(text(tx, value, "repr")),
         format: lambda tx, *args: tx.fold(format, *[a.as_constant() for a in args]),
         vars: lambda tx, owner=None, /: (
-            refused("C function", "the call of vars()")(tx)
-            if owner is None
-            else owner.getattr(tx, "__dict__")
+            refused("C function", "the call of vars()")(tx) if owner is None else _vars(tx, owner)
         ),
         hasattr: lambda tx, owner, name, /: ConstantVar(tx.has_attr(owner, _name(name))),
         setattr: lambda tx, owner, name, value, /: owner.setattr(tx, _name(name), value),
@@ -761,7 +776,7 @@ rules(
             if len(args) == 2
             else tx.fold(pow, *[a.as_constant() for a in args])
         ),
-        divmod: lambda tx, a, b, /: TupleVar([tx.binary("//", a, b), tx.binary("%", a, b)]),
+        divmod: _divmod,
         operator.getitem: lambda tx, owner, key, /: owner.getitem(tx, key),
         operator.setitem: lambda tx, owner, key, value, /: owner.setitem(tx, key, value),
         operator.delitem: lambda tx, owner, key, /: owner.delitem(tx, key),

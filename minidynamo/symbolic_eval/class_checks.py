@@ -208,7 +208,9 @@ rules(
         isinstance: _isinstance,
         issubclass: _issubclass,
         # what a metaclass's own check comes to when it calls super()
-        type.__instancecheck__: lambda tx, cls, value, /: ConstantVar(by_type(tx, value, cls.value)),
+        type.__instancecheck__: lambda tx, cls, value, /: ConstantVar(
+            by_type(tx, value, cls.value)
+        ),
         type.__subclasscheck__: lambda tx, cls, other, /: ConstantVar(
             cls.value in other.value.__mro__
         ),

@@ -187,7 +187,9 @@ class Operations:
     def check_size(self, name, *values):
         """Refuse a call whose result would be a huge constant: plain Python makes it."""
         if too_large(name, values):
-            raise Break("limit", f"a constant of more than {BYTES_PER_STEP} * config.step_limit bytes")
+            raise Break(
+                "limit", f"a constant of more than {BYTES_PER_STEP} * config.step_limit bytes"
+            )
 
     def fold_pinned(self, function, *args):
         """Like `fold`, for results that are fixed objects (classes, functions)."""
@@ -383,10 +385,12 @@ class Operations:
                 and (result := bound.call(self, [right], {})).identity() is not NotImplemented
             ):
                 return result
-        first, second = a.python_type().__name__, b.python_type().__name__
+        first, second = type_text(a.python_type()), type_text(b.python_type())
+        written = f"{plain}=" if inplace else plain
+        if written == "**":
+            written = "** or pow()"
         self.raise_(
-            TypeError,
-            f"unsupported operand type(s) for {plain}{'=' if inplace else ''}: '{first}' and '{second}'",
+            TypeError, f"unsupported operand type(s) for {written}: '{first}' and '{second}'"
         )
 
     def unary(self, symbol, a):
@@ -401,7 +405,7 @@ class Operations:
         if isinstance(a, ObjectVar):
             method = a.special(self, UNARY_SPECIAL[symbol])
             if method is None:
-                self.raise_(TypeError, f"bad operand type for unary {symbol}: '{a.cls.__name__}'")
+                self.raise_(TypeError, f"bad operand type for unary {symbol}: '{type_text(a.cls)}'")
             return method.call(self, [], {})
         return self.fold(UNARY[symbol], a.as_constant())
 
@@ -505,7 +509,7 @@ class Operations:
                 if isinstance(a, Container) and isinstance(b, Container):
                     return self.compare(symbol, a, b)
             return ConstantVar(self.same(a, b) == (symbol == "=="))
-        first, second = a.python_type().__name__, b.python_type().__name__
+        first, second = type_text(a.python_type()), type_text(b.python_type())
         self.raise_(
             TypeError, f"'{symbol}' not supported between instances of '{first}' and '{second}'"
         )

@@ -123,6 +123,8 @@ class ConstantVar(RealVar):
     def iterate(self, tx):
         if isinstance(self.value, (str, bytes, range)):
             return (ConstantVar(item) for item in self.value)
+        if hasattr(type(self.value), "__iter__"):
+            raise Break("iteration", f"iterating over a {type(self.value).__name__}")
         tx.raise_(TypeError, f"{type(self.value).__name__!r} object is not iterable")
 
     def length(self, tx):
@@ -146,4 +148,8 @@ class ConstantVar(RealVar):
         tx.raise_(TypeError, f"{type(self.value).__name__!r} object is not callable")
 
     def __repr__(self):
-        return f"constant {self.value!r}"
+        if (
+            type(self.value) is int and self.value.bit_length() > 10_000
+        ):  # Python writes no such text
+            return f"constant int of {self.value.bit_length()} bits"
+        return f"constant {self.value!r:.200}"

@@ -28,7 +28,8 @@ class Container(Variable):
 
     def hash_key(self, tx):
         if self.cls.__hash__ is None:
-            tx.raise_(TypeError, f"unhashable type: {self.cls.__name__!r}")
+            name = "collections." * (self.cls is not list and self.cls.__module__ == "collections")
+            tx.raise_(TypeError, f"unhashable type: '{name}{self.cls.__name__}'")
         return super().hash_key(tx)
 
     def getattr(self, tx, name):
@@ -127,6 +128,9 @@ class SequenceVar(Container):
             )  # CPython makes no copy
             return self if whole else SequenceVar_of(self.cls, self.items[index])
         if not hasattr(index, "__index__"):
+            if self.cls is collections.deque:
+                kind = type(index).__name__
+                tx.raise_(TypeError, f"sequence index must be integer, not '{kind}'")
             tx.raise_(
                 TypeError,
                 f"{self.cls.__name__} indices must be integers or slices, not {type(index).__name__}",

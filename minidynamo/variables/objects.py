@@ -434,7 +434,7 @@ class ObjectVar(Variable):
     def call(self, tx, args, kwargs):
         method = self.special(tx, "__call__")
         if method is None:
-            tx.raise_(TypeError, f"'{self.cls.__name__}' object is not callable")
+            tx.raise_(TypeError, f"'{type_text(self.cls)}' object is not callable")
         if isinstance(method, BoundMethodVar) and isinstance(method.function, CallableVar):
             return tx.call_c(self.real(), args, kwargs)
         return method.call(tx, args, kwargs)
@@ -452,12 +452,14 @@ class ObjectVar(Variable):
     def _through(self, tx, name, args):
         method = self.special(tx, name)
         if method is None:
-            tx.raise_(TypeError, f"'{self.cls.__name__}' object does not support {name}")
+            if name == "__len__":
+                tx.raise_(TypeError, f"object of type '{type_text(self.cls)}' has no len()")
+            raise Break("C function", f"{name} of a {self.cls.__name__}")
         return method.call(tx, args, {})
 
     def getitem(self, tx, key):
         if lookup(self.cls, "__getitem__")[1] is MISSING:
-            tx.raise_(TypeError, f"'{self.cls.__name__}' object is not subscriptable")
+            tx.raise_(TypeError, f"'{type_text(self.cls)}' object is not subscriptable")
         return self._through(tx, "__getitem__", [key])
 
     def setitem(self, tx, key, value):

@@ -13,6 +13,7 @@ into the compiled function.  Many questions lie in one function, so that a case 
 
 import importlib
 import linecache
+import os
 import random
 import types
 import warnings
@@ -246,14 +247,37 @@ INSTANCES = {
 }
 # Types that have no instances of their own here, or none that two runs would make alike.
 WITHOUT = {
-    "types.CoroutineType": "one that is never awaited warns",
-    "types.FrameType": "a frame of the compiled program is another one than plain Python's",
-    "types.CapsuleType": "made by C code alone",
+    "array.ArrayType": "array.array's other name",
+    "contextlib.AbstractAsyncContextManager": "abstract",
+    "contextlib.AbstractContextManager": "abstract",
+    "contextlib.AsyncContextDecorator": "abstract",
+    "contextlib.AsyncExitStack": "asynchronous",
+    "contextlib.ContextDecorator": "abstract",
+    "contextlib.aclosing": "asynchronous",
+    "contextlib.chdir": "changes the process",
+    "contextlib.redirect_stderr": "like redirect_stdout",
+    "datetime.tzinfo": "abstract",
+    "decimal.DecimalTuple": "a named tuple",
+    "enum.EnumCheck": "an enum like Color",
+    "enum.EnumDict": "made by EnumType alone",
+    "enum.EnumMeta": "EnumType's other name",
+    "enum.FlagBoundary": "an enum like Word",
+    "enum.ReprEnum": "abstract",
+    "enum.member": "a descriptor of class bodies",
+    "enum.nonmember": "a descriptor of class bodies",
+    "enum.property": "a descriptor of class bodies",
+    "enum.verify": "a decorator of classes",
+    "functools.GenericAlias": "types.GenericAlias",
+    "functools.RLock": "a lock",
+    "functools.Placeholder": "Python 3.14",
     "pathlib.Path": "makes a PosixPath",
     "pathlib.PurePath": "makes a PurePosixPath",
+    "pathlib.Sequence": "collections.abc's",
+    "pathlib.UnsupportedOperation": "an exception",
     "pathlib.WindowsPath": "not on this system",
-    "pathlib.UnsupportedOperation": "an exception, listed by its base",
-    "functools.singledispatchmethod": "",
+    "types.CapsuleType": "made by C code alone",
+    "types.CoroutineType": "one that is never awaited warns",
+    "types.FrameType": "a frame of the compiled program is another one than plain Python's",
 }
 NO_CONSTRUCTION = {  # exceptions that take other arguments than text
     "UnicodeDecodeError": "UnicodeDecodeError('utf-8', b'a', 0, 1, 'why')",
@@ -285,6 +309,11 @@ def instances() -> dict[str, list[str]]:
             plain = f"{short if owner == 'builtins' else name}('why', 3)"
             table[name] = [NO_CONSTRUCTION.get(short, plain)]
     return {name: made for name, made in table.items() if exists(name)}
+
+
+def without_instances() -> set[str]:
+    """Types that neither table knows: a new Python's, perhaps."""
+    return set(types_found()) - set(instances()) - set(WITHOUT)
 
 
 def exists(name: str) -> bool:
@@ -556,7 +585,8 @@ def check_instance(family: str, kind: str, number: int, place: str, mode, seed: 
             expressions.remove("hash(o)")
     else:
         draw = random.Random(f"{kind} {number} {seed}")
-        methods = sorted(n for n in names - UNCALLED if callable_name(made, n, namespace))
+        allowed = names & PATHS if kind.startswith("pathlib.") else names - UNCALLED
+        methods = sorted(n for n in allowed if callable_name(made, n, namespace))
         expressions = [call(draw, draw.choice(methods)) for _ in range(12)] if methods else []
     source = program(kind, made, place, questions(expressions))
     report = compared(source, made, place, mode, expressions)
@@ -570,9 +600,9 @@ def callable_name(made: str, name: str, namespace: dict) -> bool:
         return False
 
 
-HARMLESS_PATHS = {  # methods of paths that do not touch files
-    *"as_posix as_uri is_absolute is_relative_to is_reserved joinpath match relative_to with_name".split(),
-    *"with_stem with_suffix __fspath__ __truediv__ __rtruediv__ __eq__ __lt__ __hash__ __str__".split(),
+PATHS = {  # of methods of paths, those that do not touch files
+    *"as_posix as_uri is_absolute is_relative_to joinpath match relative_to with_name".split(),
+    *"with_stem with_suffix __fspath__ __truediv__ __rtruediv__ __eq__ __lt__ __hash__".split(),
 }
 
 
@@ -924,7 +954,10 @@ def calls(count: int, first: int) -> list[tuple]:
 
 
 def cases(count: int, first: int) -> list[tuple]:
-    return [*enumerated(), *consumers(), *calls(count, first)]
+    """`MINI_C_OBJECTS=consume` leaves the other families out."""
+    everything = [*consumers(), *enumerated(), *calls(count, first)]
+    family = os.environ.get("MINI_C_OBJECTS", "")
+    return [case for case in everything if family in ("", case[0])]
 
 
 def check(case: tuple, mode) -> str:
