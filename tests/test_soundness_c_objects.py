@@ -18,10 +18,10 @@ def test_every_type_has_an_instance_or_a_reason():
 
 
 @pytest.mark.parametrize(
-    ("family", "count"), [("names", 2), ("operations", 3), ("methods", 6), ("consume", 200)]
+    ("family", "count"), [("names", 1), ("operations", 2), ("methods", 4), ("consume", 150)]
 )
 def test_sample(family, count, monkeypatch):
-    everything = [case for case in c_objects.cases(200, 0) if case[0] == family]
+    everything = [case for case in c_objects.cases(200, 0) if case[0].startswith(family)]
     monkeypatch.setattr(c_objects, "cases", lambda count, first: everything)
     assert not runner.sample(c_objects, count, "eager")
 

@@ -4,7 +4,7 @@
 
 A case is one of
     ("names", type, number, place)         hasattr and getattr of every name in `dir` of the instance
-    ("operations", type, number, place)    type, isinstance, repr, hash, len, bool, iter, ==, < ...
+    ("operations N", type, number, place)  part N of type, isinstance, repr, hash, len, bool, iter, ==, < ...
     ("methods", type, number, place, seed) some methods, called with drawn arguments one after another
     ("consume", consumer, iterator, raises)  what a consumer of an iterator does, and in which order
 `number` is that of the expression in `INSTANCES` that makes the instance; `place` says how it comes
@@ -478,6 +478,7 @@ id(o) == id(o)
 getattr(o, 'nothing', 4)
 callable(getattr(o, '__call__', None))
 """.strip().splitlines()
+PARTS = 5  # in which the operations are asked
 VALUES = (
     "0 1 -1 2 True None 'a' 'b' 'ab' b'a' [1,2] (1,2) {'a':5} {1} 1.5 int function slice(0,1) "
     "[('a',1)] range(2) iter([1,2]) KEPT Plain ValueError ['a','b'] lambda:3 (lambda*a:1)"
@@ -579,10 +580,8 @@ def check_instance(family: str, kind: str, number: int, place: str, mode, seed: 
         expressions = [f"hasattr(o, {name!r})" for name in asked]
         expressions += [f"getattr(o, {name!r})" for name in asked if name.startswith("__")]
         expressions += [f"o.{name}" for name in asked if not name.startswith("__")]
-    elif family == "operations":
-        expressions = [*OPERATIONS]
-        if "Proxy" in kind:  # all that is asked is asked of its object
-            expressions.remove("hash(o)")
+    elif family.startswith("operations"):
+        expressions = OPERATIONS[int(family.split()[1]) :: PARTS]
     else:
         draw = random.Random(f"{kind} {number} {seed}")
         allowed = names & PATHS if kind.startswith("pathlib.") else names - UNCALLED
@@ -928,7 +927,7 @@ def enumerated() -> list[tuple]:
         (family, kind, n, place)
         for kind, n in table
         for place in PLACES
-        for family in ("names", "operations")
+        for family in ("names", *(f"operations {part}" for part in range(PARTS)))
     ]
 
 
@@ -957,7 +956,7 @@ def cases(count: int, first: int) -> list[tuple]:
     """`MINI_C_OBJECTS=consume` leaves the other families out."""
     everything = [*consumers(), *enumerated(), *calls(count, first)]
     family = os.environ.get("MINI_C_OBJECTS", "")
-    return [case for case in everything if family in ("", case[0])]
+    return [case for case in everything if case[0].startswith(family)]
 
 
 def check(case: tuple, mode) -> str:

@@ -6,9 +6,9 @@ from minidynamo.variables import bounds, containers, functions, iterators
 
 from .mutants import mutant
 
-CONSUME = "c_objects --count 0 --only consume"
-NAMES = "c_objects --count 0 --only names"
-OPERATIONS = "c_objects --count 0 --only operations"
+CONSUME = "c_objects --count 0"
+NAMES = "c_objects --count 0"
+OPERATIONS = "c_objects --count 0"
 
 
 @mutant("attributes-of-c-types-do-not-exist", NAMES)
