@@ -473,6 +473,8 @@ class ObjectVar(Variable):
     def contains(self, tx, item):
         if self.special(tx, "__contains__") is not None:
             return self._through(tx, "__contains__", [item]).truth(tx)
+        if self.special(tx, "__iter__") is None and self.special(tx, "__getitem__") is None:
+            raise Break("iteration", f"`in` of a {self.cls.__name__}")  # plain Python complains
         return super().contains(tx, item)
 
     def iterate(self, tx):
