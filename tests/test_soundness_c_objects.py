@@ -17,6 +17,13 @@ def test_every_type_has_an_instance_or_a_reason():
     assert not c_objects.without_instances()
 
 
+def test_every_instance_can_be_made():
+    namespace = c_objects.load(c_objects.HEADER, "<c_objects header>")
+    for made in c_objects.instances().values():
+        for expression in made:
+            eval(expression, namespace)
+
+
 @pytest.mark.parametrize(
     ("family", "count"), [("names", 1), ("operations", 2), ("methods", 4), ("consume", 150)]
 )

@@ -306,7 +306,8 @@ def instances() -> dict[str, list[str]]:
     for name, cls in types_found().items():
         if issubclass(cls, BaseException) and name not in table:
             owner, _, short = name.rpartition(".")
-            plain = f"{short if owner == 'builtins' else name}('why', 3)"
+            arguments = "'why'" if issubclass(cls, SyntaxError) else "'why', 3"
+            plain = f"{short if owner == 'builtins' else name}({arguments})"
             table[name] = [NO_CONSTRUCTION.get(short, plain)]
     return {name: made for name, made in table.items() if exists(name)}
 
