@@ -63,7 +63,7 @@ from ..variables.tensor import TensorVar
 from .opcodes import slice_of
 from .operations import BINARY, COMPARE, UNARY
 from .class_checks import RULES as _CLASS_CHECKS  # noqa: F401  (joins the table)
-from .torch_rules import NONE, RULES, call_leaf, is_leaf, refused, rule, rules
+from .torch_rules import NONE, RULES, _plainly, call_leaf, is_leaf, refused, rule, rules
 
 PURE_MODULES = {
     "math",
@@ -284,7 +284,7 @@ def call_descriptor(tx, value, args, kwargs):
         raise Break("C function", f"{owner.__name__}.{name}() of {self}")
     if isinstance(self, ObjectVar):
         if owner is object and name in OBJECT_METHODS:
-            return OBJECT_METHODS[name](tx, self, *rest) or NONE
+            return _plainly(value, OBJECT_METHODS[name], tx, [self, *rest], {})
         if issubclass(owner, BaseException) and name == "__init__":
             initialise_exception(self.cls, self, rest, kwargs)
             return NONE
@@ -325,7 +325,7 @@ def call_descriptor(tx, value, args, kwargs):
     if isinstance(self, SuperVar):
         return self.getattr(tx, name).call(tx, rest, kwargs)
     if owner is object and name in OBJECT_METHODS and not isinstance(self, ConstantVar):
-        return OBJECT_METHODS[name](tx, self, *rest) or NONE
+        return _plainly(value, OBJECT_METHODS[name], tx, [self, *rest], {})
     if owner is type and name == "__call__" and isinstance(self, ClassVar):
         return instantiate(tx, self.value, rest, kwargs)
     if (
