@@ -276,6 +276,7 @@ class FrameCompiler:
                     frame = self.attempt(
                         function, code, args, forced, input_sources, outputs, policy
                     )
+                    frame.output.check_generators()
                     tail = rebuild(frame)
                 if policy.pin(pinned_sizes(frame.output)):
                     continue  # with those sizes as numbers

@@ -26,7 +26,7 @@ from torch._subclasses import fake_tensor
 from . import config, runtime
 from .dynamic import SizePolicy
 from .exceptions import Break
-from .guards import LAYOUT, Guard, constant_check
+from .guards import LAYOUT, Guard, constant_check, has_long_text
 from .sources import SourceTree
 from .symbolic_numbers import EXPRESSIONS
 from .symbolic_shapes import (
@@ -133,6 +133,7 @@ class OutputGraph(Builder):
             sys.exc_info()[1] is not None
         )  # does the frame run in an `except` block of its callers?
         self.steps = 0  # instructions traced so far
+        self.generators = []  # made while tracing
         self.last_input, self.calls, self.frame, self.root, self.global_hooks_guarded = (
             None,
             0,
@@ -149,6 +150,27 @@ class OutputGraph(Builder):
         self.entered = []  # context managers of C (`torch_rules.ContextVar`) that the graph has entered and not left
         self.names, self.written = {}, []  # written: (node, fake tensor it changed in place)
 
+    def count_step(self):
+        """One instruction, or one step of something that walks: an analysis has so many."""
+        self.steps += 1
+        if self.steps > config.step_limit:
+            raise Break(
+                "limit",
+                f"more than {config.step_limit} instructions in the calls of one frame "
+                "(config.step_limit)",
+            )
+
+    def check_generators(self):
+        """A generator that was left inside a `try` or `with` runs its end when plain Python lets it go."""
+        for generator in self.generators:
+            if generator.must_be_closed():
+                raise Break(
+                    "generator",
+                    f"the generator {generator.frame.code.co_name} is left inside a try or with",
+                    "consume it, or close it",
+                    *generator.made,
+                )
+
     # ---- guards
     def guard(self, source, kind, check, value=None, row=None):
         """Hang a guard on `source`; `{pin}` and `{key}` in the check stand for `value`.  row: what the check looks at, where the memo can do
@@ -158,7 +180,7 @@ class OutputGraph(Builder):
         pins = {}
         for field in ("{pin}", "{key}"):
             if field in check:
-                if type(value) in LITERAL_KEYS:
+                if type(value) in LITERAL_KEYS and not has_long_text(value):
                     text = repr(value).replace("{", "{{").replace("}", "}}")
                 else:
                     pin = self.tree.pinned(value)

@@ -98,6 +98,13 @@ def layouts_are_watched() -> bool:
     return use_torch(probe, probe._cdata, tuple(addresses))
 
 
+def has_long_text(value):
+    """Is it pinned, and not written into the guard?  Python refuses to write an int of over 4300 digits."""
+    if type(value) is int:
+        return value.bit_length() > 10_000
+    return type(value) in (str, bytes) and len(value) > 10_000
+
+
 def constant_check(value):
     """(check, object to pin or None): equal *and* of the same type, with -0.0 and nan told apart."""
     kind = type(value)
@@ -109,6 +116,8 @@ def constant_check(value):
         or value is NotImplemented
     ):
         return f"{{0}} is {value!r}", None
+    if has_long_text(value):
+        return "type({0}) is type({pin}) and {0} == {pin}", value
     if kind is int or kind is str or kind is bytes:
         return f"type({{0}}) is {kind.__name__} and {{0}} == " + repr(value).replace(
             "{", "{{"

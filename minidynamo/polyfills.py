@@ -22,7 +22,8 @@ def reduce(function, values, initial=NOTHING):
         initial = next(values, NOTHING)
         if initial is NOTHING:
             raise TypeError("reduce() of empty iterable with no initial value")
-    for value in values:
+    # No `for`: it would ask for an iterator once more, and the program may see that.
+    while (value := next(values, NOTHING)) is not NOTHING:
         initial = function(initial, value)
     return initial
 

@@ -56,12 +56,14 @@ from ..variables.objects import (
     instantiate,
     lookup,
     trusted,
+    type_text,
 )
 from ..variables.symbolic import CALLS, SymVar, apply, is_number
 from ..variables.tensor import TensorVar
 from .opcodes import slice_of
 from .operations import BINARY, COMPARE, UNARY
-from .torch_rules import NONE, RULES, call_leaf, is_leaf, refused, rule, rules
+from .class_checks import RULES as _CLASS_CHECKS  # noqa: F401  (joins the table)
+from .torch_rules import NONE, RULES, _plainly, call_leaf, is_leaf, refused, rule, rules
 
 PURE_MODULES = {
     "math",
@@ -282,7 +284,7 @@ def call_descriptor(tx, value, args, kwargs):
         raise Break("C function", f"{owner.__name__}.{name}() of {self}")
     if isinstance(self, ObjectVar):
         if owner is object and name in OBJECT_METHODS:
-            return OBJECT_METHODS[name](tx, self, *rest) or NONE
+            return _plainly(value, OBJECT_METHODS[name], tx, [self, *rest], {})
         if issubclass(owner, BaseException) and name == "__init__":
             initialise_exception(self.cls, self, rest, kwargs)
             return NONE
@@ -323,7 +325,7 @@ def call_descriptor(tx, value, args, kwargs):
     if isinstance(self, SuperVar):
         return self.getattr(tx, name).call(tx, rest, kwargs)
     if owner is object and name in OBJECT_METHODS and not isinstance(self, ConstantVar):
-        return OBJECT_METHODS[name](tx, self, *rest) or NONE
+        return _plainly(value, OBJECT_METHODS[name], tx, [self, *rest], {})
     if owner is type and name == "__call__" and isinstance(self, ClassVar):
         return instantiate(tx, self.value, rest, kwargs)
     if (
@@ -514,53 +516,6 @@ def _getattr(tx, owner, name, default=None, /):
         return default
 
 
-def _isinstance(tx, value, kinds, /):
-    kind = value.python_type()
-    for cls in class_list(tx, kinds):
-        check = lookup(type(cls), "__instancecheck__")[1]
-        if isinstance(value, TensorVar) and isinstance(check, types.FunctionType):
-            if cls is torch.nn.Parameter:
-                found = issubclass(kind, torch.nn.Parameter)
-            elif value.value is not None:
-                found = isinstance(value.value, cls)
-            else:
-                found = (
-                    isinstance(value.fake, cls)
-                    and cls is not torch._subclasses.FakeTensor
-                    and not hasattr(cls, "__torch_dispatch__")
-                )
-        elif isinstance(check, types.FunctionType) and check.__module__ not in ("abc", "typing"):
-            found = kind is cls or tx.output.wrap_pinned(check).call(
-                tx, [ClassVar(cls), value], {}
-            ).truth(tx)
-        elif check is not type.__instancecheck__ and not isinstance(cls, type):
-            found = tx.fold(isinstance, value.real(), cls).value
-        else:
-            found = issubclass(kind, cls)
-        if found:
-            return ConstantVar(True)
-    return ConstantVar(False)
-
-
-def class_list(tx, variable):
-    if isinstance(variable, TupleVar):
-        return [cls for item in variable.iterate(tx) for cls in class_list(tx, item)]
-    found = variable.identity()
-    if type(found) is typing._SpecialGenericAlias:
-        return [found.__origin__]
-    if isinstance(found, types.UnionType) or typing.get_origin(found) is typing.Union:
-        return [type(None) if part is None else part for part in typing.get_args(found)]
-    if not isinstance(found, type):
-        tx.raise_(TypeError, "isinstance() arg 2 must be a type, a tuple of types, or a union")
-    return [found]
-
-
-def _issubclass(tx, cls, kinds, /):
-    if not isinstance(cls, ClassVar):
-        tx.raise_(TypeError, "issubclass() arg 1 must be a class")
-    return ConstantVar(tx.run_now(issubclass, cls.value, tuple(class_list(tx, kinds))))
-
-
 def _hash(tx, value, /):
     if isinstance(value, ObjectVar):
         method = value.special(tx, "__hash__")
@@ -597,7 +552,7 @@ def _tuple(tx, values=EMPTY, /):
     return (
         values
         if isinstance(values, TupleVar) and values.cls is tuple
-        else TupleVar(list(values.iterate(tx)))
+        else TupleVar(tx.listed(values))
     )
 
 
@@ -615,8 +570,11 @@ def _updated(made, tx, args, kwargs):
 
 
 def _deque(tx, values=EMPTY, maxlen=NONE):
+    limit = maxlen.as_constant()
+    if limit is not None and (type(limit) is not int or limit < 0):
+        raise Break("arguments", "the maxlen of a deque")
     made = ListVar(list(values.iterate(tx)), collections.deque)
-    made.extra = maxlen.as_constant()
+    made.extra = limit
     made._changed()
     made.mutated = False
     return made
@@ -642,7 +600,7 @@ def _reversed(tx, value, /):
             or not hasattr(value.cls, "__getitem__")
             or not hasattr(value.cls, "__len__")
         ):
-            tx.raise_(TypeError, f"'{value.cls.__name__}' object is not reversible")
+            tx.raise_(TypeError, f"'{type_text(value.cls)}' object is not reversible")
         items = (
             list(value.iterate(tx))
             if value.payload is not None
@@ -653,10 +611,12 @@ def _reversed(tx, value, /):
         return tx.iter_of(ConstantVar(value.value[::-1]))
     if isinstance(value, SequenceVar):
         return SequenceIterator(value, len(value.items) - 1, -1)
-    if isinstance(value, (DictVar, DictViewVar, ProxyVar, ConstantVar)):
-        like = (
-            value.value if isinstance(value, ConstantVar) else getattr(value, "dict", value).cls()
-        )
+    if isinstance(value, ConstantVar):
+        if hasattr(type(value.value), "__getitem__"):
+            raise Break("iteration", "reversed() of text")  # whose iterator is one of its own
+        tx.raise_(TypeError, f"'{value.python_type().__name__}' object is not reversible")
+    if isinstance(value, (DictVar, DictViewVar, ProxyVar)):
+        like = getattr(value, "dict", value).cls()
         kind = getattr(value, "kind", None)  # of a dict's view
         return HostIterator(
             iter(list(value.iterate(tx))[::-1]),
@@ -667,7 +627,7 @@ def _reversed(tx, value, /):
 
 def _next(tx, iterator, default=None, /):
     if not hasattr(iterator.python_type(), "__next__"):
-        tx.raise_(TypeError, f"'{iterator.python_type().__name__}' object is not an iterator")
+        tx.raise_(TypeError, f"'{type_text(iterator.python_type())}' object is not an iterator")
     try:
         return iterator.call_method(tx, "__next__", [], {})
     except ObservedException as raised:
@@ -677,10 +637,26 @@ def _next(tx, iterator, default=None, /):
 
 
 def _extreme(function, symbol, tx, first, /, *others, key=None, default=None):
-    values = [first, *others] if others else list(first.iterate(tx))
-    if not values:
-        if default is not None:
-            return default
+    values = [first, *others] if others else first.iterate(tx)
+    if isinstance(first, (SequenceVar, SetVar, DictVar, DictViewVar)):
+        values = list(values)
+
+    def measure(value):
+        return value if key is None or key.identity() is None else key.call(tx, [value], {})
+
+    if (
+        key is None
+        and isinstance(values, list)
+        and any(type(value) is SymVar for value in values)
+        and all(is_number(value) and value.python_type() is int for value in values)
+    ):
+        return functools.reduce(lambda a, b: apply(tx, CALLS[function], a, b), values)
+    best = best_key = None
+    for value in values:  # each is measured and compared before the next is asked for
+        value_key = measure(value)
+        if best is None or tx.compare(symbol, value_key, best_key).truth(tx):
+            best, best_key = value, value_key
+    if best is None and default is None:
         name = function.__name__
         tx.raise_(
             ValueError,
@@ -688,22 +664,13 @@ def _extreme(function, symbol, tx, first, /, *others, key=None, default=None):
             if sys.version_info >= (3, 12)
             else f"{name}() arg is an empty sequence",
         )
+    return default if best is None else best
 
-    def measure(value):
-        return value if key is None or key.identity() is None else key.call(tx, [value], {})
 
-    if (
-        key is None
-        and any(type(value) is SymVar for value in values)
-        and all(is_number(value) and value.python_type() is int for value in values)
-    ):
-        return functools.reduce(lambda a, b: apply(tx, CALLS[function], a, b), values)
-    best, best_key = values[0], measure(values[0])
-    for value in values[1:]:
-        value_key = measure(value)
-        if tx.compare(symbol, value_key, best_key).truth(tx):
-            best, best_key = value, value_key
-    return best
+def _sum(tx, values, /, start=ConstantVar(0)):
+    if issubclass(start.python_type(), (str, bytes, bytearray)):
+        raise Break("arguments", "sum() of text")  # plain Python says what is wrong with it
+    return functools.reduce(functools.partial(tx.binary, "+"), values.iterate(tx), start)
 
 
 def _abs(tx, value, /):
@@ -714,6 +681,20 @@ def _abs(tx, value, /):
     return (
         type(value) is SymVar and apply(tx, CALLS[abs], value) or tx.fold(abs, value.as_constant())
     )
+
+
+def _vars(tx, owner):
+    if not tx.has_attr(owner, "__dict__"):
+        tx.raise_(TypeError, "vars() argument must have __dict__ attribute")
+    return owner.getattr(tx, "__dict__")
+
+
+def _divmod(tx, a, b, /):
+    if a.is_constant() and b.is_constant():
+        return tx.fold(divmod, a.as_constant(), b.as_constant())
+    if isinstance(a, ObjectVar) or isinstance(b, ObjectVar):
+        raise Break("C function", "divmod() of objects")
+    return TupleVar([tx.binary("//", a, b), tx.binary("%", a, b)])
 
 
 def _round(tx, number, ndigits=NONE):
@@ -751,8 +732,6 @@ def _operator(method, symbol, tx, *operands):
 rules(
     {
         getattr: _getattr,
-        isinstance: _isinstance,
-        issubclass: _issubclass,
         hash: _hash,
         functools.partial: _partial,
         reversed: _reversed,
@@ -770,15 +749,11 @@ rules(
         **_each(BINARY, "binary"),
         **_each(COMPARE, "compare"),
         **_each(UNARY, "unary"),
-        sum: lambda tx, values, /, start=ConstantVar(0): functools.reduce(
-            functools.partial(tx.binary, "+"), values.iterate(tx), start
-        ),
+        sum: _sum,
         repr: lambda tx, value, /: ConstantVar(text(tx, value, "repr")),
         format: lambda tx, *args: tx.fold(format, *[a.as_constant() for a in args]),
         vars: lambda tx, owner=None, /: (
-            refused("C function", "the call of vars()")(tx)
-            if owner is None
-            else owner.getattr(tx, "__dict__")
+            refused("C function", "the call of vars()")(tx) if owner is None else _vars(tx, owner)
         ),
         hasattr: lambda tx, owner, name, /: ConstantVar(tx.has_attr(owner, _name(name))),
         setattr: lambda tx, owner, name, value, /: owner.setattr(tx, _name(name), value),
@@ -794,14 +769,14 @@ rules(
             CallIterator(values, *sentinel) if sentinel else tx.iter_of(values)
         ),
         sorted: lambda tx, values, /, *, key=None, reverse=ConstantVar(False): ListVar(
-            tx.sorted(list(values.iterate(tx)), key, reverse)
+            tx.sorted(tx.listed(values), key, reverse)
         ),
         pow: lambda tx, *args: (
             tx.binary("**", *args)
             if len(args) == 2
             else tx.fold(pow, *[a.as_constant() for a in args])
         ),
-        divmod: lambda tx, a, b, /: TupleVar([tx.binary("//", a, b), tx.binary("%", a, b)]),
+        divmod: _divmod,
         operator.getitem: lambda tx, owner, key, /: owner.getitem(tx, key),
         operator.setitem: lambda tx, owner, key, value, /: owner.setitem(tx, key, value),
         operator.delitem: lambda tx, owner, key, /: owner.delitem(tx, key),
@@ -809,7 +784,7 @@ rules(
         operator.truth: lambda tx, value, /: ConstantVar(value.truth(tx)),
         operator.is_: lambda tx, a, b, /: ConstantVar(tx.same(a, b)),
         operator.is_not: lambda tx, a, b, /: ConstantVar(not tx.same(a, b)),
-        list: lambda tx, values=EMPTY, /: ListVar(list(values.iterate(tx))),
+        list: lambda tx, values=EMPTY, /: ListVar(tx.listed(values)),
         set: lambda tx, values=EMPTY, /: SetVar.of(tx, values.iterate(tx)),
         torch.Size: lambda tx, values=EMPTY, /: TupleVar(list(values.iterate(tx)), torch.Size),
         dict: lambda tx, *args, **kwargs: _updated(DictVar({}), tx, args, kwargs),
@@ -824,7 +799,7 @@ rules(
             [NONE, first, step] if second is None else [first, second, step]
         ),
         enumerate: lambda tx, iterable, start=ConstantVar(0): EnumerateVar(
-            tx.iter_of(iterable), start.as_constant()
+            tx.iter_of(iterable), tx.fold(operator.index, start.as_constant()).value
         ),
         zip: lambda tx, *values, strict=ConstantVar(False): ZipVar(
             [tx.iter_of(a) for a in values], strict.truth(tx)

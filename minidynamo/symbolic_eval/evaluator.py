@@ -76,12 +76,7 @@ class Frame(Operations):
     def loop(self):
         ops, output = self.info.ops, self.output
         while True:
-            output.steps += 1
-            if output.steps > config.step_limit:
-                raise Break(
-                    "limit",
-                    f"more than {config.step_limit} instructions in the calls of one frame (config.step_limit)",
-                )
+            output.count_step()
             handler, arg, handler_entry, self.line = ops[self.pc]
             self.pc += 1
             try:
@@ -131,7 +126,9 @@ class Frame(Operations):
             raise Break("coroutine", f"the coroutine {function.name} is not traced")
         frame = Frame(self.output, function, bind(self, function, args, kwargs), self)
         if code.co_flags & GENERATOR:
-            return GeneratorVar(frame, (self.user_stack(), self.output.root.group_step))
+            made = GeneratorVar(frame, (self.user_stack(), self.output.root.group_step))
+            self.output.generators.append(made)
+            return made
         return frame.run()
 
     call_c, call_class = builtin_rules.call_c, builtin_rules.call_class

@@ -199,6 +199,21 @@ rules(
 
 
 # ---- itertools: the real ones, run on variables
+class Iterable:
+    """A variable for host code, which asks for its iterator when it needs it."""
+
+    def __init__(self, tx, values, convert=None):
+        self.values, self.convert = values, convert
+
+    def __iter__(self):
+        host = Host(current(), self.values)
+        return host if self.convert is None else map(self.convert, host)
+
+    def __length_hint__(self):
+        current().length_hint(self.values)
+        return 0
+
+
 class Host:
     """An iterator variable for host code, perhaps of another frame than the one that asks for the next value."""
 
@@ -227,12 +242,12 @@ def _test(tx, function):
 
 
 AS_HOST = {
-    "iterable": Host,
-    "iterables": lambda tx, values: (Host(tx, value) for value in Host(tx, values)),
+    "iterable": Iterable,
+    "iterables": lambda tx, values: Iterable(tx, values, lambda value: Iterable(tx, value)),
     "function": _function,
     "test": _test,
-    "rows": lambda tx, values: (tuple(row.iterate(current())) for row in Host(tx, values)),
-    "truths": lambda tx, values: (v.truth(current()) for v in Host(tx, values)),
+    "rows": lambda tx, values: Iterable(tx, values, lambda row: tuple(current().listed(row))),
+    "truths": lambda tx, values: Iterable(tx, values, lambda value: value.truth(current())),
     "number": lambda tx, value: value.as_constant(),
     "value": lambda tx, value: value,
     "initial": lambda tx, value: None if value.identity() is None else value,

@@ -364,6 +364,9 @@ def _into(op, method, count=1):
 
     def handler(frame, n):
         values = frame.popn(count)
+        complaint = COMPLAINTS.get(op)
+        if complaint is not None and not hasattr(values[0].python_type(), complaint[0]):
+            raise Break("arguments", complaint[1])  # plain Python says what is wrong with it
         frame.stack[-n].call_method(frame, method, values, {})
 
     HANDLERS[op] = handler
@@ -378,6 +381,12 @@ for _op, _method, _count in (
     ("DICT_UPDATE", "update", 1),
 ):
     _into(_op, _method, _count)
+
+
+COMPLAINTS = {  # what the operand needs, where the operation complains in words of its own
+    "LIST_EXTEND": ("__iter__", "* of something that is not iterable"),
+    "DICT_UPDATE": ("keys", "** of something that is no mapping"),
+}
 
 
 @opcode
@@ -415,7 +424,10 @@ def UNPACK_SEQUENCE(frame, n):
 @opcode
 def UNPACK_EX(frame, arg):
     before, after = arg & 255, arg >> 8
-    values = list(frame.stack.pop().iterate(frame))
+    walk = frame.iter_of(frame.stack.pop())
+    values = list(itertools.islice(walk.rest(frame), before))
+    if len(values) == before:
+        values += frame.listed(walk)
     if len(values) < before + after:
         frame.raise_(
             ValueError,
@@ -470,7 +482,7 @@ def CALL_FUNCTION_EX(frame, flags):
         if flags & 1
         else {}
     )
-    function, args = callee(frame, list(frame.stack.pop().iterate(frame)))
+    function, args = callee(frame, frame.listed(frame.stack.pop()))
     frame.stack.append(function.call(frame, args, kwargs))
 
 

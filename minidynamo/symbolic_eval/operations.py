@@ -16,6 +16,7 @@ import types
 from .. import config
 from ..exceptions import Break, ObservedException
 from ..variables.base import OpaqueVar, Variable
+from ..variables.bounds import BYTES_PER_STEP, too_large
 from ..variables.constant import ConstantVar
 from ..variables.containers import (
     Container,
@@ -46,11 +47,13 @@ from ..variables.objects import (
     TracebackVar,
     lookup,
     method_of_class,
+    type_text,
 )
 from ..symbolic_shapes import DataDependentDecision
 from ..variables.symbolic import SymVar, apply, data_dependent
 from ..variables.tensor import FloatVar, TensorVar
 
+METHOD_VARIABLES = (BoundMethodVar, MethodVar)
 BINARY = {
     "+": operator.add,
     "-": operator.sub,
@@ -181,6 +184,13 @@ class Operations:
         """The constant (or container of constants) that a call gives."""
         return self.output.wrap_result(self.run_now(function, *args, **kwargs))
 
+    def check_size(self, name, *values):
+        """Refuse a call whose result would be a huge constant: plain Python makes it."""
+        if too_large(name, values):
+            raise Break(
+                "limit", f"a constant of more than {BYTES_PER_STEP} * config.step_limit bytes"
+            )
+
     def fold_pinned(self, function, *args):
         """Like `fold`, for results that are fixed objects (classes, functions)."""
         value = self.run_now(function, *args)
@@ -235,6 +245,7 @@ class Operations:
     # ---- operators
     def binary(self, symbol, a, b):
         if type(a) is ConstantVar and type(b) is ConstantVar:
+            self.check_size(symbol, a.value, b.value)
             return self.fold(BINARY[symbol], a.value, b.value)
         if type(a) is SymVar or type(b) is SymVar:
             result = apply(self, BINARY[symbol], a, b)
@@ -252,6 +263,8 @@ class Operations:
             return self._binary_float(symbol, a, b)
         inplace = len(symbol) > 1 and symbol[-1] == "="
         plain = symbol[:-1] if inplace else symbol
+        if inplace and isinstance(b, ObjectVar) and self._takes_anything(plain, a, b):
+            return self._update_in_place(a, b)
         if isinstance(a, ObjectVar) or isinstance(b, ObjectVar):
             return self._binary_special(plain, inplace, a, b)
         if isinstance(a, SequenceVar):
@@ -287,6 +300,16 @@ class Operations:
         ):
             return self.fold_pinned(BINARY[symbol], a.identity(), b.identity())
         return self.fold(BINARY[symbol], a.as_constant(), b.as_constant())
+
+    def _takes_anything(self, plain, a, b):
+        """`list += b` takes any iterable, if `b` does not know how to be added; `dict |= b` asks first."""
+        if plain == "+" and isinstance(a, ListVar):
+            return b.special(self, "__radd__") is None
+        return plain == "|" and isinstance(a, DictVar)
+
+    def _update_in_place(self, a, b):
+        a.method_extend(self, b) if isinstance(a, ListVar) else a.method_update(self, b)
+        return a
 
     def _binary_float(self, symbol, a, b):
         """Exact in float64, as Python's; a division by a number that may become 0 raises there, and is left to Python."""
@@ -362,10 +385,12 @@ class Operations:
                 and (result := bound.call(self, [right], {})).identity() is not NotImplemented
             ):
                 return result
-        first, second = a.python_type().__name__, b.python_type().__name__
+        first, second = type_text(a.python_type()), type_text(b.python_type())
+        written = f"{plain}=" if inplace else plain
+        if written == "**":
+            written = "** or pow()"
         self.raise_(
-            TypeError,
-            f"unsupported operand type(s) for {plain}{'=' if inplace else ''}: '{first}' and '{second}'",
+            TypeError, f"unsupported operand type(s) for {written}: '{first}' and '{second}'"
         )
 
     def unary(self, symbol, a):
@@ -380,7 +405,7 @@ class Operations:
         if isinstance(a, ObjectVar):
             method = a.special(self, UNARY_SPECIAL[symbol])
             if method is None:
-                self.raise_(TypeError, f"bad operand type for unary {symbol}: '{a.cls.__name__}'")
+                self.raise_(TypeError, f"bad operand type for unary {symbol}: '{type_text(a.cls)}'")
             return method.call(self, [], {})
         return self.fold(UNARY[symbol], a.as_constant())
 
@@ -433,13 +458,27 @@ class Operations:
                 {v.hash_key(self) for v in b.iterate(self)},
             )
         if symbol in ("==", "!="):
-            if type(a) is not type(b) and not (a.is_constant() and b.is_constant()):
-                return ConstantVar(self.same(a, b) == (symbol == "=="))
-            try:
-                return self.fold(COMPARE[symbol], a.real(), b.real())
-            except Break:
-                return ConstantVar(self.same(a, b) == (symbol == "=="))
+            return ConstantVar(self._same_value(a, b) == (symbol == "=="))
         return self.fold(COMPARE[symbol], a.as_constant(), b.as_constant())
+
+    def _same_value(self, a, b):
+        """a == b, where no container, tensor or object of a Python class is among the two."""
+        if isinstance(a, METHOD_VARIABLES) and isinstance(b, METHOD_VARIABLES):
+            return self._same_method(a, b)
+        equality = [lookup(v.python_type(), "__eq__")[1] for v in (a, b)]
+        if equality == [object.__eq__, object.__eq__]:
+            return self.same(a, b)
+        if type(a) is not type(b) and not (a.is_constant() and b.is_constant()):
+            return self.same(a, b)
+        return self.fold(operator.eq, a.real(), b.real()).value
+
+    def _same_method(self, a, b):
+        """Two bound methods are equal if their functions are, bound to the same object."""
+        if a.python_type() is not b.python_type() or not self.same(a.instance, b.instance):
+            return False
+        if isinstance(a, MethodVar) or isinstance(b, MethodVar):
+            return a.method_name() == b.method_name()
+        return self.equal(a.function, b.function)
 
     def _compare_special(self, symbol, a, b):
         forward, backward = COMPARE_SPECIAL[symbol]
@@ -470,7 +509,7 @@ class Operations:
                 if isinstance(a, Container) and isinstance(b, Container):
                     return self.compare(symbol, a, b)
             return ConstantVar(self.same(a, b) == (symbol == "=="))
-        first, second = a.python_type().__name__, b.python_type().__name__
+        first, second = type_text(a.python_type()), type_text(b.python_type())
         self.raise_(
             TypeError, f"'{symbol}' not supported between instances of '{first}' and '{second}'"
         )
@@ -504,6 +543,8 @@ class Operations:
     # ---- iteration
     def iter_of(self, variable):
         """iter(variable)."""
+        if isinstance(variable, SentinelVar):  # its own __iter__ is asked, as often as Python asks
+            return self._iter_of_object(variable.object)
         if isinstance(variable, IteratorVar):
             return variable
         if isinstance(variable, SequenceVar):
@@ -534,7 +575,41 @@ class Operations:
             return ItemIterator(variable, 0)
         self.raise_(TypeError, f"'{variable.cls.__name__}' object is not iterable")
 
+    def listed(self, values):
+        """[*values]: CPython asks for an iterator, then for a length to expect, then for the items."""
+        items = values.iterate(self)
+        self.length_hint(values)
+        return list(items)
+
+    def listed_fast(self, values):
+        """PySequence_Fast: what is no list or tuple is asked for an iterator, and that is listed."""
+        return self.listed(values if isinstance(values, SequenceVar) else self.iter_of(values))
+
+    def length_hint(self, values):
+        """What operator.length_hint() calls; the answer only saves CPython allocations."""
+        if isinstance(values, SentinelVar):
+            values = values.object
+        if not isinstance(values, ObjectVar):
+            return
+        for name in ("__len__", "__length_hint__"):
+            method = values.special(self, name)
+            if not isinstance(method, BoundMethodVar) or method.cls is not types.MethodType:
+                continue
+            try:
+                found = method.call(self, [], {})
+            except ObservedException as raised:
+                if not issubclass(raised.var.python_type(), TypeError):
+                    raise
+                continue
+            if found.identity() is NotImplemented:
+                continue
+            if found.python_type() is not int or found.as_constant() < 0:
+                raise Break("length", f"{name} of {values} gives no length")
+            return
+
     def sorted(self, values, key, reverse):
+        """The values in order.  The list that is given is left as list.sort() leaves its own, also when
+        a comparison raises."""
         keys = (
             values
             if key is None or key.identity() is None
@@ -545,14 +620,17 @@ class Operations:
                 TypeError,
                 f"'{reverse.python_type().__name__}' object cannot be interpreted as an integer",
             )
-        order = sorted(
-            range(len(values)),
-            reverse=reverse.truth(self),
-            key=functools.cmp_to_key(  # sorted() asks only for <
-                lambda i, j: -self.compare("<", keys[i], keys[j]).truth(self)
-            ),
-        )
-        return [values[i] for i in order]
+        order = list(range(len(values)))
+        before = list(values)
+
+        def compare(i, j):  # list.sort() asks only for <
+            return -1 if self.compare("<", keys[i], keys[j]).truth(self) else 0
+
+        try:
+            order.sort(reverse=reverse.truth(self), key=functools.cmp_to_key(compare))
+        finally:
+            values[:] = [before[i] for i in order]
+        return values
 
     # ---- attributes
     def has_attr(self, variable, name):
@@ -565,14 +643,15 @@ class Operations:
             raise
 
     def method_of(self, variable, name):
-        """A natively implemented method of a container, string or tensor, as a value."""
+        """What a variable has by its type, as a value: methods that are natively implemented, and all
+        that a C type inherits."""
         if name == "__class__":
             return self.output.wrap_pinned(variable.python_type())
         owner, found = lookup(variable.python_type(), name)
         if found is MISSING:
             self.raise_(
                 AttributeError,
-                f"'{variable.python_type().__name__}' object has no attribute '{name}'",
+                f"'{type_text(variable.python_type())}' object has no attribute '{name}'",
             )
         if isinstance(variable, TensorVar) or hasattr(variable, "method_" + name):
             return MethodVar(variable, name)

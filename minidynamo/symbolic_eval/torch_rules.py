@@ -66,7 +66,11 @@ REFUSED = (
     "torch._tensor_str",
     "torch.random",
 )
-TRACED = ("torch.autograd.grad_mode", "torch.autograd.function.FunctionCtx")
+TRACED = (
+    "torch.autograd.grad_mode",
+    "torch.autograd.function.FunctionCtx",
+    "torch.autograd.variable",
+)
 _LEAVES = {}
 
 

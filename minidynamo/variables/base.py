@@ -21,12 +21,40 @@ def current():
     return RUNNING[-1]
 
 
+def _counting_walk(iterate):
+    def walk(self, tx):
+        return _counted(tx.output, iterate(self, tx))
+
+    return walk
+
+
+def _counted(output, values):
+    for value in values:
+        output.count_step()
+        yield value
+
+
+def _counting_step(next_value):
+    def step(self, tx):
+        tx.output.count_step()
+        return next_value(self, tx)
+
+    return step
+
+
 class Variable:
     """One symbolic value.  `source` says where the real one came from (None: made in this frame)."""
 
     __slots__ = ("source", "mutated")
     cls = None  # its Python type, if that is known
     native = False  # a method that the variable itself implements
+
+    def __init_subclass__(cls):
+        """Whatever walks in C code, with no instruction of the program between two steps, counts its
+        steps: `list(itertools.count())` must end here, too."""
+        for name, counting in (("iterate", _counting_walk), ("next", _counting_step)):
+            if name in cls.__dict__:
+                setattr(cls, name, counting(cls.__dict__[name]))
 
     def __init__(self, *values, source=None):
         """`values` go into the slots that the class adds, in their order."""
@@ -63,6 +91,9 @@ class Variable:
 
     # ---- operations
     def getattr(self, tx, name):
+        return tx.method_of(self, name)
+
+    def generic_getattr(self, tx, name):
         raise Break("attribute", f"reading .{name} of {self} is not traced")
 
     def setattr(self, tx, name, value):
@@ -71,11 +102,8 @@ class Variable:
     def delattr(self, tx, name):
         raise Break("attribute", f"deleting .{name} of {self} is not traced")
 
-    generic_getattr, generic_setattr, generic_delattr = (
-        getattr,
-        setattr,
-        delattr,
-    )  # what object.__getattribute__(self, name)... come to
+    # what object.__setattr__(self, name, value) and __delattr__ come to
+    generic_setattr, generic_delattr = setattr, delattr
 
     def call(self, tx, args, kwargs):
         raise Break("call", f"calling {self} is not traced")

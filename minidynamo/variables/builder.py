@@ -228,6 +228,8 @@ class Builder:
             return ProxyVar(self.wrap(behind, source.child("behind")), source=source)
         if kind is types.CellType:
             return self.cell_of(value, source)
+        if isinstance(value, super):  # answers for its object
+            raise Break("object", "a super() object that was made before this frame")
         if kind is types.MethodType:
             return BoundMethodVar(
                 self.wrap(value.__func__, source.attr("__func__")),

@@ -89,28 +89,31 @@ class ConstantVar(RealVar):
         return bool(self.value)
 
     def getattr(self, tx, name):
-        if isinstance(self.value, enum.Enum) and isinstance(
-            getattr(type(self.value), name, None), types.FunctionType
-        ):
-            from .functions import BoundMethodVar
+        if isinstance(self.value, enum.Enum):
+            # Not getattr(): that makes a class's `__annotations__` when it is asked for them.
+            owners = [owner for owner in type(self.value).__mro__ if name in owner.__dict__]
+            if owners and isinstance(owners[0].__dict__[name], types.FunctionType):
+                from .functions import BoundMethodVar
 
-            return BoundMethodVar(tx.output.wrap_pinned(getattr(type(self.value), name)), self)
+                return BoundMethodVar(tx.output.wrap_pinned(owners[0].__dict__[name]), self)
         return tx.fold(getattr, self.value, name)
 
     def call_method(self, tx, name, args, kwargs):
         if name == "join" and type(self.value) is str and len(args) == 1:
-            return tx.fold(self.value.join, [item.as_constant() for item in args[0].iterate(tx)])
+            items = [item.as_constant() for item in tx.listed_fast(args[0])]
+            tx.check_size("*", self.value, len(items))
+            return tx.fold(self.value.join, items)
         if name == "format" and type(self.value) is str:
-            return tx.fold(
-                self.value.format,
-                *[tx.text_of(a) for a in args],
-                **{k: tx.text_of(a) for k, a in kwargs.items()},
-            )
+            values = [tx.text_of(a) for a in args]
+            named = {k: tx.text_of(a) for k, a in kwargs.items()}
+            tx.check_size("format", self.value, *values, *named.values())
+            return tx.fold(self.value.format, *values, **named)
         if isinstance(self.value, enum.Enum):
             return self.getattr(tx, name).call(tx, args, kwargs)
         if name in ("__enter__", "__exit__"):
             raise Break("context", f"{self} is entered by a call, or left where it was not entered")
         values = [a.as_constant() for a in args]
+        tx.check_size(name, self.value, *values)
         return tx.fold(
             lambda: getattr(self.value, name)(
                 *values, **{k: v.as_constant() for k, v in kwargs.items()}
@@ -120,6 +123,8 @@ class ConstantVar(RealVar):
     def iterate(self, tx):
         if isinstance(self.value, (str, bytes, range)):
             return (ConstantVar(item) for item in self.value)
+        if hasattr(type(self.value), "__iter__"):
+            raise Break("iteration", f"iterating over a {type(self.value).__name__}")
         tx.raise_(TypeError, f"{type(self.value).__name__!r} object is not iterable")
 
     def length(self, tx):
@@ -143,4 +148,8 @@ class ConstantVar(RealVar):
         tx.raise_(TypeError, f"{type(self.value).__name__!r} object is not callable")
 
     def __repr__(self):
-        return f"constant {self.value!r}"
+        if (
+            type(self.value) is int and self.value.bit_length() > 10_000
+        ):  # Python writes no such text
+            return f"constant int of {self.value.bit_length()} bits"
+        return f"constant {self.value!r:.200}"

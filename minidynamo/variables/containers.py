@@ -28,7 +28,8 @@ class Container(Variable):
 
     def hash_key(self, tx):
         if self.cls.__hash__ is None:
-            tx.raise_(TypeError, f"unhashable type: {self.cls.__name__!r}")
+            name = "collections." * (self.cls is not list and self.cls.__module__ == "collections")
+            tx.raise_(TypeError, f"unhashable type: '{name}{self.cls.__name__}'")
         return super().hash_key(tx)
 
     def getattr(self, tx, name):
@@ -127,6 +128,9 @@ class SequenceVar(Container):
             )  # CPython makes no copy
             return self if whole else SequenceVar_of(self.cls, self.items[index])
         if not hasattr(index, "__index__"):
+            if self.cls is collections.deque:
+                kind = type(index).__name__
+                tx.raise_(TypeError, f"sequence index must be integer, not '{kind}'")
             tx.raise_(
                 TypeError,
                 f"{self.cls.__name__} indices must be integers or slices, not {type(index).__name__}",
@@ -212,11 +216,22 @@ class ListVar(SequenceVar):
 
     def setitem(self, tx, key, value):
         index = self.index_of(tx, key)
+        if isinstance(index, slice):
+            before, index, value = len(self.items), self._place(index), tx.listed_fast(value)
+            if index.step not in (None, 1) and len(self.items) != before:
+                raise Break("item", "a list that changes while a slice of it is assigned")
         try:
-            self.items[index] = list(value.iterate(tx)) if isinstance(index, slice) else value
+            self.items[index] = value
         except (IndexError, TypeError, ValueError) as error:
             tx.raise_(type(error), *error.args)
         self.mutated = True
+
+    def _place(self, index):
+        """Where a slice lies: CPython looks before it walks the values, which may change the list."""
+        if index.step not in (None, 1):
+            return index
+        start, stop, _ = index.indices(len(self.items))
+        return slice(start, max(start, stop))
 
     def delitem(self, tx, key):
         try:
@@ -236,7 +251,7 @@ class ListVar(SequenceVar):
             del self.items[self.extra :]
 
     def method_extendleft(self, tx, values, /):
-        for value in list(values.iterate(tx)):
+        for value in self._others(tx, values):
             self.method_appendleft(tx, value)
 
     def method_rotate(self, tx, n=ConstantVar(1), /):
@@ -247,9 +262,20 @@ class ListVar(SequenceVar):
         self._changed()
 
     def method_extend(self, tx, values, /):
-        for value in list(values.items) if values is self else values.iterate(tx):
-            self.items.append(value)
-        self._changed()
+        # Each item is there before the next is asked for: the iterator may look, or raise.
+        for value in self._others(tx, values):
+            self.method_append(tx, value)
+        if self.cls is list:
+            self.mutated = True
+
+    def _others(self, tx, values):
+        """What to walk when this list takes `values`: a copy, if that is the list itself."""
+        if values is self or getattr(values, "payload", None) is self:
+            return list(self.iterate(tx))
+        walk = values.iterate(tx)
+        if self.cls is list:
+            tx.length_hint(values)
+        return walk
 
     def method_insert(self, tx, index, value, /):
         if self.extra is not None and len(self.items) >= self.extra:
@@ -297,8 +323,18 @@ class ListVar(SequenceVar):
         return made
 
     def method_sort(self, tx, /, *, key=None, reverse=ConstantVar(False)):
-        self.items[:] = tx.sorted(list(self.iterate(tx)), key, reverse)
+        # The list is empty while it is sorted: the key function may look.
+        items = list(self.iterate(tx))
+        self.items.clear()
         self._changed()
+        resized = self.resized
+        try:
+            items = tx.sorted(items, key, reverse)
+        finally:
+            changed = self.resized != resized
+            self.items[:] = items
+        if changed:
+            tx.raise_(ValueError, "list modified during sort")
 
 
 def SequenceVar_of(cls, items):
@@ -485,7 +521,8 @@ class DictVar(Container):
         return value
 
     def method_update(self, tx, other=None, /, **named):
-        for key, value in dict_pairs(tx, other) if other is not None else ():
+        live = self.cls is collections.OrderedDict
+        for key, value in dict_pairs(tx, other, live) if other is not None else ():
             self.store(tx, key, value)
         for name, value in named.items():
             self.store(tx, ConstantVar(name), value)
@@ -514,31 +551,39 @@ class DictVar(Container):
         cg.dictionary(self)
 
 
-def dict_pairs(tx, other):
-    """(key, value) variables of a mapping or of an iterable of pairs."""
+def dict_pairs(tx, other, live=False):
+    """(key, value) variables of a mapping or of an iterable of pairs, one after the other: what walks
+    them stores each before it asks for the next.  `live`: of an OrderedDict, which makes no list of
+    a mapping's keys first."""
     payload = getattr(other, "payload", None)
     if isinstance(other, DictVar):
-        return other.pairs(tx)
-    if isinstance(payload, DictVar) and other.cls.__iter__ in (
+        yield from other.pairs(tx)
+    elif isinstance(payload, DictVar) and other.cls.__iter__ in (
         dict.__iter__,
         collections.OrderedDict.__iter__,
     ):
-        return payload.pairs(tx)
-    if tx.has_attr(other, "keys"):
-        return [
-            (key, other.getitem(tx, key))
-            for key in other.call_method(tx, "keys", [], {}).iterate(tx)
-        ]
-    pairs = []
-    for n, pair in enumerate(other.iterate(tx)):
-        pair = list(pair.iterate(tx))
-        if len(pair) != 2:
-            tx.raise_(
-                ValueError,
-                f"dictionary update sequence element #{n} has length {len(pair)}; 2 is required",
-            )
-        pairs.append(tuple(pair))
-    return pairs
+        yield from payload.pairs(tx)
+    elif tx.has_attr(other, "keys"):
+        keys = other.call_method(tx, "keys", [], {})
+        for key in keys.iterate(tx) if live else tx.listed_fast(keys):
+            yield key, other.getitem(tx, key)
+    else:
+        if live and tx.has_attr(other, "items"):
+            other = other.call_method(tx, "items", [], {})
+        for n, pair in enumerate(other.iterate(tx)):
+            yield _pair(tx, pair, n, live)
+
+
+def _pair(tx, pair, n, live):
+    items = tx.listed_fast(pair) if hasattr(pair.python_type(), "__iter__") else None
+    if items is None or live and len(items) != 2:
+        raise Break("arguments", f"the element #{n} of a dictionary's update is no pair")
+    if len(items) != 2:
+        tx.raise_(
+            ValueError,
+            f"dictionary update sequence element #{n} has length {len(items)}; 2 is required",
+        )
+    return items
 
 
 class DictViewVar(Container):
@@ -616,7 +661,10 @@ class SetVar(Container):
 
     @classmethod
     def of(cls, tx, values, kind=set):
-        return cls({value.hash_key(tx): value for value in values}, kind)
+        items = {}
+        for value in values:  # the first of equal keys stays
+            items.setdefault(value.hash_key(tx), value)
+        return cls(items, kind)
 
     def is_constant(self):
         return self.cls is frozenset and all(item.is_constant() for item in self.items.values())
@@ -684,21 +732,31 @@ class SetVar(Container):
         return merged
 
     def method_intersection(self, tx, *others):
-        keys = [SetVar.of(tx, other.iterate(tx)).items for other in others]
-        return SetVar(
-            {k: v for k, v in self.items.items() if all(k in other for other in keys)}, self.cls
-        )
+        found = self.items
+        for other in others:
+            if isinstance(other, SetVar):  # CPython walks the smaller one, and keeps its keys
+                walked, asked = sorted((other.items, found), key=len)
+                found = {k: v for k, v in walked.items() if k in asked}
+            else:
+                values = (value for value in other.iterate(tx) if value.hash_key(tx) in found)
+                found = SetVar.of(tx, values).items
+        return SetVar(dict(found), self.cls)
 
     def method_difference(self, tx, *others):
-        keys = [SetVar.of(tx, other.iterate(tx)).items for other in others]
-        return SetVar(
-            {k: v for k, v in self.items.items() if not any(k in other for other in keys)}, self.cls
-        )
+        made = SetVar(dict(self.items), self.cls)
+        made.method_difference_update(tx, *others)
+        made.mutated = False
+        return made
 
     def method_symmetric_difference(self, tx, other, /):
         other = SetVar.of(tx, other.iterate(tx))  # perhaps an iterator: once
         left, right = self.method_difference(tx, other), other.method_difference(tx, self)
         return SetVar({**left.items, **right.items}, self.cls)
+
+    def method_difference_update(self, tx, *others):
+        for other in others:
+            for value in other.iterate(tx):
+                self.method_discard(tx, value)
 
     def method_issubset(self, tx, other, /):
         keys = {value.hash_key(tx) for value in other.iterate(tx)}
@@ -721,7 +779,7 @@ def _updating(name):
     return update
 
 
-for _name in ("intersection", "difference", "symmetric_difference"):
+for _name in ("intersection", "symmetric_difference"):
     setattr(SetVar, f"method_{_name}_update", _updating(_name))
 
 

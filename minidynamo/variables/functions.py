@@ -101,9 +101,7 @@ class FunctionVar(Variable):
             return self._real_attribute(tx, name)
         if name in MADE_HERE:
             return MADE_HERE[name](self)
-        if name in ("__kwdefaults__", "__closure__", "__globals__"):
-            raise Break("attribute", f"{name} of a function made in this frame")
-        tx.raise_(AttributeError, f"'function' object has no attribute {name!r}")
+        return super().getattr(tx, name)
 
     def _real_attribute(self, tx, name):
         try:
@@ -237,11 +235,16 @@ def bind(tx, function, args, kwargs):
 class BoundMethodVar(Variable):
     """function.__get__(instance)."""
 
-    __slots__ = ("function", "instance")
-    cls = types.MethodType
+    __slots__ = ("function", "instance", "cls")
 
-    def __init__(self, function, instance, source=None):
+    def __init__(self, function, instance, source=None, cls=types.MethodType):
         self.source, self.mutated, self.function, self.instance = source, False, function, instance
+        self.cls = cls
+
+    @classmethod
+    def of_descriptor(cls, found, instance):
+        """A method of a C type: what its descriptor's `__get__` makes is no `types.MethodType`."""
+        return cls(CallableVar(found), instance, cls=BOUND.get(type(found), types.MethodType))
 
     def real(self):
         return getattr(self.instance.real(), self.function.real().__name__)
@@ -249,9 +252,25 @@ class BoundMethodVar(Variable):
     def getattr(self, tx, name):
         if name == "__self__":
             return self.instance
+        if self.cls is not types.MethodType:
+            return self.attribute_of_c(tx, name)
         if name == "__func__":
             return self.function
+        if name in NAMES_OF_METHODS:
+            return tx.method_of(self, name)
         return self.function.getattr(tx, name)
+
+    def method_name(self):
+        """Of a method of a C type."""
+        return self.function.value.__name__
+
+    def attribute_of_c(self, tx, name):
+        """Its name and text are the descriptor's; the rest is what the type of the method has."""
+        if name in ("__name__", "__doc__", "__text_signature__") or (
+            name == "__objclass__" and self.cls is types.MethodWrapperType
+        ):
+            return self.function.getattr(tx, name)
+        return tx.method_of(self, name)
 
     def call(self, tx, args, kwargs):
         return self.function.call(tx, [self.instance, *args], kwargs)
@@ -260,17 +279,36 @@ class BoundMethodVar(Variable):
         return ("bound method", self.function.identity(), self.instance.identity())
 
     def reconstruct(self, cg):
-        cg.call_object(types.MethodType, self.function, self.instance)
+        if self.cls is types.MethodType:
+            cg.call_object(types.MethodType, self.function, self.instance)
+        else:
+            # With the type: descriptors of METH_METHOD functions read it without asking if it is there.
+            kind = self.instance.python_type()
+            get = type(self.function.value).__get__
+            cg.call_object(get, self.function, self.instance, lambda: cg.load_const(kind))
 
     def __repr__(self):
         return f"the method {getattr(self.function, 'name', self.function)}"
+
+
+NAMES_OF_METHODS = {*dir(types.MethodType)} - {"__doc__"}  # what is not asked of the function
+BOUND = {  # descriptors of C types -> what binding them makes
+    types.MethodDescriptorType: types.BuiltinMethodType,
+    types.WrapperDescriptorType: types.MethodWrapperType,
+}
 
 
 class MethodVar(Variable):
     """A method found by name on a variable that implements it natively (list.append, tensor.view, str.join...)."""
 
     __slots__ = ("instance", "name")
-    cls, native = types.BuiltinMethodType, True
+    native = True
+
+    def python_type(self):
+        for owner in self.instance.python_type().__mro__:
+            if self.name in owner.__dict__:
+                return BOUND.get(type(owner.__dict__[self.name]), types.BuiltinMethodType)
+        return types.BuiltinMethodType
 
     def getattr(self, tx, name):
         if name == "__name__":
@@ -278,6 +316,9 @@ class MethodVar(Variable):
         if name == "__self__":
             return self.instance
         return super().getattr(tx, name)
+
+    def method_name(self):
+        return self.name
 
     def call(self, tx, args, kwargs):
         return self.instance.call_method(tx, self.name, args, kwargs)
@@ -323,7 +364,7 @@ class PartialVar(Variable):
             return TupleVar(list(self.args))
         if name == "keywords":
             return DictVar({k: (ConstantVar(k), v) for k, v in self.kwargs.items()})
-        tx.raise_(AttributeError, f"'functools.partial' object has no attribute {name!r}")
+        return super().getattr(tx, name)
 
     def call(self, tx, args, kwargs):
         return self.function.call(tx, [*self.args, *args], {**self.kwargs, **kwargs})

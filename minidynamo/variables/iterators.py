@@ -26,12 +26,12 @@ class IteratorVar(Variable):
     def next(self, tx):
         raise NotImplementedError
 
-    def iterate(self, tx):
+    def rest(self, tx):
+        """What is left, for who has asked for this iterator."""
         while (value := self.next(tx)) is not None:
             yield value
 
-    def getattr(self, tx, name):
-        return tx.method_of(self, name)
+    iterate = rest
 
     def method___next__(self, tx):
         value = self.next(tx)
@@ -353,6 +353,9 @@ class SentinelVar(IteratorVar):
                 return None
             raise
 
+    def iterate(self, tx):
+        return tx.iter_of(self).rest(tx)
+
     def method___next__(self, tx):
         return self.object.call_method(tx, "__next__", [], {})
 
@@ -367,6 +370,9 @@ class SentinelVar(IteratorVar):
 
     def reconstruct(self, cg):
         cg.value(self.object)
+
+
+IMPLICIT_HANDLERS = ("CALL_INTRINSIC_1", "STOPITERATION_ERROR", "CLEANUP_THROW")  # no `try`
 
 
 class GeneratorVar(IteratorVar):
@@ -406,6 +412,16 @@ class GeneratorVar(IteratorVar):
         self.started = True
         self.done = yielded is None
         return yielded
+
+    def must_be_closed(self):
+        """Would closing it run more of its body?"""
+        if not self.started or self.done:
+            return False
+        operations, (_, _, entry, _) = (
+            self.frame.info.operations,
+            self.frame.info.ops[self.frame.pc - 1],
+        )
+        return entry is not None and operations[entry[0]].op not in IMPLICIT_HANDLERS
 
     def method_send(self, tx, value):
         if not self.started and value.identity() is not None:

@@ -10,9 +10,12 @@ state; a subclass of dict, list or tuple keeps its contents in `payload`.
 Mirrors torch/_dynamo/variables/user_defined.py and nn_module.py.
 """
 
+import array
 import collections
 import enum
 import functools
+import itertools
+import operator
 import types
 
 import torch
@@ -21,7 +24,7 @@ from ..exceptions import Break, ObservedException
 from .base import RealVar, Variable, current
 from .constant import ConstantVar
 from .containers import DictVar, ListVar, SetVar, TupleVar
-from .functions import BoundMethodVar, CallableVar, PartialVar
+from .functions import BOUND, BoundMethodVar, CallableVar, PartialVar
 
 MISSING = object()
 TRUSTED_PACKAGES = {
@@ -91,6 +94,21 @@ def lookup(cls, name):
 
 
 METHODS = (types.FunctionType, staticmethod, classmethod)
+HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE
+
+
+def type_text(cls):
+    """A type as CPython's messages name it: those written in C with their module."""
+    made_in_python = cls.__flags__ & HEAP_TYPE and "__module__" in cls.__dict__
+    if cls.__module__ == "builtins" or made_in_python and cls not in DOTTED:
+        return cls.__name__
+    return f"{cls.__module__}.{cls.__name__}"
+
+
+# Types of C that are made like Python's own: their module is said, too.
+DOTTED = {functools.partial, *(t for t in vars(itertools).values() if isinstance(t, type))}
+DOTTED |= {collections.deque, collections.defaultdict, operator.itemgetter}
+DOTTED |= {operator.attrgetter, operator.methodcaller, array.array}
 
 
 def method_of_class(tx, owner, found, name, instance, cls):
@@ -222,7 +240,7 @@ class ObjectVar(Variable):
         return self.class_attribute(tx, owner, found, name)
 
     def missing(self, tx, name):
-        tx.raise_(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'")
+        tx.raise_(AttributeError, f"'{type_text(self.cls)}' object has no attribute '{name}'")
 
     def data_descriptor(self, tx, owner, found, name):
         """What a data descriptor of the class gives, or None if `found` is none."""
@@ -291,7 +309,7 @@ class ObjectVar(Variable):
             self.fields.store(tx, ConstantVar(name), value)
             return value
         if isinstance(found, (types.MethodDescriptorType, types.WrapperDescriptorType)):
-            return BoundMethodVar(CallableVar(found), self)
+            return BoundMethodVar.of_descriptor(found, self)
         if isinstance(found, types.BuiltinFunctionType):
             return CallableVar(found)
         getter = lookup(type(found), "__get__")[1]
@@ -416,7 +434,7 @@ class ObjectVar(Variable):
     def call(self, tx, args, kwargs):
         method = self.special(tx, "__call__")
         if method is None:
-            tx.raise_(TypeError, f"'{self.cls.__name__}' object is not callable")
+            tx.raise_(TypeError, f"'{type_text(self.cls)}' object is not callable")
         if isinstance(method, BoundMethodVar) and isinstance(method.function, CallableVar):
             return tx.call_c(self.real(), args, kwargs)
         return method.call(tx, args, kwargs)
@@ -434,12 +452,14 @@ class ObjectVar(Variable):
     def _through(self, tx, name, args):
         method = self.special(tx, name)
         if method is None:
-            tx.raise_(TypeError, f"'{self.cls.__name__}' object does not support {name}")
+            if name == "__len__":
+                tx.raise_(TypeError, f"object of type '{type_text(self.cls)}' has no len()")
+            raise Break("C function", f"{name} of a {self.cls.__name__}")
         return method.call(tx, args, {})
 
     def getitem(self, tx, key):
         if lookup(self.cls, "__getitem__")[1] is MISSING:
-            tx.raise_(TypeError, f"'{self.cls.__name__}' object is not subscriptable")
+            tx.raise_(TypeError, f"'{type_text(self.cls)}' object is not subscriptable")
         return self._through(tx, "__getitem__", [key])
 
     def setitem(self, tx, key, value):
@@ -453,10 +473,12 @@ class ObjectVar(Variable):
     def contains(self, tx, item):
         if self.special(tx, "__contains__") is not None:
             return self._through(tx, "__contains__", [item]).truth(tx)
+        if self.special(tx, "__iter__") is None and self.special(tx, "__getitem__") is None:
+            raise Break("iteration", f"`in` of a {self.cls.__name__}")  # plain Python complains
         return super().contains(tx, item)
 
     def iterate(self, tx):
-        return tx.iter_of(self).iterate(tx)
+        return tx.iter_of(self).rest(tx)
 
     def call_method(self, tx, name, args, kwargs):
         return self.getattr(tx, name).call(tx, args, kwargs)
@@ -629,7 +651,7 @@ class ClassVar(RealVar):
         if found is MISSING:
             if meta is not MISSING:
                 return (
-                    BoundMethodVar(CallableVar(meta), self)
+                    BoundMethodVar.of_descriptor(meta, self)
                     if callable(meta)
                     else tx.fold_pinned(getattr, cls, name)
                 )
@@ -764,7 +786,9 @@ class WeakRefVar(RealVar):
     hash_key, real = Variable.hash_key, Variable.real
 
     def getattr(self, tx, name):
-        return tx.output.wrap(getattr(self.value, name), self.source.attr(name))
+        if isinstance(lookup(type(self.value), name)[1], types.MemberDescriptorType):
+            return tx.output.wrap(getattr(self.value, name), self.source.attr(name))
+        return tx.method_of(self, name)
 
     def call(self, tx, args, kwargs):
         found = self.value()
@@ -805,7 +829,9 @@ class SuperVar(Variable):
                 found = owner.__dict__[name]
                 break
         else:
-            tx.raise_(AttributeError, f"'super' object has no attribute '{name}'")
+            return tx.method_of(self, name)
+        if name == "__class__":  # its own, not the object's
+            return tx.output.wrap_pinned(super)
         if name == "__new__":
             return tx.output.wrap_pinned(
                 found.__func__ if isinstance(found, staticmethod) else found
@@ -826,6 +852,8 @@ class SuperVar(Variable):
         return (
             tx.output.wrap_pinned(found)
             if instance is None
+            else BoundMethodVar.of_descriptor(found, instance)
+            if type(found) in BOUND
             else BoundMethodVar(tx.output.wrap_pinned(found), instance)
         )
 
