@@ -41,6 +41,11 @@ def lookup_backend(backend):
     return backend, _REGISTRY[backend]
 
 
+def is_own(backend):
+    """Is it one of those below, not the user's?"""
+    return getattr(backend, "__module__", None) == __name__
+
+
 @register_backend(name="eager")
 def eager(gm, example_inputs, mode=None):
     """Run the captured graph as it is: shows capture alone.

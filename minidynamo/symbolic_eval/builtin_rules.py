@@ -22,6 +22,7 @@ import torch
 
 from .. import polyfills, runtime
 from ..exceptions import Break, ObservedException
+from ..foreign import ours
 from ..guards import constant_check
 from ..variables.constant import NUMPY, ConstantVar, is_constant_value
 from ..variables.containers import (
@@ -131,7 +132,7 @@ UFUNCS = tuple({type(sys.modules["numpy"].add)} if NUMPY else ())  # NumPy on nu
 def call_c(tx, value, args, kwargs):
     try:
         found, polyfill = RULES.get(value), POLYFILLS.get(value)
-    except TypeError:  # not hashable
+    except ours(TypeError):  # not hashable
         raise Break("C function", f"the call of a {type(value).__name__}") from None
     if found is not None:
         return found(tx, args, kwargs)

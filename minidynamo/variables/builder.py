@@ -20,6 +20,7 @@ import torch
 
 from ..exceptions import Break
 from .. import config
+from ..foreign import ours
 from ..guards import MODULE_TABLES, Guard, constant_check
 from ..symbolic_numbers import python_code
 from .base import Lazy, OpaqueVar
@@ -189,7 +190,7 @@ class Builder:
         if known is None:
             try:
                 content = Lazy(cell.cell_contents, source.child("cell"))
-            except ValueError:
+            except ours(ValueError):
                 self.guard(source, "EMPTY", "{0} == {pin}", types.CellType())
                 content = None
             known = self.memo[id(cell)] = (CellVar(content, source, cell), cell)
@@ -515,7 +516,7 @@ def _dict(builder, value, source, base=dict):
         pairs = [
             *kind.items(value)
         ]  # in the order of the program: dict.items() of an OrderedDict forgets move_to_end()
-    except (KeyError, RuntimeError):
+    except ours(KeyError, RuntimeError):
         raise Break("dictionary", "an OrderedDict that was written by dict's methods") from None
     for key, item in pairs:
         if is_constant_value(key):

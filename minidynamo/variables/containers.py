@@ -16,6 +16,7 @@ import types
 import torch
 
 from ..exceptions import Break
+from ..foreign import ours
 from .base import Lazy, Variable, current
 from .constant import ConstantVar
 from .symbolic import SymVar
@@ -133,7 +134,7 @@ class SequenceVar(Container):
             )
         try:
             return self.item(tx, index)
-        except IndexError:
+        except ours(IndexError):
             tx.raise_(IndexError, f"{self.cls.__name__} index out of range")
 
     def getattr(self, tx, name):
@@ -214,14 +215,14 @@ class ListVar(SequenceVar):
         index = self.index_of(tx, key)
         try:
             self.items[index] = list(value.iterate(tx)) if isinstance(index, slice) else value
-        except (IndexError, TypeError, ValueError) as error:
+        except ours(IndexError, TypeError, ValueError) as error:
             tx.raise_(type(error), *error.args)
         self.mutated = True
 
     def delitem(self, tx, key):
         try:
             del self.items[self.index_of(tx, key)]
-        except (IndexError, TypeError) as error:
+        except ours(IndexError, TypeError) as error:
             tx.raise_(type(error), *error.args)
         self._changed()
 

@@ -32,6 +32,7 @@ from torch import fx
 from torch._dispatch.python import enable_python_dispatcher
 from torch.utils._python_dispatch import _disable_current_modes
 
+from ..foreign import ours
 from .functionalize import functionalize, is_view
 from .tracer import (
     CannotTrace,
@@ -160,7 +161,7 @@ class JointInterpreter(OriginInterpreter):
 def autograd_errors():
     try:
         yield
-    except RuntimeError as error:
+    except ours(RuntimeError) as error:
         raise CannotTrace(
             f"autograd refuses the program: {str(error).splitlines()[0] if str(error) else error!r}"
         ) from error
