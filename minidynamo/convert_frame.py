@@ -141,9 +141,9 @@ class FrameCompiler:
     @classmethod
     def of(cls, backend, fullgraph, dynamic, mode):
         """The compiler for these options: the same one each time, so that entries are shared."""
-        key = (backend, fullgraph, dynamic, mode)
+        key = (backends.identity(backend), fullgraph, dynamic, mode)
         if key not in COMPILERS:
-            COMPILERS[key] = cls(*key)
+            COMPILERS[key] = cls(backend, fullgraph, dynamic, mode)
         return COMPILERS[key]
 
     def __call__(self, function, code, args):

@@ -20,7 +20,7 @@ plain Python.  What is promised:
 - a class of nobody that we call (the user's), with none of the user's frames in the traceback, was raised by none of us.
 
 Not promised: an exception that arrives where Python itself can only print it (a finalizer, a callback of a weak reference: the same in
-plain Python); one that torch or sympy catches; a handler that is a C function and raises a fault's class with words; StopIteration that
+plain Python); one that torch, sympy or the standard library catches; a handler that is a C function and raises a fault's class with words; StopIteration that
 another thread sets.
 
 `ThreadState` remembers what compiling changes for this thread, and puts it back: an exception may arrive between any two instructions, in an
