@@ -257,11 +257,11 @@ def cases(count: int, first: int) -> list:
     numbers, everything = range(len(NUMBERS)), range(len(CONSTANTS))
     words = [n for n in everything if isinstance(CONSTANTS[n], str)]
     pairs = [*itertools.permutations(numbers, 2), *itertools.permutations(words, 2)]
-    found: list = [("constant", *pair) for pair in pairs]
-    found += [("together", *pair) for pair in itertools.combinations(numbers, 2)]
-    found += [("text", *pair) for pair in itertools.combinations(everything, 2)]
-    found += [("part", name) for name in surroundings()]
+    found: list = [("part", name) for name in surroundings()]  # what costs little comes first
     found += [("input", *pair) for pair in itertools.combinations(inputs(), 2)]
+    found += [("text", *pair) for pair in itertools.combinations(everything, 2)]
+    found += [("together", *pair) for pair in itertools.combinations(numbers, 2)]
+    found += [("constant", *pair) for pair in pairs]
     return found
 
 
