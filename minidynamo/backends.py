@@ -42,7 +42,8 @@ def lookup_backend(backend):
 
 
 def identity(backend):
-    """What tells backends apart while they live: callables that say that they are equal may compile in other ways."""
+    """What tells backends apart while they live: callables that say that they are equal may
+    compile in other ways."""
     if isinstance(backend, str):
         return backend
     if isinstance(backend, types.MethodType):  # a new object each time it is read

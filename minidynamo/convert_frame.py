@@ -448,7 +448,8 @@ class FrameCompiler:
         return frame_hook.disabled(undo.around(compiled)), output.inputs, undo.raised
 
     def backend_faults(self):
-        """What the backend may raise, and plain Python runs: of the user's own backend, whatever it says itself."""
+        """What the backend may raise, and plain Python runs: of the user's own backend, whatever
+        it says itself."""
         return faults() if backends.is_own(self.backend) else ours(Exception)
 
     def guard(self, output, code):

@@ -1,4 +1,5 @@
-"""Exceptions that are not the compiler's to answer: miniinductor's file of this name says which, and what is promised.
+"""Exceptions that are not the compiler's to answer: miniinductor's file of this name says which,
+and what is promised.
 
 In:   the exception that is being handled.   Out: what an `except` clause may catch.
 

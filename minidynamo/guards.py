@@ -9,8 +9,10 @@ Out:  `GuardFunction`: `.check(func, *parameters) -> bool`, `.source` (its text)
         return True
 
 The function follows the tree: each prefix is evaluated once and kept in a local.  The arguments' own checks come first
-(they fail most often), then the thread's state, then everything below.  An exception while checking means False: a
-missing attribute is a failed guard.  One that comes from elsewhere (foreign.py) leaves the user's call.
+(they fail most often), then the thread's state, then everything below.  An exception while
+checking means False: a
+missing attribute is a failed guard.  One that comes from elsewhere (foreign.py) leaves the user's
+call.
 
 What hangs below a module or a global by dictionaries alone (most of it) stands behind a memo (`guard_memo.c`): `if not memo():`
 skips it while no dictionary on the way has been written and no parameter has another dtype or shape.

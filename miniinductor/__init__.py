@@ -5,7 +5,8 @@
     >>> compiled.record                     # every stage: graphs, loop IR, fusions, kernels, times
 
 Mirrors torch/_inductor (paper section 4).  The stages, in order: autograd/, graph_passes/, lowering/, scheduler,
-codegen/, runtime/.  They are imported when one of them is asked for: `miniinductor.foreign`, which minidynamo uses too, has no need of them.
+codegen/, runtime/.  They are imported when one of them is asked for: `miniinductor.foreign`, which
+minidynamo uses too, has no need of them.
 """
 
 import importlib

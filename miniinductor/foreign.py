@@ -1,4 +1,5 @@
-"""Exceptions that are not the compiler's to answer, and the thread's state that they must find as it was.
+"""Exceptions that are not the compiler's to answer, and the thread's state that they must find as
+it was.
 
 In:   an exception that arrived while something was compiled, checked or run.  Out: whose it is.
 
@@ -6,25 +7,36 @@ In:   an exception that arrived while something was compiled, checked or run.  O
     ...     compile_it()
     ... except ours(OSError):           # the clause does not see a TimeoutError of a signal handler
     ...     ...
-    ... except faults() as error:       # a fault of the compiler itself: recorded, and plain Python runs
+    # a fault of the compiler itself: recorded, and plain Python runs
+    ... except faults() as error:
     ...     ...
 
-A *foreign* exception comes from outside of what the program and the compiler do: a handler of a signal raised it, a tracing function
-did (a debugger's, coverage's), or another thread set it (`PyThreadState_SetAsyncExc`).  It must leave the user's call, as it would leave
+A *foreign* exception comes from outside of what the program and the compiler do: a handler of a
+signal raised it, a tracing function
+did (a debugger's, coverage's), or another thread set it (`PyThreadState_SetAsyncExc`).  It must
+leave the user's call, as it would leave
 plain Python.  What is promised:
 
-- what is no `Exception` (KeyboardInterrupt, SystemExit, GeneratorExit), MemoryError and TimeoutError are never the compiler's;
-- whatever class a handler raises, its frame is in the traceback and was given the frame that it interrupted: that tells it;
-- another thread can set a class, no instance, so the exception carries no words, and the interpreter raises it between two instructions
+- what is no `Exception` (KeyboardInterrupt, SystemExit, GeneratorExit), MemoryError and
+  TimeoutError are never the compiler's;
+- whatever class a handler raises, its frame is in the traceback and was given the frame that it
+  interrupted: that tells it;
+- another thread can set a class, no instance, so the exception carries no words, and the
+  interpreter raises it between two instructions
   or after a call, where neither `raise` nor `assert` stands: that tells it, whatever its class;
-- a class of nobody that we call (the user's), with none of the user's frames in the traceback, was raised by none of us.
+- a class of nobody that we call (the user's), with none of the user's frames in the traceback, was
+  raised by none of us.
 
-Not promised: an exception that arrives where Python itself can only print it (a finalizer, a callback of a weak reference: the same in
-plain Python); one that torch, sympy or the standard library catches; a handler that is a C function and raises a fault's class with words; StopIteration that
+Not promised: an exception that arrives where Python itself can only print it (a finalizer, a
+callback of a weak reference: the same in
+plain Python); one that torch, sympy or the standard library catches; a handler that is a C
+function and raises a fault's class with words; StopIteration that
 another thread sets.
 
-`ThreadState` remembers what compiling changes for this thread, and puts it back: an exception may arrive between any two instructions, in an
-`__exit__` too, so no `with` block is enough.  Where that matters it is put back twice, the second time where the first was cut short:
+`ThreadState` remembers what compiling changes for this thread, and puts it back: an exception may
+arrive between any two instructions, in an
+`__exit__` too, so no `with` block is enough.  Where that matters it is put back twice, the second
+time where the first was cut short:
 
     ThreadState().around(work, *arguments)
 
@@ -77,17 +89,20 @@ BENCH = os.path.join("minidynamo", "bench") + os.sep  # its workloads are user p
 
 # --- whose exception it is -----------------------------------------------------------------------
 def ours(*classes: type) -> tuple:
-    """`classes`, for an `except` clause, or nothing where the exception that is being handled is foreign."""
+    """`classes`, for an `except` clause, or nothing where the exception that is being handled is
+    foreign."""
     return () if is_foreign(sys.exc_info()[1]) else classes
 
 
 def faults() -> tuple:
-    """`(Exception,)`, for an `except` clause, where the exception that is being handled is a fault of ours, else nothing."""
+    """`(Exception,)`, for an `except` clause, where the exception that is being handled is a fault
+    of ours, else nothing."""
     return (Exception,) if is_fault(sys.exc_info()[1]) else ()
 
 
 def is_fault(error: BaseException) -> bool:
-    """Is it an internal failure: of a known class, raised by the compiler or by a library that it uses?"""
+    """Is it an internal failure: of a known class, raised by the compiler or by a library that it
+    uses?"""
     if is_foreign(error) or not has_known_class(error):
         return False
     innermost = list(trace_of(error))[-1:]
@@ -113,7 +128,8 @@ def trace_of(error: BaseException) -> Iterator[types.TracebackType]:
 
 
 def is_of_a_handler(trace: list[types.TracebackType]) -> bool:
-    """Was one of these frames called with the frame that it interrupted, as handlers and tracing functions are?"""
+    """Was one of these frames called with the frame that it interrupted, as handlers and tracing
+    functions are?"""
     for outer, inner in zip(trace, trace[1:]):
         code = inner.tb_frame.f_code
         if code.co_argcount < 2 and not code.co_flags & 0x04:  # 0x04: it takes *args
@@ -148,7 +164,8 @@ def has_known_home(kind: type) -> bool:
 
 
 def is_known_code(frame: types.FrameType) -> bool:
-    """Is it code of ours, of torch, or of a library that we use?  Everything else may be the user's."""
+    """Is it code of ours, of torch, or of a library that we use?  Everything else may be the
+    user's."""
     file = frame.f_code.co_filename
     if file == "<string>":  # made by dataclass and namedtuple
         return frame.f_globals.get("__name__", "").partition(".")[0] in PACKAGES
@@ -177,7 +194,7 @@ def site_folders() -> tuple:
     return tuple(sysconfig.get_path(name) + os.sep for name in ("purelib", "platlib"))
 
 
-# --- the thread's state -----------------------------------------------------------------------------
+# --- the thread's state ---------------------------------------------------------------------------
 class ThreadState:
     """What compiling changes for this thread, as it is now."""
 
@@ -206,11 +223,14 @@ class ThreadState:
             raise
 
     def begin(self) -> None:
-        gc.disable()  # nothing that is being built is garbage yet, and looking through it takes long
+        # nothing that is being built is garbage yet, and looking through it takes long
+        gc.disable()
 
     def take_hooks(self) -> None:
-        """Until `put_back` the user's saved-tensor hooks do not count: they are for the tensors of the run, not for fake ones."""
-        # One call of C code, which no exception cuts short: top() until it is None, each followed by pop().
+        """Until `put_back` the user's saved-tensor hooks do not count: they are for the tensors of
+        the run, not for fake ones."""
+        # One call of C code, which no exception cuts short: top() until it is None, each
+        # followed by pop().
         state = torch._C._autograd
         tops = iter(functools.partial(state._top_saved_tensors_default_hooks, False), None)
         pops = itertools.starmap(state._pop_saved_tensors_default_hooks, itertools.repeat(()))
@@ -245,7 +265,8 @@ class ThreadState:
 
 
 def leave_frames(error: BaseException) -> None:
-    """Drop the locals of the compiler's finished frames: a `with` whose `__enter__` was cut short is left when its generator goes, now
+    """Drop the locals of the compiler's finished frames: a `with` whose `__enter__` was cut short
+    is left when its generator goes, now
     and not when the user lets go of the exception."""
     for at in reversed(list(trace_of(error))):  # what was entered last is left first
         if is_known_code(at.tb_frame):

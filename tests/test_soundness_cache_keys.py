@@ -1,4 +1,5 @@
-"""A sample of tests/soundness/cache_keys.py, and the program of issue 18 that loaded the other's graph."""
+"""A sample of tests/soundness/cache_keys.py, and the program of issue 18 that loaded the other's
+graph."""
 
 import enum
 

@@ -80,7 +80,8 @@ def argument_of(value):
 
 
 def has_text(value):
-    """Does `repr`, which stands in the graph's code, give this very number?  Not complex(-0.0, 0.0), not a negative NaN."""
+    """Does `repr`, which stands in the graph's code, give this very number?  Not complex(-0.0,
+    0.0), not a negative NaN."""
     if type(value) is float:
         return value == value or bits(value) == bits(math.nan)
     if not cmath.isfinite(value):

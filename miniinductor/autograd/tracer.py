@@ -111,7 +111,8 @@ def no_autocast():
 
 
 def without_autocast(function, *arguments):
-    """function(*arguments), the same.  In calls of C alone, so that no exception of a signal's handler leaves it off."""
+    """function(*arguments), the same.  In calls of C alone, so that no exception of a signal's
+    handler leaves it off."""
     if not torch._C._is_any_autocast_enabled():
         return function(*arguments)
     before = [(device, torch.is_autocast_enabled(device)) for device in ("cpu", "cuda")]

@@ -160,7 +160,8 @@ def cannot_write(path, error):
 
 
 def compiler_message(errors, command, source, path):
-    """What to tell; the source of what was refused is kept beside where the shared object would lie."""
+    """What to tell; the source of what was refused is kept beside where the shared object would
+    lie."""
     if "No space left" in errors:
         return f"the disk of {os.path.dirname(path)} is full: free space or set MINIINDUCTOR_CACHE"
     kept = path.removesuffix(".so") + ".cpp"
@@ -169,7 +170,8 @@ def compiler_message(errors, command, source, path):
 
 
 def write_whole(path, content):
-    """Put these bytes at `path`: a reader sees a whole file or none, and what interrupts it leaves nothing behind."""
+    """Put these bytes at `path`: a reader sees a whole file or none, and what interrupts it leaves
+    nothing behind."""
     temporary = f"{path}.{os.getpid()}.{threading.get_ident()}"
     try:
         with open(temporary, "wb") as file:

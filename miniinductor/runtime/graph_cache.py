@@ -16,8 +16,10 @@ The key is a hash of everything that compiling looks at:
     the thread          gradients, autocast, default dtype, number of threads, torch's switches for kernels
     the compiler        its source, its config, every number in its modules; versions of Python, torch, sympy, triton; the GPU
 
-Nothing depends on the values of tensors.  A value is written by its exact type: a subclass of int, float, str, tuple (an enum, say) may
-print as it likes, and is not written.  A target that is not torch's or Python's own (its code may change), a value that has no text, a
+Nothing depends on the values of tensors.  A value is written by its exact type: a subclass of int,
+float, str, tuple (an enum, say) may
+print as it likes, and is not written.  A target that is not torch's or Python's own (its code may
+change), a value that has no text, a
 function of the compiler that somebody replaced in this process: `Uncachable`, and the graph is compiled as if there were no cache.
 An entry ends with its SHA-256 and is renamed into place; one that is damaged is not there.  It is a pickle: whoever can write to
 `config.cache_dir` can run code, as with the libraries that lie beside it.
@@ -86,7 +88,8 @@ class Uncachable(Exception):
 def text_of(value):
     """An argument of a node, so that different values have different texts.
 
-    By the exact type: a subclass (an enum, a float of NumPy's) may hide what it is behind a `__repr__` of its own."""
+    By the exact type: a subclass (an enum, a float of NumPy's) may hide what it is behind a
+    `__repr__` of its own."""
     kind = type(value)
     if kind in WRITERS:
         return f"{kind.__name__} {WRITERS[kind](value)}"
@@ -195,7 +198,8 @@ def sizes_text(env):
     return "\n".join(rows + [str(d.fact) for d in env.decisions])
 
 
-THREAD = (  # the state of this thread and the switches of torch that decide which ops and kernels are taken
+THREAD = (
+    # the state of this thread and the switches of torch that decide which ops and kernels are taken
     torch.is_grad_enabled,
     torch.is_inference_mode_enabled,
     *(

@@ -1,14 +1,19 @@
-"""Pairs of programs that differ in one thing: other keys, and each gives its own results where the other's graph lies in the cache.
+"""Pairs of programs that differ in one thing: other keys, and each gives its own results where the
+other's graph lies in the cache.
 
     python -m tests.soundness.cache_keys [--modes eager,aot_eager,graph-cache]
 
 Enumerated, so `count` says nothing.  A case is
 
-    ("constant", n, m)      a program that uses constant n, then the same with constant m (ints, floats by their bits, enums, ...)
-    ("together", n, m)      both constants in one program: common subexpressions, tables of constants
+    ("constant", n, m)      a program that uses constant n, then the same with constant m (ints,
+                            floats by their bits, enums, ...)
+    ("together", n, m)      both constants in one program: common subexpressions, tables of
+                            constants
     ("text", n, m)          the keys' texts of the two constants must differ, or refuse
-    ("part", name)          one thing of the surroundings changes (an option, a switch of torch, an environment variable): the key does
-    ("input", name)         one thing of an input changes (strides, dtype, bits, aliasing): the key does
+    ("part", name)          one thing of the surroundings changes (an option, a switch of torch, an
+                            environment variable): the key does
+    ("input", name)         one thing of an input changes (strides, dtype, bits, aliasing): the key
+                            does
 """
 
 import collections
@@ -129,7 +134,7 @@ def use_both(a: Any, b: Any) -> Any:
     return program
 
 
-# --- the surroundings --------------------------------------------------------------------------------
+# --- the surroundings -----------------------------------------------------------------------------
 @contextlib.contextmanager
 def called(setter: Any, before: Any, *arguments: Any):
     setter(*arguments)
@@ -172,7 +177,8 @@ def other(value: Any) -> Any:
 
 
 def surroundings() -> dict:
-    """name -> a context in which one thing differs.  Options and module numbers are found by reflection."""
+    """name -> a context in which one thing differs.  Options and module numbers are found by
+    reflection."""
     unimportant = graph_cache.UNIMPORTANT | {"freezing"}
     found = {
         f"option {name}": functools.partial(miniinductor.config.patch, **{name: other(value)})
@@ -213,7 +219,7 @@ def surroundings() -> dict:
     return found
 
 
-# --- inputs ------------------------------------------------------------------------------------------
+# --- inputs ---------------------------------------------------------------------------------------
 def inputs() -> dict:
     """name -> the two tensors that the graph is compiled for."""
     x, z = torch.ones(4, 4), torch.ones(4, 4, dtype=torch.complex64)
@@ -252,7 +258,7 @@ def key(tensors: tuple = (), mode: str | None = None) -> str:
         return f"refused: {reason}"
 
 
-# --- cases -------------------------------------------------------------------------------------------
+# --- cases ----------------------------------------------------------------------------------------
 def cases(count: int, first: int) -> list:
     numbers, everything = range(len(NUMBERS)), range(len(CONSTANTS))
     words = [n for n in everything if isinstance(CONSTANTS[n], str)]

@@ -1,10 +1,14 @@
-"""Exceptions that come from outside, at any moment, must leave the user's call; the next call is right.
+"""Exceptions that come from outside, at any moment, must leave the user's call; the next call is
+right.
 
     python -m tests.soundness.foreign --count 1200 --modes eager,inductor,inductor-training
 
-A case is (kind of exception, phase, program, moment).  The phase is what happens while the exception may arrive: the first call
-(capture, lowering, the C++ build, in training the backward half), one from a filled graph cache, another shape, calls whose
-guards are checked in full, plain calls.  The moment is a part of the time that the phase takes when nothing disturbs it.
+A case is (kind of exception, phase, program, moment).  The phase is what happens while the
+exception may arrive: the first call
+(capture, lowering, the C++ build, in training the backward half), one from a filled graph cache,
+another shape, calls whose
+guards are checked in full, plain calls.  The moment is a part of the time that the phase takes
+when nothing disturbs it.
 """
 
 import contextlib

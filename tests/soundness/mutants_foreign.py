@@ -1,4 +1,5 @@
-"""Mutants of foreign exceptions: one `except` clause is widened, or one part of the state is not put back."""
+"""Mutants of foreign exceptions: one `except` clause is widened, or one part of the state is not
+put back."""
 
 import functools
 from typing import Any
