@@ -26,7 +26,7 @@ def compile(fn_or_module=None, *, backend="inductor", fullgraph=False, dynamic=N
     Raises TypeError if it is given something that cannot be called, ValueError for a backend, mode, dynamic or fullgraph that there is not.
     """
     for name, value in (("mode", mode), ("dynamic", dynamic), ("fullgraph", fullgraph)):
-        if value not in CHOICES[name]:
+        if (type(value), value) not in [(type(choice), choice) for choice in CHOICES[name]]:
             raise ValueError(
                 f"there is no {name}={value!r}: use {' or '.join(map(repr, CHOICES[name]))}"
             )

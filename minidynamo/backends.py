@@ -41,6 +41,21 @@ def lookup_backend(backend):
     return backend, _REGISTRY[backend]
 
 
+def identity(backend):
+    """What tells backends apart while they live: callables that say that they are equal may
+    compile in other ways."""
+    if isinstance(backend, str):
+        return backend
+    if isinstance(backend, types.MethodType):  # a new object each time it is read
+        return id(backend.__self__), id(backend.__func__)
+    return id(backend)
+
+
+def is_own(backend):
+    """Is it one of those below, not the user's?"""
+    return getattr(backend, "__module__", None) == __name__
+
+
 @register_backend(name="eager")
 def eager(gm, example_inputs, mode=None):
     """Run the captured graph as it is: shows capture alone.

@@ -12,9 +12,7 @@ Mirrors torch/_dynamo/convert_frame.py.
 """
 
 import collections
-import contextlib
 import functools
-import gc
 import inspect
 import logging
 import os
@@ -31,6 +29,7 @@ import torch
 from . import backends, config, frame_hook, records, runtime
 from .dynamic import SizePolicy
 from .exceptions import Break, Restart, SkipFrame, SpecializationError, Unsupported
+from .foreign import ThreadState, faults, ours
 from .graph_capture import OutputGraph
 from .guards import Guard, GuardFunction, watch
 from .replacement import parameter_count, rebuild, replacement
@@ -141,9 +140,9 @@ class FrameCompiler:
     @classmethod
     def of(cls, backend, fullgraph, dynamic, mode):
         """The compiler for these options: the same one each time, so that entries are shared."""
-        key = (backend, fullgraph, dynamic, mode)
+        key = (backends.identity(backend), fullgraph, dynamic, mode)
         if key not in COMPILERS:
-            COMPILERS[key] = cls(*key)
+            COMPILERS[key] = cls(backend, fullgraph, dynamic, mode)
         return COMPILERS[key]
 
     def __call__(self, function, code, args):
@@ -157,15 +156,7 @@ class FrameCompiler:
         ):
             return None
         with LOCK:
-            COMPILING.active, collecting = True, gc.isenabled()
-            gc.disable()  # nothing that is being built is garbage yet, and looking through it takes long
-            try:
-                with no_saved_tensor_hooks():
-                    return self.convert(function, code, args)
-            finally:
-                COMPILING.active = False
-                if collecting:
-                    gc.enable()
+            return CompilingState().around(self.convert, function, code, args)
 
     def convert(self, function, code, args):
         record = records.FrameRecord(
@@ -180,24 +171,18 @@ class FrameCompiler:
             return None
         policy = SizePolicy(self.dynamic, [entry[0].record.sizes for entry in before])
         records.counters["frames"][code.co_name] += 1
-        state = [read() for _, read in STATE]
-        limit, outputs = sys.getrecursionlimit(), []
-        sys.setrecursionlimit(max(limit, 20000))
+        outputs = []
         try:
             result = self.trace(function, code, args, record, outputs, policy)
         except Unsupported:
             raise
-        except (
-            SkipFrame,
-            RecursionError,
-        ) as skipped:  # the latter: a container that contains itself
+        except ours(SkipFrame, RecursionError) as skipped:
+            # the latter: a container that contains itself
             return self.skip(code, record, str(skipped))
-        except Exception as error:
+        except faults() as error:
             internal_error(error, record)
             return self.skip(code, record, f"the compiler failed: {type(error).__name__}: {error}")
         finally:
-            sys.setrecursionlimit(limit)
-            torch._C._set_grad_enabled(state[0])
             for output in outputs:
                 output.forget()
         if result is None:
@@ -385,7 +370,7 @@ class FrameCompiler:
         for n, (name, cell) in enumerate(zip(code.co_freevars, function.__closure__ or ())):
             try:
                 content = Lazy(cell.cell_contents, output.tree.free(n, name))
-            except ValueError:
+            except ours(ValueError):
                 output.pair_guards.append(
                     Guard(
                         "EMPTY",
@@ -435,7 +420,7 @@ class FrameCompiler:
                     raise TypeError(
                         f"the backend returned {type(compiled).__name__}, nothing that can be called"
                     )
-            except Exception as error:
+            except self.backend_faults() as error:
                 internal_error(error, record, f"backend {self.backend_name}: ")
                 compiled = gm.forward
         record.backend_record = getattr(compiled, "record", None)
@@ -461,6 +446,11 @@ class FrameCompiler:
                 [(setter, key, value) for (setter, key), value in output.state_before.items()],
             )
         return frame_hook.disabled(undo.around(compiled)), output.inputs, undo.raised
+
+    def backend_faults(self):
+        """What the backend may raise, and plain Python runs: of the user's own backend, whatever
+        it says itself."""
+        return faults() if backends.is_own(self.backend) else ours(Exception)
 
     def guard(self, output, code):
         state = [
@@ -548,18 +538,25 @@ def pinned_sizes(output):
     return found
 
 
-@contextlib.contextmanager
-def no_saved_tensor_hooks():
-    """The user's hooks are for the tensors of the run, not for the fake ones of tracing."""
-    state, hooks = torch._C._autograd, []
-    while (top := state._top_saved_tensors_default_hooks(False)) is not None:
-        hooks.append(top)
-        state._pop_saved_tensors_default_hooks()
-    try:
-        yield
-    finally:
-        for pair in reversed(hooks):
-            state._push_saved_tensors_default_hooks(*pair)
+class CompilingState(ThreadState):
+    """What compiling a frame changes for this thread, see foreign.py."""
+
+    def __init__(self):
+        super().__init__()
+        self.entered = len(runtime.ENTERED.managers)
+        self.limit = sys.getrecursionlimit()
+
+    def begin(self):
+        COMPILING.active = True
+        super().begin()
+        self.take_hooks()
+        sys.setrecursionlimit(max(self.limit, 20000))
+
+    def put_back(self, error=None):
+        COMPILING.active = False
+        runtime.unwind(self.entered)
+        super().put_back(error)
+        sys.setrecursionlimit(self.limit)
 
 
 def drop_entry(code, check):

@@ -283,12 +283,11 @@ switch_back(PyObject *old, PyObject *result)
 {
     PyObject *left = callback, *type, *value, *traceback;
     PyErr_Fetch(&type, &value, &traceback);
-    if (switch_to(old) == 0)
-        PyErr_Restore(type, value, traceback);
-    else {
+    int status = switch_to(old);
+    if (status < 0)
         Py_CLEAR(result);                   /* the hook stays off */
-        Py_XDECREF(type); Py_XDECREF(value); Py_XDECREF(traceback);
-    }
+    if (status == 0 || type)                /* what the callee raised tells more than that the hook stays off */
+        PyErr_Restore(type, value, traceback);
     Py_XDECREF(left);
     return result;
 }

@@ -26,6 +26,7 @@ from torch._subclasses import fake_tensor
 from . import config, runtime
 from .dynamic import SizePolicy
 from .exceptions import Break
+from .foreign import ours
 from .guards import LAYOUT, Guard, constant_check, has_long_text
 from .sources import SourceTree
 from .symbolic_numbers import EXPRESSIONS
@@ -331,9 +332,8 @@ class OutputGraph(Builder):
     def fake_of(self, tensor):
         try:
             return self.fake_mode.from_tensor(tensor, static_shapes=True)
-        except (
-            AssertionError
-        ) as error:  # of a view, after its base changed (requires_grad_) while tracing
+        except ours(AssertionError) as error:
+            # of a view, after its base changed (requires_grad_) while tracing
             raise Break("fake tensor", f"a tensor whose base changed: {error}") from None
 
     # ---- symbolic sizes
@@ -467,9 +467,8 @@ class OutputGraph(Builder):
             raise data_dependent(error) from None
         except fake_tensor.UnsupportedFakeTensorException as error:
             raise Break("fake tensor", f"{describe(target)}: {error}") from None
-        except (
-            Exception
-        ) as error:  # the program's own error: plain Python raises it, with its own message
+        except ours(Exception) as error:
+            # the program's own error: plain Python raises it, with its own message
             text = str(error).strip()
             raise Break(
                 "op failed",

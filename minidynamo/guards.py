@@ -9,8 +9,10 @@ Out:  `GuardFunction`: `.check(func, *parameters) -> bool`, `.source` (its text)
         return True
 
 The function follows the tree: each prefix is evaluated once and kept in a local.  The arguments' own checks come first
-(they fail most often), then the thread's state, then everything below.  Any exception while checking means False: a
-missing attribute is a failed guard.
+(they fail most often), then the thread's state, then everything below.  An exception while
+checking means False: a
+missing attribute is a failed guard.  One that comes from elsewhere (foreign.py) leaves the user's
+call.
 
 What hangs below a module or a global by dictionaries alone (most of it) stands behind a memo (`guard_memo.c`): `if not memo():`
 skips it while no dictionary on the way has been written and no parameter has another dtype, shape or strides.
@@ -31,6 +33,7 @@ import torch
 from . import config
 from ._guard_memo import Memo, use_torch
 from .exceptions import SkipFrame
+from .foreign import is_foreign, ours
 from .sources import identifier, name_of
 
 MODULE_TABLES = ("_parameters", "_buffers", "_modules")  # nn.Module keeps these dicts itself
@@ -150,6 +153,7 @@ class GuardFunction:
         self.namespace = {
             "copysign": math.copysign,
             "get_referents": gc.get_referents,
+            "answer_failure": answer_failure,
             "math": math,
             **{pin.key: pin.value for pin in tree.pins.values()},
         }
@@ -185,8 +189,8 @@ class GuardFunction:
                 "    try:",
                 *(self.lines or ["        pass"]),
                 "        return True",
-                "    except Exception:",
-                "        return False",
+                "    except Exception as error:",
+                "        return answer_failure(error)",
                 "",
             ]
         )
@@ -355,9 +359,16 @@ class GuardFunction:
                     )
                 if not eval(text, scope):
                     return guard, f"{text} is false"
-            except Exception as error:
+            except ours(Exception) as error:
                 return guard, f"{type(error).__name__}: {error}"
         return None
+
+
+def answer_failure(error):
+    """False: what the guards look at is not there.  A foreign exception leaves the user's call."""
+    if is_foreign(error):
+        raise error
+    return False
 
 
 def _evaluable(node):

@@ -42,7 +42,10 @@ def identifier(name):
     return (
         name
         if plain == name
-        and not re.match(r"(P_|G_|v\d|s\d|state_|this_function|copysign|leaf$|dispatch_keys)", name)
+        and not re.match(
+            r"(P_|G_|v\d|s\d|state_|this_function|copysign|answer_failure|leaf$|dispatch_keys)",
+            name,
+        )
         else "L" + plain
     )
 

@@ -24,6 +24,7 @@ import sys
 import torch
 
 from . import config, records
+from .foreign import is_foreign, ours
 
 # names of operations that look at data and may refuse them
 DATA = re.compile(
@@ -98,7 +99,7 @@ class Undo:
             contents = [(memory, memory.clone()) for memory in memories]
             try:
                 results = compiled(*args)
-            except Exception as error:
+            except ours(Exception) as error:
                 vars(error)["undone"] = undo(before, contents, generators)
                 raise
             self.copying = self.always_copying
@@ -109,7 +110,7 @@ class Undo:
     def raised(self):
         """The graph raised: return if the frame may run as plain Python, else raise again."""
         error = sys.exception() if sys.version_info >= (3, 12) else sys.exc_info()[1]
-        if not isinstance(error, Exception) or config.raise_internal_errors and not self.in_order:
+        if is_foreign(error) or config.raise_internal_errors and not self.in_order:
             raise
         repeatable = vars(error).pop("undone", False) or not self.has_written(error)
         records.counters["raised" if repeatable else "raised_after_write"][

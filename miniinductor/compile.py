@@ -25,9 +25,10 @@ from . import config
 from .autograd.functionalize import CannotFunctionalize
 from .autograd.joint import has_lazy_bits, needs_gradient, trace_forward
 from .autograd.runtime import Backward, Plan, compile_training, connect, held_tensors, with_outputs
-from .autograd.tracer import CannotTrace, ambient, no_autocast
+from .autograd.tracer import CannotTrace, ambient, without_autocast
 from .data_dependent import compile_pieces, symbols_of, unknown_symbols
 from .decompositions import table
+from .foreign import ThreadState, faults, ours
 from .graph_passes import (
     Constants,
     apply,
@@ -106,14 +107,14 @@ def compile_fx(gm, example_inputs, *, mode=None):
     Returns a CompiledGraph, which raises ValueError for other inputs.  Raises TypeError if `gm` is no fx.GraphModule, ValueError for an
     unknown mode or another number of inputs than the graph has placeholders.
     """
-    compiled = _compile(gm, example_inputs, mode, generate=True)
+    compiled = ThreadState().around(_compile, gm, example_inputs, mode, True)
     compiled.expected = [layout_of(value) for value in example_inputs]
     return compiled
 
 
 def aot_eager(gm, example_inputs):
     """The same path without code generation: the functional ATen graph, run by eager kernels."""
-    return _compile(gm, example_inputs, None, generate=False)
+    return ThreadState().around(_compile, gm, example_inputs, None, False)
 
 
 def _compile(gm, example_inputs, mode, generate):
@@ -151,7 +152,7 @@ def _compile(gm, example_inputs, mode, generate):
                 entry = open_entry(gm, example_inputs, mode)
             except Uncachable as reason:
                 record.notes.append(f"not kept on disk: {reason}")
-            except Exception as error:  # another torch may lack a switch that the key asks for
+            except faults() as error:  # another torch may lack a switch that the key asks for
                 if config.raise_internal_errors:
                     raise
                 record.notes.append(
@@ -161,7 +162,7 @@ def _compile(gm, example_inputs, mode, generate):
         run, writes = _assemble(gm, example_inputs, mode, generate, record, entry)
     except (CannotTrace, CannotFunctionalize, CannotLower, CompilerError) as reason:
         return _run_eagerly(gm, record, str(reason))
-    except RuntimeError as reason:  # of the front end's: `needs_data`
+    except ours(RuntimeError) as reason:  # of the front end's: `needs_data`
         if not getattr(reason, "needs_data", False):
             raise
         return _run_eagerly(gm, record, str(reason).split("\n")[0])
@@ -198,7 +199,7 @@ def _assemble(gm, inputs, mode, generate, record, entry):
             held_tensors(gm),
         ), plan.shared_memory
     if torch._C._is_any_autocast_enabled():
-        run = no_autocast()(run)
+        run = functools.partial(without_autocast, run)
     return run if plan.joint.is_plain else with_outputs(plan.joint, run), plan.shared_memory
 
 
@@ -289,7 +290,7 @@ def _generate_kernels(functional, record, written, mode):
     record.loop_ir = Later(lambda: graph_text(graph))
     try:
         program = WrapperWriter(graph, record).program()
-    except NotImplementedError as reason:
+    except ours(NotImplementedError) as reason:
         raise CannotLower(str(reason)) from reason
     _print_stages(record)
     program.frozen, program.refused = (
@@ -371,15 +372,19 @@ class _Interpreted:
         gm, names = self.gm, [n.target for n in self.gm.graph.nodes if n.op == "placeholder"]
 
         def run(*inputs):
-            outputs, values = gm(*inputs)
-            by_name = dict(zip(names, inputs))
-            for (op, name), value in zip(self.written, values):
-                (by_name[name] if op == "placeholder" else operator.attrgetter(name)(gm)).copy_(
-                    value
-                )
-            return pytree.tree_leaves(outputs)
+            recording = torch.is_grad_enabled()
+            try:  # `with torch.no_grad()` could be cut short by an exception in its `__exit__`
+                torch._C._set_grad_enabled(False)
+                outputs, values = gm(*inputs)
+                by_name = dict(zip(names, inputs))
+                for (op, name), value in zip(self.written, values):
+                    holder = by_name[name] if op == "placeholder" else operator.attrgetter(name)(gm)
+                    holder.copy_(value)
+                return pytree.tree_leaves(outputs)
+            finally:
+                torch._C._set_grad_enabled(recording)
 
-        return torch.no_grad()(run)
+        return run
 
 
 def _guard_shared_memory(run, gm, record):

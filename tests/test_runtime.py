@@ -145,7 +145,7 @@ def test_a_killed_build_leaves_nothing_that_loads(cache):
     assert child.stdout.readline() == "compiled\n"
     child.kill()
     child.communicate()
-    [half] = cache.glob("*.so")  # what the killed process had not renamed yet
+    [half] = cache.rglob("*.so")  # what the killed process had not renamed yet
     half.write_bytes(half.read_bytes()[:500])
     [kernel] = builder.build_kernels([(SOURCE % "9", "k")])
     assert torch.equal(launch(kernel), torch.full((8,), 9.0))
@@ -197,7 +197,7 @@ def test_a_full_disk_runs_eagerly_and_the_next_call_compiles(cache, tmp_path, mo
         else:
             disk.setattr(
                 *{
-                    "source": (builder.os, "fdopen"),
+                    "source": (builder.os, "mkdir"),
                     "signature": (builder, "sign"),
                     "rename": (builder.os, "replace"),
                 }[stage],

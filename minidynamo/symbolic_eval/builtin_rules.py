@@ -16,12 +16,12 @@ import logging
 import operator
 import sys
 import types
-import typing
 
 import torch
 
 from .. import polyfills, runtime
 from ..exceptions import Break, ObservedException
+from ..foreign import ours
 from ..guards import constant_check
 from ..variables.constant import NUMPY, ConstantVar, is_constant_value
 from ..variables.containers import (
@@ -62,7 +62,7 @@ from ..variables.symbolic import CALLS, SymVar, apply, is_number
 from ..variables.tensor import TensorVar
 from .opcodes import slice_of
 from .operations import BINARY, COMPARE, UNARY
-from .class_checks import RULES as _CLASS_CHECKS  # noqa: F401  (joins the table)
+from . import class_checks  # noqa: F401  (its rules join the table)
 from .torch_rules import NONE, RULES, _plainly, call_leaf, is_leaf, refused, rule, rules
 
 PURE_MODULES = {
@@ -133,7 +133,7 @@ UFUNCS = tuple({type(sys.modules["numpy"].add)} if NUMPY else ())  # NumPy on nu
 def call_c(tx, value, args, kwargs):
     try:
         found, polyfill = RULES.get(value), POLYFILLS.get(value)
-    except TypeError:  # not hashable
+    except ours(TypeError):  # not hashable
         raise Break("C function", f"the call of a {type(value).__name__}") from None
     if found is not None:
         return found(tx, args, kwargs)

@@ -15,13 +15,13 @@ import sys
 import torch
 
 from ..exceptions import Break, ObservedException
+from ..foreign import ours
 from ..polyfills import NOTHING
 from ..variables.base import NULL, Handled, Lazy
 from ..variables.constant import ConstantVar
 from ..variables.containers import (
     DictVar,
     ListVar,
-    ProxyVar,
     SequenceVar,
     SetVar,
     SliceVar,
@@ -200,7 +200,7 @@ def IMPORT_NAME(frame, name):
             fromlist.as_constant() or (),
             level.as_constant(),
         )
-    except ImportError as error:
+    except ours(ImportError) as error:
         frame.raise_(type(error), str(error))
     frame.stack.append(frame.output.wrap_pinned(module))
 

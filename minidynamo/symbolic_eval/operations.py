@@ -15,6 +15,7 @@ import types
 
 from .. import config
 from ..exceptions import Break, ObservedException
+from ..foreign import ours
 from ..variables.base import OpaqueVar, Variable
 from ..variables.bounds import BYTES_PER_STEP, too_large
 from ..variables.constant import ConstantVar
@@ -166,7 +167,7 @@ class Operations:
             raise
         except DataDependentDecision as error:
             raise data_dependent(error) from None
-        except Exception as error:
+        except ours(Exception) as error:
             self.raise_(type(error), *error.args) if all(
                 isinstance(a, (str, int, float, type(None))) for a in error.args
             ) else self.raise_(type(error), str(error))
@@ -175,7 +176,7 @@ class Operations:
         """Call C code now that may call the tracer back: the program's exception only if the C code itself raises."""
         try:
             return function(*args, **kwargs)
-        except (TypeError, ValueError, OverflowError, RuntimeError) as error:
+        except ours(TypeError, ValueError, OverflowError, RuntimeError) as error:
             if error.__traceback__.tb_next is not None:
                 raise
             self.raise_(type(error), *error.args)

@@ -19,6 +19,7 @@ from torch.optim.optimizer import _get_value, _stack_if_compiling
 
 from .. import polyfills, runtime
 from ..exceptions import Break
+from ..foreign import ours
 from ..variables.base import Variable
 from ..variables.constant import NUMPY, ConstantVar
 from ..variables.containers import DictVar, ListVar, SequenceVar, TupleVar
@@ -133,7 +134,7 @@ def rules(table):
 def _plainly(function, handler, tx, args, kwargs):
     try:
         return handler(tx, *args, **kwargs) or NONE
-    except TypeError as error:
+    except ours(TypeError) as error:
         if error.__traceback__.tb_next is not None:
             raise
         raise Break(

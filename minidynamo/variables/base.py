@@ -12,6 +12,7 @@ Mirrors torch/_dynamo/variables/base.py (VariableTracker).
 """
 
 from ..exceptions import Break
+from ..foreign import ours
 
 RUNNING = []  # the frames that are being evaluated, the innermost last (one compile at a time)
 
@@ -114,7 +115,7 @@ class Variable:
             try:
                 result = method(tx, *args, **kwargs)
                 return tx.NONE if result is None else result
-            except TypeError as error:
+            except ours(TypeError) as error:
                 if error.__traceback__.tb_next is not None:
                     raise
                 raise Break(

@@ -22,6 +22,7 @@ from miniinductor.sizes.printing import python_code
 
 from .. import config
 from ..exceptions import Break
+from ..foreign import ours
 from ..guards import LAYOUT, MODULE_TABLES, Guard, constant_check
 from .base import Lazy, OpaqueVar
 from .constant import LITERALS, ConstantVar, is_constant_value
@@ -199,7 +200,7 @@ class Builder:
         if known is None:
             try:
                 content = Lazy(cell.cell_contents, source.child("cell"))
-            except ValueError:
+            except ours(ValueError):
                 self.guard(source, "EMPTY", "{0} == {pin}", types.CellType())
                 content = None
             known = self.memo[id(cell)] = (CellVar(content, source, cell), cell)
@@ -523,7 +524,7 @@ def _dict(builder, value, source, base=dict):
         pairs = [
             *kind.items(value)
         ]  # in the order of the program: dict.items() of an OrderedDict forgets move_to_end()
-    except (KeyError, RuntimeError):
+    except ours(KeyError, RuntimeError):
         raise Break("dictionary", "an OrderedDict that was written by dict's methods") from None
     for key, item in pairs:
         if is_constant_value(key):

@@ -7,7 +7,10 @@ Out:  operations run for real; their exceptions become the traced program's exce
 Mirrors torch/_dynamo/variables/constant.py.
 """
 
+import cmath
 import enum
+import math
+import struct
 import types
 
 import torch
@@ -71,7 +74,24 @@ def argument_of(value):
         raise Break(
             "argument", f"a {type(value).__name__} of NumPy as an argument of a torch function"
         )
+    if type(value) in (float, complex) and not has_text(value):
+        raise Break("argument", f"the number {value!r}, whose signs the graph's text would lose")
     return value
+
+
+def has_text(value):
+    """Does `repr`, which stands in the graph's code, give this very number?  Not complex(-0.0,
+    0.0), not a negative NaN."""
+    if type(value) is float:
+        return value == value or bits(value) == bits(math.nan)
+    if not cmath.isfinite(value):
+        return False
+    again = complex(eval(repr(value)))  # complex(0, -1): "-1j" is -0.0 - 1j
+    return (bits(again.real), bits(again.imag)) == (bits(value.real), bits(value.imag))
+
+
+def bits(number):
+    return struct.pack("<d", number)
 
 
 class ConstantVar(RealVar):

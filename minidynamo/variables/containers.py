@@ -16,6 +16,7 @@ import types
 import torch
 
 from ..exceptions import Break
+from ..foreign import ours
 from .base import Lazy, Variable, current
 from .constant import ConstantVar
 from .symbolic import SymVar
@@ -137,7 +138,7 @@ class SequenceVar(Container):
             )
         try:
             return self.item(tx, index)
-        except IndexError:
+        except ours(IndexError):
             tx.raise_(IndexError, f"{self.cls.__name__} index out of range")
 
     def getattr(self, tx, name):
@@ -222,7 +223,7 @@ class ListVar(SequenceVar):
                 raise Break("item", "a list that changes while a slice of it is assigned")
         try:
             self.items[index] = value
-        except (IndexError, TypeError, ValueError) as error:
+        except ours(IndexError, TypeError, ValueError) as error:
             tx.raise_(type(error), *error.args)
         self.mutated = True
 
@@ -236,7 +237,7 @@ class ListVar(SequenceVar):
     def delitem(self, tx, key):
         try:
             del self.items[self.index_of(tx, key)]
-        except (IndexError, TypeError) as error:
+        except ours(IndexError, TypeError) as error:
             tx.raise_(type(error), *error.args)
         self._changed()
 

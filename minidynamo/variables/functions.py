@@ -11,6 +11,7 @@ import inspect
 import types
 
 from ..exceptions import Break
+from ..foreign import ours
 from .base import Lazy, RealVar, Variable
 from .constant import ConstantVar
 from .containers import DictVar, TupleVar
@@ -106,7 +107,7 @@ class FunctionVar(Variable):
     def _real_attribute(self, tx, name):
         try:
             value = getattr(self.fn, name)
-        except AttributeError as error:
+        except ours(AttributeError) as error:
             tx.raise_(AttributeError, *error.args)
         if name in ("__globals__", "__closure__"):
             raise Break("attribute", f"function.{name} is not traced")

@@ -19,6 +19,7 @@ import sympy
 import torch
 
 from ..exceptions import Break
+from ..foreign import ours
 from ..symbolic_numbers import SYMBOLIC_MATH
 from ..symbolic_shapes import DataDependentDecision
 from .base import Variable
@@ -172,10 +173,8 @@ def apply(tx, function, *variables):
                 return tx.output.wrap_result(value)
         except DataDependentDecision as error:
             raise data_dependent(error) from None
-        except (
-            Exception
-        ):  # an error of the program (division by zero) or nothing that torch computes symbolically
-            pass
+        except ours(Exception):
+            pass  # an error of the program (division by zero), or torch has no symbols for it
     return None
 
 

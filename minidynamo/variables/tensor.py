@@ -14,6 +14,7 @@ import torch
 
 from .. import config
 from ..exceptions import Break
+from ..foreign import ours
 from ..guards import LAYOUT
 from .base import Variable
 from .constant import ConstantVar
@@ -122,7 +123,7 @@ class TensorVar(Variable):
         try:
             with tx.output.fake_mode:
                 return convert(self.fake)
-        except Exception:
+        except ours(Exception):
             raise Break("data-dependent", f"{reason} ({self.describe()})", hint) from None
 
     def describe(self):

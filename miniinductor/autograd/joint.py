@@ -27,10 +27,10 @@ from dataclasses import dataclass, field
 
 import torch
 import torch.utils._pytree as pytree
-from torch import fx
 from torch._dispatch.python import enable_python_dispatcher
 from torch.utils._python_dispatch import _disable_current_modes
 
+from ..foreign import ours
 from .functionalize import functionalize
 from .tracer import (
     CannotTrace,
@@ -203,7 +203,7 @@ class JointInterpreter(OriginInterpreter):
 def autograd_errors():
     try:
         yield
-    except RuntimeError as error:
+    except ours(RuntimeError) as error:
         raise CannotTrace(
             f"autograd refuses the program: {str(error).splitlines()[0] if str(error) else error!r}"
         ) from error

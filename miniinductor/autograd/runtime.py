@@ -18,16 +18,15 @@ What the function does around the two compiled halves:
 Mirrors torch/_functorch/_aot_autograd/runtime_wrappers.py.
 """
 
-import contextlib
 import copy
 import functools
-import gc
 from dataclasses import dataclass
 
 import torch
 import torch.utils._pytree as pytree
 
 from .. import config
+from ..foreign import ThreadState, faults
 from ..lowering import CannotLower
 from ..records import Later
 from ..runtime.build import CompilerError
@@ -35,7 +34,7 @@ from ..runtime.program import in_layout
 from ..sizes.symbols import fill
 from .joint import has_lazy_bits, replay, trace_joint
 from .partition import partition, without_tangents
-from .tracer import no_autocast
+from .tracer import without_autocast
 
 aten = torch.ops.aten
 
@@ -136,13 +135,7 @@ class Backward:
         arrived = tuple(tangent is not None for tangent in given)
         run = self.variants.get(arrived)
         if run is None:
-            collecting = gc.isenabled()
-            gc.disable()  # as in minidynamo/convert_frame.py, for what is compiled when gradients arrive
-            try:
-                run = self.variants[arrived] = self.compile(arrived)
-            finally:
-                if collecting:
-                    gc.enable()
+            run = self.variants[arrived] = ThreadState().around(self.compile, arrived)
         tensors = [*sizes, *saved, *[tangent for tangent in given if tangent is not None]]
         (
             saved.clear(),
@@ -173,7 +166,7 @@ class Backward:
             reason = "compiling it would assume something of symbolic sizes, but the guards were settled with the forward half"
         except (CannotLower, CompilerError) as error:
             reason = error
-        except Exception as error:  # a fault of ours: the step goes on with the right numbers
+        except faults() as error:  # of ours: the step goes on with the right numbers
             if config.raise_internal_errors:
                 raise
             reason = f"internal error, {type(error).__name__}: {error}"
@@ -277,8 +270,12 @@ def connect(plan, run_forward, run_backward, held):
                 given[i] if given[i] is None else in_layout(resolved(given[i]), stride)
                 for i, stride in tangents
             ]
-            with torch.no_grad(), no_autocast():
-                values = run_backward(ctx.sizes, saved, arrived)
+            recording = torch.is_grad_enabled()
+            try:  # calls of C alone: an exception may come at any time, in an `__exit__` too
+                torch._C._set_grad_enabled(False)
+                values = without_autocast(run_backward, ctx.sizes, saved, arrived)
+            finally:
+                torch._C._set_grad_enabled(recording)
             if torch.is_grad_enabled():  # create_graph=True
                 values = OnceOnly.apply(torch.empty(0, requires_grad=True), *values)
             return tuple([None if at is None else values[at] for at in gradients])
@@ -289,8 +286,7 @@ def connect(plan, run_forward, run_backward, held):
     outside = [w for w in joint.writes if w.result is not None]
 
     def run(*inputs):
-        with no_autocast():
-            results = apply(*inputs, *held)
+        results = without_autocast(apply, *inputs, *held)
         if outside:
             primals = [*inputs, *held]
             for write in outside:

@@ -12,8 +12,10 @@ Python over the graph's first placeholders, one per symbol.
 Mirrors torch/fx/experimental/proxy_tensor.py (`make_fx`), paper section 3.10.  Left out: sub-classes of Tensor.
 """
 
+import collections
 import contextlib
 import functools
+import itertools
 import operator
 
 import torch
@@ -115,6 +117,20 @@ def recording_mode():
     if torch.is_inference_mode_enabled():
         return "inference"
     return "grad" if torch.is_grad_enabled() else "no_grad"
+
+
+def without_autocast(function, *arguments):
+    """function(*arguments), the same.  In calls of C alone, so that no exception of a signal's
+    handler leaves it off."""
+    if not torch._C._is_any_autocast_enabled():
+        return function(*arguments)
+    before = [(device, torch.is_autocast_enabled(device)) for device in ("cpu", "cuda")]
+    try:
+        torch.set_autocast_enabled("cpu", False)
+        torch.set_autocast_enabled("cuda", False)
+        return function(*arguments)
+    finally:
+        collections.deque(itertools.starmap(torch.set_autocast_enabled, before), 0)
 
 
 class Tracer(TorchDispatchMode):

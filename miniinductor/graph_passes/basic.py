@@ -160,9 +160,13 @@ def merge_common(graph):
 
 
 def _freeze(value):
-    """A hashable key that keeps 1, True and 1.0 apart."""
+    """A hashable key that keeps 1, True and 1.0 apart, and 0.0 and -0.0."""
     if isinstance(value, (list, tuple)):
         return tuple(_freeze(v) for v in value)
     if isinstance(value, dict):
         return tuple((k, _freeze(v)) for k, v in value.items())
-    return value if isinstance(value, fx.Node) else (type(value), size(value))
+    if isinstance(value, fx.Node):
+        return value
+    if isinstance(value, (float, complex)):
+        return type(value), repr(value)
+    return type(value), size(value)

@@ -22,6 +22,7 @@ from torch import fx
 
 from ..autograd.functionalize import add_node, is_needed, is_view
 from ..autograd.tracer import no_autocast
+from ..foreign import ThreadState
 from .basic import reaches_output_by_views
 from .layout import aten, value_of
 
@@ -148,7 +149,6 @@ class Frozen:
 
     def values(self):
         """{name: tensor}, from the parameters as they are now."""
-        self.state = self.seen()
         with torch.no_grad(), no_autocast():
             return dict(zip(self.names, self.part()))
 
@@ -159,8 +159,10 @@ class Frozen:
         """`run`, a wrapper whose globals hold the constants; they are made again after a parameter changed."""
 
         def checked(*inputs):
-            if self.seen() != self.state:
-                run.__globals__.update(self.values())
+            seen = self.seen()
+            if seen != self.state:
+                run.__globals__.update(ThreadState().around(self.values))
+                self.state = seen  # not before: making the constants may be cut short
             return run(*inputs)
 
         return checked
@@ -192,12 +194,14 @@ def freeze(gm, constants, record):
         [operator.attrgetter(name)(gm) for name in sources],
     )
     frozen = Frozen(fx.GraphModule(gm, part, "Constants"), names, watched)
+    seen = frozen.seen()
     for node, (name, value) in zip(kept, frozen.values().items()):
         gm.register_buffer(name, value)
         with gm.graph.inserting_before(node):
             constant = gm.graph.get_attr(name)
         constant.meta = dict(node.meta)
         node.replace_all_uses_with(constant)
+    frozen.state = seen
     gm.graph.eliminate_dead_code(is_impure_node=is_needed)
     record.notes.append(
         f"freezing: {len(kept)} tensors computed once, from {len(sources)} parameters and buffers; again when one of those changes"

@@ -17,6 +17,7 @@ import torch
 from torch import fx
 
 from ..autograd.functionalize import is_needed, with_graph
+from ..foreign import ours
 from ..ir import same_layout
 
 aten = torch.ops.aten
@@ -53,7 +54,7 @@ class LayoutPass:
         """The new graph; the old one, and a note, where an op cannot take the new strides."""
         try:
             return cls(gm, record, *options).run()
-        except (RuntimeError, ValueError, NotImplementedError) as reason:
+        except ours(RuntimeError, ValueError, NotImplementedError) as reason:
             record.notes.append(f"no {cls.what}: {str(reason).splitlines()[0]}")
             return gm
 
@@ -99,7 +100,7 @@ class LayoutPass:
         try:
             with self.fake_mode:
                 node.meta["val"] = node.target(*args, **kwargs)
-        except (RuntimeError, ValueError):
+        except ours(RuntimeError, ValueError):
             if node.target is not aten.view.default or args[0].is_contiguous():
                 raise
             with self.graph.inserting_before(node):

@@ -35,6 +35,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from ..autograd.functionalize import is_needed
 from ..autograd.tracer import Tracer, no_autocast
+from ..foreign import ours
 from .basic import optimize
 from .layout import TRANSPOSITIONS, origin_of
 
@@ -162,7 +163,7 @@ class Rewriter:
             return False
         try:
             proof, new = self.traced(rewrite.search, values), self.traced(rewrite.replace, values)
-        except (RuntimeError, ValueError):  # these shapes do not go together
+        except ours(RuntimeError, ValueError):  # these shapes do not go together
             return False
         exact = Matcher(proof, exact=True)
         exact.bound = {i: f for i, f in enumerate(found) if isinstance(f, float)}

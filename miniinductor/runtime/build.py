@@ -20,17 +20,20 @@ them), remote caches, cross compilation.
 import ctypes
 import functools
 import hashlib
+import itertools
 import operator
 import os
 import platform
 import shutil
 import subprocess
 import tempfile
+import threading
 
 import torch
 
 from .. import config
 from ..codegen.common import strip_comments
+from ..foreign import ours
 from . import _launcher
 
 # -fno-math-errno, -fno-trapping-math: nobody reads errno or floating-point flags.  Nothing that changes a result:
@@ -93,50 +96,61 @@ def build_shared_objects(sources):
     command = compiler_command()
     paths = [os.path.join(folder, cache_key(source, command) + ".so") for source in sources]
     libraries = [load(path) for path in paths]
-    running = []
-    for number, (source, path) in enumerate(zip(sources, paths)):
-        if libraries[number] is None:
-            running.append((number, path, *start_compiler(source, folder, command)))
-    for number, path, process, temporary in running:
-        _, errors = process.communicate()
+    missing = [number for number, library in enumerate(libraries) if library is None]
+    if missing:
+        # A name that is known before the folder is there: whatever interrupts the build, it goes.
+        place = os.path.join(folder, f"build-{os.getpid()}-{threading.get_ident()}-{next(_builds)}")
         try:
-            if process.returncode:
-                raise CompilerError(
-                    compiler_message(errors.decode(errors="replace"), command, temporary)
-                )
-            sign(temporary + ".so")
-            os.replace(temporary + ".so", path)
-        except OSError as error:
-            raise cannot_write(path, error) from error
-        finally:
-            for suffix in (".cpp", ".so"):
-                if os.path.exists(temporary + suffix) and not (
-                    process.returncode and suffix == ".cpp"
-                ):
-                    os.unlink(temporary + suffix)
-        libraries[number] = load(path)
+            try:
+                compile_sources({paths[n]: sources[n] for n in missing}, place, command)
+            finally:
+                shutil.rmtree(place, ignore_errors=True)
+        except BaseException:  # perhaps one that came in the middle of that
+            shutil.rmtree(place, ignore_errors=True)
+            raise
+    for number in missing:
+        libraries[number] = load(paths[number])
         if libraries[number] is None:
-            raise CompilerError(f"the compiler made {path}, but it cannot be loaded")
+            raise CompilerError(f"the compiler made {paths[number]}, but it cannot be loaded")
     return libraries
 
 
-def start_compiler(source, folder, command):
-    path = None
+_builds = itertools.count()  # numbers of the folders in which compilers work
+
+
+def compile_sources(sources, place, command):
+    """{path of a shared object: its source}: make them, side by side, in the folder `place`."""
+    running = []
     try:
-        handle, path = tempfile.mkstemp(suffix=".cpp", dir=folder)
-        with os.fdopen(handle, "w") as file:
-            file.write(source)
-    except OSError as error:
-        if path is not None:
-            os.unlink(path)
-        raise cannot_write(folder, error) from error
-    temporary = path[:-4]
-    process = subprocess.Popen(
-        [*command, path, "-o", temporary + ".so", "-lm"],
+        try:
+            os.mkdir(place)
+            for number, (path, source) in enumerate(sources.items()):
+                temporary = os.path.join(place, str(number))
+                with open(temporary + ".cpp", "w") as file:
+                    file.write(source)
+                running.append((path, temporary, start_compiler(temporary, command)))
+            for path, temporary, process in running:
+                _, errors = process.communicate()
+                if process.returncode:
+                    text = errors.decode(errors="replace")
+                    raise CompilerError(compiler_message(text, command, temporary + ".cpp", path))
+                sign(temporary + ".so")
+                os.replace(temporary + ".so", path)
+        except ours(OSError) as error:
+            raise cannot_write(place, error) from error
+    finally:
+        for _, _, process in running:  # nothing where all went well
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+
+
+def start_compiler(temporary, command):
+    return subprocess.Popen(
+        [*command, temporary + ".cpp", "-o", temporary + ".so", "-lm"],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
     )
-    return process, temporary
 
 
 def cannot_write(path, error):
@@ -145,10 +159,28 @@ def cannot_write(path, error):
     )
 
 
-def compiler_message(errors, command, temporary):
+def compiler_message(errors, command, source, path):
+    """What to tell; the source of what was refused is kept beside where the shared object would
+    lie."""
     if "No space left" in errors:
-        return f"the disk of {os.path.dirname(temporary)} is full: free space or set MINIINDUCTOR_CACHE"
-    return f"{command[0]} refused a generated kernel (kept as {temporary}.cpp):\n{errors[:4000]}"
+        return f"the disk of {os.path.dirname(path)} is full: free space or set MINIINDUCTOR_CACHE"
+    kept = path.removesuffix(".so") + ".cpp"
+    os.replace(source, kept)
+    return f"{command[0]} refused a generated kernel (kept as {kept}):\n{errors[:4000]}"
+
+
+def write_whole(path, content):
+    """Put these bytes at `path`: a reader sees a whole file or none, and what interrupts it leaves
+    nothing behind."""
+    temporary = f"{path}.{os.getpid()}.{threading.get_ident()}"
+    try:
+        with open(temporary, "wb") as file:
+            file.write(content)
+        os.replace(temporary, path)
+    except BaseException:
+        if os.path.exists(temporary):
+            os.unlink(temporary)
+        raise
 
 
 def sign(path):
@@ -163,16 +195,16 @@ def load(path):
     try:
         with open(path, "rb") as file:
             content = file.read()
-    except OSError:
+    except ours(OSError):
         return None
     try:
         if hashlib.sha256(content[:-32]).digest() == content[-32:]:
             return ctypes.CDLL(path)
-    except OSError:
+    except ours(OSError):
         pass
     try:
         os.unlink(path)
-    except OSError:
+    except ours(OSError):
         pass
     return None
 
@@ -203,19 +235,19 @@ def cache_folder():
     try:
         os.makedirs(folder, exist_ok=True)
         if os.access(folder, os.W_OK | os.X_OK):
-            handle, probe = tempfile.mkstemp(
-                dir=folder
-            )  # os.access says yes to root on read-only disks
-            os.close(handle)
+            # os.access says yes to root on read-only disks
+            probe = os.path.join(folder, f"probe-{os.getpid()}-{threading.get_ident()}")
+            with open(probe, "wb"):
+                pass
             os.unlink(probe)
             _writable.add(folder)
             return folder
-    except OSError:
+    except ours(OSError):
         pass
     if _fallback_folder is None:
         try:
             _fallback_folder = tempfile.mkdtemp(prefix="miniinductor-")
-        except OSError as error:
+        except ours(OSError) as error:
             raise cannot_write(folder, error) from error
     return _fallback_folder
 
@@ -264,7 +296,7 @@ def cpu_flags():
             return frozenset(
                 next((line for line in file if line.startswith(("flags", "Features"))), "").split()
             )  # x86, Arm
-    except OSError:
+    except ours(OSError):
         return frozenset()
 
 

@@ -28,6 +28,8 @@ import weakref
 
 import torch
 
+from ..foreign import ours
+
 new_pools = weakref.WeakValueDictionary  # stream -> Pool, as long as a recording uses it
 _pools = new_pools()  # of recordings that keep nothing
 _recording = threading.Lock()  # other threads may work meanwhile (`thread_local`), but torch empties every device's cache before it records
@@ -161,7 +163,7 @@ class GraphedCall:
         }
         try:
             recording = Recording(self, inputs, addresses, pool)
-        except RuntimeError as error:
+        except ours(RuntimeError) as error:
             forget_failed_capture(self.device)
             self.record.notes.append(f"no CUDA graph: {str(error).splitlines()[0]}")
             return "refused"
@@ -209,18 +211,26 @@ class Recording:
         return self.count_users() != self.users
 
     def replay(self, inputs):
-        with self.pool.lock, torch.no_grad():
-            if self.own:
-                torch._foreach_copy_(self.own, [inputs[i] for i in self.copied])
-            self.play()
-            for i, tensor in self.back:
-                inputs[i].copy_(tensor)
-            if self.written or self.written_held:  # autograd notices writes by the version
-                torch.autograd.graph.increment_version(
-                    [*[inputs[i] for i in self.written], *self.written_held]
-                )
-            count = len(self.outputs) if self.results is None else self.results
-            return copies(self.outputs[:count]) + [t.detach() for t in self.outputs[count:]]
+        recording = torch.is_grad_enabled()
+        with self.pool.lock:
+            try:  # `with torch.no_grad()` could be cut short by an exception in its `__exit__`
+                torch._C._set_grad_enabled(False)
+                return self.replay_now(inputs)
+            finally:
+                torch._C._set_grad_enabled(recording)
+
+    def replay_now(self, inputs):
+        if self.own:
+            torch._foreach_copy_(self.own, [inputs[i] for i in self.copied])
+        self.play()
+        for i, tensor in self.back:
+            inputs[i].copy_(tensor)
+        if self.written or self.written_held:  # autograd notices writes by the version
+            torch.autograd.graph.increment_version(
+                [*[inputs[i] for i in self.written], *self.written_held]
+            )
+        count = len(self.outputs) if self.results is None else self.results
+        return copies(self.outputs[:count]) + [t.detach() for t in self.outputs[count:]]
 
 
 def copies(values):

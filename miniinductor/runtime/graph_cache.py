@@ -16,7 +16,10 @@ The key is a hash of everything that compiling looks at:
     the thread          gradients, autocast, default dtype, number of threads, torch's switches for kernels
     the compiler        its source, its config, every number in its modules; versions of Python, torch, sympy, triton; the GPU
 
-Nothing depends on the values of tensors.  A target that is not torch's or Python's own (its code may change), a value that has no text, a
+Nothing depends on the values of tensors.  A value is written by its exact type: a subclass of int,
+float, str, tuple (an enum, say) may
+print as it likes, and is not written.  A target that is not torch's or Python's own (its code may
+change), a value that has no text, a
 function of the compiler that somebody replaced in this process: `Uncachable`, and the graph is compiled as if there were no cache.
 An entry ends with its SHA-256 and is renamed into place; one that is damaged is not there.  It is a pickle: whoever can write to
 `config.cache_dir` can run code, as with the libraries that lie beside it.
@@ -32,6 +35,7 @@ import math
 import operator
 import os
 import pickle
+import struct
 import sys
 import types
 from pathlib import Path
@@ -40,13 +44,15 @@ import sympy
 import torch
 import torch.utils._pytree as pytree
 from torch import fx
+from torch.fx.immutable_collections import immutable_dict, immutable_list
 
 from .. import config
+from ..foreign import ours
 from ..sizes.symbols import SYMBOLIC, size
-from .build import cache_folder, cpu_name
+from .build import cache_folder, cpu_name, write_whole
 
 PACKAGE = Path(__file__).parent.parent
-SIMPLE = (bool, int, float, str, torch.dtype)
+SIMPLE = (bool, int, float, str, bytes, type(None), torch.dtype)
 UNIMPORTANT = {
     "cache_dir",
     "debug",
@@ -71,7 +77,6 @@ LIBRARIES = {
     "_operator",
     "einops",
 }  # whose functions have names that last
-TEXTS = (*SIMPLE, complex, type(None), type(...), torch.device, torch.memory_format, torch.layout)
 LARGEST = 4096  # bytes of a constant that is kept by value
 
 
@@ -81,26 +86,51 @@ class Uncachable(Exception):
 
 # --- the key -------------------------------------------------------------------------------------------------------------------
 def text_of(value):
-    """An argument of a node, so that different values have different texts."""
-    if isinstance(value, fx.Node):
-        return "%" + value.name
-    if isinstance(value, SYMBOLIC):
-        return f"{value.node.expr}={value.node.hint}"
-    if isinstance(value, (tuple, list)):
-        return f"{type(value).__name__}({', '.join(map(text_of, value))})"
-    if isinstance(value, slice):
-        return f"slice{text_of((value.start, value.stop, value.step))}"
-    if isinstance(value, dict) and all(isinstance(k, str) for k in value):
-        return f"{{{', '.join(f'{k!r}: {text_of(v)}' for k, v in value.items())}}}"
-    if isinstance(value, TEXTS):
-        return repr(value)
+    """An argument of a node, so that different values have different texts.
+
+    By the exact type: a subclass (an enum, a float of NumPy's) may hide what it is behind a
+    `__repr__` of its own."""
+    kind = type(value)
+    if kind in WRITERS:
+        return f"{kind.__name__} {WRITERS[kind](value)}"
+    if isinstance(value, tuple) and kind is not tuple:  # a result of torch's with named parts
+        return f"{target_text(kind)} {text_of(tuple(value))}"
     return target_text(value)
+
+
+def items_text(values):
+    return f"({', '.join(map(text_of, values))})"
+
+
+def dict_text(table):
+    return f"{{{', '.join(f'{text_of(key)}: {text_of(value)}' for key, value in table.items())}}}"
+
+
+def float_text(value):
+    """Its bits: -0.0 and the kinds of NaN are told apart."""
+    return struct.pack("<d", value).hex()
+
+
+def symbolic_text(value):
+    return f"{value.node.expr}={text_of(value.node.hint)}"
+
+
+WRITERS = {  # exact type -> its text
+    **dict.fromkeys((type(None), type(...), type(NotImplemented), bool, int, str, bytes), repr),
+    **dict.fromkeys((torch.dtype, torch.device, torch.memory_format, torch.layout), repr),
+    float: float_text,
+    complex: lambda value: f"{float_text(value.real)} {float_text(value.imag)}",
+    **dict.fromkeys((tuple, list, torch.Size, immutable_list), items_text),
+    **dict.fromkeys((dict, immutable_dict), dict_text),
+    slice: lambda value: items_text((value.start, value.stop, value.step)),
+    range: lambda value: items_text((value.start, value.stop, value.step)),
+    **dict.fromkeys(SYMBOLIC, symbolic_text),
+    fx.Node: lambda value: "%" + value.name,
+}
 
 
 def target_text(target):
     """The name of a function or class of torch or Python."""
-    if isinstance(target, str):
-        return target
     if isinstance(target, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
         if str(target).split(".")[0] not in ("aten", "prims", "prim"):
             raise Uncachable(f"{target} is no op of torch's own")
@@ -123,16 +153,18 @@ def target_text(target):
 
 def tensor_text(t):
     """What compiling may look at."""
-    flags = [
+    flags = (
         t.requires_grad,
         t.is_leaf,
         t.is_inference(),
         t.is_conj(),
         t.is_neg(),
         t._is_view(),
+        t._is_zerotensor(),
         isinstance(t, torch.nn.Parameter),
-    ]
-    return f"{text_of(tuple(t.shape))} {text_of(tuple(t.stride()))} {text_of(t.storage_offset())} {t.dtype} {t.device} {flags}"
+    )
+    layout = (tuple(t.shape), tuple(t.stride()), t.storage_offset(), t.dtype, t.device)
+    return text_of((*layout, *flags))
 
 
 def graph_text(gm):
@@ -147,10 +179,9 @@ def graph_text(gm):
             about = f"tensor {numbers.setdefault(id(tensor), len(numbers))} {tensor_text(tensor)}"
         elif node.op == "call_module":
             raise Uncachable("a call of a module")
-        lines.append(
-            f"{node.name} {node.op} {target_text(node.target)} {text_of(node.args)} {text_of(node.kwargs)} {about} "
-            f"{node.meta.get('source_line', '')} {node.meta.get('module_path', '')}"
-        )
+        where = (node.meta.get("source_line"), node.meta.get("module_path"))
+        what = (node.name, node.op, node.target, node.args, node.kwargs, about, *where)
+        lines.append(text_of(what))
     return "\n".join(lines)
 
 
@@ -161,46 +192,74 @@ def shape_env_of(inputs):
 
 def sizes_text(env):
     """What is known of symbolic sizes: their bounds, and every decision so far."""
-    rows = [f"{s} {row.hint} {row.low} {row.high}" for s, row in env.table.items()]
+    rows = [f"{s} {text_of(row.hint)} {row.low} {row.high}" for s, row in env.table.items()]
     if any(row.hint is None for row in env.table.values()):
         raise Uncachable("sizes that only the run knows")
     return "\n".join(rows + [str(d.fact) for d in env.decisions])
 
 
+THREAD = (
+    # the state of this thread and the switches of torch that decide which ops and kernels are taken
+    torch.is_grad_enabled,
+    torch.is_inference_mode_enabled,
+    *(
+        functools.partial(read, device)
+        for device in ("cpu", "cuda")
+        for read in (torch.is_autocast_enabled, torch.get_autocast_dtype)
+    ),
+    torch.get_default_dtype,
+    torch.get_default_device,
+    torch.get_num_threads,
+    torch.are_deterministic_algorithms_enabled,
+    torch.is_deterministic_algorithms_warn_only_enabled,
+    torch.get_float32_matmul_precision,
+    torch._C._len_torch_function_stack,
+    torch._C._len_torch_dispatch_stack,
+    torch._C._get_deterministic_fill_uninitialized_memory,
+)
+SWITCHES = (  # attributes of torch.backends
+    "cuda.matmul.allow_tf32",
+    "cuda.matmul.allow_fp16_reduced_precision_reduction",
+    "cuda.matmul.allow_bf16_reduced_precision_reduction",
+    "cuda.matmul.allow_fp16_accumulation",
+    "cudnn.enabled",
+    "cudnn.benchmark",
+    "cudnn.deterministic",
+    "cudnn.allow_tf32",
+    "mkldnn.enabled",
+    "mkldnn.deterministic",
+    "mkldnn.allow_tf32",
+    "mkldnn.matmul.fp32_precision",
+    "mkldnn.conv.fp32_precision",
+    "mkldnn.rnn.fp32_precision",
+    "opt_einsum.enabled",
+    "opt_einsum.strategy",
+    "quantized.engine",
+)
+ATTENTION = (
+    "flash",
+    "mem_efficient",
+    "math",
+    "cudnn",
+)  # kinds that scaled_dot_product_attention may take
+ENVIRONMENT = ("TRITON_INTERPRET",)  # variables that decide what is generated
+
+
 def thread_text():
-    """The state of this thread and the switches of torch that decide which ops and kernels are taken."""
-    cuda, cudnn = torch.backends.cuda, torch.backends.cudnn
-    autocast = [
-        (d, torch.is_autocast_enabled(d), torch.get_autocast_dtype(d)) for d in ("cpu", "cuda")
-    ]
-    return str(
-        [
-            torch.is_grad_enabled(),
-            torch.is_inference_mode_enabled(),
-            autocast,
-            torch.get_default_dtype(),
-            str(torch.get_default_device()),
-            torch.get_num_threads(),
-            torch.are_deterministic_algorithms_enabled(),
-            torch.is_deterministic_algorithms_warn_only_enabled(),
-            torch.get_float32_matmul_precision(),
-            cuda.matmul.allow_tf32,
-            cuda.matmul.allow_fp16_reduced_precision_reduction,
-            cuda.matmul.allow_bf16_reduced_precision_reduction,
-            cuda.flash_sdp_enabled(),
-            cuda.mem_efficient_sdp_enabled(),
-            cuda.math_sdp_enabled(),
-            cuda.cudnn_sdp_enabled(),
-            cudnn.enabled,
-            cudnn.benchmark,
-            cudnn.deterministic,
-            cudnn.allow_tf32,
-            torch.backends.mkldnn.enabled,
-            torch.backends.opt_einsum.enabled,
-            torch._C._len_torch_function_stack(),
-            torch._C._len_torch_dispatch_stack(),
-        ]
-    )
+    """The state of this thread, and the switches of torch and the environment."""
+    found = [read() for read in THREAD]
+    found += [switch(name) for name in SWITCHES]
+    found += [getattr(torch.backends.cuda, f"{name}_sdp_enabled")() for name in ATTENTION]
+    found += [os.environ.get(name) for name in ENVIRONMENT]
+    return text_of(found)
+
+
+def switch(name):
+    """The value of a switch, None where this torch has none of that name."""
+    value = torch.backends
+    for part in name.split("."):
+        value = getattr(value, part, None)
+    return value
 
 
 @functools.cache
@@ -232,14 +291,10 @@ def compiler_text():
     found = []
     for home, module in modules().items():
         for name, value in vars(module).items():
-            if name.startswith("_") or name in UNIMPORTANT:
+            if name.startswith("_") or module is config and name in UNIMPORTANT:
                 continue
-            if (
-                isinstance(value, SIMPLE)
-                or isinstance(value, tuple)
-                and all(isinstance(v, SIMPLE) for v in value)
-            ):
-                found.append(f"{home}.{name}={value!r}")
+            if is_plain(value):
+                found.append(f"{home}.{name}={text_of(value)}")
             elif isinstance(value, (set, frozenset)) and name.isupper():
                 found.append(
                     f"{home}.{name}={sorted(getattr(v, '__qualname__', None) or str(v) for v in value)}"
@@ -254,6 +309,13 @@ def compiler_text():
                 ):
                     check_own(member, f"{home}.{name}")
     return "\n".join(found)
+
+
+def is_plain(value):
+    """Is it a number, a text, a dtype, or a tuple of such, all of exact types?"""
+    if type(value) is tuple:
+        return all(map(is_plain, value))
+    return type(value) in SIMPLE
 
 
 def check_own(value, where):
@@ -274,7 +336,6 @@ def versions_text(cuda):
         torch.__version__,
         str(torch.version.git_version),
         cpu_name(),
-        os.environ.get("TRITON_INTERPRET", ""),
     ]
     found += [f"{name} {importlib.metadata.version(name)}" for name in packages]
     for number in range(torch.cuda.device_count() if cuda else 0):
@@ -291,19 +352,31 @@ def open_entry(gm, inputs, mode):
     if config.freezing:
         raise Uncachable("freezing: constants are made of the parameters' values")
     held = list({id(t): t for t in [*gm.parameters(), *gm.buffers()]}.values())
-    env, tensors, first = shape_env_of(inputs), [*inputs, *held], {}
+    env, tensors = shape_env_of(inputs), [*inputs, *held]
     parts = [
         source_hash(),
         compiler_text(),
         versions_text(any(t.device.type == "cuda" for t in tensors if isinstance(t, torch.Tensor))),
         thread_text(),
-        str(mode),
+        text_of(mode),
         graph_text(gm),
         *[tensor_text(t) if isinstance(t, torch.Tensor) else text_of(t) for t in tensors],
-        str([first.setdefault(id(t), i) for i, t in enumerate(tensors)]),
+        shared_text(tensors),
         sizes_text(env) if env is not None else "",
     ]
-    return Entry(hashlib.sha256("\0".join(parts).encode()).hexdigest()[:40], held, env)
+    return Entry(hashlib.sha256(repr(parts).encode()).hexdigest()[:40], held, env)
+
+
+def shared_text(values):
+    """Which of the graph's inputs and tensors are one, and which share memory."""
+    first = {}
+    same = [first.setdefault(id(value), n) for n, value in enumerate(values)]
+    memories = [
+        first.setdefault(("memory", value.untyped_storage()._cdata), n)
+        for n, value in enumerate(values)
+        if isinstance(value, torch.Tensor)
+    ]
+    return text_of((same, memories))
 
 
 class Entry:
@@ -331,7 +404,7 @@ class Entry:
             for fact, line in facts:
                 self.env.decide(fact, line)
             return value
-        except Exception:  # not there, cut short, or of a library that is gone: it is made again
+        except ours(Exception):  # not there, cut short, or of a library that is gone: made again
             return None
 
     def store(self, value, part=""):
@@ -344,13 +417,10 @@ class Entry:
         try:
             text = io.BytesIO()
             Writer(text, self.held).dump((facts, value))
-            content, temporary = text.getvalue(), f"{self.path(part)}.{os.getpid()}"
-            with open(temporary, "wb") as file:
-                file.write(content + hashlib.sha256(content).digest())
-            os.replace(temporary, self.path(part))  # a reader sees a whole file or none
-        except (
-            Exception
-        ) as reason:  # an Uncachable, a full disk, or pickle's word that something has no text
+            content = text.getvalue()
+            write_whole(self.path(part), content + hashlib.sha256(content).digest())
+        except ours(Exception) as reason:
+            # an Uncachable, a full disk, or pickle's word that something has no text
             return f"{type(reason).__name__}: {reason}"
 
 
@@ -373,7 +443,7 @@ class Writer(pickle.Pickler):
             if value.nbytes > LARGEST:
                 raise Uncachable(f"a constant of {value.nbytes} bytes")
             return constant, (
-                value.tolist(),
+                bytes_of(value),
                 value.dtype,
                 value.device,
                 tuple(value.shape),
@@ -404,7 +474,14 @@ def torch_object(path):
     return operator.attrgetter(path)(torch)
 
 
-def constant(values, dtype, device, shape, stride):
-    return torch.empty_strided(shape, stride, dtype=dtype, device=device).copy_(
-        torch.tensor(values, dtype=dtype).reshape(shape)
-    )
+def bytes_of(tensor):
+    """Its elements, row by row, bit for bit."""
+    plain = tensor.detach().resolve_conj().resolve_neg().contiguous().reshape(-1)
+    return bytes(plain.view(torch.uint8).tolist())
+
+
+def constant(content, dtype, device, shape, stride):
+    made = torch.empty_strided(shape, stride, dtype=dtype, device=device)
+    if content:
+        made.copy_(torch.frombuffer(bytearray(content), dtype=dtype).reshape(shape))
+    return made

@@ -36,7 +36,8 @@ import torch
 from .. import config
 from ..codegen.common import strip_comments
 from ..codegen.triton import with_wide_indices
-from .build import CompilerError, cache_folder
+from ..foreign import ours
+from .build import CompilerError, cache_folder, write_whole
 
 WORKER = os.path.join(os.path.dirname(__file__), "triton_worker.py")
 MOST_SIZES = 1000  # launchers that are kept of a kernel whose sizes are arguments
@@ -118,9 +119,7 @@ def source_file(source):
     """A kernel must stand in a file: Triton reads its text."""
     path = os.path.join(cache_folder(), f"triton_{digest(source)[:24]}.py")
     if not os.path.exists(path):
-        with open(f"{path}.{os.getpid()}", "w") as file:
-            file.write(source)
-        os.replace(f"{path}.{os.getpid()}", path)
+        write_whole(path, source.encode())
     return path
 
 
@@ -169,7 +168,7 @@ class CudaCode:
         try:
             with open(self.best_file) as file:
                 name = file.read()
-        except OSError:
+        except ours(OSError):
             return None
         return next((c for c in self.configs if str(c) == name), None)
 
@@ -283,7 +282,7 @@ class CudaCode:
                 continue
             try:
                 loaded[cfg] = self.load(cfg, here, hints)
-            except (OSError, RuntimeError) as error:  # it needs more than a processor has
+            except ours(OSError, RuntimeError) as error:  # it needs more than a processor has
                 reason = error
         if not loaded:
             raise CompilerError(
@@ -293,8 +292,7 @@ class CudaCode:
         if len(loaded) > 1:
             times = self.timed(loaded)
             self.best = min(times, key=times.get)
-            with open(self.best_file, "w") as file:
-                file.write(str(self.best))
+            write_whole(self.best_file, str(self.best).encode())
 
     def timed(self, loaded):
         """Milliseconds of each configuration that may be the best."""
@@ -383,7 +381,7 @@ def race(calls, source, layouts, device):
     try:
         with open(path) as file:
             return json.load(file)
-    except (OSError, ValueError):
+    except ours(OSError, ValueError):
         pass
     tensors = examples(
         [(tuple(map(int, l.size)), tuple(map(int, l.stride)), l.dtype) for l in layouts.values()],
@@ -400,8 +398,7 @@ def race(calls, source, layouts, device):
             device,
             rounds=25,
         )
-    with open(path, "w") as file:
-        json.dump(times, file)
+    write_whole(path, json.dumps(times).encode())
     return times
 
 
@@ -463,10 +460,16 @@ def compile_all(jobs):
 
         turn = threading.Lock()
         threads = [threading.Thread(target=serve, args=(worker,)) for worker in _workers]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        try:
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+        except BaseException:  # the threads go on: no later job may get an answer that is theirs
+            for worker in _workers:
+                worker.kill()
+            _workers.clear()
+            raise
         _workers[:] = [w for w in _workers if w.poll() is None]
     return errors
 
@@ -498,7 +501,7 @@ class InterpretedKernel:
         if 0 not in grid:
             try:
                 self.function[grid](*tensors, **dict(self.config.blocks))
-            except Exception as error:
+            except ours(Exception) as error:
                 if "index out of range" in str(error):
                     raise IndexError(
                         f"index out of range in self (in compiled kernel {self.kernel.summary})"

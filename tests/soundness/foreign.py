@@ -1,0 +1,309 @@
+"""Exceptions that come from outside, at any moment, must leave the user's call; the next call is
+right.
+
+    python -m tests.soundness.foreign --count 1200 --modes eager,inductor,inductor-training
+
+A case is (kind of exception, phase, program, moment).  The phase is what happens while the
+exception may arrive: the first call
+(capture, lowering, the C++ build, in training the backward half), one from a filled graph cache,
+another shape, calls whose
+guards are checked in full, plain calls.  The moment is a part of the time that the phase takes
+when nothing disturbs it.
+"""
+
+import contextlib
+import ctypes
+import functools
+import gc
+import os
+import random
+import signal
+import sys
+import tempfile
+import threading
+import time
+import traceback
+from typing import Any
+
+import torch
+
+import minidynamo
+import miniinductor
+import miniinductor.foreign
+from minidynamo import convert_frame, frame_hook
+
+from . import runner
+from .modes import Mode
+
+
+class Stop(Exception):
+    """A class of the user's."""
+
+
+KINDS = {  # name -> (class, does another thread set it?)
+    "timeout": (TimeoutError, False),
+    "interrupt": (KeyboardInterrupt, False),
+    "exit": (SystemExit, False),
+    "own": (Stop, False),
+    "runtime": (RuntimeError, False),
+    "value": (ValueError, False),
+    "memory": (MemoryError, False),
+    "generator exit": (GeneratorExit, False),
+    "async own": (Stop, True),
+    "async runtime": (RuntimeError, True),
+    "async timeout": (TimeoutError, True),
+    "async interrupt": (KeyboardInterrupt, True),
+}
+PHASES = ("first", "warm", "shape", "guards", "calls")
+
+
+# --- programs: (function, inputs of n rows) ------------------------------------------------------
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = torch.nn.Linear(6, 5), torch.nn.Linear(5, 3)
+        self.scale, self.table = 2.0, {"a": [1.0, 2.0], "b": (3, 4)}
+
+    def forward(self, x):
+        hidden = torch.relu(self.first(x)) * self.scale + self.table["a"][0]
+        return self.second(hidden) * self.table["b"][1]
+
+
+def split(x):
+    y = x.sin() * 3
+    minidynamo.graph_break()
+    with torch.no_grad():
+        z = x.cos()
+    return y + z, [y.sum(), {"z": z.clone().add_(1)}]
+
+
+def state(x):
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        y = x @ x.t()
+    return torch.softmax(y.float(), -1), torch.nn.functional.dropout(x, 0.5)
+
+
+def loops(x):
+    parts = []
+    for i, column in enumerate(x.unbind(1)):
+        parts.append(column * i if i % 2 else -column)
+    return torch.stack(sorted(parts, key=lambda t: t.shape[0]), 1)
+
+
+@functools.cache
+def programs() -> dict:
+    torch.manual_seed(0)
+    return {"net": Net(), "split": split, "state": state, "loops": loops}
+
+
+# --- cases ---------------------------------------------------------------------------------------
+def cases(count: int, first: int) -> list:
+    names = ("net", "split", "state", "loops")
+    found = []
+    for number in range(first, first + count):
+        draw = random.Random(number)
+        moment = round(draw.random() * 1.02, 4)
+        found.append(
+            (list(KINDS)[number % len(KINDS)], draw.choice(PHASES), draw.choice(names), moment)
+        )
+    return found
+
+
+class Arrival:
+    """An exception that arrives `seconds` after `with` begins, unless the block is over by then."""
+
+    def __init__(self, kind: str, seconds: float):
+        self.cls, self.from_thread = KINDS[kind]
+        self.seconds = max(seconds, 1e-6)
+        self.sent, self.open = False, False
+        self.printed: list = []
+        self.where = ""
+
+    def handler(self, number, frame):
+        if self.open:
+            self.sent, self.open = True, False
+            self.where = "".join(traceback.format_stack(frame)[-6:])
+            raise self.cls("from the handler")
+
+    def thread(self, target: int) -> None:
+        time.sleep(self.seconds)
+        if self.open:
+            self.sent, self.open = True, False
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(
+                ctypes.c_ulong(target), ctypes.py_object(self.cls)
+            )
+
+    def during(self, work) -> BaseException | None:
+        """What left work()."""
+        before = sys.unraisablehook, signal.getsignal(signal.SIGALRM), sys.getswitchinterval()
+        sys.unraisablehook = self.printed.append
+        sys.setswitchinterval(1e-4)
+        setter = threading.Thread(target=self.thread, args=(threading.get_ident(),))
+        caught = None
+        try:
+            self.open = True
+            if self.from_thread:
+                setter.start()
+            else:
+                signal.signal(signal.SIGALRM, self.handler)
+                signal.setitimer(signal.ITIMER_REAL, self.seconds)
+            work()
+            self.open = False
+            for _ in range(100):  # one that was set at the end arrives here
+                pass
+        except BaseException as error:
+            caught = error.with_traceback(None)
+        self.open = False
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before[1])
+        if self.from_thread:
+            setter.join()
+        sys.unraisablehook = before[0]
+        sys.setswitchinterval(before[2])
+        return caught
+
+
+# --- what is run ---------------------------------------------------------------------------------
+class Situation:
+    """One program in one phase: `prepare()`, then `run()` while something may arrive."""
+
+    def __init__(self, phase: str, name: str, mode: Mode, folder: str):
+        self.phase, self.mode, self.folder = phase, mode, folder
+        self.function = programs()[name]
+        self.compiled = mode.compile(self.function)
+        self.training = mode.training
+
+    def inputs(self, rows: int) -> torch.Tensor:
+        x = torch.linspace(-1, 1, rows * 6).reshape(rows, 6)
+        return x.requires_grad_(self.training)
+
+    def results(self, function: Any, rows: int = 4) -> list:
+        torch.default_generator.manual_seed(7)  # torch.manual_seed catches OSError in linecache
+        x = self.inputs(rows)
+        leaves = torch.utils._pytree.tree_leaves(function(x))
+        if self.training:
+            sum(t.float().square().sum() for t in leaves if t.requires_grad).backward()
+        return [*[t.detach() for t in leaves], *([x.grad] if self.training else [])]
+
+    def prepare(self) -> None:
+        minidynamo.reset()
+        if self.phase != "first":
+            self.results(self.compiled)
+        if self.phase == "warm":
+            minidynamo.reset()
+        if self.phase in ("first", "shape"):  # nothing of it is on disk
+            miniinductor.config.cache_dir = tempfile.mkdtemp(dir=self.folder)
+
+    def run(self) -> None:
+        if self.phase == "shape":
+            self.results(self.compiled, 9)
+        elif self.phase in ("first", "warm"):
+            self.results(self.compiled)
+        else:
+            for turn in range(30):
+                if self.phase == "guards":  # a write that the memo of the guards notices
+                    vars(self.function)["unrelated"] = turn
+                self.results(self.compiled)
+
+
+def thread_state() -> dict:
+    """What no call may leave changed."""
+    return {
+        "grad mode": torch.is_grad_enabled(),
+        "inference mode": torch.is_inference_mode_enabled(),
+        "autocast": [torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")],
+        "autocast nesting": miniinductor.foreign.autocast_nesting(),
+        "dispatch modes": torch._C._len_torch_dispatch_stack(),
+        "function modes": torch._C._len_torch_function_stack(),
+        "garbage collection": gc.isenabled(),
+        "recursion limit": sys.getrecursionlimit(),
+        "hook": frame_hook.get_callback(),
+        "compiling": getattr(convert_frame.COMPILING, "active", False),
+        "saved-tensor hooks": torch._C._autograd._top_saved_tensors_default_hooks(False),
+        "options": {k: v for k, v in miniinductor.config.switches().items() if k != "cache_dir"},
+        "lock": lock_is_free(),
+    }
+
+
+def lock_is_free() -> bool:
+    """Can another thread compile?"""
+    answers: list = []
+
+    def ask() -> None:
+        answers.append(convert_frame.LOCK.acquire(timeout=5))
+        if answers[0]:
+            convert_frame.LOCK.release()
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    thread.join()
+    return answers[0]
+
+
+def left_files(folder: str) -> list:
+    """Temporary files and folders of builds."""
+    found = []
+    for root, folders, files in os.walk(folder):
+        found += [name for name in folders if name.startswith("build-")]
+        found += [name for name in files if not name.endswith((".so", ".graph", ".py"))]
+    return found
+
+
+DURATIONS: dict = {}
+
+
+def duration(situation: Situation, key: tuple) -> float:
+    """Seconds that the phase takes when nothing arrives."""
+    if key not in DURATIONS:
+        situation.prepare()
+        begin = time.perf_counter()
+        situation.run()
+        DURATIONS[key] = time.perf_counter() - begin
+    return DURATIONS[key]
+
+
+def check(case: tuple, mode: Mode) -> str:
+    kind, phase, name, moment = case
+    with contextlib.ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory())
+        options = {"cache_dir": folder, "graph_cache": True}
+        stack.enter_context(miniinductor.config.patch(**options))
+        # Around everything: Python itself may be interrupted in the `__exit__` of a `with`.
+        stack.enter_context(torch.set_grad_enabled(mode.training))
+        stack.enter_context(minidynamo.config.patch(raise_internal_errors=False))
+        stack.enter_context(miniinductor.config.patch(raise_internal_errors=False))
+        situation = Situation(phase, name, mode, folder)
+        arrival = Arrival(kind, moment * duration(situation, (phase, name, mode.name)))
+        situation.prepare()
+        before = thread_state()
+        caught = arrival.during(situation.run)
+        return difference(situation, arrival, caught, before)
+
+
+def difference(situation: Situation, arrival: Arrival, caught, before: dict) -> str:
+    after = thread_state()
+    for name, value in before.items():
+        if after[name] != value:
+            return f"{name} was {value} and is {after[name]} after {caught!r}"
+    if arrival.sent and caught is None and not arrival.printed:
+        told = [record.error or record.skipped for record in minidynamo.records.frames]
+        return f"{arrival.cls.__name__} was swallowed; {[text for text in told if text]}\n{arrival.where}"
+    if caught is not None and type(caught) is not arrival.cls:
+        return f"{arrival.cls.__name__} became {caught!r}"
+    if left := left_files(situation.folder):
+        return f"files were left after {caught!r}: {left}"
+    for rows in (4, 9):
+        expected = situation.results(situation.function, rows)
+        found = situation.results(situation.compiled, rows)
+        for ours, theirs in zip(found, expected, strict=True):
+            if not torch.allclose(ours, theirs, rtol=1e-3, atol=1e-3, equal_nan=True):
+                return f"the next call is wrong after {caught!r}: {ours} instead of {theirs}"
+    if errors := [record.error for record in minidynamo.records.frames if record.error]:
+        return f"the next call failed inside after {caught!r}: {errors[-1]}"
+    if not any(record.graph is not None for record in minidynamo.records.frames):
+        return f"nothing is compiled any more after {caught!r}"
+    return ""
+
+
+if __name__ == "__main__":
+    runner.main("tests.soundness.foreign", "eager,aot_eager,inductor,inductor-training", 300)

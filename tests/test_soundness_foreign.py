@@ -1,0 +1,97 @@
+"""A sample of tests/soundness/foreign.py, and whose an exception is."""
+
+import ctypes
+import threading
+
+import pytest
+import torch
+
+import minidynamo
+from miniinductor import foreign as rules
+from tests.soundness import foreign, runner
+
+
+def test_exceptions_from_outside_surface_and_the_next_call_is_right():
+    assert runner.sample(foreign, 20, "eager,aot_eager") == []
+
+
+class Own(Exception):
+    pass
+
+
+def caught(work):
+    try:
+        work()
+    except BaseException as error:
+        return error
+    raise AssertionError("nothing was raised")
+
+
+def raises(error):
+    raise error
+
+
+def interrupted(error):
+    """As a handler of a signal raises it: in a function that is given the interrupted frame."""
+    import sys
+
+    def handler(number, frame):
+        raise error
+
+    handler(14, sys._getframe())
+
+
+@pytest.mark.parametrize("error", [RuntimeError("x"), Own("x"), KeyError("x"), TimeoutError()])
+def test_a_handler_is_told_whatever_it_raises(error):
+    assert rules.is_foreign(caught(lambda: interrupted(error)))
+
+
+@pytest.mark.parametrize("cls", [RuntimeError, KeyError, Own, OSError, AssertionError])
+def test_what_another_thread_sets_is_told_whatever_its_class(cls):
+    target = ctypes.c_ulong(threading.get_ident())
+
+    def work():
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(target, ctypes.py_object(cls))
+        while True:
+            pass
+
+    assert rules.is_foreign(caught(work))
+
+
+def test_faults_of_ours_are_ours():
+    assert rules.is_fault(caught(lambda: torch.ones(2) @ torch.ones(3)).with_traceback(None))
+    assert not rules.is_foreign(caught(lambda: raises(Own("of the program"))))
+    assert not rules.is_fault(caught(lambda: raises(Own("of the program"))))
+    assert not rules.is_foreign(caught(lambda: {}["a"]))
+
+
+def test_an_exception_in_a_guard_surfaces():
+    compiled = minidynamo.compile(lambda x, table: x * table["a"], backend="eager")
+    x = torch.ones(2)
+    compiled(x, {"a": 2})
+
+    class Rude(dict):
+        pass
+
+    assert torch.equal(compiled(x, {"a": 3}), x * 3)
+    check = minidynamo.guards.answer_failure
+    assert check(caught(lambda: {}["a"])) is False
+    with pytest.raises(TimeoutError):
+        check(caught(lambda: interrupted(TimeoutError("now"))))
+
+
+def test_no_temporary_file_stays_when_a_build_is_interrupted(tmp_path, monkeypatch):
+    import miniinductor
+    from miniinductor.runtime import build
+
+    def interrupt(*arguments):
+        raise KeyboardInterrupt
+
+    source = 'extern "C" int NAME(void** args) { return 0; }'
+    with miniinductor.config.patch(cache_dir=str(tmp_path)):
+        with monkeypatch.context() as broken:
+            broken.setattr(build, "sign", interrupt)
+            with pytest.raises(KeyboardInterrupt):
+                build.build_kernels([(source, "k")])
+        assert list(tmp_path.iterdir()) == []
+        build.build_kernels([(source, "k")])
