@@ -30,7 +30,7 @@ import torch
 from .index_math import FloorDiv, Mod, bounds, lies_in, simplify
 from .handlers import PrintHandler, loop_variable, loop_variables, run_body
 from .ir import origin
-from .ops import OpsHandler, fill, set_handler
+from .ops import OpsHandler, exact_key, fill, set_handler
 from .sizes import expand, hint, quotient, same, size as plain
 
 
@@ -99,7 +99,7 @@ class Recorder(OpsHandler):
         self.undecided = []  # (comparison, expression that it compares with 0) that hold in some iterations only
 
     def emit(self, op, *args, result=None, block=()):
-        key = (op, args)
+        key = (op, exact_key(args))
         if not block and op != "store" and key in self.seen:
             return self.seen[key]
         result = Ref(next(self.count)) if result is None else result
@@ -218,7 +218,7 @@ class Recorder(OpsHandler):
         if isinstance(expr, sympy.Expr) and lies_in(expr, size, self.ranges):
             return expr
         args = (value, size, wrap_neg)
-        known = self.seen.get(("indirect_indexing", args))
+        known = self.seen.get(("indirect_indexing", exact_key(args)))
         return (
             known
             if known is not None

@@ -105,10 +105,23 @@ def functional_form(op):
 
 
 def is_needed(node):
-    """Must this node stay, though nobody reads it?  Random ops advance the generator, so later draws depend on them."""
-    return node.op in ("placeholder", "output") or torch.Tag.nondeterministic_seeded in getattr(
-        node.target, "tags", ()
+    """Must this node stay, though nobody reads it?
+
+    Random ops advance the generator, so later draws depend on them; checks may raise."""
+    return (
+        node.op in ("placeholder", "output")
+        or torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
+        or is_check(node)
     )
+
+
+def is_check(node):
+    """Does this node only look at tensors, and raise where it does not like them?
+
+    Such ops return nothing: aten._linalg_check_errors behind linalg_inv_ex, aten._assert_async.
+    """
+    schema = getattr(node.target, "_schema", None)
+    return schema is not None and not schema.returns and bool(node.all_input_nodes)
 
 
 def is_view(op):
