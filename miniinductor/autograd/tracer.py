@@ -30,6 +30,7 @@ from torch._subclasses.fake_tensor import (
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 from .. import config
+from ..eager_support import refusal
 from ..sizes import hint, same, same_sizes, sizes
 from .functionalize import CannotFunctionalize, functional_form, graph_module
 
@@ -205,6 +206,8 @@ class Tracer(TorchDispatchMode):
                     func(args[0].permute(order), *args[1:], **kwargs)
                 return args[0]
         rule = self.decompositions.get(func)
+        if rule is not None and refusal(func, args, kwargs):
+            rule = None  # the eager kernel raises
         if rule is not None:
             with self:
                 out = rule(*args, **kwargs)
