@@ -264,14 +264,19 @@ def trace(buffer):
     return recorder.body(outer, inner)
 
 
+HAS_EFFECT = ("store", "indirect_indexing")
+
+
 def without_unused(indices, instructions):
-    """Only the instructions whose result something uses, and the indices those need, numbered anew."""
+    """Only the instructions whose result something uses, and the indices those need, numbered anew.
+
+    A position is checked though nobody uses it: x[i] of an x with one row reads the same element for each i."""
     used, renumber, kept_indices = set(), {}, []
 
     def sweep(block):
         kept = []
         for instruction in reversed(block):
-            if instruction.op != "store" and instruction.result not in used:
+            if instruction.op not in HAS_EFFECT and instruction.result not in used:
                 continue
             if instruction.op == "masked":
                 used.update(instruction.args[:2])

@@ -19,7 +19,9 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from .ops import exact_key
 
-ABOUT_DTYPES = re.compile(r"not implemented for|not supported for|dtype|scalar type|data type|expected .* type", re.I)
+ABOUT_DTYPES = re.compile(
+    r"not implemented for|not supported for|dtype|scalar type|data type|expected .* type", re.I
+)
 USUAL = (torch.float32, torch.float64, torch.int64, torch.bool)
 _answers: dict[tuple, str] = {}
 

@@ -560,7 +560,9 @@ def _tensor_of_tensor(tx, function, data, args, kwargs):
     if args or set(kwargs) - {"data", "requires_grad", *wanted}:
         raise Break("arguments", "torch.tensor() of a tensor, with unusual arguments")
     if "requires_grad" in kwargs and kwargs["requires_grad"].as_constant():
-        raise Break("module", "torch.tensor(..., requires_grad=True) makes a leaf in a compiled frame")
+        raise Break(
+            "module", "torch.tensor(..., requires_grad=True) makes a leaf in a compiled frame"
+        )
     detached = data.call_method(tx, "detach", [], {})
     return detached.call_method(tx, "to", [detached], {**wanted, "copy": ConstantVar(True)})
 

@@ -310,6 +310,8 @@ class Functionalizer:
             results = results[-len(victims) :]
         for victim, new in zip(victims, results):
             have, want = new.meta["val"], victim.meta["val"]
+            if not torch.can_cast(have.dtype, want.dtype):
+                raise CannotFunctionalize(f"{node.target} of {have.dtype} into {want.dtype}")
             if have.dtype != want.dtype:
                 new = self.emit(node, aten._to_copy.default, (new,), {"dtype": want.dtype})
             if not same_sizes(have.shape, want.shape):
