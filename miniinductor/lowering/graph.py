@@ -231,7 +231,11 @@ class GraphLowering(fx.Interpreter):
         if (
             target in EXTERN or rule is None
         ):  # random ops by choice, too: they draw from torch's generator, as eager does
-            chosen = target in EXTERN or torch.Tag.nondeterministic_seeded in target.tags
+            chosen = (
+                target in EXTERN
+                or torch.Tag.nondeterministic_seeded in target.tags
+                or not target._schema.returns  # a check
+            )
             return eager_kernel(call, args, kwargs, self.record, None if chosen else "no lowering")
         given = boxes_in((args, kwargs))
         try:

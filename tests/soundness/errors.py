@@ -14,6 +14,7 @@ import functools
 import os
 import random
 import re
+import sys
 
 import torch
 import torch.utils._pytree as pytree
@@ -153,9 +154,17 @@ def cases(count, first):
 
 
 def wanted_names():
-    """All, or those that the environment names (worker processes see it, too)."""
-    chosen = os.environ.get("ERRORS_OPS")
-    return chosen.split(",") if chosen else list(infos())
+    return focus("ERRORS_OPS") or list(infos())
+
+
+def focus(variable):
+    """The names that the environment, or the mutant that is tried, asks for; [] means all."""
+    from tests.soundness.mutants_errors import FOCUS
+
+    chosen = os.environ.get(variable, "")
+    if "--mutant" in sys.argv:
+        chosen = FOCUS.get(sys.argv[sys.argv.index("--mutant") + 1], "")
+    return [name for name in chosen.split(",") if name]
 
 
 def inputs_of(op, change, dtype, number, seed):

@@ -1,25 +1,32 @@
 """Mutants of the checks of values: each takes one of them away, or puts a simplification in that eager does not make.
 
-The generators are told which operators to look at, so that few cases are enough.
+`FOCUS` tells the generators which operators to draw from, so that few cases are enough.
 """
-
-import os
 
 import torch
 
 from .mutants import mutant
 
 aten = torch.ops.aten
-
-
-def only(operators: str) -> None:
-    """Let the generator draw from these OpInfos alone (the change runs before the generator is imported)."""
-    os.environ["ERRORS_OPS"] = operators
+# mutant -> names of OpInfos, or of conversions
+FOCUS = {
+    "errors: checks without results are dead code": "linalg.inv,linalg.cholesky,linalg.solve,linalg.lu_factor",
+    "errors: the scheduler drops kernels without result": "linalg.inv,linalg.cholesky,linalg.solve,linalg.lu_factor",
+    "errors: positions are not checked": "gather,index_select,scatter,index_add,index_copy,take",
+    "errors: positions that nobody uses are not checked": "gather,scatter,scatter_add,index_select,scatter_reduce.sum,scatter_reduce.amax",
+    "errors: negative positions count from the end": "index_add,index_copy,gather,index_select",
+    "errors: every dtype has a kernel": "add,mul,exp,bitwise_not,nn.functional.gelu,floor_divide,sin,maximum",
+    "errors: nothing has an extreme": "max.reduction_no_dim,max.reduction_with_dim,min.reduction_no_dim,min.reduction_with_dim",
+    "errors: a probability may be anything": "nn.functional.binary_cross_entropy",
+    "errors: integers are divided by zero": "floor_divide,remainder,fmod,div.floor_rounding,div.trunc_rounding",
+    "errors: x + 0.0 is x": "add,sum,mean",
+    "aliases: torch.tensor gives what it is given": "torch.tensor,torch.tensor dtype,torch.tensor device",
+    "aliases: copies may be left out before an output": "clone,to copy,torch.tensor,torch.asarray copy,repeat,cat",
+}
 
 
 @mutant("errors: checks without results are dead code", "errors --count 60 --modes aot_eager")
 def no_checks():
-    only("linalg.inv,linalg.cholesky,linalg.solve,linalg.lu_factor")
     from miniinductor.autograd import functionalize
 
     functionalize.is_check.__code__ = (lambda node: False).__code__
@@ -27,7 +34,6 @@ def no_checks():
 
 @mutant("errors: the scheduler drops kernels without result", "errors --count 60 --modes inductor")
 def no_effects():
-    only("linalg.inv,linalg.cholesky,linalg.solve,linalg.lu_factor")
     from miniinductor import scheduler
 
     scheduler._has_effect = lambda buffer: False
@@ -35,7 +41,6 @@ def no_effects():
 
 @mutant("errors: positions are not checked", "errors --count 150 --modes inductor")
 def no_index_checks():
-    only("gather,index_select,scatter,index_add,index_copy,take")
     from miniinductor.codegen.cpp_expressions import CppExpressions
 
     CppExpressions.error_if = lambda self, condition, error: None
@@ -43,7 +48,6 @@ def no_index_checks():
 
 @mutant("errors: positions that nobody uses are not checked", "errors --count 300 --modes inductor")
 def no_unused_positions():
-    only("gather,scatter,scatter_add,index_select,scatter_reduce.sum,scatter_reduce.amax")
     from miniinductor import dependencies
 
     dependencies.HAS_EFFECT = ("store",)
@@ -51,7 +55,6 @@ def no_unused_positions():
 
 @mutant("errors: negative positions count from the end", "errors --count 200 --modes inductor")
 def wrapped_positions():
-    only("index_add,index_copy,gather,index_select")
     from miniinductor.codegen.cpp_expressions import CppExpressions
 
     plain = CppExpressions.indirect_indexing
@@ -62,7 +65,6 @@ def wrapped_positions():
 
 @mutant("errors: every dtype has a kernel", "errors --count 100 --modes inductor")
 def no_dtype_question():
-    only("add,mul,exp,bitwise_not,nn.functional.gelu,floor_divide,sin,maximum")
     from miniinductor import eager_support
 
     eager_support._ask = lambda *question: ""
@@ -70,7 +72,6 @@ def no_dtype_question():
 
 @mutant("errors: nothing has an extreme", "errors --count 250 --modes inductor")
 def extreme_of_nothing():
-    only("max.reduction_no_dim,max.reduction_with_dim,min.reduction_no_dim,min.reduction_with_dim")
     from miniinductor.lowering import reductions
 
     reductions.EXTREMES = ()
@@ -78,7 +79,6 @@ def extreme_of_nothing():
 
 @mutant("errors: a probability may be anything", "errors --count 150 --modes inductor")
 def any_probability():
-    only("nn.functional.binary_cross_entropy")
     from torch._decomp import decomposition_table
 
     from miniinductor import decompositions
@@ -91,7 +91,6 @@ def any_probability():
 
 @mutant("errors: integers are divided by zero", "errors --count 150 --modes inductor")
 def zero_divisors():
-    only("floor_divide,remainder,fmod,div.floor_rounding,div.trunc_rounding")
     from miniinductor.codegen import cpp_expressions
 
     cpp_expressions.INTEGER_DIVISIONS = ()
@@ -99,7 +98,6 @@ def zero_divisors():
 
 @mutant("errors: x + 0.0 is x", "errors --count 60 --modes inductor")
 def plus_zero():
-    only("add,sum,mean")
     from miniinductor.codegen.cpp_expressions import CppExpressions
 
     plain = CppExpressions.binary
@@ -115,7 +113,6 @@ def plus_zero():
 
 @mutant("aliases: torch.tensor gives what it is given", "aliases --count 40 --modes eager")
 def tensor_without_copy():
-    os.environ["ALIASES_NAMES"] = "torch.tensor,torch.tensor dtype,torch.tensor device"
     from minidynamo.symbolic_eval import torch_rules
 
     torch_rules._tensor_of_tensor = lambda tx, function, data, args, kwargs: data
@@ -123,7 +120,6 @@ def tensor_without_copy():
 
 @mutant("aliases: copies may be left out before an output", "aliases --count 60 --modes aot_eager")
 def no_copies():
-    os.environ["ALIASES_NAMES"] = "clone,to copy,torch.tensor,torch.asarray copy,repeat,cat"
     from miniinductor.graph_passes import basic
 
     def remove(graph):
