@@ -89,14 +89,14 @@ def any_probability():
     decompositions.OURS[op] = decomposition_table[op]
 
 
-@mutant("errors: integers are divided by zero", "errors --count 150 --modes inductor")
+@mutant("errors: integers are divided by zero", "errors --count 400 --modes inductor")
 def zero_divisors():
     from miniinductor.codegen import cpp_expressions
 
     cpp_expressions.INTEGER_DIVISIONS = ()
 
 
-@mutant("errors: x + 0.0 is x", "errors --count 60 --modes inductor")
+@mutant("errors: x + 0.0 is x", "errors --count 900 --modes inductor")
 def plus_zero():
     from miniinductor.codegen.cpp_expressions import CppExpressions
 
