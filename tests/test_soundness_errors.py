@@ -49,11 +49,7 @@ RAISES = {
     "hardshrink of integers": (lambda x: F.hardshrink(x), positions(1, 2)),
     "logit_ of integers": (lambda x: x.logit_(), positions(1, 2)),
     "margin": (lambda x, i: F.multi_margin_loss(x, i), grid, positions(1, 1, 5, 0)),
-    **{
-        f"{name} {dtype}": (function, unsigned(dtype))
-        for dtype in errors.UNSIGNED
-        for name, function in {"add": lambda x: x + x, "mul": lambda x: x * x}.items()
-    },
+    **{f"add {dtype}": (lambda x: x + x, unsigned(dtype)) for dtype in errors.UNSIGNED},
 }
 SIGNS = {
     "-0.0 is not 0": lambda x: x * 0 + -0.0,
