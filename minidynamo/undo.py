@@ -29,7 +29,9 @@ from .foreign import is_foreign, ours
 # names of operations that look at data and may refuse them
 DATA = re.compile(
     r"index|gather|scatter|embedding|^take|^put|one_hot|bincount|interleave|nll_loss|entropy|ctc_loss|multinomial|bernoulli|^normal|"
-    r"linalg_(?!.*norm)|cholesky|inverse|solve|floordiv|floor_divide|remainder|mod$|^_?assert|_check"
+    r"linalg_(?!.*norm)|cholesky|inverse|solve|floordiv|floor_divide|remainder|mod$|^_?assert|_check|^i?div_?$|divide|"
+    r"lu$|lu_|^qr|svd|eig|lstsq|pinv|slogdet|matrix_|unpool|margin_loss|histogram|histc|masked_scatter|^gcd|^lcm|binomial|poisson|"
+    r"segment_reduce|searchsorted|vander|geometric|cauchy|exponential|log_normal"
 )
 # ... that draw random numbers, perhaps
 DRAWS = re.compile(

@@ -59,6 +59,7 @@ SCATTERS = {
         aten.scatter_add,
         aten.scatter_reduce,
         aten.index_add,
+        aten.index_copy,
     )
     for op in (getattr(packet, name) for name in packet.overloads())
 }

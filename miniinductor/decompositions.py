@@ -234,6 +234,24 @@ def index_reduce(x, dim, index, source, reduce, *, include_self=True):
     )
 
 
+@decomposition(aten.max.default, aten.min.default, aten.max.dim, aten.min.dim)
+def extreme_of_something(x, dim=None, keepdim=False):
+    """No other form, but a question that fake tensors do not ask: is there an element?  Where the size is a symbol the answer is a guard."""
+    sizes = [x.shape[dim]] if dim is not None and x.dim() else x.shape
+    any(n == 0 for n in sizes)
+    return NotImplemented
+
+
+@decomposition(aten.index_fill.int_Scalar, aten.index_fill.int_Tensor)
+def index_fill(x, dim, index, value):
+    """As index_put, which takes negative positions, as this op does (index_copy does not)."""
+    if not x.dim():
+        return NotImplemented
+    if not isinstance(value, torch.Tensor):
+        value = torch.full((), value, dtype=x.dtype, device=x.device)
+    return aten.index_put(x, [None] * (dim % x.dim()) + [index], value.to(x.dtype))
+
+
 IDENTITY = {"sum": 0, "prod": 1, "mean": 0, "amax": -math.inf, "amin": math.inf}
 
 

@@ -31,7 +31,7 @@ from .sizes.expressions import FloorDiv, Mod
 from .sizes.ranges import bounds, lies_in, simplify
 from .handlers import PrintHandler, loop_variable, loop_variables, run_body
 from .ir import origin
-from .ops import OpsHandler, fill, set_handler
+from .ops import OpsHandler, exact_key, fill, set_handler
 from .sizes.symbols import expand, hint, quotient, same, size as plain
 
 
@@ -100,7 +100,7 @@ class Recorder(OpsHandler):
         self.undecided = []  # (comparison, expression that it compares with 0) that hold in some iterations only
 
     def emit(self, op, *args, result=None, block=()):
-        key = (op, args)
+        key = (op, exact_key(args))
         if not block and op != "store" and key in self.seen:
             return self.seen[key]
         result = Ref(next(self.count)) if result is None else result
@@ -219,7 +219,7 @@ class Recorder(OpsHandler):
         if isinstance(expr, sympy.Expr) and lies_in(expr, size, self.ranges):
             return expr
         args = (value, size, wrap_neg)
-        known = self.seen.get(("indirect_indexing", args))
+        known = self.seen.get(("indirect_indexing", exact_key(args)))
         return (
             known
             if known is not None
@@ -265,14 +265,19 @@ def trace(buffer):
     return recorder.body(outer, inner)
 
 
+HAS_EFFECT = ("store", "indirect_indexing")
+
+
 def without_unused(indices, instructions):
-    """Only the instructions whose result something uses, and the indices those need, numbered anew."""
+    """Only the instructions whose result something uses, and the indices those need, numbered anew.
+
+    A position is checked though nobody uses it: x[i] of an x with one row reads the same element for each i."""
     used, renumber, kept_indices = set(), {}, []
 
     def sweep(block):
         kept = []
         for instruction in reversed(block):
-            if instruction.op != "store" and instruction.result not in used:
+            if instruction.op not in HAS_EFFECT and instruction.result not in used:
                 continue
             if instruction.op == "masked":
                 used.update(instruction.args[:2])

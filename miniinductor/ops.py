@@ -166,6 +166,20 @@ def missing_ops(handler_class):
     return [n for n in OP_NAMES if n not in defined]
 
 
+def exact_key(value):
+    """A hashable key that keeps apart numbers which Python calls equal: 1, True and 1.0; 0.0 and -0.0.
+
+    It makes equal keys of NaNs with one name, and leaves everything that is no Python number as it is.
+    """
+    if isinstance(value, (list, tuple)):
+        return tuple([exact_key(item) for item in value])
+    if isinstance(value, dict):
+        return tuple([(key, exact_key(item)) for key, item in value.items()])
+    if isinstance(value, (float, complex)):
+        return type(value), repr(value)
+    return (type(value), value) if isinstance(value, (bool, int)) else value
+
+
 # --- the switchable namespace -------------------------------------------------------------------------------------
 _handler = Current()
 set_handler = _handler.set  # `with set_handler(handler):` installs it for the block, in this thread

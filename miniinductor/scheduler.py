@@ -480,9 +480,13 @@ def loop_order(index, reduction, other, pointwise):
 
 
 def _has_effect(buffer):
-    """Does the eager kernel do more than compute?  Random ones advance the generator, so they stay, in their order."""
+    """Does the eager kernel do more than compute?  Random ones advance the generator, so they stay, in their order; checks may raise."""
     op = getattr(buffer, "op", None)
     schema = getattr(op, "_schema", None)
-    return bool(
-        schema is not None and schema.is_mutable
-    ) or torch.Tag.nondeterministic_seeded in getattr(op, "tags", ())
+    if schema is None:
+        return False
+    return (
+        schema.is_mutable
+        or not schema.returns
+        or torch.Tag.nondeterministic_seeded in getattr(op, "tags", ())
+    )

@@ -535,9 +535,10 @@ def _is_all_true(tx, args, kwargs):
 
 
 # ---- making tensors from Python values
-@rule(torch.tensor, torch.as_tensor, torch.asarray)
-def _tensor(tx, args, kwargs):
-    data = args[0] if args else kwargs["data"]
+def _tensor(function, tx, args, kwargs):
+    data = args[0] if args else kwargs["data" if "data" in kwargs else "obj"]
+    if isinstance(data, TensorVar):
+        return _tensor_of_tensor(tx, function, data, args[1:], kwargs)
     if contains(tx, data, NUMPY):
         raise Break("argument", "a tensor of NumPy's numbers, which keeps their types")
     if contains(tx, data, TensorVar) and not isinstance(data, TensorVar):
@@ -546,15 +547,29 @@ def _tensor(tx, args, kwargs):
         )
     if isinstance(data, (ListVar, TupleVar)):
         args = [tx.output.wrap_result(tx.output.to_fake(data)), *args[1:]]
-    return tx.output.call_graph(
-        tx,
-        "call_function",
-        torch.tensor
-        if isinstance(data, ConstantVar) or not isinstance(data, TensorVar)
-        else torch.as_tensor,
-        args,
-        kwargs,
-    )
+    if "copy" in kwargs or "obj" in kwargs:
+        raise Break("arguments", "torch.asarray() with arguments that torch.tensor() does not have")
+    return tx.output.call_graph(tx, "call_function", torch.tensor, args, kwargs)
+
+
+for _name in ("tensor", "as_tensor", "asarray"):
+    RULES[_at(_name)] = functools.partial(_tensor, _at(_name))
+
+
+def _tensor_of_tensor(tx, function, data, args, kwargs):
+    """torch.tensor(t) is a copy without history; the other two give t itself where nothing has to change."""
+    if function is not torch.tensor:
+        kwargs = {name: value for name, value in kwargs.items() if name not in ("data", "obj")}
+        return tx.output.call_graph(tx, "call_function", function, [data, *args], kwargs)
+    wanted = {name: kwargs[name] for name in ("dtype", "device") if name in kwargs}
+    if args or set(kwargs) - {"data", "requires_grad", *wanted}:
+        raise Break("arguments", "torch.tensor() of a tensor, with unusual arguments")
+    if "requires_grad" in kwargs and kwargs["requires_grad"].as_constant():
+        raise Break(
+            "module", "torch.tensor(..., requires_grad=True) makes a leaf in a compiled frame"
+        )
+    detached = data.call_method(tx, "detach", [], {})
+    return detached.call_method(tx, "to", [detached], {**wanted, "copy": ConstantVar(True)})
 
 
 def contains(tx, variable, kinds):

@@ -116,10 +116,23 @@ def functional_form(op):
 
 
 def is_needed(node):
-    """Must this node stay, though nobody reads it?  Random ops advance the generator, so later draws depend on them."""
-    return node.op in ("placeholder", "output") or torch.Tag.nondeterministic_seeded in getattr(
-        node.target, "tags", ()
+    """Must this node stay, though nobody reads it?
+
+    Random ops advance the generator, so later draws depend on them; checks may raise."""
+    return (
+        node.op in ("placeholder", "output")
+        or torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
+        or is_check(node)
     )
+
+
+def is_check(node):
+    """Does this node only look at tensors, and raise where it does not like them?
+
+    Such ops return nothing: aten._linalg_check_errors behind linalg_inv_ex, aten._assert_async.
+    """
+    schema = getattr(node.target, "_schema", None)
+    return schema is not None and not schema.returns and bool(node.all_input_nodes)
 
 
 def is_view(op):
@@ -311,6 +324,8 @@ class Functionalizer:
             results = results[-len(victims) :]
         for victim, new in zip(victims, results):
             have, want = new.meta["val"], victim.meta["val"]
+            if not torch.can_cast(have.dtype, want.dtype):
+                raise CannotFunctionalize(f"{node.target} of {have.dtype} into {want.dtype}")
             if have.dtype != want.dtype:
                 new = self.emit(node, aten._to_copy.default, (new,), {"dtype": want.dtype})
             if not same_sizes(have.shape, want.shape):

@@ -32,6 +32,7 @@ from torch._subclasses.fake_tensor import (
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 from .. import config
+from ..eager_support import refusal
 from ..sizes.symbols import hint, same, same_sizes, sizes
 from . import recurrent
 from .functionalize import CannotFunctionalize, functional_form, graph_module, is_view
@@ -56,6 +57,8 @@ OWN_DROPOUT = {
 }
 RESAMPLING = {F.interpolate, F.upsample, F.upsample_bilinear, F.grid_sample}
 FEW = 4096  # elements
+# Python's rules for these neither ask for the dtype nor look at the targets, as eager's kernels do
+LOOKS_CLOSER = {"hardshrink", "softshrink", "multi_margin_loss", "multilabel_margin_loss"}
 LIFT = {aten.lift_fresh.default, aten.lift_fresh_copy.default}
 
 
@@ -259,6 +262,8 @@ class Tracer(TorchDispatchMode):
             self.share(out, self.to_fake(args[0]), func)
             return out
         rule = self.decompositions.get(func)
+        if rule is not None and refusal(func, args, kwargs):
+            rule = None  # the eager kernel raises
         if rule is not None:
             with self:
                 out = rule(*args, **kwargs)
@@ -273,7 +278,7 @@ class Tracer(TorchDispatchMode):
         ):
             with self:  # x.silu_() is x.copy_(silu(x)), and silu has a decomposition
                 out = rule(*args, **kwargs)
-                if out is not NotImplemented:
+                if out is not NotImplemented and torch.can_cast(out.dtype, args[0].dtype):
                     return args[0].copy_(out)
         if torch.Tag.inplace_view in func.tags:
             return self.record_inplace_view(func, args, kwargs)
@@ -505,9 +510,13 @@ class OriginInterpreter(fx.Interpreter):
         images = [a for a in args[:1] if isinstance(a, torch.Tensor)]
         if (
             target in OWN_DROPOUT
+            or getattr(target, "__name__", "") in LOOKS_CLOSER
             or target in RESAMPLING
             and images
-            and images[0].dtype not in (torch.float32, torch.float64)
+            and (
+                images[0].dtype not in (torch.float32, torch.float64)
+                or same(images[0].numel(), 0)  # eager refuses some of them
+            )
         ):
             # Python's rule for it would split it before it reaches us; eager draws, and rounds, in a way of its own
             with torch._C._DisablePythonDispatcher():
@@ -531,6 +540,12 @@ class OriginInterpreter(fx.Interpreter):
             # no fused attention kernel reads an expanded mask (and eager's other one draws dropout in another order)
             kwargs = {**kwargs, "attn_mask": mask.contiguous()}
         return super().call_function(target, args, kwargs)
+
+    def call_method(self, target, args, kwargs):
+        if target in LOOKS_CLOSER:
+            with torch._C._DisablePythonDispatcher():
+                return super().call_method(target, args, kwargs)
+        return super().call_method(target, args, kwargs)
 
     def get_attr(self, target, args, kwargs):
         tensor = self.fetch_attr(target)

@@ -16,6 +16,7 @@ from torch import fx
 from ..autograd.functionalize import is_needed, is_view
 from ..lowering.extern import EXTERN
 from ..lowering.registry import LOWERINGS
+from ..ops import exact_key
 from ..sizes.symbols import alike, size
 from .attention_masks import drop_attention_masks
 from .gradients import accumulate_in_place
@@ -160,13 +161,9 @@ def merge_common(graph):
 
 
 def _freeze(value):
-    """A hashable key that keeps 1, True and 1.0 apart, and 0.0 and -0.0."""
-    if isinstance(value, (list, tuple)):
-        return tuple(_freeze(v) for v in value)
-    if isinstance(value, dict):
-        return tuple((k, _freeze(v)) for k, v in value.items())
-    if isinstance(value, fx.Node):
-        return value
-    if isinstance(value, (float, complex)):
-        return type(value), repr(value)
-    return type(value), size(value)
+    """A hashable key of a node's arguments, in which sizes are expressions."""
+    return exact_key(
+        fx.node.map_aggregate(
+            value, lambda leaf: leaf if isinstance(leaf, fx.Node) else (type(leaf), size(leaf))
+        )
+    )

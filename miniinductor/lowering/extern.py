@@ -43,6 +43,7 @@ EXTERN = {op: op.overloadpacket.out for op in PRODUCTS} | dict.fromkeys(
         aten.topk.default,
         aten.bernoulli.default,
         aten.bernoulli.p,
+        aten.binary_cross_entropy.default,  # it looks at each probability, and raises
         *ATTENTION,
     ]
 )

@@ -20,6 +20,7 @@ from torch import fx
 
 from .. import config
 from ..autograd.functionalize import is_view
+from ..eager_support import refusal
 from ..ir import (
     Buffer,
     ComputedBuffer,
@@ -230,10 +231,19 @@ class GraphLowering(fx.Interpreter):
         if (
             target in EXTERN or rule is None
         ):  # random ops by choice, too: they draw from torch's generator, as eager does
-            chosen = target in EXTERN or torch.Tag.nondeterministic_seeded in target.tags
+            chosen = (
+                target in EXTERN
+                or torch.Tag.nondeterministic_seeded in target.tags
+                or not target._schema.returns  # a check
+            )
             return eager_kernel(call, args, kwargs, self.record, None if chosen else "no lowering")
         given = boxes_in((args, kwargs))
         try:
+            fake_args, fake_kwargs = fx.map_arg(
+                (self.current.args, self.current.kwargs), lambda node: node.meta["val"]
+            )
+            if refused := refusal(target, fake_args, fake_kwargs):
+                raise NotLowered(f"eager has no kernel: {refused}")
             if any(
                 type(f).__name__ not in KNOWN_FUNCTIONS
                 for n in numbers

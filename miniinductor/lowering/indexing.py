@@ -29,6 +29,8 @@ from .registry import (
 
 def positions_in(index, size):
     """at -> what the tensor `index` holds there, as a position among `size`; negative ones are out of range."""
+    if index.dtype not in (torch.int32, torch.int64):
+        raise NotLowered(f"positions of {index.dtype}")
     load = index.make_loader()
     return lambda at: ops.indirect_indexing(
         cast(load(at), index.dtype, torch.int64), size, wrap_neg=False
@@ -199,3 +201,26 @@ def scatter(call, x, dim, index, source, reduce=None, include_self=True):
         mode,
     )
     return view(call, result, (), lambda _: [sympy.Integer(0)]) if is_scalar else result
+
+
+@lower(aten.index_add.default, aten.index_copy.default)
+def index_add(call, x, dim, index, source, alpha=1):
+    """Whole slices of `source` go to (are added at) the positions of `index`, which must not be negative."""
+    if not x.get_size() or not source.get_size():
+        raise NotLowered("a tensor of no dimensions")
+    dim, dtype = normalize_dim(dim, len(x.get_size())), x.dtype
+    position = positions_in(_at_least_1d(call, index), x.get_size()[dim])
+    load = source.make_loader()
+
+    def value(at):
+        element = load(at)
+        return element if alpha == 1 else ops.mul(element, ops.constant(alpha, dtype))
+
+    return scatter_into(
+        call,
+        x,
+        list(source.get_size()),
+        value,
+        lambda at: [*at[:dim], position([at[dim]]), *at[dim + 1 :]],
+        "atomic_add" if call.name == "index_add" else None,
+    )

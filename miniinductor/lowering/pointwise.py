@@ -20,6 +20,7 @@ from ..ops import COMPARISON, UNARY_FLOAT, ops
 from ..sizes.symbols import sizes
 from .registry import (
     LOWERINGS,
+    NARROW,
     NotLowered,
     Promotion,
     aten,
@@ -117,6 +118,8 @@ def _register_unary(name, op, promotion):
 def _register_binary(name, op, promotion):
     @lower(getattr(aten, name))
     def rule(call, a, b):
+        if name == "nextafter" and call.value.dtype in NARROW:
+            raise NotLowered("the next number of a narrow type is not float32's")
         function = getattr(ops, OF_BOOLS.get(op, op) if call.value.dtype == torch.bool else op)
         if name.startswith("logical"):
             common = torch.promote_types(
@@ -200,7 +203,9 @@ def power(call, a, b):
     dtype = compute_dtype(call, a, b)
     powers = {1: lambda v: v, 2: lambda v: ops.mul(v, v), 3: lambda v: ops.mul(ops.mul(v, v), v)}
     if dtype.is_floating_point:
-        powers |= {0.5: ops.sqrt, -0.5: ops.rsqrt, -1: ops.reciprocal}
+        powers |= {-1: ops.reciprocal}
+        if call.value.dtype != torch.float16:  # there eager's pow(-inf, 0.5) is inf, as in C
+            powers |= {0.5: ops.sqrt, -0.5: ops.rsqrt}
     if is_number(b) and b in powers:
         return pointwise(call, lambda v, _: powers[b](v), a, b)
     if dtype == torch.bool or not dtype.is_floating_point and is_number(b):

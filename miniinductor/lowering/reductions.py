@@ -32,6 +32,7 @@ from .registry import (
 )
 
 LOW_PRECISION = (torch.float16, torch.bfloat16)
+EXTREMES = ("max", "min", "argmax", "argmin")
 FEW_SCANS, LONG_SCAN = 64, 8192  # GPU: fewer and longer scans than these are cut into chunks
 
 
@@ -43,9 +44,15 @@ def reduce(call, x, dims, keepdim, kind, compute, result):
     load, src = x.make_loader(), x.dtype
     produced = torch.int64 if kind.startswith("arg") else compute
 
+    if kind in EXTREMES and any(size[k] == 0 for k in dims):
+        raise NotLowered("nothing has no extreme: the eager kernel says so")
+    # a sum begins with 0.0, so that the sum of a single -0.0 is 0.0: loops over one element are left out later
+    starts_at_zero = kind == "sum" and compute.is_floating_point and elements(size, dims) == 1
+
     def inner(index, rindex):
         place = dict(zip([*kept, *dims], [*index, *rindex]))
-        return cast(load([place[k] for k in range(len(size))]), src, compute)
+        value = cast(load([place[k] for k in range(len(size))]), src, compute)
+        return ops.add(value, ops.constant(0.0, compute)) if starts_at_zero else value
 
     out = TensorBox.stored(
         Reduction(

@@ -1,0 +1,281 @@
+"""Errors, and values at the edge: every OpInfo on inputs that its kernels check, or that arithmetic treats apart.
+
+    python -m tests.soundness.errors --count 2000 --modes eager,aot_eager,inductor,inductor-dynamic
+    ERRORS_OPS=index_add,linalg.inv python -m tests.soundness.errors --count 1000000
+
+A case is (name of the OpInfo, what was done to its inputs, dtype, number of the sample).  The compiled call must give what
+the eager call gives: the value (tolerance: the op sweep's; NaN where NaN is, zeros of the same sign), or the exception, of the
+same type and with the same first line.  With internal errors raised a backend may word its error in its own way, but must raise
+one; without, plain Python runs behind it and says what eager says.
+"""
+
+import copy
+import functools
+import os
+import random
+import re
+import sys
+
+import torch
+import torch.utils._pytree as pytree
+
+import minidynamo
+from tests.soundness import runner
+from tests.soundness.modes import Mode
+from tests.sweeps import ops as sweep
+
+INTEGERS = (torch.int64, torch.int32, torch.uint8, torch.bool)
+UNSIGNED = (torch.uint16, torch.uint32, torch.uint64)
+ALL_DTYPES = (
+    torch.float32,
+    torch.float64,
+    torch.bfloat16,
+    torch.float16,
+    *INTEGERS,
+    torch.int8,
+    torch.int16,
+    *UNSIGNED,
+    torch.complex64,
+)
+SPECIAL = (-0.0, 0.0, float("nan"), float("inf"), -float("inf"), 1e-40, -1e-40, -1.0, 2.0)
+# what they leave in a result is nobody's promise, or they do not compute with tensors
+LEFT_OUT = re.compile(
+    r"to_sparse|empty|ctc_loss|jiterator|^sparse|_nested|attention|cudnn|^svd_lowrank|pca_lowrank|"
+    r"as_strided|resize|nn.functional.rrelu|uniform|^item|tolist"
+)
+
+
+# --- what is done to the inputs --------------------------------------------------------------------------------------
+def untouched(sample, draw):
+    return sample
+
+
+def mapped(change):
+    def apply(sample, draw):
+        return pytree.tree_map_only(torch.Tensor, lambda t: change(t, draw), sample)
+
+    return apply
+
+
+def filled(value):
+    return mapped(lambda t, draw: torch.full_like(t, value) if is_number(t, value) else t)
+
+
+def is_number(tensor, value):
+    if tensor.dtype is torch.bool:
+        return False
+    return tensor.dtype.is_signed or value >= 0
+
+
+def with_special(tensor, draw):
+    """Some elements become NaN, infinite, -0.0, subnormal; of integers the least, the greatest, 0 and -1."""
+    if tensor.dtype is torch.bool or not tensor.numel() or tensor.dtype in UNSIGNED:
+        return tensor
+    result = tensor.detach().clone(memory_format=torch.contiguous_format)
+    values = SPECIAL
+    if not (tensor.is_floating_point() or tensor.is_complex()):
+        info = torch.iinfo(tensor.dtype)
+        values = (info.min, info.max, 0, 1)
+    flat = result.view(-1)
+    for _ in range(min(3, flat.numel())):
+        flat[draw.randrange(flat.numel())] = draw.choice(values)
+    return result
+
+
+def with_wrong_positions(tensor, draw):
+    """Integers that may be positions, classes or counts: one of them is too large, or negative."""
+    if tensor.dtype not in (torch.int64, torch.int32) or not tensor.numel():
+        return tensor
+    result = tensor.clone(memory_format=torch.contiguous_format)
+    result.view(-1)[draw.randrange(result.numel())] = draw.choice((-1, -2, -1000, 5, 7, 1000))
+    return result
+
+
+def with_positions_of(dtype):
+    return mapped(lambda t, draw: t.to(dtype) if t.dtype in (torch.int64, torch.int32) else t)
+
+
+def without_elements(sample, draw):
+    """One dimension of each tensor becomes empty: the same for tensors of one rank."""
+    dim = draw.randrange(4)
+    empty = lambda t: t.narrow(dim % t.dim(), 0, 0) if t.dim() else t  # noqa: E731
+    return pytree.tree_map_only(torch.Tensor, empty, sample)
+
+
+def without_any(sample, draw):
+    return pytree.tree_map_only(torch.Tensor, lambda t: t.new_zeros([0] * t.dim()), sample)
+
+
+CHANGES = {
+    "untouched": untouched,
+    "zeros": filled(0),
+    "minus one": filled(-1),
+    "two": filled(2),
+    "special": mapped(with_special),
+    "special again": mapped(with_special),
+    "positions": mapped(with_wrong_positions),
+    "positions again": mapped(with_wrong_positions),
+    "positions int32": with_positions_of(torch.int32),
+    "positions uint8": with_positions_of(torch.uint8),
+    "positions bool": with_positions_of(torch.bool),
+    "empty": without_elements,
+    "all empty": without_any,
+    "error inputs": None,
+}
+
+
+# --- cases -----------------------------------------------------------------------------------------------------------
+@functools.cache
+def infos():
+    from torch.testing._internal.common_methods_invocations import op_db
+
+    named = {f"{op.name}.{op.variant_test_name}".rstrip("."): op for op in op_db}
+    return {name: op for name, op in named.items() if not LEFT_OUT.search(name)}
+
+
+def everything(names):
+    for name in names:
+        op = infos()[name]
+        taken = op.supported_dtypes("cpu")
+        for dtype in ALL_DTYPES:
+            text = str(dtype).removeprefix("torch.")
+            if dtype not in taken:
+                yield name, "untouched", text, 0
+                continue
+            for change in CHANGES:
+                for number in range(2):
+                    yield name, change, text, number
+
+
+def cases(count, first):
+    names = wanted_names()
+    found = list(everything(names))
+    return random.Random(first).sample(found, min(count, len(found)))
+
+
+def wanted_names():
+    return focus("ERRORS_OPS") or list(infos())
+
+
+def focus(variable):
+    """The names that the environment, or the mutant that is tried, asks for; [] means all."""
+    from tests.soundness.mutants_errors import FOCUS
+
+    chosen = os.environ.get(variable, "")
+    if "--mutant" in sys.argv:
+        chosen = FOCUS.get(sys.argv[sys.argv.index("--mutant") + 1], "")
+    return [name for name in chosen.split(",") if name]
+
+
+def inputs_of(op, change, dtype, number, seed):
+    """(args, kwargs) of one sample, or None where the OpInfo has none.  A dtype that it does not take: of another, converted."""
+    draw = random.Random(seed)
+    torch.manual_seed(sweep.SEED)
+    if change == "error inputs":
+        if op.error_inputs_func is None:
+            return None
+        found = [e.sample_input for e in op.error_inputs("cpu")]
+    else:
+        taken = op.supported_dtypes("cpu")
+        source = dtype if dtype in taken else next((d for d in ALL_DTYPES if d in taken), None)
+        if source is None:
+            return None
+        found = list(op.sample_inputs("cpu", source, requires_grad=False))
+    small = [
+        (s.input, s.args, s.kwargs)
+        for s in found
+        if all(t.numel() < 2000 for t in pytree.tree_leaves(s.input) if isinstance(t, torch.Tensor))
+    ]
+    if not small:
+        return None
+    sample = draw.choice(small)
+    if change != "error inputs":
+        if source is not dtype:
+            convert = lambda t: t.to(dtype) if t.dtype is source else t  # noqa: E731
+            sample = pytree.tree_map_only(torch.Tensor, convert, sample)
+        sample = CHANGES[change](sample, draw)
+    first, args, kwargs = sample
+    return (first, *args), kwargs
+
+
+# --- running and comparing -------------------------------------------------------------------------------------------
+def outcome(function, args, kwargs, training):
+    """("value", leaves) or ("error", type, first line)."""
+    args, kwargs = copy.deepcopy((args, kwargs))
+    tensors = [t for t in pytree.tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor)]
+    torch.manual_seed(sweep.SEED)
+    try:
+        with torch.set_grad_enabled(training):
+            if training:
+                for t in tensors:
+                    if t.is_leaf and (t.is_floating_point() or t.is_complex()):
+                        t.requires_grad_()
+            result = function(*args, **kwargs)
+            values = pytree.tree_leaves(result)
+            if training:
+                values += gradients(values, tensors)
+    except Exception as error:
+        return "error", type(error), str(error).split("\n")[0]
+    return "value", [v.detach() if isinstance(v, torch.Tensor) else v for v in values]
+
+
+def gradients(values, tensors):
+    outputs = [v for v in values if isinstance(v, torch.Tensor) and v.requires_grad]
+    if not outputs:
+        return []
+    total = sum(v.abs().sum() for v in outputs)
+    return torch.autograd.grad(total, [t for t in tensors if t.requires_grad], allow_unused=True)
+
+
+def sign_difference(ours, eager):
+    """Zeros of another sign, or NaN on one side only."""
+    for number, (a, b) in enumerate(zip(ours, eager)):
+        if not (isinstance(b, torch.Tensor) and b.is_floating_point()):
+            continue
+        if not torch.equal(a.isnan(), b.isnan()):
+            return f"result {number}: NaN at other places"
+        zero = (a == 0) & (b == 0)
+        if not torch.equal(a.signbit() & zero, b.signbit() & zero):
+            return f"result {number}: zeros of another sign"
+    return ""
+
+
+def check(case, mode: Mode) -> str:
+    name, change, dtype_name, number = case
+    op, dtype = infos()[name], getattr(torch, dtype_name)
+    given = inputs_of(op, change, dtype, number, repr(case))
+    if given is None:
+        return ""
+    args, kwargs = given
+
+    def plain(*args, **kwargs):
+        return op.op(*args, **kwargs)
+
+    eager = outcome(plain, args, kwargs, mode.training)
+    ours = outcome(mode.compile(plain), args, kwargs, mode.training)
+    if eager[0] == "error":
+        if ours[0] == "value":
+            return f"a value where eager raises {eager[1].__name__}: {eager[2]}: {ours[1]!r:.300}"
+        with minidynamo.config.patch(raise_internal_errors=False):
+            minidynamo.reset()
+            ours = outcome(mode.compile(plain), args, kwargs, mode.training)
+        return "" if ours == eager else f"eager {eager!r:.300}   ours {ours!r:.300}"
+    if ours[0] == "error":
+        return f"raises {ours[1].__name__}: {ours[2]:.300} where eager gives {eager[1]!r:.200}"
+    problem = sweep.difference(op, ours[1], (args, kwargs, eager[1]), dtype)
+    if problem is None and not has_any_sign(name):
+        problem = sign_difference(ours[1], eager[1])
+    return problem or ""
+
+
+def has_any_sign(name):
+    """Where eager itself gives zeros of either sign for one value: its vector loop and its scalar loop differ, or its threads do."""
+    return name in ANY_SIGN or name.startswith(("linalg", "fft"))
+
+
+ANY_SIGN = {
+    *"max min maximum minimum fmax fmin amax amin clamp clamp_max clamp_min nn.functional.softshrink".split(),
+}
+
+if __name__ == "__main__":
+    runner.main("tests.soundness.errors", default_modes="eager,aot_eager,inductor,inductor-dynamic")

@@ -1,0 +1,130 @@
+"""Mutants of the checks of values: each takes one of them away, or puts a simplification in that eager does not make.
+
+`FOCUS` tells the generators which operators to draw from, so that few cases are enough.
+"""
+
+import torch
+
+from .mutants import mutant
+
+aten = torch.ops.aten
+# mutant -> names of OpInfos, or of conversions
+FOCUS = {
+    "errors: checks without results are dead code": "linalg.inv,linalg.cholesky,linalg.solve,linalg.lu_factor",
+    "errors: the scheduler drops kernels without result": "linalg.inv,linalg.cholesky,linalg.solve,linalg.lu_factor",
+    "errors: positions are not checked": "gather,index_select,scatter,index_add,index_copy,take",
+    "errors: positions that nobody uses are not checked": "gather,scatter,scatter_add,index_select,scatter_reduce.sum,scatter_reduce.amax",
+    "errors: negative positions count from the end": "index_add,index_copy,gather,index_select",
+    "errors: every dtype has a kernel": "add,mul,exp,bitwise_not,nn.functional.gelu,floor_divide,sin,maximum",
+    "errors: nothing has an extreme": "max.reduction_no_dim,max.reduction_with_dim,min.reduction_no_dim,min.reduction_with_dim",
+    "errors: a probability may be anything": "nn.functional.binary_cross_entropy",
+    "errors: integers are divided by zero": "floor_divide,remainder,fmod,div.floor_rounding,div.trunc_rounding",
+    "errors: x + 0.0 is x": "add,sum,mean",
+    "aliases: torch.tensor gives what it is given": "torch.tensor,torch.tensor dtype,torch.tensor device",
+    "aliases: copies may be left out before an output": "clone,to copy,torch.tensor,torch.asarray copy,repeat,cat",
+}
+
+
+@mutant("errors: checks without results are dead code", "errors --count 60 --modes aot_eager")
+def no_checks():
+    from miniinductor.autograd import functionalize
+
+    functionalize.is_check.__code__ = (lambda node: False).__code__
+
+
+@mutant("errors: the scheduler drops kernels without result", "errors --count 60 --modes inductor")
+def no_effects():
+    from miniinductor import scheduler
+
+    scheduler._has_effect = lambda buffer: False
+
+
+@mutant("errors: positions are not checked", "errors --count 150 --modes inductor")
+def no_index_checks():
+    from miniinductor.codegen.cpp_expressions import CppExpressions
+
+    CppExpressions.error_if = lambda self, condition, error: None
+
+
+@mutant("errors: positions that nobody uses are not checked", "errors --count 300 --modes inductor")
+def no_unused_positions():
+    from miniinductor import dependencies
+
+    dependencies.HAS_EFFECT = ("store",)
+
+
+@mutant("errors: negative positions count from the end", "errors --count 200 --modes inductor")
+def wrapped_positions():
+    from miniinductor.codegen.cpp_expressions import CppExpressions
+
+    plain = CppExpressions.indirect_indexing
+    CppExpressions.indirect_indexing = lambda self, value, size, wrap_neg=True: plain(
+        self, value, size, True
+    )
+
+
+@mutant("errors: every dtype has a kernel", "errors --count 100 --modes inductor")
+def no_dtype_question():
+    from miniinductor import eager_support
+
+    eager_support._ask = lambda *question: ""
+
+
+@mutant("errors: nothing has an extreme", "errors --count 250 --modes inductor")
+def extreme_of_nothing():
+    from miniinductor.lowering import reductions
+
+    reductions.EXTREMES = ()
+
+
+@mutant("errors: a probability may be anything", "errors --count 150 --modes inductor")
+def any_probability():
+    from torch._decomp import decomposition_table
+
+    from miniinductor import decompositions
+    from miniinductor.lowering import extern
+
+    op = aten.binary_cross_entropy.default
+    del extern.EXTERN[op]
+    decompositions.OURS[op] = decomposition_table[op]
+
+
+@mutant("errors: integers are divided by zero", "errors --count 400 --modes inductor")
+def zero_divisors():
+    from miniinductor.codegen import cpp_expressions
+
+    cpp_expressions.INTEGER_DIVISIONS = ()
+
+
+@mutant("errors: x + 0.0 is x", "errors --count 900 --modes inductor")
+def plus_zero():
+    from miniinductor.codegen.cpp_expressions import CppExpressions
+
+    plain = CppExpressions.binary
+
+    def binary(self, op, a, b):
+        a, b = self.alike(a, b)
+        if op == "add" and b.text in ("0.0f", "0.0"):
+            return a
+        return plain(self, op, a, b)
+
+    CppExpressions.add = lambda self, a, b: binary(self, "add", a, b)
+
+
+@mutant("aliases: torch.tensor gives what it is given", "aliases --count 40 --modes eager")
+def tensor_without_copy():
+    from minidynamo.symbolic_eval import torch_rules
+
+    torch_rules._tensor_of_tensor = lambda tx, function, data, args, kwargs: data
+
+
+@mutant("aliases: copies may be left out before an output", "aliases --count 60 --modes aot_eager")
+def no_copies():
+    from miniinductor.graph_passes import basic
+
+    def remove(graph):
+        for node in list(graph.nodes):
+            if node.target in (aten.clone.default, aten._to_copy.default):
+                node.replace_all_uses_with(node.args[0])
+
+    basic.remove_no_ops = remove

@@ -1,0 +1,102 @@
+"""Errors and values at the edge: what issue 18 found, and a sample of the generator."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import minidynamo
+from tests.soundness import errors, runner
+
+NAN, INFINITY = float("nan"), float("inf")
+three = torch.tensor([1.0, 2.0, 3.0])
+grid = torch.arange(8.0).reshape(4, 2)
+
+
+def positions(*values, dtype=torch.int64):
+    return torch.tensor(values, dtype=dtype)
+
+
+def unsigned(dtype):
+    return positions(1, 2, dtype=dtype)
+
+
+RAISES = {
+    "max of nothing": (lambda x: x.max(), torch.zeros(0)),
+    "max of an empty dimension": (lambda x: x.max(0), torch.zeros(0, 2)),
+    "class too large": (lambda i: F.one_hot(i, 8), positions(1, 9)),
+    "class negative": (lambda i: F.one_hot(i, 8), positions(1, -1)),
+    "index_add": (lambda x, i: x.index_add(0, i, x[:2]), grid, positions(1, -1)),
+    "index_copy": (lambda x, i: x.index_copy(0, i, x[:2]), grid, positions(1, -1)),
+    "index_fill": (lambda x, i: x.index_fill(0, i, 1.0), grid, positions(1, 5)),
+    "index_select": (
+        lambda x, i: x.index_select(0, i),
+        grid,
+        positions(True, False, dtype=torch.bool),
+    ),
+    "one row": (lambda x, i: x[i], torch.ones(1, 3), positions(0, 5)),
+    "scatter into a scalar": (
+        lambda x, i: x.scatter(0, i, 1.0),
+        torch.tensor(3.0),
+        positions(5)[0],
+    ),
+    "gather": (lambda x, i: x.gather(0, i), three, positions(5)),
+    "singular": (lambda x: torch.linalg.inv(x), torch.zeros(3, 3)),
+    "singular system": (lambda x: torch.linalg.solve(x, x), torch.zeros(3, 3)),
+    "not positive definite": (lambda x: torch.linalg.cholesky(x), -torch.eye(3)),
+    "lu": (lambda x: torch.linalg.lu_factor(x), torch.zeros(3, 3)),
+    "probability": (lambda x: F.binary_cross_entropy(x, x), three),
+    "assertion": (lambda x: torch._assert_async(x[0] > 5), three),
+    "hardshrink of integers": (lambda x: F.hardshrink(x), positions(1, 2)),
+    "logit_ of integers": (lambda x: x.logit_(), positions(1, 2)),
+    "margin": (lambda x, i: F.multi_margin_loss(x, i), grid, positions(1, 1, 5, 0)),
+    **{f"add {dtype}": (lambda x: x + x, unsigned(dtype)) for dtype in errors.UNSIGNED},
+}
+SIGNS = {
+    "-0.0 is not 0": lambda x: x * 0 + -0.0,
+    "two zeros": lambda x: (x * 0 + 0.0, x * 0 + -0.0, x * 0.0, x * -0.0),
+    "where": lambda x: (torch.where(x > 0, x, 0.0), torch.where(x > 0, x, -0.0)),
+    "threshold": lambda x: (F.threshold(x, 0.0, -0.0), x.masked_fill(x > 0, -0.0)),
+    "neutral numbers": lambda x: (x + 0.0, x - 0, 0 - x, x * 1, x / 1, x * 0, -(x + 0.0), x - -0.0),
+    "sum of one": lambda x: (x[:1].sum(), x[:1].mean(), x.unsqueeze(0).sum(0)),
+    "full": lambda x: (torch.full_like(x, 0.0), torch.full_like(x, -0.0)),
+}
+
+
+def error_of(function, tensors):
+    with pytest.raises(Exception) as caught:
+        function(*[t.clone() for t in tensors])
+    return type(caught.value), str(caught.value).split("\n")[0]
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+@pytest.mark.parametrize("name", RAISES)
+def test_raises_what_eager_raises(name, backend):
+    function, *tensors = RAISES[name]
+    wanted = error_of(function, tensors)
+    minidynamo.reset()
+    with minidynamo.config.patch(raise_internal_errors=True), pytest.raises(Exception):
+        minidynamo.compile(function, backend=backend)(*[t.clone() for t in tensors])
+    minidynamo.reset()
+    with minidynamo.config.patch(raise_internal_errors=False):
+        assert error_of(minidynamo.compile(function, backend=backend), tensors) == wanted
+
+
+@pytest.mark.parametrize("name", SIGNS)
+def test_sign_of_zero(name):
+    x = torch.tensor([-0.0, -2.0, 0.0, 3.0, NAN, INFINITY, -INFINITY, 1e-42, -1e-42])
+    minidynamo.reset()
+    for eager, ours in zip(
+        *map(errors.pytree.tree_leaves, (SIGNS[name](x), minidynamo.compile(SIGNS[name])(x)))
+    ):
+        torch.testing.assert_close(ours, eager, equal_nan=True, rtol=0, atol=0)
+        assert not errors.sign_difference([ours], [eager])
+
+
+def test_negative_positions_where_eager_takes_them():
+    minidynamo.reset()
+    fill = minidynamo.compile(lambda x, i: x.index_fill(0, i, 1.0))
+    assert torch.equal(fill(grid, positions(1, -1)), grid.index_fill(0, positions(1, -1), 1.0))
+
+
+def test_generator():
+    assert not runner.sample(errors, 18, "eager,aot_eager,inductor", first=3)
