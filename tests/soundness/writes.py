@@ -302,10 +302,8 @@ def write_line(program: Program, name: str) -> str:
             [
                 f"{name}[{first}] = {source_text(program, part, x.dtype)}",
                 f"{name}.index_fill_({d}, {index}, {rng.choice([0, 1, 6])})",
-                f"{name}.index_copy_({d}, {index}, "
-                f"{program.input(Input(part, x.dtype))})",
-                f"{name}.index_add_({d}, {index}, "
-                f"{program.input(Input(part, x.dtype))})",
+                f"{name}.index_copy_({d}, {index}, {program.input(Input(part, x.dtype))})",
+                f"{name}.index_add_({d}, {index}, {program.input(Input(part, x.dtype))})",
             ]
         )
     return rng.choice(
