@@ -30,7 +30,7 @@ from miniinductor.scheduler import Scheduler
 
 from .mutants import mutant
 
-CPU = "writes --count 300 --modes inductor"
+CPU = "writes --count 200 --modes inductor"
 AOT = "writes --count 400 --modes aot_eager"
 TRITON = "writes --count 40 --modes triton"
 

@@ -503,7 +503,9 @@ def outcomes_differ(want: Outcome, got: Outcome, program: Program) -> str:
 
 def difference(program: Program, mode: Mode, switches: dict[str, bool]) -> str:
     function = compiled_form(program)
-    with miniinductor.config.patch(**switches), poisoned():
+    # from a filled graph cache, a mutant would run what was compiled before it
+    cached = {} if mode.again else {"graph_cache": False}
+    with miniinductor.config.patch(**switches, **cached), poisoned():
         compiled = mode.compile(function)
         for seed in (program.seed, program.seed + 1):
             try:
@@ -521,9 +523,11 @@ def switches_of(seed: int) -> dict[str, bool]:
     return dict.fromkeys(off if seed >= 0 else [], False)
 
 
-# programs that were wrong once: inputs, lines, results
 FLOATS = torch.float32
-KNOWN = [
+MATRIX, WIDE, LONG = Input((16, 24), FLOATS), Input((70, 65), FLOATS), Input((301,), FLOATS)
+# inputs, lines, results.  The first ones were wrong once; each of the others needs one edge, one
+# condition or one mask of the compiler to be right
+KNOWN: list[tuple[list[Input], list[str], list[str]]] = [
     (
         [Input((2, 40), FLOATS), Input((2, 32), FLOATS)],
         ["y = x0.clone()", "y[:, 4:36] = x1", "z = x0.clone()", "z[:, 4:36:2] = x1[:, :16]"],
@@ -543,11 +547,65 @@ KNOWN = [
         ["x0.add_(1)", "y = x0.as_strided((2, 3), (3, 1), 12) * 2"],
         ["y"],
     ),
+    (  # a scatter's target is read by a kernel of its own
+        [MATRIX, Input((3, 24), FLOATS)],
+        [
+            "y = x0.amax(1, keepdim=True) + x0",
+            "r = y.flip(0).cumsum(1)",
+            "y.index_add_(0, torch.tensor([3, 9, 3]), x1)",
+        ],
+        ["r", "y"],
+    ),
+    ([MATRIX], ["r = x0.flip(0).cumsum(0)", "x0.add_(1)"], ["r"]),  # read, then overwritten
+    ([MATRIX], ["x0.mul_(2)", "r = x0.flip(0).cumsum(0)"], ["r"]),
+    ([MATRIX], ["x0.copy_(x0.flip(0) + 1)"], ["x0"]),
+    ([MATRIX], ["s = x0.sum(1)", "x0.sub_(s[:, None])", "r = x0.amax(0)"], ["r"]),
+    ([MATRIX], ["x0.copy_(x0.flip(1) - x0.sum(1, keepdim=True))"], ["x0"]),
+    ([Input((16, 16), FLOATS)], ["x0.copy_(x0.t() + 1)"], ["x0"]),
+    (
+        [MATRIX, Input((15, 24), FLOATS, of=(0, "[1:]"))],
+        ["x0.add_(1)", "y = x1 * 2", "x1.mul_(3)"],
+        ["y"],
+    ),
+    ([MATRIX], ["y = x0.clone()", "z = y[1:]", "w = x0 * 1"], ["y", "z", "w"]),
+    (  # a result of a reduction, read at other places
+        [MATRIX],
+        ["s = x0.amax(1)", "t = s.flip(0) + s", "u = t.flip(0) * 2 + t", "v = u.cumsum(0)"],
+        ["v"],
+    ),
+    (  # results that live at the same time, each of a kernel of its own
+        [MATRIX],
+        [
+            "a = x0.cumsum(1)",
+            "b = (x0 * 2).cumsum(0)",
+            "c = a.flip(0).cumsum(1)",
+            "d = (b.flip(1) + a).cumsum(0)",
+            "r = c + d.flip(0) + b",
+        ],
+        ["r"],
+    ),
+    ([LONG, Input((77,), FLOATS)], ["a = x0 + 1", "b = x1 * 2"], ["a", "b"]),
+    (
+        [MATRIX],
+        ["y = x0.clone()", "p = y.split(8, 1)", "p[2].mul_(2)", "p[0].add_(1)", "q = p[2] + 1"],
+        ["y", "q"],
+    ),
+    ([MATRIX], ["y = x0.clone()", "v = y[2:]", "y.add_(1)", "w = v * 2"], ["y", "v", "w"]),
+    ([WIDE, Input((65, 70), FLOATS)], ["y = x0 + x1.t()"], ["y"]),
+    ([Input((301,), torch.float16)], ["y = x0 * 2 + 1"], ["y"]),
+    ([LONG], ["y = x0.clamp(-3, 40) / 2"], ["y"]),
+    ([LONG], ["y = torch.nn.functional.pad(x0, (3, 5)).cumsum(0)"], ["y"]),
+    ([LONG, Input((301,), torch.bool)], ["y = x0.masked_fill(x1, 5) + 1"], ["y"]),
+    (
+        [Input((5, 33), FLOATS), Input((5, 7), FLOATS)],
+        ["y = x0.clone()", "y[:, 3:31:4] = x1", "y[2:4] += 1", "r = y.sum(1)"],
+        ["y", "r"],
+    ),
 ]
 
 
 def cases(count: int, first: int) -> list[int]:
-    """Seeds; negative: programs that were wrong once."""
+    """Seeds; negative: the programs of KNOWN."""
     return [*range(-len(KNOWN), 0), *range(first, first + count)]
 
 
