@@ -8,6 +8,11 @@ What no test of numbers can see, and why there is no mutant for it:
   * a mask that only saves work (`fits` of a whole block, checked again by each element's mask);
   * `Scheduler.reaches`: without it the graph of nodes has a circle, and the topological order raises
     instead of giving a wrong number;
+  * the readers of a scatter's target come first (`Scheduler.must_follow`): lowering gives each scatter
+    a target that nobody else reads, a copy or the result of a library kernel with one user;
+  * the readers of an overwritten input come first (`overwritten_inputs` fills `Scheduler.before`):
+    it refuses where they stand later in the order already, so only what joins alike kernels
+    afterwards could move one.  No program was found where that happens;
   * a write after a write of one buffer: functional graphs write each buffer once; what remains of
     that order is a scatter's own chain of names, which its reads already keep;
   * `in_place.may_overwrite` of a scan: a group with a scan holds one buffer, whose reads of an input
@@ -36,38 +41,6 @@ TRITON = "writes --count 40 --modes triton"
 
 
 # --- edges ----------------------------------------------------------------------------------------
-@mutant("write after read: the readers of a scatter's target", CPU)
-def readers_of_targets() -> None:
-    original = Scheduler.must_follow
-
-    def must_follow(self: Any, node: Any, nodes: Any) -> set:
-        targets, node_targets = getattr(node, "targets", None), set()
-        if targets is None:
-            return original(self, node, nodes)
-        node.targets = node_targets
-        try:
-            return original(self, node, nodes)
-        finally:
-            node.targets = targets
-
-    Scheduler.must_follow = must_follow
-
-
-@mutant("write after read: the readers of an overwritten input", CPU)
-def readers_of_inputs() -> None:
-    original = in_place.overwritten_inputs
-
-    def overwritten_inputs(scheduler: Any, nodes: Any) -> dict:
-        before = {name: set(names) for name, names in scheduler.before.items()}
-        result = original(scheduler, nodes)
-        scheduler.before = before
-        return result
-
-    import miniinductor.scheduler as scheduler_file
-
-    scheduler_file.overwritten_inputs = overwritten_inputs
-
-
 @mutant("read after write: what a node reads", CPU)
 def reads() -> None:
     original = Scheduler.must_follow

@@ -591,6 +591,11 @@ KNOWN: list[tuple[list[Input], list[str], list[str]]] = [
         ["y", "q"],
     ),
     ([MATRIX], ["y = x0.clone()", "v = y[2:]", "y.add_(1)", "w = v * 2"], ["y", "v", "w"]),
+    (  # the new value lies in other strides than the input
+        [Input((16, 16), FLOATS, "transposed"), Input((16, 16), FLOATS)],
+        ["t = x1 * 2", "w = t.sort(1)[0]", "x0.copy_(t)"],
+        ["w"],
+    ),
     ([WIDE, Input((65, 70), FLOATS)], ["y = x0 + x1.t()"], ["y"]),
     ([Input((301,), torch.float16)], ["y = x0 * 2 + 1"], ["y"]),
     ([LONG], ["y = x0.clamp(-3, 40) / 2"], ["y"]),
