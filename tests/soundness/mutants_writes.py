@@ -6,17 +6,18 @@ masks.
 
 What no test of numbers can see, and why there is no mutant for it:
   * a mask that only saves work (`fits` of a whole block, checked again by each element's mask);
-  * `Scheduler.reaches`: without it the graph of nodes has a circle, and the topological order raises
-    instead of giving a wrong number;
-  * the readers of a scatter's target come first (`Scheduler.must_follow`): lowering gives each scatter
-    a target that nobody else reads, a copy or the result of a library kernel with one user;
-  * the readers of an overwritten input come first (`overwritten_inputs` fills `Scheduler.before`):
-    it refuses where they stand later in the order already, so only what joins alike kernels
-    afterwards could move one.  No program was found where that happens;
-  * a write after a write of one buffer: functional graphs write each buffer once; what remains of
-    that order is a scatter's own chain of names, which its reads already keep;
-  * `in_place.may_overwrite` of a scan: a group with a scan holds one buffer, whose reads of an input
-    at another place are refused by the comparison of places first.
+  * `Scheduler.reaches`: without it the graph of nodes has a circle, and the topological order
+    raises instead of giving a wrong number;
+  * the readers of a scatter's target come first (`Scheduler.must_follow`): lowering gives each
+    scatter a target that nobody else reads, a copy or the result of a library kernel with one
+    user;
+  * the readers of an overwritten input come first (`overwritten_inputs` fills
+    `Scheduler.before`): it refuses where they stand later in the order already, so only what
+    joins alike kernels afterwards could move one. No program was found where that happens;
+  * a write after a write of one buffer: functional graphs write each buffer once; what remains
+    of that order is a scatter's own chain of names, which its reads already keep;
+  * `in_place.may_overwrite` of a scan: a group with a scan holds one buffer, whose reads of an
+    input at another place are refused by the comparison of places first.
 """
 
 from typing import Any
@@ -24,8 +25,7 @@ from typing import Any
 import sympy
 
 import miniinductor.compile as driver
-import miniinductor.in_place as in_place
-from miniinductor import foreach
+from miniinductor import foreach, in_place
 from miniinductor.autograd import functionalize
 from miniinductor.codegen import cpp, cpp_expressions, triton, wrapper
 from miniinductor.dependencies import Recorder

@@ -1,7 +1,7 @@
 """Overlapping writes: random programs that write into several views of one memory, and read it.
 
     python -m tests.soundness.writes --count 1000 --modes inductor
-    python -m tests.soundness.writes --show 17 [--modes inductor]     # one: its smallest form that differs
+    python -m tests.soundness.writes --show 17 [--modes inductor]     # one, made small
 
 In:   a seed.  Out: a `Program`: lines of Python that make views of copies of the inputs (and of the
 inputs themselves, which may share memory), write into them in every way that torch has, and read
@@ -9,19 +9,22 @@ what was written.  A line that eager refuses is left out, so every program runs.
 
 All numbers are small integers, also where they are floats: right answers are equal, bit by bit.
 The memory that compiled programs allocate is filled with a pattern first (`poisoned`), so that an
-element which nobody wrote shows.  What a workspace still holds of an earlier call shows, too: every program is
-called twice, with other numbers.
+element which nobody wrote shows.  What a workspace still holds of an earlier call shows, too: every
+program is called twice, with other numbers.
 """
 
 import argparse
 import contextlib
 import math
+import os
 import random
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 from unittest import mock
+
+os.environ.setdefault("TRITON_INTERPRET", "1")  # triton reads it when it is imported
 
 import torch
 
@@ -284,11 +287,12 @@ def write_line(program: Program, name: str) -> str:
         mask = program.input(Input(shape, torch.bool, rng.choice(["plain", "plain", "offset"])))
         if not shape:
             mask = f"{mask}.clone()"
+        source = source_text(program, shape, x.dtype)
         return rng.choice(
             [
                 f"{name}.masked_fill_({mask}, {rng.choice([0, 1, 9])})",
                 f"{name}[{mask}] = {rng.choice([0, 1, 9])}",
-                f"{name}.copy_(torch.where({mask}, {name}, {source_text(program, shape, x.dtype)}))",
+                f"{name}.copy_(torch.where({mask}, {name}, {source}))",
             ]
         )
     if kind < 0.88 and shape and x.numel():
@@ -473,7 +477,8 @@ def shares_memory(tensors: list[torch.Tensor]) -> list[int]:
 
 def tensors_differ(want: torch.Tensor, got: torch.Tensor) -> str:
     if (want.dtype, want.shape, want.requires_grad) != (got.dtype, got.shape, got.requires_grad):
-        return f"{want.dtype} {tuple(want.shape)} {want.requires_grad} became {got.dtype} {tuple(got.shape)} {got.requires_grad}"
+        kinds = [f"{t.dtype} {tuple(t.shape)} {t.requires_grad}" for t in (want, got)]
+        return " became ".join(kinds)
     want, got = want.detach(), got.detach()
     if want.is_complex():
         want, got = torch.view_as_real(want.resolve_conj()), torch.view_as_real(got.resolve_conj())
