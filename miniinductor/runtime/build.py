@@ -48,21 +48,6 @@ FLAGS = (
     "-fPIC",
     "-w",
 )
-# gcc 12 vectorises this loop wrongly (wrong elements, taken from memory that nobody wrote):
-#
-#     for (x = 0; x < 20; x++) {                      two elements of one array in each iteration,
-#         float a = 0, b = 0;                         both loaded under the same condition
-#         if (2 <= x && x < 18) a = in[2*x];
-#         out[2*x] = a;
-#         if (2 <= x && x < 18) b = in[2*x + 1];
-#         out[2*x + 1] = b;
-#     }
-#
-# An iteration of the lanes that we mark by `omp simd` writes at most one element through each
-# pointer.  This must hold of every loop that is vectorised, and it does not hold of the loops around
-# the lanes: two short loops over lanes, unrolled, are the loop above.  So gcc vectorises what is
-# marked, and nothing else.
-ONLY_MARKED_LOOPS = "-fno-tree-loop-vectorize"
 PRELUDE = os.path.join(os.path.dirname(os.path.dirname(__file__)), "codegen", "cpp_prelude.h")
 KERNELS_PER_FILE = 6
 
@@ -242,11 +227,12 @@ def compiler_command():
         platform.machine() == "x86_64"
     ):  # with a red zone, gcc 12 may keep a vector where the stack is not aligned for it (its bug 109780)
         flags.append("-mno-red-zone")
-    is_clang = "clang" in os.path.basename(compiler)
     # clang brings its own OpenMP runtime, which does not know torch's number of threads: one thread there
-    flags.append("-fopenmp" if config.openmp and not is_clang else "-fopenmp-simd")
-    if not is_clang:
-        flags.append(ONLY_MARKED_LOOPS)
+    flags.append(
+        "-fopenmp"
+        if config.openmp and "clang" not in os.path.basename(compiler)
+        else "-fopenmp-simd"
+    )
     if vector_bits() == 512:
         flags.append("-mprefer-vector-width=512")
     return [compiler, *flags]

@@ -30,7 +30,6 @@ from miniinductor.autograd import functionalize
 from miniinductor.codegen import cpp, cpp_expressions, triton, wrapper
 from miniinductor.dependencies import Recorder
 from miniinductor.graph_passes import basic
-from miniinductor.runtime import build
 from miniinductor.scheduler import Scheduler
 
 from .mutants import mutant
@@ -228,6 +227,6 @@ def triton_masked() -> None:
 
 
 # --- the compiler ---------------------------------------------------------------------------------
-@mutant("gcc: only marked loops are vectorised", "writes --count 0 --modes inductor")
-def marked_loops() -> None:
-    build.ONLY_MARKED_LOOPS = "-O3"
+@mutant("gcc: loops around marked ones are not vectorised", "writes --count 0 --modes inductor")
+def loops_around_lanes() -> None:
+    cpp.alone = lambda lines, count=None: []
