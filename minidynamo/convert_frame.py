@@ -61,7 +61,8 @@ SITE = tuple({sysconfig.get_path(name) + os.sep for name in ("purelib", "platlib
 TRIES = 4
 LOCK = threading.RLock()
 COMPILING = threading.local()
-COMPILERS = {}
+# (backend, options) -> compiler; held by what it compiled: a user's backend may hold a model
+COMPILERS = weakref.WeakValueDictionary()
 STATE = (
     ("GRAD_MODE", torch.is_grad_enabled),
     ("INFERENCE", torch.is_inference_mode_enabled),
@@ -141,9 +142,10 @@ class FrameCompiler:
     def of(cls, backend, fullgraph, dynamic, mode):
         """The compiler for these options: the same one each time, so that entries are shared."""
         key = (backends.identity(backend), fullgraph, dynamic, mode)
-        if key not in COMPILERS:
-            COMPILERS[key] = cls(backend, fullgraph, dynamic, mode)
-        return COMPILERS[key]
+        compiler = COMPILERS.get(key)
+        if compiler is None:
+            compiler = COMPILERS[key] = cls(backend, fullgraph, dynamic, mode)
+        return compiler
 
     def __call__(self, function, code, args):
         reason = skip_reason(code)
@@ -169,7 +171,8 @@ class FrameCompiler:
         before = self.entries_before(code, args)
         if self.over_limit(function, code, before, args, record):
             return None
-        policy = SizePolicy(self.dynamic, [entry[0].record.sizes for entry in before])
+        earlier = [getattr(entry[0], "record", None) for entry in before]
+        policy = SizePolicy(self.dynamic, [found.sizes for found in earlier if found is not None])
         records.counters["frames"][code.co_name] += 1
         outputs = []
         try:
@@ -564,10 +567,11 @@ def drop_entry(code, check):
     entries = frame_hook.get_cache(code) if code is not None else None
     if entries:
         entries[:] = [entry for entry in entries if entry[0] is not check]
-    if (
-        check is not None and check.record in records.frames
-    ):  # the record would keep the parameters alive
-        records.frames.remove(check.record)
+    record = vars(check).pop("record", None) if check is not None else None
+    if record in records.frames:  # the record would keep the parameters alive
+        records.frames.remove(record)
+    # `check` is part of a cycle, and what it holds may reach the parameters through a code object,
+    # into which the garbage collector does not look: it would need a second run.
 
 
 def debug(level, *texts):
@@ -582,7 +586,7 @@ def reset():
     with LOCK:
         for code in list(CODES.values()):
             frame_hook.set_cache(code, [])
-        for compiler in COMPILERS.values():
+        for compiler in list(COMPILERS.values()):
             compiler.tries.clear()
         CODES.clear()
         records.frames.clear()

@@ -642,7 +642,10 @@ class OutputGraph(Builder):
 
     # ---- the end
     def forget(self):
-        """Break the cycles that would keep the program's values alive until Python collects garbage."""
+        """Break the cycles that would keep the program's values alive until Python collects garbage.
+
+        Or for good: fake tensors hold the shape environment through C++, where Python sees no cycle."""
+        self.shape_env.where = str
         frame, self.frame = self.root, None
         for table in (
             self.memo,

@@ -168,11 +168,36 @@ class Functionalizer:
     def read(self, node):
         root = self.root[node]
         if self.stamp[node] != self.version[root]:
-            args, kwargs = fx.map_arg((node.args, node.kwargs), self.read)
+            args, kwargs = self.arguments(node)
             target = LAZY_VIEWS.get(node.target, node.target)
             self.value[node] = self.emit(node, target, args, kwargs)
             self.stamp[node] = self.version[root]
         return self.value[node]
+
+    def arguments(self, node):
+        """(args, kwargs) of the node as they are now."""
+        args, kwargs = fx.map_arg((node.args, node.kwargs), self.read)
+        if node.target is aten.as_strided.default:
+            args, kwargs = self.in_its_memory(node, args), {}
+        return args, kwargs
+
+    def in_its_memory(self, node, args):
+        """Arguments of as_strided, which counts strides and offset of its own.  The tensor that stands
+        for a written one may begin elsewhere in its memory, or lie there in other strides."""
+        given = dict(zip(("self", "size", "stride", "storage_offset"), node.args)) | node.kwargs
+        before, now = given["self"].meta["val"], args[0].meta["val"]
+        if now is before:
+            return args
+        if not same_sizes(before.stride(), now.stride()):
+            raise CannotFunctionalize(
+                "as_strided of a written tensor whose new value lies otherwise"
+            )
+        offset = given.get("storage_offset")
+        if offset is not None:
+            offset += now.storage_offset() - before.storage_offset()
+            if not (isinstance(offset, int) and offset >= 0):
+                raise CannotFunctionalize("as_strided begins before the tensor that it is given")
+        return args[0], given["size"], given["stride"], offset
 
     def write(self, node, value):
         """The storage behind `node` (perhaps a view) now holds `value` there."""
@@ -279,7 +304,7 @@ class Functionalizer:
         schema = getattr(node.target, "_schema", None)
         if schema is not None and schema.is_mutable:
             return self.call_in_place(node, schema)
-        args, kwargs = fx.map_arg((node.args, node.kwargs), self.read)
+        args, kwargs = self.arguments(node)
         if node.target in LAZY_VIEWS:
             value = self.emit(node, LAZY_VIEWS[node.target], args)
         elif all(self.value[a].meta["val"] is a.meta["val"] for a in node.all_input_nodes):

@@ -42,6 +42,7 @@ from .cpp_reductions import (
     LANES,
     Accumulator,
     RowReductions,
+    alone,
     array_declarations,
     declarations,
     estimate,
@@ -508,6 +509,7 @@ class CppKernelWriter(RowReductions, RowInvariants, CppExpressions):
         ] * chunked
         row_loop = loops_around(
             [
+                *alone(lines),
                 "#pragma omp simdERROR_CLAUSE",
                 *loops_around(lines + [p.in_lane_array(lane) for p in parts], [(lane, "0", count)]),
             ],
@@ -573,7 +575,9 @@ class CppKernelWriter(RowReductions, RowInvariants, CppExpressions):
             *[
                 line
                 for ends in whole_vectors(start, end, is_costly)
-                for line in head + loops_around(lines, [(lane, *ends)])
+                for line in alone(lines, lanes_of(*ends))
+                + head
+                + loops_around(lines, [(lane, *ends)])
             ],
             *[line for a in accumulators for line in a.after_lanes()],
         ]
@@ -1022,6 +1026,11 @@ class CppKernelWriter(RowReductions, RowInvariants, CppExpressions):
             accumulator.term = value.text
         self.accumulators.append(accumulator)
         return Value(accumulator.name, dtype)
+
+
+def lanes_of(start, end):
+    """How many iterations from one text to the other, or None."""
+    return int(end) - int(start) if start.isdigit() and end.isdigit() else None
 
 
 def whole_vectors(start, end, is_costly):

@@ -222,6 +222,32 @@ def longest(size):
     return size if isinstance(size, int) else math.inf
 
 
+UNROLLED = 32  # iterations up to which gcc may unroll a loop wholly: 16, unless flags say otherwise
+BARRIER = 'asm volatile("");'
+
+
+def alone(lines, count=None):
+    """What stands before a marked loop (`omp simd`) over `lines`, so that no loop around is vectorised.
+
+    gcc 12 vectorises this loop wrongly (wrong elements, taken from memory that nobody wrote):
+
+        for (x = 0; x < 20; x++) {                  two elements of one array in each iteration,
+            float a = 0, b = 0;                     both loaded under the same condition
+            if (2 <= x && x < 18) a = in[2*x];
+            out[2*x] = a;
+            if (2 <= x && x < 18) b = in[2*x + 1];
+            out[2*x + 1] = b;
+        }
+
+    What must hold of a loop that is vectorised: an iteration writes at most one element through each
+    pointer, or loads nothing under a condition.  It holds of the lanes that we mark, but of no loop
+    around short lanes: unrolled, they are the loop above.  A loop with an empty `asm` in it is never
+    vectorised, and costs nothing.  (-fno-tree-loop-vectorize would stop the marked loops, too.)
+    count: how many lanes, where that is known."""
+    is_short = count is None or not isinstance(count, int) or count <= UNROLLED
+    return [BARRIER] if is_short and any("if (" in line for line in lines) else []
+
+
 def loops_around(lines, loops):
     """`lines` in loops of (variable, start, end) or (variable, start, end, step), the first outermost."""
     for variable, start, end, *step in reversed(loops):
@@ -315,9 +341,8 @@ class RowReductions:
         return scope
 
     def columns_loop(self, lines):
-        return ["#pragma omp simdERROR_CLAUSE"] * config.vectorize + loops_around(
-            lines, [self.columns]
-        )
+        simd = ["#pragma omp simdERROR_CLAUSE"] * config.vectorize
+        return alone(lines) + simd + loops_around(lines, [self.columns])
 
     def rows_loop(self, nodes):
         """`loop_over_rows`, and before it what is the same in each row."""

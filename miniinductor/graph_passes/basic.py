@@ -98,6 +98,9 @@ def remove_no_ops(graph):
     A clone may be an output of its own (eager gives fresh memory): those that reach the output stay.
     """
     removed = 0
+    # as_strided counts from the start of the memory: with one in the graph, what stands in for a
+    # copy must begin in its memory where the copy began (a part of an input does not)
+    counts_offsets = any(node.target is aten.as_strided.default for node in graph.nodes)
     targets = {
         aten.clone.default,
         aten._to_copy.default,
@@ -121,13 +124,19 @@ def remove_no_ops(graph):
             and not any(u.op == "output" for u in node.users)
         ):
             source = node.args[0]
-            if alike(node.meta["val"], source.meta["val"]):
+            copy, given = node.meta["val"], source.meta["val"]
+            if alike(copy, given) and not (counts_offsets and offset(copy) != offset(given)):
                 removed += stand_in(node, source)
     return removed
 
 
+def offset(tensor):
+    return size(tensor.storage_offset())
+
+
 def stand_in(node, source):
-    """Put `source` in place of `node`, which has the same value, unless an output would come to share memory: was it done?"""
+    """Put `source` in place of `node`, which has the same value, where nobody sees whose memory it
+    is: was it done?"""
     if reaches_output_by_views(node):
         return False
     node.replace_all_uses_with(source)

@@ -211,9 +211,8 @@ def unfold(call, x, dim, size, step):
 def as_strided(call, x, size, stride, storage_offset=None):
     """Another view of x's memory; x must lie there as eager has it."""
     fake = x.fake
-    if fake is None or any(
-        isinstance(n, sympy.Expr)
-        for n in (*fake.shape, *fake.stride(), *size, *stride, storage_offset)
+    if not isinstance(fake, torch.Tensor) or any(
+        isinstance(n, sympy.Expr) for n in (*size, *stride, storage_offset)
     ):
         raise CannotLower("as_strided of a value that eager does not have, or with symbolic sizes")
     at = x.as_buffer_view(tuple(fake.stride()) if is_dense(fake) else None)

@@ -1,0 +1,232 @@
+"""What keeps writes in order and in their places, removed one at a time.  `writes` notices.
+
+Kinds: edges between nodes (read after write, write after read, write after write, one memory under
+two names), conditions of writing in place, of shared memory, of fusion, of functionalization, and
+masks.
+
+What no test of numbers can see, and why there is no mutant for it:
+  * a mask that only saves work (`fits` of a whole block, checked again by each element's mask);
+  * `Scheduler.reaches`: without it the graph of nodes has a circle, and the topological order
+    raises instead of giving a wrong number;
+  * the readers of a scatter's target come first (`Scheduler.must_follow`): lowering gives each
+    scatter a target that nobody else reads, a copy or the result of a library kernel with one
+    user;
+  * the readers of an overwritten input come first (`overwritten_inputs` fills
+    `Scheduler.before`): it refuses where they stand later in the order already, so only what
+    joins alike kernels afterwards could move one. No program was found where that happens;
+  * a write after a write of one buffer: functional graphs write each buffer once; what remains
+    of that order is a scatter's own chain of names, which its reads already keep;
+  * `in_place.may_overwrite` of a scan: a group with a scan holds one buffer, whose reads of an
+    input at another place are refused by the comparison of places first.
+"""
+
+from typing import Any
+
+import sympy
+
+import miniinductor.compile as driver
+from miniinductor import foreach, in_place
+from miniinductor.autograd import functionalize
+from miniinductor.codegen import cpp, cpp_expressions, triton, wrapper
+from miniinductor.dependencies import Recorder
+from miniinductor.graph_passes import basic
+from miniinductor.scheduler import Scheduler
+
+from .mutants import mutant
+
+CPU = "writes --count 200 --modes inductor"
+AOT = "writes --count 400 --modes aot_eager"
+TRITON = "writes --count 40 --modes triton"
+
+
+# --- edges ----------------------------------------------------------------------------------------
+@mutant("read after write: what a node reads", CPU)
+def reads() -> None:
+    original = Scheduler.must_follow
+    Scheduler.must_follow = lambda self, node, nodes: (
+        original(self, node, nodes) - set(list(node.read_names)[:1])
+    )
+
+
+@mutant("one memory under two names: inputs that share it", CPU, AOT)
+def shared_inputs() -> None:
+    driver._guard_shared_memory = lambda run, gm, record: run
+
+
+@mutant("one memory under two names: results that must not share it", CPU, AOT)
+def shared_results() -> None:
+    basic.reaches_output_by_views = lambda node: False
+
+
+# --- fusion ---------------------------------------------------------------------------------------
+@mutant("fusion: reads at other places than are written", CPU)
+def places_of_reads() -> None:
+    Scheduler.check_accesses = lambda self, first, second: None
+
+
+@mutant("foreach: groups that differ in their operations", CPU)
+def alike() -> None:
+    original = foreach.one_loop
+
+    def one_loop(group: Any) -> Any:
+        found = original(group)
+        return found and (found[0], ("same", len(found[2])), found[2])
+
+    foreach.one_loop = one_loop
+
+
+# --- in place -------------------------------------------------------------------------------------
+@mutant("in place: an input that is read at other places", CPU)
+def read_elsewhere() -> None:
+    in_place.may_overwrite = lambda *_: True
+
+
+@mutant("in place: a dying buffer that is read at other places", CPU)
+def dying_elsewhere() -> None:
+    wrapper.may_overwrite = lambda *_: True
+
+
+@mutant("in place: a result that is laid out differently", CPU)
+def laid_out() -> None:
+    original = in_place.reason_to_copy
+
+    def reason_to_copy(*args: Any) -> str | None:
+        reason = original(*args)
+        return None if reason == "its memory is laid out differently" else reason
+
+    in_place.reason_to_copy = reason_to_copy
+
+
+# --- memory ---------------------------------------------------------------------------------------
+@mutant("arena: two buffers that live at the same time", CPU)
+def lives() -> None:
+    original = wrapper.place_in_arena
+    wrapper.place_in_arena = lambda arena, size, born, dies: original([], size, born, dies)
+
+
+@mutant("arena: a buffer that is read by the kernel that makes another", CPU)
+def last_reader() -> None:
+    def place_in_arena(arena: Any, size: int, born: int, dies: int) -> tuple:
+        earlier = [(o, n, b, d - 1, name) for o, n, b, d, name in arena]
+        return original(earlier, size, born, dies)
+
+    original = wrapper.place_in_arena
+    wrapper.place_in_arena = place_in_arena
+
+
+# --- functionalization ----------------------------------------------------------------------------
+@mutant("functionalization: views of what was written are made again", CPU, AOT)
+def replay() -> None:
+    functionalize.Functionalizer.read = lambda self, node: self.value[node]
+
+
+@mutant("functionalization: a write through one output of split or unbind", CPU, AOT)
+def pieces() -> None:
+    original = functionalize.Functionalizer._scatter_piece
+
+    def scatter_piece(self: Any, piece: Any, value: Any) -> Any:
+        call, _ = piece.args
+        before = piece.args
+        piece.args = (call, 0)
+        try:
+            return original(self, piece, value)
+        finally:
+            piece.args = before
+
+    functionalize.Functionalizer._scatter_piece = scatter_piece
+
+
+@mutant("functionalization: where as_strided begins", AOT)
+def begin_of_memory() -> None:
+    functionalize.Functionalizer.in_its_memory = lambda self, node, args: args
+
+
+@mutant("graph passes: a copy that begins where its source does not", AOT)
+def begin_of_copies() -> None:
+    basic.offset = lambda tensor: 0
+
+
+# --- masks ----------------------------------------------------------------------------------------
+def _always(comparison: str) -> None:
+    original = Recorder.compare
+
+    def compare(self: Any, op: str, a: Any, b: Any) -> Any:
+        known = isinstance(self.known.get(a), sympy.Expr), isinstance(self.known.get(b), sympy.Expr)
+        return self.truth(True) if op == comparison and all(known) else original(self, op, a, b)
+
+    setattr(Recorder, comparison, lambda self, a, b: compare(self, comparison, a, b))
+
+
+@mutant("mask: the end of a slice", CPU)
+def end_of_slice() -> None:
+    _always("lt")
+
+
+@mutant("mask: the begin of a slice", CPU)
+def begin_of_slice() -> None:
+    _always("ge")
+
+
+@mutant("mask: the step of a slice", CPU)
+def step_of_slice() -> None:
+    _always("eq")
+
+
+@mutant("mask: what a masked block gives outside", CPU)
+def outside_of_mask() -> None:
+    original = cpp_expressions.CppExpressions.masked
+    cpp_expressions.CppExpressions.masked = lambda self, mask, body, other: original(
+        self, mask, body, 77
+    )
+
+
+@mutant("tail: elements that fill no vector", CPU)
+def tail_of_vectors() -> None:
+    original = cpp.whole_vectors
+    cpp.whole_vectors = lambda *args: original(*args)[:2]
+
+
+@mutant("tail: of a tile", CPU)
+def tail_of_tiles() -> None:
+    original = cpp.CppKernelWriter.tiled_nest
+
+    def tiled_nest(self: Any, lines: list, number: int) -> list:
+        size = self.size
+        self.size = lambda n: str(int(size(n)) // 8 * 8) if size(n).isdigit() else size(n)
+        try:
+            return original(self, lines, number)
+        finally:
+            del self.size
+
+    cpp.CppKernelWriter.tiled_nest = tiled_nest
+
+
+@mutant("tail: of a float16 block", CPU)
+def tail_of_blocks() -> None:
+    original = cpp.CppKernelWriter.in_blocks
+
+    def in_blocks(self: Any, head: list, loop: list, start: str, end: str) -> list:
+        shorter = str(int(end) // 16 * 16) if end.isdigit() else end
+        return original(self, head, loop, start, shorter)
+
+    cpp.CppKernelWriter.in_blocks = in_blocks
+
+
+@mutant("mask: Triton's blocks", TRITON)
+def triton_masks() -> None:
+    triton.TritonKernelWriter.mask_text = lambda self, axes: (
+        self.mask.text if self.mask is not None else ""
+    )
+
+
+@mutant("mask: Triton's masked blocks", TRITON)
+def triton_masked() -> None:
+    triton.TritonKernelWriter.mask_text = lambda self, axes: " & ".join(
+        axis.mask for axis in self.axes if axis.mask and axis.name in axes
+    )
+
+
+# --- the compiler ---------------------------------------------------------------------------------
+@mutant("gcc: loops around marked ones are not vectorised", "writes --count 0 --modes inductor")
+def loops_around_lanes() -> None:
+    cpp.alone = lambda lines, count=None: []

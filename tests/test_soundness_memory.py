@@ -1,0 +1,202 @@
+"""What a compiled call held is let go: parameters of dead modules, arguments, results."""
+
+import gc
+import weakref
+
+import pytest
+import torch
+
+import minidynamo
+import miniinductor
+from minidynamo import convert_frame, frame_hook
+
+MODES = {
+    "eager": {"backend": "eager"},
+    "aot_eager": {"backend": "aot_eager"},
+    "inductor": {"backend": "inductor"},
+    "dynamic": {"backend": "inductor", "dynamic": True},
+    "dynamic eager": {"backend": "eager", "dynamic": True},
+    "reduce-overhead": {"backend": "inductor", "mode": "reduce-overhead"},
+    "freezing": {"backend": "inductor"},
+    "own backend": {"backend": lambda gm, inputs: gm.forward},
+}
+
+
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = torch.nn.Linear(4, 4)
+        self.last = torch.nn.Linear(4, 3)
+        self.register_buffer("scale", torch.ones(3))
+
+    def forward(self, x):
+        return self.last(self.first(x).relu()) * self.scale
+
+
+def as_module(model, options):
+    return minidynamo.compile(model, **options)
+
+
+def as_method(model, options):
+    return minidynamo.compile(model.forward, **options)
+
+
+def as_closure(model, options):
+    def call(x):
+        return model(x) * 2
+
+    return minidynamo.compile(call, **options)
+
+
+def as_argument(model, options):
+    def call(given, x):
+        return given(x) + 1
+
+    compiled = minidynamo.compile(call, **options)
+    return lambda x: compiled(model, x)
+
+
+def with_break(model, options):
+    def call(x):
+        y = model(x)
+        minidynamo.graph_break()
+        return model.first(x).sum() + y.sum()
+
+    return minidynamo.compile(call, **options)
+
+
+FORMS = [as_module, as_method, as_closure, as_argument, with_break]
+# each form with the default options, each mode with one form
+CASES = [(form, "inductor", training) for form in FORMS for training in (False, True)]
+CASES += [(as_closure, "aot_eager", False), (as_module, "eager", False)]
+CASES += [(as_module, name, True) for name in MODES]
+
+
+@pytest.mark.parametrize("form, name, training", CASES)
+def test_parameters_arguments_and_results_die(form, name, training):
+    """One collection is enough, and what no cycle holds needs none."""
+    model, x = Model(), torch.randn(5, 4)
+    compiled = form(model, MODES[name])
+    with torch.set_grad_enabled(training), miniinductor.config.patch(freezing=name == "freezing"):
+        result = compiled(x)
+        if training:
+            result.sum().backward()
+    held = {key: weakref.ref(value) for key, value in model.state_dict(keep_vars=True).items()}
+    held |= {
+        f"gradient of {k}": weakref.ref(p.grad) for k, p in model.named_parameters() if training
+    }
+    held |= {"model": weakref.ref(model), "x": weakref.ref(x), "result": weakref.ref(result)}
+    del x, result
+    assert [key for key in ("x", "result") if held[key]() is not None] == []
+    del model, compiled
+    gc.collect()
+    assert [key for key, reference in held.items() if reference() is not None] == []
+
+
+def test_entries_of_dead_modules_are_dropped():
+    code = Model.forward.__code__
+    for backend in ("eager", "inductor"):
+        for _ in range(3):
+            minidynamo.compile(Model(), backend=backend)(torch.randn(2, 4))
+            gc.collect()
+        assert frame_hook.get_cache(code) in (None, [])
+    assert all(record.code is not code for record in convert_frame.records.frames)
+
+
+def test_an_own_backend_dies_with_what_it_compiled():
+    def backend(gm, inputs):
+        return gm.forward
+
+    held, scope = weakref.ref(backend), {}
+    exec("def function(x):\n    return x + 1", scope)  # its code dies with it
+    minidynamo.compile(scope.pop("function"), backend=backend)(torch.ones(3))
+    minidynamo.reset()  # records hold the code of a thousand frames
+    del backend
+    gc.collect()
+    assert held() is None
+
+
+def test_the_argument_of_a_call_that_raises_dies_with_the_error():
+    def function(x):
+        return x[torch.tensor([7])]
+
+    for options in (MODES["eager"], MODES["inductor"]):
+        compiled, x = minidynamo.compile(function, **options), torch.ones(3)
+        held = weakref.ref(x)
+        with pytest.raises(IndexError):
+            compiled(x)
+        del x
+        gc.collect()
+        assert held() is None, options
+
+
+def alive_at_each_step(function):
+    """The names of the tensors that live, each time that the program asks."""
+    steps, held = [], {}
+
+    @minidynamo.disable
+    def note(name, tensor):
+        held[name] = weakref.ref(tensor)
+        return tensor
+
+    @minidynamo.disable
+    def ask():
+        steps.append([name for name, reference in held.items() if reference() is not None])
+
+    result = function(torch.ones(8), note, ask)
+    ask()
+    del result
+    ask()
+    return steps
+
+
+def parts(x, note, ask):
+    y = note("y", x * 2)
+    ask()
+    z = note("z", y + 1)
+    del y
+    ask()
+    z = z * 2
+    ask()
+    return z
+
+
+def containers(x, note, ask):
+    items = [note("first", x + 1), x + 2]
+    items.pop(0)
+    ask()
+    named = {"a": note("a", x * 5)}
+    ask()
+    named["a"] = None
+    ask()
+    return items[0]
+
+
+def caught(x, note, ask):
+    try:
+        y = note("y", x * 2)
+        raise ValueError("caught")
+    except ValueError:
+        ask()
+    del y
+    ask()
+    return x + 1
+
+
+def loop(x, note, ask):
+    for step in range(3):
+        y = note(f"y{step}", x * 2)
+        ask()
+        x = y + 1
+    return x.sum()
+
+
+@pytest.mark.parametrize("program", [parts, containers, caught, loop])
+@pytest.mark.parametrize("name", ["eager", "dynamic"])
+def test_what_lies_between_graph_breaks_dies_when_it_does_in_plain_python(program, name):
+    plain = alive_at_each_step(program)
+    compiled = minidynamo.compile(program, **MODES[name])
+    alive_at_each_step(compiled)
+    gc.collect()  # of what compiling left
+    for _ in range(2):
+        assert alive_at_each_step(compiled) == plain
