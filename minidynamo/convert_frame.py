@@ -39,7 +39,7 @@ from .symbolic_eval.torch_rules import STATES
 from .undo import Undo
 from .variables.base import Lazy
 from .variables.functions import CellVar, FunctionVar
-from .variables.objects import ABSENT, guard_classes
+from .variables.objects import LOOKED_UP, guard_classes
 from .variables.tensor import TensorVar
 
 OURS = os.path.dirname(os.path.abspath(__file__)) + os.sep
@@ -377,7 +377,7 @@ class FrameCompiler:
             input_sources, self.backend_name != "eager", self.floats.get(code, ()), policy
         )
         outputs.append(output)
-        ABSENT.clear()
+        LOOKED_UP.clear()
         names = code.co_varnames[: parameter_count(code)]
         bound = {name: Lazy(value, output.tree.local(name)) for name, value in zip(names, args)}
         closure = []

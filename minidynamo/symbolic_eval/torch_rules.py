@@ -83,6 +83,8 @@ def _decide(fn):
         return True
     module = getattr(fn, "__module__", None)
     if isinstance(fn, types.FunctionType):
+        if fn.__globals__.get("__name__", "").partition(".")[0] != "torch":
+            return False  # the program's, which `functools.wraps` has given a name of torch's
         owner = {"torch": torch, "torch._tensor": torch.Tensor}.get(module)
         return (
             module in LEAF_MODULES or owner is not None and getattr(owner, fn.__name__, None) is fn
@@ -105,6 +107,8 @@ def refuse(fn):
 
 
 def call_leaf(tx, fn, args, kwargs):
+    if isinstance(fn, types.FunctionType):
+        tx.output.guard_reads(fn, is_leaf)
     return tx.output.call_graph(tx, "call_function", fn, args, kwargs)
 
 

@@ -73,6 +73,7 @@ ANY_ARGUMENTS = (
     ImportError,
 )  # these exceptions take
 NO_INSTANCES = 1 << 7  # Py_TPFLAGS_DISALLOW_INSTANTIATION
+IMMUTABLE_TYPE, HEAP_TYPE = 1 << 8, 1 << 9  # Py_TPFLAGS_IMMUTABLETYPE, Py_TPFLAGS_HEAPTYPE
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
 
@@ -81,12 +82,25 @@ def trusted(module_name):
     return (module_name or "").partition(".")[0] in TRUSTED_PACKAGES
 
 
+def can_change(cls: type) -> bool:
+    """May a program write attributes of this class?  Those of C may not be written."""
+    return bool(cls.__flags__ & HEAP_TYPE) and not cls.__flags__ & IMMUTABLE_TYPE
+
+
 def lookup(cls, name):
     """(owner, attribute) in the MRO, or (None, MISSING): type(obj).__mro__ without running descriptors."""
-    for owner in cls.__mro__:
-        if name in owner.__dict__:
-            return owner, owner.__dict__[name]
-        ABSENT[owner].add(name)
+    return lookup_among(cls.__mro__, name)
+
+
+def lookup_among(classes, name):
+    """(owner, attribute) of the first of `classes` that has it.
+
+    What was found, and where nothing was, is guarded in the end (`guard_classes`)."""
+    for owner in classes:
+        found = owner.__dict__.get(name, MISSING)
+        LOOKED_UP[owner][name] = found
+        if found is not MISSING:
+            return owner, found
     return None, MISSING
 
 
@@ -104,26 +118,30 @@ def method_of_class(tx, owner, found, name, instance, cls):
         and not isinstance(found.__func__, types.FunctionType)
     ):
         raise Break("attribute", f"a classmethod around a {type(found.__func__).__name__}")
-    function = tx.output.wrap_class_attribute(owner, found.__func__, name, unwrap="__func__")
+    function = tx.output.wrap_class_attribute(owner, found, name)
     return BoundMethodVar(function, cls) if isinstance(found, classmethod) else function
 
 
-ABSENT = collections.defaultdict(
-    set
-)  # class -> names that `lookup` did not find there, in this attempt
+LOOKED_UP = collections.defaultdict(dict)  # class -> name -> what `lookup` found, in this attempt
 
 
 def guard_classes(output):
-    """What user classes do not define must stay undefined, and their bases must stay: else `lookup` would find something else."""
-    for cls, names in ABSENT.items():
-        names = [name for name in names if name.isidentifier()]
-        if not trusted(cls.__module__):
-            source = output.tree.pinned(cls)
-            output.guard(source, "MRO", "{0}.__mro__ == {pin}", cls.__mro__)
-            output.guard(
-                source, "ABSENT", f"{{0}}.__dict__.keys().isdisjoint({tuple(sorted(names))})"
-            )
-    ABSENT.clear()
+    """What classes do not define must stay undefined, their descriptors and their bases must stay: else `lookup` would find something else.
+
+    Other attributes are values, and guarded as such where they are read."""
+    for cls, names in LOOKED_UP.items():
+        if not can_change(cls):
+            continue
+        source = output.tree.pinned(cls)
+        output.guard(source, "MRO", "{0}.__mro__ == {pin}", cls.__mro__)
+        absent = tuple(sorted(name for name, found in names.items() if found is MISSING))
+        if absent:
+            text = repr(absent).replace("{", "{{").replace("}", "}}")
+            output.guard(source, "ABSENT", f"{{0}}.__dict__.keys().isdisjoint({text})")
+        for name, found in names.items():
+            if hasattr(type(found), "__get__") or found is None:
+                output.guard_fixed(source.child("class_item", name), found)
+    LOOKED_UP.clear()
 
 
 class ObjectVar(Variable):
@@ -227,7 +245,6 @@ class ObjectVar(Variable):
     def data_descriptor(self, tx, owner, found, name):
         """What a data descriptor of the class gives, or None if `found` is none."""
         if isinstance(found, property):
-            tx.output.guard_class_attribute(owner, found, name)
             if found.fget is None:
                 tx.raise_(
                     AttributeError,
@@ -293,7 +310,7 @@ class ObjectVar(Variable):
         if isinstance(found, (types.MethodDescriptorType, types.WrapperDescriptorType)):
             return BoundMethodVar(CallableVar(found), self)
         if isinstance(found, types.BuiltinFunctionType):
-            return CallableVar(found)
+            return tx.output.wrap_class_attribute(owner, found, name)
         getter = lookup(type(found), "__get__")[1]
         if isinstance(getter, types.FunctionType):
             return tx.output.wrap_pinned(found).call_method(
@@ -637,7 +654,6 @@ class ClassVar(RealVar):
         if isinstance(found, METHODS):
             return method_of_class(tx, owner, found, name, None, self)
         if isinstance(found, property) or hasattr(type(found), "__get__"):
-            tx.output.guard_class_attribute(owner, found, name)
             return tx.fold_pinned(getattr, cls, name)
         return tx.output.wrap_class_attribute(owner, found, name)
 
@@ -800,11 +816,8 @@ class SuperVar(Variable):
             isinstance(self.object, ClassVar) and self.start in self.object.value.__mro__
         )  # else in a metaclass
         mro = (self.object.value if bound_to_class else self.object.python_type()).__mro__
-        for owner in mro[mro.index(self.start) + 1 :]:
-            if name in owner.__dict__:
-                found = owner.__dict__[name]
-                break
-        else:
+        owner, found = lookup_among(mro[mro.index(self.start) + 1 :], name)
+        if found is MISSING:
             tx.raise_(AttributeError, f"'super' object has no attribute '{name}'")
         if name == "__new__":
             return tx.output.wrap_pinned(

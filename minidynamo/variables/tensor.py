@@ -9,6 +9,7 @@ Mirrors torch/_dynamo/variables/tensor.py (paper section 3.5).
 
 import functools
 import operator
+import types
 
 import torch
 
@@ -17,6 +18,7 @@ from ..exceptions import Break
 from .base import Variable
 from .constant import ConstantVar
 from .containers import SequenceVar
+from .objects import MISSING, lookup, method_of_class, trusted
 from .symbolic import Unpinned
 
 METADATA = {
@@ -91,6 +93,19 @@ BREAKING_METHODS = {
 }
 
 
+ORIGINAL = dict(vars(torch.Tensor))
+
+
+def was_replaced(owner, name, found):
+    """Is this attribute of tensors the program's, not torch's?"""
+    if owner is not torch.Tensor or name not in ORIGINAL and not hasattr(torch._C.TensorBase, name):
+        return False  # an attribute that torch does not know is traced like any other
+    inner = getattr(found, "__func__", found)
+    if isinstance(inner, types.FunctionType):
+        return not trusted(inner.__globals__.get("__name__"))
+    return found is not ORIGINAL.get(name, MISSING)
+
+
 class TensorVar(Variable):
     """`node` in the graph under construction, `fake` its example value, `cls` Tensor or Parameter; `real` for inputs."""
 
@@ -151,6 +166,9 @@ class TensorVar(Variable):
         return result.truth(tx)
 
     def getattr(self, tx, name):
+        replaced = self.replaced(tx, name)
+        if replaced is not None:
+            return replaced
         if name == "shape":
             self.guard_shape(tx)
             return tx.output.wrap_result(self.fake.shape)
@@ -189,6 +207,15 @@ class TensorVar(Variable):
             raise Break("tensor attribute", f"Tensor.{name} is not traced")
         return tx.method_of(self, name)
 
+    def replaced(self, tx, name):
+        """What a program has put in the place of this attribute of torch's (`torch.Tensor.relu = mine`), or None."""
+        owner, found = lookup(torch.Tensor, name)
+        if not was_replaced(owner, name, found):
+            return None
+        if not isinstance(found, types.FunctionType):
+            raise Break("tensor attribute", f"Tensor.{name}, which the program has replaced")
+        return method_of_class(tx, owner, found, name, self, tx.output.wrap_pinned(self.cls))
+
     def guard_shape(self, tx):
         """A parameter's shape was asked for: from now on it matters whatever the backend is."""
         if self.source is not None and self.value is not None:
@@ -211,6 +238,9 @@ class TensorVar(Variable):
         )
 
     def call_method(self, tx, name, args, kwargs):
+        replaced = self.replaced(tx, name)
+        if replaced is not None:
+            return replaced.call(tx, args, kwargs)
         special = getattr(self, "method_" + name, None)
         if special is not None:
             return special(tx, *args, **kwargs)
