@@ -33,6 +33,7 @@ from .dynamic import SizePolicy
 from .exceptions import Break, Restart, SkipFrame, SpecializationError, Unsupported
 from .graph_capture import OutputGraph
 from .guards import Guard, GuardFunction, watch
+from .originals import unusable_tensors
 from .replacement import parameter_count, rebuild, replacement
 from .symbolic_eval.evaluator import RootFrame
 from .symbolic_eval.torch_rules import STATES
@@ -184,6 +185,8 @@ class FrameCompiler:
         limit, outputs = sys.getrecursionlimit(), []
         sys.setrecursionlimit(max(limit, 20000))
         try:
+            if unusable := unusable_tensors():
+                raise SkipFrame(f"torch.Tensor.{unusable} is the program's own")
             result = self.trace(function, code, args, record, outputs, policy)
         except Unsupported:
             raise

@@ -32,6 +32,7 @@ from . import config, runtime
 from .dynamic import SizePolicy
 from .exceptions import Break
 from .guards import Guard, constant_check
+from .originals import replaced_in_module, replaced_in_tensor
 from .sources import SourceTree, numbered
 from .symbolic_numbers import EXPRESSIONS
 from .symbolic_shapes import (
@@ -49,7 +50,7 @@ from .variables.functions import CellVar
 from .variables.modules import GlobalsVar
 from .variables.objects import ObjectVar, lookup
 from .variables.symbolic import SYMBOLIC, SymVar, TextVar, data_dependent, wrap_symbolic
-from .variables.tensor import FloatVar, TensorVar, was_replaced, with_tensors
+from .variables.tensor import FloatVar, TensorVar, with_tensors
 
 LITERAL_KEYS = (str, int, bool, type(None))
 PLAIN_OPERATORS = {
@@ -178,7 +179,7 @@ class OutputGraph(Builder):
             {},
         )  # (setter, its first arguments) -> the thread's state
         self.entered = []  # context managers of C (`torch_rules.ContextVar`) that the graph has entered and not left
-        self.read_functions = {}  # id -> function of torch's whose global names are guarded
+        self.read_functions = {}  # id -> (function of torch's, does it call what the program replaced)
         self.names, self.written = {}, []  # written: (node, fake tensor it changed in place)
 
     # ---- guards
@@ -237,13 +238,15 @@ class OutputGraph(Builder):
                 )
                 self.guard(source.item(name), "GLOBAL", check, pin)
 
-    def guard_reads(self, function, goes_on):
-        """What torch's `function` finds under the names in its code stays: the graph calls it whole, a backend looks inside.
+    def calls_replaced(self, function, goes_on):
+        """Does torch's `function`, which the graph would call whole, find something of the program's under the names in its code?
 
-        goes_on: whether a function that is found so is looked at, too."""
-        if id(function) in self.read_functions:
-            return
-        self.read_functions[id(function)] = function
+        What it finds is guarded.  goes_on: whether a function that is found so is looked at, too."""
+        known = self.read_functions.get(id(function))
+        if known is not None:
+            return known[1]
+        replaced = False
+        self.read_functions[id(function)] = function, replaced
         for first, *path in global_paths(function.__code__):
             place, value = function.__globals__, None
             for name in (first, *path):
@@ -251,12 +254,15 @@ class OutputGraph(Builder):
                     break
                 value = place[name]
                 self.guard_fixed(self.globals_of(place).source.item(name), value)
+                replaced = replaced or replaced_in_module(place, name)
                 if not isinstance(value, types.ModuleType):
                     break
                 place = value.__dict__
             if isinstance(value, types.FunctionType) and goes_on(value):
                 self.guard_function(value)
-                self.guard_reads(value, goes_on)
+                replaced = self.calls_replaced(value, goes_on) or replaced
+        self.read_functions[id(function)] = function, replaced
+        return replaced
 
     def lets_go(self, value):
         """May `value`, which was alive when the frame began, be gone by now in plain Python: has anything been written, or a parameter been
@@ -786,7 +792,7 @@ def guard_operator(target, args):
     name = target.__name__.strip("_")
     for special in (f"__{name}__", f"__r{name}__"):
         owner, found = lookup(torch.Tensor, special)
-        if was_replaced(owner, special, found):
+        if replaced_in_tensor(owner, special, found):
             raise Break("tensor method", f"Tensor.{special}, which the program has replaced")
 
 

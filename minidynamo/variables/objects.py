@@ -18,6 +18,7 @@ import types
 import torch
 
 from ..exceptions import Break, ObservedException
+from ..originals import NN_MODULE
 from .base import RealVar, Variable, current
 from .constant import ConstantVar
 from .containers import DictVar, ListVar, SetVar, TupleVar
@@ -74,6 +75,7 @@ ANY_ARGUMENTS = (
 )  # these exceptions take
 NO_INSTANCES = 1 << 7  # Py_TPFLAGS_DISALLOW_INSTANTIATION
 IMMUTABLE_TYPE, HEAP_TYPE = 1 << 8, 1 << 9  # Py_TPFLAGS_IMMUTABLETYPE, Py_TPFLAGS_HEAPTYPE
+CALLING = ("__call__", "_wrapped_call_impl", "_call_impl")  # what runs the hooks, then `forward`
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
 
@@ -499,7 +501,7 @@ class ModuleVar(ObjectVar):
         return self.fields.get(tx, ConstantVar(name))
 
     def fallback_getattr(self, tx, name, fallback):
-        if fallback is not torch.nn.Module.__getattr__:
+        if fallback is not NN_MODULE["__getattr__"]:
             return super().fallback_getattr(tx, name, fallback)
         return self.module_getattr(tx, name)
 
@@ -517,7 +519,7 @@ class ModuleVar(ObjectVar):
             self.fields is not None
             and name not in self.fields.items
             and lookup(self.cls, name)[1] is MISSING
-            and lookup(self.cls, "__getattr__")[1] is torch.nn.Module.__getattr__
+            and lookup(self.cls, "__getattr__")[1] is NN_MODULE["__getattr__"]
         ):
             return self.module_getattr(tx, name)
         return super().generic_getattr(tx, name)
@@ -534,7 +536,7 @@ class ModuleVar(ObjectVar):
 
     def setattr(self, tx, name, value):
         setter = lookup(self.cls, "__setattr__")[1]
-        if setter is torch.nn.Module.__setattr__:
+        if setter is NN_MODULE["__setattr__"]:
             self.module_setattr(tx, name, value)
         else:
             super().setattr(tx, name, value)
@@ -558,7 +560,7 @@ class ModuleVar(ObjectVar):
             self.generic_setattr(tx, name, value)
 
     def call(self, tx, args, kwargs):
-        if lookup(self.cls, "__call__")[1] is not torch.nn.Module.__dict__["__call__"]:
+        if any(lookup(self.cls, name)[1] is not NN_MODULE[name] for name in CALLING):
             return super().call(tx, args, kwargs)
         output = tx.output
         output.guard_no_global_hooks()

@@ -15,10 +15,11 @@ import torch
 
 from .. import config
 from ..exceptions import Break
+from ..originals import in_leaf_module, made_by_torch, replaced_in_tensor
 from .base import Variable
 from .constant import ConstantVar
 from .containers import SequenceVar
-from .objects import MISSING, lookup, method_of_class, trusted
+from .objects import lookup, method_of_class
 from .symbolic import Unpinned
 
 METADATA = {
@@ -91,19 +92,6 @@ BREAKING_METHODS = {
     "__setattr__",
     "__delattr__",
 }
-
-
-ORIGINAL = dict(vars(torch.Tensor))
-
-
-def was_replaced(owner, name, found):
-    """Is this attribute of tensors the program's, not torch's?"""
-    if owner is not torch.Tensor or name not in ORIGINAL and not hasattr(torch._C.TensorBase, name):
-        return False  # an attribute that torch does not know is traced like any other
-    inner = getattr(found, "__func__", found)
-    if isinstance(inner, types.FunctionType):
-        return not trusted(inner.__globals__.get("__name__"))
-    return found is not ORIGINAL.get(name, MISSING)
 
 
 class TensorVar(Variable):
@@ -210,11 +198,17 @@ class TensorVar(Variable):
     def replaced(self, tx, name):
         """What a program has put in the place of this attribute of torch's (`torch.Tensor.relu = mine`), or None."""
         owner, found = lookup(torch.Tensor, name)
-        if not was_replaced(owner, name, found):
-            return None
+        if not replaced_in_tensor(owner, name, found):
+            return self.inlined(tx, owner, found, name)
         if not isinstance(found, types.FunctionType):
             raise Break("tensor attribute", f"Tensor.{name}, which the program has replaced")
         return method_of_class(tx, owner, found, name, self, tx.output.wrap_pinned(self.cls))
+
+    def inlined(self, tx, owner, found, name):
+        """A Python method of torch's that calls what the program has replaced, or None: else it goes into the graph whole."""
+        if made_by_torch(found) and tx.output.calls_replaced(found, in_leaf_module):
+            return method_of_class(tx, owner, found, name, self, tx.output.wrap_pinned(self.cls))
+        return None
 
     def guard_shape(self, tx):
         """A parameter's shape was asked for: from now on it matters whatever the backend is."""
