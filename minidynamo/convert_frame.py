@@ -33,10 +33,10 @@ from .dynamic import SizePolicy
 from .exceptions import Break, Restart, SkipFrame, SpecializationError, Unsupported
 from .graph_capture import OutputGraph
 from .guards import Guard, GuardFunction, watch
-from .originals import unusable_tensors
+from .originals import unusable
 from .replacement import parameter_count, rebuild, replacement
 from .symbolic_eval.evaluator import RootFrame
-from .symbolic_eval.torch_rules import STATES
+from .symbolic_eval.torch_rules import RULES, STATES
 from .undo import Undo
 from .variables.base import Lazy
 from .variables.functions import CellVar, FunctionVar
@@ -185,8 +185,8 @@ class FrameCompiler:
         limit, outputs = sys.getrecursionlimit(), []
         sys.setrecursionlimit(max(limit, 20000))
         try:
-            if unusable := unusable_tensors():
-                raise SkipFrame(f"torch.Tensor.{unusable} is the program's own")
+            if replaced := unusable(RULES):
+                raise SkipFrame(f"{replaced} is the program's own")
             result = self.trace(function, code, args, record, outputs, policy)
         except Unsupported:
             raise

@@ -8,6 +8,7 @@ Rules and graph nodes stand for torch's own functions and methods; what a progra
 traced as the program's.  That nothing is replaced later is guarded where it is looked up.
 """
 
+import builtins
 import sys
 import types
 
@@ -30,6 +31,7 @@ LEAF_MODULES = (
     "torch._C._nested",
 )
 MISSING = object()
+BUILTINS = dict(vars(builtins))
 TENSOR, NN_MODULE = dict(vars(torch.Tensor)), dict(vars(torch.nn.Module))
 MODULES = {
     id(vars(module)): dict(vars(module))
@@ -59,12 +61,16 @@ def replaced_in_tensor(owner: type, name: str, found: object) -> bool:
     return found is not TENSOR.get(name, MISSING) and not made_by_torch(found)
 
 
-def unusable_tensors() -> str:
-    """The name of a field of tensors (`shape`) that the program has replaced, which our own code needs; or ''."""
+def unusable(functions) -> str:
+    """What our own code needs and the program has replaced: a field of tensors (`shape`), one of these builtin `functions`; or ''."""
+    for name, found in vars(builtins).items():
+        was = BUILTINS.get(name, found)
+        if found is not was and was in functions:
+            return f"builtins.{name}"
     for name, found in vars(torch.Tensor).items():
         own = getattr(torch._C.TensorBase, name, None)
         if isinstance(own, types.GetSetDescriptorType) and found is not TENSOR.get(name, MISSING):
-            return name
+            return f"torch.Tensor.{name}"
     return ""
 
 

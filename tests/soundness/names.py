@@ -5,7 +5,7 @@
 A program (a random one of `tests/fuzz`, or a module with parameters, breaks and closures) is compiled under its own names first;
 the identifiers of the guards, graphs, wrappers, kernels and replacement code that came out are added to the pool.  Then its
 parameters, locals, attributes, functions, classes and globals are renamed to names of the pool.  The renamed program must do what
-plain Python does, and as many frames, graphs, breaks and recompilations must come of it as of the first one: a guard
+plain Python does; of a module, as many frames, graphs, breaks and recompilations must come as of the first one: a guard
 that a name breaks gives right numbers, and recompiles in each call.
 """
 
@@ -30,7 +30,21 @@ from . import runner
 from .modes import Mode
 
 WORD = re.compile(r"[^\W\d]\w*")
-KEPT = {"f", "G", "H", "LOG", "TABLE", "W", "NET", "Box", "Sub", "k", "w", "z", "scale"}  # the harness asks for these
+KEPT = {
+    "f",
+    "G",
+    "H",
+    "LOG",
+    "TABLE",
+    "W",
+    "NET",
+    "Box",
+    "Sub",
+    "k",
+    "w",
+    "z",
+    "scale",
+}  # the harness asks for these
 COUNTED = ("frames", "graphs", "graph_breaks", "recompiles", "errors", "skipped")
 MODULE = """
 import torch
@@ -84,7 +98,9 @@ def module_text(seed: int) -> str:
 
 def module_arguments(seed: int, call: int) -> tuple[tuple, dict]:
     """Two equal calls, then another number, then other sizes, then the second branch."""
-    rows, count, switch = [(3, 2, True), (3, 2, True), (3, 4, True), (5, 4, True), (3, 2, False)][call]
+    rows, count, switch = [(3, 2, True), (3, 2, True), (3, 4, True), (5, 4, True), (3, 2, False)][
+        call
+    ]
     values = torch.Generator().manual_seed(seed + rows)
     left, right, item = (torch.randn(rows, 4, generator=values) for _ in range(3))
     return (left, right, count, switch, item), {"key": 2, "width": 0.5}
@@ -159,9 +175,13 @@ def drawn(text: str, pool: set[str], rng: random.Random) -> dict[str, str]:
     free = [
         name
         for name in sorted(pool - used)
-        if name.isidentifier() and not keyword.iskeyword(name) and not hasattr(torch.nn.Module, name)
+        if name.isidentifier()
+        and not keyword.iskeyword(name)
+        and not hasattr(torch.nn.Module, name)
     ]
-    free = [name for name in free if not name.startswith("__") and name not in vars(torch.nn.Module())]
+    free = [
+        name for name in free if not name.startswith("__") and name not in vars(torch.nn.Module())
+    ]
     rng.shuffle(free)
     own = sorted(own_names(text))
     rng.shuffle(own)
@@ -207,7 +227,9 @@ def check(seed: int, mode: Mode) -> str:
     try:
         other = renamed(text, names)
         compile(other, "renamed", "exec")
-    except SyntaxError:  # a name that is a global and a parameter now, `match` where it is a keyword
+    except (
+        SyntaxError
+    ):  # a name that is a global and a parameter now, `match` where it is a keyword
         return ""
     plain, _ = run(other, seed, None, digits)
     found = []
@@ -217,11 +239,11 @@ def check(seed: int, mode: Mode) -> str:
             told = difference(a, b)
             if told:
                 found.append(f"round {round_}, call {call}: {told}")
-        if counted != expected:
+        if (
+            seed % 2 and counted != expected
+        ):  # a random program may do something else: `vars(box)` knows names
             counts = ", ".join(
-                f"{what} {a} -> {b}"
-                for what, a, b in zip(COUNTED, expected, counted)
-                if a != b
+                f"{what} {a} -> {b}" for what, a, b in zip(COUNTED, expected, counted) if a != b
             )
             found.append(f"round {round_}: other names give other counts: {counts}")
     if not found:
@@ -231,4 +253,7 @@ def check(seed: int, mode: Mode) -> str:
 
 
 if __name__ == "__main__":
-    runner.main("tests.soundness.names", default_modes="eager,eager-dynamic,inductor,inductor-dynamic,graph-cache")
+    runner.main(
+        "tests.soundness.names",
+        default_modes="eager,eager-dynamic,inductor,inductor-dynamic,graph-cache",
+    )
