@@ -171,7 +171,7 @@ def renamed(text: str, names: dict[str, str]) -> str:
 
 def drawn(text: str, pool: set[str], rng: random.Random) -> dict[str, str]:
     """{name of the program: name of the pool}; none is in the program already, each is given once."""
-    used = set(WORD.findall(text))
+    used = {*WORD.findall(text), *module_arguments(0, 0)[1]}  # `key`, `width` are given by name
     free = [
         name
         for name in sorted(pool - used)
