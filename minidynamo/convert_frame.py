@@ -32,13 +32,14 @@ from .exceptions import Break, Restart, SkipFrame, SpecializationError, Unsuppor
 from .foreign import ThreadState, faults, ours
 from .graph_capture import OutputGraph
 from .guards import Guard, GuardFunction, watch
+from .originals import unusable
 from .replacement import parameter_count, rebuild, replacement
 from .symbolic_eval.evaluator import RootFrame
-from .symbolic_eval.torch_rules import STATES
+from .symbolic_eval.torch_rules import RULES, STATES
 from .undo import Undo
 from .variables.base import Lazy
 from .variables.functions import CellVar, FunctionVar
-from .variables.objects import ABSENT, guard_classes
+from .variables.objects import LOOKED_UP, guard_classes
 from .variables.tensor import TensorVar
 
 OURS = os.path.dirname(os.path.abspath(__file__)) + os.sep
@@ -176,6 +177,8 @@ class FrameCompiler:
         records.counters["frames"][code.co_name] += 1
         outputs = []
         try:
+            if replaced := unusable(RULES):
+                raise SkipFrame(f"{replaced} is the program's own")
             result = self.trace(function, code, args, record, outputs, policy)
         except Unsupported:
             raise
@@ -366,7 +369,7 @@ class FrameCompiler:
             input_sources, self.backend_name != "eager", self.floats.get(code, ()), policy
         )
         outputs.append(output)
-        ABSENT.clear()
+        LOOKED_UP.clear()
         names = code.co_varnames[: parameter_count(code)]
         bound = {name: Lazy(value, output.tree.local(name)) for name, value in zip(names, args)}
         closure = []

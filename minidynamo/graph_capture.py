@@ -11,11 +11,16 @@ meta holds `example_value`, `stack_trace`, `source_line`, `user_stack` and `modu
 Mirrors torch/_dynamo/output_graph.py (paper section 3.5).
 """
 
+import builtins
 import contextlib
+import dis
 import functools
+import keyword
 import linecache
 import operator
+import re
 import sys
+import types
 import weakref
 
 import torch
@@ -28,7 +33,8 @@ from .dynamic import SizePolicy
 from .exceptions import Break
 from .foreign import ours
 from .guards import LAYOUT, Guard, constant_check, has_long_text
-from .sources import SourceTree
+from .originals import replaced_in_module, replaced_in_tensor
+from .sources import SourceTree, numbered
 from .symbolic_numbers import EXPRESSIONS
 from .symbolic_shapes import (
     DataDependentDecision,
@@ -43,7 +49,7 @@ from .variables.constant import ConstantVar, argument_of, is_constant_value
 from .variables.containers import DictVar, ListVar, SetVar, SliceVar, TupleVar
 from .variables.functions import CellVar
 from .variables.modules import GlobalsVar
-from .variables.objects import ObjectVar
+from .variables.objects import ObjectVar, lookup
 from .variables.symbolic import SYMBOLIC, SymVar, TextVar, data_dependent, wrap_symbolic
 from .variables.tensor import FloatVar, TensorVar, with_tensors
 
@@ -66,6 +72,32 @@ PLAIN_OPERATORS = {
 PLAIN_OPERATORS.update(
     {operator.iand: operator.and_, operator.ior: operator.or_, operator.ixor: operator.xor}
 )
+
+
+SIZE = re.compile(r"[su]\d+")  # what the symbols of sizes are called, here and in the backend
+
+
+@functools.cache
+def global_paths(code: types.CodeType) -> list[tuple[str, ...]]:
+    """`("torch", "nn", "init")` for each `torch.nn.init` that the code may read: a global's name, and attributes."""
+    paths, open_path = [], False
+    for instruction in dis.get_instructions(code):
+        if instruction.opname == "LOAD_GLOBAL":
+            paths.append((instruction.argval,))
+            open_path = True
+        elif open_path and instruction.opname in ("LOAD_ATTR", "LOAD_METHOD"):
+            paths[-1] += (instruction.argval,)
+        elif instruction.opname not in ("CACHE", "PRECALL"):
+            open_path = False
+    return list(dict.fromkeys(paths))
+
+
+@functools.cache
+def reserved_names():
+    """Names that mean something in the text, or in an object, of an `fx.GraphModule`."""
+    module = torch.fx.GraphModule(torch.nn.Module(), torch.fx.Graph())
+    words = (*keyword.kwlist, *dir(builtins), *torch.fx.graph._custom_builtins)
+    return {"self", *words, *dir(module)}
 
 
 def state_of(tensor):
@@ -149,6 +181,7 @@ class OutputGraph(Builder):
             {},
         )  # (setter, its first arguments) -> the thread's state
         self.entered = []  # context managers of C (`torch_rules.ContextVar`) that the graph has entered and not left
+        self.read_functions = {}  # id -> (function of torch's, does it call what the program replaced)
         self.names, self.written = {}, []  # written: (node, fake tensor it changed in place)
 
     def count_step(self):
@@ -221,13 +254,39 @@ class OutputGraph(Builder):
     def guard_globals(self, function):
         """A backend will trace `function`, and take what its globals are now for constants."""
         names, source = function.__code__.co_names, self.globals_of(function.__globals__).source
-        for name in names if source is not None else ():
+        for name in names:
             value = function.__globals__.get(name)
             if name in function.__globals__ and (is_constant_value(value) or callable(value)):
                 check, pin = (
                     constant_check(value) if is_constant_value(value) else ("{0} is {pin}", value)
                 )
                 self.guard(source.item(name), "GLOBAL", check, pin)
+
+    def calls_replaced(self, function, goes_on):
+        """Does torch's `function`, which the graph would call whole, find something of the program's under the names in its code?
+
+        What it finds is guarded.  goes_on: whether a function that is found so is looked at, too."""
+        known = self.read_functions.get(id(function))
+        if known is not None:
+            return known[1]
+        replaced = False
+        self.read_functions[id(function)] = function, replaced
+        for first, *path in global_paths(function.__code__):
+            place, value = function.__globals__, None
+            for name in (first, *path):
+                if name not in place:
+                    break
+                value = place[name]
+                self.guard_fixed(self.globals_of(place).source.item(name), value)
+                replaced = replaced or replaced_in_module(place, name)
+                if not isinstance(value, types.ModuleType):
+                    break
+                place = value.__dict__
+            if isinstance(value, types.FunctionType) and goes_on(value):
+                self.guard_function(value)
+                replaced = self.calls_replaced(value, goes_on) or replaced
+        self.read_functions[id(function)] = function, replaced
+        return replaced
 
     def lets_go(self, value):
         """May `value`, which was alive when the frame began, be gone by now in plain Python: has anything been written, or a parameter been
@@ -306,12 +365,14 @@ class OutputGraph(Builder):
 
     # ---- inputs
     def unique_name(self, text):
-        text = "".join(c if c.isalnum() else "_" for c in text).strip("_")
+        """A name for a placeholder or an attribute of the graph that nothing else in the generated module has."""
+        text = "".join(c if c.isascii() and c.isalnum() else "_" for c in text).strip("_")
         while "__" in text:
             text = text.replace("__", "_")
         text = text if text and not text[0].isdigit() else "t_" + text
-        count = self.names[text] = self.names.get(text, -1) + 1
-        return f"{text}_{count}" if count else text
+        if text in reserved_names() or SIZE.fullmatch(text):
+            text += "_"
+        return numbered(text, self.names)
 
     def add_input(self, kind, name, fake):
         """A placeholder (kept before everything else) or get_attr node."""
@@ -326,6 +387,10 @@ class OutputGraph(Builder):
             node = graph.create_node(kind, name, name=name)
         if kind == "placeholder":
             self.last_input = node
+            if not SIZE.fullmatch(
+                name
+            ):  # the parameter of the generated function is called what the node is
+                node.target = node.name
         node.meta["example_value"] = fake
         return node
 
@@ -364,9 +429,7 @@ class OutputGraph(Builder):
             if symbol not in self.symbol_nodes and row.sources:
                 row.sources[0].label = symbol.name if row.sources[0].kind != "local" else None
                 value = self.shape_env.wrap(symbol)
-                node = self.symbol_nodes[symbol] = self.add_input(
-                    "placeholder", self.unique_name(symbol.name), value
-                )
+                node = self.symbol_nodes[symbol] = self.add_input("placeholder", symbol.name, value)
                 self.inputs.append(SymVar(value, row.sources[0], node))
 
     def add_unbacked(self, tx, node, result):
@@ -441,6 +504,8 @@ class OutputGraph(Builder):
             args, kwargs = with_tensors(tx, target, args, kwargs)
         fake_args = [self.to_fake(a) for a in args]
         fake_kwargs = {k: self.to_fake(v) for k, v in kwargs.items()}
+        if op == "call_function" and getattr(target, "__module__", None) == "_operator":
+            guard_operator(target, [*args, *kwargs.values()])
         before = states(fake_args, fake_kwargs)
         if "as_strided" in getattr(target, "__name__", target):
             self.guard_offsets([tensor for tensor, _ in before])
@@ -695,6 +760,7 @@ class OutputGraph(Builder):
                 for variable in used
             ]
         made = torch.fx.GraphModule(root, self.graph, "CapturedGraph")
+        call_by_object(made)
         weakref.finalize(
             made, forget_source, type(made).forward.__code__.co_filename
         ).atexit = False
@@ -713,6 +779,35 @@ class OutputGraph(Builder):
         )
 
 
+class Torch:
+    """What the text of a graph calls `torch`: the functions that were captured, whatever their names mean later."""
+
+    def __init__(self, module):
+        self._module = module
+
+    def __getattr__(self, name):
+        return getattr(self._module, name)
+
+
+def call_by_object(made: torch.fx.GraphModule) -> None:
+    """torch.fx writes torch's functions by their names: the text must mean those of the nodes (`F.relu = mine` may come later)."""
+    root = Torch(torch)
+    for node in made.graph.nodes:
+        if node.op != "call_function" or not torch.fx.graph._is_from_torch(node.target):
+            continue
+        first, *path, last = torch.fx.node._get_qualified_name(node.target).split(".")
+        if first != "torch":
+            continue
+        place = root
+        for name in path:
+            inner = vars(place).get(name)
+            if inner is None:
+                inner = vars(place)[name] = Torch(getattr(place, name))
+            place = inner
+        vars(place)[last] = node.target
+    made.forward.__func__.__globals__["torch"] = root
+
+
 def forget_source(file):
     """torch.fx keeps the text of every GraphModule that ever was, for tracebacks."""
     linecache.cache.pop(file, None)
@@ -725,6 +820,17 @@ def symbols_of(fake):
     return {
         symbol for n in sizes if type(n) is torch.SymInt for symbol in n.node._expr.free_symbols
     }
+
+
+def guard_operator(target, args):
+    """An operator on tensors is what torch has made it: `torch.Tensor.__add__` may be replaced, too."""
+    if not any(type(arg) is TensorVar for arg in args):
+        return
+    name = target.__name__.strip("_")
+    for special in (f"__{name}__", f"__r{name}__"):
+        owner, found = lookup(torch.Tensor, special)
+        if replaced_in_tensor(owner, special, found):
+            raise Break("tensor method", f"Tensor.{special}, which the program has replaced")
 
 
 def describe(target):

@@ -8,7 +8,8 @@
  *     if not memo(): ...check in Python...; memo.remember([module, module.__dict__], [])
  *
  * A dictionary carries a version that no other state of any dictionary in the process ever had (PEP 509), an object its class and
- * its __dict__, a class its dictionary and MRO, a function its code.  References are borrowed: a row is looked at only after the row
+ * its __dict__, a class its dictionary and MRO, a function its
+ * code and its defaults.  References are borrowed: a row is looked at only after the row
  * of the dictionary that holds it was found unchanged, hence the order; the first is held by whoever calls.
  *
  * A tensor's layout is what a kernel that was compiled for it relies on: class, dtype, device, sizes, strides, and whether it is a
@@ -27,7 +28,12 @@
 #define MOST_DIMENSIONS 16          /* the layout of a tensor with more of them is not watched: its guards run each time */
 #define MANY_MISSES 32              /* in a row: what changes in every call is not worth remembering */
 
-typedef struct { PyObject *object; void *first, **slot, *second; uint64_t version; enum { DICT, OBJECT, CLASS, FUNCTION } kind; } Row;
+typedef struct {
+    PyObject *object;
+    void *first, **slot, *second;
+    union { uint64_t version; void *third; };
+    enum { DICT, OBJECT, CLASS, FUNCTION } kind;
+} Row;
 typedef struct { PyObject *tensor, *expected; PyGetSetDef *attribute; } TensorRow;
 typedef struct {
     PyTypeObject *type;
@@ -74,11 +80,13 @@ row_of(PyObject *object, Row *row)
         PyTypeObject *type = (PyTypeObject *)object;
         if (!type->tp_dict)         /* 3.12: builtin classes, which do not change */
             return 0;
-        *row = (Row){object, type->tp_mro, (void **)&type->tp_dict, type->tp_dict, version_of(type->tp_dict), CLASS};
+        *row = (Row){object, type->tp_mro, (void **)&type->tp_dict, type->tp_dict, {version_of(type->tp_dict)}, CLASS};
     }
     else if (PyFunction_Check(object)) {
         row->kind = FUNCTION;
         row->first = PyFunction_GET_CODE(object);
+        row->second = PyFunction_GET_DEFAULTS(object);
+        row->third = PyFunction_GET_KW_DEFAULTS(object);
     }
     else if ((row->slot = (void **)_PyObject_GetDictPtr(object)) && (row->second = *row->slot)) {
 #if PY_VERSION_HEX >= 0x030D0000            /* writes to values that lie in the object give its dictionary no new version: move them there */
@@ -99,7 +107,8 @@ as_it_was(Row *row)
     case DICT:
         return version_of(row->object) == row->version;
     case FUNCTION:
-        return PyFunction_GET_CODE(row->object) == row->first;
+        return PyFunction_GET_CODE(row->object) == row->first && PyFunction_GET_DEFAULTS(row->object) == row->second
+            && PyFunction_GET_KW_DEFAULTS(row->object) == row->third;
     case CLASS:
         return ((PyTypeObject *)row->object)->tp_mro == row->first && *row->slot == row->second && version_of(row->second) == row->version;
     default:

@@ -8,6 +8,9 @@ Out:  `GuardFunction`: `.check(func, *parameters) -> bool`, `.source` (its text)
         if not (type(x) is P_Tensor and x.dtype is P_float32 and x.shape == (2, 3) and ...): return False
         return True
 
+Names.  A parameter is called what the program calls it, unless the text uses that word for something else: a parameter `len` is
+`len_` in a function that asks for lengths (`name_parameters`), so that no name of the program hides one of ours.
+
 The function follows the tree: each prefix is evaluated once and kept in a local.  The arguments' own checks come first
 (they fail most often), then the thread's state, then everything below.  An exception while
 checking means False: a
@@ -25,6 +28,8 @@ import ctypes
 import functools
 import gc
 import math
+import re
+import types
 import weakref
 from dataclasses import dataclass, field
 
@@ -34,7 +39,7 @@ from . import config
 from ._guard_memo import Memo, use_torch
 from .exceptions import SkipFrame
 from .foreign import is_foreign, ours
-from .sources import identifier, name_of
+from .sources import KINDS, identifier, name_of
 
 MODULE_TABLES = ("_parameters", "_buffers", "_modules")  # nn.Module keeps these dicts itself
 FIXED = {
@@ -46,7 +51,10 @@ FIXED = {
     "MODULE",
     "NO_HOOKS",
 }  # of identity and of constants (hooks: see `_below`)
-LASTING = FIXED - {"EQUALS"} | {"TYPE", "CODE", "MRO", "ALIAS", "DISTINCT"}
+LASTING = FIXED - {"EQUALS"} | {"TYPE", "CODE", "DEFAULTS", "MRO", "ALIAS", "DISTINCT"}
+FUNCTION_FIELDS = ("__defaults__", "__kwdefaults__")  # whose replacement a memo notices
+PARAMETER = re.compile("\1([0-9]+)\1")  # the n-th parameter, until it has its name
+WORD = re.compile(r"(?<![\w.'\"])[^\W\d]\w*")  # what a text may mean by a name: no attributes
 LAYOUT = "layout"  # `Guard.row` of what the memo sees by itself: class, dtype, sizes, strides, bits
 LAYOUT_FUNCTIONS = (
     *[
@@ -149,7 +157,7 @@ class GuardFunction:
     """The compiled check of one cache entry."""
 
     def __init__(self, tree, parameters, state_guards, pair_guards):
-        self.parameters = parameters = [identifier(name) for name in parameters]
+        places = {name: f"\1{n}\1" for n, name in enumerate(parameters)}
         self.namespace = {
             "copysign": math.copysign,
             "get_referents": gc.get_referents,
@@ -160,7 +168,7 @@ class GuardFunction:
         self.guards, self.lines, self.count, self.indent, self.lasting = [], [], 0, " " * 8, None
         self.names = {
             **{pin: pin.key for pin in tree.pins.values()},
-            **{node: identifier(name) for name, node in tree.locals.items()},
+            **{node: places[name] for name, node in tree.locals.items()},
         }
         self._lasting, self._rows, self._read, self._hooks = {}, [], [], []
         self._watched = {}  # id -> tensor whose layout the memo watches
@@ -183,9 +191,9 @@ class GuardFunction:
         if len(self.guards) > config.guard_limit:
             raise SkipFrame(f"it would take {len(self.guards):,} guards")
         self.guards = [*state_guards, *(guard for guard in self.guards if guard.source is not None)]
-        self.source = "\n".join(
+        text = "\n".join(
             [
-                f"def check({', '.join(['this_function', *parameters])}):",
+                f"def check({', '.join(['this_function', *places.values()])}):",
                 "    try:",
                 *(self.lines or ["        pass"]),
                 "        return True",
@@ -194,6 +202,9 @@ class GuardFunction:
                 "",
             ]
         )
+        self.parameters = name_parameters(parameters, text)
+        self.source = PARAMETER.sub(lambda found: self.parameters[int(found[1])], text)
+        self.called = dict(zip(parameters, self.parameters))
         exec(compile(self.source, "<minidynamo guard>", "exec"), self.namespace)
         self.check = self.namespace["check"]
 
@@ -214,6 +225,9 @@ class GuardFunction:
                     and self._is(base, dict)
                     or node.kind in ("item", "tuple_item")
                     and self._is(base, tuple)
+                    or node.kind == "attr"
+                    and node.key in FUNCTION_FIELDS
+                    and type(base.value) is types.FunctionType
                 )
             self._lasting[node] = found
         return found
@@ -223,7 +237,9 @@ class GuardFunction:
         guard = node.guards.get("TYPE")
         return (
             kind is dict
-            and (node.kind in ("dict", "raw_dict") or node.key in MODULE_TABLES)
+            and (
+                node.kind in ("dict", "raw_dict") or node.key in (*MODULE_TABLES, "__kwdefaults__")
+            )
             or type(node.value) is kind
             or guard is not None
             and any(pin is kind for pin in guard.pins.values())
@@ -352,16 +368,21 @@ class GuardFunction:
         for guard in self.guards:
             try:
                 if isinstance(guard.source, tuple):
-                    text = guard.check.format(*[_evaluable(node) for node in guard.source])
+                    text = guard.check.format(*map(self._evaluable, guard.source))
                 else:
                     text = guard.check.format(
-                        _evaluable(guard.source) if guard.source is not None else ""
+                        self._evaluable(guard.source) if guard.source is not None else ""
                     )
                 if not eval(text, scope):
                     return guard, f"{text} is false"
             except ours(Exception) as error:
                 return guard, f"{type(error).__name__}: {error}"
         return None
+
+    def _evaluable(self, node):
+        if node.kind == "local":
+            return self.called[node.key]
+        return node.expr(self._evaluable(node.base) if node.base is not None else None)
 
 
 def answer_failure(error):
@@ -371,8 +392,16 @@ def answer_failure(error):
     return False
 
 
-def _evaluable(node):
-    return node.expr(_evaluable(node.base) if node.base is not None else None)
+def name_parameters(parameters: list[str], text: str) -> list[str]:
+    """What each parameter of the program is called in `text`: as it is there, where the text does not use that word itself."""
+    taken, names = {*WORD.findall(text), *WORD.findall(" ".join(KINDS.values()))}, []
+    for parameter in parameters:
+        name = identifier(parameter)
+        while name in taken:
+            name += "_"
+        taken.add(name)
+        names.append(name)
+    return names
 
 
 def watch(objects, on_death):

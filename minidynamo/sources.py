@@ -11,7 +11,7 @@ Out:  guards hang on the nodes (`guards.py` prints the tree as one Python functi
 Mirrors torch/_dynamo/source.py (paper section 3.3), where each access is a class of its own; here it is a row of `KINDS`.
 """
 
-import re
+import keyword
 
 KINDS = {  # kind -> how the access is written, given the parent's name and the key
     "local": "{k}",
@@ -36,18 +36,28 @@ KINDS = {  # kind -> how the access is written, given the parent's name and the 
 }
 
 
-def identifier(name):
-    """A parameter's name in the guard function: resume functions have names like `.1s0`, and none may hide ours."""
-    plain = "".join(c if c.isalnum() or c == "_" else "_" for c in name)
-    return (
-        name
-        if plain == name
-        and not re.match(
-            r"(P_|G_|v\d|s\d|state_|this_function|copysign|answer_failure|leaf$|dispatch_keys)",
-            name,
-        )
-        else "L" + plain
-    )
+def identifier(name: str) -> str:
+    """A local variable's name as Python can spell it: those of resume functions are like `.1s0`, that of a comprehension `.0`.
+
+    No other local is called the result, nor is an object that the entry holds (`SourceTree.pinned`)."""
+    if name.isidentifier() and not name.startswith(("L_", "P_")):
+        return name
+    return "L_" + "".join(c if c.isalnum() or c == "_" else "_" for c in name)
+
+
+def is_attribute(name: str) -> bool:
+    """Can Python spell `x.name`?  (It reads some letters as others, and keywords as keywords.)"""
+    return name.isidentifier() and name.isascii() and not keyword.iskeyword(name)
+
+
+def numbered(hint: str, taken: dict[str, int]) -> str:
+    """`hint`, or `hint_1`, `hint_2`..., whichever is not among `taken` (name -> the last number tried for it)."""
+    name = hint
+    while name in taken:
+        taken[hint] += 1
+        name = f"{hint}_{taken[hint]}"
+    taken[name] = 0
+    return name
 
 
 class Source:
@@ -72,7 +82,7 @@ class Source:
         return found
 
     def attr(self, name):
-        return self.child("attr" if name.isidentifier() else "getattr", name)
+        return self.child("attr" if is_attribute(name) else "getattr", name)
 
     def item(self, key):
         return self.child("item", key)
@@ -89,7 +99,7 @@ class Source:
     def name(self):
         """The whole access, as a student reads it."""
         if self.kind == "free":
-            return self.key[1]
+            return identifier(self.key[1])
         return self.expr(self.base.name() if self.base else None)
 
     def root(self):
@@ -132,6 +142,6 @@ class SourceTree:
         return found
 
     def unique(self, hint):
-        hint = "P_" + "".join(c if c.isalnum() else "_" for c in str(hint))
-        count = self.names[hint] = self.names.get(hint, -1) + 1
-        return f"{hint}_{count}" if count else hint
+        """A name for an object that the entry holds: `P_` and the hint, with a number where that is taken."""
+        hint = "P_" + "".join(c if c.isascii() and c.isalnum() else "_" for c in str(hint))
+        return numbered(hint, self.names)

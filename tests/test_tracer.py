@@ -68,8 +68,8 @@ def test_parameters_keep_their_names_and_identity():
     module = Block()
     gm = trace(fx.symbolic_trace(module), [torch.randn(3, 8)])
     constants = {n.target for n in gm.graph.nodes if n.op == "get_attr"}
-    assert "scale" in constants and len(constants) == 7
-    assert gm.scale is module.scale
+    assert "self_scale" in constants and len(constants) == 7
+    assert gm.self_scale is module.scale
     assert any(t is module.first.weight for t in gm.parameters())
 
 

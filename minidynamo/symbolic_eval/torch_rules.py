@@ -20,6 +20,7 @@ from torch.optim.optimizer import _get_value, _stack_if_compiling
 from .. import polyfills, runtime
 from ..exceptions import Break
 from ..foreign import ours
+from ..originals import LEAF_MODULES, made_by_torch
 from ..variables.base import Variable
 from ..variables.constant import NUMPY, ConstantVar
 from ..variables.containers import DictVar, ListVar, SequenceVar, TupleVar
@@ -30,22 +31,6 @@ from ..variables.tensor import FloatVar, TensorVar
 
 RULES = {}  # function or class -> rule(tx, args, kwargs): of torch's here, of Python's in builtin_rules.py and library_rules.py
 NONE = ConstantVar(None)
-LEAF_MODULES = (
-    "torch.nn.functional",
-    "torch._C._nn",
-    "torch.functional",
-    "torch._C._special",
-    "torch._C._linalg",
-    "torch._C._fft",
-    "torch.special",
-    "torch.linalg",
-    "torch.fft",
-    "torch._jit_internal",
-    "torch._C._VariableFunctions",
-    "torch._C._sparse",
-    "torch.sparse",
-    "torch._C._nested",
-)
 REFUSED = (
     "torch._dynamo",
     "torch._inductor",
@@ -88,6 +73,8 @@ def _decide(fn):
         return True
     module = getattr(fn, "__module__", None)
     if isinstance(fn, types.FunctionType):
+        if not made_by_torch(fn):
+            return False  # the program's, which `functools.wraps` has given a name of torch's
         owner = {"torch": torch, "torch._tensor": torch.Tensor}.get(module)
         return (
             module in LEAF_MODULES or owner is not None and getattr(owner, fn.__name__, None) is fn
@@ -110,6 +97,8 @@ def refuse(fn):
 
 
 def call_leaf(tx, fn, args, kwargs):
+    if isinstance(fn, types.FunctionType) and tx.output.calls_replaced(fn, is_leaf):
+        return tx.inline(tx.output.wrap_pinned(fn), args, kwargs)
     return tx.output.call_graph(tx, "call_function", fn, args, kwargs)
 
 

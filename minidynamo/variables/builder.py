@@ -23,13 +23,22 @@ from miniinductor.sizes.printing import python_code
 from .. import config
 from ..exceptions import Break
 from ..foreign import ours
-from ..guards import LAYOUT, MODULE_TABLES, Guard, constant_check
+from ..guards import FUNCTION_FIELDS, LAYOUT, MODULE_TABLES, Guard, constant_check
 from .base import Lazy, OpaqueVar
 from .constant import LITERALS, ConstantVar, is_constant_value
 from .containers import DictVar, ListVar, ProxyVar, SetVar, TupleVar
 from .functions import BoundMethodVar, CallableVar, CellVar, FunctionVar, MethodVar
 from .modules import PyModuleVar
-from .objects import ClassVar, ModuleVar, ObjectVar, WeakRefVar, lookup, partial_of, trusted
+from .objects import (
+    ClassVar,
+    ModuleVar,
+    ObjectVar,
+    WeakRefVar,
+    can_change,
+    lookup,
+    partial_of,
+    trusted,
+)
 from .tensor import FloatVar, TensorVar
 
 C_CALLABLES = (
@@ -160,10 +169,27 @@ class Builder:
         if known is None:
             self.guard(source, "TYPE", "type({0}) is {pin}", types.FunctionType)
             self.guard(source, "CODE", "{0}.__code__ is {pin}", value.__code__)
+            self._guard_defaults(value, source)
             known = self.memo[id(value)] = (self.function_of(value, source), value)
         elif known[0].source is not source:
             self.guard_pair("{0} is {1}", source, known[0].source)
         return known[0]
+
+    def _guard_defaults(self, function, source):
+        """As many defaults, for the same names: their values are guarded where they are used."""
+        names = list(function.__kwdefaults__ or ())
+        check = f"len({{0}}.__defaults__ or ()) == {len(function.__defaults__ or ())}"
+        self.guard(source, "DEFAULTS", f"{check} and [*({{0}}.__kwdefaults__ or ())] == {names!r}")
+
+    def guard_function(self, function):
+        """A function that the entry holds has the code and the defaults that it has now: all of them can be replaced.
+
+        The memo looks at the three fields (guard_memo.c), so these guards cost nothing while nobody writes them."""
+        source = self.tree.pinned(function)
+        self.guard(source, "CODE", "{0}.__code__ is {pin}", function.__code__)
+        for name in FUNCTION_FIELDS:
+            value = getattr(function, name)
+            self.guard(source, ("DEFAULTS", name), f"{{0}}.{name} is {{pin}}", value)
 
     def function_of(self, fn, source, guarded=True):
         """FunctionVar of a real function; defaults and cells are read through `source`."""
@@ -172,7 +198,7 @@ class Builder:
             for n, d in enumerate(fn.__defaults__ or ())
         ]
         kwdefaults = {
-            k: self._default(d, source.attr("__kwdefaults__").item(k), guarded)
+            k: Lazy(d, source.attr("__kwdefaults__").item(k))  # a dictionary: it can be written
             for k, d in (fn.__kwdefaults__ or {}).items()
         }
         closure = [
@@ -420,6 +446,7 @@ class Builder:
         if isinstance(value, type):
             return ClassVar(value)
         if kind is types.FunctionType:
+            self.guard_function(value)
             if not (value.__closure__ or value.__defaults__ or value.__kwdefaults__):
                 return FunctionVar(value, value.__code__, value.__globals__, value.__qualname__)
             variable = self.function_of(value, self.tree.pinned(value), guarded=False)
@@ -447,19 +474,24 @@ class Builder:
             )
         return self.wrap(value, self.tree.pinned(value))
 
-    def guard_class_attribute(self, owner, found, name):
-        """A user's class still has this descriptor under `name`."""
-        if not trusted(getattr(owner, "__module__", None)):
-            self.guard(
-                self.tree.pinned(owner).child("class_item", name), "ID", "{0} is {pin}", found
-            )
+    def guard_fixed(self, source, value):
+        """At `source` lies this very object, or a constant like it."""
+        if is_constant_value(value):
+            self.guard(source, "EQUALS", *constant_check(value))
+        else:
+            self.guard(source, "ID", "{0} is {pin}", value)
 
-    def wrap_class_attribute(self, owner, found, name, unwrap=None):
-        """An attribute found on a class: guarded for user classes, taken as fixed for torch's and the standard library's."""
-        if trusted(getattr(owner, "__module__", None)):
-            return self.wrap_pinned(found)
+    def wrap_class_attribute(self, owner, found, name):
+        """An attribute found on a class: what is fixed for torch's and the standard library's classes may be a value that changes in a user's."""
         source = self.tree.pinned(owner).child("class_item", name)
-        return self.wrap(found, source.attr(unwrap) if unwrap else source)
+        if isinstance(found, (staticmethod, classmethod)):
+            self.guard_fixed(source, found)
+            return self.wrap_pinned(found.__func__)
+        if not trusted(getattr(owner, "__module__", None)):
+            return self.wrap(found, source)
+        if can_change(owner):
+            self.guard_fixed(source, found)
+        return self.wrap_pinned(found)
 
 
 def module_name(source):

@@ -45,6 +45,18 @@ class CellVar(Variable):
         cg.cell(self)
 
 
+def written(name: str) -> bool:
+    """Is this a field of every function that a program may replace?"""
+    try:
+        setattr(written, name, getattr(written, name))
+    except (AttributeError, TypeError):
+        return False
+    return True
+
+
+WRITABLE = frozenset(filter(written, dir(written)))
+
+
 class FunctionVar(Variable):
     """A Python function: a real one (`fn`) or one made in this frame (`fn` None)."""
 
@@ -111,9 +123,10 @@ class FunctionVar(Variable):
             tx.raise_(AttributeError, *error.args)
         if name in ("__globals__", "__closure__"):
             raise Break("attribute", f"function.{name} is not traced")
-        if self.source is None or name.startswith("__") and name not in ("__wrapped__",):
+        source = self.source or tx.output.tree.pinned(self.fn)
+        if name not in WRITABLE and hasattr(types.FunctionType, name):
             return tx.output.wrap_pinned(value)
-        return tx.output.wrap(value, self.source.attr(name))
+        return tx.output.wrap(value, source.attr(name))
 
     def _annotations(self):
         self.annotations = self.annotations or DictVar({})

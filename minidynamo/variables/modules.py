@@ -1,7 +1,8 @@
 """Python modules (`import math`) and the globals of one.
 
 In:   reads and writes of names.
-Out:  values, guarded by name; those of torch and the standard library are taken as fixed.  Writes are kept, and replayed after the graph.
+Out:  values, guarded by name.  What torch and the standard library have under a name is one object, guarded by its identity (a
+      function may be replaced: `F.relu = mine`).  Writes are kept, and replayed after the graph.
 
     >>> output.globals_of(function.globals).load(tx, "CONFIG")
 Mirrors torch/_dynamo/variables/misc.py (PythonModuleVariable) and symbolic_convert.py (LOAD_GLOBAL).
@@ -14,7 +15,7 @@ from .objects import trusted
 
 
 class PyModuleVar(RealVar):
-    """A Python module (`import math`): attributes of torch and the standard library are taken as fixed."""
+    """A Python module (`import math`)."""
 
     __slots__ = ()
 
@@ -27,6 +28,9 @@ class PyModuleVar(RealVar):
                 name in type(self.value).__dict__
             ):  # a switch such as torch.backends.cudnn.enabled, a property of the module
                 return tx.output.wrap(value, tx.output.tree.pinned(self.value).attr(name))
+            if name in self.value.__dict__:
+                globals_ = tx.output.globals_of(self.value.__dict__)
+                tx.output.guard_fixed(globals_.source.item(name), value)
             return tx.output.wrap_pinned(value)
         pin = tx.output.tree.pinned(self.value.__dict__, "G_" + self.value.__name__)
         written = tx.output.globals_of(self.value.__dict__).written
@@ -51,11 +55,7 @@ class GlobalsVar:
         self.trusted = trusted(values.get("__name__"))
         builtins = values.get("__builtins__", __builtins__)
         self.builtins = builtins if isinstance(builtins, dict) else vars(builtins)
-        self.source = (
-            None
-            if self.trusted
-            else output.tree.pinned(values, "G_" + str(values.get("__name__", "")))
-        )
+        self.source = output.tree.pinned(values, "G_" + str(values.get("__name__", "")))
 
     def load(self, tx, name):
         found = self.written.get(name) or self.cache.get(name)
@@ -65,21 +65,16 @@ class GlobalsVar:
 
     def _read(self, tx, name):
         output = self.output
-        if name in self.values and not (name in self.written):
-            value = self.values[name]
-            return (
-                output.wrap_pinned(value)
-                if self.trusted
-                else output.wrap(value, self.source.item(name))
-            )
+        if name in self.values and name not in self.written:
+            value, source = self.values[name], self.source.item(name)
+            if not self.trusted:
+                return output.wrap(value, source)
+            output.guard_fixed(source, value)
+            return output.wrap_pinned(value)
         if name not in self.builtins or name in self.written:
             tx.raise_(NameError, f"name {name!r} is not defined")
-        if not self.trusted:
-            output.guard(self.source, ("BUILTIN", name), "{key} not in {0}", name)
-            output.guard(
-                output.tree.pinned(self.builtins, "builtins").item(name),
-                "ID",
-                "{0} is {pin}",
-                self.builtins[name],
-            )
+        output.guard(self.source, ("BUILTIN", name), "{key} not in {0}", name)
+        output.guard_fixed(
+            output.tree.pinned(self.builtins, "builtins").item(name), self.builtins[name]
+        )
         return output.wrap_pinned(self.builtins[name])

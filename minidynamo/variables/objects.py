@@ -21,6 +21,7 @@ import types
 import torch
 
 from ..exceptions import Break, ObservedException
+from ..originals import NN_MODULE
 from .base import RealVar, Variable, current
 from .constant import ConstantVar
 from .containers import DictVar, ListVar, SetVar, TupleVar
@@ -76,6 +77,8 @@ ANY_ARGUMENTS = (
     ImportError,
 )  # these exceptions take
 NO_INSTANCES = 1 << 7  # Py_TPFLAGS_DISALLOW_INSTANTIATION
+IMMUTABLE_TYPE, HEAP_TYPE = 1 << 8, 1 << 9  # Py_TPFLAGS_IMMUTABLETYPE, Py_TPFLAGS_HEAPTYPE
+CALLING = ("__call__", "_wrapped_call_impl", "_call_impl")  # what runs the hooks, then `forward`
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
 
@@ -84,12 +87,25 @@ def trusted(module_name):
     return (module_name or "").partition(".")[0] in TRUSTED_PACKAGES
 
 
+def can_change(cls: type) -> bool:
+    """May a program write attributes of this class?  Those of C may not be written."""
+    return bool(cls.__flags__ & HEAP_TYPE) and not cls.__flags__ & IMMUTABLE_TYPE
+
+
 def lookup(cls, name):
     """(owner, attribute) in the MRO, or (None, MISSING): type(obj).__mro__ without running descriptors."""
-    for owner in cls.__mro__:
-        if name in owner.__dict__:
-            return owner, owner.__dict__[name]
-        ABSENT[owner].add(name)
+    return lookup_among(cls.__mro__, name)
+
+
+def lookup_among(classes, name):
+    """(owner, attribute) of the first of `classes` that has it.
+
+    What was found, and where nothing was, is guarded in the end (`guard_classes`)."""
+    for owner in classes:
+        found = owner.__dict__.get(name, MISSING)
+        LOOKED_UP[owner][name] = found
+        if found is not MISSING:
+            return owner, found
     return None, MISSING
 
 
@@ -122,26 +138,30 @@ def method_of_class(tx, owner, found, name, instance, cls):
         and not isinstance(found.__func__, types.FunctionType)
     ):
         raise Break("attribute", f"a classmethod around a {type(found.__func__).__name__}")
-    function = tx.output.wrap_class_attribute(owner, found.__func__, name, unwrap="__func__")
+    function = tx.output.wrap_class_attribute(owner, found, name)
     return BoundMethodVar(function, cls) if isinstance(found, classmethod) else function
 
 
-ABSENT = collections.defaultdict(
-    set
-)  # class -> names that `lookup` did not find there, in this attempt
+LOOKED_UP = collections.defaultdict(dict)  # class -> name -> what `lookup` found, in this attempt
 
 
 def guard_classes(output):
-    """What user classes do not define must stay undefined, and their bases must stay: else `lookup` would find something else."""
-    for cls, names in ABSENT.items():
-        names = [name for name in names if name.isidentifier()]
-        if not trusted(cls.__module__):
-            source = output.tree.pinned(cls)
-            output.guard(source, "MRO", "{0}.__mro__ == {pin}", cls.__mro__)
-            output.guard(
-                source, "ABSENT", f"{{0}}.__dict__.keys().isdisjoint({tuple(sorted(names))})"
-            )
-    ABSENT.clear()
+    """What classes do not define must stay undefined, their descriptors and their bases must stay: else `lookup` would find something else.
+
+    Other attributes are values, and guarded as such where they are read."""
+    for cls, names in LOOKED_UP.items():
+        if not can_change(cls):
+            continue
+        source = output.tree.pinned(cls)
+        output.guard(source, "MRO", "{0}.__mro__ == {pin}", cls.__mro__)
+        absent = tuple(sorted(name for name, found in names.items() if found is MISSING))
+        if absent:
+            text = repr(absent).replace("{", "{{").replace("}", "}}")
+            output.guard(source, "ABSENT", f"{{0}}.__dict__.keys().isdisjoint({text})")
+        for name, found in names.items():
+            if hasattr(type(found), "__get__") or found is None:
+                output.guard_fixed(source.child("class_item", name), found)
+    LOOKED_UP.clear()
 
 
 class ObjectVar(Variable):
@@ -245,7 +265,6 @@ class ObjectVar(Variable):
     def data_descriptor(self, tx, owner, found, name):
         """What a data descriptor of the class gives, or None if `found` is none."""
         if isinstance(found, property):
-            tx.output.guard_class_attribute(owner, found, name)
             if found.fget is None:
                 tx.raise_(
                     AttributeError,
@@ -311,7 +330,7 @@ class ObjectVar(Variable):
         if isinstance(found, (types.MethodDescriptorType, types.WrapperDescriptorType)):
             return BoundMethodVar.of_descriptor(found, self)
         if isinstance(found, types.BuiltinFunctionType):
-            return CallableVar(found)
+            return tx.output.wrap_class_attribute(owner, found, name)
         getter = lookup(type(found), "__get__")[1]
         if isinstance(getter, types.FunctionType):
             return tx.output.wrap_pinned(found).call_method(
@@ -504,7 +523,7 @@ class ModuleVar(ObjectVar):
         return self.fields.get(tx, ConstantVar(name))
 
     def fallback_getattr(self, tx, name, fallback):
-        if fallback is not torch.nn.Module.__getattr__:
+        if fallback is not NN_MODULE["__getattr__"]:
             return super().fallback_getattr(tx, name, fallback)
         return self.module_getattr(tx, name)
 
@@ -522,7 +541,7 @@ class ModuleVar(ObjectVar):
             self.fields is not None
             and name not in self.fields.items
             and lookup(self.cls, name)[1] is MISSING
-            and lookup(self.cls, "__getattr__")[1] is torch.nn.Module.__getattr__
+            and lookup(self.cls, "__getattr__")[1] is NN_MODULE["__getattr__"]
         ):
             return self.module_getattr(tx, name)
         return super().generic_getattr(tx, name)
@@ -539,7 +558,7 @@ class ModuleVar(ObjectVar):
 
     def setattr(self, tx, name, value):
         setter = lookup(self.cls, "__setattr__")[1]
-        if setter is torch.nn.Module.__setattr__:
+        if setter is NN_MODULE["__setattr__"]:
             self.module_setattr(tx, name, value)
         else:
             super().setattr(tx, name, value)
@@ -563,7 +582,7 @@ class ModuleVar(ObjectVar):
             self.generic_setattr(tx, name, value)
 
     def call(self, tx, args, kwargs):
-        if lookup(self.cls, "__call__")[1] is not torch.nn.Module.__dict__["__call__"]:
+        if any(lookup(self.cls, name)[1] is not NN_MODULE[name] for name in CALLING):
             return super().call(tx, args, kwargs)
         output = tx.output
         output.guard_no_global_hooks()
@@ -659,7 +678,6 @@ class ClassVar(RealVar):
         if isinstance(found, METHODS):
             return method_of_class(tx, owner, found, name, None, self)
         if isinstance(found, property) or hasattr(type(found), "__get__"):
-            tx.output.guard_class_attribute(owner, found, name)
             return tx.fold_pinned(getattr, cls, name)
         return tx.output.wrap_class_attribute(owner, found, name)
 
@@ -824,11 +842,8 @@ class SuperVar(Variable):
             isinstance(self.object, ClassVar) and self.start in self.object.value.__mro__
         )  # else in a metaclass
         mro = (self.object.value if bound_to_class else self.object.python_type()).__mro__
-        for owner in mro[mro.index(self.start) + 1 :]:
-            if name in owner.__dict__:
-                found = owner.__dict__[name]
-                break
-        else:
+        owner, found = lookup_among(mro[mro.index(self.start) + 1 :], name)
+        if found is MISSING:
             return tx.method_of(self, name)
         if name == "__class__":  # its own, not the object's
             return tx.output.wrap_pinned(super)

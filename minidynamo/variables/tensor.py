@@ -9,6 +9,7 @@ Mirrors torch/_dynamo/variables/tensor.py (paper section 3.5).
 
 import functools
 import operator
+import types
 
 import torch
 
@@ -16,9 +17,11 @@ from .. import config
 from ..exceptions import Break
 from ..foreign import ours
 from ..guards import LAYOUT
+from ..originals import in_leaf_module, made_by_torch, replaced_in_tensor
 from .base import Variable
 from .constant import ConstantVar
 from .containers import SequenceVar
+from .objects import lookup, method_of_class
 from .symbolic import Unpinned
 
 METADATA = {
@@ -152,6 +155,9 @@ class TensorVar(Variable):
         return result.truth(tx)
 
     def getattr(self, tx, name):
+        replaced = self.replaced(tx, name)
+        if replaced is not None:
+            return replaced
         if name == "shape":
             self.guard_shape(tx)
             return tx.output.wrap_result(self.fake.shape)
@@ -197,6 +203,21 @@ class TensorVar(Variable):
         except RuntimeError as error:
             raise Break("tensor attribute", f"Tensor.{name}: {str(error)[:80]}") from None
 
+    def replaced(self, tx, name):
+        """What a program has put in the place of this attribute of torch's (`torch.Tensor.relu = mine`), or None."""
+        owner, found = lookup(torch.Tensor, name)
+        if not replaced_in_tensor(owner, name, found):
+            return self.inlined(tx, owner, found, name)
+        if not isinstance(found, types.FunctionType):
+            raise Break("tensor attribute", f"Tensor.{name}, which the program has replaced")
+        return method_of_class(tx, owner, found, name, self, tx.output.wrap_pinned(self.cls))
+
+    def inlined(self, tx, owner, found, name):
+        """A Python method of torch's that calls what the program has replaced, or None: else it goes into the graph whole."""
+        if made_by_torch(found) and tx.output.calls_replaced(found, in_leaf_module):
+            return method_of_class(tx, owner, found, name, self, tx.output.wrap_pinned(self.cls))
+        return None
+
     def guard_shape(self, tx):
         """A parameter's shape was asked for: from now on it matters whatever the backend is."""
         if self.source is not None and self.value is not None:
@@ -235,6 +256,9 @@ class TensorVar(Variable):
         return tx.output.call_graph(tx, "call_method", "requires_grad_", [self, *args], kwargs)
 
     def call_method(self, tx, name, args, kwargs):
+        replaced = self.replaced(tx, name)
+        if replaced is not None:
+            return replaced.call(tx, args, kwargs)
         special = getattr(self, "method_" + name, None)
         if special is not None:
             return special(tx, *args, **kwargs)

@@ -190,11 +190,17 @@ class Tracer(TorchDispatchMode):
             root = source
         return root, tuple(reversed(steps))
 
-    def constant(self, tensor, name=None):
-        """The get_attr node of a real tensor."""
+    def constant(self, tensor, path=None):
+        """The get_attr node of a real tensor, which the captured graph has at `path`.
+
+        `self.h.weight` is `self_h_weight` from here on: no name in generated code begins so."""
         node = self._node_of.get(id(tensor))
         if node is None:
-            name = name or f"_constant{len(self.constants)}"
+            name = f"_constant{len(self.constants)}"
+            if path is not None:
+                name = "self_" + path.replace(".", "_")
+            while name in self.constants:  # `a.b` and `a_b`
+                name += "_"
             self.constants[name] = tensor
             node = self.graph.get_attr(name)
             self.bind(tensor, node)
@@ -551,7 +557,7 @@ class OriginInterpreter(fx.Interpreter):
         tensor = self.fetch_attr(target)
         if not isinstance(tensor, torch.Tensor):
             return tensor
-        self.tracer.constant(tensor, target.replace(".", "_"))
+        self.tracer.constant(tensor, target)
         return self.tracer.to_fake(tensor)
 
 
