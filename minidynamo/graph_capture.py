@@ -26,7 +26,7 @@ from torch._subclasses import fake_tensor
 from . import config, runtime
 from .dynamic import SizePolicy
 from .exceptions import Break
-from .guards import Guard, constant_check
+from .guards import Guard, constant_check, literal
 from .sources import SourceTree
 from .symbolic_numbers import EXPRESSIONS
 from .symbolic_shapes import (
@@ -148,6 +148,7 @@ class OutputGraph(Builder):
         )  # (setter, its first arguments) -> the thread's state
         self.entered = []  # context managers of C (`torch_rules.ContextVar`) that the graph has entered and not left
         self.names, self.written = {}, []  # written: (node, fake tensor it changed in place)
+        self.absent = {}  # source of a dictionary -> {name that must stay absent: line that asked}
 
     # ---- guards
     def guard(self, source, kind, check, value=None, row=None):
@@ -158,7 +159,7 @@ class OutputGraph(Builder):
         for field in ("{pin}", "{key}"):
             if field in check:
                 if type(value) in LITERAL_KEYS or row == "shape":
-                    text = repr(value).replace("{", "{{").replace("}", "}}")
+                    text = literal(value)
                 else:
                     pin = self.tree.pinned(value)
                     text, pins = pin.key, {pin.key: value}
@@ -172,6 +173,19 @@ class OutputGraph(Builder):
             self.frame.user_line() if self.frame is not None else "",
             row and (row, value),
         )
+
+    def guard_absent(self, source, name):
+        """The dictionary at `source` has no `name`, and must have none later."""
+        line = self.frame.user_line() if self.frame is not None else ""
+        self.absent.setdefault(source, {}).setdefault(name, line)
+
+    def guard_absences(self):
+        """One guard for all the names that a dictionary must not have: modules are asked for many."""
+        for source, names in self.absent.items():
+            if "KEYS" not in source.guards:
+                check = f"{{0}}.keys().isdisjoint({literal(tuple(sorted(names)))})"
+                line = next(iter(names.values()))
+                source.guards["ABSENT"] = Guard("ABSENT", source, check, {}, line)
 
     def guard_pair(self, check, *sources):
         line = self.frame.user_line() if self.frame is not None else ""

@@ -70,6 +70,11 @@ class Guard:
         return f"{self.kind:12} {self.code}" + (f"    # {self.line}" if self.line else "")
 
 
+def literal(value):
+    """A constant as it stands in a guard's check, where braces are places."""
+    return repr(value).replace("{", "{{").replace("}", "}}")
+
+
 def constant_check(value):
     """(check, object to pin or None): equal *and* of the same type, with -0.0 and nan told apart."""
     kind = type(value)

@@ -581,7 +581,6 @@ class Operations:
                 self, owner, found, name, variable, self.output.wrap_pinned(variable.python_type())
             )
         if isinstance(found, property) and found.fget is not None:
-            self.output.guard_class_attribute(owner, found, name)
             return self.output.wrap_pinned(found.fget).call(self, [variable], {})
         if hasattr(type(found), "__set__"):
             raise Break("attribute", f"{owner.__name__}.{name} is kept by C code")

@@ -27,7 +27,16 @@ from .constant import LITERALS, ConstantVar, is_constant_value
 from .containers import DictVar, ListVar, ProxyVar, SetVar, TupleVar
 from .functions import BoundMethodVar, CallableVar, CellVar, FunctionVar, MethodVar
 from .modules import PyModuleVar
-from .objects import ClassVar, ModuleVar, ObjectVar, WeakRefVar, lookup, partial_of, trusted
+from .objects import (
+    ClassVar,
+    ModuleVar,
+    ObjectVar,
+    WeakRefVar,
+    changeable,
+    lookup,
+    partial_of,
+    trusted,
+)
 from .tensor import FloatVar, TensorVar
 
 C_CALLABLES = (
@@ -438,19 +447,19 @@ class Builder:
             )
         return self.wrap(value, self.tree.pinned(value))
 
-    def guard_class_attribute(self, owner, found, name):
-        """A user's class still has this descriptor under `name`."""
-        if not trusted(getattr(owner, "__module__", None)):
-            self.guard(
-                self.tree.pinned(owner).child("class_item", name), "ID", "{0} is {pin}", found
-            )
-
     def wrap_class_attribute(self, owner, found, name, unwrap=None):
-        """An attribute found on a class: guarded for user classes, taken as fixed for torch's and the standard library's."""
-        if trusted(getattr(owner, "__module__", None)):
-            return self.wrap_pinned(found)
+        """What `lookup` found on a class, guarded by its value; it guards descriptors itself.
+
+        Of classes of torch and the standard library only constants are looked at.
+        """
         source = self.tree.pinned(owner).child("class_item", name)
-        return self.wrap(found, source.attr(unwrap) if unwrap else source)
+        if not trusted(getattr(owner, "__module__", None)):
+            return self.wrap(found, source.attr(unwrap) if unwrap else source)
+        if changeable(owner) and unwrap is None and not hasattr(type(found), "__get__"):
+            if is_constant_value(found):
+                return self.wrap(found, source)
+            self.guard(source, "ID", "{0} is {pin}", found)
+        return self.wrap_pinned(found)
 
 
 def module_name(source):
@@ -553,6 +562,8 @@ def _dict(builder, value, source, base=dict):
         factory = Lazy(value.default_factory, source.attr("default_factory"))
     made = DictVar(items, type(value) if exact else base, source, factory)
     made.real_keys = [key for key, _ in pairs]
+    if not exact:
+        made.base = base
     return made
 
 

@@ -20,6 +20,7 @@ import torch
 from ..exceptions import Break, ObservedException
 from .base import RealVar, Variable, current
 from .constant import ConstantVar
+from ..guards import MODULE_TABLES, literal
 from .containers import DictVar, ListVar, SetVar, TupleVar
 from .functions import BoundMethodVar, CallableVar, PartialVar
 
@@ -72,6 +73,7 @@ ANY_ARGUMENTS = (
     NameError,
     ImportError,
 )  # these exceptions take
+IMMUTABLE_TYPE = 1 << 8  # Py_TPFLAGS_IMMUTABLETYPE
 NO_INSTANCES = 1 << 7  # Py_TPFLAGS_DISALLOW_INSTANTIATION
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
@@ -82,11 +84,22 @@ def trusted(module_name):
 
 
 def lookup(cls, name):
-    """(owner, attribute) in the MRO, or (None, MISSING): type(obj).__mro__ without running descriptors."""
-    for owner in cls.__mro__:
+    """(owner, attribute) in the MRO, or (None, MISSING): type(obj).__mro__ without running descriptors.
+
+    What it found, and where it found nothing, is guarded at the end (`guard_classes`).
+    """
+    return lookup_in(cls, cls.__mro__, name)
+
+
+def lookup_in(cls, owners, name):
+    """The same in a part of the MRO of `cls`."""
+    LOOKUPS.starts[cls] = True
+    for owner in owners:
         if name in owner.__dict__:
-            return owner, owner.__dict__[name]
-        ABSENT[owner].add(name)
+            found = owner.__dict__[name]
+            LOOKUPS.found[owner, name] = found
+            return owner, found
+        LOOKUPS.absent[owner].add(name)
     return None, MISSING
 
 
@@ -108,22 +121,45 @@ def method_of_class(tx, owner, found, name, instance, cls):
     return BoundMethodVar(function, cls) if isinstance(found, classmethod) else function
 
 
-ABSENT = collections.defaultdict(
-    set
-)  # class -> names that `lookup` did not find there, in this attempt
+class Lookups:
+    """What `lookup` was asked in this attempt."""
+
+    def __init__(self):
+        self.starts = {}  # class whose MRO was walked
+        self.absent = collections.defaultdict(set)  # class -> names that it does not define
+        self.found = {}  # (class, name) -> what it defines
+
+    def clear(self):
+        self.__init__()
+
+
+LOOKUPS = Lookups()
+
+
+def changeable(cls):
+    """May attributes of this class be set (all but those of C)?"""
+    return not cls.__flags__ & IMMUTABLE_TYPE
 
 
 def guard_classes(output):
-    """What user classes do not define must stay undefined, and their bases must stay: else `lookup` would find something else."""
-    for cls, names in ABSENT.items():
-        names = [name for name in names if name.isidentifier()]
-        if not trusted(cls.__module__):
-            source = output.tree.pinned(cls)
-            output.guard(source, "MRO", "{0}.__mro__ == {pin}", cls.__mro__)
-            output.guard(
-                source, "ABSENT", f"{{0}}.__dict__.keys().isdisjoint({tuple(sorted(names))})"
-            )
-    ABSENT.clear()
+    """`lookup` must find the same again: each class on the way keeps its bases, what it does not
+    define stays undefined, and what it defines stays the same kind of descriptor.  The value of a
+    class attribute that is none is guarded where it is read."""
+    for cls in filter(changeable, LOOKUPS.starts):
+        output.guard(output.tree.pinned(cls), "MRO", "{0}.__mro__ == {pin}", cls.__mro__)
+    for cls, names in LOOKUPS.absent.items():
+        if changeable(cls):
+            check = f"{{0}}.__dict__.keys().isdisjoint({literal(tuple(sorted(names)))})"
+            output.guard(output.tree.pinned(cls), "ABSENT", check)
+    for (cls, name), found in LOOKUPS.found.items():
+        if not changeable(cls):
+            continue
+        source = output.tree.pinned(cls).child("class_item", name)
+        if hasattr(type(found), "__get__") or found is None:
+            output.guard(source, "ID", "{0} is {pin}", found)
+        elif "ID" not in source.guards and "EQUALS" not in source.guards:
+            output.guard(source, "TYPE", "type({0}) is {pin}", type(found))
+    LOOKUPS.clear()
 
 
 class ObjectVar(Variable):
@@ -227,7 +263,6 @@ class ObjectVar(Variable):
     def data_descriptor(self, tx, owner, found, name):
         """What a data descriptor of the class gives, or None if `found` is none."""
         if isinstance(found, property):
-            tx.output.guard_class_attribute(owner, found, name)
             if found.fget is None:
                 tx.raise_(
                     AttributeError,
@@ -476,10 +511,8 @@ class ModuleVar(ObjectVar):
     __slots__ = ()
 
     def table(self, tx, name):
-        pair = self.fields.items.get(name)
-        if pair is None:
-            return DictVar({})
-        return self.fields.get(tx, ConstantVar(name))
+        found = self.fields.get(tx, ConstantVar(name))
+        return DictVar({}) if found is None else found
 
     def fallback_getattr(self, tx, name, fallback):
         if fallback is not torch.nn.Module.__getattr__:
@@ -488,19 +521,18 @@ class ModuleVar(ObjectVar):
 
     def module_getattr(self, tx, name):
         """nn.Module.__getattr__."""
-        for table in ("_parameters", "_buffers", "_modules"):
-            entries = self.table(tx, table)
-            if name in entries.items:
-                return entries.get(tx, ConstantVar(name))
+        for table in MODULE_TABLES:
+            found = self.table(tx, table).get(tx, ConstantVar(name))
+            if found is not None:
+                return found
         tx.raise_(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'")
 
     def generic_getattr(self, tx, name):
-        # The tables are consulted early: names live in one place only (nn.Module.__setattr__ sees to it).
+        # The same as below, without raising the AttributeError that leads to __getattr__.
         if (
-            self.fields is not None
-            and name not in self.fields.items
-            and lookup(self.cls, name)[1] is MISSING
+            lookup(self.cls, name)[1] is MISSING
             and lookup(self.cls, "__getattr__")[1] is torch.nn.Module.__getattr__
+            and self.fields.get(tx, ConstantVar(name)) is None
         ):
             return self.module_getattr(tx, name)
         return super().generic_getattr(tx, name)
@@ -545,7 +577,12 @@ class ModuleVar(ObjectVar):
             return super().call(tx, args, kwargs)
         output = tx.output
         output.guard_no_global_hooks()
-        hooks = {name: self.value.__dict__[name] for name in HOOKS if name in self.fields.items}
+        hooks = {}
+        for name in HOOKS:
+            if name in self.fields.items:
+                hooks[name] = self.value.__dict__[name]
+            else:  # Module.__init__ was not called, perhaps
+                self.fields.guard_key(tx, "ABSENT", name)
         for name in hooks:
             if not hooks[name]:
                 output.guard(self.fields.source.item(name), "NO_HOOKS", "not {0}")
@@ -637,7 +674,6 @@ class ClassVar(RealVar):
         if isinstance(found, METHODS):
             return method_of_class(tx, owner, found, name, None, self)
         if isinstance(found, property) or hasattr(type(found), "__get__"):
-            tx.output.guard_class_attribute(owner, found, name)
             return tx.fold_pinned(getattr, cls, name)
         return tx.output.wrap_class_attribute(owner, found, name)
 
@@ -800,11 +836,8 @@ class SuperVar(Variable):
             isinstance(self.object, ClassVar) and self.start in self.object.value.__mro__
         )  # else in a metaclass
         mro = (self.object.value if bound_to_class else self.object.python_type()).__mro__
-        for owner in mro[mro.index(self.start) + 1 :]:
-            if name in owner.__dict__:
-                found = owner.__dict__[name]
-                break
-        else:
+        owner, found = lookup_in(mro[0], mro[mro.index(self.start) + 1 :], name)
+        if found is MISSING:
             tx.raise_(AttributeError, f"'super' object has no attribute '{name}'")
         if name == "__new__":
             return tx.output.wrap_pinned(
