@@ -148,6 +148,7 @@ class OutputGraph(Builder):
         )  # (setter, its first arguments) -> the thread's state
         self.entered = []  # context managers of C (`torch_rules.ContextVar`) that the graph has entered and not left
         self.names, self.written = {}, []  # written: (node, fake tensor it changed in place)
+        self.members = {}  # id of a member of an enumeration -> its MemberVar
         self.absent = {}  # source of a dictionary -> {name that must stay absent: line that asked}
 
     # ---- guards

@@ -20,7 +20,7 @@ import torch
 
 from ..exceptions import Break
 from .. import config
-from ..guards import MODULE_TABLES, Guard, constant_check
+from ..guards import Guard, constant_check
 from ..symbolic_numbers import python_code
 from .base import Lazy, OpaqueVar
 from .constant import LITERALS, ConstantVar, is_constant_value
@@ -29,6 +29,7 @@ from .functions import BoundMethodVar, CallableVar, CellVar, FunctionVar, Method
 from .modules import PyModuleVar
 from .objects import (
     ClassVar,
+    MemberVar,
     ModuleVar,
     ObjectVar,
     WeakRefVar,
@@ -212,9 +213,11 @@ class Builder:
         if isinstance(value, torch.nn.Module):
             return self._module(value, kind, source)
         build = CONTAINERS.get(kind)
-        if source.kind != "pinned" and (build is None or source.key not in MODULE_TABLES):
+        if source.kind != "pinned":
             self.guard(source, "TYPE", "type({0}) is {pin}", kind)
         if build is not None:
+            if kind.__dictoffset__:
+                self._no_attributes(value, kind, source)
             variable = build(self, value, source)
             self.sourced.append(variable)
             return variable
@@ -252,6 +255,12 @@ class Builder:
                 source,
             )
         return self._object(value, kind, source)
+
+    def _no_attributes(self, value, kind, source):
+        """A container that may have attributes of its own (an OrderedDict) has none."""
+        if value.__dict__:
+            raise Break("attribute", f"a {kind.__name__} with attributes")
+        self.guard(source, "NO_ATTRIBUTES", "not {0}.__dict__")
 
     def _tensor(self, value, kind, source):
         parent = source.base
@@ -406,6 +415,15 @@ class Builder:
                 break
         self.sourced.append(variable)
         return variable
+
+    def enum_member(self, value):
+        """A member of an enumeration as an object that has attributes."""
+        known = self.members.get(id(value))
+        if known is None:
+            source = self.tree.pinned(value)
+            fields = self.fields_of(value, source.instance_dict())
+            known = self.members[id(value)] = MemberVar(type(value), value, source, fields)
+        return known
 
     def wrap_pinned(self, value):
         """A variable for an object held by reference, without a guard."""

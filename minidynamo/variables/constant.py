@@ -89,12 +89,8 @@ class ConstantVar(RealVar):
         return bool(self.value)
 
     def getattr(self, tx, name):
-        if isinstance(self.value, enum.Enum) and isinstance(
-            getattr(type(self.value), name, None), types.FunctionType
-        ):
-            from .functions import BoundMethodVar
-
-            return BoundMethodVar(tx.output.wrap_pinned(getattr(type(self.value), name)), self)
+        if isinstance(self.value, enum.Enum):  # its attributes can be written
+            return tx.output.enum_member(self.value).getattr(tx, name)
         return tx.fold(getattr, self.value, name)
 
     def call_method(self, tx, name, args, kwargs):

@@ -74,6 +74,20 @@ ANY_ARGUMENTS = (
     ImportError,
 )  # these exceptions take
 IMMUTABLE_TYPE = 1 << 8  # Py_TPFLAGS_IMMUTABLETYPE
+OF_EVERY_CLASS = (
+    "__name__",
+    "__qualname__",
+    "__module__",
+    "__mro__",
+    "__bases__",
+    "__doc__",
+    "__class__",
+    "__dict__",
+    "__subclasses__",
+    "__flags__",
+    "__base__",
+    "mro",
+)  # these attributes are asked of `type`, and not of the bases
 NO_INSTANCES = 1 << 7  # Py_TPFLAGS_DISALLOW_INSTANTIATION
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
@@ -181,6 +195,10 @@ class ObjectVar(Variable):
     def identity(self):
         return self if self.value is None else self.value
 
+    def receiver(self):
+        """The `self` that methods, properties and descriptors are given."""
+        return self
+
     def real(self):
         if self.value is None or self.mutated or (self.fields is not None and self.fields.mutated):
             raise Break(
@@ -268,7 +286,9 @@ class ObjectVar(Variable):
                     AttributeError,
                     f"property {name!r} of {self.cls.__name__!r} object has no getter",
                 )
-            return tx.output.wrap_pinned(found.fget).call(tx, [self], {})
+            return tx.output.wrap_pinned(found.fget).call(tx, [self.receiver()], {})
+        if isinstance(found, types.DynamicClassAttribute) and found.fget is not None:
+            return tx.output.wrap_pinned(found.fget).call(tx, [self.receiver()], {})
         if isinstance(found, types.MemberDescriptorType):
             return self.slot(tx, name)
         if isinstance(found, types.GetSetDescriptorType):
@@ -293,7 +313,7 @@ class ObjectVar(Variable):
         if hasattr(kind, "__set__") and hasattr(kind, "__get__"):
             if isinstance(lookup(kind, "__get__")[1], types.FunctionType):
                 return tx.output.wrap_pinned(found).call_method(
-                    tx, "__get__", [self, tx.output.wrap_pinned(self.cls)], {}
+                    tx, "__get__", [self.receiver(), tx.output.wrap_pinned(self.cls)], {}
                 )
             raise Break(
                 "attribute", f"the descriptor {kind.__name__} of {self.cls.__name__}.{name}"
@@ -320,19 +340,21 @@ class ObjectVar(Variable):
     def class_attribute(self, tx, owner, found, name):
         """A non-data class attribute, bound to this instance."""
         if isinstance(found, METHODS):
-            return method_of_class(tx, owner, found, name, self, tx.output.wrap_pinned(self.cls))
+            return method_of_class(
+                tx, owner, found, name, self.receiver(), tx.output.wrap_pinned(self.cls)
+            )
         if isinstance(found, functools.cached_property):
-            value = tx.output.wrap_pinned(found.func).call(tx, [self], {})
+            value = tx.output.wrap_pinned(found.func).call(tx, [self.receiver()], {})
             self.fields.store(tx, ConstantVar(name), value)
             return value
         if isinstance(found, (types.MethodDescriptorType, types.WrapperDescriptorType)):
-            return BoundMethodVar(CallableVar(found), self)
+            return BoundMethodVar(CallableVar(found), self.receiver())
         if isinstance(found, types.BuiltinFunctionType):
             return CallableVar(found)
         getter = lookup(type(found), "__get__")[1]
         if isinstance(getter, types.FunctionType):
             return tx.output.wrap_pinned(found).call_method(
-                tx, "__get__", [self, tx.output.wrap_pinned(self.cls)], {}
+                tx, "__get__", [self.receiver(), tx.output.wrap_pinned(self.cls)], {}
             )
         if getter is not MISSING:
             if isinstance(found, (functools.partialmethod, functools._lru_cache_wrapper)):
@@ -505,6 +527,15 @@ class ObjectVar(Variable):
         )
 
 
+class MemberVar(ObjectVar):
+    """A member of an enumeration, where its attributes are read; everywhere else it is a constant."""
+
+    __slots__ = ()
+
+    def receiver(self):
+        return ConstantVar(self.value)
+
+
 class ModuleVar(ObjectVar):
     """torch.nn.Module: parameters, buffers and submodules live in dicts of their own; calling runs `forward`."""
 
@@ -512,7 +543,11 @@ class ModuleVar(ObjectVar):
 
     def table(self, tx, name):
         found = self.fields.get(tx, ConstantVar(name))
-        return DictVar({}) if found is None else found
+        if found is None:
+            return DictVar({})
+        if not isinstance(found, DictVar):
+            raise Break("module", f"a {self.cls.__name__} whose {name} is no dictionary")
+        return found
 
     def fallback_getattr(self, tx, name, fallback):
         if fallback is not torch.nn.Module.__getattr__:
@@ -579,10 +614,9 @@ class ModuleVar(ObjectVar):
         output.guard_no_global_hooks()
         hooks = {}
         for name in HOOKS:
-            if name in self.fields.items:
-                hooks[name] = self.value.__dict__[name]
-            else:  # Module.__init__ was not called, perhaps
-                self.fields.guard_key(tx, "ABSENT", name)
+            if name not in self.fields.items:
+                raise Break("module", f"a {self.cls.__name__} without {name}")
+            hooks[name] = self.value.__dict__[name]
         for name in hooks:
             if not hooks[name]:
                 output.guard(self.fields.source.item(name), "NO_HOOKS", "not {0}")
@@ -637,21 +671,8 @@ class ClassVar(RealVar):
 
     def getattr(self, tx, name):
         cls = self.value
-        if name in (
-            "__name__",
-            "__qualname__",
-            "__module__",
-            "__mro__",
-            "__bases__",
-            "__doc__",
-            "__class__",
-            "__dict__",
-            "__subclasses__",
-            "__flags__",
-            "__base__",
-            "mro",
-        ):
-            return tx.fold_pinned(getattr, cls, name)
+        if name in OF_EVERY_CLASS:
+            return self.own_attribute(tx, name)
         owner, found = lookup(cls, name)
         meta_owner, meta = lookup(type(cls), name)
         if (
@@ -665,11 +686,9 @@ class ClassVar(RealVar):
                 return tx.output.wrap_pinned(meta.fget).call(tx, [self], {})
         if found is MISSING:
             if meta is not MISSING:
-                return (
-                    BoundMethodVar(CallableVar(meta), self)
-                    if callable(meta)
-                    else tx.fold_pinned(getattr, cls, name)
-                )
+                if callable(meta):
+                    return BoundMethodVar(CallableVar(meta), self)
+                return self.own_attribute(tx, name)
             tx.raise_(AttributeError, f"type object '{cls.__name__}' has no attribute '{name}'")
         if isinstance(found, METHODS):
             return method_of_class(tx, owner, found, name, None, self)
@@ -677,26 +696,50 @@ class ClassVar(RealVar):
             return tx.fold_pinned(getattr, cls, name)
         return tx.output.wrap_class_attribute(owner, found, name)
 
+    def own_attribute(self, tx, name):
+        """What `type` itself answers: a name, the bases, a docstring..."""
+        cls = self.value
+        LOOKUPS.starts[cls] = True  # guards the MRO
+        value = tx.run_now(getattr, cls, name)
+        if changeable(cls) and (value is None or isinstance(value, (str, dict))):
+            return tx.output.wrap(value, tx.output.tree.pinned(cls).attr(name))
+        return tx.fold_pinned(getattr, cls, name)
+
+    def guard_members(self, tx):
+        """The members of an enumeration are these."""
+        for name in ("_member_names_", "_member_map_", "_value2member_map_"):
+            owner, found = lookup(self.value, name)
+            if found is not MISSING and changeable(owner):
+                source = tx.output.tree.pinned(owner).child("class_item", name)
+                tx.output.guard(source, "MEMBERS", "{0} == {pin}", type(found)(found))
+
     def setattr(self, tx, name, value):
         raise Break("attribute", f"setting {self.value.__name__}.{name} on the class")
 
     def getitem(self, tx, key):
+        if isinstance(self.value, enum.EnumMeta):
+            self.guard_members(tx)
         if isinstance(self.value, enum.EnumMeta) or hasattr(self.value, "__class_getitem__"):
             return tx.fold_pinned(lambda: self.value[key.as_constant()])
         return super().getitem(tx, key)
 
     def iterate(self, tx):
         if isinstance(self.value, enum.EnumMeta):
-            return (ConstantVar(member) for member in self.value)
+            self.guard_members(tx)
+            return (ConstantVar(member) for member in tx.run_now(list, self.value))
         tx.raise_(TypeError, f"'{type(self.value).__name__}' object is not iterable")
 
     def contains(self, tx, item):
+        self.guard_members(tx)
         return tx.fold(lambda: item.as_constant() in self.value).value
 
     def length(self, tx):
+        self.guard_members(tx)
         return tx.fold(len, self.value).value
 
     def call(self, tx, args, kwargs):
+        if isinstance(self.value, enum.EnumMeta):
+            self.guard_members(tx)
         return tx.call_class(self.value, args, kwargs)
 
     def __repr__(self):
