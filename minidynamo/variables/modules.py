@@ -10,7 +10,8 @@ Mirrors torch/_dynamo/variables/misc.py (PythonModuleVariable) and symbolic_conv
 import sys
 
 from .base import RealVar
-from .constant import ConstantVar
+from ..guards import constant_check
+from .constant import ConstantVar, is_constant_value
 from .objects import MISSING, lookup, trusted
 
 
@@ -30,6 +31,8 @@ class PyModuleVar(RealVar):
                 name in type(self.value).__dict__
             ):  # a switch such as torch.backends.cudnn.enabled, a property of the module
                 return tx.output.wrap(value, tx.output.tree.pinned(self.value).attr(name))
+            if is_constant_value(value) and name in self.value.__dict__:
+                return constant_of(tx.output, self.value.__dict__, name)
             return tx.output.wrap_pinned(value)
         pin = tx.output.tree.pinned(self.value.__dict__, "G_" + self.value.__name__)
         written = tx.output.globals_of(self.value.__dict__).written
@@ -63,6 +66,14 @@ class PyModuleVar(RealVar):
         return f"module {self.value.__name__}"
 
 
+def constant_of(output, values, name):
+    """A constant of a module of torch or the standard library: a switch, perhaps, so it is guarded."""
+    source = output.tree.pinned(values, "G_" + str(values.get("__name__", ""))).item(name)
+    check, pin = constant_check(values[name])
+    output.guard(source, "EQUALS", check, pin)
+    return ConstantVar(values[name])
+
+
 class GlobalsVar:
     """One module's globals: reads are guarded by name, writes are kept and replayed."""
 
@@ -87,6 +98,8 @@ class GlobalsVar:
         output = self.output
         if name in self.values and not (name in self.written):
             value = self.values[name]
+            if self.trusted and is_constant_value(value):
+                return constant_of(output, self.values, name)
             return (
                 output.wrap_pinned(value)
                 if self.trusted

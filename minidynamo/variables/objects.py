@@ -118,6 +118,7 @@ def lookup_in(cls, owners, name):
 
 
 METHODS = (types.FunctionType, staticmethod, classmethod)
+MODULE_GETATTR = torch.nn.Module.__getattr__  # as it was when this was imported
 
 
 def method_of_class(tx, owner, found, name, instance, cls):
@@ -550,7 +551,7 @@ class ModuleVar(ObjectVar):
         return found
 
     def fallback_getattr(self, tx, name, fallback):
-        if fallback is not torch.nn.Module.__getattr__:
+        if fallback is not MODULE_GETATTR:
             return super().fallback_getattr(tx, name, fallback)
         return self.module_getattr(tx, name)
 
@@ -566,7 +567,7 @@ class ModuleVar(ObjectVar):
         # The same as below, without raising the AttributeError that leads to __getattr__.
         if (
             lookup(self.cls, name)[1] is MISSING
-            and lookup(self.cls, "__getattr__")[1] is torch.nn.Module.__getattr__
+            and lookup(self.cls, "__getattr__")[1] is MODULE_GETATTR
             and self.fields.get(tx, ConstantVar(name)) is None
         ):
             return self.module_getattr(tx, name)

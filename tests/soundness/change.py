@@ -12,6 +12,7 @@ same, and results, errors and the state of the subject must agree.
 Tensors and functions are replaced, but not looked into: other generators do that.
 """
 
+import builtins
 import collections
 import copy
 import enum
@@ -55,7 +56,7 @@ def own_names(value: Any) -> list[str]:
     """Names that the object itself has: its dictionary, its slots, settable things of C."""
     names = dict.fromkeys(getattr(value, "__dict__", ()))
     for cls in type(value).__mro__:
-        if cls.__module__ == "builtins":
+        if cls.__module__ == "builtins" and cls is not types.CellType:
             continue
         for name, found in vars(cls).items():
             if name.startswith("__"):
@@ -147,6 +148,9 @@ def namespace_places(value: Any, text: str, depth: int, seen: set) -> Iterator:
         names += [name for name, kept in vars(type).items() if hasattr(type(kept), "__set__")]
         names += [*vars(type(value))] if type(value) is not type else []
     names = [name for name in names if name not in ("__builtins__", "torch", "nn")]
+    if isinstance(value, types.ModuleType):  # its globals may hide builtins
+        used = {name for f in vars(value).values() for name in names_of(f)}
+        names += sorted(used & {*dir(builtins)})
     for name in dict.fromkeys((*names, FRESH, "__getattr__")):
         yield Place(text, "attribute", name)
     if type(value).__module__ == "program":
@@ -155,6 +159,10 @@ def namespace_places(value: Any, text: str, depth: int, seen: set) -> Iterator:
     for name in names:
         if name in vars(value):
             yield from places(vars(value)[name], f"{text}.{name}", depth - 1, seen)
+
+
+def names_of(function: Any) -> tuple:
+    return getattr(getattr(function, "__code__", None), "co_names", ())
 
 
 # ---- changes: other values, in every way that the type allows
@@ -199,6 +207,10 @@ def other(value: Any) -> Any:
         return type(value)(changed_function(value.__func__))
     if isinstance(value, types.FunctionType):
         return changed_function(value)
+    if isinstance(value, types.BuiltinFunctionType):  # a neighbour of it
+        names = [name for name in dir(value.__self__) if not name.startswith("_")]
+        near = [getattr(value.__self__, name) for name in names if name != value.__name__]
+        return next(found for found in near if type(found) is type(value))
     if isinstance(value, type):
         return type(value.__name__ + "Other", (value,), {})
     return copy.copy(value)
@@ -281,11 +293,11 @@ def ways(place: Place) -> list[str]:
     if place.kind == "class":
         return ["subclass"]
     if place.kind == "element":
-        return ["toggle"]
+        return ["toggle", "reorder"]
     if place.kind == "key":
-        return [*WAYS, "reorder"]
+        return [*WAYS, "reorder", "alias"]
     if place.kind == "index":
-        return [*WAYS, "insert"]
+        return [*WAYS, "insert", "alias"]
     return [*(CLASS_WAYS if place.parent.startswith("type(") else WAYS)]
 
 
@@ -351,7 +363,19 @@ def change_attribute(parent: Any, name: str, way: str) -> Callable[[], None]:
     return set_back
 
 
+def sibling(entries: dict, name: Any) -> Any:
+    """What lies beside it, of the same type if there is one: then two entries are one object."""
+    others = [value for key, value in entries.items() if value is not entries.get(name)]
+    alike = [value for value in others if type(value) is type(entries.get(name))]
+    return (alike or others)[-1]
+
+
 def change_content(parent: Any, place: Place, way: str) -> Callable[[], None]:
+    if isinstance(parent, set) and way == "reorder":
+        before = list(parent)
+        parent.discard(before[0])
+        parent.add(before[0])
+        return lambda: parent.update(before)
     if isinstance(parent, set):
         parent.symmetric_difference_update({place.name})
         return lambda: parent.symmetric_difference_update({place.name})
@@ -360,6 +384,8 @@ def change_content(parent: Any, place: Place, way: str) -> Callable[[], None]:
         value = dict.get(parent, place.name, ABSENT)
         if way == "delete":
             del parent[place.name]
+        elif way == "alias":
+            parent[place.name] = sibling(dict(before), place.name)
         elif way == "reorder":
             parent[place.name] = parent.pop(place.name)
         else:
@@ -375,6 +401,8 @@ def change_content(parent: Any, place: Place, way: str) -> Callable[[], None]:
         del parent[place.name]
     elif way == "insert":
         parent.insert(place.name, 23.0)
+    elif way == "alias":
+        parent[place.name] = sibling(dict(enumerate(before)), place.name)
     elif place.name == len(parent):
         parent.append(WAYS[way](ABSENT))
     else:
@@ -416,6 +444,7 @@ def readers(place: Place) -> list[str]:
             f"return use(vars({owner}).get({name}, 2.5), x)",
             f"return use(call({dotted}, x), x)",
             f"return use(getattr(type({owner}), {name}, 1.5), x)",
+            f"return [v is {dotted} for v in vars({owner}).values()], x + 1",
             *whole,
         ]
     if place.kind == "class":
@@ -432,6 +461,8 @@ def readers(place: Place) -> list[str]:
         f"return use(next(iter({parent})), x)",
         f"return use({parent} == {{1}}, x)",
         f"return use([*reversed({parent})], x)",
+        f"return [v is {parent}[{key}] for v in {parent}.values()], x + 1",
+        f"write({parent}[{key}])\nreturn [size(v) for v in {parent}.values()], x + 1",
         *whole,
     ]
 

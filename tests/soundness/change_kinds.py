@@ -1,4 +1,4 @@
-"""The kinds of things that `change.py` changes: each text makes one subject in a module of its own."""
+"""The kinds of things that `change.py` changes: each text makes one subject in its own module."""
 
 HEADER = """
 import collections, dataclasses, enum, functools, types, typing
@@ -21,6 +21,20 @@ def use(v, x):
 
 def call(f, x):
     return f(x)
+
+def write(v):
+    # whatever else is the same object changes, too
+    if isinstance(v, list):
+        v.append(1.0)
+    elif isinstance(v, dict):
+        v["written"] = 1.0
+    elif isinstance(v, Base):
+        v.written = 1.0
+
+def size(v):
+    if isinstance(v, (list, dict)):
+        return len(v)
+    return hasattr(v, "written")
 """
 
 MODULE = """
@@ -439,6 +453,56 @@ class Failed(ValueError):
         self.detail = 1.5
 make = lambda: types.SimpleNamespace(error=Failed("a", 2))
 """
+
+ALIASES = """
+class Held(Base):
+    pass
+
+def make():
+    held, numbers = Held(), [1.0]
+    return {"a": numbers, "b": numbers, "c": [2.0], "d": held, "e": held, "f": Held(), "g": {}}
+"""
+
+CELLS = """
+def make():
+    factor = 2.0
+    def function(x):
+        return x * factor
+    return types.SimpleNamespace(method=function, cells=function.__closure__)
+"""
+
+CALLABLES = """
+import math
+class Thing:
+    def __init__(self):
+        self.method = lambda x: x * 2
+        self.builtin = math.gcd
+        self.bound = [1.0, 2.0].count
+        self.net = nn.Linear(3, 3)
+        self.kind = Base
+    def __call__(self, x):
+        return self.net(x) + self.builtin(4, 6) + self.bound(1.0)
+make = Thing
+"""
+
+LOGGER = """
+import logging
+class Print(logging.Handler):
+    def emit(self, record):
+        print(record.getMessage())
+
+class Named(logging.Logger):
+    def method(self, x):
+        self.info("a message")
+        return x + 1
+
+def make():
+    made = Named("name", 10)
+    made.addHandler(Print())
+    return made
+"""
+
+COLLIDING = "make = lambda: {0, 8, 16, 24}"
 
 KINDS = {
     name.lower(): text
