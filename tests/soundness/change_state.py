@@ -264,6 +264,8 @@ def noticed(setting: Setting) -> tuple | None:
             warnings.simplefilter("ignore")
             with in_force(setting):
                 during = snapshot()
+                if not isinstance(attempt("torch.ones(2) + 1"), torch.Tensor):
+                    return None  # a bare mode, in which nothing works
     except Exception:
         return None
     return tuple(during) if during != before and snapshot() == before else None
