@@ -483,7 +483,10 @@ class ObjectVar(Variable):
         for name in ("__bool__", "__len__"):
             method = self.special(tx, name)
             if method is not None:
-                return method.call(tx, [], {}).truth(tx)
+                found = method.call(tx, [], {})
+                if not issubclass(found.python_type(), bool if name == "__bool__" else int):
+                    raise Break("truth", f"{name} of a {self.cls.__name__} gave {found}")
+                return found.truth(tx)
         return True
 
     def length(self, tx):

@@ -95,10 +95,16 @@ def asked() -> list[str]:
     texts = functions_of(torch, "torch") + functions_of(torch.autograd, "torch.autograd")
     for text, module in switch_modules().items():
         texts += functions_of(module, text)
+    modes = torch.utils._python_dispatch
+    texts += functions_of(modes, "torch.utils._python_dispatch")
     texts += ["torch.is_autocast_enabled('cpu')", "torch.get_autocast_dtype('cpu')"]
     return [*dict.fromkeys(texts), *switches()]
 
 
+INSTEAD = (
+    ("torch.autocast('cpu', torch.bfloat16)", "torch.autocast('cpu', torch.float16)"),
+    ("torch.device('cpu')", "torch.device('meta')"),
+)
 COMPUTATIONS = (
     "x * 2",
     "torch.ones(3)",
@@ -111,6 +117,7 @@ COMPUTATIONS = (
     "torch.nn.functional.scaled_dot_product_attention(x[None], x[None], x[None])",
     "torch.empty(2).shape, torch.get_default_dtype()",
     "context_of(x)",
+    "(x @ x).dtype, linear(x).dtype",
 )
 
 
@@ -287,7 +294,8 @@ def settings() -> list[Setting]:
         if seen is not None:
             different.setdefault((setting.kind, setting.name, seen), setting)
     hooks = [Setting("handled", "an exception"), *(Setting("hook", name) for name in HOOKS)]
-    return [*different.values(), *hooks]
+    instead = [Setting("instead", *pair) for pair in INSTEAD]
+    return [*different.values(), *hooks, *instead]
 
 
 def cases(count: int, first: int) -> list:
@@ -330,6 +338,13 @@ def check(case: tuple, mode: Mode) -> str:
                 return f"{phase}: {function.__doc__}\n{report}"
         return ""
 
+    if kind == "instead":  # one context manager where there was another
+        with eval(name, SCOPE):
+            report = compare("before")
+        with eval(value, SCOPE):
+            report = report or compare("changed") or compare("changed, second call")
+        with eval(name, SCOPE):
+            return report or compare("set back")
     report = compare("before")
     if not report:
         if kind == "handled":
