@@ -138,7 +138,8 @@ def attribute_places(value: Any, text: str, depth: int, seen: set) -> Iterator:
             inner = f"{text}.__dict__[{name!r}]"
             yield from places(value.__dict__[name], inner, depth - 1, seen)
         else:
-            yield from places(getattr(value, name, None), f"{text}.{name}", depth - 1, seen)
+            kept_there = raw(value, name)
+            yield from places(kept_there, f"{text}.{name}", depth - 1, seen)
 
 
 def namespace_places(value: Any, text: str, depth: int, seen: set) -> Iterator:
@@ -268,6 +269,8 @@ def equal(value: Any) -> Any:
         return type(value)(equal(value.__func__))
     if isinstance(value, property):
         return property(value.fget, value.fset, value.fdel)
+    if isinstance(value, collections.deque):  # equality does not ask for the maximum
+        return collections.deque(value, (value.maxlen or len(value)) + 1)
     return copy.deepcopy(value)
 
 
@@ -313,7 +316,10 @@ def raw(parent: Any, name: str) -> Any:
     if not isinstance(parent, type):
         for cls in type(parent).__mro__:
             if hasattr(type(vars(cls).get(name)), "__set__"):
-                return getattr(parent, name, ABSENT)
+                try:
+                    return getattr(parent, name)
+                except (AttributeError, ValueError):  # the latter of an empty cell
+                    return ABSENT
     return ABSENT
 
 

@@ -24,7 +24,7 @@ def call(f, x):
 
 def write(v):
     # whatever else is the same object changes, too
-    if isinstance(v, list):
+    if isinstance(v, (list, collections.deque)):
         v.append(1.0)
     elif isinstance(v, dict):
         v["written"] = 1.0
@@ -32,7 +32,7 @@ def write(v):
         v.written = 1.0
 
 def size(v):
-    if isinstance(v, (list, dict)):
+    if isinstance(v, (list, dict, collections.deque)):
         return len(v)
     return hasattr(v, "written")
 """
@@ -150,6 +150,7 @@ SET = "make = lambda: {1, 2.5, 'text', None}"
 FROZENSET = "make = lambda: types.SimpleNamespace(a=frozenset({1, 'text'}))"
 TUPLE = "make = lambda: (1, 2.5, torch.ones(3), [3, 4], {'k': 5}, ('text', None))"
 DEQUE = "make = lambda: collections.deque([1, 2.5, torch.ones(3), [3, 4]], maxlen=9)"
+NESTED_DEQUE = "make = lambda: {'a': collections.deque([1.0, 2.0], maxlen=2)}"
 ORDERED = "make = lambda: collections.OrderedDict(a=1.0, b=torch.ones(3), c=[1, 2])"
 DEFAULT = "make = lambda: collections.defaultdict(list, a=1.0, b=torch.ones(3), c=[1, 2])"
 COUNTER = "make = lambda: collections.Counter(a=1, b=2)"
@@ -468,7 +469,12 @@ def make():
     factor = 2.0
     def function(x):
         return x * factor
-    return types.SimpleNamespace(method=function, cells=function.__closure__)
+    def late(x):
+        return x * later
+    if factor == 0.0:
+        later = 1.0
+    cells = (*function.__closure__, *late.__closure__)
+    return types.SimpleNamespace(method=function, late=late, cells=cells)
 """
 
 CALLABLES = """

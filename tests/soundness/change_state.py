@@ -104,6 +104,7 @@ def asked() -> list[str]:
 INSTEAD = (
     ("torch.autocast('cpu', torch.bfloat16)", "torch.autocast('cpu', torch.float16)"),
     ("torch.device('cpu')", "torch.device('meta')"),
+    ("torch.no_grad()", "torch.inference_mode()"),
 )
 COMPUTATIONS = (
     "x * 2",
