@@ -39,7 +39,7 @@ from .symbolic_eval.torch_rules import RULES, STATES
 from .undo import Undo
 from .variables.base import Lazy
 from .variables.functions import CellVar, FunctionVar
-from .variables.objects import LOOKED_UP, guard_classes
+from .variables.objects import LOOKUPS, guard_classes
 from .variables.tensor import TensorVar
 
 OURS = os.path.dirname(os.path.abspath(__file__)) + os.sep
@@ -369,7 +369,7 @@ class FrameCompiler:
             input_sources, self.backend_name != "eager", self.floats.get(code, ()), policy
         )
         outputs.append(output)
-        LOOKED_UP.clear()
+        LOOKUPS.clear()
         names = code.co_varnames[: parameter_count(code)]
         bound = {name: Lazy(value, output.tree.local(name)) for name, value in zip(names, args)}
         closure = []
@@ -499,6 +499,7 @@ class FrameCompiler:
                 ):
                     output.guard_pair("{0} is not {1}", variable.source, other.source)
         guard_classes(output)
+        output.guard_absences()
         pinned_sizes(output)  # the backend may have decided something, too
         output.pair_guards += output.shape_env.guards()
         return GuardFunction(

@@ -32,7 +32,7 @@ from . import config, runtime
 from .dynamic import SizePolicy
 from .exceptions import Break
 from .foreign import ours
-from .guards import LAYOUT, Guard, constant_check, has_long_text
+from .guards import LAYOUT, Guard, constant_check, has_long_text, literal
 from .originals import replaced_in_module, replaced_in_tensor
 from .sources import SourceTree, numbered
 from .symbolic_numbers import EXPRESSIONS
@@ -183,6 +183,8 @@ class OutputGraph(Builder):
         self.entered = []  # context managers of C (`torch_rules.ContextVar`) that the graph has entered and not left
         self.read_functions = {}  # id -> (function of torch's, does it call what the program replaced)
         self.names, self.written = {}, []  # written: (node, fake tensor it changed in place)
+        self.members = {}  # id of a member of an enumeration -> its MemberVar
+        self.absent = {}  # source of a dictionary -> {name that must stay absent: line that asked}
 
     def count_step(self):
         """One instruction, or one step of something that walks: an analysis has so many."""
@@ -215,7 +217,7 @@ class OutputGraph(Builder):
         for field in ("{pin}", "{key}"):
             if field in check:
                 if type(value) in LITERAL_KEYS and not has_long_text(value):
-                    text = repr(value).replace("{", "{{").replace("}", "}}")
+                    text = literal(value)
                 else:
                     pin = self.tree.pinned(value)
                     text, pins = pin.key, {pin.key: value}
@@ -229,6 +231,19 @@ class OutputGraph(Builder):
             self.frame.user_line() if self.frame is not None else "",
             row if row is None or row is LAYOUT else (row, value),
         )
+
+    def guard_absent(self, source, name):
+        """The dictionary at `source` has no `name`, and must have none later."""
+        line = self.frame.user_line() if self.frame is not None else ""
+        self.absent.setdefault(source, {}).setdefault(name, line)
+
+    def guard_absences(self):
+        """One guard for all the names that a dictionary must not have: modules are asked for many."""
+        for source, names in self.absent.items():
+            if "KEYS" not in source.guards:
+                check = f"{{0}}.keys().isdisjoint({literal(tuple(sorted(names)))})"
+                line = next(iter(names.values()))
+                source.guards["ABSENT"] = Guard("ABSENT", source, check, {}, line)
 
     def guard_pair(self, check, *sources):
         line = self.frame.user_line() if self.frame is not None else ""

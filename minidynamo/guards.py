@@ -116,6 +116,11 @@ def has_long_text(value):
     return type(value) in (str, bytes) and len(value) > 10_000
 
 
+def literal(value):
+    """A constant as it stands in a guard's check, where braces are places."""
+    return repr(value).replace("{", "{{").replace("}", "}}")
+
+
 def constant_check(value):
     """(check, object to pin or None): equal *and* of the same type, with -0.0 and nan told apart."""
     kind = type(value)

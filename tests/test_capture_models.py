@@ -79,6 +79,22 @@ MODELS = {
 }
 
 
+@pytest.mark.parametrize("name", ["Llama", "T5", "ViT"])
+def test_cold(name):
+    """Compiled before its first eager call: what it does only then happens in compiled frames."""
+    make, inputs = MODELS[name]
+    inputs, twins = inputs(), []
+    for _ in range(2):
+        torch.manual_seed(0)
+        twins.append(make().eval())
+    compiled = minidynamo.compile(twins[0], backend="eager")
+    with torch.no_grad():
+        for _ in range(3):
+            got, expected = compiled(**inputs), twins[1](**inputs)
+            assert list(got) == list(expected)
+            torch.testing.assert_close(got["logits"], expected["logits"], rtol=1e-4, atol=1e-4)
+
+
 @pytest.mark.parametrize("name", MODELS)
 def test_one_graph(name):
     make, inputs = MODELS[name]

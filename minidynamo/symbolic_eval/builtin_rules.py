@@ -351,7 +351,9 @@ OBJECT_METHODS = {
     "__getattribute__": lambda tx, self, name: self.generic_getattr(tx, _name(name)),
     "__setattr__": lambda tx, self, name, value: self.generic_setattr(tx, _name(name), value),
     "__delattr__": lambda tx, self, name: self.generic_delattr(tx, _name(name)),
-    "__init__": lambda tx, self, *rest: None,
+    "__init__": lambda tx, self, *rest: (
+        refused("arguments", "arguments of object.__init__()")(tx) if rest else None
+    ),
     "__init_subclass__": lambda tx, self, *rest: None,
     "__eq__": lambda tx, self, other: ConstantVar(
         True if self.identity() is other.identity() else NotImplemented

@@ -654,7 +654,8 @@ class Operations:
                 AttributeError,
                 f"'{type_text(variable.python_type())}' object has no attribute '{name}'",
             )
-        if isinstance(variable, TensorVar) or hasattr(variable, "method_" + name):
+        native = hasattr(type(found), "__get__")  # replaced by something that is no method?
+        if isinstance(variable, TensorVar) or native and hasattr(variable, "method_" + name):
             return MethodVar(variable, name)
         if isinstance(found, METHODS):  # of a named tuple's class
             return method_of_class(

@@ -23,7 +23,7 @@ from miniinductor.sizes.printing import python_code
 from .. import config
 from ..exceptions import Break
 from ..foreign import ours
-from ..guards import FUNCTION_FIELDS, LAYOUT, MODULE_TABLES, Guard, constant_check
+from ..guards import FUNCTION_FIELDS, LAYOUT, Guard, constant_check
 from .base import Lazy, OpaqueVar
 from .constant import LITERALS, ConstantVar, is_constant_value
 from .containers import DictVar, ListVar, ProxyVar, SetVar, TupleVar
@@ -31,6 +31,7 @@ from .functions import BoundMethodVar, CallableVar, CellVar, FunctionVar, Method
 from .modules import PyModuleVar
 from .objects import (
     ClassVar,
+    MemberVar,
     ModuleVar,
     ObjectVar,
     WeakRefVar,
@@ -240,9 +241,11 @@ class Builder:
         if isinstance(value, torch.nn.Module):
             return self._module(value, kind, source)
         build = CONTAINERS.get(kind)
-        if source.kind != "pinned" and (build is None or source.key not in MODULE_TABLES):
+        if source.kind != "pinned":
             self.guard(source, "TYPE", "type({0}) is {pin}", kind)
         if build is not None:
+            if kind.__dictoffset__:
+                self._no_attributes(value, kind, source)
             variable = build(self, value, source)
             self.sourced.append(variable)
             return variable
@@ -282,6 +285,12 @@ class Builder:
                 source,
             )
         return self._object(value, kind, source)
+
+    def _no_attributes(self, value, kind, source):
+        """A container that may have attributes of its own (an OrderedDict) has none."""
+        if value.__dict__:
+            raise Break("attribute", f"a {kind.__name__} with attributes")
+        self.guard(source, "NO_ATTRIBUTES", "not {0}.__dict__")
 
     def _tensor(self, value, kind, source):
         parent = source.base
@@ -433,6 +442,15 @@ class Builder:
         self.sourced.append(variable)
         return variable
 
+    def enum_member(self, value):
+        """A member of an enumeration as an object that has attributes."""
+        known = self.members.get(id(value))
+        if known is None:
+            source = self.tree.pinned(value)
+            fields = self.fields_of(value, source.instance_dict())
+            known = self.members[id(value)] = MemberVar(type(value), value, source, fields)
+        return known
+
     def wrap_pinned(self, value):
         """A variable for an object held by reference, without a guard."""
         if is_constant_value(value):
@@ -482,15 +500,20 @@ class Builder:
             self.guard(source, "ID", "{0} is {pin}", value)
 
     def wrap_class_attribute(self, owner, found, name):
-        """An attribute found on a class: what is fixed for torch's and the standard library's classes may be a value that changes in a user's."""
+        """What `lookup` found on a class, guarded by its value; `guard_classes` guards descriptors.
+
+        Of classes of torch and the standard library only constants are looked at.
+        """
         source = self.tree.pinned(owner).child("class_item", name)
         if isinstance(found, (staticmethod, classmethod)):
             self.guard_fixed(source, found)
             return self.wrap_pinned(found.__func__)
         if not trusted(getattr(owner, "__module__", None)):
             return self.wrap(found, source)
-        if can_change(owner):
-            self.guard_fixed(source, found)
+        if can_change(owner) and not hasattr(type(found), "__get__"):
+            if is_constant_value(found):
+                return self.wrap(found, source)
+            self.guard(source, "ID", "{0} is {pin}", found)
         return self.wrap_pinned(found)
 
 
@@ -594,6 +617,8 @@ def _dict(builder, value, source, base=dict):
         factory = Lazy(value.default_factory, source.attr("default_factory"))
     made = DictVar(items, type(value) if exact else base, source, factory)
     made.real_keys = [key for key, _ in pairs]
+    if not exact:
+        made.base = base
     return made
 
 

@@ -109,13 +109,8 @@ class ConstantVar(RealVar):
         return bool(self.value)
 
     def getattr(self, tx, name):
-        if isinstance(self.value, enum.Enum):
-            # Not getattr(): that makes a class's `__annotations__` when it is asked for them.
-            owners = [owner for owner in type(self.value).__mro__ if name in owner.__dict__]
-            if owners and isinstance(owners[0].__dict__[name], types.FunctionType):
-                from .functions import BoundMethodVar
-
-                return BoundMethodVar(tx.output.wrap_pinned(owners[0].__dict__[name]), self)
+        if isinstance(self.value, enum.Enum):  # its attributes can be written
+            return tx.output.enum_member(self.value).getattr(tx, name)
         return tx.fold(getattr, self.value, name)
 
     def call_method(self, tx, name, args, kwargs):

@@ -351,7 +351,7 @@ class DictVar(Container):
     With a source, a key that was read is guarded alone; walking the dict or asking its length guards all keys.  Writes are
     kept in `written` and `deleted`, so that replay can store just the keys that changed."""
 
-    __slots__ = ("items", "cls", "factory", "written", "rewritten", "real_keys", "removed")
+    __slots__ = ("items", "cls", "factory", "written", "rewritten", "real_keys", "removed", "base")
 
     def __init__(self, items, cls=dict, source=None, factory=None):
         self.source, self.mutated, self.items, self.cls, self.factory = (
@@ -367,30 +367,44 @@ class DictVar(Container):
             list(items) if source is not None else (),
         )
         self.removed = 0  # how often a key was removed or moved
+        self.base = None  # of an instance of a subclass: the class whose methods answer for it
+
+    def keys_check(self, tx):
+        """How a guard reads the keys: the methods of a user's subclass are not asked."""
+        if self.base is None:
+            return "{0}"
+        return tx.output.tree.pinned(self.base).key + ".keys({0})"
 
     def guard_keys(self, tx):
         if self.source is not None and "KEYS" not in self.source.guards:
+            keys = self.keys_check(tx)
             if any(isinstance(key, torch.Tensor) for key in self.real_keys):
                 tx.output.guard(
                     self.source,
                     "KEYS",
-                    "[*map(id, {0})] == {pin}",
+                    f"[*map(id, {keys})] == {{pin}}",
                     [id(key) for key in self.real_keys],
                 )
             else:
-                tx.output.guard(self.source, "KEYS", "[*{0}] == {pin}", self.real_keys)
+                tx.output.guard(self.source, "KEYS", f"[*{keys}] == {{pin}}", self.real_keys)
 
     def guard_key(self, tx, kind, host):
-        """That `host` is among the keys (PRESENT) or is not (ABSENT); where it is no real key, that the keys are these."""
+        """That `host` is among the keys (PRESENT) or is not (ABSENT).
+
+        Where it is no real key: that the keys are these.
+        """
         if isinstance(host, (Variable, tuple)):
             self.guard_keys(tx)
-        elif "KEYS" not in self.source.guards:
-            tx.output.guard(
-                self.source,
-                (kind, host),
-                "{key} in {0}" if kind == "PRESENT" else "{key} not in {0}",
-                host,
-            )
+        elif "KEYS" in self.source.guards:
+            return
+        elif kind == "PRESENT":
+            check = f"{{key}} in {self.keys_check(tx)}"
+            tx.output.guard(self.source, (kind, host), check, host)
+        elif type(host) is str and self.base is None:
+            tx.output.guard_absent(self.source, host)
+        else:
+            check = f"{{key}} not in {self.keys_check(tx)}"
+            tx.output.guard(self.source, (kind, host), check, host)
 
     def get(self, tx, key):
         """The value under `key`, or None; guarded either way."""

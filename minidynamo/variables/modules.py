@@ -11,7 +11,8 @@ Mirrors torch/_dynamo/variables/misc.py (PythonModuleVariable) and symbolic_conv
 import sys
 
 from .base import RealVar
-from .objects import trusted
+from .constant import ConstantVar
+from .objects import MISSING, lookup, trusted
 
 
 class PyModuleVar(RealVar):
@@ -20,6 +21,8 @@ class PyModuleVar(RealVar):
     __slots__ = ()
 
     def getattr(self, tx, name):
+        if name not in self.value.__dict__ and not trusted(self.value.__name__):
+            return self._other(tx, name)
         value = tx.run_now(getattr, self.value, name)
         if (
             trusted(self.value.__name__) and self.value is not sys
@@ -36,9 +39,26 @@ class PyModuleVar(RealVar):
         written = tx.output.globals_of(self.value.__dict__).written
         if name in written:
             return written[name]
-        if name not in self.value.__dict__:
-            return tx.output.wrap_pinned(value)
         return tx.output.wrap(value, pin.item(name))
+
+    def _other(self, tx, name):
+        """What is not in the module's dictionary: asked of its class, then of its `__getattr__`."""
+        output = tx.output
+        entries = output.tree.pinned(self.value.__dict__, "G_" + self.value.__name__)
+        written = output.globals_of(self.value.__dict__).written
+        if name in written:
+            return written[name]
+        output.guard_absent(entries, name)
+        if lookup(type(self.value), name)[1] is not MISSING:
+            value = tx.run_now(getattr, self.value, name)
+            if name == "__dict__":
+                return output.wrap_pinned(value)
+            return output.wrap(value, output.tree.pinned(self.value).attr(name))
+        if "__getattr__" in self.value.__dict__:
+            function = output.wrap(self.value.__getattr__, entries.item("__getattr__"))
+            return function.call(tx, [ConstantVar(name)], {})
+        output.guard_absent(entries, "__getattr__")
+        tx.run_now(getattr, self.value, name)
 
     def setattr(self, tx, name, value):
         tx.output.globals_of(self.value.__dict__).written[name] = value

@@ -24,6 +24,7 @@ from ..exceptions import Break, ObservedException
 from ..originals import NN_MODULE
 from .base import RealVar, Variable, current
 from .constant import ConstantVar
+from ..guards import MODULE_TABLES, literal
 from .containers import DictVar, ListVar, SetVar, TupleVar
 from .functions import BOUND, BoundMethodVar, CallableVar, PartialVar
 
@@ -76,6 +77,20 @@ ANY_ARGUMENTS = (
     NameError,
     ImportError,
 )  # these exceptions take
+OF_EVERY_CLASS = (
+    "__name__",
+    "__qualname__",
+    "__module__",
+    "__mro__",
+    "__bases__",
+    "__doc__",
+    "__class__",
+    "__dict__",
+    "__subclasses__",
+    "__flags__",
+    "__base__",
+    "mro",
+)  # these attributes are asked of `type`, and not of the bases
 NO_INSTANCES = 1 << 7  # Py_TPFLAGS_DISALLOW_INSTANTIATION
 IMMUTABLE_TYPE, HEAP_TYPE = 1 << 8, 1 << 9  # Py_TPFLAGS_IMMUTABLETYPE, Py_TPFLAGS_HEAPTYPE
 CALLING = ("__call__", "_wrapped_call_impl", "_call_impl")  # what runs the hooks, then `forward`
@@ -93,24 +108,26 @@ def can_change(cls: type) -> bool:
 
 
 def lookup(cls, name):
-    """(owner, attribute) in the MRO, or (None, MISSING): type(obj).__mro__ without running descriptors."""
-    return lookup_among(cls.__mro__, name)
+    """(owner, attribute) in the MRO, or (None, MISSING): type(obj).__mro__ without running descriptors.
+
+    What it found, and where it found nothing, is guarded at the end (`guard_classes`).
+    """
+    return lookup_in(cls, cls.__mro__, name)
 
 
-def lookup_among(classes, name):
-    """(owner, attribute) of the first of `classes` that has it.
-
-    What was found, and where nothing was, is guarded in the end (`guard_classes`)."""
-    for owner in classes:
-        found = owner.__dict__.get(name, MISSING)
-        LOOKED_UP[owner][name] = found
-        if found is not MISSING:
+def lookup_in(cls, owners, name):
+    """The same in a part of the MRO of `cls`."""
+    LOOKUPS.starts[cls] = True
+    for owner in owners:
+        if name in owner.__dict__:
+            found = owner.__dict__[name]
+            LOOKUPS.found[owner, name] = found
             return owner, found
+        LOOKUPS.absent[owner].add(name)
     return None, MISSING
 
 
 METHODS = (types.FunctionType, staticmethod, classmethod)
-HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE
 
 
 def type_text(cls):
@@ -142,26 +159,40 @@ def method_of_class(tx, owner, found, name, instance, cls):
     return BoundMethodVar(function, cls) if isinstance(found, classmethod) else function
 
 
-LOOKED_UP = collections.defaultdict(dict)  # class -> name -> what `lookup` found, in this attempt
+class Lookups:
+    """What `lookup` was asked in this attempt."""
+
+    def __init__(self):
+        self.starts = {}  # class whose MRO was walked
+        self.absent = collections.defaultdict(set)  # class -> names that it does not define
+        self.found = {}  # (class, name) -> what it defines
+
+    def clear(self):
+        self.__init__()
+
+
+LOOKUPS = Lookups()
 
 
 def guard_classes(output):
-    """What classes do not define must stay undefined, their descriptors and their bases must stay: else `lookup` would find something else.
-
-    Other attributes are values, and guarded as such where they are read."""
-    for cls, names in LOOKED_UP.items():
+    """`lookup` must find the same again: each class on the way keeps its bases, what it does not
+    define stays undefined, and what it defines stays the same kind of descriptor.  The value of a
+    class attribute that is none is guarded where it is read."""
+    for cls in filter(can_change, LOOKUPS.starts):
+        output.guard(output.tree.pinned(cls), "MRO", "{0}.__mro__ == {pin}", cls.__mro__)
+    for cls, names in LOOKUPS.absent.items():
+        if can_change(cls):
+            check = f"{{0}}.__dict__.keys().isdisjoint({literal(tuple(sorted(names)))})"
+            output.guard(output.tree.pinned(cls), "ABSENT", check)
+    for (cls, name), found in LOOKUPS.found.items():
         if not can_change(cls):
             continue
-        source = output.tree.pinned(cls)
-        output.guard(source, "MRO", "{0}.__mro__ == {pin}", cls.__mro__)
-        absent = tuple(sorted(name for name, found in names.items() if found is MISSING))
-        if absent:
-            text = repr(absent).replace("{", "{{").replace("}", "}}")
-            output.guard(source, "ABSENT", f"{{0}}.__dict__.keys().isdisjoint({text})")
-        for name, found in names.items():
-            if hasattr(type(found), "__get__") or found is None:
-                output.guard_fixed(source.child("class_item", name), found)
-    LOOKED_UP.clear()
+        source = output.tree.pinned(cls).child("class_item", name)
+        if hasattr(type(found), "__get__") or found is None:
+            output.guard(source, "ID", "{0} is {pin}", found)
+        elif "ID" not in source.guards and "EQUALS" not in source.guards:
+            output.guard(source, "TYPE", "type({0}) is {pin}", type(found))
+    LOOKUPS.clear()
 
 
 class ObjectVar(Variable):
@@ -182,6 +213,10 @@ class ObjectVar(Variable):
 
     def identity(self):
         return self if self.value is None else self.value
+
+    def receiver(self):
+        """The `self` that methods, properties and descriptors are given."""
+        return self
 
     def real(self):
         if self.value is None or self.mutated or (self.fields is not None and self.fields.mutated):
@@ -270,7 +305,9 @@ class ObjectVar(Variable):
                     AttributeError,
                     f"property {name!r} of {self.cls.__name__!r} object has no getter",
                 )
-            return tx.output.wrap_pinned(found.fget).call(tx, [self], {})
+            return tx.output.wrap_pinned(found.fget).call(tx, [self.receiver()], {})
+        if isinstance(found, types.DynamicClassAttribute) and found.fget is not None:
+            return tx.output.wrap_pinned(found.fget).call(tx, [self.receiver()], {})
         if isinstance(found, types.MemberDescriptorType):
             return self.slot(tx, name)
         if isinstance(found, types.GetSetDescriptorType):
@@ -295,7 +332,7 @@ class ObjectVar(Variable):
         if hasattr(kind, "__set__") and hasattr(kind, "__get__"):
             if isinstance(lookup(kind, "__get__")[1], types.FunctionType):
                 return tx.output.wrap_pinned(found).call_method(
-                    tx, "__get__", [self, tx.output.wrap_pinned(self.cls)], {}
+                    tx, "__get__", [self.receiver(), tx.output.wrap_pinned(self.cls)], {}
                 )
             raise Break(
                 "attribute", f"the descriptor {kind.__name__} of {self.cls.__name__}.{name}"
@@ -322,19 +359,21 @@ class ObjectVar(Variable):
     def class_attribute(self, tx, owner, found, name):
         """A non-data class attribute, bound to this instance."""
         if isinstance(found, METHODS):
-            return method_of_class(tx, owner, found, name, self, tx.output.wrap_pinned(self.cls))
+            return method_of_class(
+                tx, owner, found, name, self.receiver(), tx.output.wrap_pinned(self.cls)
+            )
         if isinstance(found, functools.cached_property):
-            value = tx.output.wrap_pinned(found.func).call(tx, [self], {})
+            value = tx.output.wrap_pinned(found.func).call(tx, [self.receiver()], {})
             self.fields.store(tx, ConstantVar(name), value)
             return value
         if isinstance(found, (types.MethodDescriptorType, types.WrapperDescriptorType)):
-            return BoundMethodVar.of_descriptor(found, self)
+            return BoundMethodVar.of_descriptor(found, self.receiver())
         if isinstance(found, types.BuiltinFunctionType):
             return tx.output.wrap_class_attribute(owner, found, name)
         getter = lookup(type(found), "__get__")[1]
         if isinstance(getter, types.FunctionType):
             return tx.output.wrap_pinned(found).call_method(
-                tx, "__get__", [self, tx.output.wrap_pinned(self.cls)], {}
+                tx, "__get__", [self.receiver(), tx.output.wrap_pinned(self.cls)], {}
             )
         if getter is not MISSING:
             if isinstance(found, (functools.partialmethod, functools._lru_cache_wrapper)):
@@ -462,7 +501,10 @@ class ObjectVar(Variable):
         for name in ("__bool__", "__len__"):
             method = self.special(tx, name)
             if method is not None:
-                return method.call(tx, [], {}).truth(tx)
+                found = method.call(tx, [], {})
+                if not issubclass(found.python_type(), bool if name == "__bool__" else int):
+                    raise Break("truth", f"{name} of a {self.cls.__name__} gave {found}")
+                return found.truth(tx)
         return True
 
     def length(self, tx):
@@ -511,16 +553,27 @@ class ObjectVar(Variable):
         )
 
 
+class MemberVar(ObjectVar):
+    """A member of an enumeration, where its attributes are read; everywhere else it is a constant."""
+
+    __slots__ = ()
+
+    def receiver(self):
+        return ConstantVar(self.value)
+
+
 class ModuleVar(ObjectVar):
     """torch.nn.Module: parameters, buffers and submodules live in dicts of their own; calling runs `forward`."""
 
     __slots__ = ()
 
     def table(self, tx, name):
-        pair = self.fields.items.get(name)
-        if pair is None:
+        found = self.fields.get(tx, ConstantVar(name))
+        if found is None:
             return DictVar({})
-        return self.fields.get(tx, ConstantVar(name))
+        if not isinstance(found, DictVar):
+            raise Break("module", f"a {self.cls.__name__} whose {name} is no dictionary")
+        return found
 
     def fallback_getattr(self, tx, name, fallback):
         if fallback is not NN_MODULE["__getattr__"]:
@@ -529,19 +582,18 @@ class ModuleVar(ObjectVar):
 
     def module_getattr(self, tx, name):
         """nn.Module.__getattr__."""
-        for table in ("_parameters", "_buffers", "_modules"):
-            entries = self.table(tx, table)
-            if name in entries.items:
-                return entries.get(tx, ConstantVar(name))
+        for table in MODULE_TABLES:
+            found = self.table(tx, table).get(tx, ConstantVar(name))
+            if found is not None:
+                return found
         tx.raise_(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'")
 
     def generic_getattr(self, tx, name):
-        # The tables are consulted early: names live in one place only (nn.Module.__setattr__ sees to it).
+        # The same as below, without raising the AttributeError that leads to __getattr__.
         if (
-            self.fields is not None
-            and name not in self.fields.items
-            and lookup(self.cls, name)[1] is MISSING
+            lookup(self.cls, name)[1] is MISSING
             and lookup(self.cls, "__getattr__")[1] is NN_MODULE["__getattr__"]
+            and self.fields.get(tx, ConstantVar(name)) is None
         ):
             return self.module_getattr(tx, name)
         return super().generic_getattr(tx, name)
@@ -586,7 +638,11 @@ class ModuleVar(ObjectVar):
             return super().call(tx, args, kwargs)
         output = tx.output
         output.guard_no_global_hooks()
-        hooks = {name: self.value.__dict__[name] for name in HOOKS if name in self.fields.items}
+        hooks = {}
+        for name in HOOKS:
+            if name not in self.fields.items:
+                raise Break("module", f"a {self.cls.__name__} without {name}")
+            hooks[name] = self.value.__dict__[name]
         for name in hooks:
             if not hooks[name]:
                 output.guard(self.fields.source.item(name), "NO_HOOKS", "not {0}")
@@ -641,21 +697,8 @@ class ClassVar(RealVar):
 
     def getattr(self, tx, name):
         cls = self.value
-        if name in (
-            "__name__",
-            "__qualname__",
-            "__module__",
-            "__mro__",
-            "__bases__",
-            "__doc__",
-            "__class__",
-            "__dict__",
-            "__subclasses__",
-            "__flags__",
-            "__base__",
-            "mro",
-        ):
-            return tx.fold_pinned(getattr, cls, name)
+        if name in OF_EVERY_CLASS:
+            return self.own_attribute(tx, name)
         owner, found = lookup(cls, name)
         meta_owner, meta = lookup(type(cls), name)
         if (
@@ -669,11 +712,9 @@ class ClassVar(RealVar):
                 return tx.output.wrap_pinned(meta.fget).call(tx, [self], {})
         if found is MISSING:
             if meta is not MISSING:
-                return (
-                    BoundMethodVar.of_descriptor(meta, self)
-                    if callable(meta)
-                    else tx.fold_pinned(getattr, cls, name)
-                )
+                if callable(meta):
+                    return BoundMethodVar.of_descriptor(meta, self)
+                return self.own_attribute(tx, name)
             tx.raise_(AttributeError, f"type object '{cls.__name__}' has no attribute '{name}'")
         if isinstance(found, METHODS):
             return method_of_class(tx, owner, found, name, None, self)
@@ -681,26 +722,50 @@ class ClassVar(RealVar):
             return tx.fold_pinned(getattr, cls, name)
         return tx.output.wrap_class_attribute(owner, found, name)
 
+    def own_attribute(self, tx, name):
+        """What `type` itself answers: a name, the bases, a docstring..."""
+        cls = self.value
+        LOOKUPS.starts[cls] = True  # guards the MRO
+        value = tx.run_now(getattr, cls, name)
+        if can_change(cls) and (value is None or isinstance(value, (str, dict))):
+            return tx.output.wrap(value, tx.output.tree.pinned(cls).attr(name))
+        return tx.fold_pinned(getattr, cls, name)
+
+    def guard_members(self, tx):
+        """The members of an enumeration are these."""
+        for name in ("_member_names_", "_member_map_", "_value2member_map_"):
+            owner, found = lookup(self.value, name)
+            if found is not MISSING and can_change(owner):
+                source = tx.output.tree.pinned(owner).child("class_item", name)
+                tx.output.guard(source, "MEMBERS", "{0} == {pin}", type(found)(found))
+
     def setattr(self, tx, name, value):
         raise Break("attribute", f"setting {self.value.__name__}.{name} on the class")
 
     def getitem(self, tx, key):
+        if isinstance(self.value, enum.EnumMeta):
+            self.guard_members(tx)
         if isinstance(self.value, enum.EnumMeta) or hasattr(self.value, "__class_getitem__"):
             return tx.fold_pinned(lambda: self.value[key.as_constant()])
         return super().getitem(tx, key)
 
     def iterate(self, tx):
         if isinstance(self.value, enum.EnumMeta):
-            return (ConstantVar(member) for member in self.value)
+            self.guard_members(tx)
+            return (ConstantVar(member) for member in tx.run_now(list, self.value))
         tx.raise_(TypeError, f"'{type(self.value).__name__}' object is not iterable")
 
     def contains(self, tx, item):
+        self.guard_members(tx)
         return tx.fold(lambda: item.as_constant() in self.value).value
 
     def length(self, tx):
+        self.guard_members(tx)
         return tx.fold(len, self.value).value
 
     def call(self, tx, args, kwargs):
+        if isinstance(self.value, enum.EnumMeta):
+            self.guard_members(tx)
         return tx.call_class(self.value, args, kwargs)
 
     def __repr__(self):
@@ -842,7 +907,7 @@ class SuperVar(Variable):
             isinstance(self.object, ClassVar) and self.start in self.object.value.__mro__
         )  # else in a metaclass
         mro = (self.object.value if bound_to_class else self.object.python_type()).__mro__
-        owner, found = lookup_among(mro[mro.index(self.start) + 1 :], name)
+        owner, found = lookup_in(mro[0], mro[mro.index(self.start) + 1 :], name)
         if found is MISSING:
             return tx.method_of(self, name)
         if name == "__class__":  # its own, not the object's

@@ -7,6 +7,8 @@ from collections import Counter
 import numpy
 import torch
 
+import minidynamo
+
 from .. import more_models
 from ..models import bert, gpt2
 from ..public_models import NAMES, build, load_torchvision, loss_of
@@ -70,7 +72,19 @@ def measure_mode(name, mode, options):
                 else (loss_of(outputs["eager"]).detach(), loss_of(outputs[label]).detach())
             )
             row[f"{label} difference"] = difference(expected, got)
+    if mode == "infer" and "eager" in outputs:
+        try:
+            row["cold difference"] = cold_difference(name, outputs["eager"])
+        except Exception as error:
+            row["cold error"] = f"{type(error).__name__}: {error}"
     return row
+
+
+def cold_difference(name, expected):
+    """The largest of two calls of a model that was compiled before its first eager call."""
+    model, inputs, _ = build(name)
+    compiled = minidynamo.compile(model, backend="eager")
+    return max(difference(expected, run(compiled, inputs, False)) for _ in range(2))
 
 
 @suite("capture-more")
@@ -132,6 +146,9 @@ def summary(rows):
             f"{mode}: whole graphs ours {whole['ours']}, torch.compile {whole['peer']}, of {len(of_mode)}; outputs of ours that differ: "
             f"{wrong or 'none'}; with backend inductor: {wrong_code or 'none'}"
         )
+        if mode == "infer":
+            cold = [r["name"] for r in of_mode if not r.get("cold difference", 1) <= 1e-4]
+            lines.append(f"compiled cold, two calls: outputs that differ: {cold or 'none'}")
     return "\n".join(lines)
 
 

@@ -1,0 +1,162 @@
+"""Mutants: each kind of guard removed, the memo always answering True, absences not asked.
+
+The kinds are read from the packages' source: whatever is given as the kind of a `guard(...)` call
+or of a `Guard(...)`, and the names of the thread's state.  A kind that is neither in KILLERS nor in
+ELSEWHERE fails a test, so a new kind of guard needs a generator that sees it missing.
+"""
+
+import ast
+import functools
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import minidynamo
+from minidynamo import convert_frame, guards
+
+from .mutants import mutant
+
+STATES = {name for name, _ in convert_frame.STATE} | {
+    name for (name, _), _ in convert_frame.DETAILS
+}
+
+
+def kinds_in(node: ast.AST) -> Iterator[str]:
+    """The constants that an expression for a kind can give: of both branches of a condition."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        yield node.value
+    elif isinstance(node, ast.IfExp):
+        yield from kinds_in(node.body)
+        yield from kinds_in(node.orelse)
+    elif isinstance(node, ast.Tuple):
+        yield from kinds_in(node.elts[0])
+
+
+def all_kinds() -> set[str]:
+    """Every kind of guard that minidynamo makes."""
+    found = set(STATES)
+    for file in Path(minidynamo.__file__).parent.rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text())):
+            if not isinstance(node, ast.Call) or not node.args:
+                continue
+            name = getattr(node.func, "attr", getattr(node.func, "id", ""))
+            if name == "guard" and len(node.args) > 1:
+                found |= {*kinds_in(node.args[1])}
+            elif name == "Guard":
+                found |= {*kinds_in(node.args[0])}
+            elif name == "guard_key":  # of a dictionary
+                found |= {*kinds_in(node.args[1])}
+    return {kind for kind in found if kind.isupper()}
+
+
+# kind -> generators that see it missing
+KILLERS = {
+    "ABSENT": ("change --kinds object,module --count 120",),
+    "ALIAS": ("change --kinds aliases",),
+    "AUTOCAST": ("change_state --only autocast",),
+    "AUTOCAST_DTYPES": ("change_state --only instead",),
+    "BUILTIN": ("change --kinds python_module --count 200",),
+    "CODE": ("change --kinds cells",),
+    "DEFAULT_DEVICE": ("change_state --only instead",),
+    "DETERMINISTIC": ("change_state --only deterministic",),
+    "DISPATCH_MODES": ("change_state --only Dispatch",),
+    "DISTINCT": ("change --kinds aliases",),
+    "DTYPE": ("change_state --only default_dtype",),
+    "EMPTY": ("change --kinds cells",),
+    "EQUALS": ("change --kinds dict",),
+    "FUNCTION_MODES": ("change_state --only FunctionMode",),
+    "GRAD_MODE": ("change_state --only no_grad",),
+    "EQ": ("change --kinds callables",),
+    "HANDLING": ("change_state --only handled",),
+    "ID": ("change --kinds object,class --count 200",),
+    "INFERENCE": ("change_state --only instead",),
+    "KEYS": ("change --kinds dict",),
+    "LENGTH": ("change --kinds list",),
+    "MAXLEN": ("change --kinds nested_deque",),
+    "MEMBERS": ("change --kinds enum_class --count 200",),
+    "LOGGER": ("change --kinds logger",),
+    "METHOD": ("change --kinds callables",),
+    "MODULE": ("change --kinds callables",),
+    "MRO": ("change --kinds class,object",),
+    "NO_ATTRIBUTES": ("change --kinds ordered",),
+    "NO_HOOKS": ("change_state --only forward_hook",),
+    "ORDER": ("change --kinds colliding",),
+    "PRESENT": ("change --kinds dict",),
+    "STATE": ("change_state --only num_threads",),
+    "TYPE": ("change --kinds object,dict,slots",),
+}
+
+# kind -> why none of these generators can see it missing
+ELSEWHERE = {
+    "CACHED": "the value of a cached function changes only once its cache is cleared",
+    "EQUAL": "sizes that are symbols: `make fuzz-shapes`",
+    "RANGE": "sizes that are symbols: `make fuzz-shapes`",
+    "SIZES": "sizes that are symbols: `make fuzz-shapes`",
+    "FLAG": "tensors and their metadata are the subject of another generator",
+    "GLOBAL": "globals of functions that a backend traces: the generator of autograd functions",
+    "SAME": "a parameter that is a key of an optimizer's state and an attribute, too",
+    "TRANSFORMS": "inside vmap or grad plain tensors compute the same",
+    "TENSOR": "tensors and their metadata are the subject of another generator",
+    "DEFAULTS": "defaults of functions: mutants_names.py",
+    "INSTANCE": "what isinstance was told of a tensor's class: mutants_c_objects.py",
+    "SUBCLASS": "what a class is registered with: mutants_c_objects.py",
+    "OFFSET": "tensors and their metadata: mutants_layouts.py",
+    "DEVICE": "needs a second device",
+    "FLOAT": "needs a float that changed before, and dynamic shapes",
+    "GRAD": "tensors and their metadata are the subject of another generator",
+    "LAYOUT": "tensors and their metadata are the subject of another generator",
+    "SHAPE": "tensors and their metadata are the subject of another generator",
+    "STRIDE": "tensors and their metadata are the subject of another generator",
+    "VIEW_BITS": "tensors and their metadata are the subject of another generator",
+}
+
+
+def without(kind: str) -> Callable[[], None]:
+    """The packages with guards of this kind that are always true: what they read is still read."""
+
+    def change() -> None:
+        plain = guards.GuardFunction.__init__
+
+        @functools.wraps(plain)
+        def weakened(self, tree, parameters, state_guards, pair_guards):
+            roots = [*tree.locals.values(), *tree.frees.values(), *tree.pins.values()]
+            found = [*state_guards, *pair_guards]
+            while roots:
+                node = roots.pop()
+                found += node.guards.values()
+                roots += node.children.values()
+            for guard in found:
+                if guard.kind == kind:
+                    guard.check = f"(({guard.check}), True)[1]"
+                    guard.row = None
+            plain(self, tree, parameters, state_guards, pair_guards)
+
+        guards.GuardFunction.__init__ = weakened
+
+    return change
+
+
+for kind, killers in KILLERS.items():
+    mutant(f"no {kind} guards", *[f"{killer} --modes eager" for killer in killers])(without(kind))
+
+
+@mutant("the memo is always right", "change --kinds module --count 200 --modes eager")
+def always() -> None:
+    class Always:
+        """Says after the first check that nothing has changed."""
+
+        def __init__(self, rows):
+            self.checked = False
+
+        def __call__(self):
+            return self.checked
+
+        def remember(self, objects, dicts):
+            self.checked = True
+
+    guards.Memo = Always
+
+
+@mutant("the memo's rows of parameters", "change --kinds parameters --modes eager,inductor")
+def rows() -> None:
+    plain = guards.Memo
+    guards.Memo = lambda rows: plain([])

@@ -1,0 +1,113 @@
+"""One thing is changed between two calls: samples of `change`, `change_state` and `cold`."""
+
+import pytest
+import torch
+from torch import nn
+
+import minidynamo
+from minidynamo import config
+from tests.soundness import change, change_state, modes, mutants_change, runner
+
+
+def test_things():
+    assert runner.sample(change, 20, "eager") == []
+
+
+def test_things_inductor():
+    assert runner.sample(change, 3, "inductor", first=1) == []
+
+
+def test_state():
+    assert runner.sample(change_state, 30, "eager") == []
+
+
+@pytest.mark.parametrize("name", ["bert", "segformer", "t5", "llama"])
+def test_cold(name):
+    pytest.importorskip("transformers")
+    from tests.soundness import cold
+
+    assert runner.attempt(cold, name, modes.MODES["eager"]) == ""
+
+
+def test_cold_inductor():
+    pytest.importorskip("transformers")
+    from tests.soundness import cold
+
+    assert runner.attempt(cold, "vit", modes.MODES["inductor"]) == ""
+
+
+def test_each_kind_of_guard_has_a_mutant():
+    known = {*mutants_change.KILLERS} | {*mutants_change.ELSEWHERE}
+    assert mutants_change.all_kinds() == known
+
+
+# ---- what is absent
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(3, 3)
+
+    def forward(self, x):
+        try:
+            more = self.tried
+        except AttributeError:
+            more = 2.0
+        x = self.linear(x) * getattr(self, "factor", 1.0)
+        return x + more + (10 if hasattr(self, "extra") else 0)
+
+
+CHANGES = {
+    "number": lambda net: setattr(net, "factor", 5.0),
+    "buffer": lambda net: net.register_buffer("factor", torch.ones(3) * 4),
+    "parameter": lambda net: setattr(net, "factor", nn.Parameter(torch.ones(3) * 7)),
+    "module": lambda net: setattr(net, "extra", nn.Linear(1, 1)),
+    "tried": lambda net: setattr(net, "tried", 3.0),
+    "class": lambda net: setattr(type(net), "factor", 3.0),
+    "base class": lambda net: setattr(nn.Module, "factor", 4.0),
+    "getattr": lambda net: setattr(
+        type(net),
+        "__getattr__",
+        lambda self, name: 8.0 if name == "factor" else nn.Module.__getattr__(self, name),
+    ),
+    "dictionary": lambda net: net.__dict__.update(linear=nn.Tanh()),
+    "method of torch": lambda net: setattr(nn.Linear, "forward", lambda self, x: x * 100),
+}
+
+
+@pytest.fixture
+def restored():
+    """torch's classes are as they were, whatever a test does to them."""
+    forward = nn.Linear.forward
+    yield
+    nn.Linear.forward = forward
+    if "factor" in vars(nn.Module):
+        del nn.Module.factor
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
+@pytest.mark.parametrize("name", CHANGES)
+def test_absence(name, backend, restored):
+    if backend != "eager" and name not in ("number", "buffer", "class"):
+        pytest.skip("the guards are those of the backend eager")
+    net = type("Net", (Net,), {})()
+    minidynamo.reset()
+    with config.patch(raise_internal_errors=True), torch.no_grad():
+        compiled = minidynamo.compile(net, backend=backend)
+        x = torch.randn(2, 3)
+        torch.testing.assert_close(compiled(x), net.forward(x))
+        CHANGES[name](net)
+        torch.testing.assert_close(compiled(x), net.forward(x))
+        if name in ("number", "buffer", "parameter"):
+            del net.factor
+            torch.testing.assert_close(compiled(x), net.forward(x))
+            net.factor = 6.0
+            torch.testing.assert_close(compiled(x), net.forward(x))
+
+
+def test_absence_costs_one_guard_for_a_dictionary():
+    net = Net()
+    minidynamo.reset()
+    compiled = minidynamo.compile(net, backend="eager")
+    compiled(torch.randn(2, 3))
+    absences = [g for g in minidynamo.records.frames[-1].guards if g.kind == "ABSENT"]
+    assert len(absences) == len({g.source for g in absences})
