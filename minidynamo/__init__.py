@@ -5,10 +5,10 @@
     ... def f(x):
     ...     return torch.relu(x) + 1
 
-The files in the order in which a call flows through them: `frame_hook` (C), `convert_frame`, `bytecode/`, `symbolic_eval/`,
-`variables/`, `sources`, `guards`, `graph_capture`, `reconstruct`, `replacement`, `resume`, `backends`.  `minidynamo.bytecode`, `.resume` and
-`.frame_hook` import without torch: everything else loads on first use.
-Mirrors torch/_dynamo (paper section 3).
+The files in the order in which a call flows through them: `frame_hook` (C), `convert_frame`,
+`bytecode/`, `symbolic_eval/`, `variables/`, `sources`, `guards`, `graph_capture`, `reconstruct`,
+`replacement`, `resume`, `backends`.  `minidynamo.bytecode`, `.resume` and `.frame_hook` import
+without torch: everything else loads on first use. Mirrors torch/_dynamo (paper section 3).
 """
 
 import importlib

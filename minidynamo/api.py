@@ -1,4 +1,5 @@
-"""The public functions: compile, reset, disable, graph_break, is_compiling, mark_dynamic, mark_static.
+"""The public functions: compile, reset, disable, graph_break, is_compiling, mark_dynamic,
+mark_static.
 
     >>> model = minidynamo.compile(model, backend="eager")      # behaves like the module
 Mirrors torch/_dynamo/eval_frame.py and decorators.py.
@@ -22,8 +23,9 @@ CHOICES = {
 def compile(fn_or_module=None, *, backend="inductor", fullgraph=False, dynamic=None, mode=None):
     """A compiled version of a function or module; without one, a decorator.
 
-    dynamic: which sizes are symbols: None (those that changed between calls), True (all of the arguments'), False (none); see dynamic.py.
-    Raises TypeError if it is given something that cannot be called, ValueError for a backend, mode, dynamic or fullgraph that there is not.
+    dynamic: which sizes are symbols: None (those that changed between calls), True (all of the
+    arguments'), False (none); see dynamic.py. Raises TypeError if it is given something that cannot
+    be called, ValueError for a backend, mode, dynamic or fullgraph that there is not.
     """
     for name, value in (("mode", mode), ("dynamic", dynamic), ("fullgraph", fullgraph)):
         if (type(value), value) not in [(type(choice), choice) for choice in CHOICES[name]]:
@@ -61,7 +63,8 @@ def named_like(fn, made):
 
 @functools.lru_cache(None)
 def framed(function):
-    """A function of torch's own (F.gelu, torch.softmax), which is left alone as a frame, behind one that is compiled: the same one each time."""
+    """A function of torch's own (F.gelu, torch.softmax), which is left alone as a frame, behind one
+    that is compiled: the same one each time."""
 
     @functools.wraps(function)
     def call(*args, **kwargs):
@@ -146,7 +149,8 @@ def is_compiling():
 
 
 def mark_dynamic(tensor, dim):
-    """Size `dim` of `tensor` is a symbol when it is compiled.  The compiled call raises SpecializationError where its number is needed."""
+    """Size `dim` of `tensor` is a symbol when it is compiled.  The compiled call raises
+    SpecializationError where its number is needed."""
     if not -tensor.dim() <= dim < tensor.dim():
         raise IndexError(
             f"mark_dynamic: a tensor of {tensor.dim()} dimensions has no dimension {dim}"
@@ -156,7 +160,8 @@ def mark_dynamic(tensor, dim):
 
 
 def mark_static(tensor, dim=None):
-    """Size `dim` of `tensor` (None: every size) is a number when it is compiled, also with dynamic=True."""
+    """Size `dim` of `tensor` (None: every size) is a number when it is compiled, also with
+    dynamic=True."""
     tensor.__dict__.setdefault("_minidynamo_static", set()).update(
         range(tensor.dim()) if dim is None else [dim % tensor.dim()]
     )

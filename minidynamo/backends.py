@@ -1,6 +1,7 @@
 """The registry of backends: what compiles a captured graph.
 
-In:   a name or a callable.   Out: `backend(gm: fx.GraphModule, example_inputs: list) -> callable(*tensors) -> tuple of tensors`.
+In:   a name or a callable.   Out: `backend(gm: fx.GraphModule, example_inputs: list) ->
+      callable(*tensors) -> tuple of tensors`.
 
     >>> @register_backend
     ... def show(gm, example_inputs):
@@ -60,7 +61,8 @@ def is_own(backend):
 def eager(gm, example_inputs, mode=None):
     """Run the captured graph as it is: shows capture alone.
 
-    The graph's code reads parameters from a plain namespace: nn.Module.__getattr__ would cost more than small ops."""
+    The graph's code reads parameters from a plain namespace: nn.Module.__getattr__ would cost more
+    than small ops."""
     attributes = types.SimpleNamespace(
         **dict(gm.named_parameters(remove_duplicate=False)),
         **dict(gm.named_buffers(remove_duplicate=False)),
@@ -76,6 +78,7 @@ def aot_eager(gm, example_inputs, mode=None):
 
 @register_backend(name="inductor")
 def inductor(gm, example_inputs, mode=None):
-    """miniinductor: fused kernels.  Its backward halves run, and are compiled, with the hook off: `backward()` may stand in a compiled function."""
+    """miniinductor: fused kernels.  Its backward halves run, and are compiled, with the hook off:
+    `backward()` may stand in a compiled function."""
     importlib.import_module("miniinductor.autograd.runtime").undisturbed = frame_hook.disabled
     return importlib.import_module("miniinductor").compile_fx(gm, example_inputs, mode=mode)

@@ -1,4 +1,5 @@
-"""Every switch of minidynamo, with its default.  `config.patch(name=value)` sets some for a `with` block.
+"""Every switch of minidynamo, with its default.  `config.patch(name=value)` sets some for a `with`
+block.
 
     >>> with minidynamo.config.patch(recompile_limit=2):
     ...     ...
@@ -18,8 +19,11 @@ raise_internal_errors = (
     False  # the compiler's own failures raise instead of running the frame eagerly
 )
 recompile_limit = 8  # entries per code object and `self`; then the code runs as plain Python
-step_limit = 500_000  # instructions traced for one frame, inlined calls included; a longer one runs as plain Python
-guard_limit = 100_000  # guards of one frame; one that needs more (a list of a million numbers was read) runs as plain Python
+# instructions traced for one frame, inlined calls included; a longer one runs as plain Python
+step_limit = 500_000
+# guards of one frame; one that needs more (a list of a million numbers was read) runs as plain
+# Python
+guard_limit = 100_000
 attempt_limit = 200  # restarts of one frame's analysis (one per graph break met)
 guard_parameter_metadata = (
     True  # dtype, device, shape of parameters are checked besides their identity

@@ -6,9 +6,9 @@ Out:  None (run it as it is) or `(guard, code, record)`; every decision lands in
     >>> callback = FrameCompiler(backend="eager")
     >>> compiled = frame_hook.enabled(fn, callback)
 
-The frame is traced until it returns or until a place where it must be split; what was learned there (the speculation log)
-is kept and tracing starts over.  If the compiler itself fails, the frame runs eagerly and the failure is recorded.
-Mirrors torch/_dynamo/convert_frame.py.
+The frame is traced until it returns or until a place where it must be split; what was learned there
+(the speculation log) is kept and tracing starts over.  If the compiler itself fails, the frame runs
+eagerly and the failure is recorded. Mirrors torch/_dynamo/convert_frame.py.
 """
 
 import collections
@@ -47,7 +47,8 @@ BENCH = os.path.join(OURS, "bench") + os.sep  # its workloads are user programs
 TORCH = os.path.dirname(torch.__file__) + os.sep
 TORCH_MODULES = os.path.join(TORCH, "nn", "modules") + os.sep
 OPTIMIZERS = os.path.join(TORCH, "optim") + os.sep
-# what these call runs as plain Python: the backward pass (with hooks, and bodies of checkpoints that must run as they did), vmap, grad...
+# what these call runs as plain Python: the backward pass (with hooks, and bodies of checkpoints
+# that must run as they did), vmap, grad...
 PLAIN = tuple(
     os.path.join(TORCH, *parts)
     for parts in (
@@ -337,8 +338,9 @@ class FrameCompiler:
         return entry
 
     def worth_splitting(self, code, args):
-        """May tensors follow?  Asked where none was met before a break: yes for the function that was compiled itself, and where an argument
-        holds one; a method of a module gets a few tries (its lines may be NumPy's)."""
+        """May tensors follow?  Asked where none was met before a break: yes for the function that
+        was compiled itself, and where an argument holds one; a method of a module gets a few tries
+        (its lines may be NumPy's)."""
         if any(
             entry.co_filename == code.co_filename and entry.co_firstlineno == code.co_firstlineno
             for entry in self.entries.values()
@@ -411,7 +413,8 @@ class FrameCompiler:
         return frame
 
     def compile_graph(self, output, record, outputs):
-        """(callable or None, input variables, what to call when it raises): the backend's work on the captured graph."""
+        """(callable or None, input variables, what to call when it raises): the backend's work on
+        the captured graph."""
         if not output.calls:
             return None, [], None
         with record.timed("graph"):
@@ -526,7 +529,8 @@ def internal_error(error, record, where=""):
 
 
 def pinned_sizes(output):
-    """[(source name, value, line)] of the symbols that the program or the backend needed as numbers.  SpecializationError if one is marked dynamic."""
+    """[(source name, value, line)] of the symbols that the program or the backend needed as
+    numbers.  SpecializationError if one is marked dynamic."""
     found = [(source.name(), value, line) for source, value, line in output.shape_env.pinned()]
     marked = (
         {

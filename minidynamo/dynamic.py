@@ -1,7 +1,9 @@
-"""Which sizes and ints of a frame become symbols: `compile(dynamic=...)`, marks on tensors, and what earlier calls showed.
+"""Which sizes and ints of a frame become symbols: `compile(dynamic=...)`, marks on tensors, and
+what earlier calls showed.
 
 In:   a tensor or int and its source, while the frame is traced.
-Out:  the dimensions (and strides) to make symbolic; what was met is noted, for the next compilation of the same code to compare with.
+Out:  the dimensions (and strides) to make symbolic; what was met is noted, for the next compilation
+      of the same code to compare with.
 
     >>> policy = SizePolicy(dynamic=None, earlier=[entry.record.sizes for entry in entries])
     >>> policy.of_tensor(x, source)         # ({0}, set()): size 0 was another one when this code was compiled before
@@ -12,8 +14,9 @@ Out:  the dimensions (and strides) to make symbolic; what was met is noted, for 
 | True | if the tensor is an argument (not a parameter or buffer); likewise its strides, and ints among the arguments |
 | False | never |
 
-0 and 1 are never symbols; ints below 2, those of closures and globals neither.  A symbol that the program pinned (it needed the number) is a number in the next attempt.
-Mirrors torch/_dynamo/variables/builder.py (`_automatic_dynamic`) and pgo.py (paper section 5).
+0 and 1 are never symbols; ints below 2, those of closures and globals neither.  A symbol that the
+program pinned (it needed the number) is a number in the next attempt. Mirrors
+torch/_dynamo/variables/builder.py (`_automatic_dynamic`) and pgo.py (paper section 5).
 # PyTorch: what was seen is kept per code object in `frame_state`; here it lies with the cache entries and goes with them.
 """
 
@@ -29,7 +32,8 @@ ARGUMENT = {
 
 
 class SizePolicy:
-    """The rules for one conversion; `met` is what the attempt saw: [(source, sizes and strides or int, symbolic dims)]."""
+    """The rules for one conversion; `met` is what the attempt saw: [(source, sizes and strides or
+    int, symbolic dims)]."""
 
     def __init__(self, dynamic, earlier=()):
         self.dynamic, self.pinned, self.met = dynamic, {}, []  # pinned: name -> (value, line)
@@ -110,7 +114,8 @@ class SizePolicy:
         return False
 
     def pin(self, found):
-        """Note [(source name, value, line)] that the program needed as numbers: are some of them new, so that tracing again helps?"""
+        """Note [(source name, value, line)] that the program needed as numbers: are some of them
+        new, so that tracing again helps?"""
         new = [row for row in found if row[0] not in self.pinned]
         self.pinned.update({name: (value, line) for name, value, line in new})
         return bool(new)

@@ -18,9 +18,11 @@ class SpecializationError(Unsupported):
 
 
 class Break(Exception):
-    """`kind` groups breaks in the counters, `reason` is a sentence, `hint` says how to remove the break.
+    """`kind` groups breaks in the counters, `reason` is a sentence, `hint` says how to remove the
+    break.
 
-    `stack` and `step` of the root frame: where it was met, or where a value was made that cannot be rebuilt.
+    `stack` and `step` of the root frame: where it was met, or where a value was made that cannot be
+    rebuilt.
     """
 
     def __init__(self, kind, reason, hint="", stack=None, step=None):

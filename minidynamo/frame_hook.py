@@ -1,16 +1,19 @@
 """The frame hook's Python face.
 
-In:   a callback `callback(func, code, args) -> None | (guard, code, ...)`, asked once for each new situation of each
-code object that a hooked thread runs.  Out: while it is installed, frames run the code whose guard holds.
+In:   a callback `callback(func, code, args) -> None | (guard, code, ...)`, asked once for each new
+      situation of each
+code object that a hooked thread runs.  Out: while it is installed, frames run the code whose guard
+holds.
 
     >>> def callback(func, code, args):
     ...     print("about to run", code.co_name)
     ...     set_cache(code, None)                   # from now on as is; `...`: with all that it calls
     >>> hooked = enabled(f, callback)               # `hooked(...)` runs f with the hook on, in this thread
 
-`guard(func, *params)` gets the function object and every bound parameter (the *args tuple and **kwargs dict included) and
-answers whether the code may run.  A guard that raises makes the frame raise.  The code object that runs instead must
-take the same parameters, all positional, and the same free variables.
+`guard(func, *params)` gets the function object and every bound parameter (the *args tuple and
+**kwargs dict included) and answers whether the code may run.  A guard that raises makes the frame
+raise.  The code object that runs instead must take the same parameters, all positional, and the
+same free variables.
 
 An entry whose third item is callable belongs to that callback: other callbacks pass it over.
 The cache of a code object is a plain list of entries that one may print and edit.

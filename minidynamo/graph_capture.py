@@ -1,14 +1,16 @@
-"""The FX graph under construction, with everything one attempt at a frame collects: inputs, attributes, guards.
+"""The FX graph under construction, with everything one attempt at a frame collects: inputs,
+attributes, guards.
 
-In:   `call_graph("call_function", torch.add, [x, y], {})` from the evaluator, variables as arguments.
-Out:  a node in `graph` (executed once with fake tensors) and a variable for its result; `finish(outputs)` gives the
-      `fx.GraphModule` and its example inputs for the backend.
+In:   `call_graph("call_function", torch.add, [x, y], {})` from the evaluator, variables as
+      arguments.
+Out:  a node in `graph` (executed once with fake tensors) and a variable for its result;
+      `finish(outputs)` gives the `fx.GraphModule` and its example inputs for the backend.
 
     >>> output.call_graph(tx, "call_method", "relu", [x], {})
 
-Parameters and buffers of modules are `get_attr` nodes guarded by identity; other tensors are placeholders.  Each node's
-meta holds `example_value`, `stack_trace`, `source_line`, `user_stack` and `module_path`.
-Mirrors torch/_dynamo/output_graph.py (paper section 3.5).
+Parameters and buffers of modules are `get_attr` nodes guarded by identity; other tensors are
+placeholders.  Each node's meta holds `example_value`, `stack_trace`, `source_line`, `user_stack`
+and `module_path`. Mirrors torch/_dynamo/output_graph.py (paper section 3.5).
 """
 
 import builtins
@@ -79,7 +81,8 @@ SIZE = re.compile(r"[su]\d+")  # what the symbols of sizes are called, here and 
 
 @functools.cache
 def global_paths(code: types.CodeType) -> list[tuple[str, ...]]:
-    """`("torch", "nn", "init")` for each `torch.nn.init` that the code may read: a global's name, and attributes."""
+    """`("torch", "nn", "init")` for each `torch.nn.init` that the code may read: a global's name,
+    and attributes."""
     paths, open_path = [], False
     for instruction in dis.get_instructions(code):
         if instruction.opname == "LOAD_GLOBAL":
@@ -101,8 +104,8 @@ def reserved_names():
 
 
 def state_of(tensor):
-    """What an in-place operation on a tensor changes: torch's count of writes, and metadata (`requires_grad_()`, `t_()`); None for inference
-    tensors, where torch does not count."""
+    """What an in-place operation on a tensor changes: torch's count of writes, and metadata
+    (`requires_grad_()`, `t_()`); None for inference tensors, where torch does not count."""
     if tensor.is_inference():
         return None
     return (
@@ -129,7 +132,8 @@ def states(args, kwargs):
 
 
 class OutputGraph(Builder):
-    """One attempt.  `inputs`: variables behind the placeholders, in order: symbols, then the tensors that have them as sizes."""
+    """One attempt.  `inputs`: variables behind the placeholders, in order: symbols, then the
+    tensors that have them as sizes."""
 
     def __init__(self, input_sources=(), generates_code=True, floats=(), policy=None):
         self.floats, self.float_inputs = (
@@ -180,8 +184,10 @@ class OutputGraph(Builder):
             {},
             {},
         )  # (setter, its first arguments) -> the thread's state
-        self.entered = []  # context managers of C (`torch_rules.ContextVar`) that the graph has entered and not left
-        self.read_functions = {}  # id -> (function of torch's, does it call what the program replaced)
+        # context managers of C (`torch_rules.ContextVar`) that the graph has entered and not left
+        self.entered = []
+        # id -> (function of torch's, does it call what the program replaced)
+        self.read_functions = {}
         self.names, self.written = {}, []  # written: (node, fake tensor it changed in place)
         self.members = {}  # id of a member of an enumeration -> its MemberVar
         self.absent = {}  # source of a dictionary -> {name that must stay absent: line that asked}
@@ -197,7 +203,8 @@ class OutputGraph(Builder):
             )
 
     def check_generators(self):
-        """A generator that was left inside a `try` or `with` runs its end when plain Python lets it go."""
+        """A generator that was left inside a `try` or `with` runs its end when plain Python lets it
+        go."""
         for generator in self.generators:
             if generator.must_be_closed():
                 raise Break(
@@ -209,8 +216,9 @@ class OutputGraph(Builder):
 
     # ---- guards
     def guard(self, source, kind, check, value=None, row=None):
-        """Hang a guard on `source`; `{pin}` and `{key}` in the check stand for `value`.  row: what the check looks at, where the memo can do
-        that: an attribute of the tensor there (`value`), or its LAYOUT."""
+        """Hang a guard on `source`; `{pin}` and `{key}` in the check stand for `value`.  row: what
+        the check looks at, where the memo can do that: an attribute of the tensor there (`value`),
+        or its LAYOUT."""
         if kind in source.guards:
             return
         pins = {}
@@ -238,7 +246,8 @@ class OutputGraph(Builder):
         self.absent.setdefault(source, {}).setdefault(name, line)
 
     def guard_absences(self):
-        """One guard for all the names that a dictionary must not have: modules are asked for many."""
+        """One guard for all the names that a dictionary must not have: modules are asked for
+        many."""
         for source, names in self.absent.items():
             if "KEYS" not in source.guards:
                 check = f"{{0}}.keys().isdisjoint({literal(tuple(sorted(names)))})"
@@ -252,7 +261,8 @@ class OutputGraph(Builder):
         )
 
     def guard_state(self, call, value):
-        """`call` (a functools.partial) read `value` from the process's state: it must give the same again.  What the frame itself sets is guarded on entry."""
+        """`call` (a functools.partial) read `value` from the process's state: it must give the same
+        again.  What the frame itself sets is guarded on entry."""
         name = call.func.__name__
         if self.state_before and ("grad" in name or "autocast" in name):
             return
@@ -278,9 +288,11 @@ class OutputGraph(Builder):
                 self.guard(source.item(name), "GLOBAL", check, pin)
 
     def calls_replaced(self, function, goes_on):
-        """Does torch's `function`, which the graph would call whole, find something of the program's under the names in its code?
+        """Does torch's `function`, which the graph would call whole, find something of the
+        program's under the names in its code?
 
-        What it finds is guarded.  goes_on: whether a function that is found so is looked at, too."""
+        What it finds is guarded.  goes_on: whether a function that is found so is looked at,
+        too."""
         known = self.read_functions.get(id(function))
         if known is not None:
             return known[1]
@@ -304,8 +316,8 @@ class OutputGraph(Builder):
         return replaced
 
     def lets_go(self, value):
-        """May `value`, which was alive when the frame began, be gone by now in plain Python: has anything been written, or a parameter been
-        rebound that may have held it?"""
+        """May `value`, which was alive when the frame began, be gone by now in plain Python: has
+        anything been written, or a parameter been rebound that may have held it?"""
         cells = [variable for variable, _ in self.memo.values() if type(variable) is CellVar]
         rebound = [
             was.value
@@ -343,7 +355,8 @@ class OutputGraph(Builder):
             )
 
     def guard_offsets(self, fakes: list[torch.Tensor]) -> None:
-        """Places are counted from the start of these tensors' memory: where the inputs begin that lie there must stay as it is."""
+        """Places are counted from the start of these tensors' memory: where the inputs begin that
+        lie there must stay as it is."""
         known = [v for v in self.by_fake.values() if v.value is not None]  # not made in the frame
         storages = {fake.untyped_storage()._cdata for fake in fakes}
         for variable in known:
@@ -373,14 +386,16 @@ class OutputGraph(Builder):
         return found
 
     def as_input(self, source):
-        """The tensor at `source` is replaced while tracing: it must be a placeholder, not part of the graph's state."""
+        """The tensor at `source` is replaced while tracing: it must be a placeholder, not part of
+        the graph's state."""
         if source.name() not in self.input_sources:
             self.input_sources.add(source.name())
             raise Break("restart", "a buffer is replaced in forward")
 
     # ---- inputs
     def unique_name(self, text):
-        """A name for a placeholder or an attribute of the graph that nothing else in the generated module has."""
+        """A name for a placeholder or an attribute of the graph that nothing else in the generated
+        module has."""
         text = "".join(c if c.isascii() and c.isalnum() else "_" for c in text).strip("_")
         while "__" in text:
             text = text.replace("__", "_")
@@ -475,7 +490,8 @@ class OutputGraph(Builder):
                 self.unbacked[symbol] = SymVar(value, node=size)
 
     def symbolic_node(self, tx, value):
-        """The node that computes a SymInt, SymFloat or SymBool from the symbols; each expression once."""
+        """The node that computes a SymInt, SymFloat or SymBool from the symbols; each expression
+        once."""
         if type(value) is torch.SymBool and value.node.has_hint():
             return bool(value)
 
@@ -694,7 +710,8 @@ class OutputGraph(Builder):
         return identity
 
     def wrap_result(self, value):
-        """A value that a folded call gave: constants and containers of constants; anything else is pinned."""
+        """A value that a folded call gave: constants and containers of constants; anything else is
+        pinned."""
         if is_constant_value(value):
             return ConstantVar(value)
         kind = type(value)
@@ -722,9 +739,11 @@ class OutputGraph(Builder):
 
     # ---- the end
     def forget(self):
-        """Break the cycles that would keep the program's values alive until Python collects garbage.
+        """Break the cycles that would keep the program's values alive until Python collects
+        garbage.
 
-        Or for good: fake tensors hold the shape environment through C++, where Python sees no cycle."""
+        Or for good: fake tensors hold the shape environment through C++, where Python sees no
+        cycle."""
         self.shape_env.where = str
         frame, self.frame = self.root, None
         for table in (
@@ -795,7 +814,8 @@ class OutputGraph(Builder):
 
 
 class Torch:
-    """What the text of a graph calls `torch`: the functions that were captured, whatever their names mean later."""
+    """What the text of a graph calls `torch`: the functions that were captured, whatever their
+    names mean later."""
 
     def __init__(self, module):
         self._module = module
@@ -805,7 +825,8 @@ class Torch:
 
 
 def call_by_object(made: torch.fx.GraphModule) -> None:
-    """torch.fx writes torch's functions by their names: the text must mean those of the nodes (`F.relu = mine` may come later)."""
+    """torch.fx writes torch's functions by their names: the text must mean those of the nodes
+    (`F.relu = mine` may come later)."""
     root = Torch(torch)
     for node in made.graph.nodes:
         if node.op != "call_function" or not torch.fx.graph._is_from_torch(node.target):
@@ -838,7 +859,8 @@ def symbols_of(fake):
 
 
 def guard_operator(target, args):
-    """An operator on tensors is what torch has made it: `torch.Tensor.__add__` may be replaced, too."""
+    """An operator on tensors is what torch has made it: `torch.Tensor.__add__` may be replaced,
+    too."""
     if not any(type(arg) is TensorVar for arg in args):
         return
     name = target.__name__.strip("_")

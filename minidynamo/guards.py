@@ -1,26 +1,30 @@
-"""Guards: what an entry assumes, as objects, and the one readable Python function that checks them all.
+"""Guards: what an entry assumes, as objects, and the one readable Python function that checks them
+all.
 
 In:   `Guard`s on the nodes of a `SourceTree`.
-Out:  `GuardFunction`: `.check(func, *parameters) -> bool`, `.source` (its text), `.guards`, `.first_failure(...)`.
+Out:  `GuardFunction`: `.check(func, *parameters) -> bool`, `.source` (its text), `.guards`,
+      `.first_failure(...)`.
 
     >>> print(entry.guards.source)
     def check(this_function, x):
-        if not (type(x) is P_Tensor and x.dtype is P_float32 and x.shape == (2, 3) and ...): return False
-        return True
+        if not (type(x) is P_Tensor and x.dtype is P_float32 and x.shape == (2, 3) and ...): return
+        False return True
 
-Names.  A parameter is called what the program calls it, unless the text uses that word for something else: a parameter `len` is
-`len_` in a function that asks for lengths (`name_parameters`), so that no name of the program hides one of ours.
+Names.  A parameter is called what the program calls it, unless the text uses that word for
+something else: a parameter `len` is `len_` in a function that asks for lengths (`name_parameters`),
+so that no name of the program hides one of ours.
 
-The function follows the tree: each prefix is evaluated once and kept in a local.  The arguments' own checks come first
-(they fail most often), then the thread's state, then everything below.  An exception while
-checking means False: a
-missing attribute is a failed guard.  One that comes from elsewhere (foreign.py) leaves the user's
-call.
+The function follows the tree: each prefix is evaluated once and kept in a local.  The arguments'
+own checks come first (they fail most often), then the thread's state, then everything below.  An
+exception while checking means False: a missing attribute is a failed guard.  One that comes from
+elsewhere (foreign.py) leaves the user's call.
 
-What hangs below a module or a global by dictionaries alone (most of it) stands behind a memo (`guard_memo.c`): `if not memo():`
-skips it while no dictionary on the way has been written and no parameter has another dtype, shape or strides.
+What hangs below a module or a global by dictionaries alone (most of it) stands behind a memo
+(`guard_memo.c`): `if not memo():` skips it while no dictionary on the way has been written and no
+parameter has another dtype, shape or strides.
 
-Mirrors torch/_dynamo/guards.py and the C++ guard tree of torch/csrc/dynamo/guards.cpp (paper section 3.3).
+Mirrors torch/_dynamo/guards.py and the C++ guard tree of torch/csrc/dynamo/guards.cpp (paper
+section 3.3).
 # PyTorch: the tree is built from C++ nodes, with dict tags for the same purpose; a generated Python function can be read.
 """
 
@@ -71,7 +75,8 @@ LAYOUT_FUNCTIONS = (
 
 @dataclass(slots=True)
 class Guard:
-    """One assumption: `check` is Python with `{0}` for the guarded value (`{1}`... where `source` is a tuple); `pins` are the objects it names."""
+    """One assumption: `check` is Python with `{0}` for the guarded value (`{1}`... where `source`
+    is a tuple); `pins` are the objects it names."""
 
     kind: str
     source: object
@@ -99,7 +104,8 @@ class Guard:
 
 @functools.cache
 def layouts_are_watched() -> bool:
-    """Has libtorch the functions by which the memo reads a tensor's layout?  Without them the guards run in each call."""
+    """Has libtorch the functions by which the memo reads a tensor's layout?  Without them the
+    guards run in each call."""
     library = ctypes.CDLL(torch._C.__file__)  # finds what it depends on, too
     found = [getattr(library, name, None) for name in LAYOUT_FUNCTIONS]
     if None in found:
@@ -110,7 +116,8 @@ def layouts_are_watched() -> bool:
 
 
 def has_long_text(value):
-    """Is it pinned, and not written into the guard?  Python refuses to write an int of over 4300 digits."""
+    """Is it pinned, and not written into the guard?  Python refuses to write an int of over 4300
+    digits."""
     if type(value) is int:
         return value.bit_length() > 10_000
     return type(value) in (str, bytes) and len(value) > 10_000
@@ -122,7 +129,8 @@ def literal(value):
 
 
 def constant_check(value):
-    """(check, object to pin or None): equal *and* of the same type, with -0.0 and nan told apart."""
+    """(check, object to pin or None): equal *and* of the same type, with -0.0 and nan told
+    apart."""
     kind = type(value)
     if (
         value is None
@@ -398,7 +406,8 @@ def answer_failure(error):
 
 
 def name_parameters(parameters: list[str], text: str) -> list[str]:
-    """What each parameter of the program is called in `text`: as it is there, where the text does not use that word itself."""
+    """What each parameter of the program is called in `text`: as it is there, where the text does
+    not use that word itself."""
     taken, names = {*WORD.findall(text), *WORD.findall(" ".join(KINDS.values()))}, []
     for parameter in parameters:
         name = identifier(parameter)
@@ -410,7 +419,8 @@ def name_parameters(parameters: list[str], text: str) -> list[str]:
 
 
 def watch(objects, on_death):
-    """Weak references to `objects` that call `on_death` once one of them dies; keep the returned list alive."""
+    """Weak references to `objects` that call `on_death` once one of them dies; keep the returned
+    list alive."""
 
     def dead(_):
         on_death()

@@ -1,11 +1,13 @@
-"""What torch had under its names when minidynamo was imported: what a program has put there since is known by it.
+"""What torch had under its names when minidynamo was imported: what a program has put there since
+is known by it.
 
     >>> torch.relu = lambda x: x - 1
     >>> replaced_in_module(vars(torch), "relu")
     True
 
-Rules and graph nodes stand for torch's own functions and methods; what a program has replaced (`torch.Tensor.relu = mine`) is
-traced as the program's.  That nothing is replaced later is guarded where it is looked up.
+Rules and graph nodes stand for torch's own functions and methods; what a program has replaced
+(`torch.Tensor.relu = mine`) is traced as the program's.  That nothing is replaced later is guarded
+where it is looked up.
 """
 
 import builtins
@@ -41,7 +43,8 @@ MODULES = {
 
 
 def made_by_torch(value) -> bool:
-    """Is this a Python function of torch's, by where its globals are?  (`functools.wraps` copies `__module__`.)"""
+    """Is this a Python function of torch's, by where its globals are?  (`functools.wraps` copies
+    `__module__`.)"""
     inner = getattr(value, "__func__", value)
     if not isinstance(inner, types.FunctionType):
         return False
@@ -62,7 +65,8 @@ def replaced_in_tensor(owner: type, name: str, found: object) -> bool:
 
 
 def unusable(functions) -> str:
-    """What our own code needs and the program has replaced: a field of tensors (`shape`), one of these builtin `functions`; or ''."""
+    """What our own code needs and the program has replaced: a field of tensors (`shape`), one of
+    these builtin `functions`; or ''."""
     for name, found in vars(builtins).items():
         was = BUILTINS.get(name, found)
         if found is not was and was in functions:

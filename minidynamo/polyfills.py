@@ -1,4 +1,5 @@
-"""C functions of the standard library that take callbacks, written in Python: the evaluator traces these instead.
+"""C functions of the standard library that take callbacks, written in Python: the evaluator traces
+these instead.
 
 In:   the same arguments.   Out: the same results.
 
@@ -58,7 +59,8 @@ def call_with_hooks(module, args, kwargs):
 
 
 def associative_scan(combine_fn, xs, dim, reverse=False, combine_mode="pointwise"):
-    """torch's prototype, step by step, as eager loops do it.  # PyTorch: an operator of its own, whose depth is logarithmic."""
+    """torch's prototype, step by step, as eager loops do it.  # PyTorch: an operator of its own,
+    whose depth is logarithmic."""
     leaves, spec = tree_flatten(xs)
     steps = list(zip(*[leaf.unbind(dim) for leaf in leaves]))
     if reverse:

@@ -5,8 +5,8 @@ In:   variables, when the graph has run.   Out: instructions, in `Codegen.instru
     >>> cg = Codegen(frame)
     >>> cg.value(frame.returned)        # LOAD_FAST .mg0; LOAD_CONST 1; BUILD_TUPLE 2
 
-All new values are pushed before the first mutation is written, so that a swap reads the old state on both sides.
-Mirrors torch/_dynamo/codegen.py and side_effects.py (paper section 3.6).
+All new values are pushed before the first mutation is written, so that a swap reads the old state
+on both sides. Mirrors torch/_dynamo/codegen.py and side_effects.py (paper section 3.6).
 """
 
 import collections
@@ -74,7 +74,8 @@ class Codegen:
     def __init__(self, frame):
         self.frame, self.code, self.output = frame, frame.code, frame.output
         self.instructions, self.temps, self.variable_temps, self.outputs = [], [], {}, []
-        self.symbols = {}  # name -> symbol of the sizes that are used; the head reads them before the graph runs
+        # name -> symbol of the sizes that are used; the head reads them before the graph runs
+        self.symbols = {}
         self.depth = self.max_depth = 0
         self.prefix = ".m"
         while any(name.startswith(self.prefix) for name in self.code.co_varnames):
@@ -210,7 +211,8 @@ class Codegen:
             self.emit("BINARY_SUBSCR", None, -1)
 
     def pinned(self, value):
-        """An object that the entry holds; a stateless module made in the frame is made anew in each call, once."""
+        """An object that the entry holds; a stateless module made in the frame is made anew in each
+        call, once."""
         maker = self.output.makers.get(id(value))
         if maker is None:
             self.load_const(value)
@@ -391,7 +393,8 @@ class Codegen:
 
     # ---- side effects
     def mutations(self):
-        """Push everything that mutations need; return the instructions that write it, to be emitted afterwards."""
+        """Push everything that mutations need; return the instructions that write it, to be emitted
+        afterwards."""
         commits, start = [], self.depth
 
         def commit(*instructions):
@@ -405,7 +408,8 @@ class Codegen:
         }
 
         def write(variable, key, value):
-            """variable[key] = value, without a method of the class whose instance this is the inside of: the trace has run it."""
+            """variable[key] = value, without a method of the class whose instance this is the
+            inside of: the trace has run it."""
             if id(variable) in inside:
                 commit(("call", self.push_call(variable.cls.__setitem__, variable, key, value)))
             else:
@@ -498,7 +502,8 @@ class Codegen:
         return own + others
 
     def set_state(self, values, nesting=0):
-        """The thread's grad mode and the like: those that the traced code left changed, or all as they were before it."""
+        """The thread's grad mode and the like: those that the traced code left changed, or all as
+        they were before it."""
         calls = [(setter, *key, final) for (setter, key), final in values.items()]
         calls += [
             (torch.autocast_increment_nesting if nesting > 0 else torch.autocast_decrement_nesting,)
@@ -508,7 +513,8 @@ class Codegen:
             self.emit("POP_TOP", None, -1)
 
     def enter_contexts(self):
-        """Those that the traced code entered and has not left: the graph, which may be none, leaves them at its end."""
+        """Those that the traced code entered and has not left: the graph, which may be none, leaves
+        them at its end."""
         for context in self.output.entered:
             self.set_state(context.state)
             self.call_object(

@@ -35,7 +35,8 @@ class BreakRecord:
 
 @dataclass(eq=False, repr=False)
 class FrameRecord:
-    """One frame's way through capture.  Texts are printable; `guards` are `guards.Guard` objects."""
+    """One frame's way through capture.  Texts are printable; `guards` are `guards.Guard`
+    objects."""
 
     code: object
     function: str
@@ -94,8 +95,8 @@ class FrameRecord:
 
 
 class Counters(dict):
-    """{"frames": Counter, "graphs": Counter, "graph_breaks": Counter by reason and line, "recompiles", "cache_hits", "skipped",
-    "errors"}; a group appears when it is asked for."""
+    """{"frames": Counter, "graphs": Counter, "graph_breaks": Counter by reason and line,
+    "recompiles", "cache_hits", "skipped", "errors"}; a group appears when it is asked for."""
 
     def __getitem__(self, group):
         if group == "cache_hits":  # read off the records: the hot path only steps a counter

@@ -1,13 +1,16 @@
-"""Replacement code: load the graph's inputs, call it, rebuild values, replay mutations, then return or go on.
+"""Replacement code: load the graph's inputs, call it, rebuild values, replay mutations, then return
+or go on.
 
 In:   the root frame after tracing and its `OutputGraph`.
-Out:  a code object with the same parameters: a short prefix, then `RETURN_VALUE`; or, after a graph break, the original
-      body with a jump to the instruction that was not traced and, behind it, calls of continuations: one for what follows, one for
-      where it jumps, one for the handler that it is in.
+Out:  a code object with the same parameters: a short prefix, then `RETURN_VALUE`; or, after a graph
+      break, the original body with a jump to the instruction that was not traced and, behind it,
+      calls of continuations: one for what follows, one for where it jumps, one for the handler that
+      it is in.
 
     >>> dis.dis(replacement_code)       # LOAD_CONST graph; LOAD_FAST x; CALL; UNPACK_SEQUENCE; ...; RETURN_VALUE
 
-Mirrors torch/_dynamo/resume_execution.py and symbolic_convert.py's create_call_resume_at (paper sections 3.7 and 3.8).
+Mirrors torch/_dynamo/resume_execution.py and symbolic_convert.py's create_call_resume_at (paper
+sections 3.7 and 3.8).
 """
 
 import dis
@@ -43,9 +46,11 @@ NO_RESULT = (
 
 
 def rebuild(frame):
-    """The `Codegen` that runs after the graph: values and mutations, then the return or the state at the split.
+    """The `Codegen` that runs after the graph: values and mutations, then the return or the state
+    at the split.
 
-    Raises `Break` with the `step` that made it, where a value cannot be rebuilt (a generator that has started).
+    Raises `Break` with the `step` that made it, where a value cannot be rebuilt (a generator that
+    has started).
     """
     tail = Codegen(frame)
     tail.enter_contexts()
@@ -60,8 +65,8 @@ def rebuild(frame):
 
 
 def replacement(frame, tail, compile_graph, tick=None):
-    """The code object.  `compile_graph(outputs)` gives (callable or None, input variables, what to call if it raises);
-    `tick()` counts calls."""
+    """The code object.  `compile_graph(outputs)` gives (callable or None, input variables, what to
+    call if it raises); `tick()` counts calls."""
     graph, inputs, raised = compile_graph(tail.outputs)
     head = Codegen(frame)
     head.temps, head.prefix = tail.temps, tail.prefix
@@ -115,8 +120,9 @@ def replacement(frame, tail, compile_graph, tick=None):
 
 
 def _run_plainly(frame, raised):
-    """The graph raised: the handler in front of the original body.  Nothing has happened yet but what the graph did, so plain
-    Python repeats it, up to the error with its own message and line, or up to the program's own handler.
+    """The graph raised: the handler in front of the original body.  Nothing has happened yet but
+    what the graph did, so plain Python repeats it, up to the error with its own message and line,
+    or up to the program's own handler.
     # PyTorch: the graph's error leaves the frame, whatever `try` stood around the operation."""
     handler = Codegen(frame)
     handler.emit("PUSH_EXC_INFO", None, 2)
@@ -148,9 +154,9 @@ def _push_state(tail, frame):
             raise SkipFrame(f"the closure variable {name} may be unbound after a graph break")
     handling, slots = any(kind_of(item) == HANDLED for item in frame.stack), []
     for item in frame.stack:
-        if (
-            handling and item is not base.NULL
-        ):  # kept beside the stack until nothing can raise any more: exceptions are handled from then on
+        if handling and item is not base.NULL:
+            # kept beside the stack until nothing can raise any more: exceptions are handled from
+            # then on
             tail.value(item.exception if kind_of(item) == HANDLED else item)
             slots.append(tail.temp())
             tail.store_fast(slots[-1])
@@ -178,7 +184,9 @@ def _push_state(tail, frame):
     for (
         name,
         was,
-    ) in frame.bound.items():  # what the traced part unbound must not reappear, nor live on where it is bound anew and not read
+    ) in frame.bound.items():
+        # what the traced part unbound must not reappear, nor live on where it is bound anew and not
+        # read
         value = frame.locals.get(name)
         if (
             value is None or name not in live and value.source is not was.source and _holds(was)
@@ -195,8 +203,9 @@ def _push_state(tail, frame):
 
 
 def _holds(value):
-    """Does this local hold an argument whose end the program may notice (a lock, a temporary file), whether it is read again or not?  An
-    object made here can be noticed only once it is rebuilt for something else."""
+    """Does this local hold an argument whose end the program may notice (a lock, a temporary file),
+    whether it is read again or not?  An object made here can be noticed only once it is rebuilt for
+    something else."""
     return (
         value.source is not None
         and value.source.kind == "local"
@@ -247,7 +256,8 @@ def _assemble(frame, prefix, plain, names, depth):
 
 
 class Continuations:
-    """The original body with a jump to the instruction that was not traced (native ones `begin` to `end`), and calls of resume functions."""
+    """The original body with a jump to the instruction that was not traced (native ones `begin` to
+    `end`), and calls of resume functions."""
 
     def __init__(self, frame, body, begin, end):
         self.frame, self.code, self.natives, self.begin, self.end = (
@@ -262,7 +272,8 @@ class Continuations:
         self.bound = {name for name, value in frame.locals.items() if value is not base.NULL}
         self.names = tuple(f".s{n}" for n in range(len(self.kinds) + 8))
         self.depth = len(self.kinds) + len(self.bound) + len(self.code.co_cellvars) + 8
-        # An exception of a resume function leaves this frame, too, without a line of it in the traceback: its own is where the program is.
+        # An exception of a resume function leaves this frame, too, without a line of it in the
+        # traceback: its own is where the program is.
         self.passed = [
             Instruction("COPY", 1),
             *emit.load_attr("__traceback__"),
@@ -273,7 +284,8 @@ class Continuations:
         ]
 
     def body(self, start, prefix, plain):
-        """The instructions: `prefix`, behind the first `start`, jumps to `begin`; behind `end` and in the handler around it stand the calls."""
+        """The instructions: `prefix`, behind the first `start`, jumps to `begin`; behind `end` and
+        in the handler around it stand the calls."""
         natives, native, out = self.natives, self.natives[self.end], list(self.natives)
         appended, target = self.passed, native.arg if isinstance(native.arg, Instruction) else None
         fall = self.after(self.end + 1)
@@ -309,7 +321,8 @@ class Continuations:
         return out[:start] + prefix + [jump] + plain + out[start:] + appended
 
     def leaves(self, exc):
-        """Does this handler only end the handling of another exception, and let its own leave the frame?"""
+        """Does this handler only end the handling of another exception, and let its own leave the
+        frame?"""
         while exc is not None and exc[0].op != "PUSH_EXC_INFO":
             n = self.index[id(exc[0])]
             while self.natives[n].op != "RERAISE":
@@ -318,9 +331,11 @@ class Continuations:
         return exc is None
 
     def after(self, where, jump=False, exhausted=False):
-        """Instructions that go on at native instruction `where` after this one has fallen through, or has jumped; None to go on in this frame.
+        """Instructions that go on at native instruction `where` after this one has fallen through,
+        or has jumped; None to go on in this frame.
 
-        exhausted: a FOR_ITER that ended; from 3.12 on it has popped its iterator and skipped END_FOR itself.
+        exhausted: a FOR_ITER that ended; from 3.12 on it has popped its iterator and skipped
+        END_FOR itself.
         """
         natives, native, kinds = self.natives, self.natives[self.end], list(self.kinds)
         if (
@@ -352,7 +367,8 @@ class Continuations:
         return self.call(where, kinds, target.pos)
 
     def call(self, where, kinds, pos):
-        """Instructions that empty the stack and return what the resume function for native instruction `where` returns."""
+        """Instructions that empty the stack and return what the resume function for native
+        instruction `where` returns."""
         code, info = self.code, self.frame.info
         position = next((n for n, (first, last) in enumerate(info.natives) if first >= where), None)
         if position is None:

@@ -1,22 +1,28 @@
 """Resume functions: the rest of a function after a graph break, as a function of its own.
 
-In:   a code object, the instruction to go on at, what lies on the stack there, which locals are bound.
-Out:  a code object whose parameters are those locals and stack values; calling it continues the original.
+In:   a code object, the instruction to go on at, what lies on the stack there, which locals are
+      bound.
+Out:  a code object whose parameters are those locals and stack values; calling it continues the
+      original.
 
         def f(x):                       # stack at the break: [], locals: x, y
             y = x + 1
             print("hello")      <- graph break at this call
             return y * 2        <- <resume of f at line 4>(x, y) starts here
 
-The body is kept whole and in order behind a short prefix, so loops, `with` and `try` blocks need no special handling:
+The body is kept whole and in order behind a short prefix, so loops, `with` and `try` blocks need no
+special handling:
 
-    COPY_FREE_VARS n; RESUME; <push the stack values>; <clear their slots>; JUMP_FORWARD target; <original body>
+    COPY_FREE_VARS n; RESUME; <push the stack values>; <clear their slots>; JUMP_FORWARD target;
+    <original body>
 
-The original's cells and free variables arrive as free variables.  A resume function that is split again goes on in another one of
-the *original* (`_origins`), so that a loop that breaks in each turn comes back to the same two or three code objects.
-An exception that is being handled at the split belongs to the thread, as does what it displaced: the caller ends the handling (`unwind`),
-the resume function begins it again (PUSH_EXC_INFO), so that `raise`, `sys.exc_info()` and the context of a new exception find it.
-Mirrors torch/_dynamo/resume_execution.py (paper section 3.7).  Left out: generators.
+The original's cells and free variables arrive as free variables.  A resume function that is split
+again goes on in another one of the *original* (`_origins`), so that a loop that breaks in each turn
+comes back to the same two or three code objects. An exception that is being handled at the split
+belongs to the thread, as does what it displaced: the caller ends the handling (`unwind`), the
+resume function begins it again (PUSH_EXC_INFO), so that `raise`, `sys.exc_info()` and the context
+of a new exception find it. Mirrors torch/_dynamo/resume_execution.py (paper section 3.7).  Left
+out: generators.
 """
 
 import re
@@ -27,21 +33,27 @@ from .bytecode import Instruction, assemble, disassemble, emit
 from .bytecode.assembler import VERSION
 from .exceptions import SkipFrame
 
-# What lies on the stack.  LASTI: where a handler's exception was raised, for tracebacks that are made already.  HANDLED: what PUSH_EXC_INFO
-# put below the exception that is being handled, and POP_EXCEPT will restore; the parameter for it is the exception.
+# What lies on the stack.  LASTI: where a handler's exception was raised, for tracebacks that are
+# made already.  HANDLED: what PUSH_EXC_INFO
+# put below the exception that is being handled, and POP_EXCEPT will restore; the parameter for it
+# is the exception.
 VALUE, NULL, LASTI, HANDLED = "v", "n", "l", "h"
 GENERATOR_LIKE = 0x20 | 0x80 | 0x200  # CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR
 OWN_NAME = re.compile(r"\.(\d+)s\d+$")
-_cache = {}  # id(code) -> {(k, stack, live): resume code}; equal code objects may be of different files
-_origins = {}  # id(resume code) -> (weak reference to the original, its index of each instruction or None)
+# id(code) -> {(k, stack, live): resume code}; equal code objects may be of different files
+_cache = {}
+# id(resume code) -> (weak reference to the original, its index of each instruction or None)
+_origins = {}
 
 
 class CannotSplit(SkipFrame):
-    """No resume function can start here; the message says why.  The frame runs as plain Python, recorded as skipped."""
+    """No resume function can start here; the message says why.  The frame runs as plain Python,
+    recorded as skipped."""
 
 
 def parameters(code, stack, live):
-    """Parameter names of the resume function: live plain locals in `co_varnames` order, then one per stack value."""
+    """Parameter names of the resume function: live plain locals in `co_varnames` order, then one
+    per stack value."""
     cells = set(code.co_cellvars + code.co_freevars)
     return [v for v in code.co_varnames if v in live and v not in cells] + _stack_names(code, stack)
 
@@ -52,7 +64,8 @@ def closure_names(code):
 
 
 def _generation(code):
-    """How often this function has been resumed: a resume function that is split again must not reuse its own names."""
+    """How often this function has been resumed: a resume function that is split again must not
+    reuse its own names."""
     return 1 + max(
         (int(found[1]) for found in map(OWN_NAME.match, code.co_varnames) if found), default=0
     )
@@ -87,7 +100,8 @@ def check_splittable(code, body, k):
 
 
 def unwind(stack, temporaries):
-    """Instructions that empty the stack into `temporaries` (one name per slot) and end the handling of exceptions."""
+    """Instructions that empty the stack into `temporaries` (one name per slot) and end the handling
+    of exceptions."""
     out = []
     for kind, name in zip(reversed(stack), reversed(temporaries)):
         if kind == HANDLED:
@@ -104,9 +118,9 @@ def unwind(stack, temporaries):
 def resume_code(code, k, stack, live):
     """Code that continues `code` before its k-th instruction.
 
-    stack: kinds from the bottom.  live: names of the bound locals to carry over (a local that may be unbound must not be
-    named: CPython 3.12+ does not check).
-    Raises CannotSplit.  The same arguments give the same code object, whose compiled entries are shared.
+    stack: kinds from the bottom.  live: names of the bound locals to carry over (a local that may
+    be unbound must not be named: CPython 3.12+ does not check). Raises CannotSplit.  The same
+    arguments give the same code object, whose compiled entries are shared.
     """
     original, indices = _origins.get(id(code), (lambda: None, ()))
     if original() is not None and indices[k] is not None:
@@ -184,7 +198,8 @@ def _super_calls(body):
 
 
 def _explicit_super(code, body, free, params):
-    """Zero-argument super() looks at the first slot, which is another variable now: write super(__class__, first)."""
+    """Zero-argument super() looks at the first slot, which is another variable now: write
+    super(__class__, first)."""
     for ins in body:
         if (
             ins.op == "LOAD_SUPER_ATTR"

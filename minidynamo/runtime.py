@@ -1,6 +1,7 @@
 """What replacement code calls: small helpers that rebuild objects and replay mutations.
 
-In:   values from the stack of a replacement code.   Out: the objects as the traced program left them.
+In:   values from the stack of a replacement code.   Out: the objects as the traced program left
+      them.
 
     >>> new_object(Point, {"x": 1}, None)       # an instance without running __init__ again
 """
@@ -50,7 +51,8 @@ def unwind(depth):
 
 
 def as_inference_tensors(compiled, places):
-    """`compiled`, whose results at `places` were made in inference mode by the program: tensors of that kind, over the same memory."""
+    """`compiled`, whose results at `places` were made in inference mode by the program: tensors of
+    that kind, over the same memory."""
 
     def run(*args):
         results = list(compiled(*args))
@@ -67,7 +69,8 @@ def as_inference_tensors(compiled, places):
 
 
 def new_object(cls, fields, slots, payload):
-    """An instance of `cls` with this __dict__, these slots and these contents; `__init__` was traced, not run again."""
+    """An instance of `cls` with this __dict__, these slots and these contents; `__init__` was
+    traced, not run again."""
     base = next(
         (b for b in (collections.OrderedDict, dict, list, set) if issubclass(cls, b)), object
     )
@@ -86,7 +89,8 @@ def new_object(cls, fields, slots, payload):
 
 
 def restoring(compiled, before):
-    """`compiled`, whose failure leaves the thread's state (grad mode, autocast...) as it was: `before` is [(setter, key, value)]."""
+    """`compiled`, whose failure leaves the thread's state (grad mode, autocast...) as it was:
+    `before` is [(setter, key, value)]."""
 
     def run(*args):
         depth = len(ENTERED.managers)
@@ -131,7 +135,8 @@ def new_exception(cls, args, fields, cause, context, suppress):
 
 
 def iterator_at(sequence, index, step):
-    """iter(sequence), or reversed(sequence) for step -1, with `index` to come next (None: see `position`), still looking at the live sequence."""
+    """iter(sequence), or reversed(sequence) for step -1, with `index` to come next (None: see
+    `position`), still looking at the live sequence."""
     made = iter(sequence) if step > 0 else reversed(sequence)
     if index is not None and hasattr(made, "__setstate__"):
         made.__setstate__(index)
@@ -150,7 +155,8 @@ def advanced(values, taken):
 
 
 def position(iterator, index):
-    """`index` comes next, now that the list has been written: it would be cut to the list's old length before."""
+    """`index` comes next, now that the list has been written: it would be cut to the list's old
+    length before."""
     iterator.__setstate__(index)
 
 

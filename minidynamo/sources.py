@@ -1,14 +1,15 @@
 """Where a value comes from: one tree of sources per captured frame.
 
 In:   the evaluator asks for children: `tree.local("x").attr("config").item("hidden")`.
-Out:  guards hang on the nodes (`guards.py` prints the tree as one Python function, every prefix evaluated once) and
-      `reconstruct.py` loads the value again with bytecode.
+Out:  guards hang on the nodes (`guards.py` prints the tree as one Python function, every prefix
+      evaluated once) and `reconstruct.py` loads the value again with bytecode.
 
     >>> tree = SourceTree()
     >>> tree.local("self").instance_dict().item("training").name()
     "self.__dict__['training']"
 
-Mirrors torch/_dynamo/source.py (paper section 3.3), where each access is a class of its own; here it is a row of `KINDS`.
+Mirrors torch/_dynamo/source.py (paper section 3.3), where each access is a class of its own; here
+it is a row of `KINDS`.
 """
 
 import keyword
@@ -37,9 +38,11 @@ KINDS = {  # kind -> how the access is written, given the parent's name and the 
 
 
 def identifier(name: str) -> str:
-    """A local variable's name as Python can spell it: those of resume functions are like `.1s0`, that of a comprehension `.0`.
+    """A local variable's name as Python can spell it: those of resume functions are like `.1s0`,
+    that of a comprehension `.0`.
 
-    No other local is called the result, nor is an object that the entry holds (`SourceTree.pinned`)."""
+    No other local is called the result, nor is an object that the entry holds
+    (`SourceTree.pinned`)."""
     if name.isidentifier() and not name.startswith(("L_", "P_")):
         return name
     return "L_" + "".join(c if c.isalnum() or c == "_" else "_" for c in name)
@@ -51,7 +54,8 @@ def is_attribute(name: str) -> bool:
 
 
 def numbered(hint: str, taken: dict[str, int]) -> str:
-    """`hint`, or `hint_1`, `hint_2`..., whichever is not among `taken` (name -> the last number tried for it)."""
+    """`hint`, or `hint_1`, `hint_2`..., whichever is not among `taken` (name -> the last number
+    tried for it)."""
     name = hint
     while name in taken:
         taken[hint] += 1
@@ -61,7 +65,8 @@ def numbered(hint: str, taken: dict[str, int]) -> str:
 
 
 class Source:
-    """A node: `base` is the value it is read from, `key` the name or index, `guards` what was assumed about it."""
+    """A node: `base` is the value it is read from, `key` the name or index, `guards` what was
+    assumed about it."""
 
     __slots__ = ("kind", "base", "key", "children", "guards", "value", "alias_of", "label")
 
@@ -118,7 +123,8 @@ def name_of(source):
 
 
 class SourceTree:
-    """The roots of one frame: its parameters, its closure, and objects pinned by reference (globals dicts, classes)."""
+    """The roots of one frame: its parameters, its closure, and objects pinned by reference (globals
+    dicts, classes)."""
 
     def __init__(self):
         self.locals, self.frees, self.pins, self.names = {}, {}, {}, {}
@@ -142,6 +148,7 @@ class SourceTree:
         return found
 
     def unique(self, hint):
-        """A name for an object that the entry holds: `P_` and the hint, with a number where that is taken."""
+        """A name for an object that the entry holds: `P_` and the hint, with a number where that is
+        taken."""
         hint = "P_" + "".join(c if c.isascii() and c.isalnum() else "_" for c in str(hint))
         return numbered(hint, self.names)

@@ -1,17 +1,19 @@
 """Numbers that are expressions: what stands behind torch.SymInt, SymFloat and SymBool.
 
-In:   a sympy expression over size symbols, its value in this run (the hint; None: only the run will know), an environment that decides.
-Out:  `SymNode`: torch.SymInt(node) forwards every operator to it, and C++ does the same (PythonSymNodeImpl); neither asks for its class.
+In:   a sympy expression over size symbols, its value in this run (the hint; None: only the run will
+      know), an environment that decides.
+Out:  `SymNode`: torch.SymInt(node) forwards every operator to it, and C++ does the same
+      (PythonSymNodeImpl); neither asks for its class.
 
     >>> n = torch.SymInt(SymNode(env, sympy.Symbol("s0", integer=True, positive=True), int, 5))
     >>> n * 2 + 1, (n * 2 + 1).node.hint            # (s0 * 2 + 1, 11)
     >>> (n * 4) // 8                                # (s0 // 2): FloorDiv and Mod are simplified at construction
     >>> bool(n > 3)                                 # env.decide(s0 > 3)
 
-sympy must not touch integer division and float arithmetic: `FloorDiv`, `Mod` and the float functions
-are those of miniinductor/sizes/expressions.py.
-The environment (`ShapeEnv` in symbolic_shapes.py) gives `simplify`, `decide`, `specialize`, `prove` and `size_hint`.
-Mirrors torch/fx/experimental/sym_node.py (paper section 5).  Left out: nested tensors.
+sympy must not touch integer division and float arithmetic: `FloorDiv`, `Mod` and the float
+functions are those of miniinductor/sizes/expressions.py. The environment (`ShapeEnv` in
+symbolic_shapes.py) gives `simplify`, `decide`, `specialize`, `prove` and `size_hint`. Mirrors
+torch/fx/experimental/sym_node.py (paper section 5).  Left out: nested tensors.
 """
 
 import functools
@@ -65,9 +67,10 @@ EXPRESSIONS = {  # a sympy class -> (the function that computes it in a graph, a
 }
 
 
-# ---- the node behind torch.SymInt, SymFloat and SymBool --------------------------------------------------------------
+# ---- the node behind torch.SymInt, SymFloat and SymBool ------------------------------------------
 class SymNode:
-    """`expr` with its value in this run (`hint`; None: not known before the run) and `pytype`: int, float or bool."""
+    """`expr` with its value in this run (`hint`; None: not known before the run) and `pytype`: int,
+    float or bool."""
 
     __slots__ = ("shape_env", "_expr", "pytype", "hint")
 
@@ -353,7 +356,9 @@ _cached = functools.lru_cache(4096)(
     lambda function, *args: function(*args)
 )  # tracing asks the same few questions over and over
 
-BINARY = {  # method -> (on numbers, on integer expressions or None, on floats: the opaque function or None, result type or None: int or float)
+# method -> (on numbers, on integer expressions or None, on floats: the opaque function or None,
+# result type or None: int or float)
+BINARY = {
     "add": (operator.add, operator.add, "FloatAdd", None),
     "sub": (operator.sub, operator.sub, "FloatSub", None),
     "mul": (operator.mul, operator.mul, "FloatMul", None),

@@ -1,7 +1,9 @@
-"""Sizes that are symbols: the ShapeEnv hands them out and remembers what the program assumed of them.
+"""Sizes that are symbols: the ShapeEnv hands them out and remembers what the program assumed of
+them.
 
 In:   sizes (and ints) of this run, each with the source it can be read from again.
-Out:  `torch.SymInt`s that torch's fake tensors, the program and the backends compute with; guards: what must hold of other sizes.
+Out:  `torch.SymInt`s that torch's fake tensors, the program and the backends compute with; guards:
+      what must hold of other sizes.
 
     >>> env = ShapeEnv()
     >>> x = symbolic_fake(FakeTensorMode(static_shapes=True), env, torch.randn(5, 3), dims={0}, source=lambda d: f"x.shape[{d}]")
@@ -10,16 +12,20 @@ Out:  `torch.SymInt`s that torch's fake tensors, the program and the backends co
     True
     >>> print(*env.guards())                        # RANGE        x.shape[0] >= 5
 
-A symbolic size is an expression and a hint (symbolic_numbers.py); what is known of sizes stands in miniinductor/sizes/facts.py.  Where Python or torch
-needs a bool or an int, the hint answers; the answer becomes a guard unless `prove` finds that it holds for all sizes the guards so far allow.
+A symbolic size is an expression and a hint (symbolic_numbers.py); what is known of sizes stands in
+miniinductor/sizes/facts.py.  Where Python or torch needs a bool or an int, the hint answers; the
+answer becomes a guard unless `prove` finds that it holds for all sizes the guards so far allow.
 
-* 0 and 1 are never symbols (broadcasting depends on them): a symbol is at least 2, which is its first guard.
+* 0 and 1 are never symbols (broadcasting depends on them): a symbol is at least 2, which is its
+  first guard.
 * Equal sizes share a symbol ("duck shaping"); every further source is guarded to be equal.
-* An unbacked symbol (`x.nonzero()`, `.item()`) has no hint: it may be computed with, but a decision raises `DataDependentDecision`.
+* An unbacked symbol (`x.nonzero()`, `.item()`) has no hint: it may be computed with, but a decision
+  raises `DataDependentDecision`.
 
-What a backend may use: `sym.node.expr` (sympy over the symbols, `FloorDiv`, `Mod` and opaque functions), `.hint`, and `.shape_env`: `prove`,
-`simplify`, `bounds`, `multiples`, `size_hint`, `wrap`.
-Mirrors torch/fx/experimental/symbolic_shapes.py (paper section 5).  Left out: constraints of torch.export, translation validation.
+What a backend may use: `sym.node.expr` (sympy over the symbols, `FloorDiv`, `Mod` and opaque
+functions), `.hint`, and `.shape_env`: `prove`, `simplify`, `bounds`, `multiples`, `size_hint`,
+`wrap`. Mirrors torch/fx/experimental/symbolic_shapes.py (paper section 5).  Left out: constraints
+of torch.export, translation validation.
 """
 
 from dataclasses import dataclass
@@ -44,7 +50,8 @@ class DataDependentDecision(RuntimeError):
 
 @dataclass
 class Decision:
-    """A question that was answered: `fact` is what holds in this run; proved: it holds for all sizes that the guards let through."""
+    """A question that was answered: `fact` is what holds in this run; proved: it holds for all
+    sizes that the guards let through."""
 
     fact: object
     proved: bool
@@ -59,7 +66,8 @@ class Decision:
 
 
 class ShapeEnv(Facts):
-    """The symbols of one captured frame and what was assumed of them.  `where()` tells the line that is being compiled."""
+    """The symbols of one captured frame and what was assumed of them.  `where()` tells the line
+    that is being compiled."""
 
     def __init__(self, where=lambda: ""):
         super().__init__()
@@ -73,7 +81,8 @@ class ShapeEnv(Facts):
 
     # ---- making symbols
     def create_symbol(self, hint, source=None, duck=True):
-        """A SymInt for a size or int of this run; `hint` itself below 2.  duck: one that has the same size already may stand for it."""
+        """A SymInt for a size or int of this run; `hint` itself below 2.  duck: one that has the
+        same size already may stand for it."""
         if hint < 2:
             return hint
         symbol = self._by_hint.get(hint) if duck else None
@@ -146,7 +155,8 @@ class ShapeEnv(Facts):
         return value
 
     def specialize(self, expr, line=None):
-        """The number that `expr` has in this run, guarded: the program needs it (range(n), int(n), a list's length)."""
+        """The number that `expr` has in this run, guarded: the program needs it (range(n), int(n),
+        a list's length)."""
         expr = self.simplify(sympy.sympify(expr))
         value = self.size_hint(expr)
         if value is None:
@@ -173,7 +183,8 @@ class ShapeEnv(Facts):
 
     # ---- the guards
     def guards(self):
-        """What other sizes must satisfy, as guards: EQUAL (a duck-shaped source), RANGE (bounds), SIZES (decisions).
+        """What other sizes must satisfy, as guards: EQUAL (a duck-shaped source), RANGE (bounds),
+        SIZES (decisions).
 
         Facts that follow from the others are left out; `decisions` has them all.
         """
@@ -290,7 +301,7 @@ def _canonical(fact):
     return relation(sympy.Add(*left), sympy.Add(*right), evaluate=False)
 
 
-# ---- fake tensors ----------------------------------------------------------------------------------------------------
+# ---- fake tensors --------------------------------------------------------------------------------
 def can_be_symbolic(tensor):
     """Are sizes of this tensor ever symbols?  Plain strided ones'; no other kind's."""
     return (
@@ -307,7 +318,8 @@ def can_be_symbolic(tensor):
 def symbolic_fake(fake_mode, env, tensor, dims, source=lambda d: None, stride_source=None):
     """A fake of `tensor` whose sizes `dims` are symbols, read from `source(dim)`.
 
-    Strides that are products of inner sizes follow the sizes; others stay numbers, or are symbols where `stride_source(dim)` is not None.
+    Strides that are products of inner sizes follow the sizes; others stay numbers, or are symbols
+    where `stride_source(dim)` is not None.
     """
     sizes = [
         env.create_symbol(n, source(d)) if d in dims else n for d, n in enumerate(tensor.shape)

@@ -1,20 +1,24 @@
-"""A graph that raised: undo what it wrote to the program's tensors and drew, so that plain Python can run the frame from the start.
+"""A graph that raised: undo what it wrote to the program's tensors and drew, so that plain Python
+can run the frame from the start.
 
 In:   the `OutputGraph` and its GraphModule, before a backend sees it.
-Out:  `around(compiled)`, which puts the tensors back where the graph raises, and `raised`, which the replacement code calls then: it
-      returns if the frame may run as plain Python, up to the error with its own message and line or to the program's own handler.
+Out:  `around(compiled)`, which puts the tensors back where the graph raises, and `raised`, which
+      the replacement code calls then: it returns if the frame may run as plain Python, up to the
+      error with its own message and line or to the program's own handler.
 
         with torch.inference_mode():
             graph_break()
             x.add_(1)
             y = x[index]        # out of range: x is put back, then plain Python adds, raises, and leaves the `with`
 
-The random number generators, too, are put back to where they stood: plain Python draws the same numbers again.
-Copies are made where an error may come that fake tensors do not foresee: at the first run, since kernels look closer (dtypes of a matrix
-product, of a result in place), and at each run on a CPU if data decide (an index, a singular matrix).  Left out, so that the error leaves
-the frame as it is: no memory left, a `resize_` to more of it, a write into the history that autograd keeps of a tensor, and more memory than
-`config.undo_bytes`: a cache of keys and values is not copied for each token.
-PyTorch: the graph's error leaves the frame, with what it has written, whatever `try` or `with` stands around the operation.
+The random number generators, too, are put back to where they stood: plain Python draws the same
+numbers again. Copies are made where an error may come that fake tensors do not foresee: at the
+first run, since kernels look closer (dtypes of a matrix product, of a result in place), and at each
+run on a CPU if data decide (an index, a singular matrix).  Left out, so that the error leaves the
+frame as it is: no memory left, a `resize_` to more of it, a write into the history that autograd
+keeps of a tensor, and more memory than `config.undo_bytes`: a cache of keys and values is not
+copied for each token. PyTorch: the graph's error leaves the frame, with what it has written,
+whatever `try` or `with` stands around the operation.
 """
 
 import linecache
@@ -40,9 +44,10 @@ DRAWS = re.compile(
 
 
 class Undo:
-    """`places`, `attributes`: inputs and parameters of the graph that it writes to, perhaps through a view.  `write`: the first node that does.
-    `in_order`: the backend runs the nodes in the program's order.  `drawing`: it may draw random numbers.  `copying`: at the next
-    run; `always_copying`: at each."""
+    """`places`, `attributes`: inputs and parameters of the graph that it writes to, perhaps through
+    a view.  `write`: the first node that does. `in_order`: the backend runs the nodes in the
+    program's order.  `drawing`: it may draw random numbers.  `copying`: at the next run;
+    `always_copying`: at each."""
 
     def __init__(self, output, gm, function, in_order):
         self.function, self.in_order, self.code, nodes = (
@@ -122,7 +127,8 @@ class Undo:
             raise
 
     def has_written(self, error):
-        """Had the graph come to its first write?  Its code is in the traceback, unless a backend has replaced it."""
+        """Had the graph come to its first write?  Its code is in the traceback, unless a backend
+        has replaced it."""
         if self.write is None:
             return False
         trace = error.__traceback__

@@ -1,15 +1,17 @@
 """From a captured FX graph to a callable: every stage in order.
 
-In:   an `fx.GraphModule` over tensors (parameters as get_attr nodes, output a tuple) and example inputs.  Symbolic sizes: the graph's first
-      placeholders are the symbols s0, s1, ...; their examples are SymInts, the tensors' are fake tensors over them; calls pass ints.
+In:   an `fx.GraphModule` over tensors (parameters as get_attr nodes, output a tuple) and example
+      inputs.  Symbolic sizes: the graph's first placeholders are the symbols s0, s1, ...; their
+      examples are SymInts, the tensors' are fake tensors over them; calls pass ints.
 Out:  a `CompiledGraph`, called with the same tensors.
 
     >>> compiled = compile_fx(gm, [x])
     >>> compiled(x), compiled.record.times
 
-A graph that needs gradients goes through autograd/: a joint graph, cut in two, each half through the same stages.
-What cannot be compiled runs eagerly, which is recorded: graphs that depend on data, writes to inputs that share memory.
-Mirrors torch/_inductor/compile_fx.py and torch/_functorch/_aot_autograd/runtime_wrappers.py.
+A graph that needs gradients goes through autograd/: a joint graph, cut in two, each half through
+the same stages. What cannot be compiled runs eagerly, which is recorded: graphs that depend on
+data, writes to inputs that share memory. Mirrors torch/_inductor/compile_fx.py and
+torch/_functorch/_aot_autograd/runtime_wrappers.py.
 """
 
 import functools
@@ -66,8 +68,8 @@ SCATTERS = {
 
 
 class CompiledGraph:
-    """A compiled graph: call it with the graph's tensors; `record` is its CompileRecord.  `function` is the same without looking at the inputs:
-    for a caller that has guards."""
+    """A compiled graph: call it with the graph's tensors; `record` is its CompileRecord.
+    `function` is the same without looking at the inputs: for a caller that has guards."""
 
     expected = ()  # the layout of each input, or None
 
@@ -88,7 +90,8 @@ class CompiledGraph:
 
 
 def layout_of(value):
-    """(sizes, strides, dtype, device, two bits) of a tensor whose sizes are numbers, else None.  The stride of a size of 1 says nothing."""
+    """(sizes, strides, dtype, device, two bits) of a tensor whose sizes are numbers, else None.
+    The stride of a size of 1 says nothing."""
     if not isinstance(value, torch.Tensor):
         return None
     shape, strides = tuple(value.shape), value.stride()
@@ -104,9 +107,10 @@ def layout_of(value):
 def compile_fx(gm, example_inputs, *, mode=None):
     """Compile `gm` for inputs like `example_inputs`: the same shapes, strides, dtypes and devices.
 
-    mode: None or "default" | "reduce-overhead" (a CUDA graph) | "max-autotune" (every block size is timed); on the CPU all are the same.
-    Returns a CompiledGraph, which raises ValueError for other inputs.  Raises TypeError if `gm` is no fx.GraphModule, ValueError for an
-    unknown mode or another number of inputs than the graph has placeholders.
+    mode: None or "default" | "reduce-overhead" (a CUDA graph) | "max-autotune" (every block size is
+    timed); on the CPU all are the same. Returns a CompiledGraph, which raises ValueError for other
+    inputs.  Raises TypeError if `gm` is no fx.GraphModule, ValueError for an unknown mode or
+    another number of inputs than the graph has placeholders.
     """
     compiled = ThreadState().around(_compile, gm, example_inputs, mode, True)
     compiled.expected = [layout_of(value) for value in example_inputs]
@@ -171,7 +175,8 @@ def _compile(gm, example_inputs, mode, generate):
 
 
 def _assemble(gm, inputs, mode, generate, record, entry):
-    """(the callable, does it write to tensors?), from the plan that lies on disk, or from a new one."""
+    """(the callable, does it write to tensors?), from the plan that lies on disk, or from a new
+    one."""
     with record.timed("look on disk"):
         plan = entry and record.restored(entry.load())
     if plan:
@@ -235,7 +240,8 @@ def _plan_again(gm, inputs, mode):
 
 
 def like(value):
-    """A function that gives a fake tensor with everything of `value` that tracing looks at; of a number, or of a fake, itself."""
+    """A function that gives a fake tensor with everything of `value` that tracing looks at; of a
+    number, or of a fake, itself."""
     if not isinstance(value, torch.Tensor) or isinstance(value, FakeTensor):
         return lambda: value
     about, device = (value.shape, value.stride(), value.dtype), value.device
@@ -252,7 +258,8 @@ def like(value):
 
 
 def _generate(functional, record, written, mode=None):
-    """Lower, fuse and build one functional graph whose output is (values, new values of `written`): a Program."""
+    """Lower, fuse and build one functional graph whose output is (values, new values of `written`):
+    a Program."""
     autotune = config.patch(max_autotune=config.max_autotune or mode == "max-autotune")
     with (
         size_hints(hints_of(functional.graph)),
@@ -302,9 +309,11 @@ def _generate_kernels(functional, record, written, mode):
 
 
 def _start(program, record, mode, pools, training, results=None):
-    """The callable of a Program; mode="reduce-overhead": replayed as a CUDA graph, where that is right.
+    """The callable of a Program; mode="reduce-overhead": replayed as a CUDA graph, where that is
+    right.
 
-    pools: for the CUDA graphs of a training step's halves, see runtime/cuda_graphs.py; results: what a forward half gives its caller."""
+    pools: for the CUDA graphs of a training step's halves, see runtime/cuda_graphs.py; results:
+    what a forward half gives its caller."""
     run = program.start()
     if mode != "reduce-overhead":
         return run
@@ -364,7 +373,8 @@ def _run_eagerly(gm, record, reason):
 
 
 class _Interpreted:
-    """Stands for a Program: the functional graph run by eager kernels; mutated inputs are written back."""
+    """Stands for a Program: the functional graph run by eager kernels; mutated inputs are written
+    back."""
 
     def __init__(self, gm, record, written):
         self.gm, self.written = gm, written
@@ -389,7 +399,8 @@ class _Interpreted:
 
 
 def _guard_shared_memory(run, gm, record):
-    """A graph that writes is only right if no two of its tensors share memory: look at every call."""
+    """A graph that writes is only right if no two of its tensors share memory: look at every
+    call."""
     record.notes.append(
         "writes to tensors: each call first checks that no two of the graph's tensors share memory"
     )

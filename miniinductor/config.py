@@ -1,4 +1,5 @@
-"""Every switch of miniinductor, with its default.  `config.patch(name=value)` sets some for a `with` block.
+"""Every switch of miniinductor, with its default.  `config.patch(name=value)` sets some for a
+`with` block.
 
     >>> with miniinductor.config.patch(fusion=False):
     ...     compiled = miniinductor.compile_fx(gm, inputs)      # one kernel per buffer: the ablation
@@ -11,32 +12,49 @@ from contextlib import contextmanager
 
 fusion = True  # the scheduler merges nodes into one kernel
 inlining = True  # pointwise producers are inlined into their consumers instead of being stored
-loop_reordering = True  # C++: a pointwise part joins a reduction that runs over the same loops in another order (batch norm)
+# C++: a pointwise part joins a reduction that runs over the same loops in another order (batch
+# norm)
+loop_reordering = True
 buffer_reuse = True  # a dead buffer's memory serves a later one
-in_place = True  # a kernel writes straight into a mutated input; C++: or over a buffer that it reads for the last time
-foreach = True  # independent kernels of the same body become one (an optimizer's step over many parameters)
+# a kernel writes straight into a mutated input; C++: or over a buffer that it reads for the last
+# time
+in_place = True
+# independent kernels of the same body become one (an optimizer's step over many parameters)
+foreach = True
 vectorize = True  # C++: `omp simd` inner loops; False gives the plain scalar style
 openmp = True  # C++: outer loops run on all threads
 tiling = True  # C++: a transposed access runs over tiles
-lane_tables = True  # C++: what is the same in each row of a pointwise kernel is computed once; short lanes are joined with the loop around
+# C++: what is the same in each row of a pointwise kernel is computed once; short lanes are joined
+# with the loop around
+lane_tables = True
 row_reductions = (
     True  # C++: a reduction along rows (sum over dim 0) adds up rows, its lanes run over columns
 )
-cpu_backend = "cpp"  # kernels of CPU tensors; "triton": through Triton's interpreter (TRITON_INTERPRET=1), for study
+# kernels of CPU tensors; "triton": through Triton's interpreter (TRITON_INTERPRET=1), for study
+cpu_backend = "cpp"
 max_autotune = (
     False  # Triton: try every block size of every kernel, not only of those that move many bytes
 )
-matmul_templates = "timed"  # Triton: products with fused epilogues; "timed": max-autotune compares with the library, "always", "never"
-split_reductions = True  # a reduction with few outputs is done in parts, so that every processor has work (Triton: two kernels)
-fallback_random = True  # random ops are eager's kernels and draw eager's very numbers; False: fused kernels draw (random.py), dropout masks
-# are computed again in backward instead of being kept, and torch.manual_seed still decides the numbers
+# Triton: products with fused epilogues; "timed": max-autotune compares with the library, "always",
+# "never"
+matmul_templates = "timed"
+# a reduction with few outputs is done in parts, so that every processor has work (Triton: two
+# kernels)
+split_reductions = True
+# random ops are eager's kernels and draw eager's very numbers; False: fused kernels draw
+# (random.py), dropout masks
+fallback_random = True
+# are computed again in backward instead of being kept, and torch.manual_seed still decides the
+# numbers
 channels_last = True  # convolutions get images in channels-last memory where that is faster
 pattern_rewrites = (
     True  # inference: patterns of ops become library kernels (graph_passes/patterns.py)
 )
 without_patterns = ()  # names of rewrites that are left out: ("attention",)
 onednn_products = True  # CPU: large float32 matrix products by oneDNN instead of BLAS
-freezing = False  # CPU inference: what depends on parameters alone is computed once (graph_passes/freezing.py: what it cannot see)
+# CPU inference: what depends on parameters alone is computed once (graph_passes/freezing.py: what
+# it cannot see)
+freezing = False
 partition = (
     "min-cut"  # training, what to keep for backward: "min-cut", "save-everything", "recompute-all"
 )

@@ -1,4 +1,5 @@
-"""A value that a `with` block sets for the thread it runs in: the handler, the graph under construction, what is known of sizes.
+"""A value that a `with` block sets for the thread it runs in: the handler, the graph under
+construction, what is known of sizes.
 
 >>> handler = Current("none")
 >>> with handler.set("a handler"):

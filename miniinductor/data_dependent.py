@@ -1,7 +1,9 @@
 """Graphs with sizes or numbers that only the run knows, cut at the ops that make them.
 
-In:   an `fx.GraphModule` in which such a value is a SymInt without a hint (`node.meta["example_value"]`), and a compiler for the pieces.
-Out:  a callable like the graph: eager ops, and between them compiled pieces, for which an unknown size is an input like any other.
+In:   an `fx.GraphModule` in which such a value is a SymInt without a hint
+      (`node.meta["example_value"]`), and a compiler for the pieces.
+Out:  a callable like the graph: eager ops, and between them compiled pieces, for which an unknown
+      size is an input like any other.
 
     def forward(self, s0, x):
         mask = x > 0            # piece: one kernel
@@ -9,9 +11,10 @@ Out:  a callable like the graph: eager ops, and between them compiled pieces, fo
         u0 = y.size(0)          # eager
         return y * 2 + u0       # piece, its sizes: u0
 
-A piece that must know a size (to choose between two kernels, say) runs eagerly, and the record names the decision.
-Mirrors what torch/_inductor does with unbacked symbols in one wrapper (`codegen_unbacked_symbol_defs`).  # PyTorch: kernels on both sides
-of such an op can be fused, and it is not run by an interpreter.
+A piece that must know a size (to choose between two kernels, say) runs eagerly, and the record
+names the decision. Mirrors what torch/_inductor does with unbacked symbols in one wrapper
+(`codegen_unbacked_symbol_defs`).  # PyTorch: kernels on both sides of such an op can be fused, and
+it is not run by an interpreter.
 """
 
 import operator
@@ -53,7 +56,8 @@ def unknown_symbols(gm):
 
 
 def runs_eagerly(node, known):
-    """Does this op make an unknown symbol, or compute a number (a float cannot be a kernel's argument)?"""
+    """Does this op make an unknown symbol, or compute a number (a float cannot be a kernel's
+    argument)?"""
     value = value_of(node)
     inputs = [value_of(n) for n in node.all_input_nodes]
     return (
@@ -64,7 +68,8 @@ def runs_eagerly(node, known):
 
 
 def compile_pieces(gm, compile, record):
-    """The callable for a graph with unknown sizes, or None where it cannot be cut.  compile(piece, examples) -> CompiledGraph."""
+    """The callable for a graph with unknown sizes, or None where it cannot be cut.  compile(piece,
+    examples) -> CompiledGraph."""
     nodes = list(gm.graph.nodes)
     inputs, known, steps = [n for n in nodes if n.op == "placeholder"], set(), []
     numbers = {}  # symbol -> the node whose value it is

@@ -7,9 +7,9 @@ In:   an op's arguments (fake tensors).  Out: the same value from ops that have 
     >>> torch.allclose(softmax(x, -1, False), torch.softmax(x, -1))
     True
 
-`OURS` are written here because their form decides what can fuse; the rest are torch's (`torch._decomp`, a maintained
-maths library).  `table()` joins both, without the ops that have a better lowering or library kernel.
-Mirrors torch/_inductor/decomposition.py (paper section 4.3).
+`OURS` are written here because their form decides what can fuse; the rest are torch's
+(`torch._decomp`, a maintained maths library).  `table()` joins both, without the ops that have a
+better lowering or library kernel. Mirrors torch/_inductor/decomposition.py (paper section 4.3).
 """
 
 import functools
@@ -71,7 +71,8 @@ def _normalized(x, dims, eps, statistics=None):
 
 
 def var_mean_by_channel(x, dims, *, correction, keepdim):
-    """Of [n, groups, channels, pixels] over the last two, from those of each channel: in channels-last memory the sums run along rows."""
+    """Of [n, groups, channels, pixels] over the last two, from those of each channel: in
+    channels-last memory the sums run along rows."""
     variance, mean = torch.var_mean(x, [3], correction=0, keepdim=True)
     between, center = torch.var_mean(mean, [2], correction=0, keepdim=True)
     return torch.mean(variance, [2], keepdim=True) + between, center
@@ -106,8 +107,9 @@ def group_norm(x, weight, bias, n, c, hw, groups, eps):
 
 @decomposition(aten.native_batch_norm.default, aten._native_batch_norm_legit.default)
 def batch_norm(x, weight, bias, running_mean, running_var, training, momentum, eps):
-    """Training updates the running statistics in place; functionalization turns that into outputs.  Results: normalised x, mean and
-    1 / deviation of the batch, which have the dtype of the parameters."""
+    """Training updates the running statistics in place; functionalization turns that into outputs.
+    Results: normalised x, mean and 1 / deviation of the batch, which have the dtype of the
+    parameters."""
     shape = [1, -1] + [1] * (x.dim() - 2)
     if not training and running_mean is not None:
         out = (upcast(x) - running_mean.reshape(shape)) * torch.rsqrt(running_var + eps).reshape(
@@ -132,7 +134,8 @@ def batch_norm(x, weight, bias, running_mean, running_var, training, momentum, e
 
 
 def _multiply_and_add(function):
-    """x + value * a (* or /) b, rounded once to the result's dtype, without torch's multiplication by 1."""
+    """x + value * a (* or /) b, rounded once to the result's dtype, without torch's multiplication
+    by 1."""
 
     def rule(x, a, b, *, value=1):
         compute, result = elementwise_dtypes(x, a, b, type_promotion_kind=Promotion.DEFAULT)
@@ -147,7 +150,8 @@ decomposition(aten.addcdiv.default)(_multiply_and_add(torch.div))
 
 
 def _only_where(ops, test):
-    """torch's rule where test(arguments) holds; elsewhere eager computes with a kernel of its own, which rounds otherwise than the formula."""
+    """torch's rule where test(arguments) holds; elsewhere eager computes with a kernel of its own,
+    which rounds otherwise than the formula."""
     for op in ops:
         rule = decomposition_table.get(op) or core_aten()[op]
         OURS[op] = lambda *args, rule=rule, **kwargs: (
@@ -190,7 +194,8 @@ def bernoulli(x, p=0.5, *, generator=None):
 
 @decomposition(aten.native_dropout.default)
 def native_dropout(x, p, train):
-    """Attention's dropout, in the form that eager's own dropout has on the CPU.  On a GPU eager's is one kernel that draws in an order of its own."""
+    """Attention's dropout, in the form that eager's own dropout has on the CPU.  On a GPU eager's
+    is one kernel that draws in an order of its own."""
     if train is False or not 0 < p < 1 or x.is_cuda:
         return NotImplemented
     keep = torch.empty_like(x).bernoulli_(1 - p)
@@ -199,7 +204,8 @@ def native_dropout(x, p, train):
 
 @decomposition(aten.nll_loss_backward.default)
 def nll_loss_backward(gradient, x, target, weight, reduction, ignore_index, total_weight):
-    """As a comparison with the class number instead of a scatter: it fuses with the softmax around it."""
+    """As a comparison with the class number instead of a scatter: it fuses with the softmax around
+    it."""
     if x.dim() not in (1, 2):
         return NotImplemented
     classes = torch.arange(x.shape[-1], device=x.device)
@@ -236,7 +242,8 @@ def index_reduce(x, dim, index, source, reduce, *, include_self=True):
 
 @decomposition(aten.max.default, aten.min.default, aten.max.dim, aten.min.dim)
 def extreme_of_something(x, dim=None, keepdim=False):
-    """No other form, but a question that fake tensors do not ask: is there an element?  Where the size is a symbol the answer is a guard."""
+    """No other form, but a question that fake tensors do not ask: is there an element?  Where the
+    size is a symbol the answer is a guard."""
     sizes = [x.shape[dim]] if dim is not None and x.dim() else x.shape
     any(n == 0 for n in sizes)
     return NotImplemented
@@ -257,7 +264,8 @@ IDENTITY = {"sum": 0, "prod": 1, "mean": 0, "amax": -math.inf, "amin": math.inf}
 
 @decomposition(aten.scatter_reduce.two)
 def scatter_reduce(x, dim, index, source, reduce, *, include_self=True):
-    """In terms of the plain kind, which has a lowering: x takes part, and the combination is sum, prod, amax or amin."""
+    """In terms of the plain kind, which has a lowering: x takes part, and the combination is sum,
+    prod, amax or amin."""
     if x.dtype in (*LOW_PRECISION, torch.bool) or include_self and reduce != "mean":
         return NotImplemented
     identity = IDENTITY[reduce]
@@ -324,7 +332,8 @@ def as_strided_scatter(x, src, size, stride, storage_offset=None):
     return x
 
 
-# _foreach_add(xs, ys): ATen's own loop over the lists, seen op by op, so that an optimizer's step is fused.  (With the factors of addcmul
+# _foreach_add(xs, ys): ATen's own loop over the lists, seen op by op, so that an optimizer's step
+# is fused.  (With the factors of addcmul
 # as one tensor, that loop would read their values.)
 for _name in torch._C._dispatch_get_all_op_names():
     _packet, _, _overload = _name.removeprefix("aten::").partition(".")
@@ -338,7 +347,8 @@ for _name in torch._C._dispatch_get_all_op_names():
 
 
 def table():
-    """op -> function, for the tracer.  What is put into OURS later counts from the next compilation on."""
+    """op -> function, for the tracer.  What is put into OURS later counts from the next compilation
+    on."""
     return _table() | OURS | ({} if config.fallback_random else random.RULES)
 
 

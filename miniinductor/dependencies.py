@@ -1,6 +1,8 @@
-"""What a loop body reads and writes, and the loops it runs over, in a form that two bodies can be compared in.
+"""What a loop body reads and writes, and the loops it runs over, in a form that two bodies can be
+compared in.
 
-In:   a `ComputedBuffer` (closures over `ops`).  Out: a `LoopBody`: the ops of the body as a list, every index
+In:   a `ComputedBuffer` (closures over `ops`).  Out: a `LoopBody`: the ops of the body as a list,
+      every index
 expression apart, over the loop variables x0, x1, ... (outer) and r0, r1, ... (reduction).
 
     >>> body = trace(buffer)                  # exp of 4 x 8 elements: the closure runs once, under a recording handler
@@ -11,10 +13,12 @@ expression apart, over the loop variables x0, x1, ... (outer) and r0, r1, ... (r
     >>> values = body.play(handler)           # the recorded ops, seen through another handler
 
 Loops change by rewriting index expressions, never by running the closure again:
-    drop size-1 loops; split x so that x//k and x%k become variables; sort by stride; merge neighbours that run
-    through memory as one; and `split_to`, the opposite of merging, to make two bodies run over the same loops.
+    drop size-1 loops; split x so that x//k and x%k become variables; sort by stride; merge
+    neighbours that run through memory as one; and `split_to`, the opposite of merging, to make two
+    bodies run over the same loops.
 
-Mirrors torch/_inductor/dependencies.py and loop_body.py.  Left out: index propagation, value ranges.
+Mirrors torch/_inductor/dependencies.py and loop_body.py.  Left out: index propagation, value
+ranges.
 """
 
 import functools
@@ -81,13 +85,14 @@ COMPARED = {
 }
 
 
-# --- recording ----------------------------------------------------------------------------------------------------
+# --- recording ------------------------------------------------------------------------------------
 class Recorder(OpsHandler):
     """Writes each op down, equal ones once.
 
-    Integers that are known as index expressions (from `index_expr`, constants, and FOLLOWED operations and abs of them) are followed,
-    so that indexing with them is an ordinary index, without a bounds check where the loops' sizes prove it.  So are comparisons of them: what
-    holds for all iterations, or for none, is no condition.
+    Integers that are known as index expressions (from `index_expr`, constants, and FOLLOWED
+    operations and abs of them) are followed, so that indexing with them is an ordinary index,
+    without a bounds check where the loops' sizes prove it.  So are comparisons of them: what holds
+    for all iterations, or for none, is no condition.
     """
 
     origin = ""
@@ -97,7 +102,8 @@ class Recorder(OpsHandler):
         self.count = itertools.count()
         self.ranges = ranges
         self.known = {}  # Ref -> the sympy expression it equals, or the truth of a condition
-        self.undecided = []  # (comparison, expression that it compares with 0) that hold in some iterations only
+        # (comparison, expression that it compares with 0) that hold in some iterations only
+        self.undecided = []
 
     def emit(self, op, *args, result=None, block=()):
         key = (op, exact_key(args))
@@ -271,7 +277,8 @@ HAS_EFFECT = ("store", "indirect_indexing")
 def without_unused(indices, instructions):
     """Only the instructions whose result something uses, and the indices those need, numbered anew.
 
-    A position is checked though nobody uses it: x[i] of an x with one row reads the same element for each i."""
+    A position is checked though nobody uses it: x[i] of an x with one row reads the same element
+    for each i."""
     used, renumber, kept_indices = set(), {}, []
 
     def sweep(block):
@@ -315,7 +322,7 @@ def flatten(index, sizes):
     return sympy.expand(linear)
 
 
-# --- linear forms ---------------------------------------------------------------------------------------------------
+# --- linear forms ---------------------------------------------------------------------------------
 @functools.lru_cache(100_000)
 def linear_form(expr):
     """(coefficient of each loop variable, loop variables that occur in some other way)."""
@@ -343,14 +350,15 @@ def stride_of(expr, variable):
 
 
 def runs_along(accesses, variable, other):
-    """Does memory run along `variable`, rather than along `other`, in more of these accesses than the other way round?"""
+    """Does memory run along `variable`, rather than along `other`, in more of these accesses than
+    the other way round?"""
     steps = [
         [int_or_none(stride_of(access.index, v)) for v in (variable, other)] for access in accesses
     ]
     return sum((a == 1 and b != 1) - (b == 1 and a != 1) for a, b in steps) > 0
 
 
-# --- the body and its loops -----------------------------------------------------------------------------------------
+# --- the body and its loops -----------------------------------------------------------------------
 @dataclass(repr=False)
 class LoopBody:
     outer: tuple  # sizes of x0, x1, ...
@@ -409,7 +417,8 @@ class LoopBody:
         return any(i.op == "scan" for i in self.instructions)
 
     def play(self, handler, instructions=None, values=None):
-        """Call `handler` with each recorded op.  Symbols of indirect indices become those the handler returns."""
+        """Call `handler` with each recorded op.  Symbols of indirect indices become those the
+        handler returns."""
         values = {} if values is None else values
         symbols = {k: v for k, v in values.items() if isinstance(k, sympy.Symbol)}
 
@@ -444,7 +453,8 @@ class LoopBody:
 
     # -- rewriting the loops
     def substitute(self, outer, inner, mapping):
-        """The same body over other loops: `mapping` gives the old variables in terms of the new ones."""
+        """The same body over other loops: `mapping` gives the old variables in terms of the new
+        ones."""
         mapping = {old: new for old, new in mapping.items() if old != new}
         indices = self.indices
         if mapping:
@@ -454,7 +464,8 @@ class LoopBody:
         return replace(self, outer=tuple(outer), inner=tuple(inner), indices=indices)
 
     def split_to(self, outer, inner):
-        """Run over the finer loops `outer`, `inner` (each old loop is a product of neighbouring new ones)."""
+        """Run over the finer loops `outer`, `inner` (each old loop is a product of neighbouring new
+        ones)."""
         if tuple(outer) == self.outer and tuple(inner) == self.inner:
             return self
         mapping = {}
@@ -471,7 +482,8 @@ class LoopBody:
         return self.substitute(outer, inner, mapping)
 
     def recorded(self, ranges):
-        """(recorder, the same pointwise body): comparisons that the loops' sizes decide are gone."""
+        """(recorder, the same pointwise body): comparisons that the loops' sizes decide are
+        gone."""
         recorder = Recorder(ranges)
         self.play(recorder)
         return recorder, recorder.body(self.outer, self.inner)
@@ -512,7 +524,8 @@ class LoopBody:
         return self.substitute(kept["x"], kept["r"], mapping)
 
     def split_divisions(self):
-        """x//k and x%k, where k divides the size of x, become plain variables: x is split into (size/k, k)."""
+        """x//k and x%k, where k divides the size of x, become plain variables: x is split into
+        (size/k, k)."""
         for _ in range(8):
             cut = next(self._divisors(), None)
             if cut is None:
@@ -537,8 +550,8 @@ class LoopBody:
                         yield prefix, number, plain(divisor)
 
     def stride_order(self, prefix):
-        """Loops sorted so that the innermost steps through memory by the smallest stride; the store decides first, but for a reduction whose reads
-        lie side by side along an outer loop only."""
+        """Loops sorted so that the innermost steps through memory by the smallest stride; the store
+        decides first, but for a reduction whose reads lie side by side along an outer loop only."""
         sizes = self.outer if prefix == "x" else self.inner
         count = len(sizes)
         if count < 2 or (
@@ -580,10 +593,12 @@ def int_or_none(value):
 
 
 def merge_loops(bodies):
-    """Merge neighbouring loops of bodies that run together, where each access of each body allows it.
+    """Merge neighbouring loops of bodies that run together, where each access of each body allows
+    it.
 
-    Loops i and i+1 are one loop when each index steps, per step of i, by what size(i+1) steps of i+1 make.
-    Bodies without reduction loops in a group that has some are only asked about the outer ones.
+    Loops i and i+1 are one loop when each index steps, per step of i, by what size(i+1) steps of
+    i+1 make. Bodies without reduction loops in a group that has some are only asked about the outer
+    ones.
     """
     for prefix in "xr":
         number = 0
@@ -628,7 +643,8 @@ def mergeable(index, a, b, size_of_b):
 
 
 def common_loops(first, second):
-    """The coarsest loops both size lists can be split to, or None.  common_loops((6, 4), (2, 12)) == (2, 3, 4)."""
+    """The coarsest loops both size lists can be split to, or None.  common_loops((6, 4), (2, 12))
+    == (2, 3, 4)."""
     if first == second:
         return first
     if not same(math.prod(first), math.prod(second)) or 0 in first + second:

@@ -1,13 +1,15 @@
-"""Does eager have a kernel for these dtypes?  Where it has none, neither do we: the eager kernel runs, and raises.
+"""Does eager have a kernel for these dtypes?  Where it has none, neither do we: the eager kernel
+runs, and raises.
 
 In:   an ATen overload and its arguments.  Out: the reason why eager refuses them, or "".
 
     >>> refusal(aten.add.Tensor, (fake_uint16, fake_uint16), {})
     '"add_stub" not implemented for \\'UInt16\\''
 
-Loops, and torch's decompositions, compute with every dtype that they can spell; shape functions ask for few of them.  No list of ours
-could say what ATen's kernels take, so one is asked: the op runs once on tensors of one element of the same dtypes and ranks.  What it
-raises counts where it speaks of dtypes, or where the same call succeeds with usual dtypes.  Answers are kept for the process.
+Loops, and torch's decompositions, compute with every dtype that they can spell; shape functions ask
+for few of them.  No list of ours could say what ATen's kernels take, so one is asked: the op runs
+once on tensors of one element of the same dtypes and ranks.  What it raises counts where it speaks
+of dtypes, or where the same call succeeds with usual dtypes.  Answers are kept for the process.
 Left out: GPUs, where asking would launch kernels while others may be recorded.
 """
 
@@ -27,12 +29,14 @@ _answers: dict[tuple, str] = {}
 
 
 def refusal(op: torch._ops.OpOverload, args: tuple, kwargs: dict) -> str:
-    """Why eager has no kernel for tensors of these dtypes; "" where it has one, or where that is not known."""
+    """Why eager has no kernel for tensors of these dtypes; "" where it has one, or where that is
+    not known."""
     leaves, spec = pytree.tree_flatten((args, kwargs))
     tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
     if not can_be_asked(op, tensors):
         return ""
-    # numbers may be symbols, and sizes do not matter to a dtype: only their types are part of the question
+    # numbers may be symbols, and sizes do not matter to a dtype: only their types are part of the
+    # question
     key = (op, spec, *map(_about, leaves))
     if key not in _answers:
         _answers[key] = _ask(op, leaves, spec)

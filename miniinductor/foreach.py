@@ -1,6 +1,7 @@
 """Many kernels of the same body become one: what an optimizer does to each parameter.
 
-In:   scheduled nodes.  Out: the same, in which `Foreach` groups stand for several groups that compute the same of
+In:   scheduled nodes.  Out: the same, in which `Foreach` groups stand for several groups that
+      compute the same of
 different buffers, of different sizes.
 
     >>> [type(node).__name__ for node in nodes]         # the same done to three tensors of other sizes (AdamW: to 150)
@@ -8,12 +9,13 @@ different buffers, of different sizes.
     >>> [type(node).__name__ for node in join_alike(scheduler, nodes, overwritten)]
     ['Foreach']
 
-Groups are alike when their bodies are the same operations and every access is at element x0 or at a fixed one, so that
-one loop over a number of elements serves all of them.  Only independent ones are joined: those with equally long chains
-of nodes before them.  Results that would have to wait long for their user stay in kernels of their own.
+Groups are alike when their bodies are the same operations and every access is at element x0 or at a
+fixed one, so that one loop over a number of elements serves all of them.  Only independent ones are
+joined: those with equally long chains of nodes before them.  Results that would have to wait long
+for their user stay in kernels of their own.
 
-Mirrors combo kernels and foreach nodes in torch/_inductor (scheduler.py, codegen/triton_combo_kernel.py).  Left out: joining
-different bodies.
+Mirrors combo kernels and foreach nodes in torch/_inductor (scheduler.py,
+codegen/triton_combo_kernel.py).  Left out: joining different bodies.
 """
 
 import math
@@ -27,7 +29,8 @@ SMALL = 1 << 16  # bytes: a result that may wait for its user
 
 
 class Foreach(Group):
-    """Groups with the same body.  parts: (group over one loop, its buffers in the order in which the body names them)."""
+    """Groups with the same body.  parts: (group over one loop, its buffers in the order in which
+    the body names them)."""
 
     def __init__(self, parts):
         first = parts[0][0]
@@ -90,7 +93,8 @@ def join_alike(scheduler, nodes, overwritten):
 
 
 def one_loop(group):
-    """(the group over one loop, what its bodies do with buffers numbered, the buffers' names in that order), or None."""
+    """(the group over one loop, what its bodies do with buffers numbered, the buffers' names in
+    that order), or None."""
     if group.is_reduction or group.inner or group.has_scan or group.targets:
         return None
     bodies = merge_loops([n.body for n in group.nodes])

@@ -1,6 +1,7 @@
 """Handlers that read a loop body without running it: text, counts, dtypes.
 
-In:   a body (a function over `ops`).  Out: `PrintHandler` gives its text, `DtypeHandler` the dtype of its value.
+In:   a body (a function over `ops`).  Out: `PrintHandler` gives its text, `DtypeHandler` the dtype
+      of its value.
 
     >>> print(buffer_text(buffer))
     buf0: float32[4, 8] = pointwise i0 < 4, i1 < 8
@@ -21,7 +22,7 @@ from .ir import ComputedBuffer, ExternKernel, Graph, MultiOutput, Reduction, Sca
 from .ops import BINARY, COMPARISON, UNARY, OpsHandler, fill, ops, set_handler
 
 
-# --- text -----------------------------------------------------------------------------------------------------------
+# --- text -----------------------------------------------------------------------------------------
 class PrintHandler(OpsHandler):
     """Each op becomes a line `tmpN = op(...)`; equal lines are written once."""
 
@@ -116,7 +117,7 @@ Graph.__repr__ = graph_text  # what a notebook shows of a lowered graph
 ComputedBuffer.__repr__ = buffer_text
 
 
-# --- running a body under any handler ---------------------------------------------------------------------------------
+# --- running a body under any handler -------------------------------------------------------------
 def loop_indices(data):
     """Loop variables of a body: i0, i1, ... and r0, r1, ... for the reduced ones."""
     return loop_variables("i", len(data.ranges)), loop_variables("r", len(data.reduction_ranges))
@@ -160,7 +161,7 @@ def run_body(buffer, index, reduction_index):
     ops.store(buffer.name, buffer.layout.indexer(place), value, getattr(data, "mode", None))
 
 
-# --- dtypes -----------------------------------------------------------------------------------------------------------
+# --- dtypes ---------------------------------------------------------------------------------------
 class DtypeError(AssertionError):
     """A body mixes dtypes or stores the wrong one: a bug in a lowering."""
 

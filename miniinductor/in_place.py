@@ -1,14 +1,17 @@
-"""Results that are written over memory that is there already, instead of into new memory and then copied.
+"""Results that are written over memory that is there already, instead of into new memory and then
+copied.
 
-In:   the scheduled nodes.  Out: {buffer: the graph input it overwrites}; and, asked by the wrapper, whether a result may
+In:   the scheduled nodes.  Out: {buffer: the graph input it overwrites}; and, asked by the wrapper,
+      whether a result may
 take the memory of a buffer that dies in the same kernel.
 
     >>> overwritten_inputs(scheduler, nodes)        # p.sub_(g * 0.1): one kernel reads p and g, and writes p
     {'buf0': 'arg0'}
 
-Both need that every element of the old value is read, for the last time, in the iteration that writes the new one.
-Mirrors `can_inplace` and mutation renaming in torch/_inductor/scheduler.py and memory_planning.py.  Left out: eager
-kernels and scatters that write into an input (their result is copied).
+Both need that every element of the old value is read, for the last time, in the iteration that
+writes the new one. Mirrors `can_inplace` and mutation renaming in torch/_inductor/scheduler.py and
+memory_planning.py.  Left out: eager kernels and scatters that write into an input (their result is
+copied).
 """
 
 from . import config
@@ -16,9 +19,11 @@ from .ir import BufferView
 
 
 def overwritten_inputs(scheduler, nodes):
-    """{buffer: input}.  Other nodes that read the input's old value stay before the kernel: `scheduler.before` says so.
+    """{buffer: input}.  Other nodes that read the input's old value stay before the kernel:
+    `scheduler.before` says so.
 
-    `nodes` in execution order.  An input that is not overwritten is written by a copy at the end; the record says why."""
+    `nodes` in execution order.  An input that is not overwritten is written by a copy at the end;
+    the record says why."""
     graph, result = scheduler.graph, {}
     maker = {name: node for node in nodes for name in node.names}
     outputs = {v.name for v in graph.outputs if isinstance(v, BufferView)}
@@ -71,7 +76,8 @@ def reason_to_copy(scheduler, node, target, view):
 def may_overwrite(group, new, old, reads_first):
     """May `new`, made by the group, lie where `old` lies, as far as the group itself goes?
 
-    reads_first: the kernel reads `old` right before it writes `new`, so that other bodies of one loop may read it, too."""
+    reads_first: the kernel reads `old` right before it writes `new`, so that other bodies of one
+    loop may read it, too."""
     if group.has_scan or group.targets:
         return False
     element = group.writes[new].index

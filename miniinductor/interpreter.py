@@ -1,12 +1,13 @@
 """What the loop IR means: it runs here with torch tensors, one element grid per loop nest.
 
-In:   `ir.Graph` and the real inputs.  Out: the outputs, and mutations done.  Slow and plain: this is the definition
+In:   `ir.Graph` and the real inputs.  Out: the outputs, and mutations done.  Slow and plain: this
+      is the definition
 every code generator is tested against.
 
     >>> outputs = run_graph(graph, [x])
 
-Each loop variable is an int64 tensor that varies along its own dimension, so one evaluation of a body computes all
-iterations.  A load checks that every element it touches lies inside its buffer.
+Each loop variable is an int64 tensor that varies along its own dimension, so one evaluation of a
+body computes all iterations.  A load checks that every element it touches lies inside its buffer.
 
 Mirrors nothing in PyTorch; the idea is tinygrad's ops_python.py ("the living definition of uops").
 """
@@ -28,7 +29,7 @@ from .runtime.program import in_layout
 from .ops import BINARY, COMPARISON, UNARY, OpsHandler, set_handler
 
 
-# --- index expressions ------------------------------------------------------------------------------------------------
+# --- index expressions ----------------------------------------------------------------------------
 def _extreme(choose):
     return lambda a, b: (
         getattr(torch, choose)(*map(torch.as_tensor, (a, b)))
@@ -62,7 +63,7 @@ def evaluate(expr, values):
     return functools.reduce(ARITHMETIC[expr.func], [evaluate(a, values) for a in expr.args])
 
 
-# --- the ops ------------------------------------------------------------------------------------------------------------
+# --- the ops --------------------------------------------------------------------------------------
 def _div_zero_safe(function):
     """Integer division by zero stops the process in C; eager raises.  So does the interpreter."""
 
@@ -226,7 +227,7 @@ for _name in UNARY + BINARY + COMPARISON:
     setattr(InterpreterHandler, _name, _torch_rule(_name))
 
 
-# --- graphs ---------------------------------------------------------------------------------------------------------------
+# --- graphs ---------------------------------------------------------------------------------------
 def _flat(tensor):
     """The memory under a tensor, from its first element on."""
     if tensor.numel() == 0:

@@ -1,6 +1,7 @@
 """The loop IR: tensors as Python functions from an index to a value.
 
-In:   lowerings build it (`Pointwise`, `Reduction`, views).  Out: `Graph.operations`, the list of buffers to compute,
+In:   lowerings build it (`Pointwise`, `Reduction`, views).  Out: `Graph.operations`, the list of
+      buffers to compute,
 which the scheduler fuses and the code generators write out.
 
     >>> x = TensorBox(InputBuffer("x", Layout.contiguous(torch.device("cpu"), torch.float32, [4, 8])))
@@ -18,10 +19,11 @@ which the scheduler fuses and the code generators write out.
         tmp2 = reduction(float32, float32, sum, tmp1)
         store(buf0, i0, tmp2)
 
-Nothing is computed until `realize()`; until then a value is a closure, so a chain of pointwise ops and views costs no
-memory.  Views are index maths: `View(base, size, reindex)`.
+Nothing is computed until `realize()`; until then a value is a closure, so a chain of pointwise ops
+and views costs no memory.  Views are index maths: `View(base, size, reindex)`.
 
-Mirrors torch/_inductor/ir.py (paper section 4.1).  Left out: layouts that are decided late, multi-output templates.
+Mirrors torch/_inductor/ir.py (paper section 4.1).  Left out: layouts that are decided late,
+multi-output templates.
 """
 
 import functools
@@ -40,7 +42,8 @@ from .sizes.symbols import same, sizes
 
 @dataclass
 class Layout:
-    """Where the elements of a buffer lie; sizes and strides are sympy expressions or ints, counted in elements."""
+    """Where the elements of a buffer lie; sizes and strides are sympy expressions or ints, counted
+    in elements."""
 
     device: torch.device
     dtype: torch.dtype
@@ -83,7 +86,8 @@ origin = Current("")  # the FX node whose ops are being called
 
 
 def from_node(name, function):
-    """`function`, a body whose ops belong to FX node `name`; what the values it loads are made of belongs to their nodes."""
+    """`function`, a body whose ops belong to FX node `name`; what the values it loads are made of
+    belongs to their nodes."""
     if hasattr(function, "node"):
         return function
 
@@ -97,10 +101,11 @@ def from_node(name, function):
     return body
 
 
-# --- values that are not stored -----------------------------------------------------------------------------------
+# --- values that are not stored -------------------------------------------------------------------
 @dataclass
 class Loops:
-    """A loop over every index in `ranges`, perhaps with one over `reduction_ranges` inside.  inner_fn takes a list of sympy expressions for each."""
+    """A loop over every index in `ranges`, perhaps with one over `reduction_ranges` inside.
+    inner_fn takes a list of sympy expressions for each."""
 
     device: torch.device
     dtype: torch.dtype
@@ -130,8 +135,8 @@ class Reduction(Loops):
 
 @dataclass
 class Scan(Loops):
-    """value[output_index(index, rindex)] = combination, as `src_dtype`, of inner_fn(index, r) for all r up to rindex: cumsum.
-    ranges: of all dimensions but the scanned one."""
+    """value[output_index(index, rindex)] = combination, as `src_dtype`, of inner_fn(index, r) for
+    all r up to rindex: cumsum. ranges: of all dimensions but the scanned one."""
 
     reduction_ranges: list
     output_index: Callable  # (index, rindex) -> list of expressions
@@ -145,8 +150,9 @@ class Scan(Loops):
 
 @dataclass
 class Scatter(Loops):
-    """output[output_index(index)] = (or +=) inner_fn(index), over a copy of nothing: the buffer it writes is `target`,
-    an already realised buffer whose memory it takes over.  mode: that of `ops.store`."""
+    """output[output_index(index)] = (or +=) inner_fn(index), over a copy of nothing: the buffer it
+    writes is `target`, an already realised buffer whose memory it takes over.  mode: that of
+    `ops.store`."""
 
     output_index: Callable  # index -> list of expressions (may use ops.indirect_indexing)
     target: str
@@ -156,7 +162,8 @@ class Scatter(Loops):
 
 @dataclass
 class View:
-    """A re-indexing of another value: element `index` is element `reindex(index)` of `base`.  Costs nothing."""
+    """A re-indexing of another value: element `index` is element `reindex(index)` of `base`.  Costs
+    nothing."""
 
     base: "TensorBox"
     size: list
@@ -167,7 +174,7 @@ class View:
         return self.size
 
 
-# --- values that are stored: the operations the scheduler orders ----------------------------------------------------
+# --- values that are stored: the operations the scheduler orders ----------------------------------
 @dataclass
 class Buffer:
     name: str
@@ -185,12 +192,14 @@ class InputBuffer(Buffer):
 
 @dataclass
 class ConstantBuffer(Buffer):
-    """A parameter, buffer or literal tensor the graph holds (`Graph.constants[name]` is the real tensor)."""
+    """A parameter, buffer or literal tensor the graph holds (`Graph.constants[name]` is the real
+    tensor)."""
 
 
 @dataclass
 class Opaque:
-    """A constant in a library's own memory format: only extern kernels read it (`Graph.constants[name]` is the real tensor)."""
+    """A constant in a library's own memory format: only extern kernels read it
+    (`Graph.constants[name]` is the real tensor)."""
 
     name: str
 
@@ -206,9 +215,9 @@ class ComputedBuffer(Buffer):
 class ExternKernel(Buffer):
     """An eager kernel called from the wrapper: `op(*args, **kwargs)`.
 
-    Arguments are Python values with `BufferView` where a tensor stands.  layout None: the op returns several tensors,
-    each of which is a `MultiOutput`.  `out_op`: the op's out= overload where there is one, so that the wrapper can
-    give it reused memory.
+    Arguments are Python values with `BufferView` where a tensor stands.  layout None: the op
+    returns several tensors, each of which is a `MultiOutput`.  `out_op`: the op's out= overload
+    where there is one, so that the wrapper can give it reused memory.
     """
 
     op: object = None
@@ -227,7 +236,8 @@ class MultiOutput(Buffer):
 
 @dataclass(frozen=True)
 class BufferView:
-    """Buffer `name` seen with this size, stride and offset (`as_strided`): what extern kernels and graph outputs take."""
+    """Buffer `name` seen with this size, stride and offset (`as_strided`): what extern kernels and
+    graph outputs take."""
 
     name: str
     size: tuple
@@ -236,11 +246,14 @@ class BufferView:
 
 
 class TensorBox:
-    """A handle on a value that may become stored later.  All users share it, so it is stored once."""
+    """A handle on a value that may become stored later.  All users share it, so it is stored
+    once."""
 
     def __init__(self, data):
         self.data = data  # Pointwise | Reduction | Scan | View | Buffer
-        self.fake = None  # what eager has for it: a fake tensor or `Described`; None for values that no node stands for
+        # what eager has for it: a fake tensor or `Described`; None for values that no node stands
+        # for
+        self.fake = None
 
     @staticmethod
     def stored(data):
@@ -262,7 +275,8 @@ class TensorBox:
 
     @property
     def origins(self):
-        """What its users must name as theirs: nothing once the value is stored, for then it is another kernel's work."""
+        """What its users must name as theirs: nothing once the value is stored, for then it is
+        another kernel's work."""
         return frozenset() if isinstance(self.data, Buffer) else self.data.origins
 
     def _described(self):
@@ -322,9 +336,11 @@ class TensorBox:
         )
 
     def as_buffer_view(self, stride=None):
-        """The value as (buffer, size, stride, offset), storing it if need be; with `stride`, in exactly that layout.
+        """The value as (buffer, size, stride, offset), storing it if need be; with `stride`, in
+        exactly that layout.
 
-        A chain of views over a buffer is such a view when its index is affine; otherwise it is copied.
+        A chain of views over a buffer is such a view when its index is affine; otherwise it is
+        copied.
         """
         if isinstance(self.data, View):
             view = self._affine_view()
@@ -385,7 +401,8 @@ def extent(size, stride, offset=0):
 
 
 def same_layout(size, a, b):
-    """Do two strides place the elements alike?  Strides of dimensions of size 1, and of empty tensors, do not matter."""
+    """Do two strides place the elements alike?  Strides of dimensions of size 1, and of empty
+    tensors, do not matter."""
     return any(n == 0 for n in size) or all(same(x, y) for n, x, y in zip(size, a, b) if n != 1)
 
 
@@ -394,10 +411,12 @@ class Graph:
     """A lowered graph: what goes from lowering to the scheduler.
 
     inputs:     name -> InputBuffer, in call order
-    constants:  name -> real tensor (parameters, buffers, literals); ConstantBuffer of that name in `buffers`
+    constants:  name -> real tensor (parameters, buffers, literals); ConstantBuffer of that name in
+                `buffers`
     operations: ComputedBuffer | ExternKernel | MultiOutput, in an order that respects data flow
     outputs:    list of BufferView | int | sympy.Expr | None, one per graph output
-    mutations:  list of (input or constant name, BufferView): after the outputs are there, `input.copy_(value)`
+    mutations:  list of (input or constant name, BufferView): after the outputs are there,
+                `input.copy_(value)`
     """
 
     inputs: dict = field(default_factory=dict)
@@ -412,7 +431,8 @@ class Graph:
 
     @property
     def results(self):
-        """Views of buffers that are there when the call ends: outputs, and new values of what is written."""
+        """Views of buffers that are there when the call ends: outputs, and new values of what is
+        written."""
         return buffer_views([self.outputs, self.mutations])
 
     def add(self, kind, layout, origins, **fields):

@@ -1,9 +1,11 @@
 """The closed vocabulary of the loop IR: `ops`.
 
-In:   nothing.  Out: `ops`, the namespace that loop bodies call, and `OpsHandler`, which names every op.
+In:   nothing.  Out: `ops`, the namespace that loop bodies call, and `OpsHandler`, which names every
+      op.
 
-A loop body is an ordinary Python function over `ops`.  What an op *does* depends on the handler that is installed:
-printing, running with torch, collecting memory accesses, inferring dtypes, writing C++ or Triton.
+A loop body is an ordinary Python function over `ops`.  What an op *does* depends on the handler
+that is installed: printing, running with torch, collecting memory accesses, inferring dtypes,
+writing C++ or Triton.
 
     >>> def body(i):
     ...     x = ops.load("x", i)
@@ -11,19 +13,20 @@ printing, running with torch, collecting memory accesses, inferring dtypes, writ
     >>> with set_handler(PrintHandler()) as printer:      # the same body, seen through one handler
     ...     result = body(sympy.Symbol("i"))
     >>> printer.lines
-    ['tmp0 = load(x, i)', 'tmp1 = constant(1, float32)', 'tmp2 = add(tmp0, tmp1)', 'tmp3 = mul(tmp2, tmp0)']
+    ['tmp0 = load(x, i)', 'tmp1 = constant(1, float32)', 'tmp2 = add(tmp0, tmp1)', 'tmp3 = mul(tmp2,
+    tmp0)']
 
-The set is closed: `OpsHandler` is abstract, there is no `__getattr__` fallback, and a test checks that each handler
-has each op.  Families of ops with one shape of rule stand in the tables `UNARY`, `BINARY`, ... so that a handler may
-treat a family in one line.
+The set is closed: `OpsHandler` is abstract, there is no `__getattr__` fallback, and a test checks
+that each handler has each op.  Families of ops with one shape of rule stand in the tables `UNARY`,
+`BINARY`, ... so that a handler may treat a family in one line.
 
-Mirrors torch/_inductor/virtualized.py and ops_handler.py (paper section 4.1, "define-by-run loop-level IR").
-Left out: bucketize, device_assert_async, partial accumulate.
+Mirrors torch/_inductor/virtualized.py and ops_handler.py (paper section 4.1, "define-by-run
+loop-level IR"). Left out: bucketize, device_assert_async, partial accumulate.
 """
 
 from .current import Current
 
-# --- families -----------------------------------------------------------------------------------------------------
+# --- families -------------------------------------------------------------------------------------
 UNARY_FLOAT = (  # float in, float out
     "exp",
     "exp2",
@@ -100,9 +103,9 @@ REDUCTIONS = ("sum", "prod", "max", "min", "argmax", "argmin", "any")
 class OpsHandler:
     """One method per op.  A handler subclasses this and must define every op (see `missing_ops`).
 
-    Values are whatever the handler returns (a string, a tensor, a CSE variable).  `index` is a sympy expression in
-    the loop variables, counted in elements.  Arguments of one arithmetic op have one dtype: lowerings insert
-    `to_dtype`; no op promotes.
+    Values are whatever the handler returns (a string, a tensor, a CSE variable).  `index` is a
+    sympy expression in the loop variables, counted in elements.  Arguments of one arithmetic op
+    have one dtype: lowerings insert `to_dtype`; no op promotes.
     """
 
     # memory
@@ -114,15 +117,17 @@ class OpsHandler:
         there: 'atomic_add' | 'atomic_mul' | 'atomic_max' | 'atomic_min' (NaN wins)."""
 
     def reduction(self, dtype, src_dtype, kind, value):
-        """Reduce `value` over the reduction variables; kind in REDUCTIONS.  max/min propagate NaN; argmax/argmin give
-        the *flattened reduction index* (int64) of the first extreme, a NaN counting as the extreme."""
+        """Reduce `value` over the reduction variables; kind in REDUCTIONS.  max/min propagate NaN;
+        argmax/argmin give the *flattened reduction index* (int64) of the first extreme, a NaN
+        counting as the extreme."""
 
     def scan(self, dtype, kind, value):
-        """Combine `value` with those of all earlier iterations of the reduction variables; kind in SCANS.  Every iteration
-        has a result of its own: cumsum."""
+        """Combine `value` with those of all earlier iterations of the reduction variables; kind in
+        SCANS.  Every iteration has a result of its own: cumsum."""
 
     def indirect_indexing(self, value, size, wrap_neg=True):
-        """A runtime integer value -> a sympy symbol usable in an index; negative ones count from the end (wrap_neg), one out of range raises."""
+        """A runtime integer value -> a sympy symbol usable in an index; negative ones count from
+        the end (wrap_neg), one out of range raises."""
 
     # leaves and conversions
     def constant(self, value, dtype):
@@ -139,10 +144,12 @@ class OpsHandler:
         """condition ? a : b; both sides are evaluated."""
 
     def masked(self, mask, body, other):
-        """body() where mask, else `other` (a Python scalar); memory read in `body` is not touched where mask is false."""
+        """body() where mask, else `other` (a Python scalar); memory read in `body` is not touched
+        where mask is false."""
 
     def rand(self, seed, offset):
-        """A random float32 in [0, 1): element `offset` (int64) of the stream of numbers that `seed` names."""
+        """A random float32 in [0, 1): element `offset` (int64) of the stream of numbers that `seed`
+        names."""
 
 
 for _name in UNARY:
@@ -167,9 +174,11 @@ def missing_ops(handler_class):
 
 
 def exact_key(value):
-    """A hashable key that keeps apart numbers which Python calls equal: 1, True and 1.0; 0.0 and -0.0.
+    """A hashable key that keeps apart numbers which Python calls equal: 1, True and 1.0; 0.0 and
+    -0.0.
 
-    It makes equal keys of NaNs with one name, and leaves everything that is no Python number as it is.
+    It makes equal keys of NaNs with one name, and leaves everything that is no Python number as it
+    is.
     """
     if isinstance(value, (list, tuple)):
         return tuple([exact_key(item) for item in value])
@@ -180,7 +189,7 @@ def exact_key(value):
     return (type(value), value) if isinstance(value, (bool, int)) else value
 
 
-# --- the switchable namespace -------------------------------------------------------------------------------------
+# --- the switchable namespace ---------------------------------------------------------------------
 _handler = Current()
 set_handler = _handler.set  # `with set_handler(handler):` installs it for the block, in this thread
 

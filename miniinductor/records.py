@@ -1,6 +1,7 @@
 """What the compiler decided, as objects: one `CompileRecord` per compiled graph.
 
-In:   filled by every stage of `compile_fx`.  Out: read by `explain`, notebooks, tests and error messages, which
+In:   filled by every stage of `compile_fx`.  Out: read by `explain`, notebooks, tests and error
+      messages, which
 therefore all say the same thing.
 
     >>> compiled = miniinductor.compile_fx(gm, inputs)
@@ -17,7 +18,8 @@ from dataclasses import dataclass, field
 
 @dataclass
 class Fallback:
-    """An op that runs as an eager kernel: `kind` is "extern" (by choice: mm, convolution) or "fallback" (no lowering)."""
+    """An op that runs as an eager kernel: `kind` is "extern" (by choice: mm, convolution) or
+    "fallback" (no lowering)."""
 
     op: str
     kind: str
@@ -39,7 +41,8 @@ class FusionDecision:
 
 @dataclass(repr=False)
 class KernelRecord:
-    """One generated kernel: `nodes` are the names of the buffers it computes, `origins` the FX nodes they came from."""
+    """One generated kernel: `nodes` are the names of the buffers it computes, `origins` the FX
+    nodes they came from."""
 
     name: str
     language: str  # "cpp" | "triton"
@@ -55,7 +58,8 @@ class KernelRecord:
 
 @dataclass
 class SavedActivation:
-    """A value that the forward half keeps for the backward half.  is_input: an input or a view of one, in memory anyway, costs nothing."""
+    """A value that the forward half keeps for the backward half.  is_input: an input or a view of
+    one, in memory anyway, costs nothing."""
 
     name: str
     op: str
@@ -74,7 +78,8 @@ class Later:
 
 
 class Lazy:
-    """A field that may be given a `Later`: most texts are never read, and a graph that came from disk is traced again for them."""
+    """A field that may be given a `Later`: most texts are never read, and a graph that came from
+    disk is traced again for them."""
 
     def __init__(self, default=None):
         self.default = default
@@ -94,7 +99,8 @@ class Lazy:
 
 @dataclass(repr=False)
 class CompileRecord:
-    """Every stage of one graph's way through miniinductor.  Texts are printable, graphs are `fx.Graph`/`GraphModule`."""
+    """Every stage of one graph's way through miniinductor.  Texts are printable, graphs are
+    `fx.Graph`/`GraphModule`."""
 
     input_graph: object = None  # as it came from the front end
     aten_graph: object = Lazy()  # after tracing with decompositions
@@ -128,7 +134,8 @@ class CompileRecord:
         return [note for note in self.notes if text in note]
 
     def keep(self, entry, plan, part=""):
-        """Put the plan and what is written down here on disk; entry: a graph_cache.Entry, or None."""
+        """Put the plan and what is written down here on disk; entry: a graph_cache.Entry, or
+        None."""
         reason = entry and entry.store((plan, {name: getattr(self, name) for name in KEPT}), part)
         if reason:
             self.notes.append(f"not kept on disk: {reason}")

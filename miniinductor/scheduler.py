@@ -1,25 +1,27 @@
 """Which loop nests become one kernel, and in which order everything runs.
 
-In:   `Graph.operations`.  Out: a list of `ExternNode` and `Group` in execution order; every pair that was considered is
+In:   `Graph.operations`.  Out: a list of `ExternNode` and `Group` in execution order; every pair
+      that was considered is
 a `FusionDecision` with a reason in `record.fusions`; `record.fused_ir` shows the groups.
 
     >>> schedule = Scheduler(graph, record).run()
     >>> [node.names for node in schedule]         # softmax: one group of four buffers
     [['buf0', 'buf1', 'buf2', 'buf3']]
 
-Steps: trace each buffer's body and simplify its loops; drop dead buffers; then, greedily, fuse the pair with the best
-score until no pair is left (paper section 4.3).  A pair is fused when
+Steps: trace each buffer's body and simplify its loops; drop dead buffers; then, greedily, fuse the
+pair with the best score until no pair is left (paper section 4.3).  A pair is fused when
 
-  * both run over the same loops, after splitting them to common ones.  A group has outer loops (one kernel iteration
-    each) and inner loops (the reduction's).  A pointwise body joins a reduction either on the outer loops (an epilogue,
-    such as `1/sum`) or on outer and inner loops together (such as `exp(x - max)`), its own loops reordered where that is
-    needed (batch norm);
+  * both run over the same loops, after splitting them to common ones.  A group has outer loops (one
+    kernel iteration each) and inner loops (the reduction's).  A pointwise body joins a reduction
+    either on the outer loops (an epilogue, such as `1/sum`) or on outer and inner loops together
+    (such as `exp(x - max)`), its own loops reordered where that is needed (batch norm);
   * each element one side reads of the other's result is the element written in the same iteration;
   * no path leads from one to the other through a third node (a cycle).
 
-After fusion, in_place.py and foreach.py decide what is written over existing memory and join alike kernels.
-Mirrors torch/_inductor/scheduler.py.  Left out: templates (codegen/matmul.py fuses around them afterwards), reordering for communication, peak-memory reordering,
-fusing two pointwise nodes over loops of different order.
+After fusion, in_place.py and foreach.py decide what is written over existing memory and join alike
+kernels. Mirrors torch/_inductor/scheduler.py.  Left out: templates (codegen/matmul.py fuses around
+them afterwards), reordering for communication, peak-memory reordering, fusing two pointwise nodes
+over loops of different order.
 """
 
 import graphlib
@@ -129,7 +131,8 @@ class Group:
 
 
 def buffer_bytes(buffer):
-    """Size in bytes, in the run the graph was captured in (1 MiB where that is not known): it only serves the scores."""
+    """Size in bytes, in the run the graph was captured in (1 MiB where that is not known): it only
+    serves the scores."""
     numel = hint(math.prod(buffer.layout.size))
     return (1 << 20) if numel is None else numel * buffer.layout.dtype.itemsize
 
@@ -149,7 +152,8 @@ class Scheduler:
         self.escaping = {v.name for v in graph.results}
 
     def run(self, fuse_products=lambda nodes, scheduler: nodes):
-        """The nodes in execution order.  fuse_products: what becomes one kernel with a matrix product, before alike groups are joined."""
+        """The nodes in execution order.  fuse_products: what becomes one kernel with a matrix
+        product, before alike groups are joined."""
         with self.record.timed("dependencies"):
             nodes = self.live([self.make_node(b) for b in self.graph.operations])
         with self.record.timed("fusion"):
@@ -180,8 +184,9 @@ class Scheduler:
         return Group([Node(buffer, body)], body.outer, body.inner)
 
     def live(self, nodes):
-        """Without the nodes whose results nobody uses.  A scatter writes into its target, so the target's other
-        readers count as users of the scatter only through its own name: lowering reads the new name."""
+        """Without the nodes whose results nobody uses.  A scatter writes into its target, so the
+        target's other readers count as users of the scatter only through its own name: lowering
+        reads the new name."""
         wanted, kept = set(self.escaping), []
         for node in reversed(nodes):
             mutates = isinstance(node, ExternNode) and _has_effect(node.buffer)
@@ -202,8 +207,9 @@ class Scheduler:
         }
 
     def must_follow(self, node, nodes):
-        """Names whose makers run before `node`: what it reads; for a scatter, the other readers of its target; for an
-        eager kernel with an effect, the one before it; where it overwrites an input, the readers of the old value."""
+        """Names whose makers run before `node`: what it reads; for a scatter, the other readers of
+        its target; for an eager kernel with an effect, the one before it; where it overwrites an
+        input, the readers of the old value."""
         names = node.read_names.union(
             *[self.before[name] for name in node.names if name in self.before]
         )
@@ -234,7 +240,8 @@ class Scheduler:
         return order
 
     def reaches(self, start, goal, makers):
-        """Does `goal` read, through other nodes, something `start` makes?  Walks from goal towards producers."""
+        """Does `goal` read, through other nodes, something `start` makes?  Walks from goal towards
+        producers."""
         stack, seen = [goal], {start}
         while stack:
             node = stack.pop()
@@ -249,7 +256,8 @@ class Scheduler:
 
     # -- fusion
     def fuse(self, nodes):
-        """Rounds of fusing, the best pairs first, until a round fuses nothing; pairs of one round lie apart in the order of nodes."""
+        """Rounds of fusing, the best pairs first, until a round fuses nothing; pairs of one round
+        lie apart in the order of nodes."""
         decided = {}
         while True:
             makers = self.makers(nodes)
@@ -259,7 +267,8 @@ class Scheduler:
             for first, second, category, saved in self.candidates(nodes, decided):
                 low, high = sorted((self.rank[first], self.rank[second]))
                 if any(low <= b and a <= high for a, b in intervals):
-                    continue  # near a pair fused in this round: asked again in the next, over the new graph
+                    # near a pair fused in this round: asked again in the next, over the new graph
+                    continue
                 try:
                     if self.reaches(first, second, makers) or self.reaches(second, first, makers):
                         raise Refused(
@@ -285,7 +294,8 @@ class Scheduler:
         return nodes
 
     def users_of_buffers(self, nodes):
-        """(buffer, the nodes that make or read it in their order), for each that can be a reason to fuse."""
+        """(buffer, the nodes that make or read it in their order), for each that can be a reason to
+        fuse."""
         touching = {}
         for node in nodes:
             for name in [*node.names, *node.read_names]:
@@ -299,7 +309,8 @@ class Scheduler:
             yield name, sorted((u for u in users if isinstance(u, Group)), key=self.rank.get)
 
     def candidates(self, nodes, decided):
-        """(first, second, category, bytes saved) of pairs that touch a common buffer and were not `decided` in an earlier round.
+        """(first, second, category, bytes saved) of pairs that touch a common buffer and were not
+        `decided` in an earlier round.
 
         Best score first: category, bytes saved, nearness."""
         pairs = {
@@ -421,8 +432,9 @@ class Scheduler:
         return reduction.over(outer, reduction.inner), pointwise.over(outer, ())
 
     def on_reordered_loops(self, reduction, pointwise):
-        """A pointwise node whose loops are the reduction's in another order: batch norm reduces over (n, hw) for each c, and its
-        pointwise part runs over (n, c, hw).  Only where what one outer iteration touches stays in the cache until it is used again."""
+        """A pointwise node whose loops are the reduction's in another order: batch norm reduces
+        over (n, hw) for each c, and its pointwise part runs over (n, c, hw).  Only where what one
+        outer iteration touches stays in the cache until it is used again."""
         if not config.loop_reordering or pointwise.nodes[0].buffer.layout.device.type != "cpu":
             raise Refused("")
         inner = math.prod(n for n in reduction.inner if isinstance(n, int))
@@ -462,7 +474,8 @@ class Scheduler:
 
 
 def loop_order(index, reduction, other, pointwise):
-    """Which loop of `pointwise` runs like each loop of `reduction`, as two accesses of one buffer show; None: not all do."""
+    """Which loop of `pointwise` runs like each loop of `reduction`, as two accesses of one buffer
+    show; None: not all do."""
     mine = [
         (stride_of(index, v), n)
         for v, n in zip(
@@ -480,7 +493,8 @@ def loop_order(index, reduction, other, pointwise):
 
 
 def _has_effect(buffer):
-    """Does the eager kernel do more than compute?  Random ones advance the generator, so they stay, in their order; checks may raise."""
+    """Does the eager kernel do more than compute?  Random ones advance the generator, so they stay,
+    in their order; checks may raise."""
     op = getattr(buffer, "op", None)
     schema = getattr(op, "_schema", None)
     if schema is None:

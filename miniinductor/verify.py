@@ -1,12 +1,14 @@
-"""Is a lowered graph well formed?  Run between lowering and scheduling (`config.verify`, on by default).
+"""Is a lowered graph well formed?  Run between lowering and scheduling (`config.verify`, on by
+default).
 
 In:   `ir.Graph`.  Out: nothing; `BadGraph` names the buffer and what is wrong with it.
 
     >>> verify_graph(graph)
 
-Rules: names are unique; every buffer that is read was made before; the operands of each op have one dtype, and a body
-stores its buffer's dtype; a plain load stays inside its buffer; every view of an extern argument or output does too;
-a scatter's target is stored.  A rule broken here is a bug in a lowering, found before it becomes a wrong number.
+Rules: names are unique; every buffer that is read was made before; the operands of each op have one
+dtype, and a body stores its buffer's dtype; a plain load stays inside its buffer; every view of an
+extern argument or output does too; a scatter's target is stored.  A rule broken here is a bug in a
+lowering, found before it becomes a wrong number.
 
 The idea is tinygrad's uop/spec.py; the nearest in PyTorch is torch/_inductor/dtype_propagation.py.
 Left out: symbolic sizes (their bounds are not checked).

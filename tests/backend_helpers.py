@@ -33,7 +33,8 @@ def run(function, *tensors):
 
 
 def pointwise(function, *boxes, dtype=None, size=None, realize=False):
-    """A new value: function(element of each box); boxes broadcast to `size` by their trailing dimensions."""
+    """A new value: function(element of each box); boxes broadcast to `size` by their trailing
+    dimensions."""
     size = list(size or max((b.get_size() for b in boxes), key=len))
     loaders = [(b.make_loader(), list(b.get_size())) for b in boxes]
 

@@ -1,10 +1,12 @@
 """A concrete interpreter of the canonical operations: their meaning, in Python values.
 
-In:   a code object.  Out: `stub(code)`, a code object with the same signature that hands its arguments to `interpret`.
+In:   a code object.  Out: `stub(code)`, a code object with the same signature that hands its
+      arguments to `interpret`.
 
     >>> f.__code__ = stub(f.__code__)           # from now on every instruction of f runs here
 
-It is the reference for the symbolic evaluator, which has the same skeleton.  Left out: generators, coroutines.
+It is the reference for the symbolic evaluator, which has the same skeleton.  Left out: generators,
+coroutines.
 """
 
 import builtins

@@ -1,11 +1,13 @@
-"""Nothing is imported here: the tests of the frame hook, the bytecode package and the resume functions run without torch.
+"""Nothing is imported here: the tests of the frame hook, the bytecode package and the resume
+functions run without torch.
 
 `python tests/run_pythons.py` runs those on every CPython 3.11-3.13 that it finds.
 """
 
 import os
 
-# Triton reads this once, when it is first imported (by torch, too): its kernels then run on the CPU.  `make test-gpu` sets 0.
+# Triton reads this once, when it is first imported (by torch, too): its kernels then run on the
+# CPU.  `make test-gpu` sets 0.
 os.environ.setdefault("TRITON_INTERPRET", "1")
 os.environ.setdefault("MINI_RAISE", "1")  # miniinductor.config.raise_internal_errors
 os.environ.setdefault(

@@ -1,4 +1,5 @@
-"""The front half on its own: trace, functionalize, optimise, lower, verify, and run with the reference interpreter."""
+"""The front half on its own: trace, functionalize, optimise, lower, verify, and run with the
+reference interpreter."""
 
 import copy
 
@@ -55,7 +56,8 @@ TOLERANCE = {torch.float16: 2e-3, torch.bfloat16: 2e-2, torch.float32: 1e-5, tor
 
 
 def check(function, *args, native=True, strides=True):
-    """The interpreter on the lowered graph gives what eager gives: values, dtypes, shapes, strides, written inputs.
+    """The interpreter on the lowered graph gives what eager gives: values, dtypes, shapes, strides,
+    written inputs.
 
     native: no op may have fallen back to its eager kernel.
     """

@@ -1,8 +1,9 @@
 """The tests that need no torch, on every CPython 3.11, 3.12 and 3.13 of this machine.
 
 In:   interpreters named python3.11 .. python3.13 on PATH or under pyenv's `versions` folder.
-Out:  a table; exit status 1 if a version failed or none was found.  Each version gets a fresh virtual environment and a copy of
-      the sources, in which the frame hook is built; the working tree is left alone.
+Out:  a table; exit status 1 if a version failed or none was found.  Each version gets a fresh
+      virtual environment and a copy of the sources, in which the frame hook is built; the working
+      tree is left alone.
 
     python tests/run_pythons.py [pytest arguments]
 """

@@ -1,6 +1,8 @@
-"""Where a function can be split, found by static analysis; and a function split there, as a graph break would do it.
+"""Where a function can be split, found by static analysis; and a function split there, as a graph
+break would do it.
 
-In:   a code object.  Out: `split_points(code)`: [(instruction, stack kinds, live names)] where all of that is known;
+In:   a code object.  Out: `split_points(code)`: [(instruction, stack kinds, live names)] where all
+      of that is known;
 `split(code, point)`: code that runs up to there and calls the resume function.
 """
 

@@ -1,4 +1,5 @@
-"""Attention on a GPU, as far as that can be seen without one: the rewritten graph of fake CUDA tensors, and the rows that are computed again."""
+"""Attention on a GPU, as far as that can be seen without one: the rewritten graph of fake CUDA
+tensors, and the rows that are computed again."""
 
 import math
 
@@ -18,7 +19,8 @@ INF, NAN = math.inf, math.nan
 
 
 def on_gpu(*shapes, dtype=torch.bfloat16):
-    """Fake CUDA tensors; of a shape of 4, heads as they come from projections: (batch, length, heads, size), transposed."""
+    """Fake CUDA tensors; of a shape of 4, heads as they come from projections: (batch, length,
+    heads, size), transposed."""
     with FakeTensorMode():
         return [
             torch.empty(
@@ -146,7 +148,8 @@ def test_what_stays_as_it_is(shape, dtype):
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
 @pytest.mark.parametrize("masked", [False, True])
 def test_rows_in_doubt_are_computed_again(dtype, masked):
-    """`out` and `log_sum` are of no kernel here: 7 everywhere, and what a kernel gives for rows in doubt for some."""
+    """`out` and `log_sum` are of no kernel here: 7 everywhere, and what a kernel gives for rows in
+    doubt for some."""
     pytest.importorskip("triton")
     torch.manual_seed(0)
     b, h, m, n, d = 2, 3, 70, 37, 24
@@ -190,7 +193,8 @@ def test_rows_in_doubt_are_computed_again(dtype, masked):
 
 
 def test_numbers_of_the_cpu_that_a_gpu_reads():
-    """x[..., 0] = 5 on a GPU writes a tensor of no dimensions that lies on the CPU: it becomes the number; what comes from outside is copied, once."""
+    """x[..., 0] = 5 on a GPU writes a tensor of no dimensions that lies on the CPU: it becomes the
+    number; what comes from outside is copied, once."""
 
     def function(x, s, i):
         y = torch.ops.aten.copy(x, torch.tensor(5.0)) * torch.tensor(3.0)

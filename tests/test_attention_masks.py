@@ -1,4 +1,5 @@
-"""Masks that are known when a graph is compiled: left out where the attention kernel does the same by itself."""
+"""Masks that are known when a graph is compiled: left out where the attention kernel does the same
+by itself."""
 
 import math
 

@@ -1,5 +1,5 @@
-"""Where a graph can break: in handlers, with and try blocks, loops, comprehensions, nested calls.  Each equals plain Python, and what follows
-the break is compiled (`graphs`)."""
+"""Where a graph can break: in handlers, with and try blocks, loops, comprehensions, nested calls.
+Each equals plain Python, and what follows the break is compiled (`graphs`)."""
 
 import contextlib
 import sys
@@ -196,7 +196,8 @@ def test_the_callers_exception_is_context(x):
 
 
 def test_what_is_handled_when_nothing_is_ended():
-    """After the compiled call the thread handles what it did before, also where a handler left by an exception."""
+    """After the compiled call the thread handles what it did before, also where a handler left by
+    an exception."""
 
     def f(x, kind):
         try:

@@ -1,5 +1,6 @@
-"""The bytecode package against CPython itself: the standard library of the running version, read and written again, and its
-functions executed by a small concrete interpreter of the canonical operations.  No torch."""
+"""The bytecode package against CPython itself: the standard library of the running version, read
+and written again, and its functions executed by a small concrete interpreter of the canonical
+operations.  No torch."""
 
 import dis
 import os
@@ -45,7 +46,8 @@ def library_codes(modules=MODULES):
 
 
 def resolved(code):
-    """What the code does, whatever the numbering of its constants and names; the 3.13 pairs read as two."""
+    """What the code does, whatever the numbering of its constants and names; the 3.13 pairs read as
+    two."""
     result = []
     for ins in disassemble(code):
         arg = (
@@ -97,7 +99,8 @@ def test_the_standard_library_round_trips():
 
 
 def test_every_operation_of_the_standard_library_has_a_canonical_form():
-    """Only module bodies, class bodies and coroutines use operations the evaluator does not know."""
+    """Only module bodies, class bodies and coroutines use operations the evaluator does not
+    know."""
     unknown = set()
     for code in library_codes():
         if code.co_flags & 2 and not code.co_flags & (0x80 | 0x200):  # CO_OPTIMIZED, no coroutine
@@ -284,7 +287,7 @@ def test_bodies_may_be_edited():
     assert (f(5), f2(5), f2(0)) == (5.0, 7.0, -1)
 
 
-# ---- the canonical operations, executed --------------------------------------------------------------------------
+# ---- the canonical operations, executed ----------------------------------------------------------
 class Manager:
     def __init__(self, swallow):
         self.swallow, self.log = swallow, []

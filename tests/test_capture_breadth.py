@@ -1,4 +1,5 @@
-"""Breadth of capture: torch features in a frame, optimizers, generators and handlers that meet a break.  Each equals plain Python."""
+"""Breadth of capture: torch features in a frame, optimizers, generators and handlers that meet a
+break.  Each equals plain Python."""
 
 import collections
 import gc

@@ -1,4 +1,5 @@
-"""What capture once lacked: breaks in long loops, the lifetime of values behind a break, torch's contexts, generators' results..."""
+"""What capture once lacked: breaks in long loops, the lifetime of values behind a break, torch's
+contexts, generators' results..."""
 
 import collections
 import copy
@@ -405,7 +406,8 @@ def test_results_of_inference_mode_are_inference_tensors_of_inductor_too():
 
 
 def test_breaks_inside_contexts_of_c():
-    """What was entered is entered behind the break, in the state it had been entered in; and left when the graph raises."""
+    """What was entered is entered behind the break, in the state it had been entered in; and left
+    when the graph raises."""
 
     def nested(x):
         with torch.no_grad(), torch.autocast("cpu"):
@@ -588,7 +590,8 @@ class ScaledSine(torch.autograd.Function):
 
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 def test_the_forward_of_an_autograd_function_as_a_frame(backend):
-    """An argument that no graph can take: `apply` runs as plain Python, and `save_for_backward` stays in the frame of `forward`."""
+    """An argument that no graph can take: `apply` runs as plain Python, and `save_for_backward`
+    stays in the frame of `forward`."""
 
     def f(x):
         return ScaledSine.apply(x, holder).sum() + 1
@@ -935,7 +938,8 @@ class Registered(dict):
 
 
 def test_super_reaches_class_methods_in_c():
-    """They are bound to the class; wrong before: object.__init_subclass__() was called on nothing."""
+    """They are bound to the class; wrong before: object.__init_subclass__() was called on
+    nothing."""
     name, y = minidynamo.compile(Registered.of, backend="eager")(torch.ones(2))
     assert name == "Registered" and y.tolist() == [3, 3] and minidynamo.counters["graph_breaks"]
 
@@ -1159,7 +1163,8 @@ REMOVALS = {
 
 @pytest.mark.parametrize("name", REMOVALS)
 def test_a_key_is_removed_or_moved_and_the_others_differ(name):
-    """Wrong before: the keys that the first dictionary had left were written to each (KeyError); the order was that of dict.items()."""
+    """Wrong before: the keys that the first dictionary had left were written to each (KeyError);
+    the order was that of dict.items()."""
 
     def f(x, d):
         return x + 1, REMOVALS[name](d)

@@ -1,4 +1,5 @@
-"""Guards: whatever a compiled entry assumed, changing it gives plain Python's result, through a recompile."""
+"""Guards: whatever a compiled entry assumed, changing it gives plain Python's result, through a
+recompile."""
 
 import builtins
 import contextlib
@@ -258,7 +259,8 @@ def test_the_default_device_is_guarded():
     assert compiled(torch.ones(2)).device.type == "cpu"
 
 
-# ---- one change of the environment each: `change` is a setter or a context manager, and the second call must be compiled anew
+# ---- one change of the environment each: `change` is a setter or a context manager, and the second
+# call must be compiled anew
 class Base:
     def weight(self):
         return 1

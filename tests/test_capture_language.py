@@ -1,7 +1,8 @@
-"""Language features under capture: each plain function runs compiled (backend eager) and must equal plain Python.
+"""Language features under capture: each plain function runs compiled (backend eager) and must equal
+plain Python.
 
-Values, mutations of the arguments, exceptions and printed text are compared, twice (the second call hits the cache);
-the numbers of graphs and of graph breaks are asserted.
+Values, mutations of the arguments, exceptions and printed text are compared, twice (the second call
+hits the cache); the numbers of graphs and of graph breaks are asserted.
 """
 
 import binascii

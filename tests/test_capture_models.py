@@ -1,4 +1,5 @@
-"""Hugging Face models, default layers: one graph, zero breaks, eager's outputs, second call from the cache."""
+"""Hugging Face models, default layers: one graph, zero breaks, eager's outputs, second call from
+the cache."""
 
 import pytest
 import torch

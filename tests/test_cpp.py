@@ -1,4 +1,5 @@
-"""C++ kernels against torch: every op of the vocabulary, all dtypes, irregular shapes, special values."""
+"""C++ kernels against torch: every op of the vocabulary, all dtypes, irregular shapes, special
+values."""
 
 import math
 import re
@@ -209,7 +210,8 @@ def test_argmin_beside_a_long_sum(size):
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("shape", [(4001, 40), (333, 2100), (2, 1500, 33), (1 << 17, 2)])
 def test_threads_share_the_rows_of_a_reduction(threads, shape, request):
-    """Each has accumulators of its own; they are put together in the order of the rows, so that argmax takes the first of equals."""
+    """Each has accumulators of its own; they are put together in the order of the rows, so that
+    argmax takes the first of equals."""
     request.addfinalizer(lambda before=torch.get_num_threads(): torch.set_num_threads(before))
     torch.set_num_threads(threads)
     x, axis = torch.randn(shape).round(), len(shape) - 2
@@ -367,7 +369,8 @@ def test_half_precision_arithmetic_is_float_and_rounds_to_even(dtype):
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_every_float_is_rounded_to_16_bits_as_torch_does(dtype):
-    """All signs, exponents and leading bits, with low bits at, next to and between the halves: stored, and computed on as a float."""
+    """All signs, exponents and leading bits, with low bits at, next to and between the halves:
+    stored, and computed on as a float."""
     low = torch.tensor(
         [0, 1, 0xFFF, 0x1000, 0x1001, 0x1FFF, 0x2000, 0x3000, 0x7FFF, 0x8000, 0x8001, 0xFFFF]
     )
@@ -730,9 +733,10 @@ def test_constants_keep_their_value():
         assert torch.equal(got, want) and torch.equal(torch.signbit(got), torch.signbit(want))
 
 
-# --- switches and instruction sets ------------------------------------------------------------------------------------------
+# --- switches and instruction sets ----------------------------------------------------------------
 def sample(x, y):
-    """One of each kind of kernel: pointwise maths, both forms of reductions, stages, transposes, argmax."""
+    """One of each kind of kernel: pointwise maths, both forms of reductions, stages, transposes,
+    argmax."""
     soft = torch.softmax(x, -1)
     return (
         torch.tanh(x) + torch.erf(y) * torch.exp(-x * x),
@@ -845,7 +849,9 @@ def test_a_roll_is_two_loops_without_a_division():
 
 
 F = torch.nn.functional
-LANES = {  # what is the same in each row, indices in pieces, short lanes: function, shapes of its arguments, what its kernels have or (not) lack
+# what is the same in each row, indices in pieces, short lanes: function, shapes of its arguments,
+# what its kernels have or (not) lack
+LANES = {
     "reflect": (lambda x: F.pad(x, (2, 1, 1, 3), mode="reflect"), [(2, 3, 9, 21)], "not error"),
     "replicate": (lambda x: F.pad(x, (2, 1, 1, 3), mode="replicate"), [(2, 3, 9, 21)], "not error"),
     "circular": (lambda x: F.pad(x, (2, 1, 1, 3), mode="circular"), [(2, 3, 9, 21)], None),

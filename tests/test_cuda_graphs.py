@@ -1,4 +1,5 @@
-"""When a recording is made, replayed, copied to and refused: `cuda_graphs` with a recording that runs the graph again, on the CPU.
+"""When a recording is made, replayed, copied to and refused: `cuda_graphs` with a recording that
+runs the graph again, on the CPU.
 
 What only a GPU can show (streams, pools, real recordings) is in `test_gpu`."""
 
@@ -16,7 +17,8 @@ from miniinductor.runtime import cuda_graphs
 
 
 def by_address(tensor):
-    """The same memory, without a reference that keeps it alive: all that a recording knows of its inputs."""
+    """The same memory, without a reference that keeps it alive: all that a recording knows of its
+    inputs."""
     if not tensor.numel():
         return tensor
     count = 1 + sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride()))
@@ -50,8 +52,9 @@ def recordings(monkeypatch):
     alive, call = [], cuda_graphs.GraphedCall.__call__
 
     def keeping(self, *inputs):
-        """Memory that a call gives back may be the next call's by chance: an input that happens to lie where it lay before is recorded as one
-        that stays, and recorded anew when it moves.  Here nothing is given back but what a recording keeps, whose users are counted."""
+        """Memory that a call gives back may be the next call's by chance: an input that happens to
+        lie where it lay before is recorded as one that stays, and recorded anew when it moves.
+        Here nothing is given back but what a recording keeps, whose users are counted."""
         kept = getattr(self.pools.get(7), "kept", ())
         alive.extend(t for t in inputs if t.data_ptr() not in kept)
         return call(self, *inputs)

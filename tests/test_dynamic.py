@@ -1,4 +1,5 @@
-"""Dynamic shapes in capture: which sizes become symbols, one compilation for many sizes, guards that read as Python, refusals."""
+"""Dynamic shapes in capture: which sizes become symbols, one compilation for many sizes, guards
+that read as Python, refusals."""
 
 import math
 import os

@@ -185,7 +185,8 @@ def test_two_inputs_that_share_memory_one_written():
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_functions_of_every_16_bit_number(dtype):
-    """NaN stays NaN and rounding is eager's, whatever the payload; float16 in whole blocks and in a rest."""
+    """NaN stays NaN and rounding is eager's, whatever the payload; float16 in whole blocks and in a
+    rest."""
     x = torch.arange(-(2**15), 2**15, dtype=torch.int32).to(torch.int16).view(dtype)
     functions = [
         torch.abs,
@@ -275,7 +276,8 @@ def test_what_is_not_compiled_runs_eagerly(make, reason):
 
 @pytest.mark.parametrize("lanes", [17, 24, 40])
 def test_a_transposed_read_beside_a_sum_in_place(lanes):
-    """Few lanes are taken in pieces (whole vectors), and tiles have their own bounds: an element that both computed was added twice, in place."""
+    """Few lanes are taken in pieces (whole vectors), and tiles have their own bounds: an element
+    that both computed was added twice, in place."""
 
     def function(a, w, y, v):
         return (a @ w + torch.nn.functional.gelu(y.t())) @ v

@@ -1,7 +1,8 @@
 """The examples in the files' opening docstrings run, and give what stands there.
 
-A name that an example does not make itself (`gm`, `record`, `graph`, ...) is one that `given` makes: softmax of a 4 x 8 tensor at every stage of
-its compilation, or what stands in `MORE` for a file.
+A name that an example does not make itself (`gm`, `record`, `graph`, ...) is one that `given`
+makes: softmax of a 4 x 8 tensor at every stage of its compilation, or what stands in `MORE` for a
+file.
 """
 
 import ast

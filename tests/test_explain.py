@@ -1,4 +1,5 @@
-"""explain: every stage is there, shows itself as text and as HTML, and says so where it was not reached."""
+"""explain: every stage is there, shows itself as text and as HTML, and says so where it was not
+reached."""
 
 import html.parser
 

@@ -1,4 +1,5 @@
-"""Kernels that write in place, and many alike kernels as one: right numbers, and when it must not happen."""
+"""Kernels that write in place, and many alike kernels as one: right numbers, and when it must not
+happen."""
 
 import copy
 import os
@@ -14,7 +15,8 @@ from miniinductor.codegen import wrapper
 
 
 def compiled_like_eager(function, *args, kernels=None, grad=False, **options):
-    """Run both on copies of `args`; results and mutated arguments agree.  Returns the compiled graph's record."""
+    """Run both on copies of `args`; results and mutated arguments agree.  Returns the compiled
+    graph's record."""
     records = []
 
     def backend(gm, inputs):
@@ -108,7 +110,7 @@ def test_dependent_steps_are_not_joined():
     compiled_like_eager(chain, torch.randn(50), torch.randn(50))
 
 
-# --- in place -------------------------------------------------------------------------------------------------------------
+# --- in place -------------------------------------------------------------------------------------
 def written_by_copy(function, *args, **options):
     return compiled_like_eager(function, *args, **options).notes_of("written by a copy")
 
@@ -210,7 +212,8 @@ def test_a_result_takes_the_memory_of_what_dies():
 
 @pytest.mark.parametrize("language", ["cpp", "triton"])
 def test_large_intermediates_of_training_are_allocated_and_returned_singly(language, monkeypatch):
-    """As on a GPU, where memory is scarce: no workspace; what dies in a kernel makes room for the kernel's result."""
+    """As on a GPU, where memory is scarce: no workspace; what dies in a kernel makes room for the
+    kernel's result."""
     if language == "triton":
         monkeypatch.setenv("TRITON_INTERPRET", "1")
     monkeypatch.setitem(wrapper.SINGLE, "cpu", 0)
@@ -240,7 +243,8 @@ def test_large_intermediates_of_training_are_allocated_and_returned_singly(langu
 
 
 def test_a_triton_kernel_of_two_results_overwrites_nothing(monkeypatch):
-    """Threads that store one result might be ahead of those that load the old value for the other."""
+    """Threads that store one result might be ahead of those that load the old value for the
+    other."""
     monkeypatch.setenv("TRITON_INTERPRET", "1")
     monkeypatch.setitem(wrapper.SINGLE, "cpu", 0)
 

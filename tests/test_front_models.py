@@ -1,4 +1,5 @@
-"""Real models (transformers, random weights) through the front half: the loop IR's interpreter against eager, no fallbacks."""
+"""Real models (transformers, random weights) through the front half: the loop IR's interpreter
+against eager, no fallbacks."""
 
 import pytest
 import torch

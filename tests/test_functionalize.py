@@ -1,4 +1,5 @@
-"""Functionalization: no writes are left, and values, views and written inputs are those of eager."""
+"""Functionalization: no writes are left, and values, views and written inputs are those of
+eager."""
 
 import pytest
 import torch

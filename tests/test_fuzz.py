@@ -1,4 +1,5 @@
-"""Random programs, plain against compiled, and what such programs found: each was a difference once.
+"""Random programs, plain against compiled, and what such programs found: each was a difference
+once.
 
 The slow forms are `make fuzz` (10,000 programs) and the modules of `tests/fuzz` themselves.
 """
@@ -189,7 +190,8 @@ def raises_at_run_time(x, index, log):
 
 @pytest.mark.parametrize("backend", ["eager", "inductor"])
 def test_an_error_of_the_graph_is_the_programs(backend):
-    """Fake tensors cannot foresee it: the frame runs again as plain Python, from before its first effect."""
+    """Fake tensors cannot foresee it: the frame runs again as plain Python, from before its first
+    effect."""
     with config.patch(raise_internal_errors=False):
         both(
             raises_at_run_time,

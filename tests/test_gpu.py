@@ -1,4 +1,5 @@
-"""What needs a GPU: `make test-gpu`.  The kernels of `test_cpp` as machine code, models, streams, CUDA graphs, bad indices."""
+"""What needs a GPU: `make test-gpu`.  The kernels of `test_cpp` as machine code, models, streams,
+CUDA graphs, bad indices."""
 
 import math
 import os
@@ -302,7 +303,8 @@ modes = pytest.mark.parametrize("mode", [None, "reduce-overhead"])
 )  # kernels of the larger ones are tuned, in max-autotune mode against the library
 @pytest.mark.parametrize("mode", [None, "reduce-overhead", "max-autotune"])
 def test_another_gpu_than_the_current_one(mode, size, tmp_path):
-    """One compiled function for both devices, a graph for each; the second one's kernels come from the first one's cache."""
+    """One compiled function for both devices, a graph for each; the second one's kernels come from
+    the first one's cache."""
     function = lambda x, y: torch.softmax(F.gelu(x @ y + 1), -1)  # noqa: E731
     compiled, kept = minidynamo.compile(function, mode=mode), []
     with torch.no_grad(), config.patch(cache_dir=str(tmp_path)):
@@ -371,7 +373,8 @@ def test_a_thread_for_each_gpu(mode):
 
 @two_gpus
 def test_recordings_of_two_gpus_have_pools_of_their_own():
-    """Both record on their stream 0; the pool of one must not end with the recordings of the other."""
+    """Both record on their stream 0; the pool of one must not end with the recordings of the
+    other."""
 
     def made(number):
         x = torch.randn(1000, device=f"cuda:{number}")
@@ -631,7 +634,8 @@ def test_attention_whose_scores_overflow(spelling, dtype):
 
 @pytest.mark.parametrize("start", [0, 1])
 def test_attention_of_slices_that_are_not_aligned(start):
-    """q, k and v in one tensor, the memory of which begins anywhere; inputs of other alignment than those it was compiled for."""
+    """q, k and v in one tensor, the memory of which begins anywhere; inputs of other alignment than
+    those it was compiled for."""
     function = lambda q, k, v: ((q @ k.mT / 8).softmax(-1) @ v).transpose(1, 2).flatten(2)  # noqa: E731
     compiled = minidynamo.compile(function)
     with torch.no_grad():

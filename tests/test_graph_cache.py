@@ -1,4 +1,5 @@
-"""Whole graphs on disk: a second process (or a forgotten entry) gives the same without compiling; anything that matters makes another key."""
+"""Whole graphs on disk: a second process (or a forgotten entry) gives the same without compiling;
+anything that matters makes another key."""
 
 import contextlib
 import math
@@ -30,7 +31,8 @@ def is_from_disk(record=None):
 
 
 def twice(function, *args, grad=False, **options):
-    """(first result, record), (second result, record): the second from disk; each checked against eager."""
+    """(first result, record), (second result, record): the second from disk; each checked against
+    eager."""
     found = []
     for _ in range(2):
         minidynamo.reset()
@@ -109,7 +111,8 @@ def test_training_with_dropout(fallback_random):
 
 
 def test_another_backward_half_than_the_one_on_disk():
-    """The second process's loss takes other results: only the forward half is on disk, the graph is traced again for the other."""
+    """The second process's loss takes other results: only the forward half is on disk, the graph is
+    traced again for the other."""
 
     def f(x, w):
         return torch.tanh(x @ w), torch.sigmoid(x @ w)
@@ -219,7 +222,7 @@ def test_cuda_graph_mode_and_triton():
             twice(lambda x: x.softmax(-1) + 1, torch.randn(6, 8), dynamic=True)
 
 
-# --- keys ------------------------------------------------------------------------------------------------------------------------
+# --- keys -----------------------------------------------------------------------------------------
 def f(x, y):
     return torch.relu(x) + y * 2
 
@@ -368,7 +371,7 @@ def test_off_means_off(cache):
     assert not list(cache.glob("*.graph"))
 
 
-# --- files -----------------------------------------------------------------------------------------------------------------------
+# --- files ----------------------------------------------------------------------------------------
 @pytest.mark.parametrize("keep", [0, 10, 500, -33, -1])
 def test_a_damaged_entry_is_made_again(cache, keep):
     x = torch.randn(7)

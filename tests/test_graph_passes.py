@@ -1,4 +1,5 @@
-"""Graph passes for inference: library kernels, layouts, patterns, freezing; each against eager in float64."""
+"""Graph passes for inference: library kernels, layouts, patterns, freezing; each against eager in
+float64."""
 
 import copy
 import math
@@ -52,7 +53,7 @@ def seed():
     torch.manual_seed(0)
 
 
-# ---- library kernels ------------------------------------------------------------------------------------------------
+# ---- library kernels -----------------------------------------------------------------------------
 @pytest.mark.parametrize("bias", [True, False])
 def test_large_products_run_in_onednn(bias):
     record = check(torch.nn.Linear(256, 512, bias=bias), torch.randn(3, 64, 256))
@@ -162,9 +163,10 @@ def test_a_window_that_overlaps_reads_stored_values():
     assert len(check(network, torch.randn(2, 4, 9, 9)).kernels) == 2
 
 
-# ---- patterns --------------------------------------------------------------------------------------------------------
+# ---- patterns ------------------------------------------------------------------------------------
 def heads(*shape):
-    """q, k, v of (batch, heads, length, size), as they come from projections: (batch, length, heads, size), transposed."""
+    """q, k, v of (batch, heads, length, size), as they come from projections: (batch, length,
+    heads, size), transposed."""
     batch, count, length, width = shape
     return [torch.randn(batch, length, count, width).transpose(1, 2) for _ in range(3)]
 
@@ -258,7 +260,8 @@ def test_attention_of_other_types(dtype):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("spelling", ["plain", "three dimensions", "hugging face"])
 def test_attention_whose_scores_overflow(spelling, dtype):
-    """Rows of which all scores are -inf, some, or none but with a log(sum(exp)) of 0: NaN exactly where softmax gives it."""
+    """Rows of which all scores are -inf, some, or none but with a log(sum(exp)) of 0: NaN exactly
+    where softmax gives it."""
     q, k, v = (t.to(dtype) for t in heads(2, 3, 130, 16))
     q[:, 1], k[:, 1], k[1, 1, 50] = (
         0,
@@ -289,7 +292,8 @@ def test_attention_whose_scores_overflow(spelling, dtype):
 
 @pytest.mark.parametrize("special", ["q inf", "q -inf", "k inf", "k -inf", "k nan", "v inf"])
 def test_bfloat16_attention_with_infinities(special):
-    """The library's kernel gives numbers where the largest score is inf.  Against float32: with AMX, eager's products spread NaN."""
+    """The library's kernel gives numbers where the largest score is inf.  Against float32: with
+    AMX, eager's products spread NaN."""
     tensors = dict(zip("qkv", (t.bfloat16() for t in heads(2, 3, 130, 16))))
     name, value = special.split()
     tensors[name][0, 1, 7, 2] = float(value)
@@ -303,7 +307,8 @@ def test_bfloat16_attention_with_infinities(special):
 
 
 def test_patterns_under_autocast():
-    """The casts are in the graph; tracing a pattern must not cast again, nor remember that it did."""
+    """The casts are in the graph; tracing a pattern must not cast again, nor remember that it
+    did."""
     tensors = [*heads(2, 3, 130, 16), causal]
     with torch.autocast("cpu", dtype=torch.bfloat16), torch.no_grad():
         compiled = compiled_of(hugging_face, *tensors)
@@ -417,7 +422,7 @@ def test_a_rewrite_of_ones_own():
         assert len(record.notes) == count
 
 
-# ---- freezing --------------------------------------------------------------------------------------------------------
+# ---- freezing ------------------------------------------------------------------------------------
 class Frozen(torch.nn.Module):
     """A convolution with batch norm, a large product, and arithmetic on parameters alone."""
 

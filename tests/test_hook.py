@@ -1,4 +1,5 @@
-"""The frame hook: signatures, caches, errors, threads, tracing, full stack chunks, reference counts.  No torch."""
+"""The frame hook: signatures, caches, errors, threads, tracing, full stack chunks, reference
+counts.  No torch."""
 
 import gc
 import inspect
@@ -79,7 +80,7 @@ def hook_is_off_afterwards():
     assert get_callback() is None
 
 
-# ---- replacing ---------------------------------------------------------------------------------------------------
+# ---- replacing -----------------------------------------------------------------------------------
 def test_every_signature_is_bound_before_the_swap():
     def f(a, /, b, c=3, *args, d, e=5, **kw):
         return "old", a, b, c, args, d, e, kw
@@ -202,7 +203,7 @@ def test_generators_coroutines_and_class_bodies_run_as_they_are():
     assert not {"g", "c", "Body"} & set(asked) and "f" in asked
 
 
-# ---- the cache ---------------------------------------------------------------------------------------------------
+# ---- the cache -----------------------------------------------------------------------------------
 def test_entries_are_tried_in_turn_and_the_hit_moves_to_the_front():
     def f(x):
         return x, "none"
@@ -344,7 +345,7 @@ def test_unfit_replacements_are_refused():
     assert enabled(f, only(f, (yes, (lambda a, b: (a, b)).__code__)))(1, 2) == (1, (2,))
 
 
-# ---- errors ------------------------------------------------------------------------------------------------------
+# ---- errors --------------------------------------------------------------------------------------
 def test_errors_of_callback_and_guard_unwind_the_frame():
     def f(x):
         return x
@@ -380,7 +381,7 @@ def test_errors_of_callback_and_guard_unwind_the_frame():
     assert enabled(f, fails)(2) == 1
 
 
-# ---- switching ---------------------------------------------------------------------------------------------------
+# ---- switching -----------------------------------------------------------------------------------
 def test_enabled_and_disabled_nest():
     seen = []
 
@@ -529,7 +530,7 @@ def test_another_pep_523_tool_is_not_overwritten():
     assert run() == 5
 
 
-# ---- threads, tracing, stacks ------------------------------------------------------------------------------------
+# ---- threads, tracing, stacks --------------------------------------------------------------------
 def test_threads_have_their_own_callbacks():
     def f(x):
         return x, "old"

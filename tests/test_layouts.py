@@ -1,4 +1,5 @@
-"""Where tensors lie in memory, and the bits that say they are negated or conjugated: guarded, and right in kernels."""
+"""Where tensors lie in memory, and the bits that say they are negated or conjugated: guarded, and
+right in kernels."""
 
 import pytest
 import torch
@@ -104,7 +105,7 @@ def test_as_strided_counts_from_the_start_of_memory(backend):
         assert torch.equal(compiled(x), part(x))
 
 
-# --- bits ------------------------------------------------------------------------------------------
+# --- bits -----------------------------------------------------------------------------------------
 def numbers():
     return torch.complex(torch.arange(1.0, 5), torch.arange(2.0, 6))
 

@@ -1,7 +1,7 @@
 """Every lowering family against eager, through the reference interpreter of the loop IR.
 
-Sizes are irregular; values include NaN, infinities, negatives and zeros; layouts include transposed, sliced and expanded
-inputs, empty and size-1 dimensions.
+Sizes are irregular; values include NaN, infinities, negatives and zeros; layouts include
+transposed, sliced and expanded inputs, empty and size-1 dimensions.
 """
 
 import pytest
@@ -64,7 +64,7 @@ def layouts(dtype=torch.float32, shape=(5, 7, 3)):
     }
 
 
-# --- pointwise -------------------------------------------------------------------------------------------------------
+# --- pointwise ------------------------------------------------------------------------------------
 UNARY_FLOAT = """exp exp2 expm1 log log2 log10 log1p sqrt rsqrt reciprocal sin cos tan asin acos atan sinh cosh tanh asinh
 acosh atanh erf erfc erfinv lgamma sigmoid""".split()
 UNARY_ANY = "neg abs sign floor ceil trunc round sgn square relu isnan isinf logical_not signbit frac positive".split()
@@ -242,7 +242,7 @@ def test_activations(number, dtype):
     check(ACTIVATIONS[number], x)
 
 
-# --- reductions ----------------------------------------------------------------------------------------------------------
+# --- reductions -----------------------------------------------------------------------------------
 REDUCTIONS = {
     "sum": torch.sum,
     "mean": torch.mean,
@@ -356,7 +356,7 @@ def test_losses():
     check(lambda a: F.binary_cross_entropy_with_logits(a, a.sigmoid()), logits)
 
 
-# --- views ---------------------------------------------------------------------------------------------------------------
+# --- views ----------------------------------------------------------------------------------------
 VIEWS = {
     "reshape": lambda x: x.reshape(7, 15),
     "merge": lambda x: x.reshape(-1),
@@ -411,7 +411,8 @@ def test_views_of_inputs_and_of_values(name, kind):
 
 @pytest.mark.parametrize("name", [n for n in VIEWS if n != "pixel_shuffle"])
 def test_views_feeding_a_matrix_product(name):
-    """An extern kernel takes a view as (size, stride, offset) where its index is affine, a copy elsewhere."""
+    """An extern kernel takes a view as (size, stride, offset) where its index is affine, a copy
+    elsewhere."""
 
     def program(x):
         parts = torch.utils._pytree.tree_leaves(VIEWS[name](x * 2))
@@ -421,7 +422,7 @@ def test_views_feeding_a_matrix_product(name):
     check(program, layouts()["contiguous"])
 
 
-# --- indexing --------------------------------------------------------------------------------------------------------------
+# --- indexing -------------------------------------------------------------------------------------
 def test_indexing():
     x, i, j = torch.randn(6, 5, 4), torch.tensor([3, -1, 0]), torch.tensor([[2], [1]])
     check(
@@ -508,7 +509,7 @@ def test_creation():
     )
 
 
-# --- layouts of results, extern kernels ---------------------------------------------------------------------------------------
+# --- layouts of results, extern kernels -----------------------------------------------------------
 def test_results_have_the_strides_of_eager():
     x = torch.randn(2, 3, 5, 7).to(memory_format=torch.channels_last)
     check(
@@ -567,7 +568,7 @@ def test_complex_numbers_fall_back():
     check(lambda x: torch.view_as_real(torch.polar(x, x)).sum(), torch.rand(4), native=False)
 
 
-# --- what is stored -------------------------------------------------------------------------------------------------------------
+# --- what is stored -------------------------------------------------------------------------------
 def test_a_chain_of_pointwise_ops_is_one_buffer():
     graph, _ = lower(lambda x: ((x + 1) * 2).exp().transpose(0, 1) - 3, [torch.randn(4, 5)])
     assert len(graph.operations) == 1
@@ -583,7 +584,8 @@ def test_an_expensive_value_with_two_users_is_stored():
 
 
 def test_a_linear_layer_copies_nothing():
-    """[2, 5, 8] seen as [10, 8] is the same memory: the index is affine again after simplification."""
+    """[2, 5, 8] seen as [10, 8] is the same memory: the index is affine again after
+    simplification."""
     graph, _ = lower(
         lambda x, w: F.linear(x * 2, w).view(2, 5, 2, 3).transpose(1, 2) + 1,
         [torch.randn(2, 5, 8), torch.randn(6, 8)],
@@ -596,7 +598,8 @@ def test_a_linear_layer_copies_nothing():
 
 
 def test_softmax_stores_its_exponentials_once():
-    """amax; exp(x - amax), which the sum and the division both read and which is dear; sum; division."""
+    """amax; exp(x - amax), which the sum and the division both read and which is dear; sum;
+    division."""
     graph, _ = lower(lambda x: F.softmax(x, -1), [torch.randn(4, 5)])
     assert [type(o.data).__name__ for o in graph.operations] == [
         "Reduction",
@@ -630,7 +633,8 @@ def test_a_value_that_a_library_kernel_reads_first_is_stored_as_eager_has_it():
 
 
 def test_rows_found_by_an_index_are_summed_without_reading_ahead():
-    """Found by `make fuzz-symbolic`: the index is a value of the kernel, the prefetch took it for a size."""
+    """Found by `make fuzz-symbolic`: the index is a value of the kernel, the prefetch took it for a
+    size."""
     x, rows = torch.randn(40, 5000), torch.arange(39, -1, -1)
     with torch.no_grad():
         compiled = miniinductor.compile_fx(

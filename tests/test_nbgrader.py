@@ -1,4 +1,5 @@
-"""nbgrader's cycle on one notebook: generate the assignment, hand in answers, autograde.  Needs `pip install -e ".[grading]"`."""
+"""nbgrader's cycle on one notebook: generate the assignment, hand in answers, autograde.  Needs
+`pip install -e ".[grading]"`."""
 
 import os
 import shutil

@@ -1,4 +1,5 @@
-"""Lowerings that the op sweep (`make ops`) asked for, at their edges; through the reference interpreter of the loop IR."""
+"""Lowerings that the op sweep (`make ops`) asked for, at their edges; through the reference
+interpreter of the loop IR."""
 
 import pytest
 import torch
@@ -166,7 +167,7 @@ def test_draws_are_torchs_own_and_no_want_of_a_rule():
     assert {f.kind for f in record.fallbacks} == {"extern"}
 
 
-# --- found by random graphs (tests/sweeps/graphs.py) --------------------------------------------------------------------------------
+# --- found by random graphs (tests/sweeps/graphs.py) ----------------------------------------------
 def compiled(function, *args):
     gm = torch.fx.symbolic_trace(function)
     return compile_fx(gm, list(args))(*args)
@@ -246,7 +247,7 @@ def test_a_pool_of_a_value_that_is_stored_later():
     check(f, x_of(8, 5, 64))
 
 
-# --- scans and lists ----------------------------------------------------------------------------------------------------------------
+# --- scans and lists ------------------------------------------------------------------------------
 @pytest.mark.parametrize("name", ["cumsum", "cumprod", "logcumsumexp"])
 @pytest.mark.parametrize(
     "dtype", [torch.float32, torch.float64, torch.bfloat16, torch.int32, torch.bool], ids=str

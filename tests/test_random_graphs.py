@@ -1,4 +1,5 @@
-"""Random graphs (tests/sweeps/graphs.py): compiled against the interpreter of the loop IR against eager.  `make fuzz-graphs` runs 5,000."""
+"""Random graphs (tests/sweeps/graphs.py): compiled against the interpreter of the loop IR against
+eager.  `make fuzz-graphs` runs 5,000."""
 
 import os
 import sys
@@ -25,7 +26,8 @@ def test_three_ways(first):
     ],
 )
 def test_triton(seeds):
-    """The first ones: -1 as an unsigned number; truth values and libdevice's results without dimensions."""
+    """The first ones: -1 as an unsigned number; truth values and libdevice's results without
+    dimensions."""
     pytest.importorskip("triton")
     with miniinductor.config.patch(cpu_backend="triton"):
         assert graphs.check(seeds, interpreter=False) == []

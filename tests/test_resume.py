@@ -1,4 +1,5 @@
-"""Resume functions: many functions split at each possible point compute what they computed before.  No torch."""
+"""Resume functions: many functions split at each possible point compute what they computed before.
+No torch."""
 
 import bisect
 import contextlib
@@ -35,7 +36,8 @@ def outcome(function, *args, **kwargs):
 
 
 def each_split(function, check, limit=60):
-    """Run `check` with the function split at each of (a sample of) its points; the number of points."""
+    """Run `check` with the function split at each of (a sample of) its points; the number of
+    points."""
     code = function.__code__
     points = split_points(code)
     chosen = points if len(points) <= limit else random.Random(0).sample(points, limit)
@@ -171,7 +173,7 @@ def test_resume_functions_split_again(seed):
         assert len(made) >= 1
 
 
-# ---- what must be refused ----------------------------------------------------------------------------------------
+# ---- what must be refused ------------------------------------------------------------------------
 def index_of(body, op, nth=0):
     return [n for n, ins in enumerate(body) if ins.op == op][nth]
 
@@ -263,7 +265,8 @@ def test_splits_while_an_exception_is_handled():
 
 
 def test_handlers_in_loops_are_left_again():
-    """The analysis ends (a handler that goes on with the loop), and after the handler all is well."""
+    """The analysis ends (a handler that goes on with the loop), and after the handler all is
+    well."""
 
     def f(items):
         out = []
@@ -311,7 +314,7 @@ def test_no_split_of_generators_nor_before_the_beginning():
     assert index_of(disassemble(f.__code__), "MAKE_CELL") == 0
 
 
-# ---- what a resume function is -----------------------------------------------------------------------------------
+# ---- what a resume function is -------------------------------------------------------------------
 def with_block(log, b=2, *args):
     total = 0
     with log as entered:
@@ -421,7 +424,8 @@ def test_cells_arrive_as_free_variables():
 
 
 def test_what_was_on_the_stack_dies_with_it():
-    """The caller hands its stack over (it deletes its own names), and the resume function deletes the parameters."""
+    """The caller hands its stack over (it deletes its own names), and the resume function deletes
+    the parameters."""
 
     class Witness:
         pass

@@ -191,7 +191,8 @@ def test_fused_ir_is_readable():
 
 
 def test_random_graphs_keep_their_meaning():
-    """Random chains of pointwise ops, reductions and matmuls: fused result = result without fusion."""
+    """Random chains of pointwise ops, reductions and matmuls: fused result = result without
+    fusion."""
     import random
 
     for seed in range(25):

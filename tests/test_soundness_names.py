@@ -1,4 +1,5 @@
-"""Names of programs, functions that change, replaced functions of torch: samples of the generators, and the cases that were met."""
+"""Names of programs, functions that change, replaced functions of torch: samples of the generators,
+and the cases that were met."""
 
 import pytest
 import torch

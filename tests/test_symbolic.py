@@ -284,7 +284,8 @@ def test_cuda_graphs_are_refused():
 
 
 def test_sizes_found_equal_while_tracing():
-    """`z` is added: its size is the sum's, so one symbol is replaced by the others; both stay inputs."""
+    """`z` is added: its size is the sum's, so one symbol is replaced by the others; both stay
+    inputs."""
 
     def f(x, y, z):
         return torch.cat([x, y]) * z, x + 1
@@ -471,7 +472,8 @@ def test_triton_leaves_products_of_symbolic_sizes_to_the_library():
 
 
 def test_a_size_that_a_guard_says_is_a_multiple_gives_simpler_indices():
-    """`x.view(-1, 8)` learns that 8 divides the width; without that, each element is found by divisions."""
+    """`x.view(-1, 8)` learns that 8 divides the width; without that, each element is found by
+    divisions."""
 
     def f(x):
         return (

@@ -1,4 +1,5 @@
-"""ShapeEnv and SymNode alone: symbols, proofs, guards, fake tensors.  Capture with them: test_dynamic.py."""
+"""ShapeEnv and SymNode alone: symbols, proofs, guards, fake tensors.  Capture with them:
+test_dynamic.py."""
 
 import itertools
 import math
@@ -163,7 +164,8 @@ PROGRAMS = {
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_shapes_hold_wherever_the_guards_hold(name):
-    """The symbolic result's shape, evaluated at other sizes that pass the guards, is that of the run there."""
+    """The symbolic result's shape, evaluated at other sizes that pass the guards, is that of the
+    run there."""
     program, picks, ran = PROGRAMS[name], random.Random(name), 0
     env, mode, (x,) = fakes(torch.randn(4, 6, 8, 5))
     with mode, enable_python_dispatcher():
@@ -189,7 +191,8 @@ def test_shapes_hold_wherever_the_guards_hold(name):
 
 
 def test_proofs_are_right_on_small_numbers():
-    """Random relations under random facts: what `prove` says holds for every pair of sizes that satisfies the facts."""
+    """Random relations under random facts: what `prove` says holds for every pair of sizes that
+    satisfies the facts."""
     picks = random.Random(0)
     for _ in range(25):
         env, (a, b) = make(picks.randint(2, 9), picks.randint(2, 9), duck=False)
@@ -274,7 +277,8 @@ def test_common_factors_and_known_maxima():
 
 
 def test_what_replaces_a_symbol_stays_integer_arithmetic():
-    """A float as a size, found by Longformer: s0 divides into s1 parts, and the quotient was written 2*s0 * s1**-1."""
+    """A float as a size, found by Longformer: s0 divides into s1 parts, and the quotient was
+    written 2*s0 * s1**-1."""
     env = ShapeEnv()
     n, m, k = env.create_symbol(12, "n"), env.create_symbol(3, "m"), env.create_symbol(8, "k")
     assert 2 * n % m == 0 and k == 2 * n // m

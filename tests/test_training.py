@@ -1,4 +1,5 @@
-"""Training: gradients, buffers, hooks and aliasing of compiled code are eager's; the eight pitfalls of a joint graph."""
+"""Training: gradients, buffers, hooks and aliasing of compiled code are eager's; the eight pitfalls
+of a joint graph."""
 
 import copy
 import gc
@@ -34,7 +35,8 @@ def tensors(value):
 
 
 def run(function, inputs, seed=1):
-    """(outputs, gradients of the inputs, inputs as they are afterwards): every differentiable output reaches the loss."""
+    """(outputs, gradients of the inputs, inputs as they are afterwards): every differentiable
+    output reaches the loss."""
     leaves = [t.detach().clone().requires_grad_(t.requires_grad) for t in inputs]
     used = [
         t.clone() if t.requires_grad else t for t in leaves
@@ -247,7 +249,8 @@ def test_program(name, backend):
 
 
 class Net(torch.nn.Module):
-    """Linear, batch norm with buffers, dropout, a frozen and an unused parameter, one layer used twice."""
+    """Linear, batch norm with buffers, dropout, a frozen and an unused parameter, one layer used
+    twice."""
 
     def __init__(self):
         super().__init__()
@@ -331,7 +334,8 @@ def test_hooks_fire_and_autograd_grad_works():
 
 
 def test_only_what_reached_the_loss_is_differentiated():
-    """The backward half is compiled for the outputs that got a gradient; the other outputs cost nothing."""
+    """The backward half is compiled for the outputs that got a gradient; the other outputs cost
+    nothing."""
 
     def f(x, w):
         return x @ w, (x.exp() * 2).sum()
@@ -383,7 +387,7 @@ def test_saved_tensor_hooks_see_what_is_saved_and_memory_is_freed():
     assert alive() is None
 
 
-# --- the eight pitfalls ---------------------------------------------------------------------------------------------------
+# --- the eight pitfalls ---------------------------------------------------------------------------
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_pitfall_1_a_saved_input_that_is_written_later_is_saved_as_a_copy(backend):
     def f(x, y):
@@ -446,7 +450,8 @@ def test_pitfall_3_tangents_in_any_strides(backend):
 
 
 def test_a_write_through_as_strided_lands_where_eager_writes():
-    """The buffer that is written does not start where its storage starts.  Such writes are the derivative of an as_strided view."""
+    """The buffer that is written does not start where its storage starts.  Such writes are the
+    derivative of an as_strided view."""
     for size, stride, offset in (
         ([3, 4], [4, 1], 0),
         ([3, 3], [4, 1], 1),
@@ -585,7 +590,8 @@ def test_dropout_keeps_its_mask_as_bytes_and_nothing_for_the_shape_of_it():
 
 
 def test_the_gradient_of_an_embedding_is_added_to_what_is_there():
-    """A table used twice (GPT-2's): the rows go into the other gradient; alone, into pages of zeros that are made when touched."""
+    """A table used twice (GPT-2's): the rows go into the other gradient; alone, into pages of zeros
+    that are made when touched."""
 
     def tied(w, i):
         return F.embedding(i, w).tanh() @ w.t()
@@ -629,7 +635,7 @@ def test_a_saved_value_that_is_called_like_a_kernel():
     assert not names & {k.name for k in record.backward.kernels}
 
 
-# --- the world around -------------------------------------------------------------------------------------------------------
+# --- the world around -----------------------------------------------------------------------------
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_graph_breaks_in_the_middle(backend):
     def f(x, w):
@@ -803,7 +809,8 @@ class Probe(torch.autograd.Function):
 
 
 def test_saved_values_are_freed_while_the_backward_half_runs():
-    """Gradients take up memory as activations give it back, as in eager: not all of both at once."""
+    """Gradients take up memory as activations give it back, as in eager: not all of both at
+    once."""
 
     def unpack(tensor):
         copy = tensor.clone()
@@ -853,7 +860,8 @@ def test_a_fault_of_ours_in_a_backward_half_leaves_the_right_gradients(monkeypat
 
 
 def test_methods_that_torch_compile_wrapped_are_looked_through(monkeypatch):
-    """torch.compile, once used in a process, replaces `_init_group` of every optimizer; a user's torch.compiler.disable is obeyed."""
+    """torch.compile, once used in a process, replaces `_init_group` of every optimizer; a user's
+    torch.compiler.disable is obeyed."""
     monkeypatch.setattr(
         torch.optim.Adam, "_init_group", torch._dynamo.disable(torch.optim.Adam._init_group)
     )

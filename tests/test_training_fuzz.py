@@ -1,4 +1,5 @@
-"""Random differentiable programs with views and in-place writes: outputs, aliasing, written inputs and gradients are eager's.
+"""Random differentiable programs with views and in-place writes: outputs, aliasing, written inputs
+and gradients are eager's.
 
 MINI_FUZZ=1000 pytest tests/test_training_fuzz.py       # `make fuzz-training`
 """
@@ -121,8 +122,9 @@ def inputs():
 
 
 def reads_what_it_writes(text, operand, scope):
-    """Does the write `text` read, through `operand`, elements that it changes at other places?  Eager's result then depends on the order in
-    which its kernel goes through them (it checks the simple cases only)."""
+    """Does the write `text` read, through `operand`, elements that it changes at other places?
+    Eager's result then depends on the order in which its kernel goes through them (it checks the
+    simple cases only)."""
     target = (
         text.split(" ")[0] if "=" in text.split("(")[0] else re.match(r"(.*?)\.\w+_\(", text)[1]
     )
@@ -145,7 +147,8 @@ def reads_what_it_writes(text, operand, scope):
 
 
 def program(steps, picks):
-    """Source text of a function of x, y, z, w.  A step that eager cannot run on these shapes, or whose result is not defined, is left out."""
+    """Source text of a function of x, y, z, w.  A step that eager cannot run on these shapes, or
+    whose result is not defined, is left out."""
     names, lines = ["x", "y", "z", "w"], []
     scope = {"torch": torch, **{n: t.detach().clone() for n, t in zip(names, inputs())}}
     for kind, which, a, b, k, quiet in steps:
@@ -182,7 +185,8 @@ def program(steps, picks):
 
 
 def compare(text, backend):
-    """Left out: graph breaks.  One saves all that any of its outputs may need, and autograd checks it all against later writes."""
+    """Left out: graph breaks.  One saves all that any of its outputs may need, and autograd checks
+    it all against later writes."""
     file = f"<program {abs(hash(text))}>"
     linecache.cache[file] = (len(text), None, text.splitlines(True), file)
     scope = {"torch": torch}
@@ -192,7 +196,8 @@ def compare(text, backend):
         try:
             want = run(scope["f"], inputs())
         except RuntimeError as error:
-            # autograd refuses: so must we, except for writes to one of several views, and to a view of what requires gradients since it was
+            # autograd refuses: so must we, except for writes to one of several views, and to a view
+            # of what requires gradients since it was
             # taken: then eager refuses unless somebody looked at the view's grad_fn in between
             quirk = any(
                 words in str(error)

@@ -14,7 +14,7 @@ import miniinductor
 from test_training import BACKENDS, Net, check, clean, compiled_records, plain, same_state, x  # noqa: F401
 
 
-# --- random numbers ---------------------------------------------------------------------------------------------------------
+# --- random numbers -------------------------------------------------------------------------------
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_dropout_is_reproducible_and_backward_agrees(backend):
     compiled = minidynamo.compile(lambda x: F.dropout(x, 0.5), backend=backend)
@@ -30,7 +30,8 @@ def test_dropout_is_reproducible_and_backward_agrees(backend):
 
 @pytest.mark.parametrize("p", [0.0, 0.3, 1.0])
 def test_eagers_very_numbers(p):
-    """With config.fallback_random the draws are eager's, so that a program of exact operations is equal bit for bit."""
+    """With config.fallback_random the draws are eager's, so that a program of exact operations is
+    equal bit for bit."""
 
     def f(x):
         y = F.dropout(x, p) * 2
@@ -69,7 +70,8 @@ def test_eagers_very_numbers(p):
 
 @pytest.mark.parametrize("size", [(0,), (), (7,), (100, 103), (3, 5, 65, 2)])
 def test_our_own_numbers_are_the_same_everywhere(size):
-    """config.fallback_random = False: C++ and the eager kernel compute the same bits (the interpreter: test_op_coverage.py)."""
+    """config.fallback_random = False: C++ and the eager kernel compute the same bits (the
+    interpreter: test_op_coverage.py)."""
 
     def f(x):
         return torch.rand_like(x)
@@ -87,7 +89,8 @@ def test_our_own_numbers_are_the_same_everywhere(size):
 
 
 def test_what_has_no_rule_of_ours_draws_eagers_numbers():
-    """config.fallback_random = False covers float32 in memory order; a dropout on its own has its mask as a second result."""
+    """config.fallback_random = False covers float32 in memory order; a dropout on its own has its
+    mask as a second result."""
 
     def f(x, wide):
         return (
@@ -193,7 +196,7 @@ def test_a_generator_argument():
                 torch.testing.assert_close(got, want)
 
 
-# --- mixed precision --------------------------------------------------------------------------------------------------------
+# --- mixed precision ------------------------------------------------------------------------------
 def amp_step(model, run, data, target, scaler=None):
     model.zero_grad()
     with torch.autocast("cpu", torch.bfloat16):
@@ -274,7 +277,7 @@ def test_bfloat16_weights(backend):
     assert model.first.weight.grad.dtype == torch.bfloat16
 
 
-# --- distributed ------------------------------------------------------------------------------------------------------------
+# --- distributed ----------------------------------------------------------------------------------
 WORKER = """
 import copy, sys, torch, torch.distributed as dist, torch.nn as nn, minidynamo
 minidynamo.config.raise_internal_errors = True
@@ -344,7 +347,7 @@ def test_torchrun(kind, tmp_path):
     assert done.stdout.count(kind) == 2
 
 
-# --- optimizers -------------------------------------------------------------------------------------------------------------
+# --- optimizers -----------------------------------------------------------------------------------
 def adamw(
     params, grads, means, squares, steps, lr=1e-2, beta1=0.9, beta2=0.999, eps=1e-8, decay=1e-2
 ):
@@ -405,7 +408,8 @@ OPTIMIZERS = {
 @pytest.mark.parametrize("foreach", [True, False])
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_a_compiled_step_is_right(name, foreach):
-    """20 steps; state that the first step makes; a learning rate that changes with every step compiles once more, not 20 times."""
+    """20 steps; state that the first step makes; a learning rate that changes with every step
+    compiles once more, not 20 times."""
     kind, options = OPTIMIZERS[name]
     model = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.LayerNorm(3))
     reference = copy.deepcopy(model)
@@ -438,7 +442,8 @@ def test_a_compiled_step_is_right(name, foreach):
 
 
 def test_a_fused_optimizer_kernel_is_eagers():
-    """One eager kernel that writes to lists of tensors: the graph runs eagerly, and the record says so."""
+    """One eager kernel that writes to lists of tensors: the graph runs eagerly, and the record says
+    so."""
     model, kept = torch.nn.Linear(4, 3), []  # records go when the optimizer does
     reference = copy.deepcopy(model)
     for m, wrap in ((model, minidynamo.compile), (reference, lambda f: f)):
@@ -493,7 +498,8 @@ CHANGING = {  # what is computed with the float: (function, graphs for four valu
 
 @pytest.mark.parametrize("name", CHANGING)
 def test_a_float_that_changes(name):
-    """It becomes an input of the graph, unless its value is needed: then it is a constant, and each value compiles."""
+    """It becomes an input of the graph, unless its value is needed: then it is a constant, and each
+    value compiles."""
     function, graphs = CHANGING[name]
     compiled, a = minidynamo.compile(function), torch.randn(4, 4)
     for value in (0.1, 0.3, 0.2, 0.7):

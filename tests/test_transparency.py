@@ -1,6 +1,8 @@
-"""What CPython's own tests found under the hook (`transparency.py` runs them): one small function for each class of difference.
+"""What CPython's own tests found under the hook (`transparency.py` runs them): one small function
+for each class of difference.
 
-Each must do compiled what it does plain: result, exception, what it printed.  Where the graph breaks is not looked at here.
+Each must do compiled what it does plain: result, exception, what it printed.  Where the graph
+breaks is not looked at here.
 """
 
 import abc
@@ -787,7 +789,8 @@ def test_a_long_loop_runs_as_plain_python():
 
 
 def test_a_list_too_long_to_guard():
-    """Reading all items of a list from outside guards each: of a million that is gigabytes of code."""
+    """Reading all items of a list from outside guards each: of a million that is gigabytes of
+    code."""
 
     def total(numbers, x):
         return x + sum(numbers)

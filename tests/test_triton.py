@@ -1,4 +1,5 @@
-"""Triton kernels, in Triton's interpreter, on the workloads of the C++ kernels (`test_cpp`) and a few of their own."""
+"""Triton kernels, in Triton's interpreter, on the workloads of the C++ kernels (`test_cpp`) and a
+few of their own."""
 
 import copy
 import os
@@ -319,7 +320,8 @@ def test_sources_compile_for_a_gpu_that_is_not_there(tmp_path):
 
 @pytest.mark.parametrize("scale, rounds", [(1.0, [9, 25, 75]), (0.07, [9, 25]), (0.01, [9])])
 def test_the_fastest_configuration_is_chosen(monkeypatch, tmp_path, scale, rounds):
-    """Without a GPU: what is loaded and timed is made up.  Close ones of a long kernel are timed once more; one is far off, one cannot be loaded."""
+    """Without a GPU: what is loaded and timed is made up.  Close ones of a long kernel are timed
+    once more; one is far off, one cannot be loaded."""
     asked, found = [], {128: 1.0, 256: 0.999, 512: 1.02, 1024: 3.0}
 
     def load(self, config, *about):
@@ -528,7 +530,8 @@ def test_convolutions_of_1x1_as_products(monkeypatch, bias):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_convolutions_are_trained_in_channels_last_memory(monkeypatch, dtype):
-    """What is saved and the gradients on their way, too; results and gradients of parameters lie as in eager."""
+    """What is saved and the gradients on their way, too; results and gradients of parameters lie as
+    in eager."""
     monkeypatch.setattr(
         gpu_layout, "_on_gpu", lambda node: isinstance(node.meta.get("val"), torch.Tensor)
     )
@@ -598,7 +601,7 @@ def test_attention_and_products_of_several_results_in_one_graph():
         assert not compiled.record.notes_of("runs eagerly") and compiled.record.kernels
 
 
-# --- scans, writes in place, comments --------------------------------------------------------------------------------------
+# --- scans, writes in place, comments -------------------------------------------------------------
 SCANNED = {
     "rows": ((300, 70), 1),
     "columns": ((70, 30), 0),
@@ -756,7 +759,8 @@ def test_what_lies_beyond_a_row_is_the_lowest_number_where_a_maximum_is_taken():
 
 
 def test_elements_of_a_whole_sum_are_made_where_their_rows_are_reduced(monkeypatch):
-    """Cross entropy: one program would gather 8192 elements; the row's own program has its maximum and its sum."""
+    """Cross entropy: one program would gather 8192 elements; the row's own program has its maximum
+    and its sum."""
     x, t = torch.randn(8192, 40), torch.randint(0, 40, (8192,))
     t[5] = -100
     with miniinductor.config.patch(cpu_backend="triton"):

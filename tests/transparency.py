@@ -2,8 +2,9 @@
 
     python tests/transparency.py [test_generators test_with.NestedWith ...]
 
-Each file of the interpreter's `test` package runs in a process of its own, plain and hooked: backend "eager", every frame captured, also
-the standard library's and those without a tensor, whose replacement code then runs.  The outcome of every single test is compared.
+Each file of the interpreter's `test` package runs in a process of its own, plain and hooked:
+backend "eager", every frame captured, also the standard library's and those without a tensor, whose
+replacement code then runs.  The outcome of every single test is compared.
 """
 
 import faulthandler

@@ -1,4 +1,5 @@
-"""Make the virtual environment and install everything into it; a clear sentence where something is missing.
+"""Make the virtual environment and install everything into it; a clear sentence where something is
+missing.
 
 usage: python tools/setup_environment.py VENV TORCH
 """

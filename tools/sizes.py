@@ -3,10 +3,11 @@
     python tools/sizes.py                 # every file, then the sums
     python tools/sizes.py --functions     # the longest and the most complex functions, too
 
-Lines are counted as `ruff format` at 100 columns lays them out (CI holds that the tree is formatted),
-without comments, docstrings and blank lines.  Tokens are Python's own, without those for layout.
-A function's complexity is 1 + its branches: if, loops, except, comprehensions, conditional
-expressions, `and`/`or`, cases of a match.  What is core and what is coverage is said by `CORE`.
+Lines are counted as `ruff format` at 100 columns lays them out (CI holds that the tree is
+formatted), without comments, docstrings and blank lines.  Tokens are Python's own, without those
+for layout. A function's complexity is 1 + its branches: if, loops, except, comprehensions,
+conditional expressions, `and`/`or`, cases of a match.  What is core and what is coverage is said by
+`CORE`.
 """
 
 import argparse

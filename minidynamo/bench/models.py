@@ -9,7 +9,8 @@ import torch
 
 
 def builder(kind, config, depth=None, **fixed):
-    """A function that makes (model, inputs) of transformers' class `kind`; depth: what its configuration calls the number of layers."""
+    """A function that makes (model, inputs) of transformers' class `kind`; depth: what its
+    configuration calls the number of layers."""
 
     def build(layers=12, batch=1, sequence=128, size=224):
         import transformers

@@ -32,7 +32,8 @@ def where_recorded(run):
 
 
 def recorded_bars(run, unit, variants, rows=None, label=None):
-    """One group of bars per row of a recorded run: row[unit][variant].  rows: which names (default: all that have the unit)."""
+    """One group of bars per row of a recorded run: row[unit][variant].  rows: which names (default:
+    all that have the unit)."""
     import matplotlib.pyplot as plt
 
     chosen = [r for r in run["rows"] if unit in r and (rows is None or r["name"] in rows)]
@@ -74,7 +75,8 @@ def recorded_bars(run, unit, variants, rows=None, label=None):
 
 
 def loss_curves(run):
-    """One panel per row of a recorded `training-curves`: eager's loss as circles, ours as a line."""
+    """One panel per row of a recorded `training-curves`: eager's loss as circles, ours as a
+    line."""
     import matplotlib.pyplot as plt
 
     figure, panels = plt.subplots(
@@ -115,7 +117,8 @@ def loss_curves(run):
 
 
 def speedup_bars(rows, about=None):
-    """Bars of eager / ours and eager / torch.compile with quartiles; above the line at 1 is faster than eager.
+    """Bars of eager / ours and eager / torch.compile with quartiles; above the line at 1 is faster
+    than eager.
 
     Hatching tells the bars apart without colour; the value stands above each bar.
     """
@@ -178,7 +181,8 @@ def where(about):
 
 
 def ablation_bars(rows, about=None):
-    """How many times slower each program is without one optimisation; lines are quartiles, dashed: no difference."""
+    """How many times slower each program is without one optimisation; lines are quartiles, dashed:
+    no difference."""
     import matplotlib.pyplot as plt
 
     labels = list(rows[0]["slower without"])
@@ -223,7 +227,8 @@ def ablation_bars(rows, about=None):
 
 
 def roofline(points, bandwidth, peak, about=None):
-    """points: {name: (operations per byte, operations per second)}; bandwidth in bytes/s and peak in operations/s give the roof."""
+    """points: {name: (operations per byte, operations per second)}; bandwidth in bytes/s and peak
+    in operations/s give the roof."""
     import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(figsize=(7.5, 4), layout="constrained")

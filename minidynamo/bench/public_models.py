@@ -1,8 +1,11 @@
-"""The public list: architectures of `transformers` and `timm`, tiny, with random weights, that capture and compilation are measured on.
+"""The public list: architectures of `transformers` and `timm`, tiny, with random weights, that
+capture and compilation are measured on.
 
-In:   a name of `NAMES`.  Out: (model in eval mode, inputs, targets): 2 layers, hidden size 64, 4 heads, sequence 16, batch 2 with a
-padded second row, images 32x32 (a few architectures need more).  `model(**inputs)` is inference; `model(**inputs, **targets)` returns a
-loss first where the class computes one, else `loss_of(output)` is the mean of squares of the first floating tensor.
+In:   a name of `NAMES`.  Out: (model in eval mode, inputs, targets): 2 layers, hidden size 64, 4
+      heads, sequence 16, batch 2 with a
+padded second row, images 32x32 (a few architectures need more).  `model(**inputs)` is inference;
+`model(**inputs, **targets)` returns a loss first where the class computes one, else
+`loss_of(output)` is the mean of squares of the first floating tensor.
 
     >>> model, inputs, targets = build("GPT2LMHeadModel")
     >>> model(**inputs).logits.shape
@@ -308,7 +311,8 @@ NAMES = [*TRANSFORMERS, *TIMM]
 
 
 def build(name, seed=0):
-    """(model in eval mode, inputs, targets).  KeyError for an unknown name, ImportError without the library."""
+    """(model in eval mode, inputs, targets).  KeyError for an unknown name, ImportError without the
+    library."""
     generator = torch.Generator().manual_seed(seed)
     torch.manual_seed(seed)
     load_torchvision()
@@ -337,8 +341,9 @@ def build(name, seed=0):
 
 
 def loss_of(output):
-    """A scalar to differentiate: the loss that the model computed, else one of its first floating tensor (not the mean square: a layer norm
-    keeps that constant, and gradients are rounding errors)."""
+    """A scalar to differentiate: the loss that the model computed, else one of its first floating
+    tensor (not the mean square: a layer norm keeps that constant, and gradients are rounding
+    errors)."""
     if getattr(output, "loss", None) is not None:
         return output.loss
     values = (
@@ -355,8 +360,9 @@ def loss_of(output):
 
 
 def load_torchvision():
-    """transformers and timm import torchvision where it is installed.  One that was built for another torch fails, because its operators do not
-    load; no model here calls one, so they are declared by name.  Nothing happens where it loads, or where it is missing."""
+    """transformers and timm import torchvision where it is installed.  One that was built for
+    another torch fails, because its operators do not load; no model here calls one, so they are
+    declared by name.  Nothing happens where it loads, or where it is missing."""
     while "torchvision" not in sys.modules and importlib.util.find_spec("torchvision"):
         try:
             importlib.import_module("torchvision")

@@ -1,4 +1,5 @@
-"""Measuring: interleaved rounds, medians, ratios with their spread; compile times with fresh caches.
+"""Measuring: interleaved rounds, medians, ratios with their spread; compile times with fresh
+caches.
 
 In:   variants of one computation, {name: callable}.  Out: `Timing`s.
 
@@ -6,8 +7,8 @@ In:   variants of one computation, {name: callable}.  Out: `Timing`s.
     >>> ratio(timings, "eager", "ours")         # (median, low quartile, high quartile) of eager / ours, per round
     (1.9, 1.85, 1.97)
 
-One round runs every variant once (a batch of calls long enough to time), so that a slow moment of the machine hits all
-of them; the ratio is taken within a round.
+One round runs every variant once (a batch of calls long enough to time), so that a slow moment of
+the machine hits all of them; the ratio is taken within a round.
 """
 
 import contextlib
@@ -38,12 +39,14 @@ class Timing:
 
 
 def interleave(variants, budget=3.0, rounds=(7, 40), shuffled=False):
-    """Time each of `variants` in turn, about `budget` seconds in all.  shuffled: in another order each round, so that none of many alike
-    variants always runs behind the one that leaves the caches empty.
+    """Time each of `variants` in turn, about `budget` seconds in all.  shuffled: in another order
+    each round, so that none of many alike variants always runs behind the one that leaves the
+    caches empty.
 
-    One call before each batch is not timed: what ran before may have given memory back to the system (eager, with its many temporaries,
-    does), and the first to take it again would pay for everybody's pages.  A round in which the system gave one of our processors to another
-    process (a whole time slice, often longer than the batch) counts only where too few others are left.
+    One call before each batch is not timed: what ran before may have given memory back to the
+    system (eager, with its many temporaries, does), and the first to take it again would pay for
+    everybody's pages.  A round in which the system gave one of our processors to another process (a
+    whole time slice, often longer than the batch) counts only where too few others are left.
     """
     batch = {}
     for name, function in variants.items():
@@ -79,10 +82,12 @@ def preemptions():
 
 
 def keep_freed_memory():
-    """Let malloc keep what is freed and map nothing apart (M_TRIM_THRESHOLD, M_MMAP_MAX of glibc), for every variant alike.
+    """Let malloc keep what is freed and map nothing apart (M_TRIM_THRESHOLD, M_MMAP_MAX of glibc),
+    for every variant alike.
 
-    By default it gives the end of the heap back to the system when that grows beyond a limit.  Which variant then pays for fresh pages at
-    each call (4096 faults for 16 MiB, many times what the kernel costs) depends on where its result happens to lie.  False: not glibc.
+    By default it gives the end of the heap back to the system when that grows beyond a limit.
+    Which variant then pays for fresh pages at each call (4096 faults for 16 MiB, many times what
+    the kernel costs) depends on where its result happens to lie.  False: not glibc.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     return bool(mallopt and mallopt(-1, 2**31 - 1) and mallopt(-4, 0))
@@ -96,8 +101,8 @@ def ratio(timings, slow, fast):
 
 
 def on_this_gpu(suite, only):
-    """What one row of a GPU suite prints on this machine, or that there is no GPU.  In a process of its own: a notebook may have told Triton to
-    interpret."""
+    """What one row of a GPU suite prints on this machine, or that there is no GPU.  In a process of
+    its own: a notebook may have told Triton to interpret."""
     if not torch.cuda.is_available():
         return "no GPU here"
     environment = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"}
@@ -134,7 +139,8 @@ def timed_first_call(function):
 
 @contextlib.contextmanager
 def fresh_caches():
-    """New, empty cache folders for both compilers, and none of their worker processes kept (`with` block)."""
+    """New, empty cache folders for both compilers, and none of their worker processes kept (`with`
+    block)."""
     import miniinductor
 
     with (
@@ -156,7 +162,8 @@ def largest_difference(a, b):
 
 
 def agrees(a, b, tolerance=1e-3):
-    """Are two results the same but for rounding?  Differences count relative to the largest value (at least 1); 16 bit floats get 2e-2."""
+    """Are two results the same but for rounding?  Differences count relative to the largest value
+    (at least 1); 16 bit floats get 2e-2."""
     for x, y in zip(tensors_of(a), tensors_of(b), strict=True):
         if x.numel():
             scale = max(1.0, x.double().abs().nan_to_num(0, 0, 0).max().item())
@@ -177,7 +184,8 @@ def tensors_of(value):
 
 
 def peer_compile(function, **options):
-    """The real torch.compile, told to compile in this process (its default worker pool would hide CPU time)."""
+    """The real torch.compile, told to compile in this process (its default worker pool would hide
+    CPU time)."""
     import torch._inductor.config as inductor_config
 
     inductor_config.compile_threads = 1

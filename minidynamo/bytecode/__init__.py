@@ -1,6 +1,8 @@
-"""CPython bytecode as lists one can edit, and one canonical instruction set for 3.11, 3.12 and 3.13.
+"""CPython bytecode as lists one can edit, and one canonical instruction set for 3.11, 3.12 and
+3.13.
 
-In:   a code object.  Out: `disassemble` gives native `Instruction`s, `canonical` the evaluator's view of them,
+In:   a code object.  Out: `disassemble` gives native `Instruction`s, `canonical` the evaluator's
+      view of them,
 `assemble` a code object again; `emit` writes instructions that are right on every version.
 
     >>> body = disassemble(f.__code__)

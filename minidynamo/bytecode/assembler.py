@@ -1,15 +1,17 @@
 """Read and write CPython bytecode: code object <-> list of `Instruction`.
 
-In:   a code object (3.11-3.13).  Out: instructions whose arguments are resolved (names, constants, variable names, jump
-targets), so that a list may be edited freely; `assemble` recomputes indices, jumps, EXTENDED_ARGs, the exception table
-and the line table.
+In:   a code object (3.11-3.13).  Out: instructions whose arguments are resolved (names, constants,
+      variable names, jump
+targets), so that a list may be edited freely; `assemble` recomputes indices, jumps, EXTENDED_ARGs,
+the exception table and the line table.
 
     >>> body = disassemble(f.__code__)
     >>> body.insert(0, Instruction("NOP", pos=body[0].pos))
     >>> g = types.FunctionType(assemble(f.__code__, body), globals())
 
-Mirrors torch/_dynamo/bytecode_transformation.py.  Formats: CPython's Objects/exception_handling_notes.txt and
-Objects/locations.md.  Left out: 3.14, and optimising (jumps are never threaded).
+Mirrors torch/_dynamo/bytecode_transformation.py.  Formats: CPython's
+Objects/exception_handling_notes.txt and Objects/locations.md.  Left out: 3.14, and optimising
+(jumps are never threaded).
 """
 
 import dis
@@ -57,7 +59,8 @@ class Instruction:
     """One native instruction.
 
     op:    its name.
-    arg:   resolved: a constant, a name, a variable name, the target `Instruction` of a jump, else an int or None.
+    arg:   resolved: a constant, a name, a variable name, the target `Instruction` of a jump, else
+           an int or None.
     flags: the low bits of LOAD_GLOBAL (push NULL), LOAD_ATTR (method) and LOAD_SUPER_ATTR.
     exc:   None or (handler Instruction, stack depth, push the last instruction's offset).
     pos:   (line, end line, column, end column); None: that of the instruction before it.
@@ -142,8 +145,8 @@ def assemble(
 ):
     """A code object like `code` that executes `instructions`.
 
-    varnames, cellvars, freevars: new variable lists (default: those of `code`).  `replace` goes to `code.replace`.
-    Raises ValueError for a jump whose direction its opcode cannot express.
+    varnames, cellvars, freevars: new variable lists (default: those of `code`).  `replace` goes to
+    `code.replace`. Raises ValueError for a jump whose direction its opcode cannot express.
     """
     varnames = tuple(code.co_varnames if varnames is None else varnames)
     cellvars = tuple(code.co_cellvars if cellvars is None else cellvars)
@@ -205,9 +208,11 @@ def assemble(
 
 
 def _resolve_jumps(todo):
-    """Fill in jump distances; returns the start of each instruction and sets `.end` (both in code units).
+    """Fill in jump distances; returns the start of each instruction and sets `.end` (both in code
+    units).
 
-    A longer distance may need an EXTENDED_ARG, which moves what lies behind it: widths grow until nothing changes.
+    A longer distance may need an EXTENDED_ARG, which moves what lies behind it: widths grow until
+    nothing changes.
     """
     width = [1 if op in HAS_JUMP else max(1, (arg.bit_length() + 7) // 8) for _, op, arg in todo]
     while True:
@@ -233,7 +238,7 @@ def _resolve_jumps(todo):
             return begin
 
 
-# --- tables -------------------------------------------------------------------------------------------------------
+# --- tables ---------------------------------------------------------------------------------------
 def read_exception_table(data):
     """Yields (start, stop, target, depth, lasti), offsets in bytes."""
     stream = iter(data)
@@ -256,7 +261,8 @@ def read_exception_table(data):
 
 
 def write_exception_table(entries):
-    """Entries (start, stop, target, depth, lasti) in code units, big-endian varints, bit 7 marking an entry's start."""
+    """Entries (start, stop, target, depth, lasti) in code units, big-endian varints, bit 7 marking
+    an entry's start."""
     out = bytearray()
     for start, stop, target, depth, lasti in entries:
         for position, value in enumerate((start, stop - start, target, depth << 1 | lasti)):
@@ -269,7 +275,8 @@ def write_exception_table(entries):
 
 
 def write_position(out, pos, units, line):
-    """Append location entries for `units` code units; returns the line the next entry counts from."""
+    """Append location entries for `units` code units; returns the line the next entry counts
+    from."""
 
     def varint(value):
         while value >= 64:

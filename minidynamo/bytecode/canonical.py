@@ -1,15 +1,18 @@
 """One canonical operation set for all CPython versions.
 
-In:   native instructions.  Out: `CanonicalOp`s, named as in CPython 3.13, with jump arguments as indices into the
-canonical list.  Each is linked to the native instruction it came from, where a resume function may start.
+In:   native instructions.  Out: `CanonicalOp`s, named as in CPython 3.13, with jump arguments as
+      indices into the
+canonical list.  Each is linked to the native instruction it came from, where a resume function may
+start.
 
     >>> ops, first = canonical(disassemble((lambda a, b: a or b).__code__))
     >>> [op.op for op in ops]
     ['LOAD_FAST', 'COPY', 'POP_JUMP_IF_TRUE', 'POP_TOP', 'LOAD_FAST', 'RETURN_VALUE']
 
-Mirrors the version checks spread through torch/_dynamo/symbolic_convert.py; here the evaluator never asks for a version.
-Generators' operations are CPython's own: an exhausted SEND leaves the result on the stack (3.12+: above the receiver,
-which END_SEND removes) and jumps.  Left out: coroutines and exception groups (such frames run as plain Python).
+Mirrors the version checks spread through torch/_dynamo/symbolic_convert.py; here the evaluator
+never asks for a version. Generators' operations are CPython's own: an exhausted SEND leaves the
+result on the stack (3.12+: above the receiver, which END_SEND removes) and jumps.  Left out:
+coroutines and exception groups (such frames run as plain Python).
 """
 
 import dis
@@ -18,7 +21,8 @@ from .assembler import Instruction, VERSION
 
 
 class CanonicalOp:
-    """op, arg: the operation.  instruction: the native one it belongs to.  exc: None or (handler index, depth, lasti)."""
+    """op, arg: the operation.  instruction: the native one it belongs to.  exc: None or (handler
+    index, depth, lasti)."""
 
     __slots__ = ("op", "arg", "instruction", "exc")
 
@@ -66,7 +70,8 @@ END_FOR_OPS = {(3, 11): 0, (3, 12): 1}.get(VERSION, 2)  # what FOR_ITER's exit s
 
 
 def translate(ins):
-    """Canonical (op, arg) pairs of one native instruction; an unknown one becomes UNSUPPORTED, an error if reached."""
+    """Canonical (op, arg) pairs of one native instruction; an unknown one becomes UNSUPPORTED, an
+    error if reached."""
     op, arg = ins.op, ins.arg
     if op in DROPPED:
         return []

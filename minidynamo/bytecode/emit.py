@@ -31,7 +31,8 @@ def call(function, *arguments):
 
 
 def call_n(count):
-    """Call what lies below `count` positional arguments (with its NULL, in this version's order)."""
+    """Call what lies below `count` positional arguments (with its NULL, in this version's
+    order)."""
     return ([Instruction("PRECALL", count)] if VERSION < (3, 12) else []) + [
         Instruction("CALL", count)
     ]

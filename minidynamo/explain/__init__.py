@@ -6,8 +6,8 @@
     >>> e.save("page.html")     # one self-contained file
 
 In:   a function or module and its arguments.  Out: an `Explanation`; the call itself really runs.
-Files: explanation.py (what there is), views.py (how it shows), draw.py (pictures), page.py (the HTML file).
-Mirrors torch/_dynamo/eval_frame.py (`explain`) and the tlparse tool.
+Files: explanation.py (what there is), views.py (how it shows), draw.py (pictures), page.py (the
+HTML file). Mirrors torch/_dynamo/eval_frame.py (`explain`) and the tlparse tool.
 """
 
 import sys
@@ -30,7 +30,8 @@ __all__ = [
 
 
 class _CallablePackage(type(sys)):
-    """Importing this package binds its name in `minidynamo`, where `minidynamo.explain(fn)` must stay a function."""
+    """Importing this package binds its name in `minidynamo`, where `minidynamo.explain(fn)` must
+    stay a function."""
 
     def __call__(self, fn, *args, **options):
         if args:

@@ -1,13 +1,14 @@
 """Drawing FX graphs, guards and memory as SVG; `draw_code.py` draws what is text.
 
-In:   an `fx.Graph` or a `CompileRecord`.  Out: a `Picture` or `Timeline` with `.svg` and `.text` (the same content without a picture).
+In:   an `fx.Graph` or a `CompileRecord`.  Out: a `Picture` or `Timeline` with `.svg` and `.text`
+      (the same content without a picture).
 
     >>> draw_graph(gm.graph)                # in a notebook: the picture
     >>> print(draw_graph(gm.graph).text)    # in a terminal
 
-A large graph is drawn by module first: one box per module path, edges where data flows, the number of operations inside.
-Kinds differ by shape and line, not by colour alone, so that a black and white print is legible; each SVG element carries
-the id of its node.
+A large graph is drawn by module first: one box per module path, edges where data flows, the number
+of operations inside. Kinds differ by shape and line, not by colour alone, so that a black and white
+print is legible; each SVG element carries the id of its node.
 """
 
 import html
@@ -50,7 +51,8 @@ class Drawn:
 
 @dataclass(repr=False)
 class Picture(Drawn):
-    """A drawn graph: nodes {id: (label, kind)}, edges [(from, to) or (from, to, label)]; rendered when asked for."""
+    """A drawn graph: nodes {id: (label, kind)}, edges [(from, to) or (from, to, label)]; rendered
+    when asked for."""
 
     title: str
     nodes: dict
@@ -146,9 +148,11 @@ def target_text(node):
 
 
 def draw_graph(graph, title="FX graph", by_module=None, depth=3, marks=None, saved=()):
-    """A Picture of an fx.Graph; by_module: None (only if it is large) | True | False.  depth: parts of a module path.
+    """A Picture of an fx.Graph; by_module: None (only if it is large) | True | False.  depth: parts
+    of a module path.
 
-    marks: {node name: (kind, note)}, to draw some nodes as another kind with one more line of text.  saved: SavedActivations, counted by module.
+    marks: {node name: (kind, note)}, to draw some nodes as another kind with one more line of text.
+    saved: SavedActivations, counted by module.
     """
     marks = marks or {}
     graph = getattr(graph, "graph", graph)
@@ -206,7 +210,8 @@ def _by_module(graph, title, depth, marks, saved):
 
 
 def draw_joint(record, by_module=None):
-    """The joint graph of training: forward plain, backward dashed and red, what is saved between them yellow with a double line, with its bytes."""
+    """The joint graph of training: forward plain, backward dashed and red, what is saved between
+    them yellow with a double line, with its bytes."""
     graph, marks = record.joint_graph.graph, {}
     for node in graph.nodes:  # backward: what depends on a gradient that comes in
         if (
@@ -237,7 +242,8 @@ def draw_joint(record, by_module=None):
 
 
 def draw_guards(record):
-    """The tree of what was looked at, from the roots (parameters, objects held by reference) to what was assumed about each value."""
+    """The tree of what was looked at, from the roots (parameters, objects held by reference) to
+    what was assumed about each value."""
     kinds, parts, edges, around = {}, {}, [], []
     for guard in record.guards:
         sources = guard.source if isinstance(guard.source, tuple) else (guard.source,)
@@ -297,7 +303,8 @@ def draw_guards(record):
 
 @dataclass(repr=False)
 class Timeline(Drawn):
-    """Memory over a wrapper's steps.  blocks: (buffer, offset or None for a tensor of its own, bytes, first step, last step)."""
+    """Memory over a wrapper's steps.  blocks: (buffer, offset or None for a tensor of its own,
+    bytes, first step, last step)."""
 
     title: str
     steps: list
@@ -326,7 +333,8 @@ class Timeline(Drawn):
 
     @property
     def svg(self):
-        """Steps from left to right, bytes upwards; tensors of their own dashed, above the arena's line."""
+        """Steps from left to right, bytes upwards; tensors of their own dashed, above the arena's
+        line."""
         left, height, labels = 92, 300, 120 if len(self.steps) <= 30 else 20
         column = max(5, min(60, 620 / max(1, len(self.steps))))
         width, scale = (

@@ -1,12 +1,14 @@
 """Pictures of capture: texts side by side whose lines belong together, caches, closures.
 
-In:   functions, code objects and records.  Out: `Columns` or `Picture`, each with `.svg` and `.text`.
+In:   functions, code objects and records.  Out: `Columns` or `Picture`, each with `.svg` and
+      `.text`.
 
     >>> draw_bytecode(f)                # source | bytecode | canonical operations
     >>> draw_frames(minidynamo.explain(f)(x))       # source | what captured, or ran, each line
     >>> draw_closure(add)               # functions and the cells they hold
 
-Mirrors what depyf and tlparse show as separate texts.  Bands join lines by outline and shade, so that no colour is needed.
+Mirrors what depyf and tlparse show as separate texts.  Bands join lines by outline and shade, so
+that no colour is needed.
 """
 
 import html
@@ -33,8 +35,9 @@ WIDTH, ROW, GAP = (
 
 @dataclass(repr=False)
 class Columns(Drawn):
-    """Texts side by side.  columns: [(heading, [line, ...])]; links: [(column, first, last, first, last of the next column)], lines counted
-    from 0; notes: {(column, line): text}, lines in a dashed box with a remark."""
+    """Texts side by side.  columns: [(heading, [line, ...])]; links: [(column, first, last, first,
+    last of the next column)], lines counted from 0; notes: {(column, line): text}, lines in a
+    dashed box with a remark."""
 
     title: str
     columns: list
@@ -122,7 +125,8 @@ class Columns(Drawn):
 
 
 def source_lines(code):
-    """(lines of the function's source without their common indentation, number of the first one); decorators are left out."""
+    """(lines of the function's source without their common indentation, number of the first one);
+    decorators are left out."""
     lines, first = inspect.getsourcelines(code)
     start = next(
         (n for n, line in enumerate(lines) if line.lstrip().startswith(("def ", "async "))), 0
@@ -140,7 +144,8 @@ def runs(keys):
 
 
 def numbered(instructions, target):
-    """One text per instruction; a jump names target(instruction), the number of the one that it goes to."""
+    """One text per instruction; a jump names target(instruction), the number of the one that it
+    goes to."""
     return [
         f"{n:2} {ins.op} {'' if ins.arg is None else f'to {target(ins)}' if target(ins) is not None else repr(ins.arg)}".rstrip()
         for n, ins in enumerate(instructions)
@@ -186,7 +191,8 @@ class _LineRecording(Recording):
 
 
 def draw_tapes(function, first_input, second_input):
-    """The tape of one input | the program | the tape of another one: a tape is one way through the program."""
+    """The tape of one input | the program | the tape of another one: a tape is one way through the
+    program."""
     lines, first = source_lines(function.__code__)
     tapes = []
     for x in (first_input, second_input):
@@ -221,7 +227,8 @@ def draw_tapes(function, first_input, second_input):
 
 
 def draw_cache(function):
-    """What the hook does when a frame of `function` (or of a code object) starts: its cache entries in order, and what comes after the last."""
+    """What the hook does when a frame of `function` (or of a code object) starts: its cache entries
+    in order, and what comes after the last."""
     code = getattr(function, "__code__", function)
     name, entries = code.co_name, get_cache(code) or []
     nodes = {
@@ -251,7 +258,8 @@ def draw_cache(function):
 
 
 def draw_frames(explanation):
-    """The user's function | what became of its lines: graphs of frames, and what plain Python ran at the breaks."""
+    """The user's function | what became of its lines: graphs of frames, and what plain Python ran
+    at the breaks."""
     lines, first = source_lines(explanation.frames[0].record.code)
     shown, where = [], []
     for number, frame in enumerate(explanation.frames):
@@ -284,7 +292,8 @@ def draw_frames(explanation):
 
 
 def draw_resume(function, resumed):
-    """A function's bytecode | that of a resume function of it: a prefix, then the same body again."""
+    """A function's bytecode | that of a resume function of it: a prefix, then the same body
+    again."""
     body, code = disassemble(function.__code__), disassemble(resumed.__code__)
     start = len(code) - len(body)  # the body is kept whole
     place = {id(ins): n for n, ins in enumerate(body)}, {id(ins): n for n, ins in enumerate(code)}
@@ -302,7 +311,8 @@ def draw_resume(function, resumed):
 
 
 def draw_fusion(record):
-    """The buffers that lowering made | the kernels that compute them, library calls among them, in order."""
+    """The buffers that lowering made | the kernels that compute them, library calls among them, in
+    order."""
     heads = [
         line.partition("    # ")[0] for line in record.loop_ir.splitlines() if line[:1].strip()
     ]
@@ -334,8 +344,8 @@ def draw_fusion(record):
 
 # ---- side effects
 def statements(code):
-    """The straight-line start of a replacement code as Python text: [("graph" | "write" | "return", statement)].  An operation without a rule
-    ends it, with `...` and the operation's name."""
+    """The straight-line start of a replacement code as Python text: [("graph" | "write" | "return",
+    statement)].  An operation without a rule ends it, with `...` and the operation's name."""
     stack, found, names = [], [], {}
     pop = lambda n=1: [stack.pop() for _ in range(n)][::-1]  # noqa: E731
 
@@ -412,7 +422,8 @@ def statements(code):
 
 
 def draw_replay(record):
-    """The user's function | the replacement code as Python: the graph, then the writes that are left, then the result."""
+    """The user's function | the replacement code as Python: the graph, then the writes that are
+    left, then the result."""
     lines, _ = source_lines(record.code)
     texts = [
         re.sub(r"\.__dict__\['(\w+)'\]", r".\1", text)
@@ -438,7 +449,8 @@ def draw_replay(record):
 
 # ---- closures
 def draw_closure(*functions, title="functions, and the cells that they close over"):
-    """Functions (boxes) and the cells they hold (notes); an arrow goes to what is held.  A cell that two functions share stands there once."""
+    """Functions (boxes) and the cells they hold (notes); an arrow goes to what is held.  A cell
+    that two functions share stands there once."""
     nodes, edges, names = {}, [], {}
 
     def name_of(thing, kind):

@@ -63,7 +63,8 @@ def sources(kernels, about):
 
 
 def symbols(record):
-    """The sizes that are symbols: value in this call, what they are read from, what the guards let through."""
+    """The sizes that are symbols: value in this call, what they are read from, what the guards let
+    through."""
     env = record.shape_env
     rows = (
         []
@@ -178,7 +179,8 @@ STAGES = {  # attribute -> (heading on the page, or None; how it is made)
         ),
     ),
     "symbols": ("Symbolic sizes", symbols),
-    # every question about sizes that tracing and the backend asked: proved for all sizes, or a guard (before simplification)
+    # every question about sizes that tracing and the backend asked: proved for all sizes, or a
+    # guard (before simplification)
     "decisions": (
         "Questions about sizes",
         lambda r: Table(
@@ -307,7 +309,8 @@ class FrameExplanation:
 
 
 class Explanation:
-    """What happened when the function ran: `result`, `frames`, and the stages of the main frame as attributes."""
+    """What happened when the function ran: `result`, `frames`, and the stages of the main frame as
+    attributes."""
 
     def __init__(self, name, result, frame_records, counters, compiled=None):
         self.name, self.result, self.counters, self.compiled_function = (
@@ -383,8 +386,9 @@ class Explanation:
         return self.summary._repr_html_()
 
     def why_recompile(self, *args, **kwargs):
-        """Call the function with other arguments: a table of the frames that had to be compiled again, each with the first guard of the last
-        entry that failed, what it found, and the user's line that caused the guard.  No rows: every guard held."""
+        """Call the function with other arguments: a table of the frames that had to be compiled
+        again, each with the first guard of the last entry that failed, what it found, and the
+        user's line that caused the guard.  No rows: every guard held."""
         before = len(records.frames)
         self.compiled_function(*args, **kwargs)
         rows = [
@@ -440,7 +444,8 @@ def pinned_to(env, row):
 
 
 def compilations(fn, calls, **options):
-    """How many graphs were compiled after each of `calls` (tuples of arguments), from scratch: [1, 2, 2, ...].  options: those of compile."""
+    """How many graphs were compiled after each of `calls` (tuples of arguments), from scratch: [1,
+    2, 2, ...].  options: those of compile."""
     from .. import api
 
     api.reset()
@@ -452,7 +457,8 @@ def compilations(fn, calls, **options):
 
 
 def draw_compilations(counts, sizes, path=None):
-    """A picture of `compilations` over a sweep: counts = {"static": [...], "automatic": [...]}.  The matplotlib figure; also saved to `path`."""
+    """A picture of `compilations` over a sweep: counts = {"static": [...], "automatic": [...]}.
+    The matplotlib figure; also saved to `path`."""
     import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(figsize=(7, 3), layout="constrained")
@@ -474,7 +480,8 @@ def draw_compilations(counts, sizes, path=None):
 
 
 def explain(fn, **options):
-    """explain(fn)(*args, **kwargs): run fn compiled from scratch and return an Explanation.  options: those of compile."""
+    """explain(fn)(*args, **kwargs): run fn compiled from scratch and return an Explanation.
+    options: those of compile."""
     from .. import api
 
     def run(*args, **kwargs):

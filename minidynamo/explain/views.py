@@ -1,6 +1,7 @@
 """One stage of compilation as something a notebook and a terminal can show.
 
-In:   text or objects.  Out: `Code`, `Table`, `Several`: each has `_repr_html_` (highlighted) and a plain text form.
+In:   text or objects.  Out: `Code`, `Table`, `Several`: each has `_repr_html_` (highlighted) and a
+      plain text form.
 
     >>> Code("int main() {}", "cpp", "a kernel")
 """
@@ -19,7 +20,8 @@ def many(number, noun):
 
 
 def folded(source, width=110):
-    """Python with long conditions that stand in parentheses broken before an `and`: as valid as before."""
+    """Python with long conditions that stand in parentheses broken before an `and`: as valid as
+    before."""
     lines = []
     for line in source.splitlines():
         first, *others = line.split(" and ")

@@ -6,8 +6,8 @@
     lazy.py         collect operations until a value is needed, hash, cache  (torch/csrc/lazy, PyTorch/XLA)
     staging.py      trace a pure function on abstract values                 (JAX's jit)
 
-Each file is a working capture mechanism of about forty lines.  None is used by minidynamo: they are what section 2 of the
-paper compares with, and notebook 01 runs them side by side.
+Each file is a working capture mechanism of about forty lines.  None is used by minidynamo: they are
+what section 2 of the paper compares with, and notebook 01 runs them side by side.
 """
 
 from .lazy import LazyTensor, lazy

@@ -1,4 +1,5 @@
-"""Lazy tensors: collect operations; when a value is needed, look the collected graph up by its hash.
+"""Lazy tensors: collect operations; when a value is needed, look the collected graph up by its
+hash.
 
 In:   ordinary code on `lazy(tensor)`.  Out: ordinary values, computed late.
 
@@ -6,8 +7,9 @@ In:   ordinary code on `lazy(tensor)`.  Out: ordinary values, computed late.
     >>> y = (x + 1) * 2          # nothing was computed
     >>> y.sum().item()           # now: the graph is hashed, compiled once, run
 
-Mirrors torch/csrc/lazy and PyTorch/XLA.  Nothing is lost, because Python really runs; but it runs on *every* call, and building and
-hashing the graph again each time costs more than many of the operations (paper, section 2).
+Mirrors torch/csrc/lazy and PyTorch/XLA.  Nothing is lost, because Python really runs; but it runs
+on *every* call, and building and hashing the graph again each time costs more than many of the
+operations (paper, section 2).
 """
 
 import torch
@@ -49,7 +51,8 @@ class LazyTensor(StandIn):
 
 
 def describe(tensor, order, inputs, seen):
-    """A hashable description of everything that `tensor` waits for; fills `order` (operations) and `inputs` (values)."""
+    """A hashable description of everything that `tensor` waits for; fills `order` (operations) and
+    `inputs` (values)."""
     if id(tensor) in seen:
         return seen[id(tensor)]
     if tensor.value is not None:

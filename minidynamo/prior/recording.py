@@ -1,13 +1,15 @@
 """Record and replay: run the function once on real tensors and write down every operation.
 
-In:   a function and example tensors.  Out: a `Recording`; calling it runs the tape again on other tensors.
+In:   a function and example tensors.  Out: a `Recording`; calling it runs the tape again on other
+      tensors.
 
     >>> tape = record(lambda x: torch.relu(x) + 1, torch.ones(2))
     >>> tape(torch.tensor([-3., 3.]))
     tensor([1., 4.])
 
-Mirrors torch.jit.trace (torch/jit/_trace.py).  What it cannot see: anything that is not a tensor operation.  A branch was
-taken once and is taken for ever; a Python number computed from a tensor is the number of the recording.
+Mirrors torch.jit.trace (torch/jit/_trace.py).  What it cannot see: anything that is not a tensor
+operation.  A branch was taken once and is taken for ever; a Python number computed from a tensor is
+the number of the recording.
 """
 
 import torch

@@ -1,12 +1,14 @@
 """Script: compile the *source text* of a function, for as much of Python as the compiler knows.
 
-In:   a function whose source can be read.  Out: a `Script`: a list of instructions with nested blocks; callable.
+In:   a function whose source can be read.  Out: a `Script`: a list of instructions with nested
+      blocks; callable.
 
     >>> script(function_with_an_if)          # the `if` is in the program
     >>> script(function_with_a_dict)         # NotScriptable: line 3: Dict is not part of the language
 
-Mirrors torch.jit.script (torch/jit/frontend.py): a second language that looks like Python.  Control flow is kept, but every
-construct has to be written into the compiler; what the program calls must be in the language too.
+Mirrors torch.jit.script (torch/jit/frontend.py): a second language that looks like Python.  Control
+flow is kept, but every construct has to be written into the compiler; what the program calls must
+be in the language too.
 """
 
 import ast

@@ -7,8 +7,9 @@ In:   a pure function.  Out: a function with a cache of traced programs.
     >>> f(torch.ones(3))         # run from the cache: Python is not entered
     >>> print(f.programs)
 
-Mirrors JAX's jit (jax/_src/pjit.py, "autodidax").  It is fast and simple because of a promise that the *user* makes: no side effects, no
-use of values in Python.  A print happens while tracing and never again; a write to a list is lost on the second call.
+Mirrors JAX's jit (jax/_src/pjit.py, "autodidax").  It is fast and simple because of a promise that
+the *user* makes: no side effects, no use of values in Python.  A print happens while tracing and
+never again; a write to a list is lost on the second call.
 """
 
 import inspect
@@ -19,7 +20,8 @@ from .symbolic import GraphTracer, StandIn
 
 
 class AbstractTracer(GraphTracer):
-    """A graph tracer whose stand-ins know shape and dtype, because each operation also runs on meta tensors."""
+    """A graph tracer whose stand-ins know shape and dtype, because each operation also runs on meta
+    tensors."""
 
     def input(self, name, tensor):
         stand_in = self.wrap(self.graph.placeholder(name))

@@ -7,8 +7,9 @@ In:   a function.  Out: an `fx.Graph`, one node per operation on a stand-in.
         %x : [num_users=1] = placeholder[target=x]
         ...
 
-Mirrors torch.fx.symbolic_trace (torch/fx/_symbolic_trace.py).  A stand-in has no value: `if x.sum() > 0` cannot be decided, and
-the trace stops with `CannotTrace`.  The classes here are also what lazy.py and staging.py build on.
+Mirrors torch.fx.symbolic_trace (torch/fx/_symbolic_trace.py).  A stand-in has no value: `if x.sum()
+> 0` cannot be decided, and the trace stops with `CannotTrace`.  The classes here are also what
+lazy.py and staging.py build on.
 """
 
 import inspect
@@ -22,7 +23,8 @@ class CannotTrace(Exception):
 
 
 class StandIn:
-    """An object that Python code takes for a tensor.  Each operation is reported to `tracer.call(function, args, kwargs)`."""
+    """An object that Python code takes for a tensor.  Each operation is reported to
+    `tracer.call(function, args, kwargs)`."""
 
     def __init__(self, tracer):
         self.tracer = tracer

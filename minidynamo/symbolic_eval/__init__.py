@@ -1,2 +1,2 @@
-"""The symbolic stack machine.  `operations`: what Python's operators mean on variables; `evaluator`: a frame, inlining,
-exceptions; `opcodes`: one function per canonical opcode."""
+"""The symbolic stack machine.  `operations`: what Python's operators mean on variables;
+`evaluator`: a frame, inlining, exceptions; `opcodes`: one function per canonical opcode."""

@@ -1,11 +1,12 @@
 """What calling a builtin means: one rule per function or class, tables for the rest.
 
-In:   `call_c(tx, function, args, kwargs)`, `call_class(tx, cls, args, kwargs)`.   Out: a variable, or `Break`.
+In:   `call_c(tx, function, args, kwargs)`, `call_class(tx, cls, args, kwargs)`.   Out: a variable,
+      or `Break`.
 
     >>> RULES[len](tx, [list_variable], {})         # the table begins in torch_rules.py
 
-Pure functions on constants are folded by calling them; functions that take callbacks are traced as `polyfills`.
-Mirrors torch/_dynamo/variables/builtin.py.
+Pure functions on constants are folded by calling them; functions that take callbacks are traced as
+`polyfills`. Mirrors torch/_dynamo/variables/builtin.py.
 """
 
 import builtins
@@ -151,9 +152,9 @@ def call_c(tx, value, args, kwargs):
             a.is_constant() or isinstance(a, ObjectVar) and isinstance(a.value, logging.Logger)
             for a in (*args, *kwargs.values())
         ]
-        if all(
-            plain
-        ):  # its results are cached by its own contract, until it is cleared; logger.warning_once(text) prints once
+        if all(plain):
+            # its results are cached by its own contract, until it is cleared;
+            # logger.warning_once(text) prints once
             call = functools.partial(
                 value, *[a.real() for a in args], **{k: v.real() for k, v in kwargs.items()}
             )
@@ -267,7 +268,8 @@ for _class in (object, dict, tuple, list, set, collections.OrderedDict, BaseExce
 
 
 def call_descriptor(tx, value, args, kwargs):
-    """dict.get(d, k), object.__setattr__(o, n, v), str.join(s, parts): the method of args[0] by that C class."""
+    """dict.get(d, k), object.__setattr__(o, n, v), str.join(s, parts): the method of args[0] by
+    that C class."""
     owner, name = value.__objclass__, value.__name__
     if not args:
         raise Break("C function", f"the call of {owner.__name__}.{name}() on nothing")

@@ -87,7 +87,8 @@ def ask_class(tx, value, cls):
 
 
 def classes_of(tx, value):
-    """The type of a value, then what it says of itself: `__class__` may be a property (a mock's)."""
+    """The type of a value, then what it says of itself: `__class__` may be a property (a
+    mock's)."""
     kind = value.python_type()
     yield kind
     if isinstance(value, OpaqueVar):
@@ -153,7 +154,8 @@ def fulfils(tx, value, protocol):
 
 
 def has_member(tx, value, name):
-    """Has the value what a protocol names?  Python 3.12 looks without running anything, 3.11 asks."""
+    """Has the value what a protocol names?  Python 3.12 looks without running anything, 3.11
+    asks."""
     owner, found = lookup(value.python_type(), name)
     if found is None:
         raise Break("class", f"a protocol's {name}, which is None")

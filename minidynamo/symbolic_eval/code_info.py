@@ -1,9 +1,12 @@
-"""What the evaluator needs to know about a code object, computed once per code object and kept while it lives.
+"""What the evaluator needs to know about a code object, computed once per code object and kept
+while it lives.
 
 In:   a code object.
-Out:  `CodeInfo`: `ops` (handler, argument, exception entry, line) per canonical operation, `groups` (operation -> first
-      operation of its native instruction), `natives` (operation -> index of the native instruction where a split may start).
-Mirrors torch/_dynamo/bytecode_analysis.py (liveness) and the per-frame set-up of symbolic_convert.py.
+Out:  `CodeInfo`: `ops` (handler, argument, exception entry, line) per canonical operation, `groups`
+      (operation -> first operation of its native instruction), `natives` (operation -> index of the
+      native instruction where a split may start).
+Mirrors torch/_dynamo/bytecode_analysis.py (liveness) and the per-frame set-up of
+symbolic_convert.py.
 """
 
 import os
@@ -64,7 +67,8 @@ class CodeInfo:
         self.names = frozenset(code.co_varnames) if LOOKING & set(code.co_names) else None
 
     def live_before(self, position):
-        """Names of locals that may be read from canonical operation `position` on: all, if the code asks for `locals()`."""
+        """Names of locals that may be read from canonical operation `position` on: all, if the code
+        asks for `locals()`."""
         if self.names is not None:
             return self.names
         if self._live is None:
@@ -72,14 +76,16 @@ class CodeInfo:
         return self._live[position] if position < len(self._live) else frozenset()
 
     def moves(self, position):
-        """Does a resume function, in front of `position`, put the value of a loop's next turn back on the stack, to be stored at once?"""
+        """Does a resume function, in front of `position`, put the value of a loop's next turn back
+        on the stack, to be stored at once?"""
         ops = self.operations
         while ops[position].op == "DELETE_FAST":
             position += 1
         return ops[position].op == "JUMP" and ops[ops[position].arg].op == "STORE_FAST"
 
     def may_be_unbound(self, position, name):
-        """May an instruction from `position` on read the cell variable `name` before it is written?"""
+        """May an instruction from `position` on read the cell variable `name` before it is
+        written?"""
         seen, todo = set(), [position]
         while todo:
             n = todo.pop()

@@ -1,13 +1,16 @@
-"""A frame of the symbolic machine: runs canonical opcodes on variables, inlines calls, unwinds exceptions.
+"""A frame of the symbolic machine: runs canonical opcodes on variables, inlines calls, unwinds
+exceptions.
 
-In:   a function variable and its bound parameters.   Out: the returned variable; graph, guards, side effects on `output`.
+In:   a function variable and its bound parameters.   Out: the returned variable; graph, guards,
+      side effects on `output`.
 
     >>> frame = Frame(output, function, bound_locals, parent=None)
     >>> frame.run()                     # -> the returned variable, or a signal of `exceptions.py`
 
-Only the root frame can be split.  Whatever cannot be traced raises `Break`; the root loop turns it into a `Restart` that
-knows the step to split at, so that a half-done inlined call leaves nothing behind.
-Mirrors torch/_dynamo/symbolic_convert.py (InstructionTranslator; paper sections 3.4 and 3.7).
+Only the root frame can be split.  Whatever cannot be traced raises `Break`; the root loop turns it
+into a `Restart` that knows the step to split at, so that a half-done inlined call leaves nothing
+behind. Mirrors torch/_dynamo/symbolic_convert.py (InstructionTranslator; paper sections 3.4 and
+3.7).
 """
 
 import inspect
@@ -32,7 +35,8 @@ LASTI = ConstantVar(0)  # on the stack of a handler: where the exception was rai
 
 
 class Frame(Operations):
-    """One activation: `locals` name -> variable, `cells` name -> CellVar, `stack`, `handled` (exceptions being handled)."""
+    """One activation: `locals` name -> variable, `cells` name -> CellVar, `stack`, `handled`
+    (exceptions being handled)."""
 
     def __init__(self, output, function, bound, parent=None):
         code = function.code
@@ -48,7 +52,8 @@ class Frame(Operations):
 
     # ---- where are we
     def user_stack(self):
-        """(file, line, function) from the outermost frame to the innermost one that is not torch's or ours."""
+        """(file, line, function) from the outermost frame to the innermost one that is not torch's
+        or ours."""
         frames, frame = [], self
         while frame is not None:
             if not frame.info.internal or frame.parent is None:
@@ -189,8 +194,9 @@ class RootFrame(Frame):
                 self.break_at(data_dependent(error))
 
     def break_at(self, reason, step=None):
-        """Trace again, splitting at this instruction; where an exception is handled that was raised while tracing, at the instruction that
-        raised: plain Python must make the traceback, and the handler is a continuation."""
+        """Trace again, splitting at this instruction; where an exception is handled that was raised
+        while tracing, at the instruction that raised: plain Python must make the traceback, and the
+        handler is a continuation."""
         if reason.kind == "restart":
             raise Restart()
         if reason.stack is None:

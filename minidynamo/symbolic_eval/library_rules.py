@@ -1,4 +1,5 @@
-"""Rules for the standard library: typing, dataclasses, inspect, os, copy, warnings, logging; itertools, which runs for real on variables.
+"""Rules for the standard library: typing, dataclasses, inspect, os, copy, warnings, logging;
+itertools, which runs for real on variables.
 
 In, out: as in `builtin_rules`, whose table these rules join.
 
@@ -116,7 +117,8 @@ def deep_copy(tx, value, done):
 
 
 def copied_object(tx, value, special, copy_item):
-    """A plain object with its fields copied; anything with a protocol of its own breaks the graph."""
+    """A plain object with its fields copied; anything with a protocol of its own breaks the
+    graph."""
     if (
         not isinstance(value, ObjectVar)
         or value.payload is not None
@@ -142,7 +144,8 @@ def copied_object(tx, value, special, copy_item):
 
 
 def _log(level, tx, logger, *args, **kwargs):
-    """Logger.debug/info...: nothing happens while the level is off (guarded); else the graph breaks."""
+    """Logger.debug/info...: nothing happens while the level is off (guarded); else the graph
+    breaks."""
     logger = logger.real()
     if logger.isEnabledFor(level):
         raise Break(
@@ -215,7 +218,8 @@ class Iterable:
 
 
 class Host:
-    """An iterator variable for host code, perhaps of another frame than the one that asks for the next value."""
+    """An iterator variable for host code, perhaps of another frame than the one that asks for the
+    next value."""
 
     def __init__(self, tx, values):
         self.iterator = tx.iter_of(values)

@@ -1,4 +1,5 @@
-"""One function per canonical opcode (names as in CPython 3.13).  A function returns True when the frame is left.
+"""One function per canonical opcode (names as in CPython 3.13).  A function returns True when the
+frame is left.
 
 In:   the frame and the opcode's argument.   Out: the frame's stack, locals and program counter.
 
@@ -224,7 +225,8 @@ def slice_of(parts):
     return SliceVar(parts)
 
 
-# ---- what pushes nothing, and what pushes one value: op -> (frame, arg) -> the value.  (Python evaluates from left to right: owners are popped first.)
+# ---- what pushes nothing, and what pushes one value: op -> (frame, arg) -> the value.  (Python
+# evaluates from left to right: owners are popped first.)
 EFFECTS = {
     "STORE_DEREF": lambda frame, name: frame.cells[name].store(frame.stack.pop()),
     "STORE_GLOBAL": lambda frame, name: frame.globals.written.update({name: frame.stack.pop()}),
@@ -360,7 +362,8 @@ def text(frame, value, how):
 
 # ---- containers
 def _into(op, method, count=1):
-    """The values on top of the stack go into the container `n` below them, perhaps one from before a graph break."""
+    """The values on top of the stack go into the container `n` below them, perhaps one from before
+    a graph break."""
 
     def handler(frame, n):
         values = frame.popn(count)
@@ -439,7 +442,8 @@ def UNPACK_EX(frame, arg):
 
 # ---- calls
 def callee(frame, args):
-    """(callable, arguments): the two slots hold NULL and the callable, in either order, or method and self."""
+    """(callable, arguments): the two slots hold NULL and the callable, in either order, or method
+    and self."""
     first, second = frame.popn(2)
     if first is NULL:
         return second, args

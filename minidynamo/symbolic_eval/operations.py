@@ -134,7 +134,8 @@ class Operations:
         raise self.raised(made)
 
     def raised(self, var):
-        """The signal that `var` is raised here: its traceback begins, and what is being handled is its context (CPython's _PyErr_SetObject)."""
+        """The signal that `var` is raised here: its traceback begins, and what is being handled is
+        its context (CPython's _PyErr_SetObject)."""
         if not isinstance(var, ObjectVar) or var.value is not None:
             raise Break("exception", "raising an exception that was made before this frame")
         var.slots["__traceback__"] = TracebackVar(
@@ -153,7 +154,8 @@ class Operations:
         return ObservedException(var)
 
     def handling(self):
-        """The exception that is being handled here, or None: this frame's or a caller's, as far as they are traced."""
+        """The exception that is being handled here, or None: this frame's or a caller's, as far as
+        they are traced."""
         frame = self
         while frame is not None and not frame.handled:
             frame = frame.parent
@@ -173,7 +175,8 @@ class Operations:
             ) else self.raise_(type(error), str(error))
 
     def run_c(self, function, /, *args, **kwargs):
-        """Call C code now that may call the tracer back: the program's exception only if the C code itself raises."""
+        """Call C code now that may call the tracer back: the program's exception only if the C code
+        itself raises."""
         try:
             return function(*args, **kwargs)
         except ours(TypeError, ValueError, OverflowError, RuntimeError) as error:
@@ -216,7 +219,8 @@ class Operations:
         return first is second
 
     def guard_same(self, a, b, first, second):
-        """Guard whether the two are one object: the guards of two of the same type would let another answer through."""
+        """Guard whether the two are one object: the guards of two of the same type would let
+        another answer through."""
         sources = [v.source for v in (a, b) if v.source is not None and v.source.kind != "pinned"]
         if (
             a is b
@@ -303,7 +307,8 @@ class Operations:
         return self.fold(BINARY[symbol], a.as_constant(), b.as_constant())
 
     def _takes_anything(self, plain, a, b):
-        """`list += b` takes any iterable, if `b` does not know how to be added; `dict |= b` asks first."""
+        """`list += b` takes any iterable, if `b` does not know how to be added; `dict |= b` asks
+        first."""
         if plain == "+" and isinstance(a, ListVar):
             return b.special(self, "__radd__") is None
         return plain == "|" and isinstance(a, DictVar)
@@ -313,7 +318,8 @@ class Operations:
         return a
 
     def _binary_float(self, symbol, a, b):
-        """Exact in float64, as Python's; a division by a number that may become 0 raises there, and is left to Python."""
+        """Exact in float64, as Python's; a division by a number that may become 0 raises there, and
+        is left to Python."""
         numbers = all(
             isinstance(v, FloatVar)
             or isinstance(v, ConstantVar)
@@ -577,13 +583,15 @@ class Operations:
         self.raise_(TypeError, f"'{variable.cls.__name__}' object is not iterable")
 
     def listed(self, values):
-        """[*values]: CPython asks for an iterator, then for a length to expect, then for the items."""
+        """[*values]: CPython asks for an iterator, then for a length to expect, then for the
+        items."""
         items = values.iterate(self)
         self.length_hint(values)
         return list(items)
 
     def listed_fast(self, values):
-        """PySequence_Fast: what is no list or tuple is asked for an iterator, and that is listed."""
+        """PySequence_Fast: what is no list or tuple is asked for an iterator, and that is
+        listed."""
         return self.listed(values if isinstance(values, SequenceVar) else self.iter_of(values))
 
     def length_hint(self, values):
@@ -609,8 +617,8 @@ class Operations:
             return
 
     def sorted(self, values, key, reverse):
-        """The values in order.  The list that is given is left as list.sort() leaves its own, also when
-        a comparison raises."""
+        """The values in order.  The list that is given is left as list.sort() leaves its own, also
+        when a comparison raises."""
         keys = (
             values
             if key is None or key.identity() is None
@@ -644,8 +652,8 @@ class Operations:
             raise
 
     def method_of(self, variable, name):
-        """What a variable has by its type, as a value: methods that are natively implemented, and all
-        that a C type inherits."""
+        """What a variable has by its type, as a value: methods that are natively implemented, and
+        all that a C type inherits."""
         if name == "__class__":
             return self.output.wrap_pinned(variable.python_type())
         owner, found = lookup(variable.python_type(), name)

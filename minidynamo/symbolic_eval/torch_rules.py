@@ -1,6 +1,8 @@
-"""What calling a torch function means: a graph node, a constant, a change of the thread's state, or a graph break.
+"""What calling a torch function means: a graph node, a constant, a change of the thread's state, or
+a graph break.
 
-In:   `is_leaf(fn)`: does this function go into the graph whole?  `call_leaf`, `RULES`.   Out: variables.
+In:   `is_leaf(fn)`: does this function go into the graph whole?  `call_leaf`, `RULES`.   Out:
+      variables.
 
     >>> is_leaf(torch.nn.functional.softmax), is_leaf(torch.nn.Linear.forward)
     (True, False)
@@ -29,7 +31,9 @@ from ..variables.objects import MISSING, lookup
 from ..variables.symbolic import SymVar
 from ..variables.tensor import FloatVar, TensorVar
 
-RULES = {}  # function or class -> rule(tx, args, kwargs): of torch's here, of Python's in builtin_rules.py and library_rules.py
+# function or class -> rule(tx, args, kwargs): of torch's here, of Python's in builtin_rules.py and
+# library_rules.py
+RULES = {}
 NONE = ConstantVar(None)
 REFUSED = (
     "torch._dynamo",
@@ -113,7 +117,8 @@ def rule(*functions):
 
 
 def rules(table):
-    """Rules by their signature: function, or several -> (tx, arguments as the function takes them) -> result (None: Python's None)."""
+    """Rules by their signature: function, or several -> (tx, arguments as the function takes them)
+    -> result (None: Python's None)."""
     for functions, handler in table.items():
         for function in functions if isinstance(functions, tuple) else (functions,):
             RULES[function] = functools.partial(_plainly, function, handler)
@@ -187,7 +192,8 @@ rules(
         ),
         _get_value: _double,
         _stack_if_compiling: lambda tx, values: values,
-        torch.utils.checkpoint.checkpoint: refused(  # PyTorch: a higher-order op, whose body the backward graph computes again
+        # PyTorch: a higher-order op, whose body the backward graph computes again
+        torch.utils.checkpoint.checkpoint: refused(
             "checkpoint",
             "torch.utils.checkpoint runs its body as plain Python, so that the backward pass can repeat it",
             "leave it out: the compiled backward graph recomputes what is cheap",
@@ -281,7 +287,8 @@ for _names, _guarded in ((FIXED, False), (READERS, True)):
 
 
 def _pad(function, tx, args, kwargs):
-    """Where nothing is added eager keeps the strides, which torch's rule for symbolic amounts does not ask about: found by `make fuzz-shapes`."""
+    """Where nothing is added eager keeps the strides, which torch's rule for symbolic amounts does
+    not ask about: found by `make fuzz-shapes`."""
     amounts = list((args[1] if len(args) > 1 else kwargs["pad"]).iterate(tx))
     if any(type(n) is SymVar for n in amounts) and not any(
         tx.compare(">", n, ConstantVar(0)).truth(tx) for n in amounts
@@ -333,7 +340,8 @@ STATES.update(READ_STATES)
 
 def _state(setter, getter):
     def write(tx, args, kwargs):
-        """Now, for the ops that follow while tracing; as a node, for the run.  `convert_frame` restores it after tracing."""
+        """Now, for the ops that follow while tracing; as a node, for the run.  `convert_frame`
+        restores it after tracing."""
         values = [a.as_constant() for a in args]
         tx.output.state_before.setdefault((setter, tuple(values[:-1])), getter(*values[:-1]))
         tx.output.call_state(tx, setter, values)
@@ -344,7 +352,8 @@ def _state(setter, getter):
 
 def _reader(setter, getter):
     def read(tx, args, kwargs):
-        """Guarded by itself, unless this frame has written it: `torch.autocast("cpu")` takes the dtype that is set at large."""
+        """Guarded by itself, unless this frame has written it: `torch.autocast("cpu")` takes the
+        dtype that is set at large."""
         key = tuple(a.as_constant() for a in args)
         if (key or setter is not torch.set_autocast_enabled) and (
             setter,
@@ -367,7 +376,8 @@ RULES.update({getter: _reader(setter, getter) for setter, getter in READ_STATES.
 
 def _nesting(change):
     def nest(tx, args, kwargs):
-        """How deep the regions nest matters to autocast's cache alone: counted here, made true by `reconstruct`."""
+        """How deep the regions nest matters to autocast's cache alone: counted here, made true by
+        `reconstruct`."""
         tx.output.autocast_depth += change
         torch.autocast_increment_nesting()
         return ConstantVar(torch.autocast_decrement_nesting() + tx.output.autocast_depth)
@@ -382,9 +392,11 @@ RULES[torch.autocast_increment_nesting], RULES[torch.autocast_decrement_nesting]
 
 
 class ContextVar(Variable):
-    """A context manager of C, entered and left by nodes of the graph: inference mode; a device that new tensors are made on.
+    """A context manager of C, entered and left by nodes of the graph: inference mode; a device that
+    new tensors are made on.
 
-    `state`: what else of the thread's state had been set when it was entered, for `reconstruct` to enter it in the same one behind a graph break.
+    `state`: what else of the thread's state had been set when it was entered, for `reconstruct` to
+    enter it in the same one behind a graph break.
     """
 
     __slots__ = ("make", "arg", "state")
@@ -429,7 +441,8 @@ rules({torch._C._InferenceMode: _inference_mode})
 # ---- code that autograd must see whole
 @rule(torch.autograd.Function.apply.__func__)
 def _autograd_function(tx, args, kwargs):
-    """The user's forward and backward are one node: run with fake tensors now, traced again by a backend that looks inside."""
+    """The user's forward and backward are one node: run with fake tensors now, traced again by a
+    backend that looks inside."""
     cls = args[0].as_constant()
     for name in ("forward", "backward", "setup_context"):
         owner, found = lookup(cls, name)
@@ -450,7 +463,8 @@ def _autograd_function(tx, args, kwargs):
 
 
 def _foreach(foreach, each):
-    """torch._foreach_addcdiv_(params, a, b, values), where the values follow from step counts or learning rates: tensors, not numbers."""
+    """torch._foreach_addcdiv_(params, a, b, values), where the values follow from step counts or
+    learning rates: tensors, not numbers."""
 
     def handle(tx, args, kwargs):
         changing = kwargs.get("value")
@@ -478,7 +492,8 @@ RULES[torch._foreach_addcmul_] = _foreach(torch._foreach_addcmul_, "addcmul_")
 
 @rule(torch._check, torch._check_is_size)
 def _check(tx, args, kwargs):
-    """What the program promises of a size that only the run knows is checked there, and a fact from here on."""
+    """What the program promises of a size that only the run knows is checked there, and a fact from
+    here on."""
     if args and type(args[0]) is SymVar:
         value = args[0].value if args[0].python_type() is bool else args[0].value >= 0
         if (
@@ -510,8 +525,9 @@ def _assert(tx, args, kwargs):
 
 @rule(torch._is_all_true)
 def _is_all_true(tx, args, kwargs):
-    """torch.distributions checks arguments: an assertion in the graph (the backend "eager" runs it), and where it fails, the frame runs as
-    plain Python, which says what is wrong.  # PyTorch: the checks are switched off."""
+    """torch.distributions checks arguments: an assertion in the graph (the backend "eager" runs
+    it), and where it fails, the frame runs as plain Python, which says what is wrong.  # PyTorch:
+    the checks are switched off."""
     result = call_leaf(tx, torch._is_all_true, args, kwargs)
     if (
         tx.globals.values.get("__name__", "").startswith("torch.distributions.")
@@ -546,7 +562,8 @@ for _name in ("tensor", "as_tensor", "asarray"):
 
 
 def _tensor_of_tensor(tx, function, data, args, kwargs):
-    """torch.tensor(t) is a copy without history; the other two give t itself where nothing has to change."""
+    """torch.tensor(t) is a copy without history; the other two give t itself where nothing has to
+    change."""
     if function is not torch.tensor:
         kwargs = {name: value for name, value in kwargs.items() if name not in ("data", "obj")}
         return tx.output.call_graph(tx, "call_function", function, [data, *args], kwargs)

@@ -44,15 +44,16 @@ def _counting_step(next_value):
 
 
 class Variable:
-    """One symbolic value.  `source` says where the real one came from (None: made in this frame)."""
+    """One symbolic value.  `source` says where the real one came from (None: made in this
+    frame)."""
 
     __slots__ = ("source", "mutated")
     cls = None  # its Python type, if that is known
     native = False  # a method that the variable itself implements
 
     def __init_subclass__(cls):
-        """Whatever walks in C code, with no instruction of the program between two steps, counts its
-        steps: `list(itertools.count())` must end here, too."""
+        """Whatever walks in C code, with no instruction of the program between two steps, counts
+        its steps: `list(itertools.count())` must end here, too."""
         for name, counting in (("iterate", _counting_walk), ("next", _counting_step)):
             if name in cls.__dict__:
                 setattr(cls, name, counting(cls.__dict__[name]))
@@ -79,7 +80,8 @@ class Variable:
         raise Break("constant", f"{self} is not a constant")
 
     def real(self):
-        """The real Python object that stands behind this variable, if it is one that calls may be folded on."""
+        """The real Python object that stands behind this variable, if it is one that calls may be
+        folded on."""
         return self.as_constant()
 
     def identity(self):
@@ -164,7 +166,8 @@ class Variable:
 
 
 class RealVar(Variable):
-    """A value that tracing may look at: `value` is the object itself (a number, a class, a function of C, a module)."""
+    """A value that tracing may look at: `value` is the object itself (a number, a class, a function
+    of C, a module)."""
 
     __slots__ = ("value",)
 
@@ -226,7 +229,8 @@ class OpaqueVar(RealVar):
 
 
 class Null(Variable):
-    """The NULL that CPython's call protocol pushes, and unbound slots that inlined comprehensions save."""
+    """The NULL that CPython's call protocol pushes, and unbound slots that inlined comprehensions
+    save."""
 
     __slots__ = ()
 

@@ -1,6 +1,8 @@
-"""How large a constant may a fold make?  Asked before the call: `10 ** 10 ** 8` must not be computed while tracing.
+"""How large a constant may a fold make?  Asked before the call: `10 ** 10 ** 8` must not be
+computed while tracing.
 
-In:   the name of an operator, function or method, and its constant arguments.   Out: whether to refuse.
+In:   the name of an operator, function or method, and its constant arguments.   Out: whether to
+      refuse.
 
     >>> too_large("*", ("a", 10**9)), too_large("ljust", ("a", 10)), too_large("<<", (1, 10**12))
     (True, False, True)

@@ -1,11 +1,12 @@
-"""From a real value and its source to a variable, guarding what is assumed: the one place where reality enters.
+"""From a real value and its source to a variable, guarding what is assumed: the one place where
+reality enters.
 
 In:   `wrap(value, source)`.   Out: a variable; guards on `source`.
 
     >>> output.wrap(self.config, source)     # ObjectVar, guarded by its type; attributes are wrapped when they are read
 
-`wrap_pinned(value)` is for objects that nobody is expected to replace (torch's functions, classes, code objects).
-Mirrors torch/_dynamo/variables/builder.py.
+`wrap_pinned(value)` is for objects that nobody is expected to replace (torch's functions, classes,
+code objects). Mirrors torch/_dynamo/variables/builder.py.
 """
 
 import collections
@@ -58,7 +59,8 @@ TENSOR_TYPES = (torch.Tensor, torch.nn.Parameter)
 
 
 def view_bits_check(value: torch.Tensor) -> str:
-    """The check that a tensor is negated or conjugated lazily, or stands for zeros without memory, as `value` is."""
+    """The check that a tensor is negated or conjugated lazily, or stands for zeros without memory,
+    as `value` is."""
     checks = [f"{{0}}.is_neg() is {value.is_neg()}"]
     if value.is_complex():
         checks.append(f"{{0}}.is_conj() is {value.is_conj()}")
@@ -183,9 +185,11 @@ class Builder:
         self.guard(source, "DEFAULTS", f"{check} and [*({{0}}.__kwdefaults__ or ())] == {names!r}")
 
     def guard_function(self, function):
-        """A function that the entry holds has the code and the defaults that it has now: all of them can be replaced.
+        """A function that the entry holds has the code and the defaults that it has now: all of
+        them can be replaced.
 
-        The memo looks at the three fields (guard_memo.c), so these guards cost nothing while nobody writes them."""
+        The memo looks at the three fields (guard_memo.c), so these guards cost nothing while nobody
+        writes them."""
         source = self.tree.pinned(function)
         self.guard(source, "CODE", "{0}.__code__ is {pin}", function.__code__)
         for name in FUNCTION_FIELDS:
@@ -335,7 +339,8 @@ class Builder:
         return variable
 
     def guard_layout(self, value: torch.Tensor, kind: type, source) -> None:
-        """What the memo watches of a tensor whose identity is guarded (LAYOUT), each as a guard that says what has changed."""
+        """What the memo watches of a tensor whose identity is guarded (LAYOUT), each as a guard
+        that says what has changed."""
         self.guard(source, "TENSOR", "type({0}) is {pin}", kind, row=LAYOUT)
         self.guard(source, "DTYPE", "{0}.dtype is {pin}", value.dtype, row=LAYOUT)
         self.guard(source, "DEVICE", "{0}.device == {pin}", value.device, row=LAYOUT)

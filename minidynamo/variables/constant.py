@@ -1,4 +1,5 @@
-"""Constants: numbers, strings, None, dtypes, devices, enums... and whatever pure call can be folded on them.
+"""Constants: numbers, strings, None, dtypes, devices, enums... and whatever pure call can be folded
+on them.
 
 In:   a Python value that is immutable and compared by value or is a singleton.
 Out:  operations run for real; their exceptions become the traced program's exceptions.

@@ -1,11 +1,12 @@
-"""Containers: list, tuple, torch.Size, named tuples, deque; dict, OrderedDict, defaultdict, set, frozenset; dict views and proxies.
+"""Containers: list, tuple, torch.Size, named tuples, deque; dict, OrderedDict, defaultdict, set,
+frozenset; dict views and proxies.
 
 In:   host lists and dicts of variables.   Out: the same methods as Python's, on variables.
 
     >>> ListVar([a, b]).call_method(tx, "append", [c], {})        # recorded; replayed after the graph if it was the user's list
 
-A container with a source fills itself lazily and guards only what was read: the length of a list, one key of a dict.
-Mirrors torch/_dynamo/variables/lists.py and dicts.py.
+A container with a source fills itself lazily and guards only what was read: the length of a list,
+one key of a dict. Mirrors torch/_dynamo/variables/lists.py and dicts.py.
 """
 
 import collections
@@ -56,7 +57,8 @@ class Container(Variable):
 
 
 class SequenceVar(Container):
-    """Items in order; `cls` is the exact Python type, `resized` counts the changes that were more than another item in a place."""
+    """Items in order; `cls` is the exact Python type, `resized` counts the changes that were more
+    than another item in a place."""
 
     __slots__ = ("items", "cls", "extra", "resized")
 
@@ -228,7 +230,8 @@ class ListVar(SequenceVar):
         self.mutated = True
 
     def _place(self, index):
-        """Where a slice lies: CPython looks before it walks the values, which may change the list."""
+        """Where a slice lies: CPython looks before it walks the values, which may change the
+        list."""
         if index.step not in (None, 1):
             return index
         start, stop, _ = index.indices(len(self.items))
@@ -346,10 +349,12 @@ def SequenceVar_of(cls, items):
 
 
 class DictVar(Container):
-    """`items`: host key -> (key variable, value variable).  `cls`: dict, OrderedDict or defaultdict (with `factory`).
+    """`items`: host key -> (key variable, value variable).  `cls`: dict, OrderedDict or defaultdict
+    (with `factory`).
 
-    With a source, a key that was read is guarded alone; walking the dict or asking its length guards all keys.  Writes are
-    kept in `written` and `deleted`, so that replay can store just the keys that changed."""
+    With a source, a key that was read is guarded alone; walking the dict or asking its length
+    guards all keys.  Writes are kept in `written` and `deleted`, so that replay can store just the
+    keys that changed."""
 
     __slots__ = ("items", "cls", "factory", "written", "rewritten", "real_keys", "removed", "base")
 
@@ -567,9 +572,9 @@ class DictVar(Container):
 
 
 def dict_pairs(tx, other, live=False):
-    """(key, value) variables of a mapping or of an iterable of pairs, one after the other: what walks
-    them stores each before it asks for the next.  `live`: of an OrderedDict, which makes no list of
-    a mapping's keys first."""
+    """(key, value) variables of a mapping or of an iterable of pairs, one after the other: what
+    walks them stores each before it asks for the next.  `live`: of an OrderedDict, which makes no
+    list of a mapping's keys first."""
     payload = getattr(other, "payload", None)
     if isinstance(other, DictVar):
         yield from other.pairs(tx)

@@ -1,6 +1,8 @@
-"""Callables: Python functions (inlined), closures and their cells, bound methods, partials, C callables.
+"""Callables: Python functions (inlined), closures and their cells, bound methods, partials, C
+callables.
 
-In:   arguments as variables.   Out: whatever inlining (`tx.inline`) or the rules for C callables give.
+In:   arguments as variables.   Out: whatever inlining (`tx.inline`) or the rules for C callables
+      give.
 
     >>> FunctionVar.real(fn).call(tx, [x], {})      # traces fn's bytecode in place
 Mirrors torch/_dynamo/variables/functions.py (paper section 3.4, inlining).
@@ -179,7 +181,8 @@ MADE_HERE = {  # attributes of a function that was made in this frame
 
 
 def bind(tx, function, args, kwargs):
-    """Parameters of a call as CPython binds them: name -> variable.  Raises the traced program's TypeError."""
+    """Parameters of a call as CPython binds them: name -> variable.  Raises the traced program's
+    TypeError."""
     code = function.code
     positional, names = code.co_argcount, code.co_varnames
     keyword_only = names[positional : positional + code.co_kwonlyargcount]
@@ -296,7 +299,8 @@ class BoundMethodVar(Variable):
         if self.cls is types.MethodType:
             cg.call_object(types.MethodType, self.function, self.instance)
         else:
-            # With the type: descriptors of METH_METHOD functions read it without asking if it is there.
+            # With the type: descriptors of METH_METHOD functions read it without asking if it is
+            # there.
             kind = self.instance.python_type()
             get = type(self.function.value).__get__
             cg.call_object(get, self.function, self.instance, lambda: cg.load_const(kind))
@@ -313,7 +317,8 @@ BOUND = {  # descriptors of C types -> what binding them makes
 
 
 class MethodVar(Variable):
-    """A method found by name on a variable that implements it natively (list.append, tensor.view, str.join...)."""
+    """A method found by name on a variable that implements it natively (list.append, tensor.view,
+    str.join...)."""
 
     __slots__ = ("instance", "name")
     native = True
@@ -346,7 +351,8 @@ class MethodVar(Variable):
 
 
 class DeferredVar(Variable):
-    """An attribute that tracing could not read: reading is put off to the call, where the graph can break."""
+    """An attribute that tracing could not read: reading is put off to the call, where the graph can
+    break."""
 
     __slots__ = ("instance", "name", "broken")
 
@@ -388,7 +394,8 @@ class PartialVar(Variable):
 
 
 class CallableVar(RealVar):
-    """A C callable or torch function: builtins, method descriptors, slot wrappers, `torch.*`; the rules decide."""
+    """A C callable or torch function: builtins, method descriptors, slot wrappers, `torch.*`; the
+    rules decide."""
 
     __slots__ = ()
 

@@ -1,4 +1,5 @@
-"""Iterators: each keeps what is left, so that a loop that breaks in the middle can go on after the break.
+"""Iterators: each keeps what is left, so that a loop that breaks in the middle can go on after the
+break.
 
 In:   variables.   Out: `next(tx)` -> variable or None at the end; `reconstruct` rebuilds the rest.
 
@@ -44,7 +45,8 @@ class IteratorVar(Variable):
 
 
 class SequenceIterator(IteratorVar):
-    """Over a list or tuple variable (live: the list may grow), from its first item up or (step -1) from its last down."""
+    """Over a list or tuple variable (live: the list may grow), from its first item up or (step -1)
+    from its last down."""
 
     __slots__ = ("sequence", "index", "step", "resized")
 
@@ -127,7 +129,8 @@ TEXT = (
 
 
 class HostIterator(IteratorVar):
-    """Over values that are known: of text, a reversed dictionary.  What is left is rebuilt as text's or a tuple's iterator."""
+    """Over values that are known: of text, a reversed dictionary.  What is left is rebuilt as
+    text's or a tuple's iterator."""
 
     __slots__ = ("left", "cls")
 
@@ -205,7 +208,8 @@ class KeysIterator(IteratorVar):
 
 
 class LibraryIterator(IteratorVar):
-    """One of itertools' own, run on variables; `made` says where, for there plain Python must make it if it outlives the trace."""
+    """One of itertools' own, run on variables; `made` says where, for there plain Python must make
+    it if it outlives the trace."""
 
     __slots__ = ("steps", "made", "cls")
 

@@ -1,11 +1,13 @@
 """Python modules (`import math`) and the globals of one.
 
 In:   reads and writes of names.
-Out:  values, guarded by name.  What torch and the standard library have under a name is one object, guarded by its identity (a
-      function may be replaced: `F.relu = mine`).  Writes are kept, and replayed after the graph.
+Out:  values, guarded by name.  What torch and the standard library have under a name is one object,
+      guarded by its identity (a function may be replaced: `F.relu = mine`).  Writes are kept, and
+      replayed after the graph.
 
     >>> output.globals_of(function.globals).load(tx, "CONFIG")
-Mirrors torch/_dynamo/variables/misc.py (PythonModuleVariable) and symbolic_convert.py (LOAD_GLOBAL).
+Mirrors torch/_dynamo/variables/misc.py (PythonModuleVariable) and symbolic_convert.py
+(LOAD_GLOBAL).
 """
 
 import sys

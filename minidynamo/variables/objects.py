@@ -1,12 +1,13 @@
 """Instances, classes, nn.Modules, `super()`: Python's attribute protocol on variables.
 
 In:   attribute reads and writes, calls of classes.
-Out:  the protocol's steps, inlining Python-level descriptors and `__getattr__`, guarding the entries that were read.
+Out:  the protocol's steps, inlining Python-level descriptors and `__getattr__`, guarding the
+      entries that were read.
 
     >>> ObjectVar(Config, value=config, source=src).getattr(tx, "hidden_size")
 
-An instance's `__dict__` is a `DictVar` (`fields`), so `obj.x`, `obj.__dict__['x']` and `vars(obj)` see the same symbolic
-state; a subclass of dict, list or tuple keeps its contents in `payload`.
+An instance's `__dict__` is a `DictVar` (`fields`), so `obj.x`, `obj.__dict__['x']` and `vars(obj)`
+see the same symbolic state; a subclass of dict, list or tuple keeps its contents in `payload`.
 Mirrors torch/_dynamo/variables/user_defined.py and nn_module.py.
 """
 
@@ -98,7 +99,8 @@ HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_p
 
 
 def trusted(module_name):
-    """Is this module taken as unchangeable (torch, the standard library)?  # PyTorch: the same, by skip lists."""
+    """Is this module taken as unchangeable (torch, the standard library)?  # PyTorch: the same, by
+    skip lists."""
     return (module_name or "").partition(".")[0] in TRUSTED_PACKAGES
 
 
@@ -108,7 +110,8 @@ def can_change(cls: type) -> bool:
 
 
 def lookup(cls, name):
-    """(owner, attribute) in the MRO, or (None, MISSING): type(obj).__mro__ without running descriptors.
+    """(owner, attribute) in the MRO, or (None, MISSING): type(obj).__mro__ without running
+    descriptors.
 
     What it found, and where it found nothing, is guarded at the end (`guard_classes`).
     """
@@ -233,7 +236,8 @@ class ObjectVar(Variable):
         return self.value
 
     def immutable(self):
-        """May C code be called on the real object while tracing?  What C hashes by value does not change (a pattern, a Decimal)."""
+        """May C code be called on the real object while tracing?  What C hashes by value does not
+        change (a pattern, a Decimal)."""
         method = lookup(self.cls, "__hash__")[1]
         return (
             self.pinned
@@ -438,7 +442,8 @@ class ObjectVar(Variable):
             self.fields.store(tx, ConstantVar(name), value)
 
     def set_exception_attribute(self, tx, name, value):
-        """What BaseException keeps itself, where the value is right; plain Python complains of others."""
+        """What BaseException keeps itself, where the value is right; plain Python complains of
+        others."""
         kind = value.python_type()
         link = name in ("__cause__", "__context__") and (
             issubclass(kind, BaseException) or kind is type(None)
@@ -554,7 +559,8 @@ class ObjectVar(Variable):
 
 
 class MemberVar(ObjectVar):
-    """A member of an enumeration, where its attributes are read; everywhere else it is a constant."""
+    """A member of an enumeration, where its attributes are read; everywhere else it is a
+    constant."""
 
     __slots__ = ()
 
@@ -563,7 +569,8 @@ class MemberVar(ObjectVar):
 
 
 class ModuleVar(ObjectVar):
-    """torch.nn.Module: parameters, buffers and submodules live in dicts of their own; calling runs `forward`."""
+    """torch.nn.Module: parameters, buffers and submodules live in dicts of their own; calling runs
+    `forward`."""
 
     __slots__ = ()
 
@@ -811,7 +818,8 @@ def instantiate(tx, cls, args, kwargs):
 
 
 def allocate(tx, cls, args=(), new=None):
-    """new(cls) for allocators that are object's or a container's; `new` is cls.__new__ unless one was called by name."""
+    """new(cls) for allocators that are object's or a container's; `new` is cls.__new__ unless one
+    was called by name."""
     new = new or lookup(cls, "__new__")[1]
     fields = DictVar({}) if cls.__dictoffset__ else None
     if new is object.__new__ and not cls.__flags__ & NO_INSTANCES:
@@ -836,7 +844,8 @@ def allocate(tx, cls, args=(), new=None):
 
 
 def initialise_exception(cls, made, args, kwargs):
-    """BaseException.__init__, and those of C that take any arguments by position; the others look at theirs."""
+    """BaseException.__init__, and those of C that take any arguments by position; the others look
+    at theirs."""
     base = next(b for b in cls.__mro__ if b.__module__ == "builtins")
     if (
         kwargs
@@ -863,7 +872,8 @@ def initialise_payload(tx, payload, args, kwargs):
 
 
 class WeakRefVar(RealVar):
-    """A weak reference from outside.  A call of it gives the object, which something alive must still hold: see `OutputGraph.lets_go`."""
+    """A weak reference from outside.  A call of it gives the object, which something alive must
+    still hold: see `OutputGraph.lets_go`."""
 
     __slots__ = ()
     hash_key, real = Variable.hash_key, Variable.real
@@ -885,7 +895,8 @@ class WeakRefVar(RealVar):
 
 
 class TracebackVar(Variable):
-    """The traceback of an exception that was raised `where` (user's stack, root step): only the real one can tell more."""
+    """The traceback of an exception that was raised `where` (user's stack, root step): only the
+    real one can tell more."""
 
     __slots__ = ("kind", "where")
     cls = types.TracebackType

@@ -1,8 +1,9 @@
 """Symbolic numbers: sizes and ints that differ from call to call.
 
 In:   `x.shape[0]` of a tensor with symbolic sizes, an int argument that changed.
-Out:  arithmetic on them makes other symbolic numbers; a comparison that the program branches on is a guard; where Python itself needs the
-      number (range, a list's length, text) it is pinned: `as_constant` answers with the number of this run and guards it.
+Out:  arithmetic on them makes other symbolic numbers; a comparison that the program branches on is
+      a guard; where Python itself needs the number (range, a list's length, text) it is pinned:
+      `as_constant` answers with the number of this run and guards it.
 
     >>> tx.binary("+", SymVar(x.shape[0]), ConstantVar(1))      # SymVar, no guard
     >>> SymVar(x.shape[0] > 3).truth(tx)                        # True; guard: x.shape[0] >= 4
@@ -50,7 +51,8 @@ CALLS = {  # builtins and math functions that stay symbolic
 
 
 class Unpinned(Variable):
-    """A value made of symbolic numbers; whoever looks at it in another way than passing it on gets the constant, which pins them."""
+    """A value made of symbolic numbers; whoever looks at it in another way than passing it on gets
+    the constant, which pins them."""
 
     __slots__ = ()
 
@@ -80,7 +82,8 @@ for _name in ("call_method", "iterate", "length", "getitem", "call"):
 
 
 class SymVar(Unpinned):
-    """`value`: a torch.SymInt, SymFloat or SymBool; `node`: its placeholder, of a symbol that is an input of the graph."""
+    """`value`: a torch.SymInt, SymFloat or SymBool; `node`: its placeholder, of a symbol that is an
+    input of the graph."""
 
     __slots__ = ("value", "node")
 
@@ -109,7 +112,8 @@ class SymVar(Unpinned):
 
 
 class TextVar(Unpinned):
-    """An f-string: `parts` are texts and (SymVar, format specification), and it is put together when the program runs."""
+    """An f-string: `parts` are texts and (SymVar, format specification), and it is put together
+    when the program runs."""
 
     __slots__ = ("parts",)
     cls = str
@@ -147,7 +151,8 @@ def parts_of(value, specification=""):
 
 
 def wrap_symbolic(value):
-    """The variable of a SymInt, SymFloat or SymBool; a constant where it depends on no symbol any more."""
+    """The variable of a SymInt, SymFloat or SymBool; a constant where it depends on no symbol any
+    more."""
     constant = value.node.constant
     return SymVar(value) if constant is None else ConstantVar(constant)
 
@@ -161,7 +166,8 @@ def is_number(variable):
 
 
 def apply(tx, function, *variables):
-    """`function` on symbolic and constant numbers: symbolic where torch computes so, else on the pinned numbers."""
+    """`function` on symbolic and constant numbers: symbolic where torch computes so, else on the
+    pinned numbers."""
     if function is not None and all(map(is_number, variables)):
         try:
             value = function(*[variable.value for variable in variables])

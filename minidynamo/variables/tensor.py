@@ -1,7 +1,9 @@
-"""Tensors: a node of the FX graph and a fake tensor that knows shape, dtype, device and requires_grad.
+"""Tensors: a node of the FX graph and a fake tensor that knows shape, dtype, device and
+requires_grad.
 
 In:   attribute reads, methods and operators on it.
-Out:  graph nodes (through `tx.output.call_graph`), constants for metadata; what needs the *values* breaks the graph.
+Out:  graph nodes (through `tx.output.call_graph`), constants for metadata; what needs the *values*
+      breaks the graph.
 
     >>> TensorVar(node, fake).getattr(tx, "shape")      # TupleVar of constants, no node
 Mirrors torch/_dynamo/variables/tensor.py (paper section 3.5).
@@ -96,7 +98,8 @@ BREAKING_METHODS = {
 
 
 class TensorVar(Variable):
-    """`node` in the graph under construction, `fake` its example value, `cls` Tensor or Parameter; `real` for inputs."""
+    """`node` in the graph under construction, `fake` its example value, `cls` Tensor or Parameter;
+    `real` for inputs."""
 
     __slots__ = ("node", "fake", "cls", "value")
 
@@ -197,14 +200,16 @@ class TensorVar(Variable):
         return tx.method_of(self, name)
 
     def _told(self, name):
-        """An attribute that autograd may refuse to tell: of a view that was written in another mode."""
+        """An attribute that autograd may refuse to tell: of a view that was written in another
+        mode."""
         try:
             return getattr(self.fake, name)
         except RuntimeError as error:
             raise Break("tensor attribute", f"Tensor.{name}: {str(error)[:80]}") from None
 
     def replaced(self, tx, name):
-        """What a program has put in the place of this attribute of torch's (`torch.Tensor.relu = mine`), or None."""
+        """What a program has put in the place of this attribute of torch's (`torch.Tensor.relu =
+        mine`), or None."""
         owner, found = lookup(torch.Tensor, name)
         if not replaced_in_tensor(owner, name, found):
             return self.inlined(tx, owner, found, name)
@@ -213,7 +218,8 @@ class TensorVar(Variable):
         return method_of_class(tx, owner, found, name, self, tx.output.wrap_pinned(self.cls))
 
     def inlined(self, tx, owner, found, name):
-        """A Python method of torch's that calls what the program has replaced, or None: else it goes into the graph whole."""
+        """A Python method of torch's that calls what the program has replaced, or None: else it
+        goes into the graph whole."""
         if made_by_torch(found) and tx.output.calls_replaced(found, in_leaf_module):
             return method_of_class(tx, owner, found, name, self, tx.output.wrap_pinned(self.cls))
         return None
@@ -297,7 +303,8 @@ class TensorVar(Variable):
 
     def _scaled(name, symbol):
         def method(self, tx, *args, **kwargs):
-            """addcmul, addcdiv: a `value` that is a tensor (what follows from an optimizer's step count) is multiplied in."""
+            """addcmul, addcdiv: a `value` that is a tensor (what follows from an optimizer's step
+            count) is multiplied in."""
             value = kwargs.get("value")
             if isinstance(value, FloatVar):
                 value = value.beside(tx, args)
@@ -349,10 +356,12 @@ class TensorVar(Variable):
 
 
 class FloatVar(Unpinned):
-    """A float that changes from call to call (a scheduler's learning rate): a float for the program, a 0-d float64 tensor in the graph.
+    """A float that changes from call to call (a scheduler's learning rate): a float for the
+    program, a 0-d float64 tensor in the graph.
 
-    Arithmetic with it stays in the graph.  Whatever needs its value (a branch, a constant argument) pins it: `pin` puts back the guards that
-    make it a constant.  One that the program reads has a source; what follows from it has none.
+    Arithmetic with it stays in the graph.  Whatever needs its value (a branch, a constant argument)
+    pins it: `pin` puts back the guards that make it a constant.  One that the program reads has a
+    source; what follows from it has none.
     # PyTorch: torch.SymFloat, turned into tensors later (torch/fx/passes/_tensorify_python_scalars.py).
     """
 
@@ -380,8 +389,9 @@ class FloatVar(Unpinned):
 
     # ---- in the graph
     def beside(self, tx, others):
-        """What to use where `others` are the call's other arguments.  A number takes the dtype of the tensors it meets; a 0-d tensor only
-        does so beside floating tensors that have dimensions, and is cast beside others."""
+        """What to use where `others` are the call's other arguments.  A number takes the dtype of
+        the tensors it meets; a 0-d tensor only does so beside floating tensors that have
+        dimensions, and is cast beside others."""
         met = [
             t.fake
             for other in others
@@ -436,7 +446,8 @@ ARITHMETIC = {
 
 
 def with_tensors(tx, target, args, kwargs):
-    """(args, kwargs) of a call in the graph where each FloatVar is a tensor, if the operation takes one there, or else a constant."""
+    """(args, kwargs) of a call in the graph where each FloatVar is a tensor, if the operation takes
+    one there, or else a constant."""
     name = target if isinstance(target, str) else getattr(target, "__name__", "")
     alpha = kwargs.get("alpha")
     if (

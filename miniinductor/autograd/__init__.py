@@ -1,1 +1,2 @@
-"""AOTAutograd in miniature: the ATen trace and its functionalization (the joint graph comes with training)."""
+"""AOTAutograd in miniature: the ATen trace and its functionalization (the joint graph comes with
+training)."""

@@ -1,6 +1,7 @@
 """Functionalization: a graph with in-place writes and views -> an equal graph without any write.
 
-In:   an ATen graph.  Out: the same values from pure ops; writes to inputs come back as extra outputs.
+In:   an ATen graph.  Out: the same values from pure ops; writes to inputs come back as extra
+      outputs.
 
     y = clone(x)                            y = clone(x)
     v = slice(y, 0, 1, 3)          ->       v = slice(y, 0, 1, 3)
@@ -12,13 +13,15 @@ In:   an ATen graph.  Out: the same values from pure ops; writes to inputs come 
     >>> [node.name for node in functional.graph.nodes]
     ['arg0', 'clone_default', 'slice_tensor', 'add_tensor', 'slice_scatter_default', 'output']
 
-The recorded graph is a straight line, so aliasing is fully known: a view shares the storage of its first argument, all else
-is fresh.  No value of the functional graph is negated or conjugated lazily (`LAZY_VIEWS`): kernels read memory as it is.  Each storage has
-a root node and a version; a write is pushed through the inverse of each view down to the
-root; a view that is older than its root is replayed when it is read.
+The recorded graph is a straight line, so aliasing is fully known: a view shares the storage of its
+first argument, all else is fresh.  No value of the functional graph is negated or conjugated lazily
+(`LAZY_VIEWS`): kernels read memory as it is.  Each storage has a root node and a version; a write
+is pushed through the inverse of each view down to the root; a view that is older than its root is
+replayed when it is read.
 
-Mirrors aten/src/ATen/FunctionalTensorWrapper.cpp and torch/_functorch/_aot_autograd (paper section 3.10).
-Left out: writes to one of two *inputs* that share storage (`compile_fx` runs such calls eagerly).
+Mirrors aten/src/ATen/FunctionalTensorWrapper.cpp and torch/_functorch/_aot_autograd (paper section
+3.10). Left out: writes to one of two *inputs* that share storage (`compile_fx` runs such calls
+eagerly).
 """
 
 import math
@@ -79,7 +82,8 @@ PART_OF = {  # views that select: the inverse scatters into the old value
     aten.select.int: aten.select_scatter.default,
     aten.diagonal.default: aten.diagonal_scatter.default,
 }
-LAZY_VIEWS = {  # views that only set a bit, which kernels do not see: the ops that compute their values
+# views that only set a bit, which kernels do not see: the ops that compute their values
+LAZY_VIEWS = {
     aten._neg_view.default: aten.neg.default,
     aten._conj.default: aten._conj_physical.default,
 }
@@ -99,7 +103,8 @@ RENAMED = {  # in-place ops whose functional form has another name
 
 
 def functional_form(op):
-    """aten.add_.Tensor -> aten.add.Tensor, aten.add.out -> aten.add.Tensor; and the names of the written arguments."""
+    """aten.add_.Tensor -> aten.add.Tensor, aten.add.out -> aten.add.Tensor; and the names of the
+    written arguments."""
     written = [a.name for a in op._schema.arguments if a.alias_info and a.alias_info.is_write]
     if op in RENAMED:
         return RENAMED[op], written
@@ -182,8 +187,9 @@ class Functionalizer:
         return args, kwargs
 
     def in_its_memory(self, node, args):
-        """Arguments of as_strided, which counts strides and offset of its own.  The tensor that stands
-        for a written one may begin elsewhere in its memory, or lie there in other strides."""
+        """Arguments of as_strided, which counts strides and offset of its own.  The tensor that
+        stands for a written one may begin elsewhere in its memory, or lie there in other
+        strides."""
         given = dict(zip(("self", "size", "stride", "storage_offset"), node.args)) | node.kwargs
         before, now = given["self"].meta["val"], args[0].meta["val"]
         if now is before:
@@ -250,8 +256,9 @@ class Functionalizer:
         )
 
     def _scatter_strided(self, like, source, value, size, stride, offset=None):
-        """`source` with `value` at the places that as_strided(size, stride, offset) reads.  (aten.as_strided_scatter counts the offset from
-        the start of the storage, which several buffers of generated code share.)"""
+        """`source` with `value` at the places that as_strided(size, stride, offset) reads.
+        (aten.as_strided_scatter counts the offset from the start of the storage, which several
+        buffers of generated code share.)"""
         whole = source.meta["val"]
         start = (whole.storage_offset() if offset is None else offset) - whole.storage_offset()
         if not whole.is_contiguous() or start < 0:
@@ -365,7 +372,8 @@ class Functionalizer:
 
 
 def functionalize(gm):
-    """(functional GraphModule whose output is (outputs, [new values of written inputs]), names of written inputs)."""
+    """(functional GraphModule whose output is (outputs, [new values of written inputs]), names of
+    written inputs)."""
     functionalizer = Functionalizer(gm.graph)
     with (
         gm.meta["fake_mode"],

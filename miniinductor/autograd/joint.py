@@ -1,6 +1,7 @@
 """The joint graph: forward and backward of a program as one straight line of ATen ops.
 
-In:   a captured `fx.GraphModule`, example inputs, the tensors that it holds (parameters, buffers).  Out: a `Joint`.
+In:   a captured `fx.GraphModule`, example inputs, the tensors that it holds (parameters, buffers).
+      Out: a `Joint`.
 
     y = x @ w                       primal0, primal1, tangent0 ->
     backward(tangent)      =>         mm = mm(primal0, primal1)
@@ -9,16 +10,19 @@ In:   a captured `fx.GraphModule`, example inputs, the tensors that it holds (pa
 
     >>> joint = trace_joint(gm, inputs, held=[])
     >>> [node.name for node in joint.graph.graph.nodes]
-    ['primal0', 'primal1', 'tangent0', 'mm_default', 't_default', 'mm_default_1', 't_default_1', 'mm_default_2', 'output']
+    ['primal0', 'primal1', 'tangent0', 'mm_default', 't_default', 'mm_default_1', 't_default_1',
+    'mm_default_2', 'output']
 
-The program runs once on fake tensors under our tracer *with autograd on*; then `torch.autograd.grad` runs too, and since
-the tracer sits below autograd, the backward ops land in the same graph.  Nothing about derivatives is written here.
+The program runs once on fake tensors under our tracer *with autograd on*; then
+`torch.autograd.grad` runs too, and since the tracer sits below autograd, the backward ops land in
+the same graph.  Nothing about derivatives is written here.
 
-What cannot be an output of the autograd function is planned here: an output that is an input, or a view of one, or a view
-of another output, is made again outside of it by the same views (`Output`), as eager would give it.
-Mirrors torch/_functorch/_aot_autograd (paper section 3.10).  Left out: tensor subclasses, outputs that are
-leaves made inside the graph (refused); for a written input that had no history, the gradient with respect to its *new*
-value (nobody's leaf) sees what was computed from it outside only, as in PyTorch.
+What cannot be an output of the autograd function is planned here: an output that is an input, or a
+view of one, or a view of another output, is made again outside of it by the same views (`Output`),
+as eager would give it. Mirrors torch/_functorch/_aot_autograd (paper section 3.10).  Left out:
+tensor subclasses, outputs that are leaves made inside the graph (refused); for a written input that
+had no history, the gradient with respect to its *new* value (nobody's leaf) sees what was computed
+from it outside only, as in PyTorch.
 """
 
 import bisect
@@ -51,9 +55,10 @@ aten = torch.ops.aten
 class Output:
     """How one output leaf is made.
 
-    kind: "value" (at: a constant, or a size), "input" (at: position among the primals), "held" (at: a tensor of the graph's module),
-    "computed" (at: position among the results), "output" (at: position among the output leaves).
-    views: (op, args, kwargs, the tracer's `recording_mode`) to apply to it; None: the very object.
+    kind: "value" (at: a constant, or a size), "input" (at: position among the primals), "held" (at:
+    a tensor of the graph's module), "computed" (at: position among the results), "output" (at:
+    position among the output leaves). views: (op, args, kwargs, the tracer's `recording_mode`) to
+    apply to it; None: the very object.
     """
 
     kind: str
@@ -63,10 +68,12 @@ class Output:
 
 @dataclass
 class Alias:
-    """A result that shares memory with a primal, or with another result, but has a history of its own: a custom autograd function
-    made it, from which autograd would not find its way by the views alone.  It is made inside of our autograd function, as there.
+    """A result that shares memory with a primal, or with another result, but has a history of its
+    own: a custom autograd function made it, from which autograd would not find its way by the views
+    alone.  It is made inside of our autograd function, as there.
 
-    result: its position among the results.  kind: "input" (at: a primal) or "computed" (at: a result, perhaps itself).
+    result: its position among the results.  kind: "input" (at: a primal) or "computed" (at: a
+    result, perhaps itself).
     """
 
     result: int
@@ -77,8 +84,8 @@ class Alias:
 
 @dataclass
 class Write:
-    """A primal that the program writes.  result: where its new value stands among the results, if the write is recorded by
-    autograd; None: it is written inside (buffers, statistics)."""
+    """A primal that the program writes.  result: where its new value stands among the results, if
+    the write is recorded by autograd; None: it is written inside (buffers, statistics)."""
 
     primal: int
     result: int = None
@@ -86,7 +93,8 @@ class Write:
 
 @dataclass
 class Joint:
-    """graph: primals and tangents -> ((results, gradients of the primals), new values of written primals)."""
+    """graph: primals and tangents -> ((results, gradients of the primals), new values of written
+    primals)."""
 
     recorded: object = None  # as traced, with writes
     graph: object = None  # functional
@@ -140,7 +148,8 @@ def needs_gradient(value):
 
 
 def with_history(fake_mode, tensor, leaf):
-    """The fake `leaf`, or a tensor made of it, that needs gradients and is a leaf as `tensor` is."""
+    """The fake `leaf`, or a tensor made of it, that needs gradients and is a leaf as `tensor`
+    is."""
     if not needs_gradient(tensor):
         return leaf
     with torch.inference_mode(False), fake_mode, torch.enable_grad():
@@ -155,7 +164,8 @@ def with_histories(fake_mode, tensors, leaves):
 
 
 def check_histories(tensors, objects):
-    """Raise CannotTrace if the program has changed whether an input needs gradients other than by writing to it."""
+    """Raise CannotTrace if the program has changed whether an input needs gradients other than by
+    writing to it."""
     for tensor, thing in zip(tensors, objects):
         if not isinstance(tensor, torch.Tensor) or thing.grad_fn is not None:
             continue
@@ -165,7 +175,8 @@ def check_histories(tensors, objects):
 
 
 class BackwardOrigins:
-    """Gives each backward op the origin (module, user line) of the forward op that it differentiates."""
+    """Gives each backward op the origin (module, user line) of the forward op that it
+    differentiates."""
 
     def __init__(self, tracer):
         self.tracer, self.starts, self.metas = tracer, [], []
@@ -212,8 +223,9 @@ def autograd_errors():
 def trace_joint(gm, inputs, held, decompositions=None):
     """Trace forward and backward of `gm(*inputs)`; `held`: the tensors behind its get_attr nodes.
 
-    Placeholders: primal0.. for [*inputs, *held], then tangents.  Raises CannotTrace, also where autograd itself refuses
-    the program (a saved tensor was written): it then runs eagerly, and raises what eager raises.
+    Placeholders: primal0.. for [*inputs, *held], then tangents.  Raises CannotTrace, also where
+    autograd itself refuses the program (a saved tensor was written): it then runs eagerly, and
+    raises what eager raises.
     """
     fake_mode, primals, joint = new_fake_mode(), [*inputs, *held], Joint()
     tracer = Tracer(fake_mode, decompositions)
@@ -300,7 +312,8 @@ def trace_joint(gm, inputs, held, decompositions=None):
 
 
 def trace_forward(gm, inputs, decompositions=None):
-    """The same without gradients: a Joint whose graph gives (results, new values of written tensors).
+    """The same without gradients: a Joint whose graph gives (results, new values of written
+    tensors).
 
     Parameters and buffers stay get_attr nodes.  Raises CannotTrace.
     """
@@ -323,9 +336,11 @@ def trace_forward(gm, inputs, decompositions=None):
 
 
 def plan_outputs(joint, tracer, flat, objects):
-    """Fill joint.outputs, joint.order and joint.aliases; returns the tensors that the autograd function must return.
+    """Fill joint.outputs, joint.order and joint.aliases; returns the tensors that the autograd
+    function must return.
 
-    Raises CannotTrace where an output would not have the place in autograd's history that eager gives it.
+    Raises CannotTrace where an output would not have the place in autograd's history that eager
+    gives it.
     """
     with autograd_errors():
         return OutputPlanner(joint, tracer, flat, objects).plan()
@@ -334,8 +349,8 @@ def plan_outputs(joint, tracer, flat, objects):
 class OutputPlanner:
     """One pass over the output leaves of a program that was run on fake tensors.
 
-    positions: id of a fake primal -> its position.  made: id of a leaf -> (root, steps) of its derivation.
-    places: id of a leaf -> where it first stands among the leaves.
+    positions: id of a fake primal -> its position.  made: id of a leaf -> (root, steps) of its
+    derivation. places: id of a leaf -> where it first stands among the leaves.
     """
 
     def __init__(self, joint, tracer, flat, objects):
@@ -443,7 +458,8 @@ def about_history(tensor):
 
 
 def replay(tensor, views):
-    """The views that lead from `tensor` to an output, made with autograd on or off as in the program."""
+    """The views that lead from `tensor` to an output, made with autograd on or off as in the
+    program."""
     for op, args, kwargs, mode in views:
         with MODES[mode]():
             tensor = op(tensor, *args, **kwargs)
@@ -456,7 +472,8 @@ def is_custom(function):
 
 
 def passes_custom_function(leaf, source):
-    """Does a custom autograd function stand between `source` and its view `leaf`, so that the views alone would lose it?"""
+    """Does a custom autograd function stand between `source` and its view `leaf`, so that the views
+    alone would lose it?"""
     function, end = leaf.grad_fn, source.grad_fn
     while function is not None and function is not end:
         if is_custom(function):
@@ -480,7 +497,8 @@ def custom_functions(tensors):
 
 
 def has_lazy_bits(tensor: torch.Tensor) -> bool:
-    """Does its memory hold something else than its values (`z.conj()`, `z.conj().imag`, zeros without memory)?"""
+    """Does its memory hold something else than its values (`z.conj()`, `z.conj().imag`, zeros
+    without memory)?"""
     return tensor.is_neg() or tensor.is_conj() or tensor._is_zerotensor()
 
 

@@ -1,25 +1,29 @@
 """Split the joint graph in two: what to save for the backward half is a minimum cut.
 
-In:   a `Joint`.  Out: `Parts`: a forward graph that also returns what is saved, a backward graph, the list of saved values.
+In:   a `Joint`.  Out: `Parts`: a forward graph that also returns what is saved, a backward graph,
+      the list of saved values.
 
     >>> parts = partition(joint, 2, is_cheap)           # of torch.relu(x @ w): a mask of bytes is kept, not relu's result
     >>> [(node.name, about.reason) for node, about in zip(parts.saved, parts.activations)]
     [('primal0', 'input'), ('primal1', 'input'), ('le_scalar', 'smallest cut')]
 
-Cost model.  Saving a value costs its bytes; an input costs (almost) nothing, since it is in memory anyway, unless the
-program overwrites it: then it must be copied; a value that would otherwise stay inside a fused kernel costs a tenth more,
-because it must be written out first.  Computing a value again costs nothing if it is cheap, because it is fused
-into the backward kernel that needs it, and is forbidden otherwise:
+Cost model.  Saving a value costs its bytes; an input costs (almost) nothing, since it is in memory
+anyway, unless the program overwrites it: then it must be copied; a value that would otherwise stay
+inside a fused kernel costs a tenth more, because it must be written out first.  Computing a value
+again costs nothing if it is cheap, because it is fused into the backward kernel that needs it, and
+is forbidden otherwise:
 
     random ops                      a second draw would differ
     matrix products, convolutions, attention, whatever runs as an eager kernel      too slow
     reductions that shrink their input at least fourfold                            slow to redo, small to keep
     operands of eager kernels in the backward half                                  would have to be written out again
 
-So each value is an edge in -> out with its cost as capacity, values flow from what cannot be computed again to what the
-backward half reads, and the cheapest set of values that separates the two is a minimum cut (max-flow, networkx).
-`config.partition`: "min-cut", "save-everything" (what eager would keep), "recompute-all" (only what must be kept).
-Mirrors torch/_functorch/partitioners.py (paper section 3.10).  Left out: a memory budget, heuristics for long chains.
+So each value is an edge in -> out with its cost as capacity, values flow from what cannot be
+computed again to what the backward half reads, and the cheapest set of values that separates the
+two is a minimum cut (max-flow, networkx). `config.partition`: "min-cut", "save-everything" (what
+eager would keep), "recompute-all" (only what must be kept). Mirrors
+torch/_functorch/partitioners.py (paper section 3.10).  Left out: a memory budget, heuristics for
+long chains.
 """
 
 import math
@@ -43,8 +47,9 @@ VIEW_COPIES = {aten._unsafe_view.default, aten.reshape.default}
 
 @dataclass
 class Parts:
-    """forward: primals -> results, new values of written primals, saved values (nodes that are no primals).
-    backward: sizes, saved values, tangents -> gradients of the primals that get one.  saved: nodes of the joint graph."""
+    """forward: primals -> results, new values of written primals, saved values (nodes that are no
+    primals). backward: sizes, saved values, tangents -> gradients of the primals that get one.
+    saved: nodes of the joint graph."""
 
     forward: object
     backward: object
@@ -126,7 +131,8 @@ def read_by_kernel(node, backward, is_cheap):
 
 
 def cost_of_saving(node, reason, is_read, overwritten):
-    """Bytes, weighed as the cost model has it.  reason: why it must not be computed again, if so; is_read: by the backward half itself."""
+    """Bytes, weighed as the cost model has it.  reason: why it must not be computed again, if so;
+    is_read: by the backward half itself."""
     value = node.meta["val"]
     nbytes = max(element_bytes(value), 1)
     if node.op == "placeholder":
@@ -141,7 +147,8 @@ def cost_of_saving(node, reason, is_read, overwritten):
 
 
 def choose_saved(graph, gradients, overwritten, is_cheap):
-    """(the forward values to keep, as nodes in graph order; {node: why it must not be computed again, or ""})."""
+    """(the forward values to keep, as nodes in graph order; {node: why it must not be computed
+    again, or ""})."""
     backward = backward_nodes(graph)
     read = [s for n in graph.nodes if n in backward for s in n.all_input_nodes if s not in backward]
     read += [n for n in gradients if isinstance(n, fx.Node) and n not in backward]
@@ -161,7 +168,8 @@ def choose_saved(graph, gradients, overwritten, is_cheap):
             reasons[node] = "operand of an eager kernel in backward"
         if not reasons[node]:
             work.extend(node.all_input_nodes)
-    import networkx  # takes a tenth of a second, which a graph that comes from disk need not wait for
+    # takes a tenth of a second, which a graph that comes from disk need not wait for
+    import networkx
 
     cut = networkx.DiGraph()  # (an edge without a capacity cannot be cut)
     cut.add_nodes_from(("source", "sink"))
@@ -177,7 +185,8 @@ def choose_saved(graph, gradients, overwritten, is_cheap):
         )
         cut.add_edges_from((maker, (node, "in")) for maker in makers)
     cut.add_edges_from(((node, "out"), "sink") for node in read if node in reasons)
-    # solved from the sink, networkx names the smallest set at the source: among equal cuts the earliest values, which are
+    # solved from the sink, networkx names the smallest set at the source: among equal cuts the
+    # earliest values, which are
     # in memory anyway (results of eager kernels)
     _, (_, near) = networkx.minimum_cut(
         cut.reverse(copy=False),
@@ -257,7 +266,8 @@ def _root(node):
 
 
 def _own_copy(node, overwritten):
-    """A saved value; a copy if it shares memory with an input that is overwritten when the call ends."""
+    """A saved value; a copy if it shares memory with an input that is overwritten when the call
+    ends."""
     root = _root(node)
     return (
         add_node(node.graph, node, aten.clone.default, (node,))
@@ -267,7 +277,8 @@ def _own_copy(node, overwritten):
 
 
 def _not_shared(gradients):
-    """Gradients that share no memory with one another or with what the caller holds: autograd may adopt them as `.grad`."""
+    """Gradients that share no memory with one another or with what the caller holds: autograd may
+    adopt them as `.grad`."""
     seen, result = set(), []
     for node in gradients:
         root = _root(node)
@@ -278,7 +289,8 @@ def _not_shared(gradients):
 
 
 def extract(gm, inputs, wanted, make_output, also=()):
-    """The part of gm's graph that computes the nodes `wanted` from the nodes `inputs`; make_output(copied) gives its output.
+    """The part of gm's graph that computes the nodes `wanted` from the nodes `inputs`;
+    make_output(copied) gives its output.
 
     also: nodes to keep though nobody reads them.
     """
@@ -305,8 +317,8 @@ def extract(gm, inputs, wanted, make_output, also=()):
 def without_tangents(gm, missing):
     """The backward graph for the case that the tangents named in `missing` do not arrive.
 
-    Every backward op is linear in all that depends on tangents, so an op that only sees missing ones is zero; a sum leaves
-    such a term out; elsewhere a zero that is needed is made.
+    Every backward op is linear in all that depends on tangents, so an op that only sees missing
+    ones is zero; a sum leaves such a term out; elsewhere a zero that is needed is made.
     """
     if not missing:
         return gm

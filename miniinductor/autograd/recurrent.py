@@ -1,14 +1,16 @@
-"""LSTM, GRU and RNN with dropout, layer by layer: torch's Python rules for several layers never drop anything.
+"""LSTM, GRU and RNN with dropout, layer by layer: torch's Python rules for several layers never
+drop anything.
 
-In:   a call of torch.lstm, torch.gru, torch.rnn_tanh or torch.rnn_relu, as the arguments stand in a captured graph.
+In:   a call of torch.lstm, torch.gru, torch.rnn_tanh or torch.rnn_relu, as the arguments stand in a
+      captured graph.
 Out:  the same results, from calls of one layer each with eager's dropout between them.
 
     lstm(x, hx, params, layers=2, dropout=0.5)   =   y = lstm(x, hx of layer 0, params of layer 0, layers=1)
-                                                     y = dropout(y, 0.5)
-                                                     y = lstm(y, hx of layer 1, params of layer 1, layers=1)
+                                                     y = dropout(y, 0.5) y = lstm(y, hx of layer 1,
+                                                     params of layer 1, layers=1)
 
-The draws are eager's very numbers: its kernels for the CPU drop elements of each layer's result with time as the first
-dimension, too.  cuDNN draws inside of one kernel; such a call is not split.
+The draws are eager's very numbers: its kernels for the CPU drop elements of each layer's result
+with time as the first dimension, too.  cuDNN draws inside of one kernel; such a call is not split.
 """
 
 from collections.abc import Callable
@@ -55,7 +57,8 @@ def call_whole(function: Callable, given: dict) -> tuple:
 
 
 def layer_by_layer(function: Callable, given: dict) -> tuple:
-    """What `function` gives for these arguments: (result, last state), an LSTM (result, last state, last cell)."""
+    """What `function` gives for these arguments: (result, last state), an LSTM (result, last state,
+    last cell)."""
     layers, has_cell = given["num_layers"], function is torch._VF.lstm
     states = given["hx"] if has_cell else [given["hx"]]
     rows = 2 if given["bidirectional"] else 1  # of the states, for each layer

@@ -1,6 +1,7 @@
 """A compiled forward and a compiled backward as one `torch.autograd.Function`.
 
-In:   a captured graph that needs gradients.  Out: a callable on the graph's inputs whose results have history.
+In:   a captured graph that needs gradients.  Out: a callable on the graph's inputs whose results
+      have history.
 
     >>> plan, parts = compile_training(gm, [x], record, decompositions, passes, compile_graph, is_cheap)
     >>> run_backward = Backward(plan.cut.names, lambda: parts, record, compile_graph, start, entry=None)
@@ -10,9 +11,12 @@ In:   a captured graph that needs gradients.  Out: a callable on the graph's inp
     torch.Size([4, 8])
 
 What the function does around the two compiled halves:
-- parameters and buffers are arguments, so that autograd sees them: their hooks fire, `.grad` accumulates;
-- saved values go through `ctx.save_for_backward`, so that saved-tensor hooks and autograd's version checks work;
-- a written tensor with history is returned and copied back outside, with autograd on; buffers are written inside;
+- parameters and buffers are arguments, so that autograd sees them: their hooks fire, `.grad`
+  accumulates;
+- saved values go through `ctx.save_for_backward`, so that saved-tensor hooks and autograd's version
+  checks work;
+- a written tensor with history is returned and copied back outside, with autograd on; buffers are
+  written inside;
 - outputs that are inputs, views of inputs or of one another are made outside (joint.py plans it);
 - a gradient in other strides, or negated lazily, is copied; differentiating twice raises.
 Mirrors torch/_functorch/_aot_autograd/runtime_wrappers.py.
@@ -40,16 +44,18 @@ aten = torch.ops.aten
 
 
 def undisturbed(function):
-    """`function`, to be called by autograd wherever `backward()` stands.  A front end that watches Python puts its own here, so
-    that it does not watch the backward half being compiled."""
+    """`function`, to be called by autograd wherever `backward()` stands.  A front end that watches
+    Python puts its own here, so that it does not watch the backward half being compiled."""
     return function
 
 
 @dataclass
 class Cut:
-    """How the halves fit together.  Primals are the graph's inputs, then the tensors that it holds."""
+    """How the halves fit together.  Primals are the graph's inputs, then the tensors that it
+    holds."""
 
-    saved_inputs: list  # for each saved value: which primal it is, or None: it follows the forward half's results
+    # for each saved value: which primal it is, or None: it follows the forward half's results
+    saved_inputs: list
     saved_strides: list
     gradients: list  # for each primal the position among the backward half's outputs, or None
     tangents: list  # (result, strides in which the backward half wants its gradient)
@@ -74,8 +80,9 @@ class Plan:
 def compile_training(gm, inputs, record, decompositions, optimize, compile_graph, is_cheap):
     """(Plan, Parts) of `gm` with gradients.
 
-    optimize(gm) -> gm and compile_graph(gm, record, written) -> Program: the passes and the code generator.
-    Raises CannotTrace, CannotFunctionalize, CannotLower or CompilerError: run it eagerly then.
+    optimize(gm) -> gm and compile_graph(gm, record, written) -> Program: the passes and the code
+    generator. Raises CannotTrace, CannotFunctionalize, CannotLower or CompilerError: run it eagerly
+    then.
     """
     held = held_tensors(gm)
     with record.timed("trace"):
@@ -113,14 +120,17 @@ def cut_of(joint, parts):
 
 
 class Backward:
-    """The backward half, compiled when it is first needed: only then it is known which results reached the loss.
+    """The backward half, compiled when it is first needed: only then it is known which results
+    reached the loss.
 
-    A model that returns logits and a loss is mostly differentiated by its loss alone; the graph for that case has nothing of
-    the logits' gradient left.  # PyTorch: compiles with the forward half and fills in zeros.
+    A model that returns logits and a loss is mostly differentiated by its loss alone; the graph for
+    that case has nothing of the logits' gradient left.  # PyTorch: compiles with the forward half
+    and fills in zeros.
     """
 
     def __init__(self, names, parts, record, compile_graph, start, entry):
-        """parts(): the Parts; they are traced again where the forward half came from disk.  start(program, record): the callable."""
+        """parts(): the Parts; they are traced again where the forward half came from disk.
+        start(program, record): the callable."""
         self.names, self.parts, self.record, self.compile_graph, self.start, self.entry = (
             names,
             parts,
@@ -299,12 +309,14 @@ def connect(plan, run_forward, run_backward, held):
 
 
 def resolved(tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor with its values in its memory: `y.backward(z.conj().imag)` gives one that is negated lazily."""
+    """The tensor with its values in its memory: `y.backward(z.conj().imag)` gives one that is
+    negated lazily."""
     return tensor.resolve_conj().resolve_neg() if has_lazy_bits(tensor) else tensor
 
 
 def with_outputs(joint, run, held=()):
-    """`run` with the program's outputs: in their structure, inputs as themselves, views as views of what they are views of."""
+    """`run` with the program's outputs: in their structure, inputs as themselves, views as views of
+    what they are views of."""
     plan, order, structure = joint.outputs, joint.order, joint.structure
     numbers = fill([(output.at, output.views) for output in plan], list(joint.symbols.values()))
 
@@ -328,7 +340,8 @@ def with_outputs(joint, run, held=()):
 
 
 class OnceOnly(torch.autograd.Function):
-    """Gradients under create_graph=True: they have no history, and say so when somebody differentiates them."""
+    """Gradients under create_graph=True: they have no history, and say so when somebody
+    differentiates them."""
 
     @staticmethod
     def forward(ctx, marker, *gradients):

@@ -5,11 +5,12 @@ In:   a callable over tensors (a captured `fx.GraphModule`).  Out: an `fx.GraphM
     >>> gm = trace(torch.nn.Linear(4, 2), [torch.randn(3, 4)])
     >>> print(gm.graph)         # t, addmm
 
-A `TorchDispatchMode` sits *below* autograd: by the time an op reaches it, composite ops have been split into ATen ops.
-Parameters stay `get_attr` nodes; other tensors from outside become constants.
-Symbolic sizes (`torch.SymInt`) are computed while tracing: they stand in the recorded arguments, `view(x, [s0, 64*s1])`, and print as
-Python over the graph's first placeholders, one per symbol.
-Mirrors torch/fx/experimental/proxy_tensor.py (`make_fx`), paper section 3.10.  Left out: sub-classes of Tensor.
+A `TorchDispatchMode` sits *below* autograd: by the time an op reaches it, composite ops have been
+split into ATen ops. Parameters stay `get_attr` nodes; other tensors from outside become constants.
+Symbolic sizes (`torch.SymInt`) are computed while tracing: they stand in the recorded arguments,
+`view(x, [s0, 64*s1])`, and print as Python over the graph's first placeholders, one per symbol.
+Mirrors torch/fx/experimental/proxy_tensor.py (`make_fx`), paper section 3.10.  Left out:
+sub-classes of Tensor.
 """
 
 import collections
@@ -87,7 +88,8 @@ def ambient_autocast():
 
 
 def ambient(function):
-    """`function` without arguments, to be called later with gradients, autocast and this package's switches as they are now."""
+    """`function` without arguments, to be called later with gradients, autocast and this package's
+    switches as they are now."""
     recording, switches = torch.is_grad_enabled(), config.switches()
     autocast = [
         (d, torch.get_autocast_dtype(d), torch.is_autocast_enabled(d)) for d in ("cpu", "cuda")
@@ -158,7 +160,7 @@ class Tracer(TorchDispatchMode):
         self._node_of, self._fake_of, self._alive = {}, {}, []
         self._made_by = {}  # id of a tensor that shares memory -> (its source, a step of a view)
 
-    # --- tensors and their nodes ------------------------------------------------------------------------------------
+    # --- tensors and their nodes ------------------------------------------------------------------
     def bind(self, tensor, node):
         self._node_of[id(tensor)] = node
         self._alive.append(tensor)  # ids stay unique
@@ -241,7 +243,7 @@ class Tracer(TorchDispatchMode):
         gm.meta["fake_mode"] = self.fake_mode
         return gm
 
-    # --- the loop ---------------------------------------------------------------------------------------------------
+    # --- the loop ---------------------------------------------------------------------------------
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
         if self.before_record is not None:
@@ -291,7 +293,8 @@ class Tracer(TorchDispatchMode):
         return self.record(func, args, kwargs)
 
     def in_eager_layout(self, func, args, kwargs, out):
-        """The result of a decomposition, in the strides that the op itself gives where an argument is not contiguous."""
+        """The result of a decomposition, in the strides that the op itself gives where an argument
+        is not contiguous."""
         strided = []
         of_tensors((args, kwargs), lambda t: None if t.is_contiguous() else strided.append(t))
         if func._schema.is_mutable or not strided:
@@ -321,7 +324,8 @@ class Tracer(TorchDispatchMode):
         return pytree.tree_unflatten(leaves, spec)
 
     def record_inplace_view(self, func, args, kwargs):
-        """`x.unsqueeze_(0)` changes no data: from here on the tensor object x stands for a view of what it was."""
+        """`x.unsqueeze_(0)` changes no data: from here on the tensor object x stands for a view of
+        what it was."""
         tensor, node = args[0], self.node_of(args[0])
         if node.op != "call_function" or func in RESIZING:
             raise CannotTrace(f"{func} changes the shape of an input, or of memory itself")
@@ -386,7 +390,8 @@ class Tracer(TorchDispatchMode):
 
 
 def refuse_what_eager_refuses(func, args, kwargs) -> None:
-    """Raise CannotTrace if eager's kernel raises for tensors without elements (the maximum of nothing): fake tensors often do not know.
+    """Raise CannotTrace if eager's kernel raises for tensors without elements (the maximum of
+    nothing): fake tensors often do not know.
 
     With so few numbers one can ask the kernel itself, on zeros."""
     met = []
@@ -466,7 +471,8 @@ def new_fake_mode():
 
 
 def fake_inputs(fake_mode, values):
-    """Fake tensors of `fake_mode` like the graph's inputs: real tensors, or (symbolic sizes) fake ones and SymInts of whoever captured it."""
+    """Fake tensors of `fake_mode` like the graph's inputs: real tensors, or (symbolic sizes) fake
+    ones and SymInts of whoever captured it."""
     tensors = [id(value) for value in values if isinstance(value, torch.Tensor)]
     if len(set(tensors)) < len(tensors):
         raise CannotTrace("the same tensor stands for two inputs")
@@ -489,7 +495,8 @@ def fake_inputs(fake_mode, values):
 
 
 def input_name(function, position, value, prefix):
-    """A placeholder of the traced graph: a size keeps the name of its symbol, which recorded arguments print."""
+    """A placeholder of the traced graph: a size keeps the name of its symbol, which recorded
+    arguments print."""
     return (
         function.graph.find_nodes(op="placeholder")[position].target
         if isinstance(value, torch.SymInt)
@@ -498,7 +505,8 @@ def input_name(function, position, value, prefix):
 
 
 class OriginInterpreter(fx.Interpreter):
-    """Runs the captured graph under a tracer, so that each ATen node knows the FX node and user line it came from."""
+    """Runs the captured graph under a tracer, so that each ATen node knows the FX node and user
+    line it came from."""
 
     def __init__(self, gm, tracer):
         super().__init__(gm)
@@ -524,7 +532,8 @@ class OriginInterpreter(fx.Interpreter):
                 or same(images[0].numel(), 0)  # eager refuses some of them
             )
         ):
-            # Python's rule for it would split it before it reaches us; eager draws, and rounds, in a way of its own
+            # Python's rule for it would split it before it reaches us; eager draws, and rounds, in
+            # a way of its own
             with torch._C._DisablePythonDispatcher():
                 return super().call_function(target, args, kwargs)
         if target in recurrent.FUNCTIONS:
@@ -543,7 +552,8 @@ class OriginInterpreter(fx.Interpreter):
             and mask.stride(-1) != 1
             and not kwargs.get("dropout_p")
         ):
-            # no fused attention kernel reads an expanded mask (and eager's other one draws dropout in another order)
+            # no fused attention kernel reads an expanded mask (and eager's other one draws dropout
+            # in another order)
             kwargs = {**kwargs, "attn_mask": mask.contiguous()}
         return super().call_function(target, args, kwargs)
 
@@ -562,11 +572,13 @@ class OriginInterpreter(fx.Interpreter):
 
 
 def run_traced(function, args, decompositions=None, as_program=lambda mode, args, fakes: fakes):
-    """(tracer, fake arguments, what `function` gave for them): one placeholder per tensor or symbolic size among `args`.
+    """(tracer, fake arguments, what `function` gave for them): one placeholder per tensor or
+    symbolic size among `args`.
 
-    as_program(fake_mode, args, fakes): what the function is called with in place of the plain fakes.
-    Raises CannotTrace: DataDependent where a size or branch depends on data, or where one tensor is passed twice.  Gradients are
-    recorded or not as where it is called: derivatives are the joint trace's matter.
+    as_program(fake_mode, args, fakes): what the function is called with in place of the plain
+    fakes. Raises CannotTrace: DataDependent where a size or branch depends on data, or where one
+    tensor is passed twice.  Gradients are recorded or not as where it is called: derivatives are
+    the joint trace's matter.
     """
     tracer = Tracer(new_fake_mode(), decompositions)
     fakes = as_program(tracer.fake_mode, args, fake_inputs(tracer.fake_mode, args))
@@ -589,7 +601,8 @@ def run_traced(function, args, decompositions=None, as_program=lambda mode, args
 
 
 def trace(function, args, decompositions=None):
-    """function(*args) as an fx.GraphModule of ATen ops whose output has the structure that `function` returned.  Raises as `run_traced`."""
+    """function(*args) as an fx.GraphModule of ATen ops whose output has the structure that
+    `function` returned.  Raises as `run_traced`."""
     with torch.no_grad():
         tracer, _, out = run_traced(function, args, decompositions)
     tracer.graph.output(tracer.nodes_of(out))

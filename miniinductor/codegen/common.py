@@ -21,7 +21,8 @@ import torch
 class Value:
     """A computed scalar: `text` is a name or literal in the generated code.
 
-    inner: what it varies with.  C++: does it change in the inner loop?  Triton: a frozenset of the tile's axes."""
+    inner: what it varies with.  C++: does it change in the inner loop?  Triton: a frozenset of the
+    tile's axes."""
 
     text: str
     dtype: torch.dtype
@@ -32,7 +33,8 @@ class Value:
 
 
 class Scope:
-    """Lines of one nesting level, and the expressions already computed there (or in a level around it)."""
+    """Lines of one nesting level, and the expressions already computed there (or in a level around
+    it)."""
 
     def __init__(self, parent=None):
         self.parent, self.lines, self.known = parent, [], {}
@@ -67,7 +69,8 @@ class Scope:
 
 @dataclass
 class Kernel:
-    """`source` has NAME where the function's name goes.  `arguments`: buffer names and size symbols, in order."""
+    """`source` has NAME where the function's name goes.  `arguments`: buffer names and size
+    symbols, in order."""
 
     source: str
     arguments: list
@@ -105,9 +108,10 @@ def indent(lines, depth=1):
     return ["    " * depth + line if line else line for line in lines]
 
 
-# --- comments ---------------------------------------------------------------------------------------------------------
+# --- comments -------------------------------------------------------------------------------------
 def in_graph_order(origins, order):
-    """Names of the FX nodes, in the order of their graph; what is not computed (inputs, parameters) left out."""
+    """Names of the FX nodes, in the order of their graph; what is not computed (inputs, parameters)
+    left out."""
     names = {str(o) for o in origins}
     return sorted(names) if order is None else sorted(names & order.keys(), key=order.get)
 

@@ -1,6 +1,7 @@
 """One fused group in, one C++ function out.
 
-In:   a scheduler `Group` and the names whose values must be in memory afterwards.  Out: a `Kernel`: source, and which
+In:   a scheduler `Group` and the names whose values must be in memory afterwards.  Out: a `Kernel`:
+      source, and which
 buffers and sizes it takes, in order.
 
     // buf0: softmax_1
@@ -15,13 +16,14 @@ buffers and sizes it takes, in order.
             for (int64_t r0 = 0; r0 < 1024; r0++) {
                 ...
 
-Every kernel is: outer loops (threads), and in them a sequence of *stages*, each an inner loop (vector lanes) followed by
-statements per outer iteration.  A reduction ends a stage; what needs its result goes into the next.  A value made in
-one stage's inner loop and read in a later one lies in a small scratch array, which stays in the cache.
-Pointers are named by position, never by buffer, so that equal layers of a model give equal sources, compiled once.
+Every kernel is: outer loops (threads), and in them a sequence of *stages*, each an inner loop
+(vector lanes) followed by statements per outer iteration.  A reduction ends a stage; what needs its
+result goes into the next.  A value made in one stage's inner loop and read in a later one lies in a
+small scratch array, which stays in the cache. Pointers are named by position, never by buffer, so
+that equal layers of a model give equal sources, compiled once.
 
-Mirrors torch/_inductor/codegen/cpp.py (paper section 4.4 and 4.6).  Left out: explicit vector types (the compiler
-vectorises; see the prelude), GEMM templates.
+Mirrors torch/_inductor/codegen/cpp.py (paper section 4.4 and 4.6).  Left out: explicit vector types
+(the compiler vectorises; see the prelude), GEMM templates.
 """
 
 import math
@@ -83,7 +85,8 @@ class CppKernelWriter(RowReductions, RowInvariants, CppExpressions):
         )  # of 16 bits: rounded value -> what it was; loaded value -> its element
         self.scratch, self.stored, self.read, self.guests = {}, [], [], {}
         self.has_scatter = bool(group.targets)
-        self.halves = {}  # element of float16 -> (array of floats, pointer to a block of elements, is it written?)
+        # element of float16 -> (array of floats, pointer to a block of elements, is it written?)
+        self.halves = {}
         self.may_run_again = not self.has_scatter and not any(
             n.name in overwritten for n in self.nodes
         )
@@ -91,7 +94,7 @@ class CppKernelWriter(RowReductions, RowInvariants, CppExpressions):
         self.accumulators, self.inner_variables = [], set()
         self.scatter_is_row_wise = False  # a scatter whose lanes write different elements
 
-    # -- plan ------------------------------------------------------------------------------------------------------
+    # -- plan --------------------------------------------------------------------------------------
     def plan_loops(self):
         bodies = merge_loops([n.body for n in self.nodes])
         self.outer = bodies[0].outer
@@ -119,7 +122,8 @@ class CppKernelWriter(RowReductions, RowInvariants, CppExpressions):
         self.by_rows = self.is_outer_reduction()
         self.tile = self.plan_tile()
         self.plan_lanes()
-        self.tile_loads = {}  # element -> (array, type in memory, element at the corner, its step along the lanes)
+        # element -> (array, type in memory, element at the corner, its step along the lanes)
+        self.tile_loads = {}
         work = self.outer_count * self.inner_count * max(1, operations // 4)
         known = all(isinstance(n, int) for n in (*self.outer, *self.inner))
         self.parallel = (
@@ -131,7 +135,8 @@ class CppKernelWriter(RowReductions, RowInvariants, CppExpressions):
         )
 
     def is_outer_reduction(self):
-        """Do the reduction's reads step through memory by the last outer loop rather than by the reduction's?"""
+        """Do the reduction's reads step through memory by the last outer loop rather than by the
+        reduction's?"""
         if (
             self.is_pointwise
             or not self.outer
@@ -225,8 +230,8 @@ class CppKernelWriter(RowReductions, RowInvariants, CppExpressions):
                     self.scratch[node.name] = f"scratch{len(self.scratch)}"
 
     def host(self, node, later):
-        """{node: the only one that reads it, a result}, if each element is read just to store one of the same size in the same place: there the
-        other's memory serves both."""
+        """{node: the only one that reads it, a result}, if each element is read just to store one
+        of the same size in the same place: there the other's memory serves both."""
         user, (made, *_) = later[0], self.bodies[node.name].writes()
         body = self.bodies[user.name]
         same = {
@@ -244,7 +249,7 @@ class CppKernelWriter(RowReductions, RowInvariants, CppExpressions):
             else {}
         )
 
-    # -- writing ---------------------------------------------------------------------------------------------------
+    # -- writing -----------------------------------------------------------------------------------
     def write(self):
         self.plan_loops()
         self.plan_stages()
@@ -356,8 +361,9 @@ class CppKernelWriter(RowReductions, RowInvariants, CppExpressions):
             self.store(name, index, self.finished(value), mode)
 
     def prefetches(self, group, lanes):
-        """In the last reduction, over what the cache holds by then, memory is fetched for what follows: places of this iteration's results, for
-        writing (else each store waits for its line), or, where nothing but reductions is stored, what the next iteration reads first."""
+        """In the last reduction, over what the cache holds by then, memory is fetched for what
+        follows: places of this iteration's results, for writing (else each store waits for its
+        line), or, where nothing but reductions is stored, what the next iteration reads first."""
         if (
             not 0 < self.last_stage - (not self.only_reads()) == self.now
             or self.spread
@@ -411,7 +417,8 @@ class CppKernelWriter(RowReductions, RowInvariants, CppExpressions):
         return all(n.is_reduction for n in self.nodes if self.is_inner[n.name])
 
     def inner_loop(self, lines):
-        """The loops over r0, r1, ... around `lines`, spread over threads where there are few outer iterations."""
+        """The loops over r0, r1, ... around `lines`, spread over threads where there are few outer
+        iterations."""
         accumulators = self.accumulators
         first, size = self.r[0], self.size(self.inner[0])
         if not self.spread:
@@ -457,7 +464,8 @@ class CppKernelWriter(RowReductions, RowInvariants, CppExpressions):
         )
 
     def chunks(self, lines, accumulators, start, end):
-        """Loops over r0 (from start to end), r1, ...: the innermost runs on vector lanes into accumulators of its own."""
+        """Loops over r0 (from start to end), r1, ...: the innermost runs on vector lanes into
+        accumulators of its own."""
         if not accumulators or len(self.r) == 1:
             lines = self.lanes(lines, accumulators, start, end)
         elif (
@@ -485,7 +493,8 @@ class CppKernelWriter(RowReductions, RowInvariants, CppExpressions):
         ]
 
     def short_rows(self, lines, accumulators, start, end):
-        """A few elements of each of many rows: every lane adds up its own, and the lanes are put together at the end (of CHUNK rows)."""
+        """A few elements of each of many rows: every lane adds up its own, and the lanes are put
+        together at the end (of CHUNK rows)."""
         lane, row, count, parts = (
             self.r[-1],
             self.r[-2],
@@ -583,7 +592,8 @@ class CppKernelWriter(RowReductions, RowInvariants, CppExpressions):
         ]
 
     def sums_are_bound_by_latency(self, lines, accumulators):
-        """Would a loop with one vector of partial sums wait for each addition?  Not where functions fill the time."""
+        """Would a loop with one vector of partial sums wait for each addition?  Not where functions
+        fill the time."""
         return bool(
             accumulators
             and config.vectorize
@@ -595,15 +605,16 @@ class CppKernelWriter(RowReductions, RowInvariants, CppExpressions):
         )
 
     def lane_loop(self, lines, accumulators, start, end):
-        """Sums in LANES parts (half as many where elements are stored, too), which the compiler keeps in registers; what is left of the loop
-        follows."""
+        """Sums in LANES parts (half as many where elements are stored, too), which the compiler
+        keeps in registers; what is left of the loop follows."""
         lane, group = self.r[-1], f"{self.r[-1]}_group"
         parts = [a.renamed("lane") for a in accumulators]
         lanes, alone = (
             LANES if self.only_reads() else LANES // 2,
             self.only_reads() and not self.last_stage and torch.get_num_threads() == 1,
         )
-        # vectors of 32 bytes where one thread waits for nothing but memory: with 64, fewer reads are under way
+        # vectors of 32 bytes where one thread waits for nothing but memory: with 64, fewer reads
+        # are under way
         width = f" simdlen({32 // max(a.dtype.itemsize for a in accumulators)})" if alone else ""
         rest = [
             *self.simd(accumulators, lines),
@@ -649,7 +660,8 @@ class CppKernelWriter(RowReductions, RowInvariants, CppExpressions):
         ]
 
     def arg_loop(self, lines, accumulators, start, end):
-        """argmax has no vector reduction: a loop over groups of lanes, each lane with a best element of its own."""
+        """argmax has no vector reduction: a loop over groups of lanes, each lane with a best
+        element of its own."""
         lane, group = self.r[-1], f"{self.r[-1]}_group"
         args, others = (
             [a for a in accumulators if a.is_arg],
@@ -696,7 +708,8 @@ class CppKernelWriter(RowReductions, RowInvariants, CppExpressions):
         return [head + clauses + "ERROR_CLAUSE"]
 
     def lanes_are_free(self):
-        """False where two lanes might write the same element (a scatter by an index that changes along the lanes)."""
+        """False where two lanes might write the same element (a scatter by an index that changes
+        along the lanes)."""
         return not self.group.has_scan and (not self.has_scatter or self.scatter_is_row_wise)
 
     def loop_nest(self, lines):
@@ -757,7 +770,8 @@ class CppKernelWriter(RowReductions, RowInvariants, CppExpressions):
         )
 
     def tiled_nest(self, lines, number):
-        """`lines` is the loop over the lanes of a tile: around it, those of x<number>, and over tiles."""
+        """`lines` is the loop over the lanes of a tile: around it, those of x<number>, and over
+        tiles."""
         variable, lane, (rows, columns) = str(self.x[number]), str(self.r[-1]), self.tile_size
         size, lanes = self.size(self.outer[number]), self.size(self.inner[-1])
         fill = [
@@ -785,7 +799,7 @@ class CppKernelWriter(RowReductions, RowInvariants, CppExpressions):
             )
         return lines
 
-    # -- memory ----------------------------------------------------------------------------------------------------
+    # -- memory ------------------------------------------------------------------------------------
     def pointer(self, name, written):
         name = self.guests.get(name, self.overwritten.get(name, name))
         if name not in self.pointers:
@@ -926,7 +940,8 @@ class CppKernelWriter(RowReductions, RowInvariants, CppExpressions):
         """The end of the name of what converts to a type of 16 bits."""
         return NARROW[dtype] + ("<false>" if dtype is torch.bfloat16 and not self.any_nan else "")
 
-    # -- float16 is converted in blocks: elements that follow each other, to and from arrays of floats
+    # -- float16 is converted in blocks: elements that follow each other, to and from arrays of
+    # floats
     def converts_blocks(self, dtype, index):
         return (
             dtype is torch.float16

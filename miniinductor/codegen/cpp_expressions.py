@@ -1,13 +1,14 @@
 """Scalar ops in, C++ expressions out: types, constants, and one rule per op or family of ops.
 
-In:   `Value`s (a name in the generated code and its dtype).  Out: `Value`s; what has to be computed is named through
+In:   `Value`s (a name in the generated code and its dtype).  Out: `Value`s; what has to be computed
+      is named through
 `self.temporary`, what may go wrong sets `error` through `self.error_if`.
 
     >>> writer.add(Value("tmp0", torch.float32), Value("1.5f", torch.float32))      # const float tmp1 = tmp0 + 1.5f;
     Value(text='tmp1', dtype=torch.float32, inner=False)
 
-Functions of the prelude carry the ops' names, so that most families are one line here.  bfloat16 and float16 are
-float while they are computed with; an explicit conversion to them rounds.
+Functions of the prelude carry the ops' names, so that most families are one line here.  bfloat16
+and float16 are float while they are computed with; an explicit conversion to them rounds.
 
 Mirrors CppOverrides in torch/_inductor/codegen/cpp.py.
 """
@@ -136,7 +137,8 @@ class CppExpressions(OpsHandler):
         scope = self.scope
         if not condition.inner and self.inner_variables and not self.in_mask() and not self.by_rows:
             scope = self.outside
-        line = f"error |= (int){condition}*mini::{error};"  # not `condition ? error : 0`: in a branch of a vector loop, gcc 12 loses it
+        # not `condition ? error : 0`: in a branch of a vector loop, gcc 12 loses it
+        line = f"error |= (int){condition}*mini::{error};"
         if self.above is not None and condition.text in self.same_in_rows:
             lines = self.table_checks if condition.text in self.lazy else self.above.lines
         else:
@@ -144,7 +146,7 @@ class CppExpressions(OpsHandler):
         if line not in lines:
             lines.append(line)
 
-    # -- arithmetic --------------------------------------------------------------------------------------------------
+    # -- arithmetic --------------------------------------------------------------------------------
     def constant(self, value, dtype):
         return Value(constant_text(value, dtype), dtype)
 
@@ -238,7 +240,8 @@ class CppExpressions(OpsHandler):
         return self.temporary(f"mini::{op}({x})", dtype, x.inner)
 
     def fast_or_exact(self, op, is_large, *args):
-        """A function with a form for all but large arguments; where the kernel must not run again, always the exact one."""
+        """A function with a form for all but large arguments; where the kernel must not run again,
+        always the exact one."""
         inner, text = any(a.inner for a in args), ", ".join(map(str, args))
         if self.may_run_again:
             self.error_if(Value(f"mini::{is_large}({text})", torch.bool, inner), "NOT_FAST")

@@ -1,4 +1,5 @@
-"""Several groups of the same body in, one C++ function out: a loop over them in one parallel region.
+"""Several groups of the same body in, one C++ function out: a loop over them in one parallel
+region.
 
     extern "C" int adam_kernel(void** args) {
         static const int64_t sizes[30] = {65536, 256, ...};
@@ -10,7 +11,8 @@
             #pragma omp for simd nowait schedule(static)
             for (int64_t r0 = 0; r0 < size; r0++) {
 
-Every thread takes its share of every part and never waits for the others.  The idea is torch's multi_tensor_apply.
+Every thread takes its share of every part and never waits for the others.  The idea is torch's
+multi_tensor_apply.
 """
 
 import math
@@ -25,7 +27,8 @@ SIZE = sympy.Symbol("size", integer=True, nonnegative=True)
 
 
 class ForeachWriter(CppKernelWriter):
-    """Writes the body of the first part; the others differ in their pointers and number of elements."""
+    """Writes the body of the first part; the others differ in their pointers and number of
+    elements."""
 
     def __init__(self, group, *context):
         super().__init__(group.parts[0][0], *context)

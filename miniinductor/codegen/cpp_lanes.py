@@ -1,18 +1,25 @@
-"""The rows of a pointwise kernel in C++: what is the same in each is computed once, and indices become steps of a constant width.
+"""The rows of a pointwise kernel in C++: what is the same in each is computed once, and indices
+become steps of a constant width.
 
-In:   a pointwise group's loop bodies.  Out: longer lanes, loops over parts of the lanes, arrays filled before the rows.
+In:   a pointwise group's loop bodies.  Out: longer lanes, loops over parts of the lanes, arrays
+      filled before the rows.
 
     for (int64_t x1 = 0; x1 < 128; x1++)            bilinear upsampling: which columns a column of the result is made of is the same in each row
         for (int64_t r0 = 0; r0 < 128; r0++) {
             const int64_t tmp9 = table0[r0];        filled by a loop before that over x1; what is as cheap as reading it is computed here
 
-  * Longer lanes: loops over (pixels, 3) become (pixels/32, 96), in which the last variable is r0 % 3: three lanes fill no vector.
-  * Pieces: reflect padding reads at 63 - |63 - |r0 - 1||, which is 1 - r0, then r0 - 1, then 127 - r0: a loop for each.
-  * Tables: a value that varies with the lane but not with the row around it.  Values that vary with neither are moved before the rows, too.
-  * Blocks: more lanes than a table holds are taken MOST_LANES at a time, all rows for each (grid sampling: one grid, many channels).
+  * Longer lanes: loops over (pixels, 3) become (pixels/32, 96), in which the last variable is r0 %
+    3: three lanes fill no vector.
+  * Pieces: reflect padding reads at 63 - |63 - |r0 - 1||, which is 1 - r0, then r0 - 1, then 127 -
+    r0: a loop for each.
+  * Tables: a value that varies with the lane but not with the row around it.  Values that vary with
+    neither are moved before the rows, too.
+  * Blocks: more lanes than a table holds are taken MOST_LANES at a time, all rows for each (grid
+    sampling: one grid, many channels).
 
-The rows of a reduction along rows (cpp_reductions.py) use the tables, too.  Mirrors nothing in PyTorch, whose C++ kernels compute such values for
-each element.  Left out: pieces of outer loops, tables of symbolic sizes, transposed reads that come in pieces (`roll` from channels-last memory).
+The rows of a reduction along rows (cpp_reductions.py) use the tables, too.  Mirrors nothing in
+PyTorch, whose C++ kernels compute such values for each element.  Left out: pieces of outer loops,
+tables of symbolic sizes, transposed reads that come in pieces (`roll` from channels-last memory).
 """
 
 import math
@@ -43,7 +50,8 @@ NAME = re.compile(
 
 
 def with_longer_lanes(bodies):
-    """Pointwise bodies whose last loop is short, over (rows/k, k*lanes) instead of (rows, lanes), if that is what they store side by side."""
+    """Pointwise bodies whose last loop is short, over (rows/k, k*lanes) instead of (rows, lanes),
+    if that is what they store side by side."""
     sizes = bodies[0].outer
     if (
         len(sizes) < 2
@@ -106,7 +114,8 @@ class RowInvariants:
                 )
 
     def plan_pieces(self):
-        """[(lanes, bodies)] of each part of the lanes, in which indices and conditions that vary with the lane alone take simpler forms."""
+        """[(lanes, bodies)] of each part of the lanes, in which indices and conditions that vary
+        with the lane alone take simpler forms."""
         lane, size, cuts, runs = self.r[-1], self.inner[-1], {0, self.inner[-1]}, 0
         ranges = dict(zip(self.x + self.r, self.outer + self.inner))
         for body in self.bodies.values():
@@ -148,7 +157,8 @@ class RowInvariants:
         return part if part.free_symbols == {lane} and stride_of(part, lane) is None else None
 
     def place_of(self, name, index):
-        """The index of a read; what varies with the lane alone, if not by a constant step, has a name of its own."""
+        """The index of a read; what varies with the lane alone, if not by a constant step, has a
+        name of its own."""
         if self.above is None or self.in_mask():
             return index
         lane = self.r[-1]
@@ -169,7 +179,8 @@ class RowInvariants:
 
     # -- tables
     def begin_lanes(self):
-        """For one piece of the lanes; long ones are taken in blocks, so that a table stays in the cache."""
+        """For one piece of the lanes; long ones are taken in blocks, so that a table stays in the
+        cache."""
         lane, size = self.r[-1], self.inner[-1]
         if self.above is None or not self.lane_block and size > MOST_LANES:
             self.above = None
@@ -218,7 +229,8 @@ class RowInvariants:
         )
 
     def above_rows(self, expression, c_type, inner):
-        """A name for what no row changes.  Of what varies with the lane, `definitions` decides where it is computed."""
+        """A name for what no row changes.  Of what varies with the lane, `definitions` decides
+        where it is computed."""
         name = self.lane_scope.lookup((expression, c_type))
         if name is None and not inner:
             name = self.above.temporary(expression, c_type)
@@ -247,7 +259,8 @@ class RowInvariants:
         return [name for name in self.lazy if name in found]
 
     def definitions(self, lines):
-        """What the lanes' loop begins with, so that `lines` find all values; fills `self.above` with what comes before the rows."""
+        """What the lanes' loop begins with, so that `lines` find all values; fills `self.above`
+        with what comes before the rows."""
         if self.above is None:
             return []
         result, fill = [], list(self.table_checks)
@@ -270,7 +283,8 @@ class RowInvariants:
         return result
 
     def rows_below(self, lines, loops, shared):
-        """(lines, loops around them, how many of those threads share): the rows, below what is computed for all of a block of them."""
+        """(lines, loops around them, how many of those threads share): the rows, below what is
+        computed for all of a block of them."""
         (row, start, size), around = loops[-1], math.prod(hint(n, 512) for n in self.outer[:-1])
         if self.lane_block:
             lane, lanes = self.r[-1], self.size(self.inner[-1])
@@ -292,7 +306,8 @@ class RowInvariants:
         )
 
     def before_all_rows(self):
-        """Of what comes before the rows, the lines that stand before all loops: no outer loop changes them."""
+        """Of what comes before the rows, the lines that stand before all loops: no outer loop
+        changes them."""
         lines = self.above.lines if self.above is not None else []
         if self.lane_block or any(str(v) in NAME.findall(line) for v in self.x for line in lines):
             return []

@@ -5,11 +5,13 @@ In:   what one iteration adds.  Out: declarations, updates, pragma clauses.
     >>> Accumulator("acc0", "sum", torch.float32, term="tmp3").update("tmp3")
     'acc0 = acc0 + tmp3;'
 
-Two forms.  *Lanes* (in `cpp`): the reduction's loop is the vector loop, each lane keeps a part.  *Rows* (here): memory
-runs along the outer loop, so the lanes do too, and the accumulators are arrays with one element per column; four rows
-are added at a time.  Long float sums are sums of chunks, added up in double.
+Two forms.  *Lanes* (in `cpp`): the reduction's loop is the vector loop, each lane keeps a part.
+*Rows* (here): memory runs along the outer loop, so the lanes do too, and the accumulators are
+arrays with one element per column; four rows are added at a time.  Long float sums are sums of
+chunks, added up in double.
 
-Mirrors the reduction half of CppVecKernel and the outer-reduction tiling in torch/_inductor/codegen/cpp.py.
+Mirrors the reduction half of CppVecKernel and the outer-reduction tiling in
+torch/_inductor/codegen/cpp.py.
 """
 
 import math
@@ -29,7 +31,9 @@ WHOLE_ROW = (
     2048  # outer elements reduced together at most, when a reduction steps through memory by rows
 )
 COLUMNS = 512  # the same where rows are longer than that
-LANES = 64  # partial sums of a vector loop, and places that argmax keeps apart: several vectors, whose latencies overlap
+# partial sums of a vector loop, and places that argmax keeps apart: several vectors, whose
+# latencies overlap
+LANES = 64
 ROWS = 4  # rows added at a time there: one load and store of the accumulator per four elements
 
 # kind -> (initial value, combining expression, OpenMP's name of it)
@@ -82,7 +86,8 @@ class Accumulator:
 
     @property
     def nan_flag(self):
-        """Vector maximum instructions drop NaN, so lanes take the plain maximum and note whether they saw one."""
+        """Vector maximum instructions drop NaN, so lanes take the plain maximum and note whether
+        they saw one."""
         return (
             f"{self.name}_nan"
             if self.kind in ("max", "min") and self.dtype.is_floating_point
@@ -97,8 +102,8 @@ class Accumulator:
         return self.kind.startswith("arg")
 
     def arg_arrays(self, lane, start):
-        """A best element and its place for each of LANES lanes.  The first element of a lane is the place of the initial
-        value: nothing replaces it if all elements are as low as that."""
+        """A best element and its place for each of LANES lanes.  The first element of a lane is the
+        place of the initial value: nothing replaces it if all elements are as low as that."""
         c_type, start_value = (
             compute_type(self.dtype),
             limit_text(self.dtype, self.kind == "argmax"),
@@ -130,7 +135,8 @@ class Accumulator:
         return [(self.c_type, self.name, self.initial)]
 
     def in_arg_lanes(self, place):
-        """Places grow within a lane, so only a better one replaces the best: not (v <= best), which a NaN is, unless best is one."""
+        """Places grow within a lane, so only a better one replaces the best: not (v <= best), which
+        a NaN is, unless best is one."""
         best, at, no_better = (
             f"{self.name}_best[{place}]",
             f"{self.name}_at[{place}]",
@@ -227,7 +233,8 @@ BARRIER = 'asm volatile("");'
 
 
 def alone(lines, count=None):
-    """What stands before a marked loop (`omp simd`) over `lines`, so that no loop around is vectorised.
+    """What stands before a marked loop (`omp simd`) over `lines`, so that no loop around is
+    vectorised.
 
     gcc 12 vectorises this loop wrongly (wrong elements, taken from memory that nobody wrote):
 
@@ -239,17 +246,18 @@ def alone(lines, count=None):
             out[2*x + 1] = b;
         }
 
-    What must hold of a loop that is vectorised: an iteration writes at most one element through each
-    pointer, or loads nothing under a condition.  It holds of the lanes that we mark, but of no loop
-    around short lanes: unrolled, they are the loop above.  A loop with an empty `asm` in it is never
-    vectorised, and costs nothing.  (-fno-tree-loop-vectorize would stop the marked loops, too.)
-    count: how many lanes, where that is known."""
+    What must hold of a loop that is vectorised: an iteration writes at most one element through
+    each pointer, or loads nothing under a condition.  It holds of the lanes that we mark, but of no
+    loop around short lanes: unrolled, they are the loop above.  A loop with an empty `asm` in it is
+    never vectorised, and costs nothing.  (-fno-tree-loop-vectorize would stop the marked loops,
+    too.) count: how many lanes, where that is known."""
     is_short = count is None or not isinstance(count, int) or count <= UNROLLED
     return [BARRIER] if is_short and any("if (" in line for line in lines) else []
 
 
 def loops_around(lines, loops):
-    """`lines` in loops of (variable, start, end) or (variable, start, end, step), the first outermost."""
+    """`lines` in loops of (variable, start, end) or (variable, start, end, step), the first
+    outermost."""
     for variable, start, end, *step in reversed(loops):
         advance = f" += {step[0]}" if step and step[0] != 1 else "++"
         lines = [
@@ -261,10 +269,12 @@ def loops_around(lines, loops):
 
 
 class RowReductions:
-    """The part of `CppKernelWriter` that writes a group whose reductions step through memory by rows.
+    """The part of `CppKernelWriter` that writes a group whose reductions step through memory by
+    rows.
 
-    Columns are reduced in blocks, whole rows where they are short enough: then memory is read from its start to its end.  Each block is a
-    thread's work, or (`self.spread`, of whole rows) threads share the rows: each has accumulators of its own, which are put together at the end.
+    Columns are reduced in blocks, whole rows where they are short enough: then memory is read from
+    its start to its end.  Each block is a thread's work, or (`self.spread`, of whole rows) threads
+    share the rows: each has accumulators of its own, which are put together at the end.
     """
 
     def plan_rows(self):
@@ -355,7 +365,8 @@ class RowReductions:
         return lines
 
     def row_body(self, nodes, step):
-        """The nodes for row `row + step`: lines, and the accumulators with what is added to each."""
+        """The nodes for row `row + step`: lines, and the accumulators with what is added to
+        each."""
         scope = self.own_scope((self.x[-1], *self.r))
         self.accumulators, self.deferred = [], []
         first = self.outside.counter.get("acc", -1)
@@ -372,7 +383,8 @@ class RowReductions:
         return scope.lines, self.accumulators
 
     def loop_over_rows(self, nodes):
-        """All rows of a block: what they add to the accumulators, which are declared here, or what is stored of each."""
+        """All rows of a block: what they add to the accumulators, which are declared here, or what
+        is stored of each."""
         one, accumulators = self.row_body(nodes, 0)
         deferred, first, size, threads = (
             self.deferred,
@@ -428,7 +440,8 @@ class RowReductions:
         ]
 
     def all_rows(self, accumulators, start, end):
-        """The reduction's loops, the first from `start` to `end`.  A long sum of floats is the sum of the sums of ROWS_CHUNK rows."""
+        """The reduction's loops, the first from `start` to `end`.  A long sum of floats is the sum
+        of the sums of ROWS_CHUNK rows."""
         row, size = self.r[-1], self.inner[-1]
         low, high = ("0", self.size(size)) if self.r[:-1] else (start, end)
         if longest(math.prod(self.inner)) > 2 * ROWS_CHUNK and any(

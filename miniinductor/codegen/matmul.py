@@ -1,18 +1,22 @@
-"""Matrix products as Triton kernels, from a template, together with the pointwise work that follows.
+"""Matrix products as Triton kernels, from a template, together with the pointwise work that
+follows.
 
-In:   the schedule.  Out: the same with `FusedProduct`s in place of a library call and the one kernel that reads its result;
+In:   the schedule.  Out: the same with `FusedProduct`s in place of a library call and the one
+      kernel that reads its result;
 and for each its kernel: `templates/matmul.jinja`, filled in.
 
     gelu(a @ b + c)     apart:  torch.mm(a, b, out=buf0); add_gelu_0(buf0, c, buf1)           writes and reads buf0
                         fused:  mm_add_gelu_0(a, b, c, buf1)                                  the tile is still in registers
 
-A library's product is usually faster than ours, so fusing pays only if the saved pass over the result is worth more.  Nobody
-knows before measuring: mode="max-autotune" times both (and several tiles), and remembers the winner on disk.  Only where the
-library is known to be slow, the template is always used: results with unaligned rows.
+A library's product is usually faster than ours, so fusing pays only if the saved pass over the
+result is worth more.  Nobody knows before measuring: mode="max-autotune" times both (and several
+tiles), and remembers the winner on disk.  Only where the library is known to be slow, the template
+is always used: results with unaligned rows.
 
-An operand that is only a conversion of another buffer (autocast) is converted in the kernel, tile by tile.
-Mirrors torch/_inductor/kernel/mm.py, select_algorithm.py and the scheduler's template fusion (paper sections 4.4, 4.7).
-Left out: products as operands of fused prologues other than conversions, split-K, TMA descriptors.
+An operand that is only a conversion of another buffer (autocast) is converted in the kernel, tile
+by tile. Mirrors torch/_inductor/kernel/mm.py, select_algorithm.py and the scheduler's template
+fusion (paper sections 4.4, 4.7). Left out: products as operands of fused prologues other than
+conversions, split-K, TMA descriptors.
 """
 
 import functools
@@ -46,7 +50,8 @@ BAND = 8  # rows of tiles that are walked over together
 
 
 class FusedProduct:
-    """A library product, the conversions of its operands and the pointwise group that reads it, as one kernel."""
+    """A library product, the conversions of its operands and the pointwise group that reads it, as
+    one kernel."""
 
     def __init__(self, product, group, casts, certain):
         self.product, self.buffer, self.casts, self.certain = (
@@ -65,7 +70,8 @@ class FusedProduct:
 
 
 def fuse_products(nodes, scheduler, every):
-    """The schedule with products fused: all that can be (every), or only those that no library kernel does well.
+    """The schedule with products fused: all that can be (every), or only those that no library
+    kernel does well.
 
     What was decided stands in `record.fusions`."""
     for extern in [
@@ -105,8 +111,9 @@ def fuse_products(nodes, scheduler, every):
 
 
 def has_unaligned_rows(product):
-    """A result whose rows begin at odd addresses, made of operands whose rows do not: a library kernel would need a padded result
-    and a copy of it (logits of GPT-2 on an H200: 0.62 ms from the template, 0.91 ms padded, 3.3 ms as they are)."""
+    """A result whose rows begin at odd addresses, made of operands whose rows do not: a library
+    kernel would need a padded result and a copy of it (logits of GPT-2 on an H200: 0.62 ms from the
+    template, 0.91 ms padded, 3.3 ms as they are)."""
     if (
         product.op is not aten.mm.default
         or product.layout.device.type != "cuda"
@@ -145,7 +152,8 @@ def check_epilogue(extern, group, nodes, overwritten):
 
 
 def conversions(extern, nodes, scheduler):
-    """{operand: (group, source)} of operands that one group makes by converting `source`, for this product alone."""
+    """{operand: (group, source)} of operands that one group makes by converting `source`, for this
+    product alone."""
     found = {}
     for operand in {extern.buffer.args[i].name for i in PRODUCTS[extern.buffer.op][1:]}:
         group = next((n for n in nodes if isinstance(n, Group) and n.names == [operand]), None)
@@ -280,7 +288,8 @@ class MatmulWriter(TritonKernelWriter):
         return self.kernel(text.splitlines(), launch, ["MBLOCK", "NBLOCK", "KBLOCK"])
 
     def linear(self, layout, view=None):
-        """Offset of the loops' element, in the product's layout or in a view that broadcasts to its shape."""
+        """Offset of the loops' element, in the product's layout or in a view that broadcasts to its
+        shape."""
         size, stride, offset = (
             (layout.size, layout.stride, layout.offset)
             if view is None
@@ -301,7 +310,8 @@ class MatmulWriter(TritonKernelWriter):
         return view.name, self.linear(None, view)
 
     def tile(self, number, axes):
-        """How the tile of an operand is read: pointers, mask, and the conversion to the product's dtype."""
+        """How the tile of an operand is read: pointers, mask, and the conversion to the product's
+        dtype."""
         view, names = (
             self.operand(number),
             {"m": self.axes[0].flat, "n": self.axes[1].flat, "k": "k"},

@@ -1,6 +1,7 @@
 """Reductions with few outputs become two: without this, few programs would read much.
 
-In:   an `ir.Graph` for a GPU.  Out: the same graph, in which such a Reduction is a partial one, with an output per chunk,
+In:   an `ir.Graph` for a GPU.  Out: the same graph, in which such a Reduction is a partial one,
+      with an output per chunk,
 and a small one over the chunks.
 
     sum over 2^26 elements  ->  partial[2048] = sums of 32768 each;  sum of partial
@@ -8,9 +9,10 @@ and a small one over the chunks.
     sum over i of x[i, t[i]] - max[i] - log(sum[i])     ->  elements[i] = x[i, t[i]] - ..., made by the kernel that finds max and sum of row i,
     (cross entropy: one program for all rows)               where its programs are many;  sum of elements
 
-Symbolic sizes: as many chunks as the sizes of the first call ask for, of a symbolic length.
-Runs before the scheduler, which fuses the partial one with what makes its elements, as any other reduction.
-Mirrors `Reduction.num_splits` and `create_multilayer` in torch/_inductor/ir.py.  Left out: argmax and argmin.
+Symbolic sizes: as many chunks as the sizes of the first call ask for, of a symbolic length. Runs
+before the scheduler, which fuses the partial one with what makes its elements, as any other
+reduction. Mirrors `Reduction.num_splits` and `create_multilayer` in torch/_inductor/ir.py.  Left
+out: argmax and argmin.
 """
 
 import math
@@ -84,7 +86,8 @@ def split(buffer):
     chunk = size(FloorDiv(count + chunks - 1, chunks))
     if constant:
         chunks = -(-count // chunk)
-    # columns: neighbouring programs write neighbouring outputs, so the chunk is the slower dimension
+    # columns: neighbouring programs write neighbouring outputs, so the chunk is the slower
+    # dimension
     place = 0 if columns else len(data.ranges)
     inner_fn = data.inner_fn
 
@@ -138,7 +141,8 @@ def split(buffer):
 
 
 def elements_of(buffer, graph):
-    """(elements, their reduction) where few programs would compute many elements from one reduction per element; else None."""
+    """(elements, their reduction) where few programs would compute many elements from one reduction
+    per element; else None."""
     data = getattr(buffer, "data", None)
     if (
         not isinstance(data, Reduction)
@@ -183,7 +187,8 @@ def elements_of(buffer, graph):
 
 
 def runs_along_outputs(buffer):
-    """Do the reads step by one along the last output dimension, rather than along the reduced ones?"""
+    """Do the reads step by one along the last output dimension, rather than along the reduced
+    ones?"""
     body = trace(buffer).simplify_loops()
     if not body.outer or not body.inner:
         return False

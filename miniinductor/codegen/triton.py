@@ -1,6 +1,7 @@
 """One fused group in, one Triton function out.
 
-In:   a scheduler `Group` and the names whose values must be in memory afterwards.  Out: a `Kernel`: source, the buffers it
+In:   a scheduler `Group` and the names whose values must be in memory afterwards.  Out: a `Kernel`:
+      source, the buffers it
 takes, and a `Launch`: how many programs, which block sizes to try.
 
     @triton.jit
@@ -13,19 +14,22 @@ takes, and a `Launch`: how many programs, which block sizes to try.
         tmp1 = tl.reduce(tmp0, 1, larger)[:, None]
         ...
 
-One program computes one tile; a value is a tile, or broadcasts to one, and knows the axes along which it varies:
+One program computes one tile; a value is a tile, or broadcasts to one, and knows the axes along
+which it varies:
 
     pointwise     [XBLOCK]            every loop flattened into x
     tile          [YBLOCK, XBLOCK]    reads run along y, writes along x: each side in whole cache lines
     reduction     [XBLOCK, RBLOCK]    persistent: a row fits in one tile, so nothing is read twice
-                                      looped: r in steps of RBLOCK; a loop per *stage*: a reduction ends a stage, and what a
-                                      later stage needs of an earlier one's elements is computed again;
-                                      max(v) and sum(exp(v - max)) go in one stage: the online softmax
+                                      looped: r in steps of RBLOCK; a loop per *stage*: a reduction
+                                      ends a stage, and what a later stage needs of an earlier one's
+                                      elements is computed again; max(v) and sum(exp(v - max)) go in
+                                      one stage: the online softmax
 
-Loop nests, stages and names are those of `cpp`; only where C++ has loops, Triton has axes.
-Symbolic sizes are arguments after the pointers: blocks are chosen by hints, masks stay where no divisibility is known, and a kernel for rows
-in one tile brings a looped one along for longer rows (`Launch.longer`).
-Mirrors torch/_inductor/codegen/triton.py (paper section 4.4).  Left out: descending to CTA clusters.
+Loop nests, stages and names are those of `cpp`; only where C++ has loops, Triton has axes. Symbolic
+sizes are arguments after the pointers: blocks are chosen by hints, masks stay where no divisibility
+is known, and a kernel for rows in one tile brings a looped one along for longer rows
+(`Launch.longer`). Mirrors torch/_inductor/codegen/triton.py (paper section 4.4).  Left out:
+descending to CTA clusters.
 """
 
 import functools
@@ -195,7 +199,7 @@ class TritonKernelWriter(TritonExpressions):
             set(),
         )  # buffers of which a maximum is taken; their values: the lowest number beyond a row's end
 
-    # -- plan ---------------------------------------------------------------------------------------------------------
+    # -- plan --------------------------------------------------------------------------------------
     def plan(self):
         bodies = merge_loops([n.body for n in self.nodes])
         outer, inner = bodies[0].outer, max((b.inner for b in bodies), key=len)
@@ -253,13 +257,15 @@ class TritonKernelWriter(TritonExpressions):
         )
 
     def divides(self, config, axis):
-        """Is the axis cut into whole tiles, whatever its symbols are?  A row in one tile is as long as the tile only where it is a number."""
+        """Is the axis cut into whole tiles, whatever its symbols are?  A row in one tile is as long
+        as the tile only where it is a number."""
         return is_multiple(axis.numel, config.block(axis.name)) and (
             isinstance(axis.numel, int) or axis.name + self.kind != "rpersistent"
         )
 
     def transposed_at(self, outer, bodies):
-        """Number of loops that belong to y, if some read steps by one along an earlier loop and not along the last."""
+        """Number of loops that belong to y, if some read steps by one along an earlier loop and not
+        along the last."""
         for number, variable in enumerate(loop_variables("x", len(outer) - 1)):
             last = loop_variables("x", len(outer))[-1]
             for access in (a for b in bodies for a in b.reads()):
@@ -273,7 +279,8 @@ class TritonKernelWriter(TritonExpressions):
         return None
 
     def runs_along_x(self, x, r):
-        """Do the reduction's reads step through memory by the last outer loop rather than by the reduction's?"""
+        """Do the reduction's reads step through memory by the last outer loop rather than by the
+        reduction's?"""
         return bool(x) and runs_along(
             [a for body in self.bodies.values() if body.inner for a in body.reads()], x[-1], r[-1]
         )
@@ -339,7 +346,7 @@ class TritonKernelWriter(TritonExpressions):
                     if self.buffers[a.name].layout.dtype.is_floating_point
                 }
 
-    # -- writing --------------------------------------------------------------------------------------------------------
+    # -- writing -----------------------------------------------------------------------------------
     def write(self):
         self.plan()
         self.outside = self.scope = Scope()
@@ -497,9 +504,10 @@ class TritonKernelWriter(TritonExpressions):
             if self.stage[node.name] == stage and not self.is_inner[node.name]:
                 self.play(node)
 
-    # -- online softmax: sum(exp(v - max(v))) in the loop that finds the maximum ---------------------------------------------
+    # -- online softmax: sum(exp(v - max(v))) in the loop that finds the maximum -------------------
     def try_online(self, node):
-        """Play `node` with the running maximum in place of the maximum.  False, and nothing changed, where it needs more."""
+        """Play `node` with the running maximum in place of the maximum.  False, and nothing
+        changed, where it needs more."""
         scope, values = self.scope, dict(self.values)
         before = (
             list(scope.lines),
@@ -538,7 +546,7 @@ class TritonKernelWriter(TritonExpressions):
             else Value(f"{PENDING}exp {maximum.name}", x.dtype, x.inner)
         )
 
-    # -- indices and masks ------------------------------------------------------------------------------------------------
+    # -- indices and masks -------------------------------------------------------------------------
     def index(self, expr):
         """Print an index; sizes in it become arguments."""
         self.symbols |= {
@@ -610,7 +618,7 @@ class TritonKernelWriter(TritonExpressions):
         """A line without a value of its own."""
         self.scope.add(noted(text, self.origin))
 
-    # -- memory -----------------------------------------------------------------------------------------------------------
+    # -- memory ------------------------------------------------------------------------------------
     def load(self, name, index):
         if name in self.values:
             return self.values[name]
@@ -682,7 +690,7 @@ class TritonKernelWriter(TritonExpressions):
         else:
             self.line(f"tl.store({target}, {text}{mask})")
 
-    # -- reductions -----------------------------------------------------------------------------------------------------------
+    # -- reductions --------------------------------------------------------------------------------
     def scan(self, dtype, kind, value):
         if not self.is_inner[self.node.name]:  # one element
             return value
@@ -745,7 +753,8 @@ class NotOnline(Exception):
 
 
 class Accumulator:
-    """A reduction under way: its tile of partial results, or, where the row is one tile, the row itself."""
+    """A reduction under way: its tile of partial results, or, where the row is one tile, the row
+    itself."""
 
     def __init__(self, writer, kind, element, dtype, value, flat_index):
         self.kind, self.dtype, self.element = kind, dtype, compute_dtype(element)
@@ -872,7 +881,8 @@ def without_dead_lines(lines):
 
 
 def loads_first(lines, most):
-    """Loads that wait for nothing stand before all computation, up to `most` in a block of lines, so that they are under way together."""
+    """Loads that wait for nothing stand before all computation, up to `most` in a block of lines,
+    so that they are under way together."""
 
     def waits(line):
         load = re.match(r" *tmp\d+ = (tl\.load\(in\d+ .*)", line.split("  # ")[0])

@@ -1,14 +1,16 @@
 """Block sizes: which tiles a kernel is cut into, and which ones are worth trying.
 
-In:   the kind of loop nest and the sizes of its axes.  Out: a few `Config`s, the first one a good guess.
+In:   the kind of loop nest and the sizes of its axes.  Out: a few `Config`s, the first one a good
+      guess.
 
     >>> block_configs("pointwise", {"x": 1 << 20})[0]
     Config(blocks=(('XBLOCK', 1024),), num_warps=4, num_stages=1)
 
-A program (a block of threads) computes one tile.  Enough bytes must be in flight: 4 to 16 elements for each of 32 *
-num_warps threads, and programs for every processor.  With one tile per row of a reduction ("persistent") each element is
-read once, however often it is used.  The lists are short, because each entry is compiled: for 160 kernels of seven
-training steps on an H100 their best took 0.2 % longer than the best of two to three times as many.
+A program (a block of threads) computes one tile.  Enough bytes must be in flight: 4 to 16 elements
+for each of 32 * num_warps threads, and programs for every processor.  With one tile per row of a
+reduction ("persistent") each element is read once, however often it is used.  The lists are short,
+because each entry is compiled: for 160 kernels of seven training steps on an H100 their best took
+0.2 % longer than the best of two to three times as many.
 
 Mirrors the `*_heuristics` of torch/_inductor/runtime/triton_heuristics.py.
 """
@@ -66,7 +68,8 @@ def persistent_limit(columns):
 def block_configs(kind, sizes, columns=False, tiles=1):
     """Configs to try.  kind: "pointwise" (axis x), "tile" (y, x), "persistent" or "looped" (x, r).
 
-    columns: memory runs along x, so that neighbouring threads should work on neighbouring outputs; tiles: how many tiles a step reads there."""
+    columns: memory runs along x, so that neighbouring threads should work on neighbouring outputs;
+    tiles: how many tiles a step reads there."""
     x, r = sizes["x"], sizes.get("r", 1)
     if os.environ.get("TRITON_INTERPRET") == "1":
         found = _interpreted(kind, sizes)
@@ -156,7 +159,8 @@ def foreach_config(counts):
 
 
 def product_configs(sizes):
-    """Tiles of a matrix product: sizes of m, n and k.  Large ones reuse what they load most; small products need many programs.
+    """Tiles of a matrix product: sizes of m, n and k.  Large ones reuse what they load most; small
+    products need many programs.
 
     A tile's sides are at least 16, the smallest that the matrix units take."""
     m, n, k = (max(16, power_of_2(sizes[axis])) for axis in "mnk")

@@ -1,13 +1,15 @@
 """Tile ops in, Triton expressions out: types, constants, and one rule per op or family of ops.
 
-In:   `Value`s (a name in the generated code, its dtype, the axes it varies along).  Out: `Value`s; what has to be computed
+In:   `Value`s (a name in the generated code, its dtype, the axes it varies along).  Out: `Value`s;
+      what has to be computed
 is named through `self.temporary`.
 
     >>> writer.add(Value("tmp0", torch.float32, {"x"}), Value("1.5", torch.float32))        # tmp1 = tmp0 + 1.5
     Value(text='tmp1', dtype=torch.float32, inner=frozenset({'x'}))
 
-Where C++ has a prelude, Triton has `tl.*` and CUDA's libdevice; what neither has stands in HELPERS, and a kernel that
-needs one carries its text.  bfloat16 and float16 are float32 while they are computed with; a conversion to them rounds.
+Where C++ has a prelude, Triton has `tl.*` and CUDA's libdevice; what neither has stands in HELPERS,
+and a kernel that needs one carries its text.  bfloat16 and float16 are float32 while they are
+computed with; a conversion to them rounds.
 
 Mirrors TritonOverrides in torch/_inductor/codegen/triton.py.
 """
@@ -169,7 +171,7 @@ def literal(value, dtype):
 class TritonExpressions(OpsHandler):
     """The ops without memory and reductions; `TritonKernelWriter` adds those."""
 
-    # -- values -------------------------------------------------------------------------------------------------------
+    # -- values ------------------------------------------------------------------------------------
     def solid(self, value):
         """A literal as a Triton scalar of its own dtype: Python numbers have none."""
         if not self.is_literal(value):
@@ -217,7 +219,7 @@ class TritonExpressions(OpsHandler):
         self.symbol_axes[symbol] = index.inner
         return symbol
 
-    # -- conversions ----------------------------------------------------------------------------------------------------
+    # -- conversions -------------------------------------------------------------------------------
     def to_dtype(self, x, dtype, src_dtype=None):
         source = x.dtype
         if dtype == source:
@@ -248,7 +250,7 @@ class TritonExpressions(OpsHandler):
             text = f"{text}.to(tl.int32)"
         return self.temporary(f"{text}.to({triton_type(dtype)})", dtype, x.inner)
 
-    # -- control ----------------------------------------------------------------------------------------------------------
+    # -- control -----------------------------------------------------------------------------------
     def alike(self, a, b):
         """At most one of two operands is a bare literal; Python numbers take the other's dtype."""
         if not isinstance(a, Value):
@@ -271,7 +273,7 @@ class TritonExpressions(OpsHandler):
         self.mask = before
         return self.where(mask, value, self.constant(other, value.dtype))
 
-    # -- random numbers: Triton's own counter-based generator (Philox) ------------------------------------------------------
+    # -- random numbers: Triton's own counter-based generator (Philox) -----------------------------
     def rand(self, seed, offset):
         bits = self.temporary(
             f"tl.randint({seed}, {self.solid(offset)}.to(tl.int32)).to(tl.uint32)",
@@ -282,7 +284,7 @@ class TritonExpressions(OpsHandler):
             f"({bits} >> 8).to(tl.float32) * 5.9604644775390625e-08", torch.float32, bits.inner
         )  # as the C++ prelude
 
-    # -- families ---------------------------------------------------------------------------------------------------------------
+    # -- families ----------------------------------------------------------------------------------
     def unary(self, op, x):
         x = self.solid(x)
         if op == "neg":

@@ -1,4 +1,5 @@
-"""Several groups of the same body in, one Triton function out: each program finds out which part its block belongs to.
+"""Several groups of the same body in, one Triton function out: each program finds out which part
+its block belongs to.
 
     def foreach_adam_kernel(in0_0, out0_0, in0_1, out0_1, in0_2, out0_2, XBLOCK: tl.constexpr):
         block = tl.program_id(0)
@@ -7,8 +8,9 @@
         ...
         x0 = (block - first) * XBLOCK + tl.arange(0, XBLOCK)
 
-The pointers are chosen by scalar selects: a few hundred, beside 1024 elements and more for each of them.
-Mirrors torch/_inductor/codegen/triton_combo_kernel.py; the idea is torch's multi_tensor_apply.
+The pointers are chosen by scalar selects: a few hundred, beside 1024 elements and more for each of
+them. Mirrors torch/_inductor/codegen/triton_combo_kernel.py; the idea is torch's
+multi_tensor_apply.
 """
 
 import itertools
@@ -23,7 +25,8 @@ SIZE = sympy.Symbol("size", integer=True, nonnegative=True)
 
 
 class TritonForeachWriter(TritonKernelWriter):
-    """Writes the body of the first part; the others differ in their pointers and number of elements."""
+    """Writes the body of the first part; the others differ in their pointers and number of
+    elements."""
 
     def __init__(self, group, *context):
         super().__init__(group.parts[0][0], *context)

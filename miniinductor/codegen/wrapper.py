@@ -1,6 +1,7 @@
 """The Python function that runs a compiled graph: memory, kernel calls, extern kernels.
 
-In:   a lowered `Graph`.  Out: a callable on the input tensors that returns a list of outputs; `record` gets the kernels,
+In:   a lowered `Graph`.  Out: a callable on the input tensors that returns a list of outputs;
+      `record` gets the kernels,
 the wrapper's source and the memory plan.
 
     >>> compiled = build(graph, record)
@@ -20,13 +21,16 @@ the wrapper's source and the memory plan.
             set_grad_enabled(recording)
     <BLANKLINE>
 
-Memory.  A graph output is freshly allocated in each call.  Intermediates live in one *workspace*: an arena in which buffers
-whose lives do not overlap share bytes (where sizes are symbols: slots, for buffers that are equally large for all sizes; the workspaces
-of a few sizes are kept).  A workspace is kept between calls, because a fresh page
-costs more than a pass over it; a call takes one from a list and puts it back, so that threads and recursive calls never
-share one.  Memory that an extern kernel's result may alias is never taken from the arena, nor large buffers in training on a GPU.
+Memory.  A graph output is freshly allocated in each call.  Intermediates live in one *workspace*:
+an arena in which buffers whose lives do not overlap share bytes (where sizes are symbols: slots,
+for buffers that are equally large for all sizes; the workspaces of a few sizes are kept).  A
+workspace is kept between calls, because a fresh page costs more than a pass over it; a call takes
+one from a list and puts it back, so that threads and recursive calls never share one.  Memory that
+an extern kernel's result may alias is never taken from the arena, nor large buffers in training on
+a GPU.
 
-Mirrors torch/_inductor/codegen/wrapper.py and memory_planning.py.  Left out: a C++ wrapper.  What is written in place: in_place.py.
+Mirrors torch/_inductor/codegen/wrapper.py and memory_planning.py.  Left out: a C++ wrapper.  What
+is written in place: in_place.py.
 """
 
 import functools
@@ -106,7 +110,8 @@ FAST = {
 def build(graph, record):
     """Schedule, generate and compile `graph`; returns the callable.
 
-    Raises NotImplementedError where there is no code generator, CompilerError where its compiler is missing or fails."""
+    Raises NotImplementedError where there is no code generator, CompilerError where its compiler is
+    missing or fails."""
     return WrapperWriter(graph, record).program().start()
 
 
@@ -140,7 +145,8 @@ class WrapperWriter:
         self.owned = getattr(record.functional_graph, "meta", {}).get(
             "owned", False
         )  # inputs are freed after their last use
-        self.memory_of = {}  # buffer -> the buffer whose memory it takes: a scatter's target, an input that is written
+        # buffer -> the buffer whose memory it takes: a scatter's target, an input that is written
+        self.memory_of = {}
         nodes = getattr(
             getattr(record.functional_graph, "graph", record.functional_graph), "nodes", None
         )
@@ -190,7 +196,7 @@ class WrapperWriter:
             functions,
         )
 
-    # -- who uses what -----------------------------------------------------------------------------------------------
+    # -- who uses what -----------------------------------------------------------------------------
     def plan_uses(self, nodes):
         """Buffers that must be in memory after their kernel: read by another node, or escaping."""
         self.escaping = {v.name for v in self.graph.results}
@@ -304,7 +310,7 @@ class WrapperWriter:
         """Bytes that a kernel reads and writes."""
         return sum(buffer_bytes(self.buffers[n]) for n in [*step.kernel.read, *step.kernel.stored])
 
-    # -- memory --------------------------------------------------------------------------------------------------------
+    # -- memory ------------------------------------------------------------------------------------
     def plan_memory(self, steps):
         """Choose for each buffer: arena bytes, or a fresh tensor; and when it dies."""
         self.last_use = {}
@@ -383,8 +389,8 @@ class WrapperWriter:
         return f"reuse of {before}" if before else "new"
 
     def may_share(self, buffer, nbytes):
-        """May it lie in the arena?  GPU memory is for what both halves of a training step keep: there, each large intermediate is the
-        allocator's, and returned after its last use."""
+        """May it lie in the arena?  GPU memory is for what both halves of a training step keep:
+        there, each large intermediate is the allocator's, and returned after its last use."""
         single = (
             SINGLE.get(self.device.type, math.inf)
             if self.record.joint_graph is not None
@@ -398,7 +404,8 @@ class WrapperWriter:
         return not is_fresh and buffer.layout.device == self.device and 0 < hint(nbytes, 1) < single
 
     def handed_over(self, steps):
-        """{output: the library kernel's result that it takes the memory of}: gelu(a @ b) over a @ b."""
+        """{output: the library kernel's result that it takes the memory of}: gelu(a @ b) over a @
+        b."""
         if self.device.type not in HANDED_OVER:
             return {}
         found = {
@@ -414,7 +421,8 @@ class WrapperWriter:
         }
 
     def dying(self, step, name, position):
-        """A buffer made in this call that the step reads, element by element and for the last time, as it makes `name`; or None."""
+        """A buffer made in this call that the step reads, element by element and for the last time,
+        as it makes `name`; or None."""
         if (
             not (config.in_place and config.buffer_reuse and isinstance(step, KernelStep))
             or step.kernel.reruns
@@ -424,7 +432,9 @@ class WrapperWriter:
         if step.language == "triton" and (
             isinstance(step.group, FusedProduct) or step.group.is_reduction or len(step.made()) > 1
         ):
-            return None  # its loops may read a value again, and for a second result Triton may load it twice, in other threads
+            # its loops may read a value again, and for a second result Triton may load it twice, in
+            # other threads
+            return None
         new, taken = self.buffers[name], {self.in_arena.get(n, self.root(n)) for n in step.made()}
 
         def fits(old):
@@ -467,7 +477,7 @@ class WrapperWriter:
             name = self.memory_of[name]
         return name
 
-    # -- lines -----------------------------------------------------------------------------------------------------------
+    # -- lines -------------------------------------------------------------------------------------
     def emit(self, step, position):
         if isinstance(step, KernelStep):
             for name in step.kernel.stored:
@@ -498,7 +508,8 @@ class WrapperWriter:
             self.lines.append(f"del {', '.join(dead)}")
 
     def is_local(self, name):
-        """A tensor made in this call, or handed over to it, that nothing needs any more; del returns its memory early."""
+        """A tensor made in this call, or handed over to it, that nothing needs any more; del
+        returns its memory early."""
         buffer = self.buffers.get(name)
         if self.owned and isinstance(buffer, InputBuffer):
             return (
@@ -549,7 +560,8 @@ class WrapperWriter:
             )
 
     def checked(self, expression, buffer):
-        """An eager kernel chooses its result's strides itself; the kernels that read it were written for these."""
+        """An eager kernel chooses its result's strides itself; the kernels that read it were
+        written for these."""
         self.scope["in_layout"] = in_layout
         return f"in_layout({expression}, {self.tuple(buffer.layout.stride)})"
 
@@ -576,7 +588,8 @@ class WrapperWriter:
         return self.bind(value, "constant")
 
     def view(self, view, exact=False):
-        """A buffer as `as_strided` sees it; the buffer itself where that is the same (exact: strides of dimensions of size 1 count, too).
+        """A buffer as `as_strided` sees it; the buffer itself where that is the same (exact:
+        strides of dimensions of size 1 count, too).
 
         Views of the arena are made once per workspace.  # PyTorch: reinterpret_tensor in each call.
         """
@@ -594,7 +607,8 @@ class WrapperWriter:
             if key not in self.views:
                 self.views[key] = f"{root}_view{sum(k[0] == root for k in self.views)}"
             return self.views[key]
-        # as_strided counts from the start of the storage; inputs may themselves be views, so add their own offset
+        # as_strided counts from the start of the storage; inputs may themselves be views, so add
+        # their own offset
         offset = self.number(view.offset)
         relative = sympy.expand(sympy.sympify(view.offset) - layout.offset)
         if isinstance(buffer, (InputBuffer, ConstantBuffer, ExternKernel, MultiOutput)):
@@ -605,7 +619,8 @@ class WrapperWriter:
 
     # -- names and numbers
     def bind(self, value, name):
-        """What the value is called in the wrapper: `name`, with a number where that is taken by another one."""
+        """What the value is called in the wrapper: `name`, with a number where that is taken by
+        another one."""
         for number in itertools.count():
             known = self.scope.setdefault(key := f"{name}{number or ''}", value)
             if known is value or isinstance(value, torch.device) and known == value:
@@ -641,7 +656,8 @@ class WrapperWriter:
         return symbol.name
 
     def symbol_lines(self):
-        """s0 = arg0.size(1), from the first input that has the size, for symbols that are no inputs themselves."""
+        """s0 = arg0.size(1), from the first input that has the size, for symbols that are no inputs
+        themselves."""
         lines, known = [], set(self.graph.inputs)
         for name, buffer in self.graph.inputs.items():
             layout = buffer.layout  # None: an int, which has its symbol's name
@@ -657,7 +673,7 @@ class WrapperWriter:
             for s in sorted(self.symbols & DERIVED.keys(), key=str)
         ]
 
-    # -- the function --------------------------------------------------------------------------------------------------
+    # -- the function ------------------------------------------------------------------------------
     def output(self, value):
         if isinstance(value, BufferView):
             return self.view(value, exact=True)
@@ -670,7 +686,8 @@ class WrapperWriter:
         )
 
     def source(self):
-        """The function's text: `lines` and, around them from inside to outside, the workspace, sizes, the stream, no autograd."""
+        """The function's text: `lines` and, around them from inside to outside, the workspace,
+        sizes, the stream, no autograd."""
         body = self.symbol_lines() + self.in_workspace([*self.lines, *self.result_lines()])
         if self.device.type == "cuda":
             number = self.device.index or 0
@@ -736,7 +753,8 @@ class WrapperWriter:
         )
 
     def in_workspace(self, lines):
-        """The lines, the last of which returns, between taking a workspace from its list and putting it back."""
+        """The lines, the last of which returns, between taking a workspace from its list and
+        putting it back."""
         if not self.in_arena:
             return lines
         names = [*self.in_arena, *self.views.values()]
@@ -833,7 +851,8 @@ def by_place(steps):
 
 
 def wrapped(line, width=108):
-    """A long call or tuple over several lines, broken at commas, aligned after its opening bracket."""
+    """A long call or tuple over several lines, broken at commas, aligned after its opening
+    bracket."""
     if (
         len(line) <= width or "(" not in line or ")" not in line or "'" in line or '"' in line
     ):  # never cut a string
@@ -854,7 +873,8 @@ def wrapped(line, width=108):
 
 
 def storage_bytes(buffer):
-    """Bytes from the first to the last element, perhaps an expression; 0 where there is no layout."""
+    """Bytes from the first to the last element, perhaps an expression; 0 where there is no
+    layout."""
     layout = buffer.layout
     if layout is None or 0 in layout.size:
         return 0
@@ -863,7 +883,8 @@ def storage_bytes(buffer):
 
 
 def place_in_slot(slots, arena, nbytes, born, dies):
-    """The same where bytes are expressions: a slot that is free during [born, dies] and as large for all sizes, or a new one."""
+    """The same where bytes are expressions: a slot that is free during [born, dies] and as large
+    for all sizes, or a new one."""
     for k, have in enumerate(slots):
         users = [(b, d, name) for slot, _, b, d, name in arena if slot == k]
         if all(d < born or dies < b for b, d, _ in users) and is_nonnegative(
@@ -884,7 +905,8 @@ def step_name(buffer):
 
 
 def place_in_arena(arena, size, born, dies):
-    """Lowest offset where `size` bytes are free during [born, dies]; and the name of a dead buffer that lay there."""
+    """Lowest offset where `size` bytes are free during [born, dies]; and the name of a dead buffer
+    that lay there."""
     busy = sorted((o, n) for o, n, b, d, _ in arena if b <= dies and born <= d)
     offset = 0
     for start, length in busy:

@@ -1,9 +1,11 @@
 """Common subexpressions, operations that do nothing, numbers that lie on another device, dead code.
 
-In:   a functional ATen graph (an `fx.GraphModule`), changed in place.  Out: the number of nodes each pass removed.
+In:   a functional ATen graph (an `fx.GraphModule`), changed in place.  Out: the number of nodes
+      each pass removed.
 
     >>> optimize(gm)            # of x.clone().exp() + x.exp(), and x.sin(), which nobody uses
-    {'numbers': 0, 'no-ops': 1, 'common subexpressions': 1, 'tables of zeros': 0, 'attention masks': 0, 'dead code': 1}
+    {'numbers': 0, 'no-ops': 1, 'common subexpressions': 1, 'tables of zeros': 0, 'attention masks':
+    0, 'dead code': 1}
 
 Mirrors torch/_inductor/fx_passes/post_grad.py and torch/_functorch/compile_utils.py (fx_graph_cse).
 """
@@ -43,9 +45,11 @@ def optimize(gm):
 
 
 def numbers_to_devices(gm):
-    """Tensors of no dimensions on the CPU that our kernels on a GPU would read (x[0] = 5, x * torch.tensor(2.)).
+    """Tensors of no dimensions on the CPU that our kernels on a GPU would read (x[0] = 5, x *
+    torch.tensor(2.)).
 
-    What the graph itself makes of a Python number becomes one again; the others are copied to the GPU, once."""
+    What the graph itself makes of a Python number becomes one again; the others are copied to the
+    GPU, once."""
     there = {}
     for node in list(gm.graph.nodes):
         value = node.meta.get("val")
@@ -95,7 +99,8 @@ def on_device(gm, node, device):
 def remove_no_ops(graph):
     """Copies, casts and reshapes whose result is what they were given.
 
-    A clone may be an output of its own (eager gives fresh memory): those that reach the output stay.
+    A clone may be an output of its own (eager gives fresh memory): those that reach the output
+    stay.
     """
     removed = 0
     # as_strided counts from the start of the memory: with one in the graph, what stands in for a
@@ -110,7 +115,8 @@ def remove_no_ops(graph):
     }
     for node in list(graph.nodes):
         if node.target is aten.copy.default and all(isinstance(a, fx.Node) for a in node.args[:2]):
-            # a copy over the whole of something (dropout's mask over empty_like(x)) needs x neither now nor in the backward half
+            # a copy over the whole of something (dropout's mask over empty_like(x)) needs x neither
+            # now nor in the backward half
             over, source = (a.meta["val"] for a in node.args[:2])
             if alike(over, source.to(over.dtype)):
                 node.target, node.args, node.kwargs = (

@@ -1,16 +1,20 @@
 """What library kernels on a CPU want: products by oneDNN, channels-last convolutions.
 
-In:   a functional ATen graph.  Out: an equal one, where a library kernel gains more than the change costs.
+In:   a functional ATen graph.  Out: an equal one, where a library kernel gains more than the change
+      costs.
 
-    mm(a, t(w)), addmm(bias, a, t(w))  ->  mkldnn._linear_pointwise(a, w, bias): oneDNN's product, 1.03 to 1.6 times as fast as
-                                           BLAS's on large float32 matrices (LEAST_PRODUCT, LEAST_ROWS), also without packed weights
+    mm(a, t(w)), addmm(bias, a, t(w))  ->  mkldnn._linear_pointwise(a, w, bias): oneDNN's product,
+    1.03 to 1.6 times as fast as
+                                           BLAS's on large float32 matrices (LEAST_PRODUCT,
+                                           LEAST_ROWS), also without packed weights
     convolution(x, w)                  ->  convolution(clone(x, channels_last), w): as it is, each convolution copies its
                                            image into oneDNN's layout and its result back
     convolution(x, w) of 1x1           ->  a product: in channels-last memory an image is the matrix [pixels, channels]
 
-A convolution whose weights are much larger than its image keeps plain memory: oneDNN reorders the weights in every call, and
-does so faster for that.  Frozen weights (freezing.py) are reordered once.
-Mirrors torch/_inductor/fx_passes/mkldnn_fusion.py and `decide_layout_opt` in graph.py.  Left out: other dtypes than float32.
+A convolution whose weights are much larger than its image keeps plain memory: oneDNN reorders the
+weights in every call, and does so faster for that.  Frozen weights (freezing.py) are reordered
+once. Mirrors torch/_inductor/fx_passes/mkldnn_fusion.py and `decide_layout_opt` in graph.py.  Left
+out: other dtypes than float32.
 """
 
 import torch
@@ -27,7 +31,8 @@ HEAVY_WEIGHTS = 8  # weights this many times as large as the image: plain memory
 
 
 def optimize_for_cpu(gm, record, channels_last=True, constants=()):
-    """The graph with the CPU's library kernels; `gm` itself where nothing is gained.  channels_last=False: products only.
+    """The graph with the CPU's library kernels; `gm` itself where nothing is gained.
+    channels_last=False: products only.
 
     Weights among `constants` are reordered by calls that freezing.py takes out of the graph."""
     calls = [n for n in gm.graph.nodes if n.op == "call_function" and is_float_on_cpu(n)]
@@ -101,7 +106,7 @@ class CpuLibrary(LayoutPass):
             return self.product(node)
         return self.kept(node)
 
-    # -- convolutions ------------------------------------------------------------------------------------------------
+    # -- convolutions ------------------------------------------------------------------------------
     def convolution(self, node):
         x, w, bias, stride, padding, dilation, transposed, output_padding, groups = node.args
         image, weights = value_of(x), value_of(w)
@@ -161,7 +166,7 @@ class CpuLibrary(LayoutPass):
         out = self.call(node, aten.view.default, out, [n, height, width, c])
         return self.call(node, aten.permute.default, out, [0, 3, 1, 2])
 
-    # -- matrix products ------------------------------------------------------------------------------------------------
+    # -- matrix products ---------------------------------------------------------------------------
     def product(self, node):
         """mm or addmm by oneDNN, where that is faster."""
         bias = node.args[0] if node.target is aten.addmm.default else None
@@ -181,7 +186,8 @@ class CpuLibrary(LayoutPass):
         return self.call(node, mkldnn._linear_pointwise.default, a, weights, bias, "none", [], "")
 
     def packed(self, like, weights, reorder, *how):
-        """Weights in oneDNN's own order.  Fake tensors have no such layout: to them it is the weights."""
+        """Weights in oneDNN's own order.  Fake tensors have no such layout: to them it is the
+        weights."""
         node = self.graph.call_function(reorder, (weights, *how))
         node.meta = origin_of(like) | {"val": value_of(weights)}
         return node

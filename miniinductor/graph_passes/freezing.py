@@ -1,18 +1,23 @@
 """Freezing: what depends on parameters alone is computed once, not in every call.
 
-In:   a functional inference graph; the names of tensors that it writes itself.  Out: the same graph, its frozen values constants now, and
+In:   a functional inference graph; the names of tensors that it writes itself.  Out: the same
+      graph, its frozen values constants now, and
 `Frozen`, which computes them again when a parameter has changed.
 
     y = convolution(x, w); z = (y - mean) * rsqrt(var + eps) * g + b        fold_affine: ->  convolution(x, w * s, t), where
-                                                                            s = rsqrt(var + eps) * g and t = b - mean * s
+                                                                            s = rsqrt(var + eps) * g
+                                                                            and t = b - mean * s
     packed = mkldnn._reorder_linear_weight(w)       (written by cpu_library.py)
     s, t, w * s, packed                                                     freeze: ->  constants
 
-Off by default (`config.freezing`), as in PyTorch.  PyTorch's frozen model ignores later changes of its parameters.  Ours looks in every
-call at each parameter's version and address: in-place writes (an optimizer's step, load_state_dict, `p.add_()`) and `p.data = new` are
-noticed, and the constants made again.  What changes memory behind torch's back is not: `p.data.add_()`, a NumPy array that shares memory.
+Off by default (`config.freezing`), as in PyTorch.  PyTorch's frozen model ignores later changes of
+its parameters.  Ours looks in every call at each parameter's version and address: in-place writes
+(an optimizer's step, load_state_dict, `p.add_()`) and `p.data = new` are noticed, and the constants
+made again.  What changes memory behind torch's back is not: `p.data.add_()`, a NumPy array that
+shares memory.
 
-Mirrors torch/_inductor/freezing.py, constant_folding.py and fx_passes/binary_folding.py.  Left out: dropping the original parameters.
+Mirrors torch/_inductor/freezing.py, constant_folding.py and fx_passes/binary_folding.py.  Left out:
+dropping the original parameters.
 """
 
 import operator
@@ -52,9 +57,10 @@ class Constants:
         return self.known[node]
 
 
-# ---- folding arithmetic into a convolution's weights --------------------------------------------------------------------
+# ---- folding arithmetic into a convolution's weights ---------------------------------------------
 def fold_affine(gm, constants, record):
-    """Sums and products with one constant per channel, behind a convolution with constant weights, become part of the weights."""
+    """Sums and products with one constant per channel, behind a convolution with constant weights,
+    become part of the weights."""
     count = 0
     for node in list(gm.graph.nodes):
         if (
@@ -140,7 +146,7 @@ def _fold(graph, node, chain, fake_mode):
     last.replace_all_uses_with(new)
 
 
-# ---- constants -----------------------------------------------------------------------------------------------------------
+# ---- constants -----------------------------------------------------------------------------------
 class Frozen:
     """The part of a graph that makes its constants, and what they were made from."""
 
@@ -156,7 +162,8 @@ class Frozen:
         return [(t._version, t.data_ptr()) for t in self.watched]
 
     def guarded(self, run):
-        """`run`, a wrapper whose globals hold the constants; they are made again after a parameter changed."""
+        """`run`, a wrapper whose globals hold the constants; they are made again after a parameter
+        changed."""
 
         def checked(*inputs):
             seen = self.seen()
@@ -210,7 +217,8 @@ def freeze(gm, constants, record):
 
 
 def _base(node):
-    """What a chain of views looks at: a parameter seen through views is not frozen, it is read as it is."""
+    """What a chain of views looks at: a parameter seen through views is not frozen, it is read as
+    it is."""
     while node.op == "call_function" and is_view(node.target):
         node = node.args[0]
     return node

@@ -1,20 +1,25 @@
-"""What library kernels on a GPU want: channels-last convolutions, patches as matrices, matrices whose rows are aligned.
+"""What library kernels on a GPU want: channels-last convolutions, patches as matrices, matrices
+whose rows are aligned.
 
-In:   a functional ATen graph.  Out: an equal one, with copies that change layouts where a library kernel gains
+In:   a functional ATen graph.  Out: an equal one, with copies that change layouts where a library
+      kernel gains
 more than they cost.
 
     convolution(x, w)             ->  convolution(clone(x, channels_last), clone(w, channels_last)): without it, the library
-                                      transposes before and after every convolution; convolution_backward in the same way
+                                      transposes before and after every convolution;
+                                      convolution_backward in the same way
     convolution(x, w, b)          ->  convolution(x, w) + b: the library would start a kernel for the sum alone
     addmm(b, x, w), float32       ->  mm(x, w) + b where pointwise work follows: the library has faster kernels for the bare product
-    convolution(x, w) whose windows do not overlap (a vision transformer's patches)  ->  addmm(bias, patches of x, w as a matrix)
-    convolution(x, w) of 1x1, mode="max-autotune"  ->  mm(x as a row per pixel, w): our template may continue with what follows
-    mm(a, w), w of 50257 columns  ->  mm(a, pad(w, 7))[:, :50257]: rows of 50257 half-precision numbers are aligned to 2 bytes, for
-                                      which only slow library kernels exist (unless our template serves: `suits_template`)
+    convolution(x, w) whose windows do not overlap (a vision transformer's patches)  ->  addmm(bias,
+    patches of x, w as a matrix) convolution(x, w) of 1x1, mode="max-autotune"  ->  mm(x as a row
+    per pixel, w): our template may continue with what follows mm(a, w), w of 50257 columns  ->
+    mm(a, pad(w, 7))[:, :50257]: rows of 50257 half-precision numbers are aligned to 2 bytes, for
+                                      which only slow library kernels exist (unless our template
+                                      serves: `suits_template`)
 
-Where an op cannot take the new strides, the graph stays as it was.  In training the half-precision convolutions of the joint graph move, so that
-what is saved is channels-last, too; then the products of each half.
-Mirrors `decide_layout_opt` in torch/_inductor/graph.py and fx_passes/pad_mm.py.
+Where an op cannot take the new strides, the graph stays as it was.  In training the half-precision
+convolutions of the joint graph move, so that what is saved is channels-last, too; then the products
+of each half. Mirrors `decide_layout_opt` in torch/_inductor/graph.py and fx_passes/pad_mm.py.
 """
 
 import torch
@@ -65,7 +70,8 @@ def is_continued(node):
 
 
 def suits_template(dtype, a, b):
-    """Is a @ b better written tile by tile by our own kernel (codegen/matmul.py) than padded?  Only its result is unaligned.
+    """Is a @ b better written tile by tile by our own kernel (codegen/matmul.py) than padded?  Only
+    its result is unaligned.
 
     a, b: (size, stride)."""
     sizes = [*a[0], *a[1], *b[0], *b[1]]
@@ -133,8 +139,9 @@ class Relayout(LayoutPass):
         return self.kept(node)
 
     def moves(self, node):
-        """In training float32's stay: copies for TF32 products that take as long cost more memory than eager.  So do float32 images of 3 channels
-        that are cut in patches: moved, a ViT's error on an H100 was 2e-4 instead of eager's 2e-6 (TF32, presumably)."""
+        """In training float32's stay: copies for TF32 products that take as long cost more memory
+        than eager.  So do float32 images of 3 channels that are cut in patches: moved, a ViT's
+        error on an H100 was 2e-4 instead of eager's 2e-6 (TF32, presumably)."""
         value = node.args[0].meta["val"]
         return value.dim() == 4 and (
             value.dtype in HALF
@@ -155,7 +162,8 @@ class Relayout(LayoutPass):
                 node.update_arg(position, self.moved[tensor])
 
     def convolution(self, node):
-        """In channels-last memory; its bias is added by the kernel that follows (the library would start one for that alone)."""
+        """In channels-last memory; its bias is added by the kernel that follows (the library would
+        start one for that alone)."""
         if self.moves(node):
             self.changed("convolutions in channels-last memory")
             self.move(node, 2)
@@ -170,7 +178,7 @@ class Relayout(LayoutPass):
         column = self.call(node, aten.view.default, bias, [-1] + [1] * (node.meta["val"].dim() - 2))
         return self.call(node, aten.add.Tensor, node, column)
 
-    # -- convolutions whose windows lie side by side -----------------------------------------------------------------------
+    # -- convolutions whose windows lie side by side -----------------------------------------------
     def has_patches(self, node):
         x, weight, _, stride, padding, dilation, transposed, _, groups = node.args
         value, (height, width) = (
@@ -263,7 +271,7 @@ class Relayout(LayoutPass):
         )
         return self.image(rows, bias, rows, columns, [count, height, width, -1])
 
-    # -- matrix products ------------------------------------------------------------------------------------------------
+    # -- matrix products ---------------------------------------------------------------------------
     def is_biased(self, node):
         bias, a, _ = (x.meta["val"] for x in node.args)
         return not node.kwargs and bias.dim() == 1 and a.dtype == bias.dtype == torch.float32
@@ -276,7 +284,8 @@ class Relayout(LayoutPass):
         return self.call(node, aten.add.Tensor, self.call(node, aten.mm.default, a, b), bias)
 
     def misaligned(self, node):
-        """How many rows and columns mm(a[m, k], b[k, n]) lacks: (m, k, n); m only where a is stored by columns."""
+        """How many rows and columns mm(a[m, k], b[k, n]) lacks: (m, k, n); m only where a is stored
+        by columns."""
         a, b = (x.meta["val"] for x in node.args)
         (m, k), n = a.shape, b.shape[1]
         by_columns = a.stride(0) == 1 and a.stride(1) != 1
@@ -309,7 +318,8 @@ class Relayout(LayoutPass):
         return out
 
     def with_zeros(self, node, matrix, rows, columns):
-        """The matrix with more rows and columns; a transposed one is padded before its transposition, and each once."""
+        """The matrix with more rows and columns; a transposed one is padded before its
+        transposition, and each once."""
         if not rows and not columns:
             return matrix
         transposed = matrix.target in TRANSPOSITIONS and matrix.meta["val"].stride(0) == 1

@@ -6,7 +6,8 @@ In:   a functional ATen graph, changed in place.  Out: how many tables were save
     g = index_put(z, [ids], rows, accumulate=True)      ->     g = index_put(z, [ids], rows, accumulate=True)
     total = add(h, g)         # a weight used twice     ->     total = index_put(h, [ids], rows, accumulate=True)
 
-The first saves writing zeros: the system hands out pages of zeros when they are touched.  The second saves the table and its sum.
+The first saves writing zeros: the system hands out pages of zeros when they are touched.  The
+second saves the table and its sum.
 # PyTorch: fills and adds; sparse=True gradients are the user's way out.
 """
 
@@ -99,7 +100,8 @@ def _is_zeros(node):
 
 
 def _sum_with(node):
-    """(the addition that is all that is made of `node`, what it is added to), if the rows may be added to that instead."""
+    """(the addition that is all that is made of `node`, what it is added to), if the rows may be
+    added to that instead."""
     place = next(iter(node.users))
     if (
         len(node.users) > 1

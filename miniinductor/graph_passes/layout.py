@@ -1,6 +1,8 @@
-"""A graph copied node by node, with layout changes: what the GPU's and the CPU's passes for library kernels share.
+"""A graph copied node by node, with layout changes: what the GPU's and the CPU's passes for library
+kernels share.
 
-In:   a functional ATen graph.  Out: an equal one.  Fake tensors flow through the copy, so that every node knows its strides;
+In:   a functional ATen graph.  Out: an equal one.  Fake tensors flow through the copy, so that
+      every node knows its strides;
 outputs keep the strides that eager gives them.
 
     class ChannelsLast(LayoutPass):
@@ -39,7 +41,8 @@ def value_of(node):
 
 
 class LayoutPass:
-    """`run()` gives the new graph, or the old one where `visit` changed nothing.  counts: sentence for the record -> how often."""
+    """`run()` gives the new graph, or the old one where `visit` changed nothing.  counts: sentence
+    for the record -> how often."""
 
     def __init__(self, gm, record):
         self.gm, self.record, self.graph, self.copied, self.counts = gm, record, fx.Graph(), {}, {}
@@ -88,14 +91,16 @@ class LayoutPass:
         return with_graph(self.gm, self.graph)
 
     def kept(self, node):
-        """The node as it is; with a new fake value where its arguments' strides are others than before."""
+        """The node as it is; with a new fake value where its arguments' strides are others than
+        before."""
         return node if self.as_before else self.evaluate(node)
 
     def changed(self, what):
         self.counts[what] = self.counts.get(what, 0) + 1
 
     def evaluate(self, node):
-        """The node, with the fake value that its arguments give it.  What cannot be viewed in new strides is copied first."""
+        """The node, with the fake value that its arguments give it.  What cannot be viewed in new
+        strides is copied first."""
         args, kwargs = fx.map_arg((node.args, node.kwargs), lambda n: n.meta["val"])
         try:
             with self.fake_mode:

@@ -1,6 +1,8 @@
-"""A small pattern matcher: find what one Python function computes, put what another one computes in its place.
+"""A small pattern matcher: find what one Python function computes, put what another one computes in
+its place.
 
-In:   a functional ATen graph and `Rewrite`s.  Out: the same graph, rewritten in place; what was rewritten, and how often.
+In:   a functional ATen graph and `Rewrite`s.  Out: the same graph, rewritten in place; what was
+      rewritten, and how often.
 
     def search(x, weight, bias):            # as a user may have written it
         return torch.tanh(torch.addmm(bias, x, weight.t()))
@@ -8,21 +10,26 @@ In:   a functional ATen graph and `Rewrite`s.  Out: the same graph, rewritten in
     def replace(x, weight, bias):           # the same values, faster
         return torch.ops.mkldnn._linear_pointwise(x, weight, bias, "tanh", [], "")
 
-    rewrite = Rewrite("linear + tanh", search, replace, examples=[[(4, 8), (16, 8), (16,)]], needs=[aten.addmm.default])
+    rewrite = Rewrite("linear + tanh", search, replace, examples=[[(4, 8), (16, 8), (16,)]],
+    needs=[aten.addmm.default])
     apply([rewrite], gm, record, decompositions)        # {'linear + tanh': 2}
 
 A match is found in two steps, and the second is the proof:
 
-1.  `search` is traced by our own tracer on example tensors, and its graph is laid over the graph at every node that could be its
+1. `search` is traced by our own tracer on example tensors, and its graph is laid over the graph at
+   every node that could be its
     output.  Sizes (any int) are not compared.  This tells which nodes would be x, weight and bias.
-2.  `search` is traced again on *those* nodes' fake tensors, with the numbers found.  What comes out must be the graph that is there,
+2. `search` is traced again on *those* nodes' fake tensors, with the numbers found.  What comes out
+   must be the graph that is there,
     int for int: this program, applied to these tensors, is exactly what the graph computes.
 
-Both steps look through what changes no value (`source`: clones; reshapes by any name are one), accept x + y for y + x, and -1 for
-the last dimension.  No value inside a match may be used outside of it.  A float among `examples` is a parameter, too (a scale).
+Both steps look through what changes no value (`source`: clones; reshapes by any name are one),
+accept x + y for y + x, and -1 for the last dimension.  No value inside a match may be used outside
+of it.  A float among `examples` is a parameter, too (a scale).
 
-Mirrors torch/_inductor/pattern_matcher.py (`register_replacement`).  Left out: patterns with several outputs, patterns that are not
-functions, wildcards for operators; graphs with symbolic sizes (comparing those would add guards).
+Mirrors torch/_inductor/pattern_matcher.py (`register_replacement`).  Left out: patterns with
+several outputs, patterns that are not functions, wildcards for operators; graphs with symbolic
+sizes (comparing those would add guards).
 """
 
 from dataclasses import dataclass, field
@@ -47,8 +54,9 @@ CHANGES_NOTHING = {aten.clone.default, aten._to_copy.default, aten.expand.defaul
 
 @dataclass
 class Rewrite:
-    """One rule.  examples: argument lists, a shape for a tensor, a float for a number; one for every way to trace `search` (2-D, 3-D).
-    needs: ops without which a graph cannot contain it.  when(*values): may it be applied to these fake tensors and numbers?"""
+    """One rule.  examples: argument lists, a shape for a tensor, a float for a number; one for
+    every way to trace `search` (2-D, 3-D). needs: ops without which a graph cannot contain it.
+    when(*values): may it be applied to these fake tensors and numbers?"""
 
     name: str
     search: Callable
@@ -60,7 +68,8 @@ class Rewrite:
 
 
 def apply(rewrites, gm, record, decompositions):
-    """Apply each rewrite wherever it matches; {name: how often}, which also goes into `record.notes`."""
+    """Apply each rewrite wherever it matches; {name: how often}, which also goes into
+    `record.notes`."""
     counts, targets = {}, {n.target for n in gm.graph.nodes}
     if any(
         type(n) is not int
@@ -88,9 +97,10 @@ def apply(rewrites, gm, record, decompositions):
     return counts
 
 
-# ---- tracing ---------------------------------------------------------------------------------------------------------
+# ---- tracing -------------------------------------------------------------------------------------
 def traced(function, values, decompositions, mode):
-    """The pattern of function(*values): fake tensors become placeholders, in order; numbers stay."""
+    """The pattern of function(*values): fake tensors become placeholders, in order; numbers
+    stay."""
     tracer, arguments = Tracer(mode, decompositions), []
     with torch.no_grad(), no_autocast(), enable_python_dispatcher(), mode:
         for i, v in enumerate(values):
@@ -116,9 +126,10 @@ class Pattern:
         self.numbers = {v: i for i, v in enumerate(self.arguments) if isinstance(v, float)}
 
 
-# ---- matching --------------------------------------------------------------------------------------------------------
+# ---- matching ------------------------------------------------------------------------------------
 class Rewriter:
-    """Finds and replaces in one graph.  traces: what was traced for it before; twelve layers alike need one proof."""
+    """Finds and replaces in one graph.  traces: what was traced for it before; twelve layers alike
+    need one proof."""
 
     def __init__(self, gm, decompositions):
         self.gm, self.decompositions, self.traces = gm, decompositions, {}
@@ -184,7 +195,8 @@ class Rewriter:
         )
 
     def replace(self, node, new, found):
-        """The graph of `new`, on the nodes `found`, in place of `node`; copied into the strides that `node` had, if they are others and matter."""
+        """The graph of `new`, on the nodes `found`, in place of `node`; copied into the strides
+        that `node` had, if they are others and matter."""
         copies, origin, graph = {}, origin_of(node), self.gm.graph
         with graph.inserting_before(node):
             for n in new.graph.nodes:
@@ -217,7 +229,8 @@ def makes_contiguous(node):
 
 
 class Matcher:
-    """Lays a pattern's graph over another; bound: argument -> node or number, met: pattern node -> node."""
+    """Lays a pattern's graph over another; bound: argument -> node or number, met: pattern node ->
+    node."""
 
     def __init__(self, pattern, exact):
         self.pattern, self.exact, self.bound, self.met = pattern, exact, {}, {}
@@ -282,7 +295,8 @@ class Matcher:
 
 
 def source(node, exact=True):
-    """What `node` is a copy of: clones, reshapes to the same shape, casts to the same type (if not `exact`, to any type)."""
+    """What `node` is a copy of: clones, reshapes to the same shape, casts to the same type (if not
+    `exact`, to any type)."""
     while (
         node.op == "call_function"
         and node.target in CHANGES_NOTHING
@@ -304,7 +318,8 @@ def _kind(node):
 
 
 def _dims(node, args):
-    """softmax(x, 3) is softmax(x, -1): of an op that has a `dim`, dimensions count from the front."""
+    """softmax(x, 3) is softmax(x, -1): of an op that has a `dim`, dimensions count from the
+    front."""
     names = (
         [a.name for a in getattr(node.target, "_schema").arguments]
         if hasattr(node.target, "_schema")

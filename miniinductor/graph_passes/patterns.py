@@ -5,11 +5,12 @@ In:   nothing.  Out: `REWRITES`, in the order in which they are tried.
     softmax(q @ k^T * scale + mask) @ v     ->  one attention kernel, which never stores the scores (runtime/attention.py)
     x @ w + bias                            ->  a product that adds its bias itself (CPU)
 
-A rewrite must hold for every input, NaN and infinities too.  scores.masked_fill(mask, -inf) hides an inf or NaN among the scores, which an
-added mask does not, and float16 scores overflow where the kernel's float ones do not: both stay as they are.  Products that apply an
-activation themselves are left out for that reason (oneDNN's relu gives 0 for NaN, its erf-gelu NaN for inf), and for another: our fused
-kernel behind the product costs as little.
-Mirrors torch/_inductor/fx_passes/fuse_attention.py and mkldnn_fusion.py.
+A rewrite must hold for every input, NaN and infinities too.  scores.masked_fill(mask, -inf) hides
+an inf or NaN among the scores, which an added mask does not, and float16 scores overflow where the
+kernel's float ones do not: both stay as they are.  Products that apply an activation themselves are
+left out for that reason (oneDNN's relu gives 0 for NaN, its erf-gelu NaN for inf), and for another:
+our fused kernel behind the product costs as little. Mirrors
+torch/_inductor/fx_passes/fuse_attention.py and mkldnn_fusion.py.
 """
 
 import functools
@@ -33,7 +34,7 @@ LEAST_ON_GPU = (
 ALIGNED = 8  # GPU: numbers at multiples of which the rows of a mask begin
 
 
-# ---- attention -------------------------------------------------------------------------------------------------------
+# ---- attention -----------------------------------------------------------------------------------
 def flash(q, kt, v, mask, scale):
     """softmax(q @ kt * scale + mask) @ v of 3 or 4 dimensions."""
     rank = q.dim()
@@ -103,7 +104,8 @@ SOFTMAX = {
 
 
 def attention(scaling, count, precision):
-    """The rewrite for one way of writing it; count: masks that are added (T5 adds a bias and a mask)."""
+    """The rewrite for one way of writing it; count: masks that are added (T5 adds a bias and a
+    mask)."""
 
     def take(values):
         values = list(values)
@@ -152,7 +154,7 @@ def attention(scaling, count, precision):
     )
 
 
-# ---- products --------------------------------------------------------------------------------------------------------
+# ---- products ------------------------------------------------------------------------------------
 def product_and_bias(x, w, bias):
     return torch.mm(x, w) + bias
 

@@ -1,10 +1,12 @@
-"""Eager kernels inside a compiled graph: extern kernels by choice, fallback kernels for want of a rule.
+"""Eager kernels inside a compiled graph: extern kernels by choice, fallback kernels for want of a
+rule.
 
-In:   an ATen call.  Out: an `ExternKernel` (and `MultiOutput`s) whose tensor arguments are stored buffers.
+In:   an ATen call.  Out: an `ExternKernel` (and `MultiOutput`s) whose tensor arguments are stored
+      buffers.
 
-Matrix products, convolutions, attention and sorting stay library calls: `EXTERN`.  Whatever has no lowering does too, and
-is recorded as a fallback with its reason.
-Mirrors torch/_inductor/kernel/*.py and `fallback_handler`.
+Matrix products, convolutions, attention and sorting stay library calls: `EXTERN`.  Whatever has no
+lowering does too, and is recorded as a fallback with its reason. Mirrors
+torch/_inductor/kernel/*.py and `fallback_handler`.
 """
 
 import torch
@@ -60,7 +62,8 @@ READS_STORAGE = {
 
 
 def eager_kernel(call, args, kwargs, record, reason=None):
-    """The call as an eager kernel; `reason` makes it a fallback.  Returns a box, or the tuple of boxes the op returns."""
+    """The call as an eager kernel; `reason` makes it a fallback.  Returns a box, or the tuple of
+    boxes the op returns."""
     op = call.node.target
     record.fallbacks.append(
         Fallback(
@@ -89,9 +92,11 @@ def eager_kernel(call, args, kwargs, record, reason=None):
 
 
 def _argument(call, box):
-    """A stored view of `box`, in the strides eager gives it: many kernels let their arguments' layout decide their result's.
+    """A stored view of `box`, in the strides eager gives it: many kernels let their arguments'
+    layout decide their result's.
 
-    Kernels with an out= overload are told the result's layout, so they take the argument as it lies.
+    Kernels with an out= overload are told the result's layout, so they take the argument as it
+    lies.
     """
     call.lowerer.settle_base(box)
     if call.node.target in EXTERN and EXTERN[call.node.target] is not None:

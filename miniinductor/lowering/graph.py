@@ -1,6 +1,7 @@
 """Lower a functional ATen graph, node by node.
 
-In:   an `fx.GraphModule` of pure ATen ops whose output is (outputs, new values of written inputs).  Out: an `ir.Graph`.
+In:   an `fx.GraphModule` of pure ATen ops whose output is (outputs, new values of written inputs).
+      Out: an `ir.Graph`.
 
     >>> graph = lower_graph(gm, CompileRecord(), written=[])
     >>> [op.name for op in graph.operations]
@@ -43,7 +44,9 @@ from .extern import EXTERN, eager_kernel
 from .registry import LOWERINGS, Call, CannotLower, NotLowered, aten
 
 MANY_READS = 4  # an inlined value that several users would re-read this often is stored instead
-FEW_READS = 2  # the same on a GPU, where arithmetic is free and memory is not; but not in a backward half, whose kernels
+# the same on a GPU, where arithmetic is free and memory is not; but not in a backward half, whose
+# kernels
+FEW_READS = 2
 # read what they share at other loops
 MANY_OPS = 16
 KNOWN_FUNCTIONS = {
@@ -59,12 +62,14 @@ HUGE = 128  # operations: stored even with one user, so that no kernel grows wit
 
 
 class LoweringError(Exception):
-    """A rule produced something impossible: a bug of ours, named with the op and the user's line."""
+    """A rule produced something impossible: a bug of ours, named with the op and the user's
+    line."""
 
 
 class _Cost(OpsHandler):
-    """Counts what one element of a value costs; its values say whether they depend on something that is read.  What depends on
-    the index alone is cheap, being the same for a whole row or column."""
+    """Counts what one element of a value costs; its values say whether they depend on something
+    that is read.  What depends on the index alone is cheap, being the same for a whole row or
+    column."""
 
     def __init__(self):
         self.reads = self.operations = 0
@@ -115,7 +120,8 @@ def cost(box):
 
 
 def should_realize(box, users, many_reads=MANY_READS):
-    """Store this value now?  A pointwise value if storing is cheaper than computing it in every user."""
+    """Store this value now?  A pointwise value if storing is cheaper than computing it in every
+    user."""
     if not isinstance(box.data, Pointwise):
         return False
     if not config.inlining:
@@ -135,7 +141,8 @@ class GraphLowering(fx.Interpreter):
         self.is_forward = record.joint_graph is None or "results" in gm.meta
 
     def example(self, value):
-        """What torch's promotion rule should see of a box: its fake tensor; numbers are themselves."""
+        """What torch's promotion rule should see of a box: its fake tensor; numbers are
+        themselves."""
         if isinstance(value, TensorBox):
             if value.fake is None or isinstance(
                 value.fake, Described
@@ -147,7 +154,8 @@ class GraphLowering(fx.Interpreter):
         return (1 if value.is_integer else 1.0) if isinstance(value, sympy.Expr) else value
 
     def settle_base(self, box):
-        """The value, or what a view looks at, is stored as eager has it, if it is not stored yet."""
+        """The value, or what a view looks at, is stored as eager has it, if it is not stored
+        yet."""
         base = box.base
         if base.fake is not None and not isinstance(base.data, Buffer) and is_dense(base.fake):
             base.realize(tuple(base.fake.stride()))
@@ -270,7 +278,8 @@ class GraphLowering(fx.Interpreter):
 
 
 def _complex_is_only_seen(box):
-    """Kernels hold no complex numbers: a complex value is stored by an eager kernel and may be seen through views, no more."""
+    """Kernels hold no complex numbers: a complex value is stored by an eager kernel and may be seen
+    through views, no more."""
     return (
         not box.dtype.is_complex
         or isinstance(box.data, Buffer)
@@ -280,9 +289,11 @@ def _complex_is_only_seen(box):
 
 
 def lower_graph(gm, record, written=()):
-    """The loop IR of `gm`; `written` names the inputs (op, target) whose new values stand in the second output.
+    """The loop IR of `gm`; `written` names the inputs (op, target) whose new values stand in the
+    second output.
 
-    Outputs keep the strides that eager gives them.  Raises LoweringError with the op and the user's line.
+    Outputs keep the strides that eager gives them.  Raises LoweringError with the op and the user's
+    line.
     """
     lowering = GraphLowering(gm, record)
     with building(lowering.lowered):
@@ -309,8 +320,9 @@ def lower_graph(gm, record, written=()):
 def _output_view(box, node, owners, lowering):
     """An output in eager's strides.  A value that is not stored yet is stored that way at once.
 
-    Outputs share memory with each other, or with an input, only where the ops say so: `x.repeat(1)` is a copy in eager, though it is
-    index maths here.  owners: buffer -> the node that made it, as far as views were followed.
+    Outputs share memory with each other, or with an input, only where the ops say so: `x.repeat(1)`
+    is a copy in eager, though it is index maths here.  owners: buffer -> the node that made it, as
+    far as views were followed.
     """
     fake, graph = described(node.meta["val"]), lowering.lowered
     stride = (

@@ -1,10 +1,12 @@
 """Lowerings whose index depends on data: embedding, gather, index.
 
-In:   tensors of positions.  Out: `Pointwise` values that load through `ops.indirect_indexing` (checked: an index out of
+In:   tensors of positions.  Out: `Pointwise` values that load through `ops.indirect_indexing`
+      (checked: an index out of
 range raises IndexError).
 
-Writes through positions (`index_put`, `scatter`) store into a copy.
-Mirrors torch/_inductor/lowering.py (`index_impl`, `gather`, `embedding`, `index_put_impl`).  Left out: boolean masks (size depends on data).
+Writes through positions (`index_put`, `scatter`) store into a copy. Mirrors
+torch/_inductor/lowering.py (`index_impl`, `gather`, `embedding`, `index_put_impl`).  Left out:
+boolean masks (size depends on data).
 """
 
 import sympy
@@ -28,7 +30,8 @@ from .registry import (
 
 
 def positions_in(index, size):
-    """at -> what the tensor `index` holds there, as a position among `size`; negative ones are out of range."""
+    """at -> what the tensor `index` holds there, as a position among `size`; negative ones are out
+    of range."""
     if index.dtype not in (torch.int32, torch.int64):
         raise NotLowered(f"positions of {index.dtype}")
     load = index.make_loader()
@@ -54,7 +57,8 @@ def _at_least_1d(call, box):
 
 @lower(aten.gather.default, aten.index_select.default)
 def gather(call, x, dim, index, sparse_grad=False):
-    """index_select's index is a vector: the same position for every place along the other dimensions."""
+    """index_select's index is a vector: the same position for every place along the other
+    dimensions."""
     x, index = _at_least_1d(call, x), _at_least_1d(call, index)
     dim = normalize_dim(dim, len(x.get_size()))
     load, position, is_vector = (
@@ -84,8 +88,9 @@ def index_tensor(call, x, indices):
 
 
 def _placer(size, given):
-    """(index into x[i, :, j] -> index into x, size of x[i, :, j]).  given: {dimension: index tensor}.  The index tensors broadcast together;
-    their dimensions stand where they stood if they are neighbours, in front otherwise (NumPy's rule)."""
+    """(index into x[i, :, j] -> index into x, size of x[i, :, j]).  given: {dimension: index
+    tensor}.  The index tensors broadcast together; their dimensions stand where they stood if they
+    are neighbours, in front otherwise (NumPy's rule)."""
     shape = broadcast_sizes(*[t.get_size() for t in given.values()])
     positions = list(given)
     front = positions[0] if positions[-1] - positions[0] < len(positions) else 0
@@ -111,7 +116,7 @@ def _placer(size, given):
     return place, [*others[:front], *shape, *others[front:]]
 
 
-# --- writes whose place depends on data ---------------------------------------------------------------------------------
+# --- writes whose place depends on data -----------------------------------------------------------
 ATOMIC = (
     torch.float32,
     torch.float64,
@@ -122,7 +127,8 @@ COMBINE = {"sum": "atomic_add", "prod": "atomic_mul", "amax": "atomic_max", "ami
 
 
 def scatter_into(call, x, ranges, value, place, mode=None):
-    """A copy of x in which element place(index) becomes (mode: is combined with) value(index), for index in `ranges`."""
+    """A copy of x in which element place(index) becomes (mode: is combined with) value(index), for
+    index in `ranges`."""
     if mode and (x.dtype not in ATOMIC or mode != "atomic_add" and x.device.type != "cpu"):
         raise NotLowered(f"{mode} of {x.dtype} on {x.device.type}")
     if 0 in ranges:
@@ -137,7 +143,8 @@ def scatter_into(call, x, ranges, value, place, mode=None):
 
 
 def _is_used_up(call, x):
-    """Is `x` the whole, fresh result of an eager kernel that only this call reads?  Then it need not be copied."""
+    """Is `x` the whole, fresh result of an eager kernel that only this call reads?  Then it need
+    not be copied."""
     node = call.node.args[0]
     return isinstance(x.data, ExternKernel) and node.target in EXTERN and len(node.users) == 1
 
@@ -205,7 +212,8 @@ def scatter(call, x, dim, index, source, reduce=None, include_self=True):
 
 @lower(aten.index_add.default, aten.index_copy.default)
 def index_add(call, x, dim, index, source, alpha=1):
-    """Whole slices of `source` go to (are added at) the positions of `index`, which must not be negative."""
+    """Whole slices of `source` go to (are added at) the positions of `index`, which must not be
+    negative."""
     if not x.get_size() or not source.get_size():
         raise NotLowered("a tensor of no dimensions")
     dim, dtype = normalize_dim(dim, len(x.get_size())), x.dtype

@@ -288,7 +288,7 @@ def copy(call, destination, source, non_blocking=False):
     return made(call, lambda index: cast(load(index), source.dtype, dtype), source)
 
 
-# --- creation -----------------------------------------------------------------------------------------------------
+# --- creation -------------------------------------------------------------------------------------
 def full(call, size, value, dtype=None):
     """`value` everywhere; dtype: if not that of the (first) result."""
     box = made(call, lambda index: number(value, box.dtype), dtype=dtype, size=sizes(size))
@@ -362,7 +362,7 @@ def uniform(call, seed, size):
     return made(call, body, seed)
 
 
-# --- prims: what torch's decompositions are written in has the rules of the ATen ops of the same name ------------------------
+# --- prims: what torch's decompositions are written in has the rules of the ATen ops of the same na
 for _name in [*UNARY, *BINARY, "add", "sub", "div", "pow", "where", "fmax", "fmin"]:
     _aten, _prim = getattr(aten, _name, None), getattr(torch.ops.prims, _name, None)
     if _aten is not None and _prim is not None:

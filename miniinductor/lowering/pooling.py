@@ -1,13 +1,16 @@
 """Pooling over two or three dimensions: max, average, adaptive.
 
-In:   max_pool2d, avg_pool3d, ...  Out: a `Pointwise` that reads every element of its window; where windows are large,
+In:   max_pool2d, avg_pool3d, ...  Out: a `Pointwise` that reads every element of its window; where
+      windows are large,
 a `Reduction` over the window.
 
-    avg_pool2d(x, 3, padding=1):  the window of output i starts at i*stride - 1; what lies outside x counts as 0
+    avg_pool2d(x, 3, padding=1):  the window of output i starts at i*stride - 1; what lies outside x
+    counts as 0
     adaptive_avg_pool2d(x, 7):    the window of output i: floor(i*n / 7) up to ceil((i+1)*n / 7); sizes differ by one
 
-Mirrors torch/_inductor/lowering.py (`max_pool2d_with_indices`, `avg_pool2d`, `_adaptive_avg_pool2d`).  Left out: max
-pools with large windows, fractional pools (they run as eager kernels).
+Mirrors torch/_inductor/lowering.py (`max_pool2d_with_indices`, `avg_pool2d`,
+`_adaptive_avg_pool2d`).  Left out: max pools with large windows, fractional pools (they run as
+eager kernels).
 """
 
 import functools
@@ -39,14 +42,15 @@ class Windows:
     x: TensorBox
     counts: list  # most elements of a window
     place: Callable  # (dimension, output index, k) -> where in x its element k lies
-    limits: Callable  # (dimension, output index) -> (low, high): where a place must lie; None where it always does
+    # (dimension, output index) -> (low, high): where a place must lie; None where it always does
+    limits: Callable
 
     def __post_init__(self):
         self.load = self.x.make_loader()  # now: what is stored later must not be read by this value
 
     def element(self, index, at, outside):
-        """Of element `at` of the window of output `index`: (is it inside x, or None if always; its value, else `outside`; its flat
-        place)."""
+        """Of element `at` of the window of output `index`: (is it inside x, or None if always; its
+        value, else `outside`; its flat place)."""
         rank, load = len(self.counts), self.load
         batch, output = list(index[:-rank]), index[-rank:]
         places = [self.place(d, output[d], at[d]) for d in range(rank)]
@@ -146,7 +150,7 @@ def _is_empty(call, x):
     return value
 
 
-# --- max ----------------------------------------------------------------------------------------------------------------------
+# --- max ------------------------------------------------------------------------------------------
 @lower(aten.max_pool2d_with_indices.default, aten.max_pool3d_with_indices.default)
 def max_pool(call, x, kernel, stride=(), padding=0, dilation=1, ceil_mode=False):
     rank, value = 2 if "2d" in str(call.node.target) else 3, _is_empty(call, x)
@@ -171,7 +175,8 @@ def adaptive_max_pool(call, x, output_size):
 
 
 def _largest(call, windows):
-    """[largest element, its place]: the first among equals; a NaN is the largest, the last one of several, as in eager."""
+    """[largest element, its place]: the first among equals; a NaN is the largest, the last one of
+    several, as in eager."""
     x = windows.x
     if math.prod(windows.counts) > UNROLLED:
         raise NotLowered(f"a window of more than {UNROLLED} elements")
@@ -207,7 +212,7 @@ def _largest(call, windows):
     ]
 
 
-# --- average --------------------------------------------------------------------------------------------------------------------
+# --- average --------------------------------------------------------------------------------------
 @lower(aten.avg_pool2d.default, aten.avg_pool3d.default)
 def avg_pool(
     call,
@@ -226,7 +231,8 @@ def avg_pool(
     constant = lambda v: ops.constant(v, torch.int64)  # noqa: E731
 
     def count(d, output):
-        """Elements of the window along dimension d that count; a number where every window has as many."""
+        """Elements of the window along dimension d that count; a number where every window has as
+        many."""
         pad = padding[d] if count_include_pad else 0
         low, high = windows.limits(d, output)
         last = (value.shape[d - rank] - 1) * stride[d] + kernel[d]

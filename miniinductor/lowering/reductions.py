@@ -46,7 +46,8 @@ def reduce(call, x, dims, keepdim, kind, compute, result):
 
     if kind in EXTREMES and any(size[k] == 0 for k in dims):
         raise NotLowered("nothing has no extreme: the eager kernel says so")
-    # a sum begins with 0.0, so that the sum of a single -0.0 is 0.0: loops over one element are left out later
+    # a sum begins with 0.0, so that the sum of a single -0.0 is 0.0: loops over one element are
+    # left out later
     starts_at_zero = kind == "sum" and compute.is_floating_point and elements(size, dims) == 1
 
     def inner(index, rindex):
@@ -216,8 +217,8 @@ def variance(call, x, dims=None, *, correction=None, keepdim=False):
 
 @lower(aten.cumsum.default, aten.cumprod.default, aten.logcumsumexp.default)
 def cumulative(call, x, dim, *, dtype=None):
-    """CPU: accumulated in double (float32, float64), float32 (narrow floats) or int64, and rounded at every step, as eager does it.
-    GPU: in float32, float64 or int64."""
+    """CPU: accumulated in double (float32, float64), float32 (narrow floats) or int64, and rounded
+    at every step, as eager does it. GPU: in float32, float64 or int64."""
     size, result = list(x.get_size()), call.value.dtype
     kind = {"cumsum": "sum", "cumprod": "prod", "logcumsumexp": "logaddexp"}[call.name]
     if not size or 0 in size:
@@ -242,7 +243,8 @@ def scan(call, x, result, *what):
 
 
 def in_chunks(call, x, element, others, count, whole, kind, compute, result):
-    """Few long scans: scans of chunks, each of which begins with the result of the chunks before it, a scan of their sums."""
+    """Few long scans: scans of chunks, each of which begins with the result of the chunks before
+    it, a scan of their sums."""
     chunk = nearest_divisor(count, LONG_SCAN // 2) if isinstance(count, int) else 0
     if kind == "logaddexp" or not chunk or count % chunk:
         raise NotLowered(

@@ -6,9 +6,9 @@ In:   ATen ops with `TensorBox` arguments.  Out: `TensorBox`es.
     def relu(call, x):
         return pointwise(call, lambda v: ops.maximum(v, ops.constant(0, x.dtype)), x)
 
-A rule gets a `Call` (the FX node: its fake result, its origin) and the arguments with tensors as boxes.  It may raise
-`NotLowered(reason)`: the op then runs as its eager kernel, and the reason is recorded.
-Mirrors torch/_inductor/lowering.py.
+A rule gets a `Call` (the FX node: its fake result, its origin) and the arguments with tensors as
+boxes.  It may raise `NotLowered(reason)`: the op then runs as its eager kernel, and the reason is
+recorded. Mirrors torch/_inductor/lowering.py.
 """
 
 import numbers
@@ -43,7 +43,8 @@ class Call:
 
     @property
     def value(self):
-        """The fake result: a tensor or a tuple of tensors (`Described`, where sizes are symbolic)."""
+        """The fake result: a tensor or a tuple of tensors (`Described`, where sizes are
+        symbolic)."""
         return described(self.node.meta["val"])
 
     @property
@@ -74,9 +75,10 @@ def lower(*targets):
     return register
 
 
-# --- building values ----------------------------------------------------------------------------------------------
+# --- building values ------------------------------------------------------------------------------
 def made(call, body, *sources, dtype=None, size=None):
-    """body(index) for every index of the call's (first) result; sources: the boxes that it reads.  dtype, size: if not the result's."""
+    """body(index) for every index of the call's (first) result; sources: the boxes that it reads.
+    dtype, size: if not the result's."""
     value = call.value[0] if isinstance(call.value, (tuple, list)) else call.value
     return TensorBox(
         Pointwise(
@@ -90,7 +92,8 @@ def made(call, body, *sources, dtype=None, size=None):
 
 
 def mapped(call, box, function, dtype, *sources):
-    """function(value) of every element of `box`, as `dtype`; sources: what `box` was made from, if that is part of the same op."""
+    """function(value) of every element of `box`, as `dtype`; sources: what `box` was made from, if
+    that is part of the same op."""
     load = box.make_loader()
     return made(
         call, lambda index: function(load(index)), box, *sources, dtype=dtype, size=box.get_size()
@@ -121,12 +124,13 @@ NARROW = (torch.float16, torch.bfloat16)
 def pointwise(
     call, function, *args, promotion=Promotion.DEFAULT, dtype=None, compute=None, wide_second=False
 ):
-    """function over values of `args` (boxes and numbers), broadcast, converted to the computation dtype of torch's
-    promotion rule; the result has the dtype that eager gives it.
+    """function over values of `args` (boxes and numbers), broadcast, converted to the computation
+    dtype of torch's promotion rule; the result has the dtype that eager gives it.
 
     dtype: result dtype, instead of the rule's.  compute: computation dtype, instead of the rule's.
-    Numbers and tensors of another dtype are rounded to float16 or bfloat16 where that is the common dtype, as eager does it;
-    wide_second: but not the second argument, if it is a scalar (eager's mul and div).
+    Numbers and tensors of another dtype are rounded to float16 or bfloat16 where that is the common
+    dtype, as eager does it; wide_second: but not the second argument, if it is a scalar (eager's
+    mul and div).
     """
     size = tuple(call.value.shape)
     examples = [call.lowerer.example(a) for a in args]
@@ -156,7 +160,8 @@ def pointwise(
 
 
 def _operand(arg, size, narrow, compute):
-    """A loader of `arg`, rounded to `narrow` (the dtype eager converts it to) and converted to `compute`."""
+    """A loader of `arg`, rounded to `narrow` (the dtype eager converts it to) and converted to
+    `compute`."""
     if isinstance(arg, TensorBox):
         load, dtype = broadcast_loader(arg, size), arg.dtype
         return lambda index: cast(cast(load(index), dtype, narrow), narrow, compute)

@@ -1,6 +1,7 @@
 """View lowerings: index maths, no copies.
 
-In:   reshape, transpose, slice, expand, cat, pad ...  Out: `View`s; ops that join tensors become one `Pointwise`.
+In:   reshape, transpose, slice, expand, cat, pad ...  Out: `View`s; ops that join tensors become
+      one `Pointwise`.
 
     transpose:  index [i, j] of the result is index [j, i] of the base
     view:       the flat position is cut again, as x // n and x % n only where sizes do not line up
@@ -28,9 +29,11 @@ from .registry import CannotLower, NotLowered, aten, cast, lower, made, normaliz
 
 
 def reshape_index(old, new):
-    """index into shape `new` -> index into shape `old` (same number of elements), with few divisions.
+    """index into shape `new` -> index into shape `old` (same number of elements), with few
+    divisions.
 
-    Dimensions are matched in groups of equal product: within a group the index is made flat, then cut again.
+    Dimensions are matched in groups of equal product: within a group the index is made flat, then
+    cut again.
     """
     old, new = sizes(old), sizes(new)
     groups, i, j = [], 0, 0
@@ -292,7 +295,7 @@ def roll(call, x, shifts, dims=()):
     )
 
 
-# --- several tensors, or parts of one -------------------------------------------------------------------------------
+# --- several tensors, or parts of one -------------------------------------------------------------
 def between(i, low, high):
     """low <= i < high as a runtime condition; low, high: a number, an index expression, or None."""
     at = ops.index_expr(i, torch.int64)
@@ -365,7 +368,8 @@ def equal(a, b):
 
 
 def partly(call, x, source, written, place, anywhere=False):
-    """x, but where written(index) is true (None: everywhere) the element of `source` at place(index).  anywhere: that is always one."""
+    """x, but where written(index) is true (None: everywhere) the element of `source` at
+    place(index).  anywhere: that is always one."""
     load, load_source = x.make_loader(), source.make_loader()
 
     def body(index):

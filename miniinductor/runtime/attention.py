@@ -1,17 +1,22 @@
-"""softmax(q @ k^T * scale + mask) @ v by the library's attention kernels, right for every input: the op `miniinductor::attention`.
+"""softmax(q @ k^T * scale + mask) @ v by the library's attention kernels, right for every input:
+the op `miniinductor::attention`.
 
-In:   q, k, v: (batch, heads, length, size); mask: None, or what broadcasts to the scores, (batch, heads, M, N), on a GPU with more columns than N
-where rows would not be aligned otherwise; scale: positive.  Out: (batch, heads, M, size), in the strides that the library's kernel chose.
+In:   q, k, v: (batch, heads, length, size); mask: None, or what broadcasts to the scores, (batch,
+      heads, M, N), on a GPU with more columns than N
+where rows would not be aligned otherwise; scale: positive.  Out: (batch, heads, M, size), in the
+strides that the library's kernel chose.
 
     >>> q = k = v = torch.randn(1, 2, 5, 64)
     >>> torch.ops.miniinductor.attention(q, k, v, None, 0.125).shape
     torch.Size([1, 2, 5, 64])
 
-The kernels are not softmax where scores are NaN or infinite: a row of -inf gives 0, not NaN; scores above 2e38 overflow (they count in powers
-of 2); float32 products by three TF32 ones make NaN of inf.  All of that shows in what they also return, log(sum(exp)): it is 0, infinite or
-NaN, in float32 perhaps only in the result.  Such rows are computed again, as they are written: on the CPU by torch, on a GPU by a small
-kernel of ours, which finds them itself: nothing waits for the device, so the op can be recorded as a CUDA graph.
-Mirrors aten/src/ATen/native/transformers/sdp_utils (the choice of a kernel, alignment of masks).  Left out: cuDNN's kernels, gradients.
+The kernels are not softmax where scores are NaN or infinite: a row of -inf gives 0, not NaN; scores
+above 2e38 overflow (they count in powers of 2); float32 products by three TF32 ones make NaN of
+inf.  All of that shows in what they also return, log(sum(exp)): it is 0, infinite or NaN, in
+float32 perhaps only in the result.  Such rows are computed again, as they are written: on the CPU
+by torch, on a GPU by a small kernel of ours, which finds them itself: nothing waits for the device,
+so the op can be recorded as a CUDA graph. Mirrors aten/src/ATen/native/transformers/sdp_utils (the
+choice of a kernel, alignment of masks).  Left out: cuDNN's kernels, gradients.
 """
 
 import functools
@@ -52,7 +57,7 @@ def attention_on_cpu(q, k, v, mask, scale):
     return out
 
 
-# --- on a GPU ------------------------------------------------------------------------------------------------------------
+# --- on a GPU -------------------------------------------------------------------------------------
 def why_not_on(device):
     """Why the kernels cannot run there, or None."""
     from .triton_build import why_not
@@ -74,7 +79,8 @@ def attention_on_gpu(q, k, v, mask, scale):
 
 
 def aligned(tensor):
-    """The tensor, or a copy whose rows begin at multiples of 16 bytes: the kernels move that much at once."""
+    """The tensor, or a copy whose rows begin at multiples of 16 bytes: the kernels move that much
+    at once."""
     step = 16 // tensor.element_size()
     return (
         tensor.clone()

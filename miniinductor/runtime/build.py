@@ -1,6 +1,7 @@
 """C++ sources in, callable kernels out.
 
-In:   kernel sources with NAME where the function's name goes.  Out: one callable per source.  Equal sources are
+In:   kernel sources with NAME where the function's name goes.  Out: one callable per source.  Equal
+      sources are
 compiled once; shared objects are kept on disk under a key of everything they depend on.
 
     >>> [kernel] = build_kernels([('extern "C" int NAME(void** args) { ((float*)args[0])[0] += 1; return 0; }', "add")])
@@ -8,13 +9,14 @@ compiled once; shared objects are kept on disk under a key of everything they de
     >>> x
     tensor([2., 1., 1.])
 
-On disk: `config.cache_dir/<key>.so`, written under another name and renamed, so a reader sees a whole file or none, and
-two processes that build the same thing at once both end with the same one.  Each file ends with its own SHA-256: one that was cut short or
-damaged is never loaded (mapping a truncated library can kill the process) and is rebuilt.  What cannot be built or written raises
+On disk: `config.cache_dir/<key>.so`, written under another name and renamed, so a reader sees a
+whole file or none, and two processes that build the same thing at once both end with the same one.
+Each file ends with its own SHA-256: one that was cut short or damaged is never loaded (mapping a
+truncated library can kill the process) and is rebuilt.  What cannot be built or written raises
 CompilerError, on which `compile_fx` runs the graph eagerly and records the message.
 
-Mirrors torch/_inductor/codecache.py and cpp_builder.py.  Left out: precompiled headers (the prelude has no need of
-them), remote caches, cross compilation.
+Mirrors torch/_inductor/codecache.py and cpp_builder.py.  Left out: precompiled headers (the prelude
+has no need of them), remote caches, cross compilation.
 """
 
 import ctypes
@@ -36,8 +38,10 @@ from ..codegen.common import strip_comments
 from ..foreign import ours
 from . import _launcher
 
-# -fno-math-errno, -fno-trapping-math: nobody reads errno or floating-point flags.  Nothing that changes a result:
-# -ffast-math would, and linking with it sets flush-to-zero in the whole process.  -ffp-contract=off: `a*b + c` rounds
+# -fno-math-errno, -fno-trapping-math: nobody reads errno or floating-point flags.  Nothing that
+# changes a result:
+# -ffast-math would, and linking with it sets flush-to-zero in the whole process.
+# -ffp-contract=off: `a*b + c` rounds
 # twice, as eager does.  -fwrapv: integer overflow wraps, as torch's does.
 FLAGS = (
     "-std=c++17",
@@ -60,7 +64,8 @@ class CompilerError(RuntimeError):
 
 
 def build_kernels(sources):
-    """[(source, name)] -> callables, in the same order.  Raises CompilerError: a kernel is longer than the compiler can take in time, ..."""
+    """[(source, name)] -> callables, in the same order.  Raises CompilerError: a kernel is longer
+    than the compiler can take in time, ..."""
     unique = {}
     for source, name in sources:
         if len(source) > LONGEST_SOURCE:
@@ -85,11 +90,13 @@ def build_kernels(sources):
     return [kernels[strip_comments(source)] for source, _ in sources]
 
 
-LONGEST_SOURCE = 2_000_000  # characters.  Symbolic sizes can make indices grow: 18 million kept g++ busy for more than 20 minutes
+# characters.  Symbolic sizes can make indices grow: 18 million kept g++ busy for more than 20
+# minutes
+LONGEST_SOURCE = 2_000_000
 _keep_loaded = {}  # kernel address -> the libraries: never unloaded while the process may call them
 
 
-# --- shared objects ---------------------------------------------------------------------------------------------------
+# --- shared objects -------------------------------------------------------------------------------
 def build_shared_objects(sources):
     """Load each source's shared object, compiling in parallel those that are not on disk."""
     folder = cache_folder()
@@ -184,7 +191,8 @@ def write_whole(path, content):
 
 
 def sign(path):
-    """Append the file's SHA-256 (the loader of shared objects ignores what follows their sections)."""
+    """Append the file's SHA-256 (the loader of shared objects ignores what follows their
+    sections)."""
     with open(path, "r+b") as file:
         digest = hashlib.sha256(file.read()).digest()
         file.write(digest)
@@ -210,7 +218,8 @@ def load(path):
 
 
 def cache_key(source, command):
-    """A name for what `command` makes of `source` here: another torch, compiler, flag or processor gives another."""
+    """A name for what `command` makes of `source` here: another torch, compiler, flag or processor
+    gives another."""
     text = "\0".join(
         [
             torch.__version__,
@@ -252,14 +261,15 @@ def cache_folder():
     return _fallback_folder
 
 
-# --- the compiler -------------------------------------------------------------------------------------------------------
+# --- the compiler ---------------------------------------------------------------------------------
 def compiler_command():
     compiler, flags = find_compiler(os.environ.get("CXX")), list(FLAGS)
-    if (
-        platform.machine() == "x86_64"
-    ):  # with a red zone, gcc 12 may keep a vector where the stack is not aligned for it (its bug 109780)
+    if platform.machine() == "x86_64":
+        # with a red zone, gcc 12 may keep a vector where the stack is not aligned for it (its bug
+        # 109780)
         flags.append("-mno-red-zone")
-    # clang brings its own OpenMP runtime, which does not know torch's number of threads: one thread there
+    # clang brings its own OpenMP runtime, which does not know torch's number of threads: one thread
+    # there
     flags.append(
         "-fopenmp"
         if config.openmp and "clang" not in os.path.basename(compiler)
@@ -317,10 +327,11 @@ def prelude():
         return file.read()
 
 
-# --- calling ----------------------------------------------------------------------------------------------------------
+# --- calling --------------------------------------------------------------------------------------
 @functools.lru_cache(None)
 def kernel_type():
-    """The launcher's Kernel, told where torch keeps a tensor's pointer and who labels kernels while torch.profiler runs."""
+    """The launcher's Kernel, told where torch keeps a tensor's pointer and who labels kernels while
+    torch.profiler runs."""
     _launcher.use_profiler(vars(torch.autograd.profiler), torch.autograd.profiler.record_function)
     tensor, get_data_ptr = torch.ones(3), c_function("torch_cpu", "aoti_torch_get_data_ptr")
     if get_data_ptr:
@@ -332,7 +343,8 @@ def kernel_type():
 
 @functools.lru_cache(None)
 def empty_cpu():
-    """empty_strided(size, stride, dtype) of tuples, on the CPU: the launcher's, or torch's where libtorch lacks what that takes or it differs."""
+    """empty_strided(size, stride, dtype) of tuples, on the CPU: the launcher's, or torch's where
+    libtorch lacks what that takes or it differs."""
     plain = lambda size, stride, dtype: torch.empty_strided(size, stride, dtype=dtype, device="cpu")  # noqa: E731
     functions = [
         c_function("torch_cpu", "aoti_torch_empty_strided"),
@@ -363,7 +375,8 @@ def empty_cpu():
 
 
 def c_function(library, name, call=False):
-    """Address of a C function of libtorch, or what it returns; None where there is none of that name."""
+    """Address of a C function of libtorch, or what it returns; None where there is none of that
+    name."""
     path = os.path.join(os.path.dirname(torch.__file__), "lib", f"lib{library}.so")
     function = getattr(ctypes.CDLL(path), name, None) if platform.system() == "Linux" else None
     return function and (function() if call else ctypes.cast(function, ctypes.c_void_p).value)

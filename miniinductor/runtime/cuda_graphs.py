@@ -1,26 +1,29 @@
-"""mode="reduce-overhead": a compiled graph is recorded once as a CUDA graph and replayed with one launch.
+"""mode="reduce-overhead": a compiled graph is recorded once as a CUDA graph and replayed with one
+launch.
 
-In:   the callable of a compiled graph on one GPU.  Out: a callable that gives the same, with the CPU's work per kernel gone.
+In:   the callable of a compiled graph on one GPU.  Out: a callable that gives the same, with the
+      CPU's work per kernel gone.
 
     first call on a stream     runs as usual: kernels load, libraries allocate their workspaces
     second call                is recorded: the recording holds the addresses of everything it reads and writes
     every later call           puts the inputs where the recording expects them, replays, and returns copies of the outputs
 
-Inputs.  One that lies where it lay before (parameters, buffers, a cache that is written in place) is used where it lies, and
-every call checks its address; any other is copied to memory of the recording.  An input that moves after all makes a new
-recording in which it is copied, a parameter one in which it lies elsewhere.  Written inputs that were copied are copied back.
+Inputs.  One that lies where it lay before (parameters, buffers, a cache that is written in place)
+is used where it lies, and every call checks its address; any other is copied to memory of the
+recording.  An input that moves after all makes a new recording in which it is copied, a parameter
+one in which it lies elsewhere.  Written inputs that were copied are copied back.
 
-Outputs are copies, because the next replay writes the originals again, except what a training step keeps for its backward
-half.  That stays where the forward recording put it and is where the backward recording reads it.  Storages count their
-users, so a forward call sees whether a backward half may still come; it then runs without the recording, and so does that
-backward half.
+Outputs are copies, because the next replay writes the originals again, except what a training step
+keeps for its backward half.  That stays where the forward recording put it and is where the
+backward recording reads it.  Storages count their users, so a forward call sees whether a backward
+half may still come; it then runs without the recording, and so does that backward half.
 
-Memory.  Recordings of a stream share one pool, for they run one after the other.  A training step has a pool of its own:
-between its halves, another graph's replay must not write over what it keeps.
+Memory.  Recordings of a stream share one pool, for they run one after the other.  A training step
+has a pool of its own: between its halves, another graph's replay must not write over what it keeps.
 Where a recording would be wrong it is refused, and the refusal recorded.
 
-Mirrors torch/_inductor/cudagraph_trees.py (paper section 4.7).  Left out: trees of graphs (any output that feeds the next one
-without a copy), several size variants in one pool.
+Mirrors torch/_inductor/cudagraph_trees.py (paper section 4.7).  Left out: trees of graphs (any
+output that feeds the next one without a copy), several size variants in one pool.
 """
 
 import threading
@@ -32,11 +35,14 @@ from ..foreign import ours
 
 new_pools = weakref.WeakValueDictionary  # stream -> Pool, as long as a recording uses it
 _pools = new_pools()  # of recordings that keep nothing
-_recording = threading.Lock()  # other threads may work meanwhile (`thread_local`), but torch empties every device's cache before it records
+# other threads may work meanwhile (`thread_local`), but torch empties every device's cache before
+# it records
+_recording = threading.Lock()
 
 
 class Pool:
-    """A memory pool; once no graph is left in it torch gives its memory back, so its handle must not be used again."""
+    """A memory pool; once no graph is left in it torch gives its memory back, so its handle must
+    not be used again."""
 
     def __init__(self):
         self.handle = torch.cuda.graph_pool_handle()
@@ -65,7 +71,8 @@ def refusal(graph, device):
 
 
 def current_stream(device):
-    """(device's number, the stream's handle: each device has a stream 0); None while somebody else records."""
+    """(device's number, the stream's handle: each device has a stream 0); None while somebody else
+    records."""
     number = device.index or 0
     return (
         None
@@ -79,9 +86,11 @@ def is_on_cpu(tensor):
 
 
 def capture(run, inputs, pool, device):
-    """Record run(*inputs): (replay, outputs), where outputs are the tensors that each replay writes."""
+    """Record run(*inputs): (replay, outputs), where outputs are the tensors that each replay
+    writes."""
     recording, stream = torch.cuda.CUDAGraph(), torch.cuda.Stream(device)
-    # scratch memory (cuBLAS's, ours) belongs to this recording: another one may be replayed beside it on another stream
+    # scratch memory (cuBLAS's, ours) belongs to this recording: another one may be replayed beside
+    # it on another stream
     torch._C._cuda_clearCublasWorkspaces()
     with (
         _recording,
@@ -97,7 +106,8 @@ def capture(run, inputs, pool, device):
 
 
 def forget_failed_capture(device):
-    """The random number generator believes that a failed capture goes on; one that succeeds ends it."""
+    """The random number generator believes that a failed capture goes on; one that succeeds ends
+    it."""
     torch.cuda.synchronize(device)
     with (
         _recording,
@@ -110,8 +120,9 @@ def forget_failed_capture(device):
 class GraphedCall:
     """`run`, recorded per stream.
 
-    pools: where recordings of one stream find their pool.  results: number of outputs that the caller gets; the others are kept
-    for a backward half, in the recording's own memory.  is_backward: reads what a forward recording of the same `pools` keeps.
+    pools: where recordings of one stream find their pool.  results: number of outputs that the
+    caller gets; the others are kept for a backward half, in the recording's own memory.
+    is_backward: reads what a forward recording of the same `pools` keeps.
     """
 
     def __init__(self, run, program, record, pools=_pools, results=None, is_backward=False):

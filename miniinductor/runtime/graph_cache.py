@@ -1,6 +1,8 @@
-"""Whole compiled graphs on disk: a process that meets a graph again neither traces nor generates anything.
+"""Whole compiled graphs on disk: a process that meets a graph again neither traces nor generates
+anything.
 
-In:   a captured graph, its example inputs, the mode.  Out: an `Entry`, in which compile.py looks and keeps its plan (plain data: the wrapper,
+In:   a captured graph, its example inputs, the mode.  Out: an `Entry`, in which compile.py looks
+      and keeps its plan (plain data: the wrapper,
 its kernels, what is saved for backward, how outputs are made, the record).
 
     >>> entry = open_entry(gm, inputs, mode)        # raises Uncachable where not everything that matters can be written down
@@ -17,13 +19,13 @@ The key is a hash of everything that compiling looks at:
     the compiler        its source, its config, every number in its modules; versions of Python, torch, sympy, triton; the GPU
 
 Nothing depends on the values of tensors.  A value is written by its exact type: a subclass of int,
-float, str, tuple (an enum, say) may
-print as it likes, and is not written.  A target that is not torch's or Python's own (its code may
-change), a value that has no text, a
-function of the compiler that somebody replaced in this process: `Uncachable`, and the graph is compiled as if there were no cache.
-An entry ends with its SHA-256 and is renamed into place; one that is damaged is not there.  It is a pickle: whoever can write to
-`config.cache_dir` can run code, as with the libraries that lie beside it.
-Mirrors FxGraphCache (torch/_inductor/codecache.py) and torch/_functorch/_aot_autograd/autograd_cache.py.  Left out: remote caches, eviction.
+float, str, tuple (an enum, say) may print as it likes, and is not written.  A target that is not
+torch's or Python's own (its code may change), a value that has no text, a function of the compiler
+that somebody replaced in this process: `Uncachable`, and the graph is compiled as if there were no
+cache. An entry ends with its SHA-256 and is renamed into place; one that is damaged is not there.
+It is a pickle: whoever can write to `config.cache_dir` can run code, as with the libraries that lie
+beside it. Mirrors FxGraphCache (torch/_inductor/codecache.py) and
+torch/_functorch/_aot_autograd/autograd_cache.py.  Left out: remote caches, eviction.
 """
 
 import functools
@@ -84,7 +86,7 @@ class Uncachable(Exception):
     """What this graph depends on cannot be written down."""
 
 
-# --- the key -------------------------------------------------------------------------------------------------------------------
+# --- the key --------------------------------------------------------------------------------------
 def text_of(value):
     """An argument of a node, so that different values have different texts.
 
@@ -287,7 +289,8 @@ def modules():
 
 
 def compiler_text():
-    """The compiler as it is in this process: its numbers and switches.  Raises Uncachable where a function of it was replaced."""
+    """The compiler as it is in this process: its numbers and switches.  Raises Uncachable where a
+    function of it was replaced."""
     found = []
     for home, module in modules().items():
         for name, value in vars(module).items():
@@ -346,7 +349,7 @@ def versions_text(cuda):
     return "\n".join(found)
 
 
-# --- entries ---------------------------------------------------------------------------------------------------------------------
+# --- entries --------------------------------------------------------------------------------------
 def open_entry(gm, inputs, mode):
     """The entry of this graph.  Raises Uncachable."""
     if config.freezing:
@@ -380,7 +383,8 @@ def shared_text(values):
 
 
 class Entry:
-    """held: the tensors that the graph holds, in the order of its module; env: who hands out its symbols."""
+    """held: the tensors that the graph holds, in the order of its module; env: who hands out its
+    symbols."""
 
     def __init__(self, key, held, env):
         self.key, self.held, self.env = key, held, env
@@ -392,7 +396,8 @@ class Entry:
         return os.path.join(cache_folder(), f"{self.key}{part}.graph")
 
     def load(self, part=""):
-        """What `store` was given, or None.  part: "" or a name for one of several things that belong to the graph."""
+        """What `store` was given, or None.  part: "" or a name for one of several things that
+        belong to the graph."""
         try:
             with open(self.path(part), "rb") as file:
                 content = file.read()
@@ -425,7 +430,8 @@ class Entry:
 
 
 class Writer(pickle.Pickler):
-    """A tensor that the graph's module holds is written as its number; what pickle has no text for, as a call that makes or finds it again."""
+    """A tensor that the graph's module holds is written as its number; what pickle has no text for,
+    as a call that makes or finds it again."""
 
     def __init__(self, file, held):
         super().__init__(file, protocol=5)

@@ -1,6 +1,7 @@
 """A generated wrapper as plain data, and the function that is made of it.
 
-In:   what codegen/wrapper.py wrote.  Out: a `Program`: it can be kept on disk (graph_cache.py), and `start()` gives the callable, whose kernels
+In:   what codegen/wrapper.py wrote.  Out: a `Program`: it can be kept on disk (graph_cache.py), and
+      `start()` gives the callable, whose kernels
 are built then, or found on disk.
 
     >>> program = WrapperWriter(graph, record).program()        # (graph_cache.py pickles it)
@@ -41,7 +42,8 @@ class Program:
         return {**self.__dict__, "functions": None}
 
     def start(self):
-        """The callable.  Raises CompilerError where a kernel is not on disk any more and cannot be built."""
+        """The callable.  Raises CompilerError where a kernel is not on disk any more and cannot be
+        built."""
         if self.functions is None:
             self.functions = {}
             for language, device, members in self.kernels:
@@ -64,7 +66,8 @@ def build_functions(language, device, kernels, moved):
 
 @dataclass
 class NewWorkspace:
-    """A function of the size symbols that makes the arena and every intermediate (and view of one) in it."""
+    """A function of the size symbols that makes the arena and every intermediate (and view of one)
+    in it."""
 
     plan: list  # (dtype, (slot, offset), size, stride, offset of the view)
     slots: list  # bytes
@@ -110,7 +113,8 @@ class WorkspacesBySize(dict):
 
 
 def in_layout(tensor, stride):
-    """The tensor, copied if its strides are others; strides of dimensions of size 1 do not matter."""
+    """The tensor, copied if its strides are others; strides of dimensions of size 1 do not
+    matter."""
     if (
         tensor.stride() == stride
         or not tensor.numel()

@@ -1,18 +1,21 @@
 """Triton sources in, callable kernels out: compiled in parallel processes, tuned, kept on disk.
 
-In:   `codegen.common.Kernel`s and the device.  Out: one callable per kernel: tensors and, on a GPU, the stream.
+In:   `codegen.common.Kernel`s and the device.  Out: one callable per kernel: tensors and, on a GPU,
+      the stream.
 
     >>> [kernel] = build_triton_kernels([kernel], torch.device("cuda", 0))
     >>> kernel(x, out, torch._C._cuda_getCurrentRawStream(0))
 
-On a GPU: each (source, block sizes) is machine code in `config.cache_dir/<key>.cubin`; a warm start loads that and never
-imports triton.  A kernel that moves many bytes is timed with each of its block sizes, and the winner is remembered in
-`<key>.best`.  A launch is one C call (`launcher.c`).
+On a GPU: each (source, block sizes) is machine code in `config.cache_dir/<key>.cubin`; a warm start
+loads that and never imports triton.  A kernel that moves many bytes is timed with each of its block
+sizes, and the winner is remembered in `<key>.best`.  A launch is one C call (`launcher.c`).
 
-Sizes that are arguments: machine code is kept per what a call may assume of them (`Assumed`), a launcher per tuple of sizes.
+Sizes that are arguments: machine code is kept per what a call may assume of them (`Assumed`), a
+launcher per tuple of sizes.
 # PyTorch: guards that sizes are below 2**31, and takes no variant by divisibility; Triton's own jit does the latter.
 
-On the CPU, with TRITON_INTERPRET=1: the same source runs in Triton's interpreter, program by program, on numpy arrays.
+On the CPU, with TRITON_INTERPRET=1: the same source runs in Triton's interpreter, program by
+program, on numpy arrays.
 
 Mirrors torch/_inductor/runtime/triton_heuristics.py, static_cuda_launcher.py and async_compile.py.
 """
@@ -124,7 +127,8 @@ def source_file(source):
 
 
 def arguments_of(longer, kernel):
-    """A function that gives the arguments of the kernel for longer rows, from those of `kernel`: both name theirs in the order they need them."""
+    """A function that gives the arguments of the kernel for longer rows, from those of `kernel`:
+    both name theirs in the order they need them."""
     places = [kernel.arguments.index(argument) for argument in longer.arguments]
     return lambda arguments: [
         *[arguments[place] for place in places],
@@ -132,9 +136,10 @@ def arguments_of(longer, kernel):
     ]
 
 
-# --- on a GPU ------------------------------------------------------------------------------------------------------------
+# --- on a GPU -------------------------------------------------------------------------------------
 class Assumed(NamedTuple):
-    """What machine code may assume.  pointers, sizes: all are multiples of 16 (bytes; elements), so that 16 bytes are moved at once."""
+    """What machine code may assume.  pointers, sizes: all are multiples of 16 (bytes; elements), so
+    that 16 bytes are moved at once."""
 
     pointers: bool = True
     sizes: bool = False
@@ -185,7 +190,8 @@ class CudaCode:
         )
 
     def jobs(self):
-        """What has to be compiled before the first call: every configuration for this run's sizes, the first one for others, too."""
+        """What has to be compiled before the first call: every configuration for this run's sizes,
+        the first one for others, too."""
         here = self.assumed(self.kernel.launch.hints)
         wanted = [
             *[(cfg, here) for cfg in self.configs],
@@ -252,7 +258,8 @@ class CudaCode:
         )
 
     def unaligned(self, cfg, assumed, values):
-        """The kernel for pointers that are not 16-byte aligned: compiled when it is first called."""
+        """The kernel for pointers that are not 16-byte aligned: compiled when it is first
+        called."""
         kernel = functools.cache(lambda: self.load(cfg, assumed._replace(pointers=False), values))
         return lambda *arguments: kernel()(*arguments)
 
@@ -324,8 +331,9 @@ class CudaCode:
 
 @torch.no_grad()
 def examples(layouts, device):
-    """Tensors of these (size, stride, dtype): normal numbers (of a generator of their own: the user's must not notice), indices 0, which are in
-    range.  None where there is no memory for them."""
+    """Tensors of these (size, stride, dtype): normal numbers (of a generator of their own: the
+    user's must not notice), indices 0, which are in range.  None where there is no memory for
+    them."""
     generator = torch.Generator(device).manual_seed(0)
     try:
         flat = [
@@ -345,9 +353,11 @@ def examples(layouts, device):
 
 
 def event_times(calls, device, rounds):
-    """Milliseconds of each call(stream), interleaved, the lower quartile: what disturbs can only add: {name: ms}.
+    """Milliseconds of each call(stream), interleaved, the lower quartile: what disturbs can only
+    add: {name: ms}.
 
-    What one leaves in the cache helps the next: with many rounds each follows all others; with few the order stays, so that none follows itself."""
+    What one leaves in the cache helps the next: with many rounds each follows all others; with few
+    the order stays, so that none follows itself."""
     stream, pairs, order = (
         torch.cuda.current_stream(device),
         {name: [] for name in calls},
@@ -373,7 +383,8 @@ def event_times(calls, device, rounds):
 
 
 def race(calls, source, layouts, device):
-    """Milliseconds of each call(tensors, stream), remembered on disk.  layouts: name -> Layout of the tensors they take."""
+    """Milliseconds of each call(tensors, stream), remembered on disk.  layouts: name -> Layout of
+    the tensors they take."""
     about = torch.cuda.get_device_properties(device).name, triton_version(), torch.__version__
     path = os.path.join(
         cache_folder(), digest(strip_comments(source, "#"), layouts, *about) + ".race"
@@ -407,13 +418,13 @@ def triton_version():
     return importlib.metadata.version("triton")
 
 
-# --- worker processes --------------------------------------------------------------------------------------------------
+# --- worker processes -----------------------------------------------------------------------------
 _workers, _lock = [], threading.RLock()
 
 
 def start_workers(count):
-    """Start worker processes, at most one per processor.  Started before kernels are written they are ready when those are: Triton takes a second
-    to import and to look at itself."""
+    """Start worker processes, at most one per processor.  Started before kernels are written they
+    are ready when those are: Triton takes a second to import and to look at itself."""
     environment = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"}
     with _lock:
         while len(_workers) < min(count, os.cpu_count() or 1):
@@ -474,7 +485,7 @@ def compile_all(jobs):
     return errors
 
 
-# --- in the interpreter -------------------------------------------------------------------------------------------------
+# --- in the interpreter ---------------------------------------------------------------------------
 class InterpretedKernel:
     """A kernel that Triton's interpreter runs, program by program."""
 

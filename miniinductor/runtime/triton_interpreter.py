@@ -1,12 +1,15 @@
-"""What Triton's interpreter lacks: libdevice, rounding to bfloat16, reductions with functions of one's own in reasonable time.
+"""What Triton's interpreter lacks: libdevice, rounding to bfloat16, reductions with functions of
+one's own in reasonable time.
 
-In:   the file of a kernel.  Out: its function, to be called as `function[grid](...)` with CPU tensors.
+In:   the file of a kernel.  Out: its function, to be called as `function[grid](...)` with CPU
+      tensors.
 
     TRITON_INTERPRET=1 python ...
 
-The interpreter runs a kernel's Python with numpy arrays as tiles.  torch's own functions stand in for libdevice's, a division
-for PTX's reciprocal; float32 is rounded to bfloat16 instead of cut off; a tile is reduced by folding it in halves, as a GPU
-does, instead of element by element; indices are checked, and every address.
+The interpreter runs a kernel's Python with numpy arrays as tiles.  torch's own functions stand in
+for libdevice's, a division for PTX's reciprocal; float32 is rounded to bfloat16 instead of cut off;
+a tile is reduced by folding it in halves, as a GPU does, instead of element by element; indices are
+checked, and every address.
 """
 
 import contextlib
@@ -78,7 +81,8 @@ class Libdevice:
 
 
 class CheckedMemory:
-    """Triton's module of reads and writes; they must stay within the tensors that a kernel was given (memcheck for kernels that see no GPU)."""
+    """Triton's module of reads and writes; they must stay within the tensors that a kernel was
+    given (memcheck for kernels that see no GPU)."""
 
     def __init__(self, own):
         self.own, self.running = own, threading.local()
@@ -127,7 +131,8 @@ class CheckedMemory:
 
 
 def fold_in_halves(self, input):
-    """ReduceOps.generic_reduce for tiles whose reduced side is a power of two: log2(n) calls on arrays."""
+    """ReduceOps.generic_reduce for tiles whose reduced side is a power of two: log2(n) calls on
+    arrays."""
     axis = self.axis
     arrays = [t.handle.data for t in input]
     while arrays[0].shape[axis] > 1:
@@ -212,7 +217,8 @@ def mend(interpreter):
 
 
 def load_interpreted(path, name):
-    """The interpreted function `name` of the file.  Raises CompilerError if triton was imported without the interpreter."""
+    """The interpreted function `name` of the file.  Raises CompilerError if triton was imported
+    without the interpreter."""
     if os.environ.get("TRITON_INTERPRET") != "1":
         raise CompilerError("set TRITON_INTERPRET=1 before triton is imported")
     from triton.runtime import interpreter
@@ -234,7 +240,8 @@ def load_interpreted(path, name):
 
 
 class CheckedKernel:
-    """`kernel[grid](tensors, sizes, block sizes)`.  Raises InterpreterError where an address lies outside of the tensors."""
+    """`kernel[grid](tensors, sizes, block sizes)`.  Raises InterpreterError where an address lies
+    outside of the tensors."""
 
     def __init__(self, function, memory):
         self.function, self.memory = function, memory

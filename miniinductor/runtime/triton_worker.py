@@ -1,13 +1,15 @@
 """Compiles Triton kernels in a process of its own: several of these run side by side.
 
-In:   one JSON object per line: {"path", "name", "signature", "constants", "num_warps", ..., "capability", "cubin"}.
-Out:  one line per job, {} or {"error": text}; the machine code is written to `cubin`, with what a launch needs to know
+In:   one JSON object per line: {"path", "name", "signature", "constants", "num_warps", ...,
+      "capability", "cubin"}.
+Out:  one line per job, {} or {"error": text}; the machine code is written to `cubin`, with what a
+      launch needs to know
 beside it.  Needs no GPU: the target is named.
 
     python triton_worker.py < jobs
 
-Runs as a plain script, without this package (and without torch): starting it takes a third of a second.
-Mirrors torch/_inductor/compile_worker.
+Runs as a plain script, without this package (and without torch): starting it takes a third of a
+second. Mirrors torch/_inductor/compile_worker.
 """
 
 import contextlib

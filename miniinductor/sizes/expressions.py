@@ -31,7 +31,7 @@ def as_number(expr: sympy.Expr) -> int | float:
     return int(expr) if expr.is_Integer else float(expr)
 
 
-# --- division --------------------------------------------------------------------------------------
+# --- division -------------------------------------------------------------------------------------
 def exact(a: sympy.Expr, b: sympy.Expr) -> sympy.Expr | None:
     """a / b where that is a polynomial with integer coefficients: s0*s1 / s0; else None."""
     quotient = sympy.cancel(a / b)
@@ -149,7 +149,7 @@ class Mod(sympy.Function):
         return None
 
 
-# --- float arithmetic, and what sympy cannot write -------------------------------------------------
+# --- float arithmetic, and what sympy cannot write ------------------------------------------------
 def _kept_as_written(name: str, code: str, result: type, compute: Callable) -> type:
     """A function that is computed on numbers and otherwise kept: floats must round as Python's."""
 

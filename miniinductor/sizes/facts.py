@@ -1,17 +1,20 @@
-"""What is known about sizes, and what follows from it for all of them: bounds, equalities, divisibility, and a small prover.
+"""What is known about sizes, and what follows from it for all of them: bounds, equalities,
+divisibility, and a small prover.
 
-In:   rows of the symbol table, facts (sympy relations that hold).  Out: `simplify`, `bounds`, `prove` of expressions and relations.
+In:   rows of the symbol table, facts (sympy relations that hold).  Out: `simplify`, `bounds`,
+      `prove` of expressions and relations.
 
     >>> facts = Facts({s0: Symbol(s0, hint=8, sources=["x.shape[0]"], low=2, high=LARGEST)})
     >>> facts.prove(s0 * 2 > 3), facts.prove(s0 > 7)            # (True, None): None is "some are, some are not"
     >>> facts.learn(sympy.Eq(Mod(s0, 8), 0))
     >>> facts.simplify(8 * FloorDiv(s0, 8)), facts.bounds(s0)   # (s0, (2, oo))
 
-The proof is arithmetic of intervals: `a >= b` is a polynomial `a - b >= 0`; each symbol (and each quotient, maximum, ...) is written as its
-lowest value plus something >= 0; then every term's lowest value can be read off.  What the bounds do not show may be a known fact plus
-something that they do.
-Mirrors `_maybe_evaluate_static`, `replacements` and `bound_sympy` of torch/fx/experimental/symbolic_shapes.py (paper section 5).
-Left out: systems of inequalities (PyTorch hands those of torch.export to a solver).
+The proof is arithmetic of intervals: `a >= b` is a polynomial `a - b >= 0`; each symbol (and each
+quotient, maximum, ...) is written as its lowest value plus something >= 0; then every term's lowest
+value can be read off.  What the bounds do not show may be a known fact plus something that they do.
+Mirrors `_maybe_evaluate_static`, `replacements` and `bound_sympy` of
+torch/fx/experimental/symbolic_shapes.py (paper section 5). Left out: systems of inequalities
+(PyTorch hands those of torch.export to a solver).
 """
 
 import math
@@ -26,7 +29,8 @@ LARGEST = 2**63 - 1
 
 @dataclass
 class Symbol:
-    """One row of the symbol table.  `sources` are what it can be read from; the first defines it, the others are guarded equal."""
+    """One row of the symbol table.  `sources` are what it can be read from; the first defines it,
+    the others are guarded equal."""
 
     symbol: sympy.Symbol
     hint: int | None  # the value in this run; None: unbacked
@@ -71,7 +75,8 @@ class Facts:
         return bool(value) if value in (sympy.true, sympy.false) else as_number(value)
 
     def simplify(self, expr):
-        """`expr` after everything found equal, maxima that are known, and exact divisions: 8 * (s0 // 8) is s0 once 8 divides s0."""
+        """`expr` after everything found equal, maxima that are known, and exact divisions: 8 * (s0
+        // 8) is s0 once 8 divides s0."""
         while self.replacements and any(
             e in self.replacements for e in sympy.preorder_traversal(expr)
         ):
@@ -108,11 +113,13 @@ class Facts:
         return expr
 
     def _gap(self, relation):
-        """The difference of an integer relation's sides, in the form that facts and questions share."""
+        """The difference of an integer relation's sides, in the form that facts and questions
+        share."""
         return reduced(self._divide((relation.lhs - relation.rhs).replace(Mod, self._small_mod)))
 
     def bounds(self, expr):
-        """(lowest, highest) value that `expr` can have as far as is known; -oo and oo where unknown."""
+        """(lowest, highest) value that `expr` can have as far as is known; -oo and oo where
+        unknown."""
         expr = sympy.sympify(expr)
         if expr not in self._bounds:
             self._bounds[expr] = self._find_bounds(expr)
@@ -207,7 +214,8 @@ class Facts:
         return -INFINITY, INFINITY
 
     def prove(self, expr):
-        """True or False if `expr` (a sympy relation, or And, Or, Not of such) has that value for all sizes let through, else None."""
+        """True or False if `expr` (a sympy relation, or And, Or, Not of such) has that value for
+        all sizes let through, else None."""
         if expr not in self._proofs:
             self._proofs[expr] = self._prove(self.simplify(expr))
         return self._proofs[expr]
@@ -364,7 +372,8 @@ def _at_least(relation, gap):
 
 
 def reduced(gap):
-    """`gap`, expanded, without positive factors that all its terms share: integer coefficients, the same sign, the same zeros."""
+    """`gap`, expanded, without positive factors that all its terms share: integer coefficients, the
+    same sign, the same zeros."""
     gap = sympy.expand(gap).primitive()[1]
     for symbol in gap.free_symbols:
         while (

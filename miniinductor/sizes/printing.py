@@ -23,7 +23,8 @@ SUM, PRODUCT, UNARY, ATOM = 1, 2, 3, 4  # how strongly the outermost operator of
 
 
 class Printer:
-    """Writes an expression by the method that is named after its class: (text, binding strength)."""
+    """Writes an expression by the method that is named after its class: (text, binding
+    strength)."""
 
     def visit(self, expr: sympy.Expr) -> tuple[str, int]:
         for cls in type(expr).__mro__:
@@ -44,7 +45,7 @@ class Printer:
         return f"{function}({', '.join(map(self.text, args))})", ATOM
 
 
-# --- Python -----------------------------------------------------------------------------------------
+# --- Python ---------------------------------------------------------------------------------------
 class PythonPrinter(Printer):
     """names: symbol -> how it is written; others by their own names."""
 
@@ -133,7 +134,7 @@ def python_code(expr: sympy.Expr, names: Mapping[sympy.Symbol, str] | None = Non
     return PythonPrinter(names).text(sympy.sympify(expr))
 
 
-# --- indices in kernels -----------------------------------------------------------------------------
+# --- indices in kernels ---------------------------------------------------------------------------
 class IndexPrinter(Printer):
     """What C and Triton share.
 

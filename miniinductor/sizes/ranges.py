@@ -29,7 +29,8 @@ multiples = _multiples.set
 
 
 def opened(expression):
-    """The expression with 8*t for each symbol that 8 divides: divisions by 8 come out at construction.  `closed` takes it back."""
+    """The expression with 8*t for each symbol that 8 divides: divisions by 8 come out at
+    construction.  `closed` takes it back."""
     return expression.xreplace({s: k * _part(s, k) for s, k in _multiples.value.items()})
 
 
@@ -58,7 +59,8 @@ def _part(symbol, k):
 
 
 def bounds(expression, ranges):
-    """(lowest, highest) value of an expression whose variables v run over [0, ranges[v]); None where unknown."""
+    """(lowest, highest) value of an expression whose variables v run over [0, ranges[v]); None
+    where unknown."""
     if expression.is_Integer:
         return int(expression), int(expression)
     if expression.is_Symbol:
@@ -160,7 +162,8 @@ def _decided(e, ranges):
 
 
 def _cut(e, visit):
-    """A quotient or remainder by k*t, where dividing by k alone comes out: (8*i + j) // (8*t) is i // t for 0 <= j < 8."""
+    """A quotient or remainder by k*t, where dividing by k alone comes out: (8*i + j) // (8*t) is i
+    // t for 0 <= j < 8."""
     numerator, (k, rest) = sympy.expand(e.args[0]), e.args[1].as_coeff_Mul()
     inner = visit(FloorDiv(numerator, k)) if k.is_Integer and k > 1 else numerator
     if k == 1 or inner.has(FloorDiv, Mod) or not inner.has(*numerator.free_symbols):
@@ -174,7 +177,8 @@ def _cut(e, visit):
 
 @functools.lru_cache(10_000)
 def is_nonnegative(expression):
-    """Is it >= 0 for all symbols in their range?  Reads the signs after writing each positive symbol (a size) as 1 + something >= 0."""
+    """Is it >= 0 for all symbols in their range?  Reads the signs after writing each positive
+    symbol (a size) as 1 + something >= 0."""
     low = {
         s: sympy.Symbol(f"_{s.name}", integer=True, nonnegative=True) + 1
         for s in expression.free_symbols
@@ -197,7 +201,8 @@ def lies_in(expression, size, ranges):
 
 
 def _below_divisor(e, ranges):
-    """A quotient or remainder by a symbolic divisor, or of a symbolic range: x // s = 0 and x % s = x where 0 <= x < s."""
+    """A quotient or remainder by a symbolic divisor, or of a symbolic range: x // s = 0 and x % s =
+    x where 0 <= x < s."""
     if not isinstance(e, (FloorDiv, Mod)):
         return e
     numerator, divisor = e.args
@@ -207,7 +212,8 @@ def _below_divisor(e, ranges):
 
 
 def join_quotients(expression):
-    """c*b*FloorDiv(a, b) + c*Mod(a, b)  ->  c*a: what merging two dimensions that lie side by side leaves behind."""
+    """c*b*FloorDiv(a, b) + c*Mod(a, b)  ->  c*a: what merging two dimensions that lie side by side
+    leaves behind."""
     if not expression.is_Add or not expression.has(Mod):
         return expression
     for term in expression.args:

@@ -1,6 +1,8 @@
-"""Sizes that are not known when kernels are written: symbols, what they are in this run, what is true for all of them.
+"""Sizes that are not known when kernels are written: symbols, what they are in this run, what is
+true for all of them.
 
-In:   a `torch.SymInt` of a fake tensor, a sympy expression over such symbols, or an int.  Out: ints where constant, else expressions.
+In:   a `torch.SymInt` of a fake tensor, a sympy expression over such symbols, or an int.  Out: ints
+      where constant, else expressions.
 
     >>> size(fake.shape[0] * 64)            # a sympy expression: what the loop IR, kernels and the wrapper are written with
     64*s0
@@ -12,9 +14,11 @@ In:   a `torch.SymInt` of a fake tensor, a sympy expression over such symbols, o
     >>> fill({"shape": [fake.shape[0], 4]}, ["s0"])(12)
     {'shape': [12, 4]}
 
-Whoever captured the graph owns the symbols and what was assumed of them (guards); here nothing is assumed but that they are integers
->= 1 where sympy says `positive`.  Comparing two SymInts of a fake tensor asks that owner, which may add a guard: `same` and `hint` never do.
-An integer computed in floating point (`int(n * 0.3)`) is one symbol to the loops (`DERIVED`); the wrapper computes it in Python before the kernels.
+Whoever captured the graph owns the symbols and what was assumed of them (guards); here nothing is
+assumed but that they are integers >= 1 where sympy says `positive`.  Comparing two SymInts of a
+fake tensor asks that owner, which may add a guard: `same` and `hint` never do. An integer computed
+in floating point (`int(n * 0.3)`) is one symbol to the loops (`DERIVED`); the wrapper computes it
+in Python before the kernels.
 
 Mirrors torch/_inductor/sizevars.py.  Left out: sizes that depend on data.
 """
@@ -34,7 +38,8 @@ from .expressions import FLOAT_FUNCTIONS, FloorDiv, Mod
 from .printing import python_code
 from .ranges import is_nonnegative, opened
 
-# torch.fx would rather have sizes as nodes; here they stand in the arguments, where they print as Python over the first placeholders
+# torch.fx would rather have sizes as nodes; here they stand in the arguments, where they print as
+# Python over the first placeholders
 warnings.filterwarnings("ignore", message="Raw Sym(Int|Float|Bool) value")
 SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
@@ -73,14 +78,16 @@ def with_derived_symbols(expr):
 
 
 def underived(expr, known=()):
-    """The expression over the front end's symbols and the derived ones that are called as in `known`."""
+    """The expression over the front end's symbols and the derived ones that are called as in
+    `known`."""
     return expr.xreplace(
         {s: DERIVED[s] for s in expr.free_symbols if s in DERIVED and s.name not in known}
     )
 
 
 def size(n):
-    """A size, stride or other number as the loop IR has it: a Python number where it is constant, else a sympy expression."""
+    """A size, stride or other number as the loop IR has it: a Python number where it is constant,
+    else a sympy expression."""
     if isinstance(n, SYMBOLIC):
         n = with_derived_symbols(sympy.sympify(n.node.expr))
     if isinstance(n, sympy.Basic):
@@ -107,13 +114,14 @@ def is_symbolic(value):
     return isinstance(value, (tuple, list)) and any(map(is_symbolic, value))
 
 
-# --- what sizes are in this run -------------------------------------------------------------------------------------------------
+# --- what sizes are in this run -------------------------------------------------------------------
 _hints = Current({})  # symbol -> int, for `hint`
 size_hints = _hints.set
 
 
 def hint(n, unknown=None):
-    """The number that `n` is in the run the graph was captured in; `unknown` where nothing says it."""
+    """The number that `n` is in the run the graph was captured in; `unknown` where nothing says
+    it."""
     if isinstance(n, int):
         return n
     if isinstance(n, torch.SymInt):
@@ -140,7 +148,8 @@ def hints_of(graph):
 
 
 def multiples_of(graph):
-    """symbol -> a number that divides it, as far as the symbols' owner has learnt (`x.view(-1, 8)`)."""
+    """symbol -> a number that divides it, as far as the symbols' owner has learnt (`x.view(-1,
+    8)`)."""
     owners = [
         v.node.shape_env
         for n in graph.find_nodes(op="placeholder")
@@ -149,7 +158,7 @@ def multiples_of(graph):
     return {s: k for owner in owners[:1] for s, k in owner.multiples().items()}
 
 
-# --- what holds for all sizes ---------------------------------------------------------------------------------------------------
+# --- what holds for all sizes ---------------------------------------------------------------------
 def expand(n):
     """The same size in a form that equal sizes share."""
     return n if isinstance(n, int) else size(sympy.expand(n))
@@ -172,7 +181,8 @@ def same_sizes(a, b):
 
 
 def alike(a, b):
-    """Do two (fake) tensors have the same dtype, device, shape and strides, whatever the symbols are?"""
+    """Do two (fake) tensors have the same dtype, device, shape and strides, whatever the symbols
+    are?"""
     return (
         a.dtype == b.dtype
         and a.device == b.device
@@ -198,7 +208,8 @@ def minimum(a, b):
 
 
 def is_negative(n):
-    """Is this number below 0?  Where symbols leave it open, as in this run: whoever traced the graph had to decide, and guards it."""
+    """Is this number below 0?  Where symbols leave it open, as in this run: whoever traced the
+    graph had to decide, and guards it."""
     return n < 0 if isinstance(n, (int, float)) else not is_nonnegative(n) and (hint(n, 0) or 0) < 0
 
 
@@ -216,7 +227,8 @@ def quotient(a, b):
 
 
 def is_dense(tensor):
-    """Do the elements of a (fake) tensor fill their memory without gaps or overlap?  False where that is not known."""
+    """Do the elements of a (fake) tensor fill their memory without gaps or overlap?  False where
+    that is not known."""
     expected, shape, strides = 1, sizes(tensor.shape), sizes(tensor.stride())
     for n, stride in sorted(
         zip(shape, strides), key=lambda pair: (hint(pair[1], 1 << 40), hint(pair[0], 1 << 40))
@@ -242,7 +254,8 @@ class Described:
 
 
 def described(value):
-    """A fake tensor as it is where its sizes are constant, else as `Described`; nested in tuples too."""
+    """A fake tensor as it is where its sizes are constant, else as `Described`; nested in tuples
+    too."""
     if isinstance(value, (tuple, list)):
         return type(value)(map(described, value)) if is_symbolic(value) else value
     if not is_symbolic(value):
@@ -250,9 +263,10 @@ def described(value):
     return Described(sizes(value.shape), sizes(value.stride()), value.dtype, value.device)
 
 
-# --- numbers again, when the graph runs -------------------------------------------------------------------------------------------
+# --- numbers again, when the graph runs -----------------------------------------------------------
 def fill(tree, names):
-    """A function of the symbols' values (in the order `names`) that gives `tree` with numbers for its symbolic sizes."""
+    """A function of the symbols' values (in the order `names`) that gives `tree` with numbers for
+    its symbolic sizes."""
     leaves, spec = pytree.tree_flatten(tree)
     places = [i for i, leaf in enumerate(leaves) if isinstance(leaf, (*SYMBOLIC, sympy.Expr))]
     if not places:
@@ -270,6 +284,7 @@ def fill(tree, names):
 
 
 def nearest_divisor(count, wanted):
-    """A divisor of `count` between wanted / 2 and 2 * wanted, so that no chunk is cut short; else `wanted`."""
+    """A divisor of `count` between wanted / 2 and 2 * wanted, so that no chunk is cut short; else
+    `wanted`."""
     near = [d for d in range(max(2, wanted // 2), 2 * wanted + 1) if count % d == 0]
     return min(near, key=lambda d: abs(d - wanted), default=wanted)

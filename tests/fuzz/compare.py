@@ -1,10 +1,12 @@
 """What a program did, as plain data: two runs are the same program if their data are equal.
 
-In:   any Python values.   Out: nested tuples in which every object met twice is a back reference, so that aliasing counts.
+In:   any Python values.   Out: nested tuples in which every object met twice is a back reference,
+      so that aliasing counts.
 
     >>> describe([a, a]) == describe([a, a.clone()])
     False
-Tensors: type, dtype, shape, strides, requires_grad, offset and storage (aliasing of memory), and the bytes of their values.
+Tensors: type, dtype, shape, strides, requires_grad, offset and storage (aliasing of memory), and
+the bytes of their values.
 """
 
 import collections
@@ -140,9 +142,9 @@ class Describer:
         )
 
     def error(self, value):
-        if isinstance(
-            value, RecursionError
-        ):  # its text says whether the last of so many calls was C's: that is the depth of the first one
+        if isinstance(value, RecursionError):
+            # its text says whether the last of so many calls was C's: that is the depth of the
+            # first one
             return type(value).__name__
         return (
             type(value).__name__,
@@ -163,8 +165,9 @@ def _empty(cell):
 
 
 def user_lines(error, file):
-    """Line numbers of the traceback within `file`.  CPython 3.11 runs STORE_FAST; LOAD_FAST as one instruction once the code is
-    warm, and tells the line of the first: the line of an unbound local is left out.
+    """Line numbers of the traceback within `file`.  CPython 3.11 runs STORE_FAST; LOAD_FAST as one
+    instruction once the code is warm, and tells the line of the first: the line of an unbound local
+    is left out.
     """
     lines, trace = [], error.__traceback__
     while trace is not None:
@@ -180,7 +183,8 @@ def user_lines(error, file):
 
 
 def outcome(function, args, kwargs, watched, file, digits=None):
-    """Everything one call did: result or error, printed text, and the state of `watched` (and the arguments) afterwards."""
+    """Everything one call did: result or error, printed text, and the state of `watched` (and the
+    arguments) afterwards."""
     printed, lines = io.StringIO(), None
     describe = Describer(digits)
     with contextlib.redirect_stdout(printed):

@@ -1,9 +1,11 @@
-"""Guard soundness: compile in an environment, change one thing of it, call again: recompiled or still right, always.
+"""Guard soundness: compile in an environment, change one thing of it, call again: recompiled or
+still right, always.
 
     python -m tests.fuzz.environment --count 500
 
-`CHANGES` is the list of things that can change; each is a function of a `World`.  The compiled function reads most of the world;
-plain and compiled each have a world of their own, changed in the same way.  Between changes the function is called twice.
+`CHANGES` is the list of things that can change; each is a function of a `World`.  The compiled
+function reads most of the world; plain and compiled each have a world of their own, changed in the
+same way.  Between changes the function is called twice.
 """
 
 import argparse

@@ -1,10 +1,12 @@
 """Random Python programs over small tensors, as source text.
 
-In:   a seed.   Out: the text of a module with helpers and `def f(x, y, n, xs, d, box, *rest, k=2, **kw)`; `arguments(seed, ...)`.
+In:   a seed.   Out: the text of a module with helpers and `def f(x, y, n, xs, d, box, *rest, k=2,
+      **kw)`; `arguments(seed, ...)`.
 
     >>> print(program(7))
-Statements know which names are surely bound and of which kind; now and then one is used that may not be.  Loops end: every
-`while` counts down.  A program may raise anything; it only has to do the same when compiled.
+Statements know which names are surely bound and of which kind; now and then one is used that may
+not be.  Loops end: every `while` counts down.  A program may raise anything; it only has to do the
+same when compiled.
 """
 
 import random
@@ -1109,7 +1111,8 @@ CALLS = 4
 
 
 def arguments(seed, call, space):
-    """(args, kwargs) of one call; `space` is the executed module.  Later calls resemble the first one in most ways."""
+    """(args, kwargs) of one call; `space` is the executed module.  Later calls resemble the first
+    one in most ways."""
     import torch
 
     rng = random.Random(seed * 17 + (call if call > 1 else 0))  # the second call hits the cache

@@ -1,9 +1,11 @@
-"""Differential fuzzing: random programs, plain against compiled; a difference is shrunk to a few statements.
+"""Differential fuzzing: random programs, plain against compiled; a difference is shrunk to a few
+statements.
 
     python -m tests.fuzz.run_programs --count 10000 --jobs 2 [--first SEED] [--backend eager]
 
-Each program is executed twice as a module of its own (its own globals); f is called four times, the second time with inputs like
-the first one's (a cache hit), then with other values, types and shapes (guards).  The same objects live through all calls of a side.
+Each program is executed twice as a module of its own (its own globals); f is called four times, the
+second time with inputs like the first one's (a cache hit), then with other values, types and shapes
+(guards).  The same objects live through all calls of a side.
 """
 
 import argparse

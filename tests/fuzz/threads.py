@@ -19,7 +19,8 @@ from minidynamo import frame_hook
 
 
 def functions(count):
-    """Functions with code objects of their own, with a break and an inlined call each, and what they give."""
+    """Functions with code objects of their own, with a break and an inlined call each, and what
+    they give."""
     made = []
     for n in range(count):
         space = {"torch": torch, "minidynamo": minidynamo}
@@ -37,7 +38,8 @@ def functions(count):
 
 
 def hammer(seconds, threads=8, backend="eager"):
-    """(calls, errors): every thread calls shared and own functions, some with new shapes (which recompile), some reset."""
+    """(calls, errors): every thread calls shared and own functions, some with new shapes (which
+    recompile), some reset."""
     shared, errors, calls, stop = functions(6), [], [0] * threads, time.time() + seconds
     plain = functions(6)
 

@@ -1,11 +1,13 @@
-"""What a result shares with the arguments: every function and Tensor method that may return its argument, a view or a copy.
+"""What a result shares with the arguments: every function and Tensor method that may return its
+argument, a view or a copy.
 
     python -m tests.soundness.aliases --modes eager,aot_eager,inductor
 
-A case is (where the function comes from, its name, the number of the sample, who writes, dtype).  The program calls the function; then
-the result, or the argument, is written, inside of the frame or outside.  Afterwards everything that can be seen must be eager's: the
-values of results and arguments, which of them are one object, which share memory.
-The functions are found by reflection: Tensor methods that take no argument, and every OpInfo with its samples.
+A case is (where the function comes from, its name, the number of the sample, who writes, dtype).
+The program calls the function; then the result, or the argument, is written, inside of the frame or
+outside.  Afterwards everything that can be seen must be eager's: the values of results and
+arguments, which of them are one object, which share memory. The functions are found by reflection:
+Tensor methods that take no argument, and every OpInfo with its samples.
 """
 
 import copy
@@ -33,7 +35,8 @@ LAYOUTS = {
     "scalar": lambda: torch.tensor(3.0),
     "vector": lambda: torch.arange(4.0),
 }
-# calls that take a tensor and give one that may be the same: constructors and conversions, with the arguments that matter
+# calls that take a tensor and give one that may be the same: constructors and conversions, with the
+# arguments that matter
 CONVERSIONS = {
     "torch.tensor": lambda t: torch.tensor(t),
     "torch.tensor dtype": lambda t: torch.tensor(t, dtype=t.dtype),

@@ -1,12 +1,14 @@
-"""Objects of C types: every name of every type, every method, and the order of effects of iteration.
+"""Objects of C types: every name of every type, every method, and the order of effects of
+iteration.
 
     python -m tests.soundness.c_objects --count 2000 [--modes eager]
 
 A case is one of
     ("names", type, number, place)         hasattr and getattr of every name in `dir` of the instance
-    ("operations N", type, number, place)  part N of type, isinstance, repr, hash, len, bool, iter, ==, < ...
-    ("methods", type, number, place, seed) some methods, called with drawn arguments one after another
-    ("consume", consumer, iterator, raises)  what a consumer of an iterator does, and in which order
+    ("operations N", type, number, place)  part N of type, isinstance, repr, hash, len, bool, iter,
+    ==, < ... ("methods", type, number, place, seed) some methods, called with drawn arguments one
+    after another ("consume", consumer, iterator, raises)  what a consumer of an iterator does, and
+    in which order
 `number` is that of the expression in `INSTANCES` that makes the instance; `place` says how it comes
 into the compiled function.  Many questions lie in one function, so that a case is cheap.
 """

@@ -1,4 +1,5 @@
-"""Programs that iterate for long, or for ever, while they are traced: the compiler must give up in bounded steps.
+"""Programs that iterate for long, or for ever, while they are traced: the compiler must give up in
+bounded steps.
 
     python -m tests.soundness.endless [--modes eager]
 

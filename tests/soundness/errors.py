@@ -1,12 +1,14 @@
-"""Errors, and values at the edge: every OpInfo on inputs that its kernels check, or that arithmetic treats apart.
+"""Errors, and values at the edge: every OpInfo on inputs that its kernels check, or that arithmetic
+treats apart.
 
     python -m tests.soundness.errors --count 2000 --modes eager,aot_eager,inductor,inductor-dynamic
     ERRORS_OPS=index_add,linalg.inv python -m tests.soundness.errors --count 1000000
 
-A case is (name of the OpInfo, what was done to its inputs, dtype, number of the sample).  The compiled call must give what
-the eager call gives: the value (tolerance: the op sweep's; NaN where NaN is, zeros of the same sign), or the exception, of the
-same type and with the same first line.  With internal errors raised a backend may word its error in its own way, but must raise
-one; without, plain Python runs behind it and says what eager says.
+A case is (name of the OpInfo, what was done to its inputs, dtype, number of the sample).  The
+compiled call must give what the eager call gives: the value (tolerance: the op sweep's; NaN where
+NaN is, zeros of the same sign), or the exception, of the same type and with the same first line.
+With internal errors raised a backend may word its error in its own way, but must raise one;
+without, plain Python runs behind it and says what eager says.
 """
 
 import copy
@@ -45,7 +47,7 @@ LEFT_OUT = re.compile(
 )
 
 
-# --- what is done to the inputs --------------------------------------------------------------------------------------
+# --- what is done to the inputs -------------------------------------------------------------------
 def untouched(sample, draw):
     return sample
 
@@ -68,7 +70,8 @@ def is_number(tensor, value):
 
 
 def with_special(tensor, draw):
-    """Some elements become NaN, infinite, -0.0, subnormal; of integers the least, the greatest, 0 and -1."""
+    """Some elements become NaN, infinite, -0.0, subnormal; of integers the least, the greatest, 0
+    and -1."""
     if tensor.dtype is torch.bool or not tensor.numel() or tensor.dtype in UNSIGNED:
         return tensor
     result = tensor.detach().clone(memory_format=torch.contiguous_format)
@@ -124,7 +127,7 @@ CHANGES = {
 }
 
 
-# --- cases -----------------------------------------------------------------------------------------------------------
+# --- cases ----------------------------------------------------------------------------------------
 @functools.cache
 def infos():
     from torch.testing._internal.common_methods_invocations import op_db
@@ -168,7 +171,8 @@ def focus(variable):
 
 
 def inputs_of(op, change, dtype, number, seed):
-    """(args, kwargs) of one sample, or None where the OpInfo has none.  A dtype that it does not take: of another, converted."""
+    """(args, kwargs) of one sample, or None where the OpInfo has none.  A dtype that it does not
+    take: of another, converted."""
     draw = random.Random(seed)
     torch.manual_seed(sweep.SEED)
     if change == "error inputs":
@@ -198,7 +202,7 @@ def inputs_of(op, change, dtype, number, seed):
     return (first, *args), kwargs
 
 
-# --- running and comparing -------------------------------------------------------------------------------------------
+# --- running and comparing ------------------------------------------------------------------------
 def outcome(function, args, kwargs, training):
     """("value", leaves) or ("error", type, first line)."""
     args, kwargs = copy.deepcopy((args, kwargs))
@@ -269,7 +273,8 @@ def check(case, mode: Mode) -> str:
 
 
 def has_any_sign(name):
-    """Where eager itself gives zeros of either sign for one value: its vector loop and its scalar loop differ, or its threads do."""
+    """Where eager itself gives zeros of either sign for one value: its vector loop and its scalar
+    loop differ, or its threads do."""
     return name in ANY_SIGN or name.startswith(("linalg", "fft"))
 
 

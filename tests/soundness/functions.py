@@ -1,10 +1,11 @@
-"""One attribute of a function changes between two calls, for each way in which a function can be reached.
+"""One attribute of a function changes between two calls, for each way in which a function can be
+reached.
 
     python -m tests.soundness.functions --jobs 2
 
-Case: (way, attribute, what is read).  The attributes are all that a function object lets one write, found by reflection; each is
-changed in place, too, where it is a dictionary.  The second kind of cases, (module, name, replacement), replaces what a module,
-a class or `builtins` has under a name.
+Case: (way, attribute, what is read).  The attributes are all that a function object lets one write,
+found by reflection; each is changed in place, too, where it is a dictionary.  The second kind of
+cases, (module, name, replacement), replaces what a module, a class or `builtins` has under a name.
 """
 
 import builtins
@@ -66,7 +67,8 @@ def enclosing(fn):
 def default(x, read, fn=target):
     return fn(x), read(fn)
 """
-WAYS = {  # how the target is reached: the body of `def f(x, read)`, or an expression for the function itself
+# how the target is reached: the body of `def f(x, read)`, or an expression for the function itself
+WAYS = {
     "global": "def f(x, read): return target(x), read(target)",
     "closure": "f = enclosing(target)",
     "default": "f = default",

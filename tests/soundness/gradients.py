@@ -1,13 +1,15 @@
-"""Random programs over requires_grad, views and custom autograd functions: the same history as eager.
+"""Random programs over requires_grad, views and custom autograd functions: the same history as
+eager.
 
     python -m tests.soundness.gradients --count 1000 --modes aot_eager,inductor
 
-A case is a seed.  It decides on some `torch.autograd.Function`s (what forward returns: its input, a view, an input
-that it wrote, nothing, the same tensor twice, what it saved...), on a program that calls them and changes who needs gradients,
-on inputs (leaves, views, results, inference tensors), on the modes around two calls, and on what the caller does
-with the outputs: writes, a backward pass through some of them, a hook.  Compared with eager: values, gradients,
-`requires_grad`, `is_leaf`, whether there is a `grad_fn`, views and what they are views of, shared memory, counts of
-writes, the type of what is raised.
+A case is a seed.  It decides on some `torch.autograd.Function`s (what forward returns: its input, a
+view, an input that it wrote, nothing, the same tensor twice, what it saved...), on a program that
+calls them and changes who needs gradients, on inputs (leaves, views, results, inference tensors),
+on the modes around two calls, and on what the caller does with the outputs: writes, a backward pass
+through some of them, a hook.  Compared with eager: values, gradients, `requires_grad`, `is_leaf`,
+whether there is a `grad_fn`, views and what they are views of, shared memory, counts of writes, the
+type of what is raised.
 """
 
 import contextlib
@@ -211,7 +213,8 @@ def numbers(tensor: torch.Tensor | None) -> Any:
 
 
 def asked(question: Callable[[], Any]) -> Any:
-    """The answer, or the type of the error: a view of what was written in another mode may not even be asked."""
+    """The answer, or the type of the error: a view of what was written in another mode may not even
+    be asked."""
     try:
         return question()
     except RuntimeError as error:
@@ -219,7 +222,8 @@ def asked(question: Callable[[], Any]) -> Any:
 
 
 def described(outputs: list, inputs: list) -> list:
-    """What can be asked of the tensors; memory is told by the number of the first that shares it."""
+    """What can be asked of the tensors; memory is told by the number of the first that shares
+    it."""
     everything = [*inputs, *outputs]
     memories = [tensor.untyped_storage()._cdata for tensor in everything]
 
@@ -324,8 +328,9 @@ def run(function: Any, seed: int, training: bool) -> list:
 def drop_incomparable(eager: list, compiled: list) -> None:
     """What need not be the same.
 
-    After a write of the caller's: compiled code keeps other values for backward than eager, so either may refuse to go on.
-    Where the program raises: `raise_internal_errors` leaves out the plain run that would repeat its writes.
+    After a write of the caller's: compiled code keeps other values for backward than eager, so
+    either may refuse to go on. Where the program raises: `raise_internal_errors` leaves out the
+    plain run that would repeat its writes.
     """
     for one, other in zip(eager, compiled):
         if "raised" in one and one["raised"] == other.get("raised"):

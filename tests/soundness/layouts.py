@@ -1,4 +1,5 @@
-"""Bits and layouts: every operator of the OpInfo sweep on tensors that lie in memory in unusual ways.
+"""Bits and layouts: every operator of the OpInfo sweep on tensors that lie in memory in unusual
+ways.
 
     python -m tests.soundness.layouts --count 300 --modes inductor,aot_eager
 
@@ -36,7 +37,7 @@ LEFT_OUT = {
 }
 
 
-# --- layouts: each gives a tensor of its own, with the values of `t` unless it says so -------------
+# --- layouts: each gives a tensor of its own, with the values of `t` unless it says so ------------
 def plain(t: torch.Tensor) -> torch.Tensor:
     return t.clone(memory_format=torch.contiguous_format)
 
@@ -122,7 +123,7 @@ LAYOUTS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
 }
 
 
-# --- samples ---------------------------------------------------------------------------------------
+# --- samples --------------------------------------------------------------------------------------
 def dtypes_of(op: Any) -> list[torch.dtype]:
     """A real one and a complex one."""
     supported = op.supported_dtypes("cpu")
@@ -151,7 +152,7 @@ def samples_of(op: Any) -> list[tuple[tuple, dict]]:
     ]
 
 
-# --- what a run did --------------------------------------------------------------------------------
+# --- what a run did -------------------------------------------------------------------------------
 def run(function: Callable, *args: Any) -> Any:
     """The result, or the exception."""
     torch.manual_seed(sweep.SEED)
@@ -213,7 +214,7 @@ def difference(op: Any, call: tuple, want: Any, got: Any) -> str:
     return problem or ""
 
 
-# --- the three kinds -------------------------------------------------------------------------------
+# --- the three kinds ------------------------------------------------------------------------------
 def check_calls(op: Any, calls: list[tuple], target: Callable, mode: Mode) -> str:
     """Each of [(layout, args, kwargs)] by `target`, all that eager accepts in one function."""
 

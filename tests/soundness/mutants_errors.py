@@ -1,4 +1,5 @@
-"""Mutants of the checks of values: each takes one of them away, or puts a simplification in that eager does not make.
+"""Mutants of the checks of values: each takes one of them away, or puts a simplification in that
+eager does not make.
 
 `FOCUS` tells the generators which operators to draw from, so that few cases are enough.
 """

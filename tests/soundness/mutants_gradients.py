@@ -1,4 +1,5 @@
-"""Mutants of autograd and random numbers: histories of outputs, changes of requires_grad, the order of draws."""
+"""Mutants of autograd and random numbers: histories of outputs, changes of requires_grad, the order
+of draws."""
 
 import torch
 

@@ -1,12 +1,14 @@
-"""Programs whose names are those of Python's builtins, neighbours of keywords, and every identifier that generated code uses.
+"""Programs whose names are those of Python's builtins, neighbours of keywords, and every identifier
+that generated code uses.
 
     python -m tests.soundness.names --count 1000 --jobs 2
 
-A program (a random one of `tests/fuzz`, or a module with parameters, breaks and closures) is compiled under its own names first;
-the identifiers of the guards, graphs, wrappers, kernels and replacement code that came out are added to the pool.  Then its
-parameters, locals, attributes, functions, classes and globals are renamed to names of the pool.  The renamed program must do what
-plain Python does; of a module, as many frames, graphs, breaks and recompilations must come as of the first one: a guard
-that a name breaks gives right numbers, and recompiles in each call.
+A program (a random one of `tests/fuzz`, or a module with parameters, breaks and closures) is
+compiled under its own names first; the identifiers of the guards, graphs, wrappers, kernels and
+replacement code that came out are added to the pool.  Then its parameters, locals, attributes,
+functions, classes and globals are renamed to names of the pool.  The renamed program must do what
+plain Python does; of a module, as many frames, graphs, breaks and recompilations must come as of
+the first one: a guard that a name breaks gives right numbers, and recompiles in each call.
 """
 
 import ast
@@ -170,7 +172,8 @@ def renamed(text: str, names: dict[str, str]) -> str:
 
 
 def drawn(text: str, pool: set[str], rng: random.Random) -> dict[str, str]:
-    """{name of the program: name of the pool}; none is in the program already, each is given once."""
+    """{name of the program: name of the pool}; none is in the program already, each is given
+    once."""
     used = {*WORD.findall(text), *module_arguments(0, 0)[1]}  # `key`, `width` are given by name
     free = [
         name

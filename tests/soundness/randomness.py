@@ -1,10 +1,12 @@
-"""Random numbers: every operation of torch that draws, found by reflection; numbers and the generator's state as in eager.
+"""Random numbers: every operation of torch that draws, found by reflection; numbers and the
+generator's state as in eager.
 
     python -m tests.soundness.randomness --modes aot_eager,inductor,inductor-training
 
-Enumerated: operators with the tag `nondeterministic_seeded` (functional, in place, `out=`), functions and modules of torch.nn
-with dropout or a `training` flag, recurrent and attention modules, distributions, initialisers.  Each one stands in a program
-that draws before and after it: in one call, in a helper, across a graph break, before an error; called twice.
+Enumerated: operators with the tag `nondeterministic_seeded` (functional, in place, `out=`),
+functions and modules of torch.nn with dropout or a `training` flag, recurrent and attention
+modules, distributions, initialisers.  Each one stands in a program that draws before and after it:
+in one call, in a helper, across a graph break, before an error; called twice.
 """
 
 import inspect
@@ -26,7 +28,8 @@ KINDS = ("operator", "functional", "module", "distribution", "initialiser")
 
 
 def example(name: str, kind: str, number: int) -> Any:
-    """A value for an argument of an operator, by its name and type; None where there is none to give."""
+    """A value for an argument of an operator, by its name and type; None where there is none to
+    give."""
     by_name = {
         "size": [3, 4],
         "p": 0.4,
@@ -74,7 +77,8 @@ def operators() -> list[str]:
 
 
 def operator_call(name: str, with_generator: bool) -> Callable | None:
-    """x -> the operator's result, or None where this file has no arguments for it (eager refuses them)."""
+    """x -> the operator's result, or None where this file has no arguments for it (eager refuses
+    them)."""
     packet, overload = name.split(".", 1)
     op = getattr(getattr(torch.ops.aten, packet), overload)
     args, kwargs, out = [], {}, []
@@ -310,7 +314,8 @@ def check(case: tuple[str, str, str], mode: Mode) -> str:
     eager = run(program(shape, thing), mode.training)
     if eager[0][0] and isinstance(eager[0][0][0], str) and shape != "raises":
         return ""  # no arguments that this operator takes
-    # a graph that raises is undone, and the frame runs as plain Python, unless errors are to be seen
+    # a graph that raises is undone, and the frame runs as plain Python, unless errors are to be
+    # seen
     seen = {"raise_internal_errors": shape != "raises"}
     for _ in range(1 + mode.again):
         with minidynamo.config.patch(**seen), miniinductor.config.patch(**seen):

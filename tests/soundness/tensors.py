@@ -57,7 +57,7 @@ RANDOM = ("bernoulli_", "cauchy_", "exponential_", "geometric_", "log_normal_", 
 NOT_CALLED = {*RANDOM, "random_", "uniform_", "share_memory_", "backward_", "pin_memory_"}
 
 
-# --- the tensors and where they lie ----------------------------------------------------------------
+# --- the tensors and where they lie ---------------------------------------------------------------
 TENSORS: dict[str, Callable[[], torch.Tensor]] = {
     "matrix": lambda: torch.arange(1.0, 10).view(3, 3),
     "part": lambda: torch.arange(40.0)[3:27].view(4, 6)[:3, 1:4],
@@ -168,7 +168,7 @@ PLACES = {
 }
 
 
-# --- what can be read ------------------------------------------------------------------------------
+# --- what can be read -----------------------------------------------------------------------------
 def attempt(function: Callable, *args: Any) -> Any:
     """What it gives, or the exception."""
     try:
@@ -238,7 +238,7 @@ def programs() -> dict[str, Callable]:
     return PROGRAMS | {name: reading(name) for name in readings()}
 
 
-# --- what can be changed ---------------------------------------------------------------------------
+# --- what can be changed --------------------------------------------------------------------------
 class Own(torch.Tensor):
     pass
 
@@ -342,7 +342,7 @@ def changes(tensor: str, place: str) -> tuple[tuple[str, str], ...]:
     return tuple(found)
 
 
-# --- the cases -------------------------------------------------------------------------------------
+# --- the cases ------------------------------------------------------------------------------------
 def cases(count: int, first: int) -> list[tuple]:
     """`count` of all combinations, which are many."""
     names, drawn = list(programs()), []

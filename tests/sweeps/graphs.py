@@ -1,15 +1,18 @@
-"""Random FX graphs, three ways: C++ or Triton kernels against the interpreter of the loop IR against eager.  `make fuzz-graphs`.
+"""Random FX graphs, three ways: C++ or Triton kernels against the interpreter of the loop IR
+against eager.  `make fuzz-graphs`.
 
-In:   a seed.  Out: a `Program`: a graph of 3 to 12 torch calls over random shapes, strides and dtypes, and its inputs.
+In:   a seed.  Out: a `Program`: a graph of 3 to 12 torch calls over random shapes, strides and
+      dtypes, and its inputs.
 
     python tests/sweeps/graphs.py --count 5000          # seeds 0..4999; prints every difference with the smallest graph that shows it
     python tests/sweeps/graphs.py --seed 17 --count 1   # one, with its graph and kernels
     python tests/sweeps/graphs.py --triton              # Triton's interpreter, which checks every address
 
-Several programs become one graph, so that they share one call of the compiler; where the batch differs, its programs are run alone.
-Values know whether they are *exact*: made by operations that IEEE arithmetic determines (inputs, + - * /, minimum, casts, views).  Exact
-values are compared bit by bit, and only they are compared, rounded, sorted or indexed with; the others are compared within a tolerance
-that grows with the largest number on the way to them.
+Several programs become one graph, so that they share one call of the compiler; where the batch
+differs, its programs are run alone. Values know whether they are *exact*: made by operations that
+IEEE arithmetic determines (inputs, + - * /, minimum, casts, views).  Exact values are compared bit
+by bit, and only they are compared, rounded, sorted or indexed with; the others are compared within
+a tolerance that grows with the largest number on the way to them.
 """
 
 import argparse
@@ -41,11 +44,14 @@ TOLERANCE = {torch.float32: 2e-5, torch.float64: 1e-10, torch.bfloat16: 4e-2, to
 
 @dataclass
 class Known:
-    """A value of the program: its node, what eager gives, and how far another right result may be."""
+    """A value of the program: its node, what eager gives, and how far another right result may
+    be."""
 
     node: fx.Node
     value: torch.Tensor
-    tolerance: float = 0.0  # 0: exact; else absolute: TOLERANCE of the narrowest dtype, times the largest number, among its ancestors
+    # 0: exact; else absolute: TOLERANCE of the narrowest dtype, times the largest number, among its
+    # ancestors
+    tolerance: float = 0.0
 
     @property
     def exact(self):
@@ -57,7 +63,7 @@ class Known:
         return "float" if t.is_floating_point else "bool" if t == torch.bool else "int"
 
 
-# --- inputs -------------------------------------------------------------------------------------------------------------------
+# --- inputs ---------------------------------------------------------------------------------------
 def random_shape(rng, rank=None):
     rank = rng.choice([0, 1, 1, 2, 2, 2, 3, 3, 4]) if rank is None else rank
     shape = [rng.choice(SIZES) for _ in range(rank)]
@@ -111,7 +117,7 @@ def random_tensor(rng, shape, dtype):
     return x.expand(shape) if layout == "expanded" else x[1:-1] if layout == "offset" else x
 
 
-# --- what a program may do: choose(rng, program) -> (target, args, kwargs, exact) or None -----------------------------------------
+# --- what a program may do: choose(rng, program) -> (target, args, kwargs, exact) or None ---------
 def clone_and_write(x, source):
     """Writes through a view, which functionalization has to undo."""
     y = x.clone()
@@ -546,7 +552,7 @@ def product(rng, program):
     )
 
 
-# --- programs ---------------------------------------------------------------------------------------------------------------------
+# --- programs -------------------------------------------------------------------------------------
 class Program:
     """The graph under construction, run eagerly as it grows."""
 
@@ -638,7 +644,8 @@ def batch(seeds):
 
 
 def difference(ours, eager, tolerance, fake):
-    """What is wrong, or None.  fake: the result that torch's meta functions promise; for some index ops its strides are not eager's."""
+    """What is wrong, or None.  fake: the result that torch's meta functions promise; for some index
+    ops its strides are not eager's."""
     if ours.dtype != eager.dtype or ours.shape != eager.shape:
         return f"{ours.dtype}{list(ours.shape)} instead of {eager.dtype}{list(eager.shape)}"
     if (
@@ -703,7 +710,8 @@ def run(seeds, interpreter=True):
 
 
 def check(seeds, interpreter=True):
-    """Like `run`; programs of a batch that fails are run alone, so that each problem has its seed."""
+    """Like `run`; programs of a batch that fails are run alone, so that each problem has its
+    seed."""
     try:
         found = run(seeds, interpreter)
         if not found or len(seeds) == 1:

@@ -1,21 +1,27 @@
 """Every op that PyTorch tests itself with, compiled, against eager: `make ops`.
 
-In:   the OpInfos of `torch.testing._internal.common_methods_invocations.op_db` (about 700 entries) with their sample inputs.
-Out:  a table: ops that are right, that raise, that run eagerly, that give WRONG VALUES; the share lowered without any fallback kernel.
+In:   the OpInfos of `torch.testing._internal.common_methods_invocations.op_db` (about 700 entries)
+      with their sample inputs.
+Out:  a table: ops that are right, that raise, that run eagerly, that give WRONG VALUES; the share
+      lowered without any fallback kernel.
 
     python tests/sweeps/ops.py                          # float32, bool, int64, bfloat16; 8 samples of each
     python tests/sweeps/ops.py cumsum nn.functional.pad --samples 0     # these ops, all samples
     python tests/sweeps/ops.py --samples 2 --dtypes first --peer    # torch.compile, in the first of these dtypes that the op takes
-    python tests/sweeps/ops.py --samples 2 --dtypes first --versus  # ours on the same samples, and which ops only one of them has
+    python tests/sweeps/ops.py --samples 2 --dtypes first --versus  # ours on the same samples, and
+    which ops only one of them has
     python tests/sweeps/ops.py --samples 2 --dtypes first --device cuda     # Triton's kernels on a GPU
 
-Samples of one op and dtype are compiled as one graph (one call of the C++ compiler), and one by one where that fails.  The generator
-is seeded before each call, so random ops must draw what eager draws.  Two worker processes; an op over its time limit, or one that
-kills its worker, is a failure of that op alone.  Results are kept in a file as they come: a second run goes on where the first ended.
+Samples of one op and dtype are compiled as one graph (one call of the C++ compiler), and one by one
+where that fails.  The generator is seeded before each call, so random ops must draw what eager
+draws.  Two worker processes; an op over its time limit, or one that kills its worker, is a failure
+of that op alone.  Results are kept in a file as they come: a second run goes on where the first
+ended.
 
-Tolerances are torch's: `assert_close`'s defaults for the dtype, or the OpInfo's own `toleranceOverride` where that is wider.  A result
-outside them is right only if it is as near to the float64 result as eager's is (bfloat16: at most twice as far, root mean square:
-eager rounds at other places of some formulas.  The same allowance as in `same` of torch/_dynamo/utils.py).
+Tolerances are torch's: `assert_close`'s defaults for the dtype, or the OpInfo's own
+`toleranceOverride` where that is wider.  A result outside them is right only if it is as near to
+the float64 result as eager's is (bfloat16: at most twice as far, root mean square: eager rounds at
+other places of some formulas.  The same allowance as in `same` of torch/_dynamo/utils.py).
 """
 
 import argparse
@@ -49,9 +55,10 @@ PEER_LIMIT, LIMIT = 240, 120  # seconds per op and dtype
 SEED = 42  # what many OpInfos of random ops set themselves (`wrapper_set_seed`)
 
 
-# --- in the worker ------------------------------------------------------------------------------------------------------
+# --- in the worker --------------------------------------------------------------------------------
 def samples_of(op, dtype, most, device="cpu"):
-    """[(args, kwargs, expected value)]: `most` samples spread over those that the OpInfo has and that eager accepts."""
+    """[(args, kwargs, expected value)]: `most` samples spread over those that the OpInfo has and
+    that eager accepts."""
     import torch
 
     torch.manual_seed(SEED)
@@ -118,7 +125,8 @@ def tolerance(op, dtype):
 
 
 def error_sizes(op, sample, *results):
-    """Root mean square distance of each result to what eager gives in float64; None where the op does not take float64."""
+    """Root mean square distance of each result to what eager gives in float64; None where the op
+    does not take float64."""
     import torch
     import torch.utils._pytree as pytree
 
@@ -291,7 +299,7 @@ def work(peer, most, device):
         print(json.dumps(outcome), file=answers, flush=True)
 
 
-# --- in the parent ------------------------------------------------------------------------------------------------------
+# --- in the parent --------------------------------------------------------------------------------
 class Worker:
     """A process that checks ops; started anew when it dies or hangs."""
 

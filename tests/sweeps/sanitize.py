@@ -1,11 +1,13 @@
 """Generated kernels under the address and undefined-behaviour sanitizers: `make sanitize`.
 
-In:   random graphs (graphs.py) and samples of OpInfos (ops.py).  Out: "clean", or the first report of a sanitizer.
+In:   random graphs (graphs.py) and samples of OpInfos (ops.py).  Out: "clean", or the first report
+      of a sanitizer.
 
     python tests/sweeps/sanitize.py --graphs 600 --ops 250
 
-A child process runs with the sanitizer's library preloaded, so that torch's allocations have guarded borders, and compiles every kernel
-with `-fsanitize=address,undefined`.  First it shows that the check can fail: one kernel writes beyond its tensor, one shifts by too much.
+A child process runs with the sanitizer's library preloaded, so that torch's allocations have
+guarded borders, and compiles every kernel with `-fsanitize=address,undefined`.  First it shows that
+the check can fail: one kernel writes beyond its tensor, one shifts by too much.
 """
 
 import argparse

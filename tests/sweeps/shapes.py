@@ -1,12 +1,14 @@
-"""Random Python programs over symbolic sizes, captured once and run at other sizes, against plain Python.  `make fuzz-shapes`.
+"""Random Python programs over symbolic sizes, captured once and run at other sizes, against plain
+Python.  `make fuzz-shapes`.
 
-In:   a seed.  Out: the text of a function of two matrices and an int that computes with sizes, branches on them, loops and builds lists.
+In:   a seed.  Out: the text of a function of two matrices and an int that computes with sizes,
+      branches on them, loops and builds lists.
 
     python tests/sweeps/shapes.py --count 1000 --runs 20 [--backend inductor]
     python tests/sweeps/shapes.py --seed 17 --count 1       # one, with its text and guards
 
-At each further size: a guard holds exactly where nothing is compiled again; the results are those of plain Python, types and all.
-tests/sweeps/symbolic.py does the same for the compiler alone.
+At each further size: a guard holds exactly where nothing is compiled again; the results are those
+of plain Python, types and all. tests/sweeps/symbolic.py does the same for the compiler alone.
 """
 
 import argparse

@@ -1,11 +1,14 @@
-"""Random programs over symbolic sizes, compiled once and run at many sizes, against eager.  `make fuzz-symbolic`.
+"""Random programs over symbolic sizes, compiled once and run at many sizes, against eager.  `make
+fuzz-symbolic`.
 
-In:   a seed.  Out: a function over tensors of sizes A, B, C; its graph is captured at one choice of them and run at others.
+In:   a seed.  Out: a function over tensors of sizes A, B, C; its graph is captured at one choice of
+      them and run at others.
 
     python tests/sweeps/symbolic.py --count 1000            # seeds 0..999, 6 programs per compilation, 20 other sizes each
     python tests/sweeps/symbolic.py --seed 17 --count 1     # one, with its graph and kernels
 
-Operations take their sizes from tensors (`x.shape[0]`), as models do.  Sizes that a guard excludes are not run: capture would compile again.
+Operations take their sizes from tensors (`x.shape[0]`), as models do.  Sizes that a guard excludes
+are not run: capture would compile again.
 """
 
 import argparse
@@ -27,7 +30,7 @@ SIZES = [2, 2, 3, 4, 5, 6, 7, 8, 9, 11, 15, 16, 17, 20, 31, 32, 33, 40, 65]
 PER_GRAPH = 6
 
 
-# --- operations: (rng, x, dims, others) -> (new value, its dims) or None.  dims: a text per dimension, over A, B, C; "?" is unknown --------
+# --- operations: (rng, x, dims, others) -> (new value, its dims) or None.  dims: a text per dimensi
 def unary(rng, x, dims, others):
     name = rng.choice(["exp", "sin", "abs", "neg", "sigmoid", "relu", "square", "tanh"])
     return getattr(torch, name)(x), dims
@@ -348,7 +351,8 @@ def usable(seed, sizes):
 
 
 def check(seeds, runs=20, verbose=False):
-    """[(seed, what is wrong)] and how many runs there were; the programs of `seeds` become one graph."""
+    """[(seed, what is wrong)] and how many runs there were; the programs of `seeds` become one
+    graph."""
     rng = random.Random(seeds[0])
     sizes = {name: rng.choice(HINTS) for name in "ABC"}
     programs = [p for p in (usable(s, sizes) for s in seeds) if p]

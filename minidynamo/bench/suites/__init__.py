@@ -1,4 +1,5 @@
-"""The suites of `python -m minidynamo.bench --suite NAME`, one per file; importing a file registers its suite."""
+"""The suites of `python -m minidynamo.bench --suite NAME`, one per file; importing a file registers
+its suite."""
 
 import importlib
 import pkgutil

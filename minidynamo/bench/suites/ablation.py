@@ -1,12 +1,15 @@
-"""--suite ablation: each optimisation of miniinductor off alone: how much slower, how many kernels, how many bytes.
+"""--suite ablation: each optimisation of miniinductor off alone: how much slower, how many kernels,
+how many bytes.
 
-In:   a function and its inputs.  Out: a row; "slower without" is time without / time with all, median and quartiles of rounds.
+In:   a function and its inputs.  Out: a row; "slower without" is time without / time with all,
+      median and quartiles of rounds.
 
     >>> row = ablate("softmax", lambda x: torch.softmax(x, -1), [torch.randn(4096, 1024)])
     >>> row["slower without"]["fusion"], row["megabytes"]["fusion"]
 
-The graph is captured once and compiled once per switch, so nothing but the switch differs.  Every variant is compared with eager before it
-is timed.  A switch may show nothing because another mechanism does the same: "fusion and inlining" are therefore also off together.
+The graph is captured once and compiled once per switch, so nothing but the switch differs.  Every
+variant is compared with eager before it is timed.  A switch may show nothing because another
+mechanism does the same: "fusion and inlining" are therefore also off together.
 """
 
 import torch
@@ -26,7 +29,8 @@ ALL = "all on"
 
 
 def switches():
-    """{label: options}: every boolean option that is on by default, off alone; and the two that stand in for each other."""
+    """{label: options}: every boolean option that is on by default, off alone; and the two that
+    stand in for each other."""
     found = {
         name.replace("_", " "): {name: False}
         for name, value in vars(config).items()

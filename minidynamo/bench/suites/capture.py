@@ -1,4 +1,5 @@
-"""--suite capture (and capture-more): the public models, captured by ours and by TorchDynamo: whole graphs, breaks, equal outputs, capture time."""
+"""--suite capture (and capture-more): the public models, captured by ours and by TorchDynamo: whole
+graphs, breaks, equal outputs, capture time."""
 
 import statistics
 import warnings
@@ -153,7 +154,8 @@ def summary(rows):
 
 
 def capture_times(rounds=5):
-    """Median seconds of a first call with backend "eager", GPT-2 and BERT with 12 layers, ours and TorchDynamo."""
+    """Median seconds of a first call with backend "eager", GPT-2 and BERT with 12 layers, ours and
+    TorchDynamo."""
     load_torchvision()
     result = {}
     for name, make in (("GPT-2", gpt2), ("BERT", bert)):

@@ -1,12 +1,14 @@
 """What the suites share: their registry, one row measured and printed.
 
-In:   command line options.  Out: a table on the terminal and a dictionary for JSON: the machine, the command, the rows.
+In:   command line options.  Out: a table on the terminal and a dictionary for JSON: the machine,
+      the command, the rows.
 
     @suite("mine")                              # --suite mine
     def mine(options, result):                  # prints as it goes; result["rows"]: what it has yielded so far
         yield {"name": "a row", "seconds": 1.0}
 
-A row's result is compared with eager before anything is timed; a wrong row is printed as such and has no time.
+A row's result is compared with eager before anything is timed; a wrong row is printed as such and
+has no time.
 """
 
 import contextlib
@@ -45,7 +47,8 @@ SUITES = {}
 
 
 def suite(name):
-    """Register a generator of rows.  What it has is written to the --json file after every row: a run that is cut short leaves that."""
+    """Register a generator of rows.  What it has is written to the --json file after every row: a
+    run that is cut short leaves that."""
 
     def register(function):
         def run(options):
@@ -114,8 +117,10 @@ def machine():
 
 
 def model_rows(suite, names, measure, show, options):
-    """The rows of measure(name, options) for every model, printed as show(row).  Each model has a process of its own, `options.jobs` at once, so that
-    a crash, a time limit or what one leaves in memory is its own affair; the models that --only names are run in this process, without --jobs."""
+    """The rows of measure(name, options) for every model, printed as show(row).  Each model has a
+    process of its own, `options.jobs` at once, so that a crash, a time limit or what one leaves in
+    memory is its own affair; the models that --only names are run in this process, without
+    --jobs."""
     chosen = [name for name in names if wanted(name, options)]
     with ThreadPoolExecutor(options.jobs) as pool:
         for found in (
@@ -131,8 +136,9 @@ def model_rows(suite, names, measure, show, options):
 
 @contextlib.contextmanager
 def turn(what, alone):
-    """A `with` block that waits for the other processes of --jobs: `alone` for all of them, else for one that is alone.  The environment's
-    MINIDYNAMO_TURNS is a file that they share; without it nobody waits."""
+    """A `with` block that waits for the other processes of --jobs: `alone` for all of them, else
+    for one that is alone.  The environment's MINIDYNAMO_TURNS is a file that they share; without it
+    nobody waits."""
     if "MINIDYNAMO_TURNS" not in os.environ:
         yield
         return

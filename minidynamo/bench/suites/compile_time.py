@@ -1,8 +1,10 @@
-"""--suite compile-time: seconds of the first call, CPU (with the compilers it starts) and wall, a fresh process for every figure.
+"""--suite compile-time: seconds of the first call, CPU (with the compilers it starts) and wall, a
+fresh process for every figure.
 
-Cold: empty caches.  Warm: the same folder again, in another process.  The first call includes whatever the compiler imports then; importing
-torch, the package and building the model come before it and are the column "before".  The last column is a second small graph in the same
-process, nothing of it on disk.
+Cold: empty caches.  Warm: the same folder again, in another process.  The first call includes
+whatever the compiler imports then; importing torch, the package and building the model come before
+it and are the column "before".  The last column is a second small graph in the same process,
+nothing of it on disk.
 """
 
 import json

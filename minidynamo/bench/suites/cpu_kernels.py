@@ -1,7 +1,9 @@
-"""--suite cpu-kernels: single kernels on the CPU, with one thread and with all: eager, torch.compile and ours interleaved.
+"""--suite cpu-kernels: single kernels on the CPU, with one thread and with all: eager,
+torch.compile and ours interleaved.
 
-Each row names the ratio to torch.compile that is to be reached; no row may be slower than eager ("as eager": the quartiles of the ratio are on both
-sides of 1).  All three keep the memory they free (runner.keep_freed_memory).
+Each row names the ratio to torch.compile that is to be reached; no row may be slower than eager
+("as eager": the quartiles of the ratio are on both sides of 1).  All three keep the memory they
+free (runner.keep_freed_memory).
 """
 
 import torch
@@ -25,7 +27,8 @@ def rms_norm(x, w):
 
 
 def adam(parameters, gradients, first, second):
-    """One step on every parameter, by foreach operations, as torch.optim.Adam(foreach=True) does, functionally."""
+    """One step on every parameter, by foreach operations, as torch.optim.Adam(foreach=True) does,
+    functionally."""
     first = torch._foreach_lerp(first, gradients, 0.1)
     second = torch._foreach_add(
         torch._foreach_mul(second, 0.999),

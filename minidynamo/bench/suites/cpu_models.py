@@ -1,8 +1,11 @@
-"""--suite cpu-models: inference of transformers architectures and ResNet on the CPU: eager, ours and torch.compile, interleaved.
+"""--suite cpu-models: inference of transformers architectures and ResNet on the CPU: eager, ours
+and torch.compile, interleaved.
 
-Four layers each at the real hidden sizes (BERT, GPT-2, ViT 768, Llama 1024, T5 512; ResNet-50 whole), random weights, batch 1.  All variants
-run in one process and so under one allocator policy: malloc keeps what is freed.  `--threads 1` and `--threads 4` are two runs: torch.compile writes the number into its
-kernels.  `--freezing` freezes parameters in both compilers.  Last line: the geometric mean of eager / ours, and the rows that are below eager or below torch.compile.
+Four layers each at the real hidden sizes (BERT, GPT-2, ViT 768, Llama 1024, T5 512; ResNet-50
+whole), random weights, batch 1.  All variants run in one process and so under one allocator policy:
+malloc keeps what is freed.  `--threads 1` and `--threads 4` are two runs: torch.compile writes the
+number into its kernels.  `--freezing` freezes parameters in both compilers.  Last line: the
+geometric mean of eager / ours, and the rows that are below eager or below torch.compile.
 """
 
 import statistics

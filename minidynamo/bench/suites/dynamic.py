@@ -1,7 +1,9 @@
-"""--suite dynamic: the public models with `dynamic=True` over three (batch, sequence) pairs, and what a growing sequence costs.
+"""--suite dynamic: the public models with `dynamic=True` over three (batch, sequence) pairs, and
+what a growing sequence costs.
 
-For each model: compilations (graphs) and breaks after three sizes, outputs against eager at each, ours with backend inductor and torch.compile
-beside it.  Images: batch and side change where the architecture allows it, else the batch alone.  Then GPT-2 generating from a prompt of 16 to 128
+For each model: compilations (graphs) and breaks after three sizes, outputs against eager at each,
+ours with backend inductor and torch.compile beside it.  Images: batch and side change where the
+architecture allows it, else the batch alone.  Then GPT-2 generating from a prompt of 16 to 128
 tokens, and what a sweep of sizes costs with dynamic=False, None and True.
 """
 
@@ -21,7 +23,8 @@ SIZES = ((2, 16), (3, 12), (5, 20))  # (batch, sequence), the list's own first
 
 
 def resized(inputs, batch, length, generator):
-    """The model's inputs at another batch and sequence: every dimension that is the batch, and those as long as `input_ids`."""
+    """The model's inputs at another batch and sequence: every dimension that is the batch, and
+    those as long as `input_ids`."""
     was = next(v for v in inputs.values() if isinstance(v, torch.Tensor)).shape[0]
     sequence = inputs["input_ids"].shape[1] if "input_ids" in inputs else None
 
@@ -155,7 +158,8 @@ def show(row):
 
 
 def generation(start=16, end=128, backend="inductor"):
-    """GPT-2 extends a prompt token by token, without a cache: compilations, and tokens equal to eager's."""
+    """GPT-2 extends a prompt token by token, without a cache: compilations, and tokens equal to
+    eager's."""
     load_torchvision()
     from transformers import GPT2Config, GPT2LMHeadModel
 

@@ -1,8 +1,10 @@
-"""--suite dynamic-kernels: what symbolic sizes cost at run time: the same function compiled with dynamic=False and dynamic=True, on the CPU.
+"""--suite dynamic-kernels: what symbolic sizes cost at run time: the same function compiled with
+dynamic=False and dynamic=True, on the CPU.
 
-Both compiled graphs are called in turn, without their guards; the ratio is the median over pairs, with quartiles.  Where a symbol costs more
-than 5%, the row says why (`REASONS`); `hint` is then the same dynamic kernel with one more copy of its body for the length of this run, which
-shows how much of it is the constant.
+Both compiled graphs are called in turn, without their guards; the ratio is the median over pairs,
+with quartiles.  Where a symbol costs more than 5%, the row says why (`REASONS`); `hint` is then the
+same dynamic kernel with one more copy of its body for the length of this run, which shows how much
+of it is the constant.
 """
 
 import functools
@@ -59,7 +61,8 @@ def compiled_graph(function, inputs, dynamic):
 
 
 def with_a_copy_for(source, lengths):
-    """The kernel with a second copy of its body in which the last size is the number it is in this run."""
+    """The kernel with a second copy of its body in which the last size is the number it is in this
+    run."""
     symbol, place = re.findall(r"const int64_t (s\d+) = \(int64_t\)args\[(\d+)\];", source)[-1]
     source = source.replace(
         'extern "C" int NAME(',
@@ -73,7 +76,8 @@ def with_a_copy_for(source, lengths):
 
 
 def time_with_a_copy(record, inputs, static):
-    """Ratio to the static kernel of the dynamic one with a copy for this length: kernels alone, called in turn."""
+    """Ratio to the static kernel of the dynamic one with a copy for this length: kernels alone,
+    called in turn."""
     [kernel], out = record.kernels, torch.empty_like(inputs[0])
     [copy] = build_kernels(
         [

@@ -1,14 +1,19 @@
-"""--suite gpu-kernels: memory-bound kernels against the copy bandwidth of the same run.  --suite gpu-models: whole models.
+"""--suite gpu-kernels: memory-bound kernels against the copy bandwidth of the same run.  --suite
+gpu-models: whole models.
 
-    rows of gpu-kernels: GB/s = bytes that must move (each input read once, each output written once) / time
-    rows of gpu-models:  milliseconds of a forward pass ("training": and backward) per call
-    both:                relative error against float64; with more than twice eager's, ours has no time;
-                         seconds of the first call with empty caches (models: after one call of ours with other caches, which loads libraries, and
-                         a small one of the peer's), and ("warm") once more with what the first left on disk
+    rows of gpu-kernels: GB/s = bytes that must move (each input read once, each output written
+    once) / time rows of gpu-models:  milliseconds of a forward pass ("training": and backward) per
+    call
+    both:                relative error against float64; with more than twice eager's, ours has no
+                         time; seconds of the first call with empty caches (models: after one call
+                         of ours with other caches, which loads libraries, and a small one of the
+                         peer's), and ("warm") once more with what the first left on disk
 
-Times are medians of CUDA events (kernels) or of host clocks around synchronised batches (models).  Every round runs all variants
-of a row, each round in an order of its own.  Before a kernel is timed more is read than the GPU's cache holds: what the last one left there
-does not help it, and is not written while it runs.  gpu-models --jobs N compiles N rows at once, in processes of their own; then each is timed alone.
+Times are medians of CUDA events (kernels) or of host clocks around synchronised batches (models).
+Every round runs all variants of a row, each round in an order of its own.  Before a kernel is timed
+more is read than the GPU's cache holds: what the last one left there does not help it, and is not
+written while it runs.  gpu-models --jobs N compiles N rows at once, in processes of their own; then
+each is timed alone.
 """
 
 import math
@@ -34,7 +39,7 @@ COMPILERS = {
 }
 
 
-# --- one row: any function ------------------------------------------------------------------------------------------------------
+# --- one row: any function ------------------------------------------------------------------------
 def measure(name, *what, timer, **how):
     """A row, see `prepare`.  timer: event_times or host_times."""
     return timed(*prepare(name, *what, **how), timer)
@@ -48,14 +53,18 @@ def timed(row, variants, timer):
 
 
 def prepare(name, function, call, exact, options, modes=(None,), others=(), warm=False):
-    """(row without times, its variants, compiled and right).  call(f): a function without arguments that calls f; exact: the result in float64.
+    """(row without times, its variants, compiled and right).  call(f): a function without arguments
+    that calls f; exact: the result in float64.
 
-    others: more variants.  Variants are called by their compiler and, where there are several, by their mode."""
+    others: more variants.  Variants are called by their compiler and, where there are several, by
+    their mode."""
     variants = {**dict(others), "eager": call(function)}
     row = {"name": name, "error": {"eager": error(variants["eager"](), exact)}, "compile s": {}} | (
         {"warm compile s": {}} if warm else {}
     )
-    if warm:  # not counted: the libraries' kernels are loaded when they first run, which the first compiler would pay; each compiler's own imports
+    # not counted: the libraries' kernels are loaded when they first run, which the first compiler
+    # would pay; each compiler's own imports
+    if warm:
         with fresh_caches():
             try:
                 call(minidynamo.compile(function, mode=modes[0]))()
@@ -132,7 +141,8 @@ def event_times(variants, rounds=30):
 
 
 def host_times(variants, batch=10, rounds=9):
-    """Milliseconds per call, by the host's clock around synchronised batches (of a tenth of a second at most): {name: [ms, ...]}."""
+    """Milliseconds per call, by the host's clock around synchronised batches (of a tenth of a
+    second at most): {name: [ms, ...]}."""
     found = {name: [] for name in variants}
     for name, function in rounds_of(variants, rounds):
         torch.cuda.synchronize()
@@ -160,7 +170,7 @@ def shown(row, unit="ms", digits=3):
     return f"{row['name']:42} {'; '.join(texts)} {row.get('note', '')}"
 
 
-# --- kernels -------------------------------------------------------------------------------------------------------------------------
+# --- kernels --------------------------------------------------------------------------------------
 def randn(*shape, dtype=FP32):
     return torch.randn(shape, device=DEVICE, dtype=dtype)
 
@@ -273,7 +283,7 @@ def gpu_kernels(options, result):
             yield row
 
 
-# --- models --------------------------------------------------------------------------------------------------------------------------
+# --- models ---------------------------------------------------------------------------------------
 def mobilenet(batch):
     from ..public_models import load_torchvision
 

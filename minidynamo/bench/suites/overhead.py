@@ -1,8 +1,11 @@
-"""--suite overhead: what a compiled call costs over eager with backend "eager" (nothing is made faster), and what the hook costs outside.
+"""--suite overhead: what a compiled call costs over eager with backend "eager" (nothing is made
+faster), and what the hook costs outside.
 
-Rows: a two-line function; a module with 150 parameters in nested containers; BERT.  Overhead is the time of a compiled call minus that of the bare
-graph (the captured operations, called with nothing around them), median over interleaved rounds; eager is shown beside it, for eager also pays for
-the Python that capture removed.  Last: plain Python (no compiled call) before, between and after compiled calls.
+Rows: a two-line function; a module with 150 parameters in nested containers; BERT.  Overhead is the
+time of a compiled call minus that of the bare graph (the captured operations, called with nothing
+around them), median over interleaved rounds; eager is shown beside it, for eager also pays for the
+Python that capture removed.  Last: plain Python (no compiled call) before, between and after
+compiled calls.
 """
 
 import statistics
@@ -23,7 +26,8 @@ def two_lines(x):
 
 
 class Nested(torch.nn.Module):
-    """150 parameters: 15 blocks in a ModuleList of ModuleDicts, ten parameters each; forward adds up one element of each."""
+    """150 parameters: 15 blocks in a ModuleList of ModuleDicts, ten parameters each; forward adds
+    up one element of each."""
 
     def __init__(self):
         super().__init__()
@@ -104,7 +108,8 @@ def measure(name, function, inputs, options):
 
 
 def outside(rounds=60):
-    """Plain Python before any compiled call, between, and after `reset`: medians of interleaved runs, as ratios to a run before."""
+    """Plain Python before any compiled call, between, and after `reset`: medians of interleaved
+    runs, as ratios to a run before."""
     minidynamo.reset()
     compiled = minidynamo.compile(two_lines, backend="eager")
     x = torch.ones(4)

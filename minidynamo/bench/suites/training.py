@@ -1,8 +1,10 @@
-"""--suite training: one step on the public list; --suite training-curves, training-speed, optimizers: real sizes.
+"""--suite training: one step on the public list; --suite training-curves, training-speed,
+optimizers: real sizes.
 
 training          loss, every gradient and every buffer of one step (train mode, dropout on) against eager, ours and
-                  torch.compile side by side.  The reference is the same step in float64; a tensor is right if its error is at
-                  most 1e-4 of the reference, or twice eager's own error.
+                  torch.compile side by side.  The reference is the same step in float64; a tensor
+                  is right if its error is at most 1e-4 of the reference, or twice eager's own
+                  error.
 training-curves   GPT-2, BERT, ResNet-50: 20 steps of AdamW, eager's loss curve and ours; bytes saved for backward.
 training-speed    forward, loss, backward: eager, ours (with eager's random numbers, and with its own) and torch.compile, interleaved.
 optimizers        20 steps of SGD, Adam, AdamW on GPT-2 and ResNet-50, with a learning rate schedule: kernels, graphs, seconds, difference.
@@ -178,7 +180,7 @@ def training(options, result):
         )
 
 
-# --- real sizes --------------------------------------------------------------------------------------------------------------
+# --- real sizes -----------------------------------------------------------------------------------
 class Multilayer(torch.nn.Module):
     def __init__(self, width=512, depth=4):
         super().__init__()
@@ -206,7 +208,8 @@ def mlp():
 
 
 def with_labels(make, **options):
-    """`make`, with labels among the inputs where the model computes a loss of them (BERT's base class does not)."""
+    """`make`, with labels among the inputs where the model computes a loss of them (BERT's base
+    class does not)."""
 
     def built():
         model, inputs = make(**options)
@@ -235,7 +238,8 @@ SIZES = {
 
 @contextlib.contextmanager
 def counting_saved(model, inputs):
-    """Gives {storage: bytes} of what autograd keeps meanwhile; parameters, buffers and inputs are not counted."""
+    """Gives {storage: bytes} of what autograd keeps meanwhile; parameters, buffers and inputs are
+    not counted."""
     own = {
         t.untyped_storage()._cdata
         for t in [*model.parameters(), *model.buffers(), *inputs.values()]

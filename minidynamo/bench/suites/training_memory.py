@@ -1,17 +1,20 @@
-"""--suite training-memory: peak memory and time of one training step (forward, loss, backward) of real sizes.
+"""--suite training-memory: peak memory and time of one training step (forward, loss, backward) of
+real sizes.
 
 rows       GPT-2 and BERT with 12 layers, ResNet-50, in float32 and under bfloat16 autocast; eager, ours and torch.compile.
 on a GPU   peak bytes that torch's allocator had handed out during a step (weights, gradients and activations, one copy of the model on
-           the device at a time, less what was allocated before that copy came), milliseconds per step by CUDA events, largest difference of any gradient from eager's (same seed; dropout
-           draws the same numbers), relative to that gradient's largest element, with the name of the parameter.  ResNet-50 draws none and
-           is compared with its float64 copy instead, eager too; convolutions are not rounded to TF32 in that step.
+           the device at a time, less what was allocated before that copy came), milliseconds per
+           step by CUDA events, largest difference of any gradient from eager's (same seed; dropout
+           draws the same numbers), relative to that gradient's largest element, with the name of
+           the parameter.  ResNet-50 draws none and is compared with its float64 copy instead, eager
+           too; convolutions are not rounded to TF32 in that step.
 on a CPU   bytes saved for backward (saved-tensor hooks; parameters, buffers and inputs are not counted); no times.
 
     python -m minidynamo.bench --suite training-memory --only gpt2 --json memory.json
 
-Ours runs in four ways: as it is, with the partitions "save-everything" and "recompute-all", and with `fallback_random=False` (dropout masks are
-computed again instead of being kept).  That last one and torch.compile draw numbers of their own, so their gradients are compared for
-ResNet-50 only.
+Ours runs in four ways: as it is, with the partitions "save-everything" and "recompute-all", and
+with `fallback_random=False` (dropout masks are computed again instead of being kept).  That last
+one and torch.compile draw numbers of their own, so their gradients are compared for ResNet-50 only.
 """
 
 import copy
@@ -73,7 +76,8 @@ def gradients(model, run, inputs, mixed):
 
 
 def on_gpu(model, run, inputs, mixed, before):
-    """{peak, milliseconds, quartiles}: after the steps that compile.  before: bytes allocated before the model came."""
+    """{peak, milliseconds, quartiles}: after the steps that compile.  before: bytes allocated
+    before the model came."""
     for _ in range(3):
         step(model, run, inputs, mixed)
     model.zero_grad(set_to_none=True)
@@ -94,8 +98,9 @@ def on_gpu(model, run, inputs, mixed, before):
 
 
 def differences(found, reference):
-    """(largest difference, parameter) of two {name: gradient}, relative to the largest element of that parameter's reference, or to a
-    hundred-thousandth of the largest of all where that is more: attention's key bias has no gradient but rounding errors."""
+    """(largest difference, parameter) of two {name: gradient}, relative to the largest element of
+    that parameter's reference, or to a hundred-thousandth of the largest of all where that is more:
+    attention's key bias has no gradient but rounding errors."""
     least = 1e-5 * max(wanted.abs().max() for wanted in reference.values())
     return max(
         (((found[name] - wanted).abs().max() / wanted.abs().max().clamp(min=least)).item(), name)
