@@ -7,7 +7,7 @@ TORCH  ?= torch==2.13.0
 BIN     = $(VENV)/bin
 READY   = $(VENV)/.ready
 
-.PHONY: course notebooks check-site exercises test-notebooks test test-gpu sanitize-gpu test-pythons bench ops fuzz transparency fuzz-graphs fuzz-symbolic fuzz-shapes fuzz-training sanitize sizes clean setup
+.PHONY: soundness mutants course notebooks check-site exercises test-notebooks test test-gpu sanitize-gpu test-pythons bench ops fuzz transparency fuzz-graphs fuzz-symbolic fuzz-shapes fuzz-training sanitize sizes clean setup
 
 course: $(READY)
 	@$(BIN)/python notebooks/build.py
@@ -37,6 +37,12 @@ SAMPLE = softmax or layer_norm or statistics or transposed or test_sum or arg_re
 sanitize-gpu: $(READY)
 	@TRITON_INTERPRET=0 PYTORCH_NO_CUDA_MEMORY_CACHING=1 compute-sanitizer --tool memcheck --error-exitcode 9 --kernel-regex kns=_kernel \
 	    $(BIN)/python -m pytest -q -m gpu tests/test_gpu.py -k "($(SAMPLE)) and not race"
+
+soundness: $(READY)	# every generator of tests for soundness, for ten minutes
+	@$(BIN)/python -m tests.soundness --jobs 2
+
+mutants: $(READY)	# one check of the compilers removed at a time: some generator must notice
+	@$(BIN)/python -m tests.soundness.mutants --jobs 2
 
 fuzz: $(READY)		# random programs, plain against compiled (10 minutes on 2 cores)
 	@$(BIN)/python -m tests.fuzz.run_programs --count 10000 --jobs 2

@@ -90,15 +90,20 @@ def run(
     stop: int = 20,
     limit: float = 120.0,
     mutant: str | None = None,
+    seconds: float | None = None,
 ) -> tuple[int, list[str]]:
     """(number of cases that were run, reports) of [(case, mode name)].
 
     stop: the number of reports after which no further case is started.
     limit: seconds after which a case counts as hung.
+    seconds: no further case is started after this time.
     """
+    begin = time.monotonic()
     waiting, reports, done = list(reversed(tasks)), [], 0
     workers = [_start(module, mutant) for _ in range(min(jobs, max(1, len(tasks))))]
     while True:
+        if seconds is not None and time.monotonic() - begin > seconds:
+            waiting.clear()
         for worker in workers:
             if worker.task is None and waiting and len(reports) < stop:
                 worker.task, worker.since = waiting.pop(), time.monotonic()
@@ -143,6 +148,7 @@ def main(module: str, default_modes: str, default_count: int = 1000) -> None:
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--stop", type=int, default=20, help="end after so many differences")
     parser.add_argument("--limit", type=float, default=120.0, help="seconds for one case")
+    parser.add_argument("--seconds", type=float, help="draw the cases, for so long")
     parser.add_argument("--modes", default=default_modes)
     parser.add_argument("--mutant", default=None, help="break the compilers like this first")
     options = parser.parse_args()
@@ -152,7 +158,17 @@ def main(module: str, default_modes: str, default_count: int = 1000) -> None:
     tasks = [
         (case, name) for case in generator.cases(options.count, options.first) for name in names
     ]
-    done, reports = run(module, tasks, options.jobs, options.stop, options.limit, options.mutant)
+    if options.seconds is not None:
+        random.Random(options.first).shuffle(tasks)
+    done, reports = run(
+        module,
+        tasks,
+        options.jobs,
+        options.stop,
+        options.limit,
+        options.mutant,
+        options.seconds,
+    )
     seconds = time.time() - begin
     print(f"{module}: {done} of {len(tasks)} cases, {len(reports)} differences, {seconds:.0f} s")
     sys.exit(mutants.DIFFERENCES if reports else 0)
