@@ -15,6 +15,8 @@ import time
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from .foreign import ours
+
 
 @dataclass
 class BreakRecord:
@@ -77,7 +79,7 @@ class FrameRecord:
         """The user's source text."""
         try:
             return inspect.getsource(self.code)
-        except (OSError, TypeError):
+        except ours(OSError, TypeError):
             return ""
 
     @property

@@ -19,6 +19,7 @@ import torch
 import torch.utils._pytree as pytree
 from torch.utils._python_dispatch import _disable_current_modes
 
+from .foreign import ours
 from .ops import exact_key
 
 ABOUT_DTYPES = re.compile(
@@ -86,6 +87,6 @@ def _error(op, leaves, spec, dtype_of) -> str:
         try:
             args, kwargs = pytree.tree_unflatten([sample(leaf) for leaf in leaves], spec)
             op(*args, **kwargs)
-        except Exception as error:
+        except ours(Exception) as error:
             return str(error).split("\n")[0] or type(error).__name__
     return ""

@@ -137,6 +137,7 @@ class GraphLowering(fx.Interpreter):
 
     def __init__(self, gm, record):
         super().__init__(gm, garbage_collect_values=False)
+        self.extra_traceback = False  # what is raised keeps its own words
         self.lowered, self.record = Graph(), record
         self.is_forward = record.joint_graph is None or "results" in gm.meta
 
