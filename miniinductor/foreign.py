@@ -28,7 +28,8 @@ is promised:
 Not promised: an exception that arrives where Python itself can only print it (a finalizer, a
 callback of a weak reference: the same in plain Python); one that torch, sympy or the standard
 library catches; a handler that is a C function and raises a fault's class with words; StopIteration
-that another thread sets.
+that another thread sets.  And one that arrives while C++ asks a tensor without data for its device
+(`prim.device`) ends the process: torch's function for it is `noexcept`.
 
 `ThreadState` remembers what compiling changes for this thread, and puts it back: an exception may
 arrive between any two instructions, in an `__exit__` too, so no `with` block is enough.  Where that
@@ -108,9 +109,25 @@ def is_fault(error: BaseException) -> bool:
 
 
 def is_foreign(error: BaseException) -> bool:
-    """Does it come from outside of what the program and the compiler do (see above)?"""
-    if LOST.error is not None:  # this one perhaps stands in its place
-        return True
+    """Does it come from outside of what the program and the compiler do (see above), or stand in
+    the place of one that does?"""
+    if LOST.error is None:
+        LOST.error = replaced_by(error)
+    return LOST.error is not None or came_from_outside(error)
+
+
+def replaced_by(error: BaseException) -> BaseException | None:
+    """A foreign exception that was on its way when compiling raised this one: an `__exit__` fails,
+    for example, because its `__enter__` was cut short."""
+    at = error.__context__
+    while LOST.handled is not NOTHING and at is not None and at is not LOST.handled:
+        if came_from_outside(at):
+            return at
+        at = at.__context__
+    return None
+
+
+def came_from_outside(error: BaseException) -> bool:
     if not isinstance(error, Exception) or isinstance(error, NEVER_OURS):
         return True
     trace = list(trace_of(error))
@@ -197,11 +214,17 @@ def site_folders() -> tuple:
     return tuple(sysconfig.get_path(name) + os.sep for name in ("purelib", "platlib"))
 
 
+NOTHING = object()
+
+
 class Lost(threading.local):
-    """One that arrived in a function that C++ calls.  C++ may take it for an argument of a wrong
-    type, and raise an exception of its own in its place."""
+    """error: a foreign exception, where another one now stands in its place.  For example, it
+    arrived in a function that C++ calls, and C++ took it for an argument of a wrong type.
+    handled: what the program itself was handling when compiling began, or None; NOTHING while
+    nothing is compiled."""
 
     error: BaseException | None = None
+    handled: Any = NOTHING
 
 
 LOST = Lost()
@@ -257,7 +280,8 @@ class ThreadState:
 
     def around(self, work: Callable, *arguments: Any) -> Any:
         """work(*arguments), after which the state is as it was, whatever was raised."""
-        LOST.error = None
+        before = LOST.handled
+        LOST.error, LOST.handled = None, sys.exc_info()[1]
         try:
             try:
                 self.begin()
@@ -266,8 +290,10 @@ class ThreadState:
                 self.put_back()
         except BaseException as error:  # perhaps one that came in the middle of that
             self.put_back(error)
+            LOST.handled = before
             raise_lost()
             raise
+        LOST.handled = before
         raise_lost()
         return result
 

@@ -116,6 +116,42 @@ def test_an_exception_in_a_guard_surfaces():
         check(caught(lambda: interrupted(TimeoutError("now"))))
 
 
+def replaced():
+    """An `__exit__` that fails because what it should leave was never entered."""
+    try:
+        interrupted(SystemExit("now"))
+    finally:
+        raise AssertionError("torch's")
+
+
+def lost():
+    """C++ answers what a function of ours raised."""
+    try:
+        rules.remembered(interrupted)(TimeoutError("now"))
+    except TimeoutError:
+        raise RuntimeError("an argument of a wrong type") from None
+
+
+@pytest.mark.parametrize("work, cls", [(replaced, SystemExit), (lost, TimeoutError)])
+def test_what_stands_in_the_place_of_a_foreign_exception_is_not_answered(work, cls):
+    def compiling():
+        try:
+            work()
+        except rules.faults():
+            return "plain Python"
+
+    with pytest.raises(cls, match="now"):
+        rules.ThreadState().around(compiling)
+
+
+def test_what_the_program_handles_is_not_on_its_way():
+    try:
+        interrupted(TimeoutError("now"))
+    except TimeoutError:
+        error = caught(lambda: rules.ThreadState().around(raises, RuntimeError("a fault")))
+    assert type(error) is RuntimeError and not rules.is_foreign(error)
+
+
 def test_no_temporary_file_stays_when_a_build_is_interrupted(tmp_path, monkeypatch):
     import miniinductor
     from miniinductor.runtime import build
