@@ -62,6 +62,7 @@ KINDS = {  # name -> (class, does another thread set it?)
 }
 PHASES = ("first", "build", "warm", "shape", "guards", "calls")
 KEPT = os.path.join(miniinductor.config.cache_dir, "kept-kernels")  # from run to run
+DEVICE = torch.ops.prim.device.default
 COMPILING = ("first", "build", "warm", "shape")  # phases that compile something
 
 
@@ -167,6 +168,16 @@ def places(frame: types.FrameType | None) -> list[str]:
     return found
 
 
+def asks_for_device(frame: types.FrameType | None) -> bool:
+    """Does C++ ask a tensor without data for its device?  What is raised there ends the process,
+    since torch's function is `noexcept`: miniinductor/foreign.py does not promise it."""
+    while frame is not None:
+        if any(frame.f_locals.get(name) is DEVICE for name in ("op", "func")):
+            return True
+        frame = frame.f_back
+    return False
+
+
 class Arrival:
     """An exception that arrives `seconds` after `with` begins, unless the block is over by then."""
 
@@ -178,7 +189,9 @@ class Arrival:
         self.where: list[str] = []
 
     def handler(self, number, frame):
-        if self.open:
+        if self.open and asks_for_device(frame):
+            signal.setitimer(signal.ITIMER_REAL, 1e-4)
+        elif self.open:
             self.sent, self.open = True, False
             self.where = places(frame)
             raise self.cls("from the handler")
@@ -186,6 +199,8 @@ class Arrival:
     def thread(self, target: int) -> None:
         time.sleep(self.seconds)
         sys.setswitchinterval(10)  # the other thread stays where it is
+        while self.open and asks_for_device(sys._current_frames()[target]):
+            time.sleep(1e-4)
         if self.open:
             self.sent, self.open = True, False
             self.where = places(sys._current_frames()[target])
