@@ -62,6 +62,7 @@ KINDS = {  # name -> (class, does another thread set it?)
 }
 PHASES = ("first", "build", "warm", "shape", "guards", "calls")
 KEPT = os.path.join(miniinductor.config.cache_dir, "kept-kernels")  # from run to run
+STEADY = 0.02  # seconds for which calls are repeated
 DEVICE = torch.ops.prim.device.default
 COMPILING = ("first", "build", "warm", "shape")  # phases that compile something
 
@@ -277,9 +278,10 @@ class Situation:
         elif self.phase in COMPILING:
             self.results(self.compiled)
         else:
-            for turn in range(10):
+            end = time.perf_counter() + STEADY
+            while time.perf_counter() < end:
                 if self.phase == "guards":  # a write that the memo of the guards notices
-                    vars(self.function)["unrelated"] = turn
+                    vars(self.function)["unrelated"] = end
                 self.results(self.compiled)
 
 
