@@ -150,15 +150,22 @@ def is_of_a_handler(trace: list[types.TracebackType]) -> bool:
     """Was one of these frames called with the frame that it interrupted, as handlers and tracing
     functions are?"""
     for outer, inner in zip(trace, trace[1:]):
-        code = inner.tb_frame.f_code
-        if code.co_argcount < 2 and not code.co_flags & inspect.CO_VARARGS:
-            continue
-        for value in list(inner.tb_frame.f_locals.values()):
-            if value is outer.tb_frame:
-                return True
-            if type(value) is tuple and any(part is outer.tb_frame for part in value):  # *args
-                return True
+        given = arguments_of(inner.tb_frame)
+        if len(given) >= 2 and any(value is outer.tb_frame for value in given):
+            return True
     return False
+
+
+def arguments_of(frame: types.FrameType) -> list:
+    """What it was called with.  Not its other locals: torch keeps frames in some of its own."""
+    code = frame.f_code
+    count = code.co_argcount + code.co_kwonlyargcount
+    found = [frame.f_locals.get(name) for name in code.co_varnames[:count]]
+    if code.co_flags & inspect.CO_VARARGS:
+        rest = frame.f_locals.get(code.co_varnames[count])
+        if type(rest) is tuple:  # the function may have given the name to something else
+            found += rest
+    return found
 
 
 def was_set_from_outside(error: BaseException, trace: list[types.TracebackType]) -> bool:
