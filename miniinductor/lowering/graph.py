@@ -42,6 +42,7 @@ from ..sizes.symbols import SYMBOLIC, Described, described, hint, is_dense, same
 from . import indexing, pointwise, pooling, reductions, views  # noqa: F401  (they fill the table)
 from .extern import EXTERN, eager_kernel
 from .registry import LOWERINGS, Call, CannotLower, NotLowered, aten
+from .unread import read_in_part
 
 MANY_READS = 4  # an inlined value that several users would re-read this often is stored instead
 # the same on a GPU, where arithmetic is free and memory is not; but not in a backward half, whose
@@ -139,6 +140,7 @@ class GraphLowering(fx.Interpreter):
         super().__init__(gm, garbage_collect_values=False)
         self.lowered, self.record = Graph(), record
         self.is_forward = record.joint_graph is None or "results" in gm.meta
+        self.read_in_part = read_in_part(gm.graph, self.is_forward)
 
     def example(self, value):
         """What torch's promotion rule should see of a box: its fake tensor; numbers are
@@ -197,7 +199,17 @@ class GraphLowering(fx.Interpreter):
                     data.inner_fn = from_node(node.name, data.inner_fn)
             for box in boxes:
                 self.finish_value(box, node)
+            if node in self.read_in_part:
+                self.keep_checks(boxes, before)
         return result
+
+    def keep_checks(self, boxes, before):
+        """The node's results are stored, all of them: what its kernels look at may make them
+        raise."""
+        for base in [box.base for box in boxes]:
+            if isinstance(base.data, Pointwise):
+                base.realize()
+        self.lowered.checks.update(made.name for made in self.lowered.operations[before:])
 
     def finish_value(self, box, node):
         value = described(node.meta["val"])
