@@ -135,7 +135,7 @@ def is_needed(node):
 
 def is_refused(node):
     """Would eager refuse this call, which nobody reads, for its dtypes?  It then stays to raise."""
-    if node.op != "call_function" or not isinstance(node.target, torch._ops.OpOverload):
+    if node.users or not isinstance(node.target, torch._ops.OpOverload):
         return False
     args, kwargs = fx.map_arg((node.args, node.kwargs), lambda n: n.meta["val"])
     node.meta["refused"] = bool(refusal(node.target, args, kwargs))
