@@ -52,6 +52,19 @@ RAISES = {
     "hardshrink of integers": (lambda x: F.hardshrink(x), positions(1, 2)),
     "logit_ of integers": (lambda x: x.logit_(), positions(1, 2)),
     "margin": (lambda x, i: F.multi_margin_loss(x, i), grid, positions(1, 1, 5, 0)),
+    "position in rows of nothing": (
+        lambda x, i: x.index_select(0, i),
+        torch.zeros(3, 0),
+        positions(1, 7),
+    ),
+    "group_norm of a transposed tensor": (
+        lambda x: torch.native_group_norm(x.mT, None, None, 2, 3, 4, 3, 1e-5),
+        torch.ones(2, 4, 3),
+    ),
+    "max_pool3d of channels-last images": (
+        lambda x: F.max_pool3d(x.contiguous(memory_format=torch.channels_last), 2),
+        torch.ones(2, 4, 4, 4),
+    ),
     **{f"add {dtype}": (lambda x: x + x, unsigned(dtype)) for dtype in errors.UNSIGNED},
 }
 SIGNS = {

@@ -21,6 +21,7 @@ from torch import fx
 
 from .. import config
 from ..autograd.functionalize import is_view
+from ..checks import may_raise
 from ..eager_support import refusal
 from ..ir import (
     Buffer,
@@ -264,6 +265,8 @@ class GraphLowering(fx.Interpreter):
             )
             if refused := refusal(target, fake_args, fake_kwargs):
                 raise NotLowered(f"eager has no kernel: {refused}")
+            if may_raise(self.current) and _is_empty(self.current.meta["val"]):
+                raise NotLowered("only the kernel knows which positions of nothing it refuses")
             if any(
                 type(f).__name__ not in KNOWN_FUNCTIONS
                 for n in numbers
@@ -287,6 +290,10 @@ class GraphLowering(fx.Interpreter):
 
     def output(self, target, args, kwargs):
         return args[0]
+
+
+def _is_empty(value):
+    return isinstance(value, torch.Tensor) and any(type(n) is int and n == 0 for n in value.shape)
 
 
 def _complex_is_only_seen(box):
