@@ -25,7 +25,7 @@ from torch.testing._internal.common_methods_invocations import op_db
 import minidynamo
 
 from ..sweeps import ops as sweep
-from . import runner
+from . import errors, runner
 from .modes import Mode
 
 KINDS = ("call", "write", "module", "gradient")
@@ -342,7 +342,7 @@ def cases(count: int, first: int) -> list[tuple[str, int, int]]:
     every = [
         (kind, number, 0)
         for number, op in enumerate(op_db)
-        for kind in KINDS
+        for kind in errors.focus("LAYOUTS_KINDS") or KINDS
         if op.name not in LEFT_OUT
         and (kind != "write" or op.inplace_variant is not None)
         and (kind != "gradient" or op.supports_autograd)

@@ -9,7 +9,7 @@ import torch
 from .mutants import mutant
 
 aten = torch.ops.aten
-# mutant -> names of OpInfos, or of conversions
+# mutant -> names of OpInfos, or of conversions, or kinds of layouts' cases
 FOCUS = {
     "errors: checks without results are dead code": "linalg.inv,linalg.cholesky,linalg.solve,linalg.lu_factor",
     "errors: the scheduler drops kernels without result": "linalg.inv,linalg.cholesky,linalg.solve,linalg.lu_factor",
@@ -25,6 +25,7 @@ FOCUS = {
     "errors: a probability may be anything": "nn.functional.binary_cross_entropy",
     "errors: integers are divided by zero": "floor_divide,remainder,fmod,div.floor_rounding,div.trunc_rounding",
     "errors: x + 0.0 is x": "add,sum,mean",
+    "gradients keep their bits": "gradient",
     "aliases: torch.tensor gives what it is given": "torch.tensor,torch.tensor dtype,torch.tensor device",
     "aliases: copies may be left out before an output": "clone,to copy,torch.tensor,torch.asarray copy,repeat,cat",
 }
