@@ -111,3 +111,49 @@ def test_absence_costs_one_guard_for_a_dictionary():
     compiled(torch.randn(2, 3))
     absences = [g for g in minidynamo.records.frames[-1].guards if g.kind == "ABSENT"]
     assert len(absences) == len({g.source for g in absences})
+
+
+# ---- the memo of the guards
+def remembers() -> bool:
+    """Does the memo of the last entry stand for its guards?"""
+    return minidynamo.records.frames[-1].guard_function.namespace["memo"]()
+
+
+def test_the_memo_stands_for_modules_with_hooks():
+    net = nn.Sequential(nn.Linear(3, 3), nn.Tanh())
+    first = net[0].register_forward_hook(lambda module, args, result: result + 1)
+    net[0].register_forward_hook(lambda module, args, result: result * 2)
+    minidynamo.reset()
+    compiled, x = minidynamo.compile(net, backend="eager"), torch.randn(2, 3)
+    with config.patch(raise_internal_errors=True):
+        for change in (
+            lambda: None,
+            lambda: net[0]._forward_hooks.move_to_end(first.id),  # has no version
+            lambda: net[1].register_forward_hook(lambda module, args, result: result - 1),
+            first.remove,
+        ):
+            change()
+            for _ in range(2):
+                torch.testing.assert_close(compiled(x), net.forward(x))
+            assert remembers()
+
+
+def test_the_memo_stands_for_the_cells_of_functions():
+    def scale(x):
+        return helper(x) * 2
+
+    def helper(x):
+        return x + 1
+
+    class Net(nn.Module):
+        def forward(self, x):
+            return KEPT["scale"](x)
+
+    KEPT = {"scale": scale}
+    net, x = Net(), torch.randn(3)
+    minidynamo.reset()
+    compiled = minidynamo.compile(net, backend="eager")
+    for added in (1, 5, 7):
+        helper = lambda x, added=added: x + added  # noqa: E731, F811
+        for _ in range(2):
+            torch.testing.assert_close(compiled(x), (x + added) * 2)

@@ -392,6 +392,8 @@ def change_content(parent: Any, place: Place, way: str) -> Callable[[], None]:
             del parent[place.name]
         elif way == "alias":
             parent[place.name] = sibling(dict(before), place.name)
+        elif way == "reorder" and isinstance(parent, collections.OrderedDict):
+            parent.move_to_end(place.name)  # no entry is written
         elif way == "reorder":
             parent[place.name] = parent.pop(place.name)
         else:
