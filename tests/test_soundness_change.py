@@ -17,6 +17,23 @@ def test_things_inductor():
     assert runner.sample(change, 3, "inductor", first=1) == []
 
 
+@pytest.mark.parametrize(
+    "case",
+    [
+        ("hooks", "s", "attribute", "_forward_hooks_always_called", "delete"),
+        ("getattr_module", "type(s).__mro__[0]", "attribute", "_forward_pre_hooks", "descriptor"),
+        ("metaclass", "type(s)", "attribute", "kind", "other"),
+        ("metaclass", "s", "attribute", "size", "type"),
+        ("named_tuple", "type(s).__mro__[0]", "attribute", "a", "descriptor"),
+        ("named_tuple", "type(s).__mro__[0]", "attribute", "b", "delete"),
+        ("named_tuple", "type(s).__mro__[0]", "attribute", "_replace", "other"),
+        ("partial", "s.__dict__['partial']", "attribute", "fresh_name", "type"),
+    ],
+)
+def test_found_by_the_generator(case):
+    assert runner.attempt(change, case, modes.MODES["eager"]) == ""
+
+
 def test_state():
     assert runner.sample(change_state, 30, "eager") == []
 
