@@ -494,6 +494,13 @@ class Thing:
 make = Thing
 """
 
+BUILTIN_METHOD = "make = lambda: types.SimpleNamespace(bound=[1.0, 2.0].count)"
+
+BUILTIN_FUNCTION = """
+import math
+make = lambda: types.SimpleNamespace(builtin=math.gcd)
+"""
+
 LOGGER = """
 import logging
 class Print(logging.Handler):
