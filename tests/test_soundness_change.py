@@ -28,6 +28,9 @@ def test_things_inductor():
         ("named_tuple", "type(s).__mro__[0]", "attribute", "b", "delete"),
         ("named_tuple", "type(s).__mro__[0]", "attribute", "_replace", "other"),
         ("partial", "s.__dict__['partial']", "attribute", "fresh_name", "type"),
+        ("class", "s", "attribute", "__abstractmethods__", "equal"),
+        ("class", "s", "attribute", "__bases__", "other"),
+        ("module", "this_world", "attribute", "subject", "other"),
     ],
 )
 def test_found_by_the_generator(case):

@@ -806,6 +806,17 @@ class ClassVar(RealVar):
         return f"the class {self.value.__qualname__}"
 
 
+def guard_concrete(tx, cls):
+    """No abstract methods are given to `cls` later: `__abstractmethods__` is looked up in its own
+    dictionary alone."""
+    name = "__abstractmethods__"
+    if name not in vars(cls):
+        LOOKUPS.absent[cls].add(name)
+    elif can_change(cls):
+        source = tx.output.tree.pinned(cls).child("class_item", name)
+        tx.output.guard(source, "ID", "{0} is {pin}", vars(cls)[name])
+
+
 def instantiate(tx, cls, args, kwargs):
     """type.__call__: an object of a Python class, its `__new__` and `__init__` traced."""
     meta_call = lookup(type(cls), "__call__")[1]
@@ -813,6 +824,7 @@ def instantiate(tx, cls, args, kwargs):
         raise Break("class", f"the metaclass {type(cls).__name__} overrides __call__")
     if getattr(cls, "__abstractmethods__", None):
         raise Break("class", f"{cls.__name__} is abstract")
+    guard_concrete(tx, cls)
     if lookup(cls, "__del__")[1] is not MISSING:
         raise Break("class", f"{cls.__name__} has a finalizer", "make the object outside")
     owner, new = lookup(cls, "__new__")
