@@ -572,8 +572,10 @@ def phases(
     set_back: list,
     digits: int | None,
 ) -> str:
-    """All readers before the change, after it, and after it was set back."""
-    for phase in ("before", "changed", "set back"):
+    """All readers before the change, after it, and after it was set back.
+
+    They are called twice before: at the second call the memo of the guards remembers them."""
+    for phase in ("before", "once more", "changed", "set back"):
         problems = []
         changed = dict.fromkeys(id(world.at(place)) for world in worlds)  # torch's classes: once
         for world, _ in zip(worlds, changed):
