@@ -93,6 +93,12 @@ SAME_ELEMENTS.update(
         for lazy, compute in LAZY_VIEWS.items()  # each is its own inverse
     }
 )
+# what counts places from the start of a tensor's memory, wherever in it the tensor begins
+COUNTS_PLACES = {
+    aten.as_strided.default,
+    aten.as_strided_copy.default,
+    aten.as_strided_scatter.default,
+}
 PIECES = {aten.split.Tensor, aten.split_with_sizes.default, aten.unbind.int}
 RENAMED = {  # in-place ops whose functional form has another name
     aten.bernoulli_.float: aten.bernoulli.p,
@@ -182,18 +188,20 @@ class Functionalizer:
     def arguments(self, node):
         """(args, kwargs) of the node as they are now."""
         args, kwargs = fx.map_arg((node.args, node.kwargs), self.read)
-        if node.target is aten.as_strided.default:
-            args, kwargs = self.in_its_memory(node, args), {}
+        if node.target in COUNTS_PLACES:
+            return self.in_its_memory(node, args, kwargs)
         return args, kwargs
 
-    def in_its_memory(self, node, args):
+    def in_its_memory(self, node, args, kwargs):
         """Arguments of as_strided, which counts strides and offset of its own.  The tensor that
         stands for a written one may begin elsewhere in its memory, or lie there in other
         strides."""
-        given = dict(zip(("self", "size", "stride", "storage_offset"), node.args)) | node.kwargs
-        before, now = given["self"].meta["val"], args[0].meta["val"]
+        names = [argument.name for argument in node.target._schema.arguments]
+        written = (dict(zip(names, node.args)) | node.kwargs)["self"]
+        given = dict(zip(names, args)) | kwargs
+        before, now = written.meta["val"], given["self"].meta["val"]
         if now is before:
-            return args
+            return args, kwargs
         if not same_sizes(before.stride(), now.stride()):
             raise CannotFunctionalize(
                 "as_strided of a written tensor whose new value lies otherwise"
@@ -203,7 +211,8 @@ class Functionalizer:
             offset += now.storage_offset() - before.storage_offset()
             if not (isinstance(offset, int) and offset >= 0):
                 raise CannotFunctionalize("as_strided begins before the tensor that it is given")
-        return args[0], given["size"], given["stride"], offset
+            given["storage_offset"] = offset
+        return tuple(given[name] for name in names if name in given), {}
 
     def write(self, node, value):
         """The storage behind `node` (perhaps a view) now holds `value` there."""

@@ -15,7 +15,7 @@ import operator
 import torch
 from torch import fx
 
-from ..autograd.functionalize import is_needed, is_view
+from ..autograd.functionalize import COUNTS_PLACES, is_needed, is_view
 from ..lowering.extern import EXTERN
 from ..lowering.registry import LOWERINGS
 from ..ops import exact_key
@@ -105,7 +105,7 @@ def remove_no_ops(graph):
     removed = 0
     # as_strided counts from the start of the memory: with one in the graph, what stands in for a
     # copy must begin in its memory where the copy began (a part of an input does not)
-    counts_offsets = any(node.target is aten.as_strided.default for node in graph.nodes)
+    counts_offsets = any(node.target in COUNTS_PLACES for node in graph.nodes)
     targets = {
         aten.clone.default,
         aten._to_copy.default,

@@ -138,7 +138,7 @@ def pieces() -> None:
 
 @mutant("functionalization: where as_strided begins", AOT)
 def begin_of_memory() -> None:
-    functionalize.Functionalizer.in_its_memory = lambda self, node, args: args
+    functionalize.Functionalizer.in_its_memory = lambda self, node, args, kwargs: (args, kwargs)
 
 
 @mutant("graph passes: a copy that begins where its source does not", AOT)

@@ -99,13 +99,14 @@ class Input:
             number, view = self.of
             return eval("x" + view, {"x": made[number]})
         shape = list(self.shape)
-        if self.layout == "expanded":
+        layout = self.layout if shape else "plain"
+        if layout == "expanded":
             shape[0] = 1
-        elif self.layout == "sliced":
+        elif layout == "sliced":
             shape[-1] = 2 * shape[-1] + 1
-        elif self.layout == "offset":
+        elif layout == "offset":
             shape[0] += 2
-        elif self.layout == "transposed":
+        elif layout == "transposed":
             shape.reverse()
         numbers = torch.randint(-99, 100, shape, generator=generator)
         if self.dtype is torch.bool:
@@ -113,13 +114,13 @@ class Input:
         elif self.dtype is torch.complex64:
             numbers = torch.complex(numbers.float(), numbers.flip(0).float())
         x = numbers.to(self.dtype)
-        if self.layout == "expanded":
+        if layout == "expanded":
             return x.expand(self.shape)
-        if self.layout == "sliced":
+        if layout == "sliced":
             return x[..., 1::2]
-        if self.layout == "offset":
+        if layout == "offset":
             return x[1:-1]
-        return x.permute(*reversed(range(x.dim()))) if self.layout == "transposed" else x
+        return x.permute(*reversed(range(x.dim()))) if layout == "transposed" else x
 
 
 def make_inputs(inputs: list[Input], seed: int, training: bool) -> list[torch.Tensor]:
@@ -350,14 +351,15 @@ def scatter_text(program: Program, name: str) -> str:
     if kind == "diagonal" and len(shape) > 1:
         part = x.diagonal(0, 0, 1)
         return f"torch.diagonal_scatter({name}, {source(part)}, 0, 0, 1)"
-    if kind == "as_strided" and x.is_contiguous():
-        count = max(1, x.numel() // 3)
-        step = rng.choice([1, 2])
-        part = torch.empty(count)
-        return (
-            f"torch.as_strided_scatter({name}.contiguous(), {source(part)}, ({count},), ({step},), "
-            f"{rng.choice([0, 1]) if count * step < x.numel() else 0})"
-        )
+    if kind == "as_strided":  # anywhere in the memory, which may be that of an input
+        places = x.untyped_storage().nbytes() // x.element_size()
+        count, step = max(1, x.numel() // 3), rng.choice([1, 2])
+        first = x.storage_offset() + rng.choice([0, 0, 1, 3])
+        where = f"({count},), ({step},), {first}"
+        if (count - 1) * step + first < places:
+            if rng.random() < 0.3:
+                return f"torch.as_strided_copy({name}, {where})"
+            return f"torch.as_strided_scatter({name}, {source(torch.empty(count))}, {where})"
     positions = rng.sample(range(shape[0]), min(shape[0], rng.choice([1, 2, 5])))
     part = torch.empty((len(positions), *shape[1:]))
     accumulate = rng.random() < 0.5
@@ -551,6 +553,25 @@ KNOWN: list[tuple[list[Input], list[str], list[str]]] = [
         [Input((2, 10), FLOATS, "offset")],
         ["x0.add_(1)", "y = x0.as_strided((2, 3), (3, 1), 12) * 2"],
         ["y"],
+    ),
+    (  # a clone begins at the start of its memory
+        [Input((5, 4), FLOATS, "offset"), Input((3,), FLOATS)],
+        ["y = x0.clone()", "z = torch.as_strided_scatter(y, x1, (3,), (2,), 1)"],
+        ["z"],
+    ),
+    (
+        [Input((5, 4), FLOATS, "offset"), Input((3,), FLOATS)],
+        [
+            "x0.add_(1)",
+            "y = torch.as_strided_copy(x0, (3,), (2,), 5)",
+            "z = torch.as_strided_scatter(x0, x1, (3,), (2,), 6)",
+        ],
+        ["y", "z"],
+    ),
+    (
+        [Input((5, 4), FLOATS)],
+        ["y = (x0 * 2)[1:]", "y.mul_(3)", "z = torch.as_strided_copy(y, (3,), (2,), 4)"],
+        ["z"],
     ),
     (  # a scatter's target is read by a kernel of its own
         [MATRIX, Input((3, 24), FLOATS)],
