@@ -34,7 +34,7 @@ from torch.fx._lazy_graph_module import (
     _LazyGraphModule as graph_module,
 )  # its Python is written when somebody calls it: few are
 
-from ..sizes.symbols import same_sizes
+from ..sizes.symbols import same, same_sizes
 
 aten = torch.ops.aten
 
@@ -106,6 +106,13 @@ RENAMED = {  # in-place ops whose functional form has another name
     aten.zero_.default: aten.zeros_like.default,
     aten._native_batch_norm_legit.default: aten._native_batch_norm_legit_functional.default,
 }
+
+
+def same_layout(a, b):
+    """Do two tensors of one shape lie in memory alike?"""
+    return all(
+        same(s, t) or same(n, 1) for n, s, t in zip(a.shape, a.stride(), b.stride(), strict=True)
+    )
 
 
 def functional_form(op):
@@ -234,6 +241,7 @@ class Functionalizer:
             else:
                 raise CannotFunctionalize(f"write through {at.target}")
             at = source
+        whole = self.in_layout_of(root, whole)
         self.value[root] = whole
         self.version[root] += 1
         self.stamp[root] = self.version[root]
@@ -243,6 +251,22 @@ class Functionalizer:
         )
         if root.op in ("placeholder", "get_attr") and root not in self.written_inputs:
             self.written_inputs.append(root)
+
+    def in_layout_of(self, node, value):
+        """`value` in the strides that `node` has: what a write leaves lies where it lay.  (The
+        functional form of index_copy_ gives a contiguous tensor, whatever it is given.)  Of a
+        tensor with holes only the order of its strides is kept."""
+        wanted, given = node.meta["val"], value.meta["val"]
+        if same_layout(wanted, given):
+            return value
+        wanted = torch.empty_like(wanted)
+        if same_layout(wanted, given):
+            return value
+        place = {"dtype": wanted.dtype, "device": wanted.device}
+        memory = self.emit(
+            node, aten.empty_strided.default, (list(wanted.shape), list(wanted.stride())), place
+        )
+        return self.emit(node, aten.copy.default, (memory, value))
 
     def _scatter_piece(self, piece, value):
         """A write to one output of split or unbind: (the tensor that was split, its new value)."""
@@ -371,7 +395,7 @@ class Functionalizer:
                 new = self.emit(node, aten._to_copy.default, (new,), {"dtype": want.dtype})
             if not same_sizes(have.shape, want.shape):
                 raise CannotFunctionalize(f"{node.target} resizes its out= tensor")
-            self.write(victim, new)
+            self.write(victim, self.in_layout_of(victim, new))
         if isinstance(node.meta["val"], tuple) and node.meta["val"]:
             self.own(
                 node, result

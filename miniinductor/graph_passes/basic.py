@@ -157,7 +157,11 @@ def reaches_output_by_views(node):
         for user in work.pop().users:
             if user.op == "output":
                 return True
-            if (user.target is operator.getitem or is_view(user.target)) and user not in seen:
+            shares = is_view(user.target) or user.target in (
+                operator.getitem,
+                aten._unsafe_view.default,  # of a copy, which may have been removed already
+            )
+            if shares and user not in seen:
                 seen.add(user)
                 work.append(user)
     return False
