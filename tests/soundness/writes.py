@@ -641,6 +641,8 @@ KNOWN: list[tuple[list[Input], list[str], list[str]]] = [
         ["w"],
     ),
     ([WIDE, Input((65, 70), FLOATS)], ["y = x0 + x1.t()"], ["y"]),
+    ([LONG, WIDE], ["a = x0.sum()", "b = x1.sum(0)", "c = x1.sum(1)"], ["a", "b", "c"]),
+    ([LONG], ["a = x0 + 1", "b = a.sort()[0] + 1"], ["a", "b"]),  # alike, one after the other
     ([Input((301,), torch.float16)], ["y = x0 * 2 + 1"], ["y"]),
     ([LONG], ["y = x0.clamp(-3, 40) / 2"], ["y"]),
     ([LONG], ["y = torch.nn.functional.pad(x0, (3, 5)).cumsum(0)"], ["y"]),
