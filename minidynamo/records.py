@@ -16,6 +16,8 @@ import weakref
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from .foreign import ours
+
 
 @dataclass
 class BreakRecord:
@@ -83,7 +85,7 @@ class FrameRecord:
         """The user's source text."""
         try:
             return inspect.getsource(self.code)
-        except (OSError, TypeError):
+        except ours(OSError, TypeError):
             return ""
 
     @property

@@ -25,6 +25,8 @@ import torch
 from miniinductor.sizes.expressions import FLOAT_FUNCTIONS, FloorDiv, Mod
 from miniinductor.sizes.printing import python_code
 
+from .foreign import remembered
+
 SYMBOLIC_MATH = {"sqrt": torch.sym_sqrt} | {
     name: getattr(torch, f"_sym_{name}")
     for name in (  # math's own make a symbolic number a plain one
@@ -68,14 +70,21 @@ EXPRESSIONS = {  # a sympy class -> (the function that computes it in a graph, a
 
 
 # ---- the node behind torch.SymInt, SymFloat and SymBool ------------------------------------------
+# What C++ asks of each argument of an op: functions of C.  In one of Python an exception of a
+# signal's handler may arrive, and C++ takes it for an argument of another type.
+YES, NO = functools.partial(bool, True), functools.partial(bool, False)
+ANSWERS = {int: (YES, NO, NO), float: (NO, YES, NO), bool: (NO, NO, YES)}  # int? float? bool?
+
+
 class SymNode:
     """`expr` with its value in this run (`hint`; None: not known before the run) and `pytype`: int,
     float or bool."""
 
-    __slots__ = ("shape_env", "_expr", "pytype", "hint")
+    __slots__ = ("shape_env", "_expr", "pytype", "hint", "is_int", "is_float", "is_bool")
 
     def __init__(self, shape_env, expr, pytype, hint):
         self.shape_env, self._expr, self.pytype, self.hint = shape_env, expr, pytype, hint
+        self.is_int, self.is_float, self.is_bool = ANSWERS[pytype]
 
     @property
     def expr(self):
@@ -84,21 +93,8 @@ class SymNode:
     def new(self, expr, pytype, hint):
         return SymNode(self.shape_env, expr, pytype, hint)
 
-    # what kind of number
-    def is_int(self):
-        return self.pytype is int
-
-    def is_float(self):
-        return self.pytype is float
-
-    def is_bool(self):
-        return self.pytype is bool
-
-    def is_symbolic(self):
-        return True
-
-    def is_nested_int(self):
-        return False
+    is_symbolic = staticmethod(YES)
+    is_nested_int = staticmethod(NO)
 
     def nested_int(self):
         return None
@@ -141,12 +137,15 @@ class SymNode:
             return bool(e)
         return self.pytype(e) if e.is_number else None
 
+    @remembered
     def maybe_as_int(self):
         return self.constant if self.pytype is int else None
 
+    @remembered
     def maybe_as_float(self):
         return self.constant if self.pytype is float else None
 
+    @remembered
     def maybe_as_bool(self):
         return self.constant if self.pytype is bool else None
 

@@ -16,7 +16,11 @@ import functools
 import math
 
 import torch
-from torch._prims_common import ELEMENTWISE_TYPE_PROMOTION_KIND as Promotion, elementwise_dtypes
+from torch._prims_common import (
+    ELEMENTWISE_TYPE_PROMOTION_KIND as Promotion,
+    elementwise_dtypes,
+    suggest_memory_format,
+)
 from torch._decomp import core_aten_decompositions, decomposition_table
 
 from . import config, random
@@ -94,6 +98,8 @@ def layer_norm(x, normalized_shape, weight, bias, eps):
 
 @decomposition(aten.native_group_norm.default)
 def group_norm(x, weight, bias, n, c, hw, groups, eps):
+    if not x.is_contiguous(memory_format=suggest_memory_format(x)):
+        return NotImplemented  # eager refuses it
     by_channel = x.dim() > 2 and c > groups and same(x.stride(1), 1) and not x.is_contiguous()
     out, mean, _, rstd = _normalized(
         x.reshape(n, groups, c // groups, hw),

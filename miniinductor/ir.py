@@ -426,6 +426,8 @@ class Graph:
     apart: set = field(
         default_factory=set
     )  # buffers that are not computed inside a reduction which reads them
+    # buffers whose kernels raise where eager does: they run, though nobody reads what they compute
+    checks: set = field(default_factory=set)
     outputs: list = field(default_factory=list)
     mutations: list = field(default_factory=list)
 

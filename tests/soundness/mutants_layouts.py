@@ -83,7 +83,7 @@ def bits_of_results():
     joint.has_lazy_bits = lambda tensor: False
 
 
-@mutant("gradients keep their bits", "layouts --count 150 --modes inductor-training")
+@mutant("gradients keep their bits", "layouts --count 20 --modes inductor-training")
 def bits_of_gradients():
     runtime.resolved = lambda tensor: tensor
 
