@@ -12,6 +12,7 @@ import collections
 import inspect
 import itertools
 import time
+import weakref
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -40,7 +41,7 @@ class FrameRecord:
     """One frame's way through capture.  Texts are printable; `guards` are `guards.Guard`
     objects."""
 
-    code: object
+    code_reference: weakref.ref  # the code's cache of entries holds this record: see `remember`
     function: str
     replacement_code: object = None
     guards: list = field(default_factory=list)
@@ -73,6 +74,11 @@ class FrameRecord:
             else f"{len(self.guards)} guards, {len(self.graph_breaks)} graph breaks"
         )
         return f"<FrameRecord of {self.function}: {what}>"
+
+    @property
+    def code(self):
+        """The frame's code; None once its function has died."""
+        return self.code_reference()
 
     @property
     def source(self):
@@ -125,3 +131,10 @@ class Counters(dict):
 
 counters = Counters()
 frames = collections.deque(maxlen=1000)
+
+
+def remember(record):
+    """Add a record to `frames`; those of dead functions leave (a notebook's cell that ran again)."""
+    for dead in [earlier for earlier in frames if earlier.code is None]:
+        frames.remove(dead)
+    frames.append(record)

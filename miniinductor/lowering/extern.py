@@ -12,6 +12,7 @@ torch/_inductor/kernel/*.py and `fallback_handler`.
 import torch
 import torch.utils._pytree as pytree
 
+from ..autograd.functionalize import COUNTS_PLACES
 from ..ir import ExternKernel, Layout, MultiOutput, TensorBox
 from ..records import Fallback
 from ..sizes.symbols import Described, is_dense
@@ -53,12 +54,6 @@ if torch._C._has_mkldnn:
     EXTERN[torch.ops.mkldnn._linear_pointwise.default] = EXTERN[
         torch.ops.mkldnn._convolution_pointwise.default
     ] = None
-
-READS_STORAGE = {
-    aten.as_strided.default,
-    aten.as_strided_copy.default,
-    aten.as_strided_scatter.default,
-}
 
 
 def eager_kernel(call, args, kwargs, record, reason=None):
@@ -102,7 +97,7 @@ def _argument(call, box):
     if call.node.target in EXTERN and EXTERN[call.node.target] is not None:
         return box.as_buffer_view()
     if (
-        call.node.target in READS_STORAGE
+        call.node.target in COUNTS_PLACES
     ):  # it counts from the start of eager's storage, and ours is shared by many buffers
         raise CannotLower(f"{call.node.target} of a tensor that is not contiguous")
     return box.as_buffer_view(
