@@ -732,7 +732,10 @@ class OutputGraph(Builder):
             pairs = [(self.wrap_result(k), self.wrap_result(v)) for k, v in value.items()]
             return DictVar({k.hash_key(self.frame): (k, v) for k, v in pairs})
         if kind in (set, frozenset):
-            return SetVar.of(self.frame, [self.wrap_result(item) for item in value], kind)
+            hosts, items = list(value), [self.wrap_result(item) for item in value]
+            if [item.hash_key(self.frame) for item in items] == hosts:  # the order is the real one
+                return SetVar(dict(zip(hosts, items)), kind, table=value)
+            return SetVar.of(self.frame, items, kind)
         if isinstance(value, torch.Tensor):
             raise Break("argument", "a folded call gave a tensor")
         if hasattr(kind, "__next__") or kind is bytearray:  # must be made anew in each call

@@ -285,11 +285,9 @@ class Codegen:
 
     def set(self, variable):
         if variable.cls is frozenset:
-            self.call_object(
-                frozenset, lambda: self.build("BUILD_TUPLE", list(variable.items.values()))
-            )
+            self.call_object(frozenset, lambda: self.build("BUILD_TUPLE", variable.order_to_add()))
         else:
-            self.build("BUILD_SET", list(variable.items.values()))
+            self.build("BUILD_SET", variable.order_to_add())
 
     def object(self, variable):
         if variable.value is not None:
@@ -446,6 +444,9 @@ class Codegen:
                         functools.partial(self.value, key),
                         functools.partial(self.value, variable.items[host][1]),
                     )
+            elif isinstance(variable, SetVar):
+                writes = [TupleVar([ConstantVar(name), *v]) for name, v in variable.written]
+                commit(("call", self.push_call(runtime.write_set, variable, TupleVar(writes))))
             else:
                 helper = (
                     runtime.replace_dict

@@ -173,9 +173,15 @@ def replace_dict(target, contents):
 
 
 def replace_items(target, contents):
-    """Contents of a deque or a set."""
+    """Contents of a deque."""
     target.clear()
-    (target.extend if isinstance(target, collections.deque) else target.update)(contents)
+    target.extend(contents)
+
+
+def write_set(target, writes):
+    """What a frame did to a set, once more: its order depends on that."""
+    for name, *values in writes:
+        getattr(set, name)(target, *values)
 
 
 def replace_each(target, contents):

@@ -24,7 +24,10 @@ def test_every_instance_can_be_made():
             eval(expression, namespace)
 
 
-@pytest.mark.parametrize(("family", "count"), [("names", 1), ("operations", 2), ("consume", 150)])
+SAMPLES = [("names", 1), ("operations", 2), ("consume", 150), ("methods", 12), ("sets", 40)]
+
+
+@pytest.mark.parametrize(("family", "count"), SAMPLES)
 def test_sample(family, count, monkeypatch):
     everything = [case for case in c_objects.cases(200, 0) if case[0].startswith(family)]
     monkeypatch.setattr(c_objects, "cases", lambda count, first: everything)

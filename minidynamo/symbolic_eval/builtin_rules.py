@@ -267,12 +267,32 @@ for _class in (object, dict, tuple, list, set, collections.OrderedDict, BaseExce
     RULES[_class.__new__] = functools.partial(_new_object, _class.__new__)
 
 
+@functools.cache
+def signature_of(descriptor):
+    """What its documentation tells of the arguments, if it does."""
+    try:
+        return inspect.signature(descriptor)
+    except ours(TypeError, ValueError):
+        return None
+
+
+def takes(descriptor, args, kwargs):
+    """Could a method of a C type be called with so many arguments?"""
+    signature = signature_of(descriptor)
+    try:
+        return signature is None or signature.bind(*args, **kwargs) is not None
+    except ours(TypeError):
+        return False
+
+
 def call_descriptor(tx, value, args, kwargs):
     """dict.get(d, k), object.__setattr__(o, n, v), str.join(s, parts): the method of args[0] by
     that C class."""
     owner, name = value.__objclass__, value.__name__
     if not args:
         raise Break("C function", f"the call of {owner.__name__}.{name}() on nothing")
+    if not takes(value, args, kwargs):  # plain Python says what is wrong with them
+        raise Break("arguments", f"the arguments of {owner.__name__}.{name}()")
     self, *rest = args
     inside = (
         getattr(self, "payload", None) or self
@@ -338,13 +358,12 @@ def call_descriptor(tx, value, args, kwargs):
         return tx.fold_pinned(value, *[a.real() for a in args])
     if isinstance(self, (FunctionVar, BoundMethodVar)) and name == "__get__":
         return BoundMethodVar(self, rest[0])
-    if isinstance(self, ConstantVar):
-        return (
-            self.call_method(tx, name, rest, kwargs)
-            if isinstance(self.value, owner)
-            else tx.fold(value, *[a.as_constant() for a in args])
-        )
-    if issubclass(self.python_type(), owner) and not isinstance(self, ClassVar):
+    is_its_own = lookup(self.python_type(), name)[1] is value  # else a base's, called by name
+    if isinstance(self, ConstantVar) and not is_its_own:
+        values = [a.as_constant() for a in args]
+        tx.check_size(name, *values)
+        return tx.fold(value, *values, **{k: v.as_constant() for k, v in kwargs.items()})
+    if is_its_own and not isinstance(self, ClassVar):
         return self.call_method(tx, name, rest, kwargs)
     raise Break("C function", f"the call of {owner.__name__}.{name}() on {self}")
 
@@ -360,8 +379,10 @@ OBJECT_METHODS = {
     "__eq__": lambda tx, self, other: ConstantVar(
         True if self.identity() is other.identity() else NotImplemented
     ),
-    "__ne__": lambda tx, self, other: ConstantVar(
-        False if self.identity() is other.identity() else NotImplemented
+    "__ne__": lambda tx, self, other: (
+        refused("compare", "object.__ne__(), which asks the class's own __eq__")(tx)
+        if lookup(self.python_type(), "__eq__")[1] is not object.__eq__
+        else ConstantVar(False if self.identity() is other.identity() else NotImplemented)
     ),
     "__repr__": lambda tx, self: ConstantVar(text(tx, self, "repr")),
     "__str__": lambda tx, self: ConstantVar(text(tx, self, "str")),
@@ -553,6 +574,12 @@ def _partial(tx, function, /, *args, **kwargs):
     return PartialVar(function, list(args), kwargs, None)
 
 
+def _method(tx, function, instance, /):
+    if instance.identity() is None or not hasattr(function.python_type(), "__call__"):
+        raise Break("arguments", f"a method of {function} and {instance}")
+    return BoundMethodVar(function, instance)
+
+
 def _tuple(tx, values=EMPTY, /):
     return (
         values
@@ -565,7 +592,7 @@ def _frozenset(tx, values=EMPTY, /):
     return (
         values
         if isinstance(values, SetVar) and values.cls is frozenset
-        else SetVar.of(tx, values.iterate(tx), frozenset)
+        else SetVar.made(tx, values, frozenset)
     )
 
 
@@ -790,7 +817,7 @@ rules(
         operator.is_: lambda tx, a, b, /: ConstantVar(tx.same(a, b)),
         operator.is_not: lambda tx, a, b, /: ConstantVar(not tx.same(a, b)),
         list: lambda tx, values=EMPTY, /: ListVar(tx.listed(values)),
-        set: lambda tx, values=EMPTY, /: SetVar.of(tx, values.iterate(tx)),
+        set: lambda tx, values=EMPTY, /: SetVar.made(tx, values),
         torch.Size: lambda tx, values=EMPTY, /: TupleVar(list(values.iterate(tx)), torch.Size),
         dict: lambda tx, *args, **kwargs: _updated(DictVar({}), tx, args, kwargs),
         collections.OrderedDict: lambda tx, *args, **kwargs: _updated(
@@ -799,7 +826,7 @@ rules(
         types.MappingProxyType: lambda tx, of, /: (
             ProxyVar(of) if type(of) is DictVar else refused("class", f"a mappingproxy of {of}")(tx)
         ),
-        types.MethodType: lambda tx, function, instance, /: BoundMethodVar(function, instance),
+        types.MethodType: _method,
         slice: lambda tx, first, second=None, step=NONE, /: slice_of(
             [NONE, first, step] if second is None else [first, second, step]
         ),

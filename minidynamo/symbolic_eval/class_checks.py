@@ -157,16 +157,14 @@ def fulfils(tx, value, protocol):
 def has_member(tx, value, name):
     """Has the value what a protocol names?  Python 3.12 looks without running anything, 3.11
     asks."""
-    owner, found = lookup(value.python_type(), name)
+    _, found = lookup(value.python_type(), name)  # which guards what it finds
     if found is None:
         raise Break("class", f"a protocol's {name}, which is None")
     if found is not MISSING and not isinstance(found, property):
-        tx.output.guard_class_attribute(owner, found, name)
         return True
     if sys.version_info < (3, 12):
         return tx.has_attr(value, name)
     if found is not MISSING:
-        tx.output.guard_class_attribute(owner, found, name)
         return True
     fields = getattr(value, "fields", None)
     if fields is not None:

@@ -12,13 +12,15 @@ import builtins
 import importlib
 import itertools
 import sys
+import types
+import weakref
 
 import torch
 
 from ..exceptions import Break, ObservedException
 from ..foreign import ours
 from ..polyfills import NOTHING
-from ..variables.base import NULL, Handled, Lazy
+from ..variables.base import NULL, Handled, Lazy, RealVar
 from ..variables.constant import ConstantVar
 from ..variables.containers import (
     DictVar,
@@ -29,13 +31,30 @@ from ..variables.containers import (
     TupleVar,
     dict_pairs,
 )
-from ..variables.functions import CallableVar, CellVar, DeferredVar, FunctionVar
+from ..variables.functions import (
+    BOUND,
+    BoundMethodVar,
+    CallableVar,
+    CellVar,
+    DeferredVar,
+    FunctionVar,
+    MethodVar,
+)
 from ..variables.iterators import IteratorVar
-from ..variables.objects import ClassVar, ObjectVar, SuperVar
+from ..variables.modules import PyModuleVar
+from ..variables.objects import MISSING, ClassVar, ObjectVar, SuperVar, lookup
 from ..variables.symbolic import TextVar, parts_of
+from ..variables.tensor import TensorVar
 from .torch_rules import ContextVar
 
 HANDLERS = {}
+OWN_LOOKUP = {  # types of C that look attributes up in a way of their own
+    types.MethodType,
+    types.GenericAlias,
+    types.UnionType,
+    weakref.ProxyType,
+    weakref.CallableProxyType,
+}
 
 
 def opcode(function):
@@ -167,7 +186,34 @@ def LOAD_METHOD(frame, name):
             raise
         broken.stack = frame.user_stack()
         found = DeferredVar(owner, name, broken)
-    push_callable(frame, found)
+    if (descriptor := descriptor_of(owner, name, found)) is not None:
+        frame.stack += [descriptor, owner]
+    else:
+        push_callable(frame, found)
+
+
+def descriptor_of(owner, name, found):
+    """The method as its class keeps it, where CPython calls that with the object: what a method of
+    C says of wrong arguments names the class that defines it, a bound one the object's."""
+    if isinstance(owner, (TensorVar, ClassVar, SuperVar, PyModuleVar)):
+        return None
+    if isinstance(found, BoundMethodVar):
+        inherited = found.instance.identity() is owner.identity() and found.cls in BOUND.values()
+    elif isinstance(owner, RealVar):
+        inherited = isinstance(found, CallableVar) and hasattr(found.value, "__self__")
+    else:
+        inherited = isinstance(found, (MethodVar, DeferredVar))
+    if not inherited:
+        return None
+    try:
+        kind = owner.python_type()
+    except Break:
+        return None
+    defining, method = lookup(kind, name)
+    if type(method) not in BOUND or defining is kind or kind in OWN_LOOKUP:
+        return None
+    in_c = isinstance(lookup(kind, "__getattribute__")[1], types.WrapperDescriptorType)
+    return CallableVar(method) if in_c and lookup(kind, "__getattr__")[1] is MISSING else None
 
 
 def push_callable(frame, found):
@@ -409,6 +455,9 @@ def DICT_MERGE(frame, n):
 @opcode
 def UNPACK_SEQUENCE(frame, n):
     value = frame.stack.pop()
+    kind = value.python_type()
+    if not hasattr(kind, "__iter__") and not hasattr(kind, "__getitem__"):
+        frame.raise_(TypeError, f"cannot unpack non-iterable {kind.__name__} object")
     values = list(
         value.iterate(frame)
         if isinstance(value, SequenceVar)

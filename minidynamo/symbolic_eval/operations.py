@@ -119,6 +119,7 @@ COMPARE_SPECIAL = {
 UNARY = {"-": operator.neg, "+": operator.pos, "~": operator.invert, "not": operator.not_}
 UNARY_SPECIAL = {"-": "__neg__", "+": "__pos__", "~": "__invert__"}
 SET_METHODS = {"|": "union", "&": "intersection", "-": "difference", "^": "symmetric_difference"}
+UPDATING = {symbol: f"{name}_update" for symbol, name in SET_METHODS.items()} | {"|": "update"}
 
 
 class Operations:
@@ -293,12 +294,7 @@ class Operations:
             and plain in SET_METHODS
             and isinstance(b, (SetVar, DictViewVar))
         ):
-            left = a if isinstance(a, SetVar) else SetVar.of(self, a.iterate(self))
-            result = left.call_method(self, SET_METHODS[plain], [b], {})
-            if inplace and a is left and a.cls is set:
-                a.items, a.mutated = result.items, True
-                return a
-            return result
+            return self._binary_sets(plain, inplace, a, b)
         if (
             isinstance(a, ClassVar)
             or isinstance(b, ClassVar)
@@ -307,6 +303,33 @@ class Operations:
         ):
             return self.fold_pinned(BINARY[symbol], a.identity(), b.identity())
         return self.fold(BINARY[symbol], a.as_constant(), b.as_constant())
+
+    def _binary_sets(self, plain, inplace, a, b):
+        if isinstance(a, SetVar) and isinstance(b, SetVar):
+            if inplace and a.cls is set:
+                a.call_method(self, UPDATING[plain], [b], {})
+                return a
+            return a.call_method(self, SET_METHODS[plain], [b], {})
+        if plain == "&":
+            return self._common_of_views(a, b)
+        if plain == "^" and any(getattr(v, "kind", "") == "items" for v in (a, b)):
+            raise Break("C function", "^ of the items of a dictionary")
+        whole = a.dict if isinstance(a, DictViewVar) and a.kind == "keys" else a
+        made = SetVar.made(self, whole)
+        made.call_method(self, UPDATING[plain], [b], {})
+        return made
+
+    def _common_of_views(self, a, b):
+        """`&` where one is a view of a dictionary: what is in both, in the order of the smaller,
+        or of the one that is no view."""
+        view, other = (a, b) if isinstance(a, DictViewVar) else (b, a)
+        smaller = view.length(self) < other.length(self)
+        if isinstance(other, SetVar) and other.cls is set:
+            if view.length(self) <= other.length(self):
+                return other.method_intersection(self, view)
+        elif isinstance(other, DictViewVar) and smaller:
+            view, other = other, view
+        return SetVar.of(self, (v for v in other.iterate(self) if view.contains(self, v)))
 
     def _takes_anything(self, plain, a, b):
         """`list += b` takes any iterable, if `b` does not know how to be added; `dict |= b` asks
@@ -394,7 +417,10 @@ class Operations:
                 and (result := bound.call(self, [right], {})).identity() is not NotImplemented
             ):
                 return result
-        first, second = type_text(a.python_type()), type_text(b.python_type())
+        kinds = a.python_type(), b.python_type()
+        if any(hasattr(kind, "__getitem__") for kind in kinds):
+            raise Break("operator", f"{plain} of {a} and {b}")  # sequences have words of their own
+        first, second = map(type_text, kinds)
         written = f"{plain}=" if inplace else plain
         if written == "**":
             written = "** or pow()"
@@ -463,12 +489,17 @@ class Operations:
         if isinstance(a, (SetVar, DictViewVar)) and isinstance(b, (SetVar, DictViewVar)):
             return self.fold(
                 COMPARE[symbol],
-                {v.hash_key(self) for v in a.iterate(self)},
-                {v.hash_key(self) for v in b.iterate(self)},
+                *[
+                    set(v.items if isinstance(v, SetVar) else map(self.key_of, v.iterate(self)))
+                    for v in (a, b)
+                ],
             )
         if symbol in ("==", "!="):
             return ConstantVar(self._same_value(a, b) == (symbol == "=="))
         return self.fold(COMPARE[symbol], a.as_constant(), b.as_constant())
+
+    def key_of(self, variable):
+        return variable.hash_key(self)
 
     def _same_value(self, a, b):
         """a == b, where no container, tensor or object of a Python class is among the two."""
@@ -582,7 +613,7 @@ class Operations:
             return made if isinstance(made, IteratorVar) else SentinelVar(made)
         if variable.special(self, "__getitem__") is not None:
             return ItemIterator(variable, 0)
-        self.raise_(TypeError, f"'{variable.cls.__name__}' object is not iterable")
+        self.raise_(TypeError, f"'{type_text(variable.cls)}' object is not iterable")
 
     def listed(self, values):
         """[*values]: CPython asks for an iterator, then for a length to expect, then for the
@@ -598,11 +629,14 @@ class Operations:
 
     def length_hint(self, values):
         """What operator.length_hint() calls; the answer only saves CPython allocations."""
+        names = ("__len__", "__length_hint__")
+        if isinstance(values, ItemIterator):  # its hint is the length of what it walks
+            values, names = values.object, ("__len__",)
         if isinstance(values, SentinelVar):
             values = values.object
         if not isinstance(values, ObjectVar):
             return
-        for name in ("__len__", "__length_hint__"):
+        for name in names:
             method = values.special(self, name)
             if not isinstance(method, BoundMethodVar) or method.cls is not types.MethodType:
                 continue

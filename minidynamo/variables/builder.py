@@ -632,7 +632,8 @@ def _set(builder, value, source):
         raise Break("set", "a set with elements that are not constants")
     builder.guard(source, "EQUALS", "{0} == {pin}", type(value)(value))
     items = [builder.wrap_pinned(item) for item in value]
-    return SetVar({item.hash_key(builder.frame): item for item in items}, type(value), source)
+    hosts = {item.hash_key(builder.frame): item for item in items}
+    return SetVar(hosts, type(value), source, type(value)(hosts))
 
 
 CONTAINERS = {

@@ -12,6 +12,7 @@ one key of a dict. Mirrors torch/_dynamo/variables/lists.py and dicts.py.
 import collections
 import functools
 import operator
+import sys
 import types
 
 import torch
@@ -54,6 +55,14 @@ class Container(Variable):
 
     def method___contains__(self, tx, item, /):
         return ConstantVar(self.contains(tx, item))
+
+
+def whole(index):
+    """The int that C code takes as a place; plain Python complains of what is none."""
+    value = index.as_constant()
+    if not isinstance(value, int):
+        raise Break("arguments", f"{index} as a place in a sequence")
+    return value
 
 
 class SequenceVar(Container):
@@ -150,8 +159,8 @@ class SequenceVar(Container):
             return self.item(tx, self.cls.__match_args__.index(name))
         return super().getattr(tx, name)
 
-    def method_index(self, tx, value, start=ConstantVar(0), stop=ConstantVar(None), /):
-        first, last, _ = slice(start.as_constant(), stop.as_constant()).indices(len(self.items))
+    def method_index(self, tx, value, start=ConstantVar(0), stop=ConstantVar(sys.maxsize), /):
+        first, last, _ = slice(whole(start), whole(stop)).indices(len(self.items))
         for n, item in enumerate(self.iterate(tx)):
             if first <= n < last and (tx.same_or_equal(item, value)):
                 return ConstantVar(n)
@@ -256,7 +265,7 @@ class ListVar(SequenceVar):
             self.method_appendleft(tx, value)
 
     def method_rotate(self, tx, n=ConstantVar(1), /):
-        shift = n.as_constant() % len(self.items) if self.items else 0
+        shift = whole(n) % len(self.items) if self.items else 0
         self.items[:] = (
             self.items[len(self.items) - shift :] + self.items[: len(self.items) - shift]
         )
@@ -281,22 +290,19 @@ class ListVar(SequenceVar):
     def method_insert(self, tx, index, value, /):
         if self.extra is not None and len(self.items) >= self.extra:
             tx.raise_(IndexError, "deque already at its maximum size")
-        self.items.insert(tx.fold(operator.index, index.as_constant()).value, value)
+        self.items.insert(whole(index), value)
         self._changed()
 
     def method_pop(self, tx, index=ConstantVar(-1), /):
+        place = whole(index)
         if not self.items:
             tx.raise_(
                 IndexError, "pop from empty list" if self.cls is list else "pop from an empty deque"
             )
-        value = (
-            self.getitem(tx, index)
-            if -len(self.items) <= index.as_constant() < len(self.items)
-            else None
-        )
-        if value is None:
+        if not -len(self.items) <= place < len(self.items):
             tx.raise_(IndexError, "pop index out of range")
-        del self.items[index.as_constant()]
+        value = self.item(tx, place)
+        del self.items[place]
         self._changed()
         return value
 
@@ -308,7 +314,9 @@ class ListVar(SequenceVar):
             if tx.same_or_equal(item, value):
                 del self.items[n : n + 1]
                 return self._changed()
-        tx.raise_(ValueError, f"{self.cls.__name__}.remove(x): x not in {self.cls.__name__}")
+        if self.cls is not list:  # whose words change from version to version
+            raise Break("arguments", "deque.remove() of what is not in it")
+        tx.raise_(ValueError, "list.remove(x): x not in list")
 
     def method_clear(self, tx):
         self.items.clear()
@@ -514,11 +522,11 @@ class DictVar(Container):
     def method_items(self, tx):
         return DictViewVar(self, "items")
 
-    def method_pop(self, tx, key, *default):
+    def method_pop(self, tx, key, default=None, /):
         value = self.get(tx, key)
         if value is None:
-            if default:
-                return default[0]
+            if default is not None:
+                return default
             tx.raise_var(KeyError, [key])
         self.remove(tx, key)
         return value
@@ -648,10 +656,6 @@ class ProxyVar(Container):
         cg.call_object(types.MappingProxyType, self.dict)
 
 
-def _through(name):
-    return lambda self, *args, **kwargs: getattr(self.dict, name)(*args, **kwargs)
-
-
 for _name in (
     "truth",
     "length",
@@ -665,23 +669,38 @@ for _name in (
     "method_items",
     "method_copy",
 ):
-    setattr(ProxyVar, _name, _through(_name))
+    setattr(ProxyVar, _name, property(operator.attrgetter(f"dict.{_name}")))
 
 
 class SetVar(Container):
-    """set and frozenset: host key -> key variable, in insertion order."""
+    """set and frozenset: host key -> key variable.
 
-    __slots__ = ("items", "cls")
+    `table` is a real set of the host keys to which all was done that the program did to its own:
+    the order of a set depends on its past.  `written`: (method, its argument) of each write to a
+    set from outside, to be repeated.  `walked`: the program has seen the order."""
 
-    def __init__(self, items, cls=set, source=None):
+    __slots__ = ("items", "cls", "table", "written", "walked", "popped")
+
+    def __init__(self, items, cls=set, source=None, table=None):
         self.source, self.mutated, self.items, self.cls = source, False, items, cls
+        self.table = added(items) if table is None else table
+        self.written, self.walked, self.popped = [], False, False
 
     @classmethod
     def of(cls, tx, values, kind=set):
+        """Of values that are added one after the other."""
         items = {}
         for value in values:  # the first of equal keys stays
             items.setdefault(value.hash_key(tx), value)
         return cls(items, kind)
+
+    @classmethod
+    def made(cls, tx, values, kind=set):
+        """kind(values)."""
+        found = cls({})
+        found.method_update(tx, values)
+        found.cls, found.mutated = kind, False
+        return found
 
     def is_constant(self):
         return self.cls is frozenset and all(item.is_constant() for item in self.items.values())
@@ -698,25 +717,33 @@ class SetVar(Container):
     def length(self, tx):
         return len(self.items)
 
-    def iterate(self, tx):
-        if self.source is not None and not self.mutated:
+    def ordered(self, tx):
+        """`table`, where the order of the keys matters."""
+        if self.source is not None:
+            if self.mutated and len(self.items) > 1:
+                raise Break("iteration", "the order of a set from outside that was written")
             tx.output.guard(self.source, "ORDER", "[*{0}] == {pin}", list(self.items))
-        elif (
-            len(self.items) > 1
-        ):  # Python's order depends on hashes: take it from a real set of the keys
-            order = list(self.cls(self.items))
-            return iter([self.items[key] for key in order])
-        return iter(list(self.items.values()))
+        return self.table
+
+    def iterate(self, tx):
+        table, self.walked = self.ordered(tx), True
+        order = self.items if self.source is not None else table
+        return iter([self.items[key] for key in order])
 
     def contains(self, tx, item):
         return item.hash_key(tx) in self.items
 
     def method_add(self, tx, value, /):
-        self.items.setdefault(value.hash_key(tx), value)
-        self.mutated = True
+        host = value.hash_key(tx)
+        self.items.setdefault(host, value)
+        self.table.add(host)
+        self._write("add", value)
 
     def method_discard(self, tx, value, /):
-        self.mutated |= self.items.pop(value.hash_key(tx), None) is not None
+        host = value.hash_key(tx)
+        if self.items.pop(host, None) is not None:
+            self.table.discard(host)
+            self._write("discard", value)
 
     def method_remove(self, tx, value, /):
         if value.hash_key(tx) not in self.items:
@@ -725,55 +752,69 @@ class SetVar(Container):
 
     def method_update(self, tx, *others):
         for other in others:
+            if hosts_of(tx, other) is not None:
+                self._change(tx, "update", [other])
+                continue
             for value in other.iterate(tx):
                 self.method_add(tx, value)
+        self.mutated = True
 
     def method_clear(self, tx):
         self.items.clear()
-        self.mutated = True
+        self.table.clear()
+        self._write("clear")
 
     def method_copy(self, tx):
-        return self if self.cls is frozenset else SetVar(dict(self.items), self.cls)
+        return self if self.cls is frozenset else self.method_union(tx)
 
     def method_pop(self, tx):
         if not self.items:
             tx.raise_(KeyError, "pop from an empty set")
-        value = next(self.iterate(tx))
-        self.method_discard(tx, value)
-        return value
+        if self.source is not None:
+            raise Break("set", "pop() of a set from outside")
+        self.popped = True
+        return self.items.pop(self.table.pop())
 
-    def method_union(self, tx, *others):
-        merged = SetVar(dict(self.items), self.cls)
-        merged.method_update(tx, *others)
-        merged.mutated = False
-        return merged
-
-    def method_intersection(self, tx, *others):
-        found = self.items
+    def by_c(self, tx, name, others):
+        """(items, table) as the method of real sets makes them: it knows the order, and which of
+        equal keys stays."""
+        table, keys, pairs = self.ordered(tx), [], list(self.items.items())
         for other in others:
-            if isinstance(other, SetVar):  # CPython walks the smaller one, and keeps its keys
-                walked, asked = sorted((other.items, found), key=len)
-                found = {k: v for k, v in walked.items() if k in asked}
+            hosts = hosts_of(tx, other)
+            if hosts is None:
+                values = [(value.hash_key(tx), value) for value in other.iterate(tx)]
+                hosts = [host for host, _ in values]
+            elif isinstance(other, SetVar):
+                values = other.items.items()
             else:
-                values = (value for value in other.iterate(tx) if value.hash_key(tx) in found)
-                found = SetVar.of(tx, values).items
-        return SetVar(dict(found), self.cls)
+                values = [(host, pair[0].realize(tx)) for host, pair in other.items.items()]
+            keys.append(hosts)
+            pairs += values
+        found = getattr(table, name)(*keys)
+        table = table if found is None else found
+        kept, items = set(map(id, table)), {}
+        for host, value in pairs:
+            if id(host) in kept:
+                items.setdefault(host, value)
+        return items, table
 
-    def method_difference(self, tx, *others):
-        made = SetVar(dict(self.items), self.cls)
-        made.method_difference_update(tx, *others)
-        made.mutated = False
-        return made
+    def _change(self, tx, name, others):
+        if self.source is not None:  # its table is larger than that of a copy, perhaps
+            raise Break("set", f"{name}() of a set from outside")
+        self.items, self.table = self.by_c(tx, name, others)
+        self.mutated = True
 
-    def method_symmetric_difference(self, tx, other, /):
-        other = SetVar.of(tx, other.iterate(tx))  # perhaps an iterator: once
-        left, right = self.method_difference(tx, other), other.method_difference(tx, self)
-        return SetVar({**left.items, **right.items}, self.cls)
+    def _write(self, name, *values):
+        self.mutated = True
+        if self.source is not None:
+            self.written.append((name, values))
 
     def method_difference_update(self, tx, *others):
         for other in others:
             for value in other.iterate(tx):
                 self.method_discard(tx, value)
+            self.table.difference_update(())  # which makes room, as it does after the walk
+            self._write("difference_update", TupleVar([]))
 
     def method_issubset(self, tx, other, /):
         keys = {value.hash_key(tx) for value in other.iterate(tx)}
@@ -788,16 +829,60 @@ class SetVar(Container):
     def reconstruct(self, cg):
         cg.set(self)
 
+    def order_to_add(self):
+        """The variables in an order in which adding them makes a set that is walked like this
+        one."""
+        order = list(self.table)
+        candidates = [list(self.items), order]
+        for candidate in candidates:
+            if list(added(candidate)) == order and not (self.popped and order):
+                return [self.items[host] for host in candidate]
+        if self.walked or self.popped or all(map(lies_fixed, order)):
+            raise Break("reconstruct", "a set whose order comes from keys that were removed")
+        return list(self.items.values())  # the order of text differs from run to run anyway
 
-def _updating(name):
-    def update(self, tx, *others):
-        self.items, self.mutated = getattr(self, "method_" + name)(tx, *others).items, True
 
-    return update
+def lies_fixed(key):
+    """Is its place in a set the same in every run?  That of text, or of an address, is not."""
+    if type(key) is tuple:
+        return all(map(lies_fixed, key))
+    return isinstance(key, (int, float, complex))
 
 
-for _name in ("intersection", "symmetric_difference"):
-    setattr(SetVar, f"method_{_name}_update", _updating(_name))
+def added(keys):
+    """A set to which the keys were added one after the other."""
+    made = set()
+    for key in keys:
+        made.add(key)
+    return made
+
+
+def hosts_of(tx, values):
+    """The host keys of what a set takes whole, in one step: a set or a dict; else None."""
+    if isinstance(values, SetVar):
+        return values.ordered(tx)
+    if type(values) is DictVar and values.cls is dict:
+        values.guard_keys(tx)
+        return dict.fromkeys(values.items)
+    return None
+
+
+def _making(name):
+    def method(self, tx, *others):
+        items, table = self.by_c(tx, name, others)
+        return SetVar(items, self.cls, table=table)
+
+    return method
+
+
+def _changing(name):
+    return lambda self, tx, *others: self._change(tx, name, others)
+
+
+for _name in ("union", "intersection", "difference", "symmetric_difference"):
+    setattr(SetVar, f"method_{_name}", _making(_name))
+for _name in ("intersection_update", "symmetric_difference_update"):
+    setattr(SetVar, f"method_{_name}", _changing(_name))
 
 
 class SliceVar(Variable):

@@ -317,6 +317,9 @@ class ObjectVar(Variable):
         return self.class_attribute(tx, owner, found, name)
 
     def missing(self, tx, name):
+        in_c = not self.cls.__flags__ & HEAP_TYPE
+        if in_c and self.value is not None and hasattr(self.value, name):
+            raise Break("attribute", f".{name} of {self}, which C code looks up elsewhere")
         tx.raise_(AttributeError, f"'{type_text(self.cls)}' object has no attribute '{name}'")
 
     def data_descriptor(self, tx, owner, found, name):
@@ -923,6 +926,8 @@ class WeakRefVar(RealVar):
         return tx.method_of(self, name)
 
     def call(self, tx, args, kwargs):
+        if args or kwargs:
+            raise Break("arguments", "the arguments of a weak reference")
         found = self.value()
         if tx.output.lets_go(found):
             raise Break(

@@ -1,21 +1,23 @@
 """Objects of C types: every name of every type, every method, and the order of effects of
 iteration.
 
-    python -m tests.soundness.c_objects --count 2000 [--modes eager]
+    python -m tests.soundness.c_objects --count 2000 [--modes eager] [--only consume]
 
 A case is one of
-    ("names", type, number, place)         hasattr and getattr of every name in `dir` of the instance
-    ("operations N", type, number, place)  part N of type, isinstance, repr, hash, len, bool, iter,
-    ==, < ... ("methods", type, number, place, seed) some methods, called with drawn arguments one
-    after another ("consume", consumer, iterator, raises)  what a consumer of an iterator does, and
-    in which order
+
+    ("names", type, number, place)          hasattr and getattr of every name in `dir`
+    ("operations N", type, number, place)   part N of type, isinstance, repr, hash, len, iter, ==, <
+    ("methods", type, number, place, seed)  methods, called with drawn arguments, one after another
+    ("sets", seed)                          the order in which sets of numbers are walked
+    ("consume", statement, target, iterator, stop, place)
+                                            what a consumer of an iterator does, in which order
+
 `number` is that of the expression in `INSTANCES` that makes the instance; `place` says how it comes
 into the compiled function.  Many questions lie in one function, so that a case is cheap.
 """
 
 import importlib
 import linecache
-import os
 import random
 import types
 import warnings
@@ -922,6 +924,79 @@ def check_consume(statement: str, target: str, iterator: str, stop, place: str, 
     return f"t = {target}; {written}\n" + "\n".join(parts)
 
 
+# ---- the order of sets
+NUMBERS = "0 1 8 16 24 32 9 17 33 5 64 128 True 1.0 0.5 2.5 8.0".split()  # they collide
+MADE = (
+    "{{{}}}",
+    "set([{}])",
+    "frozenset(({},))",
+    "set({{{}}})",
+    "frozenset({{{}}})",
+    "set(dict.fromkeys([{}]))",
+    "{{k: 0 for k in [{}]}}.keys()",
+)
+STEPS = (
+    "s.add({n})",
+    "s.discard({n})",
+    "s.update({v})",
+    "s.update([{n}, {n}])",
+    "{w} = {v} {o} {u}",
+    "s {o}= {v}",
+    "s = set(s)",
+    "s = set(s); s.difference_update({v})",
+    "s = set(s); s.intersection_update({v})",
+    "s = set(s); s.symmetric_difference_update({v})",
+    "t = set(t).union({v}, [{n}])",
+    "t = set(t).intersection({v}, [{n}, {n}])",
+    "t = set(t).difference({v}, [{n}])",
+    "u = s.copy()",
+    "out.append(list({v}))",
+    "out.append(s.pop() if s else None)",
+    "globals()",  # breaks the graph
+)
+
+
+def set_program(seed: int) -> tuple[str, str]:
+    """(source, argument) of a program that makes sets and walks them."""
+    draw = random.Random(seed)
+
+    def made() -> str:
+        numbers = ", ".join(draw.choices(NUMBERS, k=draw.randrange(9)))
+        return draw.choice(MADE).format(numbers) if numbers else "set()"
+
+    def step() -> str:
+        v, w, u = draw.choices("stu", k=3)
+        return draw.choice(STEPS).format(
+            n=draw.choice(NUMBERS), o=draw.choice("|&-^"), v=v, w=w, u=u
+        )
+
+    lines = [f"s = {draw.choice((f'set({made()})', 'o'))}", f"t = {made()}", f"u = {made()}"]
+    lines += [step() for _ in range(draw.randrange(1, 7))]
+    inside = "\n        ".join(lines)
+    body = f"""    try:
+        {inside}
+    except Exception as error:
+        out.append(note(error))
+    out += [list(s), list(t), list(u)]
+    out = [out, s, t, u]"""
+    return program("object", "set()", "argument", body), "{8, 0, 16, 24}"
+
+
+def set_outcome(seed: int, wrap) -> list[str]:
+    source, argument = set_program(seed)
+    namespace = load(source, f"<c_objects sets {seed}>")
+    _, (out, *sets), given = wrap(namespace["f"])(torch.arange(3.0), eval(argument))
+    return [repr(out), *map(repr, sets), repr(given)]
+
+
+def check_sets(seed: int, mode) -> str:
+    plain, compiled = set_outcome(seed, lambda f: f), set_outcome(seed, mode.compile)
+    if plain == compiled:
+        return ""
+    program_text = set_program(seed)[0].partition("def f(")[2]
+    return f"{program_text}\nplain {plain}\ncompiled {compiled}"
+
+
 # ---- the generator
 def enumerated() -> list[tuple]:
     """Every lookup and operation of every type, in every place."""
@@ -946,26 +1021,25 @@ def consumers() -> list[tuple]:
 
 
 def calls(count: int, first: int) -> list[tuple]:
-    """`count` cases of methods with drawn arguments."""
+    """`count` cases of methods with drawn arguments, half as many of sets."""
     table = [(kind, n) for kind, made in instances().items() for n in range(len(made))]
     made = []
     for seed in range(first, first + count):
         draw = random.Random(seed)
         made.append(("methods", *draw.choice(table), draw.choice(PLACES), seed))
-    return made
+    return made + [("sets", seed) for seed in range(first, first + count // 2)]
 
 
 def cases(count: int, first: int) -> list[tuple]:
-    """`MINI_C_OBJECTS=consume` leaves the other families out."""
-    everything = [*consumers(), *enumerated(), *calls(count, first)]
-    family = os.environ.get("MINI_C_OBJECTS", "")
-    return [case for case in everything if case[0].startswith(family)]
+    return [*consumers(), *enumerated(), *calls(count, first)]
 
 
 def check(case: tuple, mode) -> str:
     family, *rest = case
     if family == "consume":
         return check_consume(*rest, mode)
+    if family == "sets":
+        return check_sets(*rest, mode)
     if family == "methods":
         kind, number, place, seed = rest
         return check_instance(family, kind, number, place, mode, seed)

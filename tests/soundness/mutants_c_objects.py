@@ -1,17 +1,16 @@
 """Mutants that `c_objects` and `endless` must notice."""
 
 from minidynamo.graph_capture import OutputGraph
-from minidynamo.symbolic_eval import class_checks, operations
+from minidynamo.symbolic_eval import builtin_rules, class_checks, opcodes, operations
 from minidynamo.variables import bounds, containers, functions, iterators
 
 from .mutants import mutant
 
-CONSUME = "c_objects --count 0"
-NAMES = "c_objects --count 0"
-OPERATIONS = "c_objects --count 0"
+CONSUME = "c_objects --count 0 --only consume"
+METHODS = "c_objects --count 300 --only methods"
 
 
-@mutant("attributes-of-c-types-do-not-exist", NAMES)
+@mutant("attributes-of-c-types-do-not-exist", "c_objects --only names.*functools.partial")
 def no_inheritance() -> None:
     def getattr_(self, tx, name):
         tx.raise_(AttributeError, f"'functools.partial' object has no attribute {name!r}")
@@ -19,12 +18,12 @@ def no_inheritance() -> None:
     functions.PartialVar.getattr = getattr_
 
 
-@mutant("bound-descriptors-are-methods", NAMES)
+@mutant("bound-descriptors-are-methods", "c_objects --only names.*builtins.ValueError")
 def all_are_methods() -> None:
     functions.BOUND.clear()
 
 
-@mutant("extendleft-takes-all-first", CONSUME)
+@mutant("extendleft-takes-all-first", f"{CONSUME}.*extendleft")
 def greedy_extendleft() -> None:
     def extendleft(self, tx, values, /):
         for value in list(values.iterate(tx)):
@@ -33,13 +32,13 @@ def greedy_extendleft() -> None:
     containers.ListVar.method_extendleft = extendleft
 
 
-@mutant("update-takes-all-first", CONSUME)
+@mutant("update-takes-all-first", f"{CONSUME}.*t.update.{{p}}")
 def greedy_update() -> None:
     real = containers.dict_pairs
     containers.dict_pairs = lambda tx, other, live=False: list(real(tx, other, live))
 
 
-@mutant("sort-leaves-the-list", CONSUME)
+@mutant("sort-leaves-the-list", f"{CONSUME}.*t.sort")
 def sort_in_place() -> None:
     def sort(self, tx, /, *, key=None, reverse=containers.ConstantVar(False)):
         self.items[:] = tx.sorted(list(self.iterate(tx)), key, reverse)
@@ -48,25 +47,44 @@ def sort_in_place() -> None:
     containers.ListVar.method_sort = sort
 
 
-@mutant("no-length-hint", CONSUME)
+@mutant("no-length-hint", f"{CONSUME}.*Hinted")
 def no_hint() -> None:
     operations.Operations.length_hint = lambda self, values: None
 
 
-@mutant("generators-are-dropped", CONSUME)
+@mutant("generators-are-dropped", f"{CONSUME}.*next.*generated")
 def never_closed() -> None:
     iterators.GeneratorVar.must_be_closed = lambda self: False
 
 
-@mutant("sets-keep-the-last-key", CONSUME)
+@mutant("sets-keep-the-last-key", f"{CONSUME}.*True")
 def last_key() -> None:
-    def of(cls, tx, values, kind=set):
-        return cls({value.hash_key(tx): value for value in values}, kind)
+    def method_add(self, tx, value, /):
+        self.items[value.hash_key(tx)] = value
+        self.table.add(value.hash_key(tx))
 
-    containers.SetVar.of = classmethod(of)
+    containers.SetVar.method_add = method_add
 
 
-@mutant("protocols-are-classes", OPERATIONS)
+@mutant("sets-are-made-again", "c_objects --count 600 --only sets")
+def forgetful_sets() -> None:
+    def ordered(self, tx):
+        return containers.added(self.items)
+
+    containers.SetVar.ordered = ordered
+
+
+@mutant("any-number-of-arguments", METHODS)
+def unasked_signatures() -> None:
+    builtin_rules.takes = lambda descriptor, args, kwargs: True
+
+
+@mutant("methods-are-bound", METHODS)
+def always_bound() -> None:
+    opcodes.descriptor_of = lambda owner, name, found: None
+
+
+@mutant("protocols-are-classes", "c_objects --only operations.*builtins.list")
 def protocols_by_type() -> None:
     class_checks.fulfils = lambda tx, value, protocol: protocol in value.python_type().__mro__
 
