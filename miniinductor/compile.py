@@ -26,7 +26,15 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from . import config
 from .autograd.functionalize import CannotFunctionalize
 from .autograd.joint import has_lazy_bits, needs_gradient, trace_forward
-from .autograd.runtime import Backward, Plan, compile_training, connect, held_tensors, with_outputs
+from .autograd.runtime import (
+    Backward,
+    Plan,
+    compile_training,
+    connect,
+    held_tensors,
+    with_outputs,
+    written_by_data,
+)
 from .autograd.tracer import CannotTrace, ambient, without_autocast
 from .data_dependent import compile_pieces, symbols_of, unknown_symbols
 from .decompositions import table
@@ -204,6 +212,8 @@ def _assemble(gm, inputs, mode, generate, record, entry):
             Backward(plan.cut.names, parts, record, compile_graph, start, entry),
             held_tensors(gm),
         ), plan.shared_memory
+    if plan.joint.uncounted:
+        run = functools.partial(_call_changed, run, written_by_data(plan.joint))
     if torch._C._is_any_autocast_enabled():
         run = functools.partial(without_autocast, run)
     return run if plan.joint.is_plain else with_outputs(plan.joint, run), plan.shared_memory
@@ -391,11 +401,21 @@ class _Interpreted:
                 for (op, name), value in zip(self.written, values):
                     holder = by_name[name] if op == "placeholder" else operator.attrgetter(name)(gm)
                     holder.copy_(value)
-                return pytree.tree_leaves(outputs)
+                leaves = pytree.tree_leaves(outputs)
+                # views that were made here, without autograd, could not be written by the program
+                return [v.detach() if is_view(v) else v for v in leaves]
             finally:
                 torch._C._set_grad_enabled(recording)
 
         return run
+
+
+def _call_changed(run, change, *inputs):
+    return run(*change(inputs))
+
+
+def is_view(value):
+    return isinstance(value, torch.Tensor) and value._is_view()
 
 
 def _guard_shared_memory(run, gm, record):

@@ -348,6 +348,14 @@ class TensorVar(Variable):
             return ConstantVar(self.fake.type())
         return tx.output.call_graph(tx, "call_method", "type", [self, *args], kwargs)
 
+    def method_new(self, tx, *args, **kwargs):
+        """x.new(size) makes a tensor of that size, x.new((2, 3)) one that holds 2 and 3: a graph
+        has tuples only, so that a torch.Size is given by its name."""
+        if args and getattr(args[0], "cls", None) is torch.Size:
+            kwargs = kwargs | {"size": args[0]}
+            args = args[1:]
+        return tx.output.call_graph(tx, "call_method", "new", [self, *args], kwargs)
+
     def method___hash__(self, tx):
         raise Break("tensor method", "hash(tensor)")
 

@@ -103,6 +103,7 @@ class Joint:
     aliases: list = field(default_factory=list)  # Alias of each result that is one
     structure: object = None  # pytree of the program's output
     writes: list = field(default_factory=list)
+    uncounted: list = field(default_factory=list)  # primals that are written through `.data` alone
     count: int = 0  # results
     tangents: list = field(default_factory=list)  # results that get one, in order
     written: list = field(default_factory=list)  # (op, target), as functionalize gives them
@@ -119,6 +120,17 @@ class Joint:
             for i, n in enumerate(self.graph.graph.find_nodes(op="placeholder"))
             if isinstance(n.meta["val"], torch.SymInt)
         }
+
+    def find_uncounted(self, tracer, objects):
+        """Which primals are written through `.data` alone, which leaves their version alone?"""
+        places = {tracer.node_of(t).target: i for i, t in enumerate(objects) if is_tensor(t)}
+        for op, target in self.written:
+            if op != "placeholder":
+                thing = tracer.to_fake(tracer.constants[target])
+                if id(thing) not in tracer.versions_raised:
+                    raise CannotTrace("a constant of the graph is written through .data")
+            elif id(objects[places[target]]) not in tracer.versions_raised:
+                self.uncounted.append(places[target])
 
     @property
     def is_plain(self):
@@ -141,6 +153,10 @@ class StandIn(torch.autograd.Function):
     @staticmethod
     def backward(ctx, gradient):
         return gradient
+
+
+def is_tensor(value):
+    return isinstance(value, torch.Tensor)
 
 
 def needs_gradient(value):
@@ -304,6 +320,7 @@ def trace_joint(gm, inputs, held, decompositions=None):
     tracer.graph.output(tracer.nodes_of((computed, gradients)))
     _forget_history(tracer.graph)
     joint.record(tracer, "JointGraph")
+    joint.find_uncounted(tracer, objects)
     names = {f"primal{i}": i for i in range(len(primals))}
     joint.writes = [
         Write(names[target], recorded.get(names[target])) for _, target in joint.written
@@ -332,6 +349,7 @@ def trace_forward(gm, inputs, decompositions=None):
     if any(map(needs_gradient, objects)):
         _forget_history(tracer.graph)
     joint.record(tracer, "AtenGraph")
+    joint.find_uncounted(tracer, objects)
     return joint
 
 
@@ -413,6 +431,8 @@ class OutputPlanner:
         if passes_custom_function(leaf, near):
             if source.kind == "held":
                 raise CannotTrace("an output shares memory with a constant, and has a history")
+            if not is_view_of(leaf, root):
+                raise CannotTrace("a custom autograd function gave a view of another output's data")
             self.joint.aliases.append(Alias(len(self.results), source.kind, source.at, steps))
             return Output("computed", self.result(leaf))
         if near is root:
@@ -426,10 +446,10 @@ class OutputPlanner:
         source = self.flat[output.at] if output.kind == "output" else self.source(output)
         with _disable_current_modes(), self.tracer.fake_mode:
             again = replay(source, output.views)
-        if about_history(again) != about_history(leaf):
+        would_be, is_now = about_history(again, source), about_history(leaf, source)
+        if would_be != is_now:
             raise CannotTrace(
-                "an output is a view whose history would differ: "
-                f"{about_history(again)} instead of {about_history(leaf)}"
+                f"an output is a view whose history would differ: {would_be} instead of {is_now}"
             )
 
     def source(self, output):
@@ -448,13 +468,20 @@ MODES = {
 }
 
 
-def about_history(tensor):
-    """What a program can ask of a tensor's history."""
+def about_history(tensor, source):
+    """What a program can ask of the history of a tensor that was made of `source`."""
     return {
         "requires_grad": tensor.requires_grad,
         "is_leaf": tensor.is_leaf,
         "_is_view": tensor._is_view(),
+        "a view of its source": is_view_of(tensor, source),
     }
+
+
+def is_view_of(tensor, source):
+    """Is `tensor` to autograd a view of `source`, or of what that is a view of?"""
+    base = source if source._base is None else source._base
+    return tensor._base is base
 
 
 def replay(tensor, views):
