@@ -103,6 +103,7 @@ class Joint:
     aliases: list = field(default_factory=list)  # Alias of each result that is one
     structure: object = None  # pytree of the program's output
     writes: list = field(default_factory=list)
+    unreached: list = field(default_factory=list)  # primals that results do not depend on
     uncounted: list = field(default_factory=list)  # primals that are written through `.data` alone
     count: int = 0  # results
     tangents: list = field(default_factory=list)  # results that get one, in order
@@ -148,6 +149,7 @@ class StandIn(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, leaf):
+        ctx.set_materialize_grads(False)  # no gradient is not a gradient of zeros
         return torch.empty_strided(leaf.shape, leaf.stride(), dtype=leaf.dtype, device=leaf.device)
 
     @staticmethod
@@ -168,7 +170,7 @@ def with_history(fake_mode, tensor, leaf):
     is."""
     if not needs_gradient(tensor):
         return leaf
-    with torch.inference_mode(False), fake_mode, torch.enable_grad():
+    with torch.inference_mode(leaf.is_inference()), fake_mode, torch.enable_grad():
         leaf.requires_grad_()
         if tensor.is_leaf:
             return leaf
@@ -284,9 +286,11 @@ def trace_joint(gm, inputs, held, decompositions=None):
             i for i, r in enumerate(results) if isinstance(r, torch.Tensor) and r.requires_grad
         ]
         differentiated = [results[i] for i in joint.tangents]
-        if len(differentiated) > 1 and any(
-            len(function._input_metadata) > 1 for function in custom_functions(differentiated)
-        ):  # without_tangents() takes what does not arrive for zero, and all that follows from it
+        history = history_of(differentiated)
+        joint.unreached = unreached(leaves, history)
+        if joint.tangents and len(joint.unreached) == sum(map(needs_gradient, leaves)):
+            raise CannotTrace("outputs need gradients because of a leaf that was made inside")
+        if len(differentiated) > 1 and any(map(has_several_outputs, history)):  # without_tangents() takes what does not arrive for zero, and all that follows from it
             raise CannotTrace(
                 "a custom autograd function with several outputs: its backward must see "
                 "which of them reached the loss"
@@ -509,18 +513,33 @@ def passes_custom_function(leaf, source):
     return False
 
 
-def custom_functions(tensors):
-    """The custom autograd functions in the tensors' history, without our own stand-ins."""
-    work, seen, found = [t.grad_fn for t in tensors], set(), []
+def history_of(tensors):
+    """The functions of autograd through which gradients of these tensors would pass."""
+    work, seen = [t.grad_fn for t in tensors], set()
     while work:
         function = work.pop()
         if function is None or function in seen:
             continue
         seen.add(function)
-        if is_custom(function) and function._forward_cls is not StandIn:
-            found.append(function)
         work.extend(following for following, _ in function.next_functions)
-    return found
+    return seen
+
+
+def unreached(leaves, history):
+    """Which of the leaves have no part in the history?  Autograd would tell their hooks so, if it
+    met them among the arguments of our function; eager does not."""
+    met = {id(getattr(function, "variable", None)) for function in history}
+    return [i for i, leaf in enumerate(leaves) if needs_gradient(leaf) and id(leaf) not in met]
+
+
+def has_several_outputs(function):
+    """Is it the backward of a custom autograd function that gets several gradients?
+
+    PyTorch keeps to itself how many: where it does not tell, there may be several."""
+    if not is_custom(function) or getattr(function, "_forward_cls", None) is StandIn:
+        return False
+    metadata = getattr(function, "_input_metadata", None)
+    return metadata is None or len(metadata) > 1
 
 
 def has_lazy_bits(tensor: torch.Tensor) -> bool:

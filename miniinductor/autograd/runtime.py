@@ -295,6 +295,8 @@ def connect(plan, run_forward, run_backward, held):
 
     uncounted = written_by_data(joint)
     apply = Compiled.apply if joint.tangents else without_history
+    if joint.tangents and joint.unreached:
+        apply = functools.partial(apply_detached, apply, joint.unreached)
     outside = [w for w in joint.writes if w.result is not None]
 
     def run(*inputs):
@@ -308,6 +310,14 @@ def connect(plan, run_forward, run_backward, held):
         return results
 
     return with_outputs(joint, run, held)
+
+
+def apply_detached(apply, places, *primals):
+    """apply(*primals), where those at `places` take no part in autograd."""
+    primals = list(primals)
+    for place in places:
+        primals[place] = primals[place].detach()
+    return apply(*primals)
 
 
 def written_by_data(joint):

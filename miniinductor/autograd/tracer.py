@@ -206,11 +206,21 @@ class Tracer(TorchDispatchMode):
                 continue
             given = args[place] if place < len(args) else kwargs.get(argument.name)
             for tensor in given if isinstance(given, (tuple, list)) else (given,):
+                self.check_mode_of(tensor)
                 while (
                     id(tensor) in self._made_by and self._made_by[id(tensor)][1][0] is not data_of
                 ):
                     tensor = self._made_by[id(tensor)][0]
                 self.versions_raised.add(id(tensor))
+
+    def check_mode_of(self, tensor):
+        """Raise CannotTrace if eager might refuse to write `tensor`: fake ones do not always know
+        that they were made in inference mode."""
+        if torch.is_inference_mode_enabled() or not isinstance(tensor, torch.Tensor):
+            return
+        modes = [mode for *_, mode in self.derivation(tensor)[1]]
+        if tensor.is_inference() or "inference" in modes:
+            raise CannotTrace("a write to what was made in inference mode, outside of it")
 
     def constant(self, tensor, path=None):
         """The get_attr node of a real tensor, which the captured graph has at `path`.
@@ -533,6 +543,16 @@ class OriginInterpreter(fx.Interpreter):
     def __init__(self, gm, tracer):
         super().__init__(gm)
         self.tracer = tracer
+        self.ends = []  # functions that leave what the program has entered (inference mode)
+
+    def run(self, *args):
+        try:
+            return super().run(*args)
+        except BaseException:
+            # now: a mode that is left after the tracer's own would bring them back
+            while self.ends:
+                self.ends.pop()()
+            raise
 
     def run_node(self, node):
         self.tracer.meta = {"origins": frozenset([node.name])} | {
@@ -543,6 +563,11 @@ class OriginInterpreter(fx.Interpreter):
         return super().run_node(node)
 
     def call_function(self, target, args, kwargs):
+        if hasattr(target, "ended_by"):
+            super().call_function(target, args, kwargs)
+            return self.ends.append(target.ended_by)
+        if self.ends and target is self.ends[-1]:
+            self.ends.pop()
         images = [a for a in args[:1] if isinstance(a, torch.Tensor)]
         if (
             target in OWN_DROPOUT
