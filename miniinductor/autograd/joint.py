@@ -125,12 +125,16 @@ class Joint:
     def find_uncounted(self, tracer, objects):
         """Which primals are written through `.data` alone, which leaves their version alone?"""
         places = {tracer.node_of(t).target: i for i, t in enumerate(objects) if is_tensor(t)}
+        outside = not torch.is_inference_mode_enabled()
         for op, target in self.written:
-            if op != "placeholder":
-                thing = tracer.to_fake(tracer.constants[target])
-                if id(thing) not in tracer.versions_raised:
-                    raise CannotTrace("a constant of the graph is written through .data")
-            elif id(objects[places[target]]) not in tracer.versions_raised:
+            held = op != "placeholder"
+            thing = tracer.to_fake(tracer.constants[target]) if held else objects[places[target]]
+            if id(thing) in tracer.versions_raised:
+                if thing.is_inference() and outside:  # values are written when all is computed
+                    raise CannotTrace("an inference tensor is written in a block of inference mode")
+            elif held:
+                raise CannotTrace("a constant of the graph is written through .data")
+            else:
                 self.uncounted.append(places[target])
 
     @property
@@ -290,7 +294,9 @@ def trace_joint(gm, inputs, held, decompositions=None):
         joint.unreached = unreached(leaves, history)
         if joint.tangents and len(joint.unreached) == sum(map(needs_gradient, leaves)):
             raise CannotTrace("outputs need gradients because of a leaf that was made inside")
-        if len(differentiated) > 1 and any(map(has_several_outputs, history)):  # without_tangents() takes what does not arrive for zero, and all that follows from it
+        if len(differentiated) > 1 and any(
+            map(has_several_outputs, history)
+        ):  # without_tangents() takes what does not arrive for zero, and all that follows from it
             raise CannotTrace(
                 "a custom autograd function with several outputs: its backward must see "
                 "which of them reached the loss"
