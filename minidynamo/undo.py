@@ -26,6 +26,7 @@ import re
 import sys
 
 import torch
+import torch.utils.checkpoint
 
 from . import config, records
 from .foreign import is_foreign, ours
@@ -34,13 +35,17 @@ from .foreign import is_foreign, ours
 DATA = re.compile(
     r"index|gather|scatter|embedding|^take|^put|one_hot|bincount|interleave|nll_loss|entropy|ctc_loss|multinomial|bernoulli|^normal|"
     r"linalg_(?!.*norm)|cholesky|inverse|solve|floordiv|floor_divide|remainder|mod$|^_?assert|_check|^i?div_?$|divide|"
-    r"lu$|lu_|^qr|svd|eig|lstsq|pinv|slogdet|matrix_|unpool|margin_loss|histogram|histc|masked_scatter|^gcd|^lcm|binomial|poisson|"
+    r"^lu$|^lu_|^qr|svd|^eig|lstsq|pinv|slogdet|matrix_|unpool|margin_loss|histogram|histc|masked_scatter|^gcd|^lcm|binomial|poisson|"
     r"segment_reduce|searchsorted|vander|geometric|cauchy|exponential|log_normal"
 )
 # ... that draw random numbers, perhaps
 DRAWS = re.compile(
     r"rand|dropout|bernoulli|multinomial|poisson|rrelu|gumbel|attention|(normal|uniform|exponential|cauchy|geometric)_?$|^(lstm|gru|rnn)"
 )
+
+
+# how torch.utils.checkpoint ends the second run of its body, when it has all that it asked for
+STOPS = getattr(torch.utils.checkpoint, "_StopRecomputationError", ())
 
 
 class Undo:
@@ -117,7 +122,8 @@ class Undo:
     def raised(self):
         """The graph raised: return if the frame may run as plain Python, else raise again."""
         error = sys.exception() if sys.version_info >= (3, 12) else sys.exc_info()[1]
-        if is_foreign(error) or config.raise_internal_errors and not self.in_order:
+        stopped = is_foreign(error) or isinstance(error, STOPS)
+        if stopped or config.raise_internal_errors and not self.in_order:
             raise
         repeatable = vars(error).pop("undone", False) or not self.has_written(error)
         records.counters["raised" if repeatable else "raised_after_write"][

@@ -15,6 +15,7 @@ torch/_functorch/_aot_autograd/runtime_wrappers.py.
 """
 
 import functools
+import keyword
 import operator
 import sys
 
@@ -390,7 +391,10 @@ class _Interpreted:
         self.gm, self.written = gm, written
 
     def start(self):
-        gm, names = self.gm, [n.target for n in self.gm.graph.nodes if n.op == "placeholder"]
+        gm, names = (
+            runnable(self.gm),
+            [n.target for n in self.gm.graph.nodes if n.op == "placeholder"],
+        )
 
         def run(*inputs):
             recording = torch.is_grad_enabled()
@@ -399,7 +403,8 @@ class _Interpreted:
                 outputs, values = gm(*inputs)
                 by_name = dict(zip(names, inputs))
                 for (op, name), value in zip(self.written, values):
-                    holder = by_name[name] if op == "placeholder" else operator.attrgetter(name)(gm)
+                    held = op != "placeholder"
+                    holder = operator.attrgetter(name)(self.gm) if held else by_name[name]
                     holder.copy_(value)
                 leaves = pytree.tree_leaves(outputs)
                 # views that were made here, without autograd, could not be written by the program
@@ -408,6 +413,14 @@ class _Interpreted:
                 torch._C._set_grad_enabled(recording)
 
         return run
+
+
+def runnable(gm):
+    """`gm`, or an interpreter of it where its Python would be none: `torch.ops.aten.random.from`."""
+    overloads = [getattr(node.target, "_overloadname", "") for node in gm.graph.nodes]
+    if any(map(keyword.iskeyword, overloads)):
+        return fx.Interpreter(gm).run
+    return gm
 
 
 def _call_changed(run, change, *inputs):
