@@ -140,7 +140,6 @@ def test_a_refusal_in_inference_mode_leaves_the_thread_as_it_was(backend):
 
     x = torch.ones(2, 2, requires_grad=True) * 1
     minidynamo.compile(f, backend=backend)(x)  # no backend but the first takes the graph
-    assert not x.requires_grad
     assert not torch.is_inference_mode_enabled()
     assert torch.ones(2).tolist() == [1.0, 1.0]
 
