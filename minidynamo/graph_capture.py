@@ -26,6 +26,7 @@ import types
 import weakref
 
 import torch
+import torch.utils._pytree as pytree
 import torch.fx
 from torch._dispatch.python import enable_python_dispatcher
 from torch._subclasses import fake_tensor
@@ -191,6 +192,7 @@ class OutputGraph(Builder):
         # id -> (function of torch's, does it call what the program replaced)
         self.read_functions = {}
         self.names, self.written = {}, []  # written: (node, fake tensor it changed in place)
+        self.untold = set()  # ids of fakes that do not tell whether they need gradients
         self.members = {}  # id of a member of an enumeration -> its MemberVar
         self.absent = {}  # source of a dictionary -> {name that must stay absent: line that asked}
 
@@ -581,6 +583,8 @@ class OutputGraph(Builder):
         ):
             self.add_unbacked(tx, self._node(tx, op, target, args, kwargs, result), result)
         written = [tensor for tensor, state in before if state is None or state != state_of(tensor)]
+        if self.untold or torch.is_inference_mode_enabled():
+            self.note_untold([tensor for tensor, _ in before], result)
         if not self._holds_tensor(result):
             if not args and not kwargs and target.__name__.startswith(("is_", "get_", "are_")):
                 self.guard_state(functools.partial(target), result)
@@ -600,6 +604,20 @@ class OutputGraph(Builder):
             self.add_unbacked(tx, node, result)
         self.written += [(node, tensor) for tensor in written]
         return known if known is not None else self._wrap_output(node, result)
+
+    def note_untold(self, given, result):
+        """Remember results whose history their fakes do not tell.
+
+        In inference mode a view of a tensor that needs gradients needs them, too; fake tensors
+        forget that where the view is made of other operations (`view_as`, `flatten`)."""
+        inference = torch.is_inference_mode_enabled()
+        learning = inference and any(tensor.requires_grad for tensor in given)
+        for made in pytree.tree_leaves(result):
+            if not isinstance(made, torch.Tensor) or any(made is tensor for tensor in given):
+                continue
+            forgotten = learning and not made.is_inference() and not made.requires_grad
+            if forgotten or any(id(tensor) in self.untold for tensor in given):
+                self.untold.add(id(made))
 
     def call_state(self, tx, setter, values):
         """A change of the thread's state: made now for the ops that follow, and recorded."""

@@ -44,6 +44,9 @@ def leave():
     ENTERED.managers.pop().__exit__(None, None, None)
 
 
+enter.ended_by = leave  # for whoever runs the graph node by node
+
+
 def unwind(depth):
     """Leave what was entered since there were `depth` of them."""
     while len(ENTERED.managers) > depth:

@@ -15,6 +15,7 @@ torch/_functorch/_aot_autograd/runtime_wrappers.py.
 """
 
 import functools
+import keyword
 import operator
 import sys
 
@@ -26,7 +27,15 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from . import config
 from .autograd.functionalize import CannotFunctionalize
 from .autograd.joint import has_lazy_bits, needs_gradient, trace_forward
-from .autograd.runtime import Backward, Plan, compile_training, connect, held_tensors, with_outputs
+from .autograd.runtime import (
+    Backward,
+    Plan,
+    compile_training,
+    connect,
+    held_tensors,
+    with_outputs,
+    written_by_data,
+)
 from .autograd.tracer import CannotTrace, ambient, without_autocast
 from .data_dependent import compile_pieces, symbols_of, unknown_symbols
 from .decompositions import table
@@ -204,6 +213,8 @@ def _assemble(gm, inputs, mode, generate, record, entry):
             Backward(plan.cut.names, parts, record, compile_graph, start, entry),
             held_tensors(gm),
         ), plan.shared_memory
+    if plan.joint.uncounted:
+        run = functools.partial(_call_changed, run, written_by_data(plan.joint))
     if torch._C._is_any_autocast_enabled():
         run = functools.partial(without_autocast, run)
     return run if plan.joint.is_plain else with_outputs(plan.joint, run), plan.shared_memory
@@ -380,7 +391,10 @@ class _Interpreted:
         self.gm, self.written = gm, written
 
     def start(self):
-        gm, names = self.gm, [n.target for n in self.gm.graph.nodes if n.op == "placeholder"]
+        gm, names = (
+            runnable(self.gm),
+            [n.target for n in self.gm.graph.nodes if n.op == "placeholder"],
+        )
 
         def run(*inputs):
             recording = torch.is_grad_enabled()
@@ -389,13 +403,32 @@ class _Interpreted:
                 outputs, values = gm(*inputs)
                 by_name = dict(zip(names, inputs))
                 for (op, name), value in zip(self.written, values):
-                    holder = by_name[name] if op == "placeholder" else operator.attrgetter(name)(gm)
+                    held = op != "placeholder"
+                    holder = operator.attrgetter(name)(self.gm) if held else by_name[name]
                     holder.copy_(value)
-                return pytree.tree_leaves(outputs)
+                leaves = pytree.tree_leaves(outputs)
+                # views that were made here, without autograd, could not be written by the program
+                return [v.detach() if is_view(v) else v for v in leaves]
             finally:
                 torch._C._set_grad_enabled(recording)
 
         return run
+
+
+def runnable(gm):
+    """`gm`, or an interpreter of it where its Python would be none: `torch.ops.aten.random.from`."""
+    overloads = [getattr(node.target, "_overloadname", "") for node in gm.graph.nodes]
+    if any(map(keyword.iskeyword, overloads)):
+        return fx.Interpreter(gm).run
+    return gm
+
+
+def _call_changed(run, change, *inputs):
+    return run(*change(inputs))
+
+
+def is_view(value):
+    return isinstance(value, torch.Tensor) and value._is_view()
 
 
 def _guard_shared_memory(run, gm, record):

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 import minidynamo
+from minidynamo import undo
 from tests.soundness import gradients, runner
 
 BACKENDS = pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
@@ -77,6 +78,83 @@ def test_a_write_to_a_view_reaches_the_input(backend):
     view.mul_(w)
     x.sum().backward()
     torch.testing.assert_close(w.grad, torch.ones(2, 2))
+
+
+class SecondIsFree(torch.autograd.Function):
+    """Its second input has a place in the history, and no gradient."""
+
+    @staticmethod
+    def forward(ctx, x, w):
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient, None
+
+
+@BACKENDS
+def test_no_gradient_is_not_a_gradient_of_zeros(backend):
+    leaf, x = torch.ones(3, requires_grad=True), torch.ones(3, requires_grad=True)
+    minidynamo.compile(lambda x, w: SecondIsFree.apply(x, w), backend=backend)(
+        x, leaf * 1
+    ).sum().backward()
+    assert leaf.grad is None and x.grad is not None
+
+
+@BACKENDS
+def test_hooks_hear_nothing_of_what_is_not_used(backend):
+    heard = []
+    x, w = torch.ones(3, requires_grad=True), torch.ones(3, requires_grad=True)
+    x.register_hook(heard.append)
+    minidynamo.compile(lambda x, w: (x.detach() * w, x.shape), backend=backend)(x, w)[
+        0
+    ].sum().backward()
+    assert not heard
+
+
+@BACKENDS
+def test_writes_through_data_are_not_counted(backend):
+    x = torch.ones(3, requires_grad=True)
+    product = x * x
+    minidynamo.compile(lambda x: x.data.mul_(1.0) + 1, backend=backend)(x)
+    assert x._version == 0
+    product.sum().backward()
+
+
+@BACKENDS
+def test_results_can_be_detached_and_written(backend):
+    with torch.no_grad():
+        out = minidynamo.compile(lambda x: x.transpose(0, 1).reshape(-1) * 1, backend=backend)(
+            torch.ones(2, 3)
+        )
+    out.detach_()
+    assert out.mul_(torch.ones(6, requires_grad=True)).requires_grad
+
+
+@BACKENDS
+def test_a_refusal_in_inference_mode_leaves_the_thread_as_it_was(backend):
+    def f(x):
+        with torch.inference_mode():
+            x.detach_()
+        return x * 2
+
+    x = torch.ones(2, 2, requires_grad=True) * 1
+    minidynamo.compile(f, backend=backend)(x)  # no backend but the first takes the graph
+    assert not torch.is_inference_mode_enabled()
+    assert torch.ones(2).tolist() == [1.0, 1.0]
+
+
+@BACKENDS
+def test_a_view_that_autograd_refuses(backend):
+    x = torch.ones(4, requires_grad=True) * 1
+    with torch.no_grad():
+        view = x.view(2, 2)
+    x.mul_(2)
+    assert minidynamo.compile(lambda view: view.shape, backend=backend)(view) == (2, 2)
+
+
+def test_a_relu_is_no_lu():
+    assert not undo.DATA.search("relu") and undo.DATA.search("linalg_lu")
 
 
 def test_sample():

@@ -30,5 +30,21 @@ def test_an_lstm_in_training_is_compiled():
     assert model.weight_ih_l0.grad is not None
 
 
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
+def test_a_size_makes_a_tensor_of_that_size(backend):
+    x = torch.zeros(3, 2)
+    made = minidynamo.compile(lambda x: (x.new(x.shape), x.new((3, 2))), backend=backend)(x)
+    assert made[0].shape == (3, 2) and made[1].tolist() == [3.0, 2.0]
+
+
+def test_an_overload_with_the_name_of_a_keyword():
+    draw = getattr(torch.ops.aten.random_, "from")
+    torch.manual_seed(0)
+    want = draw(torch.empty(5), 1, 9)
+    torch.manual_seed(0)
+    got = minidynamo.compile(lambda x: draw(x, 1, 9), backend="aot_eager")(torch.empty(5))
+    torch.testing.assert_close(got, want)
+
+
 def test_sample():
     assert not runner.sample(randomness, 40, "aot_eager,inductor,eager,inductor-training")

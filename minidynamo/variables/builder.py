@@ -68,6 +68,15 @@ def view_bits_check(value: torch.Tensor) -> str:
     return " and ".join(checks)
 
 
+def tells_history(value: torch.Tensor) -> bool:
+    """Does autograd answer questions about this tensor?  Not of a view that was made without
+    gradients, after a write to its memory with gradients."""
+    try:
+        return value.is_leaf is not None
+    except ours(RuntimeError):
+        return False
+
+
 class Builder:
     """The wrapping half of `OutputGraph`."""
 
@@ -297,6 +306,8 @@ class Builder:
         self.guard(source, "NO_ATTRIBUTES", "not {0}.__dict__")
 
     def _tensor(self, value, kind, source):
+        if not tells_history(value):
+            raise Break("tensor", "a view that was written in another mode: autograd refuses it")
         parent = source.base
         owned = (
             parent is not None

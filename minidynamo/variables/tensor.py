@@ -60,6 +60,7 @@ UNGUARDED = {
     "output_nr",
     "names",
 }  # not among the guards of every input: guarded when read
+HISTORY = {"requires_grad", "is_leaf", "grad_fn"}
 VIEWS = {"T", "mT", "H", "mH", "real", "imag", "data"}
 VALUE_METHODS = {
     "item",
@@ -174,10 +175,10 @@ class TensorVar(Variable):
                 )
                 if name == "retains_grad":  # fake tensors do not carry it
                     return ConstantVar(self.value.retains_grad)
-            return tx.output.wrap_result(self._told(name))
+            return tx.output.wrap_result(self._told(tx, name))
         if name == "grad":
             return self._grad(tx)
-        if name == "grad_fn" and self._told("grad_fn") is None:
+        if name == "grad_fn" and self._told(tx, "grad_fn") is None:
             if self.value is not None:
                 tx.output.guard(self.source, ("FLAG", name), "{0}.grad_fn is None")
             return ConstantVar(None)
@@ -199,9 +200,11 @@ class TensorVar(Variable):
             raise Break("tensor attribute", f"Tensor.{name} is not traced")
         return tx.method_of(self, name)
 
-    def _told(self, name):
+    def _told(self, tx, name):
         """An attribute that autograd may refuse to tell: of a view that was written in another
         mode."""
+        if id(self.fake) in tx.output.untold and name in HISTORY:
+            raise Break("tensor attribute", f"Tensor.{name} of a view made in inference mode")
         try:
             return getattr(self.fake, name)
         except ours(RuntimeError) as error:
@@ -233,7 +236,7 @@ class TensorVar(Variable):
 
     def _grad(self, tx):
         if self.source is None or self.value is None:
-            if not self._told("requires_grad") or not self._told("is_leaf"):
+            if not self._told(tx, "requires_grad") or not self._told(tx, "is_leaf"):
                 return ConstantVar(None)
             raise Break("tensor attribute", "the .grad of a tensor made in this frame")
         return tx.output.wrap(self.value.grad, self.source.attr("grad"))
@@ -257,9 +260,14 @@ class TensorVar(Variable):
 
     def method_requires_grad_(self, tx, *args, **kwargs):
         tensor = self.fake if self.value is None else self.value
+        self._told(tx, "requires_grad")
         if tensor.is_inference() or tensor._is_view():  # what it needs is not told by its flag
             raise Break("tensor method", "requires_grad_() of a view or an inference tensor")
         return tx.output.call_graph(tx, "call_method", "requires_grad_", [self, *args], kwargs)
+
+    def method_detach_(self, tx):
+        self._told(tx, "requires_grad")  # eager refuses a view
+        return tx.output.call_graph(tx, "call_method", "detach_", [self], {})
 
     def call_method(self, tx, name, args, kwargs):
         replaced = self.replaced(tx, name)
@@ -347,6 +355,14 @@ class TensorVar(Variable):
         if not args and not kwargs:
             return ConstantVar(self.fake.type())
         return tx.output.call_graph(tx, "call_method", "type", [self, *args], kwargs)
+
+    def method_new(self, tx, *args, **kwargs):
+        """x.new(size) makes a tensor of that size, x.new((2, 3)) one that holds 2 and 3: a graph
+        has tuples only, so that a torch.Size is given by its name."""
+        if args and getattr(args[0], "cls", None) is torch.Size:
+            kwargs = kwargs | {"size": args[0]}
+            args = args[1:]
+        return tx.output.call_graph(tx, "call_method", "new", [self, *args], kwargs)
 
     def method___hash__(self, tx):
         raise Break("tensor method", "hash(tensor)")

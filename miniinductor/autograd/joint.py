@@ -103,6 +103,8 @@ class Joint:
     aliases: list = field(default_factory=list)  # Alias of each result that is one
     structure: object = None  # pytree of the program's output
     writes: list = field(default_factory=list)
+    unreached: list = field(default_factory=list)  # primals that results do not depend on
+    uncounted: list = field(default_factory=list)  # primals that are written through `.data` alone
     count: int = 0  # results
     tangents: list = field(default_factory=list)  # results that get one, in order
     written: list = field(default_factory=list)  # (op, target), as functionalize gives them
@@ -120,6 +122,21 @@ class Joint:
             if isinstance(n.meta["val"], torch.SymInt)
         }
 
+    def find_uncounted(self, tracer, objects):
+        """Which primals are written through `.data` alone, which leaves their version alone?"""
+        places = {tracer.node_of(t).target: i for i, t in enumerate(objects) if is_tensor(t)}
+        outside = not torch.is_inference_mode_enabled()
+        for op, target in self.written:
+            held = op != "placeholder"
+            thing = tracer.to_fake(tracer.constants[target]) if held else objects[places[target]]
+            if id(thing) in tracer.versions_raised:
+                if thing.is_inference() and outside:  # values are written when all is computed
+                    raise CannotTrace("an inference tensor is written in a block of inference mode")
+            elif held:
+                raise CannotTrace("a constant of the graph is written through .data")
+            else:
+                self.uncounted.append(places[target])
+
     @property
     def is_plain(self):
         """Are the results the outputs, one for one?  Then there is nothing to rebuild."""
@@ -136,11 +153,16 @@ class StandIn(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, leaf):
+        ctx.set_materialize_grads(False)  # no gradient is not a gradient of zeros
         return torch.empty_strided(leaf.shape, leaf.stride(), dtype=leaf.dtype, device=leaf.device)
 
     @staticmethod
     def backward(ctx, gradient):
         return gradient
+
+
+def is_tensor(value):
+    return isinstance(value, torch.Tensor)
 
 
 def needs_gradient(value):
@@ -152,7 +174,7 @@ def with_history(fake_mode, tensor, leaf):
     is."""
     if not needs_gradient(tensor):
         return leaf
-    with torch.inference_mode(False), fake_mode, torch.enable_grad():
+    with torch.inference_mode(leaf.is_inference()), fake_mode, torch.enable_grad():
         leaf.requires_grad_()
         if tensor.is_leaf:
             return leaf
@@ -270,8 +292,12 @@ def trace_joint(gm, inputs, held, decompositions=None):
             i for i, r in enumerate(results) if isinstance(r, torch.Tensor) and r.requires_grad
         ]
         differentiated = [results[i] for i in joint.tangents]
+        history = history_of(differentiated)
+        joint.unreached = unreached(leaves, history)
+        if joint.tangents and len(joint.unreached) == sum(map(needs_gradient, leaves)):
+            raise CannotTrace("outputs need gradients because of a leaf that was made inside")
         if len(differentiated) > 1 and any(
-            len(function._input_metadata) > 1 for function in custom_functions(differentiated)
+            map(has_several_outputs, history)
         ):  # without_tangents() takes what does not arrive for zero, and all that follows from it
             raise CannotTrace(
                 "a custom autograd function with several outputs: its backward must see "
@@ -306,6 +332,7 @@ def trace_joint(gm, inputs, held, decompositions=None):
     tracer.graph.output(tracer.nodes_of((computed, gradients)))
     _forget_history(tracer.graph)
     joint.record(tracer, "JointGraph")
+    joint.find_uncounted(tracer, objects)
     names = {f"primal{i}": i for i in range(len(primals))}
     joint.writes = [
         Write(names[target], recorded.get(names[target])) for _, target in joint.written
@@ -334,6 +361,7 @@ def trace_forward(gm, inputs, decompositions=None):
     if any(map(needs_gradient, objects)):
         _forget_history(tracer.graph)
     joint.record(tracer, "AtenGraph")
+    joint.find_uncounted(tracer, objects)
     return joint
 
 
@@ -415,6 +443,8 @@ class OutputPlanner:
         if passes_custom_function(leaf, near):
             if source.kind == "held":
                 raise CannotTrace("an output shares memory with a constant, and has a history")
+            if not is_view_of(leaf, root):
+                raise CannotTrace("a custom autograd function gave a view of another output's data")
             self.joint.aliases.append(Alias(len(self.results), source.kind, source.at, steps))
             return Output("computed", self.result(leaf))
         if near is root:
@@ -428,10 +458,10 @@ class OutputPlanner:
         source = self.flat[output.at] if output.kind == "output" else self.source(output)
         with _disable_current_modes(), self.tracer.fake_mode:
             again = replay(source, output.views)
-        if about_history(again) != about_history(leaf):
+        would_be, is_now = about_history(again, source), about_history(leaf, source)
+        if would_be != is_now:
             raise CannotTrace(
-                "an output is a view whose history would differ: "
-                f"{about_history(again)} instead of {about_history(leaf)}"
+                f"an output is a view whose history would differ: {would_be} instead of {is_now}"
             )
 
     def source(self, output):
@@ -450,13 +480,20 @@ MODES = {
 }
 
 
-def about_history(tensor):
-    """What a program can ask of a tensor's history."""
+def about_history(tensor, source):
+    """What a program can ask of the history of a tensor that was made of `source`."""
     return {
         "requires_grad": tensor.requires_grad,
         "is_leaf": tensor.is_leaf,
         "_is_view": tensor._is_view(),
+        "a view of its source": is_view_of(tensor, source),
     }
+
+
+def is_view_of(tensor, source):
+    """Is `tensor` to autograd a view of `source`, or of what that is a view of?"""
+    base = source if source._base is None else source._base
+    return tensor._base is base
 
 
 def replay(tensor, views):
@@ -484,18 +521,33 @@ def passes_custom_function(leaf, source):
     return False
 
 
-def custom_functions(tensors):
-    """The custom autograd functions in the tensors' history, without our own stand-ins."""
-    work, seen, found = [t.grad_fn for t in tensors], set(), []
+def history_of(tensors):
+    """The functions of autograd through which gradients of these tensors would pass."""
+    work, seen = [t.grad_fn for t in tensors], set()
     while work:
         function = work.pop()
         if function is None or function in seen:
             continue
         seen.add(function)
-        if is_custom(function) and function._forward_cls is not StandIn:
-            found.append(function)
         work.extend(following for following, _ in function.next_functions)
-    return found
+    return seen
+
+
+def unreached(leaves, history):
+    """Which of the leaves have no part in the history?  Autograd would tell their hooks so, if it
+    met them among the arguments of our function; eager does not."""
+    met = {id(getattr(function, "variable", None)) for function in history}
+    return [i for i, leaf in enumerate(leaves) if needs_gradient(leaf) and id(leaf) not in met]
+
+
+def has_several_outputs(function):
+    """Is it the backward of a custom autograd function that gets several gradients?
+
+    PyTorch keeps to itself how many: where it does not tell, there may be several."""
+    if not is_custom(function) or getattr(function, "_forward_cls", None) is StandIn:
+        return False
+    metadata = getattr(function, "_input_metadata", None)
+    return metadata is None or len(metadata) > 1
 
 
 def has_lazy_bits(tensor: torch.Tensor) -> bool:

@@ -245,7 +245,7 @@ def connect(plan, run_forward, run_backward, held):
     class Compiled(torch.autograd.Function):
         @staticmethod
         def forward(ctx, *primals):
-            values = run_forward(*primals)
+            values = run_forward(*uncounted(primals))
             # a view made without autograd could not be written by the program
             results = [
                 v.detach() if isinstance(v, torch.Tensor) and v._is_view() else v
@@ -290,9 +290,13 @@ def connect(plan, run_forward, run_backward, held):
                 values = OnceOnly.apply(torch.empty(0, requires_grad=True), *values)
             return tuple([None if at is None else values[at] for at in gradients])
 
-    apply = (
-        Compiled.apply if joint.tangents else lambda *primals: tuple(run_forward(*primals)[:count])
-    )
+    def without_history(*primals):
+        return tuple(run_forward(*uncounted(primals))[:count])
+
+    uncounted = written_by_data(joint)
+    apply = Compiled.apply if joint.tangents else without_history
+    if joint.tangents and joint.unreached:
+        apply = functools.partial(apply_detached, apply, joint.unreached)
     outside = [w for w in joint.writes if w.result is not None]
 
     def run(*inputs):
@@ -306,6 +310,29 @@ def connect(plan, run_forward, run_backward, held):
         return results
 
     return with_outputs(joint, run, held)
+
+
+def apply_detached(apply, places, *primals):
+    """apply(*primals), where those at `places` take no part in autograd."""
+    primals = list(primals)
+    for place in places:
+        primals[place] = primals[place].detach()
+    return apply(*primals)
+
+
+def written_by_data(joint):
+    """inputs -> the inputs, with `.data` of those that the program writes through `.data` alone:
+    autograd does not count such writes."""
+    if not joint.uncounted:
+        return lambda inputs: inputs
+
+    def changed(inputs):
+        inputs = list(inputs)
+        for place in joint.uncounted:
+            inputs[place] = inputs[place].data
+        return inputs
+
+    return changed
 
 
 def resolved(tensor: torch.Tensor) -> torch.Tensor:

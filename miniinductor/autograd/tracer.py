@@ -123,6 +123,11 @@ def recording_mode():
     return "grad" if torch.is_grad_enabled() else "no_grad"
 
 
+def data_of(tensor):
+    """The step of a view that `.data` is: no part of autograd's history, writes are not counted."""
+    return tensor.data
+
+
 def without_autocast(function, *arguments):
     """function(*arguments), the same.  It is put back by one call of C, so that no exception of a
     signal's handler leaves it off."""
@@ -159,6 +164,8 @@ class Tracer(TorchDispatchMode):
         )
         self._node_of, self._fake_of, self._alive = {}, {}, []
         self._made_by = {}  # id of a tensor that shares memory -> (its source, a step of a view)
+        # ids of tensors whose version a write has raised: of a base, not of what it is `.data` of
+        self.versions_raised = set()
 
     # --- tensors and their nodes ------------------------------------------------------------------
     def bind(self, tensor, node):
@@ -191,6 +198,29 @@ class Tracer(TorchDispatchMode):
                 steps.append(step)
             root = source
         return root, tuple(reversed(steps))
+
+    def note_writes(self, func, args, kwargs):
+        """Writes raise the version of what the tensor is a view of; `.data` has one of its own."""
+        for place, argument in enumerate(func._schema.arguments):
+            if argument.alias_info is None or not argument.alias_info.is_write:
+                continue
+            given = args[place] if place < len(args) else kwargs.get(argument.name)
+            for tensor in given if isinstance(given, (tuple, list)) else (given,):
+                self.check_mode_of(tensor)
+                while (
+                    id(tensor) in self._made_by and self._made_by[id(tensor)][1][0] is not data_of
+                ):
+                    tensor = self._made_by[id(tensor)][0]
+                self.versions_raised.add(id(tensor))
+
+    def check_mode_of(self, tensor):
+        """Raise CannotTrace if eager might refuse to write `tensor`: fake ones do not always know
+        that they were made in inference mode."""
+        if torch.is_inference_mode_enabled() or not isinstance(tensor, torch.Tensor):
+            return
+        modes = [mode for *_, mode in self.derivation(tensor)[1]]
+        if tensor.is_inference() or "inference" in modes:
+            raise CannotTrace("a write to what was made in inference mode, outside of it")
 
     def constant(self, tensor, path=None):
         """The get_attr node of a real tensor, which the captured graph has at `path`.
@@ -363,6 +393,8 @@ class Tracer(TorchDispatchMode):
         node = self.graph.call_function(func, *self.nodes_of((tuple(args), dict(kwargs))))
         node.meta.update(self.meta, recording=torch.is_grad_enabled())
         self.bind_output(out, node)
+        if func._schema.is_mutable:
+            self.note_writes(func, *of_tensors((args, kwargs), self.to_fake))
         if is_view(func):
             source = self.to_fake(args[0])
             if isinstance(out, (tuple, list)):
@@ -512,6 +544,16 @@ class OriginInterpreter(fx.Interpreter):
         super().__init__(gm)
         self.extra_traceback = False  # what is raised keeps its own words
         self.tracer = tracer
+        self.ends = []  # functions that leave what the program has entered (inference mode)
+
+    def run(self, *args):
+        try:
+            return super().run(*args)
+        except BaseException:
+            # now: a mode that is left after the tracer's own would bring them back
+            while self.ends:
+                self.ends.pop()()
+            raise
 
     def run_node(self, node):
         self.tracer.meta = {"origins": frozenset([node.name])} | {
@@ -522,6 +564,11 @@ class OriginInterpreter(fx.Interpreter):
         return super().run_node(node)
 
     def call_function(self, target, args, kwargs):
+        if hasattr(target, "ended_by"):
+            super().call_function(target, args, kwargs)
+            return self.ends.append(target.ended_by)
+        if self.ends and target is self.ends[-1]:
+            self.ends.pop()
         images = [a for a in args[:1] if isinstance(a, torch.Tensor)]
         if (
             target in OWN_DROPOUT
@@ -537,6 +584,10 @@ class OriginInterpreter(fx.Interpreter):
             # a way of its own
             with torch._C._DisablePythonDispatcher():
                 return super().call_function(target, args, kwargs)
+        if target is getattr and args[1] == "data":
+            out, source = super().call_function(target, args, kwargs), self.tracer.to_fake(args[0])
+            self.tracer.share(out, source, data_of)
+            return out
         if target in recurrent.FUNCTIONS:
             given = recurrent.arguments(args, kwargs)
             if recurrent.drops(given):

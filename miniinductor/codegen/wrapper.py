@@ -676,7 +676,10 @@ class WrapperWriter:
     # -- the function ------------------------------------------------------------------------------
     def output(self, value):
         if isinstance(value, BufferView):
-            return self.view(value, exact=True)
+            text = self.view(value, exact=True)
+            # the program's tensor is no view; in training the autograd function sees to it
+            inference = self.record.joint_graph is None
+            return f"{text}.detach()" if inference and text.startswith("as_strided(") else text
         return (
             "None"
             if value is None

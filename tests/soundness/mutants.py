@@ -17,6 +17,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+import miniinductor
+
 DIFFERENCES = 3  # a generator's exit status when it found some; 1 and 2 are Python's own
 
 
@@ -53,6 +55,7 @@ def load() -> None:
 def apply(name: str) -> None:
     """Break the compilers of this process."""
     load()
+    miniinductor.config.graph_cache = False  # what a mutant makes must not be found by others
     MUTANTS[name].change()
 
 
