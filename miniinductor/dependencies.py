@@ -559,31 +559,40 @@ class LoopBody:
             and (self.has_scan() or any(k.startswith("arg") for k in self.reduction_kinds()))
         ):
             return list(range(count))
-        accesses = (self.writes() if prefix == "x" else []) + self.reads()
-        by_reads = (
-            prefix == "x"
-            and self.inner
-            and not any(stride_of(a.index, r) == 1 for a in self.reads() for r in self.r)
-            and any(stride_of(a.index, x) == 1 for a in self.reads() for x in self.x)
-        )
+        by_reads = prefix == "x" and self.reads_lie_along_outer()
+        accesses = self.writes() + self.reads() if prefix == "x" else self.reads()
         if by_reads:
             accesses = self.reads() + self.writes()
 
-        def before(a, b):
-            va, vb = loop_variable(prefix, a), loop_variable(prefix, b)
+        def before(a: int, b: int) -> int:
+            first, second = loop_variable(prefix, a), loop_variable(prefix, b)
             for access in accesses:
-                sa, sb = (
-                    stride and hint(stride)
-                    for stride in (stride_of(access.index, v) for v in (va, vb))
-                )
-                if by_reads and None in (sa, sb) and 1 in (sa, sb):  # not by a constant step: far
-                    return -1 if sa is None else 1
-                if sa is None or sb is None or sa == sb or 0 in (sa, sb):
-                    continue
-                return -1 if abs(sa) > abs(sb) else 1
+                strides = [stride_of(access.index, v) for v in (first, second)]
+                known = [stride and hint(stride) for stride in strides]
+                decided = compare_strides(*known, by_reads)
+                if decided:
+                    return decided
             return a - b
 
         return sorted(range(count), key=functools.cmp_to_key(before))
+
+    def reads_lie_along_outer(self) -> bool:
+        """A reduction whose reads lie side by side along an outer loop only."""
+        if not self.inner:
+            return False
+        along_inner = any(stride_of(a.index, r) == 1 for a in self.reads() for r in self.r)
+        along_outer = any(stride_of(a.index, x) == 1 for a in self.reads() for x in self.x)
+        return along_outer and not along_inner
+
+
+def compare_strides(a: int | None, b: int | None, far_first: bool) -> int:
+    """-1: a loop of stride `a` is outside of one of stride `b`; 1: inside; 0: this access does not
+    say.  None: not a constant step; far_first: that is far where the other one is 1."""
+    if far_first and None in (a, b) and 1 in (a, b):
+        return -1 if a is None else 1
+    if a is None or b is None or a == b or 0 in (a, b):
+        return 0
+    return -1 if abs(a) > abs(b) else 1
 
 
 def int_or_none(value):

@@ -333,12 +333,9 @@ class TritonExpressions(OpsHandler):
     def binary(self, op, a, b):
         a, b = self.alike(a, b)
         axes, is_float = a.inner | b.inner, a.dtype.is_floating_point
-        neutral = {"add": "0", "sub": "0", "mul": "1"}.get(op)
-        if neutral and not is_float:
-            if b.text == neutral:
-                return a
-            if a.text == neutral and op != "sub":
-                return b
+        same = None if is_float else unchanged(op, a, b)
+        if same is not None:
+            return same
         if op in LOGICAL:
             a, b = (v if v.dtype is torch.bool else self.to_dtype(v, torch.bool) for v in (a, b))
             return self.temporary(f"{a} {LOGICAL[op]} {b}", torch.bool, axes)
@@ -348,24 +345,40 @@ class TritonExpressions(OpsHandler):
                     self.temporary(f"{self.solid(v)}.to(tl.int32)", torch.int32, v.inner)
                     for v in (a, b)
                 )
-            return self.temporary(
-                f"{a} {INFIX[op]} {b}", torch.bool if op in COMPARISON else a.dtype, axes
-            )
+            dtype = torch.bool if op in COMPARISON else a.dtype
+            return self.temporary(f"{a} {INFIX[op]} {b}", dtype, axes)
         if op in ("maximum", "minimum"):
-            if a.dtype is torch.bool:
-                return self.temporary(f"{a} {'|' if op == 'maximum' else '&'} {b}", a.dtype, axes)
-            nan = ", propagate_nan=tl.PropagateNan.ALL" if is_float else ""
-            return self.temporary(f"tl.{op}({a}, {b}{nan})", a.dtype, axes)
-        a, b = self.solid(a), self.solid(b)
+            return self.temporary(extremum(op, a, b), a.dtype, axes)
+        return self.temporary(self.call_text(op, self.solid(a), self.solid(b)), a.dtype, axes)
+
+    def call_text(self, op, a, b):
+        """An operation that is a function of a library, or of the helpers."""
+        is_float = a.dtype.is_floating_point
         if op == "fmod" and not is_float:
-            text = f"{a} % {b}"
-        elif op == "truncdiv":
-            text = f"libdevice.trunc({self.truediv(a, b)})"
-        elif op in ("floordiv", "remainder") or op == "pow" and not is_float:
-            text = f"{'float' if is_float else 'integer'}_{op}({a}, {b})"
-        else:
-            text = f"libdevice.{LIBDEVICE[op]}({a}, {b})"
-        return self.temporary(text, a.dtype, axes)
+            return f"{a} % {b}"
+        if op == "truncdiv":
+            return f"libdevice.trunc({self.truediv(a, b)})"
+        if op in ("floordiv", "remainder") or op == "pow" and not is_float:
+            return f"{'float' if is_float else 'integer'}_{op}({a}, {b})"
+        return f"libdevice.{LIBDEVICE[op]}({a}, {b})"
+
+
+def unchanged(op: str, a: Value, b: Value) -> Value | None:
+    """The operand that an integer operation gives back: x + 0, x - 0, x * 1; or None."""
+    neutral = {"add": "0", "sub": "0", "mul": "1"}.get(op)
+    if neutral is None:
+        return None
+    if b.text == neutral:
+        return a
+    return b if a.text == neutral and op != "sub" else None
+
+
+def extremum(op: str, a: Value, b: Value) -> str:
+    """NaN wins."""
+    if a.dtype is torch.bool:
+        return f"{a} {'|' if op == 'maximum' else '&'} {b}"
+    nan = ", propagate_nan=tl.PropagateNan.ALL" if a.dtype.is_floating_point else ""
+    return f"tl.{op}({a}, {b}{nan})"
 
 
 def _install(names, family):
