@@ -35,12 +35,12 @@ import torch
 from .. import config
 from ..dependencies import common_loops, flatten, int_or_none, loop_variables
 from ..graph_passes import gpu_layout
-from ..ir import Buffer, ExternKernel
+from ..ir import Buffer, BufferView, ExternKernel, Layout
 from ..nodes import ExternNode, Group, NodeGraph, Refused, ScheduledNode
 from ..records import CompileRecord, FusionDecision
-from .common import Scope, Value
+from .common import Kernel, Scope, Value
 from .triton import BIG, Axis, Launch, TritonKernelWriter
-from .triton_configs import product_configs
+from .triton_configs import Config, product_configs
 from .triton_expressions import NARROW, triton_type
 
 aten = torch.ops.aten
@@ -214,26 +214,26 @@ def sizes_of(product: ExternKernel) -> tuple[int, ...]:
 class ProductLaunch(Launch):
     batch: int = 1
 
-    def grid(self, config, values=()):
+    def grid(self, config: Config, values: Sequence[int] = ()) -> tuple[int, int]:
         return math.prod(-(-self.sizes[axis] // config.block(axis)) for axis in "mn"), self.batch
 
 
 class BatchIndex(Axis):
     """The product's number in the batch: the same for a whole program."""
 
-    def index_text(self, start):
+    def index_text(self, start: str) -> str:
         return start
 
 
 class MatmulWriter(TritonKernelWriter):
     """Fills in the template.  fused: a FusedProduct."""
 
-    def __init__(self, fused, *context):
+    def __init__(self, fused: FusedProduct, *context: object):
         super().__init__(fused.group, *context)
         self.product, self.casts = fused.product.buffer, fused.casts
         self.group, self.before = fused.group, [fused.product]
 
-    def plan(self):
+    def plan(self) -> None:
         self.kind, self.is_pointwise, self.columns = "product", True, False
         *batch, rows, columns = sizes_of(self.product)
         outer = common_loops(self.group.outer, sizes_of(self.product))
@@ -265,12 +265,12 @@ class MatmulWriter(TritonKernelWriter):
         self.symbol_axes = {v: frozenset() for v, _ in self.batch.loops}
         self.order_nodes()
 
-    def operand(self, number):
+    def operand(self, number: int) -> BufferView | None:
         """The BufferView of the bias (0, may be None), a (1) or b (2)."""
         position = PRODUCTS[self.product.op][number]
         return None if position is None else self.product.args[position]
 
-    def write(self):
+    def write(self) -> Kernel:
         self.plan()
         self.outside = self.scope = Scope()
         a, b = self.tile(1, ("m", "k")), self.tile(2, ("k", "n"))
@@ -321,7 +321,7 @@ class MatmulWriter(TritonKernelWriter):
         )
         return self.kernel(text.splitlines(), launch, ["MBLOCK", "NBLOCK", "KBLOCK"])
 
-    def linear(self, layout, view=None):
+    def linear(self, layout: Layout | None, view: BufferView | None = None) -> sympy.Expr:
         """Offset of the loops' element, in the product's layout or in a view that broadcasts to its
         shape."""
         size, stride, offset = (
@@ -339,11 +339,11 @@ class MatmulWriter(TritonKernelWriter):
             sum((p * s for p, s, n in zip(places, stride, size) if n != 1), sympy.sympify(offset))
         )
 
-    def bias(self):
+    def bias(self) -> tuple[str, sympy.Expr]:
         view = self.operand(0)
         return view.name, self.linear(None, view)
 
-    def tile(self, number, axes):
+    def tile(self, number: int, axes: tuple[str, str]) -> dict[str, str]:
         """How the tile of an operand is read: pointers, mask, and the conversion to the product's
         dtype."""
         view, names = (
@@ -374,12 +374,12 @@ class MatmulWriter(TritonKernelWriter):
         }
 
 
-def float32_precision():
+def float32_precision() -> str:
     return "tf32" if torch.backends.cuda.matmul.allow_tf32 else "ieee"
 
 
 @functools.cache
-def template():
+def template() -> jinja2.Template:
     path = os.path.join(os.path.dirname(__file__), "templates", "matmul.jinja")
     with open(path) as file:
         return jinja2.Environment(
