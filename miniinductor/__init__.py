@@ -5,8 +5,8 @@
     >>> compiled.record                     # every stage: graphs, loop IR, fusions, kernels, times
 
 Mirrors torch/_inductor (paper section 4).  The stages, in order: autograd/, graph_passes/,
-lowering/, scheduler, codegen/, runtime/.  `sizes/` and `foreign`
-are minidynamo's, too: they load nothing else.
+lowering/, scheduler, kernels and codegen/, memory, runtime/.  `sizes/` and `foreign` are
+minidynamo's, too: they load nothing else.
 """
 
 import importlib

@@ -1,4 +1,4 @@
-"""From a captured FX graph to a callable: every stage in order.
+"""From a captured FX graph to a callable: every stage in order, and nothing else calls a stage.
 
 In:   an `fx.GraphModule` over tensors (parameters as get_attr nodes, output a tuple) and example
       inputs.  Symbolic sizes: the graph's first placeholders are the symbols s0, s1, ...; their
@@ -8,37 +8,50 @@ Out:  a `CompiledGraph`, called with the same tensors.
     >>> compiled = compile_fx(gm, [x])
     >>> compiled(x), compiled.record.times
 
-A graph that needs gradients goes through autograd/: a joint graph, cut in two, each half through
-the same stages. What cannot be compiled runs eagerly, which is recorded: graphs that depend on
-data, writes to inputs that share memory. Mirrors torch/_inductor/compile_fx.py and
+    compile_captured        what runs eagerly, is cut in pieces, or lies on disk already
+      plan_inference        trace and functionalize; passes
+      plan_training         trace the joint graph; passes; cut it in two
+        generate            layouts; lower; verify (the backward half: when it is first needed)
+          build_program     schedule; write kernels; build kernels; plan memory; print the wrapper
+      start                 the Program's callable, perhaps replayed as a CUDA graph
+
+Each stage takes and returns a value of its own: `Joint`, `Parts`, `Graph`, `Schedule`, the list of
+steps, `MemoryPlan`, `Wrapper`, `Program`, `Plan`; all of them write down in `record` what they
+decided.  What cannot be compiled runs eagerly, which is recorded: graphs that depend on data,
+writes to inputs that share memory. Mirrors torch/_inductor/compile_fx.py and
 torch/_functorch/_aot_autograd/runtime_wrappers.py.
 """
 
 import functools
-import keyword
-import operator
 import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import torch
-import torch.utils._pytree as pytree
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 from . import config
 from .autograd.functionalize import CannotFunctionalize
-from .autograd.joint import has_lazy_bits, needs_gradient, trace_forward
+from .autograd.joint import has_lazy_bits, needs_gradient, trace_forward, trace_joint
+from .autograd.partition import Parts, partition
 from .autograd.runtime import (
     Backward,
     Plan,
-    compile_training,
     connect,
+    cut_of,
     held_tensors,
+    inner_writes,
     with_outputs,
     written_by_data,
 )
 from .autograd.tracer import CannotTrace, ambient, without_autocast
+from .codegen.matmul import fuse_products
+from .codegen.split_reductions import split_reductions
+from .codegen.wrapper import print_wrapper
 from .data_dependent import compile_pieces, symbols_of, unknown_symbols
 from .decompositions import table
+from .foreach import join_alike
 from .foreign import ThreadState, faults, ours
 from .graph_passes import (
     Constants,
@@ -50,67 +63,43 @@ from .graph_passes import (
     optimize_for_gpu,
     rewrites,
 )
-from .sizes.ranges import multiples
+from .graph_passes.freezing import Frozen
+from .handlers import graph_text
+from .in_place import overwritten_inputs
+from .ir import Graph
+from .kernels import (
+    build_kernels,
+    functions_of,
+    kernel_table,
+    language_of,
+    main_device,
+    write_kernels,
+)
 from .lowering import CannotLower, lower_graph
-from .lowering.extern import EXTERN
-from .lowering.registry import LOWERINGS
+from .lowering.cheap import is_cheap
+from .memory import are_owned, plan_memory
+from .nodes import Schedule, ScheduledNode
 from .records import CompileRecord, Later
 from .runtime.build import CompilerError
 from .runtime.cuda_graphs import GraphedCall, new_pools, refusal
-from .runtime.graph_cache import Uncachable, open_entry
+from .runtime.eager import Interpreted, guard_shared_memory
+from .runtime.graph_cache import Entry, Uncachable, open_entry
+from .runtime.program import Program
 from .runtime.triton_build import start_workers, why_not
+from .scheduler import Scheduler
+from .sizes.ranges import multiples
 from .sizes.symbols import hints_of, multiples_of, size_hints
+from .verify import verify_graph
 
-aten = torch.ops.aten
-SCATTERS = {
-    op
-    for packet in (
-        aten.index_put,
-        aten.scatter,
-        aten.scatter_add,
-        aten.scatter_reduce,
-        aten.index_add,
-        aten.index_copy,
-    )
-    for op in (getattr(packet, name) for name in packet.overloads())
-}
+MODES = (None, "default", "reduce-overhead", "max-autotune")
 
 
-class CompiledGraph:
-    """A compiled graph: call it with the graph's tensors; `record` is its CompileRecord.
-    `function` is the same without looking at the inputs: for a caller that has guards."""
+@dataclass(frozen=True)
+class Options:
+    """How a graph is to be compiled."""
 
-    expected = ()  # the layout of each input, or None
-
-    def __init__(self, function, record):
-        self.function, self.record = function, record
-
-    def __call__(self, *inputs):
-        for n, (value, expected) in enumerate(zip(inputs, self.expected)):
-            if expected is not None and (found := layout_of(value)) != expected:
-                raise ValueError(
-                    f"input {n} of the compiled graph is {found or type(value).__name__} and was compiled as {expected} "
-                    "(sizes, strides, dtype, device, lazily negated, lazily conjugated)"
-                )
-        return self.function(*inputs)
-
-    def __repr__(self):
-        return f"<compiled graph: {len(self.record.kernels)} kernels, {len(self.record.fallbacks)} eager kernels>"
-
-
-def layout_of(value):
-    """(sizes, strides, dtype, device, two bits) of a tensor whose sizes are numbers, else None.
-    The stride of a size of 1 says nothing."""
-    if not isinstance(value, torch.Tensor):
-        return None
-    shape, strides = tuple(value.shape), value.stride()
-    if 1 in shape:
-        strides = tuple([stride if size != 1 else 1 for size, stride in zip(shape, strides)])
-    return (
-        None
-        if torch.SymInt in map(type, (*shape, *strides))
-        else (shape, strides, value.dtype, value.device, value.is_neg(), value.is_conj())
-    )
+    mode: str | None = None
+    generate: bool = True  # False: the functional graph is run by eager kernels (aot_eager)
 
 
 def compile_fx(gm, example_inputs, *, mode=None):
@@ -121,136 +110,369 @@ def compile_fx(gm, example_inputs, *, mode=None):
     inputs.  Raises TypeError if `gm` is no fx.GraphModule, ValueError for an unknown mode or
     another number of inputs than the graph has placeholders.
     """
-    compiled = ThreadState().around(_compile, gm, example_inputs, mode, True)
+    compiled = ThreadState().around(compile_captured, gm, example_inputs, Options(mode))
     compiled.expected = [layout_of(value) for value in example_inputs]
     return compiled
 
 
 def aot_eager(gm, example_inputs):
     """The same path without code generation: the functional ATen graph, run by eager kernels."""
-    return ThreadState().around(_compile, gm, example_inputs, None, False)
+    return ThreadState().around(compile_captured, gm, example_inputs, Options(generate=False))
 
 
-def _compile(gm, example_inputs, mode, generate):
-    if mode not in (None, "default", "reduce-overhead", "max-autotune"):
-        raise ValueError(
-            f"unknown mode {mode!r}: use None, 'default', 'reduce-overhead' or 'max-autotune'"
-        )
-    if not isinstance(gm, fx.GraphModule):
-        raise TypeError(
-            f"miniinductor compiles an fx.GraphModule, not {type(gm).__name__}: make one by torch.fx.symbolic_trace(f), or call "
-            "minidynamo.compile(f)"
-        )
-    names = [node.name for node in gm.graph.find_nodes(op="placeholder")]
-    if len(names) != len(example_inputs):
-        raise ValueError(
-            f"the graph takes {len(names)} inputs ({', '.join(names)}), but there are {len(example_inputs)} example inputs"
-        )
-    record = CompileRecord(input_graph=gm)
-    eager = eager_reason(gm, example_inputs)
-    if eager:
-        return _run_eagerly(gm, record, eager)
-    if unknown_symbols(gm).difference(*[symbols_of(value) for value in example_inputs]):
-        run = compile_pieces(gm, functools.partial(_compile, mode=mode, generate=generate), record)
-        return (
-            CompiledGraph(run, record)
-            if run
-            else _run_eagerly(
-                gm, record, "sizes that only the run knows, and changes of the thread's state"
-            )
-        )
-    entry = None
-    if generate and config.graph_cache:
-        with record.timed("look on disk"):
-            try:
-                entry = open_entry(gm, example_inputs, mode)
-            except Uncachable as reason:
-                record.notes.append(f"not kept on disk: {reason}")
-            except faults() as error:  # another torch may lack a switch that the key asks for
-                if config.raise_internal_errors:
-                    raise
-                record.notes.append(
-                    f"not kept on disk: internal error, {type(error).__name__}: {error}"
+class CompiledGraph:
+    """A compiled graph: call it with the graph's tensors; `record` is its CompileRecord.
+    `function` is the same without looking at the inputs: for a caller that has guards."""
+
+    expected: Sequence[tuple | None] = ()  # the layout of each input, or None
+
+    def __init__(self, function: Callable, record: CompileRecord):
+        self.function, self.record = function, record
+
+    def __call__(self, *inputs: object) -> object:
+        for n, (value, expected) in enumerate(zip(inputs, self.expected)):
+            if expected is not None and (found := layout_of(value)) != expected:
+                raise ValueError(
+                    f"input {n} of the compiled graph is {found or type(value).__name__} and was "
+                    f"compiled as {expected} "
+                    "(sizes, strides, dtype, device, lazily negated, lazily conjugated)"
                 )
+        return self.function(*inputs)
+
+    def __repr__(self) -> str:
+        record = self.record
+        return f"<compiled graph: {len(record.kernels)} kernels, {len(record.fallbacks)} eager kernels>"
+
+
+def compile_captured(
+    gm: fx.GraphModule, inputs: Sequence[object], options: Options
+) -> CompiledGraph:
+    """The graph compiled; where that cannot be, eagerly, and the record says why."""
+    check_arguments(gm, inputs, options.mode)
+    record = CompileRecord(input_graph=gm)
+    eager = eager_reason(gm, inputs)
+    if eager:
+        return run_eagerly(gm, record, eager)
+    if unknown_symbols(gm).difference(*[symbols_of(value) for value in inputs]):
+        return compile_in_pieces(gm, options, record)
+    entry = entry_on_disk(gm, inputs, options, record)
     try:
-        run, writes = _assemble(gm, example_inputs, mode, generate, record, entry)
+        return assemble(gm, inputs, options, record, entry)
     except (CannotTrace, CannotFunctionalize, CannotLower, CompilerError) as reason:
-        return _run_eagerly(gm, record, str(reason))
+        return run_eagerly(gm, record, str(reason))
     except ours(RuntimeError) as reason:  # of the front end's: `needs_data`
         if not getattr(reason, "needs_data", False):
             raise
-        return _run_eagerly(gm, record, str(reason).split("\n")[0])
-    return CompiledGraph(_guard_shared_memory(run, gm, record) if writes else run, record)
+        return run_eagerly(gm, record, str(reason).split("\n")[0])
 
 
-def _assemble(gm, inputs, mode, generate, record, entry):
-    """(the callable, does it write to tensors?), from the plan that lies on disk, or from a new
-    one."""
+def assemble(
+    gm: fx.GraphModule,
+    inputs: Sequence[object],
+    options: Options,
+    record: CompileRecord,
+    entry: Entry | None,
+) -> CompiledGraph:
+    """The graph's plan, from disk or a new one, started."""
     with record.timed("look on disk"):
-        plan = entry and record.restored(entry.load())
-    if plan:
-        again = functools.cache(
-            ambient(functools.partial(_plan_again, gm, [like(t) for t in inputs], mode))
-        )
-        parts = lambda: again()[1]  # noqa: E731
-        for name in ("aten_graph", "functional_graph", "loop_ir", "fused_ir") + (
-            "joint_graph",
-        ) * bool(plan.cut):
-            setattr(record, name, Later(lambda name=name: getattr(again()[2], name)))
+        plan = record.restored(entry.load()) if entry else None
+    if plan is not None:
+        parts = parts_again(gm, inputs, options, record, plan)
     else:
-        if generate and any(getattr(t, "is_cuda", False) for t in [*inputs, *gm.parameters()]):
+        if options.generate and any(
+            getattr(t, "is_cuda", False) for t in [*inputs, *gm.parameters()]
+        ):
             start_workers(1 + len(gm.graph.nodes) // 8)
-        plan, made = _plan(gm, inputs, mode, generate, record)
-        parts = lambda: made  # noqa: E731
+        plan, made = make_plan(gm, inputs, options, record)
         record.keep(entry, plan)
-    start = functools.partial(_start, mode=mode, pools=new_pools(), training=bool(plan.cut))
-    run = start(plan.program, record, results=plan.joint.count)
+        parts = lambda: made  # noqa: E731
     if plan.cut:
-        compile_graph = functools.partial(_generate, mode=mode) if generate else _Interpreted
-        return connect(
-            plan,
-            run,
-            Backward(plan.cut.names, parts, record, compile_graph, start, entry),
-            held_tensors(gm),
-        ), plan.shared_memory
-    if plan.joint.uncounted:
-        run = functools.partial(_call_changed, run, written_by_data(plan.joint))
-    if torch._C._is_any_autocast_enabled():
-        run = functools.partial(without_autocast, run)
-    return run if plan.joint.is_plain else with_outputs(plan.joint, run), plan.shared_memory
+        run = start_training(gm, plan, parts, options, record, entry)
+    else:
+        run = start_inference(plan, options, record)
+    if plan.shared_memory:
+        run = guard_shared_memory(run, gm, record)
+    return CompiledGraph(run, record)
 
 
-def _plan(gm, inputs, mode, generate, record):
-    """(Plan, in training the Parts of the joint graph)."""
-    decompositions = table() if generate else None
-    compile_graph = functools.partial(_generate, mode=mode) if generate else _Interpreted
+# --- the stages: graphs ---------------------------------------------------------------------------
+def make_plan(
+    gm: fx.GraphModule, inputs: Sequence[object], options: Options, record: CompileRecord
+) -> tuple[Plan, Parts | None]:
+    """The plan; in training the parts of the joint graph, too: the backward half is compiled
+    later."""
     if needs_gradients(gm, inputs):
+        return plan_training(gm, inputs, record, options)
+    return plan_inference(gm, inputs, record, options), None
 
-        def passes(graph):
-            optimize(graph)
-            return optimize_for_gpu(graph, record, products=False) if generate else graph
 
-        return compile_training(gm, inputs, record, decompositions, passes, compile_graph, is_cheap)
+def plan_inference(
+    gm: fx.GraphModule, inputs: Sequence[object], record: CompileRecord, options: Options
+) -> Plan:
+    decompositions = table() if options.generate else None
     with record.timed("trace"):
         joint = trace_forward(gm, inputs, decompositions)
     record.aten_graph, record.functional_graph = joint.recorded, joint.graph
     with record.timed("graph passes"):
         optimize(joint.graph)
-    if generate:
+    if options.generate:
         with record.timed("patterns"):
             apply(rewrites(), joint.graph, record, decompositions)
-    return Plan(
-        joint, compile_graph(joint.graph, record, joint.written), shared_memory=bool(joint.written)
-    ), None
+    program = compile_functional(joint.graph, record, joint.written, options)
+    return Plan(joint, program, shared_memory=bool(joint.written))
 
 
-def _plan_again(gm, inputs, mode):
-    """(Plan, Parts, record) of a graph that came from disk, for what is not kept there."""
-    record = CompileRecord(input_graph=gm)
-    return *_plan(gm, [make() for make in inputs], mode, True, record), record
+def plan_training(
+    gm: fx.GraphModule, inputs: Sequence[object], record: CompileRecord, options: Options
+) -> tuple[Plan, Parts]:
+    """Raises CannotTrace, CannotFunctionalize, CannotLower or CompilerError: run it eagerly
+    then."""
+    held = held_tensors(gm)
+    with record.timed("trace"):
+        joint = trace_joint(gm, inputs, held, table() if options.generate else None)
+    record.aten_graph = joint.recorded
+    with record.timed("graph passes"):
+        optimize(joint.graph)
+        if options.generate:
+            joint.graph = optimize_for_gpu(joint.graph, record, products=False)
+        record.joint_graph = joint.graph
+    with record.timed("partition"):
+        parts = partition(joint, len(inputs) + len(held), is_cheap)
+    record.saved = parts.activations
+    record.functional_graph = parts.forward
+    parts.forward.meta["results"] = joint.count  # what follows is kept for the backward half
+    written = [("placeholder", f"primal{w.primal}") for w in joint.writes if w.result is None]
+    forward = inner_writes(parts.forward, joint)
+    program = compile_functional(forward, record, written, options)
+    return Plan(joint, program, cut_of(joint, parts), bool(joint.written)), parts
 
 
-def like(value):
+def compile_functional(
+    functional: fx.GraphModule,
+    record: CompileRecord,
+    written: Sequence[tuple[str, str]],
+    options: Options,
+) -> Program | Interpreted:
+    """A Program for one functional graph whose output is (values, new values of `written`)."""
+    if not options.generate:
+        return Interpreted(functional, written)
+    max_autotune = config.max_autotune or options.mode == "max-autotune"
+    with (
+        size_hints(hints_of(functional.graph)),
+        multiples(multiples_of(functional.graph)),
+        config.patch(max_autotune=max_autotune),
+    ):
+        return generate(functional, record, written, options)
+
+
+def generate(
+    functional: fx.GraphModule,
+    record: CompileRecord,
+    written: Sequence[tuple[str, str]],
+    options: Options,
+) -> Program:
+    """Lower, fuse and build one functional graph."""
+    with record.timed("layouts"):
+        functional, frozen = choose_layouts(functional, record, written)
+    with record.timed("lower"):
+        graph = lower_graph(functional, record, written)
+    if config.verify:
+        with record.timed("verify"):
+            verify_graph(graph)
+    record.loop_ir = Later(lambda: graph_text(graph))
+    try:
+        program = build_program(graph, record)
+    except ours(NotImplementedError) as reason:
+        raise CannotLower(str(reason)) from reason
+    print_stages(record)
+    program.frozen = frozen
+    if options.mode == "reduce-overhead":
+        program.refused = refusal(graph, program.device)
+    return program
+
+
+def choose_layouts(
+    functional: fx.GraphModule, record: CompileRecord, written: Sequence[tuple[str, str]]
+) -> tuple[fx.GraphModule, Frozen | None]:
+    """The graph in the layouts that library kernels want; and what of it was frozen."""
+    inference = record.joint_graph is None  # a joint graph's convolutions have their layouts
+    constants: Constants | tuple = ()
+    if config.freezing and inference and is_on_cpu(functional):
+        constants = Constants(functional, written)
+        fold_affine(functional, constants, record)
+    functional = optimize_for_gpu(functional, record, convolutions=inference)
+    functional = optimize_for_cpu(functional, record, inference, constants)
+    frozen = freeze(functional, constants, record) if constants else None
+    return functional, frozen
+
+
+# --- the stages: kernels --------------------------------------------------------------------------
+def build_program(graph: Graph, record: CompileRecord) -> Program:
+    """Everything after lowering.
+
+    Raises NotImplementedError where there is no code generator, CompilerError where its compiler is
+    missing or fails."""
+    device = main_device(graph)
+    if language_of(device) == "triton" and config.split_reductions:
+        split_reductions(graph, record)
+    schedule = make_schedule(graph, record)
+    with record.timed("codegen"):
+        written = write_kernels(schedule, record)
+    with record.timed("compile kernels"):
+        steps = build_kernels(written, schedule, device, record)
+    with record.timed("wrapper"):
+        memory = plan_memory(schedule, steps, device, record)
+        inference = record.joint_graph is None
+        wrapper = print_wrapper(schedule, steps, memory, device, are_owned(record), inference)
+    record.wrapper_source = wrapper.source
+    return Program(
+        source=wrapper.source,
+        scope=wrapper.scope,
+        kernels=kernel_table(steps),
+        device=device,
+        inputs=list(graph.inputs),
+        constants=graph.constants,
+        mutations=[name for name, _ in graph.mutations],
+        functions=functions_of(steps),
+    )
+
+
+def make_schedule(graph: Graph, record: CompileRecord) -> Schedule:
+    """Which loop nests are one kernel, what they overwrite, and the order of everything."""
+    scheduler = Scheduler(graph, record)
+    order = scheduler.order
+    with record.timed("dependencies"):
+        nodes = scheduler.live_nodes()
+    with record.timed("fusion"):
+        if config.fusion:
+            nodes = scheduler.fuse(nodes)
+        nodes = order.topological(nodes)
+        overwritten = overwritten_inputs(nodes, order, record)
+        schedule = Schedule(order, nodes, overwritten)
+        schedule.nodes = with_products(schedule, main_device(graph), record)
+        if config.foreach:
+            joined = join_alike(schedule.nodes, order, overwritten, record)
+            schedule.nodes = order.topological(joined)
+    record.fused_ir = Later(lambda: str(schedule))
+    return schedule
+
+
+def with_products(
+    schedule: Schedule, device: torch.device, record: CompileRecord
+) -> list[ScheduledNode]:
+    """Triton: matrix products and what follows them as one kernel, where that may pay."""
+    if language_of(device) != "triton" or config.matmul_templates == "never":
+        return schedule.nodes
+    is_timed = config.matmul_templates == "timed" and config.max_autotune and device.type == "cuda"
+    every = is_timed or config.matmul_templates == "always"
+    return fuse_products(schedule.nodes, schedule.order, schedule.overwritten, record, every)
+
+
+# --- the stages: a callable -----------------------------------------------------------------------
+@dataclass
+class Half:
+    """Which half of a training step a Program is; see runtime/cuda_graphs.py."""
+
+    pools: object  # stream -> Pool, of both halves
+    results: int | None  # how many outputs the forward half gives its caller
+    is_backward: bool
+
+
+def start(
+    program: Program, record: CompileRecord, mode: str | None, half: Half | None = None
+) -> Callable:
+    """The callable of a Program; mode="reduce-overhead": replayed as a CUDA graph, where that is
+    right."""
+    run = program.start()
+    if mode != "reduce-overhead":
+        return run
+    if program.refused:
+        record.notes.append(f"no CUDA graph: {program.refused}")
+        return run
+    if half is None:
+        return GraphedCall(run, program, record)
+    return GraphedCall(run, program, record, half.pools, half.results, half.is_backward)
+
+
+def start_inference(plan: Plan, options: Options, record: CompileRecord) -> Callable:
+    run = start(plan.program, record, options.mode)
+    if plan.joint.uncounted:
+        run = functools.partial(call_changed, run, written_by_data(plan.joint))
+    if torch._C._is_any_autocast_enabled():
+        run = functools.partial(without_autocast, run)
+    return run if plan.joint.is_plain else with_outputs(plan.joint, run)
+
+
+def call_changed(run: Callable, change: Callable, *inputs: object) -> object:
+    return run(*change(inputs))
+
+
+def start_training(
+    gm: fx.GraphModule,
+    plan: Plan,
+    parts: Callable[[], Parts],
+    options: Options,
+    record: CompileRecord,
+    entry: Entry | None,
+) -> Callable:
+    pools = new_pools()
+    run = start(plan.program, record, options.mode, Half(pools, plan.joint.count, False))
+
+    def start_backward(program: Program, half: CompileRecord) -> Callable:
+        return start(program, half, options.mode, Half(pools, None, True))
+
+    compile_graph = functools.partial(compile_functional, options=options)
+    backward = Backward(plan.cut.names, parts, record, compile_graph, start_backward, entry)
+    return connect(plan, run, backward, held_tensors(gm))
+
+
+# --- what lies on disk ----------------------------------------------------------------------------
+def entry_on_disk(
+    gm: fx.GraphModule, inputs: Sequence[object], options: Options, record: CompileRecord
+) -> Entry | None:
+    """Where the graph's plan lies, or would lie; None where it cannot be kept."""
+    if not (options.generate and config.graph_cache):
+        return None
+    with record.timed("look on disk"):
+        try:
+            return open_entry(gm, inputs, options.mode)
+        except Uncachable as reason:
+            record.notes.append(f"not kept on disk: {reason}")
+        except faults() as error:  # another torch may lack a switch that the key asks for
+            if config.raise_internal_errors:
+                raise
+            record.notes.append(
+                f"not kept on disk: internal error, {type(error).__name__}: {error}"
+            )
+    return None
+
+
+def parts_again(
+    gm: fx.GraphModule,
+    inputs: Sequence[object],
+    options: Options,
+    record: CompileRecord,
+    plan: Plan,
+) -> Callable[[], Parts | None]:
+    """Of a graph that came from disk, what is not kept there is made again when it is asked for:
+    the parts of the joint graph, by the function that is returned, and the record's graphs."""
+    made_like = [like(value) for value in inputs]
+
+    def plan_again() -> tuple[Parts | None, CompileRecord]:
+        again = CompileRecord(input_graph=gm)
+        _, parts = make_plan(gm, [make() for make in made_like], options, again)
+        return parts, again
+
+    again = functools.cache(ambient(plan_again))
+    names = ["aten_graph", "functional_graph", "loop_ir", "fused_ir"]
+    if plan.cut:
+        names.append("joint_graph")
+    for name in names:
+        setattr(record, name, Later(lambda name=name: getattr(again()[1], name)))
+    return lambda: again()[0]
+
+
+def like(value: object) -> Callable[[], object]:
     """A function that gives a fake tensor with everything of `value` that tracing looks at; of a
     number, or of a fake, itself."""
     if not isinstance(value, torch.Tensor) or isinstance(value, FakeTensor):
@@ -258,7 +480,7 @@ def like(value):
     about, device = (value.shape, value.stride(), value.dtype), value.device
     needs, leaf = value.requires_grad, value.is_leaf
 
-    def make():
+    def make() -> torch.Tensor:
         with FakeTensorMode(), torch.enable_grad():
             fake = torch.empty_strided(
                 *about[:2], dtype=about[2], device=device, requires_grad=needs
@@ -268,106 +490,85 @@ def like(value):
     return make
 
 
-def _generate(functional, record, written, mode=None):
-    """Lower, fuse and build one functional graph whose output is (values, new values of `written`):
-    a Program."""
-    autotune = config.patch(max_autotune=config.max_autotune or mode == "max-autotune")
-    with (
-        size_hints(hints_of(functional.graph)),
-        multiples(multiples_of(functional.graph)),
-        autotune,
-    ):
-        return _generate_kernels(functional, record, written, mode)
+# --- what is not compiled, or not whole -----------------------------------------------------------
+def check_arguments(gm: fx.GraphModule, inputs: Sequence[object], mode: str | None) -> None:
+    if mode not in MODES:
+        raise ValueError(
+            f"unknown mode {mode!r}: use None, 'default', 'reduce-overhead' or 'max-autotune'"
+        )
+    if not isinstance(gm, fx.GraphModule):
+        raise TypeError(
+            f"miniinductor compiles an fx.GraphModule, not {type(gm).__name__}: make one by "
+            "torch.fx.symbolic_trace(f), or call minidynamo.compile(f)"
+        )
+    names = [node.name for node in gm.graph.find_nodes(op="placeholder")]
+    if len(names) != len(inputs):
+        raise ValueError(
+            f"the graph takes {len(names)} inputs ({', '.join(names)}), but there are "
+            f"{len(inputs)} example inputs"
+        )
 
 
-def _generate_kernels(functional, record, written, mode):
-    from .codegen.wrapper import WrapperWriter
-    from .handlers import graph_text
-
-    inference, frozen, constants = record.joint_graph is None, None, ()
-    with record.timed("layouts"):  # the joint graph's convolutions have theirs
-        if (
-            config.freezing
-            and inference
-            and all(
-                t.device.type == "cpu" for t in [*functional.parameters(), *functional.buffers()]
-            )
-        ):
-            constants = Constants(functional, written)
-            fold_affine(functional, constants, record)
-        functional = optimize_for_gpu(functional, record, convolutions=inference)
-        functional = optimize_for_cpu(functional, record, inference, constants)
-        if constants:
-            frozen = freeze(functional, constants, record)
-    with record.timed("lower"):
-        graph = lower_graph(functional, record, written)
-    if config.verify:
-        from .verify import verify_graph
-
-        with record.timed("verify"):
-            verify_graph(graph)
-    record.loop_ir = Later(lambda: graph_text(graph))
-    try:
-        program = WrapperWriter(graph, record).program()
-    except ours(NotImplementedError) as reason:
-        raise CannotLower(str(reason)) from reason
-    _print_stages(record)
-    program.frozen, program.refused = (
-        frozen,
-        refusal(graph, program.device) if mode == "reduce-overhead" else "",
-    )
-    return program
+def run_eagerly(gm: fx.GraphModule, record: CompileRecord, reason: str) -> CompiledGraph:
+    record.notes.append(f"runs eagerly: {reason}")
+    return CompiledGraph(gm.forward, record)
 
 
-def _start(program, record, mode, pools, training, results=None):
-    """The callable of a Program; mode="reduce-overhead": replayed as a CUDA graph, where that is
-    right.
-
-    pools: for the CUDA graphs of a training step's halves, see runtime/cuda_graphs.py; results:
-    what a forward half gives its caller."""
-    run = program.start()
-    if mode != "reduce-overhead":
-        return run
-    if program.refused:
-        record.notes.append(f"no CUDA graph: {program.refused}")
-        return run
-    return GraphedCall(run, program, record, *[pools, results, results is None] * training)
+def compile_in_pieces(gm: fx.GraphModule, options: Options, record: CompileRecord) -> CompiledGraph:
+    """A graph with sizes that only the run knows: cut where they are made."""
+    run = compile_pieces(gm, functools.partial(compile_captured, options=options), record)
+    if run:
+        return CompiledGraph(run, record)
+    reason = "sizes that only the run knows, and changes of the thread's state"
+    return run_eagerly(gm, record, reason)
 
 
-def needs_gradients(gm, inputs):
+def needs_gradients(gm: fx.GraphModule, inputs: Sequence[object]) -> bool:
     return torch.is_grad_enabled() and any(
         map(needs_gradient, [*inputs, *gm.parameters(), *gm.buffers()])
     )
 
 
-def is_cheap(op):
-    """Is `op` part of fused kernels, so that computing it again costs little?"""
-    return op in LOWERINGS and op not in EXTERN and op not in SCATTERS
+def is_on_cpu(gm: fx.GraphModule) -> bool:
+    return all(t.device.type == "cpu" for t in [*gm.parameters(), *gm.buffers()])
 
 
-def eager_reason(gm, inputs):
+def eager_reason(gm: fx.GraphModule, inputs: Sequence[object]) -> str | None:
     """Why this graph must not be compiled yet, or None."""
-    inputs, held = (
-        [t for t in inputs if not isinstance(t, torch.SymInt)],
-        [*gm.parameters(), *gm.buffers()],
-    )
-    if any(type(t) not in (torch.Tensor, torch.nn.Parameter, FakeTensor) for t in inputs):
+    given = [t for t in inputs if not isinstance(t, torch.SymInt)]
+    if any(type(t) not in (torch.Tensor, torch.nn.Parameter, FakeTensor) for t in given):
         return "an input is no plain tensor"
-    if not torch.is_grad_enabled() and any(
-        node.target is torch._C._set_grad_enabled and node.args[0] for node in gm.graph.nodes
-    ):
+    if not torch.is_grad_enabled() and any(map(turns_gradients_on, gm.graph.nodes)):
         return "the graph turns gradients on"
-    if any(t.layout != torch.strided for t in [*inputs, *held]):
+    tensors = [*given, *gm.parameters(), *gm.buffers()]
+    if any(t.layout != torch.strided for t in tensors):
         return "a tensor that is not strided (sparse, mkldnn)"
-    if any(map(has_lazy_bits, [*inputs, *held])):
+    if any(map(has_lazy_bits, tensors)):
         return "a tensor that is negated or conjugated lazily: kernels read memory as it is"
-    devices = {t.device for t in [*inputs, *held]} - {torch.device("cpu")}
+    devices = {t.device for t in tensors} - {torch.device("cpu")}
     return next((reason for device in devices if (reason := why_not(device))), None)
 
 
-def _print_stages(record):
+def turns_gradients_on(node: fx.Node) -> bool:
+    return node.target is torch._C._set_grad_enabled and bool(node.args[0])
+
+
+def layout_of(value: object) -> tuple | None:
+    """(sizes, strides, dtype, device, two bits) of a tensor whose sizes are numbers, else None.
+    The stride of a size of 1 says nothing."""
+    if not isinstance(value, torch.Tensor):
+        return None
+    shape, strides = tuple(value.shape), value.stride()
+    if 1 in shape:
+        strides = tuple([stride if size != 1 else 1 for size, stride in zip(shape, strides)])
+    if torch.SymInt in map(type, (*shape, *strides)):
+        return None
+    return shape, strides, value.dtype, value.device, value.is_neg(), value.is_conj()
+
+
+def print_stages(record: CompileRecord) -> None:
     """What MINI_DEBUG asks for, on stderr."""
-    stages = (
+    stages: tuple[tuple[int, Callable[[], list]], ...] = (
         (1, lambda: [record.functional_graph.graph]),
         (2, lambda: [record.loop_ir, record.fused_ir]),
         (3, lambda: record.fusions),
@@ -376,73 +577,3 @@ def _print_stages(record):
     for level, texts in stages:
         if config.debug >= level:
             print(*texts(), sep="\n", file=sys.stderr)
-
-
-def _run_eagerly(gm, record, reason):
-    record.notes.append(f"runs eagerly: {reason}")
-    return CompiledGraph(gm.forward, record)
-
-
-class _Interpreted:
-    """Stands for a Program: the functional graph run by eager kernels; mutated inputs are written
-    back."""
-
-    def __init__(self, gm, record, written):
-        self.gm, self.written = gm, written
-
-    def start(self):
-        gm, names = (
-            runnable(self.gm),
-            [n.target for n in self.gm.graph.nodes if n.op == "placeholder"],
-        )
-
-        def run(*inputs):
-            recording = torch.is_grad_enabled()
-            try:  # `with torch.no_grad()` could be cut short by an exception in its `__exit__`
-                torch._C._set_grad_enabled(False)
-                outputs, values = gm(*inputs)
-                by_name = dict(zip(names, inputs))
-                for (op, name), value in zip(self.written, values):
-                    held = op != "placeholder"
-                    holder = operator.attrgetter(name)(self.gm) if held else by_name[name]
-                    holder.copy_(value)
-                leaves = pytree.tree_leaves(outputs)
-                # views that were made here, without autograd, could not be written by the program
-                return [v.detach() if is_view(v) else v for v in leaves]
-            finally:
-                torch._C._set_grad_enabled(recording)
-
-        return run
-
-
-def runnable(gm):
-    """`gm`, or an interpreter of it where its Python would be none: `torch.ops.aten.random.from`."""
-    overloads = [getattr(node.target, "_overloadname", "") for node in gm.graph.nodes]
-    if any(map(keyword.iskeyword, overloads)):
-        return fx.Interpreter(gm).run
-    return gm
-
-
-def _call_changed(run, change, *inputs):
-    return run(*change(inputs))
-
-
-def is_view(value):
-    return isinstance(value, torch.Tensor) and value._is_view()
-
-
-def _guard_shared_memory(run, gm, record):
-    """A graph that writes is only right if no two of its tensors share memory: look at every
-    call."""
-    record.notes.append(
-        "writes to tensors: each call first checks that no two of the graph's tensors share memory"
-    )
-    held = [*gm.parameters(), *gm.buffers()]  # each tensor once
-
-    def checked(*inputs):
-        tensors = [*[t for t in inputs if isinstance(t, torch.Tensor)], *held]
-        if len({t.untyped_storage()._cdata for t in tensors}) == len(tensors):
-            return run(*inputs)
-        return gm(*inputs)
-
-    return checked

@@ -25,8 +25,9 @@ import functools
 import itertools
 import math
 import operator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import sympy
 import torch
@@ -34,9 +35,9 @@ import torch
 from .sizes.expressions import FloorDiv, Mod
 from .sizes.ranges import bounds, lies_in, simplify
 from .handlers import PrintHandler, loop_variable, loop_variables, run_body
-from .ir import origin
+from .ir import ComputedBuffer, origin
 from .ops import OpsHandler, exact_key, fill, set_handler
-from .sizes.symbols import expand, hint, quotient, same, size as plain
+from .sizes.symbols import Size, expand, hint, quotient, same, size as plain
 
 
 class Access(NamedTuple):
@@ -44,7 +45,7 @@ class Access(NamedTuple):
 
     name: str
     index: sympy.Expr
-    mode: str = None
+    mode: str | None = None
 
 
 class Ref(NamedTuple):
@@ -59,12 +60,15 @@ class Slot(NamedTuple):
     number: int
 
 
+Result: TypeAlias = Ref | sympy.Symbol  # a symbol is what an indirect_indexing makes
+
+
 @dataclass
 class Instruction:
     op: str
     args: tuple
-    result: object  # Ref, or the symbol that an indirect_indexing made
-    block: tuple = ()  # the instructions of a masked body
+    result: Result
+    block: tuple["Instruction", ...] = ()  # the instructions of a masked body
     origin: str = ""  # the FX node it comes from
 
 
@@ -97,15 +101,19 @@ class Recorder(OpsHandler):
 
     origin = ""
 
-    def __init__(self, ranges):
-        self.indices, self.instructions, self.seen = [], [], {}
+    def __init__(self, ranges: Mapping[sympy.Symbol, Size]):
+        self.indices: list[sympy.Expr] = []
+        self.instructions: list[Instruction] = []
+        self.seen: dict[tuple, object] = {}
         self.count = itertools.count()
         self.ranges = ranges
         self.known = {}  # Ref -> the sympy expression it equals, or the truth of a condition
         # (comparison, expression that it compares with 0) that hold in some iterations only
         self.undecided = []
 
-    def emit(self, op, *args, result=None, block=()):
+    def emit(
+        self, op: str, *args: object, result: Result | None = None, block: tuple = ()
+    ) -> Result:
         key = (op, exact_key(args))
         if not block and op != "store" and key in self.seen:
             return self.seen[key]
@@ -114,23 +122,23 @@ class Recorder(OpsHandler):
         self.seen[key] = result
         return result
 
-    def slot(self, index):
+    def slot(self, index: Size) -> Slot:
         index = sympy.sympify(index)
         if index not in self.indices:
             self.indices.append(index)
         return Slot(self.indices.index(index))
 
-    def load(self, name, index):
+    def load(self, name: str, index: Size) -> Ref:
         return self.emit("load", name, self.slot(index))
 
-    def store(self, name, index, value, mode=None):
+    def store(self, name: str, index: Size, value: Ref, mode: str | None = None) -> Ref:
         return self.emit("store", name, self.slot(index), value, mode)
 
-    def index_expr(self, expr, dtype):
+    def index_expr(self, expr: Size, dtype: torch.dtype) -> Ref:
         result = self.emit("index_expr", self.slot(expr), dtype)
         return self.knows(result, sympy.sympify(expr), dtype)
 
-    def constant(self, value, dtype):
+    def constant(self, value: bool | int | float, dtype: torch.dtype) -> Ref:
         result = self.emit("constant", value, dtype)
         return (
             self.knows(result, sympy.Integer(int(value)), dtype)
@@ -138,17 +146,17 @@ class Recorder(OpsHandler):
             else result
         )
 
-    def to_dtype(self, x, dtype, src_dtype=None):
+    def to_dtype(self, x: Ref, dtype: torch.dtype, src_dtype: torch.dtype | None = None) -> Ref:
         result = self.emit("to_dtype", x, dtype, src_dtype)
         return self.knows(result, self.known.get(x), dtype)
 
-    def knows(self, result, expr, dtype):
+    def knows(self, result: Ref, expr: object, dtype: torch.dtype) -> Ref:
         """int32 and int64 only: they hold every index without wrapping."""
         if isinstance(expr, sympy.Expr) and dtype in (torch.int32, torch.int64):
             self.known[result] = expr
         return result
 
-    def compare(self, op, a, b):
+    def compare(self, op: str, a: Ref, b: Ref) -> Ref:
         x, y = self.known.get(a), self.known.get(b)
         if isinstance(x, sympy.Expr) and isinstance(y, sympy.Expr):
             difference = sympy.expand(x - y)
@@ -171,12 +179,12 @@ class Recorder(OpsHandler):
 
     lt, le, gt, ge, eq, ne = map(functools.partialmethod, [compare] * 6, COMPARED)
 
-    def truth(self, value):
+    def truth(self, value: bool) -> Ref:
         result = self.emit("constant", value, torch.bool)
         self.known[result] = value
         return result
 
-    def connect(self, op, a, b):
+    def connect(self, op: str, a: Ref, b: Ref) -> Ref:
         for one, other in ((a, b), (b, a)):
             if isinstance(self.known.get(one), bool):
                 neutral = self.known[one] is (op == "logical_and")
@@ -187,7 +195,7 @@ class Recorder(OpsHandler):
         functools.partialmethod, [connect] * 2, ("logical_and", "logical_or")
     )
 
-    def where(self, condition, a, b):
+    def where(self, condition: Ref, a: Ref, b: Ref) -> Ref:
         known = self.known.get(condition)
         return (
             (a if known else b)
@@ -195,7 +203,7 @@ class Recorder(OpsHandler):
             else self.emit("where", condition, a, b)
         )
 
-    def arithmetic(self, op, a, b):
+    def arithmetic(self, op: str, a: Ref, b: Ref) -> Ref:
         result = self.emit(op, a, b)
         if isinstance(self.known.get(a), sympy.Expr) and isinstance(self.known.get(b), sympy.Expr):
             x, y = self.known[a], self.known[b]
@@ -204,13 +212,20 @@ class Recorder(OpsHandler):
 
     add, sub, mul, maximum, minimum = map(functools.partialmethod, [arithmetic] * 5, FOLLOWED)
 
-    def abs(self, x):
+    def abs(self, x: Ref) -> Ref:
         result = self.emit("abs", x)
         if isinstance(self.known.get(x), sympy.Expr):
             self.known[result] = sympy.Abs(self.known[x])
         return result
 
-    def reduction(self, dtype, src_dtype, kind, value, flat=None):
+    def reduction(
+        self,
+        dtype: torch.dtype,
+        src_dtype: torch.dtype,
+        kind: str,
+        value: Ref,
+        flat: Size | None = None,
+    ) -> Ref:
         return self.emit(
             "reduction",
             dtype,
@@ -220,7 +235,7 @@ class Recorder(OpsHandler):
             self.slot(self.flat_reduction_index if flat is None else flat),
         )
 
-    def indirect_indexing(self, value, size, wrap_neg=True):
+    def indirect_indexing(self, value: Ref, size: Size, wrap_neg: bool = True) -> sympy.Expr:
         expr = self.known.get(value)
         if isinstance(expr, sympy.Expr) and lies_in(expr, size, self.ranges):
             return expr
@@ -236,7 +251,7 @@ class Recorder(OpsHandler):
             )
         )
 
-    def masked(self, mask, body, other):
+    def masked(self, mask: Ref, body: Callable[[], Ref], other: object) -> Ref:
         if self.known.get(mask) is True:
             return body()
         outside, seen = self.instructions, self.seen
@@ -245,21 +260,21 @@ class Recorder(OpsHandler):
         block, self.instructions, self.seen = tuple(self.instructions), outside, seen
         return self.emit("masked", mask, value, other, block=block)
 
-    def body(self, outer, inner):
+    def body(self, outer: Sequence[Size], inner: Sequence[Size]) -> "LoopBody":
         """What was recorded, as the body of these loops."""
         body = LoopBody(outer, inner, *without_unused(self.indices, self.instructions))
         body.indices = [simplify(i, body.ranges()) for i in body.indices]
         return body
 
 
-def _record_plain(name):
+def _record_plain(name: str) -> Callable:
     return lambda self, *args, **kwargs: self.emit(name, *args, *kwargs.values())
 
 
 fill(Recorder, _record_plain)
 
 
-def trace(buffer):
+def trace(buffer: ComputedBuffer) -> "LoopBody":
     """ComputedBuffer -> LoopBody over its own ranges."""
     data = buffer.data
     outer, inner = tuple(data.ranges), tuple(data.reduction_ranges)
@@ -276,14 +291,16 @@ CHECKS = ("indirect_indexing", *DIVISIONS)
 HAS_EFFECT = ("store", *CHECKS)
 
 
-def without_unused(indices, instructions):
+def without_unused(
+    indices: list[sympy.Expr], instructions: list[Instruction]
+) -> tuple[list[sympy.Expr], list[Instruction]]:
     """Only the instructions whose result something uses, and the indices those need, numbered anew.
 
     A position is checked though nobody uses it: x[i] of an x with one row reads the same element
     for each i."""
     used, renumber, kept_indices = set(), {}, []
 
-    def sweep(block):
+    def sweep(block: Sequence[Instruction]) -> list[Instruction]:
         kept = []
         for instruction in reversed(block):
             if instruction.op not in HAS_EFFECT and instruction.result not in used:
@@ -300,7 +317,7 @@ def without_unused(indices, instructions):
             kept.append(instruction)
         return kept[::-1]
 
-    def renumbered(instruction):
+    def renumbered(instruction: Instruction) -> Instruction:
         args = []
         for arg in instruction.args:
             if isinstance(arg, Slot):
@@ -317,7 +334,7 @@ def without_unused(indices, instructions):
     return kept_indices, instructions
 
 
-def flatten(index, sizes):
+def flatten(index: Iterable[Size], sizes: Iterable[Size]) -> sympy.Expr:
     linear = sympy.Integer(0)
     for i, n in zip(index, sizes):
         linear = linear * n + i
@@ -326,7 +343,7 @@ def flatten(index, sizes):
 
 # --- linear forms ---------------------------------------------------------------------------------
 @functools.lru_cache(100_000)
-def linear_form(expr):
+def linear_form(expr: sympy.Expr) -> tuple[dict[sympy.Symbol, sympy.Expr], frozenset[sympy.Symbol]]:
     """(coefficient of each loop variable, loop variables that occur in some other way)."""
     coefficients, tangled = {}, set()
     for term in sympy.Add.make_args(sympy.expand(expr)):
@@ -341,17 +358,17 @@ def linear_form(expr):
 
 
 @functools.lru_cache(None)
-def is_loop_variable(symbol):
+def is_loop_variable(symbol: sympy.Symbol) -> bool:
     return symbol.name[0] in "xr" and symbol.name[1:].isdigit()
 
 
-def stride_of(expr, variable):
+def stride_of(expr: sympy.Expr, variable: sympy.Symbol) -> sympy.Expr | None:
     """Step of `expr` per step of the variable: an expression, or None where it is not constant."""
     coefficients, tangled = linear_form(expr)
     return None if variable in tangled else coefficients.get(variable, sympy.Integer(0))
 
 
-def runs_along(accesses, variable, other):
+def runs_along(accesses: Iterable[Access], variable: sympy.Symbol, other: sympy.Symbol) -> bool:
     """Does memory run along `variable`, rather than along `other`, in more of these accesses than
     the other way round?"""
     steps = [
@@ -363,12 +380,12 @@ def runs_along(accesses, variable, other):
 # --- the body and its loops -----------------------------------------------------------------------
 @dataclass(repr=False)
 class LoopBody:
-    outer: tuple  # sizes of x0, x1, ...
-    inner: tuple  # sizes of r0, r1, ...
-    indices: list
-    instructions: list
+    outer: tuple[Size, ...]  # sizes of x0, x1, ...
+    inner: tuple[Size, ...]  # sizes of r0, r1, ...
+    indices: list[sympy.Expr]
+    instructions: list[Instruction]
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         printer = PrintHandler()
         self.play(printer)
         return "\n    ".join(
@@ -376,14 +393,14 @@ class LoopBody:
         )
 
     @property
-    def x(self):
+    def x(self) -> list[sympy.Symbol]:
         return loop_variables("x", len(self.outer))
 
     @property
-    def r(self):
+    def r(self) -> list[sympy.Symbol]:
         return loop_variables("r", len(self.inner))
 
-    def loops(self):
+    def loops(self) -> list[tuple[str, int, Size]]:
         """(prefix, number, size) of each."""
         return [
             (prefix, number, size)
@@ -391,38 +408,43 @@ class LoopBody:
             for number, size in enumerate(sizes)
         ]
 
-    def ranges(self):
+    def ranges(self) -> dict[sympy.Symbol, Size]:
         return {loop_variable(prefix, number): size for prefix, number, size in self.loops()}
 
-    def walk(self, instructions=None):
+    def walk(self, instructions: Iterable[Instruction] | None = None) -> Iterator[Instruction]:
         for instruction in self.instructions if instructions is None else instructions:
             if instruction.block:
                 yield from self.walk(instruction.block)
             yield instruction
 
-    def reads(self):
+    def reads(self) -> list[Access]:
         return [
             Access(i.args[0], self.indices[i.args[1].number]) for i in self.walk() if i.op == "load"
         ]
 
-    def writes(self):
+    def writes(self) -> list[Access]:
         return [
             Access(i.args[0], self.indices[i.args[1].number], i.args[3])
             for i in self.walk()
             if i.op == "store"
         ]
 
-    def has_checks(self):
+    def has_checks(self) -> bool:
         """May running it raise?  Positions that are known to be in range leave no instruction."""
         return any(i.op in CHECKS for i in self.walk())
 
-    def reduction_kinds(self):
+    def reduction_kinds(self) -> list[str]:
         return [i.args[2] for i in self.walk() if i.op == "reduction"]
 
-    def has_scan(self):
+    def has_scan(self) -> bool:
         return any(i.op == "scan" for i in self.instructions)
 
-    def play(self, handler, instructions=None, values=None):
+    def play(
+        self,
+        handler: OpsHandler,
+        instructions: Sequence[Instruction] | None = None,
+        values: dict | None = None,
+    ) -> dict:
         """Call `handler` with each recorded op.  Symbols of indirect indices become those the
         handler returns."""
         values = {} if values is None else values
@@ -458,7 +480,12 @@ class LoopBody:
         return values
 
     # -- rewriting the loops
-    def substitute(self, outer, inner, mapping):
+    def substitute(
+        self,
+        outer: Sequence[Size],
+        inner: Sequence[Size],
+        mapping: Mapping[sympy.Symbol, sympy.Expr],
+    ) -> "LoopBody":
         """The same body over other loops: `mapping` gives the old variables in terms of the new
         ones."""
         mapping = {old: new for old, new in mapping.items() if old != new}
@@ -469,7 +496,7 @@ class LoopBody:
             indices = [simplify(i, after) for i in indices]
         return replace(self, outer=tuple(outer), inner=tuple(inner), indices=indices)
 
-    def split_to(self, outer, inner):
+    def split_to(self, outer: Sequence[Size], inner: Sequence[Size]) -> "LoopBody":
         """Run over the finer loops `outer`, `inner` (each old loop is a product of neighbouring new
         ones)."""
         if tuple(outer) == self.outer and tuple(inner) == self.inner:
@@ -487,14 +514,14 @@ class LoopBody:
                 )
         return self.substitute(outer, inner, mapping)
 
-    def recorded(self, ranges):
+    def recorded(self, ranges: Mapping[sympy.Symbol, Size]) -> tuple[Recorder, "LoopBody"]:
         """(recorder, the same pointwise body): comparisons that the loops' sizes decide are
         gone."""
         recorder = Recorder(ranges)
         self.play(recorder)
         return recorder, recorder.body(self.outer, self.inner)
 
-    def as_full(self, outer, inner):
+    def as_full(self, outer: Sequence[Size], inner: Sequence[Size]) -> "LoopBody":
         """A pointwise body run over the loops of a reduction: its last loops become r0, r1, ..."""
         body = self.split_to(tuple(outer) + tuple(inner), ())
         mapping = {
@@ -502,7 +529,7 @@ class LoopBody:
         }
         return body.substitute(outer, inner, mapping)
 
-    def reorder(self, outer_order, inner_order):
+    def reorder(self, outer_order: Sequence[int], inner_order: Sequence[int]) -> "LoopBody":
         mapping = {}
         for prefix, order in (("x", outer_order), ("r", inner_order)):
             mapping.update(
@@ -515,12 +542,12 @@ class LoopBody:
             [self.outer[i] for i in outer_order], [self.inner[i] for i in inner_order], mapping
         )
 
-    def simplify_loops(self):
+    def simplify_loops(self) -> "LoopBody":
         """Fewest loops, in the order of memory."""
         body = self.without_unit_loops().split_divisions()
         return merge_loops([body.reorder(body.stride_order("x"), body.stride_order("r"))])[0]
 
-    def without_unit_loops(self):
+    def without_unit_loops(self) -> "LoopBody":
         mapping, kept = {}, {"x": [], "r": []}
         for prefix, number, size in self.loops():
             mapping[loop_variable(prefix, number)] = (
@@ -529,7 +556,7 @@ class LoopBody:
             kept[prefix] += [size] if size != 1 else []
         return self.substitute(kept["x"], kept["r"], mapping)
 
-    def split_divisions(self):
+    def split_divisions(self) -> "LoopBody":
         """x//k and x%k, where k divides the size of x, become plain variables: x is split into
         (size/k, k)."""
         for _ in range(8):
@@ -543,7 +570,7 @@ class LoopBody:
             self = self.split_to(sizes["x"], sizes["r"])
         return self
 
-    def _divisors(self):
+    def _divisors(self) -> Iterator[tuple[str, int, Size]]:
         for index in self.indices:
             for division in index.atoms(FloorDiv, Mod) if index.has(FloorDiv, Mod) else ():
                 dividend, divisor = division.args
@@ -555,7 +582,7 @@ class LoopBody:
                     ):
                         yield prefix, number, plain(divisor)
 
-    def stride_order(self, prefix):
+    def stride_order(self, prefix: str) -> list[int]:
         """Loops sorted so that the innermost steps through memory by the smallest stride; the store
         decides first, but for a reduction whose reads lie side by side along an outer loop only."""
         sizes = self.outer if prefix == "x" else self.inner
@@ -565,40 +592,49 @@ class LoopBody:
             and (self.has_scan() or any(k.startswith("arg") for k in self.reduction_kinds()))
         ):
             return list(range(count))
-        accesses = (self.writes() if prefix == "x" else []) + self.reads()
-        by_reads = (
-            prefix == "x"
-            and self.inner
-            and not any(stride_of(a.index, r) == 1 for a in self.reads() for r in self.r)
-            and any(stride_of(a.index, x) == 1 for a in self.reads() for x in self.x)
-        )
+        by_reads = prefix == "x" and self.reads_lie_along_outer()
+        accesses = self.writes() + self.reads() if prefix == "x" else self.reads()
         if by_reads:
             accesses = self.reads() + self.writes()
 
-        def before(a, b):
-            va, vb = loop_variable(prefix, a), loop_variable(prefix, b)
+        def before(a: int, b: int) -> int:
+            first, second = loop_variable(prefix, a), loop_variable(prefix, b)
             for access in accesses:
-                sa, sb = (
-                    stride and hint(stride)
-                    for stride in (stride_of(access.index, v) for v in (va, vb))
-                )
-                if by_reads and None in (sa, sb) and 1 in (sa, sb):  # not by a constant step: far
-                    return -1 if sa is None else 1
-                if sa is None or sb is None or sa == sb or 0 in (sa, sb):
-                    continue
-                return -1 if abs(sa) > abs(sb) else 1
+                strides = [stride_of(access.index, v) for v in (first, second)]
+                known = [stride and hint(stride) for stride in strides]
+                decided = compare_strides(*known, by_reads)
+                if decided:
+                    return decided
             return a - b
 
         return sorted(range(count), key=functools.cmp_to_key(before))
 
+    def reads_lie_along_outer(self) -> bool:
+        """A reduction whose reads lie side by side along an outer loop only."""
+        if not self.inner:
+            return False
+        along_inner = any(stride_of(a.index, r) == 1 for a in self.reads() for r in self.r)
+        along_outer = any(stride_of(a.index, x) == 1 for a in self.reads() for x in self.x)
+        return along_outer and not along_inner
 
-def int_or_none(value):
+
+def compare_strides(a: int | None, b: int | None, far_first: bool) -> int:
+    """-1: a loop of stride `a` is outside of one of stride `b`; 1: inside; 0: this access does not
+    say.  None: not a constant step; far_first: that is far where the other one is 1."""
+    if far_first and None in (a, b) and 1 in (a, b):
+        return -1 if a is None else 1
+    if a is None or b is None or a == b or 0 in (a, b):
+        return 0
+    return -1 if abs(a) > abs(b) else 1
+
+
+def int_or_none(value: object) -> int | None:
     if isinstance(value, int):
         return value
     return int(value) if getattr(value, "is_Integer", False) else None
 
 
-def merge_loops(bodies):
+def merge_loops(bodies: list[LoopBody]) -> list[LoopBody]:
     """Merge neighbouring loops of bodies that run together, where each access of each body allows
     it.
 
@@ -641,14 +677,14 @@ def merge_loops(bodies):
     return bodies
 
 
-def mergeable(index, a, b, size_of_b):
+def mergeable(index: sympy.Expr, a: sympy.Symbol, b: sympy.Symbol, size_of_b: Size) -> bool:
     coefficients, tangled = linear_form(index)
     if a in tangled or b in tangled:
         return False
     return same(coefficients.get(a, 0), coefficients.get(b, 0) * size_of_b)
 
 
-def common_loops(first, second):
+def common_loops(first: tuple[Size, ...], second: tuple[Size, ...]) -> tuple[Size, ...] | None:
     """The coarsest loops both size lists can be split to, or None.  common_loops((6, 4), (2, 12))
     == (2, 3, 4)."""
     if first == second:

@@ -4,9 +4,9 @@ In:   scheduled nodes.  Out: the same, in which `Foreach` groups stand for sever
       compute the same of
 different buffers, of different sizes.
 
-    >>> [type(node).__name__ for node in nodes]         # the same done to three tensors of other sizes (AdamW: to 150)
+    >>> [type(node).__name__ for node in nodes]     # the same done to three tensors (AdamW: to 150)
     ['Group', 'Group', 'Group']
-    >>> [type(node).__name__ for node in join_alike(scheduler, nodes, overwritten)]
+    >>> [type(node).__name__ for node in join_alike(nodes, order, overwritten, record)]
     ['Foreach']
 
 Groups are alike when their bodies are the same operations and every access is at element x0 or at a
@@ -19,25 +19,41 @@ codegen/triton_combo_kernel.py).  Left out: joining different bodies.
 """
 
 import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
 
 from . import config
-from .dependencies import Ref, Slot, int_or_none, loop_variable, merge_loops
-from .scheduler import Group, Node, buffer_bytes
+from .dependencies import (
+    Instruction,
+    LoopBody,
+    Ref,
+    Slot,
+    int_or_none,
+    loop_variable,
+    merge_loops,
+)
+from .nodes import Group, Node, NodeGraph, ScheduledNode, buffer_bytes
+from .records import CompileRecord
 
 MOST_POINTERS = {"cpp": 960, "triton": 480}  # the launcher takes 1024 arguments, a GPU 4 KB of them
 SMALL = 1 << 16  # bytes: a result that may wait for its user
 
 
-class Foreach(Group):
-    """Groups with the same body.  parts: (group over one loop, its buffers in the order in which
-    the body names them)."""
+Part: TypeAlias = tuple[
+    Group, list[str]
+]  # a group over one loop, its buffers as the body names them
 
-    def __init__(self, parts):
+
+class Foreach(Group):
+    """Groups with the same body."""
+
+    def __init__(self, parts: Sequence[Part]):
         first = parts[0][0]
         super().__init__([n for group, _ in parts for n in group.nodes], first.outer, first.inner)
         self.parts = parts
 
-    def __str__(self):
+    def __str__(self) -> str:
         (first, _), *others = self.parts
         return "\n".join(
             [
@@ -51,81 +67,140 @@ class Foreach(Group):
         )
 
 
-def join_alike(scheduler, nodes, overwritten):
+@dataclass
+class OneLoop:
+    """A group over one loop, in a form in which two can be compared."""
+
+    group: Group
+    operations: tuple  # what its bodies do, with numbers for buffers
+    names: list[str]  # of the buffers, by their numbers
+
+
+@dataclass
+class Member:
+    """A node that may be joined with those like it."""
+
+    node: Group
+    loop: OneLoop
+
+    @property
+    def part(self) -> Part:
+        return self.loop.group, self.loop.names
+
+
+def join_alike(
+    nodes: Sequence[ScheduledNode],
+    order: NodeGraph,
+    overwritten: Mapping[str, str],
+    record: CompileRecord,
+) -> list[ScheduledNode]:
     """`nodes` in execution order; overwritten: {buffer: input whose memory it takes}."""
-    used = scheduler.escaping.union(*[n.read_names for n in nodes])
-    level, sets = {}, {}
-    for node, before in scheduler.makers(nodes).items():
-        level[node] = 1 + max(map(level.get, before), default=-1)
-        if isinstance(node, Group) and (found := one_loop(node)):
-            group, key, names = found
-            kept = [name for name in group.names if name in used]
-            if all(
-                name in scheduler.escaping or buffer_bytes(scheduler.buffers[name]) <= SMALL
-                for name in kept
-            ):
-                types = tuple(
-                    (b.layout.dtype, b.layout.device)
-                    for b in (scheduler.buffers[name] for name in names)
-                )
-                places = tuple(
-                    names.index(overwritten[n]) if overwritten.get(n) in names else n in overwritten
-                    for n in kept
-                )
-                key = (level[node], key, types, tuple(map(names.index, kept)), places)
-                sets.setdefault(key, []).append((node, group, names))
-    replaced = {}
-    for members in sets.values():
-        device = members[0][1].nodes[0].buffer.layout.device
-        step = MOST_POINTERS[config.cpu_backend if device.type == "cpu" else "triton"] // len(
-            {overwritten.get(name, name) for name in members[0][2]}
-        )
+    replaced: dict[ScheduledNode, Foreach] = {}
+    for members in sets_of_alike(nodes, order, overwritten):
+        pointers = len({overwritten.get(name, name) for name in members[0].loop.names})
+        step = most_pointers(members[0].node) // pointers
         for start in range(0, len(members), step):
             some = members[start : start + step]
             if len(some) > 1:
-                joined = Foreach([(group, names) for _, group, names in some])
-                replaced.update({node: joined for node, _, _ in some})
-                scheduler.record.notes.append(
-                    f"one kernel for {len(some)} groups that do the same with other buffers: "
-                    f"{', '.join('+'.join(group.names) for _, group, _ in some[:4])}{', ...' * (len(some) > 4)}"
-                )
+                joined = Foreach([member.part for member in some])
+                replaced.update({member.node: joined for member in some})
+                record.notes.append(note_of(some))
     return list(dict.fromkeys(replaced.get(node, node) for node in nodes))
 
 
-def one_loop(group):
-    """(the group over one loop, what its bodies do with buffers numbered, the buffers' names in
-    that order), or None."""
+def most_pointers(group: Group) -> int:
+    """How many pointers a kernel of this group's device takes."""
+    return MOST_POINTERS[config.cpu_backend if group.device.type == "cpu" else "triton"]
+
+
+def note_of(members: Sequence[Member]) -> str:
+    names = ["+".join(member.loop.group.names) for member in members]
+    more = ", ..." if len(names) > 4 else ""
+    return (
+        f"one kernel for {len(names)} groups that do the same with other buffers: "
+        f"{', '.join(names[:4])}{more}"
+    )
+
+
+def sets_of_alike(
+    nodes: Sequence[ScheduledNode], order: NodeGraph, overwritten: Mapping[str, str]
+) -> list[list[Member]]:
+    """Independent groups that do the same, in the order of `nodes`."""
+    used = order.escaping.union(*[n.read_names for n in nodes])
+    level: dict[ScheduledNode, int] = {}
+    sets: dict[tuple, list[Member]] = {}
+    for node, before in order.makers(nodes).items():
+        level[node] = 1 + max(map(level.get, before), default=-1)
+        loop = one_loop(node) if isinstance(node, Group) else None
+        if loop is None:
+            continue
+        kept = [name for name in loop.group.names if name in used]
+        if all(may_wait(name, order) for name in kept):
+            key = (level[node], *signature(loop, kept, order, overwritten))
+            sets.setdefault(key, []).append(Member(node, loop))
+    return list(sets.values())
+
+
+def may_wait(name: str, order: NodeGraph) -> bool:
+    """May this result be there long before its user asks for it?"""
+    return name in order.escaping or buffer_bytes(order.buffers[name]) <= SMALL
+
+
+def signature(
+    loop: OneLoop, kept: Sequence[str], order: NodeGraph, overwritten: Mapping[str, str]
+) -> tuple:
+    """What alike groups have in common: operations, dtypes and devices of their buffers, which
+    results are kept, and which of them lie where something else lay."""
+    layouts = [order.buffers[name].layout for name in loop.names]
+    types = tuple((layout.dtype, layout.device) for layout in layouts)
+    places = tuple(
+        loop.names.index(overwritten[name])
+        if overwritten.get(name) in loop.names
+        else name in overwritten
+        for name in kept
+    )
+    return loop.operations, types, tuple(map(loop.names.index, kept)), places
+
+
+def one_loop(group: Group) -> OneLoop | None:
+    """The group over one loop, where it is element by element."""
     if group.is_reduction or group.inner or group.has_scan or group.targets:
         return None
     bodies = merge_loops([n.body for n in group.nodes])
     if len(bodies[0].outer) > 1 or not int_or_none(math.prod(bodies[0].outer)):
         return None
-    x0, names, text = loop_variable("x", 0), [], []
+    names: list[str] = []
+    operations: list[tuple] = []
     for body in bodies:
-        if any(index != x0 and not index.is_Integer for index in body.indices):
+        if not all(map(is_one_element, body.indices)):
             return None
         for instruction in body.walk():
             if instruction.op in ("indirect_indexing", "masked"):
                 return None
-            args = list(instruction.args)
-            if instruction.op in ("load", "store"):
-                if args[0] not in names:
-                    names.append(args[0])
-                args[0] = names.index(args[0])
-            text.append(
-                (
-                    instruction.op,
-                    *[
-                        str(body.indices[a.number])
-                        if isinstance(a, Slot)
-                        else a
-                        if isinstance(a, Ref)
-                        else repr(a)
-                        for a in args
-                    ],
-                    instruction.result,
-                )
-            )
+            operations.append(with_numbers(instruction, body, names))
     outer = bodies[0].outer or (1,)
     nodes = [Node(n.buffer, b.substitute(outer, (), {})) for n, b in zip(group.nodes, bodies)]
-    return Group(nodes, outer, ()), tuple(text), names
+    return OneLoop(Group(nodes, outer, ()), tuple(operations), names)
+
+
+def is_one_element(index: object) -> bool:
+    """Element x0, or always the same one?"""
+    return index == loop_variable("x", 0) or index.is_Integer
+
+
+def with_numbers(instruction: Instruction, body: LoopBody, names: list[str]) -> tuple:
+    """The instruction with the buffer's number in `names`, which grows, for its name."""
+    args = list(instruction.args)
+    if instruction.op in ("load", "store"):
+        if args[0] not in names:
+            names.append(args[0])
+        args[0] = names.index(args[0])
+    written: list[object] = []
+    for arg in args:
+        if isinstance(arg, Slot):
+            written.append(str(body.indices[arg.number]))
+        elif isinstance(arg, Ref):
+            written.append(arg)
+        else:
+            written.append(repr(arg))
+    return instruction.op, *written, instruction.result

@@ -5,7 +5,7 @@ In:   the scheduled nodes.  Out: {buffer: the graph input it overwrites}; and, a
       whether a result may
 take the memory of a buffer that dies in the same kernel.
 
-    >>> overwritten_inputs(scheduler, nodes)        # p.sub_(g * 0.1): one kernel reads p and g, and writes p
+    >>> overwritten_inputs(nodes, order, record)    # p.sub_(g * 0.1): one kernel
     {'buf0': 'arg0'}
 
 Both need that every element of the old value is read, for the last time, in the iteration that
@@ -14,46 +14,61 @@ memory_planning.py.  Left out: eager kernels and scatters that write into an inp
 copied).
 """
 
+from collections.abc import Sequence
+
+import torch
+
 from . import config
-from .ir import BufferView
+from .ir import BufferView, Graph
+from .nodes import Group, NodeGraph, ScheduledNode
+from .records import CompileRecord
 
 
-def overwritten_inputs(scheduler, nodes):
+def overwritten_inputs(
+    nodes: Sequence[ScheduledNode], order: NodeGraph, record: CompileRecord
+) -> dict[str, str]:
     """{buffer: input}.  Other nodes that read the input's old value stay before the kernel:
-    `scheduler.before` says so.
+    `order.before` says so.
 
     `nodes` in execution order.  An input that is not overwritten is written by a copy at the end;
     the record says why."""
-    graph, result = scheduler.graph, {}
+    result: dict[str, str] = {}
     maker = {name: node for node in nodes for name in node.names}
-    outputs = {v.name for v in graph.outputs if isinstance(v, BufferView)}
-    written = [view.name for _, view in graph.mutations]
-    for target, view in graph.mutations:
+    returned = returned_twice(order.graph)
+    for target, view in order.graph.mutations:
         node = maker.get(view.name)
-        why = reason_to_copy(scheduler, node, target, view)
         readers = [n for n in nodes if n is not node and target in n.read_names]
-        if not why and (view.name in outputs or written.count(view.name) > 1):
+        why = reason_to_copy(order, node, target, view)
+        if not why and view.name in returned:
             why = "the new value is returned, too, as a tensor of its own"
         if not why and any(nodes.index(n) > nodes.index(node) for n in readers):
             why = "its old value is read later"
         if why:
-            scheduler.record.notes.append(f"{target} is written by a copy at the end: {why}")
+            record.notes.append(f"{target} is written by a copy at the end: {why}")
         else:
             result[view.name] = target
-            scheduler.before.setdefault(view.name, set()).update(n.names[0] for n in readers)
+            order.before.setdefault(view.name, set()).update(n.names[0] for n in readers)
     return result
 
 
-def reason_to_copy(scheduler, node, target, view):
+def returned_twice(graph: Graph) -> set[str]:
+    """New values of inputs that are an output as well, or the new value of two inputs."""
+    outputs = {v.name for v in graph.outputs if isinstance(v, BufferView)}
+    written = [view.name for _, view in graph.mutations]
+    return {name for name in written if name in outputs or written.count(name) > 1}
+
+
+def reason_to_copy(
+    order: NodeGraph, node: ScheduledNode | None, target: str, view: BufferView
+) -> str:
+    """Why the input `target` cannot be overwritten by its new value, which `node` makes; or ""."""
     if not config.in_place:
         return "config.in_place is off"
-    layout = scheduler.buffers[target].layout
-    if node is None or not hasattr(node, "writes"):
+    if not isinstance(node, Group):
         return "its new value is no kernel's result"
-    made = scheduler.buffers[view.name].layout
-    if (made.device.type != "cpu" or config.cpu_backend != "cpp") and next(
-        n for n in node.nodes if n.name == view.name
-    ).body.inner:
+    layout, made = order.buffers[target].layout, order.buffers[view.name].layout
+    body = next(n for n in node.nodes if n.name == view.name).body
+    if body.inner and not runs_once(made.device):
         return "Triton: a kernel that goes through a row more than once computes elements again"
     whole = (tuple(view.size), tuple(view.stride), view.offset) == (
         tuple(made.size),
@@ -66,14 +81,17 @@ def reason_to_copy(scheduler, node, target, view):
         tuple(layout.stride),
     ):
         return "its memory is laid out differently"
-    return (
-        None
-        if may_overwrite(node, view.name, target, True)
-        else "its old value is read at other places or times than it is written"
-    )
+    if not may_overwrite(node, view.name, target, True):
+        return "its old value is read at other places or times than it is written"
+    return ""
 
 
-def may_overwrite(group, new, old, reads_first):
+def runs_once(device: torch.device) -> bool:
+    """Does a kernel of this device read each element of a row once?  C++ does."""
+    return device.type == "cpu" and config.cpu_backend == "cpp"
+
+
+def may_overwrite(group: Group, new: str, old: str, reads_first: bool) -> bool:
     """May `new`, made by the group, lie where `old` lies, as far as the group itself goes?
 
     reads_first: the kernel reads `old` right before it writes `new`, so that other bodies of one

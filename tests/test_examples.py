@@ -21,10 +21,9 @@ from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: E402
 import minidynamo  # noqa: E402
 import miniinductor  # noqa: E402
 from backend_helpers import make_graph, pointwise  # noqa: E402
-from miniinductor import compile as stages, graph_passes  # noqa: E402
+from miniinductor import compile as stages, kernels  # noqa: E402
 from miniinductor.autograd.joint import trace_joint  # noqa: E402
 from miniinductor.autograd.tracer import trace  # noqa: E402
-from miniinductor.codegen.wrapper import WrapperWriter  # noqa: E402
 from miniinductor.decompositions import table  # noqa: E402
 from miniinductor.handlers import PrintHandler  # noqa: E402
 from miniinductor.lowering import lower_graph  # noqa: E402
@@ -83,10 +82,8 @@ def scheduled(function, *tensors, written=()):
     )
     scheduler = Scheduler(graph, CompileRecord())
     return {
-        "scheduler": scheduler,
-        "nodes": scheduler.topological(
-            scheduler.fuse(scheduler.live([scheduler.make_node(b) for b in graph.operations]))
-        ),
+        "order": scheduler.order,
+        "nodes": scheduler.order.topological(scheduler.fuse(scheduler.live_nodes())),
     }
 
 
@@ -104,18 +101,32 @@ def product(after=lambda value: value):
 
 
 def training():
-    def passes(graph):
-        graph_passes.optimize(graph)
-        return graph
+    def compile_graph(functional, record, written):
+        return stages.compile_functional(functional, record, written, stages.Options())
 
     return {
         "x": torch.randn(4, 8, requires_grad=True),
-        "decompositions": table(),
-        "passes": passes,
-        "compile_graph": stages._generate,
+        "Options": stages.Options,
+        "plan_training": stages.plan_training,
+        "compile_graph": compile_graph,
         "start": lambda program, record: program.start(),
-        "is_cheap": stages.is_cheap,
     }
+
+
+def softmax_schedule():
+    gm = trace(lambda x: ([f(x)], []), [torch.randn(4, 8)], table())
+    record = CompileRecord(functional_graph=gm)
+    graph = lower_graph(gm, record)
+    return {"graph": graph, "schedule": stages.make_schedule(graph, record), "record": record}
+
+
+def softmax_steps():
+    found = softmax_schedule()
+    schedule, record = found["schedule"], found["record"]
+    written = kernels.write_kernels(schedule, record)
+    device = torch.device("cpu")
+    steps = kernels.build_kernels(written, schedule, device, record)
+    return {**found, "steps": steps, "main_device": lambda graph: device}
 
 
 def symbolic():
@@ -161,6 +172,12 @@ MORE = {  # file -> what else its example finds
     "in_place": lambda: scheduled(
         lambda p, g: [p.sub(g * 0.1)], torch.randn(3), torch.randn(3), written=["arg0"]
     ),
+    "kernels": softmax_schedule,
+    "memory": softmax_steps,
+    "runtime/eager": lambda: {
+        "functional": trace(lambda x: ([f(x)], []), [torch.randn(4, 8)], table()),
+        "run": f,
+    },
     "lowering/graph": lambda: {"gm": trace(lambda x: ([f(x)], []), [torch.randn(4, 8)], table())},
     "runtime/build": lambda: {"x": torch.ones(3)},
     "runtime/graph_cache": lambda: {"plan": {"kernels": 1}, "mode": None},
@@ -181,7 +198,7 @@ def given(name):
         "miniinductor": miniinductor,
         "minidynamo": minidynamo,
         "CompileRecord": CompileRecord,
-        "WrapperWriter": WrapperWriter,
+        "build_program": stages.build_program,
         "PrintHandler": PrintHandler,
         "f": f,
         "model": f,

@@ -11,7 +11,7 @@ import torch
 import minidynamo
 import miniinductor
 from miniinductor import compile_fx
-from miniinductor.codegen import wrapper
+from miniinductor import memory
 
 
 def compiled_like_eager(function, *args, kernels=None, grad=False, **options):
@@ -216,7 +216,7 @@ def test_large_intermediates_of_training_are_allocated_and_returned_singly(langu
     kernel's result."""
     if language == "triton":
         monkeypatch.setenv("TRITON_INTERPRET", "1")
-    monkeypatch.setitem(wrapper.SINGLE, "cpu", 0)
+    monkeypatch.setitem(memory.SINGLE, "cpu", 0)
     torch.manual_seed(0)
     layers = torch.nn.Sequential(
         *[m for _ in range(3) for m in (torch.nn.Linear(24, 24), torch.nn.GELU())]
@@ -246,7 +246,7 @@ def test_a_triton_kernel_of_two_results_overwrites_nothing(monkeypatch):
     """Threads that store one result might be ahead of those that load the old value for the
     other."""
     monkeypatch.setenv("TRITON_INTERPRET", "1")
-    monkeypatch.setitem(wrapper.SINGLE, "cpu", 0)
+    monkeypatch.setitem(memory.SINGLE, "cpu", 0)
 
     def f(x, w):
         y = torch.mm(x, w)
@@ -268,7 +268,7 @@ def test_a_triton_kernel_of_two_results_overwrites_nothing(monkeypatch):
 @pytest.mark.skipif(os.environ.get("TRITON_INTERPRET") != "1", reason="needs Triton's interpreter")
 def test_an_output_takes_the_memory_of_the_product_it_is_made_of(monkeypatch):
     pytest.importorskip("triton")
-    monkeypatch.setattr(wrapper, "HANDED_OVER", {"cpu"})
+    monkeypatch.setattr(memory, "HANDED_OVER", {"cpu"})
     a, b, c = torch.randn(6, 8), torch.randn(8, 5), torch.randn(6, 5)
 
     def once(a, b, c):

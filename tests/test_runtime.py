@@ -12,8 +12,7 @@ import torch
 
 import miniinductor
 import miniinductor.config
-from backend_helpers import CPU, make_graph, pointwise, reduce, run, softmax
-from miniinductor.codegen.wrapper import build
+from backend_helpers import CPU, build, make_graph, pointwise, reduce, run, softmax
 from miniinductor.ir import BufferView
 from miniinductor.ops import ops
 from miniinductor.records import CompileRecord

@@ -6,14 +6,14 @@ import torch
 import miniinductor.config
 from backend_helpers import CPU, layer_norm, make_graph, pointwise, reduce, run, softmax
 from miniinductor.ir import ExternKernel, Layout, TensorBox, current_graph
+from miniinductor.compile import make_schedule
 from miniinductor.ops import ops
 from miniinductor.records import CompileRecord
-from miniinductor.scheduler import Scheduler
 
 
 def schedule(function, *tensors):
     record = CompileRecord()
-    return Scheduler(make_graph(function, *tensors), record).run(), record
+    return make_schedule(make_graph(function, *tensors), record).nodes, record
 
 
 def names(nodes):

@@ -710,7 +710,7 @@ def test_indices_are_wide_where_they_must_be():
             lambda x: [reduce(x, "argmax", [0], dtype=torch.int64)],
             torch.empty(rows, 4096, device="meta"),
         )
-        group = Scheduler(graph, CompileRecord()).run()[0]
+        [group] = Scheduler(graph, CompileRecord()).live_nodes()
         kernel = TritonKernelWriter(
             group,
             {**graph.buffers, **graph.inputs, **{b.name: b for b in graph.operations}},

@@ -3,10 +3,10 @@
 In:   a captured graph that needs gradients.  Out: a callable on the graph's inputs whose results
       have history.
 
-    >>> plan, parts = compile_training(gm, [x], record, decompositions, passes, compile_graph, is_cheap)
-    >>> run_backward = Backward(plan.cut.names, lambda: parts, record, compile_graph, start, entry=None)
-    >>> run = connect(plan, plan.program.start(), run_backward, held_tensors(gm))
-    >>> run(x)[0].square().sum().backward()         # gradients arrive in x.grad and in the module's parameters
+    >>> plan, parts = plan_training(gm, [x], record, Options())            # compile.py
+    >>> back = Backward(plan.cut.names, lambda: parts, record, compile_graph, start, entry=None)
+    >>> run = connect(plan, plan.program.start(), back, held_tensors(gm))
+    >>> run(x)[0].square().sum().backward()         # x.grad and the parameters' are there now
     >>> x.grad.shape
     torch.Size([4, 8])
 
@@ -36,8 +36,8 @@ from ..records import Later
 from ..runtime.build import CompilerError
 from ..runtime.program import in_layout
 from ..sizes.symbols import fill
-from .joint import has_lazy_bits, replay, trace_joint
-from .partition import partition, without_tangents
+from .joint import has_lazy_bits, replay
+from .partition import without_tangents
 from .tracer import without_autocast
 
 aten = torch.ops.aten
@@ -77,30 +77,8 @@ class Plan:
         return self.__dict__ | {"joint": joint}
 
 
-def compile_training(gm, inputs, record, decompositions, optimize, compile_graph, is_cheap):
-    """(Plan, Parts) of `gm` with gradients.
-
-    optimize(gm) -> gm and compile_graph(gm, record, written) -> Program: the passes and the code
-    generator. Raises CannotTrace, CannotFunctionalize, CannotLower or CompilerError: run it eagerly
-    then.
-    """
-    held = held_tensors(gm)
-    with record.timed("trace"):
-        joint = trace_joint(gm, inputs, held, decompositions)
-    record.aten_graph = joint.recorded
-    with record.timed("graph passes"):
-        record.joint_graph = joint.graph = optimize(joint.graph)
-    with record.timed("partition"):
-        parts = partition(joint, len(inputs) + len(held), is_cheap)
-    record.saved = parts.activations
-    record.functional_graph = parts.forward
-    parts.forward.meta["results"] = joint.count  # what follows is kept for the backward half
-    written = [("placeholder", f"primal{w.primal}") for w in joint.writes if w.result is None]
-    program = compile_graph(inner_writes(parts.forward, joint), record, written)
-    return Plan(joint, program, cut_of(joint, parts), bool(joint.written)), parts
-
-
 def cut_of(joint, parts):
+    """What running the halves takes, as plain data."""
     # a saved primal is passed on as it is; the others follow the results
     primals = {
         n.target: i

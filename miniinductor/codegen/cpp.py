@@ -36,7 +36,16 @@ from .. import config
 from ..dependencies import int_or_none, loop_variables, merge_loops, stride_of
 from ..sizes.printing import index_text
 from ..sizes.symbols import hint
-from .common import Kernel, Scope, Value, indent, origin_text, summary
+from .common import (
+    Kernel,
+    Scope,
+    Value,
+    in_data_flow_order,
+    indent,
+    origin_text,
+    stages_of,
+    summary,
+)
 from .cpp_expressions import NARROW, CppExpressions, compute_type, memory_type
 from .cpp_lanes import RowInvariants, with_longer_lanes
 from .cpp_reductions import (
@@ -160,74 +169,49 @@ class CppKernelWriter(RowReductions, RowInvariants, CppExpressions):
 
     def plan_stages(self):
         """stage of each node: inner nodes run in inner loop `stage`, outer ones right after it."""
-        self.stage, makers = {}, {n.name: n for n in self.nodes}
         self.is_inner = {n.name: bool(self.bodies[n.name].inner) for n in self.nodes}
-        ordered, pending = [], list(self.nodes)
-        while pending:  # data-flow order inside the kernel
-            done = {n.name for n in ordered}
-            ready = [
-                n
-                for n in pending
-                if all(
-                    a.name in done or a.name == n.name or a.name not in makers
-                    for a in n.body.reads()
-                )
-            ]
-            ordered += ready
-            pending = [n for n in pending if n not in ready]
-        self.nodes = ordered
-        for node in ordered:
-            inner = self.is_inner[node.name]
-            stage = 0 if inner else -1
-            for access in node.body.reads():
-                producer = makers.get(access.name)
-                if producer is None or producer is node:
-                    continue
-                same_loop = (
-                    not inner
-                    or (self.is_inner[producer.name] and not producer.is_reduction)
-                    or self.is_pointwise
-                )
-                stage = max(stage, self.stage[producer.name] + (0 if same_loop else 1))
-            self.stage[node.name] = stage
+        self.nodes = in_data_flow_order(self.nodes)
+        self.stage = stages_of(self.nodes, self.is_inner, self.is_pointwise)
         self.last_stage = max(self.stage.values())
-        # few outer iterations over much: the reduction itself is spread over the threads
-        self.spread = (
-            self.plan_rows()
-            if self.by_rows
-            else (
-                self.parallel
-                and config.split_reductions
-                and not self.group.has_scan
-                and not self.is_pointwise
-                and self.outer_count < 8
-                and self.inner_count >= PARALLEL_WORK
-            )
+        self.spread = self.plan_rows() if self.by_rows else self.is_spread()
+        self.plan_crossings()
+
+    def is_spread(self):
+        """Few outer iterations over much: is the reduction itself spread over the threads?"""
+        return (
+            self.parallel
+            and config.split_reductions
+            and not self.group.has_scan
+            and not self.is_pointwise
+            and self.outer_count < 8
+            and self.inner_count >= PARALLEL_WORK
         )
+
+    def plan_crossings(self):
+        """Values that cross stages: in scratch memory, or stored where that would be too large."""
         scratch_bytes = 0
-        for node in (
-            ordered
-        ):  # values that cross stages: in scratch memory, or stored where that would be too large
-            later = [
-                n
-                for n in ordered
-                if self.stage[n.name] > self.stage[node.name]
-                and self.is_inner[n.name]
-                and any(a.name == node.name for a in n.body.reads())
-            ]
-            if (
-                self.is_inner[node.name]
-                and not node.is_reduction
-                and later
-                and node.name not in self.keep
-            ):
-                nbytes = self.inner_count * 8
-                if self.spread or self.by_rows or scratch_bytes + nbytes > SCRATCH_BYTES:
-                    self.keep.add(node.name)
-                    self.guests.update(self.host(node, later))
-                else:
-                    scratch_bytes += nbytes
-                    self.scratch[node.name] = f"scratch{len(self.scratch)}"
+        for node in self.nodes:
+            later = self.later_readers(node)
+            is_value = self.is_inner[node.name] and not node.is_reduction
+            if not later or not is_value or node.name in self.keep:
+                continue
+            nbytes = self.inner_count * 8
+            if self.spread or self.by_rows or scratch_bytes + nbytes > SCRATCH_BYTES:
+                self.keep.add(node.name)
+                self.guests.update(self.host(node, later))
+            else:
+                scratch_bytes += nbytes
+                self.scratch[node.name] = f"scratch{len(self.scratch)}"
+
+    def later_readers(self, node):
+        """The nodes that read its elements in a later inner loop."""
+        return [
+            n
+            for n in self.nodes
+            if self.stage[n.name] > self.stage[node.name]
+            and self.is_inner[n.name]
+            and any(a.name == node.name for a in n.body.reads())
+        ]
 
     def host(self, node, later):
         """{node: the only one that reads it, a result}, if each element is read just to store one
@@ -243,11 +227,9 @@ class CppKernelWriter(RowReductions, RowInvariants, CppExpressions):
             and user.name not in {**self.overwritten, **{h: g for g, h in self.guests.items()}}
         )
         fits = same and self.buffers[user.name].layout.dtype == self.buffers[node.name].layout.dtype
-        return (
-            {node.name: user.name}
-            if len(later) == 1 and free and fits and not self.has_scatter
-            else {}
-        )
+        if len(later) == 1 and free and fits and not self.has_scatter:
+            return {node.name: user.name}
+        return {}
 
     # -- writing -----------------------------------------------------------------------------------
     def write(self):

@@ -15,12 +15,14 @@ Mirrors CppOverrides in torch/_inductor/codegen/cpp.py.
 
 import math
 import re
+from collections.abc import Callable
 
 import sympy
 import torch
 
 from .. import config
 from ..ops import BINARY, COMPARISON, UNARY, OpsHandler
+from ..sizes.symbols import Size
 from .common import Scope, Value, indent
 
 # dtype -> (type in memory, type of arithmetic)
@@ -62,15 +64,15 @@ LOGICAL = {"logical_and": "&", "logical_or": "|", "logical_xor": "^"}
 INTEGER_DIVISIONS = ("floordiv", "truncdiv", "remainder", "fmod")
 
 
-def memory_type(dtype):
+def memory_type(dtype: torch.dtype) -> str:
     return TYPES[dtype][0]
 
 
-def compute_type(dtype):
+def compute_type(dtype: torch.dtype) -> str:
     return TYPES[dtype][1]
 
 
-def limit_text(dtype, lowest):
+def limit_text(dtype: torch.dtype, lowest: bool) -> str:
     if dtype.is_floating_point:
         return "-mini::inf" if lowest else "mini::inf"
     if dtype is torch.bool:
@@ -79,7 +81,7 @@ def limit_text(dtype, lowest):
     return constant_text(info.min if lowest else info.max, dtype)
 
 
-def constant_text(value, dtype):
+def constant_text(value: bool | int | float, dtype: torch.dtype) -> str:
     if dtype is torch.bool:
         return "true" if value else "false"
     if dtype.is_floating_point:
@@ -116,7 +118,7 @@ class CppExpressions(OpsHandler):
     """The ops without memory and reductions; `CppKernelWriter` adds those."""
 
     # -- indices at run time
-    def indirect_indexing(self, value, size, wrap_neg=True):
+    def indirect_indexing(self, value: Value, size: Size, wrap_neg: bool = True) -> sympy.Expr:
         size_text = self.index(sympy.sympify(size))
         index = self.to_dtype(value, torch.int64)
         if wrap_neg:
@@ -133,7 +135,7 @@ class CppExpressions(OpsHandler):
             self.inner_symbols.add(symbol)
         return symbol
 
-    def error_if(self, condition, error):
+    def error_if(self, condition: str, error: int) -> None:
         scope = self.scope
         if not condition.inner and self.inner_variables and not self.in_mask() and not self.by_rows:
             scope = self.outside
@@ -147,17 +149,17 @@ class CppExpressions(OpsHandler):
             lines.append(line)
 
     # -- arithmetic --------------------------------------------------------------------------------
-    def constant(self, value, dtype):
+    def constant(self, value: bool | int | float, dtype: torch.dtype) -> Value:
         return Value(constant_text(value, dtype), dtype)
 
-    def index_expr(self, expr, dtype):
+    def index_expr(self, expr: Size, dtype: torch.dtype) -> Value:
         expr = sympy.sympify(expr)
         text, inner = self.index(expr), self.changes_inside(expr)
         if dtype is torch.int64:
             return Value(text, dtype) if expr.is_Integer else self.temporary(text, dtype, inner)
         return self.temporary(f"({compute_type(dtype)})({text})", dtype, inner)
 
-    def to_dtype(self, x, dtype, src_dtype=None):
+    def to_dtype(self, x: Value, dtype: torch.dtype, src_dtype: torch.dtype | None = None) -> Value:
         source = x.dtype
         if dtype == source:
             return x
@@ -182,12 +184,12 @@ class CppExpressions(OpsHandler):
             return self.temporary(f"mini::to_integer<{compute_type(dtype)}>({x})", dtype, x.inner)
         return self.temporary(f"({compute_type(dtype)}){x}", dtype, x.inner)
 
-    def where(self, condition, a, b):
+    def where(self, condition: Value, a: Value, b: Value) -> Value:
         a, b = self.alike(a, b)
         inner = condition.inner or a.inner or b.inner
         return self.temporary(f"{condition} ? {a} : {b}", a.dtype, inner)
 
-    def alike(self, a, b):
+    def alike(self, a: Value, b: Value) -> tuple[Value, Value]:
         """Python numbers among the arguments take the other's dtype."""
         if not isinstance(a, Value):
             a = self.constant(a, b.dtype)
@@ -195,7 +197,7 @@ class CppExpressions(OpsHandler):
             b = self.constant(b, a.dtype)
         return a, b
 
-    def masked(self, mask, body, other):
+    def masked(self, mask: Value, body: Callable[[], Value], other: object) -> Value:
         outside = self.scope
         inside = Scope(outside)
         inside.is_mask = True
@@ -219,7 +221,7 @@ class CppExpressions(OpsHandler):
         outside.lines += lines
         return Value(name, value.dtype, inner)
 
-    def random(self, op, seed, offset, *limits):
+    def random(self, op: str, seed: Value, offset: Value, *limits: object) -> Value:
         dtype = torch.int64 if limits else torch.float32
         return self.temporary(
             f"mini::{op}({', '.join(map(str, (seed, offset, *limits)))})",
@@ -227,7 +229,7 @@ class CppExpressions(OpsHandler):
             seed.inner or offset.inner,
         )
 
-    def unary(self, op, x):
+    def unary(self, op: str, x: Value) -> Value:
         if op == "neg":
             return self.temporary(f"-{x}", x.dtype, x.inner)
         if op == "bitwise_not":
@@ -239,7 +241,7 @@ class CppExpressions(OpsHandler):
         dtype = torch.bool if op in ("isnan", "isinf", "signbit") else x.dtype
         return self.temporary(f"mini::{op}({x})", dtype, x.inner)
 
-    def fast_or_exact(self, op, is_large, *args):
+    def fast_or_exact(self, op: str, is_large: str, *args: Value) -> str:
         """A function with a form for all but large arguments; where the kernel must not run again,
         always the exact one."""
         inner, text = any(a.inner for a in args), ", ".join(map(str, args))
@@ -251,7 +253,7 @@ class CppExpressions(OpsHandler):
             inner,
         )
 
-    def binary(self, op, a, b):
+    def binary(self, op: str, a: Value, b: Value) -> Value:
         a, b = self.alike(a, b)
         inner = a.inner or b.inner
         neutral = {"add": "0", "sub": "0", "mul": "1"}.get(op)

@@ -20,8 +20,10 @@ import math
 import sympy
 
 from .. import config
+from ..foreach import Foreach
+from ..sizes.symbols import Size
 from .cpp import PARALLEL_WORK, CppKernelWriter
-from .cpp_reductions import estimate, loops_around
+from .cpp_reductions import Accumulator, estimate, loops_around
 
 SIZE = sympy.Symbol("size", integer=True, nonnegative=True)
 
@@ -30,11 +32,11 @@ class ForeachWriter(CppKernelWriter):
     """Writes the body of the first part; the others differ in their pointers and number of
     elements."""
 
-    def __init__(self, group, *context):
+    def __init__(self, group: Foreach, *context: object):
         super().__init__(group.parts[0][0], *context)
         self.parts = group.parts
 
-    def plan_loops(self):
+    def plan_loops(self) -> None:
         super().plan_loops()
         self.inner = (SIZE,)
         self.pieces = [(self.inner, self.bodies)]
@@ -42,17 +44,17 @@ class ForeachWriter(CppKernelWriter):
         work = sum(estimate(group.outer) for group, _ in self.parts) * max(1, operations // 4)
         self.parallel = config.openmp and work >= PARALLEL_WORK
 
-    def size(self, number):
+    def size(self, number: Size) -> str:
         return "size" if number == SIZE else super().size(number)
 
-    def simd(self, accumulators, lines):
+    def simd(self, accumulators: list[Accumulator], lines: list[str]) -> list[str]:
         if self.parallel:
             return [
                 f"#pragma omp for{' simd' if config.vectorize else ''} nowait schedule(static)ERROR_CLAUSE"
             ]
         return super().simd(accumulators, lines)
 
-    def function(self, lines):
+    def function(self, lines: list[str]) -> str:
         count, width, names = len(self.parts), len(self.pointers), self.parts[0][1]
         memory = lambda name: self.overwritten.get(name, name)  # noqa: E731
         first = list(map(memory, names))

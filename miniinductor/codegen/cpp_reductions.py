@@ -16,12 +16,13 @@ torch/_inductor/codegen/cpp.py.
 
 import math
 import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import torch
 
 from .. import config
-from ..sizes.symbols import hint
+from ..sizes.symbols import Size, hint
 from .common import Scope, indent
 from .cpp_expressions import compute_type, limit_text
 
@@ -55,12 +56,11 @@ class Accumulator:
     dtype: torch.dtype  # of the elements (max, argmax) or of the result (sum, prod)
     term: str = ""  # what one iteration adds
     at: str = ""  # argmax, argmin: the place of `term`
-    over_chunks: bool = (
-        False  # it adds up partial sums: in double, so that their number costs no accuracy
-    )
+    # it adds up partial sums: in double, so that their number costs no accuracy
+    over_chunks: bool = False
 
     @property
-    def c_type(self):
+    def c_type(self) -> str:
         if self.over_chunks and self.loses_bits:
             return "double"
         if self.is_arg:
@@ -68,40 +68,33 @@ class Accumulator:
         return "int32_t" if self.kind == "any" else compute_type(self.dtype)
 
     @property
-    def initial(self):
+    def initial(self) -> str:
         start = REDUCERS[self.kind][0]
         if start in ("lowest", "highest"):
             start = limit_text(self.dtype, start == "lowest")
-        return (
-            f"{{{start}, INT64_MAX}}".replace("INT64_MAX", "0x7fffffffffffffffLL")
-            if self.is_arg
-            else start
-        )
+        return f"{{{start}, 0x7fffffffffffffffLL}}" if self.is_arg else start
 
     @property
-    def clause(self):
+    def clause(self) -> str | None:
         operator = REDUCERS[self.kind][2]
         watch = f" reduction(|:{self.nan_flag})" if self.nan_flag else ""
         return operator and f" reduction({operator}:{self.name}){watch}"
 
     @property
-    def nan_flag(self):
+    def nan_flag(self) -> str | None:
         """Vector maximum instructions drop NaN, so lanes take the plain maximum and note whether
         they saw one."""
-        return (
-            f"{self.name}_nan"
-            if self.kind in ("max", "min") and self.dtype.is_floating_point
-            else None
-        )
+        watches = self.kind in ("max", "min") and self.dtype.is_floating_point
+        return f"{self.name}_nan" if watches else None
 
-    def before_lanes(self):
+    def before_lanes(self) -> list[str]:
         return [f"int32_t {self.nan_flag} = 0;"] if self.nan_flag else []
 
     @property
-    def is_arg(self):
+    def is_arg(self) -> bool:
         return self.kind.startswith("arg")
 
-    def arg_arrays(self, lane, start):
+    def arg_arrays(self, lane: str, start: str) -> list[str]:
         """A best element and its place for each of LANES lanes.  The first element of a lane is the
         place of the initial value: nothing replaces it if all elements are as low as that."""
         c_type, start_value = (
@@ -121,7 +114,7 @@ class Accumulator:
         ]
 
     @property
-    def arrays(self):
+    def arrays(self) -> list[tuple[str, str, str]]:
         """(type, name, initial value) of what there is one of for each lane or column."""
         if self.is_arg:
             return [
@@ -134,7 +127,7 @@ class Accumulator:
             ]
         return [(self.c_type, self.name, self.initial)]
 
-    def in_arg_lanes(self, place):
+    def in_arg_lanes(self, place: str) -> list[str]:
         """Places grow within a lane, so only a better one replaces the best: not (v <= best), which
         a NaN is, unless best is one."""
         best, at, no_better = (
@@ -149,16 +142,16 @@ class Accumulator:
             f"{at} = {take} ? {self.at} : {at};",
         ]
 
-    def in_lane_array(self, lane):
+    def in_lane_array(self, lane: str) -> str:
         return self.update(self.term, f"[{lane}]")
 
-    def after_arg_lanes(self):
+    def after_arg_lanes(self) -> list[str]:
         return [
             f"for (int64_t k = 0; k < {LANES}; k++) "
             + self.update(f"{self.c_type}{{{self.name}_best[k], {self.name}_at[k]}}")
         ]
 
-    def in_lanes(self):
+    def in_lanes(self) -> list[str]:
         if self.is_arg:
             return [self.update(f"{self.c_type}{{{self.term}, {self.at}}}")]
         if not self.nan_flag:
@@ -169,22 +162,22 @@ class Accumulator:
             f"{self.nan_flag} |= {self.term} != {self.term};",
         ]
 
-    def after_lanes(self):
+    def after_lanes(self) -> list[str]:
         return (
             [f"{self.name} = {self.nan_flag} ? mini::nan : {self.name};"] if self.nan_flag else []
         )
 
     @property
-    def loses_bits(self):
+    def loses_bits(self) -> bool:
         """Does a long run of it lose accuracy?"""
         return self.kind in ("sum", "prod") and self.dtype.is_floating_point
 
-    def renamed(self, prefix):
+    def renamed(self, prefix: str) -> "Accumulator":
         return Accumulator(
             re.sub(r"^[a-z]+", prefix, self.name), self.kind, self.dtype, self.term, self.at
         )
 
-    def merge(self):
+    def merge(self) -> list[str]:
         """To column k what a later part of the rows has added up."""
         if self.is_arg:
             return replace(
@@ -192,15 +185,17 @@ class Accumulator:
             ).in_arg_lanes("k")
         return [self.update(f"{self.name}s[part][k]", "[k]")]
 
-    def combine(self, a, b):
+    def combine(self, a: str, b: str) -> str:
         return REDUCERS[self.kind][1].format(a=a, b=b, type=f"<{self.c_type}>")
 
-    def update(self, term, place=""):
+    def update(self, term: str, place: str = "") -> str:
         target = self.name + place
         return f"{target} = {self.combine(target, term)};"
 
 
-def array_declarations(accumulators, width, used=None):
+def array_declarations(
+    accumulators: Iterable[Accumulator], width: int | str, used: int | str | None = None
+) -> list[str]:
     """Arrays of `width` elements, the first `used` of them set."""
     return [
         line
@@ -210,20 +205,20 @@ def array_declarations(accumulators, width, used=None):
     ]
 
 
-def filled(name, count, value):
+def filled(name: str, count: int | str, value: str) -> str:
     return f"for (int64_t k = 0; k < {count}; k++) {name}[k] = {value};"
 
 
-def declarations(accumulators):
+def declarations(accumulators: Iterable[Accumulator]) -> list[str]:
     return [f"{a.c_type} {a.name} = {a.initial};" for a in accumulators]
 
 
-def estimate(sizes):
+def estimate(sizes: Iterable[Size]) -> int:
     """Number of iterations in the run the graph was captured in; an unknown size counts as 512."""
     return math.prod(hint(n, 512) for n in sizes)
 
 
-def longest(size):
+def longest(size: Size) -> int | float:
     """Iterations that a loop may have: accuracy must not depend on the sizes of one run."""
     return size if isinstance(size, int) else math.inf
 
@@ -232,7 +227,7 @@ UNROLLED = 32  # iterations up to which gcc may unroll a loop wholly: 16, unless
 BARRIER = 'asm volatile("");'
 
 
-def alone(lines, count=None):
+def alone(lines: list[str], count: int | str | None = None) -> list[str]:
     """What stands before a marked loop (`omp simd`) over `lines`, so that no loop around is
     vectorised.
 
@@ -255,7 +250,7 @@ def alone(lines, count=None):
     return [BARRIER] if is_short and any("if (" in line for line in lines) else []
 
 
-def loops_around(lines, loops):
+def loops_around(lines: list[str], loops: Sequence[tuple]) -> list[str]:
     """`lines` in loops of (variable, start, end) or (variable, start, end, step), the first
     outermost."""
     for variable, start, end, *step in reversed(loops):

@@ -5,8 +5,10 @@ In:   the schedule.  Out: the same with `FusedProduct`s in place of a library ca
       kernel that reads its result;
 and for each its kernel: `templates/matmul.jinja`, filled in.
 
-    gelu(a @ b + c)     apart:  torch.mm(a, b, out=buf0); add_gelu_0(buf0, c, buf1)           writes and reads buf0
-                        fused:  mm_add_gelu_0(a, b, c, buf1)                                  the tile is still in registers
+    gelu(a @ b + c)     apart:  torch.mm(a, b, out=buf0); add_gelu_0(buf0, c, buf1)
+                                buf0 is written and read
+                        fused:  mm_add_gelu_0(a, b, c, buf1)
+                                the tile is still in registers
 
 A library's product is usually faster than ours, so fusing pays only if the saved pass over the
 result is worth more.  Nobody knows before measuring: mode="max-autotune" times both (and several
@@ -22,6 +24,7 @@ conversions, split-K, TMA descriptors.
 import functools
 import math
 import os
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace
 
@@ -32,11 +35,12 @@ import torch
 from .. import config
 from ..dependencies import common_loops, flatten, int_or_none, loop_variables
 from ..graph_passes import gpu_layout
-from ..records import FusionDecision
-from ..scheduler import ExternNode, Group, Refused
-from .common import Scope, Value
+from ..ir import Buffer, BufferView, ExternKernel, Layout
+from ..nodes import ExternNode, Group, NodeGraph, Refused, ScheduledNode
+from ..records import CompileRecord, FusionDecision
+from .common import Kernel, Scope, Value
 from .triton import BIG, Axis, Launch, TritonKernelWriter
-from .triton_configs import product_configs
+from .triton_configs import Config, product_configs
 from .triton_expressions import NARROW, triton_type
 
 aten = torch.ops.aten
@@ -53,52 +57,66 @@ class FusedProduct:
     """A library product, the conversions of its operands and the pointwise group that reads it, as
     one kernel."""
 
-    def __init__(self, product, group, casts, certain):
-        self.product, self.buffer, self.casts, self.certain = (
-            product,
-            product.buffer,
-            casts,
-            certain,
-        )  # casts: operand's name -> (group, source's name)
+    def __init__(
+        self,
+        product: ExternNode,
+        group: Group | None,
+        casts: Mapping[str, tuple[Group, str]],
+        certain: bool,
+    ):
+        """casts: operand's name -> (the group that converts it, its source's name); certain: it is
+        not asked whether the library would be faster."""
+        self.product, self.buffer = product, product.buffer
+        self.casts, self.certain = casts, certain
         self.group = group or Group([], sizes_of(product.buffer), ())
-        self.apart = (
-            [g for g, _ in casts.values()] + [product] + ([group] if group else [])
-        )  # the same in several steps
+        # the same in several steps
+        self.apart: list[ExternNode | Group] = [cast for cast, _ in casts.values()] + [product]
+        if group:
+            self.apart.append(group)
         self.nodes = [product, *self.group.nodes]
         self.names = [name for node in self.apart for name in node.names]
         self.read_names = set().union(*[node.read_names for node in self.apart]) - set(self.names)
 
+    @property
+    def device(self) -> torch.device:
+        return self.buffer.layout.device
 
-def fuse_products(nodes, scheduler, every):
+    def __str__(self) -> str:
+        return f"extern {self.names[0]}: {self.buffer.op} {sorted(self.read_names)}"
+
+
+def fuse_products(
+    nodes: Sequence[ScheduledNode],
+    order: NodeGraph,
+    overwritten: Mapping[str, str],
+    record: CompileRecord,
+    every: bool,
+) -> list[ScheduledNode]:
     """The schedule with products fused: all that can be (every), or only those that no library
     kernel does well.
 
     What was decided stands in `record.fusions`."""
-    for extern in [
-        n for n in nodes if isinstance(n, ExternNode) and getattr(n.buffer, "op", None) in PRODUCTS
-    ]:
+    nodes = list(nodes)
+    for extern in [n for n in nodes if is_product(n)]:
         certain = has_unaligned_rows(extern.buffer)
         if not every and not certain:
             continue
         readers = [n for n in nodes if extern.names[0] in n.read_names]
-        group, reason = next((n for n in readers if isinstance(n, Group)), None), ""
+        group = next((n for n in readers if isinstance(n, Group)), None)
+        reason = ""
         try:
-            check_product(extern.buffer, scheduler.buffers)
+            check_product(extern.buffer, order.buffers)
             if group is None or readers[0] is not group:
                 raise Refused("no kernel continues from the product")
-            check_epilogue(extern, group, nodes, scheduler.overwritten)
+            check_epilogue(extern, group, nodes, overwritten)
         except Refused as refused:
             reason = str(refused)
         if not reason or certain:
-            fused = FusedProduct(
-                extern, None if reason else group, conversions(extern, nodes, scheduler), certain
-            )
-            anchor = extern if reason else group
-            nodes = [
-                fused if n is anchor else n for n in nodes if n is anchor or n not in fused.apart
-            ]
+            casts = conversions(extern, nodes, order.escaping)
+            fused = FusedProduct(extern, None if reason else group, casts, certain)
+            nodes = replaced(nodes, extern if reason else group, fused)
         if group is not None or certain:
-            scheduler.record.fusions.append(
+            record.fusions.append(
                 FusionDecision(
                     extern.names[0],
                     "+".join(group.names) if group else "(nothing)",
@@ -110,7 +128,19 @@ def fuse_products(nodes, scheduler, every):
     return nodes
 
 
-def has_unaligned_rows(product):
+def is_product(node: ScheduledNode) -> bool:
+    return isinstance(node, ExternNode) and getattr(node.buffer, "op", None) in PRODUCTS
+
+
+def replaced(
+    nodes: Sequence[ScheduledNode], anchor: ScheduledNode, fused: FusedProduct
+) -> list[ScheduledNode]:
+    """The schedule with `fused` where `anchor` stood, and without the other parts of it."""
+    kept = [n for n in nodes if n is anchor or n not in fused.apart]
+    return [fused if n is anchor else n for n in kept]
+
+
+def has_unaligned_rows(product: ExternKernel) -> bool:
     """A result whose rows begin at odd addresses, made of operands whose rows do not: a library
     kernel would need a padded result and a copy of it (logits of GPT-2 on an H200: 0.62 ms from the
     template, 0.91 ms padded, 3.3 ms as they are)."""
@@ -125,7 +155,8 @@ def has_unaligned_rows(product):
     )
 
 
-def check_product(buffer, buffers):
+def check_product(buffer: ExternKernel, buffers: Mapping[str, Buffer]) -> None:
+    """Can the template compute this product?"""
     a, b = (buffer.args[i] for i in PRODUCTS[buffer.op][1:])
     kinds = {buffers[v.name].layout.dtype for v in (a, b)} | {buffer.layout.dtype}
     if buffer.kwargs or any(
@@ -136,7 +167,12 @@ def check_product(buffer, buffers):
         raise Refused(f"a product of {', '.join(sorted(map(str, kinds)))} stays a library call")
 
 
-def check_epilogue(extern, group, nodes, overwritten):
+def check_epilogue(
+    extern: ExternNode,
+    group: Group,
+    nodes: Sequence[ScheduledNode],
+    overwritten: Collection[str],
+) -> None:
     """Does the group use the product's elements one by one, in the product's own loops?"""
     if any(name in overwritten for name in group.names):
         raise Refused("what follows overwrites an input, which other tiles may still read")
@@ -151,17 +187,15 @@ def check_epilogue(extern, group, nodes, overwritten):
         raise Refused("the product is read at other elements than the loops'")
 
 
-def conversions(extern, nodes, scheduler):
+def conversions(
+    extern: ExternNode, nodes: Sequence[ScheduledNode], escaping: Collection[str]
+) -> dict[str, tuple[Group, str]]:
     """{operand: (group, source)} of operands that one group makes by converting `source`, for this
     product alone."""
     found = {}
     for operand in {extern.buffer.args[i].name for i in PRODUCTS[extern.buffer.op][1:]}:
         group = next((n for n in nodes if isinstance(n, Group) and n.names == [operand]), None)
-        if (
-            group is None
-            or operand in scheduler.escaping
-            or sum(operand in n.read_names for n in nodes) > 1
-        ):
+        if group is None or operand in escaping or sum(operand in n.read_names for n in nodes) > 1:
             continue
         body = group.nodes[0].body
         if [i.op for i in body.walk()] == ["load", "to_dtype", "store"] and body.reads()[
@@ -171,7 +205,7 @@ def conversions(extern, nodes, scheduler):
     return found
 
 
-def sizes_of(product):
+def sizes_of(product: ExternKernel) -> tuple[int, ...]:
     """Loops over a product's result: (rows, columns) or (batch, rows, columns)."""
     return tuple(int(n) for n in product.layout.size)
 
@@ -180,26 +214,26 @@ def sizes_of(product):
 class ProductLaunch(Launch):
     batch: int = 1
 
-    def grid(self, config, values=()):
+    def grid(self, config: Config, values: Sequence[int] = ()) -> tuple[int, int]:
         return math.prod(-(-self.sizes[axis] // config.block(axis)) for axis in "mn"), self.batch
 
 
 class BatchIndex(Axis):
     """The product's number in the batch: the same for a whole program."""
 
-    def index_text(self, start):
+    def index_text(self, start: str) -> str:
         return start
 
 
 class MatmulWriter(TritonKernelWriter):
     """Fills in the template.  fused: a FusedProduct."""
 
-    def __init__(self, fused, *context):
+    def __init__(self, fused: FusedProduct, *context: object):
         super().__init__(fused.group, *context)
         self.product, self.casts = fused.product.buffer, fused.casts
         self.group, self.before = fused.group, [fused.product]
 
-    def plan(self):
+    def plan(self) -> None:
         self.kind, self.is_pointwise, self.columns = "product", True, False
         *batch, rows, columns = sizes_of(self.product)
         outer = common_loops(self.group.outer, sizes_of(self.product))
@@ -231,12 +265,12 @@ class MatmulWriter(TritonKernelWriter):
         self.symbol_axes = {v: frozenset() for v, _ in self.batch.loops}
         self.order_nodes()
 
-    def operand(self, number):
+    def operand(self, number: int) -> BufferView | None:
         """The BufferView of the bias (0, may be None), a (1) or b (2)."""
         position = PRODUCTS[self.product.op][number]
         return None if position is None else self.product.args[position]
 
-    def write(self):
+    def write(self) -> Kernel:
         self.plan()
         self.outside = self.scope = Scope()
         a, b = self.tile(1, ("m", "k")), self.tile(2, ("k", "n"))
@@ -287,7 +321,7 @@ class MatmulWriter(TritonKernelWriter):
         )
         return self.kernel(text.splitlines(), launch, ["MBLOCK", "NBLOCK", "KBLOCK"])
 
-    def linear(self, layout, view=None):
+    def linear(self, layout: Layout | None, view: BufferView | None = None) -> sympy.Expr:
         """Offset of the loops' element, in the product's layout or in a view that broadcasts to its
         shape."""
         size, stride, offset = (
@@ -305,11 +339,11 @@ class MatmulWriter(TritonKernelWriter):
             sum((p * s for p, s, n in zip(places, stride, size) if n != 1), sympy.sympify(offset))
         )
 
-    def bias(self):
+    def bias(self) -> tuple[str, sympy.Expr]:
         view = self.operand(0)
         return view.name, self.linear(None, view)
 
-    def tile(self, number, axes):
+    def tile(self, number: int, axes: tuple[str, str]) -> dict[str, str]:
         """How the tile of an operand is read: pointers, mask, and the conversion to the product's
         dtype."""
         view, names = (
@@ -340,12 +374,12 @@ class MatmulWriter(TritonKernelWriter):
         }
 
 
-def float32_precision():
+def float32_precision() -> str:
     return "tf32" if torch.backends.cuda.matmul.allow_tf32 else "ieee"
 
 
 @functools.cache
-def template():
+def template() -> jinja2.Template:
     path = os.path.join(os.path.dirname(__file__), "templates", "matmul.jinja")
     with open(path) as file:
         return jinja2.Environment(

@@ -16,16 +16,18 @@ out: argmax and argmin.
 """
 
 import math
+from collections.abc import Mapping, Sequence
 
 import sympy
 import torch
 
 from ..dependencies import int_or_none, loop_variables, runs_along, trace
-from ..ir import ComputedBuffer, Layout, Pointwise, Reduction, contiguous_strides
+from ..ir import Buffer, ComputedBuffer, Graph, Layout, Pointwise, Reduction, contiguous_strides
 from ..ops import ops
+from ..records import CompileRecord
 from ..sizes.expressions import FloorDiv, Mod
 from ..sizes.ranges import simplify
-from ..sizes.symbols import hint, nearest_divisor, size
+from ..sizes.symbols import Size, hint, nearest_divisor, size
 
 PROGRAMS = 132 * 8  # enough work for every processor
 ENOUGH_ROWS = (
@@ -37,7 +39,7 @@ LEAST_ELEMENTS = 1 << 17  # below this a second kernel costs more than it saves
 NEUTRAL = {"sum": 0, "prod": 1, "any": False}
 
 
-def split_reductions(graph, record):
+def split_reductions(graph: Graph, record: CompileRecord) -> None:
     """Rewrite the graph's operations in place; each split is noted in the record."""
     operations = []
     for buffer in graph.operations:
@@ -63,7 +65,7 @@ def split_reductions(graph, record):
     graph.operations[:] = operations
 
 
-def split(buffer):
+def split(buffer: ComputedBuffer) -> tuple[ComputedBuffer, ComputedBuffer] | None:
     """(partial, final), or None where one kernel is enough."""
     data = buffer.data
     ranges, reduction_ranges = ([size(n) for n in r] for r in (data.ranges, data.reduction_ranges))
@@ -91,7 +93,7 @@ def split(buffer):
     place = 0 if columns else len(data.ranges)
     inner_fn = data.inner_fn
 
-    def partial(index, rindex):
+    def partial(index: list, rindex: list) -> object:
         outer = list(index)
         flat = outer.pop(place) * chunk + rindex[0]
         at = unflatten(flat, reduction_ranges, {**dict(zip(index, ranges)), rindex[0]: chunk})
@@ -119,7 +121,7 @@ def split(buffer):
     )
     layout = Layout(data.device, data.dtype, tuple(ranges), contiguous_strides(ranges))
 
-    def whole(index, rindex):
+    def whole(index: list, rindex: list) -> object:
         at = list(index)
         at.insert(place, rindex[0])
         return ops.load(name, layout.indexer(at))
@@ -140,7 +142,7 @@ def split(buffer):
     )
 
 
-def elements_of(buffer, graph):
+def elements_of(buffer: Buffer, graph: Graph) -> tuple[ComputedBuffer, ComputedBuffer] | None:
     """(elements, their reduction) where few programs would compute many elements from one reduction
     per element; else None."""
     data = getattr(buffer, "data", None)
@@ -186,7 +188,7 @@ def elements_of(buffer, graph):
     )
 
 
-def runs_along_outputs(buffer):
+def runs_along_outputs(buffer: ComputedBuffer) -> bool:
     """Do the reads step by one along the last output dimension, rather than along the reduced
     ones?"""
     body = trace(buffer).simplify_loops()
@@ -199,7 +201,9 @@ def runs_along_outputs(buffer):
     )
 
 
-def unflatten(flat, sizes, ranges):
+def unflatten(
+    flat: sympy.Expr, sizes: Sequence[Size], ranges: Mapping[sympy.Symbol, Size]
+) -> list[sympy.Expr]:
     """The multi-dimensional index of element `flat`."""
     index = []
     for position, n in enumerate(sizes):
@@ -210,13 +214,11 @@ def unflatten(flat, sizes, ranges):
     return index
 
 
-def extreme(dtype, lowest):
+def extreme(dtype: torch.dtype, lowest: bool) -> bool | int | float:
     """The lowest or highest number of a dtype."""
-    low, high = (
-        (-math.inf, math.inf)
-        if dtype.is_floating_point
-        else (0, 1)
-        if dtype is torch.bool
-        else (torch.iinfo(dtype).min, torch.iinfo(dtype).max)
-    )
-    return low if lowest else high
+    if dtype.is_floating_point:
+        return -math.inf if lowest else math.inf
+    if dtype is torch.bool:
+        return 0 if lowest else 1
+    about = torch.iinfo(dtype)
+    return about.min if lowest else about.max

@@ -41,11 +41,20 @@ from dataclasses import dataclass
 
 import torch
 
-from ..dependencies import int_or_none, loop_variables, merge_loops, runs_along, stride_of
+from ..dependencies import LoopBody, int_or_none, loop_variables, merge_loops, runs_along, stride_of
 from ..sizes.printing import index_text
 from ..sizes.symbols import fill, hint, is_multiple, sizes
 from ..sizes.symbols import size as as_size
-from .common import Kernel, Scope, Value, indent, origin_text, summary
+from .common import (
+    Kernel,
+    Scope,
+    Value,
+    in_data_flow_order,
+    indent,
+    origin_text,
+    stages_of,
+    summary,
+)
 from .split_reductions import extreme
 from .triton_configs import block_configs, persistent_limit
 from .triton_expressions import (
@@ -166,6 +175,12 @@ def size_text(n):
     return text if text.isalnum() else f"({text})"
 
 
+def is_maximum(body: LoopBody) -> bool:
+    """Does the body find the maximum of what it reads, and nothing else?"""
+    ops = {i.op for i in body.walk()}
+    return body.reduction_kinds() == ["max"] and ops <= {"load", "to_dtype", "reduction", "store"}
+
+
 class TritonKernelWriter(TritonExpressions):
     """Plays the bodies of a group into Triton lines."""
 
@@ -201,52 +216,18 @@ class TritonKernelWriter(TritonExpressions):
 
     # -- plan --------------------------------------------------------------------------------------
     def plan(self):
+        """Axes, the kind of kernel, blocks to try and where masks are needed."""
         bodies = merge_loops([n.body for n in self.nodes])
         outer, inner = bodies[0].outer, max((b.inner for b in bodies), key=len)
         self.bodies = {n.name: b for n, b in zip(self.nodes, bodies)}
-        x, r = loop_variables("x", len(outer)), loop_variables("r", len(inner))
         self.is_pointwise, self.columns = not inner, False
+        online = False
         if self.is_pointwise:
-            cut = self.transposed_at(outer, bodies)
-            self.kind = "tile" if cut else "pointwise"
-            self.axes = (
-                [
-                    Axis("y", x[:cut], outer[:cut], "[:, None]"),
-                    Axis("x", x[cut:], outer[cut:], "[None, :]"),
-                ]
-                if cut
-                else [Axis("x", x, outer, "")]
-            )
+            self.plan_pointwise(outer, bodies)
         else:
-            self.axes = [Axis("x", x, outer, "[:, None]"), Axis("r", r, inner, "[None, :]")]
-            self.columns = columns = self.runs_along_x(x, r)
-            numel = math.inf if self.any_row else hint(self.axes[1].numel, math.inf)
-            online = (
-                numel > LONG_ROW
-                and not columns
-                and not any(
-                    n.name in self.keep and self.bodies[n.name].inner and not n.is_reduction
-                    for n in self.nodes
-                )
-                and len(self.sums_of_exp()) > 0
-            )
-            self.kind = "looped" if online or numel > persistent_limit(columns) else "persistent"
+            online = self.plan_reduction(outer, inner)
         self.sizes = {a.name: a.numel for a in self.axes}
-        tiles = len(
-            {
-                (a.name, a.index)
-                for b in bodies
-                for a in b.reads()
-                if not {*r}.isdisjoint(a.index.free_symbols)
-            }
-        )
-        hints = {a: hint(n, 512) for a, n in self.sizes.items()} | (
-            {"r": 2 * LONG_ROW} if self.any_row else {}
-        )
-        self.configs = block_configs(self.kind, hints, self.columns, tiles)
-        free = [c for c in self.configs if all(self.divides(c, a) for a in self.axes)]
-        if free:  # sizes that the blocks divide need no masks
-            self.configs = free
+        self.configs = self.blocks_to_try(loop_variables("r", len(inner)))
         self.axis_of = {v: a.name for a in self.axes for v, _ in a.loops}
         for axis in self.axes:
             if axis.numel == 0 or not all(self.divides(c, axis) for c in self.configs):
@@ -255,6 +236,54 @@ class TritonKernelWriter(TritonExpressions):
         self.streams = self.kind == "looped" and (
             online or not any(self.stage[n.name] > 0 and self.is_inner[n.name] for n in self.nodes)
         )
+
+    def plan_pointwise(self, outer, bodies):
+        """One axis; where reads run along another one than writes, a tile of two."""
+        x = loop_variables("x", len(outer))
+        cut = self.transposed_at(outer, bodies)
+        if cut:
+            self.kind = "tile"
+            self.axes = [
+                Axis("y", x[:cut], outer[:cut], "[:, None]"),
+                Axis("x", x[cut:], outer[cut:], "[None, :]"),
+            ]
+        else:
+            self.kind, self.axes = "pointwise", [Axis("x", x, outer, "")]
+
+    def plan_reduction(self, outer, inner):
+        """Rows and their elements.  Does a loop over a row find its maximum and the sum of its
+        exponentials at once (the online softmax)?"""
+        x, r = loop_variables("x", len(outer)), loop_variables("r", len(inner))
+        self.axes = [Axis("x", x, outer, "[:, None]"), Axis("r", r, inner, "[None, :]")]
+        self.columns = self.runs_along_x(x, r)
+        numel = math.inf if self.any_row else hint(self.axes[1].numel, math.inf)
+        online = numel > LONG_ROW and not self.columns and self.may_be_online()
+        is_long = online or numel > persistent_limit(self.columns)
+        self.kind = "looped" if is_long else "persistent"
+        return online
+
+    def may_be_online(self):
+        """No element of a row must be stored, and there is a sum of exponentials."""
+        is_stored = any(
+            n.name in self.keep and self.bodies[n.name].inner and not n.is_reduction
+            for n in self.nodes
+        )
+        return not is_stored and len(self.sums_of_exp()) > 0
+
+    def blocks_to_try(self, r):
+        """Block sizes; only those that divide the sizes, if there are some: they need no masks."""
+        tiles = {
+            (a.name, a.index)
+            for b in self.bodies.values()
+            for a in b.reads()
+            if not {*r}.isdisjoint(a.index.free_symbols)
+        }
+        hints = {a: hint(n, 512) for a, n in self.sizes.items()}
+        if self.any_row:
+            hints["r"] = 2 * LONG_ROW
+        configs = block_configs(self.kind, hints, self.columns, len(tiles))
+        free = [c for c in configs if all(self.divides(c, a) for a in self.axes)]
+        return free or configs
 
     def divides(self, config, axis):
         """Is the axis cut into whole tiles, whatever its symbols are?  A row in one tile is as long
@@ -303,43 +332,12 @@ class TritonKernelWriter(TritonExpressions):
 
     def order_nodes(self):
         """Data-flow order, and in which loop (stage) each node runs; -1: before the first."""
-        makers, ordered, pending, self.stage = (
-            {n.name: n for n in self.nodes},
-            [],
-            list(self.nodes),
-            {},
-        )
         self.is_inner = {n.name: bool(self.bodies[n.name].inner) for n in self.nodes}
-        while pending:
-            done = {n.name for n in ordered}
-            ready = [
-                n
-                for n in pending
-                if all(
-                    a.name in done or a.name == n.name or a.name not in makers
-                    for a in n.body.reads()
-                )
-            ]
-            ordered += ready
-            pending = [n for n in pending if n not in ready]
-        for node in ordered:
-            inner, stage = self.is_inner[node.name], 0 if self.is_inner[node.name] else -1
-            for access in node.body.reads():
-                producer = makers.get(access.name)
-                if producer is not None and producer is not node:
-                    same_loop = not inner or (
-                        self.is_inner[producer.name] and not producer.is_reduction
-                    )
-                    stage = max(stage, self.stage[producer.name] + (0 if same_loop else 1))
-            self.stage[node.name] = stage
-        self.nodes, self.makers = ordered, makers
+        self.makers = {n.name: n for n in self.nodes}
+        self.nodes = in_data_flow_order(self.nodes)
+        self.stage = stages_of(self.nodes, self.is_inner, self.is_pointwise)
         for body in self.bodies.values():
-            if body.reduction_kinds() == ["max"] and {i.op for i in body.walk()} <= {
-                "load",
-                "to_dtype",
-                "reduction",
-                "store",
-            }:
+            if is_maximum(body):
                 self.maxima |= {
                     a.name
                     for a in body.reads()

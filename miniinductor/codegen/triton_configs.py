@@ -16,6 +16,7 @@ Mirrors the `*_heuristics` of torch/_inductor/runtime/triton_heuristics.py.
 """
 
 import os
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 
@@ -30,26 +31,26 @@ INTERPRETED_TILE = 65536  # the interpreter pays per program, not per element
 
 @dataclass(frozen=True)
 class Config:
-    blocks: tuple  # ((name, size), ...)
+    blocks: tuple[tuple[str, int], ...]  # ((name, size), ...)
     num_warps: int
     num_stages: int = 1
 
-    def block(self, axis):
+    def block(self, axis: str) -> int:
         return dict(self.blocks)[axis.upper() + "BLOCK"]
 
-    def __str__(self):
+    def __str__(self) -> str:
         return (
             ", ".join(f"{name}={size}" for name, size in self.blocks)
             + f", num_warps={self.num_warps}"
         )
 
 
-def power_of_2(n):
+def power_of_2(n: int) -> int:
     """The smallest power of 2 that is at least n."""
     return 1 << max(0, int(n) - 1).bit_length()
 
 
-def _config(warps, stages=1, **blocks):
+def _config(warps: int, stages: int = 1, **blocks: int) -> Config:
     return Config(
         tuple((axis.upper() + "BLOCK", size) for axis, size in blocks.items()), warps, stages
     )
@@ -61,11 +62,13 @@ def _looped(warps, stages, **blocks):
     return Config((*config.blocks, ("STAGES", stages)), warps, stages)
 
 
-def persistent_limit(columns):
+def persistent_limit(columns: bool) -> int:
     return PERSISTENT_COLUMNS if columns else PERSISTENT
 
 
-def block_configs(kind, sizes, columns=False, tiles=1):
+def block_configs(
+    kind: str, sizes: Mapping[str, int], columns: bool = False, tiles: int = 1
+) -> list[Config]:
     """Configs to try.  kind: "pointwise" (axis x), "tile" (y, x), "persistent" or "looped" (x, r).
 
     columns: memory runs along x, so that neighbouring threads should work on neighbouring outputs;
@@ -151,14 +154,14 @@ def block_configs(kind, sizes, columns=False, tiles=1):
     return list(dict.fromkeys(found))
 
 
-def foreach_config(counts):
+def foreach_config(counts: Sequence[int]) -> Config:
     """For parts of so many elements in one kernel."""
     if os.environ.get("TRITON_INTERPRET") == "1":
         return _config(1, x=min(INTERPRETED_TILE, power_of_2(max(counts))))
     return _config(4, x=1024) if sum(counts) < 1024 * PROCESSORS * 16 else _config(8, x=4096)
 
 
-def product_configs(sizes):
+def product_configs(sizes: Mapping[str, int]) -> list[Config]:
     """Tiles of a matrix product: sizes of m, n and k.  Large ones reuse what they load most; small
     products need many programs.
 

@@ -15,11 +15,13 @@ Mirrors TritonOverrides in torch/_inductor/codegen/triton.py.
 """
 
 import math
+from collections.abc import Callable
 
 import sympy
 import torch
 
 from ..ops import BINARY, COMPARISON, UNARY, OpsHandler
+from ..sizes.symbols import Size
 from .common import Value
 
 NARROW = (torch.bfloat16, torch.float16)
@@ -147,15 +149,15 @@ def integer_pow(base, exponent):
 }
 
 
-def triton_type(dtype):
+def triton_type(dtype: torch.dtype) -> str:
     return "tl.int1" if dtype is torch.bool else "tl." + str(dtype).removeprefix("torch.")
 
 
-def compute_dtype(dtype):
+def compute_dtype(dtype: torch.dtype) -> torch.dtype:
     return torch.float32 if dtype in NARROW else dtype
 
 
-def literal(value, dtype):
+def literal(value: object, dtype: torch.dtype) -> str:
     if dtype is torch.bool:
         return str(bool(value))
     if not dtype.is_floating_point:  # wraps, as a Python number does in torch
@@ -172,28 +174,28 @@ class TritonExpressions(OpsHandler):
     """The ops without memory and reductions; `TritonKernelWriter` adds those."""
 
     # -- values ------------------------------------------------------------------------------------
-    def solid(self, value):
+    def solid(self, value: Value) -> Value:
         """A literal as a Triton scalar of its own dtype: Python numbers have none."""
         if not self.is_literal(value):
             return value
         text = f"tl.full([], {value}, {triton_type(compute_dtype(value.dtype))})"
         return self.temporary(text, value.dtype, frozenset())
 
-    def is_literal(self, value):
+    def is_literal(self, value: Value) -> bool:
         return value.text in self.literals
 
-    def literal_value(self, text, dtype):
+    def literal_value(self, text: str, dtype: torch.dtype) -> Value:
         self.literals.add(text)
         return Value(text, dtype, frozenset())
 
-    def constant(self, value, dtype):
+    def constant(self, value: bool | int | float, dtype: torch.dtype) -> Value:
         text = literal(value, dtype)
         result = self.literal_value(text, dtype)
         return (
             self.solid(result) if dtype is torch.float64 else result
         )  # a Python number may be rounded to float32
 
-    def index_expr(self, expr, dtype):
+    def index_expr(self, expr: Size, dtype: torch.dtype) -> Value:
         expr = sympy.sympify(expr)
         if expr.is_Integer:
             return self.constant(int(expr), dtype)
@@ -202,7 +204,7 @@ class TritonExpressions(OpsHandler):
         text = f"({text})" if not text.isidentifier() else text
         return self.temporary(f"{text}.to({triton_type(compute_dtype(dtype))})", dtype, axes)
 
-    def indirect_indexing(self, value, size, wrap_neg=True):
+    def indirect_indexing(self, value: Value, size: Size, wrap_neg: bool = True) -> sympy.Expr:
         index, size = self.solid(value), self.index(sympy.sympify(size))
         if wrap_neg:
             index = self.temporary(
@@ -220,7 +222,7 @@ class TritonExpressions(OpsHandler):
         return symbol
 
     # -- conversions -------------------------------------------------------------------------------
-    def to_dtype(self, x, dtype, src_dtype=None):
+    def to_dtype(self, x: Value, dtype: torch.dtype, src_dtype: torch.dtype | None = None) -> Value:
         source = x.dtype
         if dtype == source:
             return x
@@ -251,7 +253,7 @@ class TritonExpressions(OpsHandler):
         return self.temporary(f"{text}.to({triton_type(dtype)})", dtype, x.inner)
 
     # -- control -----------------------------------------------------------------------------------
-    def alike(self, a, b):
+    def alike(self, a: Value, b: Value) -> tuple[Value, Value]:
         """At most one of two operands is a bare literal; Python numbers take the other's dtype."""
         if not isinstance(a, Value):
             a = self.constant(a, b.dtype)
@@ -259,14 +261,14 @@ class TritonExpressions(OpsHandler):
             b = self.constant(b, a.dtype)
         return (self.solid(a) if self.is_literal(b) else a), b
 
-    def where(self, condition, a, b):
+    def where(self, condition: Value, a: Value, b: Value) -> Value:
         a, b = self.alike(a, b)
         condition = self.solid(condition)
         return self.temporary(
             f"tl.where({condition}, {a}, {b})", a.dtype, condition.inner | a.inner | b.inner
         )
 
-    def masked(self, mask, body, other):
+    def masked(self, mask: Value, body: Callable[[], Value], other: object) -> Value:
         before, mask = self.mask, self.solid(mask)
         self.mask = mask if before is None else self.binary("bitwise_and", before, mask)
         value = body()
@@ -274,7 +276,7 @@ class TritonExpressions(OpsHandler):
         return self.where(mask, value, self.constant(other, value.dtype))
 
     # -- random numbers: Triton's own counter-based generator (Philox) -----------------------------
-    def rand(self, seed, offset):
+    def rand(self, seed: Value, offset: Value) -> Value:
         bits = self.temporary(
             f"tl.randint({seed}, {self.solid(offset)}.to(tl.int32)).to(tl.uint32)",
             torch.uint32,
@@ -285,7 +287,7 @@ class TritonExpressions(OpsHandler):
         )  # as the C++ prelude
 
     # -- families ----------------------------------------------------------------------------------
-    def unary(self, op, x):
+    def unary(self, op: str, x: Value) -> Value:
         x = self.solid(x)
         if op == "neg":
             # Triton's unary minus is 0 - x, which loses the sign of zero
@@ -318,7 +320,7 @@ class TritonExpressions(OpsHandler):
             return self.temporary(f"tl.{op}({x})", x.dtype, x.inner)
         return self.temporary(f"libdevice.{LIBDEVICE[op]}({x})", x.dtype, x.inner)
 
-    def truediv(self, a, b):
+    def truediv(self, a: Value, b: Value) -> Value:
         a, b = self.alike(a, b)
         if a.dtype is torch.float64:
             text = f"{a} / {b}"
@@ -330,15 +332,12 @@ class TritonExpressions(OpsHandler):
             )
         return self.temporary(text, a.dtype, a.inner | b.inner)
 
-    def binary(self, op, a, b):
+    def binary(self, op: str, a: Value, b: Value) -> Value:
         a, b = self.alike(a, b)
         axes, is_float = a.inner | b.inner, a.dtype.is_floating_point
-        neutral = {"add": "0", "sub": "0", "mul": "1"}.get(op)
-        if neutral and not is_float:
-            if b.text == neutral:
-                return a
-            if a.text == neutral and op != "sub":
-                return b
+        same = None if is_float else unchanged(op, a, b)
+        if same is not None:
+            return same
         if op in LOGICAL:
             a, b = (v if v.dtype is torch.bool else self.to_dtype(v, torch.bool) for v in (a, b))
             return self.temporary(f"{a} {LOGICAL[op]} {b}", torch.bool, axes)
@@ -348,24 +347,40 @@ class TritonExpressions(OpsHandler):
                     self.temporary(f"{self.solid(v)}.to(tl.int32)", torch.int32, v.inner)
                     for v in (a, b)
                 )
-            return self.temporary(
-                f"{a} {INFIX[op]} {b}", torch.bool if op in COMPARISON else a.dtype, axes
-            )
+            dtype = torch.bool if op in COMPARISON else a.dtype
+            return self.temporary(f"{a} {INFIX[op]} {b}", dtype, axes)
         if op in ("maximum", "minimum"):
-            if a.dtype is torch.bool:
-                return self.temporary(f"{a} {'|' if op == 'maximum' else '&'} {b}", a.dtype, axes)
-            nan = ", propagate_nan=tl.PropagateNan.ALL" if is_float else ""
-            return self.temporary(f"tl.{op}({a}, {b}{nan})", a.dtype, axes)
-        a, b = self.solid(a), self.solid(b)
+            return self.temporary(extremum(op, a, b), a.dtype, axes)
+        return self.temporary(self.call_text(op, self.solid(a), self.solid(b)), a.dtype, axes)
+
+    def call_text(self, op: str, a: Value, b: Value) -> str:
+        """An operation that is a function of a library, or of the helpers."""
+        is_float = a.dtype.is_floating_point
         if op == "fmod" and not is_float:
-            text = f"{a} % {b}"
-        elif op == "truncdiv":
-            text = f"libdevice.trunc({self.truediv(a, b)})"
-        elif op in ("floordiv", "remainder") or op == "pow" and not is_float:
-            text = f"{'float' if is_float else 'integer'}_{op}({a}, {b})"
-        else:
-            text = f"libdevice.{LIBDEVICE[op]}({a}, {b})"
-        return self.temporary(text, a.dtype, axes)
+            return f"{a} % {b}"
+        if op == "truncdiv":
+            return f"libdevice.trunc({self.truediv(a, b)})"
+        if op in ("floordiv", "remainder") or op == "pow" and not is_float:
+            return f"{'float' if is_float else 'integer'}_{op}({a}, {b})"
+        return f"libdevice.{LIBDEVICE[op]}({a}, {b})"
+
+
+def unchanged(op: str, a: Value, b: Value) -> Value | None:
+    """The operand that an integer operation gives back: x + 0, x - 0, x * 1; or None."""
+    neutral = {"add": "0", "sub": "0", "mul": "1"}.get(op)
+    if neutral is None:
+        return None
+    if b.text == neutral:
+        return a
+    return b if a.text == neutral and op != "sub" else None
+
+
+def extremum(op: str, a: Value, b: Value) -> str:
+    """NaN wins."""
+    if a.dtype is torch.bool:
+        return f"{a} {'|' if op == 'maximum' else '&'} {b}"
+    nan = ", propagate_nan=tl.PropagateNan.ALL" if a.dtype.is_floating_point else ""
+    return f"tl.{op}({a}, {b}{nan})"
 
 
 def _install(names, family):

@@ -18,6 +18,8 @@ import math
 
 import sympy
 
+from ..foreach import Foreach
+from .common import Kernel
 from .triton import Launch, TritonKernelWriter, noted
 from .triton_configs import foreach_config
 
@@ -28,11 +30,11 @@ class TritonForeachWriter(TritonKernelWriter):
     """Writes the body of the first part; the others differ in their pointers and number of
     elements."""
 
-    def __init__(self, group, *context):
+    def __init__(self, group: Foreach, *context: object):
         super().__init__(group.parts[0][0], *context)
         self.parts = group.parts
 
-    def plan(self):
+    def plan(self) -> None:
         super().plan()
         counts = [int(math.prod(group.outer)) for group, _ in self.parts]
         self.configs = [foreach_config(counts)]
@@ -42,7 +44,7 @@ class TritonForeachWriter(TritonKernelWriter):
         [axis] = self.axes
         axis.loops, axis.numel, axis.mask = [(axis.loops[0][0], SIZE)], SIZE, "xmask"
 
-    def places(self):
+    def places(self) -> list[tuple[str, str]]:
         """(parameter, buffer) of every part, part by part."""
         first = list(map(self.memory, self.parts[0][1]))
         return [
@@ -51,7 +53,7 @@ class TritonForeachWriter(TritonKernelWriter):
             for name, pointer in self.pointers.items()
         ]
 
-    def grid_lines(self):
+    def grid_lines(self) -> list[str]:
         [axis], own = self.axes, list(self.pointers.values())
         lines = [
             "block = tl.program_id(0)",
@@ -67,7 +69,7 @@ class TritonForeachWriter(TritonKernelWriter):
             ]
         return lines + axis.lines("(block - first) * XBLOCK")
 
-    def kernel(self, body, launch, blocks):
+    def kernel(self, body: list[str], launch: Launch, blocks: list[str]) -> Kernel:
         places, first = self.places(), self.parts[0][1]
         launch = Launch(
             "foreach",

@@ -21,7 +21,7 @@ from ..autograd.functionalize import is_needed, is_view
 from ..checks import may_raise
 from ..sizes.symbols import same
 from .extern import EXTERN
-from .registry import LOWERINGS, aten
+from .registry import LOWERINGS
 
 MAKES_ANEW = {
     *"zeros_like ones_like full_like new_zeros new_ones new_full empty_like new_empty".split()

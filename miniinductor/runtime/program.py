@@ -1,10 +1,9 @@
 """A generated wrapper as plain data, and the function that is made of it.
 
-In:   what codegen/wrapper.py wrote.  Out: a `Program`: it can be kept on disk (graph_cache.py), and
-      `start()` gives the callable, whose kernels
-are built then, or found on disk.
+In:   what codegen/wrapper.py printed.  Out: a `Program`: it can be kept on disk (graph_cache.py),
+      and `start()` gives the callable, whose kernels are built then, or found on disk.
 
-    >>> program = WrapperWriter(graph, record).program()        # (graph_cache.py pickles it)
+    >>> program = build_program(graph, record)                  # (graph_cache.py pickles it)
     >>> call = program.start()
     >>> [out] = call(x)
 
@@ -14,13 +13,19 @@ Mirrors torch/_inductor/output_code.py (`CompiledFxGraph`).
 
 import functools
 import itertools
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 
-from ..sizes.symbols import fill
+from ..sizes.symbols import Size, fill
 from .build import build_kernels, empty_cpu
 from .triton_build import build_triton_kernels
+
+if TYPE_CHECKING:
+    from ..codegen.common import Kernel
+    from ..graph_passes.freezing import Frozen
 
 ALIGNMENT = 64
 
@@ -28,20 +33,22 @@ ALIGNMENT = 64
 @dataclass
 class Program:
     source: str
-    scope: dict  # the wrapper's globals but for its kernels: ops, dtypes, parameters, workspaces
-    kernels: list  # (language, device, [(name, codegen.common.Kernel, bytes that it moves)])
+    scope: dict[
+        str, object
+    ]  # the wrapper's globals but for its kernels: ops, dtypes, parameters, workspaces
+    kernels: list[tuple]  # (language, device, [(name, codegen.common.Kernel, bytes that it moves)])
     device: torch.device
-    inputs: list  # names, in order
-    constants: dict  # name -> parameter, buffer or constant
-    mutations: list  # names of inputs and constants that are written
-    functions: dict = None  # name -> kernel, where they are built already
-    frozen: object = None  # freezing.Frozen
+    inputs: list[str]  # names, in order
+    constants: dict[str, torch.Tensor]  # name -> parameter, buffer or constant
+    mutations: list[str]  # names of inputs and constants that are written
+    functions: dict[str, Callable] | None = None  # name -> kernel, where they are built already
+    frozen: "Frozen | None" = None  # what freezing made of parameters
     refused: str = ""  # why it must not be recorded as a CUDA graph
 
-    def __getstate__(self):
+    def __getstate__(self) -> dict:
         return {**self.__dict__, "functions": None}
 
-    def start(self):
+    def start(self) -> Callable:
         """The callable.  Raises CompilerError where a kernel is not on disk any more and cannot be
         built."""
         if self.functions is None:
@@ -58,7 +65,9 @@ class Program:
         return self.frozen.guarded(call) if self.frozen else call
 
 
-def build_functions(language, device, kernels, moved):
+def build_functions(
+    language: str, device: torch.device, kernels: Sequence["Kernel"], moved: Sequence[int]
+) -> list[Callable]:
     if language == "cpp":
         return build_kernels([(k.source, k.summary) for k in kernels])
     return build_triton_kernels(kernels, device, moved)
@@ -69,22 +78,22 @@ class NewWorkspace:
     """A function of the size symbols that makes the arena and every intermediate (and view of one)
     in it."""
 
-    plan: list  # (dtype, (slot, offset), size, stride, offset of the view)
-    slots: list  # bytes
-    symbols: list  # names
+    plan: list[tuple]  # (dtype, (slot, offset), size, stride, offset of the view)
+    slots: list[Size]  # bytes
+    symbols: list[str]  # names
     device: torch.device
 
-    def __getstate__(self):
+    def __getstate__(self) -> dict:
         return {k: v for k, v in self.__dict__.items() if k != "numbers"}
 
     @functools.cached_property
-    def numbers(self):
+    def numbers(self) -> Callable:
         return fill((self.plan, self.slots), self.symbols)
 
     @torch.inference_mode(
         False
     )  # tensors made in inference mode could not be written outside of it
-    def __call__(self, *symbols):
+    def __call__(self, *symbols: int) -> tuple[torch.Tensor, ...]:
         plan, slots = self.numbers(*symbols)
         *starts, total = itertools.accumulate(
             (-(-n // ALIGNMENT) * ALIGNMENT for n in slots), initial=0
@@ -103,7 +112,7 @@ class NewWorkspace:
 class WorkspacesBySize(dict):
     """sizes -> the list of workspaces for them; those of the sizes met first are let go."""
 
-    def __call__(self, *sizes, most=4):
+    def __call__(self, *sizes: int, most: int = 4) -> list:
         workspaces = self.get(sizes)
         if workspaces is None:
             if len(self) >= most:
@@ -112,7 +121,7 @@ class WorkspacesBySize(dict):
         return workspaces
 
 
-def in_layout(tensor, stride):
+def in_layout(tensor: torch.Tensor, stride: tuple[int, ...]) -> torch.Tensor:
     """The tensor, copied if its strides are others; strides of dimensions of size 1 do not
     matter."""
     if (

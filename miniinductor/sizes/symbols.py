@@ -28,6 +28,7 @@ import hashlib
 import math
 import warnings
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import sympy
 import torch
@@ -42,6 +43,7 @@ from .ranges import is_nonnegative, opened
 # Python over the first placeholders
 warnings.filterwarnings("ignore", message="Raw Sym(Int|Float|Bool) value")
 SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
+Size: TypeAlias = int | sympy.Expr  # a size, stride or offset
 
 
 # A symbol, named by the hash of its text -> the integer it stands for: math.trunc(s0 / 2).

@@ -16,9 +16,9 @@ def _(answer):
     yield row("a small block under a large one", lambda: answer([(0, 512), (64, 64)], 64), 512)
 
     from minidynamo.bench.models import gpt2
-    from miniinductor.codegen import wrapper
+    from miniinductor import memory
     import minidynamo
-    used, original = [], wrapper.place_in_arena
+    used, original = [], memory.place_in_arena
 
     def place(arena, size, born, dies):
         used.append(size)
@@ -29,11 +29,11 @@ def _(answer):
             return minidynamo.explain(model)(**inputs)
 
     def with_answer():
-        wrapper.place_in_arena = place
+        memory.place_in_arena = place
         try:
             return explained()
         finally:
-            wrapper.place_in_arena = original
+            memory.place_in_arena = original
             minidynamo.reset()
     model, inputs = gpt2(layers=1, sequence=16)
     with torch.no_grad():

@@ -113,7 +113,7 @@ e.wrapper
 # Library kernels are called through their `out=` forms where they have one, so that they write into planned memory, too. The code that writes this code:
 
 # %%
-from miniinductor.codegen import wrapper
+from miniinductor import memory
 from miniinductor.codegen.wrapper import WrapperWriter
 
 excerpt(WrapperWriter.emit)
@@ -128,7 +128,7 @@ excerpt(WrapperWriter.emit)
 # 3. take the lowest gap that is large enough.
 
 # %%
-excerpt(wrapper.place_in_arena)
+excerpt(memory.place_in_arena)
 
 # %% [markdown]
 # And one thing more: a kernel that reads each element of a buffer for the last time, just before it writes the same element of its own result, may write *over* it (`in_place`).

@@ -8,11 +8,11 @@ What no test of numbers can see, and why there is no mutant for it:
   * a mask that only saves work (`fits` of a whole block, checked again by each element's mask);
   * `Scheduler.reaches`: without it the graph of nodes has a circle, and the topological order
     raises instead of giving a wrong number;
-  * the readers of a scatter's target come first (`Scheduler.must_follow`): lowering gives each
+  * the readers of a scatter's target come first (`NodeGraph.must_follow`): lowering gives each
     scatter a target that nobody else reads, a copy or the result of a library kernel with one
     user;
   * the readers of an overwritten input come first (`overwritten_inputs` fills
-    `Scheduler.before`): it refuses where they stand later in the order already, so only what
+    `NodeGraph.before`): it refuses where they stand later in the order already, so only what
     joins alike kernels afterwards could move one. No program was found where that happens;
   * a write after a write of one buffer: functional graphs write each buffer once; what remains
     of that order is a scatter's own chain of names, which its reads already keep;
@@ -26,11 +26,12 @@ from unittest import mock
 import sympy
 
 import miniinductor.compile as driver
-from miniinductor import foreach, in_place
+from miniinductor import foreach, in_place, memory
 from miniinductor.autograd import functionalize
-from miniinductor.codegen import cpp, cpp_expressions, triton, wrapper
+from miniinductor.codegen import cpp, cpp_expressions, triton
 from miniinductor.dependencies import Recorder
 from miniinductor.graph_passes import basic
+from miniinductor.nodes import NodeGraph
 from miniinductor.scheduler import Scheduler
 
 from .mutants import mutant
@@ -43,15 +44,15 @@ TRITON = "writes --count 40 --modes triton"
 # --- edges ----------------------------------------------------------------------------------------
 @mutant("read after write: what a node reads", CPU)
 def reads() -> None:
-    original = Scheduler.must_follow
-    Scheduler.must_follow = lambda self, node, nodes: (
+    original = NodeGraph.must_follow
+    NodeGraph.must_follow = lambda self, node, nodes: (
         original(self, node, nodes) - set(list(node.read_names)[:1])
     )
 
 
 @mutant("one memory under two names: inputs that share it", CPU, AOT)
 def shared_inputs() -> None:
-    driver._guard_shared_memory = lambda run, gm, record: run
+    driver.guard_shared_memory = lambda run, gm, record: run
 
 
 @mutant("one memory under two names: results that must not share it", CPU, AOT)
@@ -71,7 +72,9 @@ def alike() -> None:
 
     def one_loop(group: Any) -> Any:
         found = original(group)
-        return found and (found[0], ("same", len(found[2])), found[2])
+        if found is not None:
+            found.operations = ("same", len(found.names))
+        return found
 
     foreach.one_loop = one_loop
 
@@ -95,7 +98,7 @@ def read_elsewhere() -> None:
 
 @mutant("in place: a dying buffer that is read at other places", CPU)
 def dying_elsewhere() -> None:
-    wrapper.may_overwrite = lambda *_: True
+    memory.may_overwrite = lambda *_: True
 
 
 @mutant("in place: a result that is laid out differently", CPU)
@@ -112,8 +115,8 @@ def laid_out() -> None:
 # --- memory ---------------------------------------------------------------------------------------
 @mutant("arena: two buffers that live at the same time", CPU)
 def lives() -> None:
-    original = wrapper.place_in_arena
-    wrapper.place_in_arena = lambda arena, size, born, dies: original([], size, born, dies)
+    original = memory.place_in_arena
+    memory.place_in_arena = lambda arena, size, born, dies: original([], size, born, dies)
 
 
 @mutant("arena: a buffer that is read by the kernel that makes another", CPU)
@@ -122,8 +125,8 @@ def last_reader() -> None:
         earlier = [(o, n, b, d - 1, name) for o, n, b, d, name in arena]
         return original(earlier, size, born, dies)
 
-    original = wrapper.place_in_arena
-    wrapper.place_in_arena = place_in_arena
+    original = memory.place_in_arena
+    memory.place_in_arena = place_in_arena
 
 
 # --- functionalization ----------------------------------------------------------------------------

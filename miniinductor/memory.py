@@ -1,0 +1,370 @@
+"""Where each buffer lies, and when it goes: the memory plan of a compiled graph.
+
+In:   the steps of a call.  Out: a `MemoryPlan`, from which the wrapper is printed;
+      `record.memory_plan`, `memory_lives` and `memory_steps` say what was chosen.
+
+    >>> plan = plan_memory(schedule, steps, main_device(graph), record)
+    >>> plan.in_arena, plan.freed         # softmax: its three intermediates stay in registers
+    ({}, [[]])
+    >>> record.memory_plan
+    [('buf3', 'new', 128)]
+
+A graph output is freshly allocated in each call.  Intermediates live in one *workspace*: an arena
+in which buffers whose lives do not overlap share bytes (where sizes are symbols: slots, for buffers
+that are equally large for all sizes; the workspaces of a few sizes are kept).  A workspace is kept
+between calls, because a fresh page costs more than a pass over it; a call takes one from a list and
+puts it back, so that threads and recursive calls never share one.  Memory that an extern kernel's
+result may alias is never taken from the arena, nor large buffers in training on a GPU.
+
+What a kernel reads for the last time, element by element as it makes its result, the result is
+written over (in_place.py says when that is right).  Mirrors
+torch/_inductor/codegen/memory_planning.py.
+"""
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import sympy
+import torch
+
+from . import config
+from .codegen.matmul import FusedProduct
+from .in_place import may_overwrite
+from .ir import Buffer, ConstantBuffer, ExternKernel, InputBuffer, MultiOutput
+from .kernels import KernelStep, Step
+from .nodes import ExternNode, Schedule
+from .records import CompileRecord
+from .runtime.program import ALIGNMENT
+from .sizes.ranges import is_nonnegative
+from .sizes.symbols import Size, expand, hint, sizes
+
+# devices where an output takes the memory of what it is made of: that still lies in the cache
+HANDED_OVER = {"cuda"}
+# device -> bytes from which on, in training, an intermediate is no part of a workspace
+SINGLE = {"cuda": 1 << 16}
+# (offset or slot, bytes, first step, last step, buffer)
+Occupied: TypeAlias = tuple[int, Size, int, int, str]
+
+
+@dataclass
+class MemoryPlan:
+    """What the wrapper needs to know of memory."""
+
+    memory_of: dict[str, str]  # buffer -> the buffer whose memory it takes
+    in_arena: dict[str, tuple[int, int]]  # buffer -> (slot, offset in it)
+    slots: list[Size]  # bytes of each slot; one, the arena itself, where sizes are numbers
+    freed: list[list[str]]  # for each step the names that end after it
+
+    def root(self, name: str) -> str:
+        return root_of(name, self.memory_of)
+
+
+def plan_memory(
+    schedule: Schedule, steps: Sequence[Step], device: torch.device, record: CompileRecord
+) -> MemoryPlan:
+    """Choose for each buffer: arena bytes, or a fresh tensor; and when it dies."""
+    return MemoryPlanner(schedule, steps, device, record).plan()
+
+
+def are_owned(record: CompileRecord) -> bool:
+    """Does the caller hand its inputs over, so that each can be freed after its last use?"""
+    return getattr(record.functional_graph, "meta", {}).get("owned", False)
+
+
+def root_of(name: str, memory_of: dict[str, str]) -> str:
+    """The buffer whose memory it is in the end."""
+    while name in memory_of:
+        name = memory_of[name]
+    return name
+
+
+class MemoryPlanner:
+    def __init__(
+        self,
+        schedule: Schedule,
+        steps: Sequence[Step],
+        device: torch.device,
+        record: CompileRecord,
+    ):
+        self.schedule, self.steps = schedule, steps
+        self.graph, self.buffers = schedule.graph, schedule.buffers
+        self.device, self.record = device, record
+        self.owned = are_owned(record)
+        # buffer -> the one whose memory it takes: a scatter's target, an input that is written, ...
+        self.memory_of = {**schedule.overwritten, **scatter_targets(steps)}
+        self.last_use: dict[str, int] = {}  # root -> the last step that touches its memory
+        self.pinned: set[str] = set()  # roots whose memory outlives the call, or may
+        self.arena: list[Occupied] = []
+        self.slots: list[Size] = [0]
+        self.in_arena: dict[str, tuple[int, int]] = {}
+        self.symbolic = False  # are sizes expressions?
+        # output -> the library kernel's result that it takes the memory of
+        self.handed: dict[str, str] = {}
+
+    def plan(self) -> MemoryPlan:
+        self.find_lives()
+        self.handed = self.handed_over()
+        lives: list[tuple[str, int, int, int]] = []
+        for position, step in enumerate(self.steps):
+            for name in step.made():
+                if name not in self.memory_of:
+                    self.place_and_record(name, step, position, lives)
+        self.record_lives(lives)
+        freed = [self.freed_after(step, position) for position, step in enumerate(self.steps)]
+        return MemoryPlan(self.memory_of, self.in_arena, self.slots, freed)
+
+    def root(self, name: str) -> str:
+        return root_of(name, self.memory_of)
+
+    # -- lives -------------------------------------------------------------------------------------
+    def find_lives(self) -> None:
+        """The last use of everything, and what must not be taken from the arena."""
+        self.pinned = {self.root(name) for name in self.schedule.escaping}
+        for position, step in enumerate(self.steps):
+            for name in step.touched():
+                self.last_use[self.root(name)] = position
+            if isinstance(step, ExternNode) and may_alias(step.buffer):
+                self.pinned |= {self.root(n) for n in step.read_names}
+        self.symbolic = any(
+            isinstance(storage_bytes(self.buffers[name]), sympy.Expr)
+            for step in self.steps
+            for name in step.made()
+        )
+
+    def place_and_record(
+        self, name: str, step: Step, position: int, lives: list[tuple[str, int, int, int]]
+    ) -> None:
+        """Choose where a buffer lies; `lives` gets its bytes, first and last step."""
+        place, buffer = self.place(name, step, position), self.buffers[name]
+        is_extern = isinstance(buffer, (ExternKernel, MultiOutput))
+        nbytes = hint(storage_bytes(buffer), 0)
+        if not is_extern or name in self.in_arena:
+            self.record.memory_plan.append((name, place, nbytes))
+        if nbytes and not (is_extern and may_alias(buffer)):
+            dies = self.last_use.get(self.root(name), position)
+            if name in self.pinned:
+                dies = len(self.steps) - 1
+            lives.append((name, nbytes, position, dies))
+
+    def record_lives(self, lives: Sequence[tuple[str, int, int, int]]) -> None:
+        below = list(itertools.accumulate([hint(size, 0) for size in self.slots], initial=0))
+        at = {name: below[slot] + offset for name, (slot, offset) in self.in_arena.items()}
+        self.record.memory_lives = [(name, at.get(name), *life) for name, *life in lives]
+        self.record.memory_steps = [step_name(step) for step in self.steps]
+
+    def freed_after(self, step: Step, position: int) -> list[str]:
+        """The names of what this step is the last to touch: `del` returns its memory early."""
+        touched = dict.fromkeys(self.root(name) for name in step.touched())
+        ended = [
+            root for root in touched if self.last_use.get(root) == position and self.is_local(root)
+        ]
+        names = []
+        for root in ended:
+            names += [root, *[n for n in self.memory_of if self.root(n) == root]]
+        return names
+
+    def is_local(self, name: str) -> bool:
+        """A tensor made in this call, or handed over to it, that nothing needs any more."""
+        buffer = self.buffers.get(name)
+        if self.owned and isinstance(buffer, InputBuffer):
+            return (
+                name not in self.pinned
+                and name not in self.schedule.escaping
+                and name not in self.memory_of.values()
+            )
+        return (
+            name not in self.in_arena
+            and name not in self.pinned
+            and name not in self.graph.inputs
+            and not isinstance(buffer, (InputBuffer, ConstantBuffer))
+            and name not in self.graph.constants
+            and name not in self.memory_of
+        )
+
+    # -- places ------------------------------------------------------------------------------------
+    def place(self, name: str, step: Step, position: int) -> str:
+        """Choose where `name` lies, from its step to its last use; the choice in words."""
+        nbytes = storage_bytes(self.buffers[name])
+        size = self.arena_bytes(nbytes)
+        life = (position, self.last_use.get(name, position))
+        if name in self.pinned:
+            dying = self.handed.get(name)
+        else:
+            dying = self.dying(step, name, position)
+        if dying is None:
+            return self.place_anew(name, nbytes, life)
+        if dying in self.in_arena:
+            slot, offset = self.in_arena[name] = self.in_arena[dying]
+            self.arena.append((slot if self.symbolic else offset, size, *life, name))
+        else:
+            self.memory_of[name] = dying
+            self.last_use[self.root(name)] = self.last_use.pop(name, position)
+            if name in self.pinned:
+                self.pinned.add(dying)
+        return f"in place of {dying}"
+
+    def place_anew(self, name: str, nbytes: Size, life: tuple[int, int]) -> str:
+        """Bytes of the arena that are free, where that is right; else a tensor of its own."""
+        if (
+            not config.buffer_reuse
+            or name in self.pinned
+            or name in self.handed.values()
+            or not self.may_share(self.buffers[name], nbytes)
+        ):
+            return "new"
+        size = self.arena_bytes(nbytes)
+        if self.symbolic:
+            start, before = place_in_slot(self.slots, self.arena, nbytes, *life)
+            self.in_arena[name] = (start, 0)
+        else:
+            start, before = place_in_arena(self.arena, size, *life)
+            self.slots[0] = max(self.slots[0], start + size)
+            self.in_arena[name] = (0, start)
+        self.arena.append((start, size, *life, name))
+        return f"reuse of {before}" if before else "new"
+
+    def arena_bytes(self, nbytes: Size) -> int:
+        """What it takes of the arena, rounded up; of slots it takes a whole one."""
+        return 1 if self.symbolic else -(-nbytes // ALIGNMENT) * ALIGNMENT
+
+    def may_share(self, buffer: Buffer, nbytes: Size) -> bool:
+        """May it lie in the arena?  GPU memory is for what both halves of a training step keep:
+        there, each large intermediate is the allocator's, and returned after its last use."""
+        single = math.inf
+        if self.record.joint_graph is not None:
+            single = SINGLE.get(self.device.type, math.inf)
+        # the eager kernel's own
+        is_fresh = isinstance(buffer, MultiOutput) or (
+            isinstance(buffer, ExternKernel) and buffer.out_op is None
+        )
+        return not is_fresh and buffer.layout.device == self.device and 0 < hint(nbytes, 1) < single
+
+    # -- in place ----------------------------------------------------------------------------------
+    def handed_over(self) -> dict[str, str]:
+        """{output: the library kernel's result that it takes the memory of}: gelu(a @ b) over a @
+        b."""
+        handed: dict[str, str] = {}
+        if self.device.type not in HANDED_OVER:
+            return handed
+        for position, step in enumerate(self.steps):
+            for name in step.made():
+                old = self.dying(step, name, position) if name in self.pinned else None
+                if old is not None and isinstance(self.buffers[old], ExternKernel):
+                    handed[name] = old
+        return handed
+
+    def dying(self, step: Step, name: str, position: int) -> str | None:
+        """A buffer made in this call that the step reads, element by element and for the last time,
+        as it makes `name`; or None."""
+        if name in self.memory_of or not writes_over(step):
+            return None
+        taken = {self.in_arena.get(n, self.root(n)) for n in step.made()}
+        for old in step.kernel.read:
+            if (
+                self.last_use.get(self.root(old)) == position
+                and self.fits(name, old, taken)
+                and may_overwrite(step.group, name, old, False)
+            ):
+                return old
+        return None
+
+    def fits(self, new: str, old: str, taken: set) -> bool:
+        """Is the memory of `old` of the right size, this call's own, and not `taken`?"""
+        buffer, wanted = self.buffers[old], self.buffers[new]
+        if old in self.in_arena:
+            is_free = self.in_arena[old] not in taken
+            return is_free and storage_bytes(buffer) == storage_bytes(wanted)
+        root = self.buffers[self.root(old)]
+        return (
+            root.name not in taken
+            and self.is_local(root.name)
+            and buffer.layout == wanted.layout
+            and not isinstance(root, (InputBuffer, MultiOutput))
+            and not (isinstance(root, ExternKernel) and may_alias(root))
+        )
+
+
+def scatter_targets(steps: Sequence[Step]) -> dict[str, str]:
+    """{a scatter's result: the buffer into which it writes}"""
+    targets = {}
+    for step in steps:
+        if isinstance(step, KernelStep):
+            for node in step.group.nodes:
+                target = getattr(getattr(node.buffer, "data", None), "target", None)
+                if target is not None:
+                    targets[node.buffer.name] = target
+    return targets
+
+
+def writes_over(step: Step) -> bool:
+    """May this step's results lie where something that it reads lies?"""
+    if not (config.in_place and config.buffer_reuse and isinstance(step, KernelStep)):
+        return False
+    if step.kernel.reruns:
+        return False
+    # Triton: loops may read a value again, and for a second result it may be loaded twice, in other
+    # threads
+    return step.language != "triton" or not (
+        isinstance(step.group, FusedProduct) or step.group.is_reduction or len(step.made()) > 1
+    )
+
+
+def may_alias(buffer: ExternKernel | MultiOutput) -> bool:
+    """Can the extern kernel's result share memory with its arguments?"""
+    if isinstance(buffer, MultiOutput) or buffer.out_op is not None:
+        return False  # (its kernel was asked already)
+    schema = getattr(buffer.op, "_schema", None)
+    return schema is None or any(r.alias_info is not None for r in schema.returns)
+
+
+def storage_bytes(buffer: Buffer) -> Size:
+    """Bytes from the first to the last element, perhaps an expression; 0 where there is no
+    layout."""
+    layout = buffer.layout
+    if layout is None or 0 in layout.size:
+        return 0
+    last = sum((n - 1) * s for n, s in zip(sizes(layout.size), sizes(layout.stride)))
+    return expand((last + 1) * layout.dtype.itemsize)
+
+
+def step_name(step: Step) -> str:
+    """What a step is called in the record."""
+    if isinstance(step, KernelStep):
+        return step.name
+    op = getattr(step.buffer, "op", None)
+    return str(op).split(".")[-2] if isinstance(op, torch._ops.OpOverload) else step.buffer.name
+
+
+def place_in_arena(
+    arena: Sequence[Occupied], size: int, born: int, dies: int
+) -> tuple[int, str | None]:
+    """Lowest offset where `size` bytes are free during [born, dies]; and the name of a dead buffer
+    that lay there."""
+    busy = sorted((o, n) for o, n, b, d, _ in arena if b <= dies and born <= d)
+    offset = 0
+    for start, length in busy:
+        if start - offset >= size:
+            break
+        offset = max(offset, start + length)
+    before = [
+        name for o, n, b, d, name in arena if d < born and o < offset + size and offset < o + n
+    ]
+    return offset, before[-1] if before else None
+
+
+def place_in_slot(
+    slots: list[Size], arena: Sequence[Occupied], nbytes: Size, born: int, dies: int
+) -> tuple[int, str | None]:
+    """The same where bytes are expressions: a slot that is free during [born, dies] and as large
+    for all sizes, or a new one."""
+    for k, have in enumerate(slots):
+        users = [(b, d, name) for slot, _, b, d, name in arena if slot == k]
+        if all(d < born or dies < b for b, d, _ in users) and is_nonnegative(
+            sympy.sympify(have - nbytes)
+        ):
+            return k, max(users)[2]
+    slots.append(nbytes)
+    return len(slots) - 1, None

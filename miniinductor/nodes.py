@@ -1,0 +1,248 @@
+"""What the scheduler orders and fuses: eager kernels, and groups of loop bodies; and their order.
+
+In:   `Graph.operations`.  Out: `ExternNode` and `Group`, and a `NodeGraph` that says which of them
+      must run before which.
+
+    >>> order = NodeGraph(graph)
+    >>> nodes = [node_of(buffer) for buffer in graph.operations]     # softmax: four loop nests
+    >>> [[earlier.names for earlier in order.makers(nodes)[node]] for node in nodes[:3]]
+    [[], [['buf0']], [['buf1']]]
+
+The vocabulary that scheduler.py, in_place.py, foreach.py and the code generators share.  Mirrors
+`SchedulerNode`, `ExternKernelSchedulerNode` and `FusedSchedulerNode` in
+torch/_inductor/scheduler.py.
+"""
+
+import graphlib
+import heapq
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+import torch
+
+from .dependencies import LoopBody, trace
+from .ir import (
+    Buffer,
+    ComputedBuffer,
+    ExternKernel,
+    Graph,
+    MultiOutput,
+    Scatter,
+    buffer_views,
+)
+from .sizes.symbols import Size, hint
+
+
+class Refused(Exception):
+    """Why two nodes do not become one kernel."""
+
+
+class ScheduledNode(Protocol):
+    """One step of the schedule: an eager kernel or a kernel of ours."""
+
+    names: list[str]  # buffers that it makes
+    read_names: set[str]  # buffers that others have made and it reads
+
+
+Makers: TypeAlias = dict[ScheduledNode, set[ScheduledNode]]
+
+
+@dataclass
+class Node:
+    """One computed buffer and its loop body."""
+
+    buffer: ComputedBuffer
+    body: LoopBody
+
+    @property
+    def name(self) -> str:
+        return self.buffer.name
+
+    @property
+    def is_reduction(self) -> bool:
+        return bool(self.body.reduction_kinds())
+
+
+class ExternNode:
+    """An eager kernel, or the selection of one of its outputs."""
+
+    def __init__(self, buffer: ExternKernel | MultiOutput):
+        self.buffer = buffer
+        self.names = [buffer.name]
+        if isinstance(buffer, MultiOutput):
+            self.read_names = {buffer.source}
+        else:
+            self.read_names = {v.name for v in buffer_views((buffer.args, buffer.kwargs))}
+
+    def made(self) -> list[str]:
+        return self.names
+
+    def touched(self) -> list[str]:
+        return [*self.names, *sorted(self.read_names)]
+
+    def __str__(self) -> str:
+        op = getattr(self.buffer, "op", "output of")
+        return f"extern {self.names[0]}: {op} {sorted(self.read_names)}"
+
+
+class Group:
+    """Bodies that run in one kernel, over the same outer (and, for reductions, inner) loops."""
+
+    def __init__(self, nodes: list[Node], outer: Sequence[Size], inner: Sequence[Size]):
+        self.nodes, self.outer, self.inner = nodes, tuple(outer), tuple(inner)
+        self.names = [n.name for n in nodes]
+        self.is_reduction = any(n.is_reduction for n in nodes)
+        self.has_scan = any(n.body.has_scan() for n in nodes)
+        self.reads = [a for n in nodes for a in n.body.reads()]
+        self.writes = {a.name: a for n in nodes for a in n.body.writes()}
+        self.targets = {n.buffer.data.target for n in nodes if isinstance(n.buffer.data, Scatter)}
+        self.read_names = ({a.name for a in self.reads} | self.targets) - set(self.names)
+
+    @property
+    def full(self) -> tuple[Size, ...]:
+        return self.outer + self.inner
+
+    @property
+    def device(self) -> torch.device:
+        return self.nodes[0].buffer.layout.device
+
+    def over(self, outer: Sequence[Size], inner: Sequence[Size]) -> "Group":
+        """The same group over finer loops."""
+        nodes = [
+            Node(n.buffer, n.body.split_to(outer, inner if n.body.inner else ()))
+            for n in self.nodes
+        ]
+        return Group(nodes, outer, inner)
+
+    def as_full(self, outer: Sequence[Size], inner: Sequence[Size]) -> "Group":
+        """A pointwise group over the loops of a reduction."""
+        nodes = [Node(n.buffer, n.body.as_full(outer, inner)) for n in self.nodes]
+        return Group(nodes, outer, inner)
+
+    def __str__(self) -> str:
+        kind = "reduction" if self.is_reduction else "pointwise"
+        reduced = f" x reduce {list(self.inner)}" if self.inner else ""
+        lines = [f"{kind} kernel over {list(self.outer)}{reduced}"]
+        for node in self.nodes:
+            layout = node.buffer.layout
+            origins = ", ".join(sorted(str(o) for o in node.buffer.origins))
+            lines.append(f"  {node.name}: {layout.dtype} {list(layout.size)}  # {origins}")
+            lines += [f"    {line}" for line in str(node.body).splitlines()]
+        return "\n".join(lines)
+
+
+def node_of(buffer: Buffer) -> ExternNode | Group:
+    """A node of its own for an operation of the graph; a loop nest has its fewest loops."""
+    if isinstance(buffer, (ExternKernel, MultiOutput)):
+        return ExternNode(buffer)
+    body = trace(buffer).simplify_loops()
+    return Group([Node(buffer, body)], body.outer, body.inner)
+
+
+def buffers_of(graph: Graph) -> dict[str, Buffer]:
+    """Every buffer by its name: the graph's, its inputs (ints, too) and its operations."""
+    return {**graph.buffers, **graph.inputs, **{b.name: b for b in graph.operations}}
+
+
+def buffer_bytes(buffer: Buffer) -> int:
+    """Size in bytes, in the run the graph was captured in (1 MiB where that is not known): it only
+    serves the scores."""
+    numel = hint(math.prod(buffer.layout.size))
+    return (1 << 20) if numel is None else numel * buffer.layout.dtype.itemsize
+
+
+def has_effect(buffer: Buffer) -> bool:
+    """Does the eager kernel do more than compute?  Random ones advance the generator, so they stay,
+    in their order; checks may raise."""
+    op = getattr(buffer, "op", None)
+    schema = getattr(op, "_schema", None)
+    if schema is None:
+        return False
+    return (
+        schema.is_mutable
+        or not schema.returns
+        or torch.Tag.nondeterministic_seeded in getattr(op, "tags", ())
+    )
+
+
+class NodeGraph:
+    """What every step of scheduling asks of one lowered graph: its buffers, which of them escape,
+    and which nodes must run before which."""
+
+    def __init__(self, graph: Graph):
+        self.graph = graph
+        self.buffers = buffers_of(graph)
+        self.escaping = {v.name for v in graph.results}
+        effects = [b.name for b in graph.operations if has_effect(b)]
+        # name -> names that come before
+        self.before = {later: {earlier} for earlier, later in zip(effects, effects[1:])}
+
+    def makers(self, nodes: Sequence[ScheduledNode]) -> Makers:
+        """{node: the nodes that must run before it}, from must_follow."""
+        maker = {name: node for node in nodes for name in node.names}
+        return {
+            node: {maker[name] for name in self.must_follow(node, nodes) if name in maker} - {node}
+            for node in nodes
+        }
+
+    def must_follow(self, node: ScheduledNode, nodes: Iterable[ScheduledNode]) -> set[str]:
+        """Names whose makers run before `node`: what it reads; for a scatter, the other readers of
+        its target; for an eager kernel with an effect, the one before it; where it overwrites an
+        input, the readers of the old value."""
+        names = node.read_names.union(
+            *[self.before[name] for name in node.names if name in self.before]
+        )
+        for target in getattr(node, "targets", ()):
+            names.update(
+                other.names[0]
+                for other in nodes
+                if other is not node
+                and target in other.read_names
+                and not (set(node.names) & other.read_names)
+            )
+        return names
+
+    def topological(
+        self, nodes: Sequence[ScheduledNode], makers: Makers | None = None
+    ) -> list[ScheduledNode]:
+        """Data-flow order; among the ready ones, the original order."""
+        position = {b.name: i for i, b in enumerate(self.graph.operations)}
+        key = {
+            node: (max(position[name] for name in node.names), i) for i, node in enumerate(nodes)
+        }
+        sorter = graphlib.TopologicalSorter(makers or self.makers(nodes))
+        sorter.prepare()  # raises CycleError
+        ready: list = []
+        order: list = []
+        while sorter.is_active():
+            for node in sorter.get_ready():
+                heapq.heappush(ready, (key[node], node))
+            order.append(heapq.heappop(ready)[1])
+            sorter.done(order[-1])
+        return order
+
+
+@dataclass
+class Schedule:
+    """What runs, in execution order: what goes from the scheduler to the code generators."""
+
+    order: NodeGraph
+    nodes: list[ScheduledNode]
+    overwritten: dict[str, str]  # buffer -> the graph input whose memory it takes
+
+    @property
+    def graph(self) -> Graph:
+        return self.order.graph
+
+    @property
+    def buffers(self) -> dict[str, Buffer]:
+        return self.order.buffers
+
+    @property
+    def escaping(self) -> set[str]:
+        return self.order.escaping
+
+    def __str__(self) -> str:
+        return "\n\n".join(map(str, self.nodes))
