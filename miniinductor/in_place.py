@@ -14,11 +14,16 @@ memory_planning.py.  Left out: eager kernels and scatters that write into an inp
 copied).
 """
 
+from typing import TYPE_CHECKING, Any
+
 from . import config
 from .ir import BufferView
 
+if TYPE_CHECKING:
+    from .scheduler import Scheduler
 
-def overwritten_inputs(scheduler, nodes):
+
+def overwritten_inputs(scheduler: "Scheduler", nodes: "list[Any]") -> dict[str, str]:
     """{buffer: input}.  Other nodes that read the input's old value stay before the kernel:
     `scheduler.before` says so.
 
@@ -44,7 +49,9 @@ def overwritten_inputs(scheduler, nodes):
     return result
 
 
-def reason_to_copy(scheduler, node, target, view):
+def reason_to_copy(
+    scheduler: "Scheduler", node: "Any", target: str, view: BufferView
+) -> str | None:
     if not config.in_place:
         return "config.in_place is off"
     layout = scheduler.buffers[target].layout
@@ -73,7 +80,7 @@ def reason_to_copy(scheduler, node, target, view):
     )
 
 
-def may_overwrite(group, new, old, reads_first):
+def may_overwrite(group: "Any", new: str, old: str, reads_first: bool) -> bool:
     """May `new`, made by the group, lie where `old` lies, as far as the group itself goes?
 
     reads_first: the kernel reads `old` right before it writes `new`, so that other bodies of one

@@ -66,8 +66,8 @@ from ..runtime.program import (
 )
 from ..runtime.triton_build import race
 from ..scheduler import ExternNode, Group, Scheduler, buffer_bytes
+from ..sizes.intervals import is_nonnegative
 from ..sizes.printing import python_code
-from ..sizes.ranges import is_nonnegative
 from ..sizes.symbols import DERIVED, expand, hint, same, sizes
 from ..sizes.symbols import size as as_size
 from .common import indent
