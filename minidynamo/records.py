@@ -68,7 +68,7 @@ class FrameRecord:
     recompile_reason: str = ""  # what the first failing guard of the entry before found
     failed_guard: "Guard | None" = None  # that guard
     # replacement code steps it; see config.count_hits
-    calls: itertools.count[int] = field(default_factory=itertools.count)
+    calls: "itertools.count[int]" = field(default_factory=itertools.count)
 
     def __repr__(self) -> str:
         what = f"{len(self.guards)} guards, {len(self.graph_breaks)} graph breaks"

@@ -294,17 +294,32 @@ def _canonical(fact: sympy.Expr) -> sympy.Expr:
     if divided is not None and isinstance(fact, (sympy.Eq, sympy.Ne)):
         return fact.func(Mod(*divided), 0, evaluate=False)
     relation = fact.func
-    terms = sympy.Add.make_args(gap)
-    left = [t for t in terms if t.as_coeff_Mul()[0] > 0]
-    right = [-t for t in terms if t.as_coeff_Mul()[0] < 0]
-    numbers = [t for t in left if t.is_number]
+    left, right = _sides(gap)
+    numbers = _numbers(left)
     if len(numbers) == len(left):  # symbols stand on the left
         left, right = right, left
         relation = fact.reversed.func
-    elif numbers and not any(t.is_number for t in right):
+    elif numbers and not _numbers(right):
         left = [t for t in left if not t.is_number]
         right += [-t for t in numbers]
     return relation(sympy.Add(*left), sympy.Add(*right), evaluate=False)
+
+
+def _sides(gap: sympy.Expr) -> tuple[list[sympy.Expr], list[sympy.Expr]]:
+    """s0 - 4 is s0 on the left and 4 on the right: the terms that are added, and the others."""
+    left = []
+    right = []
+    for term in sympy.Add.make_args(gap):
+        factor = term.as_coeff_Mul()[0]
+        if factor > 0:
+            left.append(term)
+        elif factor < 0:
+            right.append(-term)
+    return left, right
+
+
+def _numbers(terms: list[sympy.Expr]) -> list[sympy.Expr]:
+    return [term for term in terms if term.is_number]
 
 
 # ---- fake tensors --------------------------------------------------------------------------------

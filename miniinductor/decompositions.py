@@ -260,8 +260,11 @@ def nll_loss_backward(
     classes = torch.arange(x.shape[-1], device=x.device)
     hit = (classes == target.unsqueeze(-1)) & (target != ignore_index).unsqueeze(-1)
     scale = -gradient / total_weight if reduction == 1 else -gradient
-    scale = scale.unsqueeze(-1) if reduction == 0 and x.dim() == 2 else scale
-    return torch.where(hit, scale if weight is None else scale * weight, 0).to(x.dtype)
+    if reduction == 0 and x.dim() == 2:
+        scale = scale.unsqueeze(-1)
+    if weight is not None:
+        scale = scale * weight
+    return torch.where(hit, scale, 0).to(x.dtype)
 
 
 @decomposition(aten._adaptive_avg_pool2d.default, aten._adaptive_avg_pool3d.default)

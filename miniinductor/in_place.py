@@ -17,27 +17,27 @@ copied).
 from typing import TYPE_CHECKING, Any
 
 from . import config
-from .ir import BufferView
+from .ir import BufferView, Layout
 
 if TYPE_CHECKING:
     from .scheduler import Scheduler
 
 
-def overwritten_inputs(scheduler: "Scheduler", nodes: "list[Any]") -> dict[str, str]:
+def overwritten_inputs(scheduler: "Scheduler", nodes: list[Any]) -> dict[str, str]:
     """{buffer: input}.  Other nodes that read the input's old value stay before the kernel:
     `scheduler.before` says so.
 
     `nodes` in execution order.  An input that is not overwritten is written by a copy at the end;
     the record says why."""
-    graph, result = scheduler.graph, {}
+    result = {}
     maker = {name: node for node in nodes for name in node.names}
-    outputs = {v.name for v in graph.outputs if isinstance(v, BufferView)}
-    written = [view.name for _, view in graph.mutations]
-    for target, view in graph.mutations:
+    taken = [v.name for v in scheduler.graph.outputs if isinstance(v, BufferView)]
+    taken += [view.name for _, view in scheduler.graph.mutations]
+    for target, view in scheduler.graph.mutations:
         node = maker.get(view.name)
-        why = reason_to_copy(scheduler, node, target, view)
         readers = [n for n in nodes if n is not node and target in n.read_names]
-        if not why and (view.name in outputs or written.count(view.name) > 1):
+        why = reason_to_copy(scheduler, node, target, view)
+        if not why and taken.count(view.name) > 1:
             why = "the new value is returned, too, as a tensor of its own"
         if not why and any(nodes.index(n) > nodes.index(node) for n in readers):
             why = "its old value is read later"
@@ -49,38 +49,31 @@ def overwritten_inputs(scheduler: "Scheduler", nodes: "list[Any]") -> dict[str, 
     return result
 
 
-def reason_to_copy(
-    scheduler: "Scheduler", node: "Any", target: str, view: BufferView
-) -> str | None:
+def reason_to_copy(scheduler: "Scheduler", node: Any, target: str, view: BufferView) -> str | None:
+    """Why the new value cannot be written over the input `target`; None if it can."""
     if not config.in_place:
         return "config.in_place is off"
     layout = scheduler.buffers[target].layout
     if node is None or not hasattr(node, "writes"):
         return "its new value is no kernel's result"
     made = scheduler.buffers[view.name].layout
-    if (made.device.type != "cpu" or config.cpu_backend != "cpp") and next(
-        n for n in node.nodes if n.name == view.name
-    ).body.inner:
-        return "Triton: a kernel that goes through a row more than once computes elements again"
-    whole = (tuple(view.size), tuple(view.stride), view.offset) == (
-        tuple(made.size),
-        tuple(made.stride),
-        made.offset,
-    )
-    if not whole or (made.dtype, tuple(made.size), tuple(made.stride)) != (
-        layout.dtype,
-        tuple(layout.size),
-        tuple(layout.stride),
-    ):
+    if made.device.type != "cpu" or config.cpu_backend != "cpp":
+        member = next(n for n in node.nodes if n.name == view.name)
+        if member.body.inner:
+            return "Triton: a kernel that goes through a row more than once computes elements again"
+    is_whole = _place(view) == _place(made) and view.offset == made.offset
+    if not is_whole or made.dtype != layout.dtype or _place(made) != _place(layout):
         return "its memory is laid out differently"
-    return (
-        None
-        if may_overwrite(node, view.name, target, True)
-        else "its old value is read at other places or times than it is written"
-    )
+    if not may_overwrite(node, view.name, target, True):
+        return "its old value is read at other places or times than it is written"
+    return None
 
 
-def may_overwrite(group: "Any", new: str, old: str, reads_first: bool) -> bool:
+def _place(layout: BufferView | Layout) -> tuple[Any, Any]:
+    return tuple(layout.size), tuple(layout.stride)
+
+
+def may_overwrite(group: Any, new: str, old: str, reads_first: bool) -> bool:
     """May `new`, made by the group, lie where `old` lies, as far as the group itself goes?
 
     reads_first: the kernel reads `old` right before it writes `new`, so that other bodies of one

@@ -26,25 +26,28 @@ WORD = 0xFFFFFFFF
 
 def philox(seed: torch.Tensor, offset: torch.Tensor) -> torch.Tensor:
     """The first 32 bits for each element of `offset` (int64), as int64; seed: int64, broadcast."""
-    c0, c1, c2, c3 = (
-        offset & WORD,
-        offset >> 32 & WORD,
-        torch.zeros_like(offset),
-        torch.zeros_like(offset),
-    )
-    k0, k1 = seed & WORD, seed >> 32 & WORD
+    c0 = offset & WORD
+    c1 = offset >> 32 & WORD
+    c2 = torch.zeros_like(offset)
+    c3 = torch.zeros_like(offset)
+    k0 = seed & WORD
+    k1 = seed >> 32 & WORD
     for _ in range(10):
-        a, b = c0 * 0xD2511F53, c2 * 0xCD9E8D57  # the low 64 bits, whatever the sign
-        c0, c1, c2, c3 = (b >> 32 & WORD) ^ c1 ^ k0, b & WORD, (a >> 32 & WORD) ^ c3 ^ k1, a & WORD
-        k0, k1 = k0 + 0x9E3779B9 & WORD, k1 + 0xBB67AE85 & WORD
+        a = c0 * 0xD2511F53  # the low 64 bits, whatever the sign
+        b = c2 * 0xCD9E8D57
+        c0 = (b >> 32 & WORD) ^ c1 ^ k0
+        c1 = b & WORD
+        c2 = (a >> 32 & WORD) ^ c3 ^ k1
+        c3 = a & WORD
+        k0 = k0 + 0x9E3779B9 & WORD
+        k1 = k1 + 0xBB67AE85 & WORD
     return c0
 
 
 def uniform(seed: torch.Tensor, size: Sequence[int]) -> torch.Tensor:
     """The eager kernel of `miniinductor::uniform`: float32 in [0, 1), 24 bits each."""
-    return (
-        (philox(seed, torch.arange(math.prod(size), device=seed.device)) >> 8).float() * 2.0**-24
-    ).reshape(size)
+    bits = philox(seed, torch.arange(math.prod(size), device=seed.device))
+    return ((bits >> 8).float() * 2.0**-24).reshape(size)
 
 
 LIBRARY = torch.library.Library("miniinductor", "DEF")
@@ -129,7 +132,7 @@ def native_dropout(x: torch.Tensor, p: float, train: bool | None) -> Any:
     return x * keep.to(x.dtype) * (1 / (1 - p)), keep
 
 
-RULES = {
+RULES: dict[Any, Callable[..., Any]] = {
     aten.rand.default: rand,
     aten.rand_like.default: rand_like,
     aten.randn.default: normal(rand),

@@ -152,13 +152,14 @@ def add(call: Call, a: Any, b: Any, alpha: float = 1) -> TensorBox:
     if call.name == "rsub":
         a, b = b, a
     dtype = compute_dtype(call, a, b)
-    combine = ops.logical_or if dtype == torch.bool else ops.add if call.name == "add" else ops.sub
-    return pointwise(
-        call,
-        lambda u, v: combine(u, v if alpha == 1 else ops.mul(v, ops.constant(alpha, dtype))),
-        a,
-        b,
-    )
+    combine = ops.add if call.name == "add" else ops.sub
+    if dtype == torch.bool:
+        combine = ops.logical_or
+
+    def body(u: Value, v: Value) -> Value:
+        return combine(u, v if alpha == 1 else ops.mul(v, ops.constant(alpha, dtype)))
+
+    return pointwise(call, body, a, b)
 
 
 def compute_dtype(call: Call, *args: Any) -> torch.dtype:
@@ -342,22 +343,22 @@ def full_rule(call: Call, *args: Any, **kwargs: Any) -> TensorBox:
 
 @lower(aten.arange.start_step, aten.arange.start, aten.arange.default)
 def arange(call: Call, *args: Any, **kwargs: Any) -> TensorBox:
-    start, step = (0, 1) if len(args) == 1 else (args[0], args[2] if len(args) > 2 else 1)
+    start = 0 if len(args) == 1 else args[0]
+    step = args[2] if len(args) > 2 else 1
     dtype = call.value.dtype
 
+    def whole(n: Any) -> Any:
+        return n if isinstance(n, sympy.Expr) else int(n)
+
     def body(index: Index) -> Value:
-        if dtype.is_floating_point:
-            position = ops.index_expr(index[0], torch.int64)
-            whole = all(isinstance(n, sympy.Expr) or float(n).is_integer() for n in (start, step))
-            wide = torch.float32 if whole else torch.float64
-            value = ops.to_dtype(position, wide, torch.int64)
-            value = ops.add(ops.mul(value, number(step, wide)), number(start, wide))
-            return cast(value, wide, dtype)
-        return ops.index_expr(
-            index[0] * (step if isinstance(step, sympy.Expr) else int(step))
-            + (start if isinstance(start, sympy.Expr) else int(start)),
-            dtype,
-        )
+        if not dtype.is_floating_point:
+            return ops.index_expr(index[0] * whole(step) + whole(start), dtype)
+        position = ops.index_expr(index[0], torch.int64)
+        is_whole = all(isinstance(n, sympy.Expr) or float(n).is_integer() for n in (start, step))
+        wide = torch.float32 if is_whole else torch.float64
+        value = ops.to_dtype(position, wide, torch.int64)
+        value = ops.add(ops.mul(value, number(step, wide)), number(start, wide))
+        return cast(value, wide, dtype)
 
     return made(call, body)
 

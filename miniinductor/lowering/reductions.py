@@ -306,31 +306,25 @@ def in_chunks(
             f"a scan of {count} elements that no chunks divide: eager's kernel works on all at once"
         )
     combine, neutral = (ops.add, 0) if kind == "sum" else (ops.mul, 1)
-    place = lambda index, rindex: element(index[:-1], [index[-1] * chunk + rindex[0]])  # noqa: E731
-    load_total = TensorBox.stored(
-        Reduction(
-            x.device,
-            compute,
-            [*others, count // chunk],
-            place,
-            [chunk],
-            kind,
-            compute,
-            origins=call.origins | x.origins,
-        )
-    ).make_loader()
-    before = scan(
-        call,
-        x,
-        compute,
-        others,
-        lambda index, rindex: load_total([*index, *rindex]),
-        [count // chunk],
-        lambda index, rindex: [*index, *rindex],
-        kind,
-        compute,
-        [*others, count // chunk],
-    ).make_loader()
+    chunks = [*others, count // chunk]
+    origins = call.origins | x.origins
+
+    def place(index: Index, rindex: Index) -> Value:
+        return element(index[:-1], [index[-1] * chunk + rindex[0]])
+
+    def together(index: Index, rindex: Index) -> Index:
+        return [*index, *rindex]
+
+    totals = TensorBox.stored(
+        Reduction(x.device, compute, chunks, place, [chunk], kind, compute, origins=origins)
+    )
+    load_total = totals.make_loader()
+
+    def total(index: Index, rindex: Index) -> Value:
+        return load_total(together(index, rindex))
+
+    sums = scan(call, x, compute, others, total, [count // chunk], together, kind, compute, chunks)
+    before = sums.make_loader()
 
     def first_continues(index: Index, rindex: Index) -> Value:
         is_first = ops.eq(ops.index_expr(rindex[0], torch.int64), ops.constant(0, torch.int64))
@@ -342,15 +336,8 @@ def in_chunks(
         )
         return combine(carried, place(index, rindex))
 
-    return scan(
-        call,
-        x,
-        result,
-        [*others, count // chunk],
-        first_continues,
-        [chunk],
-        lambda index, rindex: whole(index[:-1], [index[-1] * chunk + rindex[0]]),
-        kind,
-        compute,
-        whole(list(others), [count]),
-    )
+    def output(index: Index, rindex: Index) -> Index:
+        return whole(index[:-1], [index[-1] * chunk + rindex[0]])
+
+    size = whole(list(others), [count])
+    return scan(call, x, result, chunks, first_continues, [chunk], output, kind, compute, size)

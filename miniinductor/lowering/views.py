@@ -48,26 +48,9 @@ def reshape_index(old: Sequence[Size], new: Sequence[Size]) -> Reindex:
     Dimensions are matched in groups of equal product: within a group the index is made flat, then
     cut again.
     """
-    old, new = sizes(old), sizes(new)
-    groups, i, j = [], 0, 0
-    while i < len(old) or j < len(new):
-        these: list[int] = []
-        those: list[int] = []
-        size_old = size_new = 1
-        while i < len(old) or j < len(new):
-            if these and those and same(size_old, size_new):
-                break
-            if i < len(old) and (
-                not these or j == len(new) or those and hint(size_old, 1) < hint(size_new, 1)
-            ):
-                these.append(i)
-                size_old = size_old * old[i]
-                i += 1
-            else:
-                those.append(j)
-                size_new = size_new * new[j]
-                j += 1
-        groups.append((these, those))
+    old = sizes(old)
+    new = sizes(new)
+    groups = _groups_of_equal_product(old, new)
 
     def reindex(index: Index) -> Index:
         result = [sympy.Integer(0)] * len(old)
@@ -77,13 +60,42 @@ def reshape_index(old: Sequence[Size], new: Sequence[Size]) -> Reindex:
                 flat = flat * new[k] + index[k]
             rest = sympy.expand(flat) if len(those) > 1 else flat
             inside = [k for k in these if old[k] != 1]
-            for position, k in enumerate(reversed(inside)):
-                last = position == len(inside) - 1
-                result[k] = rest if last else Mod(rest, sympy.sympify(old[k]))
-                rest = rest if last else FloorDiv(rest, sympy.sympify(old[k]))
+            for k in reversed(inside[1:]):
+                result[k] = Mod(rest, sympy.sympify(old[k]))
+                rest = FloorDiv(rest, sympy.sympify(old[k]))
+            if inside:
+                result[inside[0]] = rest
         return result
 
     return reindex
+
+
+def _groups_of_equal_product(
+    old: Sequence[Size], new: Sequence[Size]
+) -> list[tuple[list[int], list[int]]]:
+    """Neighbouring dimensions of both shapes that have as many elements: (4, 8, 3) and (32, 3) are
+    ([0, 1], [0]) and ([2], [1])."""
+    groups = []
+    i = j = 0
+    while i < len(old) or j < len(new):
+        these: list[int] = []
+        those: list[int] = []
+        size_old: Size = 1
+        size_new: Size = 1
+        while i < len(old) or j < len(new):
+            if these and those and same(size_old, size_new):
+                break
+            is_behind = bool(those) and hint(size_old, 1) < hint(size_new, 1)
+            if i < len(old) and (not these or j == len(new) or is_behind):
+                these.append(i)
+                size_old = size_old * old[i]
+                i += 1
+            else:
+                those.append(j)
+                size_new = size_new * new[j]
+                j += 1
+        groups.append((these, those))
+    return groups
 
 
 @lower(
@@ -201,14 +213,13 @@ def unbind(call: Call, x: TensorBox, dim: int = 0) -> list[TensorBox]:
 @lower(aten.diagonal.default)
 def diagonal(call: Call, x: TensorBox, offset: int = 0, dim1: int = 0, dim2: int = 1) -> TensorBox:
     rank = len(x.get_size())
-    dim1, dim2 = normalize_dim(dim1, rank), normalize_dim(dim2, rank)
+    dim1 = normalize_dim(dim1, rank)
+    dim2 = normalize_dim(dim2, rank)
 
     def reindex(index: Index) -> Index:
-        rest, d = list(index[:-1]), index[-1]
-        return [
-            d + max(-offset, 0) if k == dim1 else d + max(offset, 0) if k == dim2 else rest.pop(0)
-            for k in range(rank)
-        ]
+        rest = iter(index[:-1])
+        place = {dim1: index[-1] + max(-offset, 0), dim2: index[-1] + max(offset, 0)}
+        return [place[k] if k in place else next(rest) for k in range(rank)]
 
     return view(call, x, call.value.shape, reindex)
 
@@ -362,13 +373,16 @@ def cat(call: Call, tensors: Sequence[TensorBox], dim: int = 0) -> TensorBox:
 @lower(aten.constant_pad_nd.default)
 def constant_pad(call: Call, x: TensorBox, pad: Sequence[Size], value: float = 0) -> TensorBox:
     size = x.get_size()
-    before, after = [0] * len(size), [0] * len(size)
+    before: list[Size] = [0] * len(size)
+    after: list[Size] = [0] * len(size)
     for k in range(len(pad) // 2):
-        before[len(size) - 1 - k], after[len(size) - 1 - k] = pad[2 * k : 2 * k + 2]
-    load, reaches = (
-        x.make_loader(),
-        lambda n: not is_nonnegative(sympy.sympify(-n)),
-    )  # out of x, perhaps
+        before[len(size) - 1 - k] = pad[2 * k]
+        after[len(size) - 1 - k] = pad[2 * k + 1]
+    load = x.make_loader()
+
+    def reaches(n: Size) -> bool:
+        """Out of x, perhaps?"""
+        return not is_nonnegative(sympy.sympify(-n))
 
     def body(index: Index) -> Value:
         inside = [i - b for i, b in zip(index, before)]
@@ -377,11 +391,9 @@ def constant_pad(call: Call, x: TensorBox, pad: Sequence[Size], value: float = 0
             for i, b, a, n in zip(inside, before, after, size)
             if reaches(b) or reaches(a)
         ]
-        return (
-            ops.masked(functools.reduce(ops.logical_and, tests), lambda: load(inside), value)
-            if tests
-            else load(inside)
-        )
+        if not tests:
+            return load(inside)
+        return ops.masked(functools.reduce(ops.logical_and, tests), lambda: load(inside), value)
 
     return made(call, body, x)
 
@@ -401,15 +413,19 @@ def partly(
 ) -> TensorBox:
     """x, but where written(index) is true (None: everywhere) the element of `source` at
     place(index).  anywhere: that is always one."""
-    load, load_source = x.make_loader(), source.make_loader()
+    load = x.make_loader()
+    load_source = source.make_loader()
 
     def body(index: Index) -> Value:
-        test, new = written(index), lambda: cast(load_source(place(index)), source.dtype, x.dtype)
-        return (
-            new()
-            if test is None
-            else ops.where(test, new() if anywhere else ops.masked(test, new, 0), load(index))
-        )
+        test = written(index)
+
+        def new() -> Value:
+            return cast(load_source(place(index)), source.dtype, x.dtype)
+
+        if test is None:
+            return new()
+        value = new() if anywhere else ops.masked(test, new, 0)
+        return ops.where(test, value, load(index))
 
     return made(call, body, x, source)
 
