@@ -81,7 +81,7 @@ def _show(argument: Any) -> str:
 
 
 def _printed(name: str) -> Callable[..., str]:
-    def method(self, *args: Any, **kwargs: Any) -> str:
+    def method(self: PrintHandler, *args: Any, **kwargs: Any) -> str:
         return self.emit(f"{name}({', '.join(map(_show, [*args, *kwargs.values()]))})")
 
     return method
@@ -253,7 +253,7 @@ BOOLEAN = COMPARISON + (
 
 
 def _dtype_rule(name: str) -> Callable[..., torch.dtype]:
-    def method(self, *args: torch.dtype) -> torch.dtype:
+    def method(self: DtypeHandler, *args: torch.dtype) -> torch.dtype:
         dtype = self.same(name, *args)
         return torch.bool if name in BOOLEAN else dtype
 

@@ -210,7 +210,7 @@ class _Ops:
 
 
 def _forward(name: str) -> Callable[..., Value]:
-    def call(self, *args: Any, **kwargs: Any) -> Value:
+    def call(self: _Ops, *args: Any, **kwargs: Any) -> Value:
         return getattr(_handler.value, name)(*args, **kwargs)
 
     call.__name__ = name

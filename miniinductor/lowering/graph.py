@@ -101,7 +101,7 @@ EXPENSIVE = (set(UNARY_FLOAT) | {"pow", "atan2"}) - {
 def _count(name: str) -> Callable[..., bool]:
     price = MANY_OPS if name in EXPENSIVE else 1
 
-    def method(self, *args: Any, **kwargs: Any) -> bool:
+    def method(self: _Cost, *args: Any, **kwargs: Any) -> bool:
         read = True in args
         self.operations += price if read or price > 1 else 0
         return read
