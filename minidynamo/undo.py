@@ -26,17 +26,23 @@ import re
 import sys
 
 import torch
+import torch.utils.checkpoint
 
 from . import config, records
 from .foreign import is_foreign, ours
 
-# names of operations that look at data and may refuse them
+# Names of operations that look at data and may refuse them.
 DATA = re.compile(
-    r"index|gather|scatter|embedding|^take|^put|one_hot|bincount|interleave|nll_loss|entropy|ctc_loss|multinomial|bernoulli|^normal|"
-    r"linalg_(?!.*norm)|cholesky|inverse|solve|floordiv|floor_divide|remainder|mod$|^_?assert|_check|^i?div_?$|divide|"
-    r"lu$|lu_|^qr|svd|eig|lstsq|pinv|slogdet|matrix_|unpool|margin_loss|histogram|histc|masked_scatter|^gcd|^lcm|binomial|poisson|"
-    r"segment_reduce|searchsorted|vander|geometric|cauchy|exponential|log_normal"
+    r"index|gather|scatter|embedding|^take|^put|one_hot|bincount|interleave|entropy"
+    r"|nll_loss|ctc_loss|margin_loss|masked_scatter|multinomial|bernoulli|^normal|linalg_(?!.*norm)|cholesky|inverse|solve|lstsq|pinv|slogdet"
+    r"|^lu(_|$)|^qr$|^svd|^eig|^matrix_|^_?assert|_check|unpool|histogram|histc|^gcd|^lcm"
+    r"|^binomial|^poisson|segment_reduce|searchsorted|vander|geometric|cauchy|exponential|log_normal"
 )
+# Names of those that refuse a divisor of 0, where they compute with integers.
+DIVISIONS = re.compile(r"div|floordiv|remainder|mod_?$")
+# What torch.utils.checkpoint's hooks raise once they have recomputed all that backward needs: no
+# error of the graph's, and what was written stays, as in eager.
+STOPPED = getattr(torch.utils.checkpoint, "_StopRecomputationError", None)
 # ... that draw random numbers, perhaps
 DRAWS = re.compile(
     r"rand|dropout|bernoulli|multinomial|poisson|rrelu|gumbel|attention|(normal|uniform|exponential|cauchy|geometric)_?$|^(lstm|gru|rnn)"
@@ -107,6 +113,8 @@ class Undo:
             try:
                 results = compiled(*args)
             except ours(Exception) as error:
+                if type(error) is STOPPED:
+                    raise
                 vars(error)["undone"] = undo(before, contents, generators)
                 raise
             self.copying = self.always_copying
@@ -117,7 +125,9 @@ class Undo:
     def raised(self):
         """The graph raised: return if the frame may run as plain Python, else raise again."""
         error = sys.exception() if sys.version_info >= (3, 12) else sys.exc_info()[1]
-        if is_foreign(error) or config.raise_internal_errors and not self.in_order:
+        if type(error) is STOPPED or is_foreign(error):
+            raise
+        if config.raise_internal_errors and not self.in_order:
             raise
         repeatable = vars(error).pop("undone", False) or not self.has_written(error)
         records.counters["raised" if repeatable else "raised_after_write"][
@@ -222,6 +232,12 @@ def needs_data(node):
         )
         return any(isinstance(part, torch.Tensor) for part in index)
     values = [part.meta.get("example_value") for part in node.all_input_nodes]
-    return bool(DATA.search(name)) and any(
-        getattr(value, "device", None) == torch.device("cpu") for value in values
-    )
+    if all(getattr(value, "device", None) != torch.device("cpu") for value in values):
+        return False
+    return bool(DATA.search(name)) or bool(DIVISIONS.search(name)) and gives_integers(node)
+
+
+def gives_integers(node):
+    """Does it compute with integers?  Those refuse a divisor of 0; floats give infinity."""
+    value = node.meta["example_value"]
+    return isinstance(value, torch.Tensor) and not value.is_floating_point()

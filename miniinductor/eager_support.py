@@ -25,6 +25,7 @@ ABOUT_DTYPES = re.compile(
     r"not implemented for|not supported for|dtype|scalar type|data type|expected .* type", re.I
 )
 USUAL = (torch.float32, torch.float64, torch.int64, torch.bool)
+SYMBOLIC = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}
 _answers: dict[tuple, str] = {}
 
 
@@ -55,7 +56,7 @@ def can_be_asked(op, tensors) -> bool:
 def _about(leaf):
     if isinstance(leaf, torch.Tensor):
         return leaf.dtype, leaf.dim()
-    return type(leaf) if isinstance(leaf, (int, float, torch.SymInt)) else exact_key(leaf)
+    return type(leaf) if isinstance(leaf, (int, float, *SYMBOLIC)) else exact_key(leaf)
 
 
 def _ask(op, leaves, spec) -> str:
@@ -78,6 +79,8 @@ def _error(op, leaves, spec, dtype_of) -> str:
     """What the op says to tensors of one zero each; "" if it computes."""
 
     def sample(leaf):
+        if isinstance(leaf, SYMBOLIC):
+            return SYMBOLIC[type(leaf)](1)  # the symbol itself would be decided on
         if not isinstance(leaf, torch.Tensor):
             return leaf
         return torch.zeros([1] * leaf.dim(), dtype=torch.int64).to(dtype_of(leaf.dtype))

@@ -134,7 +134,10 @@ def is_of_a_handler(trace: list[types.TracebackType]) -> bool:
         code = inner.tb_frame.f_code
         if code.co_argcount < 2 and not code.co_flags & 0x04:  # 0x04: it takes *args
             continue
-        for value in list(inner.tb_frame.f_locals.values()):
+        # Of its parameters alone: torch keeps frames in locals of its own.
+        count = code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & 0x04)
+        for name in code.co_varnames[:count]:
+            value = inner.tb_frame.f_locals.get(name)
             given = value if type(value) is tuple else (value,)
             if any(part is outer.tb_frame for part in given):
                 return True

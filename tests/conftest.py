@@ -13,3 +13,23 @@ os.environ.setdefault("MINI_RAISE", "1")  # miniinductor.config.raise_internal_e
 os.environ.setdefault(
     "MINI_GRAPH_CACHE", "0"
 )  # tests look at every stage, and replace parts of the compiler; test_graph_cache.py turns it on
+
+
+def pytest_addoption(parser):
+    parser.addoption("--quick", type=int, default=0, help="run so many tests of each file")
+
+
+def pytest_collection_modifyitems(config, items):
+    """`make quick`: a few tests of each file, spread over it."""
+    most = config.getoption("--quick")
+    if not most:
+        return
+    files = {}
+    for item in items:
+        files.setdefault(item.path, []).append(item)
+    kept = set()
+    for tests in files.values():
+        step = max(1, len(tests) // most)
+        kept.update(tests[::step][:most])
+    config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+    items[:] = [item for item in items if item in kept]

@@ -130,7 +130,7 @@ def test_a_written_buffer_of_the_module():
     module = Counter()
     with torch.no_grad():
         _, written = functionalize(trace(torch.fx.symbolic_trace(module), [torch.ones(2)]))
-    assert written == [("get_attr", "count")]
+    assert written == [("get_attr", "self_count")]
 
 
 @pytest.mark.parametrize(

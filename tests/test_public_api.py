@@ -14,7 +14,7 @@ FILE = Path(__file__).with_name("public_api.json")
 
 def described(value) -> dict:
     """Signature and docstring of a function or class."""
-    found = {"doc": inspect.getdoc(value) or ""}
+    found = {"doc": " ".join((inspect.getdoc(value) or "").split())}
     try:
         found["signature"] = str(without_types(inspect.signature(value)))
     except (TypeError, ValueError):

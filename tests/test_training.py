@@ -3,6 +3,7 @@ of a joint graph."""
 
 import copy
 import gc
+import operator
 import weakref
 
 import pytest
@@ -849,14 +850,15 @@ def test_a_random_op_of_the_backward_half_stays_there():
 def test_a_fault_of_ours_in_a_backward_half_leaves_the_right_gradients(monkeypatch):
     from miniinductor.autograd import runtime
 
-    monkeypatch.setattr(runtime, "guards_of", lambda graph: 1 / 0)
+    # a function of C: the innermost frame is ours, as it is in a fault of ours
+    monkeypatch.setattr(runtime, "guards_of", operator.methodcaller("no_such_method"))
     x = torch.randn(5, requires_grad=True)
     with miniinductor.config.patch(raise_internal_errors=False):
         y = minidynamo.compile(lambda x: torch.sin(x) * x)(x)
         torch.testing.assert_close(
             torch.autograd.grad(y.sum(), x)[0], (torch.cos(x) * x + torch.sin(x)).detach()
         )
-    assert "ZeroDivisionError" in compiled_records()[0].backward.notes[0]
+    assert "AttributeError" in compiled_records()[0].backward.notes[0]
 
 
 def test_methods_that_torch_compile_wrapped_are_looked_through(monkeypatch):

@@ -7,6 +7,7 @@ In:   variables.   Out: `next(tx)` -> variable or None at the end; `reconstruct`
 Mirrors torch/_dynamo/variables/iter.py.
 """
 
+import builtins
 import collections
 import types
 
@@ -425,7 +426,27 @@ class GeneratorVar(IteratorVar):
             self.frame.info.operations,
             self.frame.info.ops[self.frame.pc - 1],
         )
-        return entry is not None and operations[entry[0]].op not in IMPLICIT_HANDLERS
+        if entry is None or operations[entry[0]].op in IMPLICIT_HANDLERS:
+            return False
+        return not self.passes_by(operations, entry[0])
+
+    def passes_by(self, operations, place):
+        """Does the handler at `place` ask for other exceptions alone (`except IndexError:`)?
+
+        GeneratorExit, which closing raises, runs none of it then."""
+        if operations[place].op != "PUSH_EXC_INFO":
+            return False
+        place += 1
+        while (
+            operations[place].op == "LOAD_GLOBAL" and operations[place + 1].op == "CHECK_EXC_MATCH"
+        ):
+            caught = vars(builtins).get(operations[place].arg)
+            if not isinstance(caught, type) or issubclass(GeneratorExit, caught):
+                return False
+            if operations[place + 2].op != "POP_JUMP_IF_FALSE":
+                return False
+            place = operations[place + 2].arg
+        return operations[place].op == "RERAISE"
 
     def method_send(self, tx, value):
         if not self.started and value.identity() is not None:

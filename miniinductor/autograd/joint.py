@@ -215,6 +215,8 @@ def autograd_errors():
     try:
         yield
     except ours(RuntimeError) as error:
+        if getattr(error, "needs_data", False):  # the front end's: a size that only the run knows
+            raise
         raise CannotTrace(
             f"autograd refuses the program: {str(error).splitlines()[0] if str(error) else error!r}"
         ) from error
