@@ -35,7 +35,7 @@ from .ir import (
     Scatter,
     extent,
 )
-from .ops import BINARY, COMPARISON, UNARY, OpsHandler, Value, set_handler
+from .ops import BINARY, COMPARISON, UNARY, OpsHandler, set_handler
 from .random import philox
 from .runtime.program import in_layout
 from .sizes.expressions import FloorDiv, Mod, Size

@@ -32,8 +32,7 @@ from .ir import (
     buffer_views,
     extent,
 )
-from .ops import REDUCTIONS, Value, set_handler
-from .sizes.expressions import Size
+from .ops import REDUCTIONS, set_handler
 from .sizes.ranges import bounds
 
 

@@ -9,7 +9,6 @@ Mirrors torch/_dynamo/codegen.py's create_* helpers.
 
 import types
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from .assembler import VERSION, Instruction
 
