@@ -1,5 +1,7 @@
 """Mutants of what is guarded, and compiled, of tensors' layouts and bits."""
 
+import torch
+
 from minidynamo import guards
 from minidynamo.graph_capture import OutputGraph
 from minidynamo.variables import builder
@@ -81,7 +83,7 @@ def bits_of_results():
     joint.has_lazy_bits = lambda tensor: False
 
 
-@mutant("gradients keep their bits", "layouts --count 150 --modes inductor-training")
+@mutant("gradients keep their bits", "layouts --count 20 --modes inductor-training")
 def bits_of_gradients():
     runtime.resolved = lambda tensor: tensor
 
