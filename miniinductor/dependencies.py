@@ -31,13 +31,12 @@ from typing import NamedTuple
 import sympy
 import torch
 
+from .sizes.expressions import FloorDiv, Mod
+from .sizes.ranges import bounds, lies_in, simplify
 from .handlers import PrintHandler, loop_variable, loop_variables, run_body
 from .ir import origin
 from .ops import OpsHandler, exact_key, fill, set_handler
-from .sizes.expressions import FloorDiv, Mod
-from .sizes.ranges import bounds, lies_in, simplify
-from .sizes.symbols import expand, hint, quotient, same
-from .sizes.symbols import size as plain
+from .sizes.symbols import expand, hint, quotient, same, size as plain
 
 
 class Access(NamedTuple):

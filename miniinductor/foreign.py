@@ -48,7 +48,6 @@ import functools
 import gc
 import importlib.util
 import itertools
-import opcode
 import os
 import sys
 import sysconfig
@@ -56,6 +55,7 @@ import types
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import opcode
 import torch
 from torch.utils import _python_dispatch as modes
 
