@@ -7,6 +7,6 @@ In:   the exception that is being handled.   Out: what an `except` clause may ca
     >>> except faults() as error: ...       # a fault of the compiler
 """
 
-from miniinductor.foreign import ThreadState, faults, is_fault, is_foreign, ours
+from miniinductor.foreign import ThreadState, faults, is_fault, is_foreign, ours, remembered
 
-__all__ = ["ThreadState", "faults", "is_fault", "is_foreign", "ours"]
+__all__ = ["ThreadState", "faults", "is_fault", "is_foreign", "ours", "remembered"]

@@ -30,6 +30,8 @@ import torch.fx
 from torch._dispatch.python import enable_python_dispatcher
 from torch._subclasses import fake_tensor
 
+from miniinductor.fake_mode import FakeMode
+
 from . import config, runtime
 from .dynamic import SizePolicy
 from .exceptions import Break
@@ -152,7 +154,7 @@ class OutputGraph(Builder):
         )
         self.tree = SourceTree()
         self.graph = torch.fx.Graph()
-        self.fake_mode = fake_tensor.FakeTensorMode(static_shapes=True)
+        self.fake_mode = FakeMode(static_shapes=True)
         if config.capture_scalar_outputs and self.policy.dynamic is not False:
             self.fake_mode.shape_env, self.fake_mode.cache_enabled = self.shape_env, False
         self.inputs, self.attributes, self.by_fake, self.memo, self.pinned_memo = [], {}, {}, {}, {}

@@ -25,6 +25,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from .foreign import ours
+
 
 @dataclass
 class BreakRecord:
@@ -81,7 +83,7 @@ class FrameRecord:
         """The user's source text."""
         try:
             return inspect.getsource(self.code)
-        except (OSError, TypeError):
+        except ours(OSError, TypeError):
             return ""
 
     @property

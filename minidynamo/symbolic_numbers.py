@@ -27,6 +27,8 @@ import torch
 from miniinductor.sizes.expressions import FLOAT_FUNCTIONS, FloorDiv, Mod
 from miniinductor.sizes.printing import python_code
 
+from .foreign import remembered
+
 if TYPE_CHECKING:
     from .symbolic_shapes import ShapeEnv
 
@@ -76,11 +78,17 @@ EXPRESSIONS = {  # a sympy class -> (the function that computes it in a graph, a
 
 
 # ---- the node behind torch.SymInt, SymFloat and SymBool ------------------------------------------
+# What C++ asks of each argument of an op: functions of C.  In one of Python an exception of a
+# signal's handler may arrive, and C++ takes it for an argument of another type.
+YES, NO = functools.partial(bool, True), functools.partial(bool, False)
+ANSWERS = {int: (YES, NO, NO), float: (NO, YES, NO), bool: (NO, NO, YES)}  # int? float? bool?
+
+
 class SymNode:
     """`expr` with its value in this run (`hint`; None: not known before the run) and `pytype`: int,
     float or bool."""
 
-    __slots__ = ("shape_env", "_expr", "pytype", "hint")
+    __slots__ = ("shape_env", "_expr", "pytype", "hint", "is_int", "is_float", "is_bool")
 
     if TYPE_CHECKING:  # those that `_install` makes, as far as this file calls them
         add: Callable[["SymNode", "SymNode"], "SymNode"]
@@ -99,6 +107,7 @@ class SymNode:
         self._expr = expr
         self.pytype = pytype
         self.hint = hint
+        self.is_int, self.is_float, self.is_bool = ANSWERS[pytype]
 
     @property
     def expr(self) -> sympy.Expr:
@@ -107,21 +116,8 @@ class SymNode:
     def new(self, expr: sympy.Expr, pytype: type, hint: Number | None) -> "SymNode":
         return SymNode(self.shape_env, expr, pytype, hint)
 
-    # what kind of number
-    def is_int(self) -> bool:
-        return self.pytype is int
-
-    def is_float(self) -> bool:
-        return self.pytype is float
-
-    def is_bool(self) -> bool:
-        return self.pytype is bool
-
-    def is_symbolic(self) -> bool:
-        return True
-
-    def is_nested_int(self) -> bool:
-        return False
+    is_symbolic = staticmethod(YES)
+    is_nested_int = staticmethod(NO)
 
     def nested_int(self) -> None:
         return None
@@ -164,12 +160,15 @@ class SymNode:
             return bool(e)
         return self.pytype(e) if e.is_number else None
 
+    @remembered
     def maybe_as_int(self) -> Number | None:
         return self.constant if self.pytype is int else None
 
+    @remembered
     def maybe_as_float(self) -> Number | None:
         return self.constant if self.pytype is float else None
 
+    @remembered
     def maybe_as_bool(self) -> Number | None:
         return self.constant if self.pytype is bool else None
 

@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from torch._decomp import core_aten_decompositions, decomposition_table
 from torch._prims_common import ELEMENTWISE_TYPE_PROMOTION_KIND as Promotion
-from torch._prims_common import elementwise_dtypes
+from torch._prims_common import elementwise_dtypes, suggest_memory_format
 
 from . import config, random
 from .lowering.extern import EXTERN
@@ -123,7 +123,9 @@ def group_norm(
     hw: int,
     groups: int,
     eps: float,
-) -> Tensors:
+) -> Any:
+    if not x.is_contiguous(memory_format=suggest_memory_format(x)):
+        return NotImplemented  # eager refuses it
     by_channel = x.dim() > 2 and c > groups and same(x.stride(1), 1) and not x.is_contiguous()
     out, mean, _, rstd = _normalized(
         x.reshape(n, groups, c // groups, hw),

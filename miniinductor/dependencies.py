@@ -271,7 +271,9 @@ def trace(buffer):
     return recorder.body(outer, inner)
 
 
-HAS_EFFECT = ("store", "indirect_indexing")
+DIVISIONS = ("floordiv", "truncdiv", "remainder", "fmod")  # of integers, they may be by zero
+CHECKS = ("indirect_indexing", *DIVISIONS)
+HAS_EFFECT = ("store", *CHECKS)
 
 
 def without_unused(indices, instructions):
@@ -409,6 +411,10 @@ class LoopBody:
             for i in self.walk()
             if i.op == "store"
         ]
+
+    def has_checks(self):
+        """May running it raise?  Positions that are known to be in range leave no instruction."""
+        return any(i.op in CHECKS for i in self.walk())
 
     def reduction_kinds(self):
         return [i.args[2] for i in self.walk() if i.op == "reduction"]

@@ -19,6 +19,7 @@ import torch
 import torch.utils._pytree as pytree
 from torch.utils._python_dispatch import _disable_current_modes
 
+from .foreign import ours
 from .ops import exact_key
 
 ABOUT_DTYPES = re.compile(
@@ -79,16 +80,16 @@ def _error(op, leaves, spec, dtype_of) -> str:
     """What the op says to tensors of one zero each; "" if it computes."""
 
     def sample(leaf):
-        if isinstance(leaf, SYMBOLIC):
+        if type(leaf) in SYMBOLIC:
             return SYMBOLIC[type(leaf)](1)  # the symbol itself would be decided on
         if not isinstance(leaf, torch.Tensor):
             return leaf
         return torch.zeros([1] * leaf.dim(), dtype=torch.int64).to(dtype_of(leaf.dtype))
 
     with _disable_current_modes(), torch.no_grad(), torch._C._DisablePythonDispatcher():
+        args, kwargs = pytree.tree_unflatten([sample(leaf) for leaf in leaves], spec)
         try:
-            args, kwargs = pytree.tree_unflatten([sample(leaf) for leaf in leaves], spec)
             op(*args, **kwargs)
-        except Exception as error:
+        except ours(Exception) as error:
             return str(error).split("\n")[0] or type(error).__name__
     return ""

@@ -7,50 +7,49 @@ In:   an exception that arrived while something was compiled, checked or run.  O
     ...     compile_it()
     ... except ours(OSError):           # the clause does not see a TimeoutError of a signal handler
     ...     ...
-    # a fault of the compiler itself: recorded, and plain Python runs
-    ... except faults() as error:
+    ... except faults() as error:       # of the compiler itself: recorded, and plain Python runs
     ...     ...
 
 A *foreign* exception comes from outside of what the program and the compiler do: a handler of a
-signal raised it, a tracing function
-did (a debugger's, coverage's), or another thread set it (`PyThreadState_SetAsyncExc`).  It must
-leave the user's call, as it would leave
-plain Python.  What is promised:
+signal raised it, a tracing function did (a debugger's, coverage's), or another thread set it
+(`PyThreadState_SetAsyncExc`).  It must leave the user's call, as it would leave plain Python.  What
+is promised:
 
 - what is no `Exception` (KeyboardInterrupt, SystemExit, GeneratorExit), MemoryError and
   TimeoutError are never the compiler's;
 - whatever class a handler raises, its frame is in the traceback and was given the frame that it
   interrupted: that tells it;
 - another thread can set a class, no instance, so the exception carries no words, and the
-  interpreter raises it between two instructions
-  or after a call, where neither `raise` nor `assert` stands: that tells it, whatever its class;
+  interpreter raises it between two instructions or after a call, where neither `raise` nor `assert`
+  stands: that tells it, whatever its class;
 - a class of nobody that we call (the user's), with none of the user's frames in the traceback, was
   raised by none of us.
 
 Not promised: an exception that arrives where Python itself can only print it (a finalizer, a
-callback of a weak reference: the same in
-plain Python); one that torch, sympy or the standard library catches; a handler that is a C
-function and raises a fault's class with words; StopIteration that
-another thread sets.
+callback of a weak reference: the same in plain Python); one that torch, sympy or the standard
+library catches; a handler that is a C function and raises a fault's class with words; StopIteration
+that another thread sets.  And one that arrives while C++ asks a tensor without data for its device
+(`prim.device`) ends the process: torch's function for it is `noexcept`.
 
 `ThreadState` remembers what compiling changes for this thread, and puts it back: an exception may
-arrive between any two instructions, in an
-`__exit__` too, so no `with` block is enough.  Where that matters it is put back twice, the second
-time where the first was cut short:
+arrive between any two instructions, in an `__exit__` too, so no `with` block is enough.  Where that
+matters it is put back twice, the second time where the first was cut short:
 
     ThreadState().around(work, *arguments)
 
 PyTorch: swallows what is an `Exception` under `suppress_errors`, and nothing otherwise.
 """
 
-import collections
 import functools
 import gc
 import importlib.util
+import inspect
 import itertools
+import operator
 import os
 import sys
 import sysconfig
+import threading
 import types
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -110,13 +109,33 @@ def is_fault(error: BaseException) -> bool:
 
 
 def is_foreign(error: BaseException) -> bool:
-    """Does it come from outside of what the program and the compiler do (see above)?"""
+    """Does it come from outside of what the program and the compiler do (see above), or stand in
+    the place of one that does?"""
+    if LOST.error is None:
+        LOST.error = replaced_by(error)
+    return LOST.error is not None or came_from_outside(error)
+
+
+def replaced_by(error: BaseException) -> BaseException | None:
+    """A foreign exception that was on its way when compiling raised this one: an `__exit__` fails,
+    for example, because its `__enter__` was cut short."""
+    at = error.__context__
+    while LOST.handled is not NOTHING and at is not None and at is not LOST.handled:
+        if came_from_outside(at):
+            return at
+        at = at.__context__
+    return None
+
+
+def came_from_outside(error: BaseException) -> bool:
     if not isinstance(error, Exception) or isinstance(error, NEVER_OURS):
         return True
     trace = list(trace_of(error))
     if is_of_a_handler(trace) or was_set_from_outside(error, trace):
         return True
-    return not (has_known_home(type(error)) or any(not is_known_code(at.tb_frame) for at in trace))
+    if has_known_home(type(error)):
+        return False
+    return all(is_known_code(at.tb_frame) for at in trace)
 
 
 def trace_of(error: BaseException) -> Iterator[types.TracebackType]:
@@ -131,17 +150,22 @@ def is_of_a_handler(trace: list[types.TracebackType]) -> bool:
     """Was one of these frames called with the frame that it interrupted, as handlers and tracing
     functions are?"""
     for outer, inner in zip(trace, trace[1:]):
-        code = inner.tb_frame.f_code
-        if code.co_argcount < 2 and not code.co_flags & 0x04:  # 0x04: it takes *args
-            continue
-        # Of its parameters alone: torch keeps frames in locals of its own.
-        count = code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & 0x04)
-        for name in code.co_varnames[:count]:
-            value = inner.tb_frame.f_locals.get(name)
-            given = value if type(value) is tuple else (value,)
-            if any(part is outer.tb_frame for part in given):
-                return True
+        given = arguments_of(inner.tb_frame)
+        if len(given) >= 2 and any(value is outer.tb_frame for value in given):
+            return True
     return False
+
+
+def arguments_of(frame: types.FrameType) -> list:
+    """What it was called with.  Not its other locals: torch keeps frames in some of its own."""
+    code = frame.f_code
+    count = code.co_argcount + code.co_kwonlyargcount
+    found = [frame.f_locals.get(name) for name in code.co_varnames[:count]]
+    if code.co_flags & inspect.CO_VARARGS:
+        rest = frame.f_locals.get(code.co_varnames[count])
+        if type(rest) is tuple:  # the function may have given the name to something else
+            found += rest
+    return found
 
 
 def was_set_from_outside(error: BaseException, trace: list[types.TracebackType]) -> bool:
@@ -197,7 +221,55 @@ def site_folders() -> tuple:
     return tuple(sysconfig.get_path(name) + os.sep for name in ("purelib", "platlib"))
 
 
+NOTHING = object()
+
+
+class Lost(threading.local):
+    """error: a foreign exception, where another one now stands in its place.  For example, it
+    arrived in a function that C++ calls, and C++ took it for an argument of a wrong type.
+    handled: what the program itself was handling when compiling began, or None; NOTHING while
+    nothing is compiled."""
+
+    error: BaseException | None = None
+    handled: Any = NOTHING
+
+
+LOST = Lost()
+
+
+def remembered(function: Callable) -> Callable:
+    """`function`, which C++ calls: what arrives in it from outside leaves `ThreadState.around`."""
+
+    @functools.wraps(function)
+    def called(*arguments: Any) -> Any:
+        try:
+            return function(*arguments)
+        except BaseException as error:
+            if is_foreign(error):
+                LOST.error = error
+            raise
+
+    return called
+
+
+def raise_lost() -> None:
+    """Raise what C++ has lost, if there is anything."""
+    lost, LOST.error = LOST.error, None
+    if lost is not None:
+        raise lost
+
+
 # --- the thread's state ---------------------------------------------------------------------------
+def together(take: Callable, *calls: tuple) -> Callable:
+    """A function that makes these calls, each a tuple (function of C, its arguments...), once, and
+    gives their results to `take`, another function of C.
+
+    Python looks for signals and for what other threads have set only between two instructions, so
+    an exception from outside comes before all of it or after all of it: all that runs is C, the
+    function that is returned, too."""
+    return functools.partial(take, itertools.starmap(operator.call, calls))
+
+
 class ThreadState:
     """What compiling changes for this thread, as it is now."""
 
@@ -211,19 +283,26 @@ class ThreadState:
         self.autocast_cache = torch.is_autocast_cache_enabled()
         self.nesting = autocast_nesting()
         self.dispatch = modes._get_current_dispatch_mode_stack()
-        self.hooks = []
+        self.hooks: list = []  # each that `take_hooks` has popped, and None after each
 
     def around(self, work: Callable, *arguments: Any) -> Any:
         """work(*arguments), after which the state is as it was, whatever was raised."""
+        before = LOST.handled
+        LOST.error, LOST.handled = None, sys.exc_info()[1]
         try:
             try:
                 self.begin()
-                return work(*arguments)
+                result = work(*arguments)
             finally:
                 self.put_back()
         except BaseException as error:  # perhaps one that came in the middle of that
             self.put_back(error)
+            LOST.handled = before
+            raise_lost()
             raise
+        LOST.handled = before
+        raise_lost()
+        return result
 
     def begin(self) -> None:
         # nothing that is being built is garbage yet, and looking through it takes long
@@ -232,18 +311,15 @@ class ThreadState:
     def take_hooks(self) -> None:
         """Until `put_back` the user's saved-tensor hooks do not count: they are for the tensors of
         the run, not for fake ones."""
-        # One call of C code, which no exception cuts short: top() until it is None, each
-        # followed by pop().
-        state = torch._C._autograd
-        tops = iter(functools.partial(state._top_saved_tensors_default_hooks, False), None)
-        pops = itertools.starmap(state._pop_saved_tensors_default_hooks, itertools.repeat(()))
-        self.hooks.extend(zip(tops, pops))
+        top = torch._C._autograd._top_saved_tensors_default_hooks
+        pop = torch._C._autograd._pop_saved_tensors_default_hooks
+        while top(False) is not None:
+            together(self.hooks.extend, (top, False), (pop,))()
 
     def push_hooks(self) -> None:
         push = torch._C._autograd._push_saved_tensors_default_hooks
-        again = itertools.starmap(push, [pair for pair, _ in reversed(self.hooks)])
-        self.hooks = []
-        collections.deque(again, 0)  # nothing can come between this line and the one above
+        again = [(push, *pair) for pair in reversed(self.hooks) if pair is not None]
+        together(list, *again, (self.hooks.clear,))()
 
     def put_back(self, error: BaseException | None = None) -> None:
         """error: what cut the work short.  What its frames of ours had entered is left first."""
@@ -269,8 +345,7 @@ class ThreadState:
 
 def leave_frames(error: BaseException) -> None:
     """Drop the locals of the compiler's finished frames: a `with` whose `__enter__` was cut short
-    is left when its generator goes, now
-    and not when the user lets go of the exception."""
+    is left when its generator goes, now and not when the user lets go of the exception."""
     for at in reversed(list(trace_of(error))):  # what was entered last is left first
         if is_known_code(at.tb_frame):
             try:

@@ -434,6 +434,8 @@ class Graph:
     operations: list[Any] = field(default_factory=list)
     # buffers that are not computed inside a reduction which reads them
     apart: set[str] = field(default_factory=set)
+    # buffers whose kernels raise where eager does: they run, though nobody reads what they compute
+    checks: set[str] = field(default_factory=set)
     outputs: list[Any] = field(default_factory=list)
     mutations: list[tuple[str, BufferView]] = field(default_factory=list)
 

@@ -189,13 +189,19 @@ class Scheduler:
         reads the new name."""
         wanted, kept = set(self.escaping), []
         for node in reversed(nodes):
-            mutates = isinstance(node, ExternNode) and _has_effect(node.buffer)
-            if mutates or any(name in wanted for name in node.names):
+            if self.has_effect(node) or any(name in wanted for name in node.names):
                 wanted |= node.read_names
                 kept.append(node)
             else:
                 self.record.notes.append(f"{node.names[0]} is computed for nobody: dropped")
         return kept[::-1]
+
+    def has_effect(self, node):
+        """Does the node do more than compute?  It may also raise where eager does."""
+        raises = not self.graph.checks.isdisjoint(node.names)
+        if isinstance(node, Group):
+            return raises and any(n.body.has_checks() for n in node.nodes)
+        return _has_effect(node.buffer) or raises and isinstance(node.buffer, ExternKernel)
 
     # -- graph of nodes
     def makers(self, nodes):

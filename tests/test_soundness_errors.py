@@ -5,7 +5,10 @@ import torch
 import torch.nn.functional as F
 
 import minidynamo
+import miniinductor
+from miniinductor.lowering.unread import read_in_part
 from tests.soundness import errors, runner
+from tests.soundness.modes import MODES
 
 NAN, INFINITY = float("nan"), float("inf")
 three = torch.tensor([1.0, 2.0, 3.0])
@@ -49,6 +52,19 @@ RAISES = {
     "hardshrink of integers": (lambda x: F.hardshrink(x), positions(1, 2)),
     "logit_ of integers": (lambda x: x.logit_(), positions(1, 2)),
     "margin": (lambda x, i: F.multi_margin_loss(x, i), grid, positions(1, 1, 5, 0)),
+    "position in rows of nothing": (
+        lambda x, i: x.index_select(0, i),
+        torch.zeros(3, 0),
+        positions(1, 7),
+    ),
+    "group_norm of a transposed tensor": (
+        lambda x: torch.native_group_norm(x.mT, None, None, 2, 3, 4, 3, 1e-5),
+        torch.ones(2, 4, 3),
+    ),
+    "max_pool3d of channels-last images": (
+        lambda x: F.max_pool3d(x.contiguous(memory_format=torch.channels_last), 2),
+        torch.ones(2, 4, 4, 4),
+    ),
     **{f"add {dtype}": (lambda x: x + x, unsigned(dtype)) for dtype in errors.UNSIGNED},
 }
 SIGNS = {
@@ -79,6 +95,81 @@ def test_raises_what_eager_raises(name, backend):
     minidynamo.reset()
     with minidynamo.config.patch(raise_internal_errors=False):
         assert error_of(minidynamo.compile(function, backend=backend), tensors) == wanted
+
+
+# what raises though its result is read by nobody, or in part; i is [1, 7], x has 4 rows
+UNREAD = {
+    "index": lambda x, i: x[i],
+    "index, part": lambda x, i: x[i][:1] + 1,
+    "index, part of what is made of it": lambda x, i: x[i].exp()[:1].sum(),
+    "index, then nothing of it": lambda x, i: x[i].expand(0, 2, 2) + 1,
+    "index, only its shape": lambda x, i: torch.zeros_like(x[i].sum(1)),
+    "index, half of a split": lambda x, i: x[i].split(1)[0] + 1,
+    "index, overwritten": lambda x, i: torch.slice_scatter(x[i], x[:1], 0, 1, 2),
+    "index of an index": lambda x, i: x[i[i - 1]],
+    "constants": lambda x, i: torch.zeros(3)[torch.tensor([7])],
+    "index_put": lambda x, i: x.clone().index_put_((i,), x[:2]),
+    "scatter": lambda x, i: x.scatter(0, i[:, None], 1.0),
+    "take": lambda x, i: x.take(i + 4),
+    "index_fill": lambda x, i: x.index_fill(0, i, 1.0),
+    "embedding": lambda x, i: F.embedding(i, x)[0] * 2,
+    "nll_loss": lambda x, i: F.nll_loss(x[:2], i),
+    "margin": lambda x, i: F.multi_margin_loss(x[:2], i),
+    "division": lambda x, i: (i // (i - 7))[:1] + 1,
+    "singular values": lambda x, i: torch.linalg.svd(x * NAN),
+    "no kernel": lambda x, i: i.to(torch.uint16) + i.to(torch.uint16),
+}
+
+
+@pytest.mark.parametrize("mode", ["aot_eager", "inductor", "inductor-dynamic", "triton"])
+@pytest.mark.parametrize("name", UNREAD)
+def test_no_check_is_lost(name, mode):
+    if mode == "triton" and name == "division":
+        return  # a GPU divides by zero
+    for function in (UNREAD[name], lambda x, i: (UNREAD[name](x, i), x + 1)[1]):
+        with MODES[mode].active(), pytest.raises(Exception):
+            MODES[mode].compile(function)(grid.clone(), positions(1, 7))
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+def test_no_check_is_lost_in_a_training_step(backend):
+    class Checked(torch.autograd.Function):
+        @staticmethod
+        def forward(context, x, i):
+            context.save_for_backward(x, i)
+            return x * 2
+
+        @staticmethod
+        def backward(context, gradient):
+            x, i = context.saved_tensors
+            x[i]
+            return gradient * 2, None
+
+    def forward(x, i):
+        x[i]
+        return x.sin()
+
+    def backward(x, i):
+        return Checked.apply(x, i)
+
+    i = positions(1, 7)
+    minidynamo.reset()
+    with pytest.raises(IndexError):
+        minidynamo.compile(forward, backend=backend)(grid.clone().requires_grad_(), i)
+    loss = minidynamo.compile(backward, backend=backend)(grid.clone().requires_grad_(), i).sum()
+    with pytest.raises(IndexError):
+        loss.backward()
+
+
+def test_positions_that_are_read_cost_nothing():
+    def function(x, i):
+        first, second = (x[i] * 2).split(1)
+        return F.layer_norm(x[i].t() + 1, (2,)).sum(), torch.cat([first.exp(), second.sin()])
+
+    tensors = [grid, positions(1, 2)]
+    with torch.no_grad():
+        record = miniinductor.compile_fx(torch.fx.symbolic_trace(function), tensors).record
+    assert not read_in_part(record.functional_graph.graph, is_forward=True)
 
 
 @pytest.mark.parametrize("name", SIGNS)

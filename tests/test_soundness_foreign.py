@@ -1,7 +1,9 @@
 """A sample of tests/soundness/foreign.py, and whose an exception is."""
 
+import ast
 import ctypes
 import threading
+from pathlib import Path
 
 import pytest
 import torch
@@ -13,6 +15,40 @@ from tests.soundness import foreign, runner
 
 def test_exceptions_from_outside_surface_and_the_next_call_is_right():
     assert runner.sample(foreign, 20, "eager,aot_eager") == []
+
+
+WIDE = {"Exception", "RuntimeError", "OSError", "TypeError", "ValueError", "AttributeError"}
+WIDE |= {"KeyError", "IndexError", "LookupError", "AssertionError", "ImportError"}
+ALLOWED = {  # before anything is compiled, in a process of its own, the rule itself
+    "minidynamo/frame_hook.py",
+    "minidynamo/variables/constant.py",
+    "miniinductor/foreign.py",
+    "miniinductor/runtime/triton_worker.py",
+}
+PACKAGES = Path(__file__).parent.parent
+
+
+def swallows(clause):
+    """Does this `except` clause catch a class that a handler may raise, and not raise it again?"""
+    if clause.type is not None:
+        caught = {name.id for name in ast.walk(clause.type) if isinstance(name, ast.Name)}
+        if caught & {"ours", "faults"} or not caught & (WIDE | {"BaseException"}):
+            return False
+    last = clause.body[-1]
+    return not (isinstance(last, ast.Raise) and last.exc is None)
+
+
+def test_every_clause_asks_whose_exception_it_is():
+    found = []
+    for package in ("minidynamo", "miniinductor"):
+        for path in sorted((PACKAGES / package).rglob("*.py")):
+            name = str(path.relative_to(PACKAGES))
+            if name in ALLOWED or name.startswith(("minidynamo/explain/", "minidynamo/bench/")):
+                continue
+            for node in ast.walk(ast.parse(path.read_text())):
+                if isinstance(node, ast.ExceptHandler) and swallows(node):
+                    found.append(f"{name}:{node.lineno}")
+    assert found == []
 
 
 class Own(Exception):
@@ -78,6 +114,42 @@ def test_an_exception_in_a_guard_surfaces():
     assert check(caught(lambda: {}["a"])) is False
     with pytest.raises(TimeoutError):
         check(caught(lambda: interrupted(TimeoutError("now"))))
+
+
+def replaced():
+    """An `__exit__` that fails because what it should leave was never entered."""
+    try:
+        interrupted(SystemExit("now"))
+    finally:
+        raise AssertionError("torch's")
+
+
+def lost():
+    """C++ answers what a function of ours raised."""
+    try:
+        rules.remembered(interrupted)(TimeoutError("now"))
+    except TimeoutError:
+        raise RuntimeError("an argument of a wrong type") from None
+
+
+@pytest.mark.parametrize("work, cls", [(replaced, SystemExit), (lost, TimeoutError)])
+def test_what_stands_in_the_place_of_a_foreign_exception_is_not_answered(work, cls):
+    def compiling():
+        try:
+            work()
+        except rules.faults():
+            return "plain Python"
+
+    with pytest.raises(cls, match="now"):
+        rules.ThreadState().around(compiling)
+
+
+def test_what_the_program_handles_is_not_on_its_way():
+    try:
+        interrupted(TimeoutError("now"))
+    except TimeoutError:
+        error = caught(lambda: rules.ThreadState().around(raises, RuntimeError("a fault")))
+    assert type(error) is RuntimeError and not rules.is_foreign(error)
 
 
 def test_no_temporary_file_stays_when_a_build_is_interrupted(tmp_path, monkeypatch):

@@ -22,6 +22,7 @@ import weakref
 import torch
 
 from ..exceptions import Break
+from ..foreign import ours
 from ..variables.base import OpaqueVar
 from ..variables.constant import ConstantVar
 from ..variables.containers import TupleVar
@@ -123,7 +124,7 @@ def folded_check(tx, kind, cls):
     """issubclass(kind, cls) of a typing construct.  What raises is left to plain Python."""
     try:
         return issubclass(kind, cls)
-    except Exception:
+    except ours(Exception):
         raise Break("class", f"isinstance() with {cls}") from None
 
 

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .. import config
+from ..foreign import ours
 
 BYTES_PER_STEP = 8  # a frame of `config.step_limit` steps may hold so many bytes in one constant
 NUMBER = re.compile(r"\d+")
@@ -100,5 +101,5 @@ def too_large(name: str, values: tuple) -> bool:
         return False
     try:
         return estimate(*values) > BYTES_PER_STEP * config.step_limit
-    except TypeError:  # other arguments than it takes: the call raises at once
+    except ours(TypeError):  # other arguments than it takes: the call raises at once
         return False

@@ -51,7 +51,7 @@ def written(name: str) -> bool:
     """Is this a field of every function that a program may replace?"""
     try:
         setattr(written, name, getattr(written, name))
-    except (AttributeError, TypeError):
+    except ours(AttributeError, TypeError):
         return False
     return True
 

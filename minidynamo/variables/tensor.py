@@ -204,7 +204,7 @@ class TensorVar(Variable):
         mode."""
         try:
             return getattr(self.fake, name)
-        except RuntimeError as error:
+        except ours(RuntimeError) as error:
             raise Break("tensor attribute", f"Tensor.{name}: {str(error)[:80]}") from None
 
     def replaced(self, tx, name):

@@ -34,6 +34,8 @@ from torch.fx._lazy_graph_module import (
     _LazyGraphModule as graph_module,
 )  # its Python is written when somebody calls it: few are
 
+from ..checks import may_raise
+from ..eager_support import refusal
 from ..sizes.symbols import same_sizes
 
 aten = torch.ops.aten
@@ -123,21 +125,21 @@ def functional_form(op):
 def is_needed(node):
     """Must this node stay, though nobody reads it?
 
-    Random ops advance the generator, so later draws depend on them; checks may raise."""
+    Random ops advance the generator, so later draws depend on them; others may raise."""
     return (
         node.op in ("placeholder", "output")
         or torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
-        or is_check(node)
+        or may_raise(node)
     )
 
 
-def is_check(node):
-    """Does this node only look at tensors, and raise where it does not like them?
-
-    Such ops return nothing: aten._linalg_check_errors behind linalg_inv_ex, aten._assert_async.
-    """
-    schema = getattr(node.target, "_schema", None)
-    return schema is not None and not schema.returns and bool(node.all_input_nodes)
+def is_refused(node):
+    """Would eager refuse this call, which nobody reads, for its dtypes?  It then stays to raise."""
+    if node.users or not isinstance(node.target, torch._ops.OpOverload):
+        return False
+    args, kwargs = fx.map_arg((node.args, node.kwargs), lambda n: n.meta["val"])
+    node.meta["refused"] = bool(refusal(node.target, args, kwargs))
+    return node.meta["refused"]
 
 
 def is_view(op):
@@ -293,6 +295,7 @@ class Functionalizer:
             aten.index_put.default,
             (flat, [at], self.emit(like, aten.reshape.default, (value, [-1]))),
         )
+        new.meta["in_range"] = True  # the places are those of a view
         return self.emit(like, aten.reshape.default, (new, list(whole.shape)))
 
     def run(self):
@@ -304,7 +307,7 @@ class Functionalizer:
                 self.new.output((outputs, [self.read(n) for n in self.written_inputs]))
             else:
                 self.call(node)
-        self.new.eliminate_dead_code(is_impure_node=is_needed)
+        self.new.eliminate_dead_code(is_impure_node=lambda n: is_needed(n) or is_refused(n))
         return self.new
 
     def call(self, node):

@@ -34,6 +34,7 @@ import torch
 from torch import fx
 
 from .. import config
+from ..checks import may_raise
 from ..records import SavedActivation
 from ..sizes.symbols import alike, hint, is_dense
 from . import functionalize
@@ -106,7 +107,7 @@ def why_saved(node, is_cheap, value=None):
 
 
 def backward_nodes(graph):
-    """Everything that depends on a tangent."""
+    """Everything that depends on a tangent, and what only a backward formula checks."""
     found = set()
     for node in graph.nodes:
         if (
@@ -114,9 +115,16 @@ def backward_nodes(graph):
             and node.target.startswith("tangent")
             or node.op == "call_function"
             and any(source in found for source in node.all_input_nodes)
+            or only_checks(node)
+            and node.meta.get("backward")
         ):
             found.add(node)
     return found
+
+
+def only_checks(node):
+    """Does this call stay only because it may raise?"""
+    return node.op == "call_function" and not node.users and may_raise(node)
 
 
 def read_by_kernel(node, backward, is_cheap):
@@ -223,9 +231,15 @@ def partition(joint, primals, is_cheap):
         n for n in saved if n.op != "placeholder" or n.target in overwritten
     ]  # other inputs need not pass through
     late = backward_nodes(graph)  # attention's backward is random too: it repeats the dropout
-    drawn = [
-        n for n in graph.nodes if n.op == "call_function" and is_needed(n) and n not in late
-    ]  # later draws depend on these
+    effects = [  # later draws depend on these, or they may raise; what a backward formula computes
+        # is checked in the backward half
+        n
+        for n in graph.nodes
+        if n.op == "call_function"
+        and is_needed(n)
+        and n not in late
+        and not (n.meta.get("backward") and may_raise(n))
+    ]
     forward = extract(
         joint.graph,
         inputs,
@@ -234,7 +248,7 @@ def partition(joint, primals, is_cheap):
             [new(r) for r in results] + [_own_copy(new(n), overwritten) for n in extra],
             [new(w) for w in writes],
         ),
-        also=drawn,
+        also=effects,
     )
     unique = list(dict.fromkeys(g for g in gradients if isinstance(g, fx.Node)))
     sizes = [n for n in inputs if isinstance(n.meta["val"], torch.SymInt)]
@@ -243,6 +257,7 @@ def partition(joint, primals, is_cheap):
         [*sizes, *saved, *tangents],
         unique,
         lambda new: (_not_shared([new(g) for g in unique]), []),
+        also=[n for n in late if only_checks(n)],
     )
     where = [unique.index(g) if isinstance(g, fx.Node) else None for g in gradients]
     return Parts(forward, backward, saved, tangents, where, activations)
@@ -323,6 +338,7 @@ def without_tangents(gm, missing):
     if not missing:
         return gm
     graph, copied, zero, live = fx.Graph(), {}, set(), set()
+    known = set()  # of what the forward half has checked, and nobody reads any more
 
     def use(node):
         if node not in copied:
@@ -367,5 +383,7 @@ def without_tangents(gm, missing):
             copied[node] = graph.node_copy(node, use)
             if linear or node.op == "placeholder" and node.target.startswith("tangent"):
                 live.add(node)
-    graph.eliminate_dead_code(is_impure_node=is_needed)
+            elif may_raise(node) and node.users:
+                known.add(copied[node])
+    graph.eliminate_dead_code(is_impure_node=lambda node: is_needed(node) and node not in known)
     return with_graph(gm, graph)

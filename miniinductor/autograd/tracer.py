@@ -13,10 +13,8 @@ Mirrors torch/fx/experimental/proxy_tensor.py (`make_fx`), paper section 3.10.  
 sub-classes of Tensor.
 """
 
-import collections
 import contextlib
 import functools
-import itertools
 import operator
 
 import torch
@@ -28,12 +26,13 @@ from torch._subclasses.fake_tensor import (
     DataDependentOutputException,
     DynamicOutputShapeException,
     FakeTensor,
-    FakeTensorMode,
 )
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 from .. import config
 from ..eager_support import refusal
+from ..fake_mode import FakeMode
+from ..foreign import ours, together
 from ..sizes.symbols import hint, same, same_sizes, sizes
 from . import recurrent
 from .functionalize import CannotFunctionalize, functional_form, graph_module, is_view
@@ -125,17 +124,18 @@ def recording_mode():
 
 
 def without_autocast(function, *arguments):
-    """function(*arguments), the same.  In calls of C alone, so that no exception of a signal's
-    handler leaves it off."""
+    """function(*arguments), the same.  It is put back by one call of C, so that no exception of a
+    signal's handler leaves it off."""
     if not torch._C._is_any_autocast_enabled():
         return function(*arguments)
-    before = [(device, torch.is_autocast_enabled(device)) for device in ("cpu", "cuda")]
+    before = {device: torch.is_autocast_enabled(device) for device in ("cpu", "cuda")}
+    put_back = together(list, *[(torch.set_autocast_enabled, *one) for one in before.items()])
     try:
         torch.set_autocast_enabled("cpu", False)
         torch.set_autocast_enabled("cuda", False)
         return function(*arguments)
     finally:
-        collections.deque(itertools.starmap(torch.set_autocast_enabled, before), 0)
+        put_back()
 
 
 class Tracer(TorchDispatchMode):
@@ -411,7 +411,7 @@ def refuse_what_eager_refuses(func, args, kwargs) -> None:
         real_args, real_kwargs = of_tensors((args, kwargs), zeros)
         try:
             func(*real_args, **real_kwargs)
-        except (RuntimeError, IndexError, ValueError) as error:
+        except ours(RuntimeError, IndexError, ValueError) as error:
             raise CannotTrace(f"eager refuses: {str(error).splitlines()[0]}") from error
 
 
@@ -467,7 +467,7 @@ def is_composite(func):
 
 
 def new_fake_mode():
-    return FakeTensorMode(allow_non_fake_inputs=True, static_shapes=True)
+    return FakeMode(allow_non_fake_inputs=True, static_shapes=True)
 
 
 def fake_inputs(fake_mode, values):
@@ -510,6 +510,7 @@ class OriginInterpreter(fx.Interpreter):
 
     def __init__(self, gm, tracer):
         super().__init__(gm)
+        self.extra_traceback = False  # what is raised keeps its own words
         self.tracer = tracer
 
     def run_node(self, node):

@@ -109,4 +109,5 @@ def evaluate(node, values):
         ):
             raise NotConstant
         values[node] = node.target(*arguments[0], **arguments[1])
+        node.meta["in_range"] = True  # or it would have raised
     return values[node]

@@ -23,6 +23,7 @@ from torch import fx
 
 from .. import config
 from ..autograd.functionalize import is_view
+from ..checks import may_raise
 from ..eager_support import refusal
 from ..ir import (
     Buffer,
@@ -48,6 +49,7 @@ from ..sizes.symbols import SYMBOLIC, Described, described, hint, is_dense, same
 from . import indexing, pointwise, pooling, reductions, views  # noqa: F401  (they fill the table)
 from .extern import EXTERN, eager_kernel
 from .registry import LOWERINGS, Call, CannotLower, NotLowered, aten
+from .unread import read_in_part
 
 MANY_READS = 4  # an inlined value that several users would re-read this often is stored instead
 # the same on a GPU, where arithmetic is free and memory is not; but not in a backward half, whose
@@ -143,8 +145,10 @@ class GraphLowering(fx.Interpreter):
 
     def __init__(self, gm: fx.GraphModule, record: CompileRecord) -> None:
         super().__init__(gm, garbage_collect_values=False)
+        self.extra_traceback = False  # what is raised keeps its own words
         self.lowered, self.record = Graph(), record
         self.is_forward = record.joint_graph is None or "results" in gm.meta
+        self.read_in_part = read_in_part(gm.graph, self.is_forward)
 
     def example(self, value: Any) -> Any:
         """What torch's promotion rule should see of a box: its fake tensor; numbers are
@@ -205,7 +209,17 @@ class GraphLowering(fx.Interpreter):
                     data.inner_fn = from_node(node.name, data.inner_fn)
             for box in boxes:
                 self.finish_value(box, node)
+            if node in self.read_in_part:
+                self.keep_checks(boxes, before)
         return result
+
+    def keep_checks(self, boxes: list[TensorBox], before: int) -> None:
+        """The node's results are stored, all of them: what its kernels look at may make them
+        raise."""
+        for base in [box.base for box in boxes]:
+            if isinstance(base.data, Pointwise):
+                base.realize()
+        self.lowered.checks.update(made.name for made in self.lowered.operations[before:])
 
     def finish_value(self, box: TensorBox, node: fx.Node) -> None:
         """Check what a rule made of the node, and store it now if that is cheaper."""
@@ -253,6 +267,8 @@ class GraphLowering(fx.Interpreter):
         )
         if refused := refusal(target, fake_args, fake_kwargs):
             raise NotLowered(f"eager has no kernel: {refused}")
+        if may_raise(self.current) and _is_empty(self.current.meta["val"]):
+            raise NotLowered("only the kernel knows which positions of nothing it refuses")
         numbers = leaves_of(sympy.Expr, (args, kwargs))
         functions = {type(f).__name__ for n in numbers for f in n.atoms(sympy.Function)}
         if functions - KNOWN_FUNCTIONS:
@@ -279,6 +295,10 @@ def _is_eager_by_choice(target: Any) -> bool:
         or torch.Tag.nondeterministic_seeded in target.tags
         or not target._schema.returns
     )
+
+
+def _is_empty(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and any(type(n) is int and n == 0 for n in value.shape)
 
 
 def _complex_is_only_seen(box: TensorBox) -> bool:

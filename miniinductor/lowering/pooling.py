@@ -22,6 +22,7 @@ from typing import Any
 
 import sympy
 import torch
+from torch._prims_common import suggest_memory_format
 
 from ..ir import Index, Reduction, TensorBox
 from ..ops import Value, ops
@@ -162,6 +163,14 @@ def _is_empty(call: Call, x: TensorBox) -> Any:
     return value
 
 
+def _is_channels_last_image(given):
+    return (
+        given.dim() == 4
+        and all(type(n) is int for n in given.shape)
+        and suggest_memory_format(given) is torch.channels_last
+    )
+
+
 # --- max ------------------------------------------------------------------------------------------
 @lower(aten.max_pool2d_with_indices.default, aten.max_pool3d_with_indices.default)
 def max_pool(
@@ -174,6 +183,8 @@ def max_pool(
     ceil_mode: bool = False,
 ) -> list[TensorBox]:
     rank, value = 2 if "2d" in str(call.node.target) else 3, _is_empty(call, x)
+    if rank == 3 and _is_channels_last_image(call.node.args[0].meta["val"]):
+        raise NotLowered("eager refuses to see channels-last images here")
     kernel = _many(kernel, rank)
     return _largest(
         call,

@@ -27,6 +27,7 @@ import operator
 import os
 import platform
 import shutil
+import signal
 import subprocess
 import tempfile
 import threading
@@ -111,9 +112,9 @@ def build_shared_objects(sources):
             try:
                 compile_sources({paths[n]: sources[n] for n in missing}, place, command)
             finally:
-                shutil.rmtree(place, ignore_errors=True)
+                remove_folder(place)
         except BaseException:  # perhaps one that came in the middle of that
-            shutil.rmtree(place, ignore_errors=True)
+            remove_folder(place)
             raise
     for number in missing:
         libraries[number] = load(paths[number])
@@ -148,16 +149,39 @@ def compile_sources(sources, place, command):
     finally:
         for _, _, process in running:  # nothing where all went well
             if process.poll() is None:
-                process.kill()
+                os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
 
 
 def start_compiler(temporary, command):
+    """A process group of its own, since a compiler starts others, which must end with it; what
+    they leave lies beside their result."""
     return subprocess.Popen(
         [*command, temporary + ".cpp", "-o", temporary + ".so", "-lm"],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
+        env={**os.environ, "TMPDIR": os.path.dirname(temporary)},
+        process_group=0,
     )
+
+
+def remove_folder(path):
+    """A folder of files, if it is there.  (shutil.rmtree would answer a TimeoutError of a signal's
+    handler, too.)"""
+    try:
+        for name in os.listdir(path):
+            os.unlink(os.path.join(path, name))
+        os.rmdir(path)
+    except ours(OSError):
+        pass
+
+
+def remove_file(path):
+    """If it is there."""
+    try:
+        os.unlink(path)
+    except ours(OSError):
+        pass
 
 
 def cannot_write(path, error):
@@ -185,8 +209,7 @@ def write_whole(path, content):
             file.write(content)
         os.replace(temporary, path)
     except BaseException:
-        if os.path.exists(temporary):
-            os.unlink(temporary)
+        remove_file(temporary)
         raise
 
 
@@ -210,10 +233,7 @@ def load(path):
             return ctypes.CDLL(path)
     except ours(OSError):
         pass
-    try:
-        os.unlink(path)
-    except ours(OSError):
-        pass
+    remove_file(path)
     return None
 
 
@@ -239,16 +259,18 @@ def cache_folder():
     """config.cache_dir, or a folder of this process where that one cannot be written."""
     global _fallback_folder
     folder = config.cache_dir
-    if folder in _writable and os.path.isdir(folder):
+    if folder in _writable and os.access(folder, os.W_OK | os.X_OK):  # (os.path catches OSError)
         return folder
     try:
         os.makedirs(folder, exist_ok=True)
         if os.access(folder, os.W_OK | os.X_OK):
             # os.access says yes to root on read-only disks
             probe = os.path.join(folder, f"probe-{os.getpid()}-{threading.get_ident()}")
-            with open(probe, "wb"):
-                pass
-            os.unlink(probe)
+            try:
+                with open(probe, "wb"):
+                    pass
+            finally:
+                remove_file(probe)
             _writable.add(folder)
             return folder
     except ours(OSError):

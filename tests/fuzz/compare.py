@@ -130,7 +130,7 @@ class Describer:
             type(value).__name__,
             value.dtype,
             tuple(value.shape),
-            value.stride(),
+            value.stride() if value.numel() else None,  # steps to nowhere
             value.requires_grad,
             value.is_leaf,
             value.is_inference(),

@@ -14,6 +14,7 @@ Enumerated, so `count` says nothing.  A case is
                             environment variable): the key does
     ("input", name)         one thing of an input changes (strides, dtype, bits, aliasing): the key
                             does
+    ("kernel", n, m)        two sources, compilers, flags, processors...: a kernel has two keys
 """
 
 import collections
@@ -23,14 +24,17 @@ import functools
 import itertools
 import math
 import os
+import platform
 import struct
+import sys
+import tempfile
 from typing import Any
 
 import torch
 
 import minidynamo
 import miniinductor
-from miniinductor.runtime import graph_cache
+from miniinductor.runtime import build, graph_cache
 
 from . import runner
 from .modes import Mode
@@ -215,8 +219,84 @@ def surroundings() -> dict:
         "math attention": lambda: called(torch.backends.cuda.enable_math_sdp, True, False),
         "cudnn": lambda: torch.backends.cudnn.flags(enabled=False),
         "interpreter": lambda: variable("TRITON_INTERPRET", "other"),
+        "processor": lambda: processor("fpu", "sse2"),
     }
     return found
+
+
+@contextlib.contextmanager
+def processor(*flags: str):
+    """As on a machine that has another one, and shares the folder."""
+    with attribute(build, "cpu_flags", lambda: frozenset(flags)):
+        forget_processor()
+        try:
+            yield
+        finally:
+            forget_processor()
+
+
+def forget_processor() -> None:
+    build.cpu_name.cache_clear()
+    graph_cache.versions_text.cache_clear()
+
+
+@contextlib.contextmanager
+def compiler(version: str):
+    """CXX names another one, which answers so when it is asked for its version."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "g++")
+        with open(path, "w") as file:
+            file.write(f"#!/bin/sh\necho {version}\n")
+        os.chmod(path, 0o755)
+        with variable("CXX", path):
+            yield
+
+
+@contextlib.contextmanager
+def updated_compiler(version: str):
+    """The one that is there, replaced by another version of it."""
+    with attribute(build, "compiler_version", lambda path: version):
+        yield
+
+
+def kernel_surroundings() -> dict:
+    """name -> a context in which a kernel's shared object is another one."""
+    found = {
+        f"without {flag}": functools.partial(
+            attribute, build, "FLAGS", tuple(one for one in build.FLAGS if one != flag)
+        )
+        for flag in build.FLAGS
+    }
+    found |= {
+        "as it is": contextlib.nullcontext,
+        "CXX": lambda: compiler("1.0"),
+        "version": lambda: updated_compiler("1.0"),
+        "later version": lambda: updated_compiler("1.0.1"),
+        "processor": lambda: processor("fpu", "sse2"),
+        "wider processor": lambda: processor("fpu", "sse2", "avx512f"),
+        "machine": lambda: machine("other"),
+        "torch": lambda: attribute(torch, "__version__", "0.0"),
+        "openmp": lambda: miniinductor.config.patch(openmp=not miniinductor.config.openmp),
+        "source": lambda: attribute(sys.modules[__name__], "SOURCE", "int NAME() { return 2; }"),
+    }
+    return found
+
+
+@contextlib.contextmanager
+def machine(name: str):
+    with attribute(platform, "machine", lambda: name):
+        forget_processor()
+        try:
+            yield
+        finally:
+            forget_processor()
+
+
+SOURCE = "int NAME() { return 1; }"
+
+
+def kernel_key() -> str:
+    return build.cache_key(SOURCE, build.compiler_command())
 
 
 # --- inputs ---------------------------------------------------------------------------------------
@@ -265,6 +345,7 @@ def cases(count: int, first: int) -> list:
     pairs = [*itertools.permutations(numbers, 2), *itertools.permutations(words, 2)]
     found: list = [("part", name) for name in surroundings()]  # what costs little comes first
     found += [("input", *pair) for pair in itertools.combinations(inputs(), 2)]
+    found += [("kernel", *pair) for pair in itertools.combinations(kernel_surroundings(), 2)]
     found += [("text", *pair) for pair in itertools.combinations(everything, 2)]
     found += [("together", *pair) for pair in itertools.combinations(numbers, 2)]
     found += [("constant", *pair) for pair in pairs]
@@ -326,6 +407,12 @@ def check(case: tuple, mode: Mode) -> str:
         if changed == before:
             return f"{rest[0]}: the key stays"
         return "" if key() == before else "the key does not come back"
+    if kind == "kernel":
+        keys = []
+        for name in rest:
+            with kernel_surroundings()[name]():
+                keys.append(kernel_key())
+        return f"the kernel's key stays: {keys[0]}" if keys[0] == keys[1] else ""
     keys = [key(inputs()[name]) for name in rest]
     return f"the key stays: {keys[0]}" if keys[0] == keys[1] else ""
 

@@ -8,7 +8,8 @@ A case is (name of the OpInfo, what was done to its inputs, dtype, number of the
 compiled call must give what the eager call gives: the value (tolerance: the op sweep's; NaN where
 NaN is, zeros of the same sign), or the exception, of the same type and with the same first line.
 With internal errors raised a backend may word its error in its own way, but must raise one;
-without, plain Python runs behind it and says what eager says.
+without, plain Python runs behind it and says what eager says.  Where eager raises, the call must
+raise as well when nobody reads its result, or only the first element of it.
 """
 
 import copy
@@ -263,13 +264,34 @@ def check(case, mode: Mode) -> str:
         with minidynamo.config.patch(raise_internal_errors=False):
             minidynamo.reset()
             ours = outcome(mode.compile(plain), args, kwargs, mode.training)
-        return "" if ours == eager else f"eager {eager!r:.300}   ours {ours!r:.300}"
+        if ours != eager:
+            return f"eager {eager!r:.300}   ours {ours!r:.300}"
+        return lost_check(op.op, args, kwargs, mode)
     if ours[0] == "error":
         return f"raises {ours[1].__name__}: {ours[2]:.300} where eager gives {eager[1]!r:.200}"
     problem = sweep.difference(op, ours[1], (args, kwargs, eager[1]), dtype)
     if problem is None and not has_any_sign(name):
         problem = sign_difference(ours[1], eager[1])
     return problem or ""
+
+
+def lost_check(function, args, kwargs, mode):
+    """The call raises: so must programs that do not read all of its result."""
+    extra = torch.ones(2)
+
+    def unread(*args, **kwargs):
+        function(*args, **kwargs)
+        return extra + 1
+
+    def part(*args, **kwargs):
+        leaves = pytree.tree_leaves(function(*args, **kwargs))
+        return [t.reshape(-1)[:1] + 1 for t in leaves if isinstance(t, torch.Tensor)]
+
+    for program in (unread, part):
+        minidynamo.reset()
+        if outcome(mode.compile(program), args, kwargs, mode.training)[0] == "value":
+            return f"a value where eager raises, the result being {program.__name__}"
+    return ""
 
 
 def has_any_sign(name):

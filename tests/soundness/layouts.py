@@ -7,10 +7,11 @@ In:   the OpInfos of `torch.testing` (see tests/sweeps/ops.py), two samples of e
 Out:  for each layout of `LAYOUTS` the same call on tensors laid out like that; compiled, it must
       give eager's values, dtypes, strides, bits and aliases, or raise an exception of eager's type.
 
-Three kinds of case, each `(kind, number of the OpInfo, seed)`:
+Four kinds of case, each `(kind, number of the OpInfo, seed)`:
 - "call": the operator's tensors are arguments; all layouts that eager accepts in one function;
 - "write": the in-place variant; what the arguments hold afterwards is compared, too;
-- "module": the tensors are buffers of a module, which are laid out anew between the calls.
+- "module": the tensors are buffers of a module, which are laid out anew between the calls;
+- "gradient": backward gets gradients that are laid out like that.
 """
 
 import random
@@ -24,10 +25,10 @@ from torch.testing._internal.common_methods_invocations import op_db
 import minidynamo
 
 from ..sweeps import ops as sweep
-from . import runner
+from . import errors, runner
 from .modes import Mode
 
-KINDS = ("call", "write", "module")
+KINDS = ("call", "write", "module", "gradient")
 PER_OP = 2  # samples
 BIT_CHANGES = 2  # layouts that a module's buffers take in one case: each is compiled anew
 LEFT_OUT = {
@@ -295,13 +296,56 @@ def check_module(op: Any, sample: tuple, mode: Mode, chance: random.Random) -> s
     return ""
 
 
+def gradients(function: Callable, sample: tuple, layout: Callable) -> list:
+    """Of the sample's tensors, where backward gets ones that are laid out by `layout`."""
+    args, kwargs = laid_out(sample, plain)
+    inputs = [
+        t.requires_grad_()
+        for t in pytree.tree_leaves((args, kwargs))
+        if isinstance(t, torch.Tensor) and (t.is_floating_point() or t.is_complex())
+    ]
+    results = [
+        t
+        for t in pytree.tree_leaves(function(*args, **kwargs))
+        if isinstance(t, torch.Tensor) and t.requires_grad
+    ]
+    if not results or any(t.layout is not torch.strided for t in results):
+        return []
+    given = [layout(torch.ones_like(t) * (0.5 + 0.25j if t.is_complex() else 0.5)) for t in results]
+    if any(t.shape != like.shape for t, like in zip(given, results)):
+        return []  # a layout that changes the shape
+    return list(torch.autograd.grad(results, inputs, given, allow_unused=True))
+
+
+def check_gradients(op: Any, sample: tuple, mode: Mode, chance: random.Random) -> str:
+    compiled = mode.compile(lambda *args, **kwargs: op.op(*args, **kwargs))
+    chosen = chance.sample(sorted(LAYOUTS), BIT_CHANGES)
+    for name in ("negated", "imaginary", "conjugated", *chosen):
+        want = run(gradients, op.op, sample, LAYOUTS[name])
+        got = run(gradients, compiled, sample, LAYOUTS[name])
+        if isinstance(want, Exception) or isinstance(got, Exception):
+            if type(want) is not type(got):
+                return f"{op.name}, gradients {name}: eager {want!r:.200}, compiled {got!r:.300}"
+            continue
+        for a, b in zip(got, want):
+            if a is None and b is None:
+                continue
+            try:  # values: eager hands bits on where it hands the tensor on
+                torch.testing.assert_close(a, b, rtol=2e-3, atol=2e-3, equal_nan=True)
+            except AssertionError as error:
+                return f"{op.name}, gradients {name}: {str(error)[:300]}"
+    return ""
+
+
 def cases(count: int, first: int) -> list[tuple[str, int, int]]:
     """All of them, for as many seeds as it takes; or a sample."""
     every = [
         (kind, number, 0)
         for number, op in enumerate(op_db)
-        for kind in KINDS
-        if op.name not in LEFT_OUT and (kind != "write" or op.inplace_variant is not None)
+        for kind in errors.focus("LAYOUTS_KINDS") or KINDS
+        if op.name not in LEFT_OUT
+        and (kind != "write" or op.inplace_variant is not None)
+        and (kind != "gradient" or op.supports_autograd)
     ]
     if count >= len(every):
         return every
@@ -314,6 +358,8 @@ def check(case: tuple[str, int, int], mode: Mode) -> str:
     samples = samples_of(op)
     if not samples:
         return ""
+    if kind == "gradient":
+        return check_gradients(op, chance.choice(samples), mode, chance)
     with torch.no_grad():
         if kind == "module":
             return check_module(op, chance.choice(samples), mode, chance)

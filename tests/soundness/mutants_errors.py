@@ -9,10 +9,14 @@ import torch
 from .mutants import mutant
 
 aten = torch.ops.aten
-# mutant -> names of OpInfos, or of conversions
+# mutant -> names of OpInfos, or of conversions, or kinds of layouts' cases
 FOCUS = {
     "errors: checks without results are dead code": "linalg.inv,linalg.cholesky,linalg.solve,linalg.lu_factor",
     "errors: the scheduler drops kernels without result": "linalg.inv,linalg.cholesky,linalg.solve,linalg.lu_factor",
+    "errors: what may raise is dead code": "gather,index_select,scatter,take,histc",
+    "errors: values are checked where they are read": "gather,index_select,__getitem__,take",
+    "errors: kernels that only check are dropped": "gather,index_select,index_add,index_copy",
+    "errors: dead calls are not asked for their dtypes": "add,mul,bitwise_not,floor_divide,sub",
     "errors: positions are not checked": "gather,index_select,scatter,index_add,index_copy,take",
     "errors: positions that nobody uses are not checked": "gather,scatter,scatter_add,index_select,scatter_reduce.sum,scatter_reduce.amax",
     "errors: negative positions count from the end": "index_add,index_copy,gather,index_select",
@@ -21,6 +25,7 @@ FOCUS = {
     "errors: a probability may be anything": "nn.functional.binary_cross_entropy",
     "errors: integers are divided by zero": "floor_divide,remainder,fmod,div.floor_rounding,div.trunc_rounding",
     "errors: x + 0.0 is x": "add,sum,mean",
+    "gradients keep their bits": "gradient",
     "aliases: torch.tensor gives what it is given": "torch.tensor,torch.tensor dtype,torch.tensor device",
     "aliases: copies may be left out before an output": "clone,to copy,torch.tensor,torch.asarray copy,repeat,cat",
 }
@@ -28,9 +33,9 @@ FOCUS = {
 
 @mutant("errors: checks without results are dead code", "errors --count 60 --modes aot_eager")
 def no_checks():
-    from miniinductor.autograd import functionalize
+    from miniinductor import checks
 
-    functionalize.is_check.__code__ = (lambda node: False).__code__
+    checks.is_check.__code__ = (lambda node: False).__code__
 
 
 @mutant("errors: the scheduler drops kernels without result", "errors --count 60 --modes inductor")
@@ -38,6 +43,34 @@ def no_effects():
     from miniinductor import scheduler
 
     scheduler._has_effect = lambda buffer: False
+
+
+@mutant("errors: what may raise is dead code", "errors --count 100 --modes inductor,aot_eager")
+def no_calls_that_may_raise():
+    from miniinductor import checks
+
+    checks.RAISING = frozenset()
+
+
+@mutant("errors: values are checked where they are read", "errors --count 150 --modes inductor")
+def no_checks_of_the_rest():
+    from miniinductor.lowering import graph
+
+    graph.read_in_part = lambda graph, is_forward: set()
+
+
+@mutant("errors: kernels that only check are dropped", "errors --count 150 --modes inductor")
+def no_kernels_for_checks():
+    from miniinductor.ir import Graph
+
+    Graph.checks = property(lambda self: set(), lambda self, value: None)
+
+
+@mutant("errors: dead calls are not asked for their dtypes", "errors --count 200 --modes aot_eager")
+def no_refusals_of_dead_code():
+    from miniinductor.autograd import functionalize
+
+    functionalize.is_refused = lambda node: False
 
 
 @mutant("errors: positions are not checked", "errors --count 150 --modes inductor")

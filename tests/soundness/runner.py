@@ -18,6 +18,7 @@ import importlib
 import multiprocessing
 import multiprocessing.connection
 import random
+import re
 import sys
 import time
 import traceback
@@ -150,14 +151,18 @@ def main(module: str, default_modes: str, default_count: int = 1000) -> None:
     parser.add_argument("--limit", type=float, default=120.0, help="seconds for one case")
     parser.add_argument("--seconds", type=float, help="draw the cases, for so long")
     parser.add_argument("--modes", default=default_modes)
+    parser.add_argument("--only", default="", help="cases in whose text this pattern is found")
     parser.add_argument("--mutant", default=None, help="break the compilers like this first")
     options = parser.parse_args()
     begin = time.time()
     generator = importlib.import_module(module)
     names = [mode.name for mode in modes.chosen(options.modes)]
-    tasks = [
-        (case, name) for case in generator.cases(options.count, options.first) for name in names
+    chosen = [
+        case
+        for case in generator.cases(options.count, options.first)
+        if re.search(options.only, repr(case))
     ]
+    tasks = [(case, name) for case in chosen for name in names]
     if options.seconds is not None:
         random.Random(options.first).shuffle(tasks)
     done, reports = run(

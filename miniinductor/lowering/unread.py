@@ -1,0 +1,128 @@
+"""Checks that a fused kernel would lose, because nobody reads all of the value that they guard.
+
+In:   a functional ATen graph without dead code.  Out: the calls that may raise and whose result is
+      not surely read in full.
+
+    y = x[i]; return y[:2] + 1        # inlined, only two of the positions would be looked at
+    x[i]; return x + 1                # no kernel would look at any
+
+A value that is not stored is computed by the kernels that read it, for the elements that they read.
+Lowering stores these results, and the scheduler keeps their kernels.  A call whose result is read
+in full stays inlined and costs nothing: that is what `reads_all` recognises, and what it does not
+recognise counts as reading a part.
+"""
+
+import operator
+
+import torch
+from torch import fx
+
+from ..autograd.functionalize import is_needed, is_view
+from ..checks import may_raise
+from ..sizes.symbols import same
+from .extern import EXTERN
+from .registry import LOWERINGS, aten
+
+MAKES_ANEW = {
+    *"zeros_like ones_like full_like new_zeros new_ones new_full empty_like new_empty".split()
+}
+MAKES_ANEW |= {"new_empty_strided", "fill"}  # they look at the shape of what they are given
+COPIES = {*"_to_copy clone lift_fresh_copy convert_element_type cat flip roll repeat".split()}
+REDUCTIONS = {*"sum prod mean amax amin max min argmax argmin any all var var_mean".split()}
+REDUCTIONS |= {"cumsum", "cumprod", "logcumsumexp"}
+WRITES = {
+    *"index_put _unsafe_index_put scatter scatter_add scatter_reduce index_add index_copy".split()
+}
+READS_AT = {*"index _unsafe_index gather index_select embedding".split()}
+PART_OF_SOURCE = {"scatter", "scatter_add", "scatter_reduce"}  # as much as there are positions
+SCATTERS = {"slice_scatter", "select_scatter", "diagonal_scatter", "copy"}
+SPLITS = {"split", "split_with_sizes", "unbind"}
+PART_OF_MEMORY = {"as_strided", "unfold"}
+
+
+def read_in_part(graph: fx.Graph, is_forward: bool) -> set[fx.Node]:
+    """The nodes that may raise and whose result is not surely read in full.
+
+    What a backward half computes again has been checked in the forward half: there only what nobody
+    reads at all counts."""
+    raising = [n for n in graph.nodes if n.op == "call_function" and may_raise(n)]
+    if not is_forward or not raising:
+        return {node for node in raising if not node.users}
+    alive, whole = set(), set()
+    for node in reversed(graph.nodes):
+        if (
+            node.op == "output"
+            or is_needed(node)
+            or any(_counts(u) and u in alive for u in node.users)
+        ):
+            alive.add(node)
+        # what is stored in any case computes all of what it reads; what is not, if it is itself
+        # read in full
+        if node.op == "output" or any(
+            reads_all(user, node) and (user in whole or _is_stored(user) and user in alive)
+            for user in node.users
+        ):
+            whole.add(node)
+        elif node.target is not operator.getitem and name_of(node) in SPLITS:
+            parts = {user.args[1] for user in node.users if user in whole}
+            if len(parts) == len(node.meta["val"]):
+                whole.add(node)
+    return {node for node in raising if node not in whole}
+
+
+def name_of(node) -> str:
+    """ "add" for aten.add.Tensor, "" for what is no ATen op."""
+    schema = getattr(node.target, "_schema", None)
+    return schema.name.split("::")[1] if schema is not None else ""
+
+
+def _counts(user) -> bool:
+    """Does this user look at elements at all?"""
+    return name_of(user) not in MAKES_ANEW
+
+
+def _is_stored(node) -> bool:
+    """Has the result memory of its own, whoever reads it?"""
+    return (
+        node.op == "output"
+        or may_raise(node)
+        or node.target in EXTERN
+        or node.op == "call_function"
+        and isinstance(node.target, torch._ops.OpOverload)
+        and (node.target not in LOWERINGS or name_of(node) in REDUCTIONS | WRITES)
+    )
+
+
+def reads_all(user: fx.Node, node: fx.Node) -> bool:
+    """Does computing all of `user` look at each element of `node`?"""
+    if user.op == "output":
+        return True
+    if user.target is operator.getitem:
+        return False  # of a split: its parts are counted together
+    name, first = name_of(user), user.args[:1] == (node,)
+    if name in MAKES_ANEW:
+        return False
+    if user.target in EXTERN or user.target not in LOWERINGS:
+        return True
+    shape = getattr(user.meta.get("val"), "shape", ())
+    if any(isinstance(n, int) and n == 0 for n in shape):
+        return False
+    if name in COPIES or name in REDUCTIONS or torch.Tag.pointwise in user.target.tags:
+        return True
+    if name in SPLITS:
+        return True
+    if name in READS_AT:
+        return not first
+    if name in WRITES:
+        return first or name not in PART_OF_SOURCE or user.args[2] is node
+    if name in SCATTERS:
+        return not first
+    if name == "constant_pad_nd":
+        return all(isinstance(n, int) and n >= 0 for n in user.args[1])
+    if name in PART_OF_MEMORY or not (is_view(user.target) or name == "_unsafe_view"):
+        return False
+    return same(_count(user), _count(node)) or name == "expand"
+
+
+def _count(node):
+    return node.meta["val"].numel()
