@@ -163,7 +163,7 @@ def _is_empty(call: Call, x: TensorBox) -> Any:
     return value
 
 
-def _is_channels_last_image(given):
+def _is_channels_last_image(given: torch.Tensor) -> bool:
     return (
         given.dim() == 4
         and all(type(n) is int for n in given.shape)
@@ -183,7 +183,8 @@ def max_pool(
     ceil_mode: bool = False,
 ) -> list[TensorBox]:
     rank, value = 2 if "2d" in str(call.node.target) else 3, _is_empty(call, x)
-    if rank == 3 and _is_channels_last_image(call.node.args[0].meta["val"]):
+    image: Any = call.node.args[0]
+    if rank == 3 and _is_channels_last_image(image.meta["val"]):
         raise NotLowered("eager refuses to see channels-last images here")
     kernel = _many(kernel, rank)
     return _largest(
