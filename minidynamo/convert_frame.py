@@ -164,7 +164,7 @@ class FrameCompiler:
 
     def convert(self, function, code, args):
         record = records.FrameRecord(
-            code,
+            weakref.ref(code),
             code.co_name
             if code.co_name.startswith("<resume of")
             else getattr(function, "__qualname__", code.co_name),
@@ -194,7 +194,7 @@ class FrameCompiler:
                 output.forget()
         if result is None:
             return self.skip(code, record, record.skipped or "no tensor operation to compile")
-        records.frames.append(record)
+        records.remember(record)
         CODES[id(code)] = code
         debug(
             1,
@@ -246,7 +246,7 @@ class FrameCompiler:
         )
         records.counters["skipped"][message] += 1
         record.skipped = message
-        records.frames.append(record)
+        records.remember(record)
         if self.fullgraph:
             raise Unsupported(message)
         return True
@@ -254,7 +254,7 @@ class FrameCompiler:
     def skip(self, code, record, reason):
         record.skipped = reason
         records.counters["skipped"][f"{code.co_name}: {reason}"] += 1
-        records.frames.append(record)
+        records.remember(record)
         debug(1, f"skipped {code.co_name}: {reason}")
         frame_hook.set_cache(code, None)
         CODES[id(code)] = code  # `reset` gives it another chance

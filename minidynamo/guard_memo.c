@@ -7,10 +7,11 @@
  *     memo = Memo([(parameter, torch.Tensor.requires_grad, True)], [parameter])
  *     if not memo(): ...check in Python...; memo.remember([module, module.__dict__], [])
  *
- * A dictionary carries a version that no other state of any dictionary in the process ever had (PEP 509), an object its class and
- * its __dict__, a class its dictionary and MRO, a function its
- * code and its defaults.  References are borrowed: a row is looked at only after the row
- * of the dictionary that holds it was found unchanged, hence the order; the first is held by whoever calls.
+ * A dictionary carries a version that no other state of any dictionary in the process ever had (PEP 509), one of a class of its own
+ * also its class and its __dict__, an object its class and its __dict__, a class its dictionary and MRO, a function its code and its
+ * defaults (its closure cannot be replaced), a cell its content.  References are borrowed: a row is looked at only after the row of
+ * the dictionary that holds it was found unchanged, hence the order; the first is held by whoever calls.
+ * The order of an OrderedDict has no version: one is remembered only if the second list says that its order does not matter.
  *
  * A tensor's layout is what a kernel that was compiled for it relies on: class, dtype, device, sizes, strides, and whether it is a
  * lazily negated or conjugated view.  It is read by libtorch's C functions (a few ns each; `use_torch` is told their addresses and
@@ -32,7 +33,7 @@ typedef struct {
     PyObject *object;
     void *first, **slot, *second;
     union { uint64_t version; void *third; };
-    enum { DICT, OBJECT, CLASS, FUNCTION } kind;
+    enum { DICT, OBJECT, CLASS, FUNCTION, CELL, DICT_OBJECT } kind;
 } Row;
 typedef struct { PyObject *tensor, *expected; PyGetSetDef *attribute; } TensorRow;
 typedef struct {
@@ -65,18 +66,32 @@ static int32_t strided;             /* what torch.layout says of dense tensors *
 
 static uint64_t version_of(PyObject *dict) { return ((PyDictObject *)dict)->ma_version_tag; }
 
+/* The class of an object and its __dict__.  0: with an error set. */
+static int
+attributes_of(PyObject *object, Row *row)
+{
+    if ((row->slot = (void **)_PyObject_GetDictPtr(object)) && (row->second = *row->slot)) {
+#if PY_VERSION_HEX >= 0x030D0000            /* writes to values that lie in the object give its dictionary no new version: move them there */
+        PyObject *name = Py_TYPE(object)->tp_flags & Py_TPFLAGS_INLINE_VALUES ? PyUnicode_InternFromString("__dict__") : NULL;
+        int status = name ? PyObject_GenericSetAttr(object, name, row->second) : 0;
+        Py_XDECREF(name);
+        return status == 0;
+#endif
+    }
+    return 1;
+}
+
 /* What `object` is now.  0: an object that this file knows nothing to compare of (with an error set, perhaps). */
 static int
 row_of(PyObject *object, Row *row)
 {
     *row = (Row){.object = object, .first = Py_TYPE(object), .kind = OBJECT};
-    if (PyDict_CheckExact(object)) {
-        row->kind = DICT;
+    if (PyDict_Check(object)) {
+        row->kind = PyDict_CheckExact(object) ? DICT : DICT_OBJECT;
         row->version = version_of(object);
+        return row->kind == DICT || attributes_of(object, row);
     }
-    else if (PyDict_Check(object))  /* an OrderedDict's order has no version */
-        return 0;
-    else if (PyType_Check(object)) {
+    if (PyType_Check(object)) {
         PyTypeObject *type = (PyTypeObject *)object;
         if (!type->tp_dict)         /* 3.12: builtin classes, which do not change */
             return 0;
@@ -88,15 +103,12 @@ row_of(PyObject *object, Row *row)
         row->second = PyFunction_GET_DEFAULTS(object);
         row->third = PyFunction_GET_KW_DEFAULTS(object);
     }
-    else if ((row->slot = (void **)_PyObject_GetDictPtr(object)) && (row->second = *row->slot)) {
-#if PY_VERSION_HEX >= 0x030D0000            /* writes to values that lie in the object give its dictionary no new version: move them there */
-        PyObject *name = Py_TYPE(object)->tp_flags & Py_TPFLAGS_INLINE_VALUES ? PyUnicode_InternFromString("__dict__") : NULL;
-        int status = name ? PyObject_GenericSetAttr(object, name, row->second) : 0;
-        Py_XDECREF(name);
-        if (status < 0)
-            return 0;
-#endif
+    else if (PyCell_Check(object)) {
+        row->kind = CELL;
+        row->first = PyCell_GET(object);
     }
+    else
+        return attributes_of(object, row);
     return 1;
 }
 
@@ -111,6 +123,12 @@ as_it_was(Row *row)
             && PyFunction_GET_KW_DEFAULTS(row->object) == row->third;
     case CLASS:
         return ((PyTypeObject *)row->object)->tp_mro == row->first && *row->slot == row->second && version_of(row->second) == row->version;
+    case CELL:
+        return PyCell_GET(row->object) == row->first;
+    case DICT_OBJECT:
+        if (version_of(row->object) != row->version)
+            return 0;
+        /* fall through */
     default:
         return (void *)Py_TYPE(row->object) == row->first && (!row->slot || *row->slot == row->second);
     }
@@ -184,6 +202,15 @@ memo_call(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *kwname
     Py_RETURN_TRUE;
 }
 
+static int
+holds(PyObject *list, PyObject *object)
+{
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list); i++)
+        if (PyList_GET_ITEM(list, i) == object)
+            return 1;
+    return 0;
+}
+
 static PyObject *
 memo_remember(Memo *memo, PyObject *const *args, Py_ssize_t nargs)
 {
@@ -197,17 +224,15 @@ memo_remember(Memo *memo, PyObject *const *args, Py_ssize_t nargs)
     if (!rows)
         return PyErr_NoMemory();
     memo->rows = rows;
-    for (Py_ssize_t i = 0; i < n; i++)
-        if (!row_of(PyList_GET_ITEM(args[0], i), &rows[i])) {
+    for (Py_ssize_t i = 0; i < n + hooks; i++) {
+        PyObject *object = i < n ? PyList_GET_ITEM(args[0], i) : PyList_GET_ITEM(args[1], i - n);
+        if (i < n ? PyODict_Check(object) && !holds(args[1], object) : !PyDict_Check(object))
+            Py_RETURN_NONE;
+        if (!row_of(object, &rows[i])) {
             if (PyErr_Occurred())
                 return NULL;
             Py_RETURN_NONE;
         }
-    for (Py_ssize_t i = 0; i < hooks; i++) {
-        PyObject *dict = PyList_GET_ITEM(args[1], i);
-        if (!PyDict_Check(dict))
-            Py_RETURN_NONE;
-        rows[n + i] = (Row){.object = dict, .version = version_of(dict), .kind = DICT};
     }
     for (Py_ssize_t i = 0; i < memo->layout_count; i++)
         if (!remember_layout(PyList_GET_ITEM(memo->watched, i), &memo->layouts[i]))
@@ -282,7 +307,7 @@ memo_new(PyTypeObject *type, PyObject *args, PyObject *kw)
 
 static PyMethodDef memo_methods[] = {
     {"remember", (PyCFunction)(void (*)(void))memo_remember, METH_FASTCALL,
-     "remember(objects, dicts): how they are now, parents before what they hold; of the dicts only whether they were written"},
+     "remember(objects, dicts): how they are now, parents before what they hold; the order of the dicts does not matter"},
     {NULL}};
 
 static PyTypeObject MemoType = {

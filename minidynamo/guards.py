@@ -28,6 +28,7 @@ section 3.3).
 # PyTorch: the tree is built from C++ nodes, with dict tags for the same purpose; a generated Python function can be read.
 """
 
+import collections
 import ctypes
 import functools
 import gc
@@ -55,7 +56,7 @@ FIXED = {
     "MODULE",
     "NO_HOOKS",
 }  # of identity and of constants (hooks: see `_below`)
-LASTING = FIXED - {"EQUALS"} | {"TYPE", "CODE", "DEFAULTS", "MRO", "ALIAS", "DISTINCT"}
+LASTING = FIXED - {"EQUALS"} | {"TYPE", "CODE", "MRO", "ALIAS", "DISTINCT"}
 FUNCTION_FIELDS = ("__defaults__", "__kwdefaults__")  # whose replacement a memo notices
 PARAMETER = re.compile("\1([0-9]+)\1")  # the n-th parameter, until it has its name
 WORD = re.compile(r"(?<![\w.'\"])[^\W\d]\w*")  # what a text may mean by a name: no attributes
@@ -235,9 +236,16 @@ class GuardFunction:
                     or node.kind == "class_item"
                     and isinstance(base.value, type)
                     or node.kind in ("item", "dict_item")
-                    and self._is(base, dict)
+                    and (self._is(base, dict) or self._is(base, collections.OrderedDict))
+                    or node.kind == "dict_item"
+                    and any(issubclass(kind, dict) for kind in self._kinds(base))
                     or node.kind in ("item", "tuple_item")
                     and self._is(base, tuple)
+                    or node.kind == "closure"
+                    and self._is(base, types.FunctionType)
+                    or node.kind == "cell"
+                    and base.kind == "closure"
+                    and "ID" in node.guards  # another object may come to lie where this one lay
                     or node.kind == "attr"
                     and node.key in FUNCTION_FIELDS
                     and type(base.value) is types.FunctionType
@@ -245,24 +253,38 @@ class GuardFunction:
             self._lasting[node] = found
         return found
 
-    def _is(self, node, kind):
-        """Is the value of `node` a dict (tuple) for sure?"""
+    def _kinds(self, node):
+        """The class of the value of `node`, where it is known: in a list of at most one."""
+        if node.kind == "pinned":
+            return [type(node.value)]
         guard = node.guards.get("TYPE")
-        return (
-            kind is dict
-            and (
-                node.kind in ("dict", "raw_dict") or node.key in (*MODULE_TABLES, "__kwdefaults__")
+        return [] if guard is None else [pin for pin in guard.pins.values()]
+
+    def _is(self, node, kind):
+        """Is the value of `node` a dict (tuple, function) for sure?
+
+        What only may be an OrderedDict counts as a dict: the memo itself looks (`remember`)."""
+        kinds = self._kinds(node)
+        if kind is dict and not kinds:
+            return node.kind in ("dict", "raw_dict") or node.key in (
+                *MODULE_TABLES,
+                "__kwdefaults__",
             )
-            or type(node.value) is kind
-            or guard is not None
-            and any(pin is kind for pin in guard.pins.values())
-        )
+        return any(found is kind for found in kinds)
+
+    def _remember(self, node, name):
+        """The memo is to look at the value of `node`, which is called `name`."""
+        self._read.append(name)
+        if any(issubclass(kind, collections.OrderedDict) for kind in self._kinds(node)):
+            self._hooks.append(name)  # none of the guards in this section asks for its order
 
     def _lasts_guard(self, node, guard):
         if not self._lasts(node):
             return False
         if guard.kind in ("KEYS", "PRESENT", "ABSENT", "BUILTIN"):
             return self._is(node, dict) or isinstance(node.value, type)
+        if guard.kind == "DEFAULTS":  # others may come to lie where these lay
+            return node.kind == "pinned"
         return (
             guard.kind in LASTING
             or guard.kind == "EQUALS"
@@ -288,7 +310,7 @@ class GuardFunction:
         )
         self.indent += "    " * lasting
         for root in filter(self._needed, roots):
-            self._read.append(self.names[root])
+            self._remember(root, self.names[root])
             if root.kind == "pinned":
                 self._conditions(self._wanted(root), self.names[root])
             self._below(root, self.names[root])
@@ -371,7 +393,7 @@ class GuardFunction:
             self._line(leaves[start : start + 8])
         for child in inner:
             below = self._assign(child, name)
-            self._read.append(below)
+            self._remember(child, below)
             self._conditions(self._wanted(child), below)
             self._below(child, below)
 

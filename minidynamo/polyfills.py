@@ -51,6 +51,7 @@ def call_with_hooks(module: torch.nn.Module, args: Any, kwargs: Any) -> Any:
             if changed is not None:
                 args = changed if isinstance(changed, tuple) else (changed,)
     result = module.forward(*args, **kwargs)
+    _ = module._forward_hooks_always_called  # eager asks for it, too
     for key, hook in module._forward_hooks.items():
         changed = (
             hook(module, args, kwargs, result)

@@ -21,6 +21,7 @@ import inspect
 import itertools
 import time
 import types
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -49,7 +50,8 @@ class FrameRecord:
     """One frame's way through capture.  Texts are printable; `guards` are `guards.Guard`
     objects."""
 
-    code: types.CodeType
+    # the code's cache of entries holds this record: see `remember`
+    code_reference: "weakref.ref[types.CodeType]"
     function: str
     replacement_code: types.CodeType | None = None
     guards: "list[Guard]" = field(default_factory=list)
@@ -77,6 +79,11 @@ class FrameRecord:
         if self.skipped:
             what = f"skipped: {self.skipped}"
         return f"<FrameRecord of {self.function}: {what}>"
+
+    @property
+    def code(self) -> types.CodeType | None:
+        """The frame's code; None once its function has died."""
+        return self.code_reference()
 
     @property
     def source(self) -> str:
@@ -130,3 +137,10 @@ class Counters(dict):
 
 counters = Counters()
 frames: collections.deque[FrameRecord] = collections.deque(maxlen=1000)
+
+
+def remember(record: FrameRecord) -> None:
+    """Add a record to `frames`; those of dead functions leave (a notebook's cell that ran again)."""
+    for dead in [earlier for earlier in frames if earlier.code is None]:
+        frames.remove(dead)
+    frames.append(record)

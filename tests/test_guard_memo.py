@@ -99,6 +99,54 @@ def test_an_ordered_dictionary_is_not_remembered_for_its_order():
     assert not memo()
 
 
+def test_an_ordered_dictionary_whose_order_does_not_matter_is_remembered():
+    table, memo = collections.OrderedDict(a=1, b=2), Memo([])
+    memo.remember([Thing, table], [table])
+    assert memo()
+    table.move_to_end("a")
+    assert memo()
+    del table["a"]
+    assert not memo()
+
+
+class Table(dict):
+    pass
+
+
+class OtherTable(dict):
+    pass
+
+
+TABLE_WRITES = {
+    "item": lambda table: table.update(a=2),
+    "through dict": lambda table: dict.__setitem__(table, "b", 2),
+    "attribute": lambda table: setattr(table, "level", 2),
+    "class": lambda table: setattr(table, "__class__", OtherTable),
+}
+
+
+@pytest.mark.parametrize("name", TABLE_WRITES)
+def test_a_dictionary_of_a_class_of_its_own(name):
+    table, memo = Table(a=1), Memo([])
+    memo.remember([table, table.__dict__], [])
+    assert memo() and memo()
+    TABLE_WRITES[name](table)
+    assert not memo()
+
+
+def test_the_content_of_a_cell():
+    content, memo = object(), Memo([])
+
+    def write(value):
+        nonlocal content
+        content = value
+
+    memo.remember(list(write.__closure__), [])
+    assert memo()
+    write(object())
+    assert not memo()
+
+
 def test_what_changes_in_every_call_is_given_up():
     thing, memo = Thing(), Memo([])
     for n in range(100):

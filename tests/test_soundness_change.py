@@ -17,6 +17,26 @@ def test_things_inductor():
     assert runner.sample(change, 3, "inductor", first=1) == []
 
 
+@pytest.mark.parametrize(
+    "case",
+    [
+        ("hooks", "s", "attribute", "_forward_hooks_always_called", "delete"),
+        ("getattr_module", "type(s).__mro__[0]", "attribute", "_forward_pre_hooks", "descriptor"),
+        ("metaclass", "type(s)", "attribute", "kind", "other"),
+        ("metaclass", "s", "attribute", "size", "type"),
+        ("named_tuple", "type(s).__mro__[0]", "attribute", "a", "descriptor"),
+        ("named_tuple", "type(s).__mro__[0]", "attribute", "b", "delete"),
+        ("named_tuple", "type(s).__mro__[0]", "attribute", "_replace", "other"),
+        ("partial", "s.__dict__['partial']", "attribute", "fresh_name", "type"),
+        ("class", "s", "attribute", "__abstractmethods__", "equal"),
+        ("class", "s", "attribute", "__bases__", "other"),
+        ("module", "this_world", "attribute", "subject", "other"),
+    ],
+)
+def test_found_by_the_generator(case):
+    assert runner.attempt(change, case, modes.MODES["eager"]) == ""
+
+
 def test_state():
     assert runner.sample(change_state, 30, "eager") == []
 
@@ -111,3 +131,49 @@ def test_absence_costs_one_guard_for_a_dictionary():
     compiled(torch.randn(2, 3))
     absences = [g for g in minidynamo.records.frames[-1].guards if g.kind == "ABSENT"]
     assert len(absences) == len({g.source for g in absences})
+
+
+# ---- the memo of the guards
+def remembers() -> bool:
+    """Does the memo of the last entry stand for its guards?"""
+    return minidynamo.records.frames[-1].guard_function.namespace["memo"]()
+
+
+def test_the_memo_stands_for_modules_with_hooks():
+    net = nn.Sequential(nn.Linear(3, 3), nn.Tanh())
+    first = net[0].register_forward_hook(lambda module, args, result: result + 1)
+    net[0].register_forward_hook(lambda module, args, result: result * 2)
+    minidynamo.reset()
+    compiled, x = minidynamo.compile(net, backend="eager"), torch.randn(2, 3)
+    with config.patch(raise_internal_errors=True):
+        for change in (
+            lambda: None,
+            lambda: net[0]._forward_hooks.move_to_end(first.id),  # has no version
+            lambda: net[1].register_forward_hook(lambda module, args, result: result - 1),
+            first.remove,
+        ):
+            change()
+            for _ in range(2):
+                torch.testing.assert_close(compiled(x), net.forward(x))
+            assert remembers()
+
+
+def test_the_memo_stands_for_the_cells_of_functions():
+    def scale(x):
+        return helper(x) * 2
+
+    def helper(x):
+        return x + 1
+
+    class Net(nn.Module):
+        def forward(self, x):
+            return KEPT["scale"](x)
+
+    KEPT = {"scale": scale}
+    net, x = Net(), torch.randn(3)
+    minidynamo.reset()
+    compiled = minidynamo.compile(net, backend="eager")
+    for added in (1, 5, 7):
+        helper = lambda x, added=added: x + added  # noqa: E731, F811
+        for _ in range(2):
+            torch.testing.assert_close(compiled(x), (x + added) * 2)

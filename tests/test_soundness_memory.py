@@ -103,6 +103,21 @@ def test_entries_of_dead_modules_are_dropped():
     assert all(record.code is not code for record in convert_frame.records.frames)
 
 
+def test_records_of_dead_functions_leave():
+    """A cell of a notebook that runs again makes its functions anew."""
+    cell = "def function(x):\n    return x * 2 + 1"
+    scope, held = {"torch": torch}, []
+    for backend in ("eager", "inductor"):
+        for _ in range(3):
+            exec(cell, scope)
+            minidynamo.compile(scope["function"], backend=backend)(torch.ones(3))
+            held.append(weakref.ref(scope["function"].__code__))
+    assert [reference() is None for reference in held] == [True] * 5 + [False]
+    minidynamo.compile(Model(), backend="eager")(torch.ones(2, 4))
+    codes = [record.code for record in convert_frame.records.frames]
+    assert None not in codes and held[-1]() in codes
+
+
 def test_an_own_backend_dies_with_what_it_compiled():
     def backend(gm, inputs):
         return gm.forward
@@ -110,7 +125,6 @@ def test_an_own_backend_dies_with_what_it_compiled():
     held, scope = weakref.ref(backend), {}
     exec("def function(x):\n    return x + 1", scope)  # its code dies with it
     minidynamo.compile(scope.pop("function"), backend=backend)(torch.ones(3))
-    minidynamo.reset()  # records hold the code of a thousand frames
     del backend
     gc.collect()
     assert held() is None

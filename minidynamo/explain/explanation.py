@@ -389,7 +389,7 @@ class Explanation:
         """Call the function with other arguments: a table of the frames that had to be compiled
         again, each with the first guard of the last entry that failed, what it found, and the
         user's line that caused the guard.  No rows: every guard held."""
-        before = len(records.frames)
+        earlier = set(records.frames)
         self.compiled_function(*args, **kwargs)
         rows = [
             (
@@ -398,8 +398,8 @@ class Explanation:
                 r.recompile_reason,
                 r.failed_guard.line if r.failed_guard else "",
             )
-            for r in list(records.frames)[before:]
-            if r.recompile_reason
+            for r in records.frames
+            if r not in earlier and r.recompile_reason
         ]
         return Table(
             ["frame", "kind", "first guard that failed", "user line"],

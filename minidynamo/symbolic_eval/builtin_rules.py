@@ -548,8 +548,9 @@ def _super(tx, args, kwargs):
 
 def _partial(tx, function, /, *args, **kwargs):
     if isinstance(function, PartialVar):
-        return PartialVar(function.function, [*function.args, *args], {**function.kwargs, **kwargs})
-    return PartialVar(function, list(args), kwargs)
+        args, kwargs = [*function.args, *args], {**function.kwargs, **kwargs}
+        function = function.function
+    return PartialVar(function, list(args), kwargs, None)
 
 
 def _tuple(tx, values=EMPTY, /):

@@ -46,6 +46,7 @@ from ..variables.objects import (
     ClassVar,
     ObjectVar,
     TracebackVar,
+    is_programs,
     lookup,
     method_of_class,
     type_text,
@@ -54,6 +55,7 @@ from ..symbolic_shapes import DataDependentDecision
 from ..variables.symbolic import SymVar, apply, data_dependent
 from ..variables.tensor import FloatVar, TensorVar
 
+FIELD = type(vars(collections.namedtuple("Pair", "first second"))["first"])
 METHOD_VARIABLES = (BoundMethodVar, MethodVar)
 BINARY = {
     "+": operator.add,
@@ -662,7 +664,10 @@ class Operations:
                 AttributeError,
                 f"'{type_text(variable.python_type())}' object has no attribute '{name}'",
             )
-        native = hasattr(type(found), "__get__")  # replaced by something that is no method?
+        if type(found) is FIELD and isinstance(variable, TupleVar):
+            (place, _) = found.__reduce__()[1]
+            return variable.item(self, place)
+        native = hasattr(type(found), "__get__") and not is_programs(found)
         if isinstance(variable, TensorVar) or native and hasattr(variable, "method_" + name):
             return MethodVar(variable, name)
         if isinstance(found, METHODS):  # of a named tuple's class

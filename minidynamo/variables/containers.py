@@ -146,11 +146,8 @@ class SequenceVar(Container):
     def getattr(self, tx, name):
         if name == "maxlen" and self.cls is collections.deque:
             return ConstantVar(self.extra)
-        fields = getattr(self.cls, "_fields", None) or (
-            self.cls.__match_args__ if self.cls.__module__ == "torch.return_types" else ()
-        )
-        if name in fields:
-            return self.item(tx, fields.index(name))
+        if self.cls.__module__ == "torch.return_types" and name in self.cls.__match_args__:
+            return self.item(tx, self.cls.__match_args__.index(name))
         return super().getattr(tx, name)
 
     def method_index(self, tx, value, start=ConstantVar(0), stop=ConstantVar(None), /):

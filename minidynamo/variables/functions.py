@@ -365,9 +365,9 @@ class DeferredVar(Variable):
 
 
 class PartialVar(Variable):
-    """functools.partial."""
+    """functools.partial; `value` is the real one that came from outside."""
 
-    __slots__ = ("function", "args", "kwargs")
+    __slots__ = ("function", "args", "kwargs", "value")
     cls = functools.partial
 
     def real(self):
@@ -384,6 +384,13 @@ class PartialVar(Variable):
             return TupleVar(list(self.args))
         if name == "keywords":
             return DictVar({k: (ConstantVar(k), v) for k, v in self.kwargs.items()})
+        if self.value is not None:  # its __dict__ is made once somebody asks for it
+            fields = tx.output.fields_of(self.value, self.source.instance_dict())
+            if name == "__dict__":
+                return fields
+            own = fields.get(tx, ConstantVar(name))
+            if own is not None:
+                return own
         return super().getattr(tx, name)
 
     def call(self, tx, args, kwargs):

@@ -104,6 +104,12 @@ def trusted(module_name):
     return (module_name or "").partition(".")[0] in TRUSTED_PACKAGES
 
 
+def is_programs(found: object) -> bool:
+    """Is this a Python function of the program's, by where its globals are?"""
+    inner = getattr(found, "__func__", found)
+    return isinstance(inner, types.FunctionType) and not trusted(inner.__globals__.get("__name__"))
+
+
 def can_change(cls: type) -> bool:
     """May a program write attributes of this class?  Those of C may not be written."""
     return bool(cls.__flags__ & HEAP_TYPE) and not cls.__flags__ & IMMUTABLE_TYPE
@@ -196,6 +202,18 @@ def guard_classes(output):
         elif "ID" not in source.guards and "EQUALS" not in source.guards:
             output.guard(source, "TYPE", "type({0}) is {pin}", type(found))
     LOOKUPS.clear()
+
+
+def truth_by_methods(tx, variable):
+    """bool(): what the class's `__bool__` or `__len__` says (PyObject_IsTrue)."""
+    for name, kind in (("__bool__", bool), ("__len__", int)):
+        method = variable.special(tx, name)
+        if method is not None:
+            found = method.call(tx, [], {})
+            if not issubclass(found.python_type(), kind):
+                raise Break("truth", f"{name} of a {variable.python_type().__name__} gave {found}")
+            return found.truth(tx)
+    return True
 
 
 class ObjectVar(Variable):
@@ -503,14 +521,7 @@ class ObjectVar(Variable):
         return method.call(tx, args, kwargs)
 
     def truth(self, tx):
-        for name in ("__bool__", "__len__"):
-            method = self.special(tx, name)
-            if method is not None:
-                found = method.call(tx, [], {})
-                if not issubclass(found.python_type(), bool if name == "__bool__" else int):
-                    raise Break("truth", f"{name} of a {self.cls.__name__} gave {found}")
-                return found.truth(tx)
-        return True
+        return truth_by_methods(tx, self)
 
     def length(self, tx):
         return self._through(tx, "__len__", []).as_constant()
@@ -649,6 +660,8 @@ class ModuleVar(ObjectVar):
         for name in HOOKS:
             if name not in self.fields.items:
                 raise Break("module", f"a {self.cls.__name__} without {name}")
+            if lookup(self.cls, name)[0] is not None:
+                raise Break("module", f"{self.cls.__name__}.{name} is the program's own")
             hooks[name] = self.value.__dict__[name]
         for name in hooks:
             if not hooks[name]:
@@ -719,6 +732,8 @@ class ClassVar(RealVar):
                 return tx.output.wrap_pinned(meta.fget).call(tx, [self], {})
         if found is MISSING:
             if meta is not MISSING:
+                if not hasattr(type(meta), "__get__"):
+                    return tx.output.wrap_class_attribute(meta_owner, meta, name)
                 if callable(meta):
                     return BoundMethodVar.of_descriptor(meta, self)
                 return self.own_attribute(tx, name)
@@ -728,6 +743,18 @@ class ClassVar(RealVar):
         if isinstance(found, property) or hasattr(type(found), "__get__"):
             return tx.fold_pinned(getattr, cls, name)
         return tx.output.wrap_class_attribute(owner, found, name)
+
+    def special(self, tx, name):
+        """The special method that the metaclass defines, bound, or None."""
+        owner, found = lookup(type(self.value), name)
+        if found is MISSING or found is None:
+            return None
+        if not isinstance(found, types.FunctionType):
+            raise Break("class", f"{name} of the metaclass {type(self.value).__name__}")
+        return BoundMethodVar(tx.output.wrap_class_attribute(owner, found, name), self)
+
+    def truth(self, tx):
+        return truth_by_methods(tx, self)
 
     def own_attribute(self, tx, name):
         """What `type` itself answers: a name, the bases, a docstring..."""
@@ -779,6 +806,17 @@ class ClassVar(RealVar):
         return f"the class {self.value.__qualname__}"
 
 
+def guard_concrete(tx, cls):
+    """No abstract methods are given to `cls` later: `__abstractmethods__` is looked up in its own
+    dictionary alone."""
+    name = "__abstractmethods__"
+    if name not in vars(cls):
+        LOOKUPS.absent[cls].add(name)
+    elif can_change(cls):
+        source = tx.output.tree.pinned(cls).child("class_item", name)
+        tx.output.guard(source, "ID", "{0} is {pin}", vars(cls)[name])
+
+
 def instantiate(tx, cls, args, kwargs):
     """type.__call__: an object of a Python class, its `__new__` and `__init__` traced."""
     meta_call = lookup(type(cls), "__call__")[1]
@@ -786,6 +824,7 @@ def instantiate(tx, cls, args, kwargs):
         raise Break("class", f"the metaclass {type(cls).__name__} overrides __call__")
     if getattr(cls, "__abstractmethods__", None):
         raise Break("class", f"{cls.__name__} is abstract")
+    guard_concrete(tx, cls)
     if lookup(cls, "__del__")[1] is not MISSING:
         raise Break("class", f"{cls.__name__} has a finalizer", "make the object outside")
     owner, new = lookup(cls, "__new__")
@@ -957,4 +996,4 @@ def partial_of(tx, value, source):
     wrap = tx.output.wrap
     args = [wrap(a, source.attr("args").item(n)) for n, a in enumerate(value.args)]
     kwargs = {k: wrap(v, source.attr("keywords").item(k)) for k, v in value.keywords.items()}
-    return PartialVar(wrap(value.func, source.attr("func")), args, kwargs, source=source)
+    return PartialVar(wrap(value.func, source.attr("func")), args, kwargs, value, source=source)

@@ -36,7 +36,7 @@ from torch.fx._lazy_graph_module import (
 
 from ..checks import may_raise
 from ..eager_support import refusal
-from ..sizes.symbols import same_sizes
+from ..sizes.symbols import same, same_sizes
 
 aten = torch.ops.aten
 
@@ -95,6 +95,12 @@ SAME_ELEMENTS.update(
         for lazy, compute in LAZY_VIEWS.items()  # each is its own inverse
     }
 )
+# what counts places from the start of a tensor's memory, wherever in it the tensor begins
+COUNTS_PLACES = {
+    aten.as_strided.default,
+    aten.as_strided_copy.default,
+    aten.as_strided_scatter.default,
+}
 PIECES = {aten.split.Tensor, aten.split_with_sizes.default, aten.unbind.int}
 RENAMED = {  # in-place ops whose functional form has another name
     aten.bernoulli_.float: aten.bernoulli.p,
@@ -102,6 +108,13 @@ RENAMED = {  # in-place ops whose functional form has another name
     aten.zero_.default: aten.zeros_like.default,
     aten._native_batch_norm_legit.default: aten._native_batch_norm_legit_functional.default,
 }
+
+
+def same_layout(a, b):
+    """Do two tensors of one shape lie in memory alike?"""
+    return all(
+        same(s, t) or same(n, 1) for n, s, t in zip(a.shape, a.stride(), b.stride(), strict=True)
+    )
 
 
 def functional_form(op):
@@ -184,18 +197,20 @@ class Functionalizer:
     def arguments(self, node):
         """(args, kwargs) of the node as they are now."""
         args, kwargs = fx.map_arg((node.args, node.kwargs), self.read)
-        if node.target is aten.as_strided.default:
-            args, kwargs = self.in_its_memory(node, args), {}
+        if node.target in COUNTS_PLACES:
+            return self.in_its_memory(node, args, kwargs)
         return args, kwargs
 
-    def in_its_memory(self, node, args):
+    def in_its_memory(self, node, args, kwargs):
         """Arguments of as_strided, which counts strides and offset of its own.  The tensor that
         stands for a written one may begin elsewhere in its memory, or lie there in other
         strides."""
-        given = dict(zip(("self", "size", "stride", "storage_offset"), node.args)) | node.kwargs
-        before, now = given["self"].meta["val"], args[0].meta["val"]
+        names = [argument.name for argument in node.target._schema.arguments]
+        written = (dict(zip(names, node.args)) | node.kwargs)["self"]
+        given = dict(zip(names, args)) | kwargs
+        before, now = written.meta["val"], given["self"].meta["val"]
         if now is before:
-            return args
+            return args, kwargs
         if not same_sizes(before.stride(), now.stride()):
             raise CannotFunctionalize(
                 "as_strided of a written tensor whose new value lies otherwise"
@@ -205,7 +220,8 @@ class Functionalizer:
             offset += now.storage_offset() - before.storage_offset()
             if not (isinstance(offset, int) and offset >= 0):
                 raise CannotFunctionalize("as_strided begins before the tensor that it is given")
-        return args[0], given["size"], given["stride"], offset
+            given["storage_offset"] = offset
+        return tuple(given[name] for name in names if name in given), {}
 
     def write(self, node, value):
         """The storage behind `node` (perhaps a view) now holds `value` there."""
@@ -227,6 +243,7 @@ class Functionalizer:
             else:
                 raise CannotFunctionalize(f"write through {at.target}")
             at = source
+        whole = self.in_layout_of(root, whole)
         self.value[root] = whole
         self.version[root] += 1
         self.stamp[root] = self.version[root]
@@ -236,6 +253,22 @@ class Functionalizer:
         )
         if root.op in ("placeholder", "get_attr") and root not in self.written_inputs:
             self.written_inputs.append(root)
+
+    def in_layout_of(self, node, value):
+        """`value` in the strides that `node` has: what a write leaves lies where it lay.  (The
+        functional form of index_copy_ gives a contiguous tensor, whatever it is given.)  Of a
+        tensor with holes only the order of its strides is kept."""
+        wanted, given = node.meta["val"], value.meta["val"]
+        if same_layout(wanted, given):
+            return value
+        wanted = torch.empty_like(wanted)
+        if same_layout(wanted, given):
+            return value
+        place = {"dtype": wanted.dtype, "device": wanted.device}
+        memory = self.emit(
+            node, aten.empty_strided.default, (list(wanted.shape), list(wanted.stride())), place
+        )
+        return self.emit(node, aten.copy.default, (memory, value))
 
     def _scatter_piece(self, piece, value):
         """A write to one output of split or unbind: (the tensor that was split, its new value)."""
@@ -365,7 +398,7 @@ class Functionalizer:
                 new = self.emit(node, aten._to_copy.default, (new,), {"dtype": want.dtype})
             if not same_sizes(have.shape, want.shape):
                 raise CannotFunctionalize(f"{node.target} resizes its out= tensor")
-            self.write(victim, new)
+            self.write(victim, self.in_layout_of(victim, new))
         if isinstance(node.meta["val"], tuple) and node.meta["val"]:
             self.own(
                 node, result

@@ -15,7 +15,7 @@ import operator
 import torch
 from torch import fx
 
-from ..autograd.functionalize import is_needed, is_view
+from ..autograd.functionalize import COUNTS_PLACES, is_needed, is_view
 from ..lowering.extern import EXTERN
 from ..lowering.registry import LOWERINGS
 from ..ops import exact_key
@@ -105,7 +105,7 @@ def remove_no_ops(graph):
     removed = 0
     # as_strided counts from the start of the memory: with one in the graph, what stands in for a
     # copy must begin in its memory where the copy began (a part of an input does not)
-    counts_offsets = any(node.target is aten.as_strided.default for node in graph.nodes)
+    counts_offsets = any(node.target in COUNTS_PLACES for node in graph.nodes)
     targets = {
         aten.clone.default,
         aten._to_copy.default,
@@ -157,7 +157,11 @@ def reaches_output_by_views(node):
         for user in work.pop().users:
             if user.op == "output":
                 return True
-            if (user.target is operator.getitem or is_view(user.target)) and user not in seen:
+            shares = is_view(user.target) or user.target in (
+                operator.getitem,
+                aten._unsafe_view.default,  # of a copy, which may have been removed already
+            )
+            if shares and user not in seen:
                 seen.add(user)
                 work.append(user)
     return False

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 import torch.utils._pytree as pytree
 
+from ..autograd.functionalize import COUNTS_PLACES
 from ..ir import BufferView, ExternKernel, Graph, Layout, MultiOutput, TensorBox
 from ..records import CompileRecord, Fallback
 from ..sizes.symbols import Described, is_dense
@@ -56,12 +57,6 @@ EXTERN: dict[Any, Any] = {op: op.overloadpacket.out for op in PRODUCTS} | dict.f
 if torch._C._has_mkldnn:
     EXTERN[torch.ops.mkldnn._linear_pointwise.default] = None
     EXTERN[torch.ops.mkldnn._convolution_pointwise.default] = None
-
-READS_STORAGE = {
-    aten.as_strided.default,
-    aten.as_strided_copy.default,
-    aten.as_strided_scatter.default,
-}
 
 
 def eager_kernel(
@@ -111,7 +106,7 @@ def _argument(call: Call, box: TensorBox) -> BufferView:
     if call.node.target in EXTERN and EXTERN[call.node.target] is not None:
         return box.as_buffer_view()
     if (
-        call.node.target in READS_STORAGE
+        call.node.target in COUNTS_PLACES
     ):  # it counts from the start of eager's storage, and ours is shared by many buffers
         raise CannotLower(f"{call.node.target} of a tensor that is not contiguous")
     return box.as_buffer_view(

@@ -13,6 +13,7 @@ recognise counts as reading a part.
 """
 
 import operator
+from typing import Any
 
 import torch
 from torch import fx

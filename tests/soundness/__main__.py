@@ -23,6 +23,7 @@ GENERATORS: dict[str, tuple[int, str]] = {
     "errors": (2, "--count 200000"),
     "foreign": (1, "--count 10000"),
     "functions": (1, ""),
+    "graphs": (2, "--count 20000 --modes inductor,triton"),
     "gradients": (2, "--count 10000"),
     "layouts": (2, "--count 100000"),
     "names": (2, "--count 10000"),

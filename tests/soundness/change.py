@@ -198,6 +198,8 @@ def other(value: Any) -> Any:
         return made
     if isinstance(value, (set, frozenset)):
         return type(value)([*value, "other"])
+    if type(value) is tuple and value and all(isinstance(item, type) for item in value):
+        return (other_class(value[0]), *value[1:])  # bases of a class
     if isinstance(value, tuple) and type(value) is tuple:
         return (*value, 3.0)
     if isinstance(value, torch.dtype):
@@ -215,6 +217,12 @@ def other(value: Any) -> Any:
     if isinstance(value, type):
         return type(value.__name__ + "Other", (value,), {})
     return copy.copy(value)
+
+
+def other_class(cls: type) -> type:
+    """A subclass in which every attribute has another value."""
+    own = {name: other(value) for name, value in vars(cls).items() if not name.startswith("__")}
+    return type(cls)(cls.__name__ + "Other", (cls,), {**own, "__module__": "program"})
 
 
 def changed_function(function: Callable) -> Callable:
@@ -313,13 +321,12 @@ def raw(parent: Any, name: str) -> Any:
         for table in ("_parameters", "_buffers", "_modules"):
             if name in parent.__dict__[table]:
                 return parent.__dict__[table][name]
-    if not isinstance(parent, type):
-        for cls in type(parent).__mro__:
-            if hasattr(type(vars(cls).get(name)), "__set__"):
-                try:
-                    return getattr(parent, name)
-                except (AttributeError, ValueError):  # the latter of an empty cell
-                    return ABSENT
+    for cls in type(parent).__mro__:
+        if hasattr(type(vars(cls).get(name)), "__set__"):
+            try:
+                return getattr(parent, name)
+            except (AttributeError, ValueError):  # the latter of an empty cell
+                return ABSENT
     return ABSENT
 
 
@@ -377,11 +384,16 @@ def sibling(entries: dict, name: Any) -> Any:
 
 
 def change_content(parent: Any, place: Place, way: str) -> Callable[[], None]:
-    if isinstance(parent, set) and way == "reorder":
+    if isinstance(parent, set) and way == "reorder":  # where hashes collide
         before = list(parent)
-        parent.discard(before[0])
-        parent.add(before[0])
-        return lambda: parent.update(before)
+        parent.clear()
+        parent.update(reversed(before))
+
+        def reorder() -> None:
+            parent.clear()
+            parent.update(before)
+
+        return reorder
     if isinstance(parent, set):
         parent.symmetric_difference_update({place.name})
         return lambda: parent.symmetric_difference_update({place.name})
@@ -392,6 +404,8 @@ def change_content(parent: Any, place: Place, way: str) -> Callable[[], None]:
             del parent[place.name]
         elif way == "alias":
             parent[place.name] = sibling(dict(before), place.name)
+        elif way == "reorder" and isinstance(parent, collections.OrderedDict):
+            parent.move_to_end(place.name)  # no entry is written
         elif way == "reorder":
             parent[place.name] = parent.pop(place.name)
         else:
@@ -481,10 +495,19 @@ class World:
         self.values = self.module.__dict__
         self.values["__name__"] = "program"
         self.values["this_module"] = self.module
+        self.values["this_world"] = self
         torch.manual_seed(0)
         torch.utils.hooks.RemovableHandle.next_id = 0  # the keys of hooks
         exec(compile(HEADER + KINDS[kind], FILE, "exec"), self.values)
-        self.values["S"] = self.subject = self.values["make"]()
+        self.subject = self.values["make"]()
+
+    @property
+    def subject(self) -> Any:
+        return self.values["S"]
+
+    @subject.setter
+    def subject(self, value: Any) -> None:
+        self.values["S"] = value
 
     def at(self, place: Place) -> Any:
         return eval(place.parent, self.values, {"s": self.subject})
@@ -511,7 +534,7 @@ def cases(count: int, first: int, kinds: str = "") -> list:
     found = []
     for kind in kinds.split(",") if kinds else KINDS:
         world = World(kind)
-        for place in places(world.subject):
+        for place in (Place("this_world", "attribute", "subject"), *places(world.subject)):
             for way in ways(place):
                 found.append((kind, place.parent, place.kind, place.name, way))
     if count and count < len(found):
@@ -549,8 +572,10 @@ def phases(
     set_back: list,
     digits: int | None,
 ) -> str:
-    """All readers before the change, after it, and after it was set back."""
-    for phase in ("before", "changed", "set back"):
+    """All readers before the change, after it, and after it was set back.
+
+    They are called twice before: at the second call the memo of the guards remembers them."""
+    for phase in ("before", "once more", "changed", "set back"):
         problems = []
         changed = dict.fromkeys(id(world.at(place)) for world in worlds)  # torch's classes: once
         for world, _ in zip(worlds, changed):
@@ -575,14 +600,23 @@ def phases(
     return ""
 
 
+def option(name: str) -> str:
+    """The value of an option that this generator alone has; it is taken out of `sys.argv`."""
+    if name not in sys.argv:
+        return ""
+    where = sys.argv.index(name)
+    value = sys.argv[where + 1]
+    del sys.argv[where : where + 2]
+    return value
+
+
 def main() -> None:
-    if "--kinds" in sys.argv:  # of this generator alone
-        where = sys.argv.index("--kinds")
-        chosen = sys.argv[where + 1]
-        del sys.argv[where : where + 2]
-        every = cases
-        globals()["cases"] = lambda count, first: every(count, first, chosen)
-        sys.modules["tests.soundness.change"] = sys.modules[__name__]
+    kinds, only = option("--kinds"), option("--only")  # only: part of a case's text
+    every = cases
+    globals()["cases"] = lambda count, first: [
+        case for case in every(count, first, kinds) if only in repr(case)
+    ]
+    sys.modules["tests.soundness.change"] = sys.modules[__name__]
     runner.main("tests.soundness.change", default_modes="eager", default_count=0)
 
 

@@ -467,10 +467,13 @@ def make():
 CELLS = """
 def make():
     factor = 2.0
-    def function(x):
-        return x * factor
     def late(x):
         return x * later
+    def function(x):
+        try:
+            return late(x) * factor
+        except NameError:  # `later` is not there yet
+            return x * factor
     if factor == 0.0:
         later = 1.0
     cells = (*function.__closure__, *late.__closure__)
@@ -491,6 +494,13 @@ class Thing:
 make = Thing
 """
 
+BUILTIN_METHOD = "make = lambda: types.SimpleNamespace(bound=[1.0, 2.0].count)"
+
+BUILTIN_FUNCTION = """
+import math
+make = lambda: types.SimpleNamespace(builtin=math.gcd)
+"""
+
 LOGGER = """
 import logging
 class Print(logging.Handler):
@@ -505,6 +515,7 @@ class Named(logging.Logger):
 def make():
     made = Named("name", 10)
     made.addHandler(Print())
+    made.disabled = True
     return made
 """
 

@@ -6,6 +6,7 @@ ELSEWHERE fails a test, so a new kind of guard needs a generator that sees it mi
 """
 
 import ast
+import collections
 import functools
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -48,14 +49,16 @@ def all_kinds() -> set[str]:
     return {kind for kind in found if kind.isupper()}
 
 
+SECONDS = 55  # in which cases are drawn for one mutant
+
 # kind -> generators that see it missing
 KILLERS = {
-    "ABSENT": ("change --kinds object,module --count 120",),
+    "ABSENT": ("change --kinds object,module",),
     "ALIAS": ("change --kinds aliases",),
     "AUTOCAST": ("change_state --only autocast",),
     "AUTOCAST_DTYPES": ("change_state --only instead",),
-    "BUILTIN": ("change --kinds python_module --count 200",),
-    "CODE": ("change --kinds cells",),
+    "BUILTIN": ("change --kinds python_module",),
+    "CODE": ("functions",),
     "DEFAULT_DEVICE": ("change_state --only instead",),
     "DETERMINISTIC": ("change_state --only deterministic",),
     "DISPATCH_MODES": ("change_state --only Dispatch",),
@@ -63,25 +66,25 @@ KILLERS = {
     "DTYPE": ("change_state --only default_dtype",),
     "EMPTY": ("change --kinds cells",),
     "EQUALS": ("change --kinds dict",),
-    "FUNCTION_MODES": ("change_state --only FunctionMode",),
+    "FUNCTION_MODES": ("change_state --only torch.device",),
     "GRAD_MODE": ("change_state --only no_grad",),
-    "EQ": ("change --kinds callables",),
+    "EQ": ("change --kinds builtin_function --only builtin'",),
     "HANDLING": ("change_state --only handled",),
-    "ID": ("change --kinds object,class --count 200",),
+    "ID": ("change --kinds object,class",),
     "INFERENCE": ("change_state --only instead",),
     "KEYS": ("change --kinds dict",),
     "LENGTH": ("change --kinds list",),
-    "MAXLEN": ("change --kinds nested_deque",),
-    "MEMBERS": ("change --kinds enum_class --count 200",),
+    "MAXLEN": ("change --kinds nested_deque --only equal",),
+    "MEMBERS": ("change --kinds enum_class",),
     "LOGGER": ("change --kinds logger",),
-    "METHOD": ("change --kinds callables",),
-    "MODULE": ("change --kinds callables",),
-    "MRO": ("change --kinds class,object",),
+    "METHOD": ("change --kinds builtin_method --only bound",),
+    "MODULE": ("change --kinds sequential --only this_world",),
+    "MRO": ("change --kinds class --only __bases__",),
     "NO_ATTRIBUTES": ("change --kinds ordered",),
     "NO_HOOKS": ("change_state --only forward_hook",),
     "ORDER": ("change --kinds colliding",),
     "PRESENT": ("change --kinds dict",),
-    "STATE": ("change_state --only num_threads",),
+    "STATE": ("change_state --only float32_matmul",),
     "TYPE": ("change --kinds object,dict,slots",),
 }
 
@@ -136,15 +139,19 @@ def without(kind: str) -> Callable[[], None]:
 
 
 for kind, killers in KILLERS.items():
-    mutant(f"no {kind} guards", *[f"{killer} --modes eager" for killer in killers])(without(kind))
+    commands = [
+        f"{killer} --seconds {SECONDS}" + (" --modes eager" if "--modes" not in killer else "")
+        for killer in killers
+    ]
+    mutant(f"no {kind} guards", *commands)(without(kind))
 
 
-@mutant("the memo is always right", "change --kinds module --count 200 --modes eager")
+@mutant("the memo is always right", "change --kinds module --only 'rate' --modes eager")
 def always() -> None:
     class Always:
         """Says after the first check that nothing has changed."""
 
-        def __init__(self, rows):
+        def __init__(self, rows, watched):
             self.checked = False
 
         def __call__(self):
@@ -156,7 +163,18 @@ def always() -> None:
     guards.Memo = Always
 
 
-@mutant("the memo's rows of parameters", "change --kinds parameters --modes eager,inductor")
-def rows() -> None:
+@mutant("the memo asks no tensor's attributes", "tensors --count 600 --modes eager")
+def no_rows() -> None:
     plain = guards.Memo
-    guards.Memo = lambda rows: plain([])
+    guards.Memo = lambda rows, watched: plain([], watched)
+
+
+@mutant(
+    "the memo takes the order of dictionaries for unimportant",
+    f"change --kinds hooks,ordered --modes eager --seconds {SECONDS}",
+)
+def no_order() -> None:
+    plain = guards.GuardFunction._is
+    guards.GuardFunction._is = lambda self, node, kind: (
+        plain(self, node, kind) or kind is dict and plain(self, node, collections.OrderedDict)
+    )

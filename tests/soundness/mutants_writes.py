@@ -21,6 +21,7 @@ What no test of numbers can see, and why there is no mutant for it:
 """
 
 from typing import Any
+from unittest import mock
 
 import sympy
 
@@ -73,6 +74,17 @@ def alike() -> None:
         return found and (found[0], ("same", len(found[2])), found[2])
 
     foreach.one_loop = one_loop
+
+
+@mutant("foreach: groups that need each other", CPU)
+def levels() -> None:
+    original = foreach.join_alike
+
+    def join_alike(scheduler: Any, nodes: list, overwritten: dict) -> list:
+        with mock.patch.object(scheduler, "makers", lambda nodes: {node: () for node in nodes}):
+            return original(scheduler, nodes, overwritten)
+
+    foreach.join_alike = join_alike
 
 
 # --- in place -------------------------------------------------------------------------------------
@@ -138,7 +150,7 @@ def pieces() -> None:
 
 @mutant("functionalization: where as_strided begins", AOT)
 def begin_of_memory() -> None:
-    functionalize.Functionalizer.in_its_memory = lambda self, node, args: args
+    functionalize.Functionalizer.in_its_memory = lambda self, node, args, kwargs: (args, kwargs)
 
 
 @mutant("graph passes: a copy that begins where its source does not", AOT)
@@ -184,6 +196,27 @@ def outside_of_mask() -> None:
 def tail_of_vectors() -> None:
     original = cpp.whole_vectors
     cpp.whole_vectors = lambda *args: original(*args)[:2]
+
+
+@mutant("tail: of a reduction along memory", CPU)
+def tail_of_lanes() -> None:
+    original = cpp.CppKernelWriter.lane_loop
+    cpp.CppKernelWriter.lane_loop = lambda self, lines, accumulators, start, end: original(
+        self, lines, accumulators, start, whole(end, cpp.LANES)
+    )
+
+
+@mutant("tail: of a reduction by rows", CPU)
+def tail_of_rows() -> None:
+    original = cpp.CppKernelWriter.rows
+    cpp.CppKernelWriter.rows = lambda self, accumulators, start, end: original(
+        self, accumulators, start, whole(end, len(self.steps))
+    )
+
+
+def whole(end: str, step: int) -> str:
+    """The end of a loop without what fills no step; unchanged where only a run knows it."""
+    return str(int(end) // step * step) if end.isdigit() else end
 
 
 @mutant("tail: of a tile", CPU)

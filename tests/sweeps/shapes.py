@@ -241,13 +241,15 @@ def check(seed, runs=20, backend="eager", verbose=False):
             if expected is None:
                 continue
             entries = list(frame_hook.get_cache(function.__code__) or ())
-            fits, before = any(entry[0](function, *args) for entry in entries), len(records.frames)
+            fits = any(entry[0](function, *args) for entry in entries)
+            before = set(records.frames)
             try:
                 got = compiled(*args)
             except Exception as error:
                 return f"{type(error).__name__}: {error}", ran, len(entries)
             again = any(
-                record.code is function.__code__ for record in list(records.frames)[before:]
+                record not in before and record.code is function.__code__
+                for record in records.frames
             )
             if entries and fits == again:
                 return (
