@@ -89,7 +89,8 @@ class FrameRecord:
     def source(self) -> str:
         """The user's source text."""
         try:
-            return inspect.getsource(self.code)
+            code: Any = self.code
+            return inspect.getsource(code)
         except ours(OSError, TypeError):
             return ""
 
