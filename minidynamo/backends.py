@@ -13,13 +13,18 @@ Mirrors torch/_dynamo/backends/registry.py (paper section 3.9).
 
 import importlib
 import types
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from torch import fx
 
 from . import frame_hook
 
-_REGISTRY = {}
+Backend = Callable[..., Callable[..., Any]]
+_REGISTRY: dict[str, Backend] = {}
 
 
-def register_backend(fn=None, *, name=None):
+def register_backend(fn: Backend | None = None, *, name: str | None = None) -> Any:
     """Register `fn` under its own or the given name; also a decorator."""
     if fn is None:
         return lambda function: register_backend(function, name=name)
@@ -27,11 +32,11 @@ def register_backend(fn=None, *, name=None):
     return fn
 
 
-def list_backends():
+def list_backends() -> list[str]:
     return sorted(_REGISTRY)
 
 
-def lookup_backend(backend):
+def lookup_backend(backend: str | Backend) -> tuple[str, Backend]:
     """(name, callable) of a registered name or of any callable."""
     if callable(backend):
         return getattr(backend, "__name__", type(backend).__name__), backend
@@ -42,7 +47,7 @@ def lookup_backend(backend):
     return backend, _REGISTRY[backend]
 
 
-def identity(backend):
+def identity(backend: object) -> Any:
     """What tells backends apart while they live: callables that say that they are equal may
     compile in other ways."""
     if isinstance(backend, str):
@@ -52,13 +57,15 @@ def identity(backend):
     return id(backend)
 
 
-def is_own(backend):
+def is_own(backend: object) -> bool:
     """Is it one of those below, not the user's?"""
     return getattr(backend, "__module__", None) == __name__
 
 
 @register_backend(name="eager")
-def eager(gm, example_inputs, mode=None):
+def eager(
+    gm: fx.GraphModule, example_inputs: Sequence[Any], mode: str | None = None
+) -> Callable[..., Any]:
     """Run the captured graph as it is: shows capture alone.
 
     The graph's code reads parameters from a plain namespace: nn.Module.__getattr__ would cost more
@@ -71,14 +78,19 @@ def eager(gm, example_inputs, mode=None):
 
 
 @register_backend(name="aot_eager")
-def aot_eager(gm, example_inputs, mode=None):
+def aot_eager(
+    gm: fx.GraphModule, example_inputs: Sequence[Any], mode: str | None = None
+) -> Callable[..., Any]:
     """miniinductor's trace and functionalization, then eager kernels."""
     return importlib.import_module("miniinductor").aot_eager(gm, example_inputs)
 
 
 @register_backend(name="inductor")
-def inductor(gm, example_inputs, mode=None):
+def inductor(
+    gm: fx.GraphModule, example_inputs: Sequence[Any], mode: str | None = None
+) -> Callable[..., Any]:
     """miniinductor: fused kernels.  Its backward halves run, and are compiled, with the hook off:
     `backward()` may stand in a compiled function."""
-    importlib.import_module("miniinductor.autograd.runtime").undisturbed = frame_hook.disabled
+    runtime: Any = importlib.import_module("miniinductor.autograd.runtime")
+    runtime.undisturbed = frame_hook.disabled
     return importlib.import_module("miniinductor").compile_fx(gm, example_inputs, mode=mode)

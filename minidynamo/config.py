@@ -13,7 +13,9 @@ Mirrors torch/_dynamo/config.py.
 """
 
 import os
+from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 raise_internal_errors = (
     False  # the compiler's own failures raise instead of running the frame eagerly
@@ -39,7 +41,7 @@ debug = int(os.environ.get("MINI_DEBUG", "0"))
 
 
 @contextmanager
-def patch(**changes):
+def patch(**changes: Any) -> Iterator[None]:
     """Set options for the block.  An unknown name raises AttributeError."""
     module = globals()
     for name in changes:

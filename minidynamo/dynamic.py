@@ -20,100 +20,106 @@ torch/_dynamo/variables/builder.py (`_automatic_dynamic`) and pgo.py (paper sect
 # PyTorch: what was seen is kept per code object in `frame_state`; here it lies with the cache entries and goes with them.
 """
 
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import torch
+
+from .sources import Source
 from .symbolic_shapes import can_be_symbolic
 
-ARGUMENT = {
-    "local",
-    "item",
-    "list_item",
-    "tuple_item",
-    "dict_item",
-}  # how an int of the arguments is reached
+# how an int of the arguments is reached
+ARGUMENT = {"local", "item", "list_item", "tuple_item", "dict_item"}
 
 
 class SizePolicy:
     """The rules for one conversion; `met` is what the attempt saw: [(source, sizes and strides or
     int, symbolic dims)]."""
 
-    def __init__(self, dynamic, earlier=()):
-        self.dynamic, self.pinned, self.met = dynamic, {}, []  # pinned: name -> (value, line)
-        self.marked = {}  # name -> dimensions that mark_dynamic named
-        self.earlier = {}  # (name, is it an int?) -> what was met there
+    def __init__(self, dynamic: bool | None, earlier: Iterable[Any] = ()) -> None:
+        self.dynamic = dynamic
+        self.pinned: dict[str, tuple[int, str]] = {}  # name -> (value, line)
+        self.met: list[Any] = []
+        self.marked: dict[str, set[int]] = {}  # name -> dimensions that mark_dynamic named
+        # (name, is it an int?) -> what was met there
+        self.earlier: dict[tuple[str, bool], list[Any]] = {}
         for met in earlier if dynamic is None else ():
             for source, *seen in met:
                 self.earlier.setdefault((source.name(), type(seen[0]) is int), []).append(seen)
 
-    def start(self):
+    def start(self) -> None:
         """A new attempt."""
-        self.met, self.marked = [], {}
+        self.met = []
+        self.marked = {}
 
-    def of_tensor(self, tensor, source):
+    def of_tensor(self, tensor: torch.Tensor, source: Source) -> tuple[set[int], set[int]]:
         """(dimensions, dimensions whose stride is a symbol of its own)."""
         if self.dynamic is False or not can_be_symbolic(tensor):
             return set(), set()
-        everything, name = range(tensor.dim()), source.name()
-        marks = tensor.__dict__
-        static, marked = (
-            marks.get("_minidynamo_static", ()),
-            set(marks.get("_minidynamo_dynamic", ())),
-        )
+        name = source.name()
+        shape = tuple(tensor.shape)
+        layout = tensor.stride()
+        marked = set(tensor.__dict__.get("_minidynamo_dynamic", ()))
         if marked:
             self.marked[name] = marked
-        dims = (
-            set(everything)
-            if self.dynamic and source.root().kind in ("local", "free")
-            else set(marked)
-        )
-        shape, layout = tuple(tensor.shape), tensor.stride()
+        dims = set(marked)
+        if self.dynamic and source.root().kind in ("local", "free"):
+            dims = set(range(tensor.dim()))
         strides = {d for d in dims if layout[d] > 1 and self.dynamic}
-        for (old_shape, old_strides), old_dims, old_steps in self.earlier.get((name, False), ()):
-            if len(old_shape) == len(shape):
-                dims.update(d for d in everything if old_shape[d] != shape[d] or d in old_dims)
-                strides.update(
-                    d
-                    for d in everything
-                    if old_strides[d] != layout[d] and old_strides[d] > 1 or d in old_steps
-                )
+        self._add_what_changed(name, shape, layout, dims, strides)
+        static = set(tensor.__dict__.get("_minidynamo_static", ())) - marked
         dims = {
-            d
-            for d in dims
-            if f"{name}.shape[{d}]" not in self.pinned
-            and (d not in static or d in marked)
-            and shape[d] > 1
+            d for d in dims - static if shape[d] > 1 and f"{name}.shape[{d}]" not in self.pinned
         }
         self.met.append((source, (shape, layout), dims, strides))
         return dims, strides
 
-    def of_int(self, value, source):
+    def _add_what_changed(
+        self,
+        name: str,
+        shape: Sequence[int],
+        layout: Sequence[int],
+        dims: set[int],
+        strides: set[int],
+    ) -> None:
+        """Add the dimensions whose size (stride) was another one when the code was compiled before,
+        or a symbol already."""
+        for (old_shape, old_layout), old_dims, old_steps in self.earlier.get((name, False), ()):
+            if len(old_shape) != len(shape):
+                continue
+            for d in range(len(shape)):
+                if old_shape[d] != shape[d] or d in old_dims:
+                    dims.add(d)
+                if old_layout[d] != layout[d] and old_layout[d] > 1 or d in old_steps:
+                    strides.add(d)
+
+    def of_int(self, value: int, source: Source) -> bool:
         """Is this int a symbol?"""
-        if (
-            self.dynamic is False or source.root().kind != "local"
-        ):  # a closure's or a global's int is fixed, as a rule
+        # a closure's or a global's int is fixed, as a rule
+        if self.dynamic is False or source.root().kind != "local":
             return False
         chosen = (
             value >= 2
-            and (
-                self.dynamic is True
-                and self._is_argument(source)
-                or bool(self.earlier)
-                and any(
-                    old != value or symbolic
-                    for old, symbolic in self.earlier.get((source.name(), True), ())
-                )
-            )
             and source.name() not in self.pinned
+            and (self.dynamic is True and self._is_argument(source) or self._changed(value, source))
         )
         self.met.append((source, value, chosen))
         return chosen
 
-    def _is_argument(self, source):
+    def _changed(self, value: int, source: Source) -> bool:
+        """Was it another number when the code was compiled before, or a symbol already?"""
+        earlier = self.earlier.get((source.name(), True), ())
+        return any(old != value or symbolic for old, symbolic in earlier)
+
+    def _is_argument(self, source: Source | None) -> bool:
+        """Is it an argument, or an item of one?"""
         while source is not None and source.kind in ARGUMENT:
             if source.base is None:
                 return True
             source = source.base
         return False
 
-    def pin(self, found):
+    def pin(self, found: Iterable[tuple[str, int, str]]) -> bool:
         """Note [(source name, value, line)] that the program needed as numbers: are some of them
         new, so that tracing again helps?"""
         new = [row for row in found if row[0] not in self.pinned]

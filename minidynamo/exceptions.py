@@ -8,6 +8,8 @@ SkipFrame          this frame cannot be split: run it as plain Python
 ObservedException  the *traced program* raised; handlers of the traced program see it
 """
 
+from typing import Any
+
 
 class Unsupported(RuntimeError):
     """A graph break where none was allowed (fullgraph=True)."""
@@ -25,9 +27,15 @@ class Break(Exception):
     rebuilt.
     """
 
-    def __init__(self, kind, reason, hint="", stack=None, step=None):
+    def __init__(
+        self, kind: str, reason: str, hint: str = "", stack: Any = None, step: Any = None
+    ) -> None:
         super().__init__(reason)
-        self.kind, self.reason, self.hint, self.stack, self.step = kind, reason, hint, stack, step
+        self.kind = kind
+        self.reason = reason
+        self.hint = hint
+        self.stack = stack
+        self.step = step
 
 
 class Restart(Exception):
@@ -41,6 +49,6 @@ class SkipFrame(Exception):
 class ObservedException(Exception):
     """`var` is the symbolic exception object that the traced program raised."""
 
-    def __init__(self, var):
+    def __init__(self, var: Any) -> None:
         super().__init__(var)
         self.var = var

@@ -10,6 +10,8 @@ Mirrors torch/_dynamo/polyfills.
 
 import collections
 import functools
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import torch
 from torch.utils._pytree import tree_flatten, tree_unflatten
@@ -17,7 +19,9 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 NOTHING = object()
 
 
-def reduce(function, values, initial=NOTHING):
+def reduce(
+    function: Callable[[Any, Any], Any], values: Iterable[Any], initial: Any = NOTHING
+) -> Any:
     values = iter(values)
     if initial is NOTHING:
         initial = next(values, NOTHING)
@@ -29,13 +33,13 @@ def reduce(function, values, initial=NOTHING):
     return initial
 
 
-def count_elements(counts, values):
+def count_elements(counts: dict[Any, int], values: Iterable[Any]) -> None:
     """collections.Counter.update"""
     for value in values:
         counts[value] = counts.get(value, 0) + 1
 
 
-def call_with_hooks(module, args, kwargs):
+def call_with_hooks(module: torch.nn.Module, args: Any, kwargs: Any) -> Any:
     """nn.Module._call_impl without backward hooks."""
     for key, hook in module._forward_pre_hooks.items():
         if key in module._forward_pre_hooks_with_kwargs:
@@ -59,23 +63,30 @@ def call_with_hooks(module, args, kwargs):
     return result
 
 
-def associative_scan(combine_fn, xs, dim, reverse=False, combine_mode="pointwise"):
+def associative_scan(
+    combine_fn: Callable[..., Any],
+    xs: Any,
+    dim: int,
+    reverse: bool = False,
+    combine_mode: str = "pointwise",
+) -> Any:
     """torch's prototype, step by step, as eager loops do it.  # PyTorch: an operator of its own,
     whose depth is logarithmic."""
     leaves, spec = tree_flatten(xs)
     steps = list(zip(*[leaf.unbind(dim) for leaf in leaves]))
     if reverse:
         steps.reverse()
-    done = [steps[0]]
+    done: list[Any] = [steps[0]]
     for step in steps[1:]:
-        done.append(
-            tree_flatten(
-                combine_fn(tree_unflatten(list(done[-1]), spec), tree_unflatten(list(step), spec))
-            )[0]
-        )
+        before = tree_unflatten(list(done[-1]), spec)
+        combined = combine_fn(before, tree_unflatten(list(step), spec))
+        done.append(tree_flatten(combined)[0])
     if reverse:
         done.reverse()
     return tree_unflatten([torch.stack(parts, dim) for parts in zip(*done)], spec)
 
 
-POLYFILLS = {functools.reduce: reduce, collections._count_elements: count_elements}
+POLYFILLS: dict[Any, Callable[..., Any]] = {
+    functools.reduce: reduce,
+    getattr(collections, "_count_elements"): count_elements,
+}

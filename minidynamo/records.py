@@ -8,11 +8,21 @@ In:   filled by `convert_frame`.   Out: read by `explain`, notebooks, tests and 
 Mirrors torch/_dynamo/utils.py (counters, CompilationMetrics).
 """
 
+from typing import TYPE_CHECKING, Any, cast
+
+from torch import fx
+
+if TYPE_CHECKING:
+    from .guards import Guard
+    from .sources import Source
+    from .symbolic_shapes import ShapeEnv
 import collections
 import inspect
 import itertools
 import time
+import types
 import weakref
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -28,12 +38,11 @@ class BreakRecord:
     hint: str
     file: str
     line: int
-    stack: list
+    stack: list[tuple[str, int, str]]
 
-    def __str__(self):
-        return f"{self.reason} at {self.file}:{self.line}" + (
-            f" (hint: {self.hint})" if self.hint else ""
-        )
+    def __str__(self) -> str:
+        hint = f" (hint: {self.hint})" if self.hint else ""
+        return f"{self.reason} at {self.file}:{self.line}{hint}"
 
 
 @dataclass(eq=False, repr=False)
@@ -41,60 +50,58 @@ class FrameRecord:
     """One frame's way through capture.  Texts are printable; `guards` are `guards.Guard`
     objects."""
 
-    code_reference: weakref.ref  # the code's cache of entries holds this record: see `remember`
+    # the code's cache of entries holds this record: see `remember`
+    code_reference: "weakref.ref[types.CodeType]"
     function: str
-    replacement_code: object = None
-    guards: list = field(default_factory=list)
-    guard_function: object = None  # guards.GuardFunction
-    graph_breaks: list = field(default_factory=list)
-    graph: object = None  # fx.GraphModule, or None
-    sizes: list = field(
-        default_factory=list
-    )  # sizes and ints that were met, see dynamic.SizePolicy
-    pinned: dict = field(
-        default_factory=dict
-    )  # source of a size that was a symbol at first -> (number, line that needed it)
-    shape_env: object = None  # symbolic_shapes.ShapeEnv
-    input_sources: list = field(default_factory=list)
+    replacement_code: types.CodeType | None = None
+    guards: "list[Guard]" = field(default_factory=list)
+    guard_function: Any = None  # guards.GuardFunction
+    graph_breaks: list[BreakRecord] = field(default_factory=list)
+    graph: fx.GraphModule | None = None
+    # sizes and ints that were met, see dynamic.SizePolicy
+    sizes: list[Any] = field(default_factory=list)
+    # source of a size that was a symbol at first -> (number, line that needed it)
+    pinned: dict[str, tuple[int, str]] = field(default_factory=dict)
+    shape_env: "ShapeEnv | None" = None
+    input_sources: "list[Source]" = field(default_factory=list)
     backend: str = ""
-    backend_record: object = None
-    times: dict = field(default_factory=dict)
+    backend_record: Any = None
+    times: dict[str, float] = field(default_factory=dict)
     skipped: str = ""  # why the frame runs as plain Python
     error: str = ""  # traceback of a failure of the compiler itself
     recompile_reason: str = ""  # what the first failing guard of the entry before found
-    failed_guard: object = None  # that guards.Guard
-    calls: object = field(
-        default_factory=itertools.count
-    )  # replacement code steps it; see config.count_hits
+    failed_guard: "Guard | None" = None  # that guard
+    # replacement code steps it; see config.count_hits
+    calls: "itertools.count[int]" = field(default_factory=itertools.count)
 
-    def __repr__(self):
-        what = (
-            f"skipped: {self.skipped}"
-            if self.skipped
-            else f"{len(self.guards)} guards, {len(self.graph_breaks)} graph breaks"
-        )
+    def __repr__(self) -> str:
+        what = f"{len(self.guards)} guards, {len(self.graph_breaks)} graph breaks"
+        if self.skipped:
+            what = f"skipped: {self.skipped}"
         return f"<FrameRecord of {self.function}: {what}>"
 
     @property
-    def code(self):
+    def code(self) -> types.CodeType | None:
         """The frame's code; None once its function has died."""
         return self.code_reference()
 
     @property
-    def source(self):
+    def source(self) -> str:
         """The user's source text."""
         try:
-            return inspect.getsource(self.code)
+            code: Any = self.code
+            return inspect.getsource(code)
         except ours(OSError, TypeError):
             return ""
 
     @property
-    def hits(self):
+    def hits(self) -> int:
         """Calls that an entry answered: all but the one it was compiled for."""
-        return max(0, self.calls.__reduce__()[1][0] - 1)
+        _, (calls,) = cast(Any, self.calls).__reduce__()  # its next number, without a step
+        return max(0, calls - 1)
 
     @contextmanager
-    def timed(self, stage):
+    def timed(self, stage: str) -> Iterator[None]:
         start = time.perf_counter()
         try:
             yield
@@ -106,7 +113,7 @@ class Counters(dict):
     """{"frames": Counter, "graphs": Counter, "graph_breaks": Counter by reason and line,
     "recompiles", "cache_hits", "skipped", "errors"}; a group appears when it is asked for."""
 
-    def __getitem__(self, group):
+    def __getitem__(self, group: str) -> collections.Counter[str]:
         if group == "cache_hits":  # read off the records: the hot path only steps a counter
             hits = self[group] = collections.Counter()
             for record in frames:
@@ -114,26 +121,26 @@ class Counters(dict):
                     hits[record.function] += record.hits
         return super().__getitem__(group)
 
-    def __missing__(self, group):
+    def __missing__(self, group: str) -> collections.Counter[str]:
         self[group] = collections.Counter()
         return self[group]
 
-    def __str__(self):
-        return "\n".join(
-            f"{group}: {sum(counter.values())}"
-            + "".join(f"\n    {count} x {what}" for what, count in counter.most_common())
-            for group, counter in self.items()
-            if counter
-        )
+    def __str__(self) -> str:
+        lines = []
+        for group, counter in self.items():
+            if counter:
+                lines.append(f"{group}: {sum(counter.values())}")
+                lines += [f"    {count} x {what}" for what, count in counter.most_common()]
+        return "\n".join(lines)
 
     __repr__ = __str__
 
 
 counters = Counters()
-frames = collections.deque(maxlen=1000)
+frames: collections.deque[FrameRecord] = collections.deque(maxlen=1000)
 
 
-def remember(record):
+def remember(record: FrameRecord) -> None:
     """Add a record to `frames`; those of dead functions leave (a notebook's cell that ran again)."""
     for dead in [earlier for earlier in frames if earlier.code is None]:
         frames.remove(dead)

@@ -25,9 +25,13 @@ of a new exception find it. Mirrors torch/_dynamo/resume_execution.py (paper sec
 out: generators.
 """
 
+import inspect
 import re
 import sys
+import types
 import weakref
+from collections.abc import Collection, Sequence
+from typing import Any
 
 from .bytecode import Instruction, assemble, disassemble, emit
 from .bytecode.assembler import VERSION
@@ -41,9 +45,9 @@ VALUE, NULL, LASTI, HANDLED = "v", "n", "l", "h"
 GENERATOR_LIKE = 0x20 | 0x80 | 0x200  # CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR
 OWN_NAME = re.compile(r"\.(\d+)s\d+$")
 # id(code) -> {(k, stack, live): resume code}; equal code objects may be of different files
-_cache = {}
+_cache: dict[int, dict[Any, types.CodeType]] = {}
 # id(resume code) -> (weak reference to the original, its index of each instruction or None)
-_origins = {}
+_origins: dict[int, tuple[Any, list[int | None]]] = {}
 
 
 class CannotSplit(SkipFrame):
@@ -51,19 +55,19 @@ class CannotSplit(SkipFrame):
     recorded as skipped."""
 
 
-def parameters(code, stack, live):
+def parameters(code: types.CodeType, stack: Sequence[str], live: Collection[str]) -> list[str]:
     """Parameter names of the resume function: live plain locals in `co_varnames` order, then one
     per stack value."""
     cells = set(code.co_cellvars + code.co_freevars)
     return [v for v in code.co_varnames if v in live and v not in cells] + _stack_names(code, stack)
 
 
-def closure_names(code):
+def closure_names(code: types.CodeType) -> tuple[str, ...]:
     """Variables whose cells the resume function closes over, in order."""
     return code.co_cellvars + code.co_freevars
 
 
-def _generation(code):
+def _generation(code: types.CodeType) -> int:
     """How often this function has been resumed: a resume function that is split again must not
     reuse its own names."""
     return 1 + max(
@@ -71,100 +75,88 @@ def _generation(code):
     )
 
 
-def _stack_names(code, stack):
+def _stack_names(code: types.CodeType, stack: Sequence[str]) -> list[str]:
     return [f".{_generation(code)}s{i}" for i, kind in enumerate(stack) if kind in (VALUE, HANDLED)]
 
 
-def check_splittable(code, body, k):
+def check_splittable(code: types.CodeType, body: list[Instruction], k: int) -> None:
     """Raise CannotSplit unless a resume function of `code` may start at instruction k."""
     if code.co_flags & GENERATOR_LIKE:
         raise CannotSplit(f"{code.co_name} is a generator or coroutine")
     if not 0 <= k < len(body):
         raise CannotSplit(f"{code.co_name} has no instruction {k}")
-    target, before = body[k], body[k - 1].op if k else None
-    if (
-        target.op in ("END_FOR", "END_SEND")
-        or before == "END_FOR"
-        and target.op == "POP_TOP"
-        and VERSION >= (3, 13)
-    ):
+    if _is_jumped_past(body, k):
         raise CannotSplit("a specialised FOR_ITER jumps past this instruction")
-    if before in ("PRECALL", "KW_NAMES"):
+    if k and body[k - 1].op in ("PRECALL", "KW_NAMES"):
         raise CannotSplit("between the parts of a call")
     if k and body[k - 1] in _super_calls(body):
         raise CannotSplit("between super and its call")
-    if target.op in ("COPY_FREE_VARS", "MAKE_CELL", "RETURN_GENERATOR") or "RESUME" not in [
-        i.op for i in body[:k]
-    ]:
+    begun = any(ins.op == "RESUME" for ins in body[:k])
+    if not begun or body[k].op in ("COPY_FREE_VARS", "MAKE_CELL", "RETURN_GENERATOR"):
         raise CannotSplit("the function has not begun")
 
 
-def unwind(stack, temporaries):
+def _is_jumped_past(body: list[Instruction], k: int) -> bool:
+    """Does a loop that ends go on behind instruction k?  END_FOR, and 3.13's POP_TOP after it."""
+    if body[k].op in ("END_FOR", "END_SEND"):
+        return True
+    follows = k > 0 and body[k - 1].op == "END_FOR"
+    return follows and body[k].op == "POP_TOP" and VERSION >= (3, 13)
+
+
+def unwind(stack: Sequence[str], temporaries: Sequence[str]) -> list[Instruction]:
     """Instructions that empty the stack into `temporaries` (one name per slot) and end the handling
     of exceptions."""
-    out = []
+    out: list[Instruction] = []
     for kind, name in zip(reversed(stack), reversed(temporaries)):
         if kind == HANDLED:
-            out += (
-                emit.call(emit.load_const(sys.exception))
-                + emit.store_fast(name)
-                + [Instruction("POP_EXCEPT")]
-            )
+            out += emit.call(emit.load_const(sys.exception))
+            out += emit.store_fast(name)
+            out += [Instruction("POP_EXCEPT")]
         else:
             out += emit.store_fast(name)
     return out
 
 
-def resume_code(code, k, stack, live):
+def resume_code(
+    code: types.CodeType, k: int, stack: Sequence[str], live: Collection[str]
+) -> types.CodeType:
     """Code that continues `code` before its k-th instruction.
 
     stack: kinds from the bottom.  live: names of the bound locals to carry over (a local that may
     be unbound must not be named: CPython 3.12+ does not check). Raises CannotSplit.  The same
     arguments give the same code object, whose compiled entries are shared.
     """
-    original, indices = _origins.get(id(code), (lambda: None, ()))
-    if original() is not None and indices[k] is not None:
-        return resume_code(original(), indices[k], stack, live)
+    if id(code) in _origins:
+        reference, indices = _origins[id(code)]
+        original = reference()
+        place = indices[k]
+        if original is not None and place is not None:
+            return resume_code(original, place, stack, live)
     if id(code) not in _cache:
         _cache[id(code)] = {}
         weakref.finalize(code, _cache.pop, id(code), None)
-    made, key = _cache[id(code)], (k, tuple(stack), frozenset(live))
+    made = _cache[id(code)]
+    key = (k, tuple(stack), frozenset(live))
     if key not in made:
         made[key] = _make_resume_code(code, *key)
     return made[key]
 
 
-def _make_resume_code(code, k, stack, live):
+def _make_resume_code(
+    code: types.CodeType, k: int, stack: Sequence[str], live: Collection[str]
+) -> types.CodeType:
     body = disassemble(code)
     check_splittable(code, body, k)
-    target, index = body[k], {id(ins): n for n, ins in enumerate(body)}
+    index = {id(ins): n for n, ins in enumerate(body)}
     free = closure_names(code)
-    names = _stack_names(code, stack)
     params = parameters(code, stack, live)
     unbound = [v for v in code.co_varnames if v not in params and v not in free]
-
-    prefix, remaining = emit.prologue(len(free)), iter(names)
-    for kind in stack:
-        prefix += (
-            emit.load_fast(next(remaining))
-            if kind in (VALUE, HANDLED)
-            else emit.push_null()
-            if kind == NULL
-            else emit.load_const(0)
-        )
-        if kind == HANDLED:
-            prefix += [Instruction("PUSH_EXC_INFO"), Instruction("POP_TOP")]
-    for name in names:  # what was on the stack must not live longer than it did there
-        prefix += emit.delete_fast(name)
-    prefix += emit.jump_forward(target)
-    for ins in prefix:
-        ins.pos = target.pos
+    prefix = _prefix(stack, _stack_names(code, stack), body[k], len(free))
+    line = _line_at(code, body, k)
     if "__class__" in free:
         body = _explicit_super(code, body, free, params)
     rest = [ins for ins in body if ins.op not in ("COPY_FREE_VARS", "MAKE_CELL")]
-    line = next(
-        (ins.pos[0] for ins in body[k:] if ins.pos and ins.pos[0]), code.co_firstlineno
-    )  # the beginning of a handler has none
     original = code.co_name.split("<resume of ")[-1].split(" at line")[0]
     made = assemble(
         code,
@@ -176,7 +168,7 @@ def _make_resume_code(code, k, stack, live):
         co_argcount=len(params),
         co_posonlyargcount=0,
         co_kwonlyargcount=0,
-        co_flags=code.co_flags & ~(4 | 8),
+        co_flags=code.co_flags & ~(inspect.CO_VARARGS | inspect.CO_VARKEYWORDS),
         co_name=f"<resume of {original} at line {line}>",
     )
     _origins[id(made)] = weakref.ref(code), [index.get(id(ins)) for ins in prefix + rest]
@@ -184,7 +176,39 @@ def _make_resume_code(code, k, stack, live):
     return made
 
 
-def _super_calls(body):
+def _prefix(
+    stack: Sequence[str], names: Sequence[str], target: Instruction, free_count: int
+) -> list[Instruction]:
+    """What stands before the original body: the stack as it was, from the parameters `names`, and
+    a jump to `target`."""
+    prefix = emit.prologue(free_count)
+    remaining = iter(names)
+    for kind in stack:
+        if kind in (VALUE, HANDLED):
+            prefix += emit.load_fast(next(remaining))
+        elif kind == NULL:
+            prefix += emit.push_null()
+        else:  # LASTI: any number will do, the traceback is made already
+            prefix += emit.load_const(0)
+        if kind == HANDLED:
+            prefix += [Instruction("PUSH_EXC_INFO"), Instruction("POP_TOP")]
+    for name in names:  # what was on the stack must not live longer than it did there
+        prefix += emit.delete_fast(name)
+    prefix += emit.jump_forward(target)
+    for ins in prefix:
+        ins.pos = target.pos
+    return prefix
+
+
+def _line_at(code: types.CodeType, body: list[Instruction], k: int) -> int:
+    """The line of instruction k.  The beginning of a handler has none: then that of the next."""
+    for ins in body[k:]:
+        if ins.pos and ins.pos[0]:
+            return ins.pos[0]
+    return code.co_firstlineno
+
+
+def _super_calls(body: list[Instruction]) -> list[Instruction]:
     """The `LOAD_GLOBAL super` whose call without arguments follows at once."""
     return [
         ins
@@ -197,13 +221,14 @@ def _super_calls(body):
     ]
 
 
-def _explicit_super(code, body, free, params):
+def _explicit_super(
+    code: types.CodeType, body: list[Instruction], free: Sequence[str], params: Sequence[str]
+) -> list[Instruction]:
     """Zero-argument super() looks at the first slot, which is another variable now: write
     super(__class__, first)."""
     for ins in body:
-        if (
-            ins.op == "LOAD_SUPER_ATTR"
-        ):  # both lie on the stack; without this bit an unspecialised one ignores them
+        # both lie on the stack; without this bit an unspecialised one ignores them
+        if ins.op == "LOAD_SUPER_ATTR":
             ins.flags |= 2
     calls = _super_calls(body)
     if not calls:
@@ -211,6 +236,7 @@ def _explicit_super(code, body, free, params):
     first = code.co_varnames[0] if code.co_argcount else None
     if first not in params and first not in free:
         raise CannotSplit(f"super() needs the first parameter, {first}, which is not carried over")
+    load_first = "LOAD_DEREF" if first in free else "LOAD_FAST"
     result = []
     for n, ins in enumerate(body):
         result.append(ins)
@@ -218,10 +244,6 @@ def _explicit_super(code, body, free, params):
             for call in body[n + 1 : n + 3]:
                 if call.op in ("PRECALL", "CALL"):
                     call.arg = 2
-            result += [
-                Instruction("LOAD_DEREF", "__class__", pos=ins.pos, exc=ins.exc),
-                Instruction(
-                    "LOAD_DEREF" if first in free else "LOAD_FAST", first, pos=ins.pos, exc=ins.exc
-                ),
-            ]
+            result.append(Instruction("LOAD_DEREF", "__class__", pos=ins.pos, exc=ins.exc))
+            result.append(Instruction(load_first, first, pos=ins.pos, exc=ins.exc))
     return result

@@ -13,6 +13,7 @@ it is a row of `KINDS`.
 """
 
 import keyword
+from typing import Any
 
 KINDS = {  # kind -> how the access is written, given the parent's name and the key
     "local": "{k}",
@@ -70,54 +71,54 @@ class Source:
 
     __slots__ = ("kind", "base", "key", "children", "guards", "value", "alias_of", "label")
 
-    def __init__(self, kind, base, key, value=None):
-        self.kind, self.base, self.key, self.value = kind, base, key, value
-        self.children, self.guards, self.alias_of, self.label = (
-            {},
-            {},
-            None,
-            None,
-        )  # label: its name in the guard function
+    def __init__(self, kind: str, base: "Source | None", key: Any, value: Any = None) -> None:
+        self.kind = kind
+        self.base = base
+        self.key = key
+        self.value = value
+        self.children: dict[Any, "Source"] = {}
+        self.guards: dict[Any, Any] = {}
+        self.alias_of: "Source | None" = None
+        self.label: str | None = None  # its name in the guard function
 
-    def child(self, kind, key=None):
+    def child(self, kind: str, key: Any = None) -> "Source":
         slot = (kind, type(key), key)
         found = self.children.get(slot)
         if found is None:
             found = self.children[slot] = Source(kind, self, key)
         return found
 
-    def attr(self, name):
+    def attr(self, name: str) -> "Source":
         return self.child("attr" if is_attribute(name) else "getattr", name)
 
-    def item(self, key):
+    def item(self, key: Any) -> "Source":
         return self.child("item", key)
 
-    def instance_dict(self, plain=True):
+    def instance_dict(self, plain: bool = True) -> "Source":
         return self.child("dict" if plain else "raw_dict")
 
-    def expr(self, parent):
+    def expr(self, parent: str | None) -> str:
         """This access as Python, where `parent` names the base."""
-        return KINDS[self.kind].format(
-            p=parent, k=identifier(self.key) if self.kind == "local" else self.key
-        )
+        key = identifier(self.key) if self.kind == "local" else self.key
+        return KINDS[self.kind].format(p=parent, k=key)
 
-    def name(self):
+    def name(self) -> str:
         """The whole access, as a student reads it."""
         if self.kind == "free":
             return identifier(self.key[1])
         return self.expr(self.base.name() if self.base else None)
 
-    def root(self):
+    def root(self) -> "Source":
         node = self
         while node.base is not None:
             node = node.base
         return node
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"Source({self.name()})"
 
 
-def name_of(source):
+def name_of(source: object) -> str:
     """How a source is written; tests use plain texts for sources."""
     return source.name() if hasattr(source, "name") else str(source)
 
@@ -126,20 +127,23 @@ class SourceTree:
     """The roots of one frame: its parameters, its closure, and objects pinned by reference (globals
     dicts, classes)."""
 
-    def __init__(self):
-        self.locals, self.frees, self.pins, self.names = {}, {}, {}, {}
+    def __init__(self) -> None:
+        self.locals: dict[str, Source] = {}
+        self.frees: dict[str, Source] = {}
+        self.pins: dict[int, Source] = {}  # id(object) -> its source, which keeps the object alive
+        self.names: dict[str, int] = {}
 
-    def local(self, name):
+    def local(self, name: str) -> Source:
         if name not in self.locals:
             self.locals[name] = Source("local", None, name)
         return self.locals[name]
 
-    def free(self, index, name):
+    def free(self, index: int, name: str) -> Source:
         if name not in self.frees:
             self.frees[name] = Source("free", None, (index, name))
         return self.frees[name]
 
-    def pinned(self, value, hint=None):
+    def pinned(self, value: Any, hint: object = None) -> Source:
         """A source for an object that the entry holds by reference."""
         found = self.pins.get(id(value))
         if found is None:
@@ -147,7 +151,7 @@ class SourceTree:
             found = self.pins[id(value)] = Source("pinned", None, name, value)
         return found
 
-    def unique(self, hint):
+    def unique(self, hint: object) -> str:
         """A name for an object that the entry holds: `P_` and the hint, with a number where that is
         taken."""
         hint = "P_" + "".join(c if c.isascii() and c.isalnum() else "_" for c in str(hint))

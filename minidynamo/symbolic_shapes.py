@@ -28,7 +28,9 @@ functions), `.hint`, and `.shape_env`: `prove`, `simplify`, `bounds`, `multiples
 of torch.export, translation validation.
 """
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import sympy
 import torch
@@ -53,34 +55,36 @@ class Decision:
     """A question that was answered: `fact` is what holds in this run; proved: it holds for all
     sizes that the guards let through."""
 
-    fact: object
+    fact: sympy.Expr
     proved: bool
     line: str
 
-    def __str__(self):
-        return (
-            python_code(self.fact)
-            + ("    (always)" if self.proved else "")
-            + (f"    # {self.line}" if self.line else "")
-        )
+    def __str__(self) -> str:
+        text = python_code(self.fact)
+        if self.proved:
+            text += "    (always)"
+        return f"{text}    # {self.line}" if self.line else text
 
 
 class ShapeEnv(Facts):
     """The symbols of one captured frame and what was assumed of them.  `where()` tells the line
     that is being compiled."""
 
-    def __init__(self, where=lambda: ""):
+    def __init__(self, where: Callable[[], str] = lambda: "") -> None:
         super().__init__()
-        self.decisions, self.where = [], where  # every question once
-        self._asked, self._by_hint, self._unbacked = set(), {}, 0
+        self.where = where
+        self.decisions: list[Decision] = []  # every question once
+        self._asked: set[sympy.Expr] = set()
+        self._by_hint: dict[int, sympy.Symbol] = {}  # for duck shaping
+        self._unbacked = 0
         self.running = ""  # the operation that fake tensors are run with
-        self.allow_scalar_outputs = self.allow_dynamic_output_shape_ops = (
-            True  # what fake tensors ask (unbacked sizes)
-        )
-        self.var_to_range = {}
+        # what fake tensors ask (unbacked sizes)
+        self.allow_scalar_outputs = True
+        self.allow_dynamic_output_shape_ops = True
+        self.var_to_range: dict[Any, Any] = {}
 
     # ---- making symbols
-    def create_symbol(self, hint, source=None, duck=True):
+    def create_symbol(self, hint: int, source: Any = None, duck: bool = True) -> int | torch.SymInt:
         """A SymInt for a size or int of this run; `hint` itself below 2.  duck: one that has the
         same size already may stand for it."""
         if hint < 2:
@@ -97,48 +101,40 @@ class ShapeEnv(Facts):
             self.table[symbol].sources.append(source)
         return self.wrap(symbol)
 
-    def create_unbacked(self, created_by="", low=-LARGEST, high=LARGEST, kind=int):
+    def create_unbacked(
+        self, created_by: str = "", low: int = -LARGEST, high: int = LARGEST, kind: type = int
+    ) -> Any:
         """A SymInt (kind=float: a SymFloat) whose value only the run knows."""
-        symbol = sympy.Symbol(
-            f"u{self._unbacked}",
-            **({"integer": True} if kind is int else {"real": True}),
-            **({"nonnegative": True} if low >= 0 else {}),
-        )
+        assumptions = {"integer" if kind is int else "real": True}
+        if low >= 0:
+            assumptions["nonnegative"] = True
+        symbol = sympy.Symbol(f"u{self._unbacked}", **assumptions)
         self._unbacked += 1
         self.table[symbol] = Symbol(
             symbol, None, [], low, high, self.where(), created_by=created_by or self.running
         )
-        return (
-            self.wrap(symbol) if kind is int else torch.SymFloat(SymNode(self, symbol, float, None))
-        )
+        if kind is int:
+            return self.wrap(symbol)
+        return torch.SymFloat(SymNode(self, symbol, float, None))
 
-    def wrap(self, expr):
+    def wrap(self, expr: sympy.Expr) -> int | torch.SymInt:
         """torch.SymInt of an integer expression over the symbols; a plain int if it is a number."""
         expr = sympy.sympify(expr)
-        return (
-            int(expr)
-            if expr.is_Integer
-            else torch.SymInt(SymNode(self, expr, int, self.size_hint(expr)))
-        )
+        if expr.is_Integer:
+            return int(expr)
+        return torch.SymInt(SymNode(self, expr, int, self.size_hint(expr)))
 
     # ---- decisions
-    def decide(self, expr, line=None):
+    def decide(self, expr: sympy.Expr, line: str | None = None) -> bool:
         """The truth of `expr` in this run; a guard on it unless it is proved."""
         expr = self.simplify(expr)
         known = self.prove(expr)
-        if known is None and isinstance(expr, sympy.Not):
-            return not self.decide(expr.args[0], line)
-        if known is None and isinstance(expr, (sympy.And, sympy.Or)):  # part by part: short guards
-            stop = isinstance(expr, sympy.Or)
-            first = [a for a in expr.args if self.prove(a) is None and self.size_hint(a) is stop]
-            return (
-                stop
-                if first and self.decide(first[0], line) is stop
-                else stop
-                if any(self.decide(a, line) is stop for a in expr.args)
-                else not stop
-            )
-        if known is not None and expr in self._asked:
+        if known is None:
+            if isinstance(expr, sympy.Not):
+                return not self.decide(expr.args[0], line)
+            if isinstance(expr, (sympy.And, sympy.Or)):
+                return self._decide_parts(expr, line)
+        elif expr in self._asked:
             return known
         value = known if known is not None else self.size_hint(expr)
         fact = expr if value else sympy.Not(expr)
@@ -154,7 +150,20 @@ class ShapeEnv(Facts):
             self.learn(fact, line)
         return value
 
-    def specialize(self, expr, line=None):
+    def _decide_parts(self, expr: sympy.Expr, line: str | None) -> bool:
+        """And, Or: part by part, for short guards.  If one part settles the whole in this run, only
+        that one is guarded."""
+        decisive = isinstance(expr, sympy.Or)  # the value of a part that settles the whole
+        for part in expr.args:
+            if self.prove(part) is None and self.size_hint(part) is decisive:
+                if self.decide(part, line) is decisive:
+                    return decisive
+                break
+        if any(self.decide(part, line) is decisive for part in expr.args):
+            return decisive
+        return not decisive
+
+    def specialize(self, expr: sympy.Expr, line: str | None = None) -> Any:
         """The number that `expr` has in this run, guarded: the program needs it (range(n), int(n),
         a list's length)."""
         expr = self.simplify(sympy.sympify(expr))
@@ -173,114 +182,110 @@ class ShapeEnv(Facts):
             self.learn(fact, line)
         return value
 
-    def _origin(self, expr):
-        rows = [
-            self.table[s] for s in sorted(expr.free_symbols, key=str) if self.table[s].hint is None
-        ]
-        return ", ".join(
-            f"{row.name} ({row.created_by}{' at ' + row.line if row.line else ''})" for row in rows
-        )
+    def _origin(self, expr: sympy.Expr) -> str:
+        """Which unbacked symbols it depends on, and the operations that made them."""
+        texts = []
+        for symbol in sorted(expr.free_symbols, key=str):
+            row = self.table[symbol]
+            if row.hint is None:
+                place = f" at {row.line}" if row.line else ""
+                texts.append(f"{row.name} ({row.created_by}{place})")
+        return ", ".join(texts)
 
     # ---- the guards
-    def guards(self):
+    def guards(self) -> list[Guard]:
         """What other sizes must satisfy, as guards: EQUAL (a duck-shaped source), RANGE (bounds),
         SIZES (decisions).
 
         Facts that follow from the others are left out; `decisions` has them all.
         """
-        final, found = (
-            Facts(
-                {
-                    s: Symbol(s, row.hint, row.sources, row.low, row.high)
-                    for s, row in self.table.items()
-                }
-            ),
-            [],
-        )
+        found = []
         for symbol, row in self.table.items():
-            found += [
-                Guard("EQUAL", (row.sources[0], source), "{0} == {1}", line=row.line)
-                for source in row.sources[1:]
-            ]
-            pinned = self.replacements.get(symbol)
-            if row.hint is not None and not (pinned is not None and pinned.is_number):
-                low, high = f"{{0}} >= {row.low}", f"{row.low} <= {{0}} <= {row.high}"
-                found.append(
-                    Guard(
-                        "RANGE",
-                        (row.sources[0],),
-                        low if row.high == LARGEST else high,
-                        line=row.bounded_at or row.line,
-                    )
-                )
+            found += self._guards_of_symbol(symbol, row)
+        # what follows from the final bounds and the guards written so far
+        final = Facts(
+            {
+                s: Symbol(s, row.hint, row.sources, row.low, row.high)
+                for s, row in self.table.items()
+            }
+        )
         for decision in self.decisions:
             fact = decision.fact
-            if (
-                decision.proved
-                or any(self.table[s].hint is None for s in fact.free_symbols)
-                or final.prove(fact)
-            ):
+            is_unbacked = any(self.table[s].hint is None for s in fact.free_symbols)
+            if decision.proved or is_unbacked or final.prove(fact):
                 continue
             final.learn(fact)
             symbols = sorted(fact.free_symbols, key=str)
             text = python_code(fact, {s: f"{{{n}}}" for n, s in enumerate(symbols)})
-            found.append(
-                Guard(
-                    "SIZES",
-                    tuple(self.table[s].sources[0] for s in symbols),
-                    text,
-                    line=decision.line,
-                )
-            )
+            sources = tuple(self.table[s].sources[0] for s in symbols)
+            found.append(Guard("SIZES", sources, text, line=decision.line))
         return found
 
-    def pinned(self):
+    def _guards_of_symbol(self, symbol: sympy.Symbol, row: Symbol) -> list[Guard]:
+        found = [
+            Guard("EQUAL", (row.sources[0], source), "{0} == {1}", line=row.line)
+            for source in row.sources[1:]
+        ]
+        pinned = self.replacements.get(symbol)
+        is_number = pinned is not None and pinned.is_number
+        if row.hint is not None and not is_number:
+            text = f"{{0}} >= {row.low}"
+            if row.high != LARGEST:
+                text = f"{row.low} <= {{0}} <= {row.high}"
+            line = row.bounded_at or row.line
+            found.append(Guard("RANGE", (row.sources[0],), text, line=line))
+        return found
+
+    def pinned(self) -> list[tuple[Any, int, str]]:
         """[(source, value, line)] of the symbols that became numbers."""
         found = []
         for symbol, row in self.table.items():
             value = self.simplify(symbol)
             if value.is_number and row.sources:
-                line = row.pinned_at or next(
-                    (
-                        self.table[s].pinned_at
-                        for s in self.replacements[symbol].free_symbols
-                        if self.table[s].pinned_at
-                    ),
-                    "",
-                )
+                line = row.pinned_at or self._line_that_pinned(self.replacements[symbol])
                 found += [(source, int(value), line) for source in row.sources]
         return found
 
-    def names(self):
+    def _line_that_pinned(self, replacement: sympy.Expr) -> str:
+        """Of a symbol that is a number because those it was replaced by are."""
+        for symbol in replacement.free_symbols:
+            if self.table[symbol].pinned_at:
+                return self.table[symbol].pinned_at
+        return ""
+
+    def names(self) -> dict[sympy.Symbol, str]:
         """symbol -> how its first source is written."""
         return {
             s: name_of(row.sources[0]) if row.sources else s.name for s, row in self.table.items()
         }
 
     # ---- what torch's fake tensors ask of `node.shape_env`
-    def evaluate_sym_node(self, node, size_oblivious=False, fallback_value=None):
+    def evaluate_sym_node(
+        self, node: SymNode, size_oblivious: bool = False, fallback_value: Any = None
+    ) -> Any:
         if fallback_value is not None and node.hint is None and self.prove(node.expr) is None:
             return fallback_value
         return self.decide(node.expr) if node.pytype is bool else self.specialize(node.expr)
 
-    def create_unbacked_symint(self, source=None):
+    def create_unbacked_symint(self, source: Any = None) -> Any:
         return self.create_unbacked()
 
-    def create_unbacked_symfloat(self):
+    def create_unbacked_symfloat(self) -> Any:
         return self.create_unbacked(kind=float)
 
+    # the names are torch's: it calls this with min=, max=
     def _constrain_range_for_size(
-        self, symbol, min=None, max=None
-    ):  # torch's names hide the builtins
+        self, symbol: sympy.Symbol, min: int | None = None, max: int | None = None
+    ) -> None:
         row = self.table[symbol]
-        row.low, row.high = (
-            sorted((row.low, min or 0))[1],
-            sorted((row.high, LARGEST if max is None else max))[0],
-        )
+        lowest = min or 0
+        highest = LARGEST if max is None else max
+        row.low = row.low if row.low > lowest else lowest
+        row.high = row.high if row.high < highest else highest
         self.forget_answers()
 
 
-def _canonical(fact):
+def _canonical(fact: sympy.Expr) -> sympy.Expr:
     """An integer relation without common terms and factors: 2*s0 + s1 > s1 + 4 becomes s0 > 2."""
     if not fact.is_Relational or not (fact.lhs.is_integer and fact.rhs.is_integer):
         return fact
@@ -288,21 +293,37 @@ def _canonical(fact):
     divided = divisibility(gap)
     if divided is not None and isinstance(fact, (sympy.Eq, sympy.Ne)):
         return fact.func(Mod(*divided), 0, evaluate=False)
-    terms = sympy.Add.make_args(gap)
-    left, right = (
-        [t for t in terms if t.as_coeff_Mul()[0] > 0],
-        [-t for t in terms if t.as_coeff_Mul()[0] < 0],
-    )
-    relation, numbers = fact.func, [t for t in left if t.is_number]
-    if all(t.is_number for t in left) or not left:  # symbols stand on the left
-        left, right, relation = right, left, fact.reversed.func
-    elif numbers and not any(t.is_number for t in right):
-        left, right = [t for t in left if not t.is_number], right + [-t for t in numbers]
+    relation = fact.func
+    left, right = _sides(gap)
+    numbers = _numbers(left)
+    if len(numbers) == len(left):  # symbols stand on the left
+        left, right = right, left
+        relation = fact.reversed.func
+    elif numbers and not _numbers(right):
+        left = [t for t in left if not t.is_number]
+        right += [-t for t in numbers]
     return relation(sympy.Add(*left), sympy.Add(*right), evaluate=False)
 
 
+def _sides(gap: sympy.Expr) -> tuple[list[sympy.Expr], list[sympy.Expr]]:
+    """s0 - 4 is s0 on the left and 4 on the right: the terms that are added, and the others."""
+    left = []
+    right = []
+    for term in sympy.Add.make_args(gap):
+        factor = term.as_coeff_Mul()[0]
+        if factor > 0:
+            left.append(term)
+        elif factor < 0:
+            right.append(-term)
+    return left, right
+
+
+def _numbers(terms: list[sympy.Expr]) -> list[sympy.Expr]:
+    return [term for term in terms if term.is_number]
+
+
 # ---- fake tensors --------------------------------------------------------------------------------
-def can_be_symbolic(tensor):
+def can_be_symbolic(tensor: torch.Tensor) -> bool:
     """Are sizes of this tensor ever symbols?  Plain strided ones'; no other kind's."""
     return (
         type(tensor) in (torch.Tensor, torch.nn.Parameter)
@@ -315,7 +336,14 @@ def can_be_symbolic(tensor):
     )
 
 
-def symbolic_fake(fake_mode, env, tensor, dims, source=lambda d: None, stride_source=None):
+def symbolic_fake(
+    fake_mode: Any,
+    env: ShapeEnv,
+    tensor: torch.Tensor,
+    dims: set[int],
+    source: Callable[[int], Any] = lambda d: None,
+    stride_source: Callable[[int], Any] | None = None,
+) -> torch.Tensor:
     """A fake of `tensor` whose sizes `dims` are symbols, read from `source(dim)`.
 
     Strides that are products of inner sizes follow the sizes; others stay numbers, or are symbols
@@ -324,24 +352,28 @@ def symbolic_fake(fake_mode, env, tensor, dims, source=lambda d: None, stride_so
     sizes = [
         env.create_symbol(n, source(d)) if d in dims else n for d, n in enumerate(tensor.shape)
     ]
-    strides, expected = [None] * tensor.dim(), 1
-    for d in sorted(
+    strides: dict[int, int | torch.SymInt] = {}
+    expected: int | torch.SymInt = 1
+    from_the_innermost = sorted(
         range(tensor.dim()), key=lambda d: (tensor.stride(d), tensor.size(d))
-    ):  # from the innermost outwards
+    )
+    for d in from_the_innermost:
         stride = tensor.stride(d)
-        read_from = stride_source(d) if stride_source is not None else None
-        strides[d] = (
-            expected
-            if stride == hint_of(expected)
-            else env.create_symbol(stride, read_from, duck=False)
-            if read_from is not None
-            else stride
-        )
-        expected = strides[d] * sizes[d] if stride else expected
-    return fake_like(fake_mode, tensor, sizes, strides)
+        read_from = None if stride_source is None else stride_source(d)
+        if stride == hint_of(expected):
+            strides[d] = expected
+        elif read_from is not None:
+            strides[d] = env.create_symbol(stride, read_from, duck=False)
+        else:
+            strides[d] = stride
+        if stride:
+            expected = strides[d] * sizes[d]
+    return fake_like(fake_mode, tensor, sizes, [strides[d] for d in range(tensor.dim())])
 
 
-def fake_like(fake_mode, tensor, sizes, strides):
+def fake_like(
+    fake_mode: Any, tensor: torch.Tensor, sizes: Sequence[Any], strides: Sequence[Any]
+) -> torch.Tensor:
     """A fake with these sizes and strides; the rest as `tensor` has it."""
     with (
         fake_mode,
@@ -351,6 +383,6 @@ def fake_like(fake_mode, tensor, sizes, strides):
         fake = torch.empty_strided(sizes, strides, dtype=tensor.dtype, device=tensor.device)
         if tensor.is_leaf:
             return fake.requires_grad_(tensor.requires_grad)
-        return fake.copy_(
-            torch.empty((), dtype=tensor.dtype, device=tensor.device, requires_grad=True)
-        )  # it follows from something; strides stay
+        # it follows from something, which a copy says; strides stay
+        origin = torch.empty((), dtype=tensor.dtype, device=tensor.device, requires_grad=True)
+        return fake.copy_(origin)

@@ -8,7 +8,9 @@ Mirrors torch/_inductor/config.py (hundreds of flags there; here each optimisati
 """
 
 import os
+from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 fusion = True  # the scheduler merges nodes into one kernel
 inlining = True  # pointwise producers are inlined into their consumers instead of being stored
@@ -72,7 +74,7 @@ cache_dir = os.environ.get("MINIINDUCTOR_CACHE", os.path.expanduser("~/.cache/mi
 
 
 @contextmanager
-def patch(**changes):
+def patch(**changes: Any) -> Iterator[None]:
     """Set options for the block.  An unknown name raises AttributeError."""
     module = globals()
     for name in changes:
@@ -86,7 +88,7 @@ def patch(**changes):
         module.update(before)
 
 
-def switches():
+def switches() -> dict[str, Any]:
     """Every option as it is now, for `patch`."""
     return {
         name: value

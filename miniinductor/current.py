@@ -11,14 +11,16 @@ construction, what is known of sizes.
 
 import contextlib
 import threading
+from collections.abc import Iterator
+from typing import Any
 
 
 class Current(threading.local):
-    def __init__(self, value=None):
+    def __init__(self, value: Any = None) -> None:
         self.value = value  # what every thread begins with
 
     @contextlib.contextmanager
-    def set(self, value):
+    def set(self, value: Any) -> Iterator[Any]:
         before, self.value = self.value, value
         try:
             yield value

@@ -18,33 +18,37 @@ it is not run by an interpreter.
 """
 
 import operator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
 
+import sympy
 import torch
 import torch.utils._pytree as pytree
 from torch import fx
 
+from .records import CompileRecord
 from .sizes.symbols import SYMBOLIC
 
+PieceCompiler = Callable[[fx.GraphModule, list[Any]], Any]  # (graph, examples) -> CompiledGraph
 
-def value_of(node):
+
+def value_of(node: fx.Node) -> Any:
     return node.meta.get("example_value", node.meta.get("val"))
 
 
-def numbers_of(value):
+def numbers_of(value: Any) -> Iterator[Any]:
     """The symbolic numbers in a value: itself, or sizes and strides of its tensors."""
     for leaf in pytree.tree_leaves(value):
-        yield from (
-            n
-            for n in ((*leaf.shape, *leaf.stride()) if isinstance(leaf, torch.Tensor) else (leaf,))
-            if isinstance(n, SYMBOLIC)
-        )
+        numbers = (*leaf.shape, *leaf.stride()) if isinstance(leaf, torch.Tensor) else (leaf,)
+        yield from (n for n in numbers if isinstance(n, SYMBOLIC))
 
 
-def symbols_of(value):
+def symbols_of(value: Any) -> set[sympy.Symbol]:
     return {s for n in numbers_of(value) for s in n.node.expr.free_symbols}
 
 
-def unknown_symbols(gm):
+def unknown_symbols(gm: fx.GraphModule) -> set[sympy.Symbol]:
     """Symbols of the graph's values that have no hint."""
     return {
         s
@@ -55,7 +59,7 @@ def unknown_symbols(gm):
     }
 
 
-def runs_eagerly(node, known):
+def runs_eagerly(node: fx.Node, known: set[sympy.Symbol]) -> bool:
     """Does this op make an unknown symbol, or compute a number (a float cannot be a kernel's
     argument)?"""
     value = value_of(node)
@@ -67,121 +71,170 @@ def runs_eagerly(node, known):
     )
 
 
-def compile_pieces(gm, compile, record):
+def compile_pieces(
+    gm: fx.GraphModule, compile: PieceCompiler, record: CompileRecord
+) -> Callable[..., Any] | None:
     """The callable for a graph with unknown sizes, or None where it cannot be cut.  compile(piece,
     examples) -> CompiledGraph."""
-    nodes = list(gm.graph.nodes)
-    inputs, known, steps = [n for n in nodes if n.op == "placeholder"], set(), []
-    numbers = {}  # symbol -> the node whose value it is
-    for node in nodes:
-        if node.op in ("placeholder", "get_attr") or node.op == "output":
-            pass
-        elif any(isinstance(value_of(n), (tuple, list)) for n in node.all_input_nodes):
-            steps[-1][1].append(node)  # an item of a tuple goes with the tuple
-        elif getattr(node.target, "__name__", "").lstrip("_").startswith("set_"):
-            return None  # the thread's state: eager and compiled pieces would have to share it
-        else:
-            eager = runs_eagerly(node, known)
-            if not steps or steps[-1][0] != eager:
-                steps.append((eager, []))
-            steps[-1][1].append(node)
-        known |= symbols_of(value_of(node))
-        if isinstance(value_of(node), SYMBOLIC) and value_of(node).node.expr.is_Symbol:
-            numbers.setdefault(value_of(node).node.expr, node)
+    steps = _cut(gm)
+    if steps is None:
+        return None
+    numbers = _number_nodes(gm)
     program = []
-    for eager, members in steps:
-        made = [n for n in members if any(user not in members for user in n.users)]
-        if not eager and any(not isinstance(value_of(n), torch.Tensor) for n in made):
+    for step in steps:
+        made = step.made()
+        if step.eager:
+            program.append(Piece(None, step.members, made))
+        elif all(isinstance(value_of(n), torch.Tensor) for n in made):
+            program.append(piece_of(gm, step.members, made, numbers, compile, record))
+        else:
             return None
-        program.append(
-            (None, members, made)
-            if eager
-            else piece_of(gm, members, made, numbers, compile, record)
-        )
-    stay = nodes[-1].args[0]
-    eager_ops = [
-        n.name
-        for eager, members in steps
-        if eager
-        for n in members
-        if not isinstance(value_of(n), SYMBOLIC) or n.name == "item"
-    ]
-    record.notes.append(f"cut at {', '.join(eager_ops)}: sizes or numbers that only the run knows")
+    names = [name for step in steps if step.eager for name in step.names()]
+    record.notes.append(f"cut at {', '.join(names)}: sizes or numbers that only the run knows")
+    return _runner(gm, program)
 
-    def run(*arguments):
-        values = dict(zip(inputs, arguments))
-        at = lambda n: values[n] if n in values else fetch(gm, n)  # noqa: E731
-        for compiled, taken, made in program:
-            if compiled is None:
-                for node in taken:
-                    args, kwargs = fx.node.map_arg((node.args, node.kwargs), at)
-                    values[node] = perform(gm, node, args, kwargs)
+
+@dataclass
+class _Step:
+    """Nodes that follow each other and run in the same way."""
+
+    eager: bool
+    members: list[fx.Node]
+
+    def made(self) -> list[fx.Node]:
+        """What others use of it."""
+        return [n for n in self.members if any(user not in self.members for user in n.users)]
+
+    def names(self) -> list[str]:
+        """The ops to name to the user: `x.size(0)` and what computes with it are left out."""
+        return [
+            n.name
+            for n in self.members
+            if not isinstance(value_of(n), SYMBOLIC) or n.name == "item"
+        ]
+
+
+@dataclass
+class Piece:
+    """A part of the program: what it takes and makes.  compiled None: `taken` runs op by op."""
+
+    compiled: Any
+    taken: list[fx.Node]
+    made: list[fx.Node]
+
+
+def _cut(gm: fx.GraphModule) -> list[_Step] | None:
+    """The graph's ops in steps; None where a piece would share the thread's state with eager ops
+    (`torch.set_grad_enabled`)."""
+    known: set[sympy.Symbol] = set()
+    steps: list[_Step] = []
+    for node in gm.graph.nodes:
+        if node.op not in ("placeholder", "get_attr", "output"):
+            if any(isinstance(value_of(n), (tuple, list)) for n in node.all_input_nodes):
+                steps[-1].members.append(node)  # an item of a tuple goes with the tuple
+            elif getattr(node.target, "__name__", "").lstrip("_").startswith("set_"):
+                return None
             else:
-                values.update(zip(made, compiled(*map(at, taken))))
-        return fx.node.map_arg(stay, at)
+                eager = runs_eagerly(node, known)
+                if not steps or steps[-1].eager != eager:
+                    steps.append(_Step(eager, []))
+                steps[-1].members.append(node)
+        known |= symbols_of(value_of(node))
+    return steps
+
+
+def _number_nodes(gm: fx.GraphModule) -> dict[sympy.Symbol, fx.Node]:
+    """symbol -> the first node whose value it is."""
+    numbers: dict[sympy.Symbol, fx.Node] = {}
+    for node in gm.graph.nodes:
+        value = value_of(node)
+        if isinstance(value, SYMBOLIC) and value.node.expr.is_Symbol:
+            numbers.setdefault(value.node.expr, node)
+    return numbers
+
+
+def _runner(gm: fx.GraphModule, program: list[Piece]) -> Callable[..., Any]:
+    """A function like the graph that runs the pieces one after the other."""
+    *_, output = gm.graph.nodes
+    inputs = gm.graph.find_nodes(op="placeholder")
+
+    def run(*arguments: Any) -> Any:
+        values = dict(zip(inputs, arguments))
+
+        def at(node: fx.Node) -> Any:
+            return values[node] if node in values else fetch(gm, node)
+
+        for piece in program:
+            if piece.compiled is not None:
+                values.update(zip(piece.made, piece.compiled(*map(at, piece.taken))))
+                continue
+            for node in piece.taken:
+                args, kwargs = fx.node.map_arg((node.args, node.kwargs), at)
+                values[node] = perform(gm, node, args, kwargs)
+        return fx.node.map_arg(output.args[0], at)
 
     return run
 
 
-def piece_of(gm, members, made, numbers, compile, record):
-    """(callable, the nodes whose values it takes, the nodes whose values it gives)."""
-    taken = list(
-        dict.fromkeys(
-            n
-            for m in members
-            for n in m.all_input_nodes
-            if n not in members and n.op != "get_attr" and isinstance(value_of(n), torch.Tensor)
-        )
+def piece_of(
+    gm: fx.GraphModule,
+    members: list[fx.Node],
+    made: list[fx.Node],
+    numbers: dict[sympy.Symbol, fx.Node],
+    compile: PieceCompiler,
+    record: CompileRecord,
+) -> Piece:
+    """`members`, compiled as a graph that takes the tensors from outside, and the numbers that
+    their sizes are made of, in front."""
+    outside = dict.fromkeys(
+        n for member in members for n in member.all_input_nodes if n not in members
     )
-    symbols = sorted(
-        {s for n in [*taken, *members] for s in symbols_of(value_of(n))}
-        | {
-            s
-            for m in members
-            for n in m.all_input_nodes
-            if isinstance(value_of(n), SYMBOLIC)
-            for s in symbols_of(value_of(n))
-        },
-        key=str,
-    )
-    taken = [numbers[s] for s in symbols] + taken
-    graph, copies = fx.Graph(), {}
+    tensors = [n for n in outside if n.op != "get_attr" and isinstance(value_of(n), torch.Tensor)]
+    given = [n for n in outside if isinstance(value_of(n), SYMBOLIC)]
+    used = {s for n in [*tensors, *given, *members] for s in symbols_of(value_of(n))}
+    symbols = sorted(used, key=str)
+    graph = fx.Graph()
+    copies: dict[fx.Node, Any] = {}
+    for symbol in symbols:
+        graph.placeholder(str(symbol)).meta.update(numbers[symbol].meta)
+    for node in tensors:
+        copies[node] = graph.placeholder(node.name)
+        copies[node].meta.update(node.meta)
 
-    def copied(node):
-        if (
-            node not in copies
-        ):  # a number stands in the arguments as what it is: an expression over the symbols
-            copies[node] = (
-                value_of(node)
-                if isinstance(value_of(node), SYMBOLIC)
-                else graph.get_attr(node.target)
-            )
+    def copied(node: fx.Node) -> Any:
+        if node not in copies:
+            value = value_of(node)
+            if isinstance(value, SYMBOLIC):
+                # a number stands in the arguments as what it is: an expression over the symbols
+                copies[node] = value
+            else:
+                copies[node] = graph.get_attr(str(node.target))
         return copies[node]
 
-    examples = [value_of(n) for n in taken]
-    for symbol, node in zip([*symbols, *[None] * len(taken)], taken):
-        placeholder = graph.placeholder(str(symbol) if symbol is not None else node.name)
-        placeholder.meta.update(node.meta)
-        if symbol is None:
-            copies[node] = placeholder
     for node in members:
         copies[node] = graph.node_copy(node, copied)
     graph.output(tuple(copied(n) for n in made))
-    compiled = compile(fx.GraphModule(gm, graph), examples)
-    for name in ("kernels", "fallbacks", "fusions", "notes"):
-        getattr(record, name).extend(getattr(compiled.record, name))
-    record.wrapper_source += (
-        f"# {members[0].name} ... {members[-1].name}\n{compiled.record.wrapper_source}\n"
-    )
-    return compiled, taken, made
+    taken = [numbers[s] for s in symbols] + tensors
+    compiled = compile(fx.GraphModule(gm, graph), [value_of(n) for n in taken])
+    _note_piece(record, compiled.record, f"{members[0].name} ... {members[-1].name}")
+    return Piece(compiled, taken, made)
 
 
-def fetch(gm, node):
-    return operator.attrgetter(node.target)(gm)
+def _note_piece(record: CompileRecord, piece: CompileRecord, name: str) -> None:
+    record.kernels.extend(piece.kernels)
+    record.fallbacks.extend(piece.fallbacks)
+    record.fusions.extend(piece.fusions)
+    record.notes.extend(piece.notes)
+    record.wrapper_source += f"# {name}\n{piece.wrapper_source}\n"
 
 
-def perform(gm, node, args, kwargs):
+def fetch(gm: fx.GraphModule, node: fx.Node) -> Any:
+    return operator.attrgetter(str(node.target))(gm)
+
+
+def perform(gm: fx.GraphModule, node: fx.Node, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     """What fx.Interpreter does with a node."""
     if node.op == "call_method":
-        return getattr(args[0], node.target)(*args[1:], **kwargs)
-    return (fetch(gm, node) if node.op == "call_module" else node.target)(*args, **kwargs)
+        return getattr(args[0], str(node.target))(*args[1:], **kwargs)
+    function: Any = fetch(gm, node) if node.op == "call_module" else node.target
+    return function(*args, **kwargs)

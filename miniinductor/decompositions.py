@@ -14,14 +14,13 @@ better lowering or library kernel. Mirrors torch/_inductor/decomposition.py (pap
 
 import functools
 import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import torch
-from torch._prims_common import (
-    ELEMENTWISE_TYPE_PROMOTION_KIND as Promotion,
-    elementwise_dtypes,
-    suggest_memory_format,
-)
 from torch._decomp import core_aten_decompositions, decomposition_table
+from torch._prims_common import ELEMENTWISE_TYPE_PROMOTION_KIND as Promotion
+from torch._prims_common import elementwise_dtypes, suggest_memory_format
 
 from . import config, random
 from .lowering.extern import EXTERN
@@ -29,7 +28,9 @@ from .lowering.registry import LOWERINGS
 from .sizes.symbols import same
 
 aten = torch.ops.aten
-OURS = {}
+Decomposition = Callable[..., Any]  # gives NotImplemented where it has no other form
+Tensors = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
+OURS: dict[Any, Decomposition] = {}
 # in torch's table, but not in its core set: that set keeps them whole for other back ends
 ALSO_FROM_TORCH = """
 elu gelu leaky_relu hardtanh fmod dist addmv ldexp round linalg_vector_norm _log_softmax narrow_copy permute_copy view_copy unbind_copy
@@ -39,13 +40,13 @@ LOW_PRECISION = (torch.float16, torch.bfloat16)
 
 
 @functools.cache
-def core_aten():
+def core_aten() -> dict[Any, Decomposition]:
     """torch's table of core ATen decompositions; making it takes 0.05 s."""
     return dict(core_aten_decompositions().items())
 
 
-def decomposition(*targets):
-    def register(function):
+def decomposition(*targets: Any) -> Callable[[Decomposition], Decomposition]:
+    def register(function: Decomposition) -> Decomposition:
         for target in targets:
             OURS[target] = function
         return function
@@ -53,12 +54,12 @@ def decomposition(*targets):
     return register
 
 
-def upcast(x):
+def upcast(x: torch.Tensor) -> torch.Tensor:
     return x.to(torch.float32) if x.dtype in LOW_PRECISION else x
 
 
 @decomposition(aten._softmax.default)
-def softmax(x, dim, half_to_float):
+def softmax(x: torch.Tensor, dim: int, half_to_float: bool) -> torch.Tensor:
     wide, result = upcast(x), torch.float32 if half_to_float else x.dtype
     if same(x.numel(), 0):  # there is no largest element
         return torch.empty_like(x, dtype=result)
@@ -66,15 +67,20 @@ def softmax(x, dim, half_to_float):
     return (e / torch.sum(e, dim, keepdim=True)).to(result)
 
 
-def _normalized(x, dims, eps, statistics=None):
+def _normalized(
+    x: torch.Tensor, dims: Sequence[int], eps: float, statistics: Callable[..., Any] | None = None
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
     """((x - mean) / deviation, mean, variance, 1 / deviation) over `dims`."""
     wide = upcast(x)
-    variance, mean = (statistics or torch.var_mean)(wide, dims, correction=0, keepdim=True)
+    var_mean: Callable[..., Any] = statistics or torch.var_mean
+    variance, mean = var_mean(wide, dims, correction=0, keepdim=True)
     rstd = torch.rsqrt(variance + eps)
     return (wide - mean) * rstd, mean, variance, rstd
 
 
-def var_mean_by_channel(x, dims, *, correction, keepdim):
+def var_mean_by_channel(
+    x: torch.Tensor, dims: Sequence[int], *, correction: int, keepdim: bool
+) -> tuple[torch.Tensor, torch.Tensor]:
     """Of [n, groups, channels, pixels] over the last two, from those of each channel: in
     channels-last memory the sums run along rows."""
     variance, mean = torch.var_mean(x, [3], correction=0, keepdim=True)
@@ -82,7 +88,12 @@ def var_mean_by_channel(x, dims, *, correction, keepdim):
     return torch.mean(variance, [2], keepdim=True) + between, center
 
 
-def _scaled(out, weight, bias, shape=None):
+def _scaled(
+    out: torch.Tensor,
+    weight: torch.Tensor | None,
+    bias: torch.Tensor | None,
+    shape: Sequence[int] | None = None,
+) -> torch.Tensor:
     """out * weight + bias, as far as they are given; shape: theirs beside `out`."""
     weight, bias = (t if t is None or shape is None else t.reshape(shape) for t in (weight, bias))
     out = out if weight is None else out * weight
@@ -90,14 +101,29 @@ def _scaled(out, weight, bias, shape=None):
 
 
 @decomposition(aten.native_layer_norm.default)
-def layer_norm(x, normalized_shape, weight, bias, eps):
+def layer_norm(
+    x: torch.Tensor,
+    normalized_shape: Sequence[int],
+    weight: torch.Tensor | None,
+    bias: torch.Tensor | None,
+    eps: float,
+) -> Tensors:
     out, mean, _, rstd = _normalized(x, list(range(x.dim() - len(normalized_shape), x.dim())), eps)
     statistics = x.dtype if x.device.type == "cpu" else mean.dtype
     return _scaled(out, weight, bias).to(x.dtype), mean.to(statistics), rstd.to(statistics)
 
 
 @decomposition(aten.native_group_norm.default)
-def group_norm(x, weight, bias, n, c, hw, groups, eps):
+def group_norm(
+    x: torch.Tensor,
+    weight: torch.Tensor | None,
+    bias: torch.Tensor | None,
+    n: int,
+    c: int,
+    hw: int,
+    groups: int,
+    eps: float,
+) -> Any:
     if not x.is_contiguous(memory_format=suggest_memory_format(x)):
         return NotImplemented  # eager refuses it
     by_channel = x.dim() > 2 and c > groups and same(x.stride(1), 1) and not x.is_contiguous()
@@ -112,7 +138,16 @@ def group_norm(x, weight, bias, n, c, hw, groups, eps):
 
 
 @decomposition(aten.native_batch_norm.default, aten._native_batch_norm_legit.default)
-def batch_norm(x, weight, bias, running_mean, running_var, training, momentum, eps):
+def batch_norm(
+    x: torch.Tensor,
+    weight: torch.Tensor | None,
+    bias: torch.Tensor | None,
+    running_mean: torch.Tensor | None,
+    running_var: Any,
+    training: bool,
+    momentum: float,
+    eps: float,
+) -> Tensors:
     """Training updates the running statistics in place; functionalization turns that into outputs.
     Results: normalised x, mean and 1 / deviation of the batch, which have the dtype of the
     parameters."""
@@ -139,11 +174,13 @@ def batch_norm(x, weight, bias, running_mean, running_var, training, momentum, e
     return out, mean, rstd
 
 
-def _multiply_and_add(function):
+def _multiply_and_add(function: Decomposition) -> Decomposition:
     """x + value * a (* or /) b, rounded once to the result's dtype, without torch's multiplication
     by 1."""
 
-    def rule(x, a, b, *, value=1):
+    def rule(
+        x: torch.Tensor, a: torch.Tensor, b: torch.Tensor, *, value: float = 1
+    ) -> torch.Tensor:
         compute, result = elementwise_dtypes(x, a, b, type_promotion_kind=Promotion.DEFAULT)
         x, a, b = x.to(compute), a.to(compute), b.to(compute)
         return (x + function(a if value == 1 else value * a, b)).to(result)
@@ -155,7 +192,7 @@ decomposition(aten.addcmul.default)(_multiply_and_add(torch.mul))
 decomposition(aten.addcdiv.default)(_multiply_and_add(torch.div))
 
 
-def _only_where(ops, test):
+def _only_where(ops: Iterable[Any], test: Callable[..., bool]) -> None:
     """torch's rule where test(arguments) holds; elsewhere eager computes with a kernel of its own,
     which rounds otherwise than the formula."""
     for op in ops:
@@ -191,7 +228,7 @@ _only_where(
 
 
 @decomposition(aten.bernoulli_.float)
-def bernoulli(x, p=0.5, *, generator=None):
+def bernoulli(x: torch.Tensor, p: float = 0.5, *, generator: torch.Generator | None = None) -> Any:
     """Eager's draws, kept as booleans: a dropout mask costs one byte an element until backward."""
     if generator is not None:
         return NotImplemented
@@ -199,7 +236,7 @@ def bernoulli(x, p=0.5, *, generator=None):
 
 
 @decomposition(aten.native_dropout.default)
-def native_dropout(x, p, train):
+def native_dropout(x: torch.Tensor, p: float, train: bool | None) -> Any:
     """Attention's dropout, in the form that eager's own dropout has on the CPU.  On a GPU eager's
     is one kernel that draws in an order of its own."""
     if train is False or not 0 < p < 1 or x.is_cuda:
@@ -209,7 +246,15 @@ def native_dropout(x, p, train):
 
 
 @decomposition(aten.nll_loss_backward.default)
-def nll_loss_backward(gradient, x, target, weight, reduction, ignore_index, total_weight):
+def nll_loss_backward(
+    gradient: torch.Tensor,
+    x: torch.Tensor,
+    target: torch.Tensor,
+    weight: torch.Tensor | None,
+    reduction: int,
+    ignore_index: int,
+    total_weight: torch.Tensor,
+) -> Any:
     """As a comparison with the class number instead of a scatter: it fuses with the softmax around
     it."""
     if x.dim() not in (1, 2):
@@ -217,12 +262,15 @@ def nll_loss_backward(gradient, x, target, weight, reduction, ignore_index, tota
     classes = torch.arange(x.shape[-1], device=x.device)
     hit = (classes == target.unsqueeze(-1)) & (target != ignore_index).unsqueeze(-1)
     scale = -gradient / total_weight if reduction == 1 else -gradient
-    scale = scale.unsqueeze(-1) if reduction == 0 and x.dim() == 2 else scale
-    return torch.where(hit, scale if weight is None else scale * weight, 0).to(x.dtype)
+    if reduction == 0 and x.dim() == 2:
+        scale = scale.unsqueeze(-1)
+    if weight is not None:
+        scale = scale * weight
+    return torch.where(hit, scale, 0).to(x.dtype)
 
 
 @decomposition(aten._adaptive_avg_pool2d.default, aten._adaptive_avg_pool3d.default)
-def adaptive_avg_pool(x, output_size):
+def adaptive_avg_pool(x: torch.Tensor, output_size: Sequence[int]) -> Any:
     """Windows of one size are a mean or an average pool; others have a lowering."""
     rank = len(output_size)
     if all(n == 1 for n in output_size) and x.numel():
@@ -236,7 +284,15 @@ def adaptive_avg_pool(x, output_size):
 
 
 @decomposition(aten.index_reduce.default)
-def index_reduce(x, dim, index, source, reduce, *, include_self=True):
+def index_reduce(
+    x: torch.Tensor,
+    dim: int,
+    index: torch.Tensor,
+    source: Any,
+    reduce: str,
+    *,
+    include_self: bool = True,
+) -> Any:
     if not x.dim():
         return NotImplemented
     shape = [1] * x.dim()
@@ -247,7 +303,7 @@ def index_reduce(x, dim, index, source, reduce, *, include_self=True):
 
 
 @decomposition(aten.max.default, aten.min.default, aten.max.dim, aten.min.dim)
-def extreme_of_something(x, dim=None, keepdim=False):
+def extreme_of_something(x: torch.Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
     """No other form, but a question that fake tensors do not ask: is there an element?  Where the
     size is a symbol the answer is a guard."""
     sizes = [x.shape[dim]] if dim is not None and x.dim() else x.shape
@@ -256,7 +312,7 @@ def extreme_of_something(x, dim=None, keepdim=False):
 
 
 @decomposition(aten.index_fill.int_Scalar, aten.index_fill.int_Tensor)
-def index_fill(x, dim, index, value):
+def index_fill(x: torch.Tensor, dim: int, index: torch.Tensor, value: Any) -> Any:
     """As index_put, which takes negative positions, as this op does (index_copy does not)."""
     if not x.dim():
         return NotImplemented
@@ -269,7 +325,15 @@ IDENTITY = {"sum": 0, "prod": 1, "mean": 0, "amax": -math.inf, "amin": math.inf}
 
 
 @decomposition(aten.scatter_reduce.two)
-def scatter_reduce(x, dim, index, source, reduce, *, include_self=True):
+def scatter_reduce(
+    x: torch.Tensor,
+    dim: int,
+    index: torch.Tensor,
+    source: Any,
+    reduce: str,
+    *,
+    include_self: bool = True,
+) -> Any:
     """In terms of the plain kind, which has a lowering: x takes part, and the combination is sum,
     prod, amax or amin."""
     if x.dtype in (*LOW_PRECISION, torch.bool) or include_self and reduce != "mean":
@@ -290,7 +354,9 @@ def scatter_reduce(x, dim, index, source, reduce, *, include_self=True):
 
 
 @decomposition(aten.scatter.reduce, aten.scatter.value_reduce)
-def scatter_with_reduce(x, dim, index, source, *, reduce):
+def scatter_with_reduce(
+    x: torch.Tensor, dim: int, index: torch.Tensor, source: Any, *, reduce: str
+) -> Any:
     source = (
         source
         if isinstance(source, torch.Tensor)
@@ -320,16 +386,33 @@ OURS.update(
 
 
 @decomposition(aten._trilinear.default)
-def trilinear(a, b, c, expand1, expand2, expand3, sumdim, unroll_dim=1):
+def trilinear(
+    a: torch.Tensor,
+    b: torch.Tensor,
+    c: torch.Tensor,
+    expand1: Sequence[int],
+    expand2: Sequence[int],
+    expand3: Sequence[int],
+    sumdim: Sequence[int],
+    unroll_dim: int = 1,
+) -> torch.Tensor:
     for dims, place in ((expand1, 0), (expand2, 1), (expand3, 2)):
         for dim in dims:
             a, b, c = (t.unsqueeze(dim) if k == place else t for k, t in enumerate((a, b, c)))
     product = upcast(a) * b * c
-    return (torch.sum(product, sumdim) if sumdim else product).to(a.dtype)
+    if sumdim:
+        product = torch.sum(product, list(sumdim))
+    return product.to(a.dtype)
 
 
 @decomposition(aten.as_strided_scatter.default)
-def as_strided_scatter(x, src, size, stride, storage_offset=None):
+def as_strided_scatter(
+    x: torch.Tensor,
+    src: torch.Tensor,
+    size: Sequence[int],
+    stride: Sequence[int],
+    storage_offset: int | None = None,
+) -> Any:
     """As a write, which functionalization knows."""
     if x.storage_offset() or not x.is_contiguous():
         return NotImplemented
@@ -352,21 +435,23 @@ for _name in torch._C._dispatch_get_all_op_names():
         OURS[_op] = functools.partial(_op._op_dk, torch.DispatchKey.CompositeExplicitAutograd)
 
 
-def table():
+def table() -> dict[Any, Decomposition]:
     """op -> function, for the tracer.  What is put into OURS later counts from the next compilation
     on."""
     return _table() | OURS | ({} if config.fallback_random else random.RULES)
 
 
 @functools.cache
-def _table():
+def _table() -> dict[Any, Decomposition]:
     """The part that comes from torch."""
     also = [
         getattr(packet, overload)
         for packet in (getattr(aten, name) for name in ALSO_FROM_TORCH)
         for overload in packet.overloads()
     ]
-    found = core_aten() | {op: decomposition_table[op] for op in also if op in decomposition_table}
+    found: dict[Any, Any] = core_aten() | {
+        op: decomposition_table[op] for op in also if op in decomposition_table
+    }
     return {
         op: function
         for op, function in found.items()

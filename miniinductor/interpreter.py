@@ -16,26 +16,41 @@ import functools
 import itertools
 import math
 import operator
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import sympy
 import torch
 import torch.utils._pytree as pytree
 
 from .handlers import loop_indices, loops, run_body
-from .sizes.expressions import FloorDiv, Mod
-from .ir import BufferView, ComputedBuffer, ExternKernel, MultiOutput, Scan, Scatter, extent
+from .ir import (
+    AnyLoops,
+    BufferView,
+    ComputedBuffer,
+    ExternKernel,
+    Graph,
+    MultiOutput,
+    Scan,
+    Scatter,
+    extent,
+)
+from .ops import BINARY, COMPARISON, UNARY, OpsHandler, set_handler
 from .random import philox
 from .runtime.program import in_layout
-from .ops import BINARY, COMPARISON, UNARY, OpsHandler, set_handler
+from .sizes.expressions import FloorDiv, Mod, Size
 
 
 # --- index expressions ----------------------------------------------------------------------------
-def _extreme(choose):
-    return lambda a, b: (
-        getattr(torch, choose)(*map(torch.as_tensor, (a, b)))
-        if torch.is_tensor(a) or torch.is_tensor(b)
-        else (max if choose == "maximum" else min)(a, b)
-    )
+def _extreme(of_tensors: Callable[..., Any], of_numbers: Callable[..., Any]) -> Callable[..., Any]:
+    """The larger (smaller) of two, of which either may be a tensor."""
+
+    def choose(a: Any, b: Any) -> Any:
+        if torch.is_tensor(a) or torch.is_tensor(b):
+            return of_tensors(torch.as_tensor(a), torch.as_tensor(b))
+        return of_numbers(a, b)
+
+    return choose
 
 
 ARITHMETIC = {
@@ -44,12 +59,12 @@ ARITHMETIC = {
     sympy.Pow: operator.pow,
     FloorDiv: operator.floordiv,
     Mod: operator.mod,
-    sympy.Max: _extreme("maximum"),
-    sympy.Min: _extreme("minimum"),
+    sympy.Max: _extreme(torch.maximum, max),
+    sympy.Min: _extreme(torch.minimum, min),
 }
 
 
-def evaluate(expr, values):
+def evaluate(expr: Size, values: dict[sympy.Symbol, Any]) -> Any:
     """A sympy expression, or an int, with symbols bound to ints or int64 tensors."""
     expr = sympy.sympify(expr)
     if expr.is_Integer:
@@ -64,10 +79,10 @@ def evaluate(expr, values):
 
 
 # --- the ops --------------------------------------------------------------------------------------
-def _div_zero_safe(function):
+def _div_zero_safe(function: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
     """Integer division by zero stops the process in C; eager raises.  So does the interpreter."""
 
-    def call(a, b):
+    def call(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
         if not a.dtype.is_floating_point and (b == 0).any():
             raise ZeroDivisionError("ZeroDivisionError")
         return function(a, b)
@@ -89,52 +104,50 @@ SCATTER_MODES = {
     "atomic_max": "amax",
     "atomic_min": "amin",
 }
+SCANS = {"sum": torch.cumsum, "prod": torch.cumprod, "logaddexp": torch.logcumsumexp}
 
 
 class InterpreterHandler(OpsHandler):
     """Every value is a tensor that broadcasts against the grid."""
 
-    def __init__(self, memory, data, device):
+    def __init__(
+        self, memory: dict[str, torch.Tensor], data: AnyLoops, device: torch.device
+    ) -> None:
         self.memory = memory  # buffer name -> flat tensor
         ranges = loops(data)
-        self.shape, self.outer, self.device = (
-            tuple(map(int, ranges.values())),
-            len(data.ranges),
-            device,
-        )
-        self.values = {}  # symbol -> int, or int64 tensor
+        self.shape = tuple(map(int, ranges.values()))
+        self.outer = len(data.ranges)
+        self.device = device
+        self.values: dict[sympy.Symbol, Any] = {}  # symbol -> int, or int64 tensor
         for d, symbol in enumerate(ranges):
-            self.values[symbol] = torch.arange(self.shape[d], device=device).view(
-                [-1 if k == d else 1 for k in range(len(ranges))]
-            )
+            shape = [1] * len(ranges)
+            shape[d] = -1
+            self.values[symbol] = torch.arange(self.shape[d], device=device).view(shape)
         self.is_scan = isinstance(data, Scan)
-        self.mask, self.count = None, itertools.count()
+        self.mask: torch.Tensor | None = None
+        self.count = itertools.count()
 
-    def grid(self, value, dtype=torch.int64):
-        value = (
-            value
-            if torch.is_tensor(value)
-            else torch.tensor(value, dtype=dtype, device=self.device)
-        )
-        return value.to(dtype)
+    def grid(self, value: Any, dtype: torch.dtype = torch.int64) -> torch.Tensor:
+        if torch.is_tensor(value):
+            return value.to(dtype)
+        return torch.tensor(value, dtype=dtype, device=self.device)
 
     # memory
-    def load(self, name, index):
+    def load(self, name: str, index: sympy.Expr) -> torch.Tensor:
         flat = self.memory[name]
         where = self.grid(evaluate(sympy.sympify(index), self.values))
         if self.mask is not None:
             where = torch.where(self.mask, where, torch.zeros_like(where))
             if flat.numel() == 0:
                 return flat.new_zeros(()).expand(where.shape)
-        if (
-            math.prod(self.shape)
-            and where.numel()
-            and not (0 <= int(where.min()) and int(where.max()) < flat.numel())
-        ):
-            raise IndexError(f"load of {name}[{index}] is out of bounds")
+        if math.prod(self.shape) and where.numel():
+            if int(where.min()) < 0 or int(where.max()) >= flat.numel():
+                raise IndexError(f"load of {name}[{index}] is out of bounds")
         return flat[where] if flat.numel() else flat.new_empty(where.shape)
 
-    def store(self, name, index, value, mode=None):
+    def store(
+        self, name: str, index: sympy.Expr, value: torch.Tensor, mode: str | None = None
+    ) -> None:
         flat = self.memory[name]
         shape = self.shape if self.is_scan else self.shape[: self.outer]
         where = self.grid(evaluate(index, self.values))
@@ -147,15 +160,17 @@ class InterpreterHandler(OpsHandler):
         else:
             flat[where] = value
 
-    def reduction(self, dtype, src_dtype, kind, value):
+    def reduction(
+        self, dtype: torch.dtype, src_dtype: torch.dtype, kind: str, value: torch.Tensor
+    ) -> torch.Tensor:
         assert value.dtype == src_dtype, (kind, value.dtype, src_dtype)
         outer = self.shape[: self.outer]
         count = math.prod(self.shape[self.outer :])
         value = value.expand(self.shape).reshape(*outer, count)
         if kind in ("argmax", "argmin"):
-            result = getattr(torch, kind)(
-                value.to(torch.uint8) if src_dtype == torch.bool else value, -1
-            )
+            if src_dtype == torch.bool:
+                value = value.to(torch.uint8)
+            result = getattr(torch, kind)(value, -1)
         elif kind in ("max", "min"):
             result = getattr(torch, f"a{kind}")(value, -1)
         elif kind == "any":
@@ -164,14 +179,13 @@ class InterpreterHandler(OpsHandler):
             result = getattr(torch, kind)(value, -1, dtype=dtype)
         return result.to(dtype)
 
-    def scan(self, dtype, kind, value):
+    def scan(self, dtype: torch.dtype, kind: str, value: torch.Tensor) -> torch.Tensor:
         flat = value.expand(self.shape).reshape(*self.shape[: self.outer], -1)
-        result = {"sum": torch.cumsum, "prod": torch.cumprod, "logaddexp": torch.logcumsumexp}[
-            kind
-        ](flat, -1)
-        return result.to(dtype).reshape(self.shape)
+        return SCANS[kind](flat, -1).to(dtype).reshape(self.shape)
 
-    def indirect_indexing(self, value, size, wrap_neg=True):
+    def indirect_indexing(
+        self, value: torch.Tensor, size: Size, wrap_neg: bool = True
+    ) -> sympy.Symbol:
         value = value.to(torch.int64)
         size = int(evaluate(size, self.values))
         if wrap_neg:
@@ -186,39 +200,43 @@ class InterpreterHandler(OpsHandler):
         return symbol
 
     # leaves and conversions
-    def constant(self, value, dtype):
+    def constant(self, value: float, dtype: torch.dtype) -> torch.Tensor:
         return torch.tensor(value, dtype=dtype, device=self.device)
 
-    def index_expr(self, expr, dtype):
+    def index_expr(self, expr: sympy.Expr, dtype: torch.dtype) -> torch.Tensor:
         return self.grid(evaluate(expr, self.values), dtype)
 
-    def to_dtype(self, x, dtype, src_dtype=None):
+    def to_dtype(
+        self, x: torch.Tensor, dtype: torch.dtype, src_dtype: torch.dtype | None = None
+    ) -> torch.Tensor:
         return x.to(dtype)
 
     # control
-    def where(self, condition, a, b):
+    def where(self, condition: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
         return torch.where(condition, a, b)
 
-    def masked(self, mask, body, other):
-        before, self.mask = self.mask, mask if self.mask is None else mask & self.mask
+    def masked(
+        self, mask: torch.Tensor, body: Callable[[], torch.Tensor], other: float
+    ) -> torch.Tensor:
+        before = self.mask
+        self.mask = mask if before is None else mask & before
         value = body()
         self.mask = before
         return torch.where(mask, value, torch.tensor(other, dtype=value.dtype, device=self.device))
 
-    def rand(self, seed, offset):
-        return (philox(seed.to(torch.int64), offset.to(torch.int64)) >> 8).to(
-            torch.float32
-        ) * 2.0**-24
+    def rand(self, seed: torch.Tensor, offset: torch.Tensor) -> torch.Tensor:
+        bits = philox(seed.to(torch.int64), offset.to(torch.int64))
+        return (bits >> 8).to(torch.float32) * 2.0**-24
 
 
-def _torch_rule(name):
+def _torch_rule(name: str) -> Callable[..., torch.Tensor]:
     function = TORCH_NAME.get(name) or getattr(torch, name)
 
-    def method(self, *args):
+    def method(self: InterpreterHandler, *args: torch.Tensor) -> torch.Tensor:
         result = function(*args)
-        return (
-            result if name in COMPARISON or result.dtype == torch.bool else result.to(args[0].dtype)
-        )
+        if name in COMPARISON or result.dtype == torch.bool:
+            return result
+        return result.to(args[0].dtype)
 
     return method
 
@@ -228,64 +246,62 @@ for _name in UNARY + BINARY + COMPARISON:
 
 
 # --- graphs ---------------------------------------------------------------------------------------
-def _flat(tensor):
+def _flat(tensor: torch.Tensor) -> torch.Tensor:
     """The memory under a tensor, from its first element on."""
-    if tensor.numel() == 0:
+    length = extent(tensor.shape, tensor.stride())
+    if not length:
         return tensor.reshape(-1)
-    return tensor.as_strided(
-        (extent(tensor.shape, tensor.stride()),), (1,), tensor.storage_offset()
-    )
+    return tensor.as_strided((length,), (1,), tensor.storage_offset())
 
 
-def run_graph(graph, inputs):
+def run_graph(graph: Graph, inputs: Sequence[Any]) -> list[Any]:
     """Execute a lowered graph: the list of its outputs.  Mutated inputs are written."""
-    memory, several = {}, {}
+    memory: dict[str, torch.Tensor] = {}  # buffer -> its elements, flat
+    several: dict[str, Any] = {}  # eager kernel -> its several results
     for name, tensor in [*zip(graph.inputs, inputs), *graph.constants.items()]:
         if isinstance(tensor, torch.Tensor):
             memory[name] = _flat(tensor.detach())
 
-    def seen(v):
-        flat = memory[v.name]
-        return flat.as_strided(
-            [*map(int, v.size)], [*map(int, v.stride)], flat.storage_offset() + int(v.offset)
-        )
-
-    def view(tree):
-        return pytree.tree_map_only(BufferView, seen, tree)
+    def view(tree: Any) -> Any:
+        return pytree.tree_map_only(BufferView, lambda v: _seen(v, memory[v.name]), tree)
 
     with torch.no_grad():
         for buffer in graph.operations:
+            if isinstance(buffer, ComputedBuffer):
+                run_computed(buffer, memory)
+                continue
             if isinstance(buffer, MultiOutput):
                 value = several[buffer.source]
                 for i in buffer.index:
                     value = value[i]
-                memory[buffer.name] = _flat(in_layout(value, [*map(int, buffer.layout.stride)]))
-            elif isinstance(buffer, ExternKernel):
-                value = buffer.op(*view(buffer.args), **view(buffer.kwargs))
-                if buffer.layout is None:
-                    several[buffer.name] = value
-                else:
-                    memory[buffer.name] = _flat(in_layout(value, [*map(int, buffer.layout.stride)]))
             else:
-                assert isinstance(buffer, ComputedBuffer)
-                run_computed(buffer, memory)
+                assert isinstance(buffer, ExternKernel)
+                value = buffer.op(*view(buffer.args), **view(buffer.kwargs))
+            if buffer.layout is None:
+                several[buffer.name] = value
+            else:
+                memory[buffer.name] = _flat(in_layout(value, [*map(int, buffer.layout.stride)]))
         outputs = view(graph.outputs)
-        by_name = dict(zip(graph.inputs, inputs))
-        for name, value in graph.mutations:
-            (by_name | graph.constants)[name].copy_(view(value))
+        written = dict(zip(graph.inputs, inputs)) | graph.constants
+        for name, new in graph.mutations:
+            written[name].copy_(view(new))
     return outputs
 
 
-def run_computed(buffer, memory):
+def _seen(view: BufferView, flat: torch.Tensor) -> torch.Tensor:
+    size = [*map(int, view.size)]
+    stride = [*map(int, view.stride)]
+    return flat.as_strided(size, stride, flat.storage_offset() + int(view.offset))
+
+
+def run_computed(buffer: ComputedBuffer, memory: dict[str, torch.Tensor]) -> None:
     layout = buffer.layout
     if isinstance(buffer.data, Scatter):
         memory[buffer.name] = memory[buffer.data.target]
     else:
-        memory[buffer.name] = torch.empty(
-            extent(layout.size, layout.stride, layout.offset),
-            dtype=layout.dtype,
-            device=layout.device,
-        )
+        length = extent(layout.size, layout.stride, layout.offset)
+        assert length is not None, "the interpreter runs graphs of constant sizes"
+        memory[buffer.name] = torch.empty(length, dtype=layout.dtype, device=layout.device)
     handler = InterpreterHandler(memory, buffer.data, layout.device)
     with set_handler(handler):
         run_body(buffer, *loop_indices(buffer.data))

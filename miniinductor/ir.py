@@ -27,17 +27,23 @@ multi-output templates.
 """
 
 import functools
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Callable
+from typing import Any
 
 import sympy
 import torch
 import torch.utils._pytree as pytree
 
 from .current import Current
+from .ops import Value, ops
+from .sizes.expressions import Size
 from .sizes.ranges import simplify
-from .ops import ops
-from .sizes.symbols import same, sizes
+from .sizes.symbols import Described, same, sizes
+
+Index = Sequence[sympy.Expr]  # one expression in loop variables and sizes for each dimension
+Loader = Callable[[Index], Value]  # the value at an index
+Reindex = Callable[[Index], Index]  # an index into a view -> an index into what it looks at
 
 
 @dataclass
@@ -47,20 +53,20 @@ class Layout:
 
     device: torch.device
     dtype: torch.dtype
-    size: tuple
-    stride: tuple
-    offset: object = 0
+    size: tuple[Size, ...]
+    stride: tuple[Size, ...]
+    offset: Size = 0
 
     @staticmethod
-    def contiguous(device, dtype, size):
+    def contiguous(device: torch.device, dtype: torch.dtype, size: Sequence[Size]) -> "Layout":
         return Layout(device, dtype, tuple(size), contiguous_strides(size))
 
     @staticmethod
-    def of(tensor):
+    def of(tensor: "torch.Tensor | Described") -> "Layout":
         """Layout of a (fake or real) tensor."""
         return Layout(tensor.device, tensor.dtype, sizes(tensor.shape), sizes(tensor.stride()))
 
-    def indexer(self, index):
+    def indexer(self, index: Index) -> sympy.Expr:
         """Linear offset of a multi-dimensional index."""
         return sum(
             (sympy.sympify(i) * s for i, s, n in zip(index, self.stride, self.size) if n != 1),
@@ -68,36 +74,35 @@ class Layout:
         )
 
     @property
-    def numel(self):
+    def numel(self) -> sympy.Expr:
         return sympy.prod(self.size)
 
 
-def contiguous_strides(size):
-    strides, step = [], sympy.Integer(1)
+def contiguous_strides(size: Sequence[Size]) -> tuple[Size, ...]:
+    strides = []
+    step = sympy.Integer(1)
     for n in reversed(size):
         strides.append(step)
-        step = (
-            step * sympy.Max(n, 1) if not isinstance(n, int) else step * max(n, 1)
-        )  # Max(s0, 1) is s0
+        step *= max(n, 1) if isinstance(n, int) else sympy.Max(n, 1)  # Max(s0, 1) is s0
     return tuple(reversed(strides))
 
 
 origin = Current("")  # the FX node whose ops are being called
 
 
-def from_node(name, function):
+def from_node(name: str, function: Callable[..., Value]) -> Callable[..., Value]:
     """`function`, a body whose ops belong to FX node `name`; what the values it loads are made of
     belongs to their nodes."""
     if hasattr(function, "node"):
         return function
 
-    def body(*index):
+    def body(*index: Index) -> Value:
         before, origin.value = origin.value, name
         value = function(*index)
         origin.value = before or name  # a buffer's reduction and its store belong to the last node
         return value
 
-    body.node = name
+    setattr(body, "node", name)
     return body
 
 
@@ -109,11 +114,11 @@ class Loops:
 
     device: torch.device
     dtype: torch.dtype
-    ranges: list
-    inner_fn: Callable
-    origins: frozenset = field(default=frozenset(), kw_only=True)  # FX nodes this came from
+    ranges: list[Size]
+    inner_fn: Callable[..., Value]
+    origins: frozenset[str] = field(default=frozenset(), kw_only=True)  # FX nodes this came from
 
-    def get_size(self):
+    def get_size(self) -> Sequence[Size]:
         return self.ranges
 
 
@@ -121,14 +126,14 @@ class Loops:
 class Pointwise(Loops):
     """value[index] = inner_fn(index)."""
 
-    reduction_ranges = ()
+    reduction_ranges: list[Size] | tuple[()] = ()
 
 
 @dataclass
 class Reduction(Loops):
     """value[index] = reduce over rindex in `reduction_ranges` of inner_fn(index, rindex)."""
 
-    reduction_ranges: list
+    reduction_ranges: list[Size]
     kind: str  # one of ops.REDUCTIONS
     src_dtype: torch.dtype
 
@@ -138,13 +143,13 @@ class Scan(Loops):
     """value[output_index(index, rindex)] = combination, as `src_dtype`, of inner_fn(index, r) for
     all r up to rindex: cumsum. ranges: of all dimensions but the scanned one."""
 
-    reduction_ranges: list
-    output_index: Callable  # (index, rindex) -> list of expressions
+    reduction_ranges: list[Size]
+    output_index: Callable[[Index, Index], Index]  # (index, rindex) -> list of expressions
     kind: str  # one of ops.SCANS
     src_dtype: torch.dtype
-    size: list
+    size: list[Size]
 
-    def get_size(self):
+    def get_size(self) -> Sequence[Size]:
         return self.size
 
 
@@ -154,10 +159,13 @@ class Scatter(Loops):
     writes is `target`, an already realised buffer whose memory it takes over.  mode: that of
     `ops.store`."""
 
-    output_index: Callable  # index -> list of expressions (may use ops.indirect_indexing)
+    output_index: Reindex  # index -> list of expressions (may use ops.indirect_indexing)
     target: str
-    mode: str = None
-    reduction_ranges = ()
+    mode: str | None = None
+    reduction_ranges: list[Size] | tuple[()] = ()
+
+
+AnyLoops = Pointwise | Reduction | Scan | Scatter
 
 
 @dataclass
@@ -166,11 +174,11 @@ class View:
     nothing."""
 
     base: "TensorBox"
-    size: list
-    reindex: Callable
-    origins: frozenset = frozenset()
+    size: list[Size]
+    reindex: Reindex
+    origins: frozenset[str] = frozenset()
 
-    def get_size(self):
+    def get_size(self) -> Sequence[Size]:
         return self.size
 
 
@@ -178,10 +186,10 @@ class View:
 @dataclass
 class Buffer:
     name: str
-    layout: Layout
-    origins: frozenset = frozenset()
+    layout: Any  # a Layout; None of a kernel with several results, and of an input that is a number
+    origins: frozenset[str] = frozenset()
 
-    def get_size(self):
+    def get_size(self) -> tuple[Size, ...]:
         return self.layout.size
 
 
@@ -208,7 +216,7 @@ class Opaque:
 class ComputedBuffer(Buffer):
     """A loop nest that fills the buffer: data is Pointwise, Reduction, Scan or Scatter."""
 
-    data: object = None
+    data: Any = None
 
 
 @dataclass
@@ -220,10 +228,10 @@ class ExternKernel(Buffer):
     where there is one, so that the wrapper can give it reused memory.
     """
 
-    op: object = None
-    args: tuple = ()
-    kwargs: dict = field(default_factory=dict)
-    out_op: object = None
+    op: Any = None
+    args: tuple[Any, ...] = ()
+    kwargs: dict[str, Any] = field(default_factory=dict)
+    out_op: Any = None
 
 
 @dataclass
@@ -231,7 +239,7 @@ class MultiOutput(Buffer):
     """Output number `index` (a path of ints) of an ExternKernel that returns several tensors."""
 
     source: str = ""
-    index: tuple = ()
+    index: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -240,59 +248,59 @@ class BufferView:
     graph outputs take."""
 
     name: str
-    size: tuple
-    stride: tuple
-    offset: object = 0
+    size: tuple[Size, ...]
+    stride: tuple[Size, ...]
+    offset: Size = 0
 
 
 class TensorBox:
     """A handle on a value that may become stored later.  All users share it, so it is stored
     once."""
 
-    def __init__(self, data):
+    def __init__(self, data: Any) -> None:
         self.data = data  # Pointwise | Reduction | Scan | View | Buffer
         # what eager has for it: a fake tensor or `Described`; None for values that no node stands
         # for
-        self.fake = None
+        self.fake: Any = None
 
     @staticmethod
-    def stored(data):
+    def stored(data: Any) -> "TensorBox":
         """The value, realized at once: a reduction is never computed again in each of its users."""
         box = TensorBox(data)
         box.realize()
         return box
 
-    def get_size(self):
+    def get_size(self) -> tuple[Size, ...]:
         return tuple(self.data.get_size())
 
     @property
-    def dtype(self):
+    def dtype(self) -> torch.dtype:
         return self._described().dtype
 
     @property
-    def device(self):
+    def device(self) -> torch.device:
         return self._described().device
 
     @property
-    def origins(self):
+    def origins(self) -> frozenset[str]:
         """What its users must name as theirs: nothing once the value is stored, for then it is
         another kernel's work."""
         return frozenset() if isinstance(self.data, Buffer) else self.data.origins
 
-    def _described(self):
+    def _described(self) -> Any:
         """Whatever knows dtype and device: the layout of a buffer, or the value itself."""
         data = self.base.data
         return data.layout if isinstance(data, Buffer) else data
 
     @property
-    def base(self):
+    def base(self) -> "TensorBox":
         """What a view, or a view of a view, looks at; anything else itself."""
         box = self
         while isinstance(box.data, View):
             box = box.data.base
         return box
 
-    def make_loader(self):
+    def make_loader(self) -> Loader:
         """A function from a list of index expressions to the value there, through `ops`."""
         data = self.data
         if isinstance(data, (Reduction, Scan)):
@@ -307,7 +315,7 @@ class TensorBox:
             return lambda index: inner(data.reindex(index))
         return lambda index: ops.load(data.name, data.layout.indexer(index))
 
-    def realize(self, stride=None):
+    def realize(self, stride: Sequence[Size] | None = None) -> str:
         """Store the value, which is no view: it becomes a ComputedBuffer of the current graph.
 
         stride: strides of the buffer, default contiguous.  Returns the buffer's name.
@@ -323,7 +331,7 @@ class TensorBox:
             self.data = current_graph().add(ComputedBuffer, layout, data.origins, data=data)
         return self.data.name
 
-    def copy(self):
+    def copy(self) -> "TensorBox":
         """An unrealized copy, so that a view can be stored in a layout of its own."""
         return TensorBox(
             Pointwise(
@@ -335,7 +343,7 @@ class TensorBox:
             )
         )
 
-    def as_buffer_view(self, stride=None):
+    def as_buffer_view(self, stride: Sequence[Size] | None = None) -> BufferView:
         """The value as (buffer, size, stride, offset), storing it if need be; with `stride`, in
         exactly that layout.
 
@@ -356,11 +364,12 @@ class TensorBox:
             return copied.as_buffer_view()
         return view
 
-    def _affine_view(self):
+    def _affine_view(self) -> BufferView | None:
         """BufferView of a view whose linear index is sum(i_k * stride_k) + offset, else None."""
         size = self.get_size()
         index = [sympy.Symbol(f"v{k}", integer=True, nonnegative=True) for k in range(len(size))]
-        expressions, box = list(index), self
+        expressions: Index = index
+        box = self
         while isinstance(box.data, View):
             expressions = box.data.reindex(expressions)
             box = box.data.base
@@ -379,18 +388,16 @@ class TensorBox:
         return BufferView(box.data.name, size, tuple(stride), offset)
 
 
-def leaves_of(kind, tree):
+def leaves_of(kind: type, tree: Any) -> list[Any]:
     """Everything of that kind inside nested lists, tuples and dicts."""
     return [leaf for leaf in pytree.tree_leaves(tree) if isinstance(leaf, kind)]
 
 
-boxes_in, buffer_views = (
-    functools.partial(leaves_of, TensorBox),
-    functools.partial(leaves_of, BufferView),
-)
+boxes_in = functools.partial(leaves_of, TensorBox)
+buffer_views = functools.partial(leaves_of, BufferView)
 
 
-def extent(size, stride, offset=0):
+def extent(size: Sequence[Size], stride: Sequence[Size], offset: Size = 0) -> int | None:
     """One past the highest element that a view reaches, or None where sizes are symbolic."""
     if any(n == 0 for n in size):
         return 0
@@ -400,10 +407,12 @@ def extent(size, stride, offset=0):
     return 1 + int(offset) + sum((int(n) - 1) * int(s) for n, s in zip(size, stride))
 
 
-def same_layout(size, a, b):
+def same_layout(size: Sequence[Size], a: Sequence[Size], b: Sequence[Size]) -> bool:
     """Do two strides place the elements alike?  Strides of dimensions of size 1, and of empty
     tensors, do not matter."""
-    return any(n == 0 for n in size) or all(same(x, y) for n, x, y in zip(size, a, b) if n != 1)
+    if any(n == 0 for n in size):
+        return True
+    return all(same(x, y) for n, x, y in zip(size, a, b) if n != 1)
 
 
 @dataclass
@@ -419,25 +428,26 @@ class Graph:
                 `input.copy_(value)`
     """
 
-    inputs: dict = field(default_factory=dict)
-    constants: dict = field(default_factory=dict)
-    buffers: dict = field(default_factory=dict)
-    operations: list = field(default_factory=list)
-    apart: set = field(
-        default_factory=set
-    )  # buffers that are not computed inside a reduction which reads them
+    inputs: dict[str, InputBuffer] = field(default_factory=dict)
+    constants: dict[str, Any] = field(default_factory=dict)
+    buffers: dict[str, Buffer] = field(default_factory=dict)
+    operations: list[Any] = field(default_factory=list)
+    # buffers that are not computed inside a reduction which reads them
+    apart: set[str] = field(default_factory=set)
     # buffers whose kernels raise where eager does: they run, though nobody reads what they compute
-    checks: set = field(default_factory=set)
-    outputs: list = field(default_factory=list)
-    mutations: list = field(default_factory=list)
+    checks: set[str] = field(default_factory=set)
+    outputs: list[Any] = field(default_factory=list)
+    mutations: list[tuple[str, BufferView]] = field(default_factory=list)
 
     @property
-    def results(self):
+    def results(self) -> list[BufferView]:
         """Views of buffers that are there when the call ends: outputs, and new values of what is
         written."""
         return buffer_views([self.outputs, self.mutations])
 
-    def add(self, kind, layout, origins, **fields):
+    def add(
+        self, kind: type[Buffer], layout: Layout | None, origins: frozenset[str], **fields: Any
+    ) -> Any:
         """Append an operation that fills a new buffer; returns it."""
         operation = kind(
             name=f"buf{len(self.operations)}", layout=layout, origins=origins, **fields
@@ -451,6 +461,6 @@ _graph = Current()
 building = _graph.set  # `with building(graph):` values that are realized become its operations
 
 
-def current_graph():
+def current_graph() -> Graph:
     """The graph that `realize` adds to."""
     return _graph.value

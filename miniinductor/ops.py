@@ -24,7 +24,16 @@ Mirrors torch/_inductor/virtualized.py and ops_handler.py (paper section 4.1, "d
 loop-level IR"). Left out: bucketize, device_assert_async, partial accumulate.
 """
 
+from collections.abc import Callable
+from typing import Any
+
+import sympy
+import torch
+
 from .current import Current
+from .sizes.expressions import Size
+
+Value = Any  # of an op: whatever the installed handler computes with
 
 # --- families -------------------------------------------------------------------------------------
 UNARY_FLOAT = (  # float in, float out
@@ -109,45 +118,47 @@ class OpsHandler:
     """
 
     # memory
-    def load(self, name, index):
+    def load(self, name: str, index: sympy.Expr) -> Value:
         """The element of buffer `name` at linear offset `index`."""
 
-    def store(self, name, index, value, mode=None):
+    def store(self, name: str, index: sympy.Expr, value: Value, mode: str | None = None) -> None:
         """Write; mode None, or how to combine with what is
         there: 'atomic_add' | 'atomic_mul' | 'atomic_max' | 'atomic_min' (NaN wins)."""
 
-    def reduction(self, dtype, src_dtype, kind, value):
+    def reduction(
+        self, dtype: torch.dtype, src_dtype: torch.dtype, kind: str, value: Value
+    ) -> Value:
         """Reduce `value` over the reduction variables; kind in REDUCTIONS.  max/min propagate NaN;
         argmax/argmin give the *flattened reduction index* (int64) of the first extreme, a NaN
         counting as the extreme."""
 
-    def scan(self, dtype, kind, value):
+    def scan(self, dtype: torch.dtype, kind: str, value: Value) -> Value:
         """Combine `value` with those of all earlier iterations of the reduction variables; kind in
         SCANS.  Every iteration has a result of its own: cumsum."""
 
-    def indirect_indexing(self, value, size, wrap_neg=True):
+    def indirect_indexing(self, value: Value, size: Size, wrap_neg: bool = True) -> sympy.Expr:
         """A runtime integer value -> a sympy symbol usable in an index; negative ones count from
         the end (wrap_neg), one out of range raises."""
 
     # leaves and conversions
-    def constant(self, value, dtype):
+    def constant(self, value: float, dtype: torch.dtype) -> Value:
         """A Python scalar as `dtype`."""
 
-    def index_expr(self, expr, dtype):
+    def index_expr(self, expr: sympy.Expr, dtype: torch.dtype) -> Value:
         """The value of a sympy expression in loop variables and sizes, as `dtype`."""
 
-    def to_dtype(self, x, dtype, src_dtype=None):
+    def to_dtype(self, x: Value, dtype: torch.dtype, src_dtype: torch.dtype | None = None) -> Value:
         """Convert as `Tensor.to` does."""
 
     # control
-    def where(self, condition, a, b):
+    def where(self, condition: Value, a: Value, b: Value) -> Value:
         """condition ? a : b; both sides are evaluated."""
 
-    def masked(self, mask, body, other):
+    def masked(self, mask: Value, body: Callable[[], Value], other: float) -> Value:
         """body() where mask, else `other` (a Python scalar); memory read in `body` is not touched
         where mask is false."""
 
-    def rand(self, seed, offset):
+    def rand(self, seed: Value, offset: Value) -> Value:
         """A random float32 in [0, 1): element `offset` (int64) of the stream of numbers that `seed`
         names."""
 
@@ -160,20 +171,20 @@ for _name in BINARY + COMPARISON:
 OP_NAMES = tuple(n for n in vars(OpsHandler) if not n.startswith("_"))
 
 
-def fill(handler_class, method_of):
+def fill(handler_class: type[OpsHandler], method_of: Callable[[str], Callable[..., Any]]) -> None:
     """Give the class method_of(name) for each op that it has not written out."""
     for name in OP_NAMES:
         if name not in vars(handler_class):
             setattr(handler_class, name, method_of(name))
 
 
-def missing_ops(handler_class):
+def missing_ops(handler_class: type[OpsHandler]) -> list[str]:
     """Ops that `handler_class` (or a base other than OpsHandler) does not define: must be empty."""
     defined = {n for c in handler_class.__mro__ if c not in (OpsHandler, object) for n in vars(c)}
     return [n for n in OP_NAMES if n not in defined]
 
 
-def exact_key(value):
+def exact_key(value: Any) -> Any:
     """A hashable key that keeps apart numbers which Python calls equal: 1, True and 1.0; 0.0 and
     -0.0.
 
@@ -198,8 +209,8 @@ class _Ops:
     """`ops.add(a, b)` calls the installed handler's `add`."""
 
 
-def _forward(name):
-    def call(self, *args, **kwargs):
+def _forward(name: str) -> Callable[..., Value]:
+    def call(self: _Ops, *args: Any, **kwargs: Any) -> Value:
         return getattr(_handler.value, name)(*args, **kwargs)
 
     call.__name__ = name
@@ -210,4 +221,4 @@ def _forward(name):
 for _name in OP_NAMES:
     setattr(_Ops, _name, _forward(_name))
 
-ops = _Ops()
+ops: Any = _Ops()  # Any: its methods are made from the tables above

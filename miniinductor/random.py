@@ -15,6 +15,8 @@ Mirrors torch/_inductor/fx_passes/replace_random.py.  Left out: float64 and 16-b
 """
 
 import math
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 
@@ -22,27 +24,30 @@ aten = torch.ops.aten
 WORD = 0xFFFFFFFF
 
 
-def philox(seed, offset):
+def philox(seed: torch.Tensor, offset: torch.Tensor) -> torch.Tensor:
     """The first 32 bits for each element of `offset` (int64), as int64; seed: int64, broadcast."""
-    c0, c1, c2, c3 = (
-        offset & WORD,
-        offset >> 32 & WORD,
-        torch.zeros_like(offset),
-        torch.zeros_like(offset),
-    )
-    k0, k1 = seed & WORD, seed >> 32 & WORD
+    c0 = offset & WORD
+    c1 = offset >> 32 & WORD
+    c2 = torch.zeros_like(offset)
+    c3 = torch.zeros_like(offset)
+    k0 = seed & WORD
+    k1 = seed >> 32 & WORD
     for _ in range(10):
-        a, b = c0 * 0xD2511F53, c2 * 0xCD9E8D57  # the low 64 bits, whatever the sign
-        c0, c1, c2, c3 = (b >> 32 & WORD) ^ c1 ^ k0, b & WORD, (a >> 32 & WORD) ^ c3 ^ k1, a & WORD
-        k0, k1 = k0 + 0x9E3779B9 & WORD, k1 + 0xBB67AE85 & WORD
+        a = c0 * 0xD2511F53  # the low 64 bits, whatever the sign
+        b = c2 * 0xCD9E8D57
+        c0 = (b >> 32 & WORD) ^ c1 ^ k0
+        c1 = b & WORD
+        c2 = (a >> 32 & WORD) ^ c3 ^ k1
+        c3 = a & WORD
+        k0 = k0 + 0x9E3779B9 & WORD
+        k1 = k1 + 0xBB67AE85 & WORD
     return c0
 
 
-def uniform(seed, size):
+def uniform(seed: torch.Tensor, size: Sequence[int]) -> torch.Tensor:
     """The eager kernel of `miniinductor::uniform`: float32 in [0, 1), 24 bits each."""
-    return (
-        (philox(seed, torch.arange(math.prod(size), device=seed.device)) >> 8).float() * 2.0**-24
-    ).reshape(size)
+    bits = philox(seed, torch.arange(math.prod(size), device=seed.device))
+    return ((bits >> 8).float() * 2.0**-24).reshape(size)
 
 
 LIBRARY = torch.library.Library("miniinductor", "DEF")
@@ -50,7 +55,7 @@ LIBRARY.define("uniform(Tensor seed, SymInt[] size) -> Tensor")
 LIBRARY.impl("uniform", uniform, "CompositeExplicitAutograd")
 
 
-def draw(size, device):
+def draw(size: Sequence[int], device: torch.device | str) -> torch.Tensor:
     """Uniform numbers of a fresh seed, as ops that a tracer records.  The seed is the random op: it
     is drawn once, and kept."""
     return torch.ops.miniinductor.uniform(
@@ -58,7 +63,7 @@ def draw(size, device):
     )
 
 
-def plain(x_dtype, kwargs):
+def plain(x_dtype: torch.dtype, kwargs: dict[str, Any]) -> bool:
     """May we draw a result of this dtype?"""
     return (
         x_dtype is torch.float32
@@ -67,22 +72,35 @@ def plain(x_dtype, kwargs):
     )
 
 
-def rand(size, *, dtype=None, device=None, **kwargs):
+def rand(
+    size: Sequence[int],
+    *,
+    dtype: torch.dtype | None = None,
+    device: torch.device | str | None = None,
+    **kwargs: Any,
+) -> Any:
     if not plain(dtype or torch.get_default_dtype(), kwargs):
         return NotImplemented
     return draw(size, device or torch.get_default_device())
 
 
-def rand_like(x, *, dtype=None, device=None, memory_format=None, **kwargs):
+def rand_like(
+    x: torch.Tensor,
+    *,
+    dtype: torch.dtype | None = None,
+    device: torch.device | str | None = None,
+    memory_format: torch.memory_format | None = None,
+    **kwargs: Any,
+) -> Any:
     if not plain(dtype or x.dtype, kwargs) or not x.is_contiguous():
         return NotImplemented
     return draw(x.shape, device or x.device)
 
 
-def normal(uniform_rule):
+def normal(uniform_rule: Callable[..., Any]) -> Callable[..., Any]:
     """Box-Muller: two uniform numbers make a normal one."""
 
-    def rule(*args, **kwargs):
+    def rule(*args: Any, **kwargs: Any) -> Any:
         first = uniform_rule(*args, **kwargs)
         if first is NotImplemented:
             return first
@@ -92,27 +110,29 @@ def normal(uniform_rule):
     return rule
 
 
-def bernoulli(x, p=None, *, generator=None):
+def bernoulli(
+    x: torch.Tensor, p: float | None = None, *, generator: torch.Generator | None = None
+) -> Any:
     """aten.bernoulli: `x` gives the probabilities, or the shape and dtype if `p` is given."""
     if generator is not None or not x.is_contiguous():
         return NotImplemented
     return (draw(x.shape, x.device) < (x if p is None else p)).to(x.dtype)
 
 
-def bernoulli_(x, p=0.5, *, generator=None):
+def bernoulli_(x: torch.Tensor, p: float = 0.5, *, generator: torch.Generator | None = None) -> Any:
     if generator is not None:
         return NotImplemented
     return x.copy_(draw(x.shape, x.device) < p)
 
 
-def native_dropout(x, p, train):
+def native_dropout(x: torch.Tensor, p: float, train: bool | None) -> Any:
     if train is False or not 0 < p < 1:
         return NotImplemented
     keep = draw(x.shape, x.device) < 1 - p
     return x * keep.to(x.dtype) * (1 / (1 - p)), keep
 
 
-RULES = {
+RULES: dict[Any, Callable[..., Any]] = {
     aten.rand.default: rand,
     aten.rand_like.default: rand_like,
     aten.randn.default: normal(rand),

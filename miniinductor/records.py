@@ -12,8 +12,10 @@ Mirrors torch/_inductor/debug.py and the trace logs that tlparse reads.
 """
 
 import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 
 @dataclass
@@ -47,12 +49,12 @@ class KernelRecord:
     name: str
     language: str  # "cpp" | "triton"
     source: str
-    nodes: list
-    origins: list
+    nodes: list[str]
+    origins: list[str]
     bytes_read: int = 0
     bytes_written: int = 0
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"<{self.language} kernel {self.name}: computes {', '.join(self.nodes)}, reads {self.bytes_read:,} and writes {self.bytes_written:,} bytes>"
 
 
@@ -73,7 +75,7 @@ class SavedActivation:
 class Later:
     """Stands in a `Lazy` field until somebody reads it: make() gives the value."""
 
-    def __init__(self, make):
+    def __init__(self, make: Callable[[], Any]) -> None:
         self.make = make
 
 
@@ -81,19 +83,19 @@ class Lazy:
     """A field that may be given a `Later`: most texts are never read, and a graph that came from
     disk is traced again for them."""
 
-    def __init__(self, default=None):
+    def __init__(self, default: Any = None) -> None:
         self.default = default
 
-    def __set_name__(self, owner, name):
+    def __set_name__(self, owner: type, name: str) -> None:
         self.key = "_" + name
 
-    def __get__(self, record, owner=None):
+    def __get__(self, record: Any, owner: type | None = None) -> Any:
         value = self.default if record is None else record.__dict__[self.key]
         if isinstance(value, Later):
             value = record.__dict__[self.key] = value.make()
         return value
 
-    def __set__(self, record, value):
+    def __set__(self, record: Any, value: Any) -> None:
         record.__dict__[self.key] = value
 
 
@@ -110,8 +112,8 @@ class CompileRecord:
     backward: object = (
         None  # training: the CompileRecord of the backward half; this one is the forward half's
     )
-    loop_ir: str = Lazy("")  # every buffer's loop body, before fusion
-    fused_ir: str = Lazy("")  # scheduler nodes after fusion
+    loop_ir: Any = Lazy("")  # every buffer's loop body, before fusion
+    fused_ir: Any = Lazy("")  # scheduler nodes after fusion
     fusions: list = field(default_factory=list)
     fallbacks: list = field(default_factory=list)
     kernels: list = field(default_factory=list)
@@ -126,21 +128,21 @@ class CompileRecord:
     notes: list = field(default_factory=list)  # anything else a stage decided, as sentences
     times: dict = field(default_factory=dict)  # stage -> seconds
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"<CompileRecord: {len(self.kernels)} kernels, {len(self.fallbacks)} eager kernels, {len(self.notes)} notes>"
 
-    def notes_of(self, text):
+    def notes_of(self, text: str) -> list[str]:
         """Notes that contain `text`."""
         return [note for note in self.notes if text in note]
 
-    def keep(self, entry, plan, part=""):
+    def keep(self, entry: Any, plan: Any, part: str = "") -> None:
         """Put the plan and what is written down here on disk; entry: a graph_cache.Entry, or
         None."""
         reason = entry and entry.store((plan, {name: getattr(self, name) for name in KEPT}), part)
         if reason:
             self.notes.append(f"not kept on disk: {reason}")
 
-    def restored(self, found):
+    def restored(self, found: Any) -> Any:
         """The plan that `keep` was given, or None; the rest is this record's again."""
         if found is None:
             return None
@@ -150,7 +152,7 @@ class CompileRecord:
         return plan
 
     @contextmanager
-    def timed(self, stage):
+    def timed(self, stage: str) -> Iterator[None]:
         start = time.perf_counter()
         try:
             yield

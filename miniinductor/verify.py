@@ -14,12 +14,26 @@ The idea is tinygrad's uop/spec.py; the nearest in PyTorch is torch/_inductor/dt
 Left out: symbolic sizes (their bounds are not checked).
 """
 
+from collections.abc import Callable
+
 import sympy
+import torch
 
 from .handlers import DtypeError, DtypeHandler, loop_indices, loops, run_body
-from .sizes.ranges import bounds
-from .ir import ComputedBuffer, ExternKernel, MultiOutput, Scan, Scatter, buffer_views, extent
+from .ir import (
+    BufferView,
+    ComputedBuffer,
+    ExternKernel,
+    Graph,
+    Layout,
+    MultiOutput,
+    Scan,
+    Scatter,
+    buffer_views,
+    extent,
+)
 from .ops import REDUCTIONS, set_handler
+from .sizes.ranges import bounds
 
 
 class BadGraph(AssertionError):
@@ -29,20 +43,22 @@ class BadGraph(AssertionError):
 class _Verifier(DtypeHandler):
     """Dtypes, and where loads go."""
 
-    def __init__(self, known, buffer):
+    def __init__(self, known: dict[str, Layout], buffer: ComputedBuffer) -> None:
         super().__init__(lambda name: self.layout(name).dtype)
-        self.known, self.buffer, self.masks = known, buffer, 0
+        self.known = known
+        self.buffer = buffer
+        self.masks = 0  # how many surround what is read now
         self.ranges = loops(buffer.data)
         self.empty = any(n == 0 for n in self.ranges.values())
 
-    def layout(self, name):
+    def layout(self, name: str) -> Layout:
         if name == self.buffer.name:
             return self.buffer.layout
         if name not in self.known:
             raise BadGraph(f"{self.buffer.name} reads {name}, which nothing made before")
         return self.known[name]
 
-    def load(self, name, index):
+    def load(self, name: str, index: sympy.Expr) -> torch.dtype:
         layout = self.layout(name)
         if name == self.buffer.name:
             raise BadGraph(f"{name} reads itself")
@@ -55,19 +71,23 @@ class _Verifier(DtypeHandler):
                 )
         return layout.dtype
 
-    def masked(self, mask, body, other):
+    def masked(
+        self, mask: torch.dtype, body: Callable[[], torch.dtype], other: float
+    ) -> torch.dtype:
         self.masks += 1
         value = super().masked(mask, body, other)
         self.masks -= 1
         return value
 
-    def reduction(self, dtype, src_dtype, kind, value):
+    def reduction(
+        self, dtype: torch.dtype, src_dtype: torch.dtype, kind: str, value: torch.dtype
+    ) -> torch.dtype:
         if kind not in REDUCTIONS:
             raise BadGraph(f"{self.buffer.name}: no reduction is called {kind!r}")
         return super().reduction(dtype, src_dtype, kind, value)
 
 
-def verify_graph(graph):
+def verify_graph(graph: Graph) -> None:
     """Raise BadGraph if the graph breaks a rule."""
     known = {
         name: b.layout
@@ -99,7 +119,7 @@ def verify_graph(graph):
             raise BadGraph(f"{name} is written, but is neither an input nor a constant")
 
 
-def _check_view(view, known, user):
+def _check_view(view: BufferView, known: dict[str, Layout], user: str) -> None:
     if view.name not in known:
         raise BadGraph(f"{user} reads {view.name}, which nothing made before")
     layout = known[view.name]
@@ -111,7 +131,7 @@ def _check_view(view, known, user):
         raise BadGraph(f"{user} sees {view}, beyond the {have} elements of {view.name}")
 
 
-def _check_computed(buffer, known):
+def _check_computed(buffer: ComputedBuffer, known: dict[str, Layout]) -> None:
     data, layout = buffer.data, buffer.layout
     if isinstance(data, Scatter):
         if data.target not in known:

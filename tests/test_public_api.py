@@ -16,10 +16,16 @@ def described(value) -> dict:
     """Signature and docstring of a function or class."""
     found = {"doc": " ".join((inspect.getdoc(value) or "").split())}
     try:
-        found["signature"] = str(inspect.signature(value))
+        found["signature"] = str(without_types(inspect.signature(value)))
     except (TypeError, ValueError):
         pass
     return found
+
+
+def without_types(signature: inspect.Signature) -> inspect.Signature:
+    """Annotations may be added: who calls it sees names, kinds and defaults."""
+    parameters = [p.replace(annotation=p.empty) for p in signature.parameters.values()]
+    return signature.replace(parameters=parameters, return_annotation=signature.empty)
 
 
 def public_names(module: types.ModuleType) -> dict:

@@ -17,24 +17,34 @@ Objects/exception_handling_notes.txt and Objects/locations.md.  Left out: 3.14, 
 import dis
 import opcode
 import sys
+import types
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 VERSION = sys.version_info[:2]
 OPCODE = dis.opmap
+Position = tuple[int | None, int | None, int | None, int | None]
+ExceptionEntry = tuple[Any, int, int]  # (handler Instruction, stack depth, lasti)
+NO_COLUMNS, LONG_FORM, NO_LOCATION = 13, 14, 15  # kinds of entries in the line table
 
 
-def _cache_counts():
+def _cache_counts() -> list[int]:
     """Inline cache entries behind each opcode."""
     counts = [0] * 256
+    entries = getattr(opcode, "_inline_cache_entries")
     if VERSION >= (3, 13):
-        for name, count in opcode._inline_cache_entries.items():
+        for name, count in entries.items():
             counts[OPCODE[name]] = count
     else:
-        counts[: len(opcode._inline_cache_entries)] = opcode._inline_cache_entries
+        counts[: len(entries)] = entries
     return counts
 
 
 CACHES = _cache_counts()
-HAS_CONST, HAS_NAME, HAS_JUMP = set(dis.hasconst), set(dis.hasname), set(dis.hasjrel)
+HAS_CONST = set(dis.hasconst)
+HAS_NAME = set(dis.hasname)
+HAS_JUMP = set(dis.hasjrel)
 JUMPS_BACK = {op for op in HAS_JUMP if "BACKWARD" in dis.opname[op]}
 PAIRS = {  # 3.13: two variable accesses in one instruction; we always read them as two
     OPCODE[a + "_" + b]: (a, b)
@@ -68,24 +78,34 @@ class Instruction:
 
     __slots__ = ("op", "arg", "flags", "exc", "pos", "end")
 
-    def __init__(self, op, arg=None, flags=0, exc=None, pos=None):
-        self.op, self.arg, self.flags, self.exc, self.pos, self.end = op, arg, flags, exc, pos, 0
+    def __init__(
+        self,
+        op: str,
+        arg: Any = None,
+        flags: int = 0,
+        exc: ExceptionEntry | None = None,
+        pos: Position | None = None,
+    ) -> None:
+        self.op = op
+        self.arg = arg
+        self.flags = flags
+        self.exc = exc
+        self.pos = pos
+        self.end = 0  # where its bytes (while assembling: code units) end
 
-    def copy(self):
+    def copy(self) -> "Instruction":
         return Instruction(self.op, self.arg, self.flags, self.exc, self.pos)
 
-    def __repr__(self):
-        argument = (
-            ""
-            if self.arg is None
-            else f" -> {self.arg.op}"
-            if isinstance(self.arg, Instruction)
-            else f" {self.arg!r}"
-        )
-        return self.op + argument + (f" |{self.flags}" if self.flags else "")
+    def __repr__(self) -> str:
+        text = self.op
+        if isinstance(self.arg, Instruction):
+            text += f" -> {self.arg.op}"
+        elif self.arg is not None:
+            text += f" {self.arg!r}"
+        return f"{text} |{self.flags}" if self.flags else text
 
 
-def slots(code):
+def slots(code: types.CodeType) -> tuple[str, ...]:
     """Names of all variable slots (CPython's localsplus) in frame order."""
     return (
         code.co_varnames
@@ -94,156 +114,236 @@ def slots(code):
     )
 
 
-def disassemble(code):
+def disassemble(code: types.CodeType) -> list[Instruction]:
     """The instructions of `code`; EXTENDED_ARG and CACHE units are folded away."""
-    raw, variables, positions = code.co_code, slots(code), list(code.co_positions())
-    result, at_offset = [], {}
+    raw = code.co_code
+    variables = slots(code)
+    positions = list(code.co_positions())
+    result: list[Instruction] = []
+    at_offset: dict[int, Instruction] = {}
     offset = begin = extended = 0
     while offset < len(raw):
-        op, arg = raw[offset], raw[offset + 1] | extended
+        op = raw[offset]
+        arg = raw[offset + 1] | extended
         extended = 0
         if op == OPCODE["EXTENDED_ARG"]:
             extended = arg << 8
             offset += 2
             continue
-        ins = Instruction(
-            dis.opname[op], arg if op >= dis.HAVE_ARGUMENT else None, pos=positions[offset // 2]
-        )
+        end = offset + 2 + 2 * CACHES[op]
+        read = _decoded(code, variables, op, arg, end, positions[offset // 2])
         for unit in range(begin, offset + 2, 2):  # a jump may aim at the EXTENDED_ARG
-            at_offset[unit] = ins
-        offset = begin = offset + 2 + 2 * CACHES[op]
-        ins.end = offset
-        if op in FLAG_BITS:
-            ins.flags, arg = arg & ((1 << FLAG_BITS[op]) - 1), arg >> FLAG_BITS[op]
-        if op in HAS_CONST:
-            ins.arg = code.co_consts[arg]
-        elif op in HAS_NAME:
-            ins.arg = code.co_names[arg]
-        elif op in HAS_VARIABLE:
-            ins.arg = variables[arg]
-        elif op in PAIRS:
-            ins.op, ins.arg = PAIRS[op][0], variables[arg >> 4]
-            result.append(ins)
-            ins = Instruction(PAIRS[op][1], variables[arg & 15], pos=ins.pos)
-            ins.end = offset
-        elif op in HAS_JUMP:
-            ins.arg = offset + 2 * arg * (-1 if op in JUMPS_BACK else 1)
-        result.append(ins)
+            at_offset[unit] = read[-1]
+        result += read
+        offset = begin = end
     for ins in result:
         if OPCODE[ins.op] in HAS_JUMP:
             ins.arg = at_offset[ins.arg]
     for start, stop, target, depth, lasti in read_exception_table(code.co_exceptiontable):
-        handler = at_offset[target], depth, lasti
         for ins in result:
             if start < ins.end <= stop:
-                ins.exc = handler
+                ins.exc = at_offset[target], depth, lasti
     return result
 
 
+def _decoded(
+    code: types.CodeType,
+    variables: Sequence[str],
+    op: int,
+    arg: int,
+    end: int,
+    pos: Position,
+) -> list[Instruction]:
+    """One native instruction that ends at `end`, its argument resolved; a jump's is an offset still.
+    The pairs of 3.13 (LOAD_FAST_LOAD_FAST) are two."""
+    if op in PAIRS:
+        pair = [
+            Instruction(PAIRS[op][0], variables[arg >> 4], pos=pos),
+            Instruction(PAIRS[op][1], variables[arg & 15], pos=pos),
+        ]
+        for ins in pair:
+            ins.end = end
+        return pair
+    ins = Instruction(dis.opname[op], arg if op >= dis.HAVE_ARGUMENT else None, pos=pos)
+    ins.end = end
+    if op in FLAG_BITS:
+        ins.flags = arg & ((1 << FLAG_BITS[op]) - 1)
+        arg >>= FLAG_BITS[op]
+    if op in HAS_CONST:
+        ins.arg = code.co_consts[arg]
+    elif op in HAS_NAME:
+        ins.arg = code.co_names[arg]
+    elif op in HAS_VARIABLE:
+        ins.arg = variables[arg]
+    elif op in HAS_JUMP:
+        distance = -2 * arg if op in JUMPS_BACK else 2 * arg
+        ins.arg = end + distance
+    return [ins]
+
+
 def assemble(
-    code, instructions, *, varnames=None, cellvars=None, freevars=None, stacksize=None, **replace
-):
+    code: types.CodeType,
+    instructions: Iterable[Instruction],
+    *,
+    varnames: Iterable[str] | None = None,
+    cellvars: Iterable[str] | None = None,
+    freevars: Iterable[str] | None = None,
+    stacksize: int | None = None,
+    **replace: Any,
+) -> types.CodeType:
     """A code object like `code` that executes `instructions`.
 
     varnames, cellvars, freevars: new variable lists (default: those of `code`).  `replace` goes to
     `code.replace`. Raises ValueError for a jump whose direction its opcode cannot express.
     """
     varnames = tuple(code.co_varnames if varnames is None else varnames)
-    cellvars = tuple(code.co_cellvars if cellvars is None else cellvars)
-    freevars = tuple(code.co_freevars if freevars is None else freevars)
     new = code.replace(
         co_varnames=varnames,
         co_nlocals=len(varnames),
-        co_cellvars=cellvars,
-        co_freevars=freevars,
+        co_cellvars=tuple(code.co_cellvars if cellvars is None else cellvars),
+        co_freevars=tuple(code.co_freevars if freevars is None else freevars),
         **replace,
     )
-    slot = {name: i for i, name in enumerate(slots(new))}
-    constants, names = (
-        list(code.co_consts),
-        {name: i for i, name in enumerate(code.co_names)},
-    )  # same numbers as before
-    constant_index = {id(c): i for i, c in enumerate(constants)}
-    todo = []
-    for ins in instructions:  # resolve everything but jumps
-        op, arg = OPCODE[ins.op], ins.arg
-        if op in HAS_CONST:
-            if (
-                id(arg) not in constant_index
-            ):  # by identity: 1, True and 1.0 are different constants
-                constant_index[id(arg)] = len(constants)
-                constants.append(arg)
-            arg = constant_index[id(arg)]
-        elif op in HAS_NAME:
-            arg = names.setdefault(arg, len(names)) << FLAG_BITS.get(op, 0) | ins.flags
-        elif op in HAS_VARIABLE:
-            arg = slot[arg]
-        todo.append([ins, op, arg or 0])
+    tables = _Tables(code, slots(new))
+    todo = [_Unit(ins, OPCODE[ins.op], tables.argument(ins)) for ins in instructions]
     begin = _resolve_jumps(todo)
-    raw, table, lines, line = bytearray(), [], bytearray(), code.co_firstlineno
-    pos = (line, line, None, None)
-    where = {id(ins): start for start, (ins, _, _) in zip(begin, todo)}
-    for start, (ins, op, arg) in zip(begin, todo):
-        units = (ins.end - start) - 1 - CACHES[op]  # EXTENDED_ARGs
-        for k in range(units, 0, -1):
-            raw += bytes((OPCODE["EXTENDED_ARG"], arg >> 8 * k & 255))
-        raw += bytes((op, arg & 255)) + bytes(2 * CACHES[op])
-        pos = ins.pos or pos
-        line = write_position(lines, pos, ins.end - start, line)
-        if ins.exc:
-            handler, depth, lasti = ins.exc
-            entry = [start, ins.end, where[id(handler)], depth, lasti]
-            if table and table[-1][1] == start and table[-1][2:] == entry[2:]:
-                table[-1][1] = ins.end
-            else:
-                table.append(entry)
     return new.replace(
-        co_code=bytes(raw),
-        co_consts=tuple(constants),
-        co_names=tuple(names),
-        co_exceptiontable=write_exception_table(table),
-        co_linetable=bytes(lines),
+        co_code=_written(todo, begin),
+        co_consts=tuple(tables.constants),
+        co_names=tuple(tables.names),
+        co_exceptiontable=write_exception_table(_exception_entries(todo, begin)),
+        co_linetable=_line_table(todo, begin, code.co_firstlineno),
         co_stacksize=code.co_stacksize if stacksize is None else stacksize,
     )
 
 
-def _resolve_jumps(todo):
+@dataclass
+class _Unit:
+    """An instruction on its way to bytes: its opcode, and its argument as a number (of a jump: its
+    distance, once `_resolve_jumps` knows it)."""
+
+    ins: Instruction
+    op: int
+    arg: int
+
+
+class _Tables:
+    """Where names, constants and variables stand.  Those of the original keep their numbers."""
+
+    def __init__(self, code: types.CodeType, variables: Sequence[str]) -> None:
+        self.constants: list[Any] = list(code.co_consts)
+        self.names = {name: i for i, name in enumerate(code.co_names)}
+        self.slot = {name: i for i, name in enumerate(variables)}
+        # by identity: 1, True and 1.0 are different constants
+        self.constant_index = {id(c): i for i, c in enumerate(self.constants)}
+
+    def argument(self, ins: Instruction) -> int:
+        """The argument as a number; 0 for a jump, which is resolved later."""
+        op = OPCODE[ins.op]
+        arg = ins.arg
+        if op in HAS_CONST:
+            return self._constant(arg)
+        if op in HAS_NAME:
+            return self.names.setdefault(arg, len(self.names)) << FLAG_BITS.get(op, 0) | ins.flags
+        if op in HAS_VARIABLE:
+            return self.slot[arg]
+        if op in HAS_JUMP:
+            return 0
+        return arg or 0
+
+    def _constant(self, value: Any) -> int:
+        if id(value) not in self.constant_index:
+            self.constant_index[id(value)] = len(self.constants)
+            self.constants.append(value)
+        return self.constant_index[id(value)]
+
+
+def _written(todo: list[_Unit], begin: list[int]) -> bytes:
+    """The code itself, with EXTENDED_ARGs and room for inline caches."""
+    raw = bytearray()
+    for start, unit in zip(begin, todo):
+        prefixes = (unit.ins.end - start) - 1 - CACHES[unit.op]
+        for k in range(prefixes, 0, -1):
+            raw += bytes((OPCODE["EXTENDED_ARG"], unit.arg >> 8 * k & 255))
+        raw += bytes((unit.op, unit.arg & 255)) + bytes(2 * CACHES[unit.op])
+    return bytes(raw)
+
+
+def _line_table(todo: list[_Unit], begin: list[int], line: int) -> bytes:
+    lines = bytearray()
+    pos: Position = (line, line, None, None)
+    for start, unit in zip(begin, todo):
+        pos = unit.ins.pos or pos
+        line = write_position(lines, pos, unit.ins.end - start, line)
+    return bytes(lines)
+
+
+def _exception_entries(todo: list[_Unit], begin: list[int]) -> list[list[int]]:
+    """Entries (start, stop, target, depth, lasti) in code units; neighbours with one handler are
+    one entry."""
+    where = {id(unit.ins): start for start, unit in zip(begin, todo)}
+    table: list[list[int]] = []
+    for start, unit in zip(begin, todo):
+        if not unit.ins.exc:
+            continue
+        handler, depth, lasti = unit.ins.exc
+        entry = [start, unit.ins.end, where[id(handler)], depth, lasti]
+        if table and table[-1][1] == start and table[-1][2:] == entry[2:]:
+            table[-1][1] = unit.ins.end
+        else:
+            table.append(entry)
+    return table
+
+
+def _resolve_jumps(todo: list[_Unit]) -> list[int]:
     """Fill in jump distances; returns the start of each instruction and sets `.end` (both in code
     units).
 
     A longer distance may need an EXTENDED_ARG, which moves what lies behind it: widths grow until
     nothing changes.
     """
-    width = [1 if op in HAS_JUMP else max(1, (arg.bit_length() + 7) // 8) for _, op, arg in todo]
+    width = [1 if unit.op in HAS_JUMP else _bytes_of(unit.arg) for unit in todo]
     while True:
-        position, begin = 0, []
-        for units, (ins, op, _) in zip(width, todo):
-            begin.append(position)
-            position += units + CACHES[op]
-            ins.end = position
-        where = {id(item[0]): start for start, item in zip(begin, todo)}
+        begin = _lay_out(todo, width)
+        where = {id(unit.ins): start for start, unit in zip(begin, todo)}
         stable = True
-        for i, item in enumerate(todo):
-            ins, op, _ = item
-            if op not in HAS_JUMP:
+        for i, unit in enumerate(todo):
+            if unit.op not in HAS_JUMP:
                 continue
-            distance = (where[id(ins.arg)] - ins.end) * (-1 if op in JUMPS_BACK else 1)
-            if distance < 0:
-                raise ValueError(f"{ins} jumps the wrong way")
-            item[2] = distance
-            units = max(1, (distance.bit_length() + 7) // 8)
-            if units > width[i]:
-                width[i], stable = units, False
+            unit.arg = where[id(unit.ins.arg)] - unit.ins.end
+            if unit.op in JUMPS_BACK:
+                unit.arg = -unit.arg
+            if unit.arg < 0:
+                raise ValueError(f"{unit.ins} jumps the wrong way")
+            if _bytes_of(unit.arg) > width[i]:
+                width[i] = _bytes_of(unit.arg)
+                stable = False
         if stable:
             return begin
 
 
+def _bytes_of(arg: int) -> int:
+    """How many code units write this argument: one, and one EXTENDED_ARG for each further byte."""
+    return max(1, (arg.bit_length() + 7) // 8)
+
+
+def _lay_out(todo: list[_Unit], width: list[int]) -> list[int]:
+    """Where each instruction starts, if it has that many units before its caches; sets `.end`."""
+    begin = []
+    position = 0
+    for units, unit in zip(width, todo):
+        begin.append(position)
+        position += units + CACHES[unit.op]
+        unit.ins.end = position
+    return begin
+
+
 # --- tables ---------------------------------------------------------------------------------------
-def read_exception_table(data):
+def read_exception_table(data: bytes) -> Iterator[tuple[int, int, int, int, int]]:
     """Yields (start, stop, target, depth, lasti), offsets in bytes."""
     stream = iter(data)
 
-    def varint():
+    def varint() -> int:
         byte = next(stream)
         value = byte & 63
         while byte & 64:
@@ -256,47 +356,58 @@ def read_exception_table(data):
             start = varint() * 2
         except StopIteration:
             return
-        length, target, depth_lasti = varint() * 2, varint() * 2, varint()
+        length = varint() * 2
+        target = varint() * 2
+        depth_lasti = varint()
         yield start, start + length, target, depth_lasti >> 1, depth_lasti & 1
 
 
-def write_exception_table(entries):
+def write_exception_table(entries: Iterable[Sequence[int]]) -> bytes:
     """Entries (start, stop, target, depth, lasti) in code units, big-endian varints, bit 7 marking
     an entry's start."""
     out = bytearray()
     for start, stop, target, depth, lasti in entries:
-        for position, value in enumerate((start, stop - start, target, depth << 1 | lasti)):
-            parts = [value & 63]
-            while value := value >> 6:
-                parts.append(value & 63 | 64)
-            parts[-1] |= 128 * (position == 0)
-            out += bytes(reversed(parts))
+        written = bytearray()
+        for value in (start, stop - start, target, depth << 1 | lasti):
+            written += _big_endian_varint(value)
+        written[0] |= 128
+        out += written
     return bytes(out)
 
 
-def write_position(out, pos, units, line):
+def _big_endian_varint(value: int) -> bytes:
+    parts = [value & 63]
+    while value := value >> 6:
+        parts.append(value & 63 | 64)
+    return bytes(reversed(parts))
+
+
+def write_position(out: bytearray, pos: Position, units: int, line: int) -> int:
     """Append location entries for `units` code units; returns the line the next entry counts
     from."""
-
-    def varint(value):
-        while value >= 64:
-            out.append(value & 63 | 64)
-            value >>= 6
-        out.append(value)
-
+    number, end, column, end_column = pos
     while units > 0:
         length = min(units, 8) - 1
         units -= 8
-        if pos[0] is None:
-            out.append(0x80 | 15 << 3 | length)  # no location
+        if number is None:
+            out.append(0x80 | NO_LOCATION << 3 | length)
             continue
-        number, end, column, end_column = pos
-        delta, line = number - line, number
-        full = None not in (end, column, end_column)
-        out.append(0x80 | (14 if full else 13) << 3 | length)  # with or without columns
-        varint(-delta << 1 | 1 if delta < 0 else delta << 1)
-        if full:
-            varint(end - number)
-            varint(column + 1)
-            varint(end_column + 1)
+        delta = number - line
+        line = number
+        step = -delta << 1 | 1 if delta < 0 else delta << 1  # the sign in the lowest bit
+        if end is None or column is None or end_column is None:
+            out.append(0x80 | NO_COLUMNS << 3 | length)
+            _append_varint(out, step)
+        else:
+            out.append(0x80 | LONG_FORM << 3 | length)
+            for value in (step, end - number, column + 1, end_column + 1):
+                _append_varint(out, value)
     return line
+
+
+def _append_varint(out: bytearray, value: int) -> None:
+    """The lowest six bits first; bit 6: more follow."""
+    while value >= 64:
+        out.append(value & 63 | 64)
+        value >>= 6
+    out.append(value)

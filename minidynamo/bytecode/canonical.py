@@ -16,8 +16,10 @@ coroutines and exception groups (such frames run as plain Python).
 """
 
 import dis
+from collections.abc import Callable, Sequence
+from typing import Any
 
-from .assembler import Instruction, VERSION
+from .assembler import VERSION, Instruction
 
 
 class CanonicalOp:
@@ -26,10 +28,13 @@ class CanonicalOp:
 
     __slots__ = ("op", "arg", "instruction", "exc")
 
-    def __init__(self, op, arg, instruction):
-        self.op, self.arg, self.instruction, self.exc = op, arg, instruction, instruction.exc
+    def __init__(self, op: str, arg: Any, instruction: Instruction) -> None:
+        self.op = op
+        self.arg = arg
+        self.instruction = instruction
+        self.exc: Any = instruction.exc
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return self.op if self.arg is None else f"{self.op} {self.arg!r}"
 
 
@@ -64,77 +69,97 @@ INTRINSICS = {
     5: ("UNARY_OP", "+"),
     6: ("LIST_TO_TUPLE", None),
 }  # CALL_INTRINSIC_1 of 3.12+
-BINARY_SYMBOLS = [symbol for _, symbol in dis._nb_ops]
+BINARY_SYMBOLS = [symbol for _, symbol in getattr(dis, "_nb_ops")]
 COMPARE_SHIFT = {(3, 11): 0, (3, 12): 4}.get(VERSION, 5)
 END_FOR_OPS = {(3, 11): 0, (3, 12): 1}.get(VERSION, 2)  # what FOR_ITER's exit skips
 
 
-def translate(ins):
+def translate(ins: Instruction) -> list[tuple[str, Any]]:
     """Canonical (op, arg) pairs of one native instruction; an unknown one becomes UNSUPPORTED, an
     error if reached."""
-    op, arg = ins.op, ins.arg
+    op = RENAMED.get(ins.op, ins.op)
     if op in DROPPED:
         return []
-    op = RENAMED.get(op, op)
-    if op == "JUMP":
-        return [(op, arg)]
     if op.startswith("POP_JUMP_"):  # 3.11 has the direction in the name
-        return [(op.replace("_FORWARD", "").replace("_BACKWARD", ""), arg)]
-    match op:
-        case "LOAD_GLOBAL" if ins.flags:
-            pair = [("PUSH_NULL", None), ("LOAD_GLOBAL", arg)]
-            return pair if VERSION < (3, 13) else pair[::-1]
-        case "LOAD_ATTR" if ins.flags:
-            return [("LOAD_METHOD", arg)]
-        case "LOAD_SUPER_ATTR":
-            return [(op, (arg, ins.flags))]
-        case "LOAD_ASSERTION_ERROR":
-            return [("LOAD_CONST", AssertionError)]
-        case "RETURN_CONST":
-            return [("LOAD_CONST", arg), ("RETURN_VALUE", None)]
-        case "JUMP_IF_TRUE_OR_POP" | "JUMP_IF_FALSE_OR_POP":
-            return [("COPY", 1), ("POP_" + op[: -len("_OR_POP")], arg), ("POP_TOP", None)]
-        case "BINARY_OP":
-            return [(op, BINARY_SYMBOLS[arg])]
-        case "COMPARE_OP":
-            return [(op, dis.cmp_op[arg >> COMPARE_SHIFT])]
-        case "BINARY_SLICE":
-            return [("BUILD_SLICE", 2), ("BINARY_SUBSCR", None)]
-        case "STORE_SLICE":
-            return [("BUILD_SLICE", 2), ("STORE_SUBSCR", None)]
-        case "FORMAT_VALUE":
-            convert = [("CONVERT_VALUE", arg & 3)] if arg & 3 else []
-            if arg & 4 and convert:  # value, spec: convert the value below the spec
-                convert = [("SWAP", 2), *convert, ("SWAP", 2)]
-            return convert + [("FORMAT_WITH_SPEC" if arg & 4 else "FORMAT_SIMPLE", None)]
-        case "CALL_INTRINSIC_1" if arg in INTRINSICS:
-            return [INTRINSICS[arg]]
-        case _ if op in UNARY:
-            return [("UNARY_OP", UNARY[op])]
-        case _ if op in KEPT:
-            return [(op, arg)]
+        return [(op.replace("_FORWARD", "").replace("_BACKWARD", ""), ins.arg)]
+    if op in RULES:
+        return RULES[op](ins)
+    if op in UNARY:
+        return [("UNARY_OP", UNARY[op])]
+    if op in KEPT:
+        return [(op, ins.arg)]
     return [("UNSUPPORTED", op)]
 
 
-def canonical(instructions):
+def _load_global(ins: Instruction) -> list[tuple[str, Any]]:
+    """Its flag pushes the NULL of a call, too: before the function until 3.12, after it since."""
+    load = ("LOAD_GLOBAL", ins.arg)
+    if not ins.flags:
+        return [load]
+    null = ("PUSH_NULL", None)
+    return [null, load] if VERSION < (3, 13) else [load, null]
+
+
+def _jump_or_pop(ins: Instruction) -> list[tuple[str, Any]]:
+    """3.11's `a and b`: the value stays on the stack where it jumps."""
+    jump = "POP_" + ins.op.removesuffix("_OR_POP")
+    return [("COPY", 1), (jump, ins.arg), ("POP_TOP", None)]
+
+
+def _format_value(ins: Instruction) -> list[tuple[str, Any]]:
+    """3.11 and 3.12: the conversion (`!r`) in the lowest two bits, bit 2: a format lies on top."""
+    conversion = ins.arg & 3
+    has_format = bool(ins.arg & 4)
+    convert: list[tuple[str, Any]] = [("CONVERT_VALUE", conversion)] if conversion else []
+    if has_format and convert:  # value, format: convert the value below the format
+        convert = [("SWAP", 2), *convert, ("SWAP", 2)]
+    return [*convert, ("FORMAT_WITH_SPEC" if has_format else "FORMAT_SIMPLE", None)]
+
+
+def _intrinsic(ins: Instruction) -> list[tuple[str, Any]]:
+    return [INTRINSICS.get(ins.arg, ("UNSUPPORTED", ins.op))]
+
+
+# native name -> what stands for it in the canonical set, where that is not the instruction itself
+RULES: dict[str, Callable[[Instruction], list[tuple[str, Any]]]] = {
+    "JUMP": lambda ins: [("JUMP", ins.arg)],
+    "LOAD_GLOBAL": _load_global,
+    "LOAD_ATTR": lambda ins: [("LOAD_METHOD" if ins.flags else "LOAD_ATTR", ins.arg)],
+    "LOAD_SUPER_ATTR": lambda ins: [("LOAD_SUPER_ATTR", (ins.arg, ins.flags))],
+    "LOAD_ASSERTION_ERROR": lambda ins: [("LOAD_CONST", AssertionError)],
+    "RETURN_CONST": lambda ins: [("LOAD_CONST", ins.arg), ("RETURN_VALUE", None)],
+    "JUMP_IF_TRUE_OR_POP": _jump_or_pop,
+    "JUMP_IF_FALSE_OR_POP": _jump_or_pop,
+    "BINARY_OP": lambda ins: [("BINARY_OP", BINARY_SYMBOLS[ins.arg])],
+    "COMPARE_OP": lambda ins: [("COMPARE_OP", dis.cmp_op[ins.arg >> COMPARE_SHIFT])],
+    "BINARY_SLICE": lambda ins: [("BUILD_SLICE", 2), ("BINARY_SUBSCR", None)],
+    "STORE_SLICE": lambda ins: [("BUILD_SLICE", 2), ("STORE_SUBSCR", None)],
+    "FORMAT_VALUE": _format_value,
+    "CALL_INTRINSIC_1": _intrinsic,
+}
+
+
+def canonical(instructions: Sequence[Instruction]) -> tuple[list[CanonicalOp], dict[int, int]]:
     """(canonical operations, {id(native instruction): index of its first canonical operation})."""
-    result, first, keyword_names = [], {}, None
+    result: list[CanonicalOp] = []
+    first: dict[int, int] = {}
+    keyword_names = None
     for ins in instructions:
         first[id(ins)] = len(result)
         if ins.op == "KW_NAMES":  # 3.11, 3.12: a prefix of CALL
             keyword_names = ins.arg
         elif ins.op == "CALL" and keyword_names is not None:
-            result += [
-                CanonicalOp("LOAD_CONST", keyword_names, ins),
-                CanonicalOp("CALL_KW", ins.arg, ins),
-            ]
+            result.append(CanonicalOp("LOAD_CONST", keyword_names, ins))
+            result.append(CanonicalOp("CALL_KW", ins.arg, ins))
             keyword_names = None
         else:
             result += [CanonicalOp(op, arg, ins) for op, arg in translate(ins)]
     index = {id(ins): n for n, ins in enumerate(instructions)}
     for op in result:
         if isinstance(op.arg, Instruction):
-            target = index[id(op.arg)] + (END_FOR_OPS if op.op == "FOR_ITER" else 0)
+            target = index[id(op.arg)]
+            if op.op == "FOR_ITER":
+                target += END_FOR_OPS
             op.arg = first[id(instructions[target])]
         if op.exc:
             op.exc = first[id(op.exc[0])], *op.exc[1:]

@@ -7,56 +7,79 @@ In:   names, constants, pieces.  Out: lists of `Instruction`; pieces are joined 
 Mirrors torch/_dynamo/codegen.py's create_* helpers.
 """
 
-from .assembler import Instruction, VERSION
+import types
+from collections.abc import Callable, Sequence
+
+from .assembler import VERSION, Instruction
+
+Piece = list[Instruction]
 
 
-def _simple(op):
+def _simple(op: str) -> Callable[..., Piece]:
     return lambda arg=None: [Instruction(op, arg)]
 
 
-for _op in """LOAD_CONST LOAD_FAST STORE_FAST DELETE_FAST LOAD_DEREF STORE_DEREF DELETE_DEREF LOAD_GLOBAL STORE_GLOBAL DELETE_GLOBAL
-              LOAD_ATTR STORE_ATTR DELETE_ATTR BINARY_SUBSCR STORE_SUBSCR DELETE_SUBSCR BUILD_TUPLE BUILD_LIST BUILD_SET BUILD_MAP BUILD_SLICE
-              UNPACK_SEQUENCE PUSH_NULL POP_TOP COPY SWAP JUMP_FORWARD RETURN_VALUE""".split():
-    globals()[_op.lower()] = _simple(
-        _op
-    )  # load_const(1) is [Instruction("LOAD_CONST", 1)]; COPY and SWAP count from 1 at the top
+# load_const(1) is [Instruction("LOAD_CONST", 1)]; COPY and SWAP count from 1 at the top
+load_const = _simple("LOAD_CONST")
+load_fast = _simple("LOAD_FAST")
+store_fast = _simple("STORE_FAST")
+delete_fast = _simple("DELETE_FAST")
+load_deref = _simple("LOAD_DEREF")
+store_deref = _simple("STORE_DEREF")
+delete_deref = _simple("DELETE_DEREF")
+load_global = _simple("LOAD_GLOBAL")
+store_global = _simple("STORE_GLOBAL")
+delete_global = _simple("DELETE_GLOBAL")
+load_attr = _simple("LOAD_ATTR")
+store_attr = _simple("STORE_ATTR")
+delete_attr = _simple("DELETE_ATTR")
+binary_subscr = _simple("BINARY_SUBSCR")
+store_subscr = _simple("STORE_SUBSCR")
+delete_subscr = _simple("DELETE_SUBSCR")
+build_tuple = _simple("BUILD_TUPLE")
+build_list = _simple("BUILD_LIST")
+build_set = _simple("BUILD_SET")
+build_map = _simple("BUILD_MAP")
+build_slice = _simple("BUILD_SLICE")
+unpack_sequence = _simple("UNPACK_SEQUENCE")
+push_null = _simple("PUSH_NULL")
+pop_top = _simple("POP_TOP")
+copy = _simple("COPY")
+swap = _simple("SWAP")
+jump_forward = _simple("JUMP_FORWARD")
+return_value = _simple("RETURN_VALUE")
 load_cell = _simple("LOAD_CLOSURE" if VERSION < (3, 13) else "LOAD_FAST")  # the cell itself
 
 
-def call(function, *arguments):
+def call(function: Piece, *arguments: Piece) -> Piece:
     """Call `function` with `arguments`, each a piece that pushes one value."""
     values = [ins for piece in arguments for ins in piece]
-    before, after = (push_null() + function, []) if VERSION < (3, 13) else (function, push_null())
-    return before + after + values + call_n(len(arguments))
+    callee = push_null() + function if VERSION < (3, 13) else function + push_null()
+    return callee + values + call_n(len(arguments))
 
 
-def call_n(count):
+def call_n(count: int) -> Piece:
     """Call what lies below `count` positional arguments (with its NULL, in this version's
     order)."""
-    return ([Instruction("PRECALL", count)] if VERSION < (3, 12) else []) + [
-        Instruction("CALL", count)
-    ]
+    if VERSION < (3, 12):
+        return [Instruction("PRECALL", count), Instruction("CALL", count)]
+    return [Instruction("CALL", count)]
 
 
-def make_function(code, cells):
+def make_function(code: types.CodeType, cells: Sequence[str]) -> Piece:
     """Push a function of `code` that closes over the cells of the variables named in `cells`."""
-    closure = (
-        [ins for name in cells for ins in load_cell(name)] + build_tuple(len(cells))
-        if cells
-        else []
-    )
-    if VERSION >= (3, 13):
-        return (
-            closure
-            + load_const(code)
-            + [Instruction("MAKE_FUNCTION")]
-            + ([Instruction("SET_FUNCTION_ATTRIBUTE", 8)] if cells else [])
-        )
-    return closure + load_const(code) + [Instruction("MAKE_FUNCTION", 8 if cells else 0)]
+    if not cells:
+        flag = None if VERSION >= (3, 13) else 0
+        return load_const(code) + [Instruction("MAKE_FUNCTION", flag)]
+    closure = [ins for name in cells for ins in load_cell(name)] + build_tuple(len(cells))
+    if VERSION < (3, 13):
+        return closure + load_const(code) + [Instruction("MAKE_FUNCTION", 8)]
+    made = [Instruction("MAKE_FUNCTION"), Instruction("SET_FUNCTION_ATTRIBUTE", 8)]
+    return closure + load_const(code) + made
 
 
-def prologue(free_count):
+def prologue(free_count: int) -> Piece:
     """What must stand first in a function with `free_count` free variables."""
-    return ([Instruction("COPY_FREE_VARS", free_count)] if free_count else []) + [
-        Instruction("RESUME", 0)
-    ]
+    if free_count:
+        return [Instruction("COPY_FREE_VARS", free_count), Instruction("RESUME", 0)]
+    return [Instruction("RESUME", 0)]

@@ -10,63 +10,59 @@ symbolic_convert.py.
 """
 
 import os
+import types
 import weakref
+from collections.abc import Sequence
+from typing import Any
 
-from ..bytecode import canonical, disassemble
+from ..bytecode import CanonicalOp, canonical, disassemble
 from . import opcodes
 
 PREFIXES = ("KW_NAMES", "PRECALL", "EXTENDED_ARG")  # belong to the CALL that follows
 INTERNAL = (os.sep + "torch" + os.sep, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 LOOKING = {"locals", "vars", "eval", "exec", "dir"}
-_CACHE = {}
+_CACHE: dict[int, "CodeInfo"] = {}
 
 
 class CodeInfo:
     """See the module header."""
 
-    def __init__(self, code):
+    def __init__(self, code: types.CodeType) -> None:
         natives = disassemble(code)
-        operations, first = canonical(natives)
-        for (
-            operation
-        ) in operations:  # generators' operations are known here, not to the canonical set
-            if operation.op == "UNSUPPORTED" and operation.arg in opcodes.HANDLERS:
-                arg = operation.instruction.arg
-                operation.op, operation.arg = (
-                    operation.arg,
-                    first[id(arg)] if id(arg) in first else arg,
-                )
-        self.operations = operations
+        self.operations, first = canonical(natives)
+        _name_known(self.operations, first)
+        # (handler, argument, exception entry, line) of each operation
+        self.ops: list[tuple[Any, Any, Any, int]] = []
+        self.groups: list[int] = []
+        self.natives: list[tuple[int, int]] = []
         index = {id(native): n for n, native in enumerate(natives)}
-        self.ops, self.groups, self.natives = [], [], []
         line = code.co_firstlineno
-        for n, operation in enumerate(operations):
+        for n, operation in enumerate(self.operations):
             native = operation.instruction
-            line = native.pos[0] if native.pos and native.pos[0] is not None else line
+            if native.pos and native.pos[0] is not None:
+                line = native.pos[0]
             handler = opcodes.HANDLERS.get(operation.op, opcodes.UNSUPPORTED)
-            arg = (
-                operation.arg
-                if handler is not opcodes.UNSUPPORTED
-                else (operation.op, operation.arg)
-            )
+            arg = operation.arg
+            if handler is opcodes.UNSUPPORTED:
+                arg = (operation.op, arg)
             self.ops.append((handler, arg, operation.exc, line))
-            first = n
-            if n and operations[n - 1].instruction is native:
-                first = self.groups[n - 1]
-            self.groups.append(first)
+            continues = n > 0 and self.operations[n - 1].instruction is native
+            self.groups.append(self.groups[n - 1] if continues else n)
             start = index[id(native)]
             while start and natives[start - 1].op in PREFIXES:
                 start -= 1
             self.natives.append((start, index[id(native)]))
         self.internal = any(part in code.co_filename for part in INTERNAL)
         # zero-argument super() reads the first slot, though no instruction says so
-        self.super_reads = (
-            code.co_varnames[0] if "__class__" in code.co_freevars and code.co_argcount else None
-        )
-        self._live = None
-        self.names = frozenset(code.co_varnames) if LOOKING & set(code.co_names) else None
+        self.super_reads: str | None = None
+        if "__class__" in code.co_freevars and code.co_argcount:
+            self.super_reads = code.co_varnames[0]
+        self._live: list[frozenset[str]] | None = None
+        self.names: frozenset[str] | None = None  # all locals, if the code may ask for them
+        if LOOKING & set(code.co_names):
+            self.names = frozenset(code.co_varnames)
 
-    def live_before(self, position):
+    def live_before(self, position: int) -> frozenset[str]:
         """Names of locals that may be read from canonical operation `position` on: all, if the code
         asks for `locals()`."""
         if self.names is not None:
@@ -75,7 +71,7 @@ class CodeInfo:
             self._live = liveness(self.operations, self.super_reads)
         return self._live[position] if position < len(self._live) else frozenset()
 
-    def moves(self, position):
+    def moves(self, position: int) -> bool:
         """Does a resume function, in front of `position`, put the value of a loop's next turn back
         on the stack, to be stored at once?"""
         ops = self.operations
@@ -83,67 +79,87 @@ class CodeInfo:
             position += 1
         return ops[position].op == "JUMP" and ops[ops[position].arg].op == "STORE_FAST"
 
-    def may_be_unbound(self, position, name):
+    def may_be_unbound(self, position: int, name: str) -> bool:
         """May an instruction from `position` on read the cell variable `name` before it is
         written?"""
-        seen, todo = set(), [position]
+        seen: set[int] = set()
+        todo = [position]
         while todo:
             n = todo.pop()
             if n in seen or n >= len(self.operations):
                 continue
             seen.add(n)
             operation = self.operations[n]
-            op, arg = operation.op, operation.arg
-            if arg == name and op in ("LOAD_DEREF", "DELETE_DEREF"):
+            if operation.arg == name and operation.op in ("LOAD_DEREF", "DELETE_DEREF"):
                 return True
-            if not (arg == name and op == "STORE_DEREF"):
-                todo += successors(operation, n) + (
-                    [operation.exc[0]] if operation.exc is not None else []
-                )
+            if operation.arg == name and operation.op == "STORE_DEREF":
+                continue
+            todo += successors(operation, n)
+            if operation.exc is not None:
+                todo.append(operation.exc[0])
         return False
 
 
-def successors(operation, n):
+def successors(operation: CanonicalOp, n: int) -> list[int]:
     """Where control may go after operation `n` that does not raise."""
     op = operation.op
-    return ([] if op in ("RETURN_VALUE", "RAISE_VARARGS", "RERAISE", "JUMP") else [n + 1]) + (
-        [operation.arg]
-        if op == "JUMP" or op.startswith("POP_JUMP") or op in ("FOR_ITER", "SEND")
-        else []
-    )
+    after = []
+    if op not in ("RETURN_VALUE", "RAISE_VARARGS", "RERAISE", "JUMP"):
+        after.append(n + 1)
+    if op in ("JUMP", "FOR_ITER", "SEND") or op.startswith("POP_JUMP"):
+        after.append(operation.arg)
+    return after
 
 
-def liveness(operations, super_reads=None):
+def _name_known(operations: Sequence[CanonicalOp], first: dict[int, int]) -> None:
+    """Generators' operations are unknown to the canonical set, but not to the evaluator: they get
+    their own names and arguments back."""
+    for operation in operations:
+        if operation.op == "UNSUPPORTED" and operation.arg in opcodes.HANDLERS:
+            arg = operation.instruction.arg
+            operation.op = operation.arg
+            operation.arg = first.get(id(arg), arg)
+
+
+READS = {"LOAD_FAST", "DELETE_FAST", "LOAD_FAST_AND_CLEAR", "MAKE_CELL", "LOAD_CLOSURE"}
+WRITES = {"STORE_FAST", "DELETE_FAST"}
+
+
+def liveness(
+    operations: Sequence[CanonicalOp], super_reads: str | None = None
+) -> list[frozenset[str]]:
     """Backward dataflow: before each operation, the fast locals that may be read later."""
-    live = [frozenset()] * (len(operations) + 1)
+    live: list[frozenset[str]] = [frozenset()] * (len(operations) + 1)
     changed = True
     while changed:
         changed = False
         for n in range(len(operations) - 1, -1, -1):
-            operation = operations[n]
-            op, arg = operation.op, operation.arg
-            after = set().union(*[live[m] for m in successors(operation, n)])
-            if op in ("STORE_FAST", "DELETE_FAST"):
-                after.discard(arg)
-            if op in (
-                "LOAD_FAST",
-                "DELETE_FAST",
-                "LOAD_FAST_AND_CLEAR",
-                "MAKE_CELL",
-                "LOAD_CLOSURE",
-            ):
-                after.add(arg)
-            if super_reads and op == "LOAD_GLOBAL" and arg == "super":
-                after.add(super_reads)
-            if operation.exc is not None:
-                after |= live[operation.exc[0]]
-            after = frozenset(after)
-            if after != live[n]:
-                live[n], changed = after, True
+            before = _live_at(operations[n], n, live, super_reads)
+            if before != live[n]:
+                live[n] = before
+                changed = True
     return live
 
 
-def code_info(code):
+def _live_at(
+    operation: CanonicalOp, n: int, live: list[frozenset[str]], super_reads: str | None
+) -> frozenset[str]:
+    """What is live before operation `n`, from what is live before those that follow it."""
+    names: set[str] = set()
+    for successor in successors(operation, n):
+        names |= live[successor]
+    if operation.op in WRITES:
+        names.discard(operation.arg)
+    if operation.op in READS:
+        names.add(operation.arg)
+    if super_reads and operation.op == "LOAD_GLOBAL" and operation.arg == "super":
+        names.add(super_reads)
+    if operation.exc is not None:
+        names |= live[operation.exc[0]]
+    return frozenset(names)
+
+
+def code_info(code: types.CodeType) -> CodeInfo:
     found = _CACHE.get(id(code))
     if found is None:
         found = _CACHE[id(code)] = CodeInfo(code)

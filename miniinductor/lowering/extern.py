@@ -9,14 +9,17 @@ lowering does too, and is recorded as a fallback with its reason. Mirrors
 torch/_inductor/kernel/*.py and `fallback_handler`.
 """
 
+from collections.abc import Sequence
+from typing import Any
+
 import torch
 import torch.utils._pytree as pytree
 
 from ..autograd.functionalize import COUNTS_PLACES
-from ..ir import ExternKernel, Layout, MultiOutput, TensorBox
-from ..records import Fallback
+from ..ir import BufferView, ExternKernel, Graph, Layout, MultiOutput, TensorBox
+from ..records import CompileRecord, Fallback
 from ..sizes.symbols import Described, is_dense
-from .registry import CannotLower, aten
+from .registry import Call, CannotLower, aten
 
 PRODUCTS = (
     aten.mm.default,
@@ -35,8 +38,9 @@ ATTENTION = [
         "cudnn_attention",
     )
 ]
-EXTERN = {op: op.overloadpacket.out for op in PRODUCTS} | dict.fromkeys(
-    [  # op -> its out= overload, or None
+# op -> its out= overload, or None
+EXTERN: dict[Any, Any] = {op: op.overloadpacket.out for op in PRODUCTS} | dict.fromkeys(
+    [
         aten.dot.default,
         aten.convolution.default,
         aten.convolution_backward.default,
@@ -51,12 +55,17 @@ EXTERN = {op: op.overloadpacket.out for op in PRODUCTS} | dict.fromkeys(
     ]
 )
 if torch._C._has_mkldnn:
-    EXTERN[torch.ops.mkldnn._linear_pointwise.default] = EXTERN[
-        torch.ops.mkldnn._convolution_pointwise.default
-    ] = None
+    EXTERN[torch.ops.mkldnn._linear_pointwise.default] = None
+    EXTERN[torch.ops.mkldnn._convolution_pointwise.default] = None
 
 
-def eager_kernel(call, args, kwargs, record, reason=None):
+def eager_kernel(
+    call: Call,
+    args: Sequence[Any],
+    kwargs: dict[str, Any],
+    record: CompileRecord,
+    reason: str | None = None,
+) -> Any:
     """The call as an eager kernel; `reason` makes it a fallback.  Returns a box, or the tuple of
     boxes the op returns."""
     op = call.node.target
@@ -86,7 +95,7 @@ def eager_kernel(call, args, kwargs, record, reason=None):
     return _outputs(graph, kernel, value, (), origins)
 
 
-def _argument(call, box):
+def _argument(call: Call, box: TensorBox) -> BufferView:
     """A stored view of `box`, in the strides eager gives it: many kernels let their arguments'
     layout decide their result's.
 
@@ -105,7 +114,9 @@ def _argument(call, box):
     )
 
 
-def _outputs(graph, kernel, value, path, origins):
+def _outputs(
+    graph: Graph, kernel: ExternKernel, value: Any, path: tuple[int, ...], origins: frozenset[str]
+) -> Any:
     if isinstance(value, (torch.Tensor, Described)):
         return TensorBox(
             graph.add(MultiOutput, Layout.of(value), origins, source=kernel.name, index=path)

@@ -12,7 +12,9 @@ Mirrors torch/_inductor/graph.py (paper section 4.2).
 """
 
 import operator
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import sympy
 import torch
@@ -25,6 +27,7 @@ from ..checks import may_raise
 from ..eager_support import refusal
 from ..ir import (
     Buffer,
+    BufferView,
     ComputedBuffer,
     ConstantBuffer,
     Graph,
@@ -37,8 +40,11 @@ from ..ir import (
     boxes_in,
     building,
     from_node,
+    leaves_of,
 )
 from ..ops import UNARY_FLOAT, OpsHandler, fill, set_handler
+from ..records import CompileRecord
+from ..sizes.expressions import Size
 from ..sizes.symbols import SYMBOLIC, Described, described, hint, is_dense, same_sizes, size
 from . import indexing, pointwise, pooling, reductions, views  # noqa: F401  (they fill the table)
 from .extern import EXTERN, eager_kernel
@@ -73,17 +79,17 @@ class _Cost(OpsHandler):
     that is read.  What depends on the index alone is cheap, being the same for a whole row or
     column."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.reads = self.operations = 0
 
-    def load(self, name, index):
+    def load(self, name: str, index: sympy.Expr) -> bool:
         self.reads += 1
         return True
 
-    def masked(self, mask, body, other):
+    def masked(self, mask: bool, body: Callable[[], bool], other: float) -> bool:
         return body() or mask
 
-    def indirect_indexing(self, value, size, wrap_neg=True):
+    def indirect_indexing(self, value: bool, size: Size, wrap_neg: bool = True) -> sympy.Symbol:
         return sympy.Symbol("position", integer=True)
 
 
@@ -94,10 +100,10 @@ EXPENSIVE = (set(UNARY_FLOAT) | {"pow", "atan2"}) - {
 }  # each costs like MANY_OPS others
 
 
-def _count(name):
+def _count(name: str) -> Callable[..., bool]:
     price = MANY_OPS if name in EXPENSIVE else 1
 
-    def method(self, *args, **kwargs):
+    def method(self: _Cost, *args: Any, **kwargs: Any) -> bool:
         read = True in args
         self.operations += price if read or price > 1 else 0
         return read
@@ -108,7 +114,7 @@ def _count(name):
 fill(_Cost, _count)
 
 
-def cost(box):
+def cost(box: TensorBox) -> tuple[int, int]:
     """(reads, operations) of one element of an unrealized value."""
     counter = _Cost()
     with set_handler(counter):
@@ -121,7 +127,7 @@ def cost(box):
     return counter.reads, counter.operations
 
 
-def should_realize(box, users, many_reads=MANY_READS):
+def should_realize(box: TensorBox, users: int, many_reads: int = MANY_READS) -> bool:
     """Store this value now?  A pointwise value if storing is cheaper than computing it in every
     user."""
     if not isinstance(box.data, Pointwise):
@@ -137,34 +143,34 @@ def should_realize(box, users, many_reads=MANY_READS):
 class GraphLowering(fx.Interpreter):
     """Runs the graph with boxes for tensors."""
 
-    def __init__(self, gm, record):
+    def __init__(self, gm: fx.GraphModule, record: CompileRecord) -> None:
         super().__init__(gm, garbage_collect_values=False)
         self.extra_traceback = False  # what is raised keeps its own words
         self.lowered, self.record = Graph(), record
         self.is_forward = record.joint_graph is None or "results" in gm.meta
         self.read_in_part = read_in_part(gm.graph, self.is_forward)
 
-    def example(self, value):
+    def example(self, value: Any) -> Any:
         """What torch's promotion rule should see of a box: its fake tensor; numbers are
         themselves."""
-        if isinstance(value, TensorBox):
-            if value.fake is None or isinstance(
-                value.fake, Described
-            ):  # for promotion only the number of dimensions counts
-                return torch.empty(
-                    [hint(n, 2) for n in value.get_size()], dtype=value.dtype, device="meta"
-                )
+        if isinstance(value, sympy.Expr):
+            return 1 if value.is_integer else 1.0
+        if not isinstance(value, TensorBox):
+            return value
+        if value.fake is not None and not isinstance(value.fake, Described):
             return value.fake
-        return (1 if value.is_integer else 1.0) if isinstance(value, sympy.Expr) else value
+        # for promotion only the number of dimensions counts
+        shape = [hint(n, 2) for n in value.get_size()]
+        return torch.empty(shape, dtype=value.dtype, device="meta")
 
-    def settle_base(self, box):
+    def settle_base(self, box: TensorBox) -> None:
         """The value, or what a view looks at, is stored as eager has it, if it is not stored
         yet."""
         base = box.base
         if base.fake is not None and not isinstance(base.data, Buffer) and is_dense(base.fake):
             base.realize(tuple(base.fake.stride()))
 
-    def placeholder(self, target, args, kwargs):
+    def placeholder(self, target: Any, args: Any, kwargs: Any) -> Any:
         node = self.current
         if isinstance(node.meta["val"], torch.SymInt):
             self.lowered.inputs[target] = InputBuffer(target, None, frozenset([node.name]))
@@ -173,7 +179,7 @@ class GraphLowering(fx.Interpreter):
         self.lowered.inputs[target] = self.lowered.buffers[target] = buffer
         return self._box(TensorBox(buffer), node)
 
-    def get_attr(self, target, args, kwargs):
+    def get_attr(self, target: Any, args: Any, kwargs: Any) -> Any:
         tensor = self.fetch_attr(target)
         name = target.replace(".", "_")
         self.lowered.constants[name] = tensor
@@ -183,18 +189,20 @@ class GraphLowering(fx.Interpreter):
         self.lowered.buffers[name] = buffer
         return self._box(TensorBox(buffer), self.current)
 
-    def _box(self, box, node):
+    def _box(self, box: TensorBox, node: fx.Node) -> TensorBox:
         box.fake = described(node.meta["val"])
         return box
 
-    def run_node(self, node):
-        self.current, before = node, len(self.lowered.operations)
+    def run_node(self, node: fx.Node) -> Any:
+        self.current = node
+        before = len(self.lowered.operations)
         result = super().run_node(node)
         if node.op == "call_function":
             boxes = boxes_in(result)
-            for data in [b.data for b in boxes] + [
-                b.data for b in self.lowered.operations[before:] if isinstance(b, ComputedBuffer)
-            ]:
+            stored = self.lowered.operations[before:]
+            made = [b.data for b in boxes]
+            made += [b.data for b in stored if isinstance(b, ComputedBuffer)]
+            for data in made:
                 while isinstance(data, View):
                     data = data.base.data
                 if hasattr(data, "inner_fn"):
@@ -205,7 +213,7 @@ class GraphLowering(fx.Interpreter):
                 self.keep_checks(boxes, before)
         return result
 
-    def keep_checks(self, boxes, before):
+    def keep_checks(self, boxes: list[TensorBox], before: int) -> None:
         """The node's results are stored, all of them: what its kernels look at may make them
         raise."""
         for base in [box.base for box in boxes]:
@@ -213,102 +221,97 @@ class GraphLowering(fx.Interpreter):
                 base.realize()
         self.lowered.checks.update(made.name for made in self.lowered.operations[before:])
 
-    def finish_value(self, box, node):
+    def finish_value(self, box: TensorBox, node: fx.Node) -> None:
+        """Check what a rule made of the node, and store it now if that is cheaper."""
         value = described(node.meta["val"])
-        if isinstance(value, (torch.Tensor, Described)):
-            if not same_sizes(box.get_size(), value.shape) or box.dtype != value.dtype:
-                raise LoweringError(
-                    f"{node.target} gave {box.dtype} {box.get_size()}, torch says {value.dtype} "
-                    f"{tuple(value.shape)} ({node.meta.get('source_line', '')})"
-                )
-            box.fake = value
-            uses = sum(
-                1 + (user.args.count(node) > 1) + (user.target in WINDOWS) for user in node.users
+        if not isinstance(value, (torch.Tensor, Described)):
+            return
+        if not same_sizes(box.get_size(), value.shape) or box.dtype != value.dtype:
+            raise LoweringError(
+                f"{node.target} gave {box.dtype} {box.get_size()}, torch says {value.dtype} "
+                f"{tuple(value.shape)} ({node.meta.get('source_line', '')})"
             )
-            base = box.base  # what is used through a view is used as often
-            if base.fake is not None and should_realize(base, uses, self.many_reads(box)):
-                base.realize(tuple(base.fake.stride()) if is_dense(base.fake) else None)
-
-    def many_reads(self, box):
-        return (
-            FEW_READS
-            if self.is_forward and (box.device.type == "cuda" or config.cpu_backend == "triton")
-            else MANY_READS
+        box.fake = value
+        uses = sum(
+            1 + (user.args.count(node) > 1) + (user.target in WINDOWS) for user in node.users
         )
+        base = box.base  # what is used through a view is used as often
+        if base.fake is not None and should_realize(base, uses, self.many_reads(box)):
+            base.realize(tuple(base.fake.stride()) if is_dense(base.fake) else None)
 
-    def call_function(self, target, args, kwargs):
+    def many_reads(self, box: TensorBox) -> int:
+        on_gpu = box.device.type == "cuda" or config.cpu_backend == "triton"
+        return FEW_READS if self.is_forward and on_gpu else MANY_READS
+
+    def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
         if target is operator.getitem:
             return args[0][args[1]]
-        numbers = []
-
-        def as_size(leaf):
-            leaf = size(leaf) if isinstance(leaf, SYMBOLIC) else leaf
-            if isinstance(leaf, sympy.Expr):
-                numbers.append(leaf)
-            return leaf
-
-        args, kwargs = fx.node.map_aggregate((args, kwargs), as_size)
+        args, kwargs = fx.node.map_aggregate((args, kwargs), _as_size)
         call = Call(self.current, self)
-        rule = LOWERINGS.get(target)
-        if (
-            target in EXTERN or rule is None
-        ):  # random ops by choice, too: they draw from torch's generator, as eager does
-            chosen = (
-                target in EXTERN
-                or torch.Tag.nondeterministic_seeded in target.tags
-                or not target._schema.returns  # a check
-            )
-            return eager_kernel(call, args, kwargs, self.record, None if chosen else "no lowering")
-        given = boxes_in((args, kwargs))
+        if target in EXTERN or target not in LOWERINGS:
+            reason = None if _is_eager_by_choice(target) else "no lowering"
+            return eager_kernel(call, args, kwargs, self.record, reason)
         try:
-            fake_args, fake_kwargs = fx.map_arg(
-                (self.current.args, self.current.kwargs), lambda node: node.meta["val"]
-            )
-            if refused := refusal(target, fake_args, fake_kwargs):
-                raise NotLowered(f"eager has no kernel: {refused}")
-            if may_raise(self.current) and _is_empty(self.current.meta["val"]):
-                raise NotLowered("only the kernel knows which positions of nothing it refuses")
-            if any(
-                type(f).__name__ not in KNOWN_FUNCTIONS
-                for n in numbers
-                for f in n.atoms(sympy.Function)
-            ):
-                raise NotLowered("a number made of sizes in a way that kernels do not have")
-            if len({b.device for b in given if b.get_size()}) > 1:
-                raise NotLowered("tensors on several devices")
-            if (
-                any(b.dtype.is_complex for b in given)
-                and not is_view(target)
-                and target is not aten._unsafe_view.default
-            ):
-                raise NotLowered("complex numbers")
-            result = rule(call, *args, **kwargs)
+            self.check_arguments(target, args, kwargs)
+            result = LOWERINGS[target](call, *args, **kwargs)
             if not all(map(_complex_is_only_seen, boxes_in(result))):
                 raise NotLowered("complex numbers")
             return result
         except NotLowered as reason:
             return eager_kernel(call, args, kwargs, self.record, str(reason))
 
-    def output(self, target, args, kwargs):
+    def check_arguments(self, target: Any, args: Any, kwargs: Any) -> None:
+        """Raise NotLowered for arguments that no rule knows."""
+        fake_args, fake_kwargs = fx.map_arg(
+            (self.current.args, self.current.kwargs), lambda node: node.meta["val"]
+        )
+        if refused := refusal(target, fake_args, fake_kwargs):
+            raise NotLowered(f"eager has no kernel: {refused}")
+        if may_raise(self.current) and _is_empty(self.current.meta["val"]):
+            raise NotLowered("only the kernel knows which positions of nothing it refuses")
+        numbers = leaves_of(sympy.Expr, (args, kwargs))
+        functions = {type(f).__name__ for n in numbers for f in n.atoms(sympy.Function)}
+        if functions - KNOWN_FUNCTIONS:
+            raise NotLowered("a number made of sizes in a way that kernels do not have")
+        boxes = boxes_in((args, kwargs))
+        if len({b.device for b in boxes if b.get_size()}) > 1:
+            raise NotLowered("tensors on several devices")
+        is_complex = any(b.dtype.is_complex for b in boxes)
+        if is_complex and not is_view(target) and target is not aten._unsafe_view.default:
+            raise NotLowered("complex numbers")
+
+    def output(self, target: Any, args: Any, kwargs: Any) -> Any:
         return args[0]
 
 
-def _is_empty(value):
-    return isinstance(value, torch.Tensor) and any(type(n) is int and n == 0 for n in value.shape)
+def _as_size(leaf: Any) -> Any:
+    return size(leaf) if isinstance(leaf, SYMBOLIC) else leaf
 
 
-def _complex_is_only_seen(box):
-    """Kernels hold no complex numbers: a complex value is stored by an eager kernel and may be seen
-    through views, no more."""
+def _is_eager_by_choice(target: Any) -> bool:
+    """A library kernel; a random op, which draws from torch's generator as eager does; a check."""
     return (
-        not box.dtype.is_complex
-        or isinstance(box.data, Buffer)
-        or isinstance(box.data, View)
-        and box._affine_view() is not None
+        target in EXTERN
+        or torch.Tag.nondeterministic_seeded in target.tags
+        or not target._schema.returns
     )
 
 
-def lower_graph(gm, record, written=()):
+def _is_empty(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and any(type(n) is int and n == 0 for n in value.shape)
+
+
+def _complex_is_only_seen(box: TensorBox) -> bool:
+    """Kernels hold no complex numbers: a complex value is stored by an eager kernel and may be seen
+    through views, no more."""
+    if not box.dtype.is_complex or isinstance(box.data, Buffer):
+        return True
+    return isinstance(box.data, View) and box._affine_view() is not None
+
+
+def lower_graph(
+    gm: fx.GraphModule, record: CompileRecord, written: Sequence[tuple[str, str]] = ()
+) -> Graph:
     """The loop IR of `gm`; `written` names the inputs (op, target) whose new values stand in the
     second output.
 
@@ -316,56 +319,59 @@ def lower_graph(gm, record, written=()):
     line.
     """
     lowering = GraphLowering(gm, record)
-    with building(lowering.lowered):
+    graph = lowering.lowered
+    with building(graph):
         outputs, mutations = lowering.run()
-        fake_outputs = next(n for n in gm.graph.nodes if n.op == "output").args[0]
-        graph, owners = lowering.lowered, {}
-        for box, node in zip(pytree.tree_leaves(outputs), pytree.tree_leaves(fake_outputs[0])):
-            graph.outputs.append(
-                _output_view(box, node, owners, lowering)
-                if isinstance(box, TensorBox)
-                else size(box)
-            )
+        *_, output = gm.graph.nodes
+        nodes: Any = output.args[0]
+        owners: dict[str, fx.Node] = {}
+        for box, node in zip(pytree.tree_leaves(outputs), pytree.tree_leaves(nodes[0])):
+            if isinstance(box, TensorBox):
+                graph.outputs.append(_output_view(box, node, owners, lowering))
+            else:
+                graph.outputs.append(size(box))
         given = {*graph.inputs, *graph.constants}
-        for (_, name), box in zip(written, mutations):
-            name, view = name.replace(".", "_"), box.as_buffer_view()
-            if (
-                view.name in given and len(written) > 1
-            ):  # it may be written before it is read: x, y = y, x
+        for (_, target), box in zip(written, mutations):
+            view = box.as_buffer_view()
+            # it may be written before it is read: x, y = y, x
+            if view.name in given and len(written) > 1:
                 view = _copied(box, None)
-            graph.mutations.append((name, view))
+            graph.mutations.append((target.replace(".", "_"), view))
     return graph
 
 
-def _output_view(box, node, owners, lowering):
+def _output_view(
+    box: TensorBox, node: fx.Node, owners: dict[str, fx.Node], lowering: GraphLowering
+) -> BufferView:
     """An output in eager's strides.  A value that is not stored yet is stored that way at once.
 
     Outputs share memory with each other, or with an input, only where the ops say so: `x.repeat(1)`
     is a copy in eager, though it is index maths here.  owners: buffer -> the node that made it, as
     far as views were followed.
     """
-    fake, graph = described(node.meta["val"]), lowering.lowered
-    stride = (
-        tuple(fake.stride())
-        if is_dense(fake) or not isinstance(box.data, (Pointwise, View))
-        else None
-    )
+    fake = described(node.meta["val"])
+    stride = None  # expanded or overlapping: whatever layout is natural
+    if is_dense(fake) or not isinstance(box.data, (Pointwise, View)):
+        stride = tuple(fake.stride())
     lowering.settle_base(box)
-    view, maker = (
-        box.as_buffer_view(stride),
-        node,
-    )  # stride None: expanded or overlapping: whatever layout is natural
-    while maker.op == "call_function" and (
-        maker.target is operator.getitem or is_view(maker.target)
-    ):
-        maker = maker.args[0]
+    view = box.as_buffer_view(stride)
+    maker = _maker(node)
+    graph = lowering.lowered
     is_given = view.name in graph.inputs or view.name in graph.constants
     if is_given and maker.op == "call_function" or owners.setdefault(view.name, maker) is not maker:
         view = _copied(box, stride)
     return view if stride is None else replace(view, stride=stride)
 
 
-def _copied(box, stride):
+def _maker(node: fx.Node) -> fx.Node:
+    """The node whose memory this one shows: views and items of tuples are followed."""
+    while node.op == "call_function" and (node.target is operator.getitem or is_view(node.target)):
+        base: Any = node.args[0]
+        node = base
+    return node
+
+
+def _copied(box: TensorBox, stride: Sequence[Size] | None) -> BufferView:
     if box.dtype.is_complex:
         raise CannotLower(
             "an output of complex numbers that would share memory with another tensor"

@@ -9,14 +9,28 @@ torch/_inductor/lowering.py (`index_impl`, `gather`, `embedding`, `index_put_imp
 boolean masks (size depends on data).
 """
 
+from collections.abc import Callable, Sequence
+from typing import Any
+
 import sympy
 import torch
 
-from ..ir import ComputedBuffer, ExternKernel, Scatter, TensorBox, current_graph
-from ..ops import ops
+from ..ir import (
+    ComputedBuffer,
+    ExternKernel,
+    Index,
+    Loader,
+    Reindex,
+    Scatter,
+    TensorBox,
+    current_graph,
+)
+from ..ops import Value, ops
+from ..sizes.expressions import Size
 from .extern import EXTERN
 from .pointwise import full
 from .registry import (
+    Call,
     NotLowered,
     aten,
     broadcast_loader,
@@ -29,7 +43,7 @@ from .registry import (
 )
 
 
-def positions_in(index, size):
+def positions_in(index: TensorBox, size: Size) -> Callable[[Index], sympy.Expr]:
     """at -> what the tensor `index` holds there, as a position among `size`; negative ones are out
     of range."""
     if index.dtype not in (torch.int32, torch.int64):
@@ -41,7 +55,14 @@ def positions_in(index, size):
 
 
 @lower(aten.embedding.default)
-def embedding(call, weight, indices, padding_idx=-1, scale_grad_by_freq=False, sparse=False):
+def embedding(
+    call: Call,
+    weight: TensorBox,
+    indices: TensorBox,
+    padding_idx: int = -1,
+    scale_grad_by_freq: bool = False,
+    sparse: bool = False,
+) -> TensorBox:
     load, row, rank = (
         weight.make_loader(),
         positions_in(indices, weight.get_size()[0]),
@@ -50,13 +71,15 @@ def embedding(call, weight, indices, padding_idx=-1, scale_grad_by_freq=False, s
     return made(call, lambda index: load([row(index[:rank]), *index[rank:]]), weight, indices)
 
 
-def _at_least_1d(call, box):
+def _at_least_1d(call: Call, box: TensorBox) -> TensorBox:
     """A scalar is indexed as a vector of one element."""
     return box if box.get_size() else view(call, box, [1], lambda index: [])
 
 
 @lower(aten.gather.default, aten.index_select.default)
-def gather(call, x, dim, index, sparse_grad=False):
+def gather(
+    call: Call, x: TensorBox, dim: int, index: TensorBox, sparse_grad: bool = False
+) -> TensorBox:
     """index_select's index is a vector: the same position for every place along the other
     dimensions."""
     x, index = _at_least_1d(call, x), _at_least_1d(call, index)
@@ -67,7 +90,7 @@ def gather(call, x, dim, index, sparse_grad=False):
         call.name == "index_select",
     )
 
-    def body(at):
+    def body(at: Index) -> Value:
         at = at or [sympy.Integer(0)]
         return load([*at[:dim], position([at[dim]] if is_vector else at), *at[dim + 1 :]])
 
@@ -75,7 +98,7 @@ def gather(call, x, dim, index, sparse_grad=False):
 
 
 @lower(aten.index.Tensor, aten._unsafe_index.Tensor)
-def index_tensor(call, x, indices):
+def index_tensor(call: Call, x: TensorBox, indices: Sequence[TensorBox | None]) -> TensorBox:
     size, given = x.get_size(), {k: t for k, t in enumerate(indices) if t is not None}
     if any(t.dtype not in (torch.int64, torch.int32) for t in given.values()):
         raise NotLowered("a boolean mask: the size of the result depends on data")
@@ -87,7 +110,7 @@ def index_tensor(call, x, indices):
     return made(call, lambda index: load(place(index)), x, *given.values())
 
 
-def _placer(size, given):
+def _placer(size: Sequence[Size], given: dict[int, TensorBox]) -> tuple[Reindex, list[Size]]:
     """(index into x[i, :, j] -> index into x, size of x[i, :, j]).  given: {dimension: index
     tensor}.  The index tensors broadcast together; their dimensions stand where they stood if they
     are neighbours, in front otherwise (NumPy's rule)."""
@@ -97,7 +120,7 @@ def _placer(size, given):
     loaders = {k: (broadcast_loader(t, shape), t.dtype) for k, t in given.items()}
     others = [n for k, n in enumerate(size) if k not in given]
 
-    def place(index):
+    def place(index: Index) -> Index:
         block, rest = (
             index[front : front + len(shape)],
             [*index[:front], *index[front + len(shape) :]],
@@ -126,7 +149,14 @@ ATOMIC = (
 COMBINE = {"sum": "atomic_add", "prod": "atomic_mul", "amax": "atomic_max", "amin": "atomic_min"}
 
 
-def scatter_into(call, x, ranges, value, place, mode=None):
+def scatter_into(
+    call: Call,
+    x: TensorBox,
+    ranges: Sequence[Size],
+    value: Loader,
+    place: Reindex,
+    mode: str | None = None,
+) -> TensorBox:
     """A copy of x in which element place(index) becomes (mode: is combined with) value(index), for
     index in `ranges`."""
     if mode and (x.dtype not in ATOMIC or mode != "atomic_add" and x.device.type != "cpu"):
@@ -142,15 +172,21 @@ def scatter_into(call, x, ranges, value, place, mode=None):
     return TensorBox(graph.add(ComputedBuffer, base.data.layout, origins, data=data))
 
 
-def _is_used_up(call, x):
+def _is_used_up(call: Call, x: TensorBox) -> bool:
     """Is `x` the whole, fresh result of an eager kernel that only this call reads?  Then it need
     not be copied."""
-    node = call.node.args[0]
+    node: Any = call.node.args[0]
     return isinstance(x.data, ExternKernel) and node.target in EXTERN and len(node.users) == 1
 
 
 @lower(aten.index_put.default, aten._unsafe_index_put.default)
-def index_put(call, x, indices, values, accumulate=False):
+def index_put(
+    call: Call,
+    x: TensorBox,
+    indices: Sequence[TensorBox | None],
+    values: TensorBox,
+    accumulate: bool = False,
+) -> TensorBox:
     given = {k: t for k, t in enumerate(indices) if t is not None}
     if [t.dtype for t in given.values()] == [torch.bool]:
         return _put_where(call, x, *given.popitem(), values, accumulate)
@@ -167,7 +203,9 @@ def index_put(call, x, indices, values, accumulate=False):
     )
 
 
-def _put_where(call, x, dim, mask, value, accumulate):
+def _put_where(
+    call: Call, x: TensorBox, dim: int, mask: TensorBox, value: TensorBox, accumulate: bool
+) -> TensorBox:
     """x[mask] = scalar is a choice per element."""
     if value.get_size() not in ((), (1,)) or dim or accumulate:
         raise NotLowered("a boolean mask with a tensor of values")
@@ -183,7 +221,15 @@ def _put_where(call, x, dim, mask, value, accumulate):
 
 
 @lower(aten.scatter.src, aten.scatter.value, aten.scatter_add.default, aten.scatter_reduce.two)
-def scatter(call, x, dim, index, source, reduce=None, include_self=True):
+def scatter(
+    call: Call,
+    x: TensorBox,
+    dim: int,
+    index: TensorBox,
+    source: Any,
+    reduce: str | None = None,
+    include_self: bool = True,
+) -> TensorBox:
     if not include_self or reduce == "mean":
         raise NotLowered(
             "mean, or without the tensor's own values"
@@ -198,7 +244,7 @@ def scatter(call, x, dim, index, source, reduce=None, include_self=True):
         if isinstance(source, TensorBox)
         else lambda at: ops.constant(source, dtype)
     )
-    mode = "atomic_add" if call.name == "scatter_add" else COMBINE.get(reduce)
+    mode = "atomic_add" if call.name == "scatter_add" else COMBINE.get(reduce or "")
     result = scatter_into(
         call,
         x,
@@ -211,7 +257,9 @@ def scatter(call, x, dim, index, source, reduce=None, include_self=True):
 
 
 @lower(aten.index_add.default, aten.index_copy.default)
-def index_add(call, x, dim, index, source, alpha=1):
+def index_add(
+    call: Call, x: TensorBox, dim: int, index: TensorBox, source: TensorBox, alpha: float = 1
+) -> TensorBox:
     """Whole slices of `source` go to (are added at) the positions of `index`, which must not be
     negative."""
     if not x.get_size() or not source.get_size():
@@ -220,7 +268,7 @@ def index_add(call, x, dim, index, source, alpha=1):
     position = positions_in(_at_least_1d(call, index), x.get_size()[dim])
     load = source.make_loader()
 
-    def value(at):
+    def value(at: Index) -> Value:
         element = load(at)
         return element if alpha == 1 else ops.mul(element, ops.constant(alpha, dtype))
 

@@ -9,18 +9,22 @@ Mirrors the `register_pointwise` calls of torch/_inductor/lowering.py.
 """
 
 import math
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import sympy
 import torch
 from torch._prims_common import elementwise_dtypes
 
 from .. import random  # noqa: F401  (it declares the op)
-from ..ir import TensorBox
-from ..ops import COMPARISON, UNARY_FLOAT, ops
+from ..ir import Index, TensorBox
+from ..ops import COMPARISON, UNARY_FLOAT, Value, ops
+from ..sizes.expressions import Size
 from ..sizes.symbols import sizes
 from .registry import (
     LOWERINGS,
     NARROW,
+    Call,
     NotLowered,
     Promotion,
     aten,
@@ -86,13 +90,13 @@ OF_BOOLS = {
 NO_INTEGER_KERNEL = {"floor", "ceil", "trunc", "round"}  # identity on integers
 
 
-def _truth(value, dtype):
+def _truth(value: Value, dtype: torch.dtype) -> Value:
     return value if dtype == torch.bool else ops.ne(value, ops.constant(0, dtype))
 
 
-def _register_unary(name, op, promotion):
+def _register_unary(name: str, op: str, promotion: Promotion) -> None:
     @lower(getattr(aten, name).default)
-    def rule(call, x):
+    def rule(call: Call, x: TensorBox) -> TensorBox:
         if name in NO_INTEGER_KERNEL and not x.dtype.is_floating_point:
             return x.copy()
         if name in ("isnan", "isinf") and not x.dtype.is_floating_point:
@@ -115,9 +119,9 @@ def _register_unary(name, op, promotion):
         )
 
 
-def _register_binary(name, op, promotion):
+def _register_binary(name: str, op: str, promotion: Promotion) -> None:
     @lower(getattr(aten, name))
-    def rule(call, a, b):
+    def rule(call: Call, a: Any, b: Any) -> TensorBox:
         if name == "nextafter" and call.value.dtype in NARROW:
             raise NotLowered("the next number of a narrow type is not float32's")
         function = getattr(ops, OF_BOOLS.get(op, op) if call.value.dtype == torch.bool else op)
@@ -144,27 +148,28 @@ for _name, (_op, _promotion) in BINARY.items():
 
 
 @lower(aten.add, aten.sub, aten.rsub)
-def add(call, a, b, alpha=1):
+def add(call: Call, a: Any, b: Any, alpha: float = 1) -> TensorBox:
     if call.name == "rsub":
         a, b = b, a
     dtype = compute_dtype(call, a, b)
-    combine = ops.logical_or if dtype == torch.bool else ops.add if call.name == "add" else ops.sub
-    return pointwise(
-        call,
-        lambda u, v: combine(u, v if alpha == 1 else ops.mul(v, ops.constant(alpha, dtype))),
-        a,
-        b,
-    )
+    combine = ops.add if call.name == "add" else ops.sub
+    if dtype == torch.bool:
+        combine = ops.logical_or
+
+    def body(u: Value, v: Value) -> Value:
+        return combine(u, v if alpha == 1 else ops.mul(v, ops.constant(alpha, dtype)))
+
+    return pointwise(call, body, a, b)
 
 
-def compute_dtype(call, *args):
+def compute_dtype(call: Call, *args: Any) -> torch.dtype:
     return elementwise_dtypes(
         *[call.lowerer.example(a) for a in args], type_promotion_kind=DEFAULT
     )[0]
 
 
 @lower(aten.div)
-def div(call, a, b, rounding_mode=None):
+def div(call: Call, a: Any, b: Any, rounding_mode: str | None = None) -> TensorBox:
     if rounding_mode is None:
         divide = ops.truediv
         if (
@@ -192,16 +197,20 @@ def div(call, a, b, rounding_mode=None):
 
 
 @lower(aten.floor_divide)
-def floor_divide(call, a, b):
+def floor_divide(call: Call, a: Any, b: Any) -> TensorBox:
     if call.value.dtype in (torch.float16, torch.bfloat16):
         raise NotLowered("eager floors float16 and bfloat16 quotients in a way of its own")
     return pointwise(call, ops.floordiv, a, b)
 
 
 @lower(aten.pow)
-def power(call, a, b):
+def power(call: Call, a: Any, b: Any) -> TensorBox:
     dtype = compute_dtype(call, a, b)
-    powers = {1: lambda v: v, 2: lambda v: ops.mul(v, v), 3: lambda v: ops.mul(ops.mul(v, v), v)}
+    powers: dict[float, Callable[[Value], Value]] = {
+        1: lambda v: v,
+        2: lambda v: ops.mul(v, v),
+        3: lambda v: ops.mul(ops.mul(v, v), v),
+    }
     if dtype.is_floating_point:
         powers |= {-1: ops.reciprocal}
         if call.value.dtype != torch.float16:  # there eager's pow(-inf, 0.5) is inf, as in C
@@ -214,7 +223,7 @@ def power(call, a, b):
 
 
 @lower(aten.fmax.default, aten.fmin.default)
-def extreme_ignoring_nan(call, a, b):
+def extreme_ignoring_nan(call: Call, a: Any, b: Any) -> TensorBox:
     extreme = ops.maximum if call.name == "fmax" else ops.minimum
     dtype = compute_dtype(call, a, b)
     if not dtype.is_floating_point:
@@ -230,12 +239,12 @@ def extreme_ignoring_nan(call, a, b):
 
 
 @lower(aten.relu.default)
-def relu(call, x):
+def relu(call: Call, x: TensorBox) -> TensorBox:
     return pointwise(call, lambda v: ops.maximum(v, ops.constant(0, compute_dtype(call, x))), x)
 
 
 @lower(aten.clamp, aten.clamp_min, aten.clamp_max)
-def clamp(call, x, min=None, max=None):
+def clamp(call: Call, x: TensorBox, min: Any = None, max: Any = None) -> TensorBox:
     if call.name == "clamp_max":
         min, max = None, min
     present = [
@@ -244,7 +253,7 @@ def clamp(call, x, min=None, max=None):
         if bound is not None
     ]
 
-    def body(v, *bounds):
+    def body(v: Value, *bounds: Value) -> Value:
         for bound, (_, combine) in zip(bounds, present):
             v = combine(v, bound)
         return v
@@ -253,7 +262,7 @@ def clamp(call, x, min=None, max=None):
 
 
 @lower(aten.where.self)
-def where(call, condition, a, b):
+def where(call: Call, condition: TensorBox, a: TensorBox, b: TensorBox) -> TensorBox:
     size, dtype = tuple(call.value.shape), call.value.dtype
     test, this, that = (broadcast_loader(v, size) for v in (condition, a, b))
     return made(
@@ -275,7 +284,9 @@ def where(call, condition, a, b):
     aten.lift_fresh_copy.default,
     torch.ops.prims.convert_element_type.default,
 )
-def to_copy(call, x, *args, device=None, **kwargs):
+def to_copy(
+    call: Call, x: TensorBox, *args: Any, device: torch.device | None = None, **kwargs: Any
+) -> TensorBox:
     if call.value.device != x.device:
         raise NotLowered("copy between devices")
     src, dst = x.dtype, call.value.dtype
@@ -283,13 +294,15 @@ def to_copy(call, x, *args, device=None, **kwargs):
 
 
 @lower(aten.copy.default)
-def copy(call, destination, source, non_blocking=False):
+def copy(
+    call: Call, destination: TensorBox, source: TensorBox, non_blocking: bool = False
+) -> TensorBox:
     load, dtype = broadcast_loader(source, tuple(call.value.shape)), call.value.dtype
     return made(call, lambda index: cast(load(index), source.dtype, dtype), source)
 
 
 # --- creation -------------------------------------------------------------------------------------
-def full(call, size, value, dtype=None):
+def full(call: Call, size: Any, value: Any, dtype: torch.dtype | None = None) -> TensorBox:
     """`value` everywhere; dtype: if not that of the (first) result."""
     box = made(call, lambda index: number(value, box.dtype), dtype=dtype, size=sizes(size))
     if box.dtype.is_complex:
@@ -322,40 +335,40 @@ lower(
     aten.scalar_tensor.default,
     aten.fill.Scalar,
 )
-def full_rule(call, *args, **kwargs):
+def full_rule(call: Call, *args: Any, **kwargs: Any) -> TensorBox:
     if not is_number(args[-1]):
         raise NotLowered("fill value is a tensor")
     return full(call, call.value.shape, args[-1])
 
 
 @lower(aten.arange.start_step, aten.arange.start, aten.arange.default)
-def arange(call, *args, **kwargs):
-    start, step = (0, 1) if len(args) == 1 else (args[0], args[2] if len(args) > 2 else 1)
+def arange(call: Call, *args: Any, **kwargs: Any) -> TensorBox:
+    start = 0 if len(args) == 1 else args[0]
+    step = args[2] if len(args) > 2 else 1
     dtype = call.value.dtype
 
-    def body(index):
-        if dtype.is_floating_point:
-            position = ops.index_expr(index[0], torch.int64)
-            whole = all(isinstance(n, sympy.Expr) or float(n).is_integer() for n in (start, step))
-            wide = torch.float32 if whole else torch.float64
-            value = ops.to_dtype(position, wide, torch.int64)
-            value = ops.add(ops.mul(value, number(step, wide)), number(start, wide))
-            return cast(value, wide, dtype)
-        return ops.index_expr(
-            index[0] * (step if isinstance(step, sympy.Expr) else int(step))
-            + (start if isinstance(start, sympy.Expr) else int(start)),
-            dtype,
-        )
+    def whole(n: Any) -> Any:
+        return n if isinstance(n, sympy.Expr) else int(n)
+
+    def body(index: Index) -> Value:
+        if not dtype.is_floating_point:
+            return ops.index_expr(index[0] * whole(step) + whole(start), dtype)
+        position = ops.index_expr(index[0], torch.int64)
+        is_whole = all(isinstance(n, sympy.Expr) or float(n).is_integer() for n in (start, step))
+        wide = torch.float32 if is_whole else torch.float64
+        value = ops.to_dtype(position, wide, torch.int64)
+        value = ops.add(ops.mul(value, number(step, wide)), number(start, wide))
+        return cast(value, wide, dtype)
 
     return made(call, body)
 
 
 @lower(torch.ops.miniinductor.uniform.default)
-def uniform(call, seed, size):
+def uniform(call: Call, seed: TensorBox, size: Sequence[Size]) -> TensorBox:
     load, shape = seed.make_loader(), sizes(call.value.shape)
     strides = [math.prod(shape[k + 1 :]) for k in range(len(shape))]
 
-    def body(index):
+    def body(index: Index) -> Value:
         place = sum((i * n for i, n in zip(index, strides)), sympy.Integer(0))
         return ops.rand(load([sympy.Integer(0)]), ops.index_expr(place, torch.int64))
 

@@ -16,19 +16,20 @@ eager kernels).
 import functools
 import itertools
 import math
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Callable
+from typing import Any
 
 import sympy
 import torch
 from torch._prims_common import suggest_memory_format
 
-from ..sizes.expressions import FloorDiv
-from ..sizes.ranges import is_nonnegative
-from ..ir import Reduction, TensorBox
-from ..ops import ops
+from ..ir import Index, Reduction, TensorBox
+from ..ops import Value, ops
+from ..sizes.expressions import FloorDiv, Size
+from ..sizes.intervals import is_nonnegative
 from .reductions import accumulate_dtype
-from .registry import NotLowered, aten, cast, lower, made, number
+from .registry import Call, NotLowered, aten, cast, lower, made, number
 from .views import between
 
 UNROLLED = (
@@ -41,15 +42,18 @@ class Windows:
     """The window of each output, one entry of every list per pooled dimension."""
 
     x: TensorBox
-    counts: list  # most elements of a window
-    place: Callable  # (dimension, output index, k) -> where in x its element k lies
+    counts: list[int]  # most elements of a window
+    # (dimension, output index, k) -> where in x its element k lies
+    place: Callable[[int, sympy.Expr, sympy.Expr], sympy.Expr]
     # (dimension, output index) -> (low, high): where a place must lie; None where it always does
-    limits: Callable
+    limits: Callable[[int, sympy.Expr], tuple[Size | None, Size | None]]
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         self.load = self.x.make_loader()  # now: what is stored later must not be read by this value
 
-    def element(self, index, at, outside):
+    def element(
+        self, index: Index, at: Index, outside: float
+    ) -> tuple[Value | None, Value, sympy.Expr]:
         """Of element `at` of the window of output `index`: (is it inside x, or None if always; its
         value, else `outside`; its flat place)."""
         rank, load = len(self.counts), self.load
@@ -69,16 +73,18 @@ class Windows:
         inside = functools.reduce(ops.logical_and, tests)
         return inside, ops.masked(inside, lambda: load(batch + places), outside), flat
 
-    def elements(self, index, outside):
+    def elements(
+        self, index: Index, outside: float
+    ) -> Iterator[tuple[Value | None, Value, sympy.Expr]]:
         return (
             self.element(index, at, outside) for at in itertools.product(*map(range, self.counts))
         )
 
-    def total(self, call, compute):
+    def total(self, call: Call, compute: torch.dtype) -> TensorBox:
         """The sum over each window, as `compute`."""
         dtype = self.x.dtype
 
-        def one(index, at):
+        def one(index: Index, at: Index) -> Value:
             return cast(self.element(index, at, 0)[1], dtype, compute)
 
         if math.prod(self.counts) <= UNROLLED:
@@ -104,12 +110,16 @@ class Windows:
         )
 
 
-def _many(value, rank, default=None):
-    value = list(value) if isinstance(value, (list, tuple)) else [value]
-    return list(default) if not value else value * rank if len(value) == 1 else value
+def _many(value: Any, rank: int, default: Sequence[Any] | None = None) -> list[Any]:
+    values = list(value) if isinstance(value, (list, tuple)) else [value]
+    if not values:
+        return list(default or ())
+    return values * rank if len(values) == 1 else values
 
 
-def fixed_windows(x, outputs, kernel, stride, padding, dilation):
+def fixed_windows(
+    x: TensorBox, outputs: Sequence[Size], kernel: Any, stride: Any, padding: Any, dilation: Any
+) -> Windows:
     """Windows of one size at equal distances, perhaps reaching out of x."""
     sizes = x.get_size()[-len(kernel) :]
     last = [
@@ -117,7 +127,7 @@ def fixed_windows(x, outputs, kernel, stride, padding, dilation):
         for m, s, p, k, d in zip(outputs, stride, padding, kernel, dilation)
     ]
 
-    def limits(d, output):
+    def limits(d: int, output: sympy.Expr) -> tuple[Size | None, Size | None]:
         return 0 if padding[d] else None, None if is_nonnegative(
             sympy.sympify(sizes[d] - 1 - last[d])
         ) else sizes[d]
@@ -127,7 +137,9 @@ def fixed_windows(x, outputs, kernel, stride, padding, dilation):
     )
 
 
-def adaptive_windows(x, outputs):
+def adaptive_windows(
+    x: TensorBox, outputs: Sequence[Size]
+) -> tuple[Windows, Callable[[int, sympy.Expr], sympy.Expr]]:
     """Windows that cover x evenly."""
     sizes = x.get_size()[-len(outputs) :]
     if any(isinstance(n, sympy.Expr) for n in (*sizes, *outputs)):
@@ -144,14 +156,14 @@ def adaptive_windows(x, outputs):
     return windows, lambda d, output: end(d, output) - start(d, output)
 
 
-def _is_empty(call, x):
+def _is_empty(call: Call, x: TensorBox) -> Any:
     value = call.value[0] if isinstance(call.value, (tuple, list)) else call.value
     if 0 in tuple(value.shape) or 0 in x.get_size():
         raise NotLowered("pooling of an empty tensor")
     return value
 
 
-def _is_channels_last_image(given):
+def _is_channels_last_image(given: torch.Tensor) -> bool:
     return (
         given.dim() == 4
         and all(type(n) is int for n in given.shape)
@@ -161,9 +173,18 @@ def _is_channels_last_image(given):
 
 # --- max ------------------------------------------------------------------------------------------
 @lower(aten.max_pool2d_with_indices.default, aten.max_pool3d_with_indices.default)
-def max_pool(call, x, kernel, stride=(), padding=0, dilation=1, ceil_mode=False):
+def max_pool(
+    call: Call,
+    x: TensorBox,
+    kernel: Any,
+    stride: Any = (),
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+) -> list[TensorBox]:
     rank, value = 2 if "2d" in str(call.node.target) else 3, _is_empty(call, x)
-    if rank == 3 and _is_channels_last_image(call.node.args[0].meta["val"]):
+    image: Any = call.node.args[0]
+    if rank == 3 and _is_channels_last_image(image.meta["val"]):
         raise NotLowered("eager refuses to see channels-last images here")
     kernel = _many(kernel, rank)
     return _largest(
@@ -180,12 +201,12 @@ def max_pool(call, x, kernel, stride=(), padding=0, dilation=1, ceil_mode=False)
 
 
 @lower(aten.adaptive_max_pool2d.default, aten.adaptive_max_pool3d.default)
-def adaptive_max_pool(call, x, output_size):
+def adaptive_max_pool(call: Call, x: TensorBox, output_size: Sequence[Size]) -> list[TensorBox]:
     _is_empty(call, x)
     return _largest(call, adaptive_windows(x, list(output_size))[0])
 
 
-def _largest(call, windows):
+def _largest(call: Call, windows: Windows) -> list[TensorBox]:
     """[largest element, its place]: the first among equals; a NaN is the largest, the last one of
     several, as in eager."""
     x = windows.x
@@ -194,11 +215,11 @@ def _largest(call, windows):
     floating = x.dtype.is_floating_point
     lowest = float("-inf") if floating else torch.iinfo(x.dtype).min
 
-    def largest(index):
+    def largest(index: Index) -> Value:
         values = [value for _, value, _ in windows.elements(index, lowest)]
         return functools.reduce(lambda best, new: ops.maximum(new, best), values)
 
-    def place(index):
+    def place(index: Index) -> Value:
         best = where = None
         for inside, value, flat in windows.elements(index, lowest):
             here = ops.index_expr(flat, torch.int64)
@@ -226,22 +247,22 @@ def _largest(call, windows):
 # --- average --------------------------------------------------------------------------------------
 @lower(aten.avg_pool2d.default, aten.avg_pool3d.default)
 def avg_pool(
-    call,
-    x,
-    kernel,
-    stride=(),
-    padding=0,
-    ceil_mode=False,
-    count_include_pad=True,
-    divisor_override=None,
-):
+    call: Call,
+    x: TensorBox,
+    kernel: Any,
+    stride: Any = (),
+    padding: Any = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+) -> TensorBox:
     rank, value = 2 if "2d" in str(call.node.target) else 3, _is_empty(call, x)
     kernel, padding = _many(kernel, rank), _many(padding, rank)
     stride, sizes = _many(stride, rank, kernel), x.get_size()[-rank:]
     windows = fixed_windows(x, value.shape[-rank:], kernel, stride, padding, [1] * rank)
     constant = lambda v: ops.constant(v, torch.int64)  # noqa: E731
 
-    def count(d, output):
+    def count(d: int, output: sympy.Expr) -> Any:
         """Elements of the window along dimension d that count; a number where every window has as
         many."""
         pad = padding[d] if count_include_pad else 0
@@ -266,13 +287,13 @@ def avg_pool(
 
 
 @lower(aten._adaptive_avg_pool2d.default, aten._adaptive_avg_pool3d.default)
-def adaptive_avg_pool(call, x, output_size):
+def adaptive_avg_pool(call: Call, x: TensorBox, output_size: Sequence[Size]) -> TensorBox:
     _is_empty(call, x)
     windows, width = adaptive_windows(x, list(output_size))
     return _average(call, windows, lambda d, output: ops.index_expr(width(d, output), torch.int64))
 
 
-def _average(call, windows, count):
+def _average(call: Call, windows: Windows, count: Callable[[int, sympy.Expr], Any]) -> TensorBox:
     """total / (count(0) * count(1) * ...)"""
     dtype, rank = call.value.dtype, len(windows.counts)
     if not dtype.is_floating_point:
@@ -281,7 +302,7 @@ def _average(call, windows, count):
     total = windows.total(call, compute)
     load = total.make_loader()
 
-    def body(index):
+    def body(index: Index) -> Value:
         counts = [count(d, output) for d, output in enumerate(index[-rank:])]
         numbers = math.prod(c for c in counts if isinstance(c, int))
         others = [c for c in counts if not isinstance(c, int)]

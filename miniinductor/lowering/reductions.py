@@ -9,16 +9,21 @@ Mirrors torch/_inductor/lowering.py (`make_reduction`).
 """
 
 import math
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import sympy
 import torch
 
 from .. import config
-from ..ir import Reduction, Scan, TensorBox
-from ..ops import ops
+from ..ir import Index, Reduction, Scan, TensorBox
+from ..ops import Value, ops
+from ..sizes.expressions import Size
+from ..sizes.symbols import hint, maximum, nearest_divisor
+from ..sizes.symbols import size as as_size
 from .pointwise import full
-from ..sizes.symbols import hint, maximum, nearest_divisor, size as as_size
 from .registry import (
+    Call,
     NotLowered,
     aten,
     cast,
@@ -36,7 +41,15 @@ EXTREMES = ("max", "min", "argmax", "argmin")
 FEW_SCANS, LONG_SCAN = 64, 8192  # GPU: fewer and longer scans than these are cut into chunks
 
 
-def reduce(call, x, dims, keepdim, kind, compute, result):
+def reduce(
+    call: Call,
+    x: TensorBox,
+    dims: Any,
+    keepdim: bool,
+    kind: str,
+    compute: torch.dtype,
+    result: torch.dtype,
+) -> TensorBox:
     """Reduce `x` over `dims`: values are converted to `compute`, reduced, converted to `result`."""
     size = x.get_size()
     dims = normalize_dims(dims, len(size))
@@ -50,7 +63,7 @@ def reduce(call, x, dims, keepdim, kind, compute, result):
     # left out later
     starts_at_zero = kind == "sum" and compute.is_floating_point and elements(size, dims) == 1
 
-    def inner(index, rindex):
+    def inner(index: Index, rindex: Index) -> Value:
         place = dict(zip([*kept, *dims], [*index, *rindex]))
         value = cast(load([place[k] for k in range(len(size))]), src, compute)
         return ops.add(value, ops.constant(0.0, compute)) if starts_at_zero else value
@@ -77,19 +90,32 @@ def reduce(call, x, dims, keepdim, kind, compute, result):
     )
 
 
-def accumulate_dtype(dtype):
+def accumulate_dtype(dtype: torch.dtype) -> torch.dtype:
     return torch.float32 if dtype in LOW_PRECISION else dtype
 
 
 @lower(aten.sum, aten.prod)
-def sum_rule(call, x, dims=None, keepdim=False, dtype=None):
+def sum_rule(
+    call: Call,
+    x: TensorBox,
+    dims: Any = None,
+    keepdim: bool = False,
+    dtype: torch.dtype | None = None,
+) -> TensorBox:
     result = call.value.dtype
     if result == torch.bool:  # dtype=torch.bool: a sum of bools is any(), a product all()
         return (some if call.name == "sum" else every)(call, truth(call, x), dims, keepdim)
     return reduce(call, x, dims, keepdim, call.name, accumulate_dtype(result), result)
 
 
-def divided(call, box, divisor, compute, result, *sources):
+def divided(
+    call: Call,
+    box: TensorBox,
+    divisor: Size,
+    compute: torch.dtype,
+    result: torch.dtype,
+    *sources: TensorBox,
+) -> TensorBox:
     """box / divisor, computed as `compute`, given as `result`."""
     divisor = divisor if isinstance(divisor, sympy.Expr) else float(divisor)
     return mapped(
@@ -101,13 +127,19 @@ def divided(call, box, divisor, compute, result, *sources):
     )
 
 
-def elements(size, dims):
+def elements(size: Sequence[Size], dims: Any) -> Size:
     """How many are reduced to one."""
     return as_size(sympy.prod([size[d] for d in normalize_dims(dims, len(size))]))
 
 
 @lower(aten.mean)
-def mean(call, x, dims=None, keepdim=False, dtype=None):
+def mean(
+    call: Call,
+    x: TensorBox,
+    dims: Any = None,
+    keepdim: bool = False,
+    dtype: torch.dtype | None = None,
+) -> TensorBox:
     result, size = call.value.dtype, x.get_size()
     compute = accumulate_dtype(result)
     count = elements(size, dims)
@@ -119,7 +151,7 @@ def mean(call, x, dims=None, keepdim=False, dtype=None):
 
 
 @lower(aten.amax.default, aten.amin.default, aten.max.default, aten.min.default)
-def extreme(call, x, dims=(), keepdim=False):
+def extreme(call: Call, x: TensorBox, dims: Any = (), keepdim: bool = False) -> TensorBox:
     kind = call.name[-3:]
     if x.dtype == torch.bool:
         return (some if kind == "max" else every)(call, x, dims, keepdim)
@@ -127,12 +159,16 @@ def extreme(call, x, dims=(), keepdim=False):
 
 
 @lower(aten.max.dim, aten.min.dim)
-def extreme_with_index(call, x, dim, keepdim=False):
+def extreme_with_index(
+    call: Call, x: TensorBox, dim: int, keepdim: bool = False
+) -> list[TensorBox]:
     return [extreme(call, x, [dim], keepdim), place_of_extreme(call, x, dim, keepdim)]
 
 
 @lower(aten.argmax.default, aten.argmin.default)
-def place_of_extreme(call, x, dim=None, keepdim=False):
+def place_of_extreme(
+    call: Call, x: TensorBox, dim: int | None = None, keepdim: bool = False
+) -> TensorBox:
     return reduce(
         call,
         x,
@@ -145,13 +181,13 @@ def place_of_extreme(call, x, dim=None, keepdim=False):
 
 
 @lower(aten.any, aten.all)
-def any_rule(call, x, dims=None, keepdim=False):
+def any_rule(call: Call, x: TensorBox, dims: Any = None, keepdim: bool = False) -> TensorBox:
     if call.value.dtype != torch.bool:
         raise NotLowered("uint8 result")
     return (some if call.name == "any" else every)(call, truth(call, x), dims, keepdim)
 
 
-def truth(call, x):
+def truth(call: Call, x: TensorBox) -> TensorBox:
     """x != 0"""
     return (
         x
@@ -160,19 +196,26 @@ def truth(call, x):
     )
 
 
-def some(call, x, dims, keepdim):
+def some(call: Call, x: TensorBox, dims: Any, keepdim: bool) -> TensorBox:
     """any(x) of bools."""
     return reduce(call, x, dims, keepdim, "any", torch.bool, torch.bool)
 
 
-def every(call, x, dims, keepdim):
+def every(call: Call, x: TensorBox, dims: Any, keepdim: bool) -> TensorBox:
     """all(x) of bools: no element is false."""
     some_false = some(call, mapped(call, x, ops.logical_not, torch.bool), dims, keepdim)
     return mapped(call, some_false, ops.logical_not, torch.bool, x)
 
 
 @lower(aten.var.correction, aten.var_mean.correction)
-def variance(call, x, dims=None, *, correction=None, keepdim=False):
+def variance(
+    call: Call,
+    x: TensorBox,
+    dims: Any = None,
+    *,
+    correction: float | None = None,
+    keepdim: bool = False,
+) -> Any:
     """Two passes: mean, then the sum of squared differences (accurate where one pass cancels)."""
     both = call.node.target is aten.var_mean.correction
     result = (call.value[0] if both else call.value).dtype
@@ -189,7 +232,7 @@ def variance(call, x, dims=None, *, correction=None, keepdim=False):
     total = reduce(call, x, dims, True, "sum", compute, compute)
     load_total, load = total.make_loader(), x.make_loader()
 
-    def difference(index):
+    def difference(index: Index) -> Value:
         at = [sympy.Integer(0) if k in dims else i for k, i in enumerate(index)]
         centered = ops.sub(
             cast(load(index), x.dtype, compute), ops.truediv(load_total(at), number(count, compute))
@@ -216,7 +259,9 @@ def variance(call, x, dims=None, *, correction=None, keepdim=False):
 
 
 @lower(aten.cumsum.default, aten.cumprod.default, aten.logcumsumexp.default)
-def cumulative(call, x, dim, *, dtype=None):
+def cumulative(
+    call: Call, x: TensorBox, dim: int, *, dtype: torch.dtype | None = None
+) -> TensorBox:
     """CPU: accumulated in double (float32, float64), float32 (narrow floats) or int64, and rounded
     at every step, as eager does it. GPU: in float32, float64 or int64."""
     size, result = list(x.get_size()), call.value.dtype
@@ -238,11 +283,21 @@ def cumulative(call, x, dim, *, dtype=None):
     return scan(call, x, result, others, element, [count], whole, kind, compute, size)
 
 
-def scan(call, x, result, *what):
+def scan(call: Call, x: TensorBox, result: torch.dtype, *what: Any) -> TensorBox:
     return TensorBox.stored(Scan(x.device, result, *what, origins=call.origins | x.origins))
 
 
-def in_chunks(call, x, element, others, count, whole, kind, compute, result):
+def in_chunks(
+    call: Call,
+    x: TensorBox,
+    element: Callable[[Index, Index], Value],
+    others: list[Size],
+    count: Size,
+    whole: Callable[[Index, Index], Index],
+    kind: str,
+    compute: torch.dtype,
+    result: torch.dtype,
+) -> TensorBox:
     """Few long scans: scans of chunks, each of which begins with the result of the chunks before
     it, a scan of their sums."""
     chunk = nearest_divisor(count, LONG_SCAN // 2) if isinstance(count, int) else 0
@@ -251,33 +306,27 @@ def in_chunks(call, x, element, others, count, whole, kind, compute, result):
             f"a scan of {count} elements that no chunks divide: eager's kernel works on all at once"
         )
     combine, neutral = (ops.add, 0) if kind == "sum" else (ops.mul, 1)
-    place = lambda index, rindex: element(index[:-1], [index[-1] * chunk + rindex[0]])  # noqa: E731
-    load_total = TensorBox.stored(
-        Reduction(
-            x.device,
-            compute,
-            [*others, count // chunk],
-            place,
-            [chunk],
-            kind,
-            compute,
-            origins=call.origins | x.origins,
-        )
-    ).make_loader()
-    before = scan(
-        call,
-        x,
-        compute,
-        others,
-        lambda index, rindex: load_total([*index, *rindex]),
-        [count // chunk],
-        lambda index, rindex: [*index, *rindex],
-        kind,
-        compute,
-        [*others, count // chunk],
-    ).make_loader()
+    chunks = [*others, count // chunk]
+    origins = call.origins | x.origins
 
-    def first_continues(index, rindex):
+    def place(index: Index, rindex: Index) -> Value:
+        return element(index[:-1], [index[-1] * chunk + rindex[0]])
+
+    def together(index: Index, rindex: Index) -> Index:
+        return [*index, *rindex]
+
+    totals = TensorBox.stored(
+        Reduction(x.device, compute, chunks, place, [chunk], kind, compute, origins=origins)
+    )
+    load_total = totals.make_loader()
+
+    def total(index: Index, rindex: Index) -> Value:
+        return load_total(together(index, rindex))
+
+    sums = scan(call, x, compute, others, total, [count // chunk], together, kind, compute, chunks)
+    before = sums.make_loader()
+
+    def first_continues(index: Index, rindex: Index) -> Value:
         is_first = ops.eq(ops.index_expr(rindex[0], torch.int64), ops.constant(0, torch.int64))
         follows = ops.gt(ops.index_expr(index[-1], torch.int64), ops.constant(0, torch.int64))
         carried = ops.masked(
@@ -287,15 +336,8 @@ def in_chunks(call, x, element, others, count, whole, kind, compute, result):
         )
         return combine(carried, place(index, rindex))
 
-    return scan(
-        call,
-        x,
-        result,
-        [*others, count // chunk],
-        first_continues,
-        [chunk],
-        lambda index, rindex: whole(index[:-1], [index[-1] * chunk + rindex[0]]),
-        kind,
-        compute,
-        whole(list(others), [count]),
-    )
+    def output(index: Index, rindex: Index) -> Index:
+        return whole(index[:-1], [index[-1] * chunk + rindex[0]])
+
+    size = whole(list(others), [count])
+    return scan(call, x, result, chunks, first_continues, [chunk], output, kind, compute, size)

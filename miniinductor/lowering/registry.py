@@ -12,18 +12,27 @@ recorded. Mirrors torch/_inductor/lowering.py.
 """
 
 import numbers
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import sympy
 import torch
-from torch._prims_common import ELEMENTWISE_TYPE_PROMOTION_KIND as Promotion, elementwise_dtypes
+from torch import fx
+from torch._prims_common import ELEMENTWISE_TYPE_PROMOTION_KIND as Promotion
+from torch._prims_common import elementwise_dtypes
 
-from ..ir import Pointwise, TensorBox, View
-from ..ops import ops
+from ..ir import Index, Loader, Pointwise, Reindex, TensorBox, View
+from ..ops import Value, ops
+from ..sizes.expressions import Size
 from ..sizes.symbols import described, sizes
 
+if TYPE_CHECKING:
+    from .graph import GraphLowering
+
 aten = torch.ops.aten
-LOWERINGS = {}  # OpOverload -> rule
+Rule = Callable[..., Any]  # (call, *arguments) -> a box, or several
+LOWERINGS: dict[torch._ops.OpOverload, Rule] = {}
 
 
 class NotLowered(Exception):
@@ -38,29 +47,30 @@ class CannotLower(Exception):
 class Call:
     """The ATen call being lowered."""
 
-    node: object
-    lowerer: object  # GraphLowering
+    node: fx.Node
+    lowerer: "GraphLowering"
 
     @property
-    def value(self):
+    def value(self) -> Any:
         """The fake result: a tensor or a tuple of tensors (`Described`, where sizes are
         symbolic)."""
         return described(self.node.meta["val"])
 
     @property
-    def origins(self):
+    def origins(self) -> frozenset[str]:
         return frozenset([self.node.name])
 
     @property
-    def name(self):
+    def name(self) -> str:
         """ "add" for aten.add.Tensor."""
-        return self.node.target._schema.name.split("::")[1]
+        target: Any = self.node.target
+        return target._schema.name.split("::")[1]
 
 
-def lower(*targets):
+def lower(*targets: Any) -> Callable[[Rule], Rule]:
     """Register a rule for ops or op packets (all overloads that are not in place or out=)."""
 
-    def register(rule):
+    def register(rule: Rule) -> Rule:
         for target in targets:
             overloads = (
                 [target]
@@ -76,7 +86,13 @@ def lower(*targets):
 
 
 # --- building values ------------------------------------------------------------------------------
-def made(call, body, *sources, dtype=None, size=None):
+def made(
+    call: Call,
+    body: Loader,
+    *sources: Any,
+    dtype: torch.dtype | None = None,
+    size: Sequence[Size] | None = None,
+) -> TensorBox:
     """body(index) for every index of the call's (first) result; sources: the boxes that it reads.
     dtype, size: if not the result's."""
     value = call.value[0] if isinstance(call.value, (tuple, list)) else call.value
@@ -91,7 +107,13 @@ def made(call, body, *sources, dtype=None, size=None):
     )
 
 
-def mapped(call, box, function, dtype, *sources):
+def mapped(
+    call: Call,
+    box: TensorBox,
+    function: Callable[[Value], Value],
+    dtype: torch.dtype,
+    *sources: Any,
+) -> TensorBox:
     """function(value) of every element of `box`, as `dtype`; sources: what `box` was made from, if
     that is part of the same op."""
     load = box.make_loader()
@@ -100,11 +122,11 @@ def mapped(call, box, function, dtype, *sources):
     )
 
 
-def is_number(x):
+def is_number(x: object) -> bool:
     return isinstance(x, (numbers.Number, sympy.Expr)) and not isinstance(x, torch.Tensor)
 
 
-def broadcast_loader(box, size):
+def broadcast_loader(box: TensorBox, size: Sequence[Size]) -> Loader:
     """A loader that takes an index into the broadcast shape `size`."""
     own, load = box.get_size(), box.make_loader()
     skip = len(size) - len(own)
@@ -114,7 +136,7 @@ def broadcast_loader(box, size):
     return lambda index: load([sympy.Integer(0) if f else i for f, i in zip(fixed, index[skip:])])
 
 
-def cast(value, src, dst):
+def cast(value: Value, src: torch.dtype, dst: torch.dtype) -> Value:
     return value if src == dst else ops.to_dtype(value, dst, src)
 
 
@@ -122,8 +144,14 @@ NARROW = (torch.float16, torch.bfloat16)
 
 
 def pointwise(
-    call, function, *args, promotion=Promotion.DEFAULT, dtype=None, compute=None, wide_second=False
-):
+    call: Call,
+    function: Callable[..., Value],
+    *args: Any,
+    promotion: Promotion = Promotion.DEFAULT,
+    dtype: torch.dtype | None = None,
+    compute: torch.dtype | None = None,
+    wide_second: bool = False,
+) -> TensorBox:
     """function over values of `args` (boxes and numbers), broadcast, converted to the computation
     dtype of torch's promotion rule; the result has the dtype that eager gives it.
 
@@ -153,13 +181,13 @@ def pointwise(
     ]
     loaders = [_operand(a, size, n, compute) for a, n in zip(args, narrow)]
 
-    def body(index):
+    def body(index: Index) -> Value:
         return cast(function(*[load(index) for load in loaders]), produced, result)
 
     return made(call, body, *args, dtype=result)
 
 
-def _operand(arg, size, narrow, compute):
+def _operand(arg: Any, size: Sequence[Size], narrow: torch.dtype, compute: torch.dtype) -> Loader:
     """A loader of `arg`, rounded to `narrow` (the dtype eager converts it to) and converted to
     `compute`."""
     if isinstance(arg, TensorBox):
@@ -172,7 +200,7 @@ def _operand(arg, size, narrow, compute):
     raise NotLowered(f"argument {arg!r}")
 
 
-def number(value, dtype):
+def number(value: Any, dtype: torch.dtype) -> Value:
     """A number, perhaps one made of symbolic sizes, as a value of a loop body."""
     return (
         ops.index_expr(value, dtype)
@@ -181,23 +209,23 @@ def number(value, dtype):
     )
 
 
-def broadcast_sizes(*shapes):
+def broadcast_sizes(*shapes: Sequence[Size]) -> tuple[Size, ...]:
     """What shapes broadcast to; that they do has been checked while tracing."""
     rank = max(map(len, shapes))
     columns = zip(*[(1,) * (rank - len(shape)) + tuple(shape) for shape in shapes])
     return tuple(next((n for n in column if n != 1), 1) for column in columns)
 
 
-def view(call, base, size, reindex):
+def view(call: Call, base: TensorBox, size: Iterable[Size], reindex: Reindex) -> TensorBox:
     return TensorBox(View(base, list(sizes(size)), reindex, call.origins | base.origins))
 
 
-def normalize_dim(dim, rank):
+def normalize_dim(dim: int, rank: int) -> int:
     """A dimension number in [0, rank)."""
     return dim % rank if rank else 0
 
 
-def normalize_dims(dims, rank):
+def normalize_dims(dims: Any, rank: int) -> list[int]:
     if not rank:
         return []
     if dims is None or (isinstance(dims, (list, tuple)) and not dims):

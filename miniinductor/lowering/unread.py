@@ -13,6 +13,7 @@ recognise counts as reading a part.
 """
 
 import operator
+from typing import Any
 
 import torch
 from torch import fx
@@ -70,18 +71,18 @@ def read_in_part(graph: fx.Graph, is_forward: bool) -> set[fx.Node]:
     return {node for node in raising if node not in whole}
 
 
-def name_of(node) -> str:
+def name_of(node: fx.Node) -> str:
     """ "add" for aten.add.Tensor, "" for what is no ATen op."""
     schema = getattr(node.target, "_schema", None)
     return schema.name.split("::")[1] if schema is not None else ""
 
 
-def _counts(user) -> bool:
+def _counts(user: fx.Node) -> bool:
     """Does this user look at elements at all?"""
     return name_of(user) not in MAKES_ANEW
 
 
-def _is_stored(node) -> bool:
+def _is_stored(node: fx.Node) -> bool:
     """Has the result memory of its own, whoever reads it?"""
     return (
         node.op == "output"
@@ -118,11 +119,12 @@ def reads_all(user: fx.Node, node: fx.Node) -> bool:
     if name in SCATTERS:
         return not first
     if name == "constant_pad_nd":
-        return all(isinstance(n, int) and n >= 0 for n in user.args[1])
+        pad: Any = user.args[1]
+        return all(isinstance(n, int) and n >= 0 for n in pad)
     if name in PART_OF_MEMORY or not (is_view(user.target) or name == "_unsafe_view"):
         return False
     return same(_count(user), _count(node)) or name == "expand"
 
 
-def _count(node):
+def _count(node: fx.Node) -> Any:
     return node.meta["val"].numel()

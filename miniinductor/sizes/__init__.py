@@ -4,6 +4,7 @@ The files, in the order in which one needs the other:
 
 * `expressions`: division, remainder and float arithmetic as sympy functions
 * `printing`: expressions as Python, C and Triton
+* `intervals`: the lowest and highest value of an expression
 * `ranges`: what follows from the ranges of loop variables
 * `facts`: what follows from guards, and a small prover
 * `symbols`: from `torch.SymInt` to expressions and back; hints; what holds for all sizes

@@ -20,9 +20,11 @@ guards.  Mirrors torch/utils/_sympy/functions.py (paper section 5).
 import math
 import operator
 from collections.abc import Callable
+from typing import Any
 
 import sympy
 
+Size = int | sympy.Expr  # of a tensor: a number, or an expression over symbols
 INFINITY = sympy.oo
 ZERO = sympy.Integer(0)
 
@@ -153,13 +155,13 @@ class Mod(sympy.Function):
 def _kept_as_written(name: str, code: str, result: type, compute: Callable) -> type:
     """A function that is computed on numbers and otherwise kept: floats must round as Python's."""
 
-    def evaluate(cls, *args):
+    def evaluate(cls: type, *args: sympy.Expr) -> sympy.Expr | None:
         if not all(a.is_number for a in args):
             return None
         value = compute(*[as_number(a) for a in args])
         return sympy.Integer(value) if result is int else sympy.Float(value)
 
-    fields = {
+    fields: dict[str, Any] = {
         "eval": classmethod(evaluate),
         "is_integer": True if result is int else None,
         "is_real": True,
@@ -197,6 +199,13 @@ _TABLE = (
     ("BitXor", "({} ^ {})", int, operator.xor),
     *((f"Math_{name}", f"math.{name}({{}})", float, getattr(math, name)) for name in MATH),
 )
-FLOAT_FUNCTIONS: dict[str, type] = {row[0]: _kept_as_written(*row) for row in _TABLE}
+FLOAT_FUNCTIONS: dict[str, Any] = {row[0]: _kept_as_written(*row) for row in _TABLE}
 globals().update(FLOAT_FUNCTIONS)  # pickle looks for them here: compiled graphs are kept on disk
+NEVER_BELOW_0 = tuple(  # those that are not negative where no argument is
+    FLOAT_FUNCTIONS[name]
+    for name in (
+        *("ToFloat", "TrueDiv", "FloatAdd", "FloatMul", "FloatFloorDiv", "FloatMin", "FloatMax"),
+        *("Math_sqrt", "Floor", "Ceil", "Trunc", "Round"),
+    )
+)
 ATOMS = (FloorDiv, Mod, sympy.Max, sympy.Min, sympy.Abs, *FLOAT_FUNCTIONS.values())

@@ -13,7 +13,7 @@ expression is written.  Mirrors torch/utils/_sympy/printers.py.
 """
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import sympy
 
@@ -52,21 +52,21 @@ class PythonPrinter(Printer):
     def __init__(self, names: Mapping[sympy.Symbol, str] | None = None) -> None:
         self.names = names or {}
 
-    def write_Symbol(self, expr):
+    def write_Symbol(self, expr: sympy.Expr) -> tuple[str, int]:
         return self.names.get(expr, expr.name), ATOM
 
-    def write_Number(self, expr):
+    def write_Number(self, expr: sympy.Expr) -> tuple[str, int]:
         if expr in (INFINITY, -INFINITY):
             return f"float('{'-' if expr < 0 else ''}inf')", ATOM
         return repr(as_number(expr)), ATOM
 
     write_NumberSymbol = write_Number  # pi
 
-    def write_BooleanAtom(self, expr):
+    def write_BooleanAtom(self, expr: sympy.Expr) -> tuple[str, int]:
         return str(bool(expr)), ATOM
 
-    def write_Add(self, expr):
-        def place(term):
+    def write_Add(self, expr: sympy.Expr) -> tuple[str, int]:
+        def place(term: sympy.Expr) -> tuple[bool, bool, str]:
             return term.is_number, term.could_extract_minus_sign(), str(term)
 
         first, *others = sorted(expr.args, key=place)
@@ -78,7 +78,7 @@ class PythonPrinter(Printer):
                 text += f" + {self.text(term)}"
         return text, SUM
 
-    def write_Mul(self, expr):
+    def write_Mul(self, expr: sympy.Expr) -> tuple[str, int]:
         number, rest = expr.as_coeff_Mul()
         factors = sorted(sympy.Mul.make_args(rest), key=str)
         text = " * ".join(self.within(factor, UNARY) for factor in factors)
@@ -88,43 +88,43 @@ class PythonPrinter(Printer):
             return f"-{text}", PRODUCT
         return f"{text} * {as_number(number)!r}", PRODUCT
 
-    def write_Pow(self, expr):
+    def write_Pow(self, expr: sympy.Expr) -> tuple[str, int]:
         return f"{self.within(expr.base, UNARY)}**{self.within(expr.exp, UNARY)}", UNARY
 
-    def write_Relational(self, expr):
+    def write_Relational(self, expr: sympy.Expr) -> tuple[str, int]:
         return f"{self.text(expr.lhs)} {expr.rel_op} {self.text(expr.rhs)}", SUM
 
-    def write_And(self, expr):
+    def write_And(self, expr: sympy.Expr) -> tuple[str, int]:
         return f"({' and '.join(map(self.text, expr.args))})", ATOM
 
-    def write_Or(self, expr):
+    def write_Or(self, expr: sympy.Expr) -> tuple[str, int]:
         return f"({' or '.join(map(self.text, expr.args))})", ATOM
 
-    def write_Not(self, expr):
+    def write_Not(self, expr: sympy.Expr) -> tuple[str, int]:
         return f"(not {self.within(expr.args[0], UNARY)})", ATOM
 
-    def write_FloorDiv(self, expr):
+    def write_FloorDiv(self, expr: sympy.Expr) -> tuple[str, int]:
         a, b = (self.within(part, UNARY) for part in expr.args)
         return f"({a} // {b})", ATOM
 
-    def write_Mod(self, expr):
+    def write_Mod(self, expr: sympy.Expr) -> tuple[str, int]:
         a, b = (self.within(part, UNARY) for part in expr.args)
         return f"({a} % {b})", ATOM
 
-    def write_Max(self, expr):
+    def write_Max(self, expr: sympy.Expr) -> tuple[str, int]:
         return self.call("max", *expr.args)
 
-    def write_Min(self, expr):
+    def write_Min(self, expr: sympy.Expr) -> tuple[str, int]:
         return self.call("min", *expr.args)
 
-    def write_Abs(self, expr):
+    def write_Abs(self, expr: sympy.Expr) -> tuple[str, int]:
         return self.call("abs", *expr.args)
 
-    def write_Piecewise(self, expr):
+    def write_Piecewise(self, expr: sympy.Expr) -> tuple[str, int]:
         (a, condition), (b, _) = expr.args
         return f"({self.text(a)} if {self.text(condition)} else {self.text(b)})", ATOM
 
-    def write_Function(self, expr):
+    def write_Function(self, expr: sympy.Expr) -> tuple[str, int]:
         """One of the float functions; each says how Python writes it."""
         return type(expr).code.format(*[self.within(a, UNARY) for a in expr.args]), ATOM
 
@@ -145,16 +145,16 @@ class IndexPrinter(Printer):
     functions = "{}"
     floats: dict[str, str] = {}
 
-    def write_Integer(self, expr):
+    def write_Integer(self, expr: sympy.Expr) -> tuple[str, int]:
         return str(int(expr)), ATOM if expr >= 0 else UNARY
 
-    def write_Float(self, expr):
+    def write_Float(self, expr: sympy.Expr) -> tuple[str, int]:
         return repr(float(expr)), ATOM
 
-    def write_Symbol(self, expr):
+    def write_Symbol(self, expr: sympy.Expr) -> tuple[str, int]:
         return expr.name, ATOM
 
-    def write_Add(self, expr):
+    def write_Add(self, expr: sympy.Expr) -> tuple[str, int]:
         first, *others = sorted(expr.args, key=_term_key)
         text = self.within(first, SUM)
         for term in others:
@@ -164,45 +164,45 @@ class IndexPrinter(Printer):
                 text += f" + {self.within(term, SUM)}"
         return text, SUM
 
-    def write_Mul(self, expr):
+    def write_Mul(self, expr: sympy.Expr) -> tuple[str, int]:
         coefficient, rest = expr.as_coeff_Mul()
         if coefficient == -1:
             return "-" + self.within(rest, UNARY), UNARY
         return "*".join(self.within(factor, UNARY) for factor in expr.args), PRODUCT
 
-    def write_Pow(self, expr):
+    def write_Pow(self, expr: sympy.Expr) -> tuple[str, int]:
         if not expr.exp.is_Integer or not 0 < expr.exp < 8:
             raise NotImplementedError(f"no text for the power {expr}")
         return "*".join([self.within(expr.base, UNARY)] * int(expr.exp)), PRODUCT
 
-    def write_FloorDiv(self, expr):
+    def write_FloorDiv(self, expr: sympy.Expr) -> tuple[str, int]:
         return self._division(expr, self.divide, "floordiv")
 
-    def write_Mod(self, expr):
+    def write_Mod(self, expr: sympy.Expr) -> tuple[str, int]:
         return self._division(expr, "%", "remainder")
 
-    def _division(self, expr, operator, function):
+    def _division(self, expr: sympy.Expr, operator: str, function: str) -> tuple[str, int]:
         a, b = expr.args
         if never_negative(a) and never_negative(b):
             return f"{self.within(a, PRODUCT)}{operator}{self.within(b, UNARY)}", PRODUCT
         return self.call(self.functions.format(function), a, b)
 
-    def write_Max(self, expr):
+    def write_Max(self, expr: sympy.Expr) -> tuple[str, int]:
         return self._pairwise("maximum", expr.args)
 
-    def write_Min(self, expr):
+    def write_Min(self, expr: sympy.Expr) -> tuple[str, int]:
         return self._pairwise("minimum", expr.args)
 
-    def write_Abs(self, expr):
+    def write_Abs(self, expr: sympy.Expr) -> tuple[str, int]:
         return self._pairwise("maximum", (expr.args[0], -expr.args[0]))
 
-    def _pairwise(self, function, args):
+    def _pairwise(self, function: str, args: Sequence[sympy.Expr]) -> tuple[str, int]:
         text = self.text(args[0])
         for other in args[1:]:
             text = f"{self.functions.format(function)}({text}, {self.text(other)})"
         return text, ATOM
 
-    def write_Function(self, expr):
+    def write_Function(self, expr: sympy.Expr) -> tuple[str, int]:
         """A number made of sizes in floating point, computed as Python does."""
         spelling = self.floats.get(type(expr).__name__)
         if spelling is None:
@@ -227,7 +227,7 @@ class CPrinter(IndexPrinter):
         "Math_sqrt": "__builtin_sqrt({})",
     }
 
-    def write_Integer(self, expr):
+    def write_Integer(self, expr: sympy.Expr) -> tuple[str, int]:
         text, strength = super().write_Integer(expr)
         return (text + "LL" if abs(int(expr)) > 2**31 - 1 else text), strength
 
@@ -252,7 +252,7 @@ def index_text(expr: sympy.Expr, language: str = "c") -> str:
     return LANGUAGES[language].text(sympy.sympify(expr))
 
 
-def _term_key(term):
+def _term_key(term: sympy.Expr) -> tuple[bool, bool, str]:
     coefficient, rest = term.as_coeff_Mul()
     return rest == 1, coefficient.is_negative or False, str(rest)
 

@@ -18,28 +18,35 @@ Mirrors torch/_inductor/sizevars.py.
 
 import functools
 import math
+from collections.abc import Iterable, Mapping
 
 import sympy
 
 from ..current import Current
-from .expressions import FloorDiv, Mod
+from .expressions import FloorDiv, Mod, Size
+from .intervals import is_nonnegative, of_function
+
+Ranges = Mapping[sympy.Symbol, Size]  # a variable -> how far it runs
+DIVISIONS = (FloorDiv, Mod)
+SIMPLIFIED = (*DIVISIONS, sympy.Abs, sympy.Max, sympy.Min)
 
 _multiples = Current({})  # symbol -> a number that divides it for all sizes
 multiples = _multiples.set
 
 
-def opened(expression):
+def opened(expression: sympy.Expr) -> sympy.Expr:
     """The expression with 8*t for each symbol that 8 divides: divisions by 8 come out at
     construction.  `closed` takes it back."""
     return expression.xreplace({s: k * _part(s, k) for s, k in _multiples.value.items()})
 
 
-def closed(expression):
+def closed(expression: sympy.Expr) -> sympy.Expr:
+    """The expression with s // 8 for each symbol t that `opened` wrote s = 8*t with."""
     parts = {_part(s, k): (s, k) for s, k in _multiples.value.items()}
     if not parts or not expression.has(*parts):
         return expression
 
-    def close(e):
+    def close(e: sympy.Expr) -> sympy.Expr:
         if e in parts:
             return FloorDiv(*parts[e])
         if e.is_Mul:
@@ -54,144 +61,143 @@ def closed(expression):
 
 
 @functools.lru_cache(None)
-def _part(symbol, k):
+def _part(symbol: sympy.Symbol, k: int) -> sympy.Symbol:
     return sympy.Symbol(f"{symbol}_by_{k}", integer=True, positive=True)
 
 
-def bounds(expression, ranges):
+def bounds(expression: sympy.Expr, ranges: Ranges) -> tuple[int, int] | None:
     """(lowest, highest) value of an expression whose variables v run over [0, ranges[v]); None
     where unknown."""
     if expression.is_Integer:
         return int(expression), int(expression)
     if expression.is_Symbol:
         size = ranges.get(expression)
-        return (
-            (0, int(size) - 1) if size is not None and getattr(size, "is_Integer", True) else None
-        )
-    parts = [bounds(a, ranges) for a in expression.args]
-    if None in parts:
-        return None
+        if size is None or not getattr(size, "is_Integer", True):
+            return None
+        return 0, int(size) - 1
+    parts = []
+    for argument in expression.args:
+        part = bounds(argument, ranges)
+        if part is None:
+            return None
+        parts.append(part)
     if expression.is_Add:
         return sum(low for low, _ in parts), sum(high for _, high in parts)
     if expression.is_Mul:
-        low, high = 1, 1
-        for a, b in parts:
-            ends = (low * a, low * b, high * a, high * b)
-            low, high = min(ends), max(ends)
-        return low, high
-    if isinstance(expression, FloorDiv) and parts[1][0] == parts[1][1] > 0:
-        return parts[0][0] // parts[1][0], parts[0][1] // parts[1][0]
-    if isinstance(expression, (sympy.Max, sympy.Min)):
-        choose = max if isinstance(expression, sympy.Max) else min
-        return choose(low for low, _ in parts), choose(high for _, high in parts)
-    if isinstance(expression, sympy.Abs):
-        low, high = parts[0]
-        return max(low, -high, 0), max(-low, high)
-    if isinstance(expression, Mod) and parts[1][0] == parts[1][1] > 0:
-        return 0, min(parts[1][0] - 1, parts[0][1] if parts[0][0] >= 0 else parts[1][0] - 1)
-    return None
+        return _product(parts)
+    low, high = of_function(expression, parts)
+    return (low, high) if isinstance(low, int) and isinstance(high, int) else None
 
 
-SIMPLIFIED = (FloorDiv, Mod, sympy.Abs, sympy.Max, sympy.Min)
+def _product(parts: Iterable[tuple[int, int]]) -> tuple[int, int]:
+    low = high = 1
+    for a, b in parts:
+        ends = (low * a, low * b, high * a, high * b)
+        low = min(ends)
+        high = max(ends)
+    return low, high
 
 
-def simplify(expression, ranges):
+def simplify(expression: sympy.Expr, ranges: Ranges) -> sympy.Expr:
     """An expression equal to `expression` while each variable v stays in [0, ranges[v])."""
     expression = sympy.sympify(expression)
     if not expression.has(*SIMPLIFIED):
         return sympy.expand(expression)
-    expression = opened(expression)
     ranges = {v: opened(sympy.sympify(n)) for v, n in ranges.items()}
+    found = _Simplifier(ranges).visit(opened(expression))
+    return closed(join_quotients(sympy.expand(found)))
 
-    def visit(e):
-        if not e.args or not e.has(*SIMPLIFIED):
-            return e
-        given, e = e, e.func(*[visit(a) for a in e.args])
+
+class _Simplifier:
+    """From the leaves up: each quotient, remainder, maximum ... in a simpler form where the ranges
+    of loop variables allow one."""
+
+    def __init__(self, ranges: Ranges) -> None:
+        self.ranges = ranges
+
+    def visit(self, given: sympy.Expr) -> sympy.Expr:
+        if not given.args or not given.has(*SIMPLIFIED):
+            return given
+        e = given.func(*[self.visit(a) for a in given.args])
         if isinstance(e, (sympy.Abs, sympy.Max, sympy.Min)):
-            return _decided(e, ranges)
-        if not isinstance(
-            e, (FloorDiv, Mod)
-        ):  # a quotient that came apart has new quotients in its parts
-            return visit(e) if isinstance(given, (FloorDiv, Mod)) else e
+            return _decided(e, self.ranges)
+        if isinstance(e, DIVISIONS):
+            return self._division(e)
+        # a quotient that came apart has new quotients in its parts
+        return self.visit(e) if isinstance(given, DIVISIONS) else e
+
+    def _division(self, e: sympy.Expr) -> sympy.Expr:
+        """A quotient or remainder whose arguments are simple."""
         if not e.args[1].is_Integer:
-            return _below_divisor(_cut(e, visit), ranges)
-        numerator, divisor = sympy.expand(e.args[0]), int(e.args[1])
-        limits = bounds(numerator, ranges)
+            return _below_divisor(self._cut(e), self.ranges)
+        numerator = sympy.expand(e.args[0])
+        divisor = int(e.args[1])
+        limits = bounds(numerator, self.ranges)
         if limits is None:
-            return _below_divisor(e.func(numerator, e.args[1]), ranges)
-        if limits[0] // divisor == limits[1] // divisor:  # one quotient for all indices
-            quotient = limits[0] // divisor
-            return (
-                sympy.Integer(quotient)
-                if isinstance(e, FloorDiv)
-                else numerator - quotient * divisor
-            )
+            return _below_divisor(e.func(numerator, e.args[1]), self.ranges)
+        quotient = limits[0] // divisor
+        if quotient == limits[1] // divisor:  # one quotient for all indices
+            if isinstance(e, FloorDiv):
+                return sympy.Integer(quotient)
+            return numerator - quotient * divisor
+        split = self._without_small_terms(e, numerator, divisor)
+        return e.func(numerator, e.args[1]) if split is None else self.visit(split)
+
+    def _without_small_terms(
+        self, e: sympy.Expr, numerator: sympy.Expr, divisor: int
+    ) -> sympy.Expr | None:
+        """(8*i + j) // 24 is i // 3 for 0 <= j < 8; None where no such terms are found."""
         terms = [
-            (math.gcd(int(t.as_coeff_Mul()[0]), divisor), t) for t in sympy.Add.make_args(numerator)
+            (math.gcd(int(term.as_coeff_Mul()[0]), divisor), term)
+            for term in sympy.Add.make_args(numerator)
         ]
-        for k in sorted(
-            {k for k, _ in terms if 1 < k < divisor}, reverse=True
-        ):  # (8*i + j) // 24 is i // 3 for 0 <= j < 8
-            small = sympy.Add(*[t for g, t in terms if g % k])
-            limits = bounds(small, ranges)
-            if limits and 0 <= limits[0] and limits[1] < k:
-                inner, rest = sympy.expand((numerator - small) / k), sympy.Integer(divisor // k)
-                return visit(
-                    FloorDiv(inner, rest)
-                    if isinstance(e, FloorDiv)
-                    else k * Mod(inner, rest) + small
-                )
-        return e.func(numerator, e.args[1])
+        for k in sorted({factor for factor, _ in terms if 1 < factor < divisor}, reverse=True):
+            small = sympy.Add(*[term for factor, term in terms if factor % k])
+            limits = bounds(small, self.ranges)
+            if limits is None or limits[0] < 0 or limits[1] >= k:
+                continue
+            inner = sympy.expand((numerator - small) / k)
+            rest = sympy.Integer(divisor // k)
+            if isinstance(e, FloorDiv):
+                return FloorDiv(inner, rest)
+            return k * Mod(inner, rest) + small
+        return None
 
-    return closed(join_quotients(sympy.expand(visit(expression))))
+    def _cut(self, e: sympy.Expr) -> sympy.Expr:
+        """A quotient or remainder by k*t, where dividing by k alone comes out: (8*i + j) // (8*t)
+        is i // t for 0 <= j < 8."""
+        numerator = sympy.expand(e.args[0])
+        k, rest = e.args[1].as_coeff_Mul()
+        if not k.is_Integer or k <= 1:
+            return e
+        inner = self.visit(FloorDiv(numerator, k))
+        if inner.has(*DIVISIONS) or not inner.has(*numerator.free_symbols):
+            return e
+        if isinstance(e, FloorDiv):
+            return FloorDiv(inner, rest)
+        return k * Mod(inner, rest) + sympy.expand(numerator - k * inner)
 
 
-def _decided(e, ranges):
+def _decided(e: sympy.Expr, ranges: Ranges) -> sympy.Expr:
     """The one that is always the largest (smallest), if there is one."""
     parts = [e.args[0], -e.args[0]] if isinstance(e, sympy.Abs) else list(e.args)
     sign = -1 if isinstance(e, sympy.Min) else 1
+
+    def never_less(part: sympy.Expr, other: sympy.Expr) -> bool:
+        limits = bounds(sympy.expand(sign * (part - other)), ranges)
+        return limits is not None and limits[0] >= 0
+
     for part in parts:
-        limits = [
-            bounds(sympy.expand(sign * (part - other)), ranges)
-            for other in parts
-            if other is not part
-        ]
-        if all(found and found[0] >= 0 for found in limits):
+        if all(never_less(part, other) for other in parts if other is not part):
             return part
     return e
 
 
-def _cut(e, visit):
-    """A quotient or remainder by k*t, where dividing by k alone comes out: (8*i + j) // (8*t) is i
-    // t for 0 <= j < 8."""
-    numerator, (k, rest) = sympy.expand(e.args[0]), e.args[1].as_coeff_Mul()
-    inner = visit(FloorDiv(numerator, k)) if k.is_Integer and k > 1 else numerator
-    if k == 1 or inner.has(FloorDiv, Mod) or not inner.has(*numerator.free_symbols):
-        return e
-    return (
-        FloorDiv(inner, rest)
-        if isinstance(e, FloorDiv)
-        else k * Mod(inner, rest) + sympy.expand(numerator - k * inner)
-    )
-
-
-@functools.lru_cache(10_000)
-def is_nonnegative(expression):
-    """Is it >= 0 for all symbols in their range?  Reads the signs after writing each positive
-    symbol (a size) as 1 + something >= 0."""
-    low = {
-        s: sympy.Symbol(f"_{s.name}", integer=True, nonnegative=True) + 1
-        for s in expression.free_symbols
-        if s.is_positive
-    }
-    return bool(sympy.expand(expression.xreplace(low)).is_nonnegative)
-
-
-def lies_in(expression, size, ranges):
+def lies_in(expression: sympy.Expr, size: Size, ranges: Ranges) -> bool:
     """Is 0 <= expression < size for all indices in range, for sure?"""
     limits = bounds(expression, ranges)
     if limits is not None and getattr(size, "is_Integer", True):
-        return limits[0] >= 0 and limits[1] < size
+        return bool(limits[0] >= 0 and limits[1] < size)
     if expression.has(sympy.Abs, sympy.Max, sympy.Min):  # not highest where its variables are
         return False
     highest = expression.replace(Mod, lambda a, b: b - 1).xreplace(
@@ -200,10 +206,10 @@ def lies_in(expression, size, ranges):
     return is_nonnegative(expression) and is_nonnegative(size - 1 - highest)
 
 
-def _below_divisor(e, ranges):
+def _below_divisor(e: sympy.Expr, ranges: Ranges) -> sympy.Expr:
     """A quotient or remainder by a symbolic divisor, or of a symbolic range: x // s = 0 and x % s =
     x where 0 <= x < s."""
-    if not isinstance(e, (FloorDiv, Mod)):
+    if not isinstance(e, DIVISIONS):
         return e
     numerator, divisor = e.args
     if lies_in(numerator, divisor, ranges):
@@ -211,7 +217,7 @@ def _below_divisor(e, ranges):
     return e
 
 
-def join_quotients(expression):
+def join_quotients(expression: sympy.Expr) -> sympy.Expr:
     """c*b*FloorDiv(a, b) + c*Mod(a, b)  ->  c*a: what merging two dimensions that lie side by side
     leaves behind."""
     if not expression.is_Add or not expression.has(Mod):
@@ -220,7 +226,8 @@ def join_quotients(expression):
         remainder = next((f for f in sympy.Mul.make_args(term) if isinstance(f, Mod)), None)
         if remainder is None:
             continue
-        (a, b), c = remainder.args, term / remainder
+        a, b = remainder.args
+        c = term / remainder
         quotient = c * b * FloorDiv(a, b)
         if quotient in expression.args:
             return join_quotients(sympy.expand(expression - term - quotient + c * a))

@@ -27,17 +27,20 @@ import functools
 import hashlib
 import math
 import warnings
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import sympy
 import torch
 import torch.utils._pytree as pytree
+from torch import fx
 
 from ..current import Current
-from .expressions import FLOAT_FUNCTIONS, FloorDiv, Mod
+from .expressions import FLOAT_FUNCTIONS, FloorDiv, Mod, Size
+from .intervals import is_nonnegative
 from .printing import python_code
-from .ranges import is_nonnegative, opened
+from .ranges import opened
 
 # torch.fx would rather have sizes as nodes; here they stand in the arguments, where they print as
 # Python over the first placeholders
@@ -48,28 +51,15 @@ Size: TypeAlias = int | sympy.Expr  # a size, stride or offset
 
 # A symbol, named by the hash of its text -> the integer it stands for: math.trunc(s0 / 2).
 DERIVED: dict[sympy.Symbol, sympy.Expr] = {}
-NEVER_BELOW_0 = tuple(  # functions that are not negative where no argument is
-    FLOAT_FUNCTIONS[name]
-    for name in (
-        *("ToFloat", "TrueDiv", "FloatAdd", "FloatMul", "FloatFloorDiv", "FloatMin", "FloatMax"),
-        *("Math_sqrt", "Floor", "Ceil", "Trunc", "Round"),
-    )
-)
-
-
-def _never_negative(expr):
-    if expr.is_nonnegative:
-        return True
-    return isinstance(expr, NEVER_BELOW_0) and all(map(_never_negative, expr.args))
 
 
 @functools.lru_cache(10_000)
-def with_derived_symbols(expr):
+def with_derived_symbols(expr: sympy.Expr) -> sympy.Expr:
     """The expression with a symbol for each integer that is computed in floating point."""
     if not expr.args:
         return expr
     computed = isinstance(expr, tuple(FLOAT_FUNCTIONS.values()))
-    if computed and expr.is_integer and _never_negative(expr):
+    if computed and expr.is_integer and is_nonnegative(expr):
         name = "n_" + hashlib.sha1(python_code(expr).encode()).hexdigest()[:12]
         symbol = sympy.Symbol(name, integer=True, nonnegative=True)
         DERIVED[symbol] = expr
@@ -79,7 +69,7 @@ def with_derived_symbols(expr):
     return expr if unchanged else expr.func(*args)
 
 
-def underived(expr, known=()):
+def underived(expr: sympy.Expr, known: Sequence[str] = ()) -> sympy.Expr:
     """The expression over the front end's symbols and the derived ones that are called as in
     `known`."""
     return expr.xreplace(
@@ -87,29 +77,25 @@ def underived(expr, known=()):
     )
 
 
-def size(n):
+def size(n: Any) -> Any:
     """A size, stride or other number as the loop IR has it: a Python number where it is constant,
     else a sympy expression."""
     if isinstance(n, SYMBOLIC):
         n = with_derived_symbols(sympy.sympify(n.node.expr))
-    if isinstance(n, sympy.Basic):
-        return (
-            int(n)
-            if n.is_Integer
-            else float(n)
-            if n.is_Float
-            else bool(n)
-            if n in (sympy.true, sympy.false)
-            else n
-        )
-    return n
+    if not isinstance(n, sympy.Basic):
+        return n
+    if n.is_Integer:
+        return int(n)
+    if n.is_Float:
+        return float(n)
+    return bool(n) if n in (sympy.true, sympy.false) else n
 
 
-def sizes(values):
+def sizes(values: Iterable[Any]) -> tuple[Any, ...]:
     return tuple(size(n) for n in values)
 
 
-def is_symbolic(value):
+def is_symbolic(value: object) -> bool:
     """Has this (fake) tensor, or tuple of tensors, a size or stride that is not constant?"""
     if isinstance(value, torch.Tensor):
         return any(isinstance(n, torch.SymInt) for n in (*value.shape, *value.stride()))
@@ -121,7 +107,7 @@ _hints = Current({})  # symbol -> int, for `hint`
 size_hints = _hints.set
 
 
-def hint(n, unknown=None):
+def hint(n: Any, unknown: int | None = None) -> Any:
     """The number that `n` is in the run the graph was captured in; `unknown` where nothing says
     it."""
     if isinstance(n, int):
@@ -134,55 +120,50 @@ def hint(n, unknown=None):
     return int(value) if value.is_Integer else unknown
 
 
-def hints_of(graph):
+def hints_of(graph: fx.Graph) -> dict[sympy.Symbol, sympy.Integer]:
     """symbol -> hint of the size symbols among an FX graph's placeholders."""
-    values = [
-        n.meta["val"].node
-        for n in graph.find_nodes(op="placeholder")
-        if isinstance(n.meta.get("val"), torch.SymInt)
-    ]
-    return {
-        s: sympy.Integer(v.hint)
-        for v in values
-        for s in (sympy.sympify(v.expr),)
-        if s.is_Symbol and v.hint is not None
-    }
+    found = {}
+    for node in _symbolic_placeholders(graph):
+        expr = sympy.sympify(node.expr)
+        if expr.is_Symbol and node.hint is not None:
+            found[expr] = sympy.Integer(node.hint)
+    return found
 
 
-def multiples_of(graph):
+def _symbolic_placeholders(graph: fx.Graph) -> list[Any]:
+    """What stands behind each `torch.SymInt` among the graph's placeholders."""
+    values = [n.meta.get("val") for n in graph.find_nodes(op="placeholder")]
+    return [value.node for value in values if isinstance(value, torch.SymInt)]
+
+
+def multiples_of(graph: fx.Graph) -> dict[sympy.Symbol, int]:
     """symbol -> a number that divides it, as far as the symbols' owner has learnt (`x.view(-1,
     8)`)."""
-    owners = [
-        v.node.shape_env
-        for n in graph.find_nodes(op="placeholder")
-        if isinstance(v := n.meta.get("val"), torch.SymInt)
-    ]
-    return {s: k for owner in owners[:1] for s, k in owner.multiples().items()}
+    for node in _symbolic_placeholders(graph):
+        return dict(node.shape_env.multiples())  # they all have one owner
+    return {}
 
 
 # --- what holds for all sizes ---------------------------------------------------------------------
-def expand(n):
+def expand(n: Size) -> Size:
     """The same size in a form that equal sizes share."""
     return n if isinstance(n, int) else size(sympy.expand(n))
 
 
-def same(a, b):
+def same(a: Any, b: Any) -> bool:
     """Are two sizes equal, whatever the symbols are?  False: not, or not known."""
+    a = a if isinstance(a, int) else size(a)
+    b = b if isinstance(b, int) else size(b)
     if isinstance(a, int) and isinstance(b, int):
         return a == b
-    a, b = size(a), size(b)
-    return (
-        a == b
-        or not (isinstance(a, int) and isinstance(b, int))
-        and sympy.expand(opened(sympy.sympify(a - b))) == 0
-    )
+    return a == b or sympy.expand(opened(sympy.sympify(a - b))) == 0
 
 
-def same_sizes(a, b):
+def same_sizes(a: Sequence[Any], b: Sequence[Any]) -> bool:
     return len(a) == len(b) and all(map(same, a, b))
 
 
-def alike(a, b):
+def alike(a: torch.Tensor, b: torch.Tensor) -> bool:
     """Do two (fake) tensors have the same dtype, device, shape and strides, whatever the symbols
     are?"""
     return (
@@ -193,52 +174,60 @@ def alike(a, b):
     )
 
 
-def maximum(a, b):
-    return (
-        max(a, b)
-        if isinstance(a, (int, float)) and isinstance(b, (int, float))
-        else size(sympy.Max(a, b))
-    )
+def maximum(a: Any, b: Any) -> Any:
+    if isinstance(a, (int, float)) and isinstance(b, (int, float)):
+        return max(a, b)
+    return size(sympy.Max(a, b))
 
 
-def minimum(a, b):
-    return (
-        min(a, b)
-        if isinstance(a, (int, float)) and isinstance(b, (int, float))
-        else size(sympy.Min(a, b))
-    )
+def minimum(a: Any, b: Any) -> Any:
+    if isinstance(a, (int, float)) and isinstance(b, (int, float)):
+        return min(a, b)
+    return size(sympy.Min(a, b))
 
 
-def is_negative(n):
+def is_negative(n: Any) -> bool:
     """Is this number below 0?  Where symbols leave it open, as in this run: whoever traced the
     graph had to decide, and guards it."""
-    return n < 0 if isinstance(n, (int, float)) else not is_nonnegative(n) and (hint(n, 0) or 0) < 0
+    if isinstance(n, (int, float)):
+        return n < 0
+    return not is_nonnegative(n) and (hint(n, 0) or 0) < 0
 
 
-def is_multiple(n, k):
+def is_multiple(n: Size, k: int) -> bool:
     """Does the number k divide the size n, whatever the symbols are?"""
-    return n % k == 0 if isinstance(n, int) else Mod(sympy.expand(opened(n)), k) == 0
+    if isinstance(n, int):
+        return n % k == 0
+    return bool(Mod(sympy.expand(opened(n)), k) == 0)
 
 
-def quotient(a, b):
+def quotient(a: Size, b: Size) -> Size | None:
     """a / b where b divides a for all sizes, else None."""
     if isinstance(a, int) and isinstance(b, int):
         return a // b if b and a % b == 0 else None
-    a, b = sympy.expand(a), sympy.sympify(b)
-    return size(FloorDiv(a, b)) if b != 0 and Mod(a, b) == 0 else None
+    dividend = sympy.expand(a)
+    divisor = sympy.sympify(b)
+    if divisor == 0 or Mod(dividend, divisor) != 0:
+        return None
+    return size(FloorDiv(dividend, divisor))
 
 
-def is_dense(tensor):
+def is_dense(tensor: "torch.Tensor | Described") -> bool:
     """Do the elements of a (fake) tensor fill their memory without gaps or overlap?  False where
     that is not known."""
-    expected, shape, strides = 1, sizes(tensor.shape), sizes(tensor.stride())
-    for n, stride in sorted(
-        zip(shape, strides), key=lambda pair: (hint(pair[1], 1 << 40), hint(pair[0], 1 << 40))
-    ):
-        if n != 1:
-            if not same(stride, expected):
-                return False
-            expected = expected * n
+
+    def from_the_innermost(pair: tuple[Size, Size]) -> tuple[int, int]:
+        n, stride = pair
+        return hint(stride, 1 << 40), hint(n, 1 << 40)
+
+    expected: Size = 1
+    dimensions = zip(sizes(tensor.shape), sizes(tensor.stride()))
+    for n, stride in sorted(dimensions, key=from_the_innermost):
+        if n == 1:
+            continue
+        if not same(stride, expected):
+            return False
+        expected = expected * n
     return True
 
 
@@ -246,16 +235,16 @@ def is_dense(tensor):
 class Described:
     """What lowering reads of a fake tensor, with symbolic sizes as expressions."""
 
-    shape: tuple
-    strides: tuple
+    shape: tuple[Size, ...]
+    strides: tuple[Size, ...]
     dtype: torch.dtype
     device: torch.device
 
-    def stride(self):
+    def stride(self) -> tuple[Size, ...]:
         return self.strides
 
 
-def described(value):
+def described(value: Any) -> Any:
     """A fake tensor as it is where its sizes are constant, else as `Described`; nested in tuples
     too."""
     if isinstance(value, (tuple, list)):
@@ -266,17 +255,17 @@ def described(value):
 
 
 # --- numbers again, when the graph runs -----------------------------------------------------------
-def fill(tree, names):
+def fill(tree: Any, names: Sequence[str]) -> Callable[..., Any]:
     """A function of the symbols' values (in the order `names`) that gives `tree` with numbers for
     its symbolic sizes."""
     leaves, spec = pytree.tree_flatten(tree)
     places = [i for i, leaf in enumerate(leaves) if isinstance(leaf, (*SYMBOLIC, sympy.Expr))]
     if not places:
         return lambda *values: tree
-    text = f"lambda {', '.join(names)}: ({', '.join(python_code(underived(sympy.sympify(size(leaves[i])), names)) for i in places)},)"
-    evaluate = eval(text, {"math": math})
+    texts = [python_code(underived(sympy.sympify(size(leaves[i])), names)) for i in places]
+    evaluate = eval(f"lambda {', '.join(names)}: ({', '.join(texts)},)", {"math": math})
 
-    def filled(*values):
+    def filled(*values: Any) -> Any:
         result = list(leaves)
         for i, number in zip(places, evaluate(*values)):
             result[i] = number
@@ -285,7 +274,7 @@ def fill(tree, names):
     return filled
 
 
-def nearest_divisor(count, wanted):
+def nearest_divisor(count: int, wanted: int) -> int:
     """A divisor of `count` between wanted / 2 and 2 * wanted, so that no chunk is cut short; else
     `wanted`."""
     near = [d for d in range(max(2, wanted // 2), 2 * wanted + 1) if count % d == 0]
