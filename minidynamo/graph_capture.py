@@ -26,8 +26,8 @@ import types
 import weakref
 
 import torch
-import torch.utils._pytree as pytree
 import torch.fx
+import torch.utils._pytree as pytree
 from torch._dispatch.python import enable_python_dispatcher
 from torch._subclasses import fake_tensor
 

@@ -32,12 +32,13 @@ from typing import NamedTuple, TypeAlias
 import sympy
 import torch
 
-from .sizes.expressions import FloorDiv, Mod
-from .sizes.ranges import bounds, lies_in, simplify
 from .handlers import PrintHandler, loop_variable, loop_variables, run_body
 from .ir import ComputedBuffer, origin
 from .ops import OpsHandler, exact_key, fill, set_handler
-from .sizes.symbols import Size, expand, hint, quotient, same, size as plain
+from .sizes.expressions import FloorDiv, Mod
+from .sizes.ranges import bounds, lies_in, simplify
+from .sizes.symbols import Size, expand, hint, quotient, same
+from .sizes.symbols import size as plain
 
 
 class Access(NamedTuple):

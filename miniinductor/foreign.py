@@ -45,6 +45,7 @@ import gc
 import importlib.util
 import inspect
 import itertools
+import opcode
 import operator
 import os
 import sys
@@ -54,7 +55,6 @@ import types
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import opcode
 import torch
 from torch.utils import _python_dispatch as modes
 

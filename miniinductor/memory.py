@@ -38,7 +38,7 @@ from .kernels import KernelStep, Step
 from .nodes import ExternNode, Schedule
 from .records import CompileRecord
 from .runtime.program import ALIGNMENT
-from .sizes.ranges import is_nonnegative
+from .sizes.intervals import is_nonnegative
 from .sizes.symbols import Size, expand, hint, sizes
 
 # devices where an output takes the memory of what it is made of: that still lies in the cache

@@ -4,7 +4,6 @@ compiled, env = compile_symbolic(lambda x: x.softmax(-1), [torch.randn(5, 7)], d
 compiled(torch.randn(9, 3))         # the same kernels
 """
 
-import torch
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensorMode
 

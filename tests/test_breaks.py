@@ -6,9 +6,9 @@ import sys
 
 import pytest
 import torch
+from test_capture_language import fresh, make_test, outcome, same  # noqa: F401
 
 import minidynamo
-from test_capture_language import fresh, make_test, outcome, same  # noqa: F401
 
 
 def X():

@@ -10,8 +10,8 @@ import types
 import warnings
 
 import pytest
-
 from canonical_interpreter import stub
+
 from minidynamo.bytecode import Instruction, assemble, canonical, disassemble, emit, slots
 from minidynamo.bytecode.assembler import (
     PAIRS,

@@ -10,10 +10,10 @@ import weakref
 
 import pytest
 import torch
+from test_capture_language import fresh, make_test, same  # noqa: F401
 
 import minidynamo
 from minidynamo import config, records
-from test_capture_language import fresh, make_test, same  # noqa: F401
 
 
 def X():

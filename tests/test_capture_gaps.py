@@ -11,11 +11,11 @@ import weakref
 import pytest
 import torch
 import torch.utils.checkpoint
+from test_capture_language import fresh, make_test, same  # noqa: F401
 from torch.nn.attention import SDPBackend
 
 import minidynamo
 from minidynamo import convert_frame
-from test_capture_language import fresh, make_test, same  # noqa: F401
 
 
 def X():

@@ -6,13 +6,13 @@ import re
 
 import pytest
 import torch
+from backend_helpers import layer_norm, pointwise, reduce, run, softmax
 
 import miniinductor.config
-from backend_helpers import layer_norm, pointwise, reduce, run, softmax
 from miniinductor.codegen import cpp_lanes
 from miniinductor.codegen.cpp import CppKernelWriter
 from miniinductor.codegen.cpp_expressions import constant_text
-from miniinductor.ir import Pointwise, Scatter, TensorBox, ComputedBuffer, Layout, current_graph
+from miniinductor.ir import ComputedBuffer, Layout, Pointwise, Scatter, TensorBox, current_graph
 from miniinductor.ops import BINARY, COMPARISON, UNARY, UNARY_FLOAT, missing_ops, ops
 
 CPU = torch.device("cpu")

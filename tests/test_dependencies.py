@@ -3,8 +3,8 @@
 import pytest
 import sympy
 import torch
-
 from backend_helpers import CPU, make_graph, pointwise, reduce
+
 from miniinductor.dependencies import (
     Recorder,
     common_loops,

@@ -16,12 +16,14 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import sympy  # noqa: E402
+from backend_helpers import make_graph, pointwise  # noqa: E402
 from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: E402
 
 import minidynamo  # noqa: E402
 import miniinductor  # noqa: E402
-from backend_helpers import make_graph, pointwise  # noqa: E402
-from miniinductor import compile as stages, kernels  # noqa: E402
+from minidynamo.symbolic_shapes import ShapeEnv, symbolic_fake  # noqa: E402
+from miniinductor import compile as stages  # noqa: E402
+from miniinductor import kernels
 from miniinductor.autograd.joint import trace_joint  # noqa: E402
 from miniinductor.autograd.tracer import trace  # noqa: E402
 from miniinductor.decompositions import table  # noqa: E402
@@ -30,7 +32,6 @@ from miniinductor.lowering import lower_graph  # noqa: E402
 from miniinductor.ops import ops  # noqa: E402
 from miniinductor.records import CompileRecord  # noqa: E402
 from miniinductor.scheduler import Scheduler  # noqa: E402
-from minidynamo.symbolic_shapes import ShapeEnv, symbolic_fake  # noqa: E402
 
 ROOT = Path(__file__).parent.parent
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE

@@ -10,8 +10,7 @@ import torch
 
 import minidynamo
 import miniinductor
-from miniinductor import compile_fx
-from miniinductor import memory
+from miniinductor import compile_fx, memory
 
 
 def compiled_like_eager(function, *args, kernels=None, grad=False, **options):

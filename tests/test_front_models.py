@@ -4,7 +4,6 @@ against eager, no fallbacks."""
 import pytest
 import torch
 import transformers as tf
-
 from front_helpers import fallbacks, interpret, lower
 
 ids = torch.randint(0, 90, (2, 13))

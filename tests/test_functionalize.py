@@ -5,11 +5,10 @@ import pytest
 import torch
 import torch.nn.functional as F
 import torch.utils._pytree as pytree
+from front_helpers import check
 
 from miniinductor.autograd.functionalize import CannotFunctionalize, functionalize
 from miniinductor.autograd.tracer import CannotTrace, trace
-
-from front_helpers import check
 
 
 def write_through_views(x):

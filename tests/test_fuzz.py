@@ -6,19 +6,19 @@ The slow forms are `make fuzz` (10,000 programs) and the modules of `tests/fuzz`
 
 import contextlib
 import io
-import logging
 import itertools
+import logging
 import sys
 import warnings
 
 import pytest
 import torch
-
-import minidynamo
 from fuzz import environment, threads
 from fuzz.compare import Describer, difference, outcome
 from fuzz.programs import program
 from fuzz.run_programs import check, function_text
+
+import minidynamo
 from minidynamo import config
 
 

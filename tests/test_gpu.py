@@ -21,11 +21,12 @@ if os.environ.get("TRITON_INTERPRET") == "1":
     )
 
 import backend_helpers
+import test_cpp
+import test_graph_passes as attention_tests
+
 import minidynamo
 import miniinductor
 import miniinductor.config as config
-import test_cpp
-import test_graph_passes as attention_tests
 from minidynamo.bench.models import MODELS
 from minidynamo.bench.runner import largest_difference
 from minidynamo.bench.workloads import WORKLOADS

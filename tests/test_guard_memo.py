@@ -4,7 +4,6 @@ import collections
 import gc
 
 import pytest
-
 from minidynamo._guard_memo import Memo
 
 

@@ -9,9 +9,9 @@ import traceback
 import weakref
 
 import pytest
+from minidynamo._frame_hook import Switched
 
 from minidynamo import frame_hook
-from minidynamo._frame_hook import Switched
 from minidynamo.bytecode import Instruction, assemble, disassemble, emit
 from minidynamo.frame_hook import (
     disabled,

@@ -7,9 +7,9 @@ import pytest
 import sympy
 import torch
 
+from miniinductor.lowering.views import reshape_index
 from miniinductor.sizes.expressions import FloorDiv, Mod
 from miniinductor.sizes.ranges import bounds, simplify
-from miniinductor.lowering.views import reshape_index
 
 i, j = sympy.symbols("i j", integer=True, nonnegative=True)
 

@@ -3,10 +3,10 @@ right in kernels."""
 
 import pytest
 import torch
+from minidynamo._guard_memo import Memo
 
 import minidynamo
 from minidynamo import guards
-from minidynamo._guard_memo import Memo
 
 BACKENDS = ["eager", "aot_eager", "inductor"]
 

@@ -7,9 +7,9 @@ transposed, sliced and expanded inputs, empty and size-1 dimensions.
 import pytest
 import torch
 import torch.nn.functional as F
+from front_helpers import check, fallbacks, interpret, lower
 
 import miniinductor
-from front_helpers import check, fallbacks, interpret, lower
 
 FLOATS = [torch.float32, torch.float64, torch.bfloat16, torch.float16]
 INTEGERS = [torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8]

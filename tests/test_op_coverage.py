@@ -4,8 +4,8 @@ interpreter of the loop IR."""
 import pytest
 import torch
 import torch.nn.functional as F
-
 from front_helpers import check, fallbacks, interpret
+
 from miniinductor import compile_fx
 
 nan, inf = float("nan"), float("inf")
@@ -345,6 +345,7 @@ def test_the_loop_ir_shows_masks_and_positions():
 def test_a_split_extreme(dtype):
     """Chunks that are cut short are filled up with what loses against every number."""
     from front_helpers import lower
+
     from miniinductor.codegen.split_reductions import split_reductions
     from miniinductor.interpreter import run_graph
 

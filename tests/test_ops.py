@@ -3,6 +3,7 @@
 import pytest
 import sympy
 import torch
+from front_helpers import lower
 
 from miniinductor.handlers import DtypeError, DtypeHandler, PrintHandler, buffer_text
 from miniinductor.interpreter import InterpreterHandler
@@ -17,8 +18,6 @@ from miniinductor.ops import (
     ops,
     set_handler,
 )
-
-from front_helpers import lower
 
 
 @pytest.mark.parametrize(

@@ -15,17 +15,16 @@ import statistics
 import string
 import sys
 import textwrap
-import traceback
 import types
 import weakref
 
 import pytest
+from split_points import split, split_points
+from test_bytecode import FUNCTIONS, Derived
 
 from minidynamo.bytecode import disassemble
 from minidynamo.bytecode.assembler import VERSION
 from minidynamo.resume import CannotSplit, check_splittable, closure_names, parameters, resume_code
-from split_points import split, split_points
-from test_bytecode import Derived, FUNCTIONS
 
 
 def outcome(function, *args, **kwargs):

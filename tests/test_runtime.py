@@ -9,15 +9,15 @@ import threading
 
 import pytest
 import torch
+from backend_helpers import CPU, build, make_graph, pointwise, reduce, run, softmax
+from test_scheduler import exp, mm
 
 import miniinductor
 import miniinductor.config
-from backend_helpers import CPU, build, make_graph, pointwise, reduce, run, softmax
 from miniinductor.ir import BufferView
 from miniinductor.ops import ops
 from miniinductor.records import CompileRecord
 from miniinductor.runtime import build as builder
-from test_scheduler import exp, mm
 
 SOURCE = """extern "C" int NAME(void** args) {
     const float* in0 = (const float*)args[0];   // a comment
@@ -445,6 +445,7 @@ def test_other_devices_are_refused():
 )
 def test_symbolic_sizes_are_kernel_arguments(sizes, function, reference):
     import sympy
+
     from miniinductor import ir
 
     n = sympy.Symbol("n", integer=True, positive=True)

@@ -2,11 +2,11 @@
 
 import pytest
 import torch
+from backend_helpers import CPU, layer_norm, make_graph, pointwise, reduce, run, softmax
 
 import miniinductor.config
-from backend_helpers import CPU, layer_norm, make_graph, pointwise, reduce, run, softmax
-from miniinductor.ir import ExternKernel, Layout, TensorBox, current_graph
 from miniinductor.compile import make_schedule
+from miniinductor.ir import ExternKernel, Layout, TensorBox, current_graph
 from miniinductor.ops import ops
 from miniinductor.records import CompileRecord
 

@@ -8,7 +8,6 @@ import torch.nn.functional as F
 import minidynamo
 from minidynamo import frame_hook
 from minidynamo.sources import SourceTree, identifier
-
 from tests.soundness import functions, names, runner
 
 X = torch.arange(4.0) - 1

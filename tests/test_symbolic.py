@@ -11,12 +11,12 @@ import pytest
 import sympy
 import torch
 import torch.nn.functional as F
+from symbolic_helpers import Symbolic
 
 import miniinductor
-from miniinductor.sizes import ranges
 from miniinductor.codegen import split_reductions as splitting
+from miniinductor.sizes import ranges
 from miniinductor.sizes.expressions import FloorDiv, Mod
-from symbolic_helpers import Symbolic
 
 SIZES = [(6, 10), (2, 3), (17, 33), (5, 1030), (130, 66)]
 
@@ -275,8 +275,8 @@ def test_a_size_only_in_a_backward_compile_is_not_guarded_late():
 
 
 def test_cuda_graphs_are_refused():
-    from miniinductor.runtime.cuda_graphs import refusal
     from miniinductor.ir import Graph, InputBuffer
+    from miniinductor.runtime.cuda_graphs import refusal
 
     assert "symbolic" in refusal(
         Graph(inputs={"s0": InputBuffer("s0", None)}), torch.device("cuda")
@@ -396,8 +396,7 @@ def test_triton_needs_no_mask_where_blocks_divide_every_size():
 def test_what_a_gpu_kernel_assumes_of_its_sizes(monkeypatch):
     """Compiled for a GPU that is not there; launches are only noted: (function, grid)."""
     pytest.importorskip("triton")
-    from miniinductor.runtime import program
-    from miniinductor.runtime import _launcher, triton_build
+    from miniinductor.runtime import _launcher, program, triton_build
 
     kernels, launched, loaded = [], [], []
     monkeypatch.setattr(

@@ -532,8 +532,9 @@ def test_pitfall_6_double_backward_says_what_to_do(backend):
 
 
 def test_pitfall_7_the_backward_half_is_traced_in_this_thread():
-    from miniinductor.autograd.joint import trace_joint
     from torch import fx
+
+    from miniinductor.autograd.joint import trace_joint
 
     class M(torch.nn.Module):
         def forward(self, x):

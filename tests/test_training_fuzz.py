@@ -12,10 +12,11 @@ import re
 import pytest
 import torch
 import torch.utils._pytree as pytree
-from hypothesis import HealthCheck, given, note, settings, strategies as st
+from hypothesis import HealthCheck, given, note, settings
+from hypothesis import strategies as st
+from test_training import run, sharing
 
 import minidynamo
-from test_training import run, sharing
 
 EXAMPLES = int(os.environ.get("MINI_FUZZ", "0"))
 POINTWISE = [

@@ -8,10 +8,10 @@ import sys
 import pytest
 import torch
 import torch.nn.functional as F
+from test_training import BACKENDS, Net, check, clean, compiled_records, plain, same_state, x  # noqa: F401
 
 import minidynamo
 import miniinductor
-from test_training import BACKENDS, Net, check, clean, compiled_records, plain, same_state, x  # noqa: F401
 
 
 # --- random numbers -------------------------------------------------------------------------------

@@ -11,15 +11,16 @@ pytest.importorskip("triton", reason="triton is not installed (it has wheels for
 if os.environ.get("TRITON_INTERPRET") != "1":
     pytest.skip("needs TRITON_INTERPRET=1 (tests/conftest.py sets it)", allow_module_level=True)
 
+import test_cpp
+import test_foreach
 import torch
 import torch.nn.functional as F
+from backend_helpers import pointwise, reduce, run, softmax
+from test_cpp import fixed_seed  # noqa: F401
 
 import minidynamo
 import miniinductor
 import miniinductor.config as config
-import test_cpp
-import test_foreach
-from backend_helpers import pointwise, reduce, run, softmax
 from minidynamo.bench.models import MODELS
 from minidynamo.bench.runner import largest_difference
 from miniinductor.codegen.common import Kernel
@@ -29,7 +30,6 @@ from miniinductor.graph_passes import gpu_layout
 from miniinductor.ops import ops
 from miniinductor.runtime import triton_build
 from miniinductor.runtime.triton_interpreter import load_interpreted
-from test_cpp import fixed_seed  # noqa: F401
 
 NOT_HERE = {
     "test_the_writer_defines_every_op",
@@ -700,10 +700,11 @@ def test_every_line_names_its_fx_node():
 
 def test_indices_are_wide_where_they_must_be():
     """Also along the reduction: 4096*r0 does not fit into 32 bits."""
-    from miniinductor.codegen.triton import TritonKernelWriter
-    from miniinductor.scheduler import Scheduler
-    from miniinductor.records import CompileRecord
     from backend_helpers import make_graph
+
+    from miniinductor.codegen.triton import TritonKernelWriter
+    from miniinductor.records import CompileRecord
+    from miniinductor.scheduler import Scheduler
 
     for rows, wide in ((1 << 20, True), (1 << 10, False)):
         graph = make_graph(

@@ -2,8 +2,8 @@
 
 import pytest
 import torch
-
 from front_helpers import lower
+
 from miniinductor.ir import BufferView
 from miniinductor.ops import ops
 from miniinductor.verify import BadGraph, verify_graph

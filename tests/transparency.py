@@ -122,6 +122,7 @@ def child(name, hooked):
         suite.run(Result())
         return
     import torch  # noqa: F401
+
     from minidynamo import config, convert_frame, frame_hook, records
 
     ours = (

@@ -125,8 +125,9 @@ def nothing_is_built() -> Iterator[None]:
 
 # --- the programs --------------------------------------------------------------------------------
 def run_tour(name: str) -> dict[str, str]:
-    import minidynamo
     from tour_programs import TOURS
+
+    import minidynamo
 
     TOURS[name](minidynamo.compile)
     return texts_of_frames()
@@ -202,9 +203,10 @@ KINDS: dict[str, Callable[..., dict[str, str]]] = {
 
 
 def every_program(whole: bool) -> list[tuple]:
-    from minidynamo.bench.public_models import NAMES
     from torch.testing._internal.common_methods_invocations import op_db
     from tour_programs import TOURS
+
+    from minidynamo.bench.public_models import NAMES
 
     size = EVERY["whole" if whole else "sample"]
     ops = [op.name + (f".{op.variant_test_name}" if op.variant_test_name else "") for op in op_db]

@@ -35,6 +35,7 @@ def main():
     options = parser.parse_args()
     if options.freezing:
         import torch._inductor.config
+
         import miniinductor
 
         torch._inductor.config.freezing = miniinductor.config.freezing = True

@@ -61,9 +61,9 @@ from ..variables.objects import (
 )
 from ..variables.symbolic import CALLS, SymVar, apply, is_number
 from ..variables.tensor import TensorVar
+from . import class_checks  # noqa: F401  (its rules join the table)
 from .opcodes import slice_of
 from .operations import BINARY, COMPARE, UNARY
-from . import class_checks  # noqa: F401  (its rules join the table)
 from .torch_rules import NONE, RULES, _plainly, call_leaf, is_leaf, refused, rule, rules
 
 PURE_MODULES = {

@@ -16,6 +16,7 @@ import types
 from .. import config
 from ..exceptions import Break, ObservedException
 from ..foreign import ours
+from ..symbolic_shapes import DataDependentDecision
 from ..variables.base import OpaqueVar, Variable
 from ..variables.bounds import BYTES_PER_STEP, too_large
 from ..variables.constant import ConstantVar
@@ -51,7 +52,6 @@ from ..variables.objects import (
     method_of_class,
     type_text,
 )
-from ..symbolic_shapes import DataDependentDecision
 from ..variables.symbolic import SymVar, apply, data_dependent
 from ..variables.tensor import FloatVar, TensorVar
 

@@ -22,10 +22,10 @@ import types
 import torch
 
 from ..exceptions import Break, ObservedException
+from ..guards import MODULE_TABLES, literal
 from ..originals import NN_MODULE
 from .base import RealVar, Variable, current
 from .constant import ConstantVar
-from ..guards import MODULE_TABLES, literal
 from .containers import DictVar, ListVar, SetVar, TupleVar
 from .functions import BOUND, BoundMethodVar, CallableVar, PartialVar
 

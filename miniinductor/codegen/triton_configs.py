@@ -19,7 +19,6 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-
 PERSISTENT = 32768  # longest row that one program holds in registers
 PERSISTENT_COLUMNS = 64  # the same where memory runs along x
 REGISTERS = (

@@ -2,8 +2,8 @@
 
 from .basic import optimize
 from .cpu_library import optimize_for_cpu
-from .gpu_layout import optimize_for_gpu
 from .freezing import Constants, fold_affine, freeze
+from .gpu_layout import optimize_for_gpu
 from .pattern_matcher import apply
 from .patterns import rewrites
 

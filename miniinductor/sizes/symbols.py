@@ -29,7 +29,7 @@ import math
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 import sympy
 import torch
@@ -46,7 +46,6 @@ from .ranges import opened
 # Python over the first placeholders
 warnings.filterwarnings("ignore", message="Raw Sym(Int|Float|Bool) value")
 SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
-Size: TypeAlias = int | sympy.Expr  # a size, stride or offset
 
 
 # A symbol, named by the hash of its text -> the integer it stands for: math.trunc(s0 / 2).

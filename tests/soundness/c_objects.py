@@ -19,7 +19,6 @@ into the compiled function.  Many questions lie in one function, so that a case 
 import importlib
 import linecache
 import random
-import types
 import warnings
 
 import torch

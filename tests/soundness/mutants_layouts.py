@@ -1,7 +1,5 @@
 """Mutants of what is guarded, and compiled, of tensors' layouts and bits."""
 
-import torch
-
 from minidynamo import guards
 from minidynamo.graph_capture import OutputGraph
 from minidynamo.variables import builder

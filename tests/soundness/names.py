@@ -24,7 +24,7 @@ import types
 import torch
 
 import minidynamo
-from minidynamo import frame_hook, records
+from minidynamo import records
 
 from ..fuzz import programs, run_programs
 from ..fuzz.compare import difference, outcome
