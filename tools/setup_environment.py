@@ -33,8 +33,8 @@ def check_machine():
             f"The headers of Python {version} are missing: install them (Debian and Ubuntu: apt-get install python{version}-dev)."
         )
     try:
-        import ensurepip  # noqa: E401, F401
-        import venv
+        import ensurepip  # noqa: F401
+        import venv  # noqa: F401
     except ImportError:
         stop(
             "This Python has no venv module: install it (Debian and Ubuntu: apt-get install python3-venv)."
