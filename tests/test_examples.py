@@ -137,7 +137,20 @@ def symbolic():
     return {"fake": fake, **dict(zip(("s0", "s1"), (n.node.expr for n in fake.shape)))}
 
 
+def an_index():
+    """A node that may raise because of values."""
+    graph = trace(lambda x, i: ([x[i]], []), [torch.randn(5), torch.tensor([1])], table()).graph
+    return {"node": next(n for n in graph.nodes if n.op == "call_function")}
+
+
 MORE = {  # file -> what else its example finds
+    "checks": an_index,
+    "eager_support": lambda: {
+        "aten": torch.ops.aten,
+        "fake_uint16": torch.zeros(1, dtype=torch.uint16),
+    },
+    "foreign": lambda: {"compile_it": lambda: None, "work": len, "arguments": ([],)},
+    "sizes/intervals": lambda: {"i": sympy.Symbol("i", integer=True, nonnegative=True)},
     "autograd/functionalize": lambda: {"gm": trace(in_place, [torch.randn(5, 3)])},
     "autograd/joint": product,
     "autograd/partition": lambda: {

@@ -64,7 +64,10 @@ def public_api() -> dict:
         }
 
     fields = {
-        cls.__name__: list(cls.__dataclass_fields__)
+        cls.__name__: [
+            *cls.__dataclass_fields__,
+            *[name for name, value in vars(cls).items() if isinstance(value, property)],
+        ]
         for module in (dynamo_records, inductor_records)
         for cls in vars(module).values()
         if isinstance(cls, type) and cls.__module__ == module.__name__

@@ -7,9 +7,9 @@ import sys
 import pytest
 import torch
 
-sys.path.append(os.path.join(os.path.dirname(__file__), "sweeps"))
-import graphs  # noqa: E402
+sys.path.append(os.path.dirname(__file__))
 from front_helpers import interpret  # noqa: E402
+from sweeps import graphs  # noqa: E402
 
 import miniinductor  # noqa: E402
 

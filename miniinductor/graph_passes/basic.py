@@ -145,26 +145,39 @@ def stand_in(node, source):
     is: was it done?"""
     if reaches_output_by_views(node):
         return False
+    if reaches_output_by_views(node, SHARING) and not is_private(source, node):
+        return False
     node.replace_all_uses_with(source)
     node.graph.erase_node(node)
     return True
 
 
-def reaches_output_by_views(node):
-    """Would removing this copy make an output share memory with something else?"""
-    work, seen = [node], set()
+# What shares memory beside the views: an _unsafe_view is one of a copy that may be gone already.
+SHARING = (operator.getitem, aten._unsafe_view.default)
+
+
+def reaches_output_by_views(node, sharing=(operator.getitem,), without=None):
+    """Does an output share the memory of `node`, on a way that does not pass `without`?"""
+    work, seen = [node], {without}
     while work:
         for user in work.pop().users:
             if user.op == "output":
                 return True
-            shares = is_view(user.target) or user.target in (
-                operator.getitem,
-                aten._unsafe_view.default,  # of a copy, which may have been removed already
-            )
+            shares = is_view(user.target) or user.target in sharing
             if shares and user not in seen:
                 seen.add(user)
                 work.append(user)
     return False
+
+
+def is_private(source, copy):
+    """Is the memory of `source` made in this graph, and does no output share it but through
+    `copy`?"""
+    while is_view(source.target) or source.target in SHARING:
+        source = source.args[0]
+    if source.op != "call_function":
+        return False
+    return not reaches_output_by_views(source, SHARING, without=copy)
 
 
 def merge_common(graph):
