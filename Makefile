@@ -28,7 +28,7 @@ test: $(READY)
 	@echo "[test] running the tests"
 	@$(BIN)/python -m pytest tests
 
-# for every commit, in two minutes: layout, names, types, and a few tests of each file
+# for every commit, in two minutes: layout, names, and a few tests of each file
 quick: $(READY) style
 	@$(BIN)/python -m pytest --quick 2 tests
 

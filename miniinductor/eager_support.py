@@ -25,7 +25,6 @@ from .ops import exact_key
 ABOUT_DTYPES = re.compile(
     r"not implemented for|not supported for|dtype|scalar type|data type|expected .* type", re.I
 )
-USUAL = (torch.float32, torch.float64, torch.int64, torch.bool)
 SYMBOLIC = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}
 _answers: dict[tuple, str] = {}
 
