@@ -1,11 +1,12 @@
 """Proof that the generators can fail: each mutant removes one check of the compilers.
 
-    python -m tests.soundness.mutants [--only NAME] [--jobs 2]
+    python -m tests.soundness.mutants [--only NAME] [--jobs 2] [--at-once 1]
 
 A mutant is a function that replaces one small part of the packages while it runs (one kind of
 guard, one alias check, one dependency edge, one mask).  The generators that are named with it run
 with `--mutant NAME`; at least one of them must find a difference.  A mutant that none of them
-finds is printed as SURVIVED, and the exit status is 1.
+finds is printed as SURVIVED, and the exit status is 1.  `--jobs` are the processes of one
+generator, `--at-once` the mutants that run side by side.
 """
 
 import argparse
@@ -14,6 +15,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -70,21 +72,29 @@ def killed_by(found: Mutant, jobs: int) -> str | None:
     return None
 
 
+def tried_on(found: Mutant, jobs: int) -> tuple[str, str | None, float]:
+    """The mutant's name, the generator that noticed it, and how many seconds that took."""
+    begin = time.time()
+    killer = killed_by(found, jobs)
+    return found.name, killer, time.time() - begin
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--only", default="", help="mutants whose name contains this")
     parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--at-once", type=int, default=1)
     options = parser.parse_args()
     load()
     survivors = []
     chosen = [found for name, found in MUTANTS.items() if options.only in name]
-    for found in chosen:
-        begin = time.time()
-        killer = killed_by(found, options.jobs)
-        if killer is None:
-            survivors.append(found.name)
-        answer = f"killed by {killer}" if killer else "SURVIVED"
-        print(f"{found.name:40} {answer} ({time.time() - begin:.0f} s)", flush=True)
+    with ThreadPoolExecutor(options.at_once) as pool:
+        for tried in as_completed([pool.submit(tried_on, found, options.jobs) for found in chosen]):
+            name, killer, seconds = tried.result()
+            if killer is None:
+                survivors.append(name)
+            answer = f"killed by {killer}" if killer else "SURVIVED"
+            print(f"{name:40} {answer} ({seconds:.0f} s)", flush=True)
     print(f"{len(chosen)} mutants, {len(survivors)} survived {survivors}")
     sys.exit(bool(survivors))
 
