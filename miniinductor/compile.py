@@ -46,6 +46,7 @@ from .autograd.runtime import (
     written_by_data,
 )
 from .autograd.tracer import CannotTrace, ambient, without_autocast
+from .checks import may_raise
 from .codegen.matmul import fuse_products
 from .codegen.split_reductions import split_reductions
 from .codegen.wrapper import print_wrapper
@@ -82,7 +83,7 @@ from .nodes import Schedule, ScheduledNode
 from .records import CompileRecord, Later
 from .runtime.build import CompilerError
 from .runtime.cuda_graphs import GraphedCall, new_pools, refusal
-from .runtime.eager import Interpreted, guard_shared_memory
+from .runtime.eager import Interpreted, guard_shared_memory, with_eager_errors
 from .runtime.graph_cache import Entry, Uncachable, open_entry
 from .runtime.program import Program
 from .runtime.triton_build import start_workers, why_not
@@ -192,6 +193,8 @@ def assemble(
         run = start_inference(plan, options, record)
     if plan.shared_memory:
         run = guard_shared_memory(run, gm, record)
+    elif plan.may_refuse:
+        run = with_eager_errors(run, gm)
     return CompiledGraph(run, record)
 
 
@@ -219,7 +222,12 @@ def plan_inference(
         with record.timed("patterns"):
             apply(rewrites(), joint.graph, record, decompositions)
     program = compile_functional(joint.graph, record, joint.written, options)
-    return Plan(joint, program, shared_memory=bool(joint.written))
+    return Plan(
+        joint,
+        program,
+        shared_memory=bool(joint.written),
+        may_refuse=options.generate and may_refuse(joint.graph),
+    )
 
 
 def plan_training(
@@ -244,7 +252,22 @@ def plan_training(
     written = [("placeholder", f"primal{w.primal}") for w in joint.writes if w.result is None]
     forward = inner_writes(parts.forward, joint)
     program = compile_functional(forward, record, written, options)
-    return Plan(joint, program, cut_of(joint, parts), bool(joint.written)), parts
+    plan = Plan(
+        joint,
+        program,
+        cut_of(joint, parts),
+        shared_memory=bool(joint.written),
+        may_refuse=options.generate and may_refuse(parts.forward),
+    )
+    return plan, parts
+
+
+def may_refuse(functional: fx.GraphModule) -> bool:
+    """May a kernel raise for what it reads, and could the program run again then?"""
+    tags = [getattr(n.target, "tags", ()) for n in functional.graph.nodes]
+    if any(torch.Tag.nondeterministic_seeded in one for one in tags):
+        return False
+    return any(map(may_raise, functional.graph.nodes))
 
 
 def compile_functional(

@@ -187,9 +187,13 @@ def with_histories(fake_mode, tensors, leaves):
 
 def check_histories(tensors, objects):
     """Raise CannotTrace if the program has changed whether an input needs gradients other than by
-    writing to it."""
+    writing to it: `detach_`, `requires_grad_`.  (Autograd lets nobody write to a leaf that needs
+    gradients, so one that has a history now was detached before.)"""
     for tensor, thing in zip(tensors, objects):
-        if not isinstance(tensor, torch.Tensor) or thing.grad_fn is not None:
+        if not isinstance(tensor, torch.Tensor):
+            continue
+        was_learned = tensor.is_leaf and tensor.requires_grad
+        if thing.grad_fn is not None and not was_learned:
             continue
         before, now = (tensor.requires_grad, tensor.is_leaf), (thing.requires_grad, thing.is_leaf)
         if before != now:
@@ -285,6 +289,8 @@ def trace_joint(gm, inputs, held, decompositions=None):
         recorded = {}  # primals that autograd saw written -> where the new value stands
         for i, (thing, history) in enumerate(zip(objects, histories)):
             if needs_gradient(thing) and thing.grad_fn is not history:
+                if history is not None and history not in history_of([thing]):
+                    raise CannotTrace("the program detaches an input, then writes to it")
                 recorded[i] = len(results)
                 results.append(thing)
         joint.count = len(results)

@@ -70,6 +70,7 @@ class Plan:
     program: object  # of the forward half
     cut: Cut = None  # training
     shared_memory: bool = False  # it writes: no two tensors may share memory
+    may_refuse: bool = False  # kernels look at values, and nothing else happens: see eager.py
 
     def __getstate__(self):
         joint = copy.copy(self.joint)
