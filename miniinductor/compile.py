@@ -32,7 +32,6 @@ from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 from . import config, coverage
-from .autograd.functionalize import CannotFunctionalize
 from .autograd.joint import has_lazy_bits, needs_gradient, trace_forward, trace_joint
 from .autograd.partition import Parts, partition
 from .autograd.runtime import (
@@ -45,13 +44,13 @@ from .autograd.runtime import (
     with_outputs,
     written_by_data,
 )
-from .autograd.tracer import CannotTrace, ambient, without_autocast
+from .autograd.tracer import ambient, without_autocast
 from .checks import may_raise
 from .codegen.matmul import fuse_products
 from .codegen.split_reductions import split_reductions
-from .codegen.wrapper import print_wrapper
 from .data_dependent import compile_pieces, symbols_of, unknown_symbols
 from .decompositions import table
+from .exceptions import NOT_COMPILED, CannotLower
 from .foreach import join_alike
 from .foreign import ThreadState, faults, ours
 from .graph_passes import (
@@ -76,12 +75,11 @@ from .kernels import (
     main_device,
     write_kernels,
 )
-from .lowering import CannotLower, lower_graph
+from .lowering import lower_graph
 from .lowering.cheap import is_cheap
 from .memory import are_owned, plan_memory
 from .nodes import Schedule, ScheduledNode
 from .records import CompileRecord, Later
-from .runtime.build import CompilerError
 from .runtime.cuda_graphs import GraphedCall, new_pools, refusal
 from .runtime.eager import Interpreted, guard_shared_memory, with_eager_errors
 from .runtime.graph_cache import Entry, Uncachable, open_entry
@@ -91,6 +89,7 @@ from .scheduler import Scheduler
 from .sizes.ranges import multiples
 from .sizes.symbols import hints_of, multiples_of, size_hints
 from .verify import verify_graph
+from .wrapper import print_wrapper
 
 MODES = (None, "default", "reduce-overhead", "max-autotune")
 
@@ -161,7 +160,7 @@ def compile_captured(
     entry = entry_on_disk(gm, inputs, options, record)
     try:
         return assemble(gm, inputs, options, record, entry)
-    except (CannotTrace, CannotFunctionalize, CannotLower, CompilerError) as reason:
+    except NOT_COMPILED as reason:
         return run_eagerly(gm, record, str(reason))
     except ours(RuntimeError) as reason:  # of the front end's: `needs_data`
         if not getattr(reason, "needs_data", False):

@@ -158,7 +158,7 @@ MORE = {  # file -> what else its example finds
         "is_cheap": stages.is_cheap,
     },
     "autograd/runtime": training,
-    "codegen/wrapper": lambda: {
+    "wrapper": lambda: {
         "graph": lower_graph(
             trace(lambda x, y: ([torch.relu(x @ y)], []), [torch.ones(8, 4), torch.ones(4, 16)]),
             CompileRecord(),

@@ -34,10 +34,10 @@ import torch.utils._pytree as pytree
 from torch._dispatch.python import enable_python_dispatcher
 from torch.utils._python_dispatch import _disable_current_modes
 
+from ..exceptions import CannotTrace
 from ..foreign import ours
 from .functionalize import functionalize
 from .tracer import (
-    CannotTrace,
     OriginInterpreter,
     Tracer,
     ambient_autocast,

@@ -30,10 +30,9 @@ import torch
 import torch.utils._pytree as pytree
 
 from .. import config
+from ..exceptions import CannotLower, CompilerError
 from ..foreign import ThreadState, faults
-from ..lowering import CannotLower
 from ..records import Later
-from ..runtime.build import CompilerError
 from ..runtime.program import in_layout
 from ..sizes.symbols import fill
 from .joint import has_lazy_bits, replay

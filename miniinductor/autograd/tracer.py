@@ -32,11 +32,12 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 
 from .. import config
 from ..eager_support import refusal
+from ..exceptions import CannotFunctionalize, CannotTrace, DataDependent
 from ..fake_mode import FakeMode
 from ..foreign import ours, together
 from ..sizes.symbols import hint, same, same_sizes, sizes
 from . import recurrent
-from .functionalize import CannotFunctionalize, functional_form, graph_module, is_view
+from .functionalize import functional_form, graph_module, is_view
 
 aten = torch.ops.aten
 RESIZING = {
@@ -61,14 +62,6 @@ FEW = 4096  # elements
 # Python's rules for these neither ask for the dtype nor look at the targets, as eager's kernels do
 LOOKS_CLOSER = {"hardshrink", "softshrink", "multi_margin_loss", "multilabel_margin_loss"}
 LIFT = {aten.lift_fresh.default, aten.lift_fresh_copy.default}
-
-
-class CannotTrace(Exception):
-    """This program, on these arguments, is not traced; it runs eagerly."""
-
-
-class DataDependent(CannotTrace):
-    """The program asks for the *value* of a tensor; it cannot be traced whole."""
 
 
 @contextlib.contextmanager
