@@ -35,8 +35,8 @@ from ..eager_support import refusal
 from ..exceptions import CannotFunctionalize, CannotTrace, DataDependent
 from ..fake_mode import FakeMode
 from ..foreign import ours, together
+from ..hooks import CALLS
 from ..sizes.symbols import hint, same, same_sizes, sizes
-from . import recurrent
 from .functionalize import functional_form, graph_module, is_view
 
 aten = torch.ops.aten
@@ -661,45 +661,17 @@ class OriginInterpreter(fx.Interpreter):
             return self.ends.append(target.ended_by)
         if self.ends and target is self.ends[-1]:
             self.ends.pop()
-        images = [a for a in args[:1] if isinstance(a, torch.Tensor)]
-        if (
-            target in OWN_DROPOUT
-            or getattr(target, "__name__", "") in LOOKS_CLOSER
-            or target in RESAMPLING
-            and images
-            and (
-                images[0].dtype not in (torch.float32, torch.float64)
-                or same(images[0].numel(), 0)  # eager refuses some of them
-            )
-        ):
-            # Python's rule for it would split it before it reaches us; eager draws, and rounds, in
-            # a way of its own
+        rule = CALLS.get(target, OriginInterpreter.plain_call)
+        return rule(self, target, args, kwargs)
+
+    def plain_call(self, target, args, kwargs):
+        if stays_whole(target, args):
             with torch._C._DisablePythonDispatcher():
                 return super().call_function(target, args, kwargs)
+        out = super().call_function(target, args, kwargs)
         if target is getattr and args[1] == "data":
-            out, source = super().call_function(target, args, kwargs), self.tracer.to_fake(args[0])
-            self.tracer.share(out, source, data_of)
-            return out
-        if target in recurrent.FUNCTIONS:
-            given = recurrent.arguments(args, kwargs)
-            if recurrent.drops(given):
-                if args[0].is_cuda:
-                    raise CannotTrace("cuDNN draws a recurrent network's dropout in its own order")
-                return recurrent.layer_by_layer(target, given)
-            if recurrent.learns(given):
-                return recurrent.call_whole(target, given)
-        mask = kwargs.get("attn_mask") if target is F.scaled_dot_product_attention else None
-        if (
-            mask is not None
-            and mask.is_cuda
-            and mask.dim()
-            and mask.stride(-1) != 1
-            and not kwargs.get("dropout_p")
-        ):
-            # no fused attention kernel reads an expanded mask (and eager's other one draws dropout
-            # in another order)
-            kwargs = {**kwargs, "attn_mask": mask.contiguous()}
-        return super().call_function(target, args, kwargs)
+            self.tracer.share(out, self.tracer.to_fake(args[0]), data_of)
+        return out
 
     def call_method(self, target, args, kwargs):
         if target in LOOKS_CLOSER:
@@ -713,6 +685,18 @@ class OriginInterpreter(fx.Interpreter):
             return tensor
         self.tracer.constant(tensor, target)
         return self.tracer.to_fake(tensor)
+
+
+def stays_whole(target, args) -> bool:
+    """Would Python's rule for this function split it before it reaches us, though eager draws, or
+    rounds, or looks at values in a way of its own?"""
+    if target in OWN_DROPOUT or getattr(target, "__name__", "") in LOOKS_CLOSER:
+        return True
+    if target not in RESAMPLING or not isinstance(args[0], torch.Tensor):
+        return False
+    image = args[0]
+    is_usual = image.dtype in (torch.float32, torch.float64)
+    return not is_usual or same(image.numel(), 0)  # eager refuses some of them
 
 
 def run_traced(function, args, decompositions=None, as_program=lambda mode, args, fakes: fakes):
