@@ -147,7 +147,7 @@ def _log(level, tx, logger, *args, **kwargs):
     """Logger.debug/info...: nothing happens while the level is off (guarded); else the graph
     breaks."""
     logger = logger.real()
-    if logger.isEnabledFor(level):
+    if tx.run_now(logger.isEnabledFor, level):
         raise Break(
             "logging",
             f"Logger call at level {logging.getLevelName(level)}",

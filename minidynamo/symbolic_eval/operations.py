@@ -47,7 +47,7 @@ from ..variables.objects import (
     ClassVar,
     ObjectVar,
     TracebackVar,
-    is_programs,
+    in_c_or_library,
     lookup,
     method_of_class,
     type_text,
@@ -701,7 +701,7 @@ class Operations:
         if type(found) is FIELD and isinstance(variable, TupleVar):
             (place, _) = found.__reduce__()[1]
             return variable.item(self, place)
-        native = hasattr(type(found), "__get__") and not is_programs(found)
+        native = in_c_or_library(found)
         if isinstance(variable, TensorVar) or native and hasattr(variable, "method_" + name):
             return MethodVar(variable, name)
         if isinstance(found, METHODS):  # of a named tuple's class

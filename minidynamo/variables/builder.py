@@ -56,15 +56,18 @@ C_CALLABLES = (
     type(torch.ops.aten),
 )
 TENSOR_TYPES = (torch.Tensor, torch.nn.Parameter)
+KNOWS_NAMES = hasattr(torch.Tensor, "has_names")  # named dimensions went with torch 2.13
 
 
 def view_bits_check(value: torch.Tensor) -> str:
     """The check that a tensor is negated or conjugated lazily, or stands for zeros without memory,
-    as `value` is."""
+    as `value` is; where torch still has names of dimensions, that it has none."""
     checks = [f"{{0}}.is_neg() is {value.is_neg()}"]
     if value.is_complex():
         checks.append(f"{{0}}.is_conj() is {value.is_conj()}")
     checks.append(f"{{0}}._is_zerotensor() is {value._is_zerotensor()}")
+    if KNOWS_NAMES:
+        checks.append("not {0}.has_names()")
     return " and ".join(checks)
 
 
@@ -292,10 +295,9 @@ class Builder:
             and hasattr(kind, "_fields")
             and kind.__new__ is not tuple.__new__
         ):
+            items = enumerate(tuple.__iter__(value))
             return TupleVar(
-                [Lazy(item, source.child("tuple_item", n)) for n, item in enumerate(value)],
-                kind,
-                source,
+                [Lazy(item, source.child("tuple_item", n)) for n, item in items], kind, source
             )
         return self._object(value, kind, source)
 
@@ -308,6 +310,10 @@ class Builder:
     def _tensor(self, value, kind, source):
         if not tells_history(value):
             raise Break("tensor", "a view that was written in another mode: autograd refuses it")
+        if KNOWS_NAMES and value.has_names():
+            raise Break(
+                "tensor", "a tensor with named dimensions", "drop them: tensor.rename(None)"
+            )
         parent = source.base
         owned = (
             parent is not None
@@ -567,24 +573,17 @@ def _list(builder, value, source, base=list):
 
 
 def _tuple(builder, value, source, base=tuple):
-    builder.guard(source, "LENGTH", f"len({{0}}) == {len(value)}")
-    kind = (
-        type(value)
-        if type(value) in (tuple, torch.Size) or hasattr(type(value), "_fields")
-        else tuple
-    )
-    return TupleVar(
-        [
-            Lazy(item, source.child("tuple_item" if type(value) is not kind else "item", n))
-            for n, item in enumerate(value)
-        ],
-        kind,
-        source,
-    )
+    exact = type(value) in (tuple, torch.Size)
+    kind = type(value) if exact or hasattr(type(value), "_fields") else tuple
+    length = "len({0})" if exact else "tuple.__len__({0})"  # a program's class may have its own
+    builder.guard(source, "LENGTH", f"{length} == {tuple.__len__(value)}")
+    child = "item" if type(value) is kind else "tuple_item"
+    items = [Lazy(item, source.child(child, n)) for n, item in enumerate(tuple.__iter__(value))]
+    return TupleVar(items, kind, source)
 
 
 def _dict(builder, value, source, base=dict):
-    if "__builtins__" in value:
+    if dict.__contains__(value, "__builtins__"):
         raise Break("dictionary", "a module's globals as a dictionary")
     exact = type(value) in (dict, collections.OrderedDict, collections.defaultdict)
     items, kind = (

@@ -110,6 +110,14 @@ def is_programs(found: object) -> bool:
     return isinstance(inner, types.FunctionType) and not trusted(inner.__globals__.get("__name__"))
 
 
+def in_c_or_library(found: object) -> bool:
+    """Is this a method of C code, or one that a library wrote in Python?  A variable may then
+    implement it; the program's own functions and properties are traced."""
+    return isinstance(found, DESCRIPTORS_OF_C) or (
+        isinstance(found, METHODS) and not is_programs(found)
+    )
+
+
 def can_change(cls: type) -> bool:
     """May a program write attributes of this class?  Those of C may not be written."""
     return bool(cls.__flags__ & HEAP_TYPE) and not cls.__flags__ & IMMUTABLE_TYPE
@@ -137,6 +145,13 @@ def lookup_in(cls, owners, name):
 
 
 METHODS = (types.FunctionType, staticmethod, classmethod)
+DESCRIPTORS_OF_C = (
+    types.MethodDescriptorType,
+    types.WrapperDescriptorType,
+    types.ClassMethodDescriptorType,
+    types.GetSetDescriptorType,
+    types.MemberDescriptorType,
+)
 
 
 def type_text(cls):
@@ -762,6 +777,8 @@ class ClassVar(RealVar):
     def own_attribute(self, tx, name):
         """What `type` itself answers: a name, the bases, a docstring..."""
         cls = self.value
+        if name == "__flags__":
+            raise Break("attribute", "__flags__ of a class, into which Python writes at any time")
         LOOKUPS.starts[cls] = True  # guards the MRO
         value = tx.run_now(getattr, cls, name)
         if can_change(cls) and (value is None or isinstance(value, (str, dict))):
