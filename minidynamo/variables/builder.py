@@ -25,6 +25,7 @@ from .. import config
 from ..exceptions import Break
 from ..foreign import ours
 from ..guards import FUNCTION_FIELDS, LAYOUT, Guard, constant_check
+from ..sources import module_path
 from .base import Lazy, OpaqueVar
 from .constant import LITERALS, ConstantVar, is_constant_value
 from .containers import DictVar, ListVar, ProxyVar, SetVar, TupleVar
@@ -541,8 +542,6 @@ class Builder:
 
 def module_name(source):
     """ "h.0.weight" for a parameter's source."""
-    from ..graph_capture import module_path
-
     owner = source.base.base
     while owner is not None and owner.kind in ("dict", "raw_dict"):
         owner = owner.base
