@@ -54,7 +54,8 @@ from .variables.constant import ConstantVar, argument_of, is_constant_value
 from .variables.containers import DictVar, ListVar, SetVar, SliceVar, TupleVar
 from .variables.functions import CellVar
 from .variables.modules import GlobalsVar
-from .variables.objects import ObjectVar, lookup
+from .variables.lookup import lookup
+from .variables.objects import ObjectVar
 from .variables.symbolic import SYMBOLIC, SymVar, TextVar, data_dependent, wrap_symbolic
 from .variables.tensor import FloatVar, TensorVar, with_tensors
 

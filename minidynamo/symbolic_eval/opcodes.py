@@ -42,7 +42,10 @@ from ..variables.functions import (
 )
 from ..variables.iterators import IteratorVar
 from ..variables.modules import PyModuleVar
-from ..variables.objects import MISSING, ClassVar, ObjectVar, SuperVar, lookup
+from ..variables.classes import ClassVar
+from ..variables.lookup import MISSING, lookup
+from ..variables.objects import ObjectVar
+from ..variables.super import SuperVar
 from ..variables.symbolic import TextVar, parts_of
 from ..variables.tensor import TensorVar
 from .torch_rules import ContextVar

@@ -41,17 +41,10 @@ from ..variables.iterators import (
     SentinelVar,
     SequenceIterator,
 )
-from ..variables.objects import (
-    METHODS,
-    MISSING,
-    ClassVar,
-    ObjectVar,
-    TracebackVar,
-    in_c_or_library,
-    lookup,
-    method_of_class,
-    type_text,
-)
+from ..variables.classes import ClassVar
+from ..variables.exceptions import TracebackVar
+from ..variables.lookup import METHODS, MISSING, in_c_or_library, lookup, type_text
+from ..variables.objects import ObjectVar, method_of_class
 from ..variables.symbolic import SymVar, apply, data_dependent
 from ..variables.tensor import FloatVar, TensorVar
 

@@ -29,19 +29,19 @@ from ..sources import module_path
 from .base import Lazy, OpaqueVar
 from .constant import LITERALS, ConstantVar, is_constant_value
 from .containers import DictVar, ListVar, ProxyVar, SetVar, TupleVar
-from .functions import BoundMethodVar, CallableVar, CellVar, FunctionVar, MethodVar
-from .modules import PyModuleVar
-from .objects import (
-    ClassVar,
-    MemberVar,
-    ModuleVar,
-    ObjectVar,
-    WeakRefVar,
-    can_change,
-    lookup,
+from .functions import (
+    BoundMethodVar,
+    CallableVar,
+    CellVar,
+    FunctionVar,
+    MethodVar,
     partial_of,
-    trusted,
 )
+from .modules import PyModuleVar
+from .classes import ClassVar
+from .lookup import can_change, lookup, trusted
+from .nn_modules import ModuleVar
+from .objects import MemberVar, ObjectVar, WeakRefVar
 from .tensor import FloatVar, TensorVar
 
 C_CALLABLES = (

@@ -400,6 +400,14 @@ class PartialVar(Variable):
         cg.call_object_kw(functools.partial, [self.function, *self.args], self.kwargs)
 
 
+def partial_of(tx, value, source):
+    """A real functools.partial, its parts read through `source`."""
+    wrap = tx.output.wrap
+    args = [wrap(a, source.attr("args").item(n)) for n, a in enumerate(value.args)]
+    kwargs = {k: wrap(v, source.attr("keywords").item(k)) for k, v in value.keywords.items()}
+    return PartialVar(wrap(value.func, source.attr("func")), args, kwargs, value, source=source)
+
+
 class CallableVar(RealVar):
     """A C callable or torch function: builtins, method descriptors, slot wrappers, `torch.*`; the
     rules decide."""

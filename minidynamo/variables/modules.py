@@ -14,7 +14,7 @@ import sys
 
 from .base import RealVar
 from .constant import ConstantVar
-from .objects import MISSING, lookup, trusted
+from .lookup import MISSING, lookup, trusted
 
 
 class PyModuleVar(RealVar):
