@@ -10,6 +10,7 @@ Mirrors torch/_dynamo/variables/user_defined.py (UserDefinedClassVariable).
 import collections
 import enum
 import types
+import typing
 
 import torch
 
@@ -21,6 +22,7 @@ from .exceptions import initialise_exception
 from .functions import BoundMethodVar
 from .lookup import LOOKUPS, METHODS, MISSING, can_change, lookup
 from .objects import ObjectVar, method_of_class, truth_by_methods
+from .registry import BY_VALUE, PINNED
 
 OF_EVERY_CLASS = (
     "__name__",
@@ -231,3 +233,15 @@ def initialise_payload(tx, payload, args, kwargs):
         payload.call_method(
             tx, "extend" if isinstance(payload, ListVar) else "update", list(args), {}
         )
+
+
+@BY_VALUE.rule(type, test=lambda value: isinstance(value, (type, typing._Final)), order=20)
+def wrap_class(builder, value, source):
+    """A class, typing.List and the like."""
+    builder.guard(source, "ID", "{0} is {pin}", value)
+    return builder.wrap_pinned(value)
+
+
+@PINNED.rule(test=lambda value: isinstance(value, type), order=10)
+def pinned_class(builder, value):
+    return ClassVar(value)

@@ -17,6 +17,7 @@ from .constant import ConstantVar
 from .containers import DictVar, TupleVar
 from .lookup import MISSING, lookup
 from .objects import ObjectVar
+from .registry import SHARED
 
 CALLING = ("__call__", "_wrapped_call_impl", "_call_impl")  # what runs the hooks, then `forward`
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
@@ -143,3 +144,25 @@ class ModuleListVar(TupleVar):
 
     def reconstruct(self, cg):
         cg.call_object(torch.nn.ModuleList, TupleVar(self.items))
+
+
+@SHARED.rule(test=lambda value: isinstance(value, torch.nn.Module), order=20)
+def wrap_module(builder, value, source):
+    """A module; those inside a module from outside are guarded by their type alone."""
+    kind = type(value)
+    if kind.__module__.startswith("torch.jit"):
+        raise Break("module", "a TorchScript module is not traced")
+    if issubclass(kind, torch.nn.modules.lazy.LazyModuleMixin):
+        raise Break(
+            "module",
+            f"the first call of a {kind.__name__} gives it its parameters",
+            "call the model once before it is compiled",
+        )
+    inner = source.base is not None and source.base.key == "_modules"
+    if inner:
+        builder.guard(source, "TYPE", "type({0}) is {pin}", kind)
+    else:
+        builder.guard(source, "MODULE", f"id({{0}}) == {id(value)}")
+        builder.modules.append(value)
+    plain = lookup(kind, "__getattribute__")[1] is object.__getattribute__
+    return ModuleVar(kind, value, source, builder.fields_of(value, source.instance_dict(plain)))

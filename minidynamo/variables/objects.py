@@ -11,17 +11,19 @@ see the same symbolic state; a subclass of dict, list or tuple keeps its content
 Mirrors torch/_dynamo/variables/user_defined.py (UserDefinedObjectVariable).
 """
 
+import collections
 import functools
 import types
 
 import torch
 
 from ..exceptions import Break, ObservedException
-from .base import RealVar, Variable, current
+from .base import Variable, current
 from .constant import ConstantVar
 from .containers import TupleVar
 from .functions import BoundMethodVar, CallableVar
 from .lookup import HEAP_TYPE, METHODS, MISSING, lookup, type_text
+from .wrap_containers import dict_of, list_of, tuple_of
 
 
 def method_of_class(tx, owner, found, name, instance, cls):
@@ -407,36 +409,32 @@ class ObjectVar(Variable):
         )
 
 
-class MemberVar(ObjectVar):
-    """A member of an enumeration, where its attributes are read; everywhere else it is a
-    constant."""
+def wrap_object(builder, value, source):
+    """An instance of a class that no rule knows."""
+    kind = type(value)
+    fields = None
+    own = next((vars(cls)["__dict__"] for cls in kind.__mro__ if "__dict__" in vars(cls)), None)
+    if type(own) not in (types.GetSetDescriptorType, types.MemberDescriptorType, type(None)):
+        raise Break("object", f"a {kind.__name__}, which answers __dict__ itself")
+    if kind.__dictoffset__ and own is not None:
+        plain = lookup(kind, "__getattribute__")[1] is object.__getattribute__
+        fields = builder.fields_of(value, source.instance_dict(plain))
+    if isinstance(value, torch.optim.Optimizer):
+        builder.modules.append(value)  # its entries, which hold its parameters, go with it
+    variable = ObjectVar(kind, value, source, fields)
+    for base, payload_of in PAYLOADS.items():
+        if isinstance(value, base):
+            variable.payload = payload_of(builder, value, source, base)
+            builder.sourced.append(variable.payload)
+            break
+    builder.sourced.append(variable)
+    return variable
 
-    __slots__ = ()
 
-    def receiver(self):
-        return ConstantVar(self.value)
-
-
-class WeakRefVar(RealVar):
-    """A weak reference from outside.  A call of it gives the object, which something alive must
-    still hold: see `OutputGraph.lets_go`."""
-
-    __slots__ = ()
-    hash_key, real = Variable.hash_key, Variable.real
-
-    def getattr(self, tx, name):
-        if isinstance(lookup(type(self.value), name)[1], types.MemberDescriptorType):
-            return tx.output.wrap(getattr(self.value, name), self.source.attr(name))
-        return tx.method_of(self, name)
-
-    def call(self, tx, args, kwargs):
-        if args or kwargs:
-            raise Break("arguments", "the arguments of a weak reference")
-        found = self.value()
-        if tx.output.lets_go(found):
-            raise Break(
-                "object",
-                "what a weak reference refers to, after writes that may have let it go",
-                "hold the object itself",
-            )
-        return tx.output.wrap(found, self.source.child("call"))
+# Containers that a class of the program may inherit from -> what wraps the contents.
+PAYLOADS = {
+    collections.OrderedDict: dict_of,
+    dict: dict_of,
+    list: list_of,
+    tuple: tuple_of,
+}
