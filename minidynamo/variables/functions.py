@@ -448,7 +448,6 @@ C_CALLABLES = (
     torch._ops.OpOverloadPacket,
     type(torch.ops.aten),
 )
-COMPARED = (types.BuiltinFunctionType, types.MethodWrapperType)  # made anew when they are read
 
 
 @BY_VALUE.rule(types.FunctionType)
@@ -530,9 +529,11 @@ def wrap_c_callable(builder, value, source):
         check = f"type({{0}}) is {{pin}} and {{0}}.__name__ == {value.__name__!r}"
         builder.guard(source, "METHOD", check, kind)
         return MethodVar(builder.wrap(value.__self__, source.attr("__self__")), value.__name__)
-    label = "EQ" if kind is types.BuiltinFunctionType else "ID"
-    check = "{0} == {pin}" if kind in COMPARED else "{0} is {pin}"
-    builder.guard(source, label, check, value)
+    if kind is types.BuiltinFunctionType:
+        builder.guard(source, "EQ", "{0} == {pin}", value)
+    else:
+        same = "{0} == {pin}" if kind is types.MethodWrapperType else "{0} is {pin}"
+        builder.guard(source, "ID", same, value)
     return builder.wrap_pinned(value)
 
 
