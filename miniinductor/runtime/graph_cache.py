@@ -282,7 +282,7 @@ def modules():
     parts = [
         path.relative_to(PACKAGE.parent).with_suffix("").parts
         for path in sorted(PACKAGE.rglob("*.py"))
-        if path.stem != "triton_worker"
+        if path.parts[-2:] != ("gpu", "worker.py")  # a script, for processes of its own
     ]
     names = [".".join(part for part in path if part != "__init__") for path in parts]
     return {name: importlib.import_module(name) for name in names}

@@ -19,9 +19,9 @@ import math
 import sympy
 
 from ..foreach import Foreach
-from .common import Kernel
-from .triton import Launch, TritonKernelWriter, noted
-from .triton_configs import foreach_config
+from ..codegen.common import Kernel
+from .kernel_writer import Launch, TritonKernelWriter, noted
+from .block_sizes import foreach_config
 
 SIZE = sympy.Symbol("size", integer=True, nonnegative=True)
 
@@ -96,4 +96,5 @@ class TritonForeachWriter(TritonKernelWriter):
             [names[first.index(n)] for _, names in self.parts for n in some]
             for some in (self.stored, self.read)
         )
+        kernel.reruns = len(kernel.stored) > 1
         return kernel

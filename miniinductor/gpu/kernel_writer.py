@@ -45,7 +45,7 @@ from ..dependencies import LoopBody, int_or_none, loop_variables, merge_loops, r
 from ..sizes.printing import index_text
 from ..sizes.symbols import fill, hint, is_multiple, sizes
 from ..sizes.symbols import size as as_size
-from .common import (
+from ..codegen.common import (
     Kernel,
     Scope,
     Value,
@@ -56,8 +56,8 @@ from .common import (
     summary,
 )
 from .split_reductions import extreme
-from .triton_configs import block_configs, persistent_limit
-from .triton_expressions import (
+from .block_sizes import block_configs, persistent_limit
+from .expressions import (
     HELPERS,
     NARROW,
     TritonExpressions,
@@ -422,8 +422,14 @@ class TritonKernelWriter(TritonExpressions):
             list(self.stored),
             list(self.read),
             summary(nodes, self.order),
+            reruns=self.reads_again(),
             launch=launch,
         )
+
+    def reads_again(self):
+        """A loop may read a value again, and for a second result it may be loaded twice, in other
+        threads."""
+        return self.group.is_reduction or len(self.stored) > 1
 
     def most_loads(self):
         """How many tiles may wait in registers until they are used."""

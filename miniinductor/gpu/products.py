@@ -25,7 +25,7 @@ import functools
 import math
 import os
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
 
 import jinja2
@@ -34,14 +34,16 @@ import torch
 
 from .. import config
 from ..dependencies import common_loops, flatten, int_or_none, loop_variables
-from ..graph_passes import gpu_layout
+from . import layouts
 from ..ir import Buffer, BufferView, ExternKernel, Layout
-from ..nodes import ExternNode, Group, NodeGraph, Refused, ScheduledNode
+from ..kernels import Choice, KernelStep, KernelWriting, Step
+from ..nodes import ExternNode, Group, NodeGraph, Refused, Schedule, ScheduledNode
 from ..records import CompileRecord, FusionDecision
-from .common import Kernel, Scope, Value
-from .triton import BIG, Axis, Launch, TritonKernelWriter
-from .triton_configs import Config, product_configs
-from .triton_expressions import NARROW, triton_type
+from ..codegen.common import Kernel, Scope, Value
+from .kernel_writer import BIG, Axis, Launch, TritonKernelWriter
+from .block_sizes import Config, product_configs
+from .build import race
+from .expressions import NARROW, triton_type
 
 aten = torch.ops.aten
 PRODUCTS = {
@@ -81,8 +83,69 @@ class FusedProduct:
     def device(self) -> torch.device:
         return self.buffer.layout.device
 
+    def written(self, writing: KernelWriting) -> KernelStep | Choice:
+        """The fused kernel, and beside it, where that might be faster, its parts."""
+        fused = writing.kernel(self)
+        if config.matmul_templates == "always" or self.certain:
+            return fused
+        within = replace(
+            writing, used=writing.used.union(*[part.read_names for part in self.apart])
+        )
+        return Alternatives(fused, [within.step(part) for part in self.apart])
+
     def __str__(self) -> str:
         return f"extern {self.names[0]}: {self.buffer.op} {sorted(self.read_names)}"
+
+
+@dataclass
+class Alternatives:
+    """A product and what follows it, in one kernel or apart; the faster one is chosen."""
+
+    fused: KernelStep
+    apart: list[Step]
+
+    def parts(self) -> list[Step]:
+        return [self.fused, *self.apart]
+
+    def chosen(self, schedule: Schedule, device: torch.device, record: CompileRecord) -> list[Step]:
+        """The steps of the faster way, by measuring both; the answer is kept on disk."""
+        ways: dict[str, list[Step]] = {"fused": [self.fused], "apart": self.apart}
+        names = dict.fromkeys(name for step in self.parts() for name in step.touched())
+        times = race(
+            {what: functools.partial(run_steps, steps) for what, steps in ways.items()},
+            self.fused.kernel.source,
+            {name: schedule.buffers[name].layout for name in names},
+            device,
+        )
+        measured = ", ".join(f"{what} {ms * 1e3:.1f} us" for what, ms in times.items())
+        record.notes.append(f"{self.fused.name}: {measured}")
+        return ways[min(times, key=times.get)]
+
+
+def run_steps(steps: Sequence[Step], tensors: dict[str, torch.Tensor], stream: int) -> None:
+    """The steps on these tensors, to be measured."""
+    for step in steps:
+        if isinstance(step, KernelStep):
+            step.function(*[tensors[a] for a in step.kernel.arguments], stream)
+        else:
+            views = [
+                tensors[v.name].as_strided(
+                    [*map(int, v.size)], [*map(int, v.stride)], int(v.offset)
+                )
+                for v in step.buffer.args
+            ]
+            step.buffer.out_op(*views, out=tensors[step.buffer.name])
+
+
+def with_products(
+    schedule: Schedule, device: torch.device, record: CompileRecord
+) -> list[ScheduledNode]:
+    """The schedule's nodes: matrix products and what follows them as one, where that may pay."""
+    if config.matmul_templates == "never":
+        return schedule.nodes
+    is_timed = config.matmul_templates == "timed" and config.max_autotune and device.type == "cuda"
+    every = is_timed or config.matmul_templates == "always"
+    return fuse_products(schedule.nodes, schedule.order, schedule.overwritten, record, every)
 
 
 def fuse_products(
@@ -150,7 +213,7 @@ def has_unaligned_rows(product: ExternKernel) -> bool:
         and config.cpu_backend != "triton"
     ):
         return False
-    return gpu_layout.suits_template(
+    return layouts.suits_template(
         product.layout.dtype, *[(v.size, v.stride) for v in product.args[:2]]
     )
 
@@ -264,6 +327,9 @@ class MatmulWriter(TritonKernelWriter):
         self.axis_of = {v: a.name for a in self.axes for v, _ in a.loops}
         self.symbol_axes = {v: frozenset() for v, _ in self.batch.loops}
         self.order_nodes()
+
+    def reads_again(self) -> bool:
+        return True
 
     def operand(self, number: int) -> BufferView | None:
         """The BufferView of the bias (0, may be None), a (1) or b (2)."""
