@@ -105,6 +105,7 @@ def compile_fx(gm, example_inputs, *, mode=None):
     inputs.  Raises TypeError if `gm` is no fx.GraphModule, ValueError for an unknown mode or
     another number of inputs than the graph has placeholders.
     """
+    coverage.load()
     compiled = ThreadState().around(compile_captured, gm, example_inputs, Options(mode))
     compiled.expected = [layout_of(value) for value in example_inputs]
     return compiled
@@ -112,6 +113,7 @@ def compile_fx(gm, example_inputs, *, mode=None):
 
 def aot_eager(gm, example_inputs):
     """The same path without code generation: the functional ATen graph, run by eager kernels."""
+    coverage.load()
     return ThreadState().around(compile_captured, gm, example_inputs, Options(generate=False))
 
 
