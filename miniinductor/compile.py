@@ -565,6 +565,3 @@ def print_stages(record: CompileRecord) -> None:
     for level, texts in stages:
         if config.debug >= level:
             print(*texts(), sep="\n", file=sys.stderr)
-
-
-coverage.load()

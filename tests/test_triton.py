@@ -225,7 +225,7 @@ def test_results_with_unaligned_rows_come_from_the_template(monkeypatch, follows
     monkeypatch.setattr(
         layouts, "_on_gpu", lambda node: isinstance(node.meta.get("val"), torch.Tensor)
     )
-    monkeypatch.setattr(gpu_layout, "LEAST_PRODUCT", 1)
+    monkeypatch.setattr(layouts, "LEAST_PRODUCT", 1)
     a, w = R(130, 64).bfloat16(), R(259, 64).bfloat16()
     function = (lambda a, w: torch.relu(a @ w.t())) if follows else lambda a, w: a @ w.t()
     with torch.no_grad():
@@ -405,7 +405,7 @@ def test_channels_last_and_padding_keep_values_and_strides(monkeypatch):
     monkeypatch.setattr(
         layouts, "_on_gpu", lambda node: isinstance(node.meta.get("val"), torch.Tensor)
     )
-    monkeypatch.setattr(gpu_layout, "LEAST_PRODUCT", 1)
+    monkeypatch.setattr(layouts, "LEAST_PRODUCT", 1)
     network = torch.nn.Sequential(
         torch.nn.Conv2d(3, 8, 3), torch.nn.ReLU(), torch.nn.Conv2d(8, 16, 3)
     ).eval()
@@ -477,7 +477,7 @@ def test_products_are_padded_in_the_backward_graph_too(monkeypatch):
     monkeypatch.setattr(
         layouts, "_on_gpu", lambda node: isinstance(node.meta.get("val"), torch.Tensor)
     )
-    monkeypatch.setattr(gpu_layout, "LEAST_PRODUCT", 1)
+    monkeypatch.setattr(layouts, "LEAST_PRODUCT", 1)
     notes, old = [], layouts.Relayout.run
     monkeypatch.setattr(
         layouts.Relayout, "run", lambda self: (old(self), notes.append(self.padded))[0]
