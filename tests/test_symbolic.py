@@ -402,7 +402,7 @@ def test_what_a_gpu_kernel_assumes_of_its_sizes(monkeypatch):
 
     kernels, launched, loaded = [], [], []
     monkeypatch.setattr(
-        "miniinductor.gpu.kernel_writer.LONG_ROW", 32
+        "miniinductor.gpu.tile_plan.LONG_ROW", 32
     )  # the interpreter's tiles are too large to be compiled
     build = triton_build.build_triton_kernels
     monkeypatch.setattr(

@@ -24,7 +24,7 @@ import miniinductor.config as config
 from minidynamo.bench.models import MODELS
 from minidynamo.bench.runner import largest_difference
 from miniinductor.codegen.common import Kernel
-from miniinductor.gpu.kernel_writer import Launch
+from miniinductor.gpu.launch import Launch
 from miniinductor.gpu.block_sizes import Config
 from miniinductor.gpu import layouts
 from miniinductor.ops import ops

@@ -15,7 +15,7 @@ from ..codegen.common import Kernel
 from ..graph_passes.attention import HALF, LIBRARY, REFUSALS, library_attention
 from .block_sizes import Config, power_of_2
 from .build import build_triton_kernels, why_not
-from .kernel_writer import Launch
+from .launch import Launch
 
 
 def refusal(device):
