@@ -51,7 +51,7 @@ from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx.immutable_collections import immutable_dict, immutable_list
 
-from .. import config
+from .. import config, coverage
 from ..autograd.tracer import ambient
 from ..foreign import faults, ours
 from ..hooks import PLAN_CACHES
@@ -284,14 +284,16 @@ def source_hash():
 
 @functools.cache
 def modules():
-    """The compiler's modules, all of them imported."""
+    """The compiler's modules, all of them imported; without the coverage that is not there."""
+    missing = tuple(f"{name}." for name in coverage.absent)
     parts = [
         path.relative_to(PACKAGE.parent).with_suffix("").parts
         for path in sorted(PACKAGE.rglob("*.py"))
-        if path.stem != "triton_worker"
+        if path.parts[-2:] != ("gpu", "worker.py")  # a script, for processes of its own
     ]
     names = [".".join(part for part in path if part != "__init__") for path in parts]
-    return {name: importlib.import_module(name) for name in names}
+    there = [name for name in names if not f"{name}.".startswith(missing)]
+    return {name: importlib.import_module(name) for name in there}
 
 
 def compiler_text():
