@@ -27,6 +27,8 @@ class Interpreted:
     """Stands for a Program: the functional graph run by eager kernels; mutated inputs are written
     back."""
 
+    device = torch.device("cpu")  # of its kernels: it has none that could be recorded or replayed
+
     def __init__(self, gm: fx.GraphModule, written: Sequence[tuple[str, str]]):
         self.gm, self.written = gm, written
 
