@@ -646,7 +646,7 @@ def _reversed(tx, value, /):
     if isinstance(value, ConstantVar):
         if hasattr(type(value.value), "__getitem__"):
             raise Break("iteration", "reversed() of text")  # whose iterator is one of its own
-        tx.raise_(TypeError, f"'{value.python_type().__name__}' object is not reversible")
+        tx.raise_(TypeError, f"'{type_text(value.python_type())}' object is not reversible")
     if isinstance(value, (DictVar, DictViewVar, ProxyVar)):
         like = getattr(value, "dict", value).cls()
         kind = getattr(value, "kind", None)  # of a dict's view
@@ -654,7 +654,7 @@ def _reversed(tx, value, /):
             iter(list(value.iterate(tx))[::-1]),
             type(reversed(getattr(like, kind)() if kind else like)),
         )
-    tx.raise_(TypeError, f"'{value.python_type().__name__}' object is not reversible")
+    tx.raise_(TypeError, f"'{type_text(value.python_type())}' object is not reversible")
 
 
 def _next(tx, iterator, default=None, /):
@@ -726,6 +726,13 @@ def _divmod(tx, a, b, /):
         return tx.fold(divmod, a.as_constant(), b.as_constant())
     if isinstance(a, ObjectVar) or isinstance(b, ObjectVar):
         raise Break("C function", "divmod() of objects")
+    for operand in (a, b):
+        if not hasattr(operand.python_type(), "__divmod__"):
+            first, second = type_text(a.python_type()), type_text(b.python_type())
+            tx.raise_(
+                TypeError,
+                f"unsupported operand type(s) for divmod(): '{first}' and '{second}'",
+            )
     return TupleVar([tx.binary("//", a, b), tx.binary("%", a, b)])
 
 

@@ -13,7 +13,6 @@ import importlib
 import itertools
 import sys
 import types
-import weakref
 
 import torch
 
@@ -42,19 +41,12 @@ from ..variables.functions import (
 )
 from ..variables.iterators import IteratorVar
 from ..variables.modules import PyModuleVar
-from ..variables.objects import MISSING, ClassVar, ObjectVar, SuperVar, lookup
+from ..variables.objects import MISSING, OWN_LOOKUP, ClassVar, ObjectVar, SuperVar, lookup
 from ..variables.symbolic import TextVar, parts_of
 from ..variables.tensor import TensorVar
 from .torch_rules import ContextVar
 
 HANDLERS = {}
-OWN_LOOKUP = {  # types of C that look attributes up in a way of their own
-    types.MethodType,
-    types.GenericAlias,
-    types.UnionType,
-    weakref.ProxyType,
-    weakref.CallableProxyType,
-}
 
 
 def opcode(function):

@@ -663,7 +663,7 @@ class Operations:
         if not issubclass(reverse.python_type(), int):
             self.raise_(
                 TypeError,
-                f"'{reverse.python_type().__name__}' object cannot be interpreted as an integer",
+                f"'{type_text(reverse.python_type())}' object cannot be interpreted as an integer",
             )
         order = list(range(len(values)))
         before = list(values)

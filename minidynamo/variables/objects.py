@@ -18,6 +18,7 @@ import functools
 import itertools
 import operator
 import types
+import weakref
 
 import torch
 
@@ -137,6 +138,13 @@ def lookup_in(cls, owners, name):
 
 
 METHODS = (types.FunctionType, staticmethod, classmethod)
+OWN_LOOKUP = {  # types of C that look attributes up in a way of their own
+    types.MethodType,
+    types.GenericAlias,
+    types.UnionType,
+    weakref.ProxyType,
+    weakref.CallableProxyType,
+}
 
 
 def type_text(cls):
@@ -278,7 +286,7 @@ class ObjectVar(Variable):
                 else super().hash_key(tx)
             )
         if method is None:
-            tx.raise_(TypeError, f"unhashable type: '{self.cls.__name__}'")
+            tx.raise_(TypeError, f"unhashable type: '{type_text(self.cls)}'")
         return self.real() if not isinstance(self.payload, TupleVar) else self.payload.hash_key(tx)
 
     # ---- attributes
@@ -299,6 +307,8 @@ class ObjectVar(Variable):
 
     def generic_getattr(self, tx, name):
         """object.__getattribute__."""
+        if self.cls in OWN_LOOKUP:  # list[int].append is list's
+            return tx.fold_pinned(getattr, self.real(), name)
         if name == "__class__" and lookup(self.cls, name)[0] is object:
             return tx.output.wrap_pinned(self.cls)
         owner, found = lookup(self.cls, name)
@@ -544,7 +554,7 @@ class ObjectVar(Variable):
 
     def setitem(self, tx, key, value):
         if lookup(self.cls, "__setitem__")[1] is MISSING:
-            tx.raise_(TypeError, f"'{self.cls.__name__}' object does not support item assignment")
+            tx.raise_(TypeError, f"'{type_text(self.cls)}' object does not support item assignment")
         self._through(tx, "__setitem__", [key, value])
 
     def delitem(self, tx, key):
