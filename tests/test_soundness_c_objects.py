@@ -4,6 +4,7 @@ import abc
 import collections
 import functools
 import numbers
+import types
 import typing
 
 import pytest
@@ -192,3 +193,14 @@ def test_messages_of_operators():
     x = torch.ones(2)
     for operand in ([1], {1}, (), 7, "a"):
         assert compiled(f)(x, operand)[1] == f(x, operand)[1]
+
+    def g(x, o, ask):
+        try:
+            return x + 1, ask(o)
+        except TypeError as error:
+            return x + 1, str(error)
+
+    asks = (lambda o: o < o, lambda o: {}[0:1], lambda o: {types.SimpleNamespace(): 1}, iter)
+    for ask in asks:
+        for operand in (types.MappingProxyType({}), int | str):
+            assert str(compiled(g)(x, operand, ask)[1])[:40] == str(g(x, operand, ask)[1])[:40]

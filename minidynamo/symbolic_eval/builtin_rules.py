@@ -627,6 +627,8 @@ def _reversed(tx, value, /):
         method = value.special(tx, "__reversed__")
         if isinstance(method, BoundMethodVar) and isinstance(method.function, FunctionVar):
             return method.call(tx, [], {})
+        if method is not None and value.payload is not None:
+            return _reversed(tx, value.payload)
         if method is None and (
             lookup(value.cls, "__reversed__")[1] is None
             or not hasattr(value.cls, "__getitem__")

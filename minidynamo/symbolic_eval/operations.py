@@ -31,7 +31,7 @@ from ..variables.containers import (
     SetVar,
     TupleVar,
 )
-from ..variables.functions import BoundMethodVar, FunctionVar, MethodVar
+from ..variables.functions import BoundMethodVar, CallableVar, FunctionVar, MethodVar
 from ..variables.iterators import (
     HostIterator,
     ItemIterator,
@@ -116,6 +116,7 @@ COMPARE_SPECIAL = {
     ">": ("__gt__", "__lt__"),
     ">=": ("__ge__", "__le__"),
 }
+REVERSED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 UNARY = {"-": operator.neg, "+": operator.pos, "~": operator.invert, "not": operator.not_}
 UNARY_SPECIAL = {"-": "__neg__", "+": "__pos__", "~": "__invert__"}
 SET_METHODS = {"|": "union", "&": "intersection", "-": "difference", "^": "symmetric_difference"}
@@ -451,6 +452,9 @@ class Operations:
                 or lookup(v.python_type(), "__eq__")[1] is not object.__eq__
             ):
                 raise v.broken
+        if type(b) is ProxyVar and symbol not in ("==", "!="):
+            # The left one does not know how: the proxy on the right is asked, for the reverse.
+            return self.compare(REVERSED[symbol], b.dict, a.dict if type(a) is ProxyVar else a)
         a, b = [v.dict if type(v) is ProxyVar else v for v in (a, b)]
         a, b = [
             ConstantVar(v.as_constant())
@@ -611,7 +615,10 @@ class Operations:
                 return self.iter_of(variable.payload)
             made = method.call(self, [], {})
             return made if isinstance(made, IteratorVar) else SentinelVar(made)
-        if variable.special(self, "__getitem__") is not None:
+        method = variable.special(self, "__getitem__")
+        if isinstance(method, BoundMethodVar) and isinstance(method.function, CallableVar):
+            raise Break("iteration", f"iterating over {variable}, which C code indexes")
+        if method is not None:
             return ItemIterator(variable, 0)
         self.raise_(TypeError, f"'{type_text(variable.cls)}' object is not iterable")
 
