@@ -63,7 +63,7 @@ from ..variables.symbolic import CALLS, SymVar, apply, is_number
 from ..variables.tensor import TensorVar
 from . import class_checks  # noqa: F401  (its rules join the table)
 from .opcodes import slice_of
-from .operations import BINARY, COMPARE, UNARY
+from .operators import COMPARISONS, OPERATORS, UNARY
 from .torch_rules import NONE, RULES, _plainly, call_leaf, is_leaf, refused, rule, rules
 
 PURE_MODULES = {
@@ -786,9 +786,9 @@ rules(
         operator.index: _index,
         max: functools.partial(_extreme, max, ">"),
         min: functools.partial(_extreme, min, "<"),
-        **_each({**BINARY, "+=": operator.iconcat}, "binary"),
-        **_each(BINARY, "binary"),
-        **_each(COMPARE, "compare"),
+        operator.iconcat: functools.partial(_operator, "binary", "+="),
+        **_each({symbol: found.function for symbol, found in OPERATORS.items()}, "binary"),
+        **_each(COMPARISONS, "compare"),
         **_each(UNARY, "unary"),
         sum: _sum,
         repr: lambda tx, value, /: ConstantVar(text(tx, value, "repr")),
