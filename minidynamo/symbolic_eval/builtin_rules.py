@@ -64,7 +64,8 @@ from ..variables.tensor import TensorVar
 from . import class_checks  # noqa: F401  (its rules join the table)
 from .opcodes import slice_of
 from .operators import COMPARISONS, OPERATORS, UNARY
-from .torch_rules import NONE, RULES, _plainly, call_leaf, is_leaf, refused, rule, rules
+from .registry import NONE, RULES, Call, refused, rule, rules, traced
+from .torch_rules import call_leaf, is_leaf
 
 PURE_MODULES = {
     "math",
@@ -126,22 +127,20 @@ CONSTANT_CLASSES = {
     torch.iinfo,
     *NUMPY,
 }
-EMPTY, POLYFILLS, OD_COPY = TupleVar([]), polyfills.POLYFILLS, collections.OrderedDict.copy
+EMPTY, OD_COPY = TupleVar([]), collections.OrderedDict.copy
 UFUNCS = tuple({type(sys.modules["numpy"].add)} if NUMPY else ())  # NumPy on numbers
 
 
 # ---- the two entries
 def call_c(tx, value, args, kwargs):
     try:
-        found, polyfill = RULES.get(value), POLYFILLS.get(value)
+        found = RULES.get(value)
     except ours(TypeError):  # not hashable
         raise Break("C function", f"the call of a {type(value).__name__}") from None
     if found is not None:
         return found(tx, args, kwargs)
     if is_leaf(value):
         return call_leaf(tx, value, args, kwargs)
-    if polyfill is not None:
-        return tx.output.wrap_pinned(polyfill).call(tx, args, kwargs)
     if isinstance(
         value,
         (types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType),
@@ -250,7 +249,7 @@ def call_class_method(tx, owner, value, args, kwargs):
     raise Break("C function", f"the call of {owner.__name__}.{value.__name__}()")
 
 
-def _new_object(new, tx, args, kwargs):
+def _new_object(new, tx, *args, **kwargs):
     """object.__new__(cls), dict.__new__(cls), tuple.__new__(cls, items)."""
     cls = args[0].as_constant()
     if issubclass(cls, tuple):
@@ -264,7 +263,7 @@ def _new_object(new, tx, args, kwargs):
 
 
 for _class in (object, dict, tuple, list, set, collections.OrderedDict, BaseException):
-    RULES[_class.__new__] = functools.partial(_new_object, _class.__new__)
+    rule(_class.__new__)(functools.partial(_new_object, _class.__new__))
 
 
 @functools.cache
@@ -306,7 +305,7 @@ def call_descriptor(tx, value, args, kwargs):
         raise Break("C function", f"{owner.__name__}.{name}() of {self}")
     if isinstance(self, ObjectVar):
         if owner is object and name in OBJECT_METHODS:
-            return _plainly(value, OBJECT_METHODS[name], tx, [self, *rest], {})
+            return OBJECT_METHODS[name](tx, [self, *rest], {})
         if issubclass(owner, BaseException) and name == "__init__":
             initialise_exception(self.cls, self, rest, kwargs)
             return NONE
@@ -347,7 +346,7 @@ def call_descriptor(tx, value, args, kwargs):
     if isinstance(self, SuperVar):
         return self.getattr(tx, name).call(tx, rest, kwargs)
     if owner is object and name in OBJECT_METHODS and not isinstance(self, ConstantVar):
-        return _plainly(value, OBJECT_METHODS[name], tx, [self, *rest], {})
+        return OBJECT_METHODS[name](tx, [self, *rest], {})
     if owner is type and name == "__call__" and isinstance(self, ClassVar):
         return instantiate(tx, self.value, rest, kwargs)
     if (
@@ -387,14 +386,13 @@ OBJECT_METHODS = {
     "__repr__": lambda tx, self: ConstantVar(text(tx, self, "repr")),
     "__str__": lambda tx, self: ConstantVar(text(tx, self, "str")),
 }
+OBJECT_METHODS = {name: Call(name, handler) for name, handler in OBJECT_METHODS.items()}
 
 
 def call_class(tx, cls, args, kwargs):
     found = RULES.get(cls)
     if found is not None:
         return found(tx, args, kwargs)
-    if cls in POLYFILLS:
-        return tx.output.wrap_pinned(POLYFILLS[cls]).call(tx, args, kwargs)
     if cls in CONSTANT_CLASSES:
         return constant_class(tx, cls, args, kwargs)
     if (
@@ -551,7 +549,7 @@ def _hash(tx, value, /):
 
 
 @rule(super)
-def _super(tx, args, kwargs):
+def _super(tx, *args, **kwargs):
     cls = args[0].value if len(args) == 2 and not kwargs and isinstance(args[0], ClassVar) else None
     mro = (
         args[1].value.__mro__ if cls is not None and isinstance(args[1], ClassVar) else ()
@@ -775,6 +773,8 @@ rules(
         getattr: _getattr,
         hash: _hash,
         functools.partial: _partial,
+        functools.reduce: traced(polyfills.reduce),
+        getattr(collections, "_count_elements"): traced(polyfills.count_elements),
         reversed: _reversed,
         next: _next,
         abs: _abs,

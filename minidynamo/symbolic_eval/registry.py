@@ -13,8 +13,10 @@ in a file of their own subject; `operators` asks them.
     @right_operand(SetVar)
     def _set_from_the_right(tx, operator, a, b): ...
 
-A handler returns None for Python's None where a call is meant, and for "I do not know how" where an
-operator is.  Files of `minidynamo/rules/` register more; nothing registered means a graph break.
+`callable_of_type`, `class_with_base`: what a call means by the type of what is called, where it has
+no rule of its own.
+
+A rule returns None for Python's None, a handler by class for "I do not know how".  Files of `minidynamo/rules/` register more; nothing registered means a graph break.
 PyTorch: `BuiltinVariable.call_...` methods and tables of handlers, in torch/_dynamo/variables/builtin.py.
 """
 
@@ -36,13 +38,13 @@ def rule(*functions: Any) -> Callable[[Callable], Callable]:
     def register(handler: Callable) -> Callable:
         for function in functions:
             if function is not None:
-                RULES[function] = _Call(function, handler)
+                RULES[function] = Call(function, handler)
         return handler
 
     return register
 
 
-class _Call:
+class Call:
     """A handler that is given positional and named arguments as two containers."""
 
     __slots__ = ("function", "handler")
@@ -63,31 +65,10 @@ class _Call:
         return NONE if result is None else result
 
 
-class ByClass:
-    """Handlers by the class of a variable; the nearest class that has one answers."""
-
-    def __init__(self) -> None:
-        self.registered: dict[type, Callable] = {}
-        self.found: dict[type, Callable | None] = {}
-
-    def __call__(self, *classes: type) -> Callable[[Callable], Callable]:
-        """Decorator."""
-
-        def register(handler: Callable) -> Callable:
-            for cls in classes:
-                self.registered[cls] = handler
-            self.found.clear()
-            return handler
-
-        return register
-
-    def of(self, cls: type) -> Callable | None:
-        """The handler of a class of variables, or None."""
-        if cls not in self.found:
-            owners = (owner for owner in cls.__mro__ if owner in self.registered)
-            owner = next(owners, None)
-            self.found[cls] = None if owner is None else self.registered[owner]
-        return self.found[cls]
+def rules(table: dict[Any, Callable]) -> None:
+    """`rule` for many functions, each with a handler of one line; a key may be a tuple of them."""
+    for functions, handler in table.items():
+        rule(*(functions if isinstance(functions, tuple) else (functions,)))(handler)
 
 
 def refused(kind: str, reason: str, hint: str = "") -> Callable:
@@ -97,3 +78,41 @@ def refused(kind: str, reason: str, hint: str = "") -> Callable:
         raise Break(kind, reason, hint)
 
     return refuse
+
+
+def traced(function: Callable) -> Callable:
+    """The handler of what C code does as `function` does, which is traced in its place."""
+
+    def trace(tx, *args, **kwargs):
+        return tx.output.wrap_pinned(function).call(tx, list(args), kwargs)
+
+    return trace
+
+
+class ByClass:
+    """Handlers by class; the nearest base that has one answers."""
+
+    def __init__(self) -> None:
+        self.handlers: dict[type, Callable] = {}
+
+    def __call__(self, *classes: type) -> Callable[[Callable], Callable]:
+        """Decorator."""
+
+        def register(handler: Callable) -> Callable:
+            for cls in classes:
+                self.handlers[cls] = handler
+            return handler
+
+        return register
+
+    def of(self, cls: type) -> Callable | None:
+        """The handler of a class, or None."""
+        for base in cls.__mro__:
+            if base in self.handlers:
+                return self.handlers[base]
+        return None
+
+
+# What a call means where no rule is for this very function or class: by the type of what is called,
+# handler(tx, function, args, kwargs); by the base of the class, handler(tx, cls, args, kwargs).
+callable_of_type, class_with_base = ByClass(), ByClass()
