@@ -24,7 +24,7 @@ from ..variables.functions import bind
 from ..variables.iterators import GeneratorVar
 from ..variables.objects import TracebackVar
 from ..variables.symbolic import data_dependent
-from . import builtin_rules, library_rules, torch_rules  # noqa: F401  (the second fills the table)
+from . import builtin_rules, calls, torch_rules  # noqa: F401  (the first registers itself)
 from .code_info import code_info
 from .operations import Operations
 from .registry import RULES
@@ -137,7 +137,7 @@ class Frame(Operations):
             return made
         return frame.run()
 
-    call_c, call_class = builtin_rules.call_c, builtin_rules.call_class
+    call_c, call_class = calls.call_c, calls.call_class
 
     def resume_generator(self, tx, sent, throw=None):
         """Run until the next yield: the yielded variable, or None when the body returned."""

@@ -44,6 +44,7 @@ from ..variables.modules import PyModuleVar
 from ..variables.objects import MISSING, OWN_LOOKUP, ClassVar, ObjectVar, SuperVar, lookup
 from ..variables.symbolic import TextVar, parts_of
 from ..variables.tensor import TensorVar
+from .text import text
 from .torch_rules import ContextVar
 
 HANDLERS = {}
@@ -390,12 +391,6 @@ def formatted(frame, value, specification=None):
         if parts is not None
         else frame.fold(format, value.as_constant(), specification.as_constant())
     )
-
-
-def text(frame, value, how):
-    from .builtin_rules import text
-
-    return text(frame, value, how)
 
 
 # ---- containers

@@ -93,11 +93,9 @@ def binary(tx: "Frame", symbol: str, a: Variable, b: Variable) -> Variable:
     """`a + b`, `a += b`..."""
     operator = OPERATORS[symbol]
     for registry, asked in attempts(operator, a, b):
-        handler = registry.of(type(asked))
-        if handler is not None:
-            result = handler(tx, operator, a, b)
-            if result is not None:
-                return result
+        result = registry.ask(type(asked), tx, operator, a, b)
+        if result is not None:
+            return result
     return unsupported(tx, operator, a, b)
 
 
@@ -144,11 +142,9 @@ def compare(tx: "Frame", symbol: str, a: Variable, b: Variable) -> Variable:
         ):
             raise operand.broken
     for asked in (a, b):
-        handler = comparison.of(type(asked))
-        if handler is not None:
-            result = handler(tx, symbol, a, b)
-            if result is not None:
-                return result
+        result = comparison.ask(type(asked), tx, symbol, a, b)
+        if result is not None:
+            return result
     if symbol in ("==", "!="):
         return ConstantVar(same_value(tx, a, b) == (symbol == "=="))
     return tx.fold(COMPARISONS[symbol], a.as_constant(), b.as_constant())
@@ -182,8 +178,7 @@ def unary(tx: "Frame", symbol: str, a: Variable) -> Variable:
     """`-a`, `not a`..."""
     if symbol == "not":
         return ConstantVar(not a.truth(tx))
-    handler = unary_operand.of(type(a))
-    result = None if handler is None else handler(tx, symbol, a)
+    result = unary_operand.ask(type(a), tx, symbol, a)
     if result is None:
         return tx.fold(UNARY[symbol], a.as_constant())
     return result

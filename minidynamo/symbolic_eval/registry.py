@@ -90,7 +90,7 @@ def traced(function: Callable) -> Callable:
 
 
 class ByClass:
-    """Handlers by class; the nearest base that has one answers."""
+    """Handlers by class, found as methods are: by the bases, the nearest first."""
 
     def __init__(self) -> None:
         self.handlers: dict[type, Callable] = {}
@@ -105,11 +105,14 @@ class ByClass:
 
         return register
 
-    def of(self, cls: type) -> Callable | None:
-        """The handler of a class, or None."""
+    def ask(self, cls: type, *args: Any) -> Any:
+        """What the nearest base of `cls` that has an answer answers; None if none has."""
         for base in cls.__mro__:
-            if base in self.handlers:
-                return self.handlers[base]
+            handler = self.handlers.get(base)
+            if handler is not None:
+                result = handler(*args)
+                if result is not None:
+                    return result
         return None
 
 

@@ -28,7 +28,7 @@ from ..variables.constant import ConstantVar
 from ..variables.containers import TupleVar
 from ..variables.objects import MISSING, ClassVar, ObjectVar, lookup, trusted
 from ..variables.tensor import TensorVar
-from .registry import rules
+from ..symbolic_eval.registry import rules
 
 LEGACY = type(torch.FloatTensor)
 ABC_CHECKS = (abc.ABCMeta.__instancecheck__, abc.ABCMeta.__subclasscheck__)

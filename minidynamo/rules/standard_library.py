@@ -28,8 +28,8 @@ from ..variables.containers import DictVar, ListVar, SetVar, TupleVar
 from ..variables.functions import BoundMethodVar, CallableVar, FunctionVar, PartialVar
 from ..variables.iterators import LibraryIterator
 from ..variables.objects import ClassVar, ModuleVar, ObjectVar, lookup
-from .opcodes import exc_info
-from .registry import NONE, refused, rule, rules
+from ..symbolic_eval.opcodes import exc_info
+from ..symbolic_eval.registry import NONE, refused, rule, rules
 
 
 def _class_of(value):
