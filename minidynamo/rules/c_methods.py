@@ -24,16 +24,11 @@ from ..variables.constant import ConstantVar
 from ..variables.containers import DictVar, TupleVar
 from ..variables.functions import BoundMethodVar, FunctionVar
 from ..variables.iterators import IteratorVar
-from ..variables.objects import (
-    ClassVar,
-    ObjectVar,
-    SuperVar,
-    allocate,
-    initialise_exception,
-    initialise_payload,
-    instantiate,
-    lookup,
-)
+from ..variables.classes import ClassVar, allocate, initialise_payload, instantiate
+from ..variables.exceptions import initialise_exception
+from ..variables.lookup import lookup
+from ..variables.objects import ObjectVar
+from ..variables.super import SuperVar
 from ..variables.tensor import TensorVar
 
 # class of the variable that is `self` -> handler(tx, descriptor, self, rest, kwargs)

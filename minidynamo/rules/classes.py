@@ -11,7 +11,8 @@ import torch
 
 from ..exceptions import Break
 from ..symbolic_eval.registry import class_with_base
-from ..variables.objects import ClassVar, lookup
+from ..variables.classes import ClassVar
+from ..variables.lookup import lookup
 
 
 @class_with_base(tuple)

@@ -19,7 +19,8 @@ from ..variables.base import Variable
 from ..variables.constant import NUMPY, ConstantVar, is_constant_value
 from ..variables.containers import TupleVar
 from ..variables.functions import BoundMethodVar, PartialVar
-from ..variables.objects import ObjectVar, trusted
+from ..variables.lookup import trusted
+from ..variables.objects import ObjectVar
 
 
 @rule(functools.partial)

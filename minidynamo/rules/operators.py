@@ -23,7 +23,8 @@ from ..symbolic_eval.operators import (
 from ..variables.base import Variable
 from ..variables.constant import ConstantVar
 from ..variables.containers import DictVar, DictViewVar, ProxyVar, SetVar
-from ..variables.objects import ClassVar, ObjectVar
+from ..variables.classes import ClassVar
+from ..variables.objects import ObjectVar
 from ..variables.symbolic import SymVar
 from ..variables.tensor import FloatVar, TensorVar
 

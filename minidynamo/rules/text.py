@@ -12,7 +12,9 @@ from ..variables.constant import ConstantVar
 from ..variables.containers import SetVar
 from ..variables.functions import CallableVar, FunctionVar
 from ..variables.modules import PyModuleVar
-from ..variables.objects import ClassVar, ObjectVar, lookup
+from ..variables.classes import ClassVar
+from ..variables.lookup import lookup
+from ..variables.objects import ObjectVar
 from ..variables.tensor import TensorVar
 
 ASKED = {  # what is asked, in order

@@ -36,14 +36,10 @@ from ..variables.iterators import (
     SequenceIterator,
     ZipVar,
 )
-from ..variables.objects import (
-    MISSING,
-    ClassVar,
-    ObjectVar,
-    SuperVar,
-    lookup,
-    type_text,
-)
+from ..variables.classes import ClassVar
+from ..variables.lookup import MISSING, lookup, type_text
+from ..variables.objects import ObjectVar
+from ..variables.super import SuperVar
 from ..variables.symbolic import CALLS, SymVar, apply, is_number
 from ..variables.tensor import TensorVar
 from .opcodes import slice_of

@@ -21,7 +21,8 @@ from ..exceptions import Break
 from ..foreign import ours
 from ..variables.base import Variable
 from ..variables.constant import NUMPY, ConstantVar
-from ..variables.objects import ObjectVar, instantiate
+from ..variables.classes import instantiate
+from ..variables.objects import ObjectVar
 from ..variables.symbolic import CALLS, SymVar, apply
 from ..variables.tensor import TensorVar
 from .registry import RULES, callable_of_type, class_with_base

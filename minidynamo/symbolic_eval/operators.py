@@ -23,7 +23,8 @@ from ..variables.base import OpaqueVar, Variable
 from ..variables.constant import ConstantVar
 from ..variables.containers import Container, ListVar, SequenceVar, SequenceVar_of, TupleVar
 from ..variables.functions import BoundMethodVar, FunctionVar, MethodVar
-from ..variables.objects import ObjectVar, lookup, type_text
+from ..variables.lookup import lookup, type_text
+from ..variables.objects import ObjectVar
 from ..variables.symbolic import SymVar, Unpinned, apply
 from ..variables.tensor import TensorVar
 from .registry import ByClass
