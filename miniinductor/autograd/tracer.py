@@ -306,7 +306,9 @@ class Tracer(TorchDispatchMode):
             with self:
                 out = rule(*args, **kwargs)
             if out is not NotImplemented:
-                return self.in_eager_layout(func, args, kwargs, out)
+                out = self.in_eager_layout(func, args, kwargs, out)
+                self.forget_views_within(func, args, kwargs, out)
+                return out
         elif is_composite(func):  # reached when autograd was off
             with self:
                 return func.decompose(*args, **kwargs)
@@ -352,6 +354,22 @@ class Tracer(TorchDispatchMode):
                         .permute([order.index(d) for d in range(want.dim())])
                     )
         return pytree.tree_unflatten(leaves, spec)
+
+    def forget_views_within(self, func, args, kwargs, out):
+        """A decomposition may end in a view of memory that it made: `stack` views a `cat`.  To the
+        program such a result is no view; it sees neither the view nor what it was made of."""
+        if any(value.alias_info is not None for value in func._schema.returns):
+            return
+        roots_of_arguments: set[int] = set()
+        of_tensors(
+            (args, kwargs),
+            lambda t: roots_of_arguments.add(id(self.derivation(self.to_fake(t))[0])),
+        )
+        results = [t for t in pytree.tree_leaves(out) if isinstance(t, torch.Tensor)]
+        roots = [id(self.derivation(result)[0]) for result in results]
+        for result, root in zip(results, roots):
+            if root not in roots_of_arguments and roots.count(root) == 1:
+                self._made_by.pop(id(result), None)
 
     def record_inplace_view(self, func, args, kwargs):
         """`x.unsqueeze_(0)` changes no data: from here on the tensor object x stands for a view of
