@@ -210,8 +210,10 @@ class CppExpressions(OpsHandler):
         if (
             inner and not mask.inner and config.vectorize and not self.by_rows
         ):  # gcc vectorizes no branch on what is the same for all lanes
-            count = self.temporary(f"{mask} ? {self.size(self.inner[-1])} : 0", torch.int64, False)
-            mask = f"{self.r[-1]} < {count}"
+            count = self.temporary(
+                f"{mask} ? {self.size(self.plan.inner[-1])} : 0", torch.int64, False
+            )
+            mask = f"{self.plan.r[-1]} < {count}"
         lines = [
             f"{compute_type(value.dtype)} {name} = {constant_text(other, value.dtype)};",
             f"if ({mask}) {{",

@@ -16,6 +16,7 @@ multi_tensor_apply.
 """
 
 import math
+from dataclasses import replace
 
 import sympy
 
@@ -23,7 +24,8 @@ from .. import config
 from ..foreach import Foreach
 from ..sizes.symbols import Size
 from .cpp import PARALLEL_WORK, CppKernelWriter
-from .cpp_reductions import Accumulator, estimate, loops_around
+from .cpp_reductions import Accumulator, loops_around
+from .plan import estimate
 
 SIZE = sympy.Symbol("size", integer=True, nonnegative=True)
 
@@ -36,11 +38,14 @@ class ForeachWriter(CppKernelWriter):
         super().__init__(group.parts[0][0], *context)
         self.parts = group.parts
 
-    def plan_loops(self) -> None:
-        super().plan_loops()
-        self.inner = (SIZE,)
-        self.pieces = [(self.inner, self.bodies)]
-        operations = sum(len(b.instructions) for b in self.bodies.values())
+    def decide(self) -> None:
+        super().decide()
+        self.plan = replace(self.plan, inner=(SIZE,))
+        self.pieces = [self.plan]
+
+    def decide_threads(self) -> None:
+        super().decide_threads()
+        operations = sum(len(b.instructions) for b in self.plan.bodies.values())
         work = sum(estimate(group.outer) for group, _ in self.parts) * max(1, operations // 4)
         self.parallel = config.openmp and work >= PARALLEL_WORK
 

@@ -25,6 +25,7 @@ from .. import config
 from ..sizes.symbols import Size, hint
 from .common import Scope, indent
 from .cpp_expressions import compute_type, limit_text
+from .plan import estimate
 
 CHUNK = 512  # longest run of float additions into one accumulator; chunks are then added in double
 ROWS_CHUNK = 128  # the same where rows are added up
@@ -213,11 +214,6 @@ def declarations(accumulators: Iterable[Accumulator]) -> list[str]:
     return [f"{a.c_type} {a.name} = {a.initial};" for a in accumulators]
 
 
-def estimate(sizes: Iterable[Size]) -> int:
-    """Number of iterations in the run the graph was captured in; an unknown size counts as 512."""
-    return math.prod(hint(n, 512) for n in sizes)
-
-
 def longest(size: Size) -> int | float:
     """Iterations that a loop may have: accuracy must not depend on the sizes of one run."""
     return size if isinstance(size, int) else math.inf
@@ -276,8 +272,8 @@ class RowReductions:
         """Width of a block, and whether threads share its rows."""
         threads, size, rows = (
             torch.get_num_threads(),
-            hint(self.outer[-1], 512),
-            hint(self.inner[0], 512),
+            hint(self.plan.outer[-1], 512),
+            hint(self.plan.inner[0], 512),
         )
         spread = (
             self.parallel
@@ -286,33 +282,29 @@ class RowReductions:
             and not self.group.has_scan
             and size <= WHOLE_ROW
             and rows >= ROWS * threads
-            and estimate(self.outer[:-1]) < threads
+            and estimate(self.plan.outer[:-1]) < threads
         )
         blocks = (
-            max(1, threads // estimate(self.outer[:-1])) if self.parallel and not spread else 1
+            max(1, threads // estimate(self.plan.outer[:-1])) if self.parallel and not spread else 1
         )  # at least, so that every thread has one
         width = -(-size // blocks // LANES) * LANES
         self.width = min(
             width if width <= WHOLE_ROW else COLUMNS,
-            self.outer[-1] if isinstance(self.outer[-1], int) else WHOLE_ROW,
+            self.plan.outer[-1] if isinstance(self.plan.outer[-1], int) else WHOLE_ROW,
         )
         return spread
 
     def write_by_rows(self):
-        column, size = self.x[-1], self.size(self.outer[-1])
+        column, size = self.plan.x[-1], self.size(self.plan.outer[-1])
         whole = size == str(self.width)
         start, end = ("0", size) if whole else (f"{column}_block", f"{column}_end")
         self.columns, self.count = (column, start, end), size if whole else f"{end} - {start}"
         self.place = f"[{column}]" if whole else f"[{column} - {start}]"
         lines = []
         self.arrays = {}  # buffer -> array that holds its value for each column of the block
-        for stage in range(-1, self.last_stage + 1):
-            inner_nodes = [
-                n for n in self.nodes if self.stage[n.name] == stage and self.is_inner[n.name]
-            ]
-            outer_nodes = [
-                n for n in self.nodes if self.stage[n.name] == stage and not self.is_inner[n.name]
-            ]
+        for stage in self.plan.stages():
+            inner_nodes = self.plan.inner_nodes(stage)
+            outer_nodes = self.plan.outer_nodes(stage)
             self.deferred, self.accumulators = [], []
             if inner_nodes:
                 lines += self.rows_loop(inner_nodes)
@@ -324,12 +316,7 @@ class RowReductions:
                 for node in outer_nodes:
                     self.play(node)
                 for name in [name for name, *_ in deferred] + [n.name for n in outer_nodes]:
-                    if any(
-                        a.name == name
-                        for n in self.nodes
-                        if self.stage[n.name] > stage
-                        for a in n.body.reads()
-                    ):
+                    if self.plan.is_read_after(name, stage):
                         array = self.arrays[name] = f"column{len(self.arrays)}"
                         value = self.values[name]
                         lines.append(f"{compute_type(value.dtype)} {array}[{self.width}];")
@@ -354,7 +341,9 @@ class RowReductions:
         if config.lane_tables and isinstance(self.width, int):
             self.above = Scope()
             self.above.counter = self.outside.counter
-            self.begin_rows(self.columns, self.place, self.width, (*self.x, *self.arrays.values()))
+            self.begin_rows(
+                self.columns, self.place, self.width, (*self.plan.x, *self.arrays.values())
+            )
         lines = self.loop_over_rows(nodes)
         lines, self.above = (self.above.lines if self.above is not None else []) + lines, None
         return lines
@@ -362,14 +351,14 @@ class RowReductions:
     def row_body(self, nodes, step):
         """The nodes for row `row + step`: lines, and the accumulators with what is added to
         each."""
-        scope = self.own_scope((self.x[-1], *self.r))
+        scope = self.own_scope((self.plan.x[-1], *self.plan.r))
         self.accumulators, self.deferred = [], []
         first = self.outside.counter.get("acc", -1)
         for node in nodes:
-            body = self.bodies[node.name]
+            body = self.plan.bodies[node.name]
             self.play(
                 node,
-                body.substitute(body.outer, body.inner, {self.r[-1]: self.r[-1] + step})
+                body.substitute(body.outer, body.inner, {self.plan.r[-1]: self.plan.r[-1] + step})
                 if step
                 else body,
             )
@@ -383,18 +372,20 @@ class RowReductions:
         one, accumulators = self.row_body(nodes, 0)
         deferred, first, size, threads = (
             self.deferred,
-            self.r[0],
-            self.size(self.inner[0]),
+            self.plan.r[0],
+            self.size(self.plan.inner[0]),
             torch.get_num_threads(),
         )
         pragma = f"#pragma omp parallel for schedule(static){self.threads_if}ERROR_CLAUSE"
         if not accumulators:
             loops = loops_around(
                 self.columns_loop(self.definitions(one) + one),
-                [(r, "0", self.size(n)) for r, n in zip(self.r, self.inner)],
+                [(r, "0", self.size(n)) for r, n in zip(self.plan.r, self.plan.inner)],
             )
             return [
-                pragma.replace("for", f"for collapse({len(self.r)})") if len(self.r) > 1 else pragma
+                pragma.replace("for", f"for collapse({len(self.plan.r)})")
+                if len(self.plan.r) > 1
+                else pragma
             ] * self.spread + loops
         self.steps = [(one, accumulators)]
         if not any(
@@ -437,9 +428,9 @@ class RowReductions:
     def all_rows(self, accumulators, start, end):
         """The reduction's loops, the first from `start` to `end`.  A long sum of floats is the sum
         of the sums of ROWS_CHUNK rows."""
-        row, size = self.r[-1], self.inner[-1]
-        low, high = ("0", self.size(size)) if self.r[:-1] else (start, end)
-        if longest(math.prod(self.inner)) > 2 * ROWS_CHUNK and any(
+        row, size = self.plan.r[-1], self.plan.inner[-1]
+        low, high = ("0", self.size(size)) if self.plan.r[:-1] else (start, end)
+        if longest(math.prod(self.plan.inner)) > 2 * ROWS_CHUNK and any(
             a.loses_bits for a in accumulators
         ):
             parts = [a if a.is_arg else a.renamed("part") for a in accumulators]
@@ -460,11 +451,11 @@ class RowReductions:
             )
         else:
             lines = self.rows(accumulators, low, high)
-        return loops_around(lines, self.loops_of_reduction(self.r[:-1], start, end))
+        return loops_around(lines, self.loops_of_reduction(self.plan.r[:-1], start, end))
 
     def rows(self, accumulators, start, end):
         """Rows one by one, or ROWS at a time and then what is left."""
-        row, together, exact = self.r[-1], len(self.steps), start == "0" and end.isdigit()
+        row, together, exact = self.plan.r[-1], len(self.steps), start == "0" and end.isdigit()
         one = self.columns_loop(self.added(accumulators, 1))
         if together == 1 or exact and int(end) < together:
             return loops_around(one, [(row, start, end)])

@@ -45,16 +45,8 @@ from ..dependencies import LoopBody, int_or_none, loop_variables, merge_loops, r
 from ..sizes.printing import index_text
 from ..sizes.symbols import fill, hint, is_multiple, sizes
 from ..sizes.symbols import size as as_size
-from .common import (
-    Kernel,
-    Scope,
-    Value,
-    in_data_flow_order,
-    indent,
-    origin_text,
-    stages_of,
-    summary,
-)
+from .common import Kernel, Scope, Value, indent, origin_text, summary
+from .plan import in_data_flow_order, stages_of
 from .split_reductions import extreme
 from .triton_configs import block_configs, persistent_limit
 from .triton_expressions import (
