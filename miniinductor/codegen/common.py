@@ -63,7 +63,7 @@ class Scope:
         name = self.lookup((expression, c_type))
         if name is None:
             name = self.fresh(prefix)
-            self.lines.append(
+            self.add(
                 f"const {c_type} {name} = {expression};" if c_type else f"{name} = {expression}"
             )
             self.known[expression, c_type] = name

@@ -28,6 +28,7 @@ Mirrors torch/_inductor/codegen/cpp.py (paper section 4.4 and 4.6).  Left out: e
 
 import math
 import re
+from dataclasses import replace
 
 import sympy
 import torch
@@ -36,8 +37,8 @@ from .. import config
 from ..dependencies import int_or_none, stride_of
 from ..sizes.printing import index_text
 from ..sizes.symbols import hint
-from .common import Kernel, Scope, Value, indent, origin_text, summary
-from .cpp_expressions import NARROW, CppExpressions, compute_type, memory_type
+from .common import Kernel, Value, indent, origin_text, summary
+from .cpp_expressions import NARROW, CppExpressions, CppScope, compute_type, memory_type
 from .cpp_lanes import RowInvariants, with_longer_lanes
 from .cpp_reductions import (
     CHUNK,
@@ -48,9 +49,11 @@ from .cpp_reductions import (
     array_declarations,
     declarations,
     longest,
-    loops_around,
+    bound,
 )
+from . import tree
 from .plan import Crossings, KernelPlan, estimate, plan_crossings, plan_kernel, with_lanes
+from .tree import Block, Branch, Line, Loop, Pragma, nest, printed, sets_error
 
 PARALLEL_WORK = 1 << 15  # scalar operations below which starting threads costs more than they save
 TILES = (
@@ -144,7 +147,7 @@ class CppKernelWriter(RowReductions, RowInvariants, CppExpressions):
         self.threads_if = ""
         if not known:
             enough = -(-PARALLEL_WORK // per_element)
-            self.threads_if = f" if ({self.size(math.prod(sizes))} >= {enough})"
+            self.threads_if = f"{self.size(math.prod(sizes))} >= {enough}"
 
     def is_outer_reduction(self) -> bool:
         """Do the reduction's reads step through memory by the last outer loop rather than by the
@@ -179,7 +182,7 @@ class CppKernelWriter(RowReductions, RowInvariants, CppExpressions):
     def write(self):
         self.plan = self.plan_loops()
         self.decide()
-        self.outside = Scope(self.above)
+        self.outside = CppScope(self.above)
         if self.by_rows:
             body = self.write_by_rows()
         else:
@@ -192,25 +195,27 @@ class CppKernelWriter(RowReductions, RowInvariants, CppExpressions):
 
     def finish(self, lines, buffers):
         """The kernel, whose arguments are pointers to `buffers` and then the sizes."""
-        head = ["int error = 0;"] if any("error" in line for line in lines) else []
+        checks = sets_error(lines)
+        head = ["int error = 0;"] if checks else []
         arguments = [*buffers, *self.sizes]
         head += [
             f"const int64_t {symbol} = (int64_t)args[{arguments.index(symbol)}];"
             for symbol in self.sizes
         ]
         origins = {o for n in self.plan.nodes for o in n.buffer.origins}
-        body = head + lines + ["return error;" if "int error = 0;" in head else "return 0;"]
-        reruns = any("exact.v" in line for line in lines)
+        body = [*head, *printed(lines), "return error;" if checks else "return 0;"]
+        reruns = any("exact.v" in line for line in body)
         if reruns:
             body = ["return mini::fast_then_exact([&](auto exact) {", *indent(body), "});"]
-        lines = [
-            f"// computes {', '.join(n.name for n in self.plan.nodes)}{origin_text(origins, self.order, limit=12)}",
+        names = ", ".join(n.name for n in self.plan.nodes)
+        source = [
+            f"// computes {names}{origin_text(origins, self.order, limit=12)}",
             'extern "C" int NAME(void** args) {',
             *indent(body),
             "}",
         ]
         return Kernel(
-            fold_error_clauses("\n".join(lines)),
+            "\n".join(source) + "\n",
             arguments,
             list(self.stored),
             list(self.read),
@@ -225,9 +230,8 @@ class CppKernelWriter(RowReductions, RowInvariants, CppExpressions):
                 self.buffers[name].layout.dtype
             )
             made_by = origin_text(getattr(self.buffers[name], "origins", ()), self.order, limit=3)
-            lines.append(
-                f"{c_type}* {pointer} = ({c_type}*){place.format(number)};    // {name}{made_by}"
-            )
+            value = f"({c_type}*){place.format(number)}"
+            lines.append(Line(f"{c_type}* {pointer} = {value};    // {name}{made_by}"))
         return lines
 
     def write_stages(self):
@@ -266,7 +270,7 @@ class CppKernelWriter(RowReductions, RowInvariants, CppExpressions):
     def write_inner_stage(self, nodes):
         outside = self.outside
         for self.plan in self.pieces:
-            inside, self.halves = Scope(outside), {}
+            inside, self.halves = CppScope(outside), {}
             self.accumulators, self.deferred = [], []
             self.begin_lanes()
             self.where_am_i(inside, self.plan.r)
@@ -333,11 +337,12 @@ class CppKernelWriter(RowReductions, RowInvariants, CppExpressions):
             for a in accesses
             if stride_of(a.index, self.plan.r[-1]) == 1
         ]
-        return [
-            f"for (int64_t k = 0; k < {lanes * size // 64}; k++) __builtin_prefetch({self.pointer(a.name, bool(written))} + {at(a)} + "
-            f"{64 // size}*k, {written});"
-            for size, a in sizes
-        ]
+        fetched = []
+        for size, access in sizes:
+            place = f"{self.pointer(access.name, bool(written))} + {at(access)} + {64 // size}*k"
+            loop = f"for (int64_t k = 0; k < {lanes * size // 64}; k++)"
+            fetched.append(Line(f"{loop} __builtin_prefetch({place}, {written});"))
+        return fetched
 
     def only_reads(self):
         """Does the kernel store nothing per element?"""
@@ -359,36 +364,32 @@ class CppKernelWriter(RowReductions, RowInvariants, CppExpressions):
             rows = max(rows, -(-self.plan.inner[0] // MOST_PARTS))
             blocks = most_blocks = -(-self.plan.inner[0] // rows)
         else:
-            prologue = [
-                f"const int64_t rows = mini::maximum<int64_t>({rows}, ({size} + {MOST_PARTS - 1})/{MOST_PARTS});",
+            prologue = tree.lines(
+                f"const int64_t rows = mini::maximum<int64_t>({rows}, "
+                f"({size} + {MOST_PARTS - 1})/{MOST_PARTS});",
                 f"const int64_t blocks = ({size} + rows - 1)/rows;",
-            ]
+            )
             rows, blocks, most_blocks = "rows", "blocks", MOST_PARTS
         of_block = [a.renamed("block") for a in accumulators]
         for accumulator in accumulators:
             accumulator.over_chunks = True
-        body = self.chunks(lines, of_block, f"{first}_block", f"{first}_end")
+        # first this: it decides the accumulators' types
+        loops = self.chunks(lines, of_block, f"{first}_block", f"{first}_end")
         body = [
-            f"const int64_t {first}_block = block * {rows};",
-            f"const int64_t {first}_end = mini::minimum<int64_t>({first}_block + {rows}, {size});",
+            Line(f"const int64_t {first}_block = block * {rows};"),
+            bound(f"{first}_end", f"{first}_block + {rows}", size),
             *declarations(of_block),
-            *body,
-            *[f"{b.name}s[block] = {b.name};" for b in of_block],
+            *loops,
+            *[Line(f"{b.name}s[block] = {b.name};") for b in of_block],
         ]
         loop = [("block", "0", blocks)]
-        result = prologue + [f"{b.c_type} {b.name}s[{most_blocks}];" for b in of_block]
-        result += [
-            f"#pragma omp parallel for schedule(static){self.threads_if}ERROR_CLAUSE",
-            *loops_around(body, loop),
-        ]
-        result += declarations(accumulators)
-        return result + (
-            loops_around(
-                [a.update(f"{b.name}s[block]") for a, b in zip(accumulators, of_block)], loop
-            )
-            if accumulators
-            else []
-        )
+        arrays = [Line(f"{b.c_type} {b.name}s[{most_blocks}];") for b in of_block]
+        threads = Pragma("parallel for", condition=self.threads_if)
+        result = [*prologue, *arrays, *nest(body, loop, threads), *declarations(accumulators)]
+        if accumulators:
+            added = [a.update(f"{b.name}s[block]") for a, b in zip(accumulators, of_block)]
+            result += nest(added, loop)
+        return result
 
     def chunks(self, lines, accumulators, start, end):
         """Loops over r0 (from start to end), r1, ...: the innermost runs on vector lanes into
@@ -411,7 +412,7 @@ class CppKernelWriter(RowReductions, RowInvariants, CppExpressions):
                 *self.lanes(lines, parts, "0", self.size(self.plan.inner[-1])),
                 *[a.update(p.name) for a, p in zip(accumulators, parts)],
             ]
-        return loops_around(lines, self.loops_of_reduction(self.plan.r[:-1], start, end))
+        return nest(lines, self.loops_of_reduction(self.plan.r[:-1], start, end))
 
     def loops_of_reduction(self, variables, start, end):
         return [
@@ -440,25 +441,16 @@ class CppKernelWriter(RowReductions, RowInvariants, CppExpressions):
                 outer + [(f"{row}_chunk", low, high, CHUNK)],
                 [(row, f"{row}_chunk", f"{row}_stop")],
             )
-        stop = [
-            f"const int64_t {row}_stop = mini::minimum<int64_t>({row}_chunk + {CHUNK}, {high});"
-        ] * chunked
-        row_loop = loops_around(
-            [
-                *alone(lines),
-                "#pragma omp simdERROR_CLAUSE",
-                *loops_around(lines + [p.in_lane_array(lane) for p in parts], [(lane, "0", count)]),
-            ],
-            loops,
+        stop = [bound(f"{row}_stop", f"{row}_chunk + {CHUNK}", high)] if chunked else []
+        added = [*lines, *[p.in_lane_array(lane) for p in parts]]
+        row_loop = nest(
+            [*alone(lines), *nest(added, [(lane, "0", count)], Pragma(simd=True))], loops
         )
-        merge = loops_around(
+        merge = nest(
             [a.update(p.name + "[k]") for a, p in zip(accumulators, parts)], [("k", "0", count)]
         )
-        return (
-            loops_around([*stop, *array_declarations(parts, count), *row_loop, *merge], outer)
-            if outer
-            else ["{", *indent([*array_declarations(parts, count), *row_loop, *merge]), "}"]
-        )
+        body = [*stop, *array_declarations(parts, count), *row_loop, *merge]
+        return nest(body, outer) if outer else [Block(body)]
 
     def lanes(self, lines, accumulators, start, end):
         """The innermost loop.  A long sum of floats is the sum of the sums of chunks."""
@@ -478,12 +470,12 @@ class CppKernelWriter(RowReductions, RowInvariants, CppExpressions):
             for accumulator in accumulators:
                 accumulator.over_chunks = True
             body = [
-                f"const int64_t {lane}_stop = mini::minimum<int64_t>({lane}_chunk + {chunk}, {end});",
+                bound(f"{lane}_stop", f"{lane}_chunk + {chunk}", end),
                 *declarations(chunks),
                 *self.one_loop(lines, chunks, f"{lane}_chunk", f"{lane}_stop"),
                 *[a.update(c.name) for a, c in zip(accumulators, chunks)],
             ]
-            return loops_around(body, [(f"{lane}_chunk", start, end, chunk)])
+            return nest(body, [(f"{lane}_chunk", start, end, chunk)])
         return self.one_loop(lines, accumulators, start, end)
 
     def one_loop(self, lines, accumulators, start, end):
@@ -500,23 +492,16 @@ class CppKernelWriter(RowReductions, RowInvariants, CppExpressions):
         if self.tile is not None:
             start, end = f"{lane}_tile", f"{lane}_end"
         lines = lines + [line for a in accumulators for line in a.in_lanes()]
-        head = self.simd(accumulators, lines)
+        pragma = self.simd(accumulators)
         if self.halves:
-            return self.in_blocks(
-                head, loops_around(lines, [(lane, f"{lane}_block", f"{lane}_stop")]), start, end
-            )
-        is_costly = bool(accumulators) or any(re.search(r"mini::|/ ", line) for line in lines)
-        return [
-            *[line for a in accumulators for line in a.before_lanes()],
-            *[
-                line
-                for ends in whole_vectors(start, end, is_costly)
-                for line in alone(lines, lanes_of(*ends))
-                + head
-                + loops_around(lines, [(lane, *ends)])
-            ],
-            *[line for a in accumulators for line in a.after_lanes()],
-        ]
+            return self.in_blocks(pragma, lines, start, end)
+        is_costly = bool(accumulators) or any(
+            re.search(r"mini::|/ ", line) for line in printed(lines)
+        )
+        result = [line for a in accumulators for line in a.before_lanes()]
+        for ends in whole_vectors(start, end, is_costly):
+            result += alone(lines, lanes_of(*ends)) + nest(lines, [(lane, *ends)], pragma)
+        return result + [line for a in accumulators for line in a.after_lanes()]
 
     def sums_are_bound_by_latency(self, lines, accumulators):
         """Would a loop with one vector of partial sums wait for each addition?  Not where functions
@@ -527,8 +512,8 @@ class CppKernelWriter(RowReductions, RowInvariants, CppExpressions):
             and self.lanes_are_free()
             and all(a.loses_bits for a in accumulators)
             and estimate(self.plan.inner[-1:]) >= 4 * LANES
-            and len(lines) <= 16
-            and not any("mini::" in line for line in lines)
+            and len(printed(lines)) <= 16
+            and not any("mini::" in line for line in printed(lines))
         )
 
     def lane_loop(self, lines, accumulators, start, end):
@@ -543,48 +528,26 @@ class CppKernelWriter(RowReductions, RowInvariants, CppExpressions):
         # vectors of 32 bytes where one thread waits for nothing but memory: with 64, fewer reads
         # are under way
         width = f" simdlen({32 // max(a.dtype.itemsize for a in accumulators)})" if alone else ""
-        rest = [
-            *self.simd(accumulators, lines),
-            *loops_around(lines + [a.update(a.term) for a in accumulators], [(lane, group, end)]),
-        ]
-        if (
-            not end.isdigit()
-        ):  # setting up a vector loop over nothing would cost a tenth of a row of 768
-            rest = [f"if (__builtin_expect({group} < {end}, 0)) {{", *indent(rest), "}"]
+        one_by_one = [*lines, *[a.update(a.term) for a in accumulators]]
+        rest = nest(one_by_one, [(lane, group, end)], self.simd(accumulators))
+        if not end.isdigit():
+            # setting up a vector loop over nothing would cost a tenth of a row of 768
+            rest = [Branch(f"__builtin_expect({group} < {end}, 0)", rest)]
         elif start == "0" and int(end) % lanes == 0:
             rest = []
-        return [
-            "{",
-            *indent(
-                [
-                    *array_declarations(parts, lanes),
-                    f"int64_t {group} = {start};",
-                    f"for (; {group} + {lanes} <= {end}; {group} += {lanes}) {{",
-                    *indent(
-                        [
-                            *self.prefetches(group, lanes),
-                            f"#pragma omp simd{width}ERROR_CLAUSE",
-                            *loops_around(
-                                [
-                                    f"const int64_t {lane} = {group} + k;",
-                                    *lines,
-                                    *[p.in_lane_array("k") for p in parts],
-                                ],
-                                [("k", "0", lanes)],
-                            ),
-                        ]
-                    ),
-                    "}",
-                    *self.simd(accumulators, []),
-                    *loops_around(
-                        [a.update(p.name + "[k]") for a, p in zip(accumulators, parts)],
-                        [("k", "0", lanes)],
-                    ),
-                    *rest,
-                ]
-            ),
-            "}",
+        added = [Line(f"const int64_t {lane} = {group} + k;"), *lines]
+        added += [p.in_lane_array("k") for p in parts]
+        together = nest(added, [("k", "0", lanes)], Pragma(simd=True, clauses=width))
+        put_together = [a.update(p.name + "[k]") for a, p in zip(accumulators, parts)]
+        groups = [*self.prefetches(group, lanes), *together]
+        body = [
+            *array_declarations(parts, lanes),
+            Line(f"int64_t {group} = {start};"),
+            Loop(group, None, end, groups, lanes, condition=f"{group} + {lanes} <= {end}"),
+            *nest(put_together, [("k", "0", lanes)], self.simd(accumulators)),
+            *rest,
         ]
+        return [Block(body)]
 
     def arg_loop(self, lines, accumulators, start, end):
         """argmax has no vector reduction: a loop over groups of lanes, each lane with a best
@@ -599,11 +562,10 @@ class CppKernelWriter(RowReductions, RowInvariants, CppExpressions):
         return [
             *[line for a in others for line in a.before_lanes()],
             *[line for a in args for line in a.arg_arrays(lane, start)],
-            *loops_around(
+            *nest(
                 [
-                    f"const int64_t {group}_end = mini::minimum<int64_t>({group} + {LANES}, {end});",
-                    *self.simd(others, lines),
-                    *loops_around(lines, [(lane, group, f"{group}_end")]),
+                    bound(f"{group}_end", f"{group} + {LANES}", end),
+                    *nest(lines, [(lane, group, f"{group}_end")], self.simd(others)),
                 ],
                 [(group, start, end, LANES)],
             ),
@@ -611,28 +573,18 @@ class CppKernelWriter(RowReductions, RowInvariants, CppExpressions):
             *[line for a in args for line in a.after_arg_lanes()],
         ]
 
-    def simd(self, accumulators, lines):
-        if (
-            not config.vectorize
-            or any(a.clause is None for a in accumulators)
-            or not self.lanes_are_free()
-        ):
-            return []
+    def simd(self, accumulators: list[Accumulator]) -> Pragma | None:
+        """The vector lanes of an innermost loop; of a long one with little around it, threads, too."""
+        if not config.vectorize or not self.lanes_are_free():
+            return None
+        if any(a.clause is None for a in accumulators):
+            return None
         clauses = "".join(a.clause for a in accumulators)
-        parallel = (
-            self.plan.is_pointwise
-            and self.parallel
-            and (not self.plan.outer or self.plan.outer_count < 8)
-            and self.plan.inner_count >= 1024
-            and self.tile is None
-        )
-        condition = self.threads_if.replace("if (", "if (parallel: ")
-        head = (
-            f"#pragma omp parallel for simd schedule(static){condition}"
-            if parallel
-            else "#pragma omp simd"
-        )
-        return [head + clauses + "ERROR_CLAUSE"]
+        plan = self.plan
+        is_long = plan.inner_count >= 1024 and (not plan.outer or plan.outer_count < 8)
+        if plan.is_pointwise and self.parallel and is_long and self.tile is None:
+            return Pragma("parallel for", True, condition=self.threads_if, clauses=clauses)
+        return Pragma(simd=True, clauses=clauses)
 
     def lanes_are_free(self):
         """False where two lanes might write the same element (a scatter by an index that changes
@@ -654,15 +606,17 @@ class CppKernelWriter(RowReductions, RowInvariants, CppExpressions):
         before = self.before_all_rows()
         if self.above is not None and self.above.lines:
             lines, loops, depth = self.rows_below(lines, loops, shared)
-        lines = loops_around(lines, loops[:-1] if self.by_rows else loops)
+        pragma = None
         if shared and depth:
-            collapse = f" collapse({depth})" if depth > 1 else ""
-            lines.insert(
-                0,
-                f"#pragma omp parallel for{collapse} schedule(static){self.threads_if}ERROR_CLAUSE",
-            )
-        elif not self.plan.outer and not self.plan.inner:
-            lines = ["{", *indent(lines), "}"]
+            pragma = Pragma("parallel for", collapse=depth, condition=self.threads_if)
+        if self.by_rows:
+            loops = loops[:-1]
+        if loops:
+            lines = nest(lines, loops, pragma)
+        elif pragma is not None:
+            lines[0].pragma = pragma  # the loop over blocks of columns
+        if not self.plan.outer and not self.plan.inner:
+            lines = [Block(lines)]
         return before + lines
 
     # -- transposed access: run over tiles, so that both sides use whole cache lines
@@ -711,29 +665,26 @@ class CppKernelWriter(RowReductions, RowInvariants, CppExpressions):
         )
         size, lanes = self.size(self.plan.outer[number]), self.size(self.plan.inner[-1])
         fill = [
-            f"const int64_t {v}_end = mini::minimum<int64_t>({v}_tile + {step}, {n});"
+            bound(f"{v}_end", f"{v}_tile + {step}", n)
             for v, n, step in ((variable, size, rows), (lane, lanes, columns))
         ]
         for array, c_type, corner, step in self.tile_loads.values():
-            fill += [
+            fill += tree.lines(
                 f"{c_type} {array}[{rows}][{columns}];",
                 f"mini::transpose(&{corner}, {step}, {array}[0], {columns}, "
                 f"{lane}_end - {lane}_tile, {variable}_end - {variable}_tile);",
-            ]
-        lines = fill + loops_around(lines, [(variable, f"{variable}_tile", f"{variable}_end")])
+            )
+        lines = fill + nest(lines, [(variable, f"{variable}_tile", f"{variable}_end")])
         loops = [
             (v, "0", self.size(n))
             for k, (v, n) in enumerate(zip(self.plan.x, self.plan.outer))
             if k != number
         ]
         loops += [(f"{variable}_tile", "0", size, rows), (f"{lane}_tile", "0", lanes, columns)]
-        lines = loops_around(lines, loops)
+        pragma = None
         if self.parallel:
-            lines.insert(
-                0,
-                f"#pragma omp parallel for collapse({len(loops)}) schedule(static){self.threads_if}ERROR_CLAUSE",
-            )
-        return lines
+            pragma = Pragma("parallel for", collapse=len(loops), condition=self.threads_if)
+        return nest(lines, loops, pragma)
 
     # -- memory ------------------------------------------------------------------------------------
     def pointer(self, name, written):
@@ -776,7 +727,7 @@ class CppKernelWriter(RowReductions, RowInvariants, CppExpressions):
         )
 
     def in_mask(self):
-        return getattr(self.scope, "is_mask", False)
+        return self.scope.is_mask
 
     def load(self, name, index):
         if name in self.values:
@@ -902,31 +853,27 @@ class CppKernelWriter(RowReductions, RowInvariants, CppExpressions):
         )
         return f"{array}[{self.plan.r[-1]} - {block}]"
 
-    def in_blocks(self, head, loop, start, end):
+    def in_blocks(self, pragma, lines, start, end):
+        """The loop over the lanes, by blocks that are converted as a whole."""
         lane, count = self.plan.r[-1], f"{self.plan.r[-1]}_stop - {self.plan.r[-1]}_block"
         if end.isdigit() and start == "0" and int(end) % BLOCK == 0:
-            stop, count = f"{lane}_block + {BLOCK}", str(BLOCK)
+            stop, count = Line(f"const int64_t {lane}_stop = {lane}_block + {BLOCK};"), str(BLOCK)
         else:
-            stop = f"mini::minimum<int64_t>({lane}_block + {BLOCK}, {end})"
-        lines = [f"const int64_t {lane}_stop = {stop};"]
+            stop = bound(f"{lane}_stop", f"{lane}_block + {BLOCK}", end)
+        body = [stop]
         for array, place, written in self.halves.values():
-            lines += [
-                f"float {array}[{BLOCK}];",
-                *[f"mini::convert({place}, {array}, {count});"] * (not written),
-            ]
-        lines += [
-            *[line.replace("parallel for simd schedule(static)", "simd") for line in head],
-            *loop,
-        ]
-        lines += [
-            f"mini::convert({array}, {place}, {count});"
-            for array, place, written in self.halves.values()
-            if written
-        ]
-        return [
-            *[line.replace("for simd", "for") for line in head if "parallel" in line],
-            *loops_around(lines, [(f"{lane}_block", start, end, BLOCK)]),
-        ]
+            body.append(Line(f"float {array}[{BLOCK}];"))
+            if not written:
+                body.append(Line(f"mini::convert({place}, {array}, {count});"))
+        threads = None
+        if pragma is not None and pragma.threads:
+            threads = replace(pragma, simd=False)
+            pragma = replace(pragma, threads="", condition="")
+        body += nest(lines, [(lane, f"{lane}_block", f"{lane}_stop")], pragma)
+        for array, place, written in self.halves.values():
+            if written:
+                body.append(Line(f"mini::convert({array}, {place}, {count});"))
+        return nest(body, [(f"{lane}_block", start, end, BLOCK)], threads)
 
     # -- reductions
     def pending_names(self):
@@ -998,19 +945,3 @@ def whole_vectors(start, end, is_costly):
         parts += [(str(at), str(stop))] if stop > at else []
         at = stop
     return parts
-
-
-def fold_error_clauses(source):
-    """Loops whose body sets `error` need to say so in their pragma."""
-    lines = source.splitlines()
-    for number, line in enumerate(lines):
-        if "ERROR_CLAUSE" in line:
-            margin = len(line) - len(line.lstrip())
-            inside = []
-            for later in lines[number + 1 :]:
-                inside.append(later)
-                if later.startswith(" " * margin + "}"):
-                    break
-            uses = any("error |=" in later for later in inside)
-            lines[number] = line.replace("ERROR_CLAUSE", " reduction(|:error)" if uses else "")
-    return "\n".join(lines) + "\n"

@@ -35,9 +35,10 @@ from ..interpreter import evaluate
 from ..sizes.expressions import FloorDiv, Mod
 from ..sizes.printing import index_text
 from ..sizes.symbols import hint
-from .common import Scope
-from .cpp_reductions import loops_around
+from .cpp_expressions import CppScope
+from .cpp_reductions import bound
 from .plan import KernelPlan
+from .tree import Line, Pragma, nest, printed
 
 SHORT_LANES, LONGER_LANES = (
     16,
@@ -111,7 +112,7 @@ class RowInvariants:
                 and self.plan.outer
                 and hint(self.plan.outer[-1], 512) >= LEAST_ROWS
             ):
-                self.above = Scope()
+                self.above = CppScope()
                 self.lane_block = (
                     MOST_LANES if self.plan.inner[-1] > MOST_LANES and len(self.pieces) == 1 else 0
                 )
@@ -198,7 +199,7 @@ class RowInvariants:
         return (
             not self.lane_block
             or self.above is None
-            or any(self.cost(name, set()) >= TABLE_COST for name in self.needed(lines))
+            or any(self.cost(name, set()) >= TABLE_COST for name in self.needed(printed(lines)))
         )
 
     def begin_rows(self, lanes, place, width, outer):
@@ -207,7 +208,7 @@ class RowInvariants:
         self.lazy, self.table_checks, self.lane_scope = (
             {},
             [],
-            Scope(self.above),
+            CppScope(self.above),
         )  # lazy: name -> (type, expression) of what varies with the lane
         self.same_in_rows = {
             *map(str, outer),
@@ -257,14 +258,14 @@ class RowInvariants:
                 stack += [] if is_end(name) else NAME.findall(self.lazy[name][1])
         return [name for name in self.lazy if name in found]
 
-    def definitions(self, lines):
-        """What the lanes' loop begins with, so that `lines` find all values; fills `self.above`
-        with what comes before the rows."""
+    def definitions(self, lines, added=()):
+        """What the lanes' loop begins with, so that `lines` (and what is `added` to accumulators)
+        find all values; fills `self.above` with what comes before the rows."""
         if self.above is None:
             return []
         result, fill = [], list(self.table_checks)
         is_table = lambda name: self.cost(name, set()) >= TABLE_COST  # noqa: E731
-        for name in self.needed(lines, is_table):
+        for name in self.needed([*printed(lines), *added], is_table):
             c_type, expression = self.lazy[name]
             if is_table(name):
                 array = self.above.fresh("table")
@@ -272,13 +273,15 @@ class RowInvariants:
                     f"{'int32_t' if name in self.small else c_type} {array}[{self.table_width}];"
                 )
                 expression = f"{array}{self.table_place}"
-                fill.append(f"{expression} = {name};")
-            result.append(f"const {c_type} {name} = {expression};")
+                fill.append(Line(f"{expression} = {name};"))
+            result.append(Line(f"const {c_type} {name} = {expression};"))
         if fill:
-            made = [f"const {self.lazy[n][0]} {n} = {self.lazy[n][1]};" for n in self.needed(fill)]
-            self.above.lines += ["#pragma omp simdERROR_CLAUSE"] * config.vectorize + loops_around(
-                made + fill, [self.lanes_now]
-            )
+            made = [
+                Line(f"const {self.lazy[name][0]} {name} = {self.lazy[name][1]};")
+                for name in self.needed(printed(fill))
+            ]
+            pragma = Pragma(simd=True) if config.vectorize else None
+            self.above.lines += nest(made + fill, [self.lanes_now], pragma)
         return result
 
     def rows_below(self, lines, loops, shared):
@@ -290,19 +293,19 @@ class RowInvariants:
         )
         if self.lane_block:
             lane, lanes = self.plan.r[-1], self.size(self.plan.inner[-1])
-            bound = f"const int64_t {lane}_end = mini::minimum<int64_t>({lane}_part + {self.lane_block}, {lanes});"
+            ending = bound(f"{lane}_end", f"{lane}_part + {self.lane_block}", lanes)
             return (
-                [bound, *self.above.lines, *loops_around(lines, [loops[-1]])],
+                [ending, *self.above.lines, *nest(lines, [loops[-1]])],
                 [*loops[:-1], (f"{lane}_part", "0", lanes, self.lane_block)],
                 len(loops),
             )
         count, wanted = hint(self.plan.outer[-1], 512), 4 * torch.get_num_threads()
         block = max(LEAST_ROWS, -(-count * around // wanted))
         if not shared or block >= count and isinstance(self.plan.outer[-1], int):
-            return self.above.lines + loops_around(lines, [loops[-1]]), loops[:-1], len(loops) - 1
-        bound = f"const int64_t {row}_end = mini::minimum<int64_t>({row}_block + {block}, {size});"
+            return self.above.lines + nest(lines, [loops[-1]]), loops[:-1], len(loops) - 1
+        ending = bound(f"{row}_end", f"{row}_block + {block}", size)
         return (
-            [bound, *self.above.lines, *loops_around(lines, [(row, f"{row}_block", f"{row}_end")])],
+            [ending, *self.above.lines, *nest(lines, [(row, f"{row}_block", f"{row}_end")])],
             [*loops[:-1], (f"{row}_block", start, size, block)],
             len(loops),
         )
@@ -312,7 +315,7 @@ class RowInvariants:
         changes them."""
         lines = self.above.lines if self.above is not None else []
         if self.lane_block or any(
-            str(v) in NAME.findall(line) for v in self.plan.x for line in lines
+            str(v) in NAME.findall(line) for v in self.plan.x for line in printed(lines)
         ):
             return []
         self.above = None

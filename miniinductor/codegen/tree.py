@@ -61,13 +61,14 @@ class Loop:
     body: "Statements"
     step: int | str = 1
     pragma: Pragma | None = None
-    room: int = 0  # only while so many more iterations are left
+    condition: str | None = None  # None: until the end; else only while so much is left
 
     @property
     def head(self) -> str:
         declaration = "" if self.start is None else f"int64_t {self.variable} = {self.start}"
         advance = "++" if self.step == 1 else f" += {self.step}"
-        return f"for ({declaration}; {self.variable} < {self.end}; {self.variable}{advance})"
+        condition = self.condition or f"{self.variable} < {self.end}"
+        return f"for ({declaration}; {condition}; {self.variable}{advance})"
 
 
 @dataclass
@@ -97,9 +98,7 @@ def lines(*texts: str) -> list[Statement]:
     return [Line(text) for text in texts]
 
 
-def nest(
-    body: Statements, loops: Sequence[tuple], pragma: Pragma | None = None
-) -> list[Statement]:
+def nest(body: Statements, loops: Sequence[tuple], pragma: Pragma | None = None) -> list[Statement]:
     """`body` in loops of (variable, start, end) or (variable, start, end, step), the first
     outermost; the pragma is that one's."""
     result = list(body)
