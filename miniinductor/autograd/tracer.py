@@ -303,11 +303,13 @@ class Tracer(TorchDispatchMode):
         if rule is not None and refusal(func, args, kwargs):
             rule = None  # the eager kernel raises
         if rule is not None:
+            known = len(self._alive)
             with self:
                 out = rule(*args, **kwargs)
             if out is not NotImplemented:
                 out = self.in_eager_layout(func, args, kwargs, out)
-                self.forget_views_within(func, args, kwargs, out)
+                if not is_view(func):
+                    self.forget_inner_views(out, known)
                 return out
         elif is_composite(func):  # reached when autograd was off
             with self:
@@ -323,6 +325,17 @@ class Tracer(TorchDispatchMode):
         if torch.Tag.inplace_view in func.tags:
             return self.record_inplace_view(func, args, kwargs)
         return self.record(func, args, kwargs)
+
+    def forget_inner_views(self, out, known):
+        """The results of a decomposition are no views of what it made on the way.
+
+        `torch.stack` is written as a view of `cat(...)`; to autograd, eager's is a tensor of its
+        own, and `stack(...).flatten()` is a view of that.  known: how many tensors were bound before.
+        """
+        inner = {id(tensor) for tensor in self._alive[known:]}
+        for leaf in pytree.tree_leaves(out):
+            if isinstance(leaf, torch.Tensor) and id(self.derivation(leaf)[0]) in inner:
+                self._made_by.pop(id(leaf), None)
 
     def in_eager_layout(self, func, args, kwargs, out):
         """The result of a decomposition, in the strides that the op itself gives where an argument
@@ -354,22 +367,6 @@ class Tracer(TorchDispatchMode):
                         .permute([order.index(d) for d in range(want.dim())])
                     )
         return pytree.tree_unflatten(leaves, spec)
-
-    def forget_views_within(self, func, args, kwargs, out):
-        """A decomposition may end in a view of memory that it made: `stack` views a `cat`.  To the
-        program such a result is no view; it sees neither the view nor what it was made of."""
-        if any(value.alias_info is not None for value in func._schema.returns):
-            return
-        roots_of_arguments: set[int] = set()
-        of_tensors(
-            (args, kwargs),
-            lambda t: roots_of_arguments.add(id(self.derivation(self.to_fake(t))[0])),
-        )
-        results = [t for t in pytree.tree_leaves(out) if isinstance(t, torch.Tensor)]
-        roots = [id(self.derivation(result)[0]) for result in results]
-        for result, root in zip(results, roots):
-            if root not in roots_of_arguments and roots.count(root) == 1:
-                self._made_by.pop(id(result), None)
 
     def record_inplace_view(self, func, args, kwargs):
         """`x.unsqueeze_(0)` changes no data: from here on the tensor object x stands for a view of
