@@ -324,7 +324,7 @@ class Builder:
                     "GRAD",
                     "{0}.requires_grad is {pin}",
                     value.requires_grad,
-                    row="requires_grad",
+                    row=LAYOUT,
                 )
             name = self.unique_name(module_name(source))
             fake = self.fake_of(value)
@@ -361,22 +361,23 @@ class Builder:
         self.guard(source, "VIEW_BITS", view_bits_check(value), row=LAYOUT)
 
     def guard_tensor(self, value, kind, source, symbolic=None):
-        self.guard(source, "TENSOR", "type({0}) is {pin}", kind)
-        self.guard(source, "DTYPE", "{0}.dtype is {pin}", value.dtype)
+        row = LAYOUT if symbolic is None and value.layout is torch.strided else None
+        self.guard(source, "TENSOR", "type({0}) is {pin}", kind, row)
+        self.guard(source, "DTYPE", "{0}.dtype is {pin}", value.dtype, row)
         if symbolic is not None:  # the rest is said by `guard_strides` and the ShapeEnv
             self.guard(source, "SHAPE", f"{{0}}.dim() == {value.dim()}")
             fixed = [f"{{0}}[{d}] == {n}" for d, n in enumerate(value.shape) if d not in symbolic]
             if fixed:
                 self.guard(source.attr("shape"), "SHAPE", " and ".join(fixed))
         else:
-            self.guard(source, "SHAPE", f"{{0}}.shape == {tuple(value.shape)}")
+            self.guard(source, "SHAPE", f"{{0}}.shape == {tuple(value.shape)}", row=row)
         if symbolic is None and value.layout is torch.strided:
-            self.guard(source, "STRIDE", f"{{0}}.stride() == {tuple(value.stride())}")
+            self.guard(source, "STRIDE", f"{{0}}.stride() == {tuple(value.stride())}", row=row)
         elif symbolic is None:
             self.guard(source, "LAYOUT", "{0}.layout is {pin}", value.layout)
-        self.guard(source, "GRAD", f"{{0}}.requires_grad is {value.requires_grad}")
-        self.guard_place(value, source)
-        self.guard(source, "VIEW_BITS", view_bits_check(value))
+        self.guard(source, "GRAD", f"{{0}}.requires_grad is {value.requires_grad}", row=row)
+        self.guard_place(value, source, row)
+        self.guard(source, "VIEW_BITS", view_bits_check(value), row=row)
 
     def guard_strides(self, fake, source):
         """Strides that follow the symbolic sizes."""
@@ -396,11 +397,11 @@ class Builder:
             Guard("STRIDE", (source, *[self.shape_env.table[s].sources[0] for s in symbols]), check)
         )
 
-    def guard_place(self, value, source):
+    def guard_place(self, value, source, row=None):
         if value.is_cpu:
-            self.guard(source, "DEVICE", "{0}.is_cpu")
+            self.guard(source, "DEVICE", "{0}.is_cpu", row=row)
         else:
-            self.guard(source, "DEVICE", "{0}.device == {pin}", value.device)
+            self.guard(source, "DEVICE", "{0}.device == {pin}", value.device, row)
 
     def _module(self, value, kind, source):
         if kind.__module__.startswith("torch.jit"):
