@@ -26,7 +26,7 @@ import weakref
 
 import torch
 
-from . import backends, config, frame_hook, records, runtime
+from . import backends, config, coverage, frame_hook, records, runtime
 from .dynamic import SizePolicy
 from .exceptions import Break, Restart, SkipFrame, SpecializationError, Unsupported
 from .foreign import ThreadState, faults, ours
@@ -35,11 +35,12 @@ from .guards import Guard, GuardFunction, watch
 from .originals import unusable
 from .replacement import parameter_count, rebuild, replacement
 from .symbolic_eval.evaluator import RootFrame
-from .symbolic_eval.torch_rules import RULES, STATES
+from .symbolic_eval.registry import RULES
+from .symbolic_eval.torch_rules import STATES
 from .undo import Undo
 from .variables.base import Lazy
 from .variables.functions import CellVar, FunctionVar
-from .variables.objects import LOOKUPS, guard_classes
+from .variables.lookup import LOOKUPS, guard_classes
 from .variables.tensor import TensorVar
 
 OURS = os.path.dirname(os.path.abspath(__file__)) + os.sep
@@ -127,6 +128,7 @@ class FrameCompiler:
     )
 
     def __init__(self, backend="inductor", fullgraph=False, dynamic=None, mode=None):
+        coverage.load()
         self.backend_name, self.backend = backends.lookup_backend(backend)
         self.registered = isinstance(backend, str)
         self.fullgraph, self.dynamic, self.mode = fullgraph, dynamic, mode

@@ -29,10 +29,9 @@ from dataclasses import dataclass
 
 import torch
 from torch import fx
-from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch._subclasses.fake_tensor import FakeTensor
 
-from . import config
-from .autograd.functionalize import CannotFunctionalize
+from . import config, coverage
 from .autograd.joint import has_lazy_bits, needs_gradient, trace_forward, trace_joint
 from .autograd.partition import Parts, partition
 from .autograd.runtime import (
@@ -45,14 +44,13 @@ from .autograd.runtime import (
     with_outputs,
     written_by_data,
 )
-from .autograd.tracer import CannotTrace, ambient, without_autocast
-from .codegen.matmul import fuse_products
-from .codegen.split_reductions import split_reductions
-from .codegen.wrapper import print_wrapper
-from .data_dependent import compile_pieces, symbols_of, unknown_symbols
+from .autograd.tracer import without_autocast
+from .checks import may_raise
 from .decompositions import table
+from .devices import Half, about, language_of, why_not, with_layouts
+from .exceptions import NOT_COMPILED, CannotLower
 from .foreach import join_alike
-from .foreign import ThreadState, faults, ours
+from .foreign import ThreadState, ours
 from .graph_passes import (
     Constants,
     apply,
@@ -60,36 +58,33 @@ from .graph_passes import (
     freeze,
     optimize,
     optimize_for_cpu,
-    optimize_for_gpu,
     rewrites,
 )
 from .graph_passes.freezing import Frozen
 from .handlers import graph_text
+from .hooks import CUTTERS, PLAN_CACHES, Entry
 from .in_place import overwritten_inputs
 from .ir import Graph
 from .kernels import (
     build_kernels,
     functions_of,
     kernel_table,
-    language_of,
     main_device,
     write_kernels,
 )
-from .lowering import CannotLower, lower_graph
+from .lowering import lower_graph
 from .lowering.cheap import is_cheap
 from .memory import are_owned, plan_memory
-from .nodes import Schedule, ScheduledNode
+from .nodes import Schedule
 from .records import CompileRecord, Later
-from .runtime.build import CompilerError
-from .runtime.cuda_graphs import GraphedCall, new_pools, refusal
-from .runtime.eager import Interpreted, guard_shared_memory
-from .runtime.graph_cache import Entry, Uncachable, open_entry
+from .runtime.eager import Interpreted, guard_shared_memory, with_eager_errors
 from .runtime.program import Program
-from .runtime.triton_build import start_workers, why_not
 from .scheduler import Scheduler
 from .sizes.ranges import multiples
 from .sizes.symbols import hints_of, multiples_of, size_hints
+from .unknown_sizes import symbols_of, unknown_symbols
 from .verify import verify_graph
+from .wrapper import print_wrapper
 
 MODES = (None, "default", "reduce-overhead", "max-autotune")
 
@@ -110,6 +105,7 @@ def compile_fx(gm, example_inputs, *, mode=None):
     inputs.  Raises TypeError if `gm` is no fx.GraphModule, ValueError for an unknown mode or
     another number of inputs than the graph has placeholders.
     """
+    coverage.load()
     compiled = ThreadState().around(compile_captured, gm, example_inputs, Options(mode))
     compiled.expected = [layout_of(value) for value in example_inputs]
     return compiled
@@ -117,6 +113,7 @@ def compile_fx(gm, example_inputs, *, mode=None):
 
 def aot_eager(gm, example_inputs):
     """The same path without code generation: the functional ATen graph, run by eager kernels."""
+    coverage.load()
     return ThreadState().around(compile_captured, gm, example_inputs, Options(generate=False))
 
 
@@ -158,7 +155,7 @@ def compile_captured(
     entry = entry_on_disk(gm, inputs, options, record)
     try:
         return assemble(gm, inputs, options, record, entry)
-    except (CannotTrace, CannotFunctionalize, CannotLower, CompilerError) as reason:
+    except NOT_COMPILED as reason:
         return run_eagerly(gm, record, str(reason))
     except ours(RuntimeError) as reason:  # of the front end's: `needs_data`
         if not getattr(reason, "needs_data", False):
@@ -179,10 +176,8 @@ def assemble(
     if plan is not None:
         parts = parts_again(gm, inputs, options, record, plan)
     else:
-        if options.generate and any(
-            getattr(t, "is_cuda", False) for t in [*inputs, *gm.parameters()]
-        ):
-            start_workers(1 + len(gm.graph.nodes) // 8)
+        if options.generate:
+            expect_kernels(gm, inputs)
         plan, made = make_plan(gm, inputs, options, record)
         record.keep(entry, plan)
         parts = lambda: made  # noqa: E731
@@ -192,6 +187,8 @@ def assemble(
         run = start_inference(plan, options, record)
     if plan.shared_memory:
         run = guard_shared_memory(run, gm, record)
+    elif plan.may_refuse:
+        run = with_eager_errors(run, gm)
     return CompiledGraph(run, record)
 
 
@@ -219,7 +216,12 @@ def plan_inference(
         with record.timed("patterns"):
             apply(rewrites(), joint.graph, record, decompositions)
     program = compile_functional(joint.graph, record, joint.written, options)
-    return Plan(joint, program, shared_memory=bool(joint.written))
+    return Plan(
+        joint,
+        program,
+        shared_memory=bool(joint.written),
+        may_refuse=options.generate and may_refuse(joint.graph),
+    )
 
 
 def plan_training(
@@ -234,7 +236,7 @@ def plan_training(
     with record.timed("graph passes"):
         optimize(joint.graph)
         if options.generate:
-            joint.graph = optimize_for_gpu(joint.graph, record, products=False)
+            joint.graph = with_layouts(joint.graph, record, products=False)
         record.joint_graph = joint.graph
     with record.timed("partition"):
         parts = partition(joint, len(inputs) + len(held), is_cheap)
@@ -244,7 +246,22 @@ def plan_training(
     written = [("placeholder", f"primal{w.primal}") for w in joint.writes if w.result is None]
     forward = inner_writes(parts.forward, joint)
     program = compile_functional(forward, record, written, options)
-    return Plan(joint, program, cut_of(joint, parts), bool(joint.written)), parts
+    plan = Plan(
+        joint,
+        program,
+        cut_of(joint, parts),
+        shared_memory=bool(joint.written),
+        may_refuse=options.generate and may_refuse(parts.forward),
+    )
+    return plan, parts
+
+
+def may_refuse(functional: fx.GraphModule) -> bool:
+    """May a kernel raise for what it reads, and could the program run again then?"""
+    tags = [getattr(n.target, "tags", ()) for n in functional.graph.nodes]
+    if any(torch.Tag.nondeterministic_seeded in one for one in tags):
+        return False
+    return any(map(may_raise, functional.graph.nodes))
 
 
 def compile_functional(
@@ -287,7 +304,7 @@ def generate(
     print_stages(record)
     program.frozen = frozen
     if options.mode == "reduce-overhead":
-        program.refused = refusal(graph, program.device)
+        program.refused = replay_refusal(graph, program.device)
     return program
 
 
@@ -300,7 +317,7 @@ def choose_layouts(
     if config.freezing and inference and is_on_cpu(functional):
         constants = Constants(functional, written)
         fold_affine(functional, constants, record)
-    functional = optimize_for_gpu(functional, record, convolutions=inference)
+    functional = with_layouts(functional, record, convolutions=inference)
     functional = optimize_for_cpu(functional, record, inference, constants)
     frozen = freeze(functional, constants, record) if constants else None
     return functional, frozen
@@ -313,8 +330,7 @@ def build_program(graph: Graph, record: CompileRecord) -> Program:
     Raises NotImplementedError where there is no code generator, CompilerError where its compiler is
     missing or fails."""
     device = main_device(graph)
-    if language_of(device) == "triton" and config.split_reductions:
-        split_reductions(graph, record)
+    language_of(device).prepare(graph, record)
     schedule = make_schedule(graph, record)
     with record.timed("codegen"):
         written = write_kernels(schedule, record)
@@ -349,7 +365,8 @@ def make_schedule(graph: Graph, record: CompileRecord) -> Schedule:
         nodes = order.topological(nodes)
         overwritten = overwritten_inputs(nodes, order, record)
         schedule = Schedule(order, nodes, overwritten)
-        schedule.nodes = with_products(schedule, main_device(graph), record)
+        device = main_device(graph)
+        schedule.nodes = language_of(device).arrange(schedule, device, record)
         if config.foreach:
             joined = join_alike(schedule.nodes, order, overwritten, record)
             schedule.nodes = order.topological(joined)
@@ -357,25 +374,11 @@ def make_schedule(graph: Graph, record: CompileRecord) -> Schedule:
     return schedule
 
 
-def with_products(
-    schedule: Schedule, device: torch.device, record: CompileRecord
-) -> list[ScheduledNode]:
-    """Triton: matrix products and what follows them as one kernel, where that may pay."""
-    if language_of(device) != "triton" or config.matmul_templates == "never":
-        return schedule.nodes
-    is_timed = config.matmul_templates == "timed" and config.max_autotune and device.type == "cuda"
-    every = is_timed or config.matmul_templates == "always"
-    return fuse_products(schedule.nodes, schedule.order, schedule.overwritten, record, every)
-
-
 # --- the stages: a callable -----------------------------------------------------------------------
-@dataclass
-class Half:
-    """Which half of a training step a Program is; see runtime/cuda_graphs.py."""
-
-    pools: object  # stream -> Pool, of both halves
-    results: int | None  # how many outputs the forward half gives its caller
-    is_backward: bool
+def replay_refusal(graph: Graph, device: torch.device) -> str | None:
+    """Why the calls of a lowered graph must not be recorded and replayed, or None."""
+    replay = about(device).replay
+    return replay.refusal(graph, device) if replay else "the graph does not run on a GPU"
 
 
 def start(
@@ -384,14 +387,13 @@ def start(
     """The callable of a Program; mode="reduce-overhead": replayed as a CUDA graph, where that is
     right."""
     run = program.start()
+    replay = about(program.device).replay
     if mode != "reduce-overhead":
         return run
-    if program.refused:
+    if program.refused or replay is None:
         record.notes.append(f"no CUDA graph: {program.refused}")
         return run
-    if half is None:
-        return GraphedCall(run, program, record)
-    return GraphedCall(run, program, record, half.pools, half.results, half.is_backward)
+    return replay.record(run, program, record, half)
 
 
 def start_inference(plan: Plan, options: Options, record: CompileRecord) -> Callable:
@@ -415,7 +417,8 @@ def start_training(
     record: CompileRecord,
     entry: Entry | None,
 ) -> Callable:
-    pools = new_pools()
+    replay = about(plan.program.device).replay
+    pools = replay.new_pools() if replay else None
     run = start(plan.program, record, options.mode, Half(pools, plan.joint.count, False))
 
     def start_backward(program: Program, half: CompileRecord) -> Callable:
@@ -430,21 +433,11 @@ def start_training(
 def entry_on_disk(
     gm: fx.GraphModule, inputs: Sequence[object], options: Options, record: CompileRecord
 ) -> Entry | None:
-    """Where the graph's plan lies, or would lie; None where it cannot be kept."""
-    if not (options.generate and config.graph_cache):
+    """Where the graph's plan lies, or would lie; None where nothing is kept."""
+    if not (options.generate and config.graph_cache and PLAN_CACHES):
         return None
     with record.timed("look on disk"):
-        try:
-            return open_entry(gm, inputs, options.mode)
-        except Uncachable as reason:
-            record.notes.append(f"not kept on disk: {reason}")
-        except faults() as error:  # another torch may lack a switch that the key asks for
-            if config.raise_internal_errors:
-                raise
-            record.notes.append(
-                f"not kept on disk: internal error, {type(error).__name__}: {error}"
-            )
-    return None
+        return PLAN_CACHES[0].entry(gm, inputs, options.mode, record)
 
 
 def parts_again(
@@ -454,40 +447,12 @@ def parts_again(
     record: CompileRecord,
     plan: Plan,
 ) -> Callable[[], Parts | None]:
-    """Of a graph that came from disk, what is not kept there is made again when it is asked for:
-    the parts of the joint graph, by the function that is returned, and the record's graphs."""
-    made_like = [like(value) for value in inputs]
+    """Of a graph that came from disk: what gives the parts of its joint graph, traced again."""
 
-    def plan_again() -> tuple[Parts | None, CompileRecord]:
-        again = CompileRecord(input_graph=gm)
-        _, parts = make_plan(gm, [make() for make in made_like], options, again)
-        return parts, again
+    def again(gm: fx.GraphModule, inputs: Sequence[object], record: CompileRecord) -> tuple:
+        return make_plan(gm, inputs, options, record)
 
-    again = functools.cache(ambient(plan_again))
-    names = ["aten_graph", "functional_graph", "loop_ir", "fused_ir"]
-    if plan.cut:
-        names.append("joint_graph")
-    for name in names:
-        setattr(record, name, Later(lambda name=name: getattr(again()[1], name)))
-    return lambda: again()[0]
-
-
-def like(value: object) -> Callable[[], object]:
-    """A function that gives a fake tensor with everything of `value` that tracing looks at; of a
-    number, or of a fake, itself."""
-    if not isinstance(value, torch.Tensor) or isinstance(value, FakeTensor):
-        return lambda: value
-    about, device = (value.shape, value.stride(), value.dtype), value.device
-    needs, leaf = value.requires_grad, value.is_leaf
-
-    def make() -> torch.Tensor:
-        with FakeTensorMode(), torch.enable_grad():
-            fake = torch.empty_strided(
-                *about[:2], dtype=about[2], device=device, requires_grad=needs
-            )
-            return fake if leaf else fake.view_as(fake)
-
-    return make
+    return PLAN_CACHES[0].parts_again(gm, inputs, again, record, plan.cut is not None)
 
 
 # --- what is not compiled, or not whole -----------------------------------------------------------
@@ -516,11 +481,19 @@ def run_eagerly(gm: fx.GraphModule, record: CompileRecord, reason: str) -> Compi
 
 def compile_in_pieces(gm: fx.GraphModule, options: Options, record: CompileRecord) -> CompiledGraph:
     """A graph with sizes that only the run knows: cut where they are made."""
-    run = compile_pieces(gm, functools.partial(compile_captured, options=options), record)
-    if run:
-        return CompiledGraph(run, record)
+    for cut in CUTTERS:
+        run = cut(gm, functools.partial(compile_captured, options=options), record)
+        if run is not None:
+            return CompiledGraph(run, record)
     reason = "sizes that only the run knows, and changes of the thread's state"
     return run_eagerly(gm, record, reason)
+
+
+def expect_kernels(gm: fx.GraphModule, inputs: Sequence[object]) -> None:
+    """Tell the devices of the graph that there will be kernels to build."""
+    tensors = [t for t in [*inputs, *gm.parameters()] if isinstance(t, torch.Tensor)]
+    for kind in {t.device.type: t.device for t in tensors}.values():
+        about(kind).expect(len(gm.graph.nodes))
 
 
 def needs_gradients(gm: fx.GraphModule, inputs: Sequence[object]) -> bool:

@@ -1,0 +1,569 @@
+"""Whole compiled graphs on disk: a process that meets a graph again neither traces nor generates
+anything.
+
+In:   a captured graph, its example inputs, the mode.  Out: an `Entry`, in which compile.py looks
+      and keeps its plan (plain data: the wrapper,
+its kernels, what is saved for backward, how outputs are made, the record).
+
+    >>> entry = open_entry(gm, inputs, mode)        # raises Uncachable where not everything that matters can be written down
+    >>> entry.store(plan)
+    >>> entry.load() == plan                        # in another process, too; None where there is none
+    True
+
+The key is a hash of everything that compiling looks at:
+
+    the graph           each node's op, target, arguments, name and line (records and comments show them); sizes as expressions
+    tensors             sizes, strides, dtype, device, requires_grad, ... of inputs and parameters, and which of them are one tensor
+    symbolic sizes      their hints and what is known of them.  What compiling adds is kept with the entry, and assumed again on a hit
+    the thread          gradients, autocast, default dtype, number of threads, torch's switches for kernels
+    the compiler        its source, its config, every number in its modules; versions of Python, torch, sympy, triton; the GPU
+
+Nothing depends on the values of tensors.  A value is written by its exact type: a subclass of int,
+float, str, tuple (an enum, say) may print as it likes, and is not written.  A target that is not
+torch's or Python's own (its code may change), a value that has no text, a function of the compiler
+that somebody replaced in this process: `Uncachable`, and the graph is compiled as if there were no
+cache. An entry ends with its SHA-256 and is renamed into place; one that is damaged is not there.
+It is a pickle: whoever can write to `config.cache_dir` can run code, as with the libraries that lie
+beside it. Mirrors FxGraphCache (torch/_inductor/codecache.py) and
+torch/_functorch/_aot_autograd/autograd_cache.py.  Left out: remote caches, eviction.
+"""
+
+import functools
+import hashlib
+import importlib
+import importlib.metadata
+import io
+import math
+import operator
+import os
+import pickle
+import struct
+import sys
+import types
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import sympy
+import torch
+import torch.utils._pytree as pytree
+from torch import fx
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.fx.immutable_collections import immutable_dict, immutable_list
+
+from .. import config, coverage
+from ..autograd.tracer import ambient
+from ..foreign import faults, ours
+from ..hooks import PLAN_CACHES
+from ..records import CompileRecord, Later
+from ..sizes.symbols import SYMBOLIC, size
+from ..runtime.build import cache_folder, cpu_name, write_whole
+
+PACKAGE = Path(__file__).parent.parent
+SIMPLE = (bool, int, float, str, bytes, type(None), torch.dtype)
+UNIMPORTANT = {
+    "cache_dir",
+    "debug",
+    "raise_internal_errors",
+    "graph_cache",
+}  # names of numbers that change nothing that is kept
+OWN = {
+    "miniinductor",
+    "minidynamo",
+    "torch",
+    "sympy",
+    "networkx",
+    "jinja2",
+    "numpy",
+    "triton",
+} | sys.stdlib_module_names - {"__main__"}
+LIBRARIES = {
+    "torch",
+    "builtins",
+    "math",
+    "operator",
+    "_operator",
+    "einops",
+}  # whose functions have names that last
+LARGEST = 4096  # bytes of a constant that is kept by value
+
+
+class Uncachable(Exception):
+    """What this graph depends on cannot be written down."""
+
+
+# --- the key --------------------------------------------------------------------------------------
+def text_of(value):
+    """An argument of a node, so that different values have different texts.
+
+    By the exact type: a subclass (an enum, a float of NumPy's) may hide what it is behind a
+    `__repr__` of its own."""
+    kind = type(value)
+    if kind in WRITERS:
+        return f"{kind.__name__} {WRITERS[kind](value)}"
+    if isinstance(value, tuple) and kind is not tuple:  # a result of torch's with named parts
+        return f"{target_text(kind)} {text_of(tuple(value))}"
+    return target_text(value)
+
+
+def items_text(values):
+    return f"({', '.join(map(text_of, values))})"
+
+
+def dict_text(table):
+    return f"{{{', '.join(f'{text_of(key)}: {text_of(value)}' for key, value in table.items())}}}"
+
+
+def float_text(value):
+    """Its bits: -0.0 and the kinds of NaN are told apart."""
+    return struct.pack("<d", value).hex()
+
+
+def symbolic_text(value):
+    return f"{value.node.expr}={text_of(value.node.hint)}"
+
+
+WRITERS = {  # exact type -> its text
+    **dict.fromkeys((type(None), type(...), type(NotImplemented), bool, int, str, bytes), repr),
+    **dict.fromkeys((torch.dtype, torch.device, torch.memory_format, torch.layout), repr),
+    float: float_text,
+    complex: lambda value: f"{float_text(value.real)} {float_text(value.imag)}",
+    **dict.fromkeys((tuple, list, torch.Size, immutable_list), items_text),
+    **dict.fromkeys((dict, immutable_dict), dict_text),
+    slice: lambda value: items_text((value.start, value.stop, value.step)),
+    range: lambda value: items_text((value.start, value.stop, value.step)),
+    **dict.fromkeys(SYMBOLIC, symbolic_text),
+    fx.Node: lambda value: "%" + value.name,
+}
+
+
+def target_text(target):
+    """The name of a function or class of torch or Python."""
+    if isinstance(target, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
+        if str(target).split(".")[0] not in ("aten", "prims", "prim"):
+            raise Uncachable(f"{target} is no op of torch's own")
+        return f"op {target}"
+    home = (
+        getattr(target, "__module__", None)
+        or getattr(getattr(target, "__objclass__", None), "__module__", None)
+        or ""
+    )
+    for name in (getattr(target, "__qualname__", ""), getattr(target, "__name__", "")):
+        at = sys.modules.get(home) if home.split(".")[0] in LIBRARIES else None
+        for part in name.split("."):
+            at = getattr(at, part, None)
+        if at is target:
+            return f"{home}.{name}"
+    raise Uncachable(
+        f"{getattr(target, '__qualname__', type(target).__name__)} is neither a number nor a function of torch's own"
+    )
+
+
+def tensor_text(t):
+    """What compiling may look at."""
+    flags = (
+        t.requires_grad,
+        t.is_leaf,
+        t.is_inference(),
+        t.is_conj(),
+        t.is_neg(),
+        t._is_view(),
+        t._is_zerotensor(),
+        isinstance(t, torch.nn.Parameter),
+    )
+    layout = (tuple(t.shape), tuple(t.stride()), t.storage_offset(), t.dtype, t.device)
+    return text_of((*layout, *flags))
+
+
+def graph_text(gm):
+    """Every node, one per line; tensors behind get_attr nodes by their description and number."""
+    numbers, lines = {}, []
+    for node in gm.graph.nodes:
+        about = ""
+        if node.op == "get_attr":
+            tensor = operator.attrgetter(node.target)(gm)
+            if not isinstance(tensor, torch.Tensor):
+                raise Uncachable(f"{node.target} is a {type(tensor).__name__}")
+            about = f"tensor {numbers.setdefault(id(tensor), len(numbers))} {tensor_text(tensor)}"
+        elif node.op == "call_module":
+            raise Uncachable("a call of a module")
+        where = (node.meta.get("source_line"), node.meta.get("module_path"))
+        what = (node.name, node.op, node.target, node.args, node.kwargs, about, *where)
+        lines.append(text_of(what))
+    return "\n".join(lines)
+
+
+def shape_env_of(inputs):
+    """Who hands out the symbols of these inputs, or None."""
+    return next((v.node.shape_env for v in inputs if isinstance(v, torch.SymInt)), None)
+
+
+def sizes_text(env):
+    """What is known of symbolic sizes: their bounds, and every decision so far."""
+    rows = [f"{s} {text_of(row.hint)} {row.low} {row.high}" for s, row in env.table.items()]
+    if any(row.hint is None for row in env.table.values()):
+        raise Uncachable("sizes that only the run knows")
+    return "\n".join(rows + [str(d.fact) for d in env.decisions])
+
+
+THREAD = (
+    # the state of this thread and the switches of torch that decide which ops and kernels are taken
+    torch.is_grad_enabled,
+    torch.is_inference_mode_enabled,
+    *(
+        functools.partial(read, device)
+        for device in ("cpu", "cuda")
+        for read in (torch.is_autocast_enabled, torch.get_autocast_dtype)
+    ),
+    torch.get_default_dtype,
+    torch.get_default_device,
+    torch.get_num_threads,
+    torch.are_deterministic_algorithms_enabled,
+    torch.is_deterministic_algorithms_warn_only_enabled,
+    torch.get_float32_matmul_precision,
+    torch._C._len_torch_function_stack,
+    torch._C._len_torch_dispatch_stack,
+    torch._C._get_deterministic_fill_uninitialized_memory,
+)
+SWITCHES = (  # attributes of torch.backends
+    "cuda.matmul.allow_tf32",
+    "cuda.matmul.allow_fp16_reduced_precision_reduction",
+    "cuda.matmul.allow_bf16_reduced_precision_reduction",
+    "cuda.matmul.allow_fp16_accumulation",
+    "cudnn.enabled",
+    "cudnn.benchmark",
+    "cudnn.deterministic",
+    "cudnn.allow_tf32",
+    "mkldnn.enabled",
+    "mkldnn.deterministic",
+    "mkldnn.allow_tf32",
+    "mkldnn.matmul.fp32_precision",
+    "mkldnn.conv.fp32_precision",
+    "mkldnn.rnn.fp32_precision",
+    "opt_einsum.enabled",
+    "opt_einsum.strategy",
+    "quantized.engine",
+)
+ATTENTION = (
+    "flash",
+    "mem_efficient",
+    "math",
+    "cudnn",
+)  # kinds that scaled_dot_product_attention may take
+ENVIRONMENT = ("TRITON_INTERPRET",)  # variables that decide what is generated
+
+
+def thread_text():
+    """The state of this thread, and the switches of torch and the environment."""
+    found = [read() for read in THREAD]
+    found += [switch(name) for name in SWITCHES]
+    found += [getattr(torch.backends.cuda, f"{name}_sdp_enabled")() for name in ATTENTION]
+    found += [os.environ.get(name) for name in ENVIRONMENT]
+    return text_of(found)
+
+
+def switch(name):
+    """The value of a switch, None where this torch has none of that name."""
+    value = torch.backends
+    for part in name.split("."):
+        value = getattr(value, part, None)
+    return value
+
+
+@functools.cache
+def source_hash():
+    """Of the compiler's files."""
+    found = hashlib.sha256()
+    for path in sorted(PACKAGE.rglob("*")):
+        if path.suffix in (".py", ".c", ".h", ".jinja"):
+            found.update(
+                str(path.relative_to(PACKAGE)).encode() + b"\0" + path.read_bytes() + b"\0"
+            )
+    return found.hexdigest()
+
+
+@functools.cache
+def modules():
+    """The compiler's modules, all of them imported; without the coverage that is not there."""
+    missing = tuple(f"{name}." for name in coverage.absent)
+    parts = [
+        path.relative_to(PACKAGE.parent).with_suffix("").parts
+        for path in sorted(PACKAGE.rglob("*.py"))
+        if path.parts[-2:] != ("gpu", "worker.py")  # a script, for processes of its own
+    ]
+    names = [".".join(part for part in path if part != "__init__") for path in parts]
+    there = [name for name in names if not f"{name}.".startswith(missing)]
+    return {name: importlib.import_module(name) for name in there}
+
+
+def compiler_text():
+    """The compiler as it is in this process: its numbers and switches.  Raises Uncachable where a
+    function of it was replaced."""
+    found = []
+    for home, module in modules().items():
+        for name, value in vars(module).items():
+            if name.startswith("_") or module is config and name in UNIMPORTANT:
+                continue
+            if is_plain(value):
+                found.append(f"{home}.{name}={text_of(value)}")
+            elif isinstance(value, (set, frozenset)) and name.isupper():
+                found.append(
+                    f"{home}.{name}={sorted(getattr(v, '__qualname__', None) or str(v) for v in value)}"
+                )
+            else:
+                is_table, is_ours = (
+                    isinstance(value, dict) and name.isupper(),
+                    isinstance(value, type) and value.__module__ == home,
+                )
+                for member in (
+                    value.values() if is_table else vars(value).values() if is_ours else [value]
+                ):
+                    check_own(member, f"{home}.{name}")
+    return "\n".join(found)
+
+
+def is_plain(value):
+    """Is it a number, a text, a dtype, or a tuple of such, all of exact types?"""
+    if type(value) is tuple:
+        return all(map(is_plain, value))
+    return type(value) in SIMPLE
+
+
+def check_own(value, where):
+    home = getattr(value, "__module__", None)
+    if isinstance(value, (types.FunctionType, type)) and home and home.split(".")[0] not in OWN:
+        raise Uncachable(
+            f"{where} holds {home}.{value.__qualname__}, which is no part of this compiler"
+        )
+
+
+@functools.cache
+def versions_text(cuda):
+    packages = ["sympy", "networkx", "jinja2"] + ["triton"] * bool(
+        importlib.util.find_spec("triton")
+    )
+    found = [
+        sys.version,
+        torch.__version__,
+        str(torch.version.git_version),
+        cpu_name(),
+    ]
+    found += [f"{name} {importlib.metadata.version(name)}" for name in packages]
+    for number in range(torch.cuda.device_count() if cuda else 0):
+        about = torch.cuda.get_device_properties(number)
+        found.append(
+            f"{about.name} {about.major}.{about.minor} {about.multi_processor_count} {about.total_memory}"
+        )
+    return "\n".join(found)
+
+
+# --- entries --------------------------------------------------------------------------------------
+def open_entry(gm, inputs, mode):
+    """The entry of this graph.  Raises Uncachable."""
+    if config.freezing:
+        raise Uncachable("freezing: constants are made of the parameters' values")
+    held = list({id(t): t for t in [*gm.parameters(), *gm.buffers()]}.values())
+    env, tensors = shape_env_of(inputs), [*inputs, *held]
+    parts = [
+        source_hash(),
+        compiler_text(),
+        versions_text(any(t.device.type == "cuda" for t in tensors if isinstance(t, torch.Tensor))),
+        thread_text(),
+        text_of(mode),
+        graph_text(gm),
+        *[tensor_text(t) if isinstance(t, torch.Tensor) else text_of(t) for t in tensors],
+        shared_text(tensors),
+        sizes_text(env) if env is not None else "",
+    ]
+    return Entry(hashlib.sha256(repr(parts).encode()).hexdigest()[:40], held, env)
+
+
+def shared_text(values):
+    """Which of the graph's inputs and tensors are one, and which share memory."""
+    first = {}
+    same = [first.setdefault(id(value), n) for n, value in enumerate(values)]
+    memories = [
+        first.setdefault(("memory", value.untyped_storage()._cdata), n)
+        for n, value in enumerate(values)
+        if isinstance(value, torch.Tensor)
+    ]
+    return text_of((same, memories))
+
+
+class Entry:
+    """held: the tensors that the graph holds, in the order of its module; env: who hands out its
+    symbols."""
+
+    def __init__(self, key, held, env):
+        self.key, self.held, self.env = key, held, env
+        self.known = (
+            0 if env is None else len(env.decisions)
+        )  # decisions before anything was compiled
+
+    def path(self, part):
+        return os.path.join(cache_folder(), f"{self.key}{part}.graph")
+
+    def load(self, part=""):
+        """What `store` was given, or None.  part: "" or a name for one of several things that
+        belong to the graph."""
+        try:
+            with open(self.path(part), "rb") as file:
+                content = file.read()
+            if hashlib.sha256(content[:-32]).digest() != content[-32:]:
+                return None
+            facts, value = Reader(io.BytesIO(content[:-32]), self.held).load()
+            if facts and not all(self.env.size_hint(fact) for fact, _ in facts):
+                return None
+            for fact, line in facts:
+                self.env.decide(fact, line)
+            return value
+        except ours(Exception):  # not there, cut short, or of a library that is gone: made again
+            return None
+
+    def store(self, value, part=""):
+        """Why it could not be kept, or None."""
+        facts = (
+            [(d.fact, d.line) for d in self.env.decisions[self.known :] if not d.proved]
+            if self.env is not None
+            else []
+        )
+        try:
+            text = io.BytesIO()
+            Writer(text, self.held).dump((facts, value))
+            content = text.getvalue()
+            write_whole(self.path(part), content + hashlib.sha256(content).digest())
+        except ours(Exception) as reason:
+            # an Uncachable, a full disk, or pickle's word that something has no text
+            return f"{type(reason).__name__}: {reason}"
+
+
+class Writer(pickle.Pickler):
+    """A tensor that the graph's module holds is written as its number; what pickle has no text for,
+    as a call that makes or finds it again."""
+
+    def __init__(self, file, held):
+        super().__init__(file, protocol=5)
+        self.held = held
+
+    def persistent_id(self, value):
+        return (
+            next((i for i, t in enumerate(self.held) if t is value), None)
+            if isinstance(value, torch.Tensor)
+            else None
+        )
+
+    def reducer_override(self, value):
+        if isinstance(value, torch.Tensor):
+            if value.nbytes > LARGEST:
+                raise Uncachable(f"a constant of {value.nbytes} bytes")
+            return constant, (
+                bytes_of(value),
+                value.dtype,
+                value.device,
+                tuple(value.shape),
+                value.stride(),
+            )
+        if isinstance(value, torch._ops.OpOverload):
+            return torch_object, (f"ops.{value}",)
+        if isinstance(value, SYMBOLIC):
+            return size, (sympy.sympify(size(value)),)
+        if isinstance(value, pytree.TreeSpec):
+            return pytree.tree_structure, (pytree.tree_unflatten(range(value.num_leaves), value),)
+        if value is math:
+            return importlib.import_module, ("math",)
+        if isinstance(value, types.BuiltinFunctionType):
+            for home, module in (("", torch), ("_C.", torch._C), ("_C._nn.", torch._C._nn)):
+                if getattr(module, value.__name__, None) is value:
+                    return torch_object, (home + value.__name__,)
+        return NotImplemented
+
+
+class Reader(pickle.Unpickler):
+    def __init__(self, file, held):
+        super().__init__(file)
+        self.persistent_load = held.__getitem__
+
+
+def torch_object(path):
+    return operator.attrgetter(path)(torch)
+
+
+def bytes_of(tensor):
+    """Its elements, row by row, bit for bit."""
+    plain = tensor.detach().resolve_conj().resolve_neg().contiguous().reshape(-1)
+    return bytes(plain.view(torch.uint8).tolist())
+
+
+def constant(content, dtype, device, shape, stride):
+    made = torch.empty_strided(shape, stride, dtype=dtype, device=device)
+    if content:
+        made.copy_(torch.frombuffer(bytearray(content), dtype=dtype).reshape(shape))
+    return made
+
+
+# --- for the driver -------------------------------------------------------------------------------
+class GraphCache:
+    """Plans on disk, as compile.py asks for them (`hooks.PlanCache`)."""
+
+    def entry(
+        self,
+        gm: fx.GraphModule,
+        inputs: Sequence[object],
+        mode: str | None,
+        record: CompileRecord,
+    ) -> Entry | None:
+        try:
+            return open_entry(gm, inputs, mode)
+        except Uncachable as reason:
+            record.notes.append(f"not kept on disk: {reason}")
+        except faults() as error:  # another torch may lack a switch that the key asks for
+            if config.raise_internal_errors:
+                raise
+            record.notes.append(
+                f"not kept on disk: internal error, {type(error).__name__}: {error}"
+            )
+        return None
+
+    def parts_again(
+        self,
+        gm: fx.GraphModule,
+        inputs: Sequence[object],
+        make_plan: Callable[..., Any],
+        record: CompileRecord,
+        is_training: bool,
+    ) -> Callable[[], Any]:
+        made_like = [like(value) for value in inputs]
+
+        def plan_again() -> tuple[Any, CompileRecord]:
+            again = CompileRecord(input_graph=gm)
+            _, parts = make_plan(gm, [make() for make in made_like], again)
+            return parts, again
+
+        again = functools.cache(ambient(plan_again))
+        names = ["aten_graph", "functional_graph", "loop_ir", "fused_ir"]
+        if is_training:
+            names.append("joint_graph")
+        for name in names:
+            setattr(record, name, Later(lambda name=name: getattr(again()[1], name)))
+        return lambda: again()[0]
+
+
+def like(value: object) -> Callable[[], object]:
+    """A function that gives a fake tensor with everything of `value` that tracing looks at; of a
+    number, or of a fake, itself."""
+    if not isinstance(value, torch.Tensor) or isinstance(value, FakeTensor):
+        return lambda: value
+    about, device = (value.shape, value.stride(), value.dtype), value.device
+    needs, leaf = value.requires_grad, value.is_leaf
+
+    def make() -> torch.Tensor:
+        with FakeTensorMode(), torch.enable_grad():
+            fake = torch.empty_strided(
+                *about[:2], dtype=about[2], device=device, requires_grad=needs
+            )
+            return fake if leaf else fake.view_as(fake)
+
+    return make
+
+
+PLAN_CACHES.append(GraphCache())

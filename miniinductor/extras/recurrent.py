@@ -1,0 +1,107 @@
+"""LSTM, GRU and RNN with dropout, layer by layer: torch's Python rules for several layers never
+drop anything.
+
+In:   a call of torch.lstm, torch.gru, torch.rnn_tanh or torch.rnn_relu, as the arguments stand in a
+      captured graph.
+Out:  the same results, from calls of one layer each with eager's dropout between them.
+
+    lstm(x, hx, params, layers=2, dropout=0.5)   =   y = lstm(x, hx of layer 0, params of layer 0, layers=1)
+                                                     y = dropout(y, 0.5) y = lstm(y, hx of layer 1,
+                                                     params of layer 1, layers=1)
+
+The draws are eager's very numbers: its kernels for the CPU drop elements of each layer's result
+with time as the first dimension, too.  cuDNN draws inside of one kernel; such a call is not split.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from ..exceptions import CannotTrace
+from ..hooks import call_rule
+
+FUNCTIONS = (torch._VF.lstm, torch._VF.gru, torch._VF.rnn_tanh, torch._VF.rnn_relu)
+PADDED = "input hx params has_biases num_layers dropout train bidirectional batch_first".split()
+PACKED = "data batch_sizes hx params has_biases num_layers dropout train bidirectional".split()
+
+
+@call_rule(*FUNCTIONS)
+def traced(interpreter: Any, target: Callable, args: tuple, kwargs: dict) -> Any:
+    """A call under the tracer."""
+    given = arguments(args, kwargs)
+    if drops(given):
+        if args[0].is_cuda:
+            raise CannotTrace("cuDNN draws a recurrent network's dropout in its own order")
+        return layer_by_layer(target, given)
+    if learns(given):
+        return call_whole(target, given)
+    return interpreter.plain_call(target, args, kwargs)
+
+
+def arguments(args: tuple, kwargs: dict) -> dict:
+    """Name -> value of the call's arguments."""
+    packed = "data" in kwargs or len(args) > 3 and isinstance(args[3], (list, tuple))
+    names = PACKED if packed else PADDED
+    values = dict(zip(names, args)) | kwargs
+    return {name: values[name] for name in names}
+
+
+def drops(given: dict) -> bool:
+    """Does the call drop elements between its layers?"""
+    return bool(given["train"]) and given["dropout"] > 0 and given["num_layers"] > 1
+
+
+def learns(given: dict) -> bool:
+    """Will gradients flow into the call's arguments?"""
+    tensors = [*given["params"], *given["hx"], given.get("input", given.get("data"))]
+    return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
+
+
+def call_whole(function: Callable, given: dict) -> tuple:
+    """The call as it stands.
+
+    torch's rule for an LSTM asks the input alone whether there will be gradients: where only the
+    parameters need some, it would take oneDNN's kernel for inference.
+    """
+    enabled = torch._C._get_mkldnn_enabled()
+    if learns(given):
+        torch._C._set_mkldnn_enabled(False)
+    try:
+        return function(*given.values())
+    finally:
+        torch._C._set_mkldnn_enabled(enabled)
+
+
+def layer_by_layer(function: Callable, given: dict) -> tuple:
+    """What `function` gives for these arguments: (result, last state), an LSTM (result, last state,
+    last cell)."""
+    layers, has_cell = given["num_layers"], function is torch._VF.lstm
+    states = given["hx"] if has_cell else [given["hx"]]
+    rows = 2 if given["bidirectional"] else 1  # of the states, for each layer
+    weights = len(given["params"]) // layers
+    key = "data" if "data" in given else "input"
+    value, turned = given[key], given.get("batch_first", False)
+    if turned:
+        value = value.transpose(0, 1)
+    last = [[] for _ in states]
+    for layer in range(layers):
+        own_states = [state[layer * rows : (layer + 1) * rows] for state in states]
+        call = given | {
+            key: value,
+            "hx": own_states if has_cell else own_states[0],
+            "params": list(given["params"][layer * weights : (layer + 1) * weights]),
+            "num_layers": 1,
+            "dropout": 0.0,
+        }
+        if turned:
+            call["batch_first"] = False
+        value, *after = call_whole(function, call)
+        for collected, state in zip(last, after):
+            collected.append(state)
+        if layer < layers - 1:
+            with torch._C._DisablePythonDispatcher():  # as OriginInterpreter does
+                value = torch.dropout(value, given["dropout"], True)
+    if turned:
+        value = value.transpose(0, 1)
+    return value, *[torch.cat(collected) for collected in last]

@@ -1,0 +1,474 @@
+"""Matrix products as Triton kernels, from a template, together with the pointwise work that
+follows.
+
+In:   the schedule.  Out: the same with `FusedProduct`s in place of a library call and the one
+      kernel that reads its result;
+and for each its kernel: `templates/matmul.jinja`, filled in.
+
+    gelu(a @ b + c)     apart:  torch.mm(a, b, out=buf0); add_gelu_0(buf0, c, buf1)
+                                buf0 is written and read
+                        fused:  mm_add_gelu_0(a, b, c, buf1)
+                                the tile is still in registers
+
+A library's product is usually faster than ours, so fusing pays only if the saved pass over the
+result is worth more.  Nobody knows before measuring: mode="max-autotune" times both (and several
+tiles), and remembers the winner on disk.  Only where the library is known to be slow, the template
+is always used: results with unaligned rows.
+
+An operand that is only a conversion of another buffer (autocast) is converted in the kernel, tile
+by tile. Mirrors torch/_inductor/kernel/mm.py, select_algorithm.py and the scheduler's template
+fusion (paper sections 4.4, 4.7). Left out: products as operands of fused prologues other than
+conversions, split-K, TMA descriptors.
+"""
+
+import functools
+import math
+import os
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import SimpleNamespace
+
+import jinja2
+import sympy
+import torch
+
+from .. import config
+from ..dependencies import common_loops, flatten, int_or_none, loop_variables
+from . import layouts
+from ..ir import Buffer, BufferView, ExternKernel, Layout
+from ..kernels import Choice, KernelStep, KernelWriting, Step
+from ..nodes import ExternNode, Group, NodeGraph, Refused, Schedule, ScheduledNode
+from ..records import CompileRecord, FusionDecision
+from ..codegen.common import Kernel, Scope, Value
+from ..codegen.plan import in_data_flow_order
+from .kernel_writer import TritonKernelWriter
+from .launch import Launch, needs_64_bits
+from .tile_plan import Axis, TilePlan
+from .block_sizes import Config, product_configs
+from .build import race
+from .expressions import NARROW, triton_type
+
+aten = torch.ops.aten
+PRODUCTS = {
+    aten.mm.default: (None, 0, 1),
+    aten.bmm.default: (None, 0, 1),  # op -> positions of bias, a, b
+    aten.addmm.default: (0, 1, 2),
+    aten.baddbmm.default: (0, 1, 2),
+}
+BAND = 8  # rows of tiles that are walked over together
+
+
+class FusedProduct:
+    """A library product, the conversions of its operands and the pointwise group that reads it, as
+    one kernel."""
+
+    def __init__(
+        self,
+        product: ExternNode,
+        group: Group | None,
+        casts: Mapping[str, tuple[Group, str]],
+        certain: bool,
+    ):
+        """casts: operand's name -> (the group that converts it, its source's name); certain: it is
+        not asked whether the library would be faster."""
+        self.product, self.buffer = product, product.buffer
+        self.casts, self.certain = casts, certain
+        self.group = group or Group([], sizes_of(product.buffer), ())
+        # the same in several steps
+        self.apart: list[ExternNode | Group] = [cast for cast, _ in casts.values()] + [product]
+        if group:
+            self.apart.append(group)
+        self.nodes = [product, *self.group.nodes]
+        self.names = [name for node in self.apart for name in node.names]
+        self.read_names = set().union(*[node.read_names for node in self.apart]) - set(self.names)
+
+    @property
+    def device(self) -> torch.device:
+        return self.buffer.layout.device
+
+    def written(self, writing: KernelWriting) -> KernelStep | Choice:
+        """The fused kernel, and beside it, where that might be faster, its parts."""
+        fused = writing.kernel(self)
+        if config.matmul_templates == "always" or self.certain:
+            return fused
+        within = replace(
+            writing, used=writing.used.union(*[part.read_names for part in self.apart])
+        )
+        return Alternatives(fused, [within.step(part) for part in self.apart])
+
+    def __str__(self) -> str:
+        return f"extern {self.names[0]}: {self.buffer.op} {sorted(self.read_names)}"
+
+
+@dataclass
+class Alternatives:
+    """A product and what follows it, in one kernel or apart; the faster one is chosen."""
+
+    fused: KernelStep
+    apart: list[Step]
+
+    def parts(self) -> list[Step]:
+        return [self.fused, *self.apart]
+
+    def chosen(self, schedule: Schedule, device: torch.device, record: CompileRecord) -> list[Step]:
+        """The steps of the faster way, by measuring both; the answer is kept on disk."""
+        ways: dict[str, list[Step]] = {"fused": [self.fused], "apart": self.apart}
+        names = dict.fromkeys(name for step in self.parts() for name in step.touched())
+        times = race(
+            {what: functools.partial(run_steps, steps) for what, steps in ways.items()},
+            self.fused.kernel.source,
+            {name: schedule.buffers[name].layout for name in names},
+            device,
+        )
+        measured = ", ".join(f"{what} {ms * 1e3:.1f} us" for what, ms in times.items())
+        record.notes.append(f"{self.fused.name}: {measured}")
+        return ways[min(times, key=times.get)]
+
+
+def run_steps(steps: Sequence[Step], tensors: dict[str, torch.Tensor], stream: int) -> None:
+    """The steps on these tensors, to be measured."""
+    for step in steps:
+        if isinstance(step, KernelStep):
+            step.function(*[tensors[a] for a in step.kernel.arguments], stream)
+        else:
+            views = [
+                tensors[v.name].as_strided(
+                    [*map(int, v.size)], [*map(int, v.stride)], int(v.offset)
+                )
+                for v in step.buffer.args
+            ]
+            step.buffer.out_op(*views, out=tensors[step.buffer.name])
+
+
+def with_products(
+    schedule: Schedule, device: torch.device, record: CompileRecord
+) -> list[ScheduledNode]:
+    """The schedule's nodes: matrix products and what follows them as one, where that may pay."""
+    if config.matmul_templates == "never":
+        return schedule.nodes
+    is_timed = config.matmul_templates == "timed" and config.max_autotune and device.type == "cuda"
+    every = is_timed or config.matmul_templates == "always"
+    return fuse_products(schedule.nodes, schedule.order, schedule.overwritten, record, every)
+
+
+def fuse_products(
+    nodes: Sequence[ScheduledNode],
+    order: NodeGraph,
+    overwritten: Mapping[str, str],
+    record: CompileRecord,
+    every: bool,
+) -> list[ScheduledNode]:
+    """The schedule with products fused: all that can be (every), or only those that no library
+    kernel does well.
+
+    What was decided stands in `record.fusions`."""
+    nodes = list(nodes)
+    for extern in [n for n in nodes if is_product(n)]:
+        certain = has_unaligned_rows(extern.buffer)
+        if not every and not certain:
+            continue
+        readers = [n for n in nodes if extern.names[0] in n.read_names]
+        group = next((n for n in readers if isinstance(n, Group)), None)
+        reason = ""
+        try:
+            check_product(extern.buffer, order.buffers)
+            if group is None or readers[0] is not group:
+                raise Refused("no kernel continues from the product")
+            check_epilogue(extern, group, nodes, overwritten)
+        except Refused as refused:
+            reason = str(refused)
+        if not reason or certain:
+            casts = conversions(extern, nodes, order.escaping)
+            fused = FusedProduct(extern, None if reason else group, casts, certain)
+            nodes = replaced(nodes, extern if reason else group, fused)
+        if group is not None or certain:
+            record.fusions.append(
+                FusionDecision(
+                    extern.names[0],
+                    "+".join(group.names) if group else "(nothing)",
+                    not reason,
+                    "template",
+                    reason or "the kernel continues from the product's tiles",
+                )
+            )
+    return nodes
+
+
+def is_product(node: ScheduledNode) -> bool:
+    return isinstance(node, ExternNode) and getattr(node.buffer, "op", None) in PRODUCTS
+
+
+def replaced(
+    nodes: Sequence[ScheduledNode], anchor: ScheduledNode, fused: FusedProduct
+) -> list[ScheduledNode]:
+    """The schedule with `fused` where `anchor` stood, and without the other parts of it."""
+    kept = [n for n in nodes if n is anchor or n not in fused.apart]
+    return [fused if n is anchor else n for n in kept]
+
+
+def has_unaligned_rows(product: ExternKernel) -> bool:
+    """A result whose rows begin at odd addresses, made of operands whose rows do not: a library
+    kernel would need a padded result and a copy of it (logits of GPT-2 on an H200: 0.62 ms from the
+    template, 0.91 ms padded, 3.3 ms as they are)."""
+    if (
+        product.op is not aten.mm.default
+        or product.layout.device.type != "cuda"
+        and config.cpu_backend != "triton"
+    ):
+        return False
+    return layouts.suits_template(
+        product.layout.dtype, *[(v.size, v.stride) for v in product.args[:2]]
+    )
+
+
+def check_product(buffer: ExternKernel, buffers: Mapping[str, Buffer]) -> None:
+    """Can the template compute this product?"""
+    a, b = (buffer.args[i] for i in PRODUCTS[buffer.op][1:])
+    kinds = {buffers[v.name].layout.dtype for v in (a, b)} | {buffer.layout.dtype}
+    if buffer.kwargs or any(
+        int_or_none(n) is None for v in (a, b) for n in (*v.size, *v.stride, v.offset)
+    ):
+        raise Refused("scaled products and symbolic sizes stay library calls")
+    if len(kinds) > 1 or not kinds <= {*NARROW, torch.float32} or 0 in (*a.size, *b.size):
+        raise Refused(f"a product of {', '.join(sorted(map(str, kinds)))} stays a library call")
+
+
+def check_epilogue(
+    extern: ExternNode,
+    group: Group,
+    nodes: Sequence[ScheduledNode],
+    overwritten: Collection[str],
+) -> None:
+    """Does the group use the product's elements one by one, in the product's own loops?"""
+    if any(name in overwritten for name in group.names):
+        raise Refused("what follows overwrites an input, which other tiles may still read")
+    if group.is_reduction or group.has_scan or group.targets:
+        raise Refused("what follows reduces, scans or scatters")
+    if not all(n is group or not (extern.read_names & getattr(n, "targets", set())) for n in nodes):
+        raise Refused("an operand is written later")
+    if common_loops(group.outer, sizes_of(extern.buffer)) is None:
+        raise Refused(f"their loops differ: {sizes_of(extern.buffer)} and {group.outer}")
+    element = flatten(loop_variables("x", len(group.outer)), group.outer)
+    if any(access.index != element for access in group.reads if access.name == extern.names[0]):
+        raise Refused("the product is read at other elements than the loops'")
+
+
+def conversions(
+    extern: ExternNode, nodes: Sequence[ScheduledNode], escaping: Collection[str]
+) -> dict[str, tuple[Group, str]]:
+    """{operand: (group, source)} of operands that one group makes by converting `source`, for this
+    product alone."""
+    found = {}
+    for operand in {extern.buffer.args[i].name for i in PRODUCTS[extern.buffer.op][1:]}:
+        group = next((n for n in nodes if isinstance(n, Group) and n.names == [operand]), None)
+        if group is None or operand in escaping or sum(operand in n.read_names for n in nodes) > 1:
+            continue
+        body = group.nodes[0].body
+        if [i.op for i in body.walk()] == ["load", "to_dtype", "store"] and body.reads()[
+            0
+        ].index == body.writes()[0].index:
+            found[operand] = group, body.reads()[0].name
+    return found
+
+
+def sizes_of(product: ExternKernel) -> tuple[int, ...]:
+    """Loops over a product's result: (rows, columns) or (batch, rows, columns)."""
+    return tuple(int(n) for n in product.layout.size)
+
+
+@dataclass
+class ProductLaunch(Launch):
+    batch: int = 1
+
+    def grid(self, config: Config, values: Sequence[int] = ()) -> tuple[int, int]:
+        return math.prod(-(-self.sizes[axis] // config.block(axis)) for axis in "mn"), self.batch
+
+
+class BatchIndex(Axis):
+    """The product's number in the batch: the same for a whole program."""
+
+    def index_text(self, start: str) -> str:
+        return start
+
+
+class MatmulWriter(TritonKernelWriter):
+    """Fills in the template.  fused: a FusedProduct."""
+
+    def __init__(self, fused: FusedProduct, *context: object):
+        super().__init__(fused.group, *context)
+        self.product, self.casts = fused.product.buffer, fused.casts
+        self.group, self.before = fused.group, [fused.product]
+
+    def make_plan(self) -> TilePlan:
+        """Tiles of the result: m rows and n columns; k runs in the template's loop."""
+        *batch, rows, columns = sizes_of(self.product)
+        outer = common_loops(self.group.outer, sizes_of(self.product))
+        parts = cut_loops(outer, (math.prod(batch), rows, columns))
+        self.batch = BatchIndex("batch", *parts[0], "")
+        self.symbol_axes = {v: frozenset() for v, _ in self.batch.loops}
+        sizes = {"m": rows, "n": columns, "k": int(self.operand(1).size[-1])}
+        configs = configs_of(sizes)
+        self.cut = {a for a, n in sizes.items() if any(n % c.block(a) for c in configs)}
+        axes = [Axis("m", *parts[1], "[:, None]"), Axis("n", *parts[2], "[None, :]")]
+        for axis in axes:
+            axis.mask = f"{axis.name}mask" if axis.name in self.cut else None
+        ordered = in_data_flow_order(self.nodes)
+        return TilePlan(
+            kind="product",
+            axes=axes,
+            sizes=sizes,
+            configs=configs,
+            nodes=ordered,
+            bodies={n.name: n.body.split_to(outer, ()) for n in self.nodes},
+            stage={node.name: 0 for node in ordered},
+        )
+
+    def reads_again(self) -> bool:
+        return True
+
+    def operand(self, number: int) -> BufferView | None:
+        """The BufferView of the bias (0, may be None), a (1) or b (2)."""
+        position = PRODUCTS[self.product.op][number]
+        return None if position is None else self.product.args[position]
+
+    def write(self) -> Kernel:
+        self.plan = self.make_plan()
+        self.outside = self.scope = Scope()
+        a, b = self.tile(1, ("m", "k")), self.tile(2, ("k", "n"))
+        self.node = SimpleNamespace(name=self.product.name)
+        element = frozenset("mn")
+        value = Value("product", torch.float32, element)
+        if self.operand(0) is not None:
+            value = self.add(value, self.to_dtype(self.load(*self.bias()), torch.float32))
+        dtype = self.product.layout.dtype
+        self.values[self.product.name] = Value(value.text, dtype, element)
+        if self.product.name in self.keep:
+            self.stored.append(self.product.name)
+            target, mask = (
+                self.element(self.product.name, self.linear(self.product.layout), element, True),
+                self.mask_text(element),
+            )
+            self.scope.add(
+                f"tl.store({target}, {value}.to({triton_type(dtype)}){f', {mask}' if mask else ''})"
+            )
+        for node in self.plan.nodes:
+            self.play(node)
+        wide = needs_64_bits([self.reach(name) for name in self.pointers])
+        text = template().render(
+            rows=self.plan.sizes["m"],
+            columns=self.plan.sizes["n"],
+            depth=self.plan.sizes["k"],
+            band=BAND,
+            a=a,
+            b=b,
+            epilogue=self.outside.lines,
+            wide=".to(tl.int64)" if wide else "",
+            precision="" if dtype in NARROW else f', input_precision="{float32_precision()}"',
+            batch=self.batch.lines(f"tl.program_id(1){'.to(tl.int64)' if wide else ''}")
+            if len(self.product.layout.size) == 3
+            else [],
+            row=self.plan.axes[0].lines("(top + within % height) * MBLOCK"),
+            column=self.plan.axes[1].lines("within // height * NBLOCK"),
+        )
+        arguments = list(self.pointers)
+        launch = ProductLaunch(
+            self.plan.kind,
+            self.plan.sizes,
+            self.plan.configs,
+            [self.buffers[n].layout.dtype for n in arguments],
+            self.asserts,
+            [self.reach(n) for n in arguments],
+            batch=math.prod(sizes_of(self.product)[:-2]),
+        )
+        return self.kernel(text.splitlines(), launch, ["MBLOCK", "NBLOCK", "KBLOCK"])
+
+    def linear(self, layout: Layout | None, view: BufferView | None = None) -> sympy.Expr:
+        """Offset of the loops' element, in the product's layout or in a view that broadcasts to its
+        shape."""
+        size, stride, offset = (
+            (layout.size, layout.stride, layout.offset)
+            if view is None
+            else (view.size, view.stride, view.offset)
+        )
+        parts = [self.batch, *self.plan.axes][3 - len(self.product.layout.size) :]
+        places = (
+            [flatten([v for v, _ in p.loops], [n for _, n in p.loops]) for p in parts][-len(size) :]
+            if size
+            else []
+        )
+        return sympy.expand(
+            sum((p * s for p, s, n in zip(places, stride, size) if n != 1), sympy.sympify(offset))
+        )
+
+    def bias(self) -> tuple[str, sympy.Expr]:
+        view = self.operand(0)
+        return view.name, self.linear(None, view)
+
+    def tile(self, number: int, axes: tuple[str, str]) -> dict[str, str]:
+        """How the tile of an operand is read: pointers, mask, and the conversion to the product's
+        dtype."""
+        view, names = (
+            self.operand(number),
+            {"m": self.plan.axes[0].flat, "n": self.plan.axes[1].flat, "k": "k"},
+        )
+        _, source = self.casts.get(view.name, (None, view.name))
+        spread, terms = {axes[0]: "[:, None]", axes[1]: "[None, :]"}, []
+        for axis, stride in zip(axes, view.stride[-2:]):
+            name = f"k{spread['k']}" if axis == "k" else names[axis]
+            terms.append(name if stride == 1 else f"{name} * {int(stride)}")
+        if len(view.size) == 3 and view.size[0] != 1:
+            terms.append(f"{self.batch.flat} * {int(view.stride[0])}")
+        terms += [str(int(view.offset))] if int(view.offset) else []
+        masks = [
+            f"(k{spread['k']} < {self.plan.sizes['k']})" if axis == "k" else f"{axis}mask"
+            for axis in axes
+            if axis in self.cut
+        ]
+        self.read.append(source)
+        pointer = self.pointers.setdefault(source, f"in{len(self.pointers)}")
+        dtype = self.product.layout.dtype
+        return {
+            "about": f"{source}{[int(n) for n in view.size]}",
+            "pointer": f"{pointer} + {' + '.join(terms)}",
+            "mask": f", {' & '.join(masks)}, other=0" if masks else "",
+            "cast": f".to({triton_type(dtype)})" if source != view.name else "",
+        }
+
+
+def cut_loops(
+    outer: Sequence[int], counts: Sequence[int]
+) -> list[tuple[list[sympy.Symbol], Sequence[int]]]:
+    """The loops cut in consecutive parts of so many elements: (variables, sizes) of each."""
+    variables, parts, at = loop_variables("x", len(outer)), [], 0
+    for count in counts:
+        start = at
+        while math.prod(outer[start:at]) != count:
+            at += 1
+        # a part of one element takes one of the loops that run once, if there are some
+        while at < len(outer) and outer[at] == 1 and count == 1 and start == at:
+            at += 1
+        parts.append((variables[start:at], outer[start:at]))
+    return parts
+
+
+def configs_of(sizes: Mapping[str, int]) -> list[Config]:
+    """Tiles to try; without max-autotune the largest, and small ones for GPUs with less shared
+    memory.  Only those that divide the sizes, if there are some: they need no masks."""
+    configs = product_configs(sizes)
+    if not config.max_autotune:
+        configs = list(dict.fromkeys([configs[0], configs[-1]]))
+    free = [c for c in configs if all(n % c.block(axis) == 0 for axis, n in sizes.items())]
+    return free or configs
+
+
+def float32_precision() -> str:
+    return "tf32" if torch.backends.cuda.matmul.allow_tf32 else "ieee"
+
+
+@functools.cache
+def template() -> jinja2.Template:
+    path = os.path.join(os.path.dirname(__file__), "templates", "matmul.jinja")
+    with open(path) as file:
+        return jinja2.Environment(
+            trim_blocks=False, keep_trailing_newline=True, undefined=jinja2.StrictUndefined
+        ).from_string(file.read())

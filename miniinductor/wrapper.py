@@ -1,0 +1,453 @@
+"""The Python function that runs a compiled graph, as text: every decision was made before.
+
+In:   the steps of a call and the memory plan.  Out: a `Wrapper`: the source, and what it names.
+
+    >>> program = build_program(graph, record)         # compile.py: this stage comes last
+    >>> print(record.wrapper_source)
+    def call(arg0, arg1):
+        recording = is_grad_enabled()
+        set_grad_enabled(False)        # eager kernels: no autograd
+        try:
+            workspace = workspaces.pop() if workspaces else new_workspace()
+            (buf0,) = workspace
+            torch_mm(arg0, arg1, out=buf0)
+            buf1 = empty_cpu((8, 16), (16, 1), float32)
+            relu_0(buf0, buf1)
+            workspaces.append(workspace)
+            return [buf1]
+        finally:
+            set_grad_enabled(recording)
+    <BLANKLINE>
+
+memory.py says what a workspace is, and what is written in place; runtime/program.py makes the
+callable.  Mirrors torch/_inductor/codegen/wrapper.py.  Left out: a C++ wrapper.
+"""
+
+import math
+import textwrap
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import sympy
+import torch
+import torch.utils._pytree as pytree
+
+from .codegen.common import indent
+from .codegen.cpp_expressions import TYPES
+from .devices import Streams, about
+from .ir import (
+    Buffer,
+    BufferView,
+    ConstantBuffer,
+    ExternKernel,
+    InputBuffer,
+    MultiOutput,
+    Opaque,
+    same_layout,
+)
+from .kernels import KernelStep, Step, functions_of
+from .memory import MemoryPlan
+from .nodes import Schedule
+from .runtime.program import NewWorkspace, WorkspacesBySize, in_layout
+from .sizes.printing import python_code
+from .sizes.symbols import DERIVED, Size, same, sizes
+from .sizes.symbols import size as as_size
+
+aten = torch.ops.aten
+# ops whose torch.* form is cheaper to call than the out= overload of the same name
+FAST_OUT = {
+    aten.mm.default: torch.mm,
+    aten.bmm.default: torch.bmm,
+    aten.addmm.default: torch.addmm,
+    aten.baddbmm.default: torch.baddbmm,
+}
+FAST = {
+    **FAST_OUT,
+    aten.convolution.default: torch.convolution,
+    aten.embedding.default: torch.embedding,
+}
+
+
+@dataclass
+class Wrapper:
+    source: str
+    scope: dict[str, object]  # the source's globals but for the kernels
+
+
+def print_wrapper(
+    schedule: Schedule,
+    steps: Sequence[Step],
+    memory: MemoryPlan,
+    device: torch.device,
+    owned: bool = False,
+    inference: bool = True,
+) -> Wrapper:
+    """The function that runs these steps.
+
+    owned: its inputs are freed after their last use.  inference: its results are the program's."""
+    writer = WrapperWriter(schedule, memory, device, functions_of(steps), inference)
+    for step, freed in zip(steps, memory.freed):
+        writer.emit(step, freed)
+    source = writer.source(owned)
+    return Wrapper(source, {k: v for k, v in writer.scope.items() if k not in writer.kernels})
+
+
+class WrapperWriter:
+    """Lines of the function, and the objects that they name."""
+
+    def __init__(
+        self,
+        schedule: Schedule,
+        memory: MemoryPlan,
+        device: torch.device,
+        kernels: dict[str, Callable],
+        inference: bool,
+    ):
+        self.graph, self.buffers = schedule.graph, schedule.buffers
+        self.inference = inference
+        self.overwritten = schedule.overwritten
+        self.memory, self.device, self.kernels = memory, device, kernels
+        self.scope: dict[str, object] = {
+            "empty_strided": torch.empty_strided,
+            "as_strided": torch.as_strided,
+            "math": math,
+            **self.graph.constants,
+            **kernels,
+        }
+        self.lines: list[str] = []
+        # (buffer, size, stride, offset) -> the name of a view of the arena
+        self.views: dict[tuple, str] = {}
+        self.symbols: set[sympy.Symbol] = set()  # sizes that the lines name
+
+    # -- steps -------------------------------------------------------------------------------------
+    def emit(self, step: Step, freed: Sequence[str]) -> None:
+        """The lines of one step, and the end of what it is the last to touch."""
+        if isinstance(step, KernelStep):
+            self.emit_kernel(step)
+        elif isinstance(step.buffer, MultiOutput):
+            self.emit_part(step.buffer)
+        else:
+            self.emit_extern(step.buffer)
+        if freed:
+            self.lines.append(f"del {', '.join(freed)}")
+
+    def emit_kernel(self, step: KernelStep) -> None:
+        stored = step.kernel.stored
+        for name in stored:
+            self.allocate(name)
+        if stored and all(self.buffers[name].layout.numel == 0 for name in stored):
+            self.lines.append(f"# {step.name}: nothing to compute, its buffers are empty")
+            return
+        arguments = [
+            self.symbol(a) if isinstance(a, sympy.Symbol) else a for a in step.kernel.arguments
+        ]
+        if about(step.device).streams is not None:
+            arguments.append("stream")
+        self.lines.append(f"{step.name}({', '.join(arguments)})")
+
+    def allocate(self, name: str) -> None:
+        """A name for the memory of a kernel's result; what lies in the arena has one."""
+        if name in self.memory.memory_of:
+            self.lines.append(f"{name} = {self.memory.memory_of[name]}     # written in place")
+        elif name not in self.memory.in_arena:
+            layout = self.buffers[name].layout
+            what = f"{self.tuple_of(layout.size)}, {self.tuple_of(layout.stride)}"
+            dtype = self.named(layout.dtype)
+            if layout.device.type == "cpu" and layout.dtype in TYPES:
+                self.lines.append(f"{name} = empty_cpu({what}, {dtype})")
+            else:
+                device = self.named(layout.device)
+                self.lines.append(f"{name} = empty_strided({what}, dtype={dtype}, device={device})")
+
+    def emit_part(self, buffer: MultiOutput) -> None:
+        """One of an eager kernel's results."""
+        path = "".join(f"[{i}]" for i in buffer.index)
+        self.lines.append(f"{buffer.name} = {self.checked(f'{buffer.source}{path}', buffer)}")
+
+    def emit_extern(self, buffer: ExternKernel) -> None:
+        """The call of an eager kernel, into planned memory where it can write there."""
+        name = buffer.name
+        arguments = [self.argument(a) for a in buffer.args]
+        arguments += [f"{k}={self.argument(v)}" for k, v in buffer.kwargs.items()]
+        if name in self.memory.in_arena:
+            function = self.function(FAST_OUT.get(buffer.op, buffer.out_op))
+            self.lines.append(f"{function}({', '.join([*arguments, f'out={name}'])})")
+            return
+        op = buffer.op if buffer.kwargs else FAST.get(buffer.op, buffer.op)
+        call = f"{self.function(op)}({', '.join(arguments)})"
+        if buffer.layout is not None:
+            call = self.checked(call, buffer)
+        self.lines.append(f"{name} = {call}")
+
+    def checked(self, expression: str, buffer: Buffer) -> str:
+        """An eager kernel chooses its result's strides itself; the kernels that read it were
+        written for these."""
+        self.scope["in_layout"] = in_layout
+        return f"in_layout({expression}, {self.tuple_of(buffer.layout.stride)})"
+
+    # -- arguments
+    def argument(self, value: object) -> str:
+        """An eager kernel's argument, as an expression."""
+        if isinstance(value, BufferView):
+            return self.view(value)
+        if isinstance(value, Opaque):
+            return value.name
+        if isinstance(value, (list, tuple)) and not isinstance(value, torch.Size):
+            items = [self.argument(v) for v in value]
+            return f"[{', '.join(items)}]" if isinstance(value, list) else tuple_text(items)
+        if isinstance(value, sympy.Basic):
+            return self.number(value)
+        if value is None or isinstance(value, (bool, int, str)):
+            return repr(value)
+        if isinstance(value, float):
+            return repr(value) if math.isfinite(value) else f"float({str(value)!r})"
+        if isinstance(value, torch.dtype):
+            return self.named(value)
+        return self.bind(value, "constant")
+
+    def view(self, view: BufferView, exact: bool = False) -> str:
+        """A buffer as `as_strided` sees it; the buffer itself where that is the same (exact:
+        strides of dimensions of size 1 count, too).
+
+        Views of the arena are made once per workspace.  # PyTorch: reinterpret_tensor in each call.
+        """
+        if self.is_whole(view, exact):
+            return view.name
+        root = self.memory.root(view.name)
+        if root in self.memory.in_arena:
+            key = (root, tuple(view.size), tuple(view.stride), view.offset)
+            if key not in self.views:
+                self.views[key] = f"{root}_view{sum(k[0] == root for k in self.views)}"
+            return self.views[key]
+        size, stride = self.tuple_of(view.size), self.tuple_of(view.stride)
+        return f"as_strided({view.name}, {size}, {stride}, {self.offset(view)})"
+
+    def is_whole(self, view: BufferView, exact: bool) -> bool:
+        """Is the view the buffer itself?"""
+        layout = self.buffers[view.name].layout
+        return (
+            tuple(view.size) == tuple(layout.size)
+            and same(view.offset, layout.offset)
+            and same_layout(layout.size, view.stride, layout.stride)
+            and (not exact or all(map(same, view.stride, layout.stride)))
+        )
+
+    def offset(self, view: BufferView) -> str:
+        """as_strided counts from the start of the storage; inputs may themselves be views, so their
+        own offset is added."""
+        buffer = self.buffers[view.name]
+        offset = self.number(view.offset)
+        relative = sympy.expand(sympy.sympify(view.offset) - buffer.layout.offset)
+        if not isinstance(buffer, (InputBuffer, ConstantBuffer, ExternKernel, MultiOutput)):
+            return offset
+        more = f" + {self.number(relative)}" if relative != 0 else ""
+        return f"{view.name}.storage_offset(){more}"
+
+    # -- names and numbers
+    def bind(self, value: object, name: str) -> str:
+        """What the value is called in the wrapper: `name`, with a number where that is taken by
+        another one."""
+        key, number = name, 0
+        while True:
+            known = self.scope.setdefault(key, value)
+            if known is value or isinstance(value, torch.device) and known == value:
+                return key
+            number += 1
+            key = f"{name}{number}"
+
+    def function(self, function: Callable) -> str:
+        text = "torch_" + getattr(function, "__name__", "function")
+        if isinstance(function, torch._ops.OpOverload):
+            text = str(function)
+        return self.bind(function, "".join(c if c.isalnum() else "_" for c in text))
+
+    def named(self, value: torch.dtype | torch.device) -> str:
+        """The name of a dtype or device."""
+        return self.bind(value, str(value).removeprefix("torch.").replace(":", ""))
+
+    def number(self, value: Size) -> str:
+        value = sympy.sympify(value)
+        for symbol in value.free_symbols:
+            self.symbol(symbol)
+        return str(int(value)) if value.is_Integer else python_code(value)
+
+    def tuple_of(self, values: Iterable[Size]) -> str:
+        return tuple_text([self.number(v) for v in values])
+
+    def symbol(self, symbol: sympy.Symbol) -> str:
+        """The Python name of a size symbol."""
+        self.symbols.add(symbol)
+        if symbol in DERIVED:
+            for part in DERIVED[symbol].free_symbols:
+                self.symbol(part)
+        return symbol.name
+
+    def symbol_lines(self) -> list[str]:
+        """s0 = arg0.size(1), from the first input that has the size, for symbols that are no inputs
+        themselves."""
+        lines, known = [], set(self.graph.inputs)
+        for name, kind, dim, value in self.sizes_of_inputs():
+            if value in self.symbols and value.name not in known:
+                known.add(value.name)
+                lines.append(f"{value} = {name}.{kind}({dim})")
+        derived = sorted(self.symbols & DERIVED.keys(), key=str)
+        return lines + [f"{s} = {python_code(DERIVED[s])}" for s in derived]
+
+    def sizes_of_inputs(self) -> Iterable[tuple[str, str, int, Size]]:
+        """(input, "size" or "stride", dimension, its value)"""
+        for name, buffer in self.graph.inputs.items():
+            layout = buffer.layout
+            if layout is not None:  # None: an int, which has its symbol's name
+                for kind in ("size", "stride"):
+                    for dim, value in enumerate(getattr(layout, kind)):
+                        yield name, kind, dim, value
+
+    # -- the function ------------------------------------------------------------------------------
+    def output(self, value: object) -> str:
+        if isinstance(value, BufferView):
+            text = self.view(value, exact=True)
+            # the program's tensor is no view; in training the autograd function sees to it
+            fresh = self.inference and text.startswith("as_strided(")
+            return f"{text}.detach()" if fresh else text
+        if value is None or isinstance(value, (bool, float)):
+            return repr(value)
+        return self.number(value)
+
+    def source(self, owned: bool) -> str:
+        """The function's text: `lines` and, around them from inside to outside, the workspace,
+        sizes, the stream, no autograd."""
+        body = self.symbol_lines() + self.in_workspace([*self.lines, *self.result_lines()])
+        streams = about(self.device).streams
+        if streams is not None:
+            body = self.on_stream(body, streams())
+        body = [piece for line in body for piece in wrapped(line)]
+        copies = any(value.name not in self.overwritten for _, value in self.graph.mutations)
+        if copies or any(isinstance(o, ExternKernel) for o in self.graph.operations):
+            body = self.without_autograd(body)
+        inputs = ", ".join(self.graph.inputs)
+        lines = [f"def call({inputs}):", *indent(body)]
+        if owned and inputs:
+            lines = [
+                "def call(*inputs):",
+                "    return call.owned(list(inputs))",
+                "",
+                "def call_owned(inputs):",
+                f"    {inputs}, = inputs",
+                "    inputs.clear()         # no other reference keeps them",
+                *indent(body),
+            ]
+        return "\n".join(lines) + "\n"
+
+    def on_stream(self, body: list[str], streams: Streams) -> list[str]:
+        """With the device's stream at hand; called on another device, it changes to its own."""
+        number = self.device.index or 0
+        self.scope.update(
+            current_stream=streams.current_stream,
+            current_device=streams.current_device,
+            on_device=streams.on_device,
+        )
+        return [
+            f"if current_device() != {number}:",
+            f"    with on_device({number}):",
+            f"        return call({', '.join(self.graph.inputs)})",
+            f"stream = current_stream({number})",
+            *body,
+        ]
+
+    def without_autograd(self, body: list[str]) -> list[str]:
+        self.scope.update(
+            is_grad_enabled=torch.is_grad_enabled, set_grad_enabled=torch._C._set_grad_enabled
+        )
+        return [
+            "recording = is_grad_enabled()",
+            "set_grad_enabled(False)        # eager kernels: no autograd",
+            "try:",
+            *indent(body),
+            "finally:",
+            "    set_grad_enabled(recording)",
+        ]
+
+    def result_lines(self) -> list[str]:
+        """Inputs get their new values when all outputs are there."""
+        outputs = f"[{', '.join(self.output(o) for o in self.graph.outputs)}]"
+        lines = []
+        if self.overwritten:  # as an eager kernel would: autograd notices writes by the version
+            self.scope["increment_version"] = torch.autograd.graph.increment_version
+            lines.append(f"increment_version(({', '.join(self.overwritten.values())},))")
+        copies = [
+            f"{name}.copy_({self.view(value)})"
+            for name, value in self.graph.mutations
+            if value.name not in self.overwritten
+        ]
+        if copies:
+            return [*lines, f"outputs = {outputs}", *copies, "return outputs"]
+        return [*lines, f"return {outputs}"]
+
+    def in_workspace(self, lines: list[str]) -> list[str]:
+        """The lines, the last of which returns, between taking a workspace from its list and
+        putting it back."""
+        if not self.memory.in_arena:
+            return lines
+        names = [*self.memory.in_arena, *self.views.values()]
+        workspace = self.new_workspace()
+        self.scope["new_workspace"] = workspace
+        symbols = ", ".join(workspace.symbols)
+        return [
+            *self.workspace_list(symbols),
+            f"workspace = workspaces.pop() if workspaces else new_workspace({symbols})",
+            f"({', '.join(names)},) = workspace",
+            *lines[:-1],
+            "workspaces.append(workspace)",
+            lines[-1],
+        ]
+
+    def workspace_list(self, symbols: str) -> list[str]:
+        """The line, if one is needed, that finds the list of workspaces for this call."""
+        has_streams = about(self.device).streams is not None
+        if symbols:  # one list of workspaces for the sizes of this call; a few are kept
+            self.scope["workspaces_for"] = WorkspacesBySize()
+            key = f"stream, {symbols}" if has_streams else symbols
+            return [f"workspaces = workspaces_for({key})"]
+        if has_streams:  # calls on one stream run in order: they may share what lies between them
+            self.scope["workspaces_of"] = {}
+            return ["workspaces = workspaces_of.setdefault(stream, [])"]
+        self.scope["workspaces"] = []
+        return []
+
+    def new_workspace(self) -> NewWorkspace:
+        """What makes the arena, every buffer in it, and every view of one."""
+        in_arena, slots = self.memory.in_arena, self.memory.slots
+        plan = []
+        for name, place in in_arena.items():
+            layout = self.buffers[name].layout
+            plan.append((layout.dtype, place, sizes(layout.size), sizes(layout.stride), 0))
+        for name, size, stride, offset in self.views:
+            dtype = self.buffers[name].layout.dtype
+            plan.append((dtype, in_arena[name], sizes(size), sizes(stride), as_size(offset)))
+        numbers = [n for n in pytree.tree_leaves((plan, slots)) if isinstance(n, sympy.Expr)]
+        symbols = {s for number in numbers for s in number.free_symbols}
+        return NewWorkspace(plan, slots, sorted(map(self.symbol, symbols)), self.device)
+
+
+def tuple_text(items: Sequence[str]) -> str:
+    return f"({', '.join(items)}{',' if len(items) == 1 else ''})"
+
+
+def wrapped(line: str, width: int = 108) -> list[str]:
+    """A long call or tuple over several lines, broken at commas, aligned after its opening
+    bracket."""
+    has_string = "'" in line or '"' in line  # never cut one
+    if len(line) <= width or "(" not in line or ")" not in line or has_string:
+        return [line]
+    # a line can only be cut between brackets: up to the one that closes the first
+    column, depth = line.index("(") + 1, 0
+    for end in range(column - 1, len(line)):
+        depth += (line[end] == "(") - (line[end] == ")")
+        if not depth:
+            break
+    pieces = textwrap.wrap(
+        line[column:end], max(40, width - column), break_long_words=False, break_on_hyphens=False
+    )
+    pieces = pieces or [""]
+    pieces[-1] += line[end:]
+    return [line[:column] + pieces[0], *[" " * column + piece for piece in pieces[1:]]]
