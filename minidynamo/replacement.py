@@ -143,14 +143,12 @@ def _run_plainly(frame, raised):
 def _push_state(tail, frame):
     """Stack, live locals, mutations; then write the locals.  The original instruction runs next."""
     position = frame.split[0]
-    for (
-        name
-    ) in frame.code.co_cellvars:  # a free variable of the continuation, which raises another error
-        if (
+    for name in frame.code.co_cellvars:
+        if frame.info.may_be_deleted(position, name) or (
             name in frame.cells
             and frame.cells[name].content is None
             and frame.info.may_be_unbound(position, name)
-        ):
+        ):  # a free variable of the continuation, where reading it raises another error
             raise SkipFrame(f"the closure variable {name} may be unbound after a graph break")
     handling, slots = any(kind_of(item) == HANDLED for item in frame.stack), []
     for item in frame.stack:

@@ -69,7 +69,7 @@ def wrap_tensor(builder, value, source):
                 "GRAD",
                 "{0}.requires_grad is {pin}",
                 value.requires_grad,
-                row="requires_grad",
+                row=LAYOUT,
             )
         name = builder.unique_name(module_name(source))
         fake = builder.fake_of(value)
@@ -108,22 +108,23 @@ def guard_layout(builder, value: torch.Tensor, kind: type, source) -> None:
 
 
 def guard_tensor(builder, value, kind, source, symbolic=None):
-    builder.guard(source, "TENSOR", "type({0}) is {pin}", kind)
-    builder.guard(source, "DTYPE", "{0}.dtype is {pin}", value.dtype)
+    row = LAYOUT if symbolic is None and value.layout is torch.strided else None
+    builder.guard(source, "TENSOR", "type({0}) is {pin}", kind, row)
+    builder.guard(source, "DTYPE", "{0}.dtype is {pin}", value.dtype, row)
     if symbolic is not None:  # the rest is said by `guard_strides` and the ShapeEnv
         builder.guard(source, "SHAPE", f"{{0}}.dim() == {value.dim()}")
         fixed = [f"{{0}}[{d}] == {n}" for d, n in enumerate(value.shape) if d not in symbolic]
         if fixed:
             builder.guard(source.attr("shape"), "SHAPE", " and ".join(fixed))
     else:
-        builder.guard(source, "SHAPE", f"{{0}}.shape == {tuple(value.shape)}")
+        builder.guard(source, "SHAPE", f"{{0}}.shape == {tuple(value.shape)}", row=row)
     if symbolic is None and value.layout is torch.strided:
-        builder.guard(source, "STRIDE", f"{{0}}.stride() == {tuple(value.stride())}")
+        builder.guard(source, "STRIDE", f"{{0}}.stride() == {tuple(value.stride())}", row=row)
     elif symbolic is None:
         builder.guard(source, "LAYOUT", "{0}.layout is {pin}", value.layout)
-    builder.guard(source, "GRAD", f"{{0}}.requires_grad is {value.requires_grad}")
-    guard_place(builder, value, source)
-    builder.guard(source, "VIEW_BITS", view_bits_check(value))
+    builder.guard(source, "GRAD", f"{{0}}.requires_grad is {value.requires_grad}", row=row)
+    guard_place(builder, value, source, row)
+    builder.guard(source, "VIEW_BITS", view_bits_check(value), row=row)
 
 
 def guard_strides(builder, fake, source):
@@ -143,11 +144,11 @@ def guard_strides(builder, fake, source):
     )
 
 
-def guard_place(builder, value, source):
+def guard_place(builder, value, source, row=None):
     if value.is_cpu:
-        builder.guard(source, "DEVICE", "{0}.is_cpu")
+        builder.guard(source, "DEVICE", "{0}.is_cpu", row=row)
     else:
-        builder.guard(source, "DEVICE", "{0}.device == {pin}", value.device)
+        builder.guard(source, "DEVICE", "{0}.device == {pin}", value.device, row)
 
 
 def module_name(source):
