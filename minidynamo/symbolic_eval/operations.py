@@ -42,7 +42,7 @@ from ..variables.iterators import (
     SequenceIterator,
 )
 from ..variables.classes import ClassVar
-from ..variables.exceptions import TracebackVar
+from ..variables.exceptions import ExceptionVar, TracebackVar
 from ..variables.lookup import METHODS, MISSING, in_c_or_library, lookup, type_text
 from ..variables.objects import ObjectVar, method_of_class
 from ..variables.symbolic import SymVar, apply, data_dependent
@@ -125,7 +125,7 @@ class Operations:
         self.raise_var(kind, [ConstantVar(arg) for arg in args])
 
     def raise_var(self, kind, args):
-        made = ObjectVar(kind, fields=DictVar({}))
+        made = ExceptionVar(kind, fields=DictVar({}))
         made.init_args = args
         raise self.raised(made)
 

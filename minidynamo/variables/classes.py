@@ -8,7 +8,6 @@ Mirrors torch/_dynamo/variables/user_defined.py (UserDefinedClassVariable).
 """
 
 import collections
-import enum
 import types
 import typing
 
@@ -16,9 +15,8 @@ import torch
 
 from ..exceptions import Break
 from .base import RealVar
-from .constant import ConstantVar
 from .containers import DictVar, ListVar, SetVar, TupleVar
-from .exceptions import initialise_exception
+from .exceptions import ExceptionVar, initialise_exception
 from .functions import BoundMethodVar
 from .lookup import LOOKUPS, METHODS, MISSING, can_change, lookup
 from .objects import ObjectVar, method_of_class, truth_by_methods
@@ -104,41 +102,33 @@ class ClassVar(RealVar):
             return tx.output.wrap(value, tx.output.tree.pinned(cls).attr(name))
         return tx.fold_pinned(getattr, cls, name)
 
-    def guard_members(self, tx):
-        """The members of an enumeration are these."""
-        for name in ("_member_names_", "_member_map_", "_value2member_map_"):
-            owner, found = lookup(self.value, name)
-            if found is not MISSING and can_change(owner):
-                source = tx.output.tree.pinned(owner).child("class_item", name)
-                tx.output.guard(source, "MEMBERS", "{0} == {pin}", type(found)(found))
-
     def setattr(self, tx, name, value):
         raise Break("attribute", f"setting {self.value.__name__}.{name} on the class")
 
     def getitem(self, tx, key):
-        if isinstance(self.value, enum.EnumMeta):
-            self.guard_members(tx)
-        if isinstance(self.value, enum.EnumMeta) or hasattr(self.value, "__class_getitem__"):
+        if hasattr(self.value, "__class_getitem__"):
             return tx.fold_pinned(lambda: self.value[key.as_constant()])
         return super().getitem(tx, key)
 
     def iterate(self, tx):
-        if isinstance(self.value, enum.EnumMeta):
-            self.guard_members(tx)
-            return (ConstantVar(member) for member in tx.run_now(list, self.value))
+        self.refuse_metaclass(tx, "__iter__")
         tx.raise_(TypeError, f"'{type(self.value).__name__}' object is not iterable")
 
     def contains(self, tx, item):
-        self.guard_members(tx)
+        self.refuse_metaclass(tx, "__contains__")
+        self.refuse_metaclass(tx, "__iter__")
         return tx.fold(lambda: item.as_constant() in self.value).value
 
     def length(self, tx):
-        self.guard_members(tx)
+        self.refuse_metaclass(tx, "__len__")
         return tx.fold(len, self.value).value
 
+    def refuse_metaclass(self, tx, name):
+        """Without this special method in the metaclass, Python complains."""
+        if self.special(tx, name) is not None:
+            raise Break("class", f"{name} of the metaclass {type(self.value).__name__}")
+
     def call(self, tx, args, kwargs):
-        if isinstance(self.value, enum.EnumMeta):
-            self.guard_members(tx)
         return tx.call_class(self.value, args, kwargs)
 
     def __repr__(self):
@@ -215,7 +205,7 @@ def allocate(tx, cls, args=(), new=None):
         if issubclass(cls, base) and new is base.__new__:
             return ObjectVar(cls, fields=fields, payload=make())
     if issubclass(cls, BaseException):
-        made = ObjectVar(cls, fields=fields)
+        made = ExceptionVar(cls, fields=fields)
         initialise_exception(cls, made, args, {})
         return made
     raise Break("class", f"{cls.__name__} is allocated by C code")

@@ -173,23 +173,7 @@ class ObjectVar(Variable):
         if isinstance(found, types.MemberDescriptorType):
             return self.slot(tx, name)
         if isinstance(found, types.GetSetDescriptorType):
-            if name == "__dict__" and self.fields is not None:
-                return self.fields
-            if name in self.slots:
-                return self.slots[name]
-            if name == "args" and self.init_args is not None:
-                return TupleVar(list(self.init_args))
-            if (
-                name == "__context__"
-                and "__traceback__" in self.slots
-                and not tx.output.nothing_handled()
-            ):
-                raise Break("exception", "what else is being handled, around this frame")
-            if name in ("__cause__", "__context__", "__traceback__") and self.value is None:
-                return ConstantVar(None)
-            if self.value is not None:
-                return tx.output.wrap(tx.run_now(getattr, self.value, name), self.source.attr(name))
-            raise Break("attribute", f"{self.cls.__name__}.{name} is kept by C code")
+            return self.field_of_c(tx, name)
         kind = type(found)
         if hasattr(kind, "__set__") and hasattr(kind, "__get__"):
             if isinstance(lookup(kind, "__get__")[1], types.FunctionType):
@@ -201,17 +185,22 @@ class ObjectVar(Variable):
             )
         return None
 
+    def field_of_c(self, tx, name):
+        """What C code computes when it is read."""
+        if name == "__dict__" and self.fields is not None:
+            return self.fields
+        if name in self.slots:
+            return self.slots[name]
+        if self.value is not None:
+            return tx.output.wrap(tx.run_now(getattr, self.value, name), self.source.attr(name))
+        raise Break("attribute", f"{self.cls.__name__}.{name} is kept by C code")
+
     def slot(self, tx, name):
+        """What lies in one of the object's slots."""
         if name in self.slots:
             if self.slots[name] is None:
                 self.missing(tx, name)
             return self.slots[name].realize(tx)
-        if self.value is None and issubclass(self.cls, BaseException):
-            if issubclass(self.cls, StopIteration) and name == "value":
-                return self.init_args[0] if self.init_args else ConstantVar(None)
-            if name == "__suppress_context__":
-                return ConstantVar(False)
-            raise Break("attribute", f"{self.cls.__name__}.{name} is kept by C code")
         if self.value is None or not hasattr(self.value, name):
             if self.value is not None and self.source is not None:
                 tx.output.guard(self.source, ("ABSENT", name), "not hasattr({0}, {key})", name)
@@ -263,12 +252,6 @@ class ObjectVar(Variable):
                 )
             tx.output.wrap_pinned(found.fset).call(tx, [self, value], {})
         elif (
-            issubclass(self.cls, BaseException)
-            and hasattr(type(found), "__set__")
-            and owner.__module__ == "builtins"
-        ):
-            self.set_exception_attribute(tx, name, value)
-        elif (
             isinstance(found, types.MemberDescriptorType)
             or isinstance(found, types.GetSetDescriptorType)
             and owner is torch._C._FunctionBase
@@ -299,24 +282,6 @@ class ObjectVar(Variable):
         else:
             self.fields.store(tx, ConstantVar(name), value)
 
-    def set_exception_attribute(self, tx, name, value):
-        """What BaseException keeps itself, where the value is right; plain Python complains of
-        others."""
-        kind = value.python_type()
-        link = name in ("__cause__", "__context__") and (
-            issubclass(kind, BaseException) or kind is type(None)
-        )
-        traceback = name == "__traceback__" and (
-            kind is type(None) or value is self.slots.get(name)
-        )
-        if self.value is not None or not (
-            link or traceback or name == "__suppress_context__" and kind is bool
-        ):
-            raise Break("attribute", f"setting {self.cls.__name__}.{name}")
-        self.slots[name] = value
-        if name == "__cause__":
-            self.slots["__suppress_context__"] = ConstantVar(True)
-
     def delattr(self, tx, name):
         _, deleter = lookup(self.cls, "__delattr__")
         if isinstance(deleter, types.FunctionType):
@@ -325,10 +290,6 @@ class ObjectVar(Variable):
             self.generic_delattr(tx, name)
 
     def generic_delattr(self, tx, name):
-        if issubclass(self.cls, BaseException) and hasattr(
-            type(lookup(self.cls, name)[1]), "__set__"
-        ):
-            raise Break("attribute", f"deleting {self.cls.__name__}.{name}")
         if isinstance(lookup(self.cls, name)[1], types.MemberDescriptorType):
             self.slot(tx, name)
             self.slots[name], self.mutated = None, True
@@ -409,8 +370,8 @@ class ObjectVar(Variable):
         )
 
 
-def wrap_object(builder, value, source):
-    """An instance of a class that no rule knows."""
+def wrap_object(builder, value, source, variable_class=ObjectVar):
+    """An instance of a class that no rule knows better."""
     kind = type(value)
     fields = None
     own = next((vars(cls)["__dict__"] for cls in kind.__mro__ if "__dict__" in vars(cls)), None)
@@ -421,7 +382,7 @@ def wrap_object(builder, value, source):
         fields = builder.fields_of(value, source.instance_dict(plain))
     if isinstance(value, torch.optim.Optimizer):
         builder.modules.append(value)  # its entries, which hold its parameters, go with it
-    variable = ObjectVar(kind, value, source, fields)
+    variable = variable_class(kind, value, source, fields)
     for base, payload_of in PAYLOADS.items():
         if isinstance(value, base):
             variable.payload = payload_of(builder, value, source, base)

@@ -1,12 +1,57 @@
-"""Members of enumerations, where the program reads their attributes.
+"""Enumerations: the class as a container of its members, and members as objects.
 
-In:   a member.   Out: an object whose entries are guarded; everywhere else it is a constant.
+In:   an enumeration, or a member whose attributes the program reads.
+Out:  members as constants, once it is guarded that there are these; attributes guarded one by one.
 
-    >>> wrap_member(output, Color.RED).getattr(tx, "value")
+    >>> EnumVar(Color).getitem(tx, ConstantVar("RED")).getattr(tx, "value")
 """
 
+import enum
+
+from ..classes import ClassVar
 from ..constant import MEMBERS, ConstantVar
+from ..lookup import MISSING, can_change, lookup
 from ..objects import ObjectVar
+from ..registry import PINNED
+
+
+class EnumVar(ClassVar):
+    """An enumeration."""
+
+    __slots__ = ()
+
+    def guard_members(self, tx):
+        """The members of the enumeration are these."""
+        for name in ("_member_names_", "_member_map_", "_value2member_map_"):
+            owner, found = lookup(self.value, name)
+            if found is not MISSING and can_change(owner):
+                source = tx.output.tree.pinned(owner).child("class_item", name)
+                tx.output.guard(source, "MEMBERS", "{0} == {pin}", type(found)(found))
+
+    def getitem(self, tx, key):
+        self.guard_members(tx)
+        return tx.fold_pinned(lambda: self.value[key.as_constant()])
+
+    def iterate(self, tx):
+        self.guard_members(tx)
+        return (ConstantVar(member) for member in tx.run_now(list, self.value))
+
+    def contains(self, tx, item):
+        self.guard_members(tx)
+        return tx.fold(lambda: item.as_constant() in self.value).value
+
+    def length(self, tx):
+        self.guard_members(tx)
+        return tx.fold(len, self.value).value
+
+    def call(self, tx, args, kwargs):
+        self.guard_members(tx)
+        return super().call(tx, args, kwargs)
+
+
+@PINNED.rule(test=lambda value: isinstance(value, enum.EnumMeta), order=5)
+def pinned_enumeration(builder, value):
+    return EnumVar(value)
 
 
 class MemberVar(ObjectVar):
