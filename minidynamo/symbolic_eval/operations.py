@@ -12,6 +12,7 @@ import collections
 import functools
 import operator
 import types
+from typing import Any, NoReturn
 
 from .. import config
 from ..exceptions import Break, ObservedException
@@ -121,10 +122,10 @@ class Operations:
     NONE = ConstantVar(None)
 
     # ---- raising and folding
-    def raise_(self, kind, *args):
+    def raise_(self, kind: type, *args: Any) -> NoReturn:
         self.raise_var(kind, [ConstantVar(arg) for arg in args])
 
-    def raise_var(self, kind, args):
+    def raise_var(self, kind: type, args: Any) -> NoReturn:
         made = ExceptionVar(kind, fields=DictVar({}))
         made.init_args = args
         raise self.raised(made)

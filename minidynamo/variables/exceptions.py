@@ -8,7 +8,10 @@ In:   a class of exceptions and its arguments.   Out: an object that can be rais
 Mirrors torch/_dynamo/variables/builtin.py (ExceptionVariable).
 """
 
+from __future__ import annotations
+
 import types
+from typing import TYPE_CHECKING, Any
 
 from ..exceptions import Break
 from .base import Variable
@@ -17,6 +20,12 @@ from .containers import TupleVar
 from .lookup import lookup
 from .objects import ObjectVar, wrap_object
 from .registry import SHARED
+
+if TYPE_CHECKING:
+    from ..graph_capture import OutputGraph
+    from ..reconstruct import Codegen
+    from ..sources import Source
+    from ..symbolic_eval.evaluator import Frame
 
 # Exceptions with fields of their own in C that take any arguments all the same.
 ANY_ARGUMENTS = (
@@ -34,9 +43,11 @@ class TracebackVar(Variable):
     real one can tell more."""
 
     __slots__ = ("kind", "where")
+    kind: type
+    where: tuple
     cls = types.TracebackType
 
-    def reconstruct(self, cg):
+    def reconstruct(self, cg: Codegen) -> None:
         raise Break(
             "exception", f"the traceback of a {self.kind.__name__} that was caught", "", *self.where
         )
@@ -48,7 +59,7 @@ class ExceptionVar(ObjectVar):
 
     __slots__ = ()
 
-    def field_of_c(self, tx, name):
+    def field_of_c(self, tx: Frame, name: str) -> Variable:
         if name not in self.slots:
             if name == "args" and self.init_args is not None:
                 return TupleVar(list(self.init_args))
@@ -59,7 +70,7 @@ class ExceptionVar(ObjectVar):
                 return ConstantVar(None)
         return super().field_of_c(tx, name)
 
-    def slot(self, tx, name):
+    def slot(self, tx: Frame, name: str) -> Variable:
         if name in self.slots or self.value is not None:
             return super().slot(tx, name)
         if issubclass(self.cls, StopIteration) and name == "value":
@@ -68,14 +79,14 @@ class ExceptionVar(ObjectVar):
             return ConstantVar(False)
         raise Break("attribute", f"{self.cls.__name__}.{name} is kept by C code")
 
-    def generic_setattr(self, tx, name, value):
+    def generic_setattr(self, tx: Frame, name: str, value: Variable) -> None:
         owner, found = lookup(self.cls, name)
         if hasattr(type(found), "__set__") and owner.__module__ == "builtins":
             self.set_field_of_c(name, value)
         else:
             super().generic_setattr(tx, name, value)
 
-    def set_field_of_c(self, name, value):
+    def set_field_of_c(self, name: str, value: Variable) -> None:
         """What BaseException keeps itself, where the value is right; plain Python complains of
         others."""
         kind = value.python_type()
@@ -92,19 +103,21 @@ class ExceptionVar(ObjectVar):
         if name == "__cause__":
             self.slots["__suppress_context__"] = ConstantVar(True)
 
-    def generic_delattr(self, tx, name):
+    def generic_delattr(self, tx: Frame, name: str) -> None:
         if hasattr(type(lookup(self.cls, name)[1]), "__set__"):
             raise Break("attribute", f"deleting {self.cls.__name__}.{name}")
         super().generic_delattr(tx, name)
 
 
 @SHARED.rule(test=lambda value: isinstance(value, BaseException))
-def wrap_exception(builder, value, source):
+def wrap_exception(builder: OutputGraph, value: Any, source: Source) -> Variable:
     """An exception that was made before this frame."""
     return wrap_object(builder, value, source, ExceptionVar)
 
 
-def initialise_exception(cls, made, args, kwargs):
+def initialise_exception(
+    cls: type, made: ObjectVar, args: list[Variable], kwargs: dict[str, Variable]
+) -> None:
     """BaseException.__init__, and those of C that take any arguments by position; the others look
     at theirs."""
     base = next(b for b in cls.__mro__ if b.__module__ == "builtins")

@@ -11,22 +11,34 @@ see the same symbolic state; a subclass of dict, list or tuple keeps its content
 Mirrors torch/_dynamo/variables/user_defined.py (UserDefinedObjectVariable).
 """
 
+from __future__ import annotations
+
 import collections
 import functools
 import types
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
 
 from ..exceptions import Break, ObservedException
 from .base import Variable, current
 from .constant import ConstantVar
-from .containers import TupleVar
+from .containers import DictVar, TupleVar
 from .functions import BoundMethodVar, CallableVar
 from .lookup import HEAP_TYPE, METHODS, MISSING, lookup, type_text
 from .wrap_containers import dict_of, list_of, tuple_of
 
+if TYPE_CHECKING:
+    from ..graph_capture import OutputGraph
+    from ..reconstruct import Codegen
+    from ..sources import Source
+    from ..symbolic_eval.evaluator import Frame
 
-def method_of_class(tx, owner, found, name, instance, cls):
+
+def method_of_class(
+    tx: Frame, owner: Any, found: Any, name: str, instance: Variable | None, cls: Variable
+) -> Variable:
     """One of `METHODS` as `instance` sees it (None: as the class does)."""
     if isinstance(found, types.FunctionType):
         function = tx.output.wrap_class_attribute(owner, found, name)
@@ -41,7 +53,7 @@ def method_of_class(tx, owner, found, name, instance, cls):
     return BoundMethodVar(function, cls) if isinstance(found, classmethod) else function
 
 
-def truth_by_methods(tx, variable):
+def truth_by_methods(tx: Frame, variable: Any) -> bool:
     """bool(): what the class's `__bool__` or `__len__` says (PyObject_IsTrue)."""
     for name, kind in (("__bool__", bool), ("__len__", int)):
         method = variable.special(tx, name)
@@ -58,25 +70,33 @@ class ObjectVar(Variable):
 
     __slots__ = ("cls", "value", "fields", "slots", "payload", "init_args", "pinned")
 
-    def __init__(self, cls, value=None, source=None, fields=None, payload=None, pinned=False):
-        self.source, self.mutated, self.cls, self.value, self.fields, self.payload = (
-            source,
-            False,
-            cls,
-            value,
-            fields,
-            payload,
-        )
-        self.slots, self.init_args, self.pinned = {}, None, pinned
+    def __init__(
+        self,
+        cls: type,
+        value: Any = None,
+        source: Source | None = None,
+        fields: DictVar | None = None,
+        payload: Variable | None = None,
+        pinned: bool = False,
+    ) -> None:
+        self.source = source
+        self.mutated = False
+        self.cls = cls
+        self.value = value
+        self.fields: Any = fields  # its __dict__, a DictVar
+        self.payload: Any = payload  # the contents of a subclass of list, dict, tuple, set
+        self.slots: dict[str, Any] = {}
+        self.init_args: list[Variable] | None = None  # of an exception
+        self.pinned = pinned
 
-    def identity(self):
+    def identity(self) -> Any:
         return self if self.value is None else self.value
 
-    def receiver(self):
+    def receiver(self) -> Variable:
         """The `self` that methods, properties and descriptors are given."""
         return self
 
-    def real(self):
+    def real(self) -> Any:
         if self.value is None or self.mutated or (self.fields is not None and self.fields.mutated):
             raise Break(
                 "constant", f"{self} was made or changed in this frame; a real object is needed"
@@ -90,7 +110,7 @@ class ObjectVar(Variable):
                 output.guard(self.source, "ID", "{0} is {pin}", self.value)
         return self.value
 
-    def immutable(self):
+    def immutable(self) -> bool:
         """May C code be called on the real object while tracing?  What C hashes by value does not
         change (a pattern, a Decimal)."""
         method = lookup(self.cls, "__hash__")[1]
@@ -102,7 +122,7 @@ class ObjectVar(Variable):
             and method is not object.__hash__
         )
 
-    def hash_key(self, tx):
+    def hash_key(self, tx: Frame) -> Any:
         _, method = lookup(self.cls, "__hash__")
         if method is object.__hash__:
             return self.identity()
@@ -119,7 +139,7 @@ class ObjectVar(Variable):
         return self.real() if not isinstance(self.payload, TupleVar) else self.payload.hash_key(tx)
 
     # ---- attributes
-    def getattr(self, tx, name):
+    def getattr(self, tx: Frame, name: str) -> Variable:
         _, getter = lookup(self.cls, "__getattribute__")
         try:
             if isinstance(getter, types.FunctionType):
@@ -131,10 +151,10 @@ class ObjectVar(Variable):
                 raise
             return self.fallback_getattr(tx, name, fallback)
 
-    def fallback_getattr(self, tx, name, fallback):
+    def fallback_getattr(self, tx: Frame, name: str, fallback: Any) -> Variable:
         return tx.output.wrap_pinned(fallback).call(tx, [self, ConstantVar(name)], {})
 
-    def generic_getattr(self, tx, name):
+    def generic_getattr(self, tx: Frame, name: str) -> Variable:
         """object.__getattribute__."""
         if name == "__class__" and lookup(self.cls, name)[0] is object:
             return tx.output.wrap_pinned(self.cls)
@@ -153,13 +173,15 @@ class ObjectVar(Variable):
             self.missing(tx, name)
         return self.class_attribute(tx, owner, found, name)
 
-    def missing(self, tx, name):
+    def missing(self, tx: Frame, name: str) -> NoReturn:
         in_c = not self.cls.__flags__ & HEAP_TYPE
         if in_c and self.value is not None and hasattr(self.value, name):
             raise Break("attribute", f".{name} of {self}, which C code looks up elsewhere")
         tx.raise_(AttributeError, f"'{type_text(self.cls)}' object has no attribute '{name}'")
 
-    def data_descriptor(self, tx, owner, found, name):
+    def data_descriptor(
+        self, tx: Frame, owner: type | None, found: Any, name: str
+    ) -> Variable | None:
         """What a data descriptor of the class gives, or None if `found` is none."""
         if isinstance(found, property):
             if found.fget is None:
@@ -185,7 +207,7 @@ class ObjectVar(Variable):
             )
         return None
 
-    def field_of_c(self, tx, name):
+    def field_of_c(self, tx: Frame, name: str) -> Variable:
         """What C code computes when it is read."""
         if name == "__dict__" and self.fields is not None:
             return self.fields
@@ -195,7 +217,7 @@ class ObjectVar(Variable):
             return tx.output.wrap(tx.run_now(getattr, self.value, name), self.source.attr(name))
         raise Break("attribute", f"{self.cls.__name__}.{name} is kept by C code")
 
-    def slot(self, tx, name):
+    def slot(self, tx: Frame, name: str) -> Variable:
         """What lies in one of the object's slots."""
         if name in self.slots:
             if self.slots[name] is None:
@@ -207,7 +229,7 @@ class ObjectVar(Variable):
             self.missing(tx, name)
         return tx.output.wrap(getattr(self.value, name), self.source.attr(name))
 
-    def class_attribute(self, tx, owner, found, name):
+    def class_attribute(self, tx: Frame, owner: type | None, found: Any, name: str) -> Variable:
         """A non-data class attribute, bound to this instance."""
         if isinstance(found, METHODS):
             return method_of_class(
@@ -234,14 +256,14 @@ class ObjectVar(Variable):
             )
         return tx.output.wrap_class_attribute(owner, found, name)
 
-    def setattr(self, tx, name, value):
+    def setattr(self, tx: Frame, name: str, value: Variable) -> None:
         _, setter = lookup(self.cls, "__setattr__")
         if isinstance(setter, types.FunctionType):
             tx.output.wrap_pinned(setter).call(tx, [self, ConstantVar(name), value], {})
         else:
             self.generic_setattr(tx, name, value)
 
-    def generic_setattr(self, tx, name, value):
+    def generic_setattr(self, tx: Frame, name: str, value: Variable) -> None:
         """object.__setattr__."""
         owner, found = lookup(self.cls, name)
         if isinstance(found, property):
@@ -282,14 +304,14 @@ class ObjectVar(Variable):
         else:
             self.fields.store(tx, ConstantVar(name), value)
 
-    def delattr(self, tx, name):
+    def delattr(self, tx: Frame, name: str) -> None:
         _, deleter = lookup(self.cls, "__delattr__")
         if isinstance(deleter, types.FunctionType):
             tx.output.wrap_pinned(deleter).call(tx, [self, ConstantVar(name)], {})
         else:
             self.generic_delattr(tx, name)
 
-    def generic_delattr(self, tx, name):
+    def generic_delattr(self, tx: Frame, name: str) -> None:
         if isinstance(lookup(self.cls, name)[1], types.MemberDescriptorType):
             self.slot(tx, name)
             self.slots[name], self.mutated = None, True
@@ -301,7 +323,7 @@ class ObjectVar(Variable):
             self.fields.remove(tx, ConstantVar(name))
 
     # ---- operations, through the class
-    def special(self, tx, name):
+    def special(self, tx: Frame, name: str) -> Variable | None:
         """The bound special method, or None.  Looked up on the class, as Python does."""
         owner, found = lookup(self.cls, name)
         if (
@@ -313,7 +335,7 @@ class ObjectVar(Variable):
             return None
         return self.class_attribute(tx, owner, found, name)
 
-    def call(self, tx, args, kwargs):
+    def call(self, tx: Frame, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
         method = self.special(tx, "__call__")
         if method is None:
             tx.raise_(TypeError, f"'{type_text(self.cls)}' object is not callable")
@@ -321,13 +343,13 @@ class ObjectVar(Variable):
             return tx.call_c(self.real(), args, kwargs)
         return method.call(tx, args, kwargs)
 
-    def truth(self, tx):
+    def truth(self, tx: Frame) -> bool:
         return truth_by_methods(tx, self)
 
-    def length(self, tx):
+    def length(self, tx: Frame) -> int:
         return self._through(tx, "__len__", []).as_constant()
 
-    def _through(self, tx, name, args):
+    def _through(self, tx: Frame, name: str, args: list[Variable]) -> Variable:
         method = self.special(tx, name)
         if method is None:
             if name == "__len__":
@@ -335,42 +357,46 @@ class ObjectVar(Variable):
             raise Break("C function", f"{name} of a {self.cls.__name__}")
         return method.call(tx, args, {})
 
-    def getitem(self, tx, key):
+    def getitem(self, tx: Frame, key: Variable) -> Variable:
         if lookup(self.cls, "__getitem__")[1] is MISSING:
             tx.raise_(TypeError, f"'{type_text(self.cls)}' object is not subscriptable")
         return self._through(tx, "__getitem__", [key])
 
-    def setitem(self, tx, key, value):
+    def setitem(self, tx: Frame, key: Variable, value: Variable) -> None:
         if lookup(self.cls, "__setitem__")[1] is MISSING:
             tx.raise_(TypeError, f"'{self.cls.__name__}' object does not support item assignment")
         self._through(tx, "__setitem__", [key, value])
 
-    def delitem(self, tx, key):
+    def delitem(self, tx: Frame, key: Variable) -> None:
         self._through(tx, "__delitem__", [key])
 
-    def contains(self, tx, item):
+    def contains(self, tx: Frame, item: Variable) -> bool:
         if self.special(tx, "__contains__") is not None:
             return self._through(tx, "__contains__", [item]).truth(tx)
         if self.special(tx, "__iter__") is None and self.special(tx, "__getitem__") is None:
             raise Break("iteration", f"`in` of a {self.cls.__name__}")  # plain Python complains
         return super().contains(tx, item)
 
-    def iterate(self, tx):
+    def iterate(self, tx: Frame) -> Iterator[Variable]:
         return tx.iter_of(self).rest(tx)
 
-    def call_method(self, tx, name, args, kwargs):
+    def call_method(
+        self, tx: Frame, name: str, args: list[Variable], kwargs: dict[str, Variable]
+    ) -> Variable:
         return self.getattr(tx, name).call(tx, args, kwargs)
 
-    def reconstruct(self, cg):
+    def reconstruct(self, cg: Codegen) -> None:
         cg.object(self)
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"{self.cls.__name__} object" + (
             f" {self.source.name()}" if self.source is not None and not self.pinned else ""
         )
 
 
-def wrap_object(builder, value, source, variable_class=ObjectVar):
+def wrap_object(
+    builder: OutputGraph, value: Any, source: Source, variable_class: type[ObjectVar] = ObjectVar
+) -> ObjectVar:
     """An instance of a class that no rule knows better."""
     kind = type(value)
     fields = None

@@ -8,9 +8,13 @@ Out:  its variable, and guards on what was asked at once: a list's length, no ke
 Mirrors torch/_dynamo/variables/builder.py (wrap_listlike, _wrap for dicts).
 """
 
+from __future__ import annotations
+
 import collections
 import types
 import typing
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -21,8 +25,13 @@ from .constant import LITERALS, ConstantVar, is_constant_value
 from .containers import DictVar, ListVar, SetVar, TupleVar
 from .registry import SHARED
 
+if TYPE_CHECKING:
+    from ..graph_capture import OutputGraph
+    from ..sources import Source
+    from .base import Variable
 
-def list_of(builder, value, source, base=list):
+
+def list_of(builder: OutputGraph, value: Any, source: Source, base: type = list) -> ListVar:
     exact = type(value) in (list, collections.deque)
     values = value if exact else list.__getitem__(value, slice(None))
     builder.guard(
@@ -44,7 +53,7 @@ def list_of(builder, value, source, base=list):
     return variable
 
 
-def tuple_of(builder, value, source, base=tuple):
+def tuple_of(builder: OutputGraph, value: Any, source: Source, base: type = tuple) -> TupleVar:
     exact = type(value) in (tuple, torch.Size)
     kind = type(value) if exact or hasattr(type(value), "_fields") else tuple
     length = "len({0})" if exact else "tuple.__len__({0})"  # a program's class may have its own
@@ -54,7 +63,7 @@ def tuple_of(builder, value, source, base=tuple):
     return TupleVar(items, kind, source)
 
 
-def dict_of(builder, value, source, base=dict):
+def dict_of(builder: OutputGraph, value: Any, source: Source, base: type = dict) -> DictVar:
     if dict.__contains__(value, "__builtins__"):
         raise Break("dictionary", "a module's globals as a dictionary")
     exact = type(value) in (dict, collections.OrderedDict, collections.defaultdict)
@@ -70,7 +79,7 @@ def dict_of(builder, value, source, base=dict):
         raise Break("dictionary", "an OrderedDict that was written by dict's methods") from None
     for key, item in pairs:
         if is_constant_value(key):
-            variable = ConstantVar(key)
+            variable: Any = ConstantVar(key)
         elif type(key) in (torch.Tensor, torch.nn.Parameter):  # an optimizer's state
             known, variable = builder.memo.get(id(key)), builder.wrap_pinned(key)
             if known is not None and variable.source.kind != "pinned":
@@ -109,7 +118,7 @@ def dict_of(builder, value, source, base=dict):
     return made
 
 
-def set_of(builder, value, source):
+def set_of(builder: OutputGraph, value: Any, source: Source) -> SetVar:
     if not all(is_constant_value(item) or isinstance(item, type) for item in value):
         raise Break("set", "a set with elements that are not constants")
     builder.guard(source, "EQUALS", "{0} == {pin}", type(value)(value))
@@ -118,10 +127,10 @@ def set_of(builder, value, source):
     return SetVar(hosts, type(value), source, type(value)(hosts))
 
 
-def wrapped(build):
+def wrapped(build: Callable) -> Callable:
     """The rule for a container that is exactly of a type which `build` knows."""
 
-    def rule(builder, value, source):
+    def rule(builder: OutputGraph, value: Any, source: Source) -> Variable:
         if type(value).__dictoffset__:
             guard_no_attributes(builder, value, source)
         variable = build(builder, value, source)
@@ -131,7 +140,7 @@ def wrapped(build):
     return rule
 
 
-def guard_no_attributes(builder, value, source):
+def guard_no_attributes(builder: OutputGraph, value: Any, source: Source) -> None:
     """A container that may have attributes of its own (an OrderedDict) has none."""
     if value.__dict__:
         raise Break("attribute", f"a {type(value).__name__} with attributes")
@@ -144,7 +153,7 @@ SHARED.rule(dict, collections.OrderedDict, collections.defaultdict)(wrapped(dict
 SHARED.rule(set, frozenset)(wrapped(set_of))
 
 
-def is_named_tuple(value):
+def is_named_tuple(value: Any) -> bool:
     kind = type(value)
     return (
         isinstance(value, tuple) and hasattr(kind, "_fields") and kind.__new__ is not tuple.__new__
@@ -152,7 +161,7 @@ def is_named_tuple(value):
 
 
 @SHARED.rule(test=is_named_tuple)
-def wrap_named_tuple(builder, value, source):
+def wrap_named_tuple(builder: OutputGraph, value: Any, source: Source) -> TupleVar:
     items = enumerate(tuple.__iter__(value))
     return TupleVar(
         [Lazy(item, source.child("tuple_item", n)) for n, item in items], type(value), source

@@ -9,6 +9,10 @@ Parameters and buffers are guarded by identity, which holds the rest of them fas
 Mirrors torch/_dynamo/variables/builder.py (wrap_tensor) and guards.py (TENSOR_MATCH).
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 import torch
 
 from miniinductor.sizes.printing import python_code
@@ -20,6 +24,10 @@ from ..guards import LAYOUT, Guard
 from ..sources import module_path
 from .registry import SHARED
 from .tensor import TensorVar
+
+if TYPE_CHECKING:
+    from ..graph_capture import OutputGraph
+    from ..sources import Source
 
 KNOWS_NAMES = hasattr(torch.Tensor, "has_names")  # named dimensions went with torch 2.13
 
@@ -46,7 +54,7 @@ def tells_history(value: torch.Tensor) -> bool:
 
 
 @SHARED.rule(test=lambda value: isinstance(value, torch.Tensor), order=10)
-def wrap_tensor(builder, value, source):
+def wrap_tensor(builder: OutputGraph, value: Any, source: Source) -> TensorVar:
     """A placeholder of the graph, or a parameter that the graph holds."""
     kind = type(value)
     if kind not in (torch.Tensor, torch.nn.Parameter):
@@ -95,7 +103,7 @@ def wrap_tensor(builder, value, source):
     return variable
 
 
-def guard_layout(builder, value: torch.Tensor, kind: type, source) -> None:
+def guard_layout(builder: OutputGraph, value: torch.Tensor, kind: type, source: Source) -> None:
     """What the memo watches of a tensor whose identity is guarded (LAYOUT), each as a guard
     that says what has changed."""
     builder.guard(source, "TENSOR", "type({0}) is {pin}", kind, row=LAYOUT)
@@ -107,7 +115,9 @@ def guard_layout(builder, value: torch.Tensor, kind: type, source) -> None:
     builder.guard(source, "VIEW_BITS", view_bits_check(value), row=LAYOUT)
 
 
-def guard_tensor(builder, value, kind, source, symbolic=None):
+def guard_tensor(
+    builder: OutputGraph, value: Any, kind: type, source: Source, symbolic: dict | None = None
+) -> None:
     builder.guard(source, "TENSOR", "type({0}) is {pin}", kind)
     builder.guard(source, "DTYPE", "{0}.dtype is {pin}", value.dtype)
     if symbolic is not None:  # the rest is said by `guard_strides` and the ShapeEnv
@@ -126,7 +136,7 @@ def guard_tensor(builder, value, kind, source, symbolic=None):
     builder.guard(source, "VIEW_BITS", view_bits_check(value))
 
 
-def guard_strides(builder, fake, source):
+def guard_strides(builder: OutputGraph, fake: Any, source: Source) -> None:
     """Strides that follow the symbolic sizes."""
     symbols = sorted(
         set().union(*[n.node.expr.free_symbols for n in fake.stride() if type(n) is torch.SymInt]),
@@ -143,14 +153,14 @@ def guard_strides(builder, fake, source):
     )
 
 
-def guard_place(builder, value, source):
+def guard_place(builder: OutputGraph, value: Any, source: Source) -> None:
     if value.is_cpu:
         builder.guard(source, "DEVICE", "{0}.is_cpu")
     else:
         builder.guard(source, "DEVICE", "{0}.device == {pin}", value.device)
 
 
-def module_name(source):
+def module_name(source: Any) -> str:
     """ "h.0.weight" for a parameter's source."""
     owner = source.base.base
     while owner is not None and owner.kind in ("dict", "raw_dict"):
