@@ -160,6 +160,21 @@ def instantiate(
     tx: Frame, cls: type, args: list[Variable], kwargs: dict[str, Variable]
 ) -> Variable:
     """type.__call__: an object of a Python class, its `__new__` and `__init__` traced."""
+    refuse_uninstantiable(tx, cls)
+    new = lookup(cls, "__new__")[1]
+    own_new = isinstance(new, staticmethod)
+    if own_new and isinstance(new.__func__, types.FunctionType):
+        function = tx.output.wrap_pinned(new.__func__)
+        made = function.call(tx, [tx.output.wrap_pinned(cls), *args], kwargs)
+    else:
+        made = allocate(tx, cls, args)
+    if cls in made.python_type().__mro__ and isinstance(made, ObjectVar):
+        initialise(tx, made, cls, args, kwargs, own_new)
+    return made
+
+
+def refuse_uninstantiable(tx: Frame, cls: type) -> None:
+    """Classes that a call makes no plain object of."""
     meta_call = lookup(type(cls), "__call__")[1]
     if type(cls) is not type and isinstance(meta_call, types.FunctionType):
         raise Break("class", f"the metaclass {type(cls).__name__} overrides __call__")
@@ -168,33 +183,32 @@ def instantiate(
     guard_concrete(tx, cls)
     if lookup(cls, "__del__")[1] is not MISSING:
         raise Break("class", f"{cls.__name__} has a finalizer", "make the object outside")
-    owner, new = lookup(cls, "__new__")
-    if isinstance(new, staticmethod) and isinstance(new.__func__, types.FunctionType):
-        made = tx.output.wrap_pinned(new.__func__).call(
-            tx, [tx.output.wrap_pinned(cls), *args], kwargs
-        )
-    else:
-        made = allocate(tx, cls, args)
-    if cls not in made.python_type().__mro__ or not isinstance(made, ObjectVar):
-        return made
+
+
+def initialise(
+    tx: Frame,
+    made: ObjectVar,
+    cls: type,
+    args: list[Variable],
+    kwargs: dict[str, Variable],
+    own_new: bool,
+) -> None:
+    """`__init__`: the program's, or that of the C type from which the class inherits."""
     owner, init = lookup(cls, "__init__")
     if isinstance(init, types.FunctionType):
-        result = BoundMethodVar(tx.output.wrap_class_attribute(owner, init, "__init__"), made).call(
-            tx, args, kwargs
-        )
+        function = tx.output.wrap_class_attribute(owner, init, "__init__")
+        result = BoundMethodVar(function, made).call(tx, args, kwargs)
         if result.identity() is not None:
-            tx.raise_(
-                TypeError, f"__init__() should return None, not '{result.python_type().__name__}'"
-            )
+            kind = result.python_type().__name__
+            tx.raise_(TypeError, f"__init__() should return None, not '{kind}'")
     elif made.payload is not None and not isinstance(made.payload, TupleVar):
         initialise_payload(tx, made.payload, args, kwargs)
     elif issubclass(cls, BaseException):
         initialise_exception(cls, made, args, kwargs)
-    elif init is object.__init__ and (args or kwargs) and not isinstance(new, staticmethod):
+    elif init is object.__init__ and (args or kwargs) and not own_new:
         tx.raise_(TypeError, f"{cls.__name__}() takes no arguments")
     elif init is not object.__init__:
         raise Break("class", f"{cls.__name__}.__init__ is C code")
-    return made
 
 
 def allocate(tx: Frame, cls: type, args: Iterable[Variable] = (), new: Any = None) -> ObjectVar:

@@ -11,7 +11,6 @@ Mirrors torch/_dynamo/variables/functions.py (paper section 3.4, inlining).
 from __future__ import annotations
 
 import functools
-import inspect
 import types
 import typing
 import weakref
@@ -199,77 +198,6 @@ MADE_HERE = {  # attributes of a function that was made in this frame
     "__annotations__": FunctionVar._annotations,
     "__defaults__": lambda f: TupleVar(list(f.defaults)) if f.defaults else ConstantVar(None),
 }
-
-
-def bind(
-    tx: Frame, function: FunctionVar, args: list[Variable], kwargs: dict[str, Variable]
-) -> dict[str, Any]:
-    """Parameters of a call as CPython binds them: name -> variable.  Raises the traced program's
-    TypeError."""
-    code = function.code
-    positional, names = code.co_argcount, code.co_varnames
-    keyword_only = names[positional : positional + code.co_kwonlyargcount]
-    flags, slot = code.co_flags, positional + code.co_kwonlyargcount
-    bound = dict(zip(names[:positional], args))
-    extra = args[positional:]
-    if flags & inspect.CO_VARARGS:
-        bound[names[slot]] = TupleVar(list(extra))
-        slot += 1
-    elif extra:
-        need = (
-            f"from {positional - len(function.defaults)} to {positional}"
-            if function.defaults
-            else str(positional)
-        )
-        plural = "" if need == "1" else "s"
-        given, named = str(len(args)), sum(name in kwargs for name in keyword_only)
-        if named:
-            given += f" positional argument{'s' if len(args) != 1 else ''} (and {named} keyword-only argument{'s' if named != 1 else ''})"
-        verb = "was" if len(args) == 1 and not named else "were"
-        tx.raise_(
-            TypeError,
-            f"{function.name}() takes {need} positional argument{plural} but {given} {verb} given",
-        )
-    rest = {}
-    for name, value in kwargs.items():
-        if name in names[code.co_posonlyargcount : positional] or name in keyword_only:
-            if name in bound:
-                tx.raise_(TypeError, f"{function.name}() got multiple values for argument {name!r}")
-            bound[name] = value
-        else:
-            rest[name] = value
-    if flags & inspect.CO_VARKEYWORDS:
-        bound[names[slot]] = DictVar(
-            {name: (ConstantVar(name), value) for name, value in rest.items()}
-        )
-    elif rest:
-        tx.raise_(
-            TypeError, f"{function.name}() got an unexpected keyword argument {next(iter(rest))!r}"
-        )
-    for kind, expected in (("positional", names[:positional]), ("keyword-only", keyword_only)):
-        missing = [name for name in expected if name not in bound]
-        if missing:
-            optional = (
-                dict(
-                    zip(names[positional - len(function.defaults) : positional], function.defaults)
-                )
-                | function.kwdefaults
-            )
-            bound.update({name: optional[name] for name in missing if name in optional})
-            missing = [repr(name) for name in missing if name not in optional]
-        if missing:
-            text = (
-                missing[0]
-                if len(missing) == 1
-                else " and ".join(missing)
-                if len(missing) == 2
-                else f"{', '.join(missing[:-1])}, and {missing[-1]}"
-            )
-            tx.raise_(
-                TypeError,
-                f"{function.name}() missing {len(missing)} required {kind} argument{'s' if len(missing) > 1 else ''}: {text}",
-            )
-    return bound
 
 
 class BoundMethodVar(Variable):

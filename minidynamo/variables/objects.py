@@ -268,41 +268,33 @@ class ObjectVar(Variable):
         owner, found = lookup(self.cls, name)
         if isinstance(found, property):
             if found.fset is None:
-                tx.raise_(
-                    AttributeError,
-                    f"property {name!r} of {self.cls.__name__!r} object has no setter",
-                )
+                text = f"property {name!r} of {self.cls.__name__!r} object has no setter"
+                tx.raise_(AttributeError, text)
             tx.output.wrap_pinned(found.fset).call(tx, [self, value], {})
-        elif (
-            isinstance(found, types.MemberDescriptorType)
-            or isinstance(found, types.GetSetDescriptorType)
-            and owner is torch._C._FunctionBase
-        ):
-            if owner is not torch._C._FunctionBase and name not in owner.__dict__.get(
-                "__slots__", ()
-            ):  # a context's `to_save` is written like a slot
-                raise Break("attribute", f"{owner.__name__}.{name} is kept by C code")
-            self.slots[name], self.mutated = value, True
-        elif found is not MISSING and isinstance(
-            lookup(type(found), "__set__")[1], types.FunctionType
-        ):
+        elif self.is_slot(owner, found, name):
+            self.slots[name] = value
+            self.mutated = True
+        elif isinstance(lookup(type(found), "__set__")[1], types.FunctionType):
             tx.output.wrap_pinned(found).call_method(tx, "__set__", [self, value], {})
-        elif (
-            self.fields is None
-            and found is MISSING
-            and not self.pinned
-            and self.cls.__module__ != "builtins"
-        ):
-            self.missing(tx, name)
-        elif (
-            self.fields is None
-            or self.pinned
-            or found is not MISSING
-            and hasattr(type(found), "__set__")
-        ):
+        elif found is not MISSING and hasattr(type(found), "__set__") or self.pinned:
             raise Break("attribute", f"setting .{name} of {self}")
-        else:
+        elif self.fields is not None:
             self.fields.store(tx, ConstantVar(name), value)
+        elif found is MISSING and self.cls.__module__ != "builtins":
+            self.missing(tx, name)
+        else:
+            raise Break("attribute", f"setting .{name} of {self}")
+
+    def is_slot(self, owner: Any, found: Any, name: str) -> bool:
+        """Is this attribute one of the program's slots?  A context's `to_save` is written like
+        one."""
+        if isinstance(found, types.GetSetDescriptorType):
+            return owner is torch._C._FunctionBase
+        if not isinstance(found, types.MemberDescriptorType):
+            return False
+        if owner is not torch._C._FunctionBase and name not in vars(owner).get("__slots__", ()):
+            raise Break("attribute", f"{owner.__name__}.{name} is kept by C code")
+        return True
 
     def delattr(self, tx: Frame, name: str) -> None:
         _, deleter = lookup(self.cls, "__delattr__")

@@ -183,16 +183,7 @@ class TensorVar(Variable):
             self.guard_shape(tx)
             return tx.output.wrap_result(self.fake.shape)
         if name in METADATA:
-            if name in UNGUARDED and self.value is not None:
-                tx.output.guard(
-                    self.source,
-                    ("FLAG", name),
-                    f"{{0}}.{name} == {{pin}}",
-                    getattr(self.value, name),
-                )
-                if name == "retains_grad":  # fake tensors do not carry it
-                    return ConstantVar(self.value.retains_grad)
-            return tx.output.wrap_result(self._told(tx, name))
+            return self._metadata(tx, name)
         if name == "grad":
             return self._grad(tx)
         if name == "grad_fn" and self._told(tx, "grad_fn") is None:
@@ -203,6 +194,19 @@ class TensorVar(Variable):
             return tx.output.call_graph(tx, "call_function", getattr, [self, ConstantVar(name)], {})
         if name == "__class__":
             return tx.output.wrap_pinned(self.cls)
+        return self._other_attribute(tx, name)
+
+    def _metadata(self, tx: Frame, name: str) -> Variable:
+        """What a fake tensor tells, too: no node."""
+        if name in UNGUARDED and self.value is not None:
+            found = getattr(self.value, name)
+            tx.output.guard(self.source, ("FLAG", name), f"{{0}}.{name} == {{pin}}", found)
+            if name == "retains_grad":  # fake tensors do not carry it
+                return ConstantVar(found)
+        return tx.output.wrap_result(self._told(tx, name))
+
+    def _other_attribute(self, tx: Frame, name: str) -> Variable:
+        """A method, or what the program has put on the tensor."""
         if name == "_typed_storage" or name in BREAKING_METHODS and not hasattr(torch.Tensor, name):
             raise Break("tensor attribute", f"Tensor.{name} is not traced")
         found = getattr(torch.Tensor, name, None)

@@ -20,7 +20,7 @@ import torch
 
 from ..exceptions import Break
 from ..foreign import ours
-from .base import Lazy
+from .base import Lazy, Variable
 from .constant import LITERALS, ConstantVar, is_constant_value
 from .containers import DictVar, ListVar, SetVar, TupleVar
 from .registry import SHARED
@@ -64,49 +64,18 @@ def tuple_of(builder: OutputGraph, value: Any, source: Source, base: type = tupl
 
 
 def dict_of(builder: OutputGraph, value: Any, source: Source, base: type = dict) -> DictVar:
+    """`base`: of an instance of a subclass, the class whose methods answer for it."""
     if dict.__contains__(value, "__builtins__"):
         raise Break("dictionary", "a module's globals as a dictionary")
     exact = type(value) in (dict, collections.OrderedDict, collections.defaultdict)
-    items, kind = (
-        {},
-        collections.OrderedDict if isinstance(value, collections.OrderedDict) else dict,
-    )
-    try:
-        pairs = [
-            *kind.items(value)
-        ]  # in the order of the program: dict.items() of an OrderedDict forgets move_to_end()
-    except ours(KeyError, RuntimeError):
-        raise Break("dictionary", "an OrderedDict that was written by dict's methods") from None
+    pairs = pairs_of(value)
+    items = {}
     for key, item in pairs:
-        if is_constant_value(key):
-            variable: Any = ConstantVar(key)
-        elif type(key) in (torch.Tensor, torch.nn.Parameter):  # an optimizer's state
-            known, variable = builder.memo.get(id(key)), builder.wrap_pinned(key)
-            if known is not None and variable.source.kind != "pinned":
-                builder.guard(variable.source, "ID", "{0} is {pin}", key)
-        elif (
-            isinstance(
-                key,
-                (
-                    type,
-                    types.FunctionType,
-                    types.BuiltinFunctionType,
-                    types.GenericAlias,
-                    types.UnionType,
-                    typing._Final,
-                ),
-            )
-            or isinstance(key, tuple)
-            and all(type(part) in LITERALS or isinstance(part, type) for part in key)
-        ):
-            variable = builder.wrap_result(key)
+        variable = wrap_key(builder, key)
+        if type(key) in (str, int, bool, type(None)):
+            child = source.child("item" if exact else "dict_item", key)
         else:
-            raise Break("dictionary", f"a dictionary with a {type(key).__name__} as a key")
-        child = (
-            source.child("item" if exact else "dict_item", key)
-            if type(key) in (str, int, bool, type(None))
-            else source.child("pinned_item", builder.tree.pinned(key).key)
-        )
+            child = source.child("pinned_item", builder.tree.pinned(key).key)
         items[variable.hash_key(builder.frame)] = (variable, Lazy(item, child))
     factory = None
     if type(value) is collections.defaultdict and value.default_factory is not None:
@@ -116,6 +85,42 @@ def dict_of(builder: OutputGraph, value: Any, source: Source, base: type = dict)
     if not exact:
         made.base = base
     return made
+
+
+def pairs_of(value: Any) -> list[tuple[Any, Any]]:
+    """Keys and values in the order that the program sees: dict.items() of an OrderedDict forgets
+    move_to_end()."""
+    kind = collections.OrderedDict if isinstance(value, collections.OrderedDict) else dict
+    try:
+        return [*kind.items(value)]
+    except ours(KeyError, RuntimeError):
+        raise Break("dictionary", "an OrderedDict that was written by dict's methods") from None
+
+
+HASHED_BY_IDENTITY = (
+    *(type, types.FunctionType, types.BuiltinFunctionType),
+    *(types.GenericAlias, types.UnionType, typing._Final),
+)
+
+
+def wrap_key(builder: OutputGraph, key: Any) -> Variable:
+    """The variable of a key of a dictionary: those that hash by their value or as an object."""
+    if is_constant_value(key):
+        return ConstantVar(key)
+    if type(key) in (torch.Tensor, torch.nn.Parameter):  # an optimizer's state
+        known, variable = builder.memo.get(id(key)), builder.wrap_pinned(key)
+        if known is not None and variable.source.kind != "pinned":
+            builder.guard(variable.source, "ID", "{0} is {pin}", key)
+        return variable
+    if isinstance(key, HASHED_BY_IDENTITY) or is_tuple_of_constants(key):
+        return builder.wrap_result(key)
+    raise Break("dictionary", f"a dictionary with a {type(key).__name__} as a key")
+
+
+def is_tuple_of_constants(key: Any) -> bool:
+    return isinstance(key, tuple) and all(
+        type(part) in LITERALS or isinstance(part, type) for part in key
+    )
 
 
 def set_of(builder: OutputGraph, value: Any, source: Source) -> SetVar:

@@ -64,42 +64,48 @@ def wrap_tensor(builder: OutputGraph, value: Any, source: Source) -> TensorVar:
     if KNOWS_NAMES and value.has_names():
         raise Break("tensor", "a tensor with named dimensions", "drop them: tensor.rename(None)")
     parent = source.base
-    owned = (
-        parent is not None and parent.key in ("_parameters", "_buffers") and parent.kind == "item"
-    )
-    if owned and source.name() not in builder.input_sources:
-        builder.guard(source, "ID", "{0} is {pin}", value)
-        if config.guard_parameter_metadata:  # `p.data = ...`, `p.t_()` keep the identity
-            guard_layout(builder, value, kind, source)
-        if torch.is_grad_enabled():
-            builder.guard(
-                source,
-                "GRAD",
-                "{0}.requires_grad is {pin}",
-                value.requires_grad,
-                row="requires_grad",
-            )
-        name = builder.unique_name(module_name(source))
-        fake = builder.fake_of(value)
-        node = builder.add_input("get_attr", name, fake)
-        builder.attributes[name] = value
-        node.meta["module_path"] = module_name(source).rpartition(".")[0]
-        variable = TensorVar(node, fake, kind, source, value)
+    table = parent is not None and parent.kind == "item" and parent.key
+    if table in ("_parameters", "_buffers") and source.name() not in builder.input_sources:
+        variable = wrap_parameter(builder, value, kind, source)
     else:
-        dims, strides = builder.policy.of_tensor(value, source)
-        guard_tensor(builder, value, kind, source, dims if dims or strides else None)
-        fake = (
-            builder.symbolic_fake_of(value, source, dims, strides)
-            if dims or strides
-            else builder.fake_of(value)
-        )
-        node = builder.add_input("placeholder", builder.unique_name(source.name()), fake)
-        variable = TensorVar(node, fake, kind, source, value)
-        builder.inputs.append(variable)
-        if dims or strides:
-            builder.symbolic_inputs[id(variable)] = fake.shape, fake.stride()
-            guard_strides(builder, fake, source)
-    builder.by_fake[id(fake)] = variable
+        variable = wrap_input(builder, value, kind, source)
+    builder.by_fake[id(variable.fake)] = variable
+    return variable
+
+
+def wrap_parameter(
+    builder: OutputGraph, value: torch.Tensor, kind: type, source: Source
+) -> TensorVar:
+    """A parameter or buffer of a module: held by the graph, guarded by its identity."""
+    builder.guard(source, "ID", "{0} is {pin}", value)
+    if config.guard_parameter_metadata:  # `p.data = ...`, `p.t_()` keep the identity
+        guard_layout(builder, value, kind, source)
+    if torch.is_grad_enabled():
+        needed = value.requires_grad
+        builder.guard(source, "GRAD", "{0}.requires_grad is {pin}", needed, row="requires_grad")
+    name = builder.unique_name(module_name(source))
+    fake = builder.fake_of(value)
+    node = builder.add_input("get_attr", name, fake)
+    builder.attributes[name] = value
+    node.meta["module_path"] = module_name(source).rpartition(".")[0]
+    return TensorVar(node, fake, kind, source, value)
+
+
+def wrap_input(builder: OutputGraph, value: torch.Tensor, kind: type, source: Source) -> TensorVar:
+    """A placeholder; some of its sizes and strides are symbols, if the policy says so."""
+    dims, strides = builder.policy.of_tensor(value, source)
+    symbolic = bool(dims or strides)
+    guard_tensor(builder, value, kind, source, dims if symbolic else None)
+    if symbolic:
+        fake = builder.symbolic_fake_of(value, source, dims, strides)
+    else:
+        fake = builder.fake_of(value)
+    node = builder.add_input("placeholder", builder.unique_name(source.name()), fake)
+    variable = TensorVar(node, fake, kind, source, value)
+    builder.inputs.append(variable)
+    if symbolic:
+        builder.symbolic_inputs[id(variable)] = fake.shape, fake.stride()
+        guard_strides(builder, fake, source)
     return variable
 
 
