@@ -12,7 +12,6 @@ one key of a dict. Mirrors torch/_dynamo/variables/lists.py and dicts.py.
 from __future__ import annotations
 
 import collections
-import functools
 import operator
 import sys
 import types
@@ -189,7 +188,10 @@ class SequenceVar(Container):
         return ConstantVar(sum(tx.same_or_equal(item, value) for item in self.iterate(tx)))
 
     def method_numel(self, tx: Frame) -> Any:
-        return functools.reduce(lambda a, b: tx.binary("*", a, b), self.iterate(tx), ConstantVar(1))
+        product: Any = ConstantVar(1)
+        for size in self.iterate(tx):
+            product = tx.binary("*", product, size)
+        return product
 
     def reconstruct(self, cg: Codegen) -> None:
         cg.sequence(self)
