@@ -27,10 +27,12 @@ from .symbolic_eval import evaluator
 from .variables import base
 from .variables.base import Handled, Lazy, OpaqueVar
 from .variables.constant import is_constant_value
+from .variables.exceptions import ExceptionVar
 from .variables.objects import ObjectVar
 from .variables.symbolic import SymVar
 
 V = sys.version_info[:2]
+INSTANCES = (ObjectVar, ExceptionVar)  # not modules
 NO_RESULT = (
     "STORE",
     "DELETE",
@@ -163,7 +165,7 @@ def _push_state(tail, frame):
     frame.kept = frozenset(
         name
         for name, value in frame.locals.items()
-        if _holds(value) or id(value) in tail.variable_temps and type(value) is ObjectVar
+        if _holds(value) or id(value) in tail.variable_temps and type(value) in INSTANCES
     )
     live, stores = frame.info.live_before(position) | frame.kept, []
     for name in frame.code.co_varnames:

@@ -20,7 +20,7 @@ from ..exceptions import Break, ObservedException, Restart, SkipFrame
 from ..symbolic_shapes import DataDependentDecision
 from ..variables.base import NULL, RUNNING
 from ..variables.constant import ConstantVar
-from ..variables.functions import bind
+from ..variables.binding import bind
 from ..variables.iterators import GeneratorVar
 from ..variables.exceptions import TracebackVar
 from ..variables.symbolic import data_dependent

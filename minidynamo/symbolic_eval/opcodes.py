@@ -86,7 +86,7 @@ def constant_of(frame, value):
     if isinstance(value, (tuple, frozenset)):
         return frame.output.wrap_result(value)
     if isinstance(value, type):
-        return ClassVar(value)
+        return frame.output.wrap_pinned(value)
     return ConstantVar(value)
 
 

@@ -11,6 +11,7 @@ Mirrors parts of torch/_dynamo/variables/builtin.py.
 import collections
 import functools
 import types
+from typing import Any, NoReturn
 
 from ..exceptions import Break, ObservedException
 from ..foreign import ours
@@ -37,7 +38,7 @@ from ..variables.iterators import (
     SentinelVar,
     SequenceIterator,
 )
-from ..variables.exceptions import TracebackVar
+from ..variables.exceptions import ExceptionVar, TracebackVar
 from ..variables.lookup import METHODS, MISSING, in_c_or_library, lookup, type_text
 from ..variables.objects import ObjectVar, method_of_class
 from ..variables.symbolic import SymVar, data_dependent
@@ -53,11 +54,11 @@ class Operations:
     NONE = ConstantVar(None)
 
     # ---- raising and folding
-    def raise_(self, kind, *args):
+    def raise_(self, kind: type, *args: Any) -> NoReturn:
         self.raise_var(kind, [ConstantVar(arg) for arg in args])
 
-    def raise_var(self, kind, args):
-        made = ObjectVar(kind, fields=DictVar({}))
+    def raise_var(self, kind: type, args: Any) -> NoReturn:
+        made = ExceptionVar(kind, fields=DictVar({}))
         made.init_args = args
         raise self.raised(made)
 

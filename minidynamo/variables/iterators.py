@@ -10,6 +10,7 @@ Mirrors torch/_dynamo/variables/iter.py.
 import builtins
 import collections
 import types
+from typing import Any
 
 from .. import runtime
 from ..exceptions import Break, ObservedException, SkipFrame
@@ -23,7 +24,7 @@ class IteratorVar(Variable):
     """Something with __next__."""
 
     __slots__ = ()
-    cls = type(iter(()))
+    cls: Any = type(iter(()))
 
     def next(self, tx):
         raise NotImplementedError
