@@ -152,7 +152,6 @@ def circles(edges):
 
 KNOWN_CIRCLES = [
     ["minidynamo/bench/more_models.py", "minidynamo/bench/public_models.py"],
-    ["minidynamo/symbolic_eval/builtin_rules.py", "minidynamo/symbolic_eval/opcodes.py"],
 ]
 
 

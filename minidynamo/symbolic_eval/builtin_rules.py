@@ -7,11 +7,9 @@ torch/_dynamo/variables/builtin.py.
 """
 
 import builtins
-import collections
 import functools
 import operator
 import sys
-import types
 
 import torch
 
@@ -21,7 +19,6 @@ from ..variables.containers import (
     DictVar,
     DictViewVar,
     ListVar,
-    ProxyVar,
     SequenceVar,
     SetVar,
     TupleVar,
@@ -31,9 +28,7 @@ from ..variables.iterators import (
     CallIterator,
     EnumerateVar,
     FilterVar,
-    HostIterator,
     MapVar,
-    SequenceIterator,
     ZipVar,
 )
 from ..variables.classes import ClassVar
@@ -41,10 +36,8 @@ from ..variables.lookup import MISSING, lookup, type_text
 from ..variables.objects import ObjectVar
 from ..variables.super import SuperVar
 from ..variables.symbolic import CALLS, SymVar, apply, is_number
-from ..variables.tensor import TensorVar
-from .opcodes import slice_of
 from .operators import COMPARISONS, OPERATORS, UNARY
-from .registry import NONE, refused, rule, rules
+from .registry import refused, rule, rules
 from .text import text
 
 EMPTY = TupleVar([])
@@ -99,75 +92,9 @@ def _tuple(tx, values=EMPTY, /):
     )
 
 
-def _frozenset(tx, values=EMPTY, /):
-    return (
-        values
-        if isinstance(values, SetVar) and values.cls is frozenset
-        else SetVar.made(tx, values, frozenset)
-    )
-
-
-def _updated(made, tx, args, kwargs):
+def updated(made, tx, args, kwargs):
     made.call_method(tx, "update", args, kwargs)
     return made
-
-
-def _deque(tx, values=EMPTY, maxlen=NONE):
-    limit = maxlen.as_constant()
-    if limit is not None and (type(limit) is not int or limit < 0):
-        raise Break("arguments", "the maxlen of a deque")
-    made = ListVar(list(values.iterate(tx)), collections.deque)
-    made.extra = limit
-    made._changed()
-    made.mutated = False
-    return made
-
-
-def _defaultdict(tx, factory=None, /, *args, **kwargs):
-    if (
-        factory is not None
-        and factory.identity() is not None
-        and lookup(factory.python_type(), "__call__")[1] is MISSING
-    ):
-        tx.raise_(TypeError, "first argument must be callable or None")
-    return _updated(DictVar({}, collections.defaultdict, factory=factory), tx, args, kwargs)
-
-
-def _reversed(tx, value, /):
-    if isinstance(value, ObjectVar):
-        method = value.special(tx, "__reversed__")
-        if isinstance(method, BoundMethodVar) and isinstance(method.function, FunctionVar):
-            return method.call(tx, [], {})
-        if method is not None and value.payload is not None:
-            return _reversed(tx, value.payload)
-        if method is None and (
-            lookup(value.cls, "__reversed__")[1] is None
-            or not hasattr(value.cls, "__getitem__")
-            or not hasattr(value.cls, "__len__")
-        ):
-            tx.raise_(TypeError, f"'{type_text(value.cls)}' object is not reversible")
-        items = (
-            list(value.iterate(tx))
-            if value.payload is not None
-            else [value.getitem(tx, ConstantVar(n)) for n in range(value.length(tx))]
-        )
-        return tx.iter_of(TupleVar(items[::-1]))
-    if isinstance(value, ConstantVar) and isinstance(value.value, range):
-        return tx.iter_of(ConstantVar(value.value[::-1]))
-    if isinstance(value, SequenceVar):
-        return SequenceIterator(value, len(value.items) - 1, -1)
-    if isinstance(value, ConstantVar):
-        if hasattr(type(value.value), "__getitem__"):
-            raise Break("iteration", "reversed() of text")  # whose iterator is one of its own
-        tx.raise_(TypeError, f"'{type_text(value.python_type())}' object is not reversible")
-    if isinstance(value, (DictVar, DictViewVar, ProxyVar)):
-        like = getattr(value, "dict", value).cls()
-        kind = getattr(value, "kind", None)  # of a dict's view
-        return HostIterator(
-            iter(list(value.iterate(tx))[::-1]),
-            type(reversed(getattr(like, kind)() if kind else like)),
-        )
-    tx.raise_(TypeError, f"'{type_text(value.python_type())}' object is not reversible")
 
 
 def _next(tx, iterator, default=None, /):
@@ -218,56 +145,10 @@ def _sum(tx, values, /, start=ConstantVar(0)):
     return functools.reduce(functools.partial(tx.binary, "+"), values.iterate(tx), start)
 
 
-def _abs(tx, value, /):
-    if isinstance(value, TensorVar):
-        return value.call_method(tx, "abs", [], {})
-    if isinstance(value, ObjectVar):
-        return value._through(tx, "__abs__", [])
-    return (
-        type(value) is SymVar and apply(tx, CALLS[abs], value) or tx.fold(abs, value.as_constant())
-    )
-
-
 def _vars(tx, owner):
     if not tx.has_attr(owner, "__dict__"):
         tx.raise_(TypeError, "vars() argument must have __dict__ attribute")
     return owner.getattr(tx, "__dict__")
-
-
-def _divmod(tx, a, b, /):
-    if a.is_constant() and b.is_constant():
-        return tx.fold(divmod, a.as_constant(), b.as_constant())
-    if isinstance(a, ObjectVar) or isinstance(b, ObjectVar):
-        raise Break("C function", "divmod() of objects")
-    for operand in (a, b):
-        if not hasattr(operand.python_type(), "__divmod__"):
-            first, second = type_text(a.python_type()), type_text(b.python_type())
-            tx.raise_(
-                TypeError,
-                f"unsupported operand type(s) for divmod(): '{first}' and '{second}'",
-            )
-    return TupleVar([tx.binary("//", a, b), tx.binary("%", a, b)])
-
-
-def _round(tx, number, ndigits=NONE):
-    digits = [] if ndigits is NONE else [ndigits]
-    if isinstance(number, TensorVar):
-        return number.call_method(tx, "round", digits, {})
-    return (
-        type(number) is SymVar
-        and apply(tx, round, number, *digits)
-        or tx.fold(round, number.as_constant(), *[d.as_constant() for d in digits])
-    )
-
-
-def _index(tx, value, /):
-    if isinstance(value, TensorVar):
-        return value.call_method(tx, "__index__", [], {})
-    return (
-        value
-        if type(value) is SymVar and value.python_type() is int
-        else tx.fold(operator.index, value.as_constant())
-    )
 
 
 def _each(table, method):
@@ -285,15 +166,8 @@ rules(
     {
         getattr: _getattr,
         hash: _hash,
-        reversed: _reversed,
         next: _next,
-        abs: _abs,
-        round: _round,
         tuple: _tuple,
-        frozenset: _frozenset,
-        collections.deque: _deque,
-        collections.defaultdict: _defaultdict,
-        operator.index: _index,
         max: functools.partial(_extreme, max, ">"),
         min: functools.partial(_extreme, min, "<"),
         operator.iconcat: functools.partial(_operator, "binary", "+="),
@@ -322,12 +196,6 @@ rules(
         sorted: lambda tx, values, /, *, key=None, reverse=ConstantVar(False): ListVar(
             tx.sorted(tx.listed(values), key, reverse)
         ),
-        pow: lambda tx, *args: (
-            tx.binary("**", *args)
-            if len(args) == 2
-            else tx.fold(pow, *[a.as_constant() for a in args])
-        ),
-        divmod: _divmod,
         operator.getitem: lambda tx, owner, key, /: owner.getitem(tx, key),
         operator.setitem: lambda tx, owner, key, value, /: owner.setitem(tx, key, value),
         operator.delitem: lambda tx, owner, key, /: owner.delitem(tx, key),
@@ -335,19 +203,9 @@ rules(
         operator.truth: lambda tx, value, /: ConstantVar(value.truth(tx)),
         operator.is_: lambda tx, a, b, /: ConstantVar(tx.same(a, b)),
         operator.is_not: lambda tx, a, b, /: ConstantVar(not tx.same(a, b)),
-        list: lambda tx, values=EMPTY, /: ListVar(tx.listed(values)),
         set: lambda tx, values=EMPTY, /: SetVar.made(tx, values),
-        torch.Size: lambda tx, values=EMPTY, /: TupleVar(list(values.iterate(tx)), torch.Size),
-        dict: lambda tx, *args, **kwargs: _updated(DictVar({}), tx, args, kwargs),
-        collections.OrderedDict: lambda tx, *args, **kwargs: _updated(
-            DictVar({}, collections.OrderedDict), tx, args, kwargs
-        ),
-        types.MappingProxyType: lambda tx, of, /: (
-            ProxyVar(of) if type(of) is DictVar else refused("class", f"a mappingproxy of {of}")(tx)
-        ),
-        slice: lambda tx, first, second=None, step=NONE, /: slice_of(
-            [NONE, first, step] if second is None else [first, second, step]
-        ),
+        list: lambda tx, values=EMPTY, /: ListVar(tx.listed(values)),
+        dict: lambda tx, *args, **kwargs: updated(DictVar({}), tx, args, kwargs),
         enumerate: lambda tx, iterable, start=ConstantVar(0): EnumerateVar(
             tx.iter_of(iterable), tx.fold(operator.index, start.as_constant()).value
         ),
