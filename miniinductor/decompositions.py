@@ -147,10 +147,12 @@ def batch_norm(
     training: bool,
     momentum: float,
     eps: float,
-) -> Tensors:
+) -> Any:
     """Training updates the running statistics in place; functionalization turns that into outputs.
     Results: normalised x, mean and 1 / deviation of the batch, which have the dtype of the
     parameters."""
+    if x.dim() < 2:
+        return NotImplemented  # eager refuses it
     shape = [1, -1] + [1] * (x.dim() - 2)
     if not training and running_mean is not None:
         out = (upcast(x) - running_mean.reshape(shape)) * torch.rsqrt(running_var + eps).reshape(

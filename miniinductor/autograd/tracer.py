@@ -498,6 +498,17 @@ def is_composite(func):
     )  # (prim: no kernels)
 
 
+def resampled_unlike_eager(image):
+    """Do Python's rules for `interpolate` and the like round, refuse, or lay out their results in
+    another way than eager's kernels, for this tensor?"""
+    if image.dtype not in (torch.float32, torch.float64) or same(image.numel(), 0):
+        return True
+    reach = 1 + sum(
+        (hint(n, 1) - 1) * hint(step, 0) for n, step in zip(image.shape, image.stride())
+    )
+    return reach < hint(image.numel(), 0)  # elements share memory
+
+
 def new_fake_mode():
     return FakeMode(allow_non_fake_inputs=True, static_shapes=True)
 
@@ -575,10 +586,7 @@ class OriginInterpreter(fx.Interpreter):
             or getattr(target, "__name__", "") in LOOKS_CLOSER
             or target in RESAMPLING
             and images
-            and (
-                images[0].dtype not in (torch.float32, torch.float64)
-                or same(images[0].numel(), 0)  # eager refuses some of them
-            )
+            and resampled_unlike_eager(images[0])
         ):
             # Python's rule for it would split it before it reaches us; eager draws, and rounds, in
             # a way of its own
@@ -607,7 +615,10 @@ class OriginInterpreter(fx.Interpreter):
             # no fused attention kernel reads an expanded mask (and eager's other one draws dropout
             # in another order)
             kwargs = {**kwargs, "attn_mask": mask.contiguous()}
-        return super().call_function(target, args, kwargs)
+        out = super().call_function(target, args, kwargs)
+        if target in RESAMPLING and isinstance(out, torch.Tensor) and same(out.numel(), 0):
+            raise CannotTrace("eager may refuse to make an image without pixels")
+        return out
 
     def call_method(self, target, args, kwargs):
         if target in LOOKS_CLOSER:
