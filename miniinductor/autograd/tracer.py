@@ -55,7 +55,7 @@ OWN_DROPOUT = {
     F.alpha_dropout,
     F.feature_alpha_dropout,
 }
-RESAMPLING = {F.interpolate, F.upsample, F.upsample_bilinear, F.grid_sample}
+RESAMPLING = {F.interpolate, F.upsample, F.upsample_nearest, F.upsample_bilinear, F.grid_sample}
 FEW = 4096  # elements
 # Python's rules for these neither ask for the dtype nor look at the targets, as eager's kernels do
 LOOKS_CLOSER = {"hardshrink", "softshrink", "multi_margin_loss", "multilabel_margin_loss"}
@@ -517,6 +517,8 @@ def resampled_unlike_eager(image):
     """Do Python's rules for `interpolate` and the like round, refuse, or lay out their results in
     another way than eager's kernels, for this tensor?"""
     if image.dtype not in (torch.float32, torch.float64) or same(image.numel(), 0):
+        return True
+    if image.dim() == 5 and not image.is_contiguous():
         return True
     reach = 1 + sum(
         (hint(n, 1) - 1) * hint(step, 0) for n, step in zip(image.shape, image.stride())

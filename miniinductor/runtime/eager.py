@@ -22,7 +22,10 @@ from ..records import CompileRecord
 
 class Interpreted:
     """Stands for a Program: the functional graph run by eager kernels; mutated inputs are written
-    back."""
+    back.  Its calls are never replayed, whatever its device: it asks nothing of one."""
+
+    device = torch.device("cpu")
+    refused = "the graph is run op by op"
 
     def __init__(self, gm: fx.GraphModule, written: Sequence[tuple[str, str]]):
         self.gm, self.written = gm, written
