@@ -85,9 +85,20 @@ def written_into(
     return torch.empty_like(x) if any(expanded) else out
 
 
+def selected(x: torch.Tensor, dim: int, index: int) -> torch.Tensor:
+    """x.select(dim, index); the fake one of torch 2.11 takes any index."""
+    count, place = hint(x.shape[dim]), hint(index)
+    if None not in (count, place) and not -count <= place < count:
+        raise IndexError(
+            f"select(): index {index} out of range for tensor of size {list(x.shape)} "
+            f"at dimension {dim}"
+        )
+    return x.select(dim, index)
+
+
 for scatter, place in (
     (aten.diagonal_scatter.default, aten.diagonal.default),
-    (aten.select_scatter.default, aten.select.int),
+    (aten.select_scatter.default, selected),
     (aten.slice_scatter.default, aten.slice.Tensor),
 ):
     corrects(scatter)(functools.partial(written_into, place))
