@@ -398,7 +398,8 @@ PROGRAM = """
 import sys, torch, minidynamo, miniinductor
 from minidynamo import records
 torch.manual_seed(0)
-model = torch.nn.Sequential(torch.nn.Linear(6, 20), torch.nn.GELU(), torch.nn.Dropout(0.3), torch.nn.Linear(20, 5))
+first, second = torch.nn.Linear(6, 20), torch.nn.Linear(20, 5)
+model = torch.nn.Sequential(first, torch.nn.GELU(), torch.nn.Dropout(0.3), second)
 x = torch.randn(8, 6)
 total = 0
 for f in (model, minidynamo.compile(model)):
@@ -406,8 +407,8 @@ for f in (model, minidynamo.compile(model)):
     torch.manual_seed(1)
     loss = f(x).square().sum()
     loss.backward()
-    total = [loss.item(), *[p.grad.sum().item() for p in model.parameters()]] if f is model else max(
-        abs(a - b) for a, b in zip(total, [loss.item(), *[p.grad.sum().item() for p in model.parameters()]]))
+    found = [loss.item(), *[p.grad.sum().item() for p in model.parameters()]]
+    total = found if f is model else max(abs(a - b) for a, b in zip(total, found))
 record = records.frames[-1].backend_record
 print(total < 1e-4, *[bool(r.notes_of("read from disk")) for r in (record, record.backward)])
 """

@@ -57,7 +57,7 @@ OWN_DROPOUT = {
     F.alpha_dropout,
     F.feature_alpha_dropout,
 }
-RESAMPLING = {F.interpolate, F.upsample, F.upsample_bilinear, F.grid_sample}
+RESAMPLING = {F.interpolate, F.upsample, F.upsample_nearest, F.upsample_bilinear, F.grid_sample}
 FEW = 4096  # elements
 # Python's rules for these neither ask for the dtype nor look at the targets, as eager's kernels do
 LOOKS_CLOSER = {"hardshrink", "softshrink", "multi_margin_loss", "multilabel_margin_loss"}
@@ -684,6 +684,8 @@ class OriginInterpreter(fx.Interpreter):
             with torch._C._DisablePythonDispatcher():
                 return super().call_function(target, args, kwargs)
         out = super().call_function(target, args, kwargs)
+        if target in RESAMPLING and isinstance(out, torch.Tensor) and same(out.numel(), 0):
+            raise CannotTrace("eager may refuse to make an image without pixels")
         if target is getattr and args[1] == "data":
             self.tracer.share(out, self.tracer.to_fake(args[0]), data_of)
         return out
@@ -707,11 +709,20 @@ def stays_whole(target, args) -> bool:
     rounds, or looks at values in a way of its own?"""
     if target in OWN_DROPOUT or getattr(target, "__name__", "") in LOOKS_CLOSER:
         return True
-    if target not in RESAMPLING or not isinstance(args[0], torch.Tensor):
-        return False
-    image = args[0]
-    is_usual = image.dtype in (torch.float32, torch.float64)
-    return not is_usual or same(image.numel(), 0)  # eager refuses some of them
+    images = [a for a in args[:1] if isinstance(a, torch.Tensor)]
+    return target in RESAMPLING and any(map(resampled_unlike_eager, images))
+
+
+def resampled_unlike_eager(image) -> bool:
+    """Do Python's rules for `interpolate` and the like round, refuse, or lay out their results in
+    another way than eager's kernels, for this tensor?"""
+    if image.dtype not in (torch.float32, torch.float64) or same(image.numel(), 0):
+        return True
+    if image.dim() == 5 and not image.is_contiguous():
+        return True
+    dimensions = zip(image.shape, image.stride())
+    reach = 1 + sum((hint(n, 1) - 1) * hint(step, 0) for n, step in dimensions)
+    return reach < hint(image.numel(), 0)  # elements share memory
 
 
 def run_traced(function, args, decompositions=None, as_program=lambda mode, args, fakes: fakes):

@@ -92,9 +92,9 @@ CONVERSIONS = {
 # methods that end in something else than a tensor's value, or whose result is nobody's promise
 LEFT_OUT = frozenset(
     "backward __reduce__ __del__ share_memory_ pin_memory record_stream to_sparse to_mkldnn dlpack "
-    "__dlpack__ __dlpack_device__ storage untyped_storage data_ptr numpy __array__ __dir__ __repr__ "
-    "__sizeof__ retain_grad new random_ new_empty module_load register_hook share_memory ipu cuda xpu "
-    "vulkan mtia hpu".split()
+    "__dlpack__ __dlpack_device__ storage untyped_storage data_ptr numpy __array__ __dir__ "
+    "__repr__ __sizeof__ retain_grad new random_ new_empty module_load register_hook share_memory "
+    "ipu cuda xpu vulkan mtia hpu".split()
 )
 
 

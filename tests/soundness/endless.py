@@ -153,7 +153,9 @@ OTHERS = [
     "a = []; a.append(a); r = repr(a), a == a",
     "a = []; a.append(a); b = []; b.append(b); r = a == b",
     "it = iter(range(50))\n    for n in range(200): it = map(abs, it)\n    r = list(it)",
-    "it = itertools.chain()\n    for n in range(200): it = itertools.chain(it, [n])\n    r = list(it)",
+    "it = itertools.chain()\n"
+    "    for n in range(200): it = itertools.chain(it, [n])\n"
+    "    r = list(it)",
     "n = 0\n    while n < N: n += 1\n    r = n",
     "n = 0\n    try:\n        while True: n = check(n + 1)\n    finally: r = n",
 ]
