@@ -37,6 +37,8 @@ from ..ir import Buffer, Scatter
 from ..nodes import Node
 from ..sizes.symbols import Size, hint
 
+PARALLEL_WORK = 1 << 15  # scalar operations below which starting threads costs more than they save
+
 
 @dataclass
 class KernelPlan:
