@@ -35,7 +35,8 @@ from .guards import Guard, GuardFunction, watch
 from .originals import unusable
 from .replacement import parameter_count, rebuild, replacement
 from .symbolic_eval.evaluator import RootFrame
-from .symbolic_eval.torch_rules import RULES, STATES
+from .symbolic_eval.registry import RULES
+from .symbolic_eval.torch_rules import STATES
 from .undo import Undo
 from .variables.base import Lazy
 from .variables.functions import CellVar, FunctionVar

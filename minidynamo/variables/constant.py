@@ -109,6 +109,12 @@ class ConstantVar(RealVar):
     def as_constant(self):
         return self.value
 
+    def hash_key(self, tx):
+        kind = type(self.value)
+        if kind.__hash__ is None:  # a slice has no hash before Python 3.12
+            tx.raise_(TypeError, f"unhashable type: {kind.__name__!r}")
+        return self.value
+
     def truth(self, tx):
         return bool(self.value)
 

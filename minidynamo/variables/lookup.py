@@ -17,6 +17,7 @@ import functools
 import itertools
 import operator
 import types
+import weakref
 
 from ..guards import literal
 
@@ -31,6 +32,13 @@ TRUSTED_PACKAGES = frozenset(
 )
 IMMUTABLE_TYPE, HEAP_TYPE = 1 << 8, 1 << 9  # Py_TPFLAGS_IMMUTABLETYPE, Py_TPFLAGS_HEAPTYPE
 METHODS = (types.FunctionType, staticmethod, classmethod)
+OWN_LOOKUP = {  # types of C that look attributes up in a way of their own
+    types.MethodType,
+    types.GenericAlias,
+    types.UnionType,
+    weakref.ProxyType,
+    weakref.CallableProxyType,
+}
 DESCRIPTORS_OF_C = (
     types.MethodDescriptorType,
     types.WrapperDescriptorType,

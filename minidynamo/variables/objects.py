@@ -22,7 +22,7 @@ from .base import Variable, current
 from .constant import ConstantVar
 from .containers import TupleVar
 from .functions import BoundMethodVar, CallableVar
-from .lookup import HEAP_TYPE, METHODS, MISSING, lookup, type_text
+from .lookup import HEAP_TYPE, METHODS, MISSING, OWN_LOOKUP, lookup, type_text
 from .wrap_containers import dict_of, list_of, tuple_of
 
 
@@ -115,7 +115,7 @@ class ObjectVar(Variable):
                 else super().hash_key(tx)
             )
         if method is None:
-            tx.raise_(TypeError, f"unhashable type: '{self.cls.__name__}'")
+            tx.raise_(TypeError, f"unhashable type: '{type_text(self.cls)}'")
         return self.real() if not isinstance(self.payload, TupleVar) else self.payload.hash_key(tx)
 
     # ---- attributes
@@ -136,6 +136,8 @@ class ObjectVar(Variable):
 
     def generic_getattr(self, tx, name):
         """object.__getattribute__."""
+        if self.cls in OWN_LOOKUP:  # list[int].append is list's
+            return tx.fold_pinned(getattr, self.real(), name)
         if name == "__class__" and lookup(self.cls, name)[0] is object:
             return tx.output.wrap_pinned(self.cls)
         owner, found = lookup(self.cls, name)
@@ -381,7 +383,7 @@ class ObjectVar(Variable):
 
     def setitem(self, tx, key, value):
         if lookup(self.cls, "__setitem__")[1] is MISSING:
-            tx.raise_(TypeError, f"'{self.cls.__name__}' object does not support item assignment")
+            tx.raise_(TypeError, f"'{type_text(self.cls)}' object does not support item assignment")
         self._through(tx, "__setitem__", [key, value])
 
     def delitem(self, tx, key):

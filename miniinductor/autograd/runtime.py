@@ -30,10 +30,9 @@ import torch
 import torch.utils._pytree as pytree
 
 from .. import config
+from ..exceptions import CannotLower, CompilerError
 from ..foreign import ThreadState, faults
-from ..lowering import CannotLower
 from ..records import Later
-from ..runtime.build import CompilerError
 from ..runtime.program import in_layout
 from ..sizes.symbols import fill
 from .joint import has_lazy_bits, replay
@@ -70,6 +69,7 @@ class Plan:
     program: object  # of the forward half
     cut: Cut = None  # training
     shared_memory: bool = False  # it writes: no two tensors may share memory
+    may_refuse: bool = False  # kernels look at values, and nothing else happens: see eager.py
 
     def __getstate__(self):
         joint = copy.copy(self.joint)

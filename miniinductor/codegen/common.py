@@ -128,7 +128,3 @@ def origin_text(origins: Iterable[object], order: Mapping[str, int] | None, limi
     names = in_graph_order(origins, order)
     more = f"{len(names) - limit} more, ..., " if len(names) > limit else ""
     return f": {more}{', '.join(names[-limit:])}" if names else ""
-
-
-def strip_comments(source: str, sign: str = "//") -> str:
-    return re.sub(rf"[ \t]*{sign} [^\n]*", "", source)

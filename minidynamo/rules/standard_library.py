@@ -31,8 +31,8 @@ from ..variables.classes import ClassVar
 from ..variables.lookup import lookup
 from ..variables.nn_modules import ModuleVar
 from ..variables.objects import ObjectVar
-from .opcodes import exc_info
-from .torch_rules import NONE, RULES, refused, rules
+from ..symbolic_eval.opcodes import exc_info
+from ..symbolic_eval.registry import NONE, refused, rule, rules
 
 
 def _class_of(value):
@@ -293,7 +293,7 @@ def _itertools_rule(real, positional, keywords, defaults={}):
     if kinds[-1] == "...":
         kinds = kinds[:-1] + kinds[-2:-1] * 250
 
-    def make(tx, args, kwargs):
+    def make(tx, *args, **kwargs):
         if len(args) > len(kinds) or not kwargs.keys() <= keywords.keys():
             raise Break("arguments", f"the arguments of itertools.{real.__name__}()")
         named = {
@@ -314,7 +314,7 @@ def _itertools_rule(real, positional, keywords, defaults={}):
 
 
 for _real, _row in ITERTOOLS.items():
-    RULES[_real] = _itertools_rule(_real, *_row)
+    rule(_real)(_itertools_rule(_real, *_row))
 
 
 def library_iterator(tx, iterator, cls=None):
