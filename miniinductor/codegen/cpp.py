@@ -375,7 +375,7 @@ class CppKernelWriter(RowReductions, RowInvariants, CppExpressions):
         return result + [line for a in accumulators for line in a.after_lanes()]
 
     def simd(self, accumulators: list[Accumulator]) -> Pragma | None:
-        """The vector lanes of an innermost loop; of a long one with little around it, threads, too."""
+        """Vector lanes of an innermost loop; of a long one with little around it, threads, too."""
         if not config.vectorize or not self.lanes_are_free():
             return None
         if any(a.clause is None for a in accumulators):
@@ -570,7 +570,8 @@ class CppKernelWriter(RowReductions, RowInvariants, CppExpressions):
     def half(self, name, index, written):
         """The place in the array of a block's floats that stands for an element."""
         block = sympy.Symbol(f"{self.plan.r[-1]}_block")
-        start = f"{self.pointer(name, written)} + {self.index(index.xreplace({self.plan.r[-1]: block}))}"
+        place = self.index(index.xreplace({self.plan.r[-1]: block}))
+        start = f"{self.pointer(name, written)} + {place}"
         array, *_ = self.halves.setdefault(
             (start, written), (f"half{len(self.halves)}", start, written)
         )

@@ -4,7 +4,8 @@
         for (int64_t r0_tile = 0; r0_tile < 1024; r0_tile += 32) {
             float tile0[64][32];
             mini::transpose(&in0[x0_tile + 1024*r0_tile], 1024, tile0[0], 32, ...);
-            for (int64_t x0 = x0_tile; ...) for (int64_t r0 = r0_tile; ...) ... tile0[x0 - x0_tile][r0 - r0_tile]
+            for (int64_t x0 = x0_tile; ...)
+                for (int64_t r0 = r0_tile; ...) ... tile0[x0 - x0_tile][r0 - r0_tile]
 
 In:   a pointwise kernel that reads along an outer loop.  Out: its loops over tiles, and what such a
       read reads instead.
