@@ -29,6 +29,7 @@ Mirrors torch/_inductor/codegen/cpp.py (paper section 4.4 and 4.6).  Left out: e
 import math
 import re
 from dataclasses import replace
+from typing import Any
 
 import sympy
 import torch
@@ -36,36 +37,41 @@ import torch
 from .. import config
 from ..dependencies import int_or_none, stride_of
 from ..sizes.printing import index_text
-from ..sizes.symbols import hint
 from .common import Kernel, Value, indent, origin_text, summary
 from .cpp_expressions import NARROW, CppExpressions, CppScope, compute_type, memory_type
 from .cpp_lanes import RowInvariants, with_longer_lanes
 from .cpp_reductions import (
     CHUNK,
-    LANES,
     Accumulator,
     RowReductions,
     alone,
-    array_declarations,
     declarations,
     longest,
     bound,
 )
-from . import tree
-from .plan import Crossings, KernelPlan, estimate, plan_crossings, plan_kernel, with_lanes
-from .tree import Block, Branch, Line, Loop, Pragma, nest, printed, sets_error
+from .plan import (
+    PARALLEL_WORK,
+    Crossings,
+    KernelPlan,
+    plan_crossings,
+    plan_kernel,
+    with_lanes,
+)
+from .strategy import Strategy, strategies_for
+from .tree import (
+    Block,
+    Line,
+    Pragma,
+    Statement,
+    Statements,
+    nest,
+    printed,
+    sets_error,
+)
 
-PARALLEL_WORK = 1 << 15  # scalar operations below which starting threads costs more than they save
-TILES = (
-    (64, 32),
-    (256, 128),
-)  # tiles of a transposed access: along it and along the lanes, of few elements and of many
-MANY = 1 << 18
-SHORT = 512  # a loop up to which what fills no vector counts
 BLOCK = 128  # elements of float16 converted at once
 SCRATCH_BYTES = 1 << 17  # stack for values between stages
 SMALL_SCRATCH = 2048  # elements of each, where their number is symbolic: more lie on the heap
-MOST_PARTS = 512  # partial results of a reduction that is itself spread over threads
 
 
 class CppKernelWriter(RowReductions, RowInvariants, CppExpressions):
@@ -87,6 +93,9 @@ class CppKernelWriter(RowReductions, RowInvariants, CppExpressions):
         )  # of 16 bits: rounded value -> what it was; loaded value -> its element
         self.stored, self.read = [], []
         self.crossings = Crossings()
+        self.strategies: list[Strategy] = []
+        self.spread = False  # do threads share the loops of a reduction?
+        self.is_tiled = False  # are outer loops cut into tiles, so that no loop may be taken alone?
         self.has_scatter = bool(group.targets)
         # element of float16 -> (array of floats, pointer to a block of elements, is it written?)
         self.halves = {}
@@ -109,12 +118,11 @@ class CppKernelWriter(RowReductions, RowInvariants, CppExpressions):
         plan = self.plan
         self.any_nan = self.may_read_nan()
         self.by_rows = self.is_outer_reduction()
-        self.tile = self.plan_tile()
-        self.plan_lanes()
-        # element -> (array, type in memory, element at the corner, its step along the lanes)
-        self.tile_loads = {}
         self.decide_threads()
-        self.spread = self.plan_rows() if self.by_rows else self.is_spread()
+        self.strategies = strategies_for(self)
+        self.plan_lanes()
+        if self.by_rows:
+            self.spread = self.plan_rows()
         self.crossings = plan_crossings(
             plan,
             self.buffers,
@@ -166,17 +174,6 @@ class CppKernelWriter(RowReductions, RowInvariants, CppExpressions):
                 along, across = (int_or_none(stride_of(access.index, v)) for v in (last, lane))
                 votes += (along == 1 and across != 1) - (across == 1 and along != 1)
         return votes > 0
-
-    def is_spread(self) -> bool:
-        """Few outer iterations over much: is the reduction itself spread over the threads?"""
-        return (
-            self.parallel
-            and config.split_reductions
-            and not self.group.has_scan
-            and not self.plan.is_pointwise
-            and self.plan.outer_count < 8
-            and self.plan.inner_count >= PARALLEL_WORK
-        )
 
     # -- writing -----------------------------------------------------------------------------------
     def write(self):
@@ -287,63 +284,6 @@ class CppKernelWriter(RowReductions, RowInvariants, CppExpressions):
         for name, index, value, mode in self.deferred:
             self.store(name, index, self.finished(value), mode)
 
-    def prefetches(self, group, lanes):
-        """In the last reduction, over what the cache holds by then, memory is fetched for what
-        follows: places of this iteration's results, for writing (else each store waits for its
-        line), or, where nothing but reductions is stored, what the next iteration reads first."""
-        if (
-            not 0 < self.plan.last_stage - (not self.only_reads()) == self.now
-            or self.spread
-            or not self.plan.outer
-        ):
-            return []
-        row, names = self.plan.x[-1], {n.name for n in self.plan.nodes}
-        if self.only_reads():
-            written, nodes, step = (
-                0,
-                [
-                    n
-                    for n in self.plan.nodes
-                    if self.plan.is_inner[n.name] and not self.plan.stage[n.name]
-                ],
-                {row: row + 1},
-            )
-            accesses = dict.fromkeys(
-                a
-                for n in nodes
-                for a in self.plan.bodies[n.name].reads()
-                if a.name not in names and a.index.has(row)
-            )
-        else:
-            written, nodes, step = (
-                1,
-                [
-                    n
-                    for n in self.plan.nodes
-                    if self.plan.stage[n.name] == self.plan.last_stage
-                    and self.plan.is_inner[n.name]
-                    and not n.is_reduction
-                    and n.name in self.keep
-                    and n.name not in self.overwritten
-                ],
-                {},
-            )
-            accesses = [a for n in nodes for a in self.plan.bodies[n.name].writes()]
-        at = lambda a: self.index(
-            sympy.expand(a.index.xreplace({self.plan.r[-1]: sympy.Symbol(group), **step}))
-        )  # noqa: E731
-        sizes = [
-            (self.buffers[a.name].layout.dtype.itemsize, a)
-            for a in accesses
-            if stride_of(a.index, self.plan.r[-1]) == 1
-        ]
-        fetched = []
-        for size, access in sizes:
-            place = f"{self.pointer(access.name, bool(written))} + {at(access)} + {64 // size}*k"
-            loop = f"for (int64_t k = 0; k < {lanes * size // 64}; k++)"
-            fetched.append(Line(f"{loop} __builtin_prefetch({place}, {written});"))
-        return fetched
-
     def only_reads(self):
         """Does the kernel store nothing per element?"""
         return all(n.is_reduction for n in self.plan.nodes if self.plan.is_inner[n.name])
@@ -352,66 +292,39 @@ class CppKernelWriter(RowReductions, RowInvariants, CppExpressions):
         """The loops over r0, r1, ... around `lines`, spread over threads where there are few outer
         iterations."""
         accumulators = self.accumulators
-        first, size = self.plan.r[0], self.size(self.plan.inner[0])
-        if not self.spread:
-            if self.lane_block:
-                return self.chunks(lines, accumulators, *self.lanes_now[1:])
-            loops = self.chunks(lines, accumulators, "0", size)  # decides the accumulators' types
-            return declarations(accumulators) + loops
-        rest = max(1, estimate(self.plan.inner[1:]))
-        rows, prologue = max(1, CHUNK // rest), []
-        if isinstance(self.plan.inner[0], int):
-            rows = max(rows, -(-self.plan.inner[0] // MOST_PARTS))
-            blocks = most_blocks = -(-self.plan.inner[0] // rows)
-        else:
-            prologue = tree.lines(
-                f"const int64_t rows = mini::maximum<int64_t>({rows}, "
-                f"({size} + {MOST_PARTS - 1})/{MOST_PARTS});",
-                f"const int64_t blocks = ({size} + rows - 1)/rows;",
-            )
-            rows, blocks, most_blocks = "rows", "blocks", MOST_PARTS
-        of_block = [a.renamed("block") for a in accumulators]
-        for accumulator in accumulators:
-            accumulator.over_chunks = True
+        if self.lane_block:
+            return self.chunks(lines, accumulators, *self.lanes_now[1:])
+        found = self.ask("inner_loop", lines, accumulators)
+        if found is not None:
+            return found
         # first this: it decides the accumulators' types
-        loops = self.chunks(lines, of_block, f"{first}_block", f"{first}_end")
-        body = [
-            Line(f"const int64_t {first}_block = block * {rows};"),
-            bound(f"{first}_end", f"{first}_block + {rows}", size),
-            *declarations(of_block),
-            *loops,
-            *[Line(f"{b.name}s[block] = {b.name};") for b in of_block],
-        ]
-        loop = [("block", "0", blocks)]
-        arrays = [Line(f"{b.c_type} {b.name}s[{most_blocks}];") for b in of_block]
-        threads = Pragma("parallel for", condition=self.threads_if)
-        result = [*prologue, *arrays, *nest(body, loop, threads), *declarations(accumulators)]
-        if accumulators:
-            added = [a.update(f"{b.name}s[block]") for a, b in zip(accumulators, of_block)]
-            result += nest(added, loop)
-        return result
+        loops = self.chunks(lines, accumulators, "0", self.size(self.plan.inner[0]))
+        return declarations(accumulators) + loops
+
+    def ask(self, question: str, *args: object) -> Any:
+        """What the first strategy answers that has an answer; None: the plain form."""
+        for one in self.strategies:
+            answer = getattr(one, question)(*args)
+            if answer is not None:
+                return answer
+        return None
 
     def chunks(self, lines, accumulators, start, end):
         """Loops over r0 (from start to end), r1, ...: the innermost runs on vector lanes into
         accumulators of its own."""
-        if not accumulators or len(self.plan.r) == 1:
-            lines = self.lanes(lines, accumulators, start, end)
-        elif (
-            config.vectorize
-            and self.lanes_are_free()
-            and longest(self.plan.inner[-1]) <= LANES
-            and not any(a.is_arg for a in accumulators)
-        ):
-            return self.short_rows(lines, accumulators, start, end)
-        else:
+        if accumulators and len(self.plan.r) > 1:
+            found = self.ask("reduced_rows", lines, accumulators, start, end)
+            if found is not None:
+                return found
             parts = [a.renamed("part") for a in accumulators]
             for accumulator in accumulators:
                 accumulator.over_chunks = True
-            lines = [
-                *declarations(parts),
-                *self.lanes(lines, parts, "0", self.size(self.plan.inner[-1])),
-                *[a.update(p.name) for a, p in zip(accumulators, parts)],
-            ]
+            declared = declarations(parts)  # first: the loop may take them for sums of chunks
+            row = self.lanes(lines, parts, "0", self.size(self.plan.inner[-1]))
+            added = [a.update(p.name) for a, p in zip(accumulators, parts)]
+            lines = [*declared, *row, *added]
+        else:
+            lines = self.lanes(lines, accumulators, start, end)
         return nest(lines, self.loops_of_reduction(self.plan.r[:-1], start, end))
 
     def loops_of_reduction(self, variables, start, end):
@@ -420,51 +333,14 @@ class CppKernelWriter(RowReductions, RowInvariants, CppExpressions):
             for k, (r, n) in enumerate(zip(variables, self.plan.inner))
         ]
 
-    def short_rows(self, lines, accumulators, start, end):
-        """A few elements of each of many rows: every lane adds up its own, and the lanes are put
-        together at the end (of CHUNK rows)."""
-        lane, row, count, parts = (
-            self.plan.r[-1],
-            self.plan.r[-2],
-            self.plan.inner[-1],
-            [a.renamed("lane") for a in accumulators],
-        )
-        *outer, (_, low, high) = self.loops_of_reduction(self.plan.r[:-1], start, end)
-        loops, chunked = (
-            [(row, low, high)],
-            longest(self.plan.inner[-2]) > CHUNK and any(a.loses_bits for a in accumulators),
-        )
-        for accumulator in accumulators:
-            accumulator.over_chunks = True
-        if chunked:
-            outer, loops = (
-                outer + [(f"{row}_chunk", low, high, CHUNK)],
-                [(row, f"{row}_chunk", f"{row}_stop")],
-            )
-        stop = [bound(f"{row}_stop", f"{row}_chunk + {CHUNK}", high)] if chunked else []
-        added = [*lines, *[p.in_lane_array(lane) for p in parts]]
-        row_loop = nest(
-            [*alone(lines), *nest(added, [(lane, "0", count)], Pragma(simd=True))], loops
-        )
-        merge = nest(
-            [a.update(p.name + "[k]") for a, p in zip(accumulators, parts)], [("k", "0", count)]
-        )
-        body = [*stop, *array_declarations(parts, count), *row_loop, *merge]
-        return nest(body, outer) if outer else [Block(body)]
-
     def lanes(self, lines, accumulators, start, end):
         """The innermost loop.  A long sum of floats is the sum of the sums of chunks."""
         lane = self.plan.r[-1]
         if len(self.plan.r) > 1 and not accumulators:
             start, end = "0", self.size(self.plan.inner[-1])
-        # as many additions in a row: LANES parts, a vector's, or one
-        chunk = (
-            CHUNK * 4
-            if self.sums_are_bound_by_latency(lines, accumulators)
-            else CHUNK
-            if config.vectorize
-            else CHUNK // 8
-        )
+        chunk = self.ask("longest_run", lines, accumulators)
+        if chunk is None:  # as many additions in a row: a vector's, or one
+            chunk = CHUNK if config.vectorize else CHUNK // 8
         if longest(self.plan.inner[-1]) > 2 * chunk and any(a.loses_bits for a in accumulators):
             chunks = [a.renamed("chunk") for a in accumulators]
             for accumulator in accumulators:
@@ -479,102 +355,27 @@ class CppKernelWriter(RowReductions, RowInvariants, CppExpressions):
         return self.one_loop(lines, accumulators, start, end)
 
     def one_loop(self, lines, accumulators, start, end):
-        if (
-            any(a.is_arg for a in accumulators)
-            and config.vectorize
-            and self.lanes_are_free()
-            and estimate(self.plan.inner[-1:]) >= 4 * LANES
-        ):
-            return self.arg_loop(lines, accumulators, start, end)
-        if self.sums_are_bound_by_latency(lines, accumulators):
-            return self.lane_loop(lines, accumulators, start, end)
-        lane = self.plan.r[-1]
-        if self.tile is not None:
-            start, end = f"{lane}_tile", f"{lane}_end"
-        lines = lines + [line for a in accumulators for line in a.in_lanes()]
-        pragma = self.simd(accumulators)
+        found = self.ask("innermost", lines, accumulators, start, end)
+        if found is not None:
+            return found
+        return self.plain_loops(lines, accumulators, [(start, end)])
+
+    def plain_loops(
+        self, body: Statements, accumulators: list[Accumulator], parts: list[tuple[str, str]]
+    ) -> list[Statement]:
+        """A loop over the lanes for each (start, end)."""
+        lane, pragma = self.plan.r[-1], self.simd(accumulators)
+        lines = [*body, *[line for a in accumulators for line in a.in_lanes()]]
         if self.halves:
-            return self.in_blocks(pragma, lines, start, end)
-        is_costly = bool(accumulators) or any(
-            re.search(r"mini::|/ ", line) for line in printed(lines)
-        )
+            return self.in_blocks(pragma, lines, *parts[0])
         result = [line for a in accumulators for line in a.before_lanes()]
-        for ends in whole_vectors(start, end, is_costly):
-            result += alone(lines, lanes_of(*ends)) + nest(lines, [(lane, *ends)], pragma)
+        for start, end in parts:
+            result += alone(lines, lanes_of(start, end))
+            result += nest(lines, [(lane, start, end)], pragma)
         return result + [line for a in accumulators for line in a.after_lanes()]
 
-    def sums_are_bound_by_latency(self, lines, accumulators):
-        """Would a loop with one vector of partial sums wait for each addition?  Not where functions
-        fill the time."""
-        return bool(
-            accumulators
-            and config.vectorize
-            and self.lanes_are_free()
-            and all(a.loses_bits for a in accumulators)
-            and estimate(self.plan.inner[-1:]) >= 4 * LANES
-            and len(printed(lines)) <= 16
-            and not any("mini::" in line for line in printed(lines))
-        )
-
-    def lane_loop(self, lines, accumulators, start, end):
-        """Sums in LANES parts (half as many where elements are stored, too), which the compiler
-        keeps in registers; what is left of the loop follows."""
-        lane, group = self.plan.r[-1], f"{self.plan.r[-1]}_group"
-        parts = [a.renamed("lane") for a in accumulators]
-        lanes, alone = (
-            LANES if self.only_reads() else LANES // 2,
-            self.only_reads() and not self.plan.last_stage and torch.get_num_threads() == 1,
-        )
-        # vectors of 32 bytes where one thread waits for nothing but memory: with 64, fewer reads
-        # are under way
-        width = f" simdlen({32 // max(a.dtype.itemsize for a in accumulators)})" if alone else ""
-        one_by_one = [*lines, *[a.update(a.term) for a in accumulators]]
-        rest = nest(one_by_one, [(lane, group, end)], self.simd(accumulators))
-        if not end.isdigit():
-            # setting up a vector loop over nothing would cost a tenth of a row of 768
-            rest = [Branch(f"__builtin_expect({group} < {end}, 0)", rest)]
-        elif start == "0" and int(end) % lanes == 0:
-            rest = []
-        added = [Line(f"const int64_t {lane} = {group} + k;"), *lines]
-        added += [p.in_lane_array("k") for p in parts]
-        together = nest(added, [("k", "0", lanes)], Pragma(simd=True, clauses=width))
-        put_together = [a.update(p.name + "[k]") for a, p in zip(accumulators, parts)]
-        groups = [*self.prefetches(group, lanes), *together]
-        body = [
-            *array_declarations(parts, lanes),
-            Line(f"int64_t {group} = {start};"),
-            Loop(group, None, end, groups, lanes, condition=f"{group} + {lanes} <= {end}"),
-            *nest(put_together, [("k", "0", lanes)], self.simd(accumulators)),
-            *rest,
-        ]
-        return [Block(body)]
-
-    def arg_loop(self, lines, accumulators, start, end):
-        """argmax has no vector reduction: a loop over groups of lanes, each lane with a best
-        element of its own."""
-        lane, group = self.plan.r[-1], f"{self.plan.r[-1]}_group"
-        args, others = (
-            [a for a in accumulators if a.is_arg],
-            [a for a in accumulators if not a.is_arg],
-        )
-        lines = lines + [line for a in others for line in a.in_lanes()]
-        lines += [line for a in args for line in a.in_arg_lanes(f"{lane} - {group}")]
-        return [
-            *[line for a in others for line in a.before_lanes()],
-            *[line for a in args for line in a.arg_arrays(lane, start)],
-            *nest(
-                [
-                    bound(f"{group}_end", f"{group} + {LANES}", end),
-                    *nest(lines, [(lane, group, f"{group}_end")], self.simd(others)),
-                ],
-                [(group, start, end, LANES)],
-            ),
-            *[line for a in others for line in a.after_lanes()],
-            *[line for a in args for line in a.after_arg_lanes()],
-        ]
-
     def simd(self, accumulators: list[Accumulator]) -> Pragma | None:
-        """The vector lanes of an innermost loop; of a long one with little around it, threads, too."""
+        """Vector lanes of an innermost loop; of a long one with little around it, threads, too."""
         if not config.vectorize or not self.lanes_are_free():
             return None
         if any(a.clause is None for a in accumulators):
@@ -582,7 +383,7 @@ class CppKernelWriter(RowReductions, RowInvariants, CppExpressions):
         clauses = "".join(a.clause for a in accumulators)
         plan = self.plan
         is_long = plan.inner_count >= 1024 and (not plan.outer or plan.outer_count < 8)
-        if plan.is_pointwise and self.parallel and is_long and self.tile is None:
+        if plan.is_pointwise and self.parallel and is_long and not self.is_tiled:
             return Pragma("parallel for", True, condition=self.threads_if, clauses=clauses)
         return Pragma(simd=True, clauses=clauses)
 
@@ -593,8 +394,9 @@ class CppKernelWriter(RowReductions, RowInvariants, CppExpressions):
 
     def loop_nest(self, lines):
         """The outer loops around `lines`."""
-        if self.tile is not None:
-            return self.tiled_nest(lines, self.tile)
+        found = self.ask("loop_nest", lines)
+        if found is not None:
+            return found
         shared = (
             self.parallel
             and self.plan.outer
@@ -618,73 +420,6 @@ class CppKernelWriter(RowReductions, RowInvariants, CppExpressions):
         if not self.plan.outer and not self.plan.inner:
             lines = [Block(lines)]
         return before + lines
-
-    # -- transposed access: run over tiles, so that both sides use whole cache lines
-    def plan_tile(self):
-        if (
-            not self.plan.is_pointwise
-            or not self.plan.inner
-            or self.has_scatter
-            or not config.tiling
-        ):
-            return None
-        for number in range(len(self.plan.x)):
-            size, lanes = hint(self.plan.outer[number], 0), hint(self.plan.inner[-1], 0)
-            if (
-                size
-                and lanes
-                and min(size, lanes) >= 8
-                and size * lanes >= 1024
-                and any(
-                    self.is_transposed(access.index, number)
-                    for b in self.plan.bodies.values()
-                    for access in b.reads()
-                )
-            ):
-                self.tile_size = TILES[size * lanes >= MANY]
-                return number
-        return None
-
-    def is_transposed(self, index, number):
-        """Does the read step by one along outer loop `number`, and further along the lanes?"""
-        along_lanes = stride_of(index, self.plan.r[-1])
-        return (
-            along_lanes is not None
-            and along_lanes not in (0, 1)
-            and stride_of(index, self.plan.x[number]) == 1
-            and not any(s.name.startswith(("tmp", "indirect")) for s in index.free_symbols)
-        )
-
-    def tiled_nest(self, lines, number):
-        """`lines` is the loop over the lanes of a tile: around it, those of x<number>, and over
-        tiles."""
-        variable, lane, (rows, columns) = (
-            str(self.plan.x[number]),
-            str(self.plan.r[-1]),
-            self.tile_size,
-        )
-        size, lanes = self.size(self.plan.outer[number]), self.size(self.plan.inner[-1])
-        fill = [
-            bound(f"{v}_end", f"{v}_tile + {step}", n)
-            for v, n, step in ((variable, size, rows), (lane, lanes, columns))
-        ]
-        for array, c_type, corner, step in self.tile_loads.values():
-            fill += tree.lines(
-                f"{c_type} {array}[{rows}][{columns}];",
-                f"mini::transpose(&{corner}, {step}, {array}[0], {columns}, "
-                f"{lane}_end - {lane}_tile, {variable}_end - {variable}_tile);",
-            )
-        lines = fill + nest(lines, [(variable, f"{variable}_tile", f"{variable}_end")])
-        loops = [
-            (v, "0", self.size(n))
-            for k, (v, n) in enumerate(zip(self.plan.x, self.plan.outer))
-            if k != number
-        ]
-        loops += [(f"{variable}_tile", "0", size, rows), (f"{lane}_tile", "0", lanes, columns)]
-        pragma = None
-        if self.parallel:
-            pragma = Pragma("parallel for", collapse=len(loops), condition=self.threads_if)
-        return nest(lines, loops, pragma)
 
     # -- memory ------------------------------------------------------------------------------------
     def pointer(self, name, written):
@@ -751,23 +486,11 @@ class CppKernelWriter(RowReductions, RowInvariants, CppExpressions):
             value = self.temporary(self.half(name, index, False), dtype, inner)
             self.copies[value.text, dtype] = element
             return value
-        if self.tile is not None and not self.in_mask() and self.is_transposed(index, self.tile):
-            variable, lane = self.plan.x[self.tile], self.plan.r[-1]
-            if element not in self.tile_loads:
-                corner = index.xreplace({v: sympy.Symbol(f"{v}_tile") for v in (variable, lane)})
-                self.tile_loads[element] = (
-                    f"tile{len(self.tile_loads)}",
-                    memory_type(dtype),
-                    f"{self.pointer(name, False)}[{self.index(corner)}]",
-                    self.index(stride_of(index, lane)),
-                )
-            element = (
-                f"{self.tile_loads[element][0]}[{variable} - {variable}_tile][{lane} - {lane}_tile]"
-            )
+        element = self.ask("element", name, index, dtype, element) or element
         if dtype not in NARROW:
             return self.temporary(element, dtype, inner)
         value = self.temporary(f"mini::to_float({element})", dtype, inner)
-        if not self.overwritten and self.tile is None:
+        if not self.overwritten and not self.is_tiled:
             self.copies[value.text, dtype] = element
         return value
 
@@ -837,7 +560,7 @@ class CppKernelWriter(RowReductions, RowInvariants, CppExpressions):
             and config.vectorize
             and self.plan.is_pointwise
             and self.plan.inner_count >= BLOCK
-            and self.tile is None
+            and not self.is_tiled
             and not self.has_scatter
             and not self.in_mask()
             and stride_of(index, self.plan.r[-1]) == 1
@@ -847,7 +570,8 @@ class CppKernelWriter(RowReductions, RowInvariants, CppExpressions):
     def half(self, name, index, written):
         """The place in the array of a block's floats that stands for an element."""
         block = sympy.Symbol(f"{self.plan.r[-1]}_block")
-        start = f"{self.pointer(name, written)} + {self.index(index.xreplace({self.plan.r[-1]: block}))}"
+        place = self.index(index.xreplace({self.plan.r[-1]: block}))
+        start = f"{self.pointer(name, written)} + {place}"
         array, *_ = self.halves.setdefault(
             (start, written), (f"half{len(self.halves)}", start, written)
         )
@@ -928,20 +652,6 @@ class CppKernelWriter(RowReductions, RowInvariants, CppExpressions):
         return Value(accumulator.name, dtype)
 
 
-def lanes_of(start, end):
+def lanes_of(start: str, end: str) -> int | None:
     """How many iterations from one text to the other, or None."""
     return int(end) - int(start) if start.isdigit() and end.isdigit() else None
-
-
-def whole_vectors(start, end, is_costly):
-    """[(start, end)] of parts of a short loop: gcc would take what fills no vector one by one."""
-    if not (
-        start == "0" and end.isdigit() and int(end) <= SHORT and config.vectorize and is_costly
-    ):
-        return [(start, end)]
-    parts, at = [], 0
-    for lanes in (16, 8, 4, 1):
-        stop = int(end) // lanes * lanes
-        parts += [(str(at), str(stop))] if stop > at else []
-        at = stop
-    return parts

@@ -24,9 +24,9 @@ from .. import config
 from ..foreach import Foreach
 from ..sizes.symbols import Size
 from .common import Kernel
-from .cpp import PARALLEL_WORK, CppKernelWriter
+from .cpp import CppKernelWriter
 from .cpp_reductions import Accumulator
-from .plan import estimate
+from .plan import PARALLEL_WORK, estimate
 from .tree import Line, Pragma, Statement, nest
 
 SIZE = sympy.Symbol("size", integer=True, nonnegative=True)

@@ -97,7 +97,7 @@ class RowInvariants:
         if (
             self.plan.is_pointwise
             and self.plan.inner
-            and self.tile is None
+            and not self.is_tiled
             and not self.has_scatter
             and isinstance(self.plan.inner[-1], int)
         ):

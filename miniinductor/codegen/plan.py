@@ -17,10 +17,11 @@ C++ (cpp.py) writes loops: `x` are loops over threads, `r` the loop over vector 
 groups take their last loop for lanes (`with_lanes`).  `plan_crossings` says where the elements wait
 that one inner loop makes and a later one reads.
 
-Triton (gpu/tile_plan.py) can make its axes of the same loops: `outer` is flattened into axis x, `inner` into axis
-r; pointwise groups have no r.  A looped kernel writes one loop over r for each of `plan.stages`; a
-persistent one plays `plan.nodes` in order.  Elements that cross stages are computed again, so it
-asks for no crossings.  A template that brings its own loops builds its plan by `plan_of`.
+Triton (gpu/tile_plan.py) can make its axes of the same loops: `outer` is flattened into axis x,
+`inner` into axis r; pointwise groups have no r.  A looped kernel writes one loop over r for each of
+`plan.stages()`; a persistent one plays `plan.nodes` in order.  Elements that cross stages are
+computed again, so it asks for no crossings.  A template that brings its own loops builds its plan
+by `plan_of`.
 
 Mirrors the decisions at the start of codegen in torch/_inductor/codegen/{cpp,simd}.py.
 """
@@ -36,6 +37,8 @@ from ..dependencies import LoopBody, loop_variables, merge_loops
 from ..ir import Buffer, Scatter
 from ..nodes import Node
 from ..sizes.symbols import Size, hint
+
+PARALLEL_WORK = 1 << 15  # scalar operations below which starting threads costs more than they save
 
 
 @dataclass
