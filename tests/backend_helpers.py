@@ -5,7 +5,7 @@ run(lambda x: [pointwise(x, lambda v: ops.exp(v))], torch.randn(3, 5))    -> (ou
 
 import torch
 
-from miniinductor import ir
+from miniinductor import coverage, ir
 from miniinductor.compile import build_program
 from miniinductor.ir import Graph, InputBuffer, Layout, Pointwise, Reduction, TensorBox
 from miniinductor.ops import ops
@@ -28,6 +28,7 @@ def make_graph(function, *tensors):
 
 def build(graph, record):
     """The callable of a lowered graph."""
+    coverage.load()
     return build_program(graph, record).start()
 
 

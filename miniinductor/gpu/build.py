@@ -38,7 +38,7 @@ import torch
 
 from .. import config
 from ..codegen.common import strip_comments
-from .kernel_writer import with_wide_indices
+from .helpers import with_wide_indices
 from ..foreign import ours
 from ..runtime.build import CompilerError, cache_folder, write_whole
 
