@@ -35,11 +35,12 @@ from .guards import Guard, GuardFunction, watch
 from .originals import unusable
 from .replacement import parameter_count, rebuild, replacement
 from .symbolic_eval.evaluator import RootFrame
-from .symbolic_eval.torch_rules import RULES, STATES
+from .symbolic_eval.registry import RULES
+from .symbolic_eval.torch_rules import STATES
 from .undo import Undo
 from .variables.base import Lazy
 from .variables.functions import CellVar, FunctionVar
-from .variables.objects import LOOKUPS, guard_classes
+from .variables.lookup import LOOKUPS, guard_classes
 from .variables.tensor import TensorVar
 
 OURS = os.path.dirname(os.path.abspath(__file__)) + os.sep

@@ -14,8 +14,8 @@ import torch.nn.functional as F
 import minidynamo
 import miniinductor
 from minidynamo import records
-from miniinductor.runtime import graph_cache
-from miniinductor.runtime.graph_cache import Uncachable, open_entry
+from miniinductor.extras import graph_cache
+from miniinductor.extras.graph_cache import Uncachable, open_entry
 
 
 @pytest.fixture(autouse=True)
@@ -273,7 +273,7 @@ STATES = {
 def replaced(module, name, value):
     with pytest.MonkeyPatch.context() as patch:
         if callable(value):
-            value.__module__ = "miniinductor.runtime.graph_cache"
+            value.__module__ = "miniinductor.extras.graph_cache"
         patch.setattr(
             f"{module}.{name}" if isinstance(module, str) else f"{module.__name__}.{name}", value
         )

@@ -13,7 +13,6 @@ import importlib
 import itertools
 import sys
 import types
-import weakref
 
 import torch
 
@@ -42,19 +41,16 @@ from ..variables.functions import (
 )
 from ..variables.iterators import IteratorVar
 from ..variables.modules import PyModuleVar
-from ..variables.objects import MISSING, ClassVar, ObjectVar, SuperVar, lookup
+from ..variables.classes import ClassVar
+from ..variables.lookup import MISSING, OWN_LOOKUP, lookup
+from ..variables.objects import ObjectVar
+from ..variables.super import SuperVar
 from ..variables.symbolic import TextVar, parts_of
 from ..variables.tensor import TensorVar
+from .text import text
 from .torch_rules import ContextVar
 
 HANDLERS = {}
-OWN_LOOKUP = {  # types of C that look attributes up in a way of their own
-    types.MethodType,
-    types.GenericAlias,
-    types.UnionType,
-    weakref.ProxyType,
-    weakref.CallableProxyType,
-}
 
 
 def opcode(function):
@@ -224,8 +220,10 @@ def push_callable(frame, found):
 @opcode
 def LOAD_SUPER_ATTR(frame, arg):
     name, flags = arg
-    _, cls, instance = frame.popn(3)
-    found = SuperVar(cls.as_constant(), instance).getattr(frame, name)
+    called, cls, instance = frame.popn(3)
+    written_out = flags & 2  # super(cls, instance); Python adds the arguments of super() itself
+    arguments = [cls, instance] if written_out or called.identity() is super else []
+    found = called.call(frame, arguments, {}).getattr(frame, name)
     if flags & 1:
         push_callable(frame, found)
     else:
@@ -398,12 +396,6 @@ def formatted(frame, value, specification=None):
         if parts is not None
         else frame.fold(format, value.as_constant(), specification.as_constant())
     )
-
-
-def text(frame, value, how):
-    from .builtin_rules import text
-
-    return text(frame, value, how)
 
 
 # ---- containers

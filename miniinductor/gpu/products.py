@@ -38,7 +38,7 @@ from ..ir import Buffer, BufferView, ExternKernel, Layout
 from ..kernels import Choice, KernelStep, KernelWriting, Step
 from ..nodes import ExternNode, Group, NodeGraph, Refused, Schedule, ScheduledNode
 from ..records import CompileRecord, FusionDecision
-from ..codegen.common import in_data_flow_order
+from ..codegen.plan import in_data_flow_order
 from .kernel_writer import TritonKernelWriter
 from .launch import Launch, needs_64_bits
 from .tile_plan import Axis, TilePlan

@@ -22,6 +22,7 @@ from typing import Any
 import sympy
 import torch
 
+from ..exceptions import CannotLower
 from ..ir import Buffer, Index, Layout, Reindex, TensorBox, same_layout
 from ..ops import Value, ops
 from ..sizes.expressions import FloorDiv, Mod, Size
@@ -29,7 +30,6 @@ from ..sizes.intervals import is_nonnegative
 from ..sizes.symbols import hint, is_dense, is_negative, maximum, minimum, same, sizes
 from .registry import (
     Call,
-    CannotLower,
     NotLowered,
     aten,
     cast,

