@@ -210,7 +210,6 @@ _only_where(
         aten.upsample_bicubic2d.vec,
         aten.upsample_linear1d.default,
         aten.upsample_trilinear3d.default,
-        aten.grid_sampler_2d.default,
     ),
     lambda x, *args, **kwargs: x.dtype in (torch.float32, torch.float64),
 )  # not integer images, bfloat16

@@ -360,7 +360,9 @@ def _output_view(
     is_given = view.name in graph.inputs or view.name in graph.constants
     if is_given and maker.op == "call_function" or owners.setdefault(view.name, maker) is not maker:
         view = _copied(box, stride)
-    return view if stride is None else replace(view, stride=stride)
+    if stride is None and 0 not in view.size:
+        return view
+    return replace(view, stride=tuple(fake.stride()))  # of nothing, strides can be seen as well
 
 
 def _maker(node: fx.Node) -> fx.Node:
