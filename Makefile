@@ -7,7 +7,7 @@ TORCH  ?= torch==2.13.0
 BIN     = $(VENV)/bin
 READY   = $(VENV)/.ready
 
-.PHONY: quick style soundness mutants course notebooks check-site exercises test-notebooks test test-gpu sanitize-gpu test-pythons bench ops fuzz transparency fuzz-graphs fuzz-symbolic fuzz-shapes fuzz-training sanitize sizes clean setup
+.PHONY: quick style soundness mutants subtraction course notebooks check-site exercises test-notebooks test test-gpu sanitize-gpu test-pythons bench ops fuzz transparency fuzz-graphs fuzz-symbolic fuzz-shapes fuzz-training sanitize sizes clean setup
 
 course: $(READY)
 	@$(BIN)/python notebooks/build.py
@@ -51,6 +51,9 @@ soundness: $(READY)	# every generator of tests for soundness, for ten minutes
 
 mutants: $(READY)	# one check of the compilers removed at a time: some generator must notice
 	@$(BIN)/python -m tests.soundness.mutants --jobs 2
+
+subtraction: $(READY)	# the tour programs without each file of coverage (20 minutes on 2 cores)
+	@$(BIN)/python tests/subtraction.py --each
 
 fuzz: $(READY)		# random programs, plain against compiled (10 minutes on 2 cores)
 	@$(BIN)/python -m tests.fuzz.run_programs --count 10000 --jobs 2

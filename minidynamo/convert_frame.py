@@ -26,7 +26,7 @@ import weakref
 
 import torch
 
-from . import backends, config, frame_hook, records, runtime
+from . import backends, config, coverage, frame_hook, records, runtime
 from .dynamic import SizePolicy
 from .exceptions import Break, Restart, SkipFrame, SpecializationError, Unsupported
 from .foreign import ThreadState, faults, ours
@@ -127,6 +127,7 @@ class FrameCompiler:
     )
 
     def __init__(self, backend="inductor", fullgraph=False, dynamic=None, mode=None):
+        coverage.load()
         self.backend_name, self.backend = backends.lookup_backend(backend)
         self.registered = isinstance(backend, str)
         self.fullgraph, self.dynamic, self.mode = fullgraph, dynamic, mode

@@ -31,7 +31,7 @@ import torch
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
-from . import config
+from . import config, coverage
 from .autograd.functionalize import CannotFunctionalize
 from .autograd.joint import has_lazy_bits, needs_gradient, trace_forward, trace_joint
 from .autograd.partition import Parts, partition
@@ -110,6 +110,7 @@ def compile_fx(gm, example_inputs, *, mode=None):
     inputs.  Raises TypeError if `gm` is no fx.GraphModule, ValueError for an unknown mode or
     another number of inputs than the graph has placeholders.
     """
+    coverage.load()
     compiled = ThreadState().around(compile_captured, gm, example_inputs, Options(mode))
     compiled.expected = [layout_of(value) for value in example_inputs]
     return compiled
@@ -117,6 +118,7 @@ def compile_fx(gm, example_inputs, *, mode=None):
 
 def aot_eager(gm, example_inputs):
     """The same path without code generation: the functional ATen graph, run by eager kernels."""
+    coverage.load()
     return ThreadState().around(compile_captured, gm, example_inputs, Options(generate=False))
 
 

@@ -61,22 +61,26 @@ def apply(name: str) -> None:
     MUTANTS[name].change()
 
 
-def killed_by(found: Mutant, jobs: int) -> str | None:
-    """The generator that noticed, or None."""
+def killed_by(found: Mutant, jobs: int) -> str:
+    """The generator that noticed; "SURVIVED", or which generator itself failed, otherwise."""
+    failures = []
     for killer in found.killers:
         module, *options = killer.split()
         command = [sys.executable, "-m", f"tests.soundness.{module}", *options]
         command += ["--mutant", found.name, "--stop", "1", "--jobs", str(jobs)]
-        if subprocess.run(command, capture_output=True).returncode == DIFFERENCES:
-            return killer
-    return None
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode == DIFFERENCES:
+            return f"killed by {killer}"
+        if done.returncode:
+            failures.append(f"; {killer} itself failed: {done.stderr.strip()[-200:]}")
+    return "SURVIVED" + "".join(failures)
 
 
-def tried_on(found: Mutant, jobs: int) -> tuple[str, str | None, float]:
-    """The mutant's name, the generator that noticed it, and how many seconds that took."""
+def tried_on(found: Mutant, jobs: int) -> tuple[str, str, float]:
+    """The mutant's name, what became of it, and how many seconds that took."""
     begin = time.time()
-    killer = killed_by(found, jobs)
-    return found.name, killer, time.time() - begin
+    answer = killed_by(found, jobs)
+    return found.name, answer, time.time() - begin
 
 
 def main() -> None:
@@ -90,10 +94,9 @@ def main() -> None:
     chosen = [found for name, found in MUTANTS.items() if options.only in name]
     with ThreadPoolExecutor(options.at_once) as pool:
         for tried in as_completed([pool.submit(tried_on, found, options.jobs) for found in chosen]):
-            name, killer, seconds = tried.result()
-            if killer is None:
+            name, answer, seconds = tried.result()
+            if answer.startswith("SURVIVED"):
                 survivors.append(name)
-            answer = f"killed by {killer}" if killer else "SURVIVED"
             print(f"{name:40} {answer} ({seconds:.0f} s)", flush=True)
     print(f"{len(chosen)} mutants, {len(survivors)} survived {survivors}")
     sys.exit(bool(survivors))

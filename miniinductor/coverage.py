@@ -1,0 +1,55 @@
+"""Loads the folders beside the core: each file in them registers what it adds.
+
+    coverage.load()             # once, before the first graph is compiled
+    coverage.absent             # files that were skipped, because one that they need is not there
+
+The core imports nothing of these folders.  It owns registries (lowerings, passes, devices,
+strategies of the C++ writer), and does the plain thing where nothing is registered: an eager
+kernel, a graph break, less speed.  Delete a file, and everything that does not need it still works.
+PyTorch: `torch/_inductor` registers lowerings by decorator, too, but imports its files by name.
+"""
+
+import functools
+import importlib
+import pkgutil
+
+FOLDERS = ("passes", "lowerings", "speed", "gpu", "extras")
+absent: list[str] = []  # dotted names
+
+
+def load_folders(package: str, folders: tuple[str, ...]) -> None:
+    """Import every module in these folders of a package, in the order of their names.
+
+    A folder whose `__init__` says `LOADS_ITSELF = True` imports its modules when it needs them.
+    A module that imports one which is not there is skipped, and named in `absent`.
+
+    Raises ModuleNotFoundError if the missing module lies outside of the folders.
+    """
+    inside = tuple(f"{package}.{folder}" for folder in folders)
+    for folder in inside:
+        for name in [folder, *modules_in(folder)]:
+            try:
+                importlib.import_module(name)
+            except ModuleNotFoundError as error:
+                if not (error.name or "").startswith(inside):
+                    raise
+                absent.append(name)
+
+
+def modules_in(folder: str) -> list[str]:
+    """The dotted names of a folder's modules; none if the folder is missing or loads itself."""
+    try:
+        package = importlib.import_module(folder)
+    except ModuleNotFoundError as error:
+        if error.name != folder:
+            raise
+        return []
+    if getattr(package, "LOADS_ITSELF", False):
+        return []
+    return sorted(f"{folder}.{found.name}" for found in pkgutil.iter_modules(package.__path__))
+
+
+@functools.cache
+def load() -> None:
+    """Load miniinductor's coverage, once."""
+    load_folders("miniinductor", FOLDERS)
