@@ -39,7 +39,7 @@ from .symbolic_eval.torch_rules import RULES, STATES
 from .undo import Undo
 from .variables.base import Lazy
 from .variables.functions import CellVar, FunctionVar
-from .variables.objects import LOOKUPS, guard_classes
+from .variables.lookup import LOOKUPS, guard_classes
 from .variables.tensor import TensorVar
 
 OURS = os.path.dirname(os.path.abspath(__file__)) + os.sep

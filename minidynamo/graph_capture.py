@@ -39,7 +39,7 @@ from .exceptions import Break
 from .foreign import ours
 from .guards import LAYOUT, Guard, constant_check, has_long_text, literal
 from .originals import replaced_in_module, replaced_in_tensor
-from .sources import SourceTree, numbered
+from .sources import SourceTree, module_path, numbered
 from .symbolic_numbers import EXPRESSIONS
 from .symbolic_shapes import (
     DataDependentDecision,
@@ -54,7 +54,8 @@ from .variables.constant import ConstantVar, argument_of, is_constant_value
 from .variables.containers import DictVar, ListVar, SetVar, SliceVar, TupleVar
 from .variables.functions import CellVar
 from .variables.modules import GlobalsVar
-from .variables.objects import ObjectVar, lookup
+from .variables.lookup import lookup
+from .variables.objects import ObjectVar
 from .variables.symbolic import SYMBOLIC, SymVar, TextVar, data_dependent, wrap_symbolic
 from .variables.tensor import FloatVar, TensorVar, with_tensors
 
@@ -899,18 +900,3 @@ def describe(target):
         if isinstance(target, str)
         else getattr(target, "__qualname__", None) or getattr(target, "__name__", str(target))
     )
-
-
-def module_path(source):
-    """ "transformer.h.0.attn" for self.transformer.h[0].attn."""
-    parts = []
-    while source is not None:
-        if (
-            source.kind == "item"
-            and source.base is not None
-            and source.base.kind == "item"
-            and source.base.key == "_modules"
-        ):
-            parts.append(str(source.key))
-        source = source.base
-    return ".".join(reversed(parts))

@@ -66,7 +66,9 @@ def replaced_in_tensor(owner: type, name: str, found: object) -> bool:
 
 def unusable(functions) -> str:
     """What our own code needs and the program has replaced: a field of tensors (`shape`), one of
-    these builtin `functions`; or ''."""
+    these builtin `functions`, how a graph's module finds its parameters; or ''."""
+    if vars(torch.nn.Module).get("__getattr__") is not NN_MODULE["__getattr__"]:
+        return "torch.nn.Module.__getattr__"
     for name, found in vars(builtins).items():
         was = BUILTINS.get(name, found)
         if found is not was and was in functions:

@@ -123,6 +123,17 @@ def name_of(source: object) -> str:
     return source.name() if hasattr(source, "name") else str(source)
 
 
+def module_path(source: "Source | None") -> str:
+    """ "transformer.h.0.attn" for self.transformer.h[0].attn."""
+    parts = []
+    while source is not None:
+        inside_table = source.base is not None and source.base.kind == "item"
+        if source.kind == "item" and inside_table and source.base.key == "_modules":
+            parts.append(str(source.key))
+        source = source.base
+    return ".".join(reversed(parts))
+
+
 class SourceTree:
     """The roots of one frame: its parameters, its closure, and objects pinned by reference (globals
     dicts, classes)."""

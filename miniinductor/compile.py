@@ -46,11 +46,10 @@ from .autograd.runtime import (
     written_by_data,
 )
 from .autograd.tracer import CannotTrace, ambient, without_autocast
-from .codegen.matmul import fuse_products
-from .codegen.split_reductions import split_reductions
 from .codegen.wrapper import print_wrapper
 from .data_dependent import compile_pieces, symbols_of, unknown_symbols
 from .decompositions import table
+from .devices import Half, about, language_of, why_not, with_layouts
 from .foreach import join_alike
 from .foreign import ThreadState, faults, ours
 from .graph_passes import (
@@ -60,7 +59,6 @@ from .graph_passes import (
     freeze,
     optimize,
     optimize_for_cpu,
-    optimize_for_gpu,
     rewrites,
 )
 from .graph_passes.freezing import Frozen
@@ -71,21 +69,18 @@ from .kernels import (
     build_kernels,
     functions_of,
     kernel_table,
-    language_of,
     main_device,
     write_kernels,
 )
 from .lowering import CannotLower, lower_graph
 from .lowering.cheap import is_cheap
 from .memory import are_owned, plan_memory
-from .nodes import Schedule, ScheduledNode
+from .nodes import Schedule
 from .records import CompileRecord, Later
 from .runtime.build import CompilerError
-from .runtime.cuda_graphs import GraphedCall, new_pools, refusal
 from .runtime.eager import Interpreted, guard_shared_memory
 from .runtime.graph_cache import Entry, Uncachable, open_entry
 from .runtime.program import Program
-from .runtime.triton_build import start_workers, why_not
 from .scheduler import Scheduler
 from .sizes.ranges import multiples
 from .sizes.symbols import hints_of, multiples_of, size_hints
@@ -181,10 +176,8 @@ def assemble(
     if plan is not None:
         parts = parts_again(gm, inputs, options, record, plan)
     else:
-        if options.generate and any(
-            getattr(t, "is_cuda", False) for t in [*inputs, *gm.parameters()]
-        ):
-            start_workers(1 + len(gm.graph.nodes) // 8)
+        if options.generate:
+            expect_kernels(gm, inputs)
         plan, made = make_plan(gm, inputs, options, record)
         record.keep(entry, plan)
         parts = lambda: made  # noqa: E731
@@ -236,7 +229,7 @@ def plan_training(
     with record.timed("graph passes"):
         optimize(joint.graph)
         if options.generate:
-            joint.graph = optimize_for_gpu(joint.graph, record, products=False)
+            joint.graph = with_layouts(joint.graph, record, products=False)
         record.joint_graph = joint.graph
     with record.timed("partition"):
         parts = partition(joint, len(inputs) + len(held), is_cheap)
@@ -289,7 +282,7 @@ def generate(
     print_stages(record)
     program.frozen = frozen
     if options.mode == "reduce-overhead":
-        program.refused = refusal(graph, program.device)
+        program.refused = replay_refusal(graph, program.device)
     return program
 
 
@@ -302,7 +295,7 @@ def choose_layouts(
     if config.freezing and inference and is_on_cpu(functional):
         constants = Constants(functional, written)
         fold_affine(functional, constants, record)
-    functional = optimize_for_gpu(functional, record, convolutions=inference)
+    functional = with_layouts(functional, record, convolutions=inference)
     functional = optimize_for_cpu(functional, record, inference, constants)
     frozen = freeze(functional, constants, record) if constants else None
     return functional, frozen
@@ -315,8 +308,7 @@ def build_program(graph: Graph, record: CompileRecord) -> Program:
     Raises NotImplementedError where there is no code generator, CompilerError where its compiler is
     missing or fails."""
     device = main_device(graph)
-    if language_of(device) == "triton" and config.split_reductions:
-        split_reductions(graph, record)
+    language_of(device).prepare(graph, record)
     schedule = make_schedule(graph, record)
     with record.timed("codegen"):
         written = write_kernels(schedule, record)
@@ -351,7 +343,8 @@ def make_schedule(graph: Graph, record: CompileRecord) -> Schedule:
         nodes = order.topological(nodes)
         overwritten = overwritten_inputs(nodes, order, record)
         schedule = Schedule(order, nodes, overwritten)
-        schedule.nodes = with_products(schedule, main_device(graph), record)
+        device = main_device(graph)
+        schedule.nodes = language_of(device).arrange(schedule, device, record)
         if config.foreach:
             joined = join_alike(schedule.nodes, order, overwritten, record)
             schedule.nodes = order.topological(joined)
@@ -359,25 +352,11 @@ def make_schedule(graph: Graph, record: CompileRecord) -> Schedule:
     return schedule
 
 
-def with_products(
-    schedule: Schedule, device: torch.device, record: CompileRecord
-) -> list[ScheduledNode]:
-    """Triton: matrix products and what follows them as one kernel, where that may pay."""
-    if language_of(device) != "triton" or config.matmul_templates == "never":
-        return schedule.nodes
-    is_timed = config.matmul_templates == "timed" and config.max_autotune and device.type == "cuda"
-    every = is_timed or config.matmul_templates == "always"
-    return fuse_products(schedule.nodes, schedule.order, schedule.overwritten, record, every)
-
-
 # --- the stages: a callable -----------------------------------------------------------------------
-@dataclass
-class Half:
-    """Which half of a training step a Program is; see runtime/cuda_graphs.py."""
-
-    pools: object  # stream -> Pool, of both halves
-    results: int | None  # how many outputs the forward half gives its caller
-    is_backward: bool
+def replay_refusal(graph: Graph, device: torch.device) -> str | None:
+    """Why the calls of a lowered graph must not be recorded and replayed, or None."""
+    replay = about(device).replay
+    return replay.refusal(graph, device) if replay else "the graph does not run on a GPU"
 
 
 def start(
@@ -386,14 +365,13 @@ def start(
     """The callable of a Program; mode="reduce-overhead": replayed as a CUDA graph, where that is
     right."""
     run = program.start()
+    replay = about(program.device).replay
     if mode != "reduce-overhead":
         return run
-    if program.refused:
+    if program.refused or replay is None:
         record.notes.append(f"no CUDA graph: {program.refused}")
         return run
-    if half is None:
-        return GraphedCall(run, program, record)
-    return GraphedCall(run, program, record, half.pools, half.results, half.is_backward)
+    return replay.record(run, program, record, half)
 
 
 def start_inference(plan: Plan, options: Options, record: CompileRecord) -> Callable:
@@ -417,7 +395,8 @@ def start_training(
     record: CompileRecord,
     entry: Entry | None,
 ) -> Callable:
-    pools = new_pools()
+    replay = about(plan.program.device).replay
+    pools = replay.new_pools() if replay else None
     run = start(plan.program, record, options.mode, Half(pools, plan.joint.count, False))
 
     def start_backward(program: Program, half: CompileRecord) -> Callable:
@@ -523,6 +502,13 @@ def compile_in_pieces(gm: fx.GraphModule, options: Options, record: CompileRecor
         return CompiledGraph(run, record)
     reason = "sizes that only the run knows, and changes of the thread's state"
     return run_eagerly(gm, record, reason)
+
+
+def expect_kernels(gm: fx.GraphModule, inputs: Sequence[object]) -> None:
+    """Tell the devices of the graph that there will be kernels to build."""
+    tensors = [t for t in [*inputs, *gm.parameters()] if isinstance(t, torch.Tensor)]
+    for kind in {t.device.type: t.device for t in tensors}.values():
+        about(kind).expect(len(gm.graph.nodes))
 
 
 def needs_gradients(gm: fx.GraphModule, inputs: Sequence[object]) -> bool:

@@ -23,7 +23,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from . import config
 from .dependencies import (
     Instruction,
     LoopBody,
@@ -33,10 +32,10 @@ from .dependencies import (
     loop_variable,
     merge_loops,
 )
+from .devices import language_of
 from .nodes import Group, Node, NodeGraph, ScheduledNode, buffer_bytes
 from .records import CompileRecord
 
-MOST_POINTERS = {"cpp": 960, "triton": 480}  # the launcher takes 1024 arguments, a GPU 4 KB of them
 SMALL = 1 << 16  # bytes: a result that may wait for its user
 
 
@@ -98,7 +97,7 @@ def join_alike(
     replaced: dict[ScheduledNode, Foreach] = {}
     for members in sets_of_alike(nodes, order, overwritten):
         pointers = len({overwritten.get(name, name) for name in members[0].loop.names})
-        step = most_pointers(members[0].node) // pointers
+        step = language_of(members[0].node.device).most_pointers // pointers
         for start in range(0, len(members), step):
             some = members[start : start + step]
             if len(some) > 1:
@@ -106,11 +105,6 @@ def join_alike(
                 replaced.update({member.node: joined for member in some})
                 record.notes.append(note_of(some))
     return list(dict.fromkeys(replaced.get(node, node) for node in nodes))
-
-
-def most_pointers(group: Group) -> int:
-    """How many pointers a kernel of this group's device takes."""
-    return MOST_POINTERS[config.cpu_backend if group.device.type == "cpu" else "triton"]
 
 
 def note_of(members: Sequence[Member]) -> str:

@@ -1,4 +1,4 @@
-"""Scheduled nodes become kernels: written, built, and of alternatives the faster one kept.
+"""Scheduled nodes become kernels: written and built.
 
 In:   a `Schedule`.  Out: the steps of a call in order: eager kernels as they were, and for each
       group a `KernelStep` with its source, its name and its function; `record.kernels` shows them.
@@ -8,47 +8,48 @@ In:   a `Schedule`.  Out: the steps of a call in order: eager kernels as they we
     >>> step.name, step.language, step.kernel.arguments
     ('sub_exp_sum_dim_int_list_div_0', 'cpp', ['arg0', 'buf3'])
 
-Which generator writes a kernel is a matter of its device and of its kind (`WRITERS`).  Mirrors the
-loop over nodes in torch/_inductor/scheduler.py (`codegen`) and codecache.py.
+Which generator writes a kernel is a matter of its device's language and of its kind (devices.py);
+C++ is registered here.  Mirrors the loop over nodes in torch/_inductor/scheduler.py (`codegen`) and
+codecache.py.
 """
 
-import functools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, Protocol, TypeAlias, TypeGuard
 
 import torch
 from torch import fx
 
-from . import config
 from .codegen.common import Kernel
 from .codegen.cpp import CppKernelWriter
 from .codegen.cpp_foreach import ForeachWriter
-from .codegen.matmul import FusedProduct, MatmulWriter
-from .codegen.triton import TritonKernelWriter
-from .codegen.triton_foreach import TritonForeachWriter
+from .devices import Language, language_of, register_language
 from .foreach import Foreach
 from .ir import Graph
-from .nodes import ExternNode, Group, Schedule, buffer_bytes
+from .nodes import ExternNode, Group, Schedule, ScheduledNode, buffer_bytes
 from .records import CompileRecord, KernelRecord
+from .runtime.build import build_kernels as build_cpp_kernels
 from .runtime.program import build_functions
-from .runtime.triton_build import race
 
-WRITERS = {
-    ("triton", FusedProduct): MatmulWriter,
-    ("triton", Foreach): TritonForeachWriter,
-    ("triton", Group): TritonKernelWriter,
-    ("cpp", Foreach): ForeachWriter,
-    ("cpp", Group): CppKernelWriter,
-}
 Place: TypeAlias = tuple[str, torch.device]  # a language and a device
+
+
+class KernelNode(Protocol):
+    """What becomes one kernel: a group, or a kind of node that coverage has added."""
+
+    names: list[str]
+    read_names: set[str]
+    nodes: Any
+
+    @property
+    def device(self) -> torch.device: ...
 
 
 @dataclass
 class KernelStep:
     """A call of a kernel of ours."""
 
-    group: Group | FusedProduct
+    group: KernelNode
     kernel: Kernel  # what its writer made of it
     language: str
     device: torch.device
@@ -66,15 +67,16 @@ class KernelStep:
 Step: TypeAlias = KernelStep | ExternNode
 
 
-@dataclass
-class Alternatives:
-    """Two ways to compute the same; the faster one is taken."""
-
-    fused: KernelStep
-    apart: list[Step]
+class Choice(Protocol):
+    """Several ways to compute the same, of which one is chosen when their kernels are built."""
 
     def parts(self) -> list[Step]:
-        return [self.fused, *self.apart]
+        """The steps of all ways."""
+        ...
+
+    def chosen(
+        self, schedule: Schedule, device: torch.device, record: CompileRecord
+    ) -> list[Step]: ...
 
 
 # --- where ----------------------------------------------------------------------------------------
@@ -91,31 +93,14 @@ def main_device(graph: Graph) -> torch.device:
     return elsewhere[0] if elsewhere else torch.device("cpu")
 
 
-def language_of(device: torch.device) -> str:
-    """Which code generator writes the kernels of a device."""
-    if device.type == "cuda":
-        return "triton"
-    if device.type == "cpu":
-        return config.cpu_backend
-    raise NotImplementedError(f"there is no code generator for device {device}")
-
-
 # --- writing --------------------------------------------------------------------------------------
-def write_kernels(schedule: Schedule, record: CompileRecord) -> list[Step | Alternatives]:
-    """A kernel for each group, and where it is to be measured, two ways to compute it.
+def write_kernels(schedule: Schedule, record: CompileRecord) -> list[Step | Choice]:
+    """A kernel for each group; a node of another kind says itself how it is computed.
 
     What another node reads, and what escapes, must be in memory after its kernel."""
     used = schedule.escaping.union(*[node.read_names for node in schedule.nodes])
-    positions = positions_of(record.functional_graph)
-    written: list[Step | Alternatives] = []
-    for node in schedule.nodes:
-        if isinstance(node, ExternNode):
-            written.append(node)
-        elif isinstance(node, FusedProduct):
-            written.append(write_product(node, schedule, used, positions))
-        else:
-            written.append(write_kernel(node, schedule, used, positions))
-    return written
+    writing = KernelWriting(schedule, used, positions_of(record.functional_graph))
+    return [writing.step(node) for node in schedule.nodes]
 
 
 def positions_of(functional_graph: fx.GraphModule | fx.Graph | None) -> dict[str, int] | None:
@@ -127,65 +112,61 @@ def positions_of(functional_graph: fx.GraphModule | fx.Graph | None) -> dict[str
     return {node.name: i for i, node in enumerate(nodes) if node.op == "call_function"}
 
 
-def write_product(
-    product: FusedProduct, schedule: Schedule, used: set[str], positions: dict[str, int] | None
-) -> KernelStep | Alternatives:
-    """The fused product, and beside it, where that might be faster, its parts."""
-    fused = write_kernel(product, schedule, used, positions)
-    if config.matmul_templates == "always" or product.certain:
-        return fused
-    within = used.union(*[part.read_names for part in product.apart])
-    apart: list[Step] = []
-    for part in product.apart:
-        if isinstance(part, Group):
-            part = write_kernel(part, schedule, within, positions)
-        apart.append(part)
-    return Alternatives(fused, apart)
+@dataclass
+class KernelWriting:
+    """What each kernel's writer has to know of the others."""
 
+    schedule: Schedule
+    used: set[str]  # buffers that must be in memory after their kernel
+    positions: dict[str, int] | None  # of FX nodes, for comments
 
-def write_kernel(
-    group: Group | FusedProduct,
-    schedule: Schedule,
-    used: set[str],
-    positions: dict[str, int] | None,
-) -> KernelStep:
-    """The kernel of one group.  used: buffers that must be in memory afterwards."""
-    # a scatter writes into memory it takes over, so its own name is always kept
-    keep = {name for name in group.names if name in used}
-    device, buffers = group.device, schedule.buffers
-    if any(buffers[name].layout.device != device for name in group.read_names):
-        raise NotImplementedError(f"a kernel on {device} that reads a tensor of another device")
-    language = language_of(device)
-    writer = WRITERS[language, type(group)]
-    kernel = writer(group, buffers, keep, positions, schedule.overwritten).write()
-    moved = sum(buffer_bytes(buffers[n]) for n in [*kernel.read, *kernel.stored])
-    return KernelStep(group, kernel, language, device, moved)
+    def step(self, node: ScheduledNode) -> Step | Choice:
+        if isinstance(node, ExternNode):
+            return node
+        if isinstance(node, Group):
+            return self.kernel(node)
+        return node.written(self)
+
+    def kernel(self, group: KernelNode) -> KernelStep:
+        """The kernel of one group."""
+        # a scatter writes into memory it takes over, so its own name is always kept
+        keep = {name for name in group.names if name in self.used}
+        device, buffers = group.device, self.schedule.buffers
+        if any(buffers[name].layout.device != device for name in group.read_names):
+            raise NotImplementedError(f"a kernel on {device} that reads a tensor of another device")
+        language = language_of(device)
+        writer = language.writers[type(group)]
+        overwritten = self.schedule.overwritten
+        kernel = writer(group, buffers, keep, self.positions, overwritten).write()
+        moved = sum(buffer_bytes(buffers[n]) for n in [*kernel.read, *kernel.stored])
+        return KernelStep(group, kernel, language.name, device, moved)
 
 
 # --- building -------------------------------------------------------------------------------------
 def build_kernels(
-    written: Sequence[Step | Alternatives],
+    written: Sequence[Step | Choice],
     schedule: Schedule,
     device: torch.device,
     record: CompileRecord,
 ) -> list[Step]:
-    """The steps of a call, their kernels built and named; of alternatives the faster one."""
+    """The steps of a call, their kernels built and named; of several ways to compute the same, one."""
     parts: list[Step] = []
     for step in written:
-        parts += step.parts() if isinstance(step, Alternatives) else [step]
+        parts += [step] if is_step(step) else step.parts()
     names: dict[Callable, str] = {}
     for place, members in by_place(parts).items():
         build_for(place, members, names, set(schedule.graph.inputs))
     steps: list[Step] = []
     for step in written:
-        if isinstance(step, Alternatives):
-            steps += faster(step, schedule, device, record)
-        else:
-            steps.append(step)
+        steps += [step] if is_step(step) else step.chosen(schedule, device, record)
     for step in steps:
         if isinstance(step, KernelStep):
             record.kernels.append(record_of(step, schedule))
     return steps
+
+
+def is_step(step: Step | Choice) -> TypeGuard[Step]:
+    return isinstance(step, (KernelStep, ExternNode))
 
 
 def by_place(steps: Iterable[Step]) -> dict[Place, list[KernelStep]]:
@@ -222,36 +203,20 @@ def record_of(step: KernelStep, schedule: Schedule) -> KernelRecord:
     )
 
 
-def faster(
-    choice: Alternatives, schedule: Schedule, device: torch.device, record: CompileRecord
-) -> list[Step]:
-    """The steps of the faster alternative, by measuring both; the answer is kept on disk."""
-    ways: dict[str, list[Step]] = {"fused": [choice.fused], "apart": choice.apart}
-    names = dict.fromkeys(name for step in choice.parts() for name in step.touched())
-    times = race(
-        {what: functools.partial(run_steps, steps) for what, steps in ways.items()},
-        choice.fused.kernel.source,
-        {name: schedule.buffers[name].layout for name in names},
-        device,
+def build_cpp(
+    device: torch.device, kernels: Sequence[Kernel], moved: Sequence[int]
+) -> list[Callable]:
+    return build_cpp_kernels([(kernel.source, kernel.summary) for kernel in kernels])
+
+
+register_language(
+    Language(
+        name="cpp",
+        writers={Group: CppKernelWriter, Foreach: ForeachWriter},
+        build=build_cpp,
+        most_pointers=960,  # the launcher takes 1024 arguments
     )
-    measured = ", ".join(f"{what} {ms * 1e3:.1f} us" for what, ms in times.items())
-    record.notes.append(f"{choice.fused.name}: {measured}")
-    return ways[min(times, key=times.get)]
-
-
-def run_steps(steps: Sequence[Step], tensors: dict[str, torch.Tensor], stream: int) -> None:
-    """The steps on these tensors, to be measured."""
-    for step in steps:
-        if isinstance(step, KernelStep):
-            step.function(*[tensors[a] for a in step.kernel.arguments], stream)
-        else:
-            views = [
-                tensors[v.name].as_strided(
-                    [*map(int, v.size)], [*map(int, v.stride)], int(v.offset)
-                )
-                for v in step.buffer.args
-            ]
-            step.buffer.out_op(*views, out=tensors[step.buffer.name])
+)
 
 
 # --- what is kept ---------------------------------------------------------------------------------

@@ -31,7 +31,7 @@ import sympy
 import torch
 
 from . import config
-from .codegen.matmul import FusedProduct
+from .devices import about
 from .in_place import may_overwrite
 from .ir import Buffer, ConstantBuffer, ExternKernel, InputBuffer, MultiOutput
 from .kernels import KernelStep, Step
@@ -41,10 +41,6 @@ from .runtime.program import ALIGNMENT
 from .sizes.intervals import is_nonnegative
 from .sizes.symbols import Size, expand, hint, sizes
 
-# devices where an output takes the memory of what it is made of: that still lies in the cache
-HANDED_OVER = {"cuda"}
-# device -> bytes from which on, in training, an intermediate is no part of a workspace
-SINGLE = {"cuda": 1 << 16}
 # (offset or slot, bytes, first step, last step, buffer)
 Occupied: TypeAlias = tuple[int, Size, int, int, str]
 
@@ -235,7 +231,7 @@ class MemoryPlanner:
         there, each large intermediate is the allocator's, and returned after its last use."""
         single = math.inf
         if self.record.joint_graph is not None:
-            single = SINGLE.get(self.device.type, math.inf)
+            single = about(self.device).single
         # the eager kernel's own
         is_fresh = isinstance(buffer, MultiOutput) or (
             isinstance(buffer, ExternKernel) and buffer.out_op is None
@@ -247,7 +243,7 @@ class MemoryPlanner:
         """{output: the library kernel's result that it takes the memory of}: gelu(a @ b) over a @
         b."""
         handed: dict[str, str] = {}
-        if self.device.type not in HANDED_OVER:
+        if not about(self.device).hands_over:
             return handed
         for position, step in enumerate(self.steps):
             for name in step.made():
@@ -301,15 +297,8 @@ def scatter_targets(steps: Sequence[Step]) -> dict[str, str]:
 
 def writes_over(step: Step) -> bool:
     """May this step's results lie where something that it reads lies?"""
-    if not (config.in_place and config.buffer_reuse and isinstance(step, KernelStep)):
-        return False
-    if step.kernel.reruns:
-        return False
-    # Triton: loops may read a value again, and for a second result it may be loaded twice, in other
-    # threads
-    return step.language != "triton" or not (
-        isinstance(step.group, FusedProduct) or step.group.is_reduction or len(step.made()) > 1
-    )
+    allowed = config.in_place and config.buffer_reuse
+    return allowed and isinstance(step, KernelStep) and not step.kernel.reruns
 
 
 def may_alias(buffer: ExternKernel | MultiOutput) -> bool:

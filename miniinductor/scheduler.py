@@ -19,7 +19,7 @@ pair with the best score until no pair is left (paper section 4.3).  A pair is f
 
 After fusion, in_place.py and foreach.py decide what is written over existing memory and join alike
 kernels (`schedule` in compile.py calls all three). Mirrors torch/_inductor/scheduler.py.  Left out:
-templates (codegen/matmul.py fuses around them afterwards), reordering for communication,
+templates (gpu/products.py fuses around them afterwards), reordering for communication,
 peak-memory reordering, fusing two pointwise nodes over loops of different order.
 """
 

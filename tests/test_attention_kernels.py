@@ -11,9 +11,9 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 import minidynamo
 from miniinductor.autograd.joint import trace_forward
 from miniinductor.decompositions import table
-from miniinductor.graph_passes import apply, optimize, patterns, rewrites
+from miniinductor.gpu import attention as on_gpus
+from miniinductor.graph_passes import apply, attention, optimize, patterns, rewrites
 from miniinductor.records import CompileRecord
-from miniinductor.runtime import attention
 
 INF, NAN = math.inf, math.nan
 
@@ -175,7 +175,7 @@ def test_rows_in_doubt_are_computed_again(dtype, masked):
     out.fill_(7)
     if dtype == torch.float32:  # inf * 0 of a TF32 product, which only the result shows
         out[1, 2, 11, 3], doubt[1, 2, 11] = NAN, True
-    attention.mend(out, log_sum, q, k, v, mask, 0.3)
+    on_gpus.mend(out, log_sum, q, k, v, mask, 0.3)
     scores = q.float() @ k.float().mT * 0.3 + (mask.float() if masked else 0)
     want = (scores.softmax(-1) @ v.float()).to(dtype)
     assert (

@@ -12,8 +12,8 @@ import torch.nn.functional as F
 
 import minidynamo
 import miniinductor
-import miniinductor.compile as compile_module
-from miniinductor.runtime import cuda_graphs
+from miniinductor.devices import DEVICES, Device, Replay
+from miniinductor.gpu import cuda_graphs
 
 
 def by_address(tensor):
@@ -64,7 +64,8 @@ def recordings(monkeypatch):
     monkeypatch.setattr(cuda_graphs, "current_stream", lambda device: 7)
     monkeypatch.setattr(cuda_graphs, "forget_failed_capture", lambda device: None)
     monkeypatch.setattr(torch.cuda, "graph_pool_handle", lambda: (0, 1))
-    monkeypatch.setattr(compile_module, "refusal", lambda graph, device: None)
+    replay = Replay(lambda graph, device: None, cuda_graphs.new_pools, cuda_graphs.record_half)
+    monkeypatch.setitem(DEVICES, "cpu", Device("cpu", replay=replay))
     monkeypatch.setattr(cuda_graphs, "is_on_cpu", lambda tensor: False)
     torch.manual_seed(0)
     yield made

@@ -37,8 +37,9 @@ ROOT = Path(__file__).parent.parent
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 # examples that need a GPU, a code generator at work, or the models' library
 ELSEWHERE = (
-    "triton_configs",
-    "triton_build",
+    "block_sizes",
+    "gpu/build",
+    "gpu/expressions",
     "_expressions",
     "cpp_reductions",
     "bench/models",

@@ -10,7 +10,7 @@ import torch
 
 import minidynamo
 import miniinductor
-from miniinductor import compile_fx, memory
+from miniinductor import compile_fx, devices
 
 
 def compiled_like_eager(function, *args, kernels=None, grad=False, **options):
@@ -215,7 +215,7 @@ def test_large_intermediates_of_training_are_allocated_and_returned_singly(langu
     kernel's result."""
     if language == "triton":
         monkeypatch.setenv("TRITON_INTERPRET", "1")
-    monkeypatch.setitem(memory.SINGLE, "cpu", 0)
+    monkeypatch.setitem(devices.DEVICES, "cpu", devices.Device("cpu", single=0))
     torch.manual_seed(0)
     layers = torch.nn.Sequential(
         *[m for _ in range(3) for m in (torch.nn.Linear(24, 24), torch.nn.GELU())]
@@ -245,7 +245,7 @@ def test_a_triton_kernel_of_two_results_overwrites_nothing(monkeypatch):
     """Threads that store one result might be ahead of those that load the old value for the
     other."""
     monkeypatch.setenv("TRITON_INTERPRET", "1")
-    monkeypatch.setitem(memory.SINGLE, "cpu", 0)
+    monkeypatch.setitem(devices.DEVICES, "cpu", devices.Device("cpu", single=0))
 
     def f(x, w):
         y = torch.mm(x, w)
@@ -267,7 +267,7 @@ def test_a_triton_kernel_of_two_results_overwrites_nothing(monkeypatch):
 @pytest.mark.skipif(os.environ.get("TRITON_INTERPRET") != "1", reason="needs Triton's interpreter")
 def test_an_output_takes_the_memory_of_the_product_it_is_made_of(monkeypatch):
     pytest.importorskip("triton")
-    monkeypatch.setattr(memory, "HANDED_OVER", {"cpu"})
+    monkeypatch.setitem(devices.DEVICES, "cpu", devices.Device("cpu", hands_over=True))
     a, b, c = torch.randn(6, 8), torch.randn(8, 5), torch.randn(6, 5)
 
     def once(a, b, c):

@@ -31,7 +31,8 @@ from minidynamo.bench.models import MODELS
 from minidynamo.bench.runner import largest_difference
 from minidynamo.bench.workloads import WORKLOADS
 from miniinductor.graph_passes import patterns
-from miniinductor.runtime import cuda_graphs, triton_build
+from miniinductor.gpu import build as triton_build
+from miniinductor.gpu import cuda_graphs
 
 pytestmark = pytest.mark.gpu
 same = test_cpp.same

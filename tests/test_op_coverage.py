@@ -346,7 +346,7 @@ def test_a_split_extreme(dtype):
     """Chunks that are cut short are filled up with what loses against every number."""
     from front_helpers import lower
 
-    from miniinductor.codegen.split_reductions import split_reductions
+    from miniinductor.gpu.split_reductions import split_reductions
     from miniinductor.interpreter import run_graph
 
     x = -x_of(131101, dtype=dtype).abs() - 1

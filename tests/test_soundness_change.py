@@ -1,5 +1,7 @@
 """One thing is changed between two calls: samples of `change`, `change_state` and `cold`."""
 
+import types
+
 import pytest
 import torch
 from torch import nn
@@ -31,10 +33,79 @@ def test_things_inductor():
         ("class", "s", "attribute", "__abstractmethods__", "equal"),
         ("class", "s", "attribute", "__bases__", "other"),
         ("module", "this_world", "attribute", "subject", "other"),
+        (
+            *("subclasses", "type(s.__dict__['d']).__mro__[0]"),
+            *("attribute", "__contains__", "descriptor"),
+        ),
+        ("named_tuple", "type(s).__mro__[0]", "attribute", "_asdict", "descriptor"),
+        (
+            *("hooks", "s.__dict__['_modules']['linear']"),
+            *("attribute", "_forward_hooks_always_called", "type"),
+        ),
+        ("hooks", "type(s).__mro__[1]", "attribute", "__getattr__", "other"),
+        ("logger", "s", "attribute", "disabled", "delete"),
+        (
+            *("module", "type(s.__dict__['_modules']['child']).__mro__[0]"),
+            *("attribute", "__init__", "delete"),
+        ),
     ],
 )
 def test_found_by_the_generator(case):
     assert runner.attempt(change, case, modes.MODES["eager"]) == ""
+
+
+class Failing(nn.Module):
+    def forward(self, x):
+        x = x + 1
+        if x.dim() == 1:
+            raise ValueError(x.dim())
+        return x
+
+
+def test_hooks_that_are_always_called():
+    def make():
+        net, calls = Failing(), []
+        net.register_forward_hook(lambda *args: calls.append(args[2]), always_call=True)
+        net.register_forward_hook(lambda *args: calls.append("plain"))
+        return net, calls
+
+    def f(net, x):
+        try:
+            return net(x) * 2
+        except ValueError as error:
+            return x - error.args[0]
+
+    for sizes in ((3,), (1, 3)):
+        plain, compiled, x = make(), make(), torch.ones(sizes)
+        want = f(plain[0], x)
+        got = minidynamo.compile(f, backend="eager")(compiled[0], x)
+        assert torch.equal(want, got) and [*map(str, plain[1])] == [*map(str, compiled[1])]
+
+
+def test_a_global_that_is_called_super():
+    class Parent:
+        gain = 2.0
+
+    class Child(Parent):
+        gain = 3.0
+
+        def read(self, x):
+            return x * super().gain
+
+    scope = {"super": lambda *args: Child if args else Parent}
+    read = types.FunctionType(Child.read.__code__, scope, "read", None, Child.read.__closure__)
+    x, child = torch.ones(3), Child()
+    assert torch.equal(read(child, x), minidynamo.compile(read, backend="eager")(child, x))
+
+
+@pytest.mark.skipif(not hasattr(torch.Tensor, "has_names"), reason="torch has no names any more")
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
+def test_named_dimensions(backend):
+    compiled = minidynamo.compile(lambda t: t.exp() * 2, backend=backend)
+    x = torch.ones(2, 3)
+    assert compiled(x).names == (None, None)
+    x.names = ("a", "b")
+    assert compiled(x).names == ("a", "b")
 
 
 def test_state():

@@ -23,7 +23,7 @@ ALLOWED = {  # before anything is compiled, in a process of its own, the rule it
     "minidynamo/frame_hook.py",
     "minidynamo/variables/constant.py",
     "miniinductor/foreign.py",
-    "miniinductor/runtime/triton_worker.py",
+    "miniinductor/gpu/worker.py",
 }
 PACKAGES = Path(__file__).parent.parent
 

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from symbolic_helpers import Symbolic
 
 import miniinductor
-from miniinductor.codegen import split_reductions as splitting
+from miniinductor.gpu import split_reductions as splitting
 from miniinductor.sizes import ranges
 from miniinductor.sizes.expressions import FloorDiv, Mod
 
@@ -276,7 +276,7 @@ def test_a_size_only_in_a_backward_compile_is_not_guarded_late():
 
 def test_cuda_graphs_are_refused():
     from miniinductor.ir import Graph, InputBuffer
-    from miniinductor.runtime.cuda_graphs import refusal
+    from miniinductor.gpu.cuda_graphs import refusal
 
     assert "symbolic" in refusal(
         Graph(inputs={"s0": InputBuffer("s0", None)}), torch.device("cuda")
@@ -396,15 +396,17 @@ def test_triton_needs_no_mask_where_blocks_divide_every_size():
 def test_what_a_gpu_kernel_assumes_of_its_sizes(monkeypatch):
     """Compiled for a GPU that is not there; launches are only noted: (function, grid)."""
     pytest.importorskip("triton")
-    from miniinductor.runtime import _launcher, program, triton_build
+    from miniinductor.gpu import build as triton_build
+    from miniinductor.gpu import registration
+    from miniinductor.runtime import _launcher
 
     kernels, launched, loaded = [], [], []
     monkeypatch.setattr(
-        "miniinductor.codegen.triton.LONG_ROW", 32
+        "miniinductor.gpu.tile_plan.LONG_ROW", 32
     )  # the interpreter's tiles are too large to be compiled
     build = triton_build.build_triton_kernels
     monkeypatch.setattr(
-        program,
+        registration,
         "build_triton_kernels",
         lambda some, *rest: kernels.extend(some) or build(some, *rest),
     )

@@ -24,12 +24,12 @@ import miniinductor.config as config
 from minidynamo.bench.models import MODELS
 from minidynamo.bench.runner import largest_difference
 from miniinductor.codegen.common import Kernel
-from miniinductor.codegen.triton import Launch
-from miniinductor.codegen.triton_configs import Config
-from miniinductor.graph_passes import gpu_layout
+from miniinductor.gpu.launch import Launch
+from miniinductor.gpu.block_sizes import Config
+from miniinductor.gpu import layouts
 from miniinductor.ops import ops
-from miniinductor.runtime import triton_build
-from miniinductor.runtime.triton_interpreter import load_interpreted
+from miniinductor.gpu import build as triton_build
+from miniinductor.gpu.interpreter import load_interpreted
 
 NOT_HERE = {
     "test_the_writer_defines_every_op",
@@ -223,9 +223,9 @@ def test_alike_kernels_are_joined_up_to_so_many_pointers():
 @pytest.mark.parametrize("follows", [False, True])
 def test_results_with_unaligned_rows_come_from_the_template(monkeypatch, follows):
     monkeypatch.setattr(
-        gpu_layout, "_on_gpu", lambda node: isinstance(node.meta.get("val"), torch.Tensor)
+        layouts, "_on_gpu", lambda node: isinstance(node.meta.get("val"), torch.Tensor)
     )
-    monkeypatch.setattr(gpu_layout, "LEAST_PRODUCT", 1)
+    monkeypatch.setattr(layouts, "LEAST_PRODUCT", 1)
     a, w = R(130, 64).bfloat16(), R(259, 64).bfloat16()
     function = (lambda a, w: torch.relu(a @ w.t())) if follows else lambda a, w: a @ w.t()
     with torch.no_grad():
@@ -403,9 +403,9 @@ def test_models_through_the_interpreter(name):
 def test_channels_last_and_padding_keep_values_and_strides(monkeypatch):
     """The GPU's layout pass, on CPU tensors."""
     monkeypatch.setattr(
-        gpu_layout, "_on_gpu", lambda node: isinstance(node.meta.get("val"), torch.Tensor)
+        layouts, "_on_gpu", lambda node: isinstance(node.meta.get("val"), torch.Tensor)
     )
-    monkeypatch.setattr(gpu_layout, "LEAST_PRODUCT", 1)
+    monkeypatch.setattr(layouts, "LEAST_PRODUCT", 1)
     network = torch.nn.Sequential(
         torch.nn.Conv2d(3, 8, 3), torch.nn.ReLU(), torch.nn.Conv2d(8, 16, 3)
     ).eval()
@@ -428,7 +428,7 @@ def test_channels_last_and_padding_keep_values_and_strides(monkeypatch):
 @pytest.mark.parametrize("bias", [False, True])
 def test_patches_are_matrix_products(monkeypatch, channels_last, bias):
     monkeypatch.setattr(
-        gpu_layout, "_on_gpu", lambda node: isinstance(node.meta.get("val"), torch.Tensor)
+        layouts, "_on_gpu", lambda node: isinstance(node.meta.get("val"), torch.Tensor)
     )
     network = (
         torch.nn.Sequential(
@@ -458,7 +458,7 @@ def test_patches_are_matrix_products(monkeypatch, channels_last, bias):
 def test_float32_images_cut_in_patches_stay_with_eagers_kernel(monkeypatch):
     """In channels-last memory a GPU's library lost a hundred times eager's precision."""
     monkeypatch.setattr(
-        gpu_layout, "_on_gpu", lambda node: isinstance(node.meta.get("val"), torch.Tensor)
+        layouts, "_on_gpu", lambda node: isinstance(node.meta.get("val"), torch.Tensor)
     )
     network, x = (
         torch.nn.Sequential(
@@ -475,12 +475,12 @@ def test_float32_images_cut_in_patches_stay_with_eagers_kernel(monkeypatch):
 
 def test_products_are_padded_in_the_backward_graph_too(monkeypatch):
     monkeypatch.setattr(
-        gpu_layout, "_on_gpu", lambda node: isinstance(node.meta.get("val"), torch.Tensor)
+        layouts, "_on_gpu", lambda node: isinstance(node.meta.get("val"), torch.Tensor)
     )
-    monkeypatch.setattr(gpu_layout, "LEAST_PRODUCT", 1)
-    notes, old = [], gpu_layout.Relayout.run
+    monkeypatch.setattr(layouts, "LEAST_PRODUCT", 1)
+    notes, old = [], layouts.Relayout.run
     monkeypatch.setattr(
-        gpu_layout.Relayout, "run", lambda self: (old(self), notes.append(self.padded))[0]
+        layouts.Relayout, "run", lambda self: (old(self), notes.append(self.padded))[0]
     )
     head = torch.nn.Linear(64, 99, bias=False).bfloat16()
     x, target = torch.randn(32, 64).bfloat16().requires_grad_(), torch.randint(0, 99, (32,))
@@ -499,7 +499,7 @@ def test_products_are_padded_in_the_backward_graph_too(monkeypatch):
 @pytest.mark.parametrize("bias", [True, False])
 def test_convolutions_of_1x1_as_products(monkeypatch, bias):
     monkeypatch.setattr(
-        gpu_layout, "_on_gpu", lambda node: isinstance(node.meta.get("val"), torch.Tensor)
+        layouts, "_on_gpu", lambda node: isinstance(node.meta.get("val"), torch.Tensor)
     )
     model = (
         torch.nn.Sequential(
@@ -533,7 +533,7 @@ def test_convolutions_are_trained_in_channels_last_memory(monkeypatch, dtype):
     """What is saved and the gradients on their way, too; results and gradients of parameters lie as
     in eager."""
     monkeypatch.setattr(
-        gpu_layout, "_on_gpu", lambda node: isinstance(node.meta.get("val"), torch.Tensor)
+        layouts, "_on_gpu", lambda node: isinstance(node.meta.get("val"), torch.Tensor)
     )
     torch.manual_seed(0)
     model = torch.nn.Sequential(
@@ -702,7 +702,7 @@ def test_indices_are_wide_where_they_must_be():
     """Also along the reduction: 4096*r0 does not fit into 32 bits."""
     from backend_helpers import make_graph
 
-    from miniinductor.codegen.triton import TritonKernelWriter
+    from miniinductor.gpu.kernel_writer import TritonKernelWriter
     from miniinductor.records import CompileRecord
     from miniinductor.scheduler import Scheduler
 
@@ -783,7 +783,7 @@ def test_elements_of_a_whole_sum_are_made_where_their_rows_are_reduced(monkeypat
 @pytest.mark.parametrize("dims, training", [(1, False), (2, False), (2, True)])
 def test_the_bias_of_a_convolution_is_added_by_the_kernel_that_follows(monkeypatch, dims, training):
     monkeypatch.setattr(
-        gpu_layout, "_on_gpu", lambda node: isinstance(node.meta.get("val"), torch.Tensor)
+        layouts, "_on_gpu", lambda node: isinstance(node.meta.get("val"), torch.Tensor)
     )
     monkeypatch.setattr(config, "onednn_products", False)
     model = (torch.nn.Conv1d, torch.nn.Conv2d)[dims - 1](3, 8, 3, padding=1)
@@ -804,7 +804,7 @@ def test_the_bias_of_a_convolution_is_added_by_the_kernel_that_follows(monkeypat
 def test_the_bias_of_a_float32_product_is_added_by_the_kernel_that_follows(monkeypatch, dtype):
     """Of the second product only: what reads the first one is no pointwise op."""
     monkeypatch.setattr(
-        gpu_layout, "_on_gpu", lambda node: isinstance(node.meta.get("val"), torch.Tensor)
+        layouts, "_on_gpu", lambda node: isinstance(node.meta.get("val"), torch.Tensor)
     )
     monkeypatch.setattr(config, "onednn_products", False)
     model = torch.nn.Sequential(
@@ -829,12 +829,12 @@ def test_the_bias_of_a_float32_product_is_added_by_the_kernel_that_follows(monke
 
 
 def test_tiles_whose_values_fit_in_no_registers_are_not_tried():
-    from miniinductor.codegen import triton_configs
+    from miniinductor.gpu import block_sizes
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TRITON_INTERPRET", "0")
         few, many = (
-            triton_configs.block_configs("looped", {"x": 1 << 16, "r": 128}, True, tiles)
+            block_sizes.block_configs("looped", {"x": 1 << 16, "r": 128}, True, tiles)
             for tiles in (2, 20)
         )
     assert (

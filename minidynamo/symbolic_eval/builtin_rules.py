@@ -46,19 +46,11 @@ from ..variables.iterators import (
     ZipVar,
 )
 from ..variables.modules import PyModuleVar
-from ..variables.objects import (
-    MISSING,
-    ClassVar,
-    ObjectVar,
-    SuperVar,
-    allocate,
-    initialise_exception,
-    initialise_payload,
-    instantiate,
-    lookup,
-    trusted,
-    type_text,
-)
+from ..variables.classes import ClassVar, allocate, initialise_payload, instantiate
+from ..variables.exceptions import initialise_exception
+from ..variables.lookup import MISSING, lookup, trusted, type_text
+from ..variables.objects import ObjectVar
+from ..variables.super import SuperVar
 from ..variables.symbolic import CALLS, SymVar, apply, is_number
 from ..variables.tensor import TensorVar
 from . import class_checks  # noqa: F401  (its rules join the table)

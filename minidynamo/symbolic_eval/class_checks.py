@@ -26,7 +26,9 @@ from ..foreign import ours
 from ..variables.base import OpaqueVar
 from ..variables.constant import ConstantVar
 from ..variables.containers import TupleVar
-from ..variables.objects import MISSING, ClassVar, ObjectVar, lookup, trusted
+from ..variables.classes import ClassVar
+from ..variables.lookup import MISSING, lookup, trusted
+from ..variables.objects import ObjectVar
 from ..variables.tensor import TensorVar
 from .torch_rules import rules
 

@@ -22,7 +22,7 @@ from ..variables.base import NULL, RUNNING
 from ..variables.constant import ConstantVar
 from ..variables.functions import bind
 from ..variables.iterators import GeneratorVar
-from ..variables.objects import TracebackVar
+from ..variables.exceptions import TracebackVar
 from ..variables.symbolic import data_dependent
 from . import builtin_rules, library_rules, torch_rules  # noqa: F401  (the second fills the table)
 from .code_info import code_info

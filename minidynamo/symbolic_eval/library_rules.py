@@ -27,7 +27,10 @@ from ..variables.constant import ConstantVar
 from ..variables.containers import DictVar, ListVar, SetVar, TupleVar
 from ..variables.functions import BoundMethodVar, CallableVar, FunctionVar, PartialVar
 from ..variables.iterators import LibraryIterator
-from ..variables.objects import ClassVar, ModuleVar, ObjectVar, lookup
+from ..variables.classes import ClassVar
+from ..variables.lookup import lookup
+from ..variables.nn_modules import ModuleVar
+from ..variables.objects import ObjectVar
 from .opcodes import exc_info
 from .torch_rules import NONE, RULES, refused, rules
 
@@ -147,7 +150,7 @@ def _log(level, tx, logger, *args, **kwargs):
     """Logger.debug/info...: nothing happens while the level is off (guarded); else the graph
     breaks."""
     logger = logger.real()
-    if logger.isEnabledFor(level):
+    if tx.run_now(logger.isEnabledFor, level):
         raise Break(
             "logging",
             f"Logger call at level {logging.getLevelName(level)}",

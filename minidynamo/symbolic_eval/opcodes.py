@@ -42,7 +42,10 @@ from ..variables.functions import (
 )
 from ..variables.iterators import IteratorVar
 from ..variables.modules import PyModuleVar
-from ..variables.objects import MISSING, ClassVar, ObjectVar, SuperVar, lookup
+from ..variables.classes import ClassVar
+from ..variables.lookup import MISSING, lookup
+from ..variables.objects import ObjectVar
+from ..variables.super import SuperVar
 from ..variables.symbolic import TextVar, parts_of
 from ..variables.tensor import TensorVar
 from .torch_rules import ContextVar
@@ -224,8 +227,10 @@ def push_callable(frame, found):
 @opcode
 def LOAD_SUPER_ATTR(frame, arg):
     name, flags = arg
-    _, cls, instance = frame.popn(3)
-    found = SuperVar(cls.as_constant(), instance).getattr(frame, name)
+    called, cls, instance = frame.popn(3)
+    written_out = flags & 2  # super(cls, instance); Python adds the arguments of super() itself
+    arguments = [cls, instance] if written_out or called.identity() is super else []
+    found = called.call(frame, arguments, {}).getattr(frame, name)
     if flags & 1:
         push_callable(frame, found)
     else:

@@ -41,17 +41,10 @@ from ..variables.iterators import (
     SentinelVar,
     SequenceIterator,
 )
-from ..variables.objects import (
-    METHODS,
-    MISSING,
-    ClassVar,
-    ObjectVar,
-    TracebackVar,
-    is_programs,
-    lookup,
-    method_of_class,
-    type_text,
-)
+from ..variables.classes import ClassVar
+from ..variables.exceptions import TracebackVar
+from ..variables.lookup import METHODS, MISSING, in_c_or_library, lookup, type_text
+from ..variables.objects import ObjectVar, method_of_class
 from ..variables.symbolic import SymVar, apply, data_dependent
 from ..variables.tensor import FloatVar, TensorVar
 
@@ -701,7 +694,7 @@ class Operations:
         if type(found) is FIELD and isinstance(variable, TupleVar):
             (place, _) = found.__reduce__()[1]
             return variable.item(self, place)
-        native = hasattr(type(found), "__get__") and not is_programs(found)
+        native = in_c_or_library(found)
         if isinstance(variable, TensorVar) or native and hasattr(variable, "method_" + name):
             return MethodVar(variable, name)
         if isinstance(found, METHODS):  # of a named tuple's class

@@ -27,7 +27,7 @@ from ..variables.base import Variable
 from ..variables.constant import NUMPY, ConstantVar
 from ..variables.containers import DictVar, ListVar, SequenceVar, TupleVar
 from ..variables.functions import MethodVar
-from ..variables.objects import MISSING, lookup
+from ..variables.lookup import MISSING, lookup
 from ..variables.symbolic import SymVar
 from ..variables.tensor import FloatVar, TensorVar
 

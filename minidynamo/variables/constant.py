@@ -17,7 +17,9 @@ import types
 import torch
 
 from ..exceptions import Break
+from ..guards import constant_check
 from .base import RealVar
+from .registry import BY_VALUE, Registry
 
 try:
     import numpy
@@ -41,6 +43,7 @@ try:
     NUMPY = NUMBERS | {numpy.bool_}
 except ImportError:  # torch works without it
     NUMBERS = NUMPY = set()
+MEMBERS = Registry()  # members of enumerations as objects: rules take (builder, value)
 LITERALS = {int, float, bool, complex, str, bytes, type(None), type(Ellipsis), type(NotImplemented)}
 CONSTANT_TYPES = LITERALS | {
     torch.dtype,
@@ -111,8 +114,15 @@ class ConstantVar(RealVar):
 
     def getattr(self, tx, name):
         if isinstance(self.value, enum.Enum):  # its attributes can be written
-            return tx.output.enum_member(self.value).getattr(tx, name)
+            return self.as_object(tx).getattr(tx, name)
         return tx.fold(getattr, self.value, name)
+
+    def as_object(self, tx):
+        """A member of an enumeration, where it matters what its `__dict__` holds."""
+        rule = MEMBERS.of(self.value)
+        if rule is None:
+            raise Break("attribute", f"an attribute of {self}")
+        return rule(tx.output, self.value)
 
     def call_method(self, tx, name, args, kwargs):
         if name == "join" and type(self.value) is str and len(args) == 1:
@@ -169,3 +179,19 @@ class ConstantVar(RealVar):
         ):  # Python writes no such text
             return f"constant int of {self.value.bit_length()} bits"
         return f"constant {self.value!r:.200}"
+
+
+BY_IDENTITY = (enum.Enum, torch.dtype, torch.layout, torch.memory_format)
+
+
+@BY_VALUE.rule(*CONSTANT_TYPES - {slice}, test=is_constant_value, order=10)
+def wrap_constant(builder, value, source):
+    """A constant at `source`; an int that the policy of sizes says so, as a symbol."""
+    if type(value) is int and builder.policy.of_int(value, source):
+        builder.guard(source, "TYPE", "type({0}) is int")
+        return builder.symbolic_int(value, source)
+    check, pin = constant_check(value)
+    if isinstance(pin, BY_IDENTITY):
+        check = "{0} is {pin}"
+    builder.guard(source, "EQUALS", check, pin)
+    return ConstantVar(value)

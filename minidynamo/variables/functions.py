@@ -11,12 +11,18 @@ Mirrors torch/_dynamo/variables/functions.py (paper section 3.4, inlining).
 import functools
 import inspect
 import types
+import typing
+import weakref
+
+import torch
 
 from ..exceptions import Break
 from ..foreign import ours
 from .base import Lazy, RealVar, Variable
-from .constant import ConstantVar
+from .constant import ConstantVar, is_constant_value
 from .containers import DictVar, TupleVar
+from .lookup import trusted
+from .registry import BY_VALUE, PINNED, SHARED
 
 
 class CellVar(Variable):
@@ -427,3 +433,158 @@ class CallableVar(RealVar):
             if name.startswith("a ")
             else f"{getattr(self.value, '__module__', None) or ''}.{name}".lstrip(".")
         )
+
+
+# ---- functions, methods and callables from outside
+C_CALLABLES = (
+    types.BuiltinFunctionType,
+    types.MethodDescriptorType,
+    types.WrapperDescriptorType,
+    types.MethodWrapperType,
+    types.ClassMethodDescriptorType,
+    types.GetSetDescriptorType,
+    functools._lru_cache_wrapper,
+    torch._ops.OpOverload,
+    torch._ops.OpOverloadPacket,
+    type(torch.ops.aten),
+)
+
+
+@BY_VALUE.rule(types.FunctionType)
+def wrap_function(builder, value, source):
+    """A Python function: by its code, its defaults are read where they are used."""
+    if source.root().kind == "pinned" or source.kind == "pinned":
+        if source.kind != "pinned":
+            builder.guard(source, "ID", "{0} is {pin}", value)
+        return builder.wrap_pinned(value)
+    known = builder.memo.get(id(value))
+    if known is None:
+        builder.guard(source, "TYPE", "type({0}) is {pin}", types.FunctionType)
+        builder.guard(source, "CODE", "{0}.__code__ is {pin}", value.__code__)
+        guard_defaults(builder, value, source)
+        known = builder.memo[id(value)] = (function_of(builder, value, source), value)
+    elif known[0].source is not source:
+        builder.guard_pair("{0} is {1}", source, known[0].source)
+    return known[0]
+
+
+def guard_defaults(builder, function, source):
+    """As many defaults, for the same names: their values are guarded where they are used."""
+    names = list(function.__kwdefaults__ or ())
+    check = f"len({{0}}.__defaults__ or ()) == {len(function.__defaults__ or ())}"
+    builder.guard(source, "DEFAULTS", f"{check} and [*({{0}}.__kwdefaults__ or ())] == {names!r}")
+
+
+def function_of(builder, fn, source):
+    """FunctionVar of a real function; defaults and cells are read through `source`."""
+    defaults = [
+        Lazy(default, source.attr("__defaults__").item(n))
+        for n, default in enumerate(fn.__defaults__ or ())
+    ]
+    kwdefaults = {
+        name: Lazy(default, source.attr("__kwdefaults__").item(name))
+        for name, default in (fn.__kwdefaults__ or {}).items()
+    }
+    closure = [
+        cell_of(builder, cell, source.child("closure", n))
+        for n, cell in enumerate(fn.__closure__ or ())
+    ]
+    return FunctionVar(
+        fn,
+        fn.__code__,
+        fn.__globals__,
+        fn.__qualname__,
+        tuple(defaults),
+        kwdefaults,
+        tuple(closure),
+        source,
+    )
+
+
+@SHARED.rule(types.CellType)
+def wrap_cell(builder, cell, source):
+    return cell_of(builder, cell, source)
+
+
+def cell_of(builder, cell, source):
+    """The variable of a closure cell, one however many functions share it."""
+    known = builder.memo.get(id(cell))
+    if known is None:
+        try:
+            content = Lazy(cell.cell_contents, source.child("cell"))
+        except ours(ValueError):
+            builder.guard(source, "EMPTY", "{0} == {pin}", types.CellType())
+            content = None
+        known = builder.memo[id(cell)] = (CellVar(content, source, cell), cell)
+    return known[0]
+
+
+@BY_VALUE.rule(*C_CALLABLES)
+def wrap_c_callable(builder, value, source):
+    """What C code gives is held by reference; a method of an object is its name on that object."""
+    kind = type(value)
+    if kind is types.BuiltinMethodType and not isinstance(
+        value.__self__, (types.ModuleType, type, type(None))
+    ):
+        check = f"type({{0}}) is {{pin}} and {{0}}.__name__ == {value.__name__!r}"
+        builder.guard(source, "METHOD", check, kind)
+        return MethodVar(builder.wrap(value.__self__, source.attr("__self__")), value.__name__)
+    if kind is types.BuiltinFunctionType:
+        builder.guard(source, "EQ", "{0} == {pin}", value)
+    else:
+        same = "{0} == {pin}" if kind is types.MethodWrapperType else "{0} is {pin}"
+        builder.guard(source, "ID", same, value)
+    return builder.wrap_pinned(value)
+
+
+@SHARED.rule(types.MethodType)
+def wrap_method(builder, value, source):
+    function = builder.wrap(value.__func__, source.attr("__func__"))
+    instance = builder.wrap(value.__self__, source.attr("__self__"))
+    return BoundMethodVar(function, instance, source)
+
+
+@PINNED.rule(types.FunctionType)
+def pinned_function(builder, value):
+    builder.guard_function(value)
+    if not (value.__closure__ or value.__defaults__ or value.__kwdefaults__):
+        return FunctionVar(value, value.__code__, value.__globals__, value.__qualname__)
+    variable = function_of(builder, value, builder.tree.pinned(value))
+    variable.defaults = tuple(map(constant_at_once, variable.defaults))
+    variable.source = None
+    return variable
+
+
+def constant_at_once(default):
+    """`guard_function` holds the tuple of the defaults fast: its constants need no guard."""
+    return ConstantVar(default.value) if is_constant_value(default.value) else default
+
+
+def is_typing(value):
+    """list[int], typing.List, a TypeVar: C code and typing's classes know what to do with them."""
+    aliases = (types.GenericAlias, typing._Final)
+    return isinstance(value, aliases) or getattr(type(value), "__module__", "") == "typing"
+
+
+def is_fixed_callable(value):
+    """A callable of C without attributes of its own: operator.itemgetter(0)."""
+    kind = type(value)
+    plain = trusted(kind.__module__) and not hasattr(kind, "__dict__")
+    return callable(value) and plain and not isinstance(value, weakref.ref)
+
+
+@PINNED.rule(*C_CALLABLES, test=lambda value: isinstance(value, C_CALLABLES), order=30)
+@PINNED.rule(test=is_typing, order=40)
+@PINNED.rule(test=is_fixed_callable, order=60)
+def pinned_callable(builder, value):
+    return CallableVar(value)
+
+
+def is_class_method(value):
+    return type(value) is types.MethodType and isinstance(value.__self__, type)
+
+
+@PINNED.rule(test=is_class_method, order=70)
+def pinned_class_method(builder, value):
+    function = builder.wrap_pinned(value.__func__)
+    return BoundMethodVar(function, builder.wrap_pinned(value.__self__))

@@ -11,10 +11,12 @@ Mirrors torch/_dynamo/variables/misc.py (PythonModuleVariable) and symbolic_conv
 """
 
 import sys
+import types
 
 from .base import RealVar
 from .constant import ConstantVar
-from .objects import MISSING, lookup, trusted
+from .lookup import MISSING, lookup, trusted
+from .registry import BY_VALUE, PINNED
 
 
 class PyModuleVar(RealVar):
@@ -100,3 +102,14 @@ class GlobalsVar:
             output.tree.pinned(self.builtins, "builtins").item(name), self.builtins[name]
         )
         return output.wrap_pinned(self.builtins[name])
+
+
+@BY_VALUE.rule(types.ModuleType)
+def wrap_python_module(builder, value, source):
+    builder.guard(source, "ID", "{0} is {pin}", value)
+    return builder.wrap_pinned(value)
+
+
+@PINNED.rule(types.ModuleType, test=lambda value: isinstance(value, types.ModuleType), order=20)
+def pinned_python_module(builder, value):
+    return PyModuleVar(value)

@@ -23,7 +23,8 @@ from ..originals import in_leaf_module, made_by_torch, replaced_in_tensor
 from .base import Variable
 from .constant import ConstantVar
 from .containers import SequenceVar
-from .objects import lookup, method_of_class
+from .lookup import lookup
+from .objects import method_of_class
 from .symbolic import Unpinned
 
 METADATA = {

@@ -307,10 +307,14 @@ class Tracer(TorchDispatchMode):
         if rule is not None and refusal(func, args, kwargs):
             rule = None  # the eager kernel raises
         if rule is not None:
+            known = len(self._alive)
             with self:
                 out = rule(*args, **kwargs)
             if out is not NotImplemented:
-                return self.in_eager_layout(func, args, kwargs, out)
+                out = self.in_eager_layout(func, args, kwargs, out)
+                if not is_view(func):
+                    self.forget_inner_views(out, known)
+                return out
         elif is_composite(func):  # reached when autograd was off
             with self:
                 return func.decompose(*args, **kwargs)
@@ -326,6 +330,17 @@ class Tracer(TorchDispatchMode):
         if torch.Tag.inplace_view in func.tags:
             return self.record_inplace_view(func, args, kwargs)
         return self.record(func, args, kwargs)
+
+    def forget_inner_views(self, out, known):
+        """The results of a decomposition are no views of what it made on the way.
+
+        `torch.stack` is written as a view of `cat(...)`; to autograd, eager's is a tensor of its
+        own, and `stack(...).flatten()` is a view of that.  known: how many tensors were bound before.
+        """
+        inner = {id(tensor) for tensor in self._alive[known:]}
+        for leaf in pytree.tree_leaves(out):
+            if isinstance(leaf, torch.Tensor) and id(self.derivation(leaf)[0]) in inner:
+                self._made_by.pop(id(leaf), None)
 
     def in_eager_layout(self, func, args, kwargs, out):
         """The result of a decomposition, in the strides that the op itself gives where an argument

@@ -83,7 +83,7 @@ class Kernel:
     stored: list[str]  # names of the group whose values it writes to memory
     read: list[str]
     summary: str  # a short word for the kernel's name: "softmax", "add_gelu"
-    reruns: bool = False  # C++: it may run a second time, so it must not overwrite what it reads
+    reruns: bool = False  # it may read something again after it has written a result
     launch: object = None  # Triton: how many programs, and which block sizes to try
 
 

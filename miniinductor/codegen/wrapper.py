@@ -32,6 +32,7 @@ import sympy
 import torch
 import torch.utils._pytree as pytree
 
+from ..devices import Streams, about
 from ..ir import (
     Buffer,
     BufferView,
@@ -140,7 +141,7 @@ class WrapperWriter:
         arguments = [
             self.symbol(a) if isinstance(a, sympy.Symbol) else a for a in step.kernel.arguments
         ]
-        if step.device.type == "cuda":
+        if about(step.device).streams is not None:
             arguments.append("stream")
         self.lines.append(f"{step.name}({', '.join(arguments)})")
 
@@ -316,8 +317,9 @@ class WrapperWriter:
         """The function's text: `lines` and, around them from inside to outside, the workspace,
         sizes, the stream, no autograd."""
         body = self.symbol_lines() + self.in_workspace([*self.lines, *self.result_lines()])
-        if self.device.type == "cuda":
-            body = self.on_stream(body)
+        streams = about(self.device).streams
+        if streams is not None:
+            body = self.on_stream(body, streams())
         body = [piece for line in body for piece in wrapped(line)]
         copies = any(value.name not in self.overwritten for _, value in self.graph.mutations)
         if copies or any(isinstance(o, ExternKernel) for o in self.graph.operations):
@@ -336,13 +338,13 @@ class WrapperWriter:
             ]
         return "\n".join(lines) + "\n"
 
-    def on_stream(self, body: list[str]) -> list[str]:
+    def on_stream(self, body: list[str], streams: Streams) -> list[str]:
         """With the device's stream at hand; called on another device, it changes to its own."""
         number = self.device.index or 0
         self.scope.update(
-            current_stream=torch._C._cuda_getCurrentRawStream,
-            current_device=torch._C._cuda_getDevice,
-            on_device=torch.cuda.device,
+            current_stream=streams.current_stream,
+            current_device=streams.current_device,
+            on_device=streams.on_device,
         )
         return [
             f"if current_device() != {number}:",
@@ -401,12 +403,12 @@ class WrapperWriter:
 
     def workspace_list(self, symbols: str) -> list[str]:
         """The line, if one is needed, that finds the list of workspaces for this call."""
-        is_cuda = self.device.type == "cuda"
+        has_streams = about(self.device).streams is not None
         if symbols:  # one list of workspaces for the sizes of this call; a few are kept
             self.scope["workspaces_for"] = WorkspacesBySize()
-            key = f"stream, {symbols}" if is_cuda else symbols
+            key = f"stream, {symbols}" if has_streams else symbols
             return [f"workspaces = workspaces_for({key})"]
-        if is_cuda:  # calls on one stream run in order: they may share what lies between them
+        if has_streams:  # calls on one stream run in order: they may share what lies between them
             self.scope["workspaces_of"] = {}
             return ["workspaces = workspaces_of.setdefault(stream, [])"]
         self.scope["workspaces"] = []

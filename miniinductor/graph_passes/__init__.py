@@ -3,7 +3,6 @@
 from .basic import optimize
 from .cpu_library import optimize_for_cpu
 from .freezing import Constants, fold_affine, freeze
-from .gpu_layout import optimize_for_gpu
 from .pattern_matcher import apply
 from .patterns import rewrites
 
@@ -14,6 +13,5 @@ __all__ = [
     "freeze",
     "optimize",
     "optimize_for_cpu",
-    "optimize_for_gpu",
     "rewrites",
 ]

@@ -2,7 +2,7 @@
 
 In:   nothing.  Out: `REWRITES`, in the order in which they are tried.
 
-    softmax(q @ k^T * scale + mask) @ v     ->  one attention kernel, which never stores the scores (runtime/attention.py)
+    softmax(q @ k^T * scale + mask) @ v     ->  one attention kernel, which never stores the scores (attention.py)
     x @ w + bias                            ->  a product that adds its bias itself (CPU)
 
 A rewrite must hold for every input, NaN and infinities too.  scores.masked_fill(mask, -inf) hides
@@ -21,7 +21,7 @@ import torch
 import torch.nn.functional as F
 
 from .. import config
-from ..runtime import attention as kernels
+from . import attention as kernels
 from .cpu_library import gains_by_onednn
 from .pattern_matcher import Rewrite, aten
 

@@ -24,6 +24,7 @@ from torch import fx
 from .. import config, coverage
 from ..autograd.functionalize import is_view
 from ..checks import may_raise
+from ..devices import recomputes
 from ..eager_support import refusal
 from ..ir import (
     Buffer,
@@ -59,8 +60,8 @@ from .registry import (
 from .unread import read_in_part
 
 MANY_READS = 4  # an inlined value that several users would re-read this often is stored instead
-# the same on a GPU, where arithmetic is free and memory is not; but not in a backward half, whose
-# kernels read what they share at other loops
+# the same where arithmetic is free and memory is not; but not in a backward half, whose kernels read
+# what they share at other loops
 FEW_READS = 2
 MANY_OPS = 16
 KNOWN_FUNCTIONS = set(
@@ -242,8 +243,7 @@ class GraphLowering(fx.Interpreter):
             base.realize(tuple(base.fake.stride()) if is_dense(base.fake) else None)
 
     def many_reads(self, box: TensorBox) -> int:
-        on_gpu = box.device.type == "cuda" or config.cpu_backend == "triton"
-        return FEW_READS if self.is_forward and on_gpu else MANY_READS
+        return FEW_READS if self.is_forward and recomputes(box.device) else MANY_READS
 
     def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
         if target is operator.getitem:

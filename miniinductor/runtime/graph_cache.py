@@ -48,7 +48,7 @@ import torch.utils._pytree as pytree
 from torch import fx
 from torch.fx.immutable_collections import immutable_dict, immutable_list
 
-from .. import config
+from .. import config, coverage
 from ..foreign import ours
 from ..sizes.symbols import SYMBOLIC, size
 from .build import cache_folder, cpu_name, write_whole
@@ -278,14 +278,16 @@ def source_hash():
 
 @functools.cache
 def modules():
-    """The compiler's modules, all of them imported."""
+    """The compiler's modules, all of them imported; without the coverage that is not there."""
+    missing = tuple(f"{name}." for name in coverage.absent)
     parts = [
         path.relative_to(PACKAGE.parent).with_suffix("").parts
         for path in sorted(PACKAGE.rglob("*.py"))
-        if path.stem != "triton_worker"
+        if path.parts[-2:] != ("gpu", "worker.py")  # a script, for processes of its own
     ]
     names = [".".join(part for part in path if part != "__init__") for path in parts]
-    return {name: importlib.import_module(name) for name in names}
+    there = [name for name in names if not f"{name}.".startswith(missing)]
+    return {name: importlib.import_module(name) for name in there}
 
 
 def compiler_text():

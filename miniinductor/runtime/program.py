@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from ..devices import LANGUAGES
 from ..sizes.symbols import Size, fill
-from .build import build_kernels, empty_cpu
-from .triton_build import build_triton_kernels
+from .build import CompilerError, empty_cpu
 
 if TYPE_CHECKING:
     from ..codegen.common import Kernel
@@ -68,9 +68,10 @@ class Program:
 def build_functions(
     language: str, device: torch.device, kernels: Sequence["Kernel"], moved: Sequence[int]
 ) -> list[Callable]:
-    if language == "cpp":
-        return build_kernels([(k.source, k.summary) for k in kernels])
-    return build_triton_kernels(kernels, device, moved)
+    """The kernels' functions, in the same order.  Raises CompilerError."""
+    if language not in LANGUAGES:  # a program from disk, of a process that had it
+        raise CompilerError(f"there is no code generator for {language}")
+    return LANGUAGES[language].build(device, kernels, moved)
 
 
 @dataclass

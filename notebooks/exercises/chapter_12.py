@@ -26,8 +26,8 @@ def _(answer):
     from miniinductor.ir import ComputedBuffer, ExternKernel
     from miniinductor.lowering import lower_graph
     from miniinductor.records import CompileRecord
-    from miniinductor.runtime.triton_build import source_file
-    from miniinductor.runtime.triton_interpreter import load_interpreted
+    from miniinductor.gpu.build import source_file
+    from miniinductor.gpu.interpreter import load_interpreted
     handler_class, template = answer
     sources = []
 
@@ -74,8 +74,8 @@ def pairs(source, top, total, columns, BLOCK: tl.constexpr):
 
 @exercise("12.3", "merging two softmaxes")
 def _(answer):
-    from miniinductor.runtime.triton_build import source_file
-    from miniinductor.runtime.triton_interpreter import load_interpreted
+    from miniinductor.gpu.build import source_file
+    from miniinductor.gpu.interpreter import load_interpreted
 
     def pairs(x):
         kernel = load_interpreted(source_file(KERNEL), "pairs")

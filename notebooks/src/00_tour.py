@@ -296,7 +296,7 @@ check("00.2", quiet)
 # | lowering and loop IR | `miniinductor/lowering/`, `ir.py` | `torch/_inductor/lowering.py`, `ir.py` | 4.2, 4.3 |
 # | scheduling | `miniinductor/scheduler.py` | `torch/_inductor/scheduler.py` | 4.4 |
 # | C++ | `miniinductor/codegen/cpp.py` | `torch/_inductor/codegen/cpp.py` | 4.6 |
-# | Triton | `miniinductor/codegen/triton.py` | `torch/_inductor/codegen/triton.py` | 4.5 |
+# | Triton | `miniinductor/gpu/kernel_writer.py` | `torch/_inductor/codegen/triton.py` | 4.5 |
 # | memory, wrapper | `miniinductor/memory.py`, `miniinductor/codegen/wrapper.py` | `torch/_inductor/codegen/wrapper.py` | 4.7 |
 # | symbolic sizes | `minidynamo/symbolic_shapes.py` | `torch/fx/experimental/symbolic_shapes.py` | 5 |
 #

@@ -194,8 +194,8 @@ def tiny_triton_kernel(body):
 Code(tiny_triton_kernel(body), "python", "the same body as ever, as Triton")
 
 # %%
-from miniinductor.runtime.triton_build import source_file
-from miniinductor.runtime.triton_interpreter import load_interpreted
+from miniinductor.gpu.build import source_file
+from miniinductor.gpu.interpreter import load_interpreted
 
 file = source_file(tiny_triton_kernel(body))            # a kernel must stand in a file: Triton reads its text
 tiny = load_interpreted(file, "tiny")
@@ -206,11 +206,11 @@ torch.allclose(out, torch.exp(-2 * x + x))
 # %% [markdown]
 # ## The real generator
 #
-# `miniinductor/codegen/triton.py` takes the same fused groups as the C++ generator. What it adds is knowledge about tiles: a value is a name, a dtype, and the *axes* along which it varies. A
+# `miniinductor/gpu/kernel_writer.py` takes the same fused groups as the C++ generator. What it adds is knowledge about tiles: a value is a name, a dtype, and the *axes* along which it varies. A
 # mean per row is a column `[XBLOCK, 1]`; it broadcasts against `[XBLOCK, RBLOCK]` by itself.
 
 # %%
-from miniinductor.codegen.triton import TritonKernelWriter
+from miniinductor.gpu.kernel_writer import TritonKernelWriter
 
 excerpt(TritonKernelWriter.load)
 
@@ -280,7 +280,7 @@ draw_shapes();
 # candidates for an H100:
 
 # %%
-from miniinductor.codegen.triton_configs import block_configs
+from miniinductor.gpu.block_sizes import block_configs
 
 os.environ["TRITON_INTERPRET"] = "0"            # the sizes for a GPU; the interpreter prefers a few large tiles
 shapes = [("pointwise", {"x": 1 << 24}), ("tile", {"y": 4096, "x": 4096}), ("persistent", {"x": 16384, "r": 1024}),
@@ -325,7 +325,7 @@ Code(kernel.source, "python", f"cross entropy: {kernel.name}")
 import re
 import tempfile
 from pathlib import Path
-from miniinductor.runtime.triton_build import compile_all
+from miniinductor.gpu.build import compile_all
 
 def compile_for_h100(source, name, constants, num_warps):
     """{"ttgir": text, "ptx": text} of a Triton source with one input and one output of float32."""

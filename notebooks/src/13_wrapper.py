@@ -257,7 +257,7 @@ axis.title.set_fontsize(9);
 # does so for every kernel. The winner's name is stored beside the machine code, so it is found once per machine:
 
 # %%
-from miniinductor.runtime.triton_build import CudaCode
+from miniinductor.gpu.build import CudaCode
 
 excerpt(CudaCode.timed)
 
@@ -325,7 +325,7 @@ print("for 5:", naive_graphed(torch.full((16,), 5.0))[0].item(), "  should be 15
 # Our code for real CUDA graphs does exactly this, once per stream:
 
 # %%
-from miniinductor.runtime import cuda_graphs
+from miniinductor.gpu import cuda_graphs
 
 excerpt(cuda_graphs.Recording)
 

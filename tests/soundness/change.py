@@ -40,6 +40,9 @@ FUNCTIONS = (types.FunctionType, staticmethod, classmethod)
 NOT_ENTERED = (torch.Tensor, *FUNCTIONS, type, types.ModuleType, *LITERALS, enum.Enum)
 IMMUTABLE_TYPE = 1 << 8
 ABSENT = object()
+# What this generator itself needs of its programs' modules, and what Python writes at any time: a
+# class's flags say whether a version for the caches of its attributes was given to it.
+NOT_CHANGED = ("__builtins__", "torch", "nn", "this_module", "this_world", "__flags__")
 
 
 @dataclass(frozen=True)
@@ -86,6 +89,8 @@ def special_names(cls: type) -> list[str]:
 def places(value: Any, text: str = "s", depth: int = DEPTH, seen: set | None = None) -> Iterator:
     seen = set() if seen is None else seen
     if isinstance(value, NOT_ENTERED) and depth < DEPTH or id(value) in seen or depth == 0:
+        return
+    if value is ABSENT:
         return
     seen.add(id(value))
     if isinstance(value, types.ModuleType | type):
@@ -148,7 +153,7 @@ def namespace_places(value: Any, text: str, depth: int, seen: set) -> Iterator:
     if isinstance(value, type):
         names += [name for name, kept in vars(type).items() if hasattr(type(kept), "__set__")]
         names += [*vars(type(value))] if type(value) is not type else []
-    names = [name for name in names if name not in ("__builtins__", "torch", "nn")]
+    names = [name for name in names if name not in NOT_CHANGED]
     if isinstance(value, types.ModuleType):  # its globals may hide builtins
         used = {name for f in vars(value).values() for name in names_of(f)}
         names += sorted(used & {*dir(builtins)})

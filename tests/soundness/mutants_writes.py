@@ -28,7 +28,8 @@ import sympy
 import miniinductor.compile as driver
 from miniinductor import foreach, in_place, memory
 from miniinductor.autograd import functionalize
-from miniinductor.codegen import cpp, cpp_expressions, triton
+from miniinductor.codegen import cpp, cpp_expressions
+from miniinductor.gpu import kernel_writer as triton
 from miniinductor.dependencies import Recorder
 from miniinductor.graph_passes import basic
 from miniinductor.nodes import NodeGraph

@@ -370,6 +370,8 @@ def check(case: tuple, mode: Mode) -> str:
     chance = random.Random(seed)
     found = changes("complex" if tensor == "complex" else "matrix", "argument")
     change = chance.choice(found)
+    if place in ("parameter", "buffer") and change[0] == "names=":
+        return ""  # the memo does not watch names, which torch has given up; tensors keep values
     plain, ours = world_of(tensor, place, program), world_of(tensor, place, program)
     compiled = mode.compile(ours[1])
     for number in range(4):

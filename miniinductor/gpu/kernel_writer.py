@@ -32,32 +32,28 @@ is known, and a kernel for rows in one tile brings a looped one along for longer
 descending to CTA clusters.
 """
 
-import functools
 import itertools
-import math
 import re
 from collections import Counter
-from dataclasses import dataclass
 
 import torch
 
-from ..dependencies import LoopBody, int_or_none, loop_variables, merge_loops, runs_along, stride_of
+from ..dependencies import int_or_none
 from ..sizes.printing import index_text
-from ..sizes.symbols import fill, hint, is_multiple, sizes
+from ..sizes.symbols import hint, sizes
 from ..sizes.symbols import size as as_size
-from .common import (
+from ..codegen.common import (
     Kernel,
     Scope,
     Value,
-    in_data_flow_order,
     indent,
     origin_text,
-    stages_of,
     summary,
 )
+from .launch import LARGEST_INT32, Launch
 from .split_reductions import extreme
-from .triton_configs import block_configs, persistent_limit
-from .triton_expressions import (
+from .tile_plan import noted, plan_tiles, size_text
+from .expressions import (
     HELPERS,
     NARROW,
     TritonExpressions,
@@ -66,8 +62,6 @@ from .triton_expressions import (
     triton_type,
 )
 
-BIG = 2**31 - 1
-LONG_ROW = 8192  # a row of which only max and sum(exp) are needed is looped over from here on
 NEIGHBOURS = 8  # elements that share one running maximum there: one more exp for all of them
 WAITING = 1 << 14  # elements of a row's tiles that are loaded before they are needed
 PENDING = "@"  # what only the online softmax may use: "@max acc0", "@shifted acc0", "@exp acc0"
@@ -94,93 +88,6 @@ SCANS = {  # kind -> (start, how two values combine, the tile's running values)
 }
 
 
-@dataclass
-class Launch:
-    """sizes: axis -> elements; configs: block sizes to try, the best guess first."""
-
-    kind: str
-    sizes: dict
-    configs: list
-    dtypes: list  # of the pointers, in order
-    asserts: bool  # the kernel checks indices
-    extents: list  # elements behind each pointer
-    symbols: tuple = ()  # names of the sizes that are arguments, after the pointers
-    hints: tuple = ()  # what they are in this run
-    longer: object = None  # the kernel for rows that are longer than a tile
-
-    def __getstate__(self):
-        return {k: v for k, v in self.__dict__.items() if k != "at"}
-
-    @functools.cached_property
-    def at(self):
-        """A function of the symbols' values that gives sizes and extents as numbers."""
-        return fill((self.sizes, self.extents), self.symbols)
-
-    def grid(self, config, values=()):
-        """Programs; values: of the symbols."""
-        return (
-            math.prod(
-                -(-size // config.block(axis))
-                for axis, size in self.at(*values)[0].items()
-                if axis != "r"
-            ),
-        )
-
-    def is_wide(self, values):
-        """Must indices have 64 bits?  With room for the last tile."""
-        sizes, extents = self.at(*values)
-        return max(*sizes.values(), *extents) + (1 << 20) > BIG
-
-
-class Axis:
-    """One dimension of the tile: the loops that are flattened into it."""
-
-    def __init__(self, name, variables, sizes, slice_text):
-        self.name, self.block, self.slice = name, name.upper() + "BLOCK", slice_text
-        self.loops = [(v, as_size(n)) for v, n in zip(variables, sizes)]
-        self.numel = math.prod(n for _, n in self.loops)
-        self.mask = None
-        self.flat = str(self.loops[0][0]) if len(self.loops) == 1 else f"{name}index"
-
-    def index_text(self, start):
-        index = f"tl.arange(0, {self.block}){self.slice}"
-        return f"{start} + {index}" if start else index
-
-    def lines(self, start):
-        """Names of the loop variables, from the flat index that begins at `start`."""
-        flat, index, lines = self.flat, self.index_text(start), []
-        if len(self.loops) != 1:
-            for position, (variable, size) in enumerate(self.loops):
-                below, size = (
-                    size_text(n)
-                    for n in (math.prod(n for _, n in self.loops[position + 1 :]), size)
-                )
-                text = flat if below == "1" else f"{flat} // {below}"
-                if position:
-                    text = f"{text} % {size}" if below == "1" else f"({text}) % {size}"
-                lines.append(noted(f"{variable} = {text}", f"< {size}"))
-        lines.insert(0, noted(f"{flat} = {index}", f"{self.name}: {self.numel}"))
-        if self.mask:
-            lines.insert(1, f"{self.mask} = {flat} < {size_text(self.numel)}")
-        return lines
-
-
-def noted(line, comment):
-    return f"{line:66}  # {comment}" if comment else line
-
-
-def size_text(n):
-    """A number of elements, in brackets where it is an expression."""
-    text = index_text(n, "triton")
-    return text if text.isalnum() else f"({text})"
-
-
-def is_maximum(body: LoopBody) -> bool:
-    """Does the body find the maximum of what it reads, and nothing else?"""
-    ops = {i.op for i in body.walk()}
-    return body.reduction_kinds() == ["max"] and ops <= {"load", "to_dtype", "reduction", "store"}
-
-
 class TritonKernelWriter(TritonExpressions):
     """Plays the bodies of a group into Triton lines."""
 
@@ -202,171 +109,37 @@ class TritonKernelWriter(TritonExpressions):
         self.pointers, self.values, self.raw = {}, {}, {}
         self.stored, self.read, self.literals, self.symbol_axes = [], [], set(), {}
         self.mask, self.asserts, self.replaying = None, False, False
-        self.accumulators, self.deferred, self.is_online, self.symbols, self.streams = (
-            [],
-            [],
-            False,
-            set(),
-            False,
-        )
-        self.maxima, self.padded = (
-            set(),
-            set(),
-        )  # buffers of which a maximum is taken; their values: the lowest number beyond a row's end
-
-    # -- plan --------------------------------------------------------------------------------------
-    def plan(self):
-        """Axes, the kind of kernel, blocks to try and where masks are needed."""
-        bodies = merge_loops([n.body for n in self.nodes])
-        outer, inner = bodies[0].outer, max((b.inner for b in bodies), key=len)
-        self.bodies = {n.name: b for n, b in zip(self.nodes, bodies)}
-        self.is_pointwise, self.columns = not inner, False
-        online = False
-        if self.is_pointwise:
-            self.plan_pointwise(outer, bodies)
-        else:
-            online = self.plan_reduction(outer, inner)
-        self.sizes = {a.name: a.numel for a in self.axes}
-        self.configs = self.blocks_to_try(loop_variables("r", len(inner)))
-        self.axis_of = {v: a.name for a in self.axes for v, _ in a.loops}
-        for axis in self.axes:
-            if axis.numel == 0 or not all(self.divides(c, axis) for c in self.configs):
-                axis.mask = f"{axis.name}mask"
-        self.order_nodes()
-        self.streams = self.kind == "looped" and (
-            online or not any(self.stage[n.name] > 0 and self.is_inner[n.name] for n in self.nodes)
-        )
-
-    def plan_pointwise(self, outer, bodies):
-        """One axis; where reads run along another one than writes, a tile of two."""
-        x = loop_variables("x", len(outer))
-        cut = self.transposed_at(outer, bodies)
-        if cut:
-            self.kind = "tile"
-            self.axes = [
-                Axis("y", x[:cut], outer[:cut], "[:, None]"),
-                Axis("x", x[cut:], outer[cut:], "[None, :]"),
-            ]
-        else:
-            self.kind, self.axes = "pointwise", [Axis("x", x, outer, "")]
-
-    def plan_reduction(self, outer, inner):
-        """Rows and their elements.  Does a loop over a row find its maximum and the sum of its
-        exponentials at once (the online softmax)?"""
-        x, r = loop_variables("x", len(outer)), loop_variables("r", len(inner))
-        self.axes = [Axis("x", x, outer, "[:, None]"), Axis("r", r, inner, "[None, :]")]
-        self.columns = self.runs_along_x(x, r)
-        numel = math.inf if self.any_row else hint(self.axes[1].numel, math.inf)
-        online = numel > LONG_ROW and not self.columns and self.may_be_online()
-        is_long = online or numel > persistent_limit(self.columns)
-        self.kind = "looped" if is_long else "persistent"
-        return online
-
-    def may_be_online(self):
-        """No element of a row must be stored, and there is a sum of exponentials."""
-        is_stored = any(
-            n.name in self.keep and self.bodies[n.name].inner and not n.is_reduction
-            for n in self.nodes
-        )
-        return not is_stored and len(self.sums_of_exp()) > 0
-
-    def blocks_to_try(self, r):
-        """Block sizes; only those that divide the sizes, if there are some: they need no masks."""
-        tiles = {
-            (a.name, a.index)
-            for b in self.bodies.values()
-            for a in b.reads()
-            if not {*r}.isdisjoint(a.index.free_symbols)
-        }
-        hints = {a: hint(n, 512) for a, n in self.sizes.items()}
-        if self.any_row:
-            hints["r"] = 2 * LONG_ROW
-        configs = block_configs(self.kind, hints, self.columns, len(tiles))
-        free = [c for c in configs if all(self.divides(c, a) for a in self.axes)]
-        return free or configs
-
-    def divides(self, config, axis):
-        """Is the axis cut into whole tiles, whatever its symbols are?  A row in one tile is as long
-        as the tile only where it is a number."""
-        return is_multiple(axis.numel, config.block(axis.name)) and (
-            isinstance(axis.numel, int) or axis.name + self.kind != "rpersistent"
-        )
-
-    def transposed_at(self, outer, bodies):
-        """Number of loops that belong to y, if some read steps by one along an earlier loop and not
-        along the last."""
-        for number, variable in enumerate(loop_variables("x", len(outer) - 1)):
-            last = loop_variables("x", len(outer))[-1]
-            for access in (a for b in bodies for a in b.reads()):
-                along_last = int_or_none(stride_of(access.index, last))
-                if (
-                    along_last not in (0, 1, None)
-                    and stride_of(access.index, variable) == 1
-                    and min(hint(outer[number], 0), hint(outer[-1], 0)) >= 8
-                ):
-                    return number + 1
-        return None
-
-    def runs_along_x(self, x, r):
-        """Do the reduction's reads step through memory by the last outer loop rather than by the
-        reduction's?"""
-        return bool(x) and runs_along(
-            [a for body in self.bodies.values() if body.inner for a in body.reads()], x[-1], r[-1]
-        )
-
-    def sums_of_exp(self):
-        """Names of nodes that sum up an exp and depend on a maximum over the same loops."""
-        maxima = {n.name for n in self.nodes if "max" in self.bodies[n.name].reduction_kinds()}
-        reads = {n.name: {a.name for a in n.body.reads()} for n in self.nodes}
-        exps = {
-            n.name
-            for n in self.nodes
-            if any(i.op == "exp" for i in n.body.walk()) and reads[n.name] & maxima
-        }
-        return [
-            n.name
-            for n in self.nodes
-            if "sum" in self.bodies[n.name].reduction_kinds()
-            and (n.name in exps or reads[n.name] & exps)
-        ]
-
-    def order_nodes(self):
-        """Data-flow order, and in which loop (stage) each node runs; -1: before the first."""
-        self.is_inner = {n.name: bool(self.bodies[n.name].inner) for n in self.nodes}
-        self.makers = {n.name: n for n in self.nodes}
-        self.nodes = in_data_flow_order(self.nodes)
-        self.stage = stages_of(self.nodes, self.is_inner, self.is_pointwise)
-        for body in self.bodies.values():
-            if is_maximum(body):
-                self.maxima |= {
-                    a.name
-                    for a in body.reads()
-                    if self.buffers[a.name].layout.dtype.is_floating_point
-                }
+        self.accumulators, self.deferred, self.is_online = [], [], False
+        self.symbols = set()
+        # values of buffers of which a maximum is taken: the lowest number beyond a row's end
+        self.padded = set()
 
     # -- writing -----------------------------------------------------------------------------------
+    def make_plan(self):
+        return plan_tiles(self.nodes, self.buffers, self.keep, self.any_row)
+
     def write(self):
-        self.plan()
+        self.plan = self.make_plan()
         self.outside = self.scope = Scope()
-        if self.kind == "looped":
-            for stage in range(-1, max(self.stage.values()) + 1):
+        if self.plan.kind == "looped":
+            for stage in range(-1, max(self.plan.stage.values()) + 1):
                 self.write_stage(stage)
         else:
-            for node in self.nodes:
+            for node in self.plan.nodes:
                 self.play(node)
         launch = Launch(
-            self.kind,
-            self.sizes,
-            self.configs,
+            self.plan.kind,
+            self.plan.sizes,
+            self.plan.configs,
             [self.buffers[n].layout.dtype for n in self.pointers],
             self.asserts,
             [self.reach(n) for n in self.pointers],
         )
-        if self.kind == "persistent" and not isinstance(self.sizes["r"], int):
+        if self.plan.kind == "persistent" and not isinstance(self.plan.sizes["r"], int):
             launch.longer = TritonKernelWriter(
                 self.group, self.buffers, self.keep, self.order, self.overwritten, any_row=True
             ).write()
-        stages = ["STAGES"] if self.kind == "looped" else []
+        stages = ["STAGES"] if self.plan.kind == "looped" else []
         last = (
             ["tl.debug_barrier()" + " " * 50 + "# every thread has read", *self.last]
             if self.last
@@ -375,12 +148,12 @@ class TritonKernelWriter(TritonExpressions):
         return self.kernel(
             self.grid_lines() + self.outside.lines + last,
             launch,
-            [a.block for a in self.axes] + stages,
+            [a.block for a in self.plan.axes] + stages,
         )
 
     def kernel(self, body, launch, blocks):
         """The finished text: signature, comments, body."""
-        notes, nodes = [], [*self.before, *self.nodes]
+        notes, nodes = [], [*self.before, *self.plan.nodes]
         for name, pointer in self.pointers.items():
             layout = self.buffers[name].layout
             notes.append(
@@ -422,28 +195,34 @@ class TritonKernelWriter(TritonExpressions):
             list(self.stored),
             list(self.read),
             summary(nodes, self.order),
+            reruns=self.reads_again(),
             launch=launch,
         )
+
+    def reads_again(self):
+        """A loop may read a value again, and for a second result it may be loaded twice, in other
+        threads."""
+        return self.group.is_reduction or len(self.stored) > 1
 
     def most_loads(self):
         """How many tiles may wait in registers until they are used."""
         return (
             8
-            if self.kind != "persistent"
-            else min(4, max(1, WAITING // max(1, hint(self.sizes["r"], 1))))
+            if self.plan.kind != "persistent"
+            else min(4, max(1, WAITING // max(1, hint(self.plan.sizes["r"], 1))))
         )
 
     def grid_lines(self):
         """Index lines of the axes that the grid runs over; and of r where its row is one tile."""
-        if self.kind == "tile":  # x first: programs that run together write whole rows
-            y, x = self.axes
+        if self.plan.kind == "tile":  # x first: programs that run together write whole rows
+            y, x = self.plan.axes
             tiles = f"tl.cdiv({size_text(x.numel)}, XBLOCK)"
             return [
                 *y.lines(f"tl.program_id(0) // {tiles} * YBLOCK"),
                 *x.lines(f"tl.program_id(0) % {tiles} * XBLOCK"),
             ]
-        return self.axes[0].lines("tl.program_id(0) * XBLOCK") + (
-            self.axes[1].lines("") if self.kind == "persistent" else []
+        return self.plan.axes[0].lines("tl.program_id(0) * XBLOCK") + (
+            self.plan.axes[1].lines("") if self.plan.kind == "persistent" else []
         )
 
     def reach(self, name):
@@ -457,18 +236,18 @@ class TritonKernelWriter(TritonExpressions):
 
     def play(self, node):
         self.node = node
-        if len(self.nodes) > 1:
+        if len(self.plan.nodes) > 1:
             self.scope.add(f"# {node.name}")
-        self.bodies[node.name].play(self)
+        self.plan.bodies[node.name].play(self)
 
     def write_stage(self, stage):
         """A loop over r for the inner nodes of a stage, then what follows per row."""
-        axis, outside = self.axes[1], self.outside
+        axis, outside = self.plan.axes[1], self.outside
         inner = [
             n
-            for n in self.nodes
-            if self.stage[n.name] == stage
-            and self.is_inner[n.name]
+            for n in self.plan.nodes
+            if self.plan.stage[n.name] == stage
+            and self.plan.is_inner(n.name)
             and (n.is_reduction or n.name in self.keep)
         ]  # other elements are computed where they are needed
         if inner:
@@ -476,9 +255,9 @@ class TritonKernelWriter(TritonExpressions):
             self.scope = Scope(outside)
             for node in inner:
                 self.play(node)
-            for name in () if self.columns else self.sums_of_exp():
-                if self.stage[name] == stage + 1 and self.try_online(self.makers[name]):
-                    self.stage[name] = stage
+            for name in () if self.plan.columns else self.plan.sums_of_exp():
+                if self.plan.stage[name] == stage + 1 and self.try_online(self.plan.makers[name]):
+                    self.plan.stage[name] = stage
             lines, self.scope = self.scope.lines, outside
             for accumulator in self.accumulators:
                 outside.add(accumulator.declaration)
@@ -492,14 +271,16 @@ class TritonKernelWriter(TritonExpressions):
                 + [line for a in self.accumulators for line in a.update]
             )
             self.values = {
-                n: v for n, v in self.values.items() if n not in self.makers or "r" not in v.inner
+                n: v
+                for n, v in self.values.items()
+                if n not in self.plan.makers or "r" not in v.inner
             }
             finished = {a.name: a for a in self.accumulators}
             self.accumulators = []
             for name, index, value, mode in self.deferred:
                 self.store(name, index, finished[value.text].finish(self), mode)
-        for node in self.nodes:
-            if self.stage[node.name] == stage and not self.is_inner[node.name]:
+        for node in self.plan.nodes:
+            if self.plan.stage[node.name] == stage and not self.plan.is_inner(node.name):
                 self.play(node)
 
     # -- online softmax: sum(exp(v - max(v))) in the loop that finds the maximum -------------------
@@ -548,7 +329,7 @@ class TritonKernelWriter(TritonExpressions):
     def index(self, expr):
         """Print an index; sizes in it become arguments."""
         self.symbols |= {
-            s for s in expr.free_symbols if s not in self.symbol_axes and s not in self.axis_of
+            s for s in expr.free_symbols if s not in self.symbol_axes and s not in self.plan.axis_of
         }
         return index_text(expr, "triton")
 
@@ -559,26 +340,26 @@ class TritonKernelWriter(TritonExpressions):
             axes |= (
                 self.symbol_axes[symbol]
                 if symbol in self.symbol_axes
-                else {self.axis_of[symbol]}
-                if symbol in self.axis_of
+                else {self.plan.axis_of[symbol]}
+                if symbol in self.plan.axis_of
                 else set()
             )
         return frozenset(axes)
 
     def mask_text(self, axes):
         """Which elements along these axes exist; "" for all."""
-        masks = [a.mask for a in self.axes if a.mask and a.name in axes]
+        masks = [a.mask for a in self.plan.axes if a.mask and a.name in axes]
         return " & ".join(masks + ([self.mask.text] if self.mask is not None else []))
 
     def shape(self, axes=None):
         return (
             "["
-            + ", ".join(a.block if axes is None or a.name in axes else "1" for a in self.axes)
+            + ", ".join(a.block if axes is None or a.name in axes else "1" for a in self.plan.axes)
             + "]"
         )
 
     def all_axes(self, inner):
-        return frozenset(a.name for a in self.axes if inner or a.name != "r")
+        return frozenset(a.name for a in self.plan.axes if inner or a.name != "r")
 
     def element(self, name, index, axes, written):
         """The pointers to elements, as a tile that varies along `axes` at least."""
@@ -626,9 +407,9 @@ class TritonKernelWriter(TritonExpressions):
                 if stored == name:
                     return Value(f"{PENDING}max {value.text}", dtype, frozenset("x"))
         if (
-            name in self.makers and name != self.node.name
+            name in self.plan.makers and name != self.node.name
         ):  # elements of an earlier loop: cheaper computed than stored
-            return self.replay(self.makers[name])
+            return self.replay(self.plan.makers[name])
         if int_or_none(self.buffers[name].layout.numel) == 0:
             return self.constant(0, dtype)
         if name not in self.stored and name not in self.read:
@@ -640,11 +421,13 @@ class TritonKernelWriter(TritonExpressions):
         # what one loop reads once should not drive out what others will read
         once = (
             ', eviction_policy="evict_first"'
-            if self.streams and axes == self.all_axes(True)
+            if self.plan.streams and axes == self.all_axes(True)
             else ""
         )
         padding = (
-            'float("-inf")' if name in self.maxima and "r" in axes and self.mask is None else "0"
+            'float("-inf")'
+            if name in self.plan.maxima and "r" in axes and self.mask is None
+            else "0"
         )
         text = (
             f"tl.load({text}, {mask}, other={padding}{once})" if mask else f"tl.load({text}{once})"
@@ -658,7 +441,7 @@ class TritonKernelWriter(TritonExpressions):
 
     def replay(self, node):
         before, self.node, self.replaying = (self.node, self.replaying), node, True
-        self.bodies[node.name].play(self)
+        self.plan.bodies[node.name].play(self)
         self.node, self.replaying = before
         return self.values[node.name]
 
@@ -673,7 +456,7 @@ class TritonKernelWriter(TritonExpressions):
             return
         if name not in self.stored:
             self.stored.append(name)
-        axes = self.all_axes(self.is_inner[name] and not self.makers[name].is_reduction)
+        axes = self.all_axes(self.plan.is_inner(name) and not self.plan.makers[name].is_reduction)
         target, mask = self.element(name, index, axes, True), self.mask_text(axes)
         text = self.raw.get((value.text, dtype)) or (
             f"{self.solid(value)}.to({triton_type(dtype)})" if dtype in NARROW else value.text
@@ -690,7 +473,7 @@ class TritonKernelWriter(TritonExpressions):
 
     # -- reductions --------------------------------------------------------------------------------
     def scan(self, dtype, kind, value):
-        if not self.is_inner[self.node.name]:  # one element
+        if not self.plan.is_inner(self.node.name):  # one element
             return value
         start, combine, whole = SCANS[kind]
         value, kind = self.solid(value), triton_type(dtype)
@@ -700,7 +483,7 @@ class TritonKernelWriter(TritonExpressions):
             else f"tl.broadcast_to({value}, {self.shape()})"
         )
         whole = as_narrow(whole.format(tile), dtype)
-        if self.kind == "persistent":
+        if self.plan.kind == "persistent":
             return self.temporary(whole, dtype, self.all_axes(True))
         carry = self.outside.fresh("carry")  # the last element of the tile before
         self.outside.add(noted(f"{carry} = tl.full([XBLOCK, 1], {start}, {kind})", self.origin))
@@ -719,7 +502,7 @@ class TritonKernelWriter(TritonExpressions):
             maximum.full = maximum.full.replace("RBLOCK", f"RBLOCK // {NEIGHBOURS}")
             self.accumulators.append(OnlineSum(maximum))
             return Value(maximum.sum_of_exp, dtype, self.all_axes(True))
-        if not self.is_inner[self.node.name]:  # one element: nothing to reduce
+        if not self.plan.is_inner(self.node.name):  # one element: nothing to reduce
             return (
                 self.constant(0, dtype)
                 if kind.startswith("arg")
@@ -734,7 +517,7 @@ class TritonKernelWriter(TritonExpressions):
             )
             value = self.to_dtype(value, element)
         accumulator = Accumulator(self, kind, element, dtype, value, flat_index)
-        if self.kind == "persistent":
+        if self.plan.kind == "persistent":
             return accumulator.whole(self)
         self.accumulators.append(accumulator)
         return Value(accumulator.name, dtype, self.all_axes(True))
@@ -768,7 +551,7 @@ class Accumulator:
         )
         self.has_index, self.mask, self.padded = (
             kind.startswith("arg"),
-            writer.axes[1].mask,
+            writer.plan.axes[1].mask,
             value.text in writer.padded,
         )
         self.name = writer.outside.fresh("acc")
@@ -778,7 +561,7 @@ class Accumulator:
         spread = value.inner != writer.all_axes(True)
         self.term = f"tl.broadcast_to({self.value}, {full})" if spread else self.value.text
         self.index = f"tl.broadcast_to({writer.index(flat_index)}, {full}).to(tl.int64)"
-        self.no_index = f"tl.full({full}, {BIG}, tl.int64)"
+        self.no_index = f"tl.full({full}, {LARGEST_INT32}, tl.int64)"
         self.sum_of_exp, self.result = (
             None,
             None,
@@ -821,7 +604,7 @@ class Accumulator:
             return self.term, self.index
         return (
             f"tl.where({self.mask}, {self.term}, {self.start})",
-            f"tl.where({self.mask}, {self.index}, {BIG})",
+            f"tl.where({self.mask}, {self.index}, {LARGEST_INT32})",
         )
 
     def whole(self, writer):

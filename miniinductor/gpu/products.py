@@ -25,7 +25,7 @@ import functools
 import math
 import os
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
 
 import jinja2
@@ -34,14 +34,18 @@ import torch
 
 from .. import config
 from ..dependencies import common_loops, flatten, int_or_none, loop_variables
-from ..graph_passes import gpu_layout
+from . import layouts
 from ..ir import Buffer, BufferView, ExternKernel, Layout
-from ..nodes import ExternNode, Group, NodeGraph, Refused, ScheduledNode
+from ..kernels import Choice, KernelStep, KernelWriting, Step
+from ..nodes import ExternNode, Group, NodeGraph, Refused, Schedule, ScheduledNode
 from ..records import CompileRecord, FusionDecision
-from .common import Kernel, Scope, Value
-from .triton import BIG, Axis, Launch, TritonKernelWriter
-from .triton_configs import Config, product_configs
-from .triton_expressions import NARROW, triton_type
+from ..codegen.common import Kernel, Scope, Value, in_data_flow_order
+from .kernel_writer import TritonKernelWriter
+from .launch import Launch, needs_64_bits
+from .tile_plan import Axis, TilePlan
+from .block_sizes import Config, product_configs
+from .build import race
+from .expressions import NARROW, triton_type
 
 aten = torch.ops.aten
 PRODUCTS = {
@@ -81,8 +85,69 @@ class FusedProduct:
     def device(self) -> torch.device:
         return self.buffer.layout.device
 
+    def written(self, writing: KernelWriting) -> KernelStep | Choice:
+        """The fused kernel, and beside it, where that might be faster, its parts."""
+        fused = writing.kernel(self)
+        if config.matmul_templates == "always" or self.certain:
+            return fused
+        within = replace(
+            writing, used=writing.used.union(*[part.read_names for part in self.apart])
+        )
+        return Alternatives(fused, [within.step(part) for part in self.apart])
+
     def __str__(self) -> str:
         return f"extern {self.names[0]}: {self.buffer.op} {sorted(self.read_names)}"
+
+
+@dataclass
+class Alternatives:
+    """A product and what follows it, in one kernel or apart; the faster one is chosen."""
+
+    fused: KernelStep
+    apart: list[Step]
+
+    def parts(self) -> list[Step]:
+        return [self.fused, *self.apart]
+
+    def chosen(self, schedule: Schedule, device: torch.device, record: CompileRecord) -> list[Step]:
+        """The steps of the faster way, by measuring both; the answer is kept on disk."""
+        ways: dict[str, list[Step]] = {"fused": [self.fused], "apart": self.apart}
+        names = dict.fromkeys(name for step in self.parts() for name in step.touched())
+        times = race(
+            {what: functools.partial(run_steps, steps) for what, steps in ways.items()},
+            self.fused.kernel.source,
+            {name: schedule.buffers[name].layout for name in names},
+            device,
+        )
+        measured = ", ".join(f"{what} {ms * 1e3:.1f} us" for what, ms in times.items())
+        record.notes.append(f"{self.fused.name}: {measured}")
+        return ways[min(times, key=times.get)]
+
+
+def run_steps(steps: Sequence[Step], tensors: dict[str, torch.Tensor], stream: int) -> None:
+    """The steps on these tensors, to be measured."""
+    for step in steps:
+        if isinstance(step, KernelStep):
+            step.function(*[tensors[a] for a in step.kernel.arguments], stream)
+        else:
+            views = [
+                tensors[v.name].as_strided(
+                    [*map(int, v.size)], [*map(int, v.stride)], int(v.offset)
+                )
+                for v in step.buffer.args
+            ]
+            step.buffer.out_op(*views, out=tensors[step.buffer.name])
+
+
+def with_products(
+    schedule: Schedule, device: torch.device, record: CompileRecord
+) -> list[ScheduledNode]:
+    """The schedule's nodes: matrix products and what follows them as one, where that may pay."""
+    if config.matmul_templates == "never":
+        return schedule.nodes
+    is_timed = config.matmul_templates == "timed" and config.max_autotune and device.type == "cuda"
+    every = is_timed or config.matmul_templates == "always"
+    return fuse_products(schedule.nodes, schedule.order, schedule.overwritten, record, every)
 
 
 def fuse_products(
@@ -150,7 +215,7 @@ def has_unaligned_rows(product: ExternKernel) -> bool:
         and config.cpu_backend != "triton"
     ):
         return False
-    return gpu_layout.suits_template(
+    return layouts.suits_template(
         product.layout.dtype, *[(v.size, v.stride) for v in product.args[:2]]
     )
 
@@ -233,37 +298,32 @@ class MatmulWriter(TritonKernelWriter):
         self.product, self.casts = fused.product.buffer, fused.casts
         self.group, self.before = fused.group, [fused.product]
 
-    def plan(self) -> None:
-        self.kind, self.is_pointwise, self.columns = "product", True, False
+    def make_plan(self) -> TilePlan:
+        """Tiles of the result: m rows and n columns; k runs in the template's loop."""
         *batch, rows, columns = sizes_of(self.product)
         outer = common_loops(self.group.outer, sizes_of(self.product))
-        self.bodies = {n.name: n.body.split_to(outer, ()) for n in self.nodes}
-        variables, parts, at = loop_variables("x", len(outer)), [], 0
-        for count in (math.prod(batch), rows, columns):
-            start = at
-            while math.prod(outer[start:at]) != count:
-                at += 1
-            while at < len(outer) and outer[at] == 1 and count == 1 and start == at:
-                at += 1
-            parts.append((variables[start:at], outer[start:at]))
+        parts = cut_loops(outer, (math.prod(batch), rows, columns))
         self.batch = BatchIndex("batch", *parts[0], "")
-        self.axes = [Axis("m", *parts[1], "[:, None]"), Axis("n", *parts[2], "[None, :]")]
-        depth = int(self.operand(1).size[-1])
-        self.sizes = {"m": rows, "n": columns, "k": depth}
-        self.configs = product_configs(self.sizes)
-        if (
-            not config.max_autotune
-        ):  # the largest tiles, and small ones for GPUs with less shared memory
-            self.configs = list(dict.fromkeys([self.configs[0], self.configs[-1]]))
-        self.configs = [
-            c for c in self.configs if all(n % c.block(a) == 0 for a, n in self.sizes.items())
-        ] or self.configs
-        self.cut = {a for a, n in self.sizes.items() if any(n % c.block(a) for c in self.configs)}
-        for axis in self.axes:
-            axis.mask = f"{axis.name}mask" if axis.name in self.cut else None
-        self.axis_of = {v: a.name for a in self.axes for v, _ in a.loops}
         self.symbol_axes = {v: frozenset() for v, _ in self.batch.loops}
-        self.order_nodes()
+        sizes = {"m": rows, "n": columns, "k": int(self.operand(1).size[-1])}
+        configs = configs_of(sizes)
+        self.cut = {a for a, n in sizes.items() if any(n % c.block(a) for c in configs)}
+        axes = [Axis("m", *parts[1], "[:, None]"), Axis("n", *parts[2], "[None, :]")]
+        for axis in axes:
+            axis.mask = f"{axis.name}mask" if axis.name in self.cut else None
+        ordered = in_data_flow_order(self.nodes)
+        return TilePlan(
+            kind="product",
+            axes=axes,
+            sizes=sizes,
+            configs=configs,
+            nodes=ordered,
+            bodies={n.name: n.body.split_to(outer, ()) for n in self.nodes},
+            stage={node.name: 0 for node in ordered},
+        )
+
+    def reads_again(self) -> bool:
+        return True
 
     def operand(self, number: int) -> BufferView | None:
         """The BufferView of the bias (0, may be None), a (1) or b (2)."""
@@ -271,7 +331,7 @@ class MatmulWriter(TritonKernelWriter):
         return None if position is None else self.product.args[position]
 
     def write(self) -> Kernel:
-        self.plan()
+        self.plan = self.make_plan()
         self.outside = self.scope = Scope()
         a, b = self.tile(1, ("m", "k")), self.tile(2, ("k", "n"))
         self.node = SimpleNamespace(name=self.product.name)
@@ -290,13 +350,13 @@ class MatmulWriter(TritonKernelWriter):
             self.scope.add(
                 f"tl.store({target}, {value}.to({triton_type(dtype)}){f', {mask}' if mask else ''})"
             )
-        for node in self.nodes:
+        for node in self.plan.nodes:
             self.play(node)
-        wide = max(map(self.reach, self.pointers)) + (1 << 20) > BIG
+        wide = needs_64_bits([self.reach(name) for name in self.pointers])
         text = template().render(
-            rows=self.sizes["m"],
-            columns=self.sizes["n"],
-            depth=self.sizes["k"],
+            rows=self.plan.sizes["m"],
+            columns=self.plan.sizes["n"],
+            depth=self.plan.sizes["k"],
             band=BAND,
             a=a,
             b=b,
@@ -306,14 +366,14 @@ class MatmulWriter(TritonKernelWriter):
             batch=self.batch.lines(f"tl.program_id(1){'.to(tl.int64)' if wide else ''}")
             if len(self.product.layout.size) == 3
             else [],
-            row=self.axes[0].lines("(top + within % height) * MBLOCK"),
-            column=self.axes[1].lines("within // height * NBLOCK"),
+            row=self.plan.axes[0].lines("(top + within % height) * MBLOCK"),
+            column=self.plan.axes[1].lines("within // height * NBLOCK"),
         )
         arguments = list(self.pointers)
         launch = ProductLaunch(
-            self.kind,
-            self.sizes,
-            self.configs,
+            self.plan.kind,
+            self.plan.sizes,
+            self.plan.configs,
             [self.buffers[n].layout.dtype for n in arguments],
             self.asserts,
             [self.reach(n) for n in arguments],
@@ -329,7 +389,7 @@ class MatmulWriter(TritonKernelWriter):
             if view is None
             else (view.size, view.stride, view.offset)
         )
-        parts = [self.batch, *self.axes][3 - len(self.product.layout.size) :]
+        parts = [self.batch, *self.plan.axes][3 - len(self.product.layout.size) :]
         places = (
             [flatten([v for v, _ in p.loops], [n for _, n in p.loops]) for p in parts][-len(size) :]
             if size
@@ -348,7 +408,7 @@ class MatmulWriter(TritonKernelWriter):
         dtype."""
         view, names = (
             self.operand(number),
-            {"m": self.axes[0].flat, "n": self.axes[1].flat, "k": "k"},
+            {"m": self.plan.axes[0].flat, "n": self.plan.axes[1].flat, "k": "k"},
         )
         _, source = self.casts.get(view.name, (None, view.name))
         spread, terms = {axes[0]: "[:, None]", axes[1]: "[None, :]"}, []
@@ -359,7 +419,7 @@ class MatmulWriter(TritonKernelWriter):
             terms.append(f"{self.batch.flat} * {int(view.stride[0])}")
         terms += [str(int(view.offset))] if int(view.offset) else []
         masks = [
-            f"(k{spread['k']} < {self.sizes['k']})" if axis == "k" else f"{axis}mask"
+            f"(k{spread['k']} < {self.plan.sizes['k']})" if axis == "k" else f"{axis}mask"
             for axis in axes
             if axis in self.cut
         ]
@@ -372,6 +432,32 @@ class MatmulWriter(TritonKernelWriter):
             "mask": f", {' & '.join(masks)}, other=0" if masks else "",
             "cast": f".to({triton_type(dtype)})" if source != view.name else "",
         }
+
+
+def cut_loops(
+    outer: Sequence[int], counts: Sequence[int]
+) -> list[tuple[list[sympy.Symbol], Sequence[int]]]:
+    """The loops cut in consecutive parts of so many elements: (variables, sizes) of each."""
+    variables, parts, at = loop_variables("x", len(outer)), [], 0
+    for count in counts:
+        start = at
+        while math.prod(outer[start:at]) != count:
+            at += 1
+        # a part of one element takes one of the loops that run once, if there are some
+        while at < len(outer) and outer[at] == 1 and count == 1 and start == at:
+            at += 1
+        parts.append((variables[start:at], outer[start:at]))
+    return parts
+
+
+def configs_of(sizes: Mapping[str, int]) -> list[Config]:
+    """Tiles to try; without max-autotune the largest, and small ones for GPUs with less shared
+    memory.  Only those that divide the sizes, if there are some: they need no masks."""
+    configs = product_configs(sizes)
+    if not config.max_autotune:
+        configs = list(dict.fromkeys([configs[0], configs[-1]]))
+    free = [c for c in configs if all(n % c.block(axis) == 0 for axis, n in sizes.items())]
+    return free or configs
 
 
 def float32_precision() -> str:

@@ -15,13 +15,16 @@ multi_tensor_apply.
 
 import itertools
 import math
+from dataclasses import replace
 
 import sympy
 
 from ..foreach import Foreach
-from .common import Kernel
-from .triton import Launch, TritonKernelWriter, noted
-from .triton_configs import foreach_config
+from ..codegen.common import Kernel
+from .kernel_writer import TritonKernelWriter
+from .block_sizes import foreach_config
+from .launch import Launch
+from .tile_plan import TilePlan, noted
 
 SIZE = sympy.Symbol("size", integer=True, nonnegative=True)
 
@@ -34,15 +37,18 @@ class TritonForeachWriter(TritonKernelWriter):
         super().__init__(group.parts[0][0], *context)
         self.parts = group.parts
 
-    def plan(self) -> None:
-        super().plan()
-        counts = [int(math.prod(group.outer)) for group, _ in self.parts]
-        self.configs = [foreach_config(counts)]
-        block = self.configs[0].block("x")
-        *self.firsts, blocks = itertools.accumulate([-(-n // block) for n in counts], initial=0)
-        self.counts, self.sizes = counts, {"x": blocks * block}
-        [axis] = self.axes
-        axis.loops, axis.numel, axis.mask = [(axis.loops[0][0], SIZE)], SIZE, "xmask"
+    def make_plan(self) -> TilePlan:
+        """The first part's, over the programs of all parts."""
+        plan = super().make_plan()
+        self.counts = [int(math.prod(group.outer)) for group, _ in self.parts]
+        config = foreach_config(self.counts)
+        block = config.block("x")
+        ends = itertools.accumulate([-(-n // block) for n in self.counts], initial=0)
+        *self.firsts, blocks = ends
+        [axis] = plan.axes
+        axis.loops = [(axis.loops[0][0], SIZE)]
+        axis.numel, axis.mask = SIZE, "xmask"
+        return replace(plan, configs=[config], sizes={"x": blocks * block})
 
     def places(self) -> list[tuple[str, str]]:
         """(parameter, buffer) of every part, part by part."""
@@ -54,7 +60,7 @@ class TritonForeachWriter(TritonKernelWriter):
         ]
 
     def grid_lines(self) -> list[str]:
-        [axis], own = self.axes, list(self.pointers.values())
+        [axis], own = self.plan.axes, list(self.pointers.values())
         lines = [
             "block = tl.program_id(0)",
             f"first, size, {', '.join(own)} = {self.firsts[0]}, {self.counts[0]}, {', '.join(f'{p}_0' for p in own)}",
@@ -73,8 +79,8 @@ class TritonForeachWriter(TritonKernelWriter):
         places, first = self.places(), self.parts[0][1]
         launch = Launch(
             "foreach",
-            self.sizes,
-            self.configs,
+            self.plan.sizes,
+            self.plan.configs,
             [self.buffers[n].layout.dtype for _, n in places],
             False,
             [self.reach(n) for _, n in places],
@@ -96,4 +102,5 @@ class TritonForeachWriter(TritonKernelWriter):
             [names[first.index(n)] for _, names in self.parts for n in some]
             for some in (self.stored, self.read)
         )
+        kernel.reruns = len(kernel.stored) > 1
         return kernel

@@ -38,11 +38,11 @@ import torch
 
 from .. import config
 from ..codegen.common import strip_comments
-from ..codegen.triton import with_wide_indices
+from .kernel_writer import with_wide_indices
 from ..foreign import ours
-from .build import CompilerError, cache_folder, write_whole
+from ..runtime.build import CompilerError, cache_folder, write_whole
 
-WORKER = os.path.join(os.path.dirname(__file__), "triton_worker.py")
+WORKER = os.path.join(os.path.dirname(__file__), "worker.py")
 MOST_SIZES = 1000  # launchers that are kept of a kernel whose sizes are arguments
 TUNED_BYTES = 1 << 25  # kernels that move less (ten microseconds) take the first configuration
 ROUNDS = (
@@ -224,7 +224,7 @@ class CudaCode:
 
     def function(self, cfg, assumed):
         """(loaded function, what a launch needs to know), compiled now if it was not."""
-        from . import _launcher
+        from ..runtime import _launcher
 
         path = self.cubin(cfg, assumed)
         if path not in self.functions:
@@ -241,7 +241,7 @@ class CudaCode:
 
     def load(self, cfg, assumed, values=()):
         """The kernel with these block sizes, for these sizes, ready to call."""
-        from . import _launcher
+        from ..runtime import _launcher
 
         function, about = self.function(cfg, assumed)
         grid = (*self.kernel.launch.grid(cfg, values), 1)[:2]
@@ -499,7 +499,7 @@ class InterpretedKernel:
 
     def __call__(self, *tensors):
         if self.function is None:
-            from .triton_interpreter import load_interpreted
+            from .interpreter import load_interpreted
 
             self.function = load_interpreted(
                 source_file(self.source), self.kernel.summary + "_kernel"

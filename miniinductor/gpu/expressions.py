@@ -22,7 +22,7 @@ import torch
 
 from ..ops import BINARY, COMPARISON, UNARY, OpsHandler
 from ..sizes.symbols import Size
-from .common import Value
+from ..codegen.common import Value
 
 NARROW = (torch.bfloat16, torch.float16)
 INFIX = {

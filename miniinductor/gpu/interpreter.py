@@ -21,7 +21,7 @@ import threading
 import numpy as np
 import torch
 
-from .build import CompilerError
+from ..runtime.build import CompilerError
 
 
 class Libdevice:

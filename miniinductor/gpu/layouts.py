@@ -28,7 +28,7 @@ from .. import config
 from ..autograd.functionalize import is_view
 from ..dependencies import int_or_none
 from ..sizes.symbols import hints_of
-from .layout import TRANSPOSITIONS, LayoutPass, aten
+from ..graph_passes.layout import TRANSPOSITIONS, LayoutPass, aten
 
 HALF = (torch.float16, torch.bfloat16)
 ALIGNED = 8  # numbers of 2 bytes in 16 bytes
@@ -70,7 +70,7 @@ def is_continued(node):
 
 
 def suits_template(dtype, a, b):
-    """Is a @ b better written tile by tile by our own kernel (codegen/matmul.py) than padded?  Only
+    """Is a @ b better written tile by tile by our own kernel (gpu/products.py) than padded?  Only
     its result is unaligned.
 
     a, b: (size, stride)."""

@@ -244,6 +244,13 @@ class Recording:
         return copies(self.outputs[:count]) + [t.detach() for t in self.outputs[count:]]
 
 
+def record_half(run, program, record, half):
+    """The function that replays `run`; half: of a training step, or None."""
+    if half is None:
+        return GraphedCall(run, program, record)
+    return GraphedCall(run, program, record, half.pools, half.results, half.is_backward)
+
+
 def copies(values):
     """Copies of the tensors among `values`, by one kernel for all of a dtype."""
     originals = [v for v in values if isinstance(v, torch.Tensor)]

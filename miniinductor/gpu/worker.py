@@ -6,7 +6,7 @@ Out:  one line per job, {} or {"error": text}; the machine code is written to `c
       launch needs to know
 beside it.  Needs no GPU: the target is named.
 
-    python triton_worker.py < jobs
+    python worker.py < jobs
 
 Runs as a plain script, without this package (and without torch): starting it takes a third of a
 second. Mirrors torch/_inductor/compile_worker.

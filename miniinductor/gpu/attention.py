@@ -1,67 +1,25 @@
-"""softmax(q @ k^T * scale + mask) @ v by the library's attention kernels, right for every input:
-the op `miniinductor::attention`.
+"""Attention by the library's kernels on a GPU: rows that they get wrong are computed again there.
 
-In:   q, k, v: (batch, heads, length, size); mask: None, or what broadcasts to the scores, (batch,
-      heads, M, N), on a GPU with more columns than N
-where rows would not be aligned otherwise; scale: positive.  Out: (batch, heads, M, size), in the
-strides that the library's kernel chose.
+In:   the op `miniinductor::attention` (graph_passes/attention.py) on CUDA tensors.  Out: its result,
+      right for every input.
 
-    >>> q = k = v = torch.randn(1, 2, 5, 64)
-    >>> torch.ops.miniinductor.attention(q, k, v, None, 0.125).shape
-    torch.Size([1, 2, 5, 64])
-
-The kernels are not softmax where scores are NaN or infinite: a row of -inf gives 0, not NaN; scores
-above 2e38 overflow (they count in powers of 2); float32 products by three TF32 ones make NaN of
-inf.  All of that shows in what they also return, log(sum(exp)): it is 0, infinite or NaN, in
-float32 perhaps only in the result.  Such rows are computed again, as they are written: on the CPU
-by torch, on a GPU by a small kernel of ours, which finds them itself: nothing waits for the device,
-so the op can be recorded as a CUDA graph. Mirrors aten/src/ATen/native/transformers/sdp_utils (the
-choice of a kernel, alignment of masks).  Left out: cuDNN's kernels, gradients.
+A small kernel of ours finds the rows in doubt itself, by their log(sum(exp)), and computes them as
+they are written.  Nothing waits for the device, so the op can be recorded as a CUDA graph.
 """
 
 import functools
 
 import torch
 
-from ..lowering.extern import EXTERN
-
-aten = torch.ops.aten
-HALF = (torch.float16, torch.bfloat16)
-
-
-def library_attention(q, k, v, mask, scale):
-    """(out, log(sum(exp)) of each row)"""
-    if not q.is_cuda:
-        return aten._scaled_dot_product_flash_attention_for_cpu(
-            q, k, v, 0.0, False, attn_mask=mask, scale=scale
-        )
-    if mask is None and q.dtype in HALF:
-        return aten._scaled_dot_product_flash_attention(q, k, v, 0.0, False, False, scale=scale)[:2]
-    return aten._scaled_dot_product_efficient_attention(
-        q, k, v, mask, True, 0.0, False, scale=scale
-    )[:2]
+from ..codegen.common import Kernel
+from ..graph_passes.attention import HALF, LIBRARY, REFUSALS, library_attention
+from .block_sizes import Config, power_of_2
+from .build import build_triton_kernels, why_not
+from .launch import Launch
 
 
-def attention_on_cpu(q, k, v, mask, scale):
-    out, log_sum = library_attention(q, k, v, mask, scale)
-    doubt, wide = (
-        ~log_sum.reciprocal().add_(log_sum).isfinite(),
-        torch.promote_types(q.dtype, torch.float32),
-    )
-    for head in map(tuple, doubt.any(-1).nonzero().tolist() if doubt.any() else ()):
-        rows = doubt[head].nonzero()[:, 0]
-        scores = q[head][rows].to(wide) @ k[head].mT.to(wide) * scale
-        if mask is not None:
-            scores = scores + mask.expand(*q.shape[:-1], k.shape[-2])[head][rows]
-        out[head][rows] = (scores.softmax(-1) @ v[head].to(wide)).to(q.dtype)
-    return out
-
-
-# --- on a GPU -------------------------------------------------------------------------------------
-def why_not_on(device):
+def refusal(device):
     """Why the kernels cannot run there, or None."""
-    from .triton_build import why_not
-
     return why_not(device) or (
         "they need compute capability 8.0"
         if torch.cuda.get_device_capability(device) < (8, 0)
@@ -107,11 +65,6 @@ def mend(out, log_sum, q, k, v, mask, scale):
 
 @functools.cache
 def mending_kernel(device, dtype, shape, keys, logs, masked, scale, strides):
-    from ..codegen.common import Kernel
-    from ..codegen.triton import Launch
-    from ..codegen.triton_configs import Config, power_of_2
-    from .triton_build import build_triton_kernels
-
     batch, heads, rows, size = shape
     tiles = -(-rows // ROWS)
     constants = {
@@ -198,13 +151,5 @@ def NAME(out, log_sum, q, k, v, mask, CONSTANTS):
 """
 
 
-LIBRARY = torch.library.Library("miniinductor", "FRAGMENT")
-LIBRARY.define("attention(Tensor q, Tensor k, Tensor v, Tensor? mask, float scale) -> Tensor")
-LIBRARY.impl("attention", attention_on_cpu, "CPU")
 LIBRARY.impl("attention", attention_on_gpu, "CUDA")
-torch.library.register_fake(
-    "miniinductor::attention",
-    lambda q, k, v, mask, scale: library_attention(q, k, v, mask, scale)[0],
-    lib=LIBRARY,
-)
-EXTERN[torch.ops.miniinductor.attention.default] = None
+REFUSALS["cuda"] = refusal

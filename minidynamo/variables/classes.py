@@ -1,0 +1,247 @@
+"""Classes: their attributes, and what calling one makes.
+
+In:   attribute reads, calls.   Out: an instance whose `__new__` and `__init__` were traced.
+
+    >>> ClassVar(Config).call(tx, [], {"hidden_size": ConstantVar(8)})      # an ObjectVar
+
+Mirrors torch/_dynamo/variables/user_defined.py (UserDefinedClassVariable).
+"""
+
+import collections
+import enum
+import types
+import typing
+
+import torch
+
+from ..exceptions import Break
+from .base import RealVar
+from .constant import ConstantVar
+from .containers import DictVar, ListVar, SetVar, TupleVar
+from .exceptions import initialise_exception
+from .functions import BoundMethodVar
+from .lookup import LOOKUPS, METHODS, MISSING, can_change, lookup
+from .objects import ObjectVar, method_of_class, truth_by_methods
+from .registry import BY_VALUE, PINNED
+
+OF_EVERY_CLASS = (
+    "__name__",
+    "__qualname__",
+    "__module__",
+    "__mro__",
+    "__bases__",
+    "__doc__",
+    "__class__",
+    "__dict__",
+    "__subclasses__",
+    "__flags__",
+    "__base__",
+    "mro",
+)  # these attributes are asked of `type`, and not of the bases
+NO_INSTANCES = 1 << 7  # Py_TPFLAGS_DISALLOW_INSTANTIATION
+
+
+class ClassVar(RealVar):
+    """A class.  Calling it makes an instance: `__new__`, `__init__`, traced."""
+
+    __slots__ = ()
+
+    def is_constant(self):
+        return True
+
+    def as_constant(self):
+        return self.value
+
+    def getattr(self, tx, name):
+        cls = self.value
+        if name in OF_EVERY_CLASS:
+            return self.own_attribute(tx, name)
+        owner, found = lookup(cls, name)
+        meta_owner, meta = lookup(type(cls), name)
+        if (
+            meta is not MISSING
+            and (found is MISSING or isinstance(meta, property))
+            and type(cls) is not type
+        ):
+            if isinstance(meta, types.FunctionType):
+                return BoundMethodVar(tx.output.wrap_pinned(meta), self)
+            if isinstance(meta, property):
+                return tx.output.wrap_pinned(meta.fget).call(tx, [self], {})
+        if found is MISSING:
+            if meta is not MISSING:
+                if not hasattr(type(meta), "__get__"):
+                    return tx.output.wrap_class_attribute(meta_owner, meta, name)
+                if callable(meta):
+                    return BoundMethodVar.of_descriptor(meta, self)
+                return self.own_attribute(tx, name)
+            tx.raise_(AttributeError, f"type object '{cls.__name__}' has no attribute '{name}'")
+        if isinstance(found, METHODS):
+            return method_of_class(tx, owner, found, name, None, self)
+        if isinstance(found, property) or hasattr(type(found), "__get__"):
+            return tx.fold_pinned(getattr, cls, name)
+        return tx.output.wrap_class_attribute(owner, found, name)
+
+    def special(self, tx, name):
+        """The special method that the metaclass defines, bound, or None."""
+        owner, found = lookup(type(self.value), name)
+        if found is MISSING or found is None:
+            return None
+        if not isinstance(found, types.FunctionType):
+            raise Break("class", f"{name} of the metaclass {type(self.value).__name__}")
+        return BoundMethodVar(tx.output.wrap_class_attribute(owner, found, name), self)
+
+    def truth(self, tx):
+        return truth_by_methods(tx, self)
+
+    def own_attribute(self, tx, name):
+        """What `type` itself answers: a name, the bases, a docstring..."""
+        cls = self.value
+        if name == "__flags__":
+            raise Break("attribute", "__flags__ of a class, into which Python writes at any time")
+        LOOKUPS.starts[cls] = True  # guards the MRO
+        value = tx.run_now(getattr, cls, name)
+        if can_change(cls) and (value is None or isinstance(value, (str, dict))):
+            return tx.output.wrap(value, tx.output.tree.pinned(cls).attr(name))
+        return tx.fold_pinned(getattr, cls, name)
+
+    def guard_members(self, tx):
+        """The members of an enumeration are these."""
+        for name in ("_member_names_", "_member_map_", "_value2member_map_"):
+            owner, found = lookup(self.value, name)
+            if found is not MISSING and can_change(owner):
+                source = tx.output.tree.pinned(owner).child("class_item", name)
+                tx.output.guard(source, "MEMBERS", "{0} == {pin}", type(found)(found))
+
+    def setattr(self, tx, name, value):
+        raise Break("attribute", f"setting {self.value.__name__}.{name} on the class")
+
+    def getitem(self, tx, key):
+        if isinstance(self.value, enum.EnumMeta):
+            self.guard_members(tx)
+        if isinstance(self.value, enum.EnumMeta) or hasattr(self.value, "__class_getitem__"):
+            return tx.fold_pinned(lambda: self.value[key.as_constant()])
+        return super().getitem(tx, key)
+
+    def iterate(self, tx):
+        if isinstance(self.value, enum.EnumMeta):
+            self.guard_members(tx)
+            return (ConstantVar(member) for member in tx.run_now(list, self.value))
+        tx.raise_(TypeError, f"'{type(self.value).__name__}' object is not iterable")
+
+    def contains(self, tx, item):
+        self.guard_members(tx)
+        return tx.fold(lambda: item.as_constant() in self.value).value
+
+    def length(self, tx):
+        self.guard_members(tx)
+        return tx.fold(len, self.value).value
+
+    def call(self, tx, args, kwargs):
+        if isinstance(self.value, enum.EnumMeta):
+            self.guard_members(tx)
+        return tx.call_class(self.value, args, kwargs)
+
+    def __repr__(self):
+        return f"the class {self.value.__qualname__}"
+
+
+def guard_concrete(tx, cls):
+    """No abstract methods are given to `cls` later: `__abstractmethods__` is looked up in its own
+    dictionary alone."""
+    name = "__abstractmethods__"
+    if name not in vars(cls):
+        LOOKUPS.absent[cls].add(name)
+    elif can_change(cls):
+        source = tx.output.tree.pinned(cls).child("class_item", name)
+        tx.output.guard(source, "ID", "{0} is {pin}", vars(cls)[name])
+
+
+def instantiate(tx, cls, args, kwargs):
+    """type.__call__: an object of a Python class, its `__new__` and `__init__` traced."""
+    meta_call = lookup(type(cls), "__call__")[1]
+    if type(cls) is not type and isinstance(meta_call, types.FunctionType):
+        raise Break("class", f"the metaclass {type(cls).__name__} overrides __call__")
+    if getattr(cls, "__abstractmethods__", None):
+        raise Break("class", f"{cls.__name__} is abstract")
+    guard_concrete(tx, cls)
+    if lookup(cls, "__del__")[1] is not MISSING:
+        raise Break("class", f"{cls.__name__} has a finalizer", "make the object outside")
+    owner, new = lookup(cls, "__new__")
+    if isinstance(new, staticmethod) and isinstance(new.__func__, types.FunctionType):
+        made = tx.output.wrap_pinned(new.__func__).call(
+            tx, [tx.output.wrap_pinned(cls), *args], kwargs
+        )
+    else:
+        made = allocate(tx, cls, args)
+    if cls not in made.python_type().__mro__ or not isinstance(made, ObjectVar):
+        return made
+    owner, init = lookup(cls, "__init__")
+    if isinstance(init, types.FunctionType):
+        result = BoundMethodVar(tx.output.wrap_class_attribute(owner, init, "__init__"), made).call(
+            tx, args, kwargs
+        )
+        if result.identity() is not None:
+            tx.raise_(
+                TypeError, f"__init__() should return None, not '{result.python_type().__name__}'"
+            )
+    elif made.payload is not None and not isinstance(made.payload, TupleVar):
+        initialise_payload(tx, made.payload, args, kwargs)
+    elif issubclass(cls, BaseException):
+        initialise_exception(cls, made, args, kwargs)
+    elif init is object.__init__ and (args or kwargs) and not isinstance(new, staticmethod):
+        tx.raise_(TypeError, f"{cls.__name__}() takes no arguments")
+    elif init is not object.__init__:
+        raise Break("class", f"{cls.__name__}.__init__ is C code")
+    return made
+
+
+def allocate(tx, cls, args=(), new=None):
+    """new(cls) for allocators that are object's or a container's; `new` is cls.__new__ unless one
+    was called by name."""
+    new = new or lookup(cls, "__new__")[1]
+    fields = DictVar({}) if cls.__dictoffset__ else None
+    if new is object.__new__ and not cls.__flags__ & NO_INSTANCES:
+        if issubclass(cls, torch.nn.Module):
+            raise Break(
+                "module", f"making a {cls.__name__} in a compiled frame", "make modules in __init__"
+            )
+        return ObjectVar(cls, fields=fields)
+    for base, make in (
+        (collections.OrderedDict, lambda: DictVar({}, collections.OrderedDict)),
+        (dict, lambda: DictVar({})),
+        (list, lambda: ListVar([])),
+        (set, lambda: SetVar({})),
+    ):
+        if issubclass(cls, base) and new is base.__new__:
+            return ObjectVar(cls, fields=fields, payload=make())
+    if issubclass(cls, BaseException):
+        made = ObjectVar(cls, fields=fields)
+        initialise_exception(cls, made, args, {})
+        return made
+    raise Break("class", f"{cls.__name__} is allocated by C code")
+
+
+def initialise_payload(tx, payload, args, kwargs):
+    """dict.__init__, list.__init__, set.__init__."""
+    if isinstance(payload, DictVar):
+        payload.call_method(tx, "update", args, kwargs)
+        return
+    if kwargs or len(args) > 1:
+        raise Break("arguments", "the arguments of a container's __init__()")
+    payload.method_clear(tx)
+    if args:
+        payload.call_method(
+            tx, "extend" if isinstance(payload, ListVar) else "update", list(args), {}
+        )
+
+
+@BY_VALUE.rule(type, test=lambda value: isinstance(value, (type, typing._Final)), order=20)
+def wrap_class(builder, value, source):
+    """A class, typing.List and the like."""
+    builder.guard(source, "ID", "{0} is {pin}", value)
+    return builder.wrap_pinned(value)
+
+
+@PINNED.rule(test=lambda value: isinstance(value, type), order=10)
+def pinned_class(builder, value):
+    return ClassVar(value)

@@ -1,0 +1,134 @@
+"""Where Python finds an attribute: the walk over a class and its bases, and what of it is guarded.
+
+In:   a class and a name.   Out: what the first class on the way defines, without running
+      descriptors; at the end of an attempt, guards that the same walks find the same.
+
+    >>> lookup(bool, "bit_length")
+    (<class 'int'>, <method 'bit_length' of 'int' objects>)
+
+Classes of C cannot change; those of torch and the standard library are guarded, too, where they
+can (`can_change`), but what their attributes hold is taken as fixed (`trusted`).
+Mirrors torch/_dynamo/variables/user_defined.py (UserDefinedObjectVariable.lookup_class_mro_attr).
+"""
+
+import array
+import collections
+import functools
+import itertools
+import operator
+import types
+
+from ..guards import literal
+
+MISSING = object()
+TRUSTED_PACKAGES = frozenset(
+    """
+    torch builtins collections abc typing functools enum dataclasses contextlib math operator
+    itertools types inspect numbers copy warnings os sys re logging threading contextvars
+    _contextvars numpy random time string weakref _weakref _thread _collections_abc _abc
+    genericpath posixpath io packaging importlib
+    """.split()
+)
+IMMUTABLE_TYPE, HEAP_TYPE = 1 << 8, 1 << 9  # Py_TPFLAGS_IMMUTABLETYPE, Py_TPFLAGS_HEAPTYPE
+METHODS = (types.FunctionType, staticmethod, classmethod)
+DESCRIPTORS_OF_C = (
+    types.MethodDescriptorType,
+    types.WrapperDescriptorType,
+    types.ClassMethodDescriptorType,
+    types.GetSetDescriptorType,
+    types.MemberDescriptorType,
+)
+# Types of C that are made like Python's own: their module is said, too.
+DOTTED = {functools.partial, *(t for t in vars(itertools).values() if isinstance(t, type))}
+DOTTED |= {collections.deque, collections.defaultdict, operator.itemgetter}
+DOTTED |= {operator.attrgetter, operator.methodcaller, array.array}
+
+
+def trusted(module_name):
+    """Is this module taken as unchangeable (torch, the standard library)?  # PyTorch: the same, by
+    skip lists."""
+    return (module_name or "").partition(".")[0] in TRUSTED_PACKAGES
+
+
+def is_programs(found: object) -> bool:
+    """Is this a Python function of the program's, by where its globals are?"""
+    inner = getattr(found, "__func__", found)
+    return isinstance(inner, types.FunctionType) and not trusted(inner.__globals__.get("__name__"))
+
+
+def in_c_or_library(found: object) -> bool:
+    """Is this a method of C code, or one that a library wrote in Python?  A variable may then
+    implement it; the program's own functions and properties are traced."""
+    return isinstance(found, DESCRIPTORS_OF_C) or (
+        isinstance(found, METHODS) and not is_programs(found)
+    )
+
+
+def can_change(cls: type) -> bool:
+    """May a program write attributes of this class?  Those of C may not be written."""
+    return bool(cls.__flags__ & HEAP_TYPE) and not cls.__flags__ & IMMUTABLE_TYPE
+
+
+def type_text(cls):
+    """A type as CPython's messages name it: those written in C with their module."""
+    made_in_python = cls.__flags__ & HEAP_TYPE and "__module__" in cls.__dict__
+    if cls.__module__ == "builtins" or made_in_python and cls not in DOTTED:
+        return cls.__name__
+    return f"{cls.__module__}.{cls.__name__}"
+
+
+class Lookups:
+    """What `lookup` was asked in this attempt."""
+
+    def __init__(self):
+        self.starts = {}  # class whose MRO was walked
+        self.absent = collections.defaultdict(set)  # class -> names that it does not define
+        self.found = {}  # (class, name) -> what it defines
+
+    def clear(self):
+        self.__init__()
+
+
+LOOKUPS = Lookups()
+
+
+def lookup(cls, name):
+    """(owner, attribute) in the MRO, or (None, MISSING): type(obj).__mro__ without running
+    descriptors.
+
+    What it found, and where it found nothing, is guarded at the end (`guard_classes`).
+    """
+    return lookup_in(cls, cls.__mro__, name)
+
+
+def lookup_in(cls, owners, name):
+    """The same in a part of the MRO of `cls`."""
+    LOOKUPS.starts[cls] = True
+    for owner in owners:
+        if name in owner.__dict__:
+            found = owner.__dict__[name]
+            LOOKUPS.found[owner, name] = found
+            return owner, found
+        LOOKUPS.absent[owner].add(name)
+    return None, MISSING
+
+
+def guard_classes(output):
+    """`lookup` must find the same again: each class on the way keeps its bases, what it does not
+    define stays undefined, and what it defines stays the same kind of descriptor.  The value of a
+    class attribute that is none is guarded where it is read."""
+    for cls in filter(can_change, LOOKUPS.starts):
+        output.guard(output.tree.pinned(cls), "MRO", "{0}.__mro__ == {pin}", cls.__mro__)
+    for cls, names in LOOKUPS.absent.items():
+        if can_change(cls):
+            check = f"{{0}}.__dict__.keys().isdisjoint({literal(tuple(sorted(names)))})"
+            output.guard(output.tree.pinned(cls), "ABSENT", check)
+    for (cls, name), found in LOOKUPS.found.items():
+        if not can_change(cls):
+            continue
+        source = output.tree.pinned(cls).child("class_item", name)
+        if hasattr(type(found), "__get__") or found is None:
+            output.guard(source, "ID", "{0} is {pin}", found)
+        elif "ID" not in source.guards and "EQUALS" not in source.guards:
+            output.guard(source, "TYPE", "type({0}) is {pin}", type(found))
+    LOOKUPS.clear()

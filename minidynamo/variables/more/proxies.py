@@ -1,0 +1,27 @@
+"""Objects from outside that read through to another one: a mappingproxy, a super() object.
+
+In:   types.MappingProxyType({...}).   Out: a ProxyVar of the dictionary behind it.
+
+    >>> wrap_mapping_proxy(builder, types.MappingProxyType(table), source).getitem(tx, key)
+"""
+
+import collections
+import gc
+import types
+
+from ...exceptions import Break
+from ..containers import ProxyVar
+from ..registry import SHARED
+
+
+@SHARED.rule(types.MappingProxyType)
+def wrap_mapping_proxy(builder, value, source):
+    behind = gc.get_referents(value)[0]
+    if type(behind) not in (dict, collections.OrderedDict):
+        raise Break("dictionary", f"a mappingproxy of a {type(behind).__name__}")
+    return ProxyVar(builder.wrap(behind, source.child("behind")), source=source)
+
+
+@SHARED.rule(test=lambda value: isinstance(value, super))
+def wrap_super_object(builder, value, source):
+    raise Break("object", "a super() object that was made before this frame")

@@ -1,0 +1,57 @@
+"""Weak references and weak proxies from outside.
+
+In:   a call of a weak reference.   Out: the object that it refers to.
+
+    >>> WeakRefVar(weakref.ref(module), source).call(tx, [], {})
+
+Mirrors torch/_dynamo/variables/misc.py (WeakRefVariable).
+"""
+
+import types
+import weakref
+
+from ...exceptions import Break
+from ..base import OpaqueVar, RealVar, Variable
+from ..lookup import lookup
+from ..registry import BY_VALUE, SHARED
+
+
+class WeakRefVar(RealVar):
+    """A weak reference from outside.  A call of it gives the object, which something alive must
+    still hold: see `OutputGraph.lets_go`."""
+
+    __slots__ = ()
+    hash_key, real = Variable.hash_key, Variable.real
+
+    def getattr(self, tx, name):
+        if isinstance(lookup(type(self.value), name)[1], types.MemberDescriptorType):
+            return tx.output.wrap(getattr(self.value, name), self.source.attr(name))
+        return tx.method_of(self, name)
+
+    def call(self, tx, args, kwargs):
+        if args or kwargs:
+            raise Break("arguments", "the arguments of a weak reference")
+        found = self.value()
+        if tx.output.lets_go(found):
+            raise Break(
+                "object",
+                "what a weak reference refers to, after writes that may have let it go",
+                "hold the object itself",
+            )
+        return tx.output.wrap(found, self.source.child("call"))
+
+
+def is_weak_reference(value):
+    return isinstance(value, weakref.ref) and type(value).__call__ is weakref.ref.__call__
+
+
+@SHARED.rule(test=is_weak_reference)
+def wrap_weak_reference(builder, value, source):
+    return WeakRefVar(value, source)
+
+
+@BY_VALUE.rule(*weakref.ProxyTypes)
+def wrap_weak_proxy(builder, value, source):
+    """Whatever one asks a proxy it is asked of its object: only its type is known."""
+    builder.guard(source, "TYPE", "type({0}) is {pin}", type(value))
+    return OpaqueVar(value, source, Break("object", "a weak proxy is not traced"))

@@ -1,0 +1,168 @@
+"""torch.nn.Module: parameters, buffers and submodules, and what calling a module runs.
+
+In:   attribute reads and writes, calls.   Out: what `forward` gives, with the forward hooks.
+
+    >>> ModuleVar(nn.Linear, value=layer, source=src).call(tx, [x], {})
+
+Mirrors torch/_dynamo/variables/nn_module.py.
+"""
+
+import torch
+
+from ..exceptions import Break
+from ..guards import MODULE_TABLES
+from ..originals import NN_MODULE
+from ..polyfills import call_with_hooks
+from .constant import ConstantVar
+from .containers import DictVar, TupleVar
+from .lookup import MISSING, lookup
+from .objects import ObjectVar
+from .registry import SHARED
+
+CALLING = ("__call__", "_wrapped_call_impl", "_call_impl")  # what runs the hooks, then `forward`
+HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+
+
+class ModuleVar(ObjectVar):
+    """torch.nn.Module: parameters, buffers and submodules live in dicts of their own; calling runs
+    `forward`."""
+
+    __slots__ = ()
+
+    def table(self, tx, name):
+        found = self.fields.get(tx, ConstantVar(name))
+        if found is None:
+            return DictVar({})
+        if not isinstance(found, DictVar):
+            raise Break("module", f"a {self.cls.__name__} whose {name} is no dictionary")
+        return found
+
+    def fallback_getattr(self, tx, name, fallback):
+        if fallback is not NN_MODULE["__getattr__"]:
+            return super().fallback_getattr(tx, name, fallback)
+        return self.module_getattr(tx, name)
+
+    def module_getattr(self, tx, name):
+        """nn.Module.__getattr__."""
+        for table in MODULE_TABLES:
+            found = self.table(tx, table).get(tx, ConstantVar(name))
+            if found is not None:
+                return found
+        tx.raise_(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'")
+
+    def generic_getattr(self, tx, name):
+        # The same as below, without raising the AttributeError that leads to __getattr__.
+        if (
+            lookup(self.cls, name)[1] is MISSING
+            and lookup(self.cls, "__getattr__")[1] is NN_MODULE["__getattr__"]
+            and self.fields.get(tx, ConstantVar(name)) is None
+        ):
+            return self.module_getattr(tx, name)
+        return super().generic_getattr(tx, name)
+
+    def getitem(self, tx, key):
+        if (
+            self.cls is torch.nn.ModuleList
+            and key.is_constant()
+            and isinstance(key.as_constant(), slice)
+        ):
+            children = [value for _, value in self.table(tx, "_modules").pairs(tx)]
+            return ModuleListVar(children[key.as_constant()], torch.nn.ModuleList)
+        return super().getitem(tx, key)
+
+    def setattr(self, tx, name, value):
+        setter = lookup(self.cls, "__setattr__")[1]
+        if setter is NN_MODULE["__setattr__"]:
+            self.module_setattr(tx, name, value)
+        else:
+            super().setattr(tx, name, value)
+
+    def module_setattr(self, tx, name, value):
+        """nn.Module.__setattr__, where it only stores."""
+        kind = value.python_type()
+        if issubclass(kind, (torch.nn.Parameter, torch.nn.Module)):
+            raise Break(
+                "module",
+                f"assigning a {kind.__name__} to self.{name} in forward",
+                "assign it in __init__",
+            )
+        if name in self.table(tx, "_parameters").items or name in self.table(tx, "_modules").items:
+            raise Break("module", f"replacing the parameter or submodule self.{name} in forward")
+        buffers = self.table(tx, "_buffers")
+        if name in buffers.items:
+            tx.output.as_input(buffers.source.item(name))
+            buffers.store(tx, ConstantVar(name), value)
+        else:
+            self.generic_setattr(tx, name, value)
+
+    def call(self, tx, args, kwargs):
+        if any(lookup(self.cls, name)[1] is not NN_MODULE[name] for name in CALLING):
+            return super().call(tx, args, kwargs)
+        output = tx.output
+        output.guard_no_global_hooks()
+        hooks = {}
+        for name in HOOKS:
+            if name not in self.fields.items:
+                raise Break("module", f"a {self.cls.__name__} without {name}")
+            if lookup(self.cls, name)[0] is not None:
+                raise Break("module", f"{self.cls.__name__}.{name} is the program's own")
+            hooks[name] = self.value.__dict__[name]
+        for name in hooks:
+            if not hooks[name]:
+                output.guard(self.fields.source.item(name), "NO_HOOKS", "not {0}")
+        if any(hooks.values()):
+            if self.value._backward_hooks or self.value._backward_pre_hooks:
+                raise Break("module", f"backward hooks of {self.cls.__name__}")
+            return output.wrap_pinned(call_with_hooks).call(
+                tx,
+                [
+                    self,
+                    TupleVar(list(args)),
+                    DictVar({k: (ConstantVar(k), v) for k, v in kwargs.items()}),
+                ],
+                {},
+            )
+        with output.inside_module(self):
+            return self.getattr(tx, "forward").call(tx, args, kwargs)
+
+
+class ModuleListVar(TupleVar):
+    """A slice of a ModuleList, made in this frame: walked, indexed, measured."""
+
+    __slots__ = ()
+
+    def is_constant(self):
+        return False
+
+    def getitem(self, tx, key):
+        found = self.index_of(tx, key)
+        return (
+            ModuleListVar(self.items[found], self.cls)
+            if isinstance(found, slice)
+            else super().getitem(tx, key)
+        )
+
+    def reconstruct(self, cg):
+        cg.call_object(torch.nn.ModuleList, TupleVar(self.items))
+
+
+@SHARED.rule(test=lambda value: isinstance(value, torch.nn.Module), order=20)
+def wrap_module(builder, value, source):
+    """A module; those inside a module from outside are guarded by their type alone."""
+    kind = type(value)
+    if kind.__module__.startswith("torch.jit"):
+        raise Break("module", "a TorchScript module is not traced")
+    if issubclass(kind, torch.nn.modules.lazy.LazyModuleMixin):
+        raise Break(
+            "module",
+            f"the first call of a {kind.__name__} gives it its parameters",
+            "call the model once before it is compiled",
+        )
+    inner = source.base is not None and source.base.key == "_modules"
+    if inner:
+        builder.guard(source, "TYPE", "type({0}) is {pin}", kind)
+    else:
+        builder.guard(source, "MODULE", f"id({{0}}) == {id(value)}")
+        builder.modules.append(value)
+    plain = lookup(kind, "__getattribute__")[1] is object.__getattribute__
+    return ModuleVar(kind, value, source, builder.fields_of(value, source.instance_dict(plain)))

@@ -1,0 +1,159 @@
+"""Containers from outside: lists, tuples and dictionaries whose items are wrapped when read.
+
+In:   a real container and its source.
+Out:  its variable, and guards on what was asked at once: a list's length, no key of a dictionary.
+
+    >>> dict_of(builder, {"a": x}, source).items["a"]       # (ConstantVar("a"), Lazy(x, ...))
+
+Mirrors torch/_dynamo/variables/builder.py (wrap_listlike, _wrap for dicts).
+"""
+
+import collections
+import types
+import typing
+
+import torch
+
+from ..exceptions import Break
+from ..foreign import ours
+from .base import Lazy
+from .constant import LITERALS, ConstantVar, is_constant_value
+from .containers import DictVar, ListVar, SetVar, TupleVar
+from .registry import SHARED
+
+
+def list_of(builder, value, source, base=list):
+    exact = type(value) in (list, collections.deque)
+    values = value if exact else list.__getitem__(value, slice(None))
+    builder.guard(
+        source,
+        "LENGTH",
+        f"len({{0}}) == {len(values)}" if exact else f"list.__len__({{0}}) == {len(values)}",
+    )
+    variable = ListVar(
+        [
+            Lazy(item, source.child("item" if exact else "list_item", n))
+            for n, item in enumerate(values)
+        ],
+        type(value) if exact else list,
+        source,
+    )
+    if type(value) is collections.deque:
+        builder.guard(source, "MAXLEN", f"{{0}}.maxlen == {value.maxlen}")
+        variable.extra = value.maxlen
+    return variable
+
+
+def tuple_of(builder, value, source, base=tuple):
+    exact = type(value) in (tuple, torch.Size)
+    kind = type(value) if exact or hasattr(type(value), "_fields") else tuple
+    length = "len({0})" if exact else "tuple.__len__({0})"  # a program's class may have its own
+    builder.guard(source, "LENGTH", f"{length} == {tuple.__len__(value)}")
+    child = "item" if type(value) is kind else "tuple_item"
+    items = [Lazy(item, source.child(child, n)) for n, item in enumerate(tuple.__iter__(value))]
+    return TupleVar(items, kind, source)
+
+
+def dict_of(builder, value, source, base=dict):
+    if dict.__contains__(value, "__builtins__"):
+        raise Break("dictionary", "a module's globals as a dictionary")
+    exact = type(value) in (dict, collections.OrderedDict, collections.defaultdict)
+    items, kind = (
+        {},
+        collections.OrderedDict if isinstance(value, collections.OrderedDict) else dict,
+    )
+    try:
+        pairs = [
+            *kind.items(value)
+        ]  # in the order of the program: dict.items() of an OrderedDict forgets move_to_end()
+    except ours(KeyError, RuntimeError):
+        raise Break("dictionary", "an OrderedDict that was written by dict's methods") from None
+    for key, item in pairs:
+        if is_constant_value(key):
+            variable = ConstantVar(key)
+        elif type(key) in (torch.Tensor, torch.nn.Parameter):  # an optimizer's state
+            known, variable = builder.memo.get(id(key)), builder.wrap_pinned(key)
+            if known is not None and variable.source.kind != "pinned":
+                builder.guard(variable.source, "ID", "{0} is {pin}", key)
+        elif (
+            isinstance(
+                key,
+                (
+                    type,
+                    types.FunctionType,
+                    types.BuiltinFunctionType,
+                    types.GenericAlias,
+                    types.UnionType,
+                    typing._Final,
+                ),
+            )
+            or isinstance(key, tuple)
+            and all(type(part) in LITERALS or isinstance(part, type) for part in key)
+        ):
+            variable = builder.wrap_result(key)
+        else:
+            raise Break("dictionary", f"a dictionary with a {type(key).__name__} as a key")
+        child = (
+            source.child("item" if exact else "dict_item", key)
+            if type(key) in (str, int, bool, type(None))
+            else source.child("pinned_item", builder.tree.pinned(key).key)
+        )
+        items[variable.hash_key(builder.frame)] = (variable, Lazy(item, child))
+    factory = None
+    if type(value) is collections.defaultdict and value.default_factory is not None:
+        factory = Lazy(value.default_factory, source.attr("default_factory"))
+    made = DictVar(items, type(value) if exact else base, source, factory)
+    made.real_keys = [key for key, _ in pairs]
+    if not exact:
+        made.base = base
+    return made
+
+
+def set_of(builder, value, source):
+    if not all(is_constant_value(item) or isinstance(item, type) for item in value):
+        raise Break("set", "a set with elements that are not constants")
+    builder.guard(source, "EQUALS", "{0} == {pin}", type(value)(value))
+    items = [builder.wrap_pinned(item) for item in value]
+    hosts = {item.hash_key(builder.frame): item for item in items}
+    return SetVar(hosts, type(value), source, type(value)(hosts))
+
+
+def wrapped(build):
+    """The rule for a container that is exactly of a type which `build` knows."""
+
+    def rule(builder, value, source):
+        if type(value).__dictoffset__:
+            guard_no_attributes(builder, value, source)
+        variable = build(builder, value, source)
+        builder.sourced.append(variable)
+        return variable
+
+    return rule
+
+
+def guard_no_attributes(builder, value, source):
+    """A container that may have attributes of its own (an OrderedDict) has none."""
+    if value.__dict__:
+        raise Break("attribute", f"a {type(value).__name__} with attributes")
+    builder.guard(source, "NO_ATTRIBUTES", "not {0}.__dict__")
+
+
+SHARED.rule(list, collections.deque)(wrapped(list_of))
+SHARED.rule(tuple, torch.Size)(wrapped(tuple_of))
+SHARED.rule(dict, collections.OrderedDict, collections.defaultdict)(wrapped(dict_of))
+SHARED.rule(set, frozenset)(wrapped(set_of))
+
+
+def is_named_tuple(value):
+    kind = type(value)
+    return (
+        isinstance(value, tuple) and hasattr(kind, "_fields") and kind.__new__ is not tuple.__new__
+    )
+
+
+@SHARED.rule(test=is_named_tuple)
+def wrap_named_tuple(builder, value, source):
+    items = enumerate(tuple.__iter__(value))
+    return TupleVar(
+        [Lazy(item, source.child("tuple_item", n)) for n, item in items], type(value), source
+    )

@@ -1,0 +1,159 @@
+"""Tensors from outside: placeholders and parameters of the graph, and the guards on them.
+
+In:   a real tensor and its source.
+Out:  a node of the graph with a fake tensor, and guards on dtype, device, sizes, strides, gradient.
+
+    >>> wrap_tensor(builder, x, tree.local("x")).fake.shape
+
+Parameters and buffers are guarded by identity, which holds the rest of them fast.
+Mirrors torch/_dynamo/variables/builder.py (wrap_tensor) and guards.py (TENSOR_MATCH).
+"""
+
+import torch
+
+from miniinductor.sizes.printing import python_code
+
+from .. import config
+from ..exceptions import Break
+from ..foreign import ours
+from ..guards import LAYOUT, Guard
+from ..sources import module_path
+from .registry import SHARED
+from .tensor import TensorVar
+
+KNOWS_NAMES = hasattr(torch.Tensor, "has_names")  # named dimensions went with torch 2.13
+
+
+def view_bits_check(value: torch.Tensor) -> str:
+    """The check that a tensor is negated or conjugated lazily, or stands for zeros without memory,
+    as `value` is; where torch still has names of dimensions, that it has none."""
+    checks = [f"{{0}}.is_neg() is {value.is_neg()}"]
+    if value.is_complex():
+        checks.append(f"{{0}}.is_conj() is {value.is_conj()}")
+    checks.append(f"{{0}}._is_zerotensor() is {value._is_zerotensor()}")
+    if KNOWS_NAMES:
+        checks.append("not {0}.has_names()")
+    return " and ".join(checks)
+
+
+def tells_history(value: torch.Tensor) -> bool:
+    """Does autograd answer questions about this tensor?  Not of a view that was made without
+    gradients, after a write to its memory with gradients."""
+    try:
+        return value.is_leaf is not None
+    except ours(RuntimeError):
+        return False
+
+
+@SHARED.rule(test=lambda value: isinstance(value, torch.Tensor), order=10)
+def wrap_tensor(builder, value, source):
+    """A placeholder of the graph, or a parameter that the graph holds."""
+    kind = type(value)
+    if kind not in (torch.Tensor, torch.nn.Parameter):
+        raise Break("tensor subclass", f"the tensor subclass {kind.__name__} is not traced")
+    if not tells_history(value):
+        raise Break("tensor", "a view that was written in another mode: autograd refuses it")
+    if KNOWS_NAMES and value.has_names():
+        raise Break("tensor", "a tensor with named dimensions", "drop them: tensor.rename(None)")
+    parent = source.base
+    owned = (
+        parent is not None and parent.key in ("_parameters", "_buffers") and parent.kind == "item"
+    )
+    if owned and source.name() not in builder.input_sources:
+        builder.guard(source, "ID", "{0} is {pin}", value)
+        if config.guard_parameter_metadata:  # `p.data = ...`, `p.t_()` keep the identity
+            guard_layout(builder, value, kind, source)
+        if torch.is_grad_enabled():
+            builder.guard(
+                source,
+                "GRAD",
+                "{0}.requires_grad is {pin}",
+                value.requires_grad,
+                row="requires_grad",
+            )
+        name = builder.unique_name(module_name(source))
+        fake = builder.fake_of(value)
+        node = builder.add_input("get_attr", name, fake)
+        builder.attributes[name] = value
+        node.meta["module_path"] = module_name(source).rpartition(".")[0]
+        variable = TensorVar(node, fake, kind, source, value)
+    else:
+        dims, strides = builder.policy.of_tensor(value, source)
+        guard_tensor(builder, value, kind, source, dims if dims or strides else None)
+        fake = (
+            builder.symbolic_fake_of(value, source, dims, strides)
+            if dims or strides
+            else builder.fake_of(value)
+        )
+        node = builder.add_input("placeholder", builder.unique_name(source.name()), fake)
+        variable = TensorVar(node, fake, kind, source, value)
+        builder.inputs.append(variable)
+        if dims or strides:
+            builder.symbolic_inputs[id(variable)] = fake.shape, fake.stride()
+            guard_strides(builder, fake, source)
+    builder.by_fake[id(fake)] = variable
+    return variable
+
+
+def guard_layout(builder, value: torch.Tensor, kind: type, source) -> None:
+    """What the memo watches of a tensor whose identity is guarded (LAYOUT), each as a guard
+    that says what has changed."""
+    builder.guard(source, "TENSOR", "type({0}) is {pin}", kind, row=LAYOUT)
+    builder.guard(source, "DTYPE", "{0}.dtype is {pin}", value.dtype, row=LAYOUT)
+    builder.guard(source, "DEVICE", "{0}.device == {pin}", value.device, row=LAYOUT)
+    builder.guard(source, "SHAPE", f"{{0}}.shape == {tuple(value.shape)}", row=LAYOUT)
+    if value.layout is torch.strided:
+        builder.guard(source, "STRIDE", f"{{0}}.stride() == {value.stride()}", row=LAYOUT)
+    builder.guard(source, "VIEW_BITS", view_bits_check(value), row=LAYOUT)
+
+
+def guard_tensor(builder, value, kind, source, symbolic=None):
+    builder.guard(source, "TENSOR", "type({0}) is {pin}", kind)
+    builder.guard(source, "DTYPE", "{0}.dtype is {pin}", value.dtype)
+    if symbolic is not None:  # the rest is said by `guard_strides` and the ShapeEnv
+        builder.guard(source, "SHAPE", f"{{0}}.dim() == {value.dim()}")
+        fixed = [f"{{0}}[{d}] == {n}" for d, n in enumerate(value.shape) if d not in symbolic]
+        if fixed:
+            builder.guard(source.attr("shape"), "SHAPE", " and ".join(fixed))
+    else:
+        builder.guard(source, "SHAPE", f"{{0}}.shape == {tuple(value.shape)}")
+    if symbolic is None and value.layout is torch.strided:
+        builder.guard(source, "STRIDE", f"{{0}}.stride() == {tuple(value.stride())}")
+    elif symbolic is None:
+        builder.guard(source, "LAYOUT", "{0}.layout is {pin}", value.layout)
+    builder.guard(source, "GRAD", f"{{0}}.requires_grad is {value.requires_grad}")
+    guard_place(builder, value, source)
+    builder.guard(source, "VIEW_BITS", view_bits_check(value))
+
+
+def guard_strides(builder, fake, source):
+    """Strides that follow the symbolic sizes."""
+    symbols = sorted(
+        set().union(*[n.node.expr.free_symbols for n in fake.stride() if type(n) is torch.SymInt]),
+        key=str,
+    )
+    names = {symbol: f"{{{n}}}" for n, symbol in enumerate(symbols, 1)}
+    steps = [
+        python_code(n.node.expr, names) if type(n) is torch.SymInt else str(n)
+        for n in fake.stride()
+    ]
+    check = f"{{0}}.stride() == ({', '.join(steps)}{',' * (len(steps) == 1)})"
+    builder.pair_guards.append(
+        Guard("STRIDE", (source, *[builder.shape_env.table[s].sources[0] for s in symbols]), check)
+    )
+
+
+def guard_place(builder, value, source):
+    if value.is_cpu:
+        builder.guard(source, "DEVICE", "{0}.is_cpu")
+    else:
+        builder.guard(source, "DEVICE", "{0}.device == {pin}", value.device)
+
+
+def module_name(source):
+    """ "h.0.weight" for a parameter's source."""
+    owner = source.base.base
+    while owner is not None and owner.kind in ("dict", "raw_dict"):
+        owner = owner.base
+    path = module_path(owner)
+    return f"{path}.{source.key}" if path else str(source.key)

@@ -1,0 +1,178 @@
+"""What each kind of device can do, and which language its kernels are written in: two registries.
+
+In:   `register_language(Language(...))` and `register_device(Device(...))`, called by the modules
+      that write, build and launch kernels, when they are imported.  Out: what the stages ask.
+
+    >>> language_of(torch.device("cpu")).name
+    'cpp'
+    >>> why_not(torch.device("meta"))
+    'there is no code generator for device meta'
+
+The core knows kernels on the CPU in C++.  Everything else is coverage, and enters itself here
+(gpu/registration.py): a stage asks the registry and does the plain thing where nothing is
+registered.  Mirrors `register_backend_for_device` in torch/_inductor/codegen/common.py.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+import torch
+from torch import fx
+
+from . import config
+from .records import CompileRecord
+
+if TYPE_CHECKING:
+    from .codegen.common import Kernel
+    from .ir import Graph
+    from .nodes import Schedule, ScheduledNode
+    from .runtime.program import Program
+
+
+class KernelWriter(Protocol):
+    """Made of (group, buffers, names to keep, places of FX nodes, overwritten inputs)."""
+
+    def write(self) -> "Kernel": ...
+
+
+@dataclass
+class Language:
+    """How kernels of one language are written and built.
+
+    writers: kind of group -> what writes its kernel; coverage adds kinds of its own.
+    build: (device, kernels, bytes that each moves) -> functions, in the same order; raises
+      CompilerError.
+    why_not: why its kernels cannot be built for a device, or None.
+    most_pointers: how many pointers one kernel takes.
+    recomputes: arithmetic is free there and memory is not, so a value that has several readers is
+      rather computed again than stored.
+    prepare: changes the loop IR before it is scheduled.
+    arrange: the nodes of a schedule, some of them joined or replaced.
+    """
+
+    name: str
+    writers: dict[type, Callable[..., KernelWriter]]
+    build: Callable[[torch.device, Sequence["Kernel"], Sequence[int]], list[Callable]]
+    most_pointers: int
+    why_not: Callable[[torch.device], str | None] = field(default=lambda device: None)
+    recomputes: bool = False
+    prepare: Callable[["Graph", CompileRecord], None] = field(default=lambda graph, record: None)
+    arrange: Callable[["Schedule", torch.device, CompileRecord], list["ScheduledNode"]] = field(
+        default=lambda schedule, device, record: schedule.nodes
+    )
+
+
+@dataclass(frozen=True)
+class Streams:
+    """Work of a device waits in streams; its kernels take one, as a number, as last argument."""
+
+    current_stream: Callable[[int], int]  # of the device with this number
+    current_device: Callable[[], int]
+    on_device: Callable[[int], AbstractContextManager]
+
+
+@dataclass(frozen=True)
+class Half:
+    """Which half of a training step a program is; what recordings of both halves share."""
+
+    pools: Any
+    results: int | None  # how many outputs the forward half gives its caller
+    is_backward: bool
+
+
+@dataclass(frozen=True)
+class Replay:
+    """mode="reduce-overhead": the work of a call is recorded once and replayed.
+
+    refusal: why a lowered graph must not be recorded, or None.
+    new_pools: what the recordings of one training step share.
+    record: (a program's function, the program, the record, which half) -> the function replayed.
+    """
+
+    refusal: Callable[["Graph", torch.device], str | None]
+    new_pools: Callable[[], Any]
+    record: Callable[[Callable, "Program", CompileRecord, Half | None], Callable]
+
+
+# (graph, record, are convolutions moved?, are products?) -> the graph, with copies that put tensors
+# into the layouts that the device's library kernels want; the graph itself where that gains nothing
+ChooseLayouts = Callable[[fx.GraphModule, CompileRecord, bool, bool], fx.GraphModule]
+
+
+@dataclass(frozen=True)
+class Device:
+    """What the stages ask about one type of device.
+
+    language: of its kernels; None: the one that `config.cpu_backend` names.
+    streams: how to find its streams, if it has some.
+    expect: (nodes of a graph that will be compiled): compilers may be started already.
+    hands_over: an output takes the memory of what it is made of: that still lies in the cache.
+    single: in training an intermediate of so many bytes is no part of a workspace.
+    """
+
+    type: str
+    language: str | None = None
+    streams: Callable[[], Streams] | None = None
+    replay: Replay | None = None
+    choose_layouts: ChooseLayouts | None = None
+    expect: Callable[[int], None] = field(default=lambda nodes: None)
+    hands_over: bool = False
+    single: float = math.inf
+
+
+LANGUAGES: dict[str, Language] = {}
+DEVICES: dict[str, Device] = {}
+
+
+def register_language(language: Language) -> None:
+    LANGUAGES[language.name] = language
+
+
+def register_device(device: Device) -> None:
+    DEVICES[device.type] = device
+
+
+def about(device: torch.device) -> Device:
+    """What is known of a device; of one that nobody has registered, nothing."""
+    return DEVICES.get(device.type) or Device(device.type, language="")
+
+
+def language_of(device: torch.device) -> Language:
+    """Which language the kernels of a device are written in.  Raises NotImplementedError."""
+    name = about(device).language
+    language = LANGUAGES.get(config.cpu_backend if name is None else name)
+    if language is None:
+        raise NotImplementedError(f"there is no code generator for device {device}")
+    return language
+
+
+def why_not(device: torch.device) -> str | None:
+    """Why no kernels can be built for a device, or None."""
+    try:
+        return language_of(device).why_not(device)
+    except NotImplementedError as reason:
+        return str(reason)
+
+
+def recomputes(device: torch.device) -> bool:
+    """Is a value with several readers rather computed again than stored?"""
+    try:
+        return language_of(device).recomputes
+    except NotImplementedError:
+        return False
+
+
+def with_layouts(
+    gm: fx.GraphModule, record: CompileRecord, convolutions: bool = True, products: bool = True
+) -> fx.GraphModule:
+    """The graph in the layouts that the registered devices want."""
+    for device in DEVICES.values():
+        if device.choose_layouts is not None:
+            gm = device.choose_layouts(gm, record, convolutions, products)
+    return gm
+
+
+register_device(Device("cpu"))

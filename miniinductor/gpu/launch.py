@@ -1,0 +1,58 @@
+"""What a launch of a Triton kernel needs to know: how many programs, which block sizes to try.
+
+>>> launch.grid(launch.configs[0])          # softmax of 16384 rows, a row per program
+(16384,)
+"""
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from ..codegen.common import Kernel
+from ..sizes.symbols import Size, fill
+from .block_sizes import Config
+
+LARGEST_INT32 = 2**31 - 1
+
+
+@dataclass
+class Launch:
+    """sizes: axis -> elements; configs: block sizes to try, the best guess first."""
+
+    kind: str
+    sizes: dict[str, Size]
+    configs: list[Config]
+    dtypes: list[torch.dtype]  # of the pointers, in order
+    asserts: bool  # the kernel checks indices
+    extents: list[Size]  # elements behind each pointer
+    symbols: tuple[str, ...] = ()  # names of the sizes that are arguments, after the pointers
+    hints: tuple[int, ...] = ()  # what they are in this run
+    longer: Kernel | None = None  # the kernel for rows that are longer than a tile
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {k: v for k, v in self.__dict__.items() if k != "at"}
+
+    @functools.cached_property
+    def at(self) -> Callable[..., tuple[dict[str, int], list[int]]]:
+        """A function of the symbols' values that gives sizes and extents as numbers."""
+        return fill((self.sizes, self.extents), self.symbols)
+
+    def grid(self, config: Config, values: Sequence[int] = ()) -> tuple[int, ...]:
+        """Programs; values: of the symbols."""
+        sizes, _ = self.at(*values)
+        tiles = [-(-size // config.block(axis)) for axis, size in sizes.items() if axis != "r"]
+        return (math.prod(tiles),)
+
+    def is_wide(self, values: Sequence[int]) -> bool:
+        """Must indices have 64 bits?  With room for the last tile."""
+        sizes, extents = self.at(*values)
+        return needs_64_bits([*sizes.values(), *extents])
+
+
+def needs_64_bits(extents: Sequence[int]) -> bool:
+    """Must the indices of so many elements have 64 bits?  With room for the last tile."""
+    return max(extents) + (1 << 20) > LARGEST_INT32

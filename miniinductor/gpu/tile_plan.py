@@ -1,0 +1,249 @@
+"""How a fused group becomes tiles: its axes, the kind of kernel, its stages, block sizes to try.
+
+In:   the nodes of a group.  Out: a `TilePlan`, which decides everything before a line is written.
+
+    pointwise     [XBLOCK]            every loop flattened into x
+    tile          [YBLOCK, XBLOCK]    reads run along y, writes along x: each side in whole cache
+                                      lines
+    persistent    [XBLOCK, RBLOCK]    a row fits in one tile, so nothing is read twice
+    looped        [XBLOCK, RBLOCK]    r in steps of RBLOCK; a loop per *stage*
+
+Mirrors the choice of ranges and of the kind of reduction in torch/_inductor/codegen/simd.py.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import sympy
+
+from ..codegen.common import in_data_flow_order, stages_of
+from ..dependencies import LoopBody, int_or_none, loop_variables, merge_loops, runs_along, stride_of
+from ..ir import Buffer
+from ..nodes import Node
+from ..sizes.printing import index_text
+from ..sizes.symbols import Size, hint, is_multiple
+from ..sizes.symbols import size as as_size
+from .block_sizes import Config, block_configs, persistent_limit
+
+LONG_ROW = 8192  # a row of which only max and sum(exp) are needed is looped over from here on
+LEAST_SIDE = 8  # of a tile of two axes
+UNKNOWN = 512  # what a symbolic size is taken for where nothing is known of it
+
+
+class Axis:
+    """One dimension of the tile: the loops that are flattened into it."""
+
+    def __init__(
+        self, name: str, variables: Sequence[sympy.Symbol], sizes: Sequence[Size], slice_text: str
+    ):
+        self.name, self.slice = name, slice_text
+        self.block = name.upper() + "BLOCK"
+        self.loops = [(v, as_size(n)) for v, n in zip(variables, sizes)]
+        self.numel: Size = math.prod(n for _, n in self.loops)
+        self.mask: str | None = None  # the name of the mask, where the last tile is not full
+        self.flat = str(self.loops[0][0]) if len(self.loops) == 1 else f"{name}index"
+
+    def index_text(self, start: str) -> str:
+        index = f"tl.arange(0, {self.block}){self.slice}"
+        return f"{start} + {index}" if start else index
+
+    def lines(self, start: str) -> list[str]:
+        """Names of the loop variables, from the flat index that begins at `start`."""
+        lines = [noted(f"{self.flat} = {self.index_text(start)}", f"{self.name}: {self.numel}")]
+        if self.mask:
+            lines.append(f"{self.mask} = {self.flat} < {size_text(self.numel)}")
+        if len(self.loops) != 1:
+            lines += [self.variable_line(position) for position in range(len(self.loops))]
+        return lines
+
+    def variable_line(self, position: int) -> str:
+        """One of several loop variables, from the flat index."""
+        variable, size = self.loops[position]
+        below = size_text(math.prod(n for _, n in self.loops[position + 1 :]))
+        text = self.flat if below == "1" else f"{self.flat} // {below}"
+        if position:
+            text = text if below == "1" else f"({text})"
+            text = f"{text} % {size_text(size)}"
+        return noted(f"{variable} = {text}", f"< {size_text(size)}")
+
+
+def noted(line: str, comment: str) -> str:
+    return f"{line:66}  # {comment}" if comment else line
+
+
+def size_text(n: Size) -> str:
+    """A number of elements, in brackets where it is an expression."""
+    text = index_text(n, "triton")
+    return text if text.isalnum() else f"({text})"
+
+
+@dataclass
+class TilePlan:
+    """What the writer follows."""
+
+    kind: str  # "pointwise" | "tile" | "persistent" | "looped" | "product"
+    axes: list[Axis]
+    sizes: dict[str, Size]  # axis -> elements
+    configs: list[Config]
+    nodes: list[Node]  # in the order of data flow
+    bodies: dict[str, LoopBody]  # node -> its body over the loops of the axes
+    stage: dict[str, int]  # node -> the loop over r in which it runs; -1: before the first
+    columns: bool = False  # memory runs along x rather than along r
+    streams: bool = False  # what its one loop reads, it reads once
+    # buffers of which a maximum is taken: their values are the lowest number beyond a row's end
+    maxima: frozenset[str] = frozenset()
+
+    def __post_init__(self) -> None:
+        self.axis_of = {variable: axis.name for axis in self.axes for variable, _ in axis.loops}
+        self.makers = {node.name: node for node in self.nodes}
+
+    def is_inner(self, name: str) -> bool:
+        """Does the node run over the elements of a row?"""
+        return bool(self.bodies[name].inner)
+
+    def mask_tiles(self) -> None:
+        """A mask for each axis that some configuration does not cut into whole tiles."""
+        for axis in self.axes:
+            if axis.numel == 0 or not all(divides(c, axis, self.kind) for c in self.configs):
+                axis.mask = f"{axis.name}mask"
+
+    def sums_of_exp(self) -> list[str]:
+        return sums_of_exp(self.nodes, self.bodies)
+
+
+def plan_tiles(
+    nodes: Sequence[Node], buffers: Mapping[str, Buffer], keep: set[str], any_row: bool
+) -> TilePlan:
+    """keep: buffers that must be in memory afterwards.  any_row: a loop over rows whose length is
+    symbolic, however short this run's are."""
+    merged = merge_loops([node.body for node in nodes])
+    outer, inner = merged[0].outer, max((body.inner for body in merged), key=len)
+    bodies = {node.name: body for node, body in zip(nodes, merged)}
+    ordered = in_data_flow_order(nodes)
+    is_inner = {name: bool(body.inner) for name, body in bodies.items()}
+    stage = stages_of(ordered, is_inner, not inner)
+    columns = online = False
+    if not inner:
+        axes = pointwise_axes(outer, merged)
+        kind = "tile" if len(axes) == 2 else "pointwise"
+    else:
+        axes = reduction_axes(outer, inner)
+        columns = runs_along_x(merged, *axes)
+        row = math.inf if any_row else hint(axes[1].numel, math.inf)
+        online = row > LONG_ROW and not columns and may_be_online(nodes, bodies, keep)
+        kind = "looped" if online or row > persistent_limit(columns) else "persistent"
+    plan = TilePlan(
+        kind=kind,
+        axes=axes,
+        sizes={axis.name: axis.numel for axis in axes},
+        configs=blocks_to_try(kind, axes, merged, columns, any_row),
+        nodes=ordered,
+        bodies=bodies,
+        stage=stage,
+        columns=columns,
+        maxima=frozenset().union(*[floats_of_maximum(body, buffers) for body in merged]),
+    )
+    plan.mask_tiles()
+    again = any(stage[name] > 0 and is_inner[name] for name in stage)
+    plan.streams = kind == "looped" and (online or not again)
+    return plan
+
+
+# --- axes -----------------------------------------------------------------------------------------
+def pointwise_axes(outer: Sequence[Size], bodies: Sequence[LoopBody]) -> list[Axis]:
+    """One axis; where reads run along another one than writes, a tile of two."""
+    x = loop_variables("x", len(outer))
+    cut = transposed_at(outer, bodies)
+    if cut is None:
+        return [Axis("x", x, outer, "")]
+    return [
+        Axis("y", x[:cut], outer[:cut], "[:, None]"),
+        Axis("x", x[cut:], outer[cut:], "[None, :]"),
+    ]
+
+
+def transposed_at(outer: Sequence[Size], bodies: Sequence[LoopBody]) -> int | None:
+    """Number of loops that belong to y, if some read steps by one along an earlier loop and not
+    along the last."""
+    *earlier, last = loop_variables("x", len(outer)) or [None]
+    for number, variable in enumerate(earlier):
+        if min(hint(outer[number], 0), hint(outer[-1], 0)) < LEAST_SIDE:
+            continue
+        for access in (a for body in bodies for a in body.reads()):
+            along_last = int_or_none(stride_of(access.index, last))
+            if along_last not in (0, 1, None) and stride_of(access.index, variable) == 1:
+                return number + 1
+    return None
+
+
+def reduction_axes(outer: Sequence[Size], inner: Sequence[Size]) -> list[Axis]:
+    """Rows and their elements."""
+    return [
+        Axis("x", loop_variables("x", len(outer)), outer, "[:, None]"),
+        Axis("r", loop_variables("r", len(inner)), inner, "[None, :]"),
+    ]
+
+
+def runs_along_x(bodies: Sequence[LoopBody], x: Axis, r: Axis) -> bool:
+    """Do the reduction's reads step through memory by the last outer loop rather than by the
+    reduction's?"""
+    reads = [access for body in bodies if body.inner for access in body.reads()]
+    return bool(x.loops) and runs_along(reads, x.loops[-1][0], r.loops[-1][0])
+
+
+# --- block sizes ----------------------------------------------------------------------------------
+def blocks_to_try(
+    kind: str, axes: Sequence[Axis], bodies: Sequence[LoopBody], columns: bool, any_row: bool
+) -> list[Config]:
+    """Block sizes; only those that divide the sizes, if there are some: they need no masks."""
+    along_row = {v for axis in axes if axis.name == "r" for v, _ in axis.loops}
+    reads = {(a.name, a.index) for body in bodies for a in body.reads()}
+    tiles = [index for _, index in reads if not along_row.isdisjoint(index.free_symbols)]
+    hints = {axis.name: hint(axis.numel, UNKNOWN) for axis in axes}
+    if any_row:
+        hints["r"] = 2 * LONG_ROW
+    configs = block_configs(kind, hints, columns, len(tiles))
+    free = [c for c in configs if all(divides(c, axis, kind) for axis in axes)]
+    return free or configs
+
+
+def divides(config: Config, axis: Axis, kind: str) -> bool:
+    """Is the axis cut into whole tiles, whatever its symbols are?  A row in one tile is as long as
+    the tile only where it is a number."""
+    if axis.name == "r" and kind == "persistent" and not isinstance(axis.numel, int):
+        return False
+    return is_multiple(axis.numel, config.block(axis.name))
+
+
+# --- maxima and sums of exponentials --------------------------------------------------------------
+def may_be_online(nodes: Sequence[Node], bodies: Mapping[str, LoopBody], keep: set[str]) -> bool:
+    """Does a loop over a row find its maximum and the sum of its exponentials at once (the online
+    softmax)?  No element of a row must be stored, and there is a sum of exponentials."""
+    is_stored = any(
+        node.name in keep and bodies[node.name].inner and not node.is_reduction for node in nodes
+    )
+    return not is_stored and len(sums_of_exp(nodes, bodies)) > 0
+
+
+def sums_of_exp(nodes: Sequence[Node], bodies: Mapping[str, LoopBody]) -> list[str]:
+    """Names of nodes that sum up an exp and depend on a maximum over the same loops."""
+    kinds = {node.name: bodies[node.name].reduction_kinds() for node in nodes}
+    reads = {node.name: {access.name for access in node.body.reads()} for node in nodes}
+    maxima = {name for name, found in kinds.items() if "max" in found}
+    exps = {
+        node.name
+        for node in nodes
+        if reads[node.name] & maxima and any(i.op == "exp" for i in node.body.walk())
+    }
+    sums = [name for name, found in kinds.items() if "sum" in found]
+    return [name for name in sums if name in exps or reads[name] & exps]
+
+
+def floats_of_maximum(body: LoopBody, buffers: Mapping[str, Buffer]) -> set[str]:
+    """The float buffers that a body reads which finds their maximum, and does nothing else."""
+    ops = {instruction.op for instruction in body.walk()}
+    if body.reduction_kinds() != ["max"] or not ops <= {"load", "to_dtype", "reduction", "store"}:
+        return set()
+    names = {access.name for access in body.reads()}
+    return {name for name in names if buffers[name].layout.dtype.is_floating_point}

@@ -1,0 +1,56 @@
+"""The registries of devices and languages: what a program does where none is registered."""
+
+import pytest
+import torch
+
+import miniinductor
+from miniinductor import coverage, devices
+
+
+@pytest.fixture(autouse=True)
+def loaded():
+    coverage.load()
+
+
+def test_what_is_registered():
+    assert devices.language_of(torch.device("cpu")).name == "cpp"
+    assert devices.language_of(torch.device("cuda", 1)).name == "triton"
+    assert devices.why_not(torch.device("cpu")) is None
+    assert devices.recomputes(torch.device("cuda")) and not devices.recomputes(torch.device("cpu"))
+
+
+def test_a_device_without_kernels():
+    """As it is with the folder gpu/ deleted: nothing is known of a GPU."""
+    assert devices.why_not(torch.device("meta")) == "there is no code generator for device meta"
+    assert devices.about(torch.device("meta")).replay is None
+    with pytest.raises(NotImplementedError, match="no code generator for device xla"):
+        devices.language_of(torch.device("xla"))
+
+
+@pytest.mark.parametrize("gone", ["device", "language"])
+def test_a_program_on_such_a_device_runs_eagerly(monkeypatch, gone):
+    if gone == "device":
+        monkeypatch.delitem(devices.DEVICES, "cuda")
+    else:
+        monkeypatch.delitem(devices.LANGUAGES, "triton")
+    graph = torch.fx.symbolic_trace(lambda x: (x + 1,))
+    with torch._subclasses.fake_tensor.FakeTensorMode():
+        x = torch.empty(3, device="cuda")
+    record = miniinductor.compile_fx(graph, [x]).record
+    assert record.notes == ["runs eagerly: there is no code generator for device cuda:0"]
+
+
+def test_a_language_that_is_not_there(monkeypatch):
+    monkeypatch.delitem(devices.LANGUAGES, "triton")
+    with miniinductor.config.patch(cpu_backend="triton", graph_cache=False):
+        compiled = miniinductor.compile_fx(
+            torch.fx.symbolic_trace(lambda x: (x + 1,)), [torch.ones(3)]
+        )
+    assert compiled.record.notes_of("no code generator for device cpu")
+    assert torch.equal(compiled(torch.ones(3))[0], torch.full((3,), 2.0))
+
+
+def test_recorded_calls_are_refused_without_a_gpu():
+    graph = torch.fx.symbolic_trace(lambda x: (x + 1,))
+    compiled = miniinductor.compile_fx(graph, [torch.ones(3)], mode="reduce-overhead")
+    assert compiled.record.notes == ["no CUDA graph: the graph does not run on a GPU"]
