@@ -3,7 +3,7 @@ of draws."""
 
 import torch
 
-from miniinductor import random
+from miniinductor.lowerings import random
 from miniinductor.autograd import joint, recurrent, runtime
 
 from .mutants import mutant
