@@ -301,7 +301,8 @@ def run_graph(graph: Graph, inputs: Sequence[Any]) -> list[Any]:
             if buffer.layout is None:
                 several[buffer.name] = value
             else:
-                memory[buffer.name] = _flat(in_layout(value, [*map(int, buffer.layout.stride)]))
+                stride = tuple([int(n) for n in buffer.layout.stride])
+                memory[buffer.name] = _flat(in_layout(value, stride))
         outputs = view(graph.outputs)
         written = dict(zip(graph.inputs, inputs)) | graph.constants
         for name, new in graph.mutations:

@@ -262,11 +262,21 @@ for _name in torch._C._dispatch_get_all_op_names():
         _op = getattr(getattr(aten, _packet), _overload or "default")
         OURS[_op] = functools.partial(_op._op_dk, torch.DispatchKey.CompositeExplicitAutograd)
 
-OURS.update(
-    {
-        aten.rrelu_with_noise.default: lambda x, noise, lower=0.125, upper=1 / 3, training=False, generator=None: (
-            NotImplemented if training else torch.nn.functional.leaky_relu(x, (lower + upper) / 2)
-        ),
-        aten.take.default: lambda x, index: aten.index(x.reshape(-1), [index]),
-    }
-)
+
+@decomposition(aten.rrelu_with_noise.default)
+def rrelu(
+    x: torch.Tensor,
+    noise: torch.Tensor,
+    lower: float = 0.125,
+    upper: float = 1 / 3,
+    training: bool = False,
+    generator: torch.Generator | None = None,
+) -> Any:
+    if training:
+        return NotImplemented
+    return torch.nn.functional.leaky_relu(x, (lower + upper) / 2)
+
+
+@decomposition(aten.take.default)
+def take(x: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
+    return aten.index(x.reshape(-1), [index])
