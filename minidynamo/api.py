@@ -10,7 +10,7 @@ import functools
 import torch
 
 from . import convert_frame, frame_hook
-from .symbolic_eval import torch_rules
+from .symbolic_eval import registry, torch_rules
 from .variables.constant import ConstantVar
 
 CHOICES = {
@@ -167,9 +167,9 @@ def mark_static(tensor, dim=None):
     )
 
 
-torch_rules.rules(
+registry.rules(
     {
-        graph_break: torch_rules.refused(
+        graph_break: registry.refused(
             "graph_break()", "minidynamo.graph_break() was called", "remove the call"
         ),
         is_compiling: lambda tx: ConstantVar(True),

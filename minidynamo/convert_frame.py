@@ -35,7 +35,8 @@ from .guards import Guard, GuardFunction, watch
 from .originals import unusable
 from .replacement import parameter_count, rebuild, replacement
 from .symbolic_eval.evaluator import RootFrame
-from .symbolic_eval.torch_rules import RULES, STATES
+from .symbolic_eval.registry import RULES
+from .symbolic_eval.torch_rules import STATES
 from .undo import Undo
 from .variables.base import Lazy
 from .variables.functions import CellVar, FunctionVar
@@ -70,7 +71,7 @@ STATE = (
     ("INFERENCE", torch.is_inference_mode_enabled),
     ("AUTOCAST", torch._C._is_any_autocast_enabled),
     ("DTYPE", torch.get_default_dtype),
-    ("DETERMINISTIC", torch.are_deterministic_algorithms_enabled),
+    ("DETERMINISTIC", torch._C._get_deterministic_algorithms),
     ("FUNCTION_MODES", torch._C._len_torch_function_stack),
     ("DISPATCH_MODES", torch._C._len_torch_dispatch_stack),
     ("TRANSFORMS", torch._C._functorch.maybe_current_level),
@@ -197,16 +198,12 @@ class FrameCompiler:
             return self.skip(code, record, record.skipped or "no tensor operation to compile")
         records.remember(record)
         CODES[id(code)] = code
-        debug(
-            1,
-            record.graph_breaks
-            and "\n".join(f"graph break: {found}" for found in record.graph_breaks),
-        )
-        debug(
-            2,
-            record.graph is not None and record.graph.print_readable(print_output=False),
-            record.guard_function.source,
-        )
+        for found in record.graph_breaks:
+            debug(1, f"graph break: {found}")
+        if config.debug >= 2:  # what is printed takes a while to make
+            if record.graph is not None:
+                debug(2, record.graph.print_readable(print_output=False))
+            debug(2, record.guard_function.source)
         return result
 
     def entries_before(self, code, args):
@@ -583,11 +580,9 @@ def drop_entry(code, check):
     # into which the garbage collector does not look: it would need a second run.
 
 
-def debug(level, *texts):
+def debug(level, text):
     if config.debug >= level:
-        for text in texts:
-            if text:
-                print(text, file=sys.stderr)
+        print(text, file=sys.stderr)
 
 
 def reset():

@@ -15,5 +15,6 @@ FOLDERS = ("rules", "variables.more", "extras")
 
 @functools.cache
 def load() -> None:
-    """Load minidynamo's coverage, once."""
+    """Load minidynamo's coverage, once, and what both packages trace with."""
+    load_folders("miniinductor", ("fakes",))
     load_folders("minidynamo", FOLDERS)

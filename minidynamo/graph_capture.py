@@ -37,7 +37,7 @@ from . import config, runtime
 from .dynamic import SizePolicy
 from .exceptions import Break
 from .foreign import ours
-from .guards import LAYOUT, Guard, constant_check, has_long_text, literal
+from .guards import Guard, constant_check, has_long_text, literal
 from .originals import replaced_in_module, replaced_in_tensor
 from .sources import SourceTree, module_path, numbered
 from .symbolic_numbers import EXPRESSIONS
@@ -221,9 +221,8 @@ class OutputGraph(Builder):
 
     # ---- guards
     def guard(self, source, kind, check, value=None, row=None):
-        """Hang a guard on `source`; `{pin}` and `{key}` in the check stand for `value`.  row: what
-        the check looks at, where the memo can do that: an attribute of the tensor there (`value`),
-        or its LAYOUT."""
+        """Hang a guard on `source`; `{pin}` and `{key}` in the check stand for `value`.  row: LAYOUT,
+        where the check looks at nothing but what the memos see of a tensor."""
         if kind in source.guards:
             return
         pins = {}
@@ -242,7 +241,7 @@ class OutputGraph(Builder):
             check,
             pins,
             self.frame.user_line() if self.frame is not None else "",
-            row if row is None or row is LAYOUT else (row, value),
+            row,
         )
 
     def guard_absent(self, source, name):

@@ -1,10 +1,10 @@
-/* A memo of a guard check: nothing that it read has changed since it last passed.
+/* Memos of guard checks: nothing that was read has changed since the check last passed.
  *
  * In:   what a generated guard function read on its way (`remember`): objects, dictionaries, classes, functions, parents before
- *       what they hold; rows (tensor, attribute, value), and tensors whose layout is watched, fixed when the memo is made.
+ *       what they hold; and tensors whose layout is watched, fixed when the memo is made.
  * Out:  `memo()`: True only if all of them are as they were, so that the check need not be repeated.
  *
- *     memo = Memo([(parameter, torch.Tensor.requires_grad, True)], [parameter])
+ *     memo = Memo([parameter])
  *     if not memo(): ...check in Python...; memo.remember([module, module.__dict__], [])
  *
  * A dictionary carries a version that no other state of any dictionary in the process ever had (PEP 509), one of a class of its own
@@ -13,10 +13,15 @@
  * the dictionary that holds it was found unchanged, hence the order; the first is held by whoever calls.
  * The order of an OrderedDict has no version: one is remembered only if the second list says that its order does not matter.
  *
- * A tensor's layout is what a kernel that was compiled for it relies on: class, dtype, device, sizes, strides, and whether it is a
- * lazily negated or conjugated view.  It is read by libtorch's C functions (a few ns each; `use_torch` is told their addresses and
- * tries them first): the same question through Python's attributes costs a microsecond a tensor.  The layout remembered is the one
- * at `remember`, just after the guards in Python found it right.
+ * A tensor's layout is what a kernel that was compiled for it relies on: class, dtype, device, sizes, strides, whether it requires
+ * gradients, and whether it is a lazily negated or conjugated view.  It is read by libtorch's C functions (a few ns each; `use_torch`
+ * is told their addresses and tries them first): the same question through Python's attributes costs half a microsecond a tensor.
+ * The layout remembered is the one at `remember`, just after the guards in Python found it right.  An argument, another tensor in
+ * each call, has a memo of its own, which keeps numbers and no tensor:
+ *
+ *     as_before = LayoutMemo()
+ *     if not as_before(x): ...check in Python...; as_before.remember(x)
+ *
  * Mirrors the dict tags of torch/csrc/dynamo/guards.cpp.  # PyTorch: dict watchers from 3.12 on (3.14 has no versions any more).
  */
 #define PY_SSIZE_T_CLEAN
@@ -27,6 +32,8 @@
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 
 #define MOST_DIMENSIONS 16          /* the layout of a tensor with more of them is not watched: its guards run each time */
+#define REQUIRES_GRAD 8             /* one of `Layout.bits` */
+#define ALL_BITS 15
 #define MANY_MISSES 32              /* in a row: what changes in every call is not worth remembering */
 
 typedef struct {
@@ -35,7 +42,6 @@ typedef struct {
     union { uint64_t version; void *third; };
     enum { DICT, OBJECT, CLASS, FUNCTION, CELL, DICT_OBJECT } kind;
 } Row;
-typedef struct { PyObject *tensor, *expected; PyGetSetDef *attribute; } TensorRow;
 typedef struct {
     PyTypeObject *type;
     int32_t dtype, device_type, device_index, bits;
@@ -44,14 +50,18 @@ typedef struct {
 
 typedef struct {
     PyObject_HEAD
-    PyObject *held;                 /* the list of tensor rows, which owns what they point to */
     PyObject *watched;              /* the list of the tensors whose layouts are watched */
-    TensorRow *tensors;
     Layout *layouts;
     Row *rows;
-    Py_ssize_t tensor_count, layout_count, count, misses;
+    Py_ssize_t layout_count, count, misses;
     vectorcallfunc vectorcall;
 } Memo;
+
+typedef struct {
+    PyObject_HEAD
+    Layout layout;                  /* of no class: nothing is remembered */
+    vectorcallfunc vectorcall;
+} LayoutMemo;
 
 /* libtorch's functions; each takes an at::Tensor *, which lies `offset` bytes behind the start of the Python object.  The first seven
  * give 0 if all went well. */
@@ -59,6 +69,7 @@ static struct {
     int32_t (*layout)(void *, int32_t *), (*dtype)(void *, int32_t *), (*device_type)(void *, int32_t *), (*device_index)(void *, int32_t *);
     int32_t (*dim)(void *, int64_t *), (*sizes)(void *, int64_t **), (*strides)(void *, int64_t **);
     bool (*is_neg)(const void *), (*is_conj)(const void *), (*is_zerotensor)(const void *);
+    bool (*requires_grad)(const void *);            /* takes what the at::Tensor points to */
     Py_ssize_t offset;              /* 0: there are none */
 } torch;
 static PyTypeObject *tensor_type;   /* torch.Tensor */
@@ -141,7 +152,8 @@ layout_of(PyObject *tensor, Layout *found, int64_t **sizes, int64_t **strides)
     void *handle = (char *)tensor + torch.offset;
     int32_t layout;
     found->type = Py_TYPE(tensor);
-    found->bits = torch.is_neg(handle) | torch.is_conj(handle) << 1 | torch.is_zerotensor(handle) << 2;
+    found->bits = torch.is_neg(handle) | torch.is_conj(handle) << 1 | torch.is_zerotensor(handle) << 2
+        | (torch.requires_grad(*(void **)handle) ? REQUIRES_GRAD : 0);
     return torch.layout(handle, &layout) == 0 && layout == strided
         && torch.dtype(handle, &found->dtype) == 0
         && torch.device_type(handle, &found->device_type) == 0
@@ -161,16 +173,26 @@ remember_layout(PyObject *tensor, Layout *layout)
     return 1;
 }
 
+/* `asked`: the bits that count. */
 static int
-lies_as_it_did(PyObject *tensor, Layout *was)
+lies_as_it_did(PyObject *tensor, Layout *was, int32_t asked)
 {
     Layout now;
     int64_t *sizes, *strides;
     return layout_of(tensor, &now, &sizes, &strides)
-        && now.type == was->type && now.dtype == was->dtype && now.bits == was->bits && now.dim == was->dim
+        && now.type == was->type && now.dtype == was->dtype && (now.bits & asked) == (was->bits & asked) && now.dim == was->dim
         && now.device_type == was->device_type && now.device_index == was->device_index
         && !memcmp(sizes, was->numbers, now.dim * sizeof(int64_t))
         && !memcmp(strides, was->numbers + now.dim, now.dim * sizeof(int64_t));
+}
+
+static int
+layouts_hold(Memo *memo, int32_t asked)
+{
+    for (Py_ssize_t i = 0; i < memo->layout_count; i++)
+        if (!lies_as_it_did(PyList_GET_ITEM(memo->watched, i), &memo->layouts[i], asked))
+            return 0;
+    return 1;
 }
 
 static PyObject *
@@ -185,19 +207,8 @@ memo_call(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *kwname
             memo->misses++;
             Py_RETURN_FALSE;
         }
-    for (Py_ssize_t i = 0; i < memo->tensor_count; i++) {
-        TensorRow *row = &memo->tensors[i];
-        PyObject *value = row->attribute->get(row->tensor, row->attribute->closure);
-        int same = value == row->expected ? 1 : value ? PyObject_RichCompareBool(value, row->expected, Py_EQ) : -1;
-        Py_XDECREF(value);
-        if (same < 0)
-            return NULL;
-        if (!same)
-            Py_RETURN_FALSE;
-    }
-    for (Py_ssize_t i = 0; i < memo->layout_count; i++)
-        if (!lies_as_it_did(PyList_GET_ITEM(memo->watched, i), &memo->layouts[i]))
-            Py_RETURN_FALSE;
+    if (!layouts_hold(memo, ALL_BITS))
+        Py_RETURN_FALSE;
     memo->misses = 0;
     Py_RETURN_TRUE;
 }
@@ -244,7 +255,6 @@ memo_remember(Memo *memo, PyObject *const *args, Py_ssize_t nargs)
 static int
 memo_traverse(Memo *memo, visitproc visit, void *arg)
 {
-    Py_VISIT(memo->held);
     Py_VISIT(memo->watched);
     return 0;
 }
@@ -252,8 +262,7 @@ memo_traverse(Memo *memo, visitproc visit, void *arg)
 static int
 memo_clear(Memo *memo)
 {
-    memo->count = memo->tensor_count = memo->layout_count = 0;
-    Py_CLEAR(memo->held);
+    memo->count = memo->layout_count = 0;
     Py_CLEAR(memo->watched);
     return 0;
 }
@@ -264,7 +273,6 @@ memo_dealloc(Memo *memo)
     PyObject_GC_UnTrack(memo);
     memo_clear(memo);
     PyMem_Free(memo->rows);
-    PyMem_Free(memo->tensors);
     PyMem_Free(memo->layouts);
     Py_TYPE(memo)->tp_free((PyObject *)memo);
 }
@@ -272,40 +280,36 @@ memo_dealloc(Memo *memo)
 static PyObject *
 memo_new(PyTypeObject *type, PyObject *args, PyObject *kw)
 {
-    PyObject *rows, *watched = NULL;
-    if (!PyArg_ParseTuple(args, "O!|O!", &PyList_Type, &rows, &PyList_Type, &watched))
+    PyObject *watched;
+    if (!PyArg_ParseTuple(args, "O!", &PyList_Type, &watched))
         return NULL;
+    Py_ssize_t n = PyList_GET_SIZE(watched);
+    for (Py_ssize_t i = 0; i < n; i++)
+        if (!torch.offset || !PyObject_TypeCheck(PyList_GET_ITEM(watched, i), tensor_type))
+            return PyErr_Format(PyExc_TypeError, "only the layouts of tensors can be watched, and only after use_torch");
     Memo *memo = (Memo *)type->tp_alloc(type, 0);
-    Py_ssize_t n = PyList_GET_SIZE(rows), layouts = watched ? PyList_GET_SIZE(watched) : 0;
-    if (!memo || !(memo->held = PyList_GetSlice(rows, 0, n)) || !(memo->tensors = PyMem_New(TensorRow, n))
-        || (watched && !(memo->watched = PyList_GetSlice(watched, 0, layouts)))
-        || !(memo->layouts = PyMem_New(Layout, layouts))) {
+    if (!memo || !(memo->watched = PyList_GetSlice(watched, 0, n)) || !(memo->layouts = PyMem_New(Layout, n))) {
         Py_XDECREF(memo);
         return NULL;
     }
-    for (Py_ssize_t i = 0; i < layouts; i++)
-        if (!torch.offset || !PyObject_TypeCheck(PyList_GET_ITEM(memo->watched, i), tensor_type)) {
+    for (; memo->layout_count < n; memo->layout_count++)
+        if (!remember_layout(PyList_GET_ITEM(watched, memo->layout_count), &memo->layouts[memo->layout_count])) {
             Py_DECREF(memo);
-            return PyErr_Format(PyExc_TypeError, "only the layouts of tensors can be watched, and only after use_torch");
+            return PyErr_Format(PyExc_TypeError, "not a tensor of numbers at strides, or one of too many dimensions");
         }
-    memo->layout_count = layouts;
-    for (Py_ssize_t i = 0; i < n; i++) {
-        PyObject *tensor, *attribute, *expected, *row = PyList_GET_ITEM(memo->held, i);
-        if (!PyArg_ParseTuple(row, "OO!O", &tensor, &PyGetSetDescr_Type, &attribute, &expected)
-            || !PyObject_TypeCheck(tensor, PyDescr_TYPE(attribute))) {
-            if (!PyErr_Occurred())
-                PyErr_SetString(PyExc_TypeError, "the attribute is not one of the object's class");
-            Py_DECREF(memo);
-            return NULL;
-        }
-        memo->tensors[i] = (TensorRow){tensor, expected, ((PyGetSetDescrObject *)attribute)->d_getset};
-        memo->tensor_count = i + 1;
-    }
     memo->vectorcall = memo_call;
     return (PyObject *)memo;
 }
 
+static PyObject *
+memo_layouts(Memo *memo, PyObject *unused)
+{
+    return PyBool_FromLong(layouts_hold(memo, ALL_BITS & ~REQUIRES_GRAD));
+}
+
 static PyMethodDef memo_methods[] = {
+    {"layouts_hold", (PyCFunction)memo_layouts, METH_NOARGS,
+     "do the watched tensors lie as they did when this was made?  Whether they require gradients does not matter"},
     {"remember", (PyCFunction)(void (*)(void))memo_remember, METH_FASTCALL,
      "remember(objects, dicts): how they are now, parents before what they hold; the order of the dicts does not matter"},
     {NULL}};
@@ -313,7 +317,7 @@ static PyMethodDef memo_methods[] = {
 static PyTypeObject MemoType = {
     PyVarObject_HEAD_INIT(NULL, 0)
     .tp_name = "minidynamo._guard_memo.Memo",
-    .tp_doc = "Memo([(tensor, getset descriptor, value)], [tensor]): `memo()` is True while nothing that was remembered has changed.",
+    .tp_doc = "Memo([tensor]): `memo()` is True while nothing that was remembered has changed.",
     .tp_basicsize = sizeof(Memo),
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_HAVE_GC,
     .tp_vectorcall_offset = offsetof(Memo, vectorcall),
@@ -325,13 +329,66 @@ static PyTypeObject MemoType = {
     .tp_methods = memo_methods,
 };
 
-/* use_torch(tensor, tensor._cdata, addresses) -> bool.  The tensor is the transpose of a dense one of sizes (2, 3). */
+/* ---- LayoutMemo: one argument ------------------------------------------------------------------------------------ */
+static PyObject *
+layout_memo_call(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *kwnames)
+{
+    Layout *was = &((LayoutMemo *)self)->layout;
+    if (PyVectorcall_NARGS(nargsf) != 1)
+        return PyErr_Format(PyExc_TypeError, "expected one argument");
+    /* what is of another class may be no tensor at all */
+    return PyBool_FromLong(Py_TYPE(args[0]) == was->type && lies_as_it_did(args[0], was, ALL_BITS));
+}
+
+static PyObject *
+layout_memo_remember(LayoutMemo *memo, PyObject *tensor)
+{
+    if (!torch.offset || !PyObject_TypeCheck(tensor, tensor_type))
+        return PyErr_Format(PyExc_TypeError, "only the layout of a tensor can be remembered, and only after use_torch");
+    if (!remember_layout(tensor, &memo->layout))
+        memo->layout.type = NULL;
+    Py_RETURN_NONE;
+}
+
+static PyObject *
+layout_memo_new(PyTypeObject *type, PyObject *args, PyObject *kw)
+{
+    LayoutMemo *memo = (LayoutMemo *)type->tp_alloc(type, 0);
+    if (memo)
+        memo->vectorcall = layout_memo_call;
+    return (PyObject *)memo;
+}
+
+static PyMethodDef layout_memo_methods[] = {
+    {"remember", (PyCFunction)layout_memo_remember, METH_O, "remember(tensor): how it lies now"},
+    {NULL}};
+
+static PyTypeObject LayoutMemoType = {
+    PyVarObject_HEAD_INIT(NULL, 0)
+    .tp_name = "minidynamo._guard_memo.LayoutMemo",
+    .tp_doc = "LayoutMemo(): `memo(tensor)` is True for one that lies as the one that was remembered did.",
+    .tp_basicsize = sizeof(LayoutMemo),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL,
+    .tp_vectorcall_offset = offsetof(LayoutMemo, vectorcall),
+    .tp_call = PyVectorcall_Call,
+    .tp_new = layout_memo_new,
+    .tp_methods = layout_memo_methods,
+};
+
+/* use_torch(tensor, tensor._cdata, addresses) -> bool.  The tensor is the transpose of a dense one of sizes (2, 3), and requires
+ * gradients. */
 static PyObject *
 use_torch(PyObject *module, PyObject *args)
 {
-    PyObject *tensor;
-    unsigned long long impl, at[10];
-    if (!PyArg_ParseTuple(args, "OK(KKKKKKKKKK)", &tensor, &impl, &at[0], &at[1], &at[2], &at[3], &at[4], &at[5], &at[6], &at[7], &at[8], &at[9]))
+    PyObject *tensor, *addresses;
+    unsigned long long impl, at[11];
+    if (!PyArg_ParseTuple(args, "OKO!", &tensor, &impl, &PyTuple_Type, &addresses))
+        return NULL;
+    if (PyTuple_GET_SIZE(addresses) != 11)
+        return PyErr_Format(PyExc_TypeError, "expected 11 addresses");
+    for (int i = 0; i < 11; i++)
+        at[i] = PyLong_AsUnsignedLongLong(PyTuple_GET_ITEM(addresses, i));
+    if (PyErr_Occurred())
         return NULL;
     memcpy(&torch, at, sizeof(at));
     for (Py_ssize_t offset = sizeof(PyObject); offset + (Py_ssize_t)sizeof(void *) <= Py_TYPE(tensor)->tp_basicsize; offset += sizeof(void *)) {
@@ -341,7 +398,7 @@ use_torch(PyObject *module, PyObject *args)
         if (*(uintptr_t *)handle != (uintptr_t)impl)
             continue;
         torch.offset = offset;
-        if (torch.layout(handle, &strided) == 0 && layout_of(tensor, &found, &sizes, &strides) && !found.bits
+        if (torch.layout(handle, &strided) == 0 && layout_of(tensor, &found, &sizes, &strides) && found.bits == REQUIRES_GRAD
             && found.dim == 2 && sizes[0] == 3 && sizes[1] == 2 && strides[0] == 1 && strides[1] == 3) {
             tensor_type = (PyTypeObject *)Py_NewRef(Py_TYPE(tensor));
             Py_RETURN_TRUE;
@@ -363,5 +420,5 @@ PyMODINIT_FUNC
 PyInit__guard_memo(void)
 {
     PyObject *m = PyModule_Create(&module);
-    return m && PyModule_AddType(m, &MemoType) == 0 ? m : NULL;
+    return m && PyModule_AddType(m, &MemoType) == 0 && PyModule_AddType(m, &LayoutMemoType) == 0 ? m : NULL;
 }

@@ -7,8 +7,10 @@ Out:  `GuardFunction`: `.check(func, *parameters) -> bool`, `.source` (its text)
 
     >>> print(entry.guards.source)
     def check(this_function, x):
-        if not (type(x) is P_Tensor and x.dtype is P_float32 and x.shape == (2, 3) and ...): return
-        False return True
+        if not as_before_0(x):
+            if not (type(x) is P_Tensor and x.dtype is P_float32 and ...): return False
+            as_before_0.remember(x)
+        return True
 
 Names.  A parameter is called what the program calls it, unless the text uses that word for
 something else: a parameter `len` is `len_` in a function that asks for lengths (`name_parameters`),
@@ -21,7 +23,10 @@ elsewhere (foreign.py) leaves the user's call.
 
 What hangs below a module or a global by dictionaries alone (most of it) stands behind a memo
 (`guard_memo.c`): `if not memo():` skips it while no dictionary on the way has been written and no
-parameter has another dtype, shape or strides.
+parameter has another dtype, shape or strides.  So do an argument's own checks, where all its sizes
+are numbers: `if not as_before_0(x):` skips what is said of a tensor's class, dtype, device, sizes,
+strides and bits, and whether it requires gradients, while the argument is like that of the last
+call.
 
 Mirrors torch/_dynamo/guards.py and the C++ guard tree of torch/csrc/dynamo/guards.cpp (paper
 section 3.3).
@@ -41,7 +46,7 @@ from dataclasses import dataclass, field
 import torch
 
 from . import config
-from ._guard_memo import Memo, use_torch
+from ._guard_memo import LayoutMemo, Memo, use_torch
 from .exceptions import SkipFrame
 from .foreign import is_foreign, ours
 from .sources import KINDS, identifier, name_of
@@ -60,7 +65,12 @@ LASTING = FIXED - {"EQUALS"} | {"TYPE", "CODE", "MRO", "ALIAS", "DISTINCT"}
 FUNCTION_FIELDS = ("__defaults__", "__kwdefaults__")  # whose replacement a memo notices
 PARAMETER = re.compile("\1([0-9]+)\1")  # the n-th parameter, until it has its name
 WORD = re.compile(r"(?<![\w.'\"])[^\W\d]\w*")  # what a text may mean by a name: no attributes
-LAYOUT = "layout"  # `Guard.row` of what the memo sees by itself: class, dtype, sizes, strides, bits
+SPACED = str.maketrans("()[]{},:=!<>+-*/%|&^~@\n", " " * 23)  # `words` reads each word once
+LAYOUT = (
+    "layout"  # `Guard.row` of what a memo sees by itself: class, dtype, sizes, strides, bits...
+)
+LAYOUT_GUARDS = ("TENSOR", "DTYPE", "DEVICE", "SHAPE", "STRIDE", "VIEW_BITS")
+MOST_DIMENSIONS = 16  # as in guard_memo.c
 LAYOUT_FUNCTIONS = (
     *[
         f"aoti_torch_get_{name}"
@@ -71,6 +81,7 @@ LAYOUT_FUNCTIONS = (
         f"_ZN2at6native{len(name)}{name}ERKNS_6TensorE"
         for name in ("is_neg", "is_conj", "_is_zerotensor")
     ],
+    "_ZNK3c1010TensorImpl13requires_gradEv",
 )
 
 
@@ -84,9 +95,7 @@ class Guard:
     check: str
     pins: dict = field(default_factory=dict)
     line: str = ""
-    row: tuple = (
-        None  # (attribute of a tensor, its value), or LAYOUT, where that is all the check looks at
-    )
+    row: str | None = None  # LAYOUT, where that is all the check looks at
 
     @property
     def code(self):
@@ -105,15 +114,28 @@ class Guard:
 
 @functools.cache
 def layouts_are_watched() -> bool:
-    """Has libtorch the functions by which the memo reads a tensor's layout?  Without them the
+    """Has libtorch the functions by which the memos read a tensor's layout?  Without them the
     guards run in each call."""
     library = ctypes.CDLL(torch._C.__file__)  # finds what it depends on, too
     found = [getattr(library, name, None) for name in LAYOUT_FUNCTIONS]
     if None in found:
         return False
-    probe = torch.empty(2, 3).t()
+    probe = torch.empty(2, 3).t().requires_grad_()
     addresses = [ctypes.cast(function, ctypes.c_void_p).value for function in found]
     return use_torch(probe, probe._cdata, tuple(addresses))
+
+
+def tensor_of(node) -> torch.Tensor:
+    """The tensor whose identity is guarded at this source."""
+    (tensor,) = node.guards["ID"].pins.values()
+    return tensor
+
+
+def can_be_watched(tensor: torch.Tensor) -> bool:
+    """Is it a tensor whose layout the memo can read, of numbers at strides?"""
+    if tensor.layout is not torch.strided or tensor.dim() > MOST_DIMENSIONS:
+        return False
+    return layouts_are_watched()
 
 
 def has_long_text(value):
@@ -184,10 +206,13 @@ class GuardFunction:
             **{pin: pin.key for pin in tree.pins.values()},
             **{node: places[name] for name, node in tree.locals.items()},
         }
-        self._lasting, self._rows, self._read, self._hooks = {}, [], [], []
+        self._lasting, self._read, self._hooks = {}, [], []
         self._watched = {}  # id -> tensor whose layout the memo watches
+        self._divided = {}  # node -> {does it last: its guards}
+        self.layouts_hidden = False  # does the memo look at layouts instead of the text?
+        self.layout_count = 0  # arguments that have a memo of their own
         for node in tree.locals.values():
-            self._conditions(node.guards.values(), self.names[node])
+            self._argument(node, self.names[node])
         self._conditions(state_guards, "")
         for node in tree.frees.values():
             if node.guards or node.children or any(node in guard.source for guard in pair_guards):
@@ -291,15 +316,38 @@ class GuardFunction:
             and "TYPE" not in node.guards
             or guard.kind == "LENGTH"
             and self._is(node, tuple)
-            or guard.row is not None
+            or guard.row is LAYOUT
             and "ID" in node.guards
-            and (guard.row is not LAYOUT or layouts_are_watched())
+            and can_be_watched(tensor_of(node))
         )
 
     def _lasts_pair(self, guard):
         return guard.kind in LASTING and all(map(self._lasts, guard.source))
 
     # ---- printing
+    def _argument(self, node, name):
+        """The guards of an argument, or of a local behind a graph break."""
+        layout, others = [], []
+        for guard in node.guards.values():
+            if guard.row is LAYOUT and layouts_are_watched():
+                layout.append(guard)
+            else:
+                others.append(guard)
+        if layout:
+            self._layout(layout, name)
+        self._conditions(others, name)
+
+    def _layout(self, guards, name):
+        """What a memo of its own sees of an argument."""
+        memo = f"as_before_{self.layout_count}"
+        self.layout_count += 1
+        self.namespace[memo] = LayoutMemo()
+        self.lines.append(f"{self.indent}if not {memo}({name}):")
+        self.indent += "    "
+        self._conditions(guards, name)
+        self.lines.append(f"{self.indent}{memo}.remember({name})")
+        self.indent = self.indent[4:]
+
     def _section(self, roots, pair_guards, lasting):
         """All that is below the roots and lasts, behind the memo; then the rest."""
         self.lasting, self._needs, self._pair_nodes, start = (
@@ -319,7 +367,9 @@ class GuardFunction:
         if lasting:
             self.indent = self.indent[4:]
             if len(self.lines) > start:
-                self.namespace["memo"] = Memo(self._rows, [*self._watched.values()])
+                self.namespace["memo"] = Memo([*self._watched.values()])
+                if self.layouts_hidden:
+                    self.lines.append(f"{self.indent}    if not memo.layouts_hold(): return False")
                 self.lines.insert(start, f"{self.indent}if not memo():")
                 self.lines.append(
                     f"{self.indent}    memo.remember([{', '.join(self._read)}], [{', '.join(self._hooks)}])"
@@ -327,14 +377,17 @@ class GuardFunction:
 
     def _wanted(self, node):
         """The guards of `node` that belong to this section."""
-        return [
-            guard
-            for guard in node.guards.values()
-            if self._lasts_guard(node, guard) is self.lasting
-        ]
+        found = self._divided.get(node)
+        if found is None:
+            found = self._divided[node] = {True: [], False: []}
+            for guard in node.guards.values():
+                found[self._lasts_guard(node, guard)].append(guard)
+        return found[self.lasting]
 
     def _needed(self, node):
         """Is there anything to look at in this section, at `node` or below?"""
+        if not node.children and not node.guards:
+            return node in self._pair_nodes
         found = self._needs.get(node)
         if found is None:
             below = [self._needed(child) for child in node.children.values()]
@@ -353,13 +406,8 @@ class GuardFunction:
     def _render(self, guard, *names):
         self.guards.append(guard)
         self.namespace.update(guard.pins)
-        if self.lasting and guard.row is not None:
-            (tensor,) = guard.source.guards["ID"].pins.values()
-            if guard.row is LAYOUT:
-                self._watched[id(tensor)] = tensor
-            else:
-                name, value = guard.row
-                self._rows.append((tensor, getattr(type(tensor), name), value))
+        if self.lasting and guard.row is LAYOUT:
+            self._watch(guard.source)
         return guard.check.format(*names)
 
     def _assign(self, node, parent):
@@ -379,7 +427,8 @@ class GuardFunction:
             ):
                 inner.append(child)
                 continue
-            guards, value = self._wanted(child), child.expr(name)
+            guards, hidden = self._hide_layout(child)
+            value = child.expr(name)
             if "NO_HOOKS" in child.guards:
                 self._hooks.append(value)
             if sum(guard.check.count("{0}") for guard in guards) > 1:
@@ -389,6 +438,7 @@ class GuardFunction:
                     self._render(guard, "\0").replace("\0", value, 1).replace("\0", "leaf")
                 )
                 value = "leaf"
+            self.guards += hidden
         for start in range(0, len(leaves), 8):
             self._line(leaves[start : start + 8])
         for child in inner:
@@ -396,6 +446,20 @@ class GuardFunction:
             self._remember(child, below)
             self._conditions(self._wanted(child), below)
             self._below(child, below)
+
+    def _hide_layout(self, node):
+        """(guards of this section for the text, those that `memo.layouts_hold()` stands for)."""
+        wanted = self._wanted(node)
+        hidden = [guard for guard in wanted if guard.row is LAYOUT and guard.kind != "GRAD"]
+        if not self.lasting or len(hidden) < len(LAYOUT_GUARDS):
+            return wanted, []
+        self._watch(node)
+        self.layouts_hidden = True
+        return [guard for guard in wanted if guard.kind not in LAYOUT_GUARDS], hidden
+
+    def _watch(self, node):
+        tensor = tensor_of(node)
+        self._watched[id(tensor)] = tensor
 
     def first_failure(self, func, *values):
         """(guard, reason) of the first guard that is false for these parameters, or None."""
@@ -427,10 +491,19 @@ def answer_failure(error):
     return False
 
 
+def words(text: str) -> set[str]:
+    """What `text` may mean by a name."""
+    return {word for part in {*text.translate(SPACED).split()} for word in WORD.findall(part)}
+
+
+KIND_WORDS = words(" ".join(KINDS.values()))
+
+
 def name_parameters(parameters: list[str], text: str) -> list[str]:
     """What each parameter of the program is called in `text`: as it is there, where the text does
     not use that word itself."""
-    taken, names = {*WORD.findall(text), *WORD.findall(" ".join(KINDS.values()))}, []
+    taken = words(text) | KIND_WORDS
+    names = []
     for parameter in parameters:
         name = identifier(parameter)
         while name in taken:

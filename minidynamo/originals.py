@@ -34,6 +34,11 @@ LEAF_MODULES = (
 )
 MISSING = object()
 BUILTINS = dict(vars(builtins))
+FIELDS = frozenset(  # what C code keeps in a tensor: `shape`, `dtype`...
+    name
+    for name in dir(torch._C.TensorBase)
+    if isinstance(getattr(torch._C.TensorBase, name, None), types.GetSetDescriptorType)
+)
 TENSOR, NN_MODULE = dict(vars(torch.Tensor)), dict(vars(torch.nn.Module))
 MODULES = {
     id(vars(module)): dict(vars(module))
@@ -73,9 +78,9 @@ def unusable(functions) -> str:
         was = BUILTINS.get(name, found)
         if found is not was and was in functions:
             return f"builtins.{name}"
-    for name, found in vars(torch.Tensor).items():
-        own = getattr(torch._C.TensorBase, name, None)
-        if isinstance(own, types.GetSetDescriptorType) and found is not TENSOR.get(name, MISSING):
+    fields = vars(torch.Tensor)
+    for name in FIELDS.intersection(fields):
+        if fields[name] is not TENSOR.get(name, MISSING):
             return f"torch.Tensor.{name}"
     return ""
 

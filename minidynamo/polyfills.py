@@ -8,8 +8,6 @@ In:   the same arguments.   Out: the same results.
 Mirrors torch/_dynamo/polyfills.
 """
 
-import collections
-import functools
 import warnings
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -108,9 +106,3 @@ def associative_scan(
     if reverse:
         done.reverse()
     return tree_unflatten([torch.stack(parts, dim) for parts in zip(*done)], spec)
-
-
-POLYFILLS: dict[Any, Callable[..., Any]] = {
-    functools.reduce: reduce,
-    getattr(collections, "_count_elements"): count_elements,
-}

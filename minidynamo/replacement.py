@@ -27,10 +27,12 @@ from .symbolic_eval import evaluator
 from .variables import base
 from .variables.base import Handled, Lazy, OpaqueVar
 from .variables.constant import is_constant_value
+from .variables.exceptions import ExceptionVar
 from .variables.objects import ObjectVar
 from .variables.symbolic import SymVar
 
 V = sys.version_info[:2]
+INSTANCES = (ObjectVar, ExceptionVar)  # not modules
 NO_RESULT = (
     "STORE",
     "DELETE",
@@ -143,14 +145,12 @@ def _run_plainly(frame, raised):
 def _push_state(tail, frame):
     """Stack, live locals, mutations; then write the locals.  The original instruction runs next."""
     position = frame.split[0]
-    for (
-        name
-    ) in frame.code.co_cellvars:  # a free variable of the continuation, which raises another error
-        if (
+    for name in frame.code.co_cellvars:
+        if frame.info.may_be_deleted(position, name) or (
             name in frame.cells
             and frame.cells[name].content is None
             and frame.info.may_be_unbound(position, name)
-        ):
+        ):  # a free variable of the continuation, where reading it raises another error
             raise SkipFrame(f"the closure variable {name} may be unbound after a graph break")
     handling, slots = any(kind_of(item) == HANDLED for item in frame.stack), []
     for item in frame.stack:
@@ -165,7 +165,7 @@ def _push_state(tail, frame):
     frame.kept = frozenset(
         name
         for name, value in frame.locals.items()
-        if _holds(value) or id(value) in tail.variable_temps and type(value) is ObjectVar
+        if _holds(value) or id(value) in tail.variable_temps and type(value) in INSTANCES
     )
     live, stores = frame.info.live_before(position) | frame.kept, []
     for name in frame.code.co_varnames:

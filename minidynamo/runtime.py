@@ -157,6 +157,26 @@ def advanced(values, taken):
     return made
 
 
+LIKE = {  # class of an iterator -> an iterator of that class over these values
+    type(iter("a")).__name__: lambda values: advanced("a" + "".join(values), 1),
+    type(iter("\u00e9")).__name__: lambda values: advanced("\u00e9" + "".join(values), 1),
+    "bytes_iterator": lambda values: iter(bytes(values)),
+    "set_iterator": lambda values: iter({*values}),
+    "dict_keyiterator": lambda values: iter(dict.fromkeys(values)),
+    "dict_valueiterator": lambda values: iter(dict(enumerate(values)).values()),
+    "dict_itemiterator": lambda values: iter(dict(values).items()),
+    "odict_iterator": lambda values: iter(collections.OrderedDict(enumerate(values)).values()),
+    "dict_reversekeyiterator": lambda values: reversed(dict.fromkeys(values[::-1])),
+    "dict_reversevalueiterator": lambda values: reversed(dict(enumerate(values[::-1])).values()),
+    "dict_reverseitemiterator": lambda values: reversed(dict(values[::-1]).items()),
+}
+
+
+def iterator_like(kind, values):
+    """An iterator over `values` whose class is called `kind`."""
+    return LIKE[kind](values)
+
+
 def position(iterator, index):
     """`index` comes next, now that the list has been written: it would be cut to the list's old
     length before."""

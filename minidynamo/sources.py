@@ -13,6 +13,7 @@ it is a row of `KINDS`.
 """
 
 import keyword
+import re
 from typing import Any
 
 KINDS = {  # kind -> how the access is written, given the parent's name and the key
@@ -36,6 +37,8 @@ KINDS = {  # kind -> how the access is written, given the parent's name and the 
     "call": "{p}()",  # of a weak reference
     "behind": "get_referents({p})[0]",  # the dict of a mappingproxy
 }
+
+NO_LETTER = re.compile("[^0-9A-Za-z]")  # nor digit
 
 
 def identifier(name: str) -> str:
@@ -165,5 +168,4 @@ class SourceTree:
     def unique(self, hint: object) -> str:
         """A name for an object that the entry holds: `P_` and the hint, with a number where that is
         taken."""
-        hint = "P_" + "".join(c if c.isascii() and c.isalnum() else "_" for c in str(hint))
-        return numbered(hint, self.names)
+        return numbered("P_" + NO_LETTER.sub("_", str(hint)), self.names)

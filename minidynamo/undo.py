@@ -225,6 +225,8 @@ def draws(node):
 
 def needs_data(node):
     """May this node raise because of what is in a tensor?  On a GPU nobody waits for that."""
+    if not node.op.startswith("call"):  # an input may be called `getitem`
+        return False
     name, index = name_of(node), []
     if name in ("getitem", "setitem"):
         torch.fx.node.map_arg(

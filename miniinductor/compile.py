@@ -29,10 +29,9 @@ from dataclasses import dataclass
 
 import torch
 from torch import fx
-from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch._subclasses.fake_tensor import FakeTensor
 
 from . import config, coverage
-from .autograd.functionalize import CannotFunctionalize
 from .autograd.joint import has_lazy_bits, needs_gradient, trace_forward, trace_joint
 from .autograd.partition import Parts, partition
 from .autograd.runtime import (
@@ -45,13 +44,13 @@ from .autograd.runtime import (
     with_outputs,
     written_by_data,
 )
-from .autograd.tracer import CannotTrace, ambient, without_autocast
-from .codegen.wrapper import print_wrapper
-from .data_dependent import compile_pieces, symbols_of, unknown_symbols
+from .autograd.tracer import without_autocast
+from .checks import may_raise
 from .decompositions import table
 from .devices import Half, about, language_of, why_not, with_layouts
+from .exceptions import NOT_COMPILED, CannotLower
 from .foreach import join_alike
-from .foreign import ThreadState, faults, ours
+from .foreign import ThreadState, ours
 from .graph_passes import (
     Constants,
     apply,
@@ -63,6 +62,7 @@ from .graph_passes import (
 )
 from .graph_passes.freezing import Frozen
 from .handlers import graph_text
+from .hooks import CUTTERS, PLAN_CACHES, Entry
 from .in_place import overwritten_inputs
 from .ir import Graph
 from .kernels import (
@@ -72,19 +72,19 @@ from .kernels import (
     main_device,
     write_kernels,
 )
-from .lowering import CannotLower, lower_graph
+from .lowering import lower_graph
 from .lowering.cheap import is_cheap
 from .memory import are_owned, plan_memory
 from .nodes import Schedule
 from .records import CompileRecord, Later
-from .runtime.build import CompilerError
-from .runtime.eager import Interpreted, guard_shared_memory
-from .runtime.graph_cache import Entry, Uncachable, open_entry
+from .runtime.eager import Interpreted, guard_shared_memory, with_eager_errors
 from .runtime.program import Program
 from .scheduler import Scheduler
 from .sizes.ranges import multiples
 from .sizes.symbols import hints_of, multiples_of, size_hints
+from .unknown_sizes import symbols_of, unknown_symbols
 from .verify import verify_graph
+from .wrapper import print_wrapper
 
 MODES = (None, "default", "reduce-overhead", "max-autotune")
 
@@ -155,7 +155,7 @@ def compile_captured(
     entry = entry_on_disk(gm, inputs, options, record)
     try:
         return assemble(gm, inputs, options, record, entry)
-    except (CannotTrace, CannotFunctionalize, CannotLower, CompilerError) as reason:
+    except NOT_COMPILED as reason:
         return run_eagerly(gm, record, str(reason))
     except ours(RuntimeError) as reason:  # of the front end's: `needs_data`
         if not getattr(reason, "needs_data", False):
@@ -187,6 +187,8 @@ def assemble(
         run = start_inference(plan, options, record)
     if plan.shared_memory:
         run = guard_shared_memory(run, gm, record)
+    elif plan.may_refuse:
+        run = with_eager_errors(run, gm)
     return CompiledGraph(run, record)
 
 
@@ -214,7 +216,12 @@ def plan_inference(
         with record.timed("patterns"):
             apply(rewrites(), joint.graph, record, decompositions)
     program = compile_functional(joint.graph, record, joint.written, options)
-    return Plan(joint, program, shared_memory=bool(joint.written))
+    return Plan(
+        joint,
+        program,
+        shared_memory=bool(joint.written),
+        may_refuse=options.generate and may_refuse(joint.graph),
+    )
 
 
 def plan_training(
@@ -239,7 +246,22 @@ def plan_training(
     written = [("placeholder", f"primal{w.primal}") for w in joint.writes if w.result is None]
     forward = inner_writes(parts.forward, joint)
     program = compile_functional(forward, record, written, options)
-    return Plan(joint, program, cut_of(joint, parts), bool(joint.written)), parts
+    plan = Plan(
+        joint,
+        program,
+        cut_of(joint, parts),
+        shared_memory=bool(joint.written),
+        may_refuse=options.generate and may_refuse(parts.forward),
+    )
+    return plan, parts
+
+
+def may_refuse(functional: fx.GraphModule) -> bool:
+    """May a kernel raise for what it reads, and could the program run again then?"""
+    tags = [getattr(n.target, "tags", ()) for n in functional.graph.nodes]
+    if any(torch.Tag.nondeterministic_seeded in one for one in tags):
+        return False
+    return any(map(may_raise, functional.graph.nodes))
 
 
 def compile_functional(
@@ -411,21 +433,11 @@ def start_training(
 def entry_on_disk(
     gm: fx.GraphModule, inputs: Sequence[object], options: Options, record: CompileRecord
 ) -> Entry | None:
-    """Where the graph's plan lies, or would lie; None where it cannot be kept."""
-    if not (options.generate and config.graph_cache):
+    """Where the graph's plan lies, or would lie; None where nothing is kept."""
+    if not (options.generate and config.graph_cache and PLAN_CACHES):
         return None
     with record.timed("look on disk"):
-        try:
-            return open_entry(gm, inputs, options.mode)
-        except Uncachable as reason:
-            record.notes.append(f"not kept on disk: {reason}")
-        except faults() as error:  # another torch may lack a switch that the key asks for
-            if config.raise_internal_errors:
-                raise
-            record.notes.append(
-                f"not kept on disk: internal error, {type(error).__name__}: {error}"
-            )
-    return None
+        return PLAN_CACHES[0].entry(gm, inputs, options.mode, record)
 
 
 def parts_again(
@@ -435,40 +447,12 @@ def parts_again(
     record: CompileRecord,
     plan: Plan,
 ) -> Callable[[], Parts | None]:
-    """Of a graph that came from disk, what is not kept there is made again when it is asked for:
-    the parts of the joint graph, by the function that is returned, and the record's graphs."""
-    made_like = [like(value) for value in inputs]
+    """Of a graph that came from disk: what gives the parts of its joint graph, traced again."""
 
-    def plan_again() -> tuple[Parts | None, CompileRecord]:
-        again = CompileRecord(input_graph=gm)
-        _, parts = make_plan(gm, [make() for make in made_like], options, again)
-        return parts, again
+    def again(gm: fx.GraphModule, inputs: Sequence[object], record: CompileRecord) -> tuple:
+        return make_plan(gm, inputs, options, record)
 
-    again = functools.cache(ambient(plan_again))
-    names = ["aten_graph", "functional_graph", "loop_ir", "fused_ir"]
-    if plan.cut:
-        names.append("joint_graph")
-    for name in names:
-        setattr(record, name, Later(lambda name=name: getattr(again()[1], name)))
-    return lambda: again()[0]
-
-
-def like(value: object) -> Callable[[], object]:
-    """A function that gives a fake tensor with everything of `value` that tracing looks at; of a
-    number, or of a fake, itself."""
-    if not isinstance(value, torch.Tensor) or isinstance(value, FakeTensor):
-        return lambda: value
-    about, device = (value.shape, value.stride(), value.dtype), value.device
-    needs, leaf = value.requires_grad, value.is_leaf
-
-    def make() -> torch.Tensor:
-        with FakeTensorMode(), torch.enable_grad():
-            fake = torch.empty_strided(
-                *about[:2], dtype=about[2], device=device, requires_grad=needs
-            )
-            return fake if leaf else fake.view_as(fake)
-
-    return make
+    return PLAN_CACHES[0].parts_again(gm, inputs, again, record, plan.cut is not None)
 
 
 # --- what is not compiled, or not whole -----------------------------------------------------------
@@ -497,9 +481,10 @@ def run_eagerly(gm: fx.GraphModule, record: CompileRecord, reason: str) -> Compi
 
 def compile_in_pieces(gm: fx.GraphModule, options: Options, record: CompileRecord) -> CompiledGraph:
     """A graph with sizes that only the run knows: cut where they are made."""
-    run = compile_pieces(gm, functools.partial(compile_captured, options=options), record)
-    if run:
-        return CompiledGraph(run, record)
+    for cut in CUTTERS:
+        run = cut(gm, functools.partial(compile_captured, options=options), record)
+        if run is not None:
+            return CompiledGraph(run, record)
     reason = "sizes that only the run knows, and changes of the thread's state"
     return run_eagerly(gm, record, reason)
 

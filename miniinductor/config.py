@@ -69,7 +69,7 @@ debug = int(
 )  # 1: ATen graphs, 2: + loop IR, 3: + fusion decisions, 4: + kernels
 graph_cache = (
     os.environ.get("MINI_GRAPH_CACHE", "1") == "1"
-)  # whole compiled graphs are kept on disk (runtime/graph_cache.py), not only kernels
+)  # whole compiled graphs are kept on disk (extras/graph_cache.py), not only kernels
 cache_dir = os.environ.get("MINIINDUCTOR_CACHE", os.path.expanduser("~/.cache/miniinductor"))
 
 

@@ -284,13 +284,15 @@ class MemoryPlanner:
 
 
 def scatter_targets(steps: Sequence[Step]) -> dict[str, str]:
-    """{a scatter's result: the buffer into which it writes}"""
+    """{a scatter's result: the buffer into which it writes}
+
+    Without results that nobody needs: their kernels check the positions, and write nothing."""
     targets = {}
     for step in steps:
         if isinstance(step, KernelStep):
             for node in step.group.nodes:
                 target = getattr(getattr(node.buffer, "data", None), "target", None)
-                if target is not None:
+                if target is not None and node.buffer.name in step.made():
                     targets[node.buffer.name] = target
     return targets
 

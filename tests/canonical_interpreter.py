@@ -149,8 +149,8 @@ class Frame:
         except ValueError:
             if name in self.code.co_freevars:
                 raise NameError(
-                    f"cannot access free variable '{name}' where it is not associated with a value in"
-                    " enclosing scope"
+                    f"cannot access free variable '{name}' where it is not associated "
+                    "with a value in enclosing scope"
                 ) from None
             raise self.unbound(name) from None
 
@@ -314,7 +314,8 @@ class Frame:
         values = list(self.stack.pop())
         if len(values) < before + after:
             raise ValueError(
-                f"not enough values to unpack (expected at least {before + after}, got {len(values)})"
+                "not enough values to unpack "
+                f"(expected at least {before + after}, got {len(values)})"
             )
         middle = len(values) - after
         self.stack += reversed(values[:before] + [values[before:middle]] + values[middle:])

@@ -26,8 +26,10 @@ TESTS = [
 HELPERS = ["tests/conftest.py", "tests/canonical_interpreter.py", "tests/split_points.py"]
 BUILD = """
 from setuptools import Extension, setup
-setup(name="hook", packages=[], ext_modules=[Extension(f"minidynamo._{name}", [f"minidynamo/{name}.c"], extra_compile_args=["-O2", "-Wall", "-Werror"])
-                                             for name in ("frame_hook", "guard_memo")])
+flags = ["-O2", "-Wall", "-Werror"]
+modules = [Extension(f"minidynamo._{name}", [f"minidynamo/{name}.c"], extra_compile_args=flags)
+           for name in ("frame_hook", "guard_memo")]
+setup(name="hook", packages=[], ext_modules=modules)
 """
 VERSIONS = ("3.11", "3.12", "3.13")
 

@@ -510,6 +510,7 @@ def test_the_limit_message_says_what_failed():
         compiled(A, 1), compiled(A, 2)
         with pytest.raises(
             minidynamo.Unsupported,
-            match=r"test_capture_guards.py.* 2 times .config.recompile_limit.*Last guard that failed: .*n == ",
+            match=r"test_capture_guards.py.* 2 times .config.recompile_limit.*"
+            r"Last guard that failed: .*n == ",
         ):
             compiled(A, 3)

@@ -188,7 +188,8 @@ def test_a_marked_size_that_is_needed_as_a_number_is_an_error():
     line = f.__code__.co_firstlineno + 1
     with pytest.raises(
         SpecializationError,
-        match=rf"x.shape\[0\] was marked dynamic, but .*test_dynamic.py:{line} needs it as the number 4",
+        match=r"x.shape\[0\] was marked dynamic, but "
+        rf".*test_dynamic.py:{line} needs it as the number 4",
     ):
         minidynamo.compile(f, backend="eager")(x)
 

@@ -165,7 +165,7 @@ MORE = {  # file -> what else its example finds
         "is_cheap": stages.is_cheap,
     },
     "autograd/runtime": training,
-    "codegen/wrapper": lambda: {
+    "wrapper": lambda: {
         "graph": lower_graph(
             trace(lambda x, y: ([torch.relu(x @ y)], []), [torch.ones(8, 4), torch.ones(4, 16)]),
             CompileRecord(),
@@ -201,7 +201,7 @@ MORE = {  # file -> what else its example finds
     },
     "lowering/graph": lambda: {"gm": trace(lambda x: ([f(x)], []), [torch.randn(4, 8)], table())},
     "runtime/build": lambda: {"x": torch.ones(3)},
-    "runtime/graph_cache": lambda: {"plan": {"kernels": 1}, "mode": None},
+    "extras/graph_cache": lambda: {"plan": {"kernels": 1}, "mode": None},
     "sizes/symbols": symbolic,
     "sizes/facts": symbolic,
     "explain/draw_code": lambda: {"add": (lambda n: lambda x: x + n)(1)},

@@ -7,8 +7,9 @@ import torch.nn.functional as F
 import torch.utils._pytree as pytree
 from front_helpers import check
 
-from miniinductor.autograd.functionalize import CannotFunctionalize, functionalize
-from miniinductor.autograd.tracer import CannotTrace, trace
+from miniinductor.autograd.functionalize import functionalize
+from miniinductor.autograd.tracer import trace
+from miniinductor.exceptions import CannotFunctionalize, CannotTrace
 
 
 def write_through_views(x):

@@ -486,7 +486,11 @@ def test_breaks_in_a_comprehension():
 def test_globals_as_a_dictionary():
     space = {"__name__": "m"}
     exec(
-        "def f(x, n):\n    global H\n    globals()['H'] = n\n    H = n + 1\n    return x + H, globals()['H']",
+        "def f(x, n):\n"
+        "    global H\n"
+        "    globals()['H'] = n\n"
+        "    H = n + 1\n"
+        "    return x + H, globals()['H']",
         space,
     )
     both(space["f"], lambda: (torch.ones(1), 3))

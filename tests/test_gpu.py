@@ -638,7 +638,10 @@ def test_attention_whose_scores_overflow(spelling, dtype):
 def test_attention_of_slices_that_are_not_aligned(start):
     """q, k and v in one tensor, the memory of which begins anywhere; inputs of other alignment than
     those it was compiled for."""
-    function = lambda q, k, v: ((q @ k.mT / 8).softmax(-1) @ v).transpose(1, 2).flatten(2)  # noqa: E731
+
+    def function(q, k, v):
+        return ((q @ k.mT / 8).softmax(-1) @ v).transpose(1, 2).flatten(2)
+
     compiled = minidynamo.compile(function)
     with torch.no_grad():
         for first in (start, 1 - start, 8):
@@ -740,7 +743,9 @@ def test_an_index_out_of_range_stops_the_kernel():
     code = (
         "import torch, minidynamo\n"
         "f = minidynamo.compile(lambda t, i: t[i] + 1)\n"
-        "t = torch.randn(50, 33, device='cuda'); i = torch.zeros(500, dtype=torch.long, device='cuda'); i[321] = 50\n"
+        "t = torch.randn(50, 33, device='cuda')\n"
+        "i = torch.zeros(500, dtype=torch.long, device='cuda')\n"
+        "i[321] = 50\n"
         "with torch.no_grad(): f(t, i); torch.cuda.synchronize()\n"
     )
     result = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)

@@ -14,8 +14,8 @@ import torch.nn.functional as F
 import minidynamo
 import miniinductor
 from minidynamo import records
-from miniinductor.runtime import graph_cache
-from miniinductor.runtime.graph_cache import Uncachable, open_entry
+from miniinductor.extras import graph_cache
+from miniinductor.extras.graph_cache import Uncachable, open_entry
 
 
 @pytest.fixture(autouse=True)
@@ -273,7 +273,7 @@ STATES = {
 def replaced(module, name, value):
     with pytest.MonkeyPatch.context() as patch:
         if callable(value):
-            value.__module__ = "miniinductor.runtime.graph_cache"
+            value.__module__ = "miniinductor.extras.graph_cache"
         patch.setattr(
             f"{module}.{name}" if isinstance(module, str) else f"{module.__name__}.{name}", value
         )
@@ -398,7 +398,8 @@ PROGRAM = """
 import sys, torch, minidynamo, miniinductor
 from minidynamo import records
 torch.manual_seed(0)
-model = torch.nn.Sequential(torch.nn.Linear(6, 20), torch.nn.GELU(), torch.nn.Dropout(0.3), torch.nn.Linear(20, 5))
+first, second = torch.nn.Linear(6, 20), torch.nn.Linear(20, 5)
+model = torch.nn.Sequential(first, torch.nn.GELU(), torch.nn.Dropout(0.3), second)
 x = torch.randn(8, 6)
 total = 0
 for f in (model, minidynamo.compile(model)):
@@ -406,8 +407,8 @@ for f in (model, minidynamo.compile(model)):
     torch.manual_seed(1)
     loss = f(x).square().sum()
     loss.backward()
-    total = [loss.item(), *[p.grad.sum().item() for p in model.parameters()]] if f is model else max(
-        abs(a - b) for a, b in zip(total, [loss.item(), *[p.grad.sum().item() for p in model.parameters()]]))
+    found = [loss.item(), *[p.grad.sum().item() for p in model.parameters()]]
+    total = found if f is model else max(abs(a - b) for a, b in zip(total, found))
 record = records.frames[-1].backend_record
 print(total < 1e-4, *[bool(r.notes_of("read from disk")) for r in (record, record.backward)])
 """

@@ -71,23 +71,6 @@ def test_other_bases_are_seen():
     assert not memo()
 
 
-def test_attributes_are_read_again():
-    class Base:
-        __slots__ = ("__dict__",)
-
-    thing = Base()
-    descriptor = Base.__dict__["__dict__"]
-    memo = Memo([(thing, descriptor, {"x": 1})])
-    memo.remember([Thing], [])
-    assert not memo()
-    thing.x = 1
-    assert memo() and memo()
-    thing.x = 2
-    assert not memo()
-    with pytest.raises(TypeError):
-        Memo([(3, descriptor, {})])
-
-
 def test_an_ordered_dictionary_is_not_remembered_for_its_order():
     table, memo = collections.OrderedDict(a=1, b=2), Memo([])
     memo.remember([table], [])

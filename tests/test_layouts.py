@@ -3,7 +3,7 @@ right in kernels."""
 
 import pytest
 import torch
-from minidynamo._guard_memo import Memo
+from minidynamo._guard_memo import LayoutMemo, Memo
 
 import minidynamo
 from minidynamo import guards
@@ -37,6 +37,7 @@ CHANGES = {
     "doubles": becomes(lambda: torch.arange(16.0, dtype=torch.float64).view(4, 4)),
     "fewer": becomes(lambda: torch.arange(4.0)),
     "own class": lambda b: setattr(b, "__class__", type("Own", (torch.Tensor,), {})),
+    "learning": lambda b: b.requires_grad_(),
 }
 
 
@@ -50,13 +51,42 @@ def test_the_memo_watches_layouts():
         if name == "behind an offset":  # kernels do not rely on it
             continue
         tensor, memo = torch.arange(16.0).view(4, 4), None
-        memo = Memo([], [tensor])
+        memo = Memo([tensor])
         memo.remember([Scaled], [])
         assert memo() and memo(), name
         change(tensor)
         assert not memo(), name
     with pytest.raises(TypeError):
-        Memo([], [3])
+        Memo([3])
+
+
+def test_the_memo_of_an_argument():
+    assert guards.layouts_are_watched()
+    for name, change in {**CHANGES, "swapped": swapped}.items():
+        if name == "behind an offset":
+            continue
+        tensor, memo = torch.arange(16.0).view(4, 4), LayoutMemo()
+        assert not memo(tensor)
+        memo.remember(tensor)
+        assert memo(tensor) and memo(torch.zeros(4, 4)), name
+        change(tensor)
+        assert not memo(tensor), name
+    for other in (3, None, torch.Tensor, [tensor]):
+        assert not memo(other)
+    with pytest.raises(TypeError):
+        memo.remember(3)
+
+
+@pytest.mark.parametrize("name", CHANGES)
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_an_argument_lies_elsewhere(name, backend):
+    compiled, x = minidynamo.compile(lambda x: x * 2 + x.sum(), backend=backend), torch.ones(4, 4)
+    for change in (lambda x: None, lambda x: None, CHANGES[name], lambda x: None):
+        x = torch.arange(16.0).view(4, 4)
+        with torch.no_grad():
+            change(x)
+            got, want = compiled(x), x * 2 + x.sum()
+        assert torch.equal(want, got) and want.stride() == got.stride()
 
 
 @pytest.mark.parametrize("name", CHANGES)

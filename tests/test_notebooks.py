@@ -1,4 +1,5 @@
-"""The stored notebook is its source, executed: same cells, no error, no path of a machine, no stray noise; exercises check."""
+"""The stored notebook is its source, executed: same cells, no error, no path of a machine, no stray
+noise; exercises check."""
 
 import json
 import linecache
@@ -41,14 +42,16 @@ def test_outputs_are_there_and_clean(name):
 
 
 def answers(name, prepare):
-    """{exercise: the student's answer}, from the exercise cells of one notebook, with the imports those cells need."""
+    """{exercise: the student's answer}, from the exercise cells of one notebook, with the imports
+    those cells need."""
     notebook = prepare(build.read(name))
     scope = {}
     for number, cell in enumerate(notebook.cells):
         if cell.cell_type != "code":
             continue
         if {"exercise", "support"} & set(build.tags(cell)):
-            file = f"<{name}, cell {number}, {prepare.__name__}>"  # Triton reads a kernel's text, as in a notebook
+            # Triton reads a kernel's text, as in a notebook
+            file = f"<{name}, cell {number}, {prepare.__name__}>"
             linecache.cache[file] = len(cell.source), None, cell.source.splitlines(True), file
             exec(compile(cell.source, file, "exec"), scope)
         elif "check" not in build.tags(cell):
@@ -124,14 +127,16 @@ def test_broken_links_and_things_from_elsewhere_are_found(tmp_path):
     from check_site import broken_links
 
     (tmp_path / "a.html").write_text(
-        '<h1 id="top">A</h1><a href="b.html#here">b</a><a href="#top">up</a><a href="https://example.org">elsewhere</a>'
+        '<h1 id="top">A</h1><a href="b.html#here">b</a><a href="#top">up</a>'
+        '<a href="https://example.org">elsewhere</a>'
     )
     (tmp_path / "b.html").write_text(
         '<p id="here"><a href="a.html">a</a><img src="data:image/png;base64,AA=="></p>'
     )
     assert broken_links(tmp_path) == []
     (tmp_path / "c.html").write_text(
-        '<a href="b.html#gone">1</a><a href="gone.html">2</a><img src="gone.png"><script src="https://example.org/x.js"></script>'
+        '<a href="b.html#gone">1</a><a href="gone.html">2</a><img src="gone.png">'
+        '<script src="https://example.org/x.js"></script>'
     )
     assert [line.rpartition(": ")[2] for line in broken_links(tmp_path)] == [
         "there is no such anchor",
@@ -195,7 +200,8 @@ def test_every_notebook_has_its_parts_and_pictures(name):
 
 
 def test_a_solution_uses_only_what_was_shown_so_far():
-    """Names of the packages' functions and classes in a solution stand in this notebook or an earlier one, outside of solutions."""
+    """Names of the packages' functions and classes in a solution stand in this notebook or an
+    earlier one, outside of solutions."""
     ours = {
         n
         for folder in ("minidynamo", "miniinductor")
@@ -246,7 +252,8 @@ GPU_CALLS = sorted(
 
 @pytest.mark.parametrize("name, suite, only", GPU_CALLS)
 def test_gpu_cells_call_the_benchmark_as_it_is(name, suite, only, monkeypatch):
-    """With a GPU that is only claimed: the command goes to the real argument parser, and the row it names exists."""
+    """With a GPU that is only claimed: the command goes to the real argument parser, and the row it
+    names exists."""
     import subprocess
 
     import torch

@@ -1,6 +1,7 @@
 """The public API is frozen: signatures, docstrings and options are those of `public_api.json`.
 
-python tests/test_public_api.py      # writes the file anew: a change of the API, to be told in the README
+# writes the file anew: a change of the API, to be told in the README
+python tests/test_public_api.py
 """
 
 import inspect

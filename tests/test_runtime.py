@@ -471,7 +471,7 @@ def test_symbolic_sizes_are_kernel_arguments(sizes, function, reference):
     ],
 )
 def test_long_lines_are_cut_between_brackets(line):
-    from miniinductor.codegen.wrapper import wrapped
+    from miniinductor.wrapper import wrapped
 
     for count in range(1, 40):
         text = line.format(names=", ".join(f"buf{n}" for n in range(count)))

@@ -6,6 +6,7 @@ import torch.nn.functional as F
 import torch.utils._pytree as pytree
 
 import minidynamo
+import miniinductor
 from tests.soundness import aliases, runner
 from tests.soundness.modes import MODES
 
@@ -82,3 +83,20 @@ def test_conversions(name, mode):
 
 def test_generator():
     assert not runner.sample(aliases, 60, "eager,aot_eager,inductor", first=1)
+
+
+@pytest.mark.parametrize("grad", [True, False])
+def test_a_view_of_a_result_whose_rule_ends_in_a_view(grad: bool):
+    """`stack` is lowered as a view of a `cat`; the program's own view is of the stack alone."""
+
+    def stacked(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        both = torch.stack([x, x])
+        return both, both.unfold(0, 2, 1)
+
+    compiled = miniinductor.compile_fx(torch.fx.symbolic_trace(stacked), [torch.randn(3)])
+    assert not compiled.record.notes_of("runs eagerly")
+    x = torch.randn(3, requires_grad=grad)
+    both, view = minidynamo.compile(stacked, fullgraph=True)(x)
+    assert view._base is both
+    view.mul_(2)
+    assert torch.equal(both, torch.stack([x, x]) * 2)

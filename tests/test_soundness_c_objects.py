@@ -1,9 +1,10 @@
 """A sample of `tests/soundness/c_objects.py`, and the programs of issue 18 that it came from."""
 
 import abc
-import collections.abc
+import collections
 import functools
 import numbers
+import types
 import typing
 
 import pytest
@@ -153,3 +154,53 @@ def test_a_generator_that_is_dropped_runs_its_end():
     expected = f(x)[1]
     log.clear()
     assert compiled(f)(x)[1] == expected
+
+
+def test_iterators_that_leave_keep_their_class():
+    def f(x, d, ordered):
+        walked = iter(d)
+        list(walked)
+        made = [walked, iter(d.items()), iter(ordered), reversed(ordered), iter("\u00e9a")]
+        made += [reversed(d), reversed(d.values()), reversed(d.items()), iter("ab"), iter({1})]
+        next(made[-1])
+        next(made[3])
+        return x + 1, made
+
+    arguments = torch.ones(2), {"a": 1, 2: 3}, collections.OrderedDict(a=1, b=2)
+    plain, ours = f(*arguments)[1], compiled(f)(*arguments)[1]
+    assert [type(made) for made in ours] == [type(made) for made in plain]
+    assert [list(made) for made in ours[:3]] == [list(made) for made in plain[:3]]
+    assert [len(list(made)) for made in ours[3:]] == [len(list(made)) for made in plain[3:]]
+
+
+def test_a_generic_alias_looks_attributes_up_in_its_class():
+    alias = list[int]
+
+    def f(x):
+        return x + 1, alias.__doc__, alias.__origin__, alias.__args__, hasattr(alias, "nothing")
+
+    x = torch.ones(2)
+    assert compiled(f)(x)[1:] == f(x)[1:]
+
+
+def test_messages_of_operators():
+    def f(x, o):
+        try:
+            return x + 1, divmod(o, 2)
+        except TypeError as error:
+            return x + 1, str(error)
+
+    x = torch.ones(2)
+    for operand in ([1], {1}, (), 7, "a"):
+        assert compiled(f)(x, operand)[1] == f(x, operand)[1]
+
+    def g(x, o, ask):
+        try:
+            return x + 1, ask(o)
+        except TypeError as error:
+            return x + 1, str(error)
+
+    asks = (lambda o: o < o, lambda o: {}[0:1], lambda o: {types.SimpleNamespace(): 1}, iter)
+    for ask in asks:
+        for operand in (types.MappingProxyType({}), int | str):
+            assert str(compiled(g)(x, operand, ask)[1])[:20] == str(g(x, operand, ask)[1])[:20]

@@ -8,7 +8,7 @@ import torch
 
 import minidynamo
 import miniinductor
-from miniinductor.runtime import graph_cache
+from miniinductor.extras import graph_cache
 from tests.soundness import cache_keys, runner
 
 

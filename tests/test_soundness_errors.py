@@ -107,6 +107,60 @@ def test_raises_what_eager_raises(name, backend):
         assert error_of(minidynamo.compile(function, backend=backend), tensors) == wanted
 
 
+# each kind of kernel that looks at positions, with one out of range
+POSITIONS = {
+    "scatter": lambda x, i: x.scatter(0, i, x[:1]) + 1,
+    "scatter_add": lambda x, i: x.scatter_add(0, i, x[:1]) + 1,
+    "scatter_reduce": lambda x, i: x.scatter_reduce(0, i, x[:1], "sum") + 1,
+    "gather": lambda x, i: x.gather(0, i) + 1,
+    "index_select of one element": lambda x, i: x[:1].index_select(0, i) + 1,
+    "margin": lambda x, i: F.multi_margin_loss(x[None], i) + 1,
+    "division": lambda x, i: i // (i - 9) + 1,
+}
+
+
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("name", POSITIONS)
+def test_a_kernel_that_refuses_a_value_raises_in_eagers_words(name, training):
+    """Though no front end stands around it that would run plain Python instead."""
+    x, i = three.clone().requires_grad_(training), positions(9)
+    wanted = error_of(POSITIONS[name], [x, i])
+    gm = torch.fx.symbolic_trace(POSITIONS[name])
+    gm.graph.output_node().args = ((gm.graph.output_node().args[0],),)
+    gm.recompile()
+    compiled = miniinductor.compile_fx(gm, [x, i])
+    with pytest.raises(Exception) as caught:
+        compiled(x, i)
+    assert (type(caught.value), str(caught.value).split("\n")[0]) == wanted
+
+
+def test_what_a_kernel_alone_refuses_is_not_hidden():
+    from miniinductor.runtime.eager import with_eager_errors
+
+    def refuse(x):
+        raise IndexError("index out of range in self (in compiled kernel made_up)")
+
+    with pytest.raises(IndexError, match="made_up"):
+        with_eager_errors(refuse, torch.fx.symbolic_trace(lambda x: x + 1))(three)
+
+
+OVERLAPS = {
+    "transposed": lambda x: x.add_(x.t()),
+    "rows below": lambda x: x[1:].add_(x[:-1]),
+    "copy": lambda x: x.clone().flatten()[1:].copy_(x.flatten()[1:]) + x[1:].copy_(x[:-1]).sum(),
+    "expanded": lambda x: x[:1].expand(3, 3).add_(1),
+    "frac_ of integers": lambda x: x.long().frac_(),
+}
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+@pytest.mark.parametrize("name", OVERLAPS)
+def test_writes_that_eager_refuses(name, backend):
+    x = torch.ones(3, 3)
+    wanted = error_of(OVERLAPS[name], [x])
+    assert error_of(minidynamo.compile(OVERLAPS[name], backend=backend), [x]) == wanted
+
+
 # what raises though its result is read by nobody, or in part; i is [1, 7], x has 4 rows
 UNREAD = {
     "index": lambda x, i: x[i],

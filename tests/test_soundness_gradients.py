@@ -63,6 +63,34 @@ def test_requires_grad_inside(backend):
 
 
 @BACKENDS
+@pytest.mark.parametrize("is_leaf", [True, False])
+def test_detached_then_written(backend, is_leaf):
+    def f(w, x):
+        w.detach_()
+        w.add_(x)
+        return w * 2
+
+    leaf, x = torch.ones(3, requires_grad=True), torch.ones(3, requires_grad=True)
+    w = leaf if is_leaf else leaf * 2
+    minidynamo.compile(f, backend=backend)(w, x).sum().backward()
+    assert leaf.grad is None and w.requires_grad and not w.is_leaf
+    torch.testing.assert_close(x.grad, torch.full((3,), 2.0))
+
+
+@BACKENDS
+def test_as_strided_around_a_part_of_what_is_written_later(backend):
+    def f(x):
+        whole = x * 2
+        around = whole[2:4].as_strided((3,), (1,), 0)
+        whole.mul_(3)
+        return around * 5
+
+    x = torch.ones(6, requires_grad=True)
+    minidynamo.compile(f, backend=backend)(x).sum().backward()
+    torch.testing.assert_close(x.grad, torch.tensor([30.0, 30.0, 30.0, 0.0, 0.0, 0.0]))
+
+
+@BACKENDS
 @pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
 def test_views_of_leaves_without_gradients(backend, mode):
     x = torch.ones(4, requires_grad=True)

@@ -100,3 +100,27 @@ def test_an_older_function_of_torch_is_called_by_its_replacement():
     finally:
         F.relu = original
     assert torch.equal(compiled(X), X.relu())
+
+
+def test_an_input_that_is_called_like_an_operator():
+    def f(getitem, index):
+        index.add_(1)
+        return getitem * 2 + index
+
+    for backend in ("eager", "aot_eager"):
+        x, y = torch.ones(3), torch.zeros(3)
+        assert torch.equal(minidynamo.compile(f, backend=backend)(x, y), torch.full((3,), 3.0))
+
+
+def test_a_closure_variable_that_is_deleted_behind_a_break():
+    def f(x):
+        y = x + 1
+        minidynamo.graph_break()
+        held = lambda: y  # noqa: E731
+        z = held() * 2
+        del y
+        return y + z
+
+    for function in (f, minidynamo.compile(f, backend="eager")):
+        with pytest.raises(UnboundLocalError):
+            function(torch.ones(3))

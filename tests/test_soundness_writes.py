@@ -1,7 +1,10 @@
 """A sample of the programs with overlapping writes, and that the generator can fail."""
 
 import pytest
+import torch
 
+import minidynamo
+import miniinductor
 from tests.soundness import runner, writes
 from tests.soundness.modes import MODES
 
@@ -24,10 +27,23 @@ def test_programs_that_need_one_edge_condition_or_mask_each():
 
 
 def test_memory_that_nobody_wrote_shows():
-    import torch
-
     from miniinductor.runtime import program
 
     with writes.poisoned():
         made = program.empty_cpu()((4,), (1,), torch.float32)
     assert bool((made > 1e38).all())
+
+
+def test_a_scatter_whose_result_nobody_needs():
+    """Its kernel only looks at the positions; what it would have written over has a name alone."""
+
+    def f(x, y, z):
+        w = x.clone()
+        w[torch.tensor([4, 3])] = y
+        return z + 1
+
+    x, y, z = torch.ones(5, 2, requires_grad=True), torch.ones(2), torch.ones(7)
+    minidynamo.reset()
+    with miniinductor.config.patch(buffer_reuse=False):
+        with minidynamo.config.patch(raise_internal_errors=True):
+            assert torch.equal(minidynamo.compile(f)(x, y, z), z + 1)

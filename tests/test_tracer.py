@@ -7,7 +7,8 @@ from torch import fx
 from torch._dispatch.python import enable_python_dispatcher
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from miniinductor.autograd.tracer import CannotTrace, DataDependent, trace
+from miniinductor.autograd.tracer import trace
+from miniinductor.exceptions import CannotTrace, DataDependent
 
 aten = torch.ops.aten
 

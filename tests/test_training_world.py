@@ -8,7 +8,8 @@ import sys
 import pytest
 import torch
 import torch.nn.functional as F
-from test_training import BACKENDS, Net, check, clean, compiled_records, plain, same_state, x  # noqa: F401
+from test_training import BACKENDS, Net, check, clean, compiled_records  # noqa: F401
+from test_training import plain, same_state, x  # noqa: F401
 
 import minidynamo
 import miniinductor
@@ -293,7 +294,7 @@ if kind == "ddp":               # DDP around the compiled module
 elif kind == "compiled-ddp":    # the DDP module compiled
     compiled = minidynamo.compile(nn.parallel.DistributedDataParallel(model))
     reference = nn.parallel.DistributedDataParallel(reference)
-else:                           # FSDP2: parameters are DTensors outside of forward, plain tensors inside
+else:       # FSDP2: parameters are DTensors outside of forward, plain tensors inside
     from torch.distributed.fsdp import fully_shard
     from torch.distributed.device_mesh import init_device_mesh
     mesh = init_device_mesh("cpu", (2,))

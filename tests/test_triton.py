@@ -242,7 +242,10 @@ def test_results_with_unaligned_rows_come_from_the_template(monkeypatch, follows
 
 def test_every_bfloat16_is_read_and_its_reciprocal_is_eagers():
     x = torch.arange(-1 << 15, 1 << 15).to(torch.int16).view(torch.bfloat16)
-    function = lambda x, number: (x.float(), x.reciprocal(), 1 / x.float(), x + 1 / number)  # noqa: E731
+
+    def function(x, number):
+        return x.float(), x.reciprocal(), 1 / x.float(), x + 1 / number
+
     for got, want in zip(minidynamo.compile(function)(x, x[3]), function(x, x[3])):
         torch.testing.assert_close(got, want, rtol=0, atol=0, equal_nan=True)
     [kernel] = minidynamo.explain(function)(x, x[3]).main.compiled.kernels
@@ -261,7 +264,8 @@ def test_every_bfloat16_is_read_and_its_reciprocal_is_eagers():
 def test_an_address_outside_of_the_tensors_is_an_error(line, tmp_path):
     """What lies next to them in memory belongs to the same storage here."""
     (tmp_path / "kernel.py").write_text(
-        "import triton\nimport triton.language as tl\n\n\n@triton.jit\ndef shifted(in0, out0, XBLOCK: tl.constexpr):\n"
+        "import triton\nimport triton.language as tl\n\n\n"
+        "@triton.jit\ndef shifted(in0, out0, XBLOCK: tl.constexpr):\n"
         f"    x0 = tl.arange(0, XBLOCK)\n    {line}\n"
     )
     whole = torch.zeros(6, 8)
@@ -592,7 +596,10 @@ def test_convolutions_are_trained_in_channels_last_memory(monkeypatch, dtype):
 def test_attention_and_products_of_several_results_in_one_graph():
     """Kernels with several results are no products; what they feed stays fused."""
     q = R(2, 4, 16, 8)
-    function = lambda a, b: torch.relu(F.scaled_dot_product_attention(a, a, a) @ b).topk(2)[0]  # noqa: E731
+
+    def function(a, b):
+        return torch.relu(F.scaled_dot_product_attention(a, a, a) @ b).topk(2)[0]
+
     for templates in ("timed", "always"):
         with torch.no_grad(), config.patch(matmul_templates=templates):
             compiled = miniinductor.compile_fx(traced(function, 2), [q, R(8, 8)])

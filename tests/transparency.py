@@ -13,14 +13,17 @@ import subprocess
 import sys
 import unittest
 
-FILES = """test_generators test_exceptions test_with test_scope test_call test_list test_dict test_set test_contextlib test_itertools test_functools
-test_super test_dataclasses test_patma test_defaultdict test_userdict test_slice test_raise test_decorators test_listcomps test_unpack test_range test_property""".split()
+FILES = """test_generators test_exceptions test_with test_scope test_call test_list test_dict
+test_set test_contextlib test_itertools test_functools test_super test_dataclasses test_patma
+test_defaultdict test_userdict test_slice test_raise test_decorators test_listcomps test_unpack
+test_range test_property""".split()
 LIMIT = 900  # seconds for one file
 # what the hook changes by design: {why: tests}
 EXCEPT = {
     test: why
     for why, tests in {
-        "walks f_back and compares frames' names: behind a graph break the caller is `<resume of ...>`": [
+        "walks f_back and compares frames' names: behind a graph break the caller is "
+        "`<resume of ...>`": [
             f"test.test_generators.GeneratorStackTraceTest.test_{kind}_with_yield_from"
             for kind in ("send", "throw")
         ],
@@ -28,13 +31,13 @@ EXCEPT = {
             "test.test_contextlib.ContextManagerTestCase.test_contextmanager_traceback",
             "test.test_contextlib.TestExitStack.test_exit_exception_traceback",
         ],
-        "wants a string made at run time not to be interned: the traced part's results are constants of code": [
-            "test.test_dict.DictTest.test_str_nonstr"
-        ],
+        "wants a string made at run time not to be interned: the traced part's results are "
+        "constants of code": ["test.test_dict.DictTest.test_str_nonstr"],
         "measures the memory of a dict (key sharing)": [
             "test.test_dict.DictTest.test_splittable_popitem"
         ],
-        "wants a value that is overwritten to be finalized there and then: writes are replayed at the end of the traced part": [
+        "wants a value that is overwritten to be finalized there and then: writes are replayed at "
+        "the end of the traced part": [
             "test.test_dict.DictTest.test_oob_indexing_dictiter_iternextitem"
         ],
         "wants a function to die of which a cache entry, made for its caller, keeps the identity": [
@@ -49,16 +52,14 @@ EXCEPT = {
                 "PurePythonOrderedDict",
             )
         ],
-        "compares its own frame with that of a traceback: behind a graph break it is a resume function's": [
-            "test.test_raise.TestTracebackType.test_attrs"
-        ],
-        "asks for its caller's module (sys._getframe(1)): behind a graph break the caller is the function itself": [
-            "test.test_collections.TestNamedTuple.test_factory"
-        ],
-        "C's partial() flattens only a partial that has no __dict__ yet, and asking an object for its __dict__ makes one": [
-            "test.test_functools.TestPartialC.test_nested_optimization"
-        ],
-        "reads where a frame in the traceback stands (f_lineno; tb_lineno is right): behind a graph break that is the frame of a resume function": [
+        "compares its own frame with that of a traceback: behind a graph break it is a resume "
+        "function's": ["test.test_raise.TestTracebackType.test_attrs"],
+        "asks for its caller's module (sys._getframe(1)): behind a graph break the caller is the "
+        "function itself": ["test.test_collections.TestNamedTuple.test_factory"],
+        "C's partial() flattens only a partial that has no __dict__ yet, and asking an object for "
+        "its __dict__ makes one": ["test.test_functools.TestPartialC.test_nested_optimization"],
+        "reads where a frame in the traceback stands (f_lineno; tb_lineno is right): behind a "
+        "graph break that is the frame of a resume function": [
             f"test.test_exceptions.PEP626Tests.test_lineno_{kind}"
             for kind in ("after_other_except", "in_try")
         ],
@@ -194,8 +195,9 @@ def main(names):
     for name in names or FILES:
         total, differences, counts = compare(name)
         print(
-            f"{name:18} {total:4} tests, {len(differences)} differences; {counts.get('frames', 0)} frames compiled, {counts.get('replaced', 0)} code objects "
-            f"replaced, {counts.get('breaks', 0)} breaks"
+            f"{name:18} {total:4} tests, {len(differences)} differences; "
+            f"{counts.get('frames', 0)} frames compiled, "
+            f"{counts.get('replaced', 0)} code objects replaced, {counts.get('breaks', 0)} breaks"
             + "".join(
                 f"\n    compiler: {count} x {text[:150]}"
                 for text, count in counts.get("errors", {}).items()

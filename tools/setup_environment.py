@@ -25,19 +25,22 @@ def check_machine():
     compiler = os.environ.get("CXX") or shutil.which("g++") or shutil.which("clang++")
     if not compiler or not shutil.which(compiler.split()[0]):
         stop(
-            "No C++ compiler was found: install g++ (Debian and Ubuntu: apt-get install g++; macOS: xcode-select --install)."
+            "No C++ compiler was found: install g++ (Debian and Ubuntu: apt-get install g++; "
+            "macOS: xcode-select --install)."
         )
     if not (Path(sysconfig.get_path("include")) / "Python.h").exists():
         version = f"{sys.version_info.major}.{sys.version_info.minor}"
         stop(
-            f"The headers of Python {version} are missing: install them (Debian and Ubuntu: apt-get install python{version}-dev)."
+            f"The headers of Python {version} are missing: install them "
+            f"(Debian and Ubuntu: apt-get install python{version}-dev)."
         )
     try:
         import ensurepip  # noqa: F401
         import venv  # noqa: F401
     except ImportError:
         stop(
-            "This Python has no venv module: install it (Debian and Ubuntu: apt-get install python3-venv)."
+            "This Python has no venv module: install it "
+            "(Debian and Ubuntu: apt-get install python3-venv)."
         )
 
 

@@ -99,6 +99,32 @@ class CodeInfo:
                 todo.append(operation.exc[0])
         return False
 
+    def may_be_deleted(self, position: int, name: str) -> bool:
+        """May an instruction from `position` on delete the cell variable `name`, and another one
+        read it then?"""
+        deleted = [
+            n
+            for n, operation in enumerate(self.operations)
+            if operation.op == "DELETE_DEREF" and operation.arg == name
+        ]
+        reached = self.reached(position) if deleted else ()
+        return any(n in reached and self.may_be_unbound(n + 1, name) for n in deleted)
+
+    def reached(self, position: int) -> set[int]:
+        """The operations that may run from `position` on."""
+        found: set[int] = set()
+        todo = [position]
+        while todo:
+            n = todo.pop()
+            if n in found or n >= len(self.operations):
+                continue
+            found.add(n)
+            operation = self.operations[n]
+            todo += successors(operation, n)
+            if operation.exc is not None:
+                todo.append(operation.exc[0])
+        return found
+
 
 def successors(operation: CanonicalOp, n: int) -> list[int]:
     """Where control may go after operation `n` that does not raise."""

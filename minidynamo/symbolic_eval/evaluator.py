@@ -20,13 +20,14 @@ from ..exceptions import Break, ObservedException, Restart, SkipFrame
 from ..symbolic_shapes import DataDependentDecision
 from ..variables.base import NULL, RUNNING
 from ..variables.constant import ConstantVar
-from ..variables.functions import bind
+from ..variables.binding import bind
 from ..variables.iterators import GeneratorVar
 from ..variables.exceptions import TracebackVar
 from ..variables.symbolic import data_dependent
-from . import builtin_rules, library_rules, torch_rules  # noqa: F401  (the second fills the table)
+from . import builtin_rules, calls, torch_rules  # noqa: F401  (the first registers itself)
 from .code_info import code_info
 from .operations import Operations
+from .registry import RULES
 
 GENERATOR = inspect.CO_GENERATOR
 ASYNC = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE
@@ -113,7 +114,7 @@ class Frame(Operations):
         """A Python function: a rule, a graph node, or inlined."""
         fn = function.fn
         if fn is not None:
-            rule = torch_rules.RULES.get(fn)
+            rule = RULES.get(fn)
             if rule is not None:
                 return rule(self, args, kwargs)
             if torch_rules.is_leaf(fn):
@@ -136,7 +137,7 @@ class Frame(Operations):
             return made
         return frame.run()
 
-    call_c, call_class = builtin_rules.call_c, builtin_rules.call_class
+    call_c, call_class = calls.call_c, calls.call_class
 
     def resume_generator(self, tx, sent, throw=None):
         """Run until the next yield: the yielded variable, or None when the body returned."""

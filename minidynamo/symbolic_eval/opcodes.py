@@ -13,7 +13,6 @@ import importlib
 import itertools
 import sys
 import types
-import weakref
 
 import torch
 
@@ -43,21 +42,15 @@ from ..variables.functions import (
 from ..variables.iterators import IteratorVar
 from ..variables.modules import PyModuleVar
 from ..variables.classes import ClassVar
-from ..variables.lookup import MISSING, lookup
+from ..variables.lookup import MISSING, OWN_LOOKUP, lookup
 from ..variables.objects import ObjectVar
 from ..variables.super import SuperVar
 from ..variables.symbolic import TextVar, parts_of
 from ..variables.tensor import TensorVar
+from .text import text
 from .torch_rules import ContextVar
 
 HANDLERS = {}
-OWN_LOOKUP = {  # types of C that look attributes up in a way of their own
-    types.MethodType,
-    types.GenericAlias,
-    types.UnionType,
-    weakref.ProxyType,
-    weakref.CallableProxyType,
-}
 
 
 def opcode(function):
@@ -93,7 +86,7 @@ def constant_of(frame, value):
     if isinstance(value, (tuple, frozenset)):
         return frame.output.wrap_result(value)
     if isinstance(value, type):
-        return ClassVar(value)
+        return frame.output.wrap_pinned(value)
     return ConstantVar(value)
 
 
@@ -403,12 +396,6 @@ def formatted(frame, value, specification=None):
         if parts is not None
         else frame.fold(format, value.as_constant(), specification.as_constant())
     )
-
-
-def text(frame, value, how):
-    from .builtin_rules import text
-
-    return text(frame, value, how)
 
 
 # ---- containers

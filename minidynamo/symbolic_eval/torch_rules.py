@@ -21,7 +21,6 @@ from torch.optim.optimizer import _get_value, _stack_if_compiling
 
 from .. import polyfills, runtime
 from ..exceptions import Break
-from ..foreign import ours
 from ..originals import LEAF_MODULES, made_by_torch
 from ..variables.base import Variable
 from ..variables.constant import NUMPY, ConstantVar
@@ -30,11 +29,8 @@ from ..variables.functions import MethodVar
 from ..variables.lookup import MISSING, lookup
 from ..variables.symbolic import SymVar
 from ..variables.tensor import FloatVar, TensorVar
+from .registry import NONE, refused, rule, rules, traced
 
-# function or class -> rule(tx, args, kwargs): of torch's here, of Python's in builtin_rules.py and
-# library_rules.py
-RULES = {}
-NONE = ConstantVar(None)
 REFUSED = (
     "torch._dynamo",
     "torch._inductor",
@@ -106,45 +102,6 @@ def call_leaf(tx, fn, args, kwargs):
     return tx.output.call_graph(tx, "call_function", fn, args, kwargs)
 
 
-def rule(*functions):
-    def register(handler):
-        for function in functions:
-            if function is not None:
-                RULES[function] = handler
-        return handler
-
-    return register
-
-
-def rules(table):
-    """Rules by their signature: function, or several -> (tx, arguments as the function takes them)
-    -> result (None: Python's None)."""
-    for functions, handler in table.items():
-        for function in functions if isinstance(functions, tuple) else (functions,):
-            RULES[function] = functools.partial(_plainly, function, handler)
-    RULES.pop(None, None)  # what this torch, or Python, does not have
-
-
-def _plainly(function, handler, tx, args, kwargs):
-    try:
-        return handler(tx, *args, **kwargs) or NONE
-    except ours(TypeError) as error:
-        if error.__traceback__.tb_next is not None:
-            raise
-        raise Break(
-            "arguments", f"the arguments of {getattr(function, '__name__', function)}()"
-        ) from None  # plain Python says what is wrong with them
-
-
-def refused(kind, reason, hint=""):
-    """The rule of what always breaks the graph."""
-
-    def refuse(tx, *args, **kwargs):
-        raise Break(kind, reason, hint)
-
-    return refuse
-
-
 def _at(path):
     """torch.a.b.c, or None where this torch has no such name."""
     value = torch
@@ -187,9 +144,7 @@ rules(
         torch.profiler.record_function: lambda tx, *args, **kwargs: tx.call_class(
             contextlib.nullcontext, [], {}
         ),
-        _at("_higher_order_ops.associative_scan"): lambda tx, *args, **kwargs: (
-            tx.output.wrap_pinned(polyfills.associative_scan).call(tx, args, kwargs)
-        ),
+        _at("_higher_order_ops.associative_scan"): traced(polyfills.associative_scan),
         _get_value: _double,
         _stack_if_compiling: lambda tx, values: values,
         # PyTorch: a higher-order op, whose body the backward graph computes again
@@ -266,7 +221,7 @@ FIXED = [
 
 
 def _fold(function, guarded):
-    def read(tx, args, kwargs):
+    def read(tx, *args, **kwargs):
         call = functools.partial(
             function,
             *[a.as_constant() for a in args],
@@ -283,10 +238,10 @@ def _fold(function, guarded):
 for _names, _guarded in ((FIXED, False), (READERS, True)):
     for _name in _names:
         if callable(_at(_name)):
-            RULES[_at(_name)] = _fold(_at(_name), _guarded)
+            rule(_at(_name))(_fold(_at(_name), _guarded))
 
 
-def _pad(function, tx, args, kwargs):
+def _pad(function, tx, *args, **kwargs):
     """Where nothing is added eager keeps the strides, which torch's rule for symbolic amounts does
     not ask about: found by `make fuzz-shapes`."""
     amounts = list((args[1] if len(args) > 1 else kwargs["pad"]).iterate(tx))
@@ -302,12 +257,8 @@ def _pad(function, tx, args, kwargs):
     return call_leaf(tx, function, args, kwargs)
 
 
-RULES.update(
-    {
-        function: functools.partial(_pad, function)
-        for function in (torch.nn.functional.pad, torch.constant_pad_nd)
-    }
-)
+for _function in (torch.nn.functional.pad, torch.constant_pad_nd):
+    rule(_function)(functools.partial(_pad, _function))
 
 
 STATES = {
@@ -339,7 +290,7 @@ STATES.update(READ_STATES)
 
 
 def _state(setter, getter):
-    def write(tx, args, kwargs):
+    def write(tx, *args):
         """Now, for the ops that follow while tracing; as a node, for the run.  `convert_frame`
         restores it after tracing."""
         values = [a.as_constant() for a in args]
@@ -351,7 +302,7 @@ def _state(setter, getter):
 
 
 def _reader(setter, getter):
-    def read(tx, args, kwargs):
+    def read(tx, *args):
         """Guarded by itself, unless this frame has written it: `torch.autocast("cpu")` takes the
         dtype that is set at large."""
         key = tuple(a.as_constant() for a in args)
@@ -370,12 +321,12 @@ def _reader(setter, getter):
     return read
 
 
-RULES.update({setter: _state(setter, getter) for setter, getter in STATES.items()})
-RULES.update({getter: _reader(setter, getter) for setter, getter in READ_STATES.items()})
+rules({setter: _state(setter, getter) for setter, getter in STATES.items()})
+rules({getter: _reader(setter, getter) for setter, getter in READ_STATES.items()})
 
 
 def _nesting(change):
-    def nest(tx, args, kwargs):
+    def nest(tx):
         """How deep the regions nest matters to autocast's cache alone: counted here, made true by
         `reconstruct`."""
         tx.output.autocast_depth += change
@@ -385,10 +336,8 @@ def _nesting(change):
     return nest
 
 
-RULES[torch.autocast_increment_nesting], RULES[torch.autocast_decrement_nesting] = (
-    _nesting(1),
-    _nesting(-1),
-)
+rule(torch.autocast_increment_nesting)(_nesting(1))
+rule(torch.autocast_decrement_nesting)(_nesting(-1))
 
 
 class ContextVar(Variable):
@@ -440,7 +389,7 @@ rules({torch._C._InferenceMode: _inference_mode})
 
 # ---- code that autograd must see whole
 @rule(torch.autograd.Function.apply.__func__)
-def _autograd_function(tx, args, kwargs):
+def _autograd_function(tx, *args, **kwargs):
     """The user's forward and backward are one node: run with fake tensors now, traced again by a
     backend that looks inside."""
     cls = args[0].as_constant()
@@ -466,7 +415,7 @@ def _foreach(foreach, each):
     """torch._foreach_addcdiv_(params, a, b, values), where the values follow from step counts or
     learning rates: tensors, not numbers."""
 
-    def handle(tx, args, kwargs):
+    def handle(tx, *args, **kwargs):
         changing = kwargs.get("value")
         if isinstance(changing, FloatVar):
             args, kwargs = (
@@ -486,12 +435,12 @@ def _foreach(foreach, each):
     return handle
 
 
-RULES[torch._foreach_addcdiv_] = _foreach(torch._foreach_addcdiv_, "addcdiv_")
-RULES[torch._foreach_addcmul_] = _foreach(torch._foreach_addcmul_, "addcmul_")
+rule(torch._foreach_addcdiv_)(_foreach(torch._foreach_addcdiv_, "addcdiv_"))
+rule(torch._foreach_addcmul_)(_foreach(torch._foreach_addcmul_, "addcmul_"))
 
 
 @rule(torch._check, torch._check_is_size)
-def _check(tx, args, kwargs):
+def _check(tx, *args, **kwargs):
     """What the program promises of a size that only the run knows is checked there, and a fact from
     here on."""
     if args and type(args[0]) is SymVar:
@@ -511,7 +460,7 @@ def _check(tx, args, kwargs):
 
 
 @rule(torch._assert)
-def _assert(tx, args, kwargs):
+def _assert(tx, *args, **kwargs):
     """The condition is a guard; nothing is asked of a message that nobody sees."""
     if (
         len(args) == 2
@@ -524,7 +473,7 @@ def _assert(tx, args, kwargs):
 
 
 @rule(torch._is_all_true)
-def _is_all_true(tx, args, kwargs):
+def _is_all_true(tx, *args, **kwargs):
     """torch.distributions checks arguments: an assertion in the graph (the backend "eager" runs
     it), and where it fails, the frame runs as plain Python, which says what is wrong.  # PyTorch:
     the checks are switched off."""
@@ -540,7 +489,7 @@ def _is_all_true(tx, args, kwargs):
 
 
 # ---- making tensors from Python values
-def _tensor(function, tx, args, kwargs):
+def _tensor(function, tx, *args, **kwargs):
     data = args[0] if args else kwargs["data" if "data" in kwargs else "obj"]
     if isinstance(data, TensorVar):
         return _tensor_of_tensor(tx, function, data, args[1:], kwargs)
@@ -558,7 +507,7 @@ def _tensor(function, tx, args, kwargs):
 
 
 for _name in ("tensor", "as_tensor", "asarray"):
-    RULES[_at(_name)] = functools.partial(_tensor, _at(_name))
+    rule(_at(_name))(functools.partial(_tensor, _at(_name)))
 
 
 def _tensor_of_tensor(tx, function, data, args, kwargs):

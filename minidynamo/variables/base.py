@@ -11,32 +11,45 @@ Mirrors torch/_dynamo/variables/base.py (VariableTracker).
 # place: aliasing comes for free, and a failed attempt throws everything away and traces again.
 """
 
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
 from ..exceptions import Break
 from ..foreign import ours
 
-RUNNING = []  # the frames that are being evaluated, the innermost last (one compile at a time)
+if TYPE_CHECKING:
+    from ..graph_capture import OutputGraph
+    from ..reconstruct import Codegen
+    from ..sources import Source
+    from ..symbolic_eval.evaluator import Frame
+
+RUNNING: list[
+    Any
+] = []  # the frames that are being evaluated, the innermost last (one compile at a time)
 
 
-def current():
+def current() -> Frame:
     """The frame that is being evaluated."""
     return RUNNING[-1]
 
 
-def _counting_walk(iterate):
-    def walk(self, tx):
+def _counting_walk(iterate: Callable) -> Callable:
+    def walk(self: Variable, tx: Frame) -> Iterator[Variable]:
         return _counted(tx.output, iterate(self, tx))
 
     return walk
 
 
-def _counted(output, values):
+def _counted(output: OutputGraph, values: Iterator[Variable]) -> Iterator[Variable]:
     for value in values:
         output.count_step()
         yield value
 
 
-def _counting_step(next_value):
-    def step(self, tx):
+def _counting_step(next_value: Callable) -> Callable:
+    def step(self: Variable, tx: Frame) -> Variable | None:
         tx.output.count_step()
         return next_value(self, tx)
 
@@ -48,70 +61,74 @@ class Variable:
     frame)."""
 
     __slots__ = ("source", "mutated")
-    cls = None  # its Python type, if that is known
+    source: Any  # a Source, or None
+    mutated: bool
+    cls: Any = None  # its Python type, if that is known
     native = False  # a method that the variable itself implements
 
-    def __init_subclass__(cls):
+    def __init_subclass__(cls) -> None:
         """Whatever walks in C code, with no instruction of the program between two steps, counts
         its steps: `list(itertools.count())` must end here, too."""
         for name, counting in (("iterate", _counting_walk), ("next", _counting_step)):
             if name in cls.__dict__:
                 setattr(cls, name, counting(cls.__dict__[name]))
 
-    def __init__(self, *values, source=None):
+    def __init__(self, *values: Any, source: Source | None = None) -> None:
         """`values` go into the slots that the class adds, in their order."""
         self.source, self.mutated = source, False
         for name, value in zip(self.__slots__, values, strict=True):
             setattr(self, name, value)
 
     # ---- what it is
-    def realize(self, tx):
+    def realize(self, tx: Frame) -> Variable:
         return self
 
-    def python_type(self):
+    def python_type(self) -> type:
         if self.cls is None:
             raise Break("type", f"the type of {self} is not known while tracing")
         return self.cls
 
-    def is_constant(self):
+    def is_constant(self) -> bool:
         return False
 
-    def as_constant(self):
+    def as_constant(self) -> Any:
         raise Break("constant", f"{self} is not a constant")
 
-    def real(self):
+    def real(self) -> Any:
         """The real Python object that stands behind this variable, if it is one that calls may be
         folded on."""
         return self.as_constant()
 
-    def identity(self):
+    def identity(self) -> Any:
         """Two variables are the same object iff their identities are the same object."""
         return self
 
-    def hash_key(self, tx):
+    def hash_key(self, tx: Frame) -> Any:
         """A host-side key for dictionaries and sets."""
         raise Break("hash", f"{self} as a dictionary key is not traced")
 
     # ---- operations
-    def getattr(self, tx, name):
+    def getattr(self, tx: Frame, name: str) -> Variable:
         return tx.method_of(self, name)
 
-    def generic_getattr(self, tx, name):
+    def generic_getattr(self, tx: Frame, name: str) -> Variable:
         raise Break("attribute", f"reading .{name} of {self} is not traced")
 
-    def setattr(self, tx, name, value):
+    def setattr(self, tx: Frame, name: str, value: Variable) -> None:
         raise Break("attribute", f"setting .{name} of {self} is not traced")
 
-    def delattr(self, tx, name):
+    def delattr(self, tx: Frame, name: str) -> None:
         raise Break("attribute", f"deleting .{name} of {self} is not traced")
 
     # what object.__setattr__(self, name, value) and __delattr__ come to
     generic_setattr, generic_delattr = setattr, delattr
 
-    def call(self, tx, args, kwargs):
+    def call(self, tx: Frame, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
         raise Break("call", f"calling {self} is not traced")
 
-    def call_method(self, tx, name, args, kwargs):
+    def call_method(
+        self, tx: Frame, name: str, args: list[Variable], kwargs: dict[str, Variable]
+    ) -> Variable:
         method = getattr(self, "method_" + name, None)
         if method is not None:
             try:
@@ -123,44 +140,44 @@ class Variable:
                 raise Break(
                     "method", f"the arguments of .{name}() of {self}"
                 ) from None  # plain Python says what is wrong with them
-        found = self.getattr(tx, name)
+        found: Any = self.getattr(tx, name)
         if found.native and found.instance is self:  # the method's call would come back here
             raise Break("method", f"the method .{name}() of {self} is not traced")
         return found.call(tx, args, kwargs)
 
-    def truth(self, tx):
+    def truth(self, tx: Frame) -> bool:
         if self.cls is None or hasattr(self.cls, "__bool__") or hasattr(self.cls, "__len__"):
             raise Break("truth", f"the truth of {self} is not known while tracing")
         return True
 
-    def iterate(self, tx):
+    def iterate(self, tx: Frame) -> Iterator[Variable]:
         """A host iterator over variables."""
         raise Break("iteration", f"iterating over {self} is not traced")
 
-    def length(self, tx):
+    def length(self, tx: Frame) -> Any:
         raise Break("length", f"len({self}) is not traced")
 
-    def getitem(self, tx, key):
+    def getitem(self, tx: Frame, key: Variable) -> Variable:
         raise Break("item", f"{self}[...] is not traced")
 
-    def setitem(self, tx, key, value):
+    def setitem(self, tx: Frame, key: Variable, value: Variable) -> None:
         raise Break("item", f"{self}[...] = ... is not traced")
 
-    def delitem(self, tx, key):
+    def delitem(self, tx: Frame, key: Variable) -> None:
         raise Break("item", f"del {self}[...] is not traced")
 
-    def contains(self, tx, item):
+    def contains(self, tx: Frame, item: Variable) -> bool:
         for value in self.iterate(tx):
             if tx.same_or_equal(value, item):
                 return True
         return False
 
     # ---- rebuilding
-    def reconstruct(self, cg):
+    def reconstruct(self, cg: Codegen) -> None:
         """Emit code that pushes this value; only called when `source` cannot give it."""
         raise Break("reconstruct", f"{self} cannot be rebuilt after a graph break")
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         name = type(self).__name__.removesuffix("Var").lower()
         return f"{name}({self.source.name()})" if self.source is not None else name
 
@@ -171,24 +188,24 @@ class RealVar(Variable):
 
     __slots__ = ("value",)
 
-    def __init__(self, value, source=None):
+    def __init__(self, value: Any, source: Source | None = None) -> None:
         self.source, self.mutated, self.value = source, False, value
 
-    def python_type(self):
+    def python_type(self) -> type:
         return type(self.value)
 
-    def real(self):
+    def real(self) -> Any:
         return self.value
 
     identity = real
 
-    def hash_key(self, tx):
+    def hash_key(self, tx: Frame) -> Any:
         return self.value
 
-    def truth(self, tx):
+    def truth(self, tx: Frame) -> bool:
         return True
 
-    def reconstruct(self, cg):
+    def reconstruct(self, cg: Codegen) -> None:
         cg.load_const(self.value)
 
 
@@ -197,15 +214,16 @@ class Lazy(Variable):
 
     __slots__ = ("value", "variable")
 
-    def __init__(self, value, source):
-        self.source, self.mutated, self.value, self.variable = source, False, value, None
+    def __init__(self, value: Any, source: Source) -> None:
+        self.source, self.mutated, self.value = source, False, value
+        self.variable: Any = None
 
-    def realize(self, tx):
+    def realize(self, tx: Frame) -> Variable:
         if self.variable is None:
             self.variable = tx.output.wrap(self.value, self.source)
         return self.variable
 
-    def peek(self):
+    def peek(self) -> Variable:
         """The variable if somebody looked, else self."""
         return self if self.variable is None else self.variable
 
@@ -215,17 +233,20 @@ class OpaqueVar(RealVar):
 
     __slots__ = ("broken",)
 
-    def __init__(self, value, source, broken):
+    def __init__(self, value: Any, source: Source | None, broken: Break) -> None:
         super().__init__(value, source)
         self.broken = broken
 
-    def _refuse(self, *args):
+    def _refuse(self, *args: Variable) -> Any:
         raise self.broken
 
-    as_constant = real = hash_key = getattr = setattr = delattr = call = call_method = truth = (
-        iterate
-    ) = length = _refuse
-    getitem = setitem = delitem = contains = _refuse
+
+REFUSED = (
+    *("as_constant", "real", "hash_key", "getattr", "setattr", "delattr", "call", "call_method"),
+    *("truth", "iterate", "length", "getitem", "setitem", "delitem", "contains"),
+)
+for _name in REFUSED:
+    setattr(OpaqueVar, _name, OpaqueVar._refuse)
 
 
 class Null(Variable):
@@ -234,10 +255,10 @@ class Null(Variable):
 
     __slots__ = ()
 
-    def reconstruct(self, cg):
+    def reconstruct(self, cg: Codegen) -> None:
         cg.push_null()
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return "NULL"
 
 
@@ -246,7 +267,7 @@ class Handled(Variable):
 
     __slots__ = ("exception",)
 
-    def reconstruct(self, cg):
+    def reconstruct(self, cg: Codegen) -> None:
         cg.load_const(None)
 
 

@@ -10,26 +10,34 @@ code objects).  The rules for each kind of value lie beside its variable, in tab
 Mirrors torch/_dynamo/variables/builder.py.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from ..exceptions import Break
 from ..guards import FUNCTION_FIELDS, constant_check
-from ..sources import Source
+from ..sources import Source, SourceTree
 from . import classes, functions, modules, nn_modules, wrap_containers, wrap_tensors  # noqa: F401
 from .base import Lazy, OpaqueVar, Variable
 from .constant import ConstantVar, is_constant_value
 from .containers import DictVar
 from .lookup import can_change, trusted
 from .objects import wrap_object
-from .registry import BY_VALUE, PINNED, SHARED
+from .registry import BY_VALUE, PINNED, SHARED, Rule
 
 SELF_GUARDED = (torch.Tensor, torch.nn.Module)  # their rules guard the type, among other things
 
 
 class Builder:
-    """The wrapping half of `OutputGraph`."""
+    """The wrapping half of `OutputGraph`, which brings the fields below."""
+
+    memo: dict[int, tuple[Variable, Any]]  # id of an object met at a source -> its variable
+    pinned_memo: dict[int, tuple[Variable, Any]]
+    sourced: list[Variable]  # those whose writes are replayed
+    tree: SourceTree
+    guard: Callable[..., None]
+    guard_pair: Callable[..., None]
 
     def wrap(self, value: Any, source: Source) -> Variable:
         """The variable of a real value that lies at `source`."""
@@ -54,7 +62,7 @@ class Builder:
         """The variable of an object that was not met before."""
         if source.kind != "pinned" and not isinstance(value, SELF_GUARDED):
             self.guard(source, "TYPE", "type({0}) is {pin}", type(value))
-        rule = SHARED.of(value) or wrap_object
+        rule: Rule = SHARED.of(value) or wrap_object
         return rule(self, value, source)
 
     def guard_same(self, variable: Variable, value: Any, source: Source) -> None:
@@ -100,7 +108,7 @@ class Builder:
             self.guard(source, "ID", "{0} is {pin}", found)
         return self.wrap_pinned(found)
 
-    def fields_of(self, value: Any, source: Source) -> DictVar:
+    def fields_of(self, value: Any, source: Source) -> Any:
         """The instance __dict__ as a DictVar whose entries are wrapped when read."""
         own = object.__getattribute__(value, "__dict__")
         known = self.memo.get(id(own))

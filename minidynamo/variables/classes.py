@@ -7,22 +7,30 @@ In:   attribute reads, calls.   Out: an instance whose `__new__` and `__init__` 
 Mirrors torch/_dynamo/variables/user_defined.py (UserDefinedClassVariable).
 """
 
+from __future__ import annotations
+
 import collections
-import enum
 import types
 import typing
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from ..exceptions import Break
 from .base import RealVar
-from .constant import ConstantVar
 from .containers import DictVar, ListVar, SetVar, TupleVar
-from .exceptions import initialise_exception
+from .exceptions import ExceptionVar, initialise_exception
 from .functions import BoundMethodVar
 from .lookup import LOOKUPS, METHODS, MISSING, can_change, lookup
 from .objects import ObjectVar, method_of_class, truth_by_methods
 from .registry import BY_VALUE, PINNED
+
+if TYPE_CHECKING:
+    from ..graph_capture import OutputGraph
+    from ..sources import Source
+    from ..symbolic_eval.evaluator import Frame
+    from .base import Variable
 
 OF_EVERY_CLASS = (
     "__name__",
@@ -46,13 +54,13 @@ class ClassVar(RealVar):
 
     __slots__ = ()
 
-    def is_constant(self):
+    def is_constant(self) -> bool:
         return True
 
-    def as_constant(self):
+    def as_constant(self) -> Any:
         return self.value
 
-    def getattr(self, tx, name):
+    def getattr(self, tx: Frame, name: str) -> Variable:
         cls = self.value
         if name in OF_EVERY_CLASS:
             return self.own_attribute(tx, name)
@@ -81,7 +89,7 @@ class ClassVar(RealVar):
             return tx.fold_pinned(getattr, cls, name)
         return tx.output.wrap_class_attribute(owner, found, name)
 
-    def special(self, tx, name):
+    def special(self, tx: Frame, name: str) -> Variable | None:
         """The special method that the metaclass defines, bound, or None."""
         owner, found = lookup(type(self.value), name)
         if found is MISSING or found is None:
@@ -90,10 +98,10 @@ class ClassVar(RealVar):
             raise Break("class", f"{name} of the metaclass {type(self.value).__name__}")
         return BoundMethodVar(tx.output.wrap_class_attribute(owner, found, name), self)
 
-    def truth(self, tx):
+    def truth(self, tx: Frame) -> bool:
         return truth_by_methods(tx, self)
 
-    def own_attribute(self, tx, name):
+    def own_attribute(self, tx: Frame, name: str) -> Variable:
         """What `type` itself answers: a name, the bases, a docstring..."""
         cls = self.value
         if name == "__flags__":
@@ -104,48 +112,40 @@ class ClassVar(RealVar):
             return tx.output.wrap(value, tx.output.tree.pinned(cls).attr(name))
         return tx.fold_pinned(getattr, cls, name)
 
-    def guard_members(self, tx):
-        """The members of an enumeration are these."""
-        for name in ("_member_names_", "_member_map_", "_value2member_map_"):
-            owner, found = lookup(self.value, name)
-            if found is not MISSING and can_change(owner):
-                source = tx.output.tree.pinned(owner).child("class_item", name)
-                tx.output.guard(source, "MEMBERS", "{0} == {pin}", type(found)(found))
-
-    def setattr(self, tx, name, value):
+    def setattr(self, tx: Frame, name: str, value: Variable) -> None:
         raise Break("attribute", f"setting {self.value.__name__}.{name} on the class")
 
-    def getitem(self, tx, key):
-        if isinstance(self.value, enum.EnumMeta):
-            self.guard_members(tx)
-        if isinstance(self.value, enum.EnumMeta) or hasattr(self.value, "__class_getitem__"):
+    def getitem(self, tx: Frame, key: Variable) -> Variable:
+        if hasattr(self.value, "__class_getitem__"):
             return tx.fold_pinned(lambda: self.value[key.as_constant()])
         return super().getitem(tx, key)
 
-    def iterate(self, tx):
-        if isinstance(self.value, enum.EnumMeta):
-            self.guard_members(tx)
-            return (ConstantVar(member) for member in tx.run_now(list, self.value))
+    def iterate(self, tx: Frame) -> Iterator[Variable]:
+        self.refuse_metaclass(tx, "__iter__")
         tx.raise_(TypeError, f"'{type(self.value).__name__}' object is not iterable")
 
-    def contains(self, tx, item):
-        self.guard_members(tx)
+    def contains(self, tx: Frame, item: Variable) -> bool:
+        self.refuse_metaclass(tx, "__contains__")
+        self.refuse_metaclass(tx, "__iter__")
         return tx.fold(lambda: item.as_constant() in self.value).value
 
-    def length(self, tx):
-        self.guard_members(tx)
+    def length(self, tx: Frame) -> int:
+        self.refuse_metaclass(tx, "__len__")
         return tx.fold(len, self.value).value
 
-    def call(self, tx, args, kwargs):
-        if isinstance(self.value, enum.EnumMeta):
-            self.guard_members(tx)
+    def refuse_metaclass(self, tx: Frame, name: str) -> None:
+        """Without this special method in the metaclass, Python complains."""
+        if self.special(tx, name) is not None:
+            raise Break("class", f"{name} of the metaclass {type(self.value).__name__}")
+
+    def call(self, tx: Frame, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
         return tx.call_class(self.value, args, kwargs)
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"the class {self.value.__qualname__}"
 
 
-def guard_concrete(tx, cls):
+def guard_concrete(tx: Frame, cls: type) -> None:
     """No abstract methods are given to `cls` later: `__abstractmethods__` is looked up in its own
     dictionary alone."""
     name = "__abstractmethods__"
@@ -156,8 +156,25 @@ def guard_concrete(tx, cls):
         tx.output.guard(source, "ID", "{0} is {pin}", vars(cls)[name])
 
 
-def instantiate(tx, cls, args, kwargs):
+def instantiate(
+    tx: Frame, cls: type, args: list[Variable], kwargs: dict[str, Variable]
+) -> Variable:
     """type.__call__: an object of a Python class, its `__new__` and `__init__` traced."""
+    refuse_uninstantiable(tx, cls)
+    new = lookup(cls, "__new__")[1]
+    own_new = isinstance(new, staticmethod)
+    if own_new and isinstance(new.__func__, types.FunctionType):
+        function = tx.output.wrap_pinned(new.__func__)
+        made = function.call(tx, [tx.output.wrap_pinned(cls), *args], kwargs)
+    else:
+        made = allocate(tx, cls, args)
+    if cls in made.python_type().__mro__ and isinstance(made, ObjectVar):
+        initialise(tx, made, cls, args, kwargs, own_new)
+    return made
+
+
+def refuse_uninstantiable(tx: Frame, cls: type) -> None:
+    """Classes that a call makes no plain object of."""
     meta_call = lookup(type(cls), "__call__")[1]
     if type(cls) is not type and isinstance(meta_call, types.FunctionType):
         raise Break("class", f"the metaclass {type(cls).__name__} overrides __call__")
@@ -166,36 +183,35 @@ def instantiate(tx, cls, args, kwargs):
     guard_concrete(tx, cls)
     if lookup(cls, "__del__")[1] is not MISSING:
         raise Break("class", f"{cls.__name__} has a finalizer", "make the object outside")
-    owner, new = lookup(cls, "__new__")
-    if isinstance(new, staticmethod) and isinstance(new.__func__, types.FunctionType):
-        made = tx.output.wrap_pinned(new.__func__).call(
-            tx, [tx.output.wrap_pinned(cls), *args], kwargs
-        )
-    else:
-        made = allocate(tx, cls, args)
-    if cls not in made.python_type().__mro__ or not isinstance(made, ObjectVar):
-        return made
+
+
+def initialise(
+    tx: Frame,
+    made: ObjectVar,
+    cls: type,
+    args: list[Variable],
+    kwargs: dict[str, Variable],
+    own_new: bool,
+) -> None:
+    """`__init__`: the program's, or that of the C type from which the class inherits."""
     owner, init = lookup(cls, "__init__")
     if isinstance(init, types.FunctionType):
-        result = BoundMethodVar(tx.output.wrap_class_attribute(owner, init, "__init__"), made).call(
-            tx, args, kwargs
-        )
+        function = tx.output.wrap_class_attribute(owner, init, "__init__")
+        result = BoundMethodVar(function, made).call(tx, args, kwargs)
         if result.identity() is not None:
-            tx.raise_(
-                TypeError, f"__init__() should return None, not '{result.python_type().__name__}'"
-            )
+            kind = result.python_type().__name__
+            tx.raise_(TypeError, f"__init__() should return None, not '{kind}'")
     elif made.payload is not None and not isinstance(made.payload, TupleVar):
         initialise_payload(tx, made.payload, args, kwargs)
     elif issubclass(cls, BaseException):
         initialise_exception(cls, made, args, kwargs)
-    elif init is object.__init__ and (args or kwargs) and not isinstance(new, staticmethod):
+    elif init is object.__init__ and (args or kwargs) and not own_new:
         tx.raise_(TypeError, f"{cls.__name__}() takes no arguments")
     elif init is not object.__init__:
         raise Break("class", f"{cls.__name__}.__init__ is C code")
-    return made
 
 
-def allocate(tx, cls, args=(), new=None):
+def allocate(tx: Frame, cls: type, args: Iterable[Variable] = (), new: Any = None) -> ObjectVar:
     """new(cls) for allocators that are object's or a container's; `new` is cls.__new__ unless one
     was called by name."""
     new = new or lookup(cls, "__new__")[1]
@@ -215,13 +231,15 @@ def allocate(tx, cls, args=(), new=None):
         if issubclass(cls, base) and new is base.__new__:
             return ObjectVar(cls, fields=fields, payload=make())
     if issubclass(cls, BaseException):
-        made = ObjectVar(cls, fields=fields)
-        initialise_exception(cls, made, args, {})
+        made = ExceptionVar(cls, fields=fields)
+        initialise_exception(cls, made, list(args), {})
         return made
     raise Break("class", f"{cls.__name__} is allocated by C code")
 
 
-def initialise_payload(tx, payload, args, kwargs):
+def initialise_payload(
+    tx: Frame, payload: Any, args: list[Variable], kwargs: dict[str, Variable]
+) -> None:
     """dict.__init__, list.__init__, set.__init__."""
     if isinstance(payload, DictVar):
         payload.call_method(tx, "update", args, kwargs)
@@ -236,12 +254,12 @@ def initialise_payload(tx, payload, args, kwargs):
 
 
 @BY_VALUE.rule(type, test=lambda value: isinstance(value, (type, typing._Final)), order=20)
-def wrap_class(builder, value, source):
+def wrap_class(builder: OutputGraph, value: Any, source: Source) -> Variable:
     """A class, typing.List and the like."""
     builder.guard(source, "ID", "{0} is {pin}", value)
     return builder.wrap_pinned(value)
 
 
 @PINNED.rule(test=lambda value: isinstance(value, type), order=10)
-def pinned_class(builder, value):
+def pinned_class(builder: OutputGraph, value: Any) -> Variable:
     return ClassVar(value)

@@ -8,11 +8,15 @@ Out:  operations run for real; their exceptions become the traced program's exce
 Mirrors torch/_dynamo/variables/constant.py.
 """
 
+from __future__ import annotations
+
 import cmath
 import enum
 import math
 import struct
 import types
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -20,6 +24,12 @@ from ..exceptions import Break
 from ..guards import constant_check
 from .base import RealVar
 from .registry import BY_VALUE, Registry
+
+if TYPE_CHECKING:
+    from ..graph_capture import OutputGraph
+    from ..sources import Source
+    from ..symbolic_eval.evaluator import Frame
+    from .base import Variable
 
 try:
     import numpy
@@ -60,7 +70,7 @@ CONSTANT_TYPES = LITERALS | {
 }
 
 
-def is_constant_value(value):
+def is_constant_value(value: Any) -> bool:
     """May `value` live in a ConstantVar?"""
     kind = type(value)
     if kind is slice:
@@ -68,7 +78,7 @@ def is_constant_value(value):
     return kind in CONSTANT_TYPES or issubclass(kind, enum.Enum)
 
 
-def argument_of(value):
+def argument_of(value: Any) -> Any:
     """The constant as torch's functions take it: NumPy's numbers as Python's."""
     if type(value) is slice:
         return slice(argument_of(value.start), argument_of(value.stop), argument_of(value.step))
@@ -83,7 +93,7 @@ def argument_of(value):
     return value
 
 
-def has_text(value):
+def has_text(value: Any) -> bool:
     """Does `repr`, which stands in the graph's code, give this very number?  Not complex(-0.0,
     0.0), not a negative NaN."""
     if type(value) is float:
@@ -94,7 +104,7 @@ def has_text(value):
     return (bits(again.real), bits(again.imag)) == (bits(value.real), bits(value.imag))
 
 
-def bits(number):
+def bits(number: float) -> bytes:
     return struct.pack("<d", number)
 
 
@@ -103,28 +113,36 @@ class ConstantVar(RealVar):
 
     __slots__ = ()
 
-    def is_constant(self):
+    def is_constant(self) -> bool:
         return True
 
-    def as_constant(self):
+    def as_constant(self) -> Any:
         return self.value
 
-    def truth(self, tx):
+    def hash_key(self, tx: Frame) -> Any:
+        kind = type(self.value)
+        if kind.__hash__ is None:  # a slice has no hash before Python 3.12
+            tx.raise_(TypeError, f"unhashable type: {kind.__name__!r}")
+        return self.value
+
+    def truth(self, tx: Frame) -> bool:
         return bool(self.value)
 
-    def getattr(self, tx, name):
+    def getattr(self, tx: Frame, name: str) -> Variable:
         if isinstance(self.value, enum.Enum):  # its attributes can be written
             return self.as_object(tx).getattr(tx, name)
         return tx.fold(getattr, self.value, name)
 
-    def as_object(self, tx):
+    def as_object(self, tx: Frame) -> Variable:
         """A member of an enumeration, where it matters what its `__dict__` holds."""
         rule = MEMBERS.of(self.value)
         if rule is None:
             raise Break("attribute", f"an attribute of {self}")
         return rule(tx.output, self.value)
 
-    def call_method(self, tx, name, args, kwargs):
+    def call_method(
+        self, tx: Frame, name: str, args: list[Variable], kwargs: dict[str, Variable]
+    ) -> Variable:
         if name == "join" and type(self.value) is str and len(args) == 1:
             items = [item.as_constant() for item in tx.listed_fast(args[0])]
             tx.check_size("*", self.value, len(items))
@@ -146,34 +164,34 @@ class ConstantVar(RealVar):
             )
         )
 
-    def iterate(self, tx):
+    def iterate(self, tx: Frame) -> Iterator[Variable]:
         if isinstance(self.value, (str, bytes, range)):
             return (ConstantVar(item) for item in self.value)
         if hasattr(type(self.value), "__iter__"):
             raise Break("iteration", f"iterating over a {type(self.value).__name__}")
         tx.raise_(TypeError, f"{type(self.value).__name__!r} object is not iterable")
 
-    def length(self, tx):
+    def length(self, tx: Frame) -> int:
         return tx.fold(len, self.value).value
 
-    def getitem(self, tx, key):
+    def getitem(self, tx: Frame, key: Variable) -> Variable:
         return tx.fold(lambda: self.value[key.as_constant()])
 
-    def setitem(self, tx, key, value):
+    def setitem(self, tx: Frame, key: Variable, value: Variable) -> None:
         tx.raise_(
             TypeError, f"{type(self.value).__name__!r} object does not support item assignment"
         )
 
-    def setattr(self, tx, name, value):
+    def setattr(self, tx: Frame, name: str, value: Variable) -> None:
         tx.raise_(AttributeError, f"{type(self.value).__name__!r} object has no attribute {name!r}")
 
-    def contains(self, tx, item):
+    def contains(self, tx: Frame, item: Variable) -> bool:
         return tx.fold(lambda: item.as_constant() in self.value).value
 
-    def call(self, tx, args, kwargs):
+    def call(self, tx: Frame, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
         tx.raise_(TypeError, f"{type(self.value).__name__!r} object is not callable")
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         if (
             type(self.value) is int and self.value.bit_length() > 10_000
         ):  # Python writes no such text
@@ -185,7 +203,7 @@ BY_IDENTITY = (enum.Enum, torch.dtype, torch.layout, torch.memory_format)
 
 
 @BY_VALUE.rule(*CONSTANT_TYPES - {slice}, test=is_constant_value, order=10)
-def wrap_constant(builder, value, source):
+def wrap_constant(builder: OutputGraph, value: Any, source: Source) -> Variable:
     """A constant at `source`; an int that the policy of sizes says so, as a symbol."""
     if type(value) is int and builder.policy.of_int(value, source):
         builder.guard(source, "TYPE", "type({0}) is int")

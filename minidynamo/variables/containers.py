@@ -9,11 +9,14 @@ A container with a source fills itself lazily and guards only what was read: the
 one key of a dict. Mirrors torch/_dynamo/variables/lists.py and dicts.py.
 """
 
+from __future__ import annotations
+
 import collections
-import functools
 import operator
 import sys
 import types
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -23,41 +26,46 @@ from .base import Lazy, Variable, current
 from .constant import ConstantVar
 from .symbolic import SymVar
 
+if TYPE_CHECKING:
+    from ..reconstruct import Codegen
+    from ..sources import Source
+    from ..symbolic_eval.evaluator import Frame
+
 
 class Container(Variable):
     """What all of them have: the special methods by name, and no hash where Python gives none."""
 
     __slots__ = ()
 
-    def hash_key(self, tx):
+    def hash_key(self, tx: Frame) -> Any:
         if self.cls.__hash__ is None:
             name = "collections." * (self.cls is not list and self.cls.__module__ == "collections")
             tx.raise_(TypeError, f"unhashable type: '{name}{self.cls.__name__}'")
         return super().hash_key(tx)
 
-    def getattr(self, tx, name):
+    def getattr(self, tx: Frame, name: str) -> Variable:
         return tx.method_of(self, name)
 
-    def method___len__(self, tx):
+    def method___len__(self, tx: Frame) -> Any:
         return tx.output.wrap_result(self.length(tx))
 
-    def method___iter__(self, tx):
+    def method___iter__(self, tx: Frame) -> Any:
         return tx.iter_of(self)
 
-    def method___getitem__(self, tx, key, /):
+    def method___getitem__(self, tx: Frame, key: Variable, /) -> Any:
         return self.getitem(tx, key)
 
-    def method___setitem__(self, tx, key, value, /):
+    def method___setitem__(self, tx: Frame, key: Variable, value: Variable, /) -> None:
         self.setitem(tx, key, value)
 
-    def method___delitem__(self, tx, key, /):
+    def method___delitem__(self, tx: Frame, key: Variable, /) -> None:
         self.delitem(tx, key)
 
-    def method___contains__(self, tx, item, /):
+    def method___contains__(self, tx: Frame, item: Variable, /) -> Any:
         return ConstantVar(self.contains(tx, item))
 
 
-def whole(index):
+def whole(index: Variable) -> int:
     """The int that C code takes as a place; plain Python complains of what is none."""
     value = index.as_constant()
     if not isinstance(value, int):
@@ -71,26 +79,24 @@ class SequenceVar(Container):
 
     __slots__ = ("items", "cls", "extra", "resized")
 
-    def __init__(self, items, cls, source=None):
-        self.source, self.mutated, self.items, self.cls, self.extra, self.resized = (
-            source,
-            False,
-            items,
-            cls,
-            None,
-            0,
-        )
+    def __init__(self, items: list, cls: type, source: Source | None = None) -> None:
+        self.source = source
+        self.mutated = False
+        self.items = items
+        self.cls = cls
+        self.extra: Any = None  # the maximum of a deque
+        self.resized = 0
 
-    def item(self, tx, index):
+    def item(self, tx: Frame, index: int) -> Variable:
         found = self.items[index]
         if type(found) is Lazy:
             found = self.items[index] = found.realize(tx)
         return found
 
-    def is_constant(self):
+    def is_constant(self) -> bool:
         return all(item.is_constant() for item in self.items)
 
-    def as_constant(self):
+    def as_constant(self) -> Any:
         values = [
             (item.realize(current()) if type(item) is Lazy else item).as_constant()
             for item in self.items
@@ -103,25 +109,25 @@ class SequenceVar(Container):
             else self.cls(values)
         )
 
-    def truth(self, tx):
+    def truth(self, tx: Frame) -> bool:
         return bool(self.items)
 
-    def length(self, tx):
+    def length(self, tx: Frame) -> int:
         return len(self.items)
 
-    def iterate(self, tx):
+    def iterate(self, tx: Frame) -> Iterator[Variable]:
         index, resized = 0, self.resized
         while index < len(self.items):  # the list may grow while it is walked, as in Python
             yield self.item(tx, index)
             index += 1
             self.check_unchanged(tx, resized)
 
-    def check_unchanged(self, tx, resized):
+    def check_unchanged(self, tx: Frame, resized: int) -> None:
         """A deque that was `resized` so often when its walk began."""
         if self.cls is collections.deque and self.resized > resized:
             tx.raise_(RuntimeError, "deque mutated during iteration")
 
-    def index_of(self, tx, key):
+    def index_of(self, tx: Frame, key: Variable) -> Any:
         if self.cls is collections.deque and key.python_type() is slice:
             tx.raise_(TypeError, "sequence index must be integer, not 'slice'")
         if not key.is_constant() and not isinstance(key, (SymVar, SliceVar)):
@@ -130,7 +136,7 @@ class SequenceVar(Container):
             )
         return key.as_constant()
 
-    def getitem(self, tx, key):
+    def getitem(self, tx: Frame, key: Variable) -> Variable:
         index = self.index_of(tx, key)
         if isinstance(index, slice):
             if index.step == 0:
@@ -152,14 +158,21 @@ class SequenceVar(Container):
         except ours(IndexError):
             tx.raise_(IndexError, f"{self.cls.__name__} index out of range")
 
-    def getattr(self, tx, name):
+    def getattr(self, tx: Frame, name: str) -> Variable:
         if name == "maxlen" and self.cls is collections.deque:
             return ConstantVar(self.extra)
         if self.cls.__module__ == "torch.return_types" and name in self.cls.__match_args__:
             return self.item(tx, self.cls.__match_args__.index(name))
         return super().getattr(tx, name)
 
-    def method_index(self, tx, value, start=ConstantVar(0), stop=ConstantVar(sys.maxsize), /):
+    def method_index(
+        self,
+        tx: Frame,
+        value: Variable,
+        start: Variable = ConstantVar(0),
+        stop: Variable = ConstantVar(sys.maxsize),
+        /,
+    ) -> Any:
         first, last, _ = slice(whole(start), whole(stop)).indices(len(self.items))
         for n, item in enumerate(self.iterate(tx)):
             if first <= n < last and (tx.same_or_equal(item, value)):
@@ -171,13 +184,16 @@ class SequenceVar(Container):
             else "tuple.index(x): x not in tuple",
         )
 
-    def method_count(self, tx, value, /):
+    def method_count(self, tx: Frame, value: Variable, /) -> Any:
         return ConstantVar(sum(tx.same_or_equal(item, value) for item in self.iterate(tx)))
 
-    def method_numel(self, tx):
-        return functools.reduce(lambda a, b: tx.binary("*", a, b), self.iterate(tx), ConstantVar(1))
+    def method_numel(self, tx: Frame) -> Any:
+        product: Any = ConstantVar(1)
+        for size in self.iterate(tx):
+            product = tx.binary("*", product, size)
+        return product
 
-    def reconstruct(self, cg):
+    def reconstruct(self, cg: Codegen) -> None:
         cg.sequence(self)
 
 
@@ -186,22 +202,22 @@ class TupleVar(SequenceVar):
 
     __slots__ = ()
 
-    def __init__(self, items, cls=tuple, source=None):
+    def __init__(self, items: list, cls: type = tuple, source: Source | None = None) -> None:
         super().__init__(items, cls, source)
 
-    def hash_key(self, tx):
+    def hash_key(self, tx: Frame) -> Any:
         return tuple(self.item(tx, n).hash_key(tx) for n in range(len(self.items)))
 
-    def setitem(self, tx, key, value):
+    def setitem(self, tx: Frame, key: Variable, value: Variable) -> None:
         tx.raise_(TypeError, f"{self.cls.__name__!r} object does not support item assignment")
 
-    def method__replace(self, tx, **changes):
+    def method__replace(self, tx: Frame, **changes: Variable) -> Any:
         if not changes.keys() <= {*self.cls._fields}:
             raise Break("arguments", f"no such field of {self.cls.__name__}")
         items = [changes.get(name, item) for name, item in zip(self.cls._fields, self.items)]
         return TupleVar(items, self.cls)
 
-    def method__asdict(self, tx):
+    def method__asdict(self, tx: Frame) -> Any:
         return DictVar(
             {name: (ConstantVar(name), item) for name, item in zip(self.cls._fields, self.items)}
         )
@@ -212,18 +228,18 @@ class ListVar(SequenceVar):
 
     __slots__ = ()
 
-    def __init__(self, items, cls=list, source=None):
+    def __init__(self, items: list, cls: type = list, source: Source | None = None) -> None:
         super().__init__(items, cls, source)
 
-    def is_constant(self):
+    def is_constant(self) -> bool:
         return False
 
-    def _changed(self):
+    def _changed(self) -> None:
         self.mutated, self.resized = True, self.resized + 1
         if self.extra is not None:
             del self.items[: max(0, len(self.items) - self.extra)]
 
-    def setitem(self, tx, key, value):
+    def setitem(self, tx: Frame, key: Variable, value: Variable) -> None:
         index = self.index_of(tx, key)
         if isinstance(index, slice):
             before, index, value = len(self.items), self._place(index), tx.listed_fast(value)
@@ -235,7 +251,7 @@ class ListVar(SequenceVar):
             tx.raise_(type(error), *error.args)
         self.mutated = True
 
-    def _place(self, index):
+    def _place(self, index: slice) -> slice:
         """Where a slice lies: CPython looks before it walks the values, which may change the
         list."""
         if index.step not in (None, 1):
@@ -243,42 +259,42 @@ class ListVar(SequenceVar):
         start, stop, _ = index.indices(len(self.items))
         return slice(start, max(start, stop))
 
-    def delitem(self, tx, key):
+    def delitem(self, tx: Frame, key: Variable) -> None:
         try:
             del self.items[self.index_of(tx, key)]
         except ours(IndexError, TypeError) as error:
             tx.raise_(type(error), *error.args)
         self._changed()
 
-    def method_append(self, tx, value, /):
+    def method_append(self, tx: Frame, value: Variable, /) -> None:
         self.items.append(value)
         self._changed()
 
-    def method_appendleft(self, tx, value, /):
+    def method_appendleft(self, tx: Frame, value: Variable, /) -> None:
         self.items.insert(0, value)
         self.mutated, self.resized = True, self.resized + 1
         if self.extra is not None:
             del self.items[self.extra :]
 
-    def method_extendleft(self, tx, values, /):
+    def method_extendleft(self, tx: Frame, values: Variable, /) -> None:
         for value in self._others(tx, values):
             self.method_appendleft(tx, value)
 
-    def method_rotate(self, tx, n=ConstantVar(1), /):
+    def method_rotate(self, tx: Frame, n: Variable = ConstantVar(1), /) -> None:
         shift = whole(n) % len(self.items) if self.items else 0
         self.items[:] = (
             self.items[len(self.items) - shift :] + self.items[: len(self.items) - shift]
         )
         self._changed()
 
-    def method_extend(self, tx, values, /):
+    def method_extend(self, tx: Frame, values: Variable, /) -> None:
         # Each item is there before the next is asked for: the iterator may look, or raise.
         for value in self._others(tx, values):
             self.method_append(tx, value)
         if self.cls is list:
             self.mutated = True
 
-    def _others(self, tx, values):
+    def _others(self, tx: Frame, values: Variable) -> Iterable[Variable]:
         """What to walk when this list takes `values`: a copy, if that is the list itself."""
         if values is self or getattr(values, "payload", None) is self:
             return list(self.iterate(tx))
@@ -287,13 +303,13 @@ class ListVar(SequenceVar):
             tx.length_hint(values)
         return walk
 
-    def method_insert(self, tx, index, value, /):
+    def method_insert(self, tx: Frame, index: Variable, value: Variable, /) -> None:
         if self.extra is not None and len(self.items) >= self.extra:
             tx.raise_(IndexError, "deque already at its maximum size")
         self.items.insert(whole(index), value)
         self._changed()
 
-    def method_pop(self, tx, index=ConstantVar(-1), /):
+    def method_pop(self, tx: Frame, index: Variable = ConstantVar(-1), /) -> Any:
         place = whole(index)
         if not self.items:
             tx.raise_(
@@ -306,10 +322,10 @@ class ListVar(SequenceVar):
         self._changed()
         return value
 
-    def method_popleft(self, tx):
+    def method_popleft(self, tx: Frame) -> Any:
         return self.method_pop(tx, ConstantVar(0))
 
-    def method_remove(self, tx, value, /):
+    def method_remove(self, tx: Frame, value: Variable, /) -> Any:
         for n, item in enumerate(self.iterate(tx)):
             if tx.same_or_equal(item, value):
                 del self.items[n : n + 1]
@@ -318,20 +334,22 @@ class ListVar(SequenceVar):
             raise Break("arguments", "deque.remove() of what is not in it")
         tx.raise_(ValueError, "list.remove(x): x not in list")
 
-    def method_clear(self, tx):
+    def method_clear(self, tx: Frame) -> None:
         self.items.clear()
         self._changed()
 
-    def method_reverse(self, tx):
+    def method_reverse(self, tx: Frame) -> None:
         self.items.reverse()
         self.mutated = True
 
-    def method_copy(self, tx):
+    def method_copy(self, tx: Frame) -> Any:
         made = ListVar(list(self.items), self.cls)
         made.extra = self.extra
         return made
 
-    def method_sort(self, tx, /, *, key=None, reverse=ConstantVar(False)):
+    def method_sort(
+        self, tx: Frame, /, *, key: Variable | None = None, reverse: Variable = ConstantVar(False)
+    ) -> None:
         # The list is empty while it is sorted: the key function may look.
         items = list(self.iterate(tx))
         self.items.clear()
@@ -346,7 +364,7 @@ class ListVar(SequenceVar):
             tx.raise_(ValueError, "list modified during sort")
 
 
-def SequenceVar_of(cls, items):
+def SequenceVar_of(cls: type, items: Iterable[Variable]) -> SequenceVar:
     """A new sequence of exactly this type."""
     if cls is list or cls is collections.deque:
         return ListVar(list(items), cls)
@@ -363,29 +381,31 @@ class DictVar(Container):
 
     __slots__ = ("items", "cls", "factory", "written", "rewritten", "real_keys", "removed", "base")
 
-    def __init__(self, items, cls=dict, source=None, factory=None):
-        self.source, self.mutated, self.items, self.cls, self.factory = (
-            source,
-            False,
-            items,
-            cls,
-            factory,
-        )
-        self.written, self.rewritten, self.real_keys = (
-            {},
-            False,
-            list(items) if source is not None else (),
-        )
+    def __init__(
+        self,
+        items: dict,
+        cls: type = dict,
+        source: Source | None = None,
+        factory: Variable | None = None,
+    ) -> None:
+        self.source = source
+        self.mutated = False
+        self.items = items
+        self.cls = cls
+        self.factory: Any = factory
+        self.written: dict[Any, Any] = {}
+        self.rewritten = False
+        self.real_keys: Any = list(items) if source is not None else ()
         self.removed = 0  # how often a key was removed or moved
-        self.base = None  # of an instance of a subclass: the class whose methods answer for it
+        self.base: Any = None  # of an instance of a subclass: the class whose methods answer for it
 
-    def keys_check(self, tx):
+    def keys_check(self, tx: Frame) -> str:
         """How a guard reads the keys: the methods of a user's subclass are not asked."""
         if self.base is None:
             return "{0}"
         return tx.output.tree.pinned(self.base).key + ".keys({0})"
 
-    def guard_keys(self, tx):
+    def guard_keys(self, tx: Frame) -> None:
         if self.source is not None and "KEYS" not in self.source.guards:
             keys = self.keys_check(tx)
             if any(isinstance(key, torch.Tensor) for key in self.real_keys):
@@ -398,7 +418,7 @@ class DictVar(Container):
             else:
                 tx.output.guard(self.source, "KEYS", f"[*{keys}] == {{pin}}", self.real_keys)
 
-    def guard_key(self, tx, kind, host):
+    def guard_key(self, tx: Frame, kind: str, host: Any) -> None:
         """That `host` is among the keys (PRESENT) or is not (ABSENT).
 
         Where it is no real key: that the keys are these.
@@ -416,7 +436,7 @@ class DictVar(Container):
             check = f"{{key}} not in {self.keys_check(tx)}"
             tx.output.guard(self.source, (kind, host), check, host)
 
-    def get(self, tx, key):
+    def get(self, tx: Frame, key: Variable) -> Any:
         """The value under `key`, or None; guarded either way."""
         host = key.hash_key(tx)
         pair = self.items.get(host)
@@ -437,7 +457,7 @@ class DictVar(Container):
                 self.guard_key(tx, "PRESENT", host)
         return value
 
-    def store(self, tx, key, value):
+    def store(self, tx: Frame, key: Variable, value: Variable) -> None:
         host = key.hash_key(tx)
         old = self.items.get(host)
         self.items[host] = (old[0] if old else key, value)
@@ -447,36 +467,36 @@ class DictVar(Container):
             self.written[host] = key  # (the next one that this entry meets may not have it)
         self.mutated = True
 
-    def remove(self, tx, key):
+    def remove(self, tx: Frame, key: Variable) -> None:
         self.guard_keys(tx)  # replay writes all that are left
         self.items.pop(key.hash_key(tx))
         self.written[key.hash_key(tx)] = True
         self.removed += 1
         self.mutated = self.rewritten = True
 
-    def getattr(self, tx, name):
+    def getattr(self, tx: Frame, name: str) -> Variable:
         if name == "default_factory" and self.cls is collections.defaultdict:
             return self.factory.realize(tx) if self.factory is not None else ConstantVar(None)
         return super().getattr(tx, name)
 
-    def truth(self, tx):
+    def truth(self, tx: Frame) -> bool:
         return self.length(tx) > 0
 
-    def length(self, tx):
+    def length(self, tx: Frame) -> int:
         self.guard_keys(tx)
         return len(self.items)
 
-    def keys(self, tx):
+    def keys(self, tx: Frame) -> list[Variable]:
         self.guard_keys(tx)
         return [pair[0].realize(tx) for pair in self.items.values()]
 
-    def pairs(self, tx):
+    def pairs(self, tx: Frame) -> list[tuple[Variable, Any]]:
         return [(key, self.get(tx, key)) for key in self.keys(tx)]
 
-    def iterate(self, tx):
+    def iterate(self, tx: Frame) -> Iterator[Variable]:
         return iter(self.keys(tx))
 
-    def getitem(self, tx, key):
+    def getitem(self, tx: Frame, key: Variable) -> Variable:
         value = self.get(tx, key)
         if value is None:
             if self.factory is not None and self.factory.realize(tx).identity() is not None:
@@ -486,43 +506,42 @@ class DictVar(Container):
             tx.raise_var(KeyError, [key])
         return value
 
-    def setitem(self, tx, key, value):
+    def setitem(self, tx: Frame, key: Variable, value: Variable) -> None:
         self.store(tx, key, value)
 
-    def delitem(self, tx, key):
+    def delitem(self, tx: Frame, key: Variable) -> None:
         if self.get(tx, key) is None:
             tx.raise_var(KeyError, [key])
         self.remove(tx, key)
 
-    def contains(self, tx, key):
+    def contains(self, tx: Frame, key: Variable) -> bool:
         found = self.items.get(key.hash_key(tx))
         if found is not None and type(found[1]) is Lazy and self.source is not None:
             self.guard_key(tx, "PRESENT", key.hash_key(tx))
             return True
         return found is not None or self.get(tx, key) is not None
 
-    def as_constant(self):
+    def as_constant(self) -> Any:
         pairs = [(key.as_constant(), value.as_constant()) for key, value in self.pairs(current())]
-        return (
-            self.cls(pairs)
-            if self.cls is not collections.defaultdict
-            else self.cls(self.factory and self.factory.as_constant(), pairs)
-        )
+        if self.cls is not collections.defaultdict:
+            return self.cls(pairs)
+        factory: Any = self.factory and self.factory.as_constant()
+        return self.cls(factory, pairs)
 
-    def method_get(self, tx, key, default=ConstantVar(None), /):
+    def method_get(self, tx: Frame, key: Variable, default: Variable = ConstantVar(None), /) -> Any:
         value = self.get(tx, key)
         return default if value is None else value
 
-    def method_keys(self, tx):
+    def method_keys(self, tx: Frame) -> Any:
         return DictViewVar(self, "keys")
 
-    def method_values(self, tx):
+    def method_values(self, tx: Frame) -> Any:
         return DictViewVar(self, "values")
 
-    def method_items(self, tx):
+    def method_items(self, tx: Frame) -> Any:
         return DictViewVar(self, "items")
 
-    def method_pop(self, tx, key, default=None, /):
+    def method_pop(self, tx: Frame, key: Variable, default: Variable | None = None, /) -> Any:
         value = self.get(tx, key)
         if value is None:
             if default is not None:
@@ -531,37 +550,41 @@ class DictVar(Container):
         self.remove(tx, key)
         return value
 
-    def method_popitem(self, tx, last=ConstantVar(True)):
+    def method_popitem(self, tx: Frame, last: Variable = ConstantVar(True)) -> Any:
         keys = self.keys(tx)
         if not keys:
             tx.raise_(KeyError, "popitem(): dictionary is empty")
         key = keys[-1 if last.as_constant() else 0]
         return TupleVar([key, self.method_pop(tx, key)])
 
-    def method_setdefault(self, tx, key, default=ConstantVar(None), /):
+    def method_setdefault(
+        self, tx: Frame, key: Variable, default: Variable = ConstantVar(None), /
+    ) -> Any:
         value = self.get(tx, key)
         if value is None:
             self.store(tx, key, default)
             value = default
         return value
 
-    def method_update(self, tx, other=None, /, **named):
+    def method_update(self, tx: Frame, other: Variable | None = None, /, **named: Variable) -> None:
         live = self.cls is collections.OrderedDict
         for key, value in dict_pairs(tx, other, live) if other is not None else ():
             self.store(tx, key, value)
         for name, value in named.items():
             self.store(tx, ConstantVar(name), value)
 
-    def method_clear(self, tx):
+    def method_clear(self, tx: Frame) -> None:
         self.guard_keys(tx)
         self.items.clear()
         self.mutated = self.rewritten = True
 
-    def method_copy(self, tx):
+    def method_copy(self, tx: Frame) -> Any:
         self.guard_keys(tx)
         return DictVar(dict(self.items), self.cls, factory=self.factory)
 
-    def method_move_to_end(self, tx, key, last=ConstantVar(True)):
+    def method_move_to_end(
+        self, tx: Frame, key: Variable, last: Variable = ConstantVar(True)
+    ) -> None:
         host = key.hash_key(tx)
         self.getitem(tx, key)
         self.guard_keys(tx)
@@ -572,11 +595,11 @@ class DictVar(Container):
         self.removed += 1
         self.mutated = self.rewritten = True
 
-    def reconstruct(self, cg):
+    def reconstruct(self, cg: Codegen) -> None:
         cg.dictionary(self)
 
 
-def dict_pairs(tx, other, live=False):
+def dict_pairs(tx: Frame, other: Variable, live: bool = False) -> Iterator[Any]:
     """(key, value) variables of a mapping or of an iterable of pairs, one after the other: what
     walks them stores each before it asks for the next.  `live`: of an OrderedDict, which makes no
     list of a mapping's keys first."""
@@ -599,7 +622,7 @@ def dict_pairs(tx, other, live=False):
             yield _pair(tx, pair, n, live)
 
 
-def _pair(tx, pair, n, live):
+def _pair(tx: Frame, pair: Variable, n: int, live: bool) -> list[Variable]:
     items = tx.listed_fast(pair) if hasattr(pair.python_type(), "__iter__") else None
     if items is None or live and len(items) != 2:
         raise Break("arguments", f"the element #{n} of a dictionary's update is no pair")
@@ -615,12 +638,14 @@ class DictViewVar(Container):
     """dict.keys(), .values() or .items(): reads through to the dict."""
 
     __slots__ = ("dict", "kind")
+    dict: DictVar
+    kind: str
 
     @property
-    def cls(self):
+    def cls(self) -> type:
         return type(getattr({}, self.kind)())
 
-    def iterate(self, tx):
+    def iterate(self, tx: Frame) -> Iterator[Variable]:
         if self.kind == "keys":
             return iter(self.dict.keys(tx))
         pairs = ((key, self.dict.get(tx, key)) for key in self.dict.keys(tx))
@@ -630,19 +655,19 @@ class DictViewVar(Container):
             else (TupleVar([k, v]) for k, v in pairs)
         )
 
-    def length(self, tx):
+    def length(self, tx: Frame) -> int:
         return self.dict.length(tx)
 
-    def truth(self, tx):
+    def truth(self, tx: Frame) -> bool:
         return self.dict.truth(tx)
 
-    def contains(self, tx, item):
+    def contains(self, tx: Frame, item: Variable) -> bool:
         return self.dict.contains(tx, item) if self.kind == "keys" else super().contains(tx, item)
 
-    def getattr(self, tx, name):
+    def getattr(self, tx: Frame, name: str) -> Variable:
         return ProxyVar(self.dict) if name == "mapping" else super().getattr(tx, name)
 
-    def reconstruct(self, cg):
+    def reconstruct(self, cg: Codegen) -> None:
         cg.call_object(getattr(self.dict.cls, self.kind), self.dict)
 
 
@@ -650,9 +675,10 @@ class ProxyVar(Container):
     """types.MappingProxyType: reads of the dict behind it."""
 
     __slots__ = ("dict",)
+    dict: Any
     cls = types.MappingProxyType
 
-    def reconstruct(self, cg):
+    def reconstruct(self, cg: Codegen) -> None:
         cg.call_object(types.MappingProxyType, self.dict)
 
 
@@ -681,43 +707,47 @@ class SetVar(Container):
 
     __slots__ = ("items", "cls", "table", "written", "walked", "popped")
 
-    def __init__(self, items, cls=set, source=None, table=None):
+    def __init__(
+        self, items: dict, cls: type = set, source: Source | None = None, table: set | None = None
+    ) -> None:
         self.source, self.mutated, self.items, self.cls = source, False, items, cls
         self.table = added(items) if table is None else table
-        self.written, self.walked, self.popped = [], False, False
+        self.written: list[tuple] = []
+        self.walked = False
+        self.popped = False
 
     @classmethod
-    def of(cls, tx, values, kind=set):
+    def of(cls, tx: Frame, values: Iterable[Variable], kind: type = set) -> SetVar:
         """Of values that are added one after the other."""
-        items = {}
+        items: dict[Any, Variable] = {}
         for value in values:  # the first of equal keys stays
             items.setdefault(value.hash_key(tx), value)
         return cls(items, kind)
 
     @classmethod
-    def made(cls, tx, values, kind=set):
+    def made(cls, tx: Frame, values: Variable, kind: type = set) -> SetVar:
         """kind(values)."""
         found = cls({})
         found.method_update(tx, values)
         found.cls, found.mutated = kind, False
         return found
 
-    def is_constant(self):
+    def is_constant(self) -> bool:
         return self.cls is frozenset and all(item.is_constant() for item in self.items.values())
 
-    def as_constant(self):
+    def as_constant(self) -> Any:
         return self.cls(item.as_constant() for item in self.items.values())
 
-    def hash_key(self, tx):
+    def hash_key(self, tx: Frame) -> Any:
         return frozenset(self.items) if self.cls is frozenset else super().hash_key(tx)
 
-    def truth(self, tx):
+    def truth(self, tx: Frame) -> bool:
         return bool(self.items)
 
-    def length(self, tx):
+    def length(self, tx: Frame) -> int:
         return len(self.items)
 
-    def ordered(self, tx):
+    def ordered(self, tx: Frame) -> set:
         """`table`, where the order of the keys matters."""
         if self.source is not None:
             if self.mutated and len(self.items) > 1:
@@ -725,32 +755,32 @@ class SetVar(Container):
             tx.output.guard(self.source, "ORDER", "[*{0}] == {pin}", list(self.items))
         return self.table
 
-    def iterate(self, tx):
+    def iterate(self, tx: Frame) -> Iterator[Variable]:
         table, self.walked = self.ordered(tx), True
         order = self.items if self.source is not None else table
         return iter([self.items[key] for key in order])
 
-    def contains(self, tx, item):
+    def contains(self, tx: Frame, item: Variable) -> bool:
         return item.hash_key(tx) in self.items
 
-    def method_add(self, tx, value, /):
+    def method_add(self, tx: Frame, value: Variable, /) -> None:
         host = value.hash_key(tx)
         self.items.setdefault(host, value)
         self.table.add(host)
         self._write("add", value)
 
-    def method_discard(self, tx, value, /):
+    def method_discard(self, tx: Frame, value: Variable, /) -> None:
         host = value.hash_key(tx)
         if self.items.pop(host, None) is not None:
             self.table.discard(host)
             self._write("discard", value)
 
-    def method_remove(self, tx, value, /):
+    def method_remove(self, tx: Frame, value: Variable, /) -> None:
         if value.hash_key(tx) not in self.items:
             tx.raise_var(KeyError, [value])
         self.method_discard(tx, value)
 
-    def method_update(self, tx, *others):
+    def method_update(self, tx: Frame, *others: Variable) -> None:
         for other in others:
             if hosts_of(tx, other) is not None:
                 self._change(tx, "update", [other])
@@ -759,15 +789,15 @@ class SetVar(Container):
                 self.method_add(tx, value)
         self.mutated = True
 
-    def method_clear(self, tx):
+    def method_clear(self, tx: Frame) -> None:
         self.items.clear()
         self.table.clear()
         self._write("clear")
 
-    def method_copy(self, tx):
-        return self if self.cls is frozenset else self.method_union(tx)
+    def method_copy(self, tx: Frame) -> Any:
+        return self if self.cls is frozenset else self.call_method(tx, "union", [], {})
 
-    def method_pop(self, tx):
+    def method_pop(self, tx: Frame) -> Any:
         if not self.items:
             tx.raise_(KeyError, "pop from an empty set")
         if self.source is not None:
@@ -775,7 +805,7 @@ class SetVar(Container):
         self.popped = True
         return self.items.pop(self.table.pop())
 
-    def by_c(self, tx, name, others):
+    def by_c(self, tx: Frame, name: str, others: Any) -> tuple[dict, set]:
         """(items, table) as the method of real sets makes them: it knows the order, and which of
         equal keys stays."""
         table, keys, pairs = self.ordered(tx), [], list(self.items.items())
@@ -785,51 +815,52 @@ class SetVar(Container):
                 values = [(value.hash_key(tx), value) for value in other.iterate(tx)]
                 hosts = [host for host, _ in values]
             elif isinstance(other, SetVar):
-                values = other.items.items()
+                values = list(other.items.items())
             else:
                 values = [(host, pair[0].realize(tx)) for host, pair in other.items.items()]
             keys.append(hosts)
             pairs += values
         found = getattr(table, name)(*keys)
         table = table if found is None else found
-        kept, items = set(map(id, table)), {}
+        kept = set(map(id, table))
+        items: dict[Any, Variable] = {}
         for host, value in pairs:
             if id(host) in kept:
                 items.setdefault(host, value)
         return items, table
 
-    def _change(self, tx, name, others):
+    def _change(self, tx: Frame, name: str, others: Any) -> None:
         if self.source is not None:  # its table is larger than that of a copy, perhaps
             raise Break("set", f"{name}() of a set from outside")
         self.items, self.table = self.by_c(tx, name, others)
         self.mutated = True
 
-    def _write(self, name, *values):
+    def _write(self, name: str, *values: Variable) -> None:
         self.mutated = True
         if self.source is not None:
             self.written.append((name, values))
 
-    def method_difference_update(self, tx, *others):
+    def method_difference_update(self, tx: Frame, *others: Variable) -> None:
         for other in others:
             for value in other.iterate(tx):
                 self.method_discard(tx, value)
             self.table.difference_update(())  # which makes room, as it does after the walk
             self._write("difference_update", TupleVar([]))
 
-    def method_issubset(self, tx, other, /):
+    def method_issubset(self, tx: Frame, other: Variable, /) -> Any:
         keys = {value.hash_key(tx) for value in other.iterate(tx)}
         return ConstantVar(all(key in keys for key in self.items))
 
-    def method_issuperset(self, tx, other, /):
+    def method_issuperset(self, tx: Frame, other: Variable, /) -> Any:
         return ConstantVar(all(value.hash_key(tx) in self.items for value in other.iterate(tx)))
 
-    def method_isdisjoint(self, tx, other, /):
+    def method_isdisjoint(self, tx: Frame, other: Variable, /) -> Any:
         return ConstantVar(not any(value.hash_key(tx) in self.items for value in other.iterate(tx)))
 
-    def reconstruct(self, cg):
+    def reconstruct(self, cg: Codegen) -> None:
         cg.set(self)
 
-    def order_to_add(self):
+    def order_to_add(self) -> list[Variable]:
         """The variables in an order in which adding them makes a set that is walked like this
         one."""
         order = list(self.table)
@@ -842,14 +873,14 @@ class SetVar(Container):
         return list(self.items.values())  # the order of text differs from run to run anyway
 
 
-def lies_fixed(key):
+def lies_fixed(key: Any) -> bool:
     """Is its place in a set the same in every run?  That of text, or of an address, is not."""
     if type(key) is tuple:
         return all(map(lies_fixed, key))
     return isinstance(key, (int, float, complex))
 
 
-def added(keys):
+def added(keys: Iterable) -> set:
     """A set to which the keys were added one after the other."""
     made = set()
     for key in keys:
@@ -857,7 +888,7 @@ def added(keys):
     return made
 
 
-def hosts_of(tx, values):
+def hosts_of(tx: Frame, values: Variable) -> Any:
     """The host keys of what a set takes whole, in one step: a set or a dict; else None."""
     if isinstance(values, SetVar):
         return values.ordered(tx)
@@ -867,15 +898,15 @@ def hosts_of(tx, values):
     return None
 
 
-def _making(name):
-    def method(self, tx, *others):
+def _making(name: str) -> Callable:
+    def method(self: Any, tx: Frame, *others: Variable) -> Variable:
         items, table = self.by_c(tx, name, others)
         return SetVar(items, self.cls, table=table)
 
     return method
 
 
-def _changing(name):
+def _changing(name: str) -> Callable:
     return lambda self, tx, *others: self._change(tx, name, others)
 
 
@@ -889,12 +920,13 @@ class SliceVar(Variable):
     """A slice with parts that are not constants (x[: tensor])."""
 
     __slots__ = ("parts",)
+    parts: list[Variable]
     cls = slice
 
-    def as_constant(self):
+    def as_constant(self) -> Any:
         return slice(*[part.as_constant() for part in self.parts])
 
-    def reconstruct(self, cg):
+    def reconstruct(self, cg: Codegen) -> None:
         for part in self.parts:
             cg.value(part)
         cg.emit("BUILD_SLICE", 3, effect=-2)

@@ -2,15 +2,30 @@
 
 In:   a class of exceptions and its arguments.   Out: an object that can be raised while tracing.
 
-    >>> initialise_exception(ValueError, made, [ConstantVar('text')], {})
+    >>> made = ExceptionVar(ValueError, fields=DictVar({}))
+    >>> initialise_exception(ValueError, made, [text], {})
 
 Mirrors torch/_dynamo/variables/builtin.py (ExceptionVariable).
 """
 
+from __future__ import annotations
+
 import types
+from typing import TYPE_CHECKING, Any
 
 from ..exceptions import Break
 from .base import Variable
+from .constant import ConstantVar
+from .containers import TupleVar
+from .lookup import lookup
+from .objects import ObjectVar, wrap_object
+from .registry import SHARED
+
+if TYPE_CHECKING:
+    from ..graph_capture import OutputGraph
+    from ..reconstruct import Codegen
+    from ..sources import Source
+    from ..symbolic_eval.evaluator import Frame
 
 # Exceptions with fields of their own in C that take any arguments all the same.
 ANY_ARGUMENTS = (
@@ -28,15 +43,81 @@ class TracebackVar(Variable):
     real one can tell more."""
 
     __slots__ = ("kind", "where")
+    kind: type
+    where: tuple
     cls = types.TracebackType
 
-    def reconstruct(self, cg):
+    def reconstruct(self, cg: Codegen) -> None:
         raise Break(
             "exception", f"the traceback of a {self.kind.__name__} that was caught", "", *self.where
         )
 
 
-def initialise_exception(cls, made, args, kwargs):
+class ExceptionVar(ObjectVar):
+    """An exception.  `init_args` are its arguments; `slots` hold the links to other exceptions and
+    the traceback, which BaseException keeps in C."""
+
+    __slots__ = ()
+
+    def field_of_c(self, tx: Frame, name: str) -> Variable:
+        if name not in self.slots:
+            if name == "args" and self.init_args is not None:
+                return TupleVar(list(self.init_args))
+            raised = "__traceback__" in self.slots
+            if name == "__context__" and raised and not tx.output.nothing_handled():
+                raise Break("exception", "what else is being handled, around this frame")
+            if name in ("__cause__", "__context__", "__traceback__") and self.value is None:
+                return ConstantVar(None)
+        return super().field_of_c(tx, name)
+
+    def slot(self, tx: Frame, name: str) -> Variable:
+        if name in self.slots or self.value is not None:
+            return super().slot(tx, name)
+        if issubclass(self.cls, StopIteration) and name == "value":
+            return self.init_args[0] if self.init_args else ConstantVar(None)
+        if name == "__suppress_context__":
+            return ConstantVar(False)
+        raise Break("attribute", f"{self.cls.__name__}.{name} is kept by C code")
+
+    def generic_setattr(self, tx: Frame, name: str, value: Variable) -> None:
+        owner, found = lookup(self.cls, name)
+        if hasattr(type(found), "__set__") and owner.__module__ == "builtins":
+            self.set_field_of_c(name, value)
+        else:
+            super().generic_setattr(tx, name, value)
+
+    def set_field_of_c(self, name: str, value: Variable) -> None:
+        """What BaseException keeps itself, where the value is right; plain Python complains of
+        others."""
+        kind = value.python_type()
+        none = kind is type(None)
+        right = {
+            "__cause__": none or issubclass(kind, BaseException),
+            "__context__": none or issubclass(kind, BaseException),
+            "__traceback__": none or value is self.slots.get(name),
+            "__suppress_context__": kind is bool,
+        }
+        if self.value is not None or not right.get(name):
+            raise Break("attribute", f"setting {self.cls.__name__}.{name}")
+        self.slots[name] = value
+        if name == "__cause__":
+            self.slots["__suppress_context__"] = ConstantVar(True)
+
+    def generic_delattr(self, tx: Frame, name: str) -> None:
+        if hasattr(type(lookup(self.cls, name)[1]), "__set__"):
+            raise Break("attribute", f"deleting {self.cls.__name__}.{name}")
+        super().generic_delattr(tx, name)
+
+
+@SHARED.rule(test=lambda value: isinstance(value, BaseException))
+def wrap_exception(builder: OutputGraph, value: Any, source: Source) -> Variable:
+    """An exception that was made before this frame."""
+    return wrap_object(builder, value, source, ExceptionVar)
+
+
+def initialise_exception(
+    cls: type, made: ObjectVar, args: list[Variable], kwargs: dict[str, Variable]
+) -> None:
     """BaseException.__init__, and those of C that take any arguments by position; the others look
     at theirs."""
     base = next(b for b in cls.__mro__ if b.__module__ == "builtins")

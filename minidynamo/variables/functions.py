@@ -8,11 +8,13 @@ In:   arguments as variables.   Out: whatever inlining (`tx.inline`) or the rule
 Mirrors torch/_dynamo/variables/functions.py (paper section 3.4, inlining).
 """
 
+from __future__ import annotations
+
 import functools
-import inspect
 import types
 import typing
 import weakref
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -24,6 +26,12 @@ from .containers import DictVar, TupleVar
 from .lookup import trusted
 from .registry import BY_VALUE, PINNED, SHARED
 
+if TYPE_CHECKING:
+    from ..graph_capture import OutputGraph
+    from ..reconstruct import Codegen
+    from ..sources import Source
+    from ..symbolic_eval.evaluator import Frame
+
 
 class CellVar(Variable):
     """A closure cell: `content` is None while unbound."""
@@ -31,25 +39,27 @@ class CellVar(Variable):
     __slots__ = ("content", "cell")
     cls = types.CellType
 
-    def __init__(self, content=None, source=None, cell=None):
+    def __init__(
+        self, content: Variable | None = None, source: Source | None = None, cell: Any = None
+    ) -> None:
         self.source, self.mutated, self.content, self.cell = source, False, content, cell
 
-    def load(self, tx):
+    def load(self, tx: Frame) -> Any:
         if type(self.content) is Lazy:
             self.content = self.content.realize(tx)
         return self.content
 
-    def store(self, value):
+    def store(self, value: Variable) -> None:
         self.content, self.mutated = value, True
 
-    def getattr(self, tx, name):
+    def getattr(self, tx: Frame, name: str) -> Variable:
         if name == "cell_contents":
             if self.content is None:
                 tx.raise_(ValueError, "Cell is empty")
             return self.load(tx)
         return super().getattr(tx, name)
 
-    def reconstruct(self, cg):
+    def reconstruct(self, cg: Codegen) -> None:
         cg.cell(self)
 
 
@@ -82,38 +92,42 @@ class FunctionVar(Variable):
     cls = types.FunctionType
 
     def __init__(
-        self, fn, code, globals_, name, defaults=(), kwdefaults=None, closure=(), source=None
-    ):
-        self.source, self.mutated, self.fn, self.code, self.globals, self.name = (
-            source,
-            False,
-            fn,
-            code,
-            globals_,
-            name,
-        )
-        self.defaults, self.kwdefaults, self.closure, self.attrs = (
-            defaults,
-            kwdefaults or {},
-            closure,
-            None,
-        )
-        self.annotations = None
+        self,
+        fn: Any,
+        code: types.CodeType,
+        globals_: dict,
+        name: str,
+        defaults: tuple = (),
+        kwdefaults: dict | None = None,
+        closure: tuple = (),
+        source: Source | None = None,
+    ) -> None:
+        self.source = source
+        self.mutated = False
+        self.fn = fn
+        self.code = code
+        self.globals = globals_
+        self.name = name
+        self.defaults = defaults
+        self.kwdefaults = kwdefaults or {}
+        self.closure = closure
+        self.attrs: Any = None  # its __dict__, once somebody asks
+        self.annotations: Any = None
 
-    def real(self):
+    def real(self) -> Any:
         if self.fn is None or self.attrs is not None and self.attrs.mutated:
             raise Break(
                 "constant", f"the function {self.name} was made in this frame; a real one is needed"
             )
         return self.fn
 
-    def identity(self):
+    def identity(self) -> Any:
         return self if self.fn is None else self.fn
 
-    def hash_key(self, tx):
+    def hash_key(self, tx: Frame) -> Any:
         return self.identity()
 
-    def getattr(self, tx, name):
+    def getattr(self, tx: Frame, name: str) -> Variable:
         if isinstance(self.attrs, DictVar) and name in self.attrs.items:
             return self.attrs.get(tx, ConstantVar(name))
         if name == "__dict__":
@@ -124,7 +138,7 @@ class FunctionVar(Variable):
             return MADE_HERE[name](self)
         return super().getattr(tx, name)
 
-    def _real_attribute(self, tx, name):
+    def _real_attribute(self, tx: Frame, name: str) -> Variable:
         try:
             value = getattr(self.fn, name)
         except ours(AttributeError) as error:
@@ -136,11 +150,11 @@ class FunctionVar(Variable):
             return tx.output.wrap_pinned(value)
         return tx.output.wrap(value, source.attr(name))
 
-    def _annotations(self):
+    def _annotations(self) -> Variable:
         self.annotations = self.annotations or DictVar({})
         return self.annotations
 
-    def _dict(self, tx):
+    def _dict(self, tx: Frame) -> DictVar:
         if self.attrs is None:
             self.attrs = (
                 DictVar({})
@@ -151,7 +165,7 @@ class FunctionVar(Variable):
             )
         return self.attrs
 
-    def setattr(self, tx, name, value):
+    def setattr(self, tx: Frame, name: str, value: Variable) -> None:
         if self.fn is not None:
             raise Break("attribute", f"setting .{name} of the function {self.name}")
         if name in ("__name__", "__qualname__"):
@@ -160,16 +174,16 @@ class FunctionVar(Variable):
             self.annotations = value
         self._dict(tx).store(tx, ConstantVar(name), value)
 
-    def call(self, tx, args, kwargs):
+    def call(self, tx: Frame, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
         return tx.call_function(self, args, kwargs)
 
-    def method___get__(self, tx, instance, owner=None):
+    def method___get__(self, tx: Frame, instance: Variable, owner: Variable | None = None) -> Any:
         return self if instance.identity() is None else BoundMethodVar(self, instance)
 
-    def reconstruct(self, cg):
+    def reconstruct(self, cg: Codegen) -> None:
         cg.function(self)
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"the function {self.name}"
 
 
@@ -186,93 +200,30 @@ MADE_HERE = {  # attributes of a function that was made in this frame
 }
 
 
-def bind(tx, function, args, kwargs):
-    """Parameters of a call as CPython binds them: name -> variable.  Raises the traced program's
-    TypeError."""
-    code = function.code
-    positional, names = code.co_argcount, code.co_varnames
-    keyword_only = names[positional : positional + code.co_kwonlyargcount]
-    flags, slot = code.co_flags, positional + code.co_kwonlyargcount
-    bound = dict(zip(names[:positional], args))
-    extra = args[positional:]
-    if flags & inspect.CO_VARARGS:
-        bound[names[slot]] = TupleVar(list(extra))
-        slot += 1
-    elif extra:
-        need = (
-            f"from {positional - len(function.defaults)} to {positional}"
-            if function.defaults
-            else str(positional)
-        )
-        plural = "" if need == "1" else "s"
-        given, named = str(len(args)), sum(name in kwargs for name in keyword_only)
-        if named:
-            given += f" positional argument{'s' if len(args) != 1 else ''} (and {named} keyword-only argument{'s' if named != 1 else ''})"
-        verb = "was" if len(args) == 1 and not named else "were"
-        tx.raise_(
-            TypeError,
-            f"{function.name}() takes {need} positional argument{plural} but {given} {verb} given",
-        )
-    rest = {}
-    for name, value in kwargs.items():
-        if name in names[code.co_posonlyargcount : positional] or name in keyword_only:
-            if name in bound:
-                tx.raise_(TypeError, f"{function.name}() got multiple values for argument {name!r}")
-            bound[name] = value
-        else:
-            rest[name] = value
-    if flags & inspect.CO_VARKEYWORDS:
-        bound[names[slot]] = DictVar(
-            {name: (ConstantVar(name), value) for name, value in rest.items()}
-        )
-    elif rest:
-        tx.raise_(
-            TypeError, f"{function.name}() got an unexpected keyword argument {next(iter(rest))!r}"
-        )
-    for kind, expected in (("positional", names[:positional]), ("keyword-only", keyword_only)):
-        missing = [name for name in expected if name not in bound]
-        if missing:
-            optional = (
-                dict(
-                    zip(names[positional - len(function.defaults) : positional], function.defaults)
-                )
-                | function.kwdefaults
-            )
-            bound.update({name: optional[name] for name in missing if name in optional})
-            missing = [repr(name) for name in missing if name not in optional]
-        if missing:
-            text = (
-                missing[0]
-                if len(missing) == 1
-                else " and ".join(missing)
-                if len(missing) == 2
-                else f"{', '.join(missing[:-1])}, and {missing[-1]}"
-            )
-            tx.raise_(
-                TypeError,
-                f"{function.name}() missing {len(missing)} required {kind} argument{'s' if len(missing) > 1 else ''}: {text}",
-            )
-    return bound
-
-
 class BoundMethodVar(Variable):
     """function.__get__(instance)."""
 
     __slots__ = ("function", "instance", "cls")
 
-    def __init__(self, function, instance, source=None, cls=types.MethodType):
+    def __init__(
+        self,
+        function: Any,
+        instance: Variable,
+        source: Source | None = None,
+        cls: type = types.MethodType,
+    ) -> None:
         self.source, self.mutated, self.function, self.instance = source, False, function, instance
         self.cls = cls
 
     @classmethod
-    def of_descriptor(cls, found, instance):
+    def of_descriptor(cls, found: Any, instance: Variable) -> BoundMethodVar:
         """A method of a C type: what its descriptor's `__get__` makes is no `types.MethodType`."""
         return cls(CallableVar(found), instance, cls=BOUND.get(type(found), types.MethodType))
 
-    def real(self):
+    def real(self) -> Any:
         return getattr(self.instance.real(), self.function.real().__name__)
 
-    def getattr(self, tx, name):
+    def getattr(self, tx: Frame, name: str) -> Variable:
         if name == "__self__":
             return self.instance
         if self.cls is not types.MethodType:
@@ -283,11 +234,11 @@ class BoundMethodVar(Variable):
             return tx.method_of(self, name)
         return self.function.getattr(tx, name)
 
-    def method_name(self):
+    def method_name(self) -> str:
         """Of a method of a C type."""
         return self.function.value.__name__
 
-    def attribute_of_c(self, tx, name):
+    def attribute_of_c(self, tx: Frame, name: str) -> Variable:
         """Its name and text are the descriptor's; the rest is what the type of the method has."""
         if name in ("__name__", "__doc__", "__text_signature__") or (
             name == "__objclass__" and self.cls is types.MethodWrapperType
@@ -295,13 +246,13 @@ class BoundMethodVar(Variable):
             return self.function.getattr(tx, name)
         return tx.method_of(self, name)
 
-    def call(self, tx, args, kwargs):
+    def call(self, tx: Frame, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
         return self.function.call(tx, [self.instance, *args], kwargs)
 
-    def hash_key(self, tx):
+    def hash_key(self, tx: Frame) -> Any:
         return ("bound method", self.function.identity(), self.instance.identity())
 
-    def reconstruct(self, cg):
+    def reconstruct(self, cg: Codegen) -> None:
         if self.cls is types.MethodType:
             cg.call_object(types.MethodType, self.function, self.instance)
         else:
@@ -311,7 +262,7 @@ class BoundMethodVar(Variable):
             get = type(self.function.value).__get__
             cg.call_object(get, self.function, self.instance, lambda: cg.load_const(kind))
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"the method {getattr(self.function, 'name', self.function)}"
 
 
@@ -327,32 +278,34 @@ class MethodVar(Variable):
     str.join...)."""
 
     __slots__ = ("instance", "name")
+    instance: Variable
+    name: str
     native = True
 
-    def python_type(self):
+    def python_type(self) -> type:
         for owner in self.instance.python_type().__mro__:
             if self.name in owner.__dict__:
                 return BOUND.get(type(owner.__dict__[self.name]), types.BuiltinMethodType)
         return types.BuiltinMethodType
 
-    def getattr(self, tx, name):
+    def getattr(self, tx: Frame, name: str) -> Variable:
         if name == "__name__":
             return ConstantVar(self.name)
         if name == "__self__":
             return self.instance
         return super().getattr(tx, name)
 
-    def method_name(self):
+    def method_name(self) -> str:
         return self.name
 
-    def call(self, tx, args, kwargs):
+    def call(self, tx: Frame, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
         return self.instance.call_method(tx, self.name, args, kwargs)
 
-    def reconstruct(self, cg):
+    def reconstruct(self, cg: Codegen) -> None:
         cg.value(self.instance)
         cg.load_attr(self.name)
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"the method .{self.name} of {self.instance}"
 
 
@@ -361,11 +314,14 @@ class DeferredVar(Variable):
     break."""
 
     __slots__ = ("instance", "name", "broken")
+    instance: Variable
+    name: str
+    broken: Break
 
-    def call(self, tx, args, kwargs):
+    def call(self, tx: Frame, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
         raise self.broken
 
-    def reconstruct(self, cg):
+    def reconstruct(self, cg: Codegen) -> None:
         cg.value(self.instance)
         cg.load_attr(self.name)
 
@@ -374,16 +330,20 @@ class PartialVar(Variable):
     """functools.partial; `value` is the real one that came from outside."""
 
     __slots__ = ("function", "args", "kwargs", "value")
+    function: Variable
+    args: list[Variable]
+    kwargs: dict[str, Variable]
+    value: Any
     cls = functools.partial
 
-    def real(self):
+    def real(self) -> Any:
         return functools.partial(
             self.function.real(),
             *[a.real() for a in self.args],
             **{k: v.real() for k, v in self.kwargs.items()},
         )
 
-    def getattr(self, tx, name):
+    def getattr(self, tx: Frame, name: str) -> Variable:
         if name == "func":
             return self.function
         if name == "args":
@@ -399,10 +359,10 @@ class PartialVar(Variable):
                 return own
         return super().getattr(tx, name)
 
-    def call(self, tx, args, kwargs):
+    def call(self, tx: Frame, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
         return self.function.call(tx, [*self.args, *args], {**self.kwargs, **kwargs})
 
-    def reconstruct(self, cg):
+    def reconstruct(self, cg: Codegen) -> None:
         cg.call_object_kw(functools.partial, [self.function, *self.args], self.kwargs)
 
 
@@ -412,19 +372,19 @@ class CallableVar(RealVar):
 
     __slots__ = ()
 
-    def getattr(self, tx, name):
+    def getattr(self, tx: Frame, name: str) -> Variable:
         return tx.fold_pinned(getattr, self.value, name)
 
-    def getitem(self, tx, key):  # Optional[int], dict[str, int]
+    def getitem(self, tx: Frame, key: Variable) -> Variable:  # Optional[int], dict[str, int]
         return tx.fold_pinned(lambda: self.value[key.real()])
 
-    def call(self, tx, args, kwargs):
+    def call(self, tx: Frame, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
         return tx.call_c(self.value, args, kwargs)
 
-    def method___get__(self, tx, instance, owner=None):
+    def method___get__(self, tx: Frame, instance: Variable, owner: Variable | None = None) -> Any:
         return BoundMethodVar(self, instance)
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         name = (
             getattr(self.value, "__qualname__", None) or f"a {type(self.value).__qualname__}"
         )  # no repr(): that may be Python, and the object half made
@@ -451,7 +411,7 @@ C_CALLABLES = (
 
 
 @BY_VALUE.rule(types.FunctionType)
-def wrap_function(builder, value, source):
+def wrap_function(builder: OutputGraph, value: Any, source: Source) -> Variable:
     """A Python function: by its code, its defaults are read where they are used."""
     if source.root().kind == "pinned" or source.kind == "pinned":
         if source.kind != "pinned":
@@ -468,14 +428,14 @@ def wrap_function(builder, value, source):
     return known[0]
 
 
-def guard_defaults(builder, function, source):
+def guard_defaults(builder: OutputGraph, function: Any, source: Source) -> None:
     """As many defaults, for the same names: their values are guarded where they are used."""
     names = list(function.__kwdefaults__ or ())
     check = f"len({{0}}.__defaults__ or ()) == {len(function.__defaults__ or ())}"
     builder.guard(source, "DEFAULTS", f"{check} and [*({{0}}.__kwdefaults__ or ())] == {names!r}")
 
 
-def function_of(builder, fn, source):
+def function_of(builder: OutputGraph, fn: Any, source: Source) -> FunctionVar:
     """FunctionVar of a real function; defaults and cells are read through `source`."""
     defaults = [
         Lazy(default, source.attr("__defaults__").item(n))
@@ -502,11 +462,11 @@ def function_of(builder, fn, source):
 
 
 @SHARED.rule(types.CellType)
-def wrap_cell(builder, cell, source):
+def wrap_cell(builder: OutputGraph, cell: Any, source: Source) -> Variable:
     return cell_of(builder, cell, source)
 
 
-def cell_of(builder, cell, source):
+def cell_of(builder: OutputGraph, cell: Any, source: Source) -> Variable:
     """The variable of a closure cell, one however many functions share it."""
     known = builder.memo.get(id(cell))
     if known is None:
@@ -520,7 +480,7 @@ def cell_of(builder, cell, source):
 
 
 @BY_VALUE.rule(*C_CALLABLES)
-def wrap_c_callable(builder, value, source):
+def wrap_c_callable(builder: OutputGraph, value: Any, source: Source) -> Variable:
     """What C code gives is held by reference; a method of an object is its name on that object."""
     kind = type(value)
     if kind is types.BuiltinMethodType and not isinstance(
@@ -538,14 +498,14 @@ def wrap_c_callable(builder, value, source):
 
 
 @SHARED.rule(types.MethodType)
-def wrap_method(builder, value, source):
+def wrap_method(builder: OutputGraph, value: Any, source: Source) -> Variable:
     function = builder.wrap(value.__func__, source.attr("__func__"))
     instance = builder.wrap(value.__self__, source.attr("__self__"))
     return BoundMethodVar(function, instance, source)
 
 
 @PINNED.rule(types.FunctionType)
-def pinned_function(builder, value):
+def pinned_function(builder: OutputGraph, value: Any) -> Variable:
     builder.guard_function(value)
     if not (value.__closure__ or value.__defaults__ or value.__kwdefaults__):
         return FunctionVar(value, value.__code__, value.__globals__, value.__qualname__)
@@ -555,18 +515,18 @@ def pinned_function(builder, value):
     return variable
 
 
-def constant_at_once(default):
+def constant_at_once(default: Lazy) -> Variable:
     """`guard_function` holds the tuple of the defaults fast: its constants need no guard."""
     return ConstantVar(default.value) if is_constant_value(default.value) else default
 
 
-def is_typing(value):
+def is_typing(value: Any) -> bool:
     """list[int], typing.List, a TypeVar: C code and typing's classes know what to do with them."""
     aliases = (types.GenericAlias, typing._Final)
     return isinstance(value, aliases) or getattr(type(value), "__module__", "") == "typing"
 
 
-def is_fixed_callable(value):
+def is_fixed_callable(value: Any) -> bool:
     """A callable of C without attributes of its own: operator.itemgetter(0)."""
     kind = type(value)
     plain = trusted(kind.__module__) and not hasattr(kind, "__dict__")
@@ -576,15 +536,15 @@ def is_fixed_callable(value):
 @PINNED.rule(*C_CALLABLES, test=lambda value: isinstance(value, C_CALLABLES), order=30)
 @PINNED.rule(test=is_typing, order=40)
 @PINNED.rule(test=is_fixed_callable, order=60)
-def pinned_callable(builder, value):
+def pinned_callable(builder: OutputGraph, value: Any) -> Variable:
     return CallableVar(value)
 
 
-def is_class_method(value):
+def is_class_method(value: Any) -> bool:
     return type(value) is types.MethodType and isinstance(value.__self__, type)
 
 
 @PINNED.rule(test=is_class_method, order=70)
-def pinned_class_method(builder, value):
+def pinned_class_method(builder: OutputGraph, value: Any) -> Variable:
     function = builder.wrap_pinned(value.__func__)
     return BoundMethodVar(function, builder.wrap_pinned(value.__self__))

@@ -10,6 +10,7 @@ Mirrors torch/_dynamo/variables/iter.py.
 import builtins
 import collections
 import types
+from typing import Any
 
 from .. import runtime
 from ..exceptions import Break, ObservedException, SkipFrame
@@ -23,7 +24,7 @@ class IteratorVar(Variable):
     """Something with __next__."""
 
     __slots__ = ()
-    cls = type(iter(()))
+    cls: Any = type(iter(()))
 
     def next(self, tx):
         raise NotImplementedError
@@ -123,15 +124,9 @@ class ItemIterator(IteratorVar):
         cg.call_object(runtime.iterator_at, self.object, ConstantVar(self.index), ConstantVar(1))
 
 
-TEXT = (
-    type(iter("a")),
-    type(iter("\u00e9")),
-)  # classes of iterators over text, which can be rebuilt as what they are
-
-
 class HostIterator(IteratorVar):
-    """Over values that are known: of text, a reversed dictionary.  What is left is rebuilt as
-    text's or a tuple's iterator."""
+    """Over values that are known: of text, a reversed dictionary.  What is left is rebuilt as an
+    iterator of the same class, where `runtime.LIKE` knows how, else as a tuple's."""
 
     __slots__ = ("left", "cls")
 
@@ -141,20 +136,32 @@ class HostIterator(IteratorVar):
     def reconstruct(self, cg):
         rest = list(self.left)
         self.left = iter(rest)
-        text = "".join(item.value for item in rest) if self.cls in TEXT else ""
-        cg.value(ConstantVar(text) if text and type(iter(text)) is self.cls else TupleVar(rest))
-        cg.emit("GET_ITER", effect=0)
+        kind = self.cls.__name__
+        if kind in runtime.LIKE:
+            cg.call_object(runtime.iterator_like, ConstantVar(kind), TupleVar(rest))
+        else:
+            cg.value(TupleVar(rest))
+            cg.emit("GET_ITER", effect=0)
 
 
 class KeysIterator(IteratorVar):
     """Over a dict, one of its views or a set, whose length must stay."""
 
-    __slots__ = ("walked", "left", "size", "taken", "removed")
+    __slots__ = ("walked", "left", "size", "taken", "removed", "cls")
 
     def __init__(self, tx, walked):
         self.source, self.mutated, self.walked, self.taken = None, False, walked, 0
         self.left, self.size = iter(list(walked.iterate(tx))), len(self.owner().items)
         self.removed = getattr(self.owner(), "removed", 0)
+        self.cls = type(iter(self.empty()))
+
+    def empty(self):
+        """An object of the kind that is walked, without items."""
+        if isinstance(self.walked, SetVar):
+            return set()
+        like = collections.OrderedDict() if self.owner().cls is collections.OrderedDict else {}
+        kind = getattr(self.walked, "kind", "keys")
+        return getattr(like, kind)()
 
     def owner(self):
         return getattr(self.walked, "dict", self.walked)
@@ -184,17 +191,10 @@ class KeysIterator(IteratorVar):
             self.walked = None
         return value
 
-    def python_type(self):
-        kind = getattr(self.walked, "kind", None)
-        return type(
-            iter(getattr({}, kind)() if kind else set() if isinstance(self.walked, SetVar) else {})
-        )
-
     def reconstruct(self, cg):
         owner = self.owner()
         if self.walked is None:
-            cg.load_const(())
-            cg.emit("GET_ITER", effect=0)
+            cg.call_object(runtime.iterator_like, ConstantVar(self.cls.__name__), TupleVar([]))
         elif owner.mutated and (
             owner.source is not None
             and getattr(owner, "rewritten", True)

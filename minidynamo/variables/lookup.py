@@ -11,14 +11,22 @@ can (`can_change`), but what their attributes hold is taken as fixed (`trusted`)
 Mirrors torch/_dynamo/variables/user_defined.py (UserDefinedObjectVariable.lookup_class_mro_attr).
 """
 
+from __future__ import annotations
+
 import array
 import collections
 import functools
 import itertools
 import operator
 import types
+import weakref
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 
 from ..guards import literal
+
+if TYPE_CHECKING:
+    from ..graph_capture import OutputGraph
 
 MISSING = object()
 TRUSTED_PACKAGES = frozenset(
@@ -31,6 +39,13 @@ TRUSTED_PACKAGES = frozenset(
 )
 IMMUTABLE_TYPE, HEAP_TYPE = 1 << 8, 1 << 9  # Py_TPFLAGS_IMMUTABLETYPE, Py_TPFLAGS_HEAPTYPE
 METHODS = (types.FunctionType, staticmethod, classmethod)
+OWN_LOOKUP = {  # types of C that look attributes up in a way of their own
+    types.MethodType,
+    types.GenericAlias,
+    types.UnionType,
+    weakref.ProxyType,
+    weakref.CallableProxyType,
+}
 DESCRIPTORS_OF_C = (
     types.MethodDescriptorType,
     types.WrapperDescriptorType,
@@ -44,7 +59,7 @@ DOTTED |= {collections.deque, collections.defaultdict, operator.itemgetter}
 DOTTED |= {operator.attrgetter, operator.methodcaller, array.array}
 
 
-def trusted(module_name):
+def trusted(module_name: str | None) -> bool:
     """Is this module taken as unchangeable (torch, the standard library)?  # PyTorch: the same, by
     skip lists."""
     return (module_name or "").partition(".")[0] in TRUSTED_PACKAGES
@@ -69,7 +84,7 @@ def can_change(cls: type) -> bool:
     return bool(cls.__flags__ & HEAP_TYPE) and not cls.__flags__ & IMMUTABLE_TYPE
 
 
-def type_text(cls):
+def type_text(cls: type) -> str:
     """A type as CPython's messages name it: those written in C with their module."""
     made_in_python = cls.__flags__ & HEAP_TYPE and "__module__" in cls.__dict__
     if cls.__module__ == "builtins" or made_in_python and cls not in DOTTED:
@@ -80,19 +95,23 @@ def type_text(cls):
 class Lookups:
     """What `lookup` was asked in this attempt."""
 
-    def __init__(self):
-        self.starts = {}  # class whose MRO was walked
-        self.absent = collections.defaultdict(set)  # class -> names that it does not define
-        self.found = {}  # (class, name) -> what it defines
+    def __init__(self) -> None:
+        self.starts: dict[type, bool] = {}  # class whose MRO was walked
+        self.absent: dict[type, set] = collections.defaultdict(
+            set
+        )  # class -> names that it does not define
+        self.found: dict[tuple[type, str], Any] = {}  # (class, name) -> what it defines
 
-    def clear(self):
-        self.__init__()
+    def clear(self) -> None:
+        self.starts.clear()
+        self.absent.clear()
+        self.found.clear()
 
 
 LOOKUPS = Lookups()
 
 
-def lookup(cls, name):
+def lookup(cls: type, name: str) -> tuple[Any, Any]:
     """(owner, attribute) in the MRO, or (None, MISSING): type(obj).__mro__ without running
     descriptors.
 
@@ -101,7 +120,7 @@ def lookup(cls, name):
     return lookup_in(cls, cls.__mro__, name)
 
 
-def lookup_in(cls, owners, name):
+def lookup_in(cls: type, owners: Iterable[type], name: str) -> tuple[Any, Any]:
     """The same in a part of the MRO of `cls`."""
     LOOKUPS.starts[cls] = True
     for owner in owners:
@@ -113,7 +132,7 @@ def lookup_in(cls, owners, name):
     return None, MISSING
 
 
-def guard_classes(output):
+def guard_classes(output: OutputGraph) -> None:
     """`lookup` must find the same again: each class on the way keeps its bases, what it does not
     define stays undefined, and what it defines stays the same kind of descriptor.  The value of a
     class attribute that is none is guarded where it is read."""

@@ -10,13 +10,22 @@ Mirrors torch/_dynamo/variables/misc.py (PythonModuleVariable) and symbolic_conv
 (LOAD_GLOBAL).
 """
 
+from __future__ import annotations
+
 import sys
 import types
+from typing import TYPE_CHECKING, Any
 
 from .base import RealVar
 from .constant import ConstantVar
 from .lookup import MISSING, lookup, trusted
 from .registry import BY_VALUE, PINNED
+
+if TYPE_CHECKING:
+    from ..graph_capture import OutputGraph
+    from ..sources import Source
+    from ..symbolic_eval.evaluator import Frame
+    from .base import Variable
 
 
 class PyModuleVar(RealVar):
@@ -24,7 +33,7 @@ class PyModuleVar(RealVar):
 
     __slots__ = ()
 
-    def getattr(self, tx, name):
+    def getattr(self, tx: Frame, name: str) -> Variable:
         if name not in self.value.__dict__ and not trusted(self.value.__name__):
             return self._other(tx, name)
         value = tx.run_now(getattr, self.value, name)
@@ -45,7 +54,7 @@ class PyModuleVar(RealVar):
             return written[name]
         return tx.output.wrap(value, pin.item(name))
 
-    def _other(self, tx, name):
+    def _other(self, tx: Frame, name: str) -> Any:
         """What is not in the module's dictionary: asked of its class, then of its `__getattr__`."""
         output = tx.output
         entries = output.tree.pinned(self.value.__dict__, "G_" + self.value.__name__)
@@ -62,32 +71,35 @@ class PyModuleVar(RealVar):
             function = output.wrap(self.value.__getattr__, entries.item("__getattr__"))
             return function.call(tx, [ConstantVar(name)], {})
         output.guard_absent(entries, "__getattr__")
-        tx.run_now(getattr, self.value, name)
+        return tx.run_now(getattr, self.value, name)  # raises
 
-    def setattr(self, tx, name, value):
+    def setattr(self, tx: Frame, name: str, value: Variable) -> None:
         tx.output.globals_of(self.value.__dict__).written[name] = value
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"module {self.value.__name__}"
 
 
 class GlobalsVar:
     """One module's globals: reads are guarded by name, writes are kept and replayed."""
 
-    def __init__(self, values, output):
-        self.values, self.output, self.written, self.cache = values, output, {}, {}
+    def __init__(self, values: dict, output: OutputGraph) -> None:
+        self.values = values
+        self.output = output
+        self.written: dict[str, Variable] = {}
+        self.cache: dict[str, Variable] = {}
         self.trusted = trusted(values.get("__name__"))
         builtins = values.get("__builtins__", __builtins__)
         self.builtins = builtins if isinstance(builtins, dict) else vars(builtins)
         self.source = output.tree.pinned(values, "G_" + str(values.get("__name__", "")))
 
-    def load(self, tx, name):
+    def load(self, tx: Frame, name: str) -> Variable:
         found = self.written.get(name) or self.cache.get(name)
         if found is None:
             found = self.cache[name] = self._read(tx, name)
         return found
 
-    def _read(self, tx, name):
+    def _read(self, tx: Frame, name: str) -> Variable:
         output = self.output
         if name in self.values and name not in self.written:
             value, source = self.values[name], self.source.item(name)
@@ -105,11 +117,11 @@ class GlobalsVar:
 
 
 @BY_VALUE.rule(types.ModuleType)
-def wrap_python_module(builder, value, source):
+def wrap_python_module(builder: OutputGraph, value: Any, source: Source) -> Variable:
     builder.guard(source, "ID", "{0} is {pin}", value)
     return builder.wrap_pinned(value)
 
 
 @PINNED.rule(types.ModuleType, test=lambda value: isinstance(value, types.ModuleType), order=20)
-def pinned_python_module(builder, value):
+def pinned_python_module(builder: OutputGraph, value: Any) -> Variable:
     return PyModuleVar(value)

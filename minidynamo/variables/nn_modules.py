@@ -7,6 +7,10 @@ In:   attribute reads and writes, calls.   Out: what `forward` gives, with the f
 Mirrors torch/_dynamo/variables/nn_module.py.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 import torch
 
 from ..exceptions import Break
@@ -19,6 +23,13 @@ from .lookup import MISSING, lookup
 from .objects import ObjectVar
 from .registry import SHARED
 
+if TYPE_CHECKING:
+    from ..graph_capture import OutputGraph
+    from ..reconstruct import Codegen
+    from ..sources import Source
+    from ..symbolic_eval.evaluator import Frame
+    from .base import Variable
+
 CALLING = ("__call__", "_wrapped_call_impl", "_call_impl")  # what runs the hooks, then `forward`
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
@@ -29,7 +40,7 @@ class ModuleVar(ObjectVar):
 
     __slots__ = ()
 
-    def table(self, tx, name):
+    def table(self, tx: Frame, name: str) -> DictVar:
         found = self.fields.get(tx, ConstantVar(name))
         if found is None:
             return DictVar({})
@@ -37,12 +48,12 @@ class ModuleVar(ObjectVar):
             raise Break("module", f"a {self.cls.__name__} whose {name} is no dictionary")
         return found
 
-    def fallback_getattr(self, tx, name, fallback):
+    def fallback_getattr(self, tx: Frame, name: str, fallback: Any) -> Variable:
         if fallback is not NN_MODULE["__getattr__"]:
             return super().fallback_getattr(tx, name, fallback)
         return self.module_getattr(tx, name)
 
-    def module_getattr(self, tx, name):
+    def module_getattr(self, tx: Frame, name: str) -> Variable:
         """nn.Module.__getattr__."""
         for table in MODULE_TABLES:
             found = self.table(tx, table).get(tx, ConstantVar(name))
@@ -50,7 +61,7 @@ class ModuleVar(ObjectVar):
                 return found
         tx.raise_(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'")
 
-    def generic_getattr(self, tx, name):
+    def generic_getattr(self, tx: Frame, name: str) -> Variable:
         # The same as below, without raising the AttributeError that leads to __getattr__.
         if (
             lookup(self.cls, name)[1] is MISSING
@@ -60,7 +71,7 @@ class ModuleVar(ObjectVar):
             return self.module_getattr(tx, name)
         return super().generic_getattr(tx, name)
 
-    def getitem(self, tx, key):
+    def getitem(self, tx: Frame, key: Variable) -> Variable:
         if (
             self.cls is torch.nn.ModuleList
             and key.is_constant()
@@ -70,14 +81,14 @@ class ModuleVar(ObjectVar):
             return ModuleListVar(children[key.as_constant()], torch.nn.ModuleList)
         return super().getitem(tx, key)
 
-    def setattr(self, tx, name, value):
+    def setattr(self, tx: Frame, name: str, value: Variable) -> None:
         setter = lookup(self.cls, "__setattr__")[1]
         if setter is NN_MODULE["__setattr__"]:
             self.module_setattr(tx, name, value)
         else:
             super().setattr(tx, name, value)
 
-    def module_setattr(self, tx, name, value):
+    def module_setattr(self, tx: Frame, name: str, value: Variable) -> None:
         """nn.Module.__setattr__, where it only stores."""
         kind = value.python_type()
         if issubclass(kind, (torch.nn.Parameter, torch.nn.Module)):
@@ -95,7 +106,7 @@ class ModuleVar(ObjectVar):
         else:
             self.generic_setattr(tx, name, value)
 
-    def call(self, tx, args, kwargs):
+    def call(self, tx: Frame, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
         if any(lookup(self.cls, name)[1] is not NN_MODULE[name] for name in CALLING):
             return super().call(tx, args, kwargs)
         output = tx.output
@@ -131,10 +142,10 @@ class ModuleListVar(TupleVar):
 
     __slots__ = ()
 
-    def is_constant(self):
+    def is_constant(self) -> bool:
         return False
 
-    def getitem(self, tx, key):
+    def getitem(self, tx: Frame, key: Variable) -> Variable:
         found = self.index_of(tx, key)
         return (
             ModuleListVar(self.items[found], self.cls)
@@ -142,12 +153,12 @@ class ModuleListVar(TupleVar):
             else super().getitem(tx, key)
         )
 
-    def reconstruct(self, cg):
+    def reconstruct(self, cg: Codegen) -> None:
         cg.call_object(torch.nn.ModuleList, TupleVar(self.items))
 
 
 @SHARED.rule(test=lambda value: isinstance(value, torch.nn.Module), order=20)
-def wrap_module(builder, value, source):
+def wrap_module(builder: OutputGraph, value: Any, source: Source) -> Variable:
     """A module; those inside a module from outside are guarded by their type alone."""
     kind = type(value)
     if kind.__module__.startswith("torch.jit"):

@@ -11,22 +11,34 @@ see the same symbolic state; a subclass of dict, list or tuple keeps its content
 Mirrors torch/_dynamo/variables/user_defined.py (UserDefinedObjectVariable).
 """
 
+from __future__ import annotations
+
 import collections
 import functools
 import types
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
 
 from ..exceptions import Break, ObservedException
 from .base import Variable, current
 from .constant import ConstantVar
-from .containers import TupleVar
+from .containers import DictVar, TupleVar
 from .functions import BoundMethodVar, CallableVar
-from .lookup import HEAP_TYPE, METHODS, MISSING, lookup, type_text
+from .lookup import HEAP_TYPE, METHODS, MISSING, OWN_LOOKUP, lookup, type_text
 from .wrap_containers import dict_of, list_of, tuple_of
 
+if TYPE_CHECKING:
+    from ..graph_capture import OutputGraph
+    from ..reconstruct import Codegen
+    from ..sources import Source
+    from ..symbolic_eval.evaluator import Frame
 
-def method_of_class(tx, owner, found, name, instance, cls):
+
+def method_of_class(
+    tx: Frame, owner: Any, found: Any, name: str, instance: Variable | None, cls: Variable
+) -> Variable:
     """One of `METHODS` as `instance` sees it (None: as the class does)."""
     if isinstance(found, types.FunctionType):
         function = tx.output.wrap_class_attribute(owner, found, name)
@@ -41,7 +53,7 @@ def method_of_class(tx, owner, found, name, instance, cls):
     return BoundMethodVar(function, cls) if isinstance(found, classmethod) else function
 
 
-def truth_by_methods(tx, variable):
+def truth_by_methods(tx: Frame, variable: Any) -> bool:
     """bool(): what the class's `__bool__` or `__len__` says (PyObject_IsTrue)."""
     for name, kind in (("__bool__", bool), ("__len__", int)):
         method = variable.special(tx, name)
@@ -58,25 +70,33 @@ class ObjectVar(Variable):
 
     __slots__ = ("cls", "value", "fields", "slots", "payload", "init_args", "pinned")
 
-    def __init__(self, cls, value=None, source=None, fields=None, payload=None, pinned=False):
-        self.source, self.mutated, self.cls, self.value, self.fields, self.payload = (
-            source,
-            False,
-            cls,
-            value,
-            fields,
-            payload,
-        )
-        self.slots, self.init_args, self.pinned = {}, None, pinned
+    def __init__(
+        self,
+        cls: type,
+        value: Any = None,
+        source: Source | None = None,
+        fields: DictVar | None = None,
+        payload: Variable | None = None,
+        pinned: bool = False,
+    ) -> None:
+        self.source = source
+        self.mutated = False
+        self.cls = cls
+        self.value = value
+        self.fields: Any = fields  # its __dict__, a DictVar
+        self.payload: Any = payload  # the contents of a subclass of list, dict, tuple, set
+        self.slots: dict[str, Any] = {}
+        self.init_args: list[Variable] | None = None  # of an exception
+        self.pinned = pinned
 
-    def identity(self):
+    def identity(self) -> Any:
         return self if self.value is None else self.value
 
-    def receiver(self):
+    def receiver(self) -> Variable:
         """The `self` that methods, properties and descriptors are given."""
         return self
 
-    def real(self):
+    def real(self) -> Any:
         if self.value is None or self.mutated or (self.fields is not None and self.fields.mutated):
             raise Break(
                 "constant", f"{self} was made or changed in this frame; a real object is needed"
@@ -90,7 +110,7 @@ class ObjectVar(Variable):
                 output.guard(self.source, "ID", "{0} is {pin}", self.value)
         return self.value
 
-    def immutable(self):
+    def immutable(self) -> bool:
         """May C code be called on the real object while tracing?  What C hashes by value does not
         change (a pattern, a Decimal)."""
         method = lookup(self.cls, "__hash__")[1]
@@ -102,7 +122,7 @@ class ObjectVar(Variable):
             and method is not object.__hash__
         )
 
-    def hash_key(self, tx):
+    def hash_key(self, tx: Frame) -> Any:
         _, method = lookup(self.cls, "__hash__")
         if method is object.__hash__:
             return self.identity()
@@ -115,11 +135,11 @@ class ObjectVar(Variable):
                 else super().hash_key(tx)
             )
         if method is None:
-            tx.raise_(TypeError, f"unhashable type: '{self.cls.__name__}'")
+            tx.raise_(TypeError, f"unhashable type: '{type_text(self.cls)}'")
         return self.real() if not isinstance(self.payload, TupleVar) else self.payload.hash_key(tx)
 
     # ---- attributes
-    def getattr(self, tx, name):
+    def getattr(self, tx: Frame, name: str) -> Variable:
         _, getter = lookup(self.cls, "__getattribute__")
         try:
             if isinstance(getter, types.FunctionType):
@@ -131,11 +151,13 @@ class ObjectVar(Variable):
                 raise
             return self.fallback_getattr(tx, name, fallback)
 
-    def fallback_getattr(self, tx, name, fallback):
+    def fallback_getattr(self, tx: Frame, name: str, fallback: Any) -> Variable:
         return tx.output.wrap_pinned(fallback).call(tx, [self, ConstantVar(name)], {})
 
-    def generic_getattr(self, tx, name):
+    def generic_getattr(self, tx: Frame, name: str) -> Variable:
         """object.__getattribute__."""
+        if self.cls in OWN_LOOKUP:  # list[int].append is list's
+            return tx.fold_pinned(getattr, self.real(), name)
         if name == "__class__" and lookup(self.cls, name)[0] is object:
             return tx.output.wrap_pinned(self.cls)
         owner, found = lookup(self.cls, name)
@@ -153,13 +175,15 @@ class ObjectVar(Variable):
             self.missing(tx, name)
         return self.class_attribute(tx, owner, found, name)
 
-    def missing(self, tx, name):
+    def missing(self, tx: Frame, name: str) -> NoReturn:
         in_c = not self.cls.__flags__ & HEAP_TYPE
         if in_c and self.value is not None and hasattr(self.value, name):
             raise Break("attribute", f".{name} of {self}, which C code looks up elsewhere")
         tx.raise_(AttributeError, f"'{type_text(self.cls)}' object has no attribute '{name}'")
 
-    def data_descriptor(self, tx, owner, found, name):
+    def data_descriptor(
+        self, tx: Frame, owner: type | None, found: Any, name: str
+    ) -> Variable | None:
         """What a data descriptor of the class gives, or None if `found` is none."""
         if isinstance(found, property):
             if found.fget is None:
@@ -173,23 +197,7 @@ class ObjectVar(Variable):
         if isinstance(found, types.MemberDescriptorType):
             return self.slot(tx, name)
         if isinstance(found, types.GetSetDescriptorType):
-            if name == "__dict__" and self.fields is not None:
-                return self.fields
-            if name in self.slots:
-                return self.slots[name]
-            if name == "args" and self.init_args is not None:
-                return TupleVar(list(self.init_args))
-            if (
-                name == "__context__"
-                and "__traceback__" in self.slots
-                and not tx.output.nothing_handled()
-            ):
-                raise Break("exception", "what else is being handled, around this frame")
-            if name in ("__cause__", "__context__", "__traceback__") and self.value is None:
-                return ConstantVar(None)
-            if self.value is not None:
-                return tx.output.wrap(tx.run_now(getattr, self.value, name), self.source.attr(name))
-            raise Break("attribute", f"{self.cls.__name__}.{name} is kept by C code")
+            return self.field_of_c(tx, name)
         kind = type(found)
         if hasattr(kind, "__set__") and hasattr(kind, "__get__"):
             if isinstance(lookup(kind, "__get__")[1], types.FunctionType):
@@ -201,24 +209,29 @@ class ObjectVar(Variable):
             )
         return None
 
-    def slot(self, tx, name):
+    def field_of_c(self, tx: Frame, name: str) -> Variable:
+        """What C code computes when it is read."""
+        if name == "__dict__" and self.fields is not None:
+            return self.fields
+        if name in self.slots:
+            return self.slots[name]
+        if self.value is not None:
+            return tx.output.wrap(tx.run_now(getattr, self.value, name), self.source.attr(name))
+        raise Break("attribute", f"{self.cls.__name__}.{name} is kept by C code")
+
+    def slot(self, tx: Frame, name: str) -> Variable:
+        """What lies in one of the object's slots."""
         if name in self.slots:
             if self.slots[name] is None:
                 self.missing(tx, name)
             return self.slots[name].realize(tx)
-        if self.value is None and issubclass(self.cls, BaseException):
-            if issubclass(self.cls, StopIteration) and name == "value":
-                return self.init_args[0] if self.init_args else ConstantVar(None)
-            if name == "__suppress_context__":
-                return ConstantVar(False)
-            raise Break("attribute", f"{self.cls.__name__}.{name} is kept by C code")
         if self.value is None or not hasattr(self.value, name):
             if self.value is not None and self.source is not None:
                 tx.output.guard(self.source, ("ABSENT", name), "not hasattr({0}, {key})", name)
             self.missing(tx, name)
         return tx.output.wrap(getattr(self.value, name), self.source.attr(name))
 
-    def class_attribute(self, tx, owner, found, name):
+    def class_attribute(self, tx: Frame, owner: type | None, found: Any, name: str) -> Variable:
         """A non-data class attribute, bound to this instance."""
         if isinstance(found, METHODS):
             return method_of_class(
@@ -245,90 +258,54 @@ class ObjectVar(Variable):
             )
         return tx.output.wrap_class_attribute(owner, found, name)
 
-    def setattr(self, tx, name, value):
+    def setattr(self, tx: Frame, name: str, value: Variable) -> None:
         _, setter = lookup(self.cls, "__setattr__")
         if isinstance(setter, types.FunctionType):
             tx.output.wrap_pinned(setter).call(tx, [self, ConstantVar(name), value], {})
         else:
             self.generic_setattr(tx, name, value)
 
-    def generic_setattr(self, tx, name, value):
+    def generic_setattr(self, tx: Frame, name: str, value: Variable) -> None:
         """object.__setattr__."""
         owner, found = lookup(self.cls, name)
         if isinstance(found, property):
             if found.fset is None:
-                tx.raise_(
-                    AttributeError,
-                    f"property {name!r} of {self.cls.__name__!r} object has no setter",
-                )
+                text = f"property {name!r} of {self.cls.__name__!r} object has no setter"
+                tx.raise_(AttributeError, text)
             tx.output.wrap_pinned(found.fset).call(tx, [self, value], {})
-        elif (
-            issubclass(self.cls, BaseException)
-            and hasattr(type(found), "__set__")
-            and owner.__module__ == "builtins"
-        ):
-            self.set_exception_attribute(tx, name, value)
-        elif (
-            isinstance(found, types.MemberDescriptorType)
-            or isinstance(found, types.GetSetDescriptorType)
-            and owner is torch._C._FunctionBase
-        ):
-            if owner is not torch._C._FunctionBase and name not in owner.__dict__.get(
-                "__slots__", ()
-            ):  # a context's `to_save` is written like a slot
-                raise Break("attribute", f"{owner.__name__}.{name} is kept by C code")
-            self.slots[name], self.mutated = value, True
-        elif found is not MISSING and isinstance(
-            lookup(type(found), "__set__")[1], types.FunctionType
-        ):
+        elif self.is_slot(owner, found, name):
+            self.slots[name] = value
+            self.mutated = True
+        elif isinstance(lookup(type(found), "__set__")[1], types.FunctionType):
             tx.output.wrap_pinned(found).call_method(tx, "__set__", [self, value], {})
-        elif (
-            self.fields is None
-            and found is MISSING
-            and not self.pinned
-            and self.cls.__module__ != "builtins"
-        ):
-            self.missing(tx, name)
-        elif (
-            self.fields is None
-            or self.pinned
-            or found is not MISSING
-            and hasattr(type(found), "__set__")
-        ):
+        elif found is not MISSING and hasattr(type(found), "__set__") or self.pinned:
             raise Break("attribute", f"setting .{name} of {self}")
-        else:
+        elif self.fields is not None:
             self.fields.store(tx, ConstantVar(name), value)
+        elif found is MISSING and self.cls.__module__ != "builtins":
+            self.missing(tx, name)
+        else:
+            raise Break("attribute", f"setting .{name} of {self}")
 
-    def set_exception_attribute(self, tx, name, value):
-        """What BaseException keeps itself, where the value is right; plain Python complains of
-        others."""
-        kind = value.python_type()
-        link = name in ("__cause__", "__context__") and (
-            issubclass(kind, BaseException) or kind is type(None)
-        )
-        traceback = name == "__traceback__" and (
-            kind is type(None) or value is self.slots.get(name)
-        )
-        if self.value is not None or not (
-            link or traceback or name == "__suppress_context__" and kind is bool
-        ):
-            raise Break("attribute", f"setting {self.cls.__name__}.{name}")
-        self.slots[name] = value
-        if name == "__cause__":
-            self.slots["__suppress_context__"] = ConstantVar(True)
+    def is_slot(self, owner: Any, found: Any, name: str) -> bool:
+        """Is this attribute one of the program's slots?  A context's `to_save` is written like
+        one."""
+        if isinstance(found, types.GetSetDescriptorType):
+            return owner is torch._C._FunctionBase
+        if not isinstance(found, types.MemberDescriptorType):
+            return False
+        if owner is not torch._C._FunctionBase and name not in vars(owner).get("__slots__", ()):
+            raise Break("attribute", f"{owner.__name__}.{name} is kept by C code")
+        return True
 
-    def delattr(self, tx, name):
+    def delattr(self, tx: Frame, name: str) -> None:
         _, deleter = lookup(self.cls, "__delattr__")
         if isinstance(deleter, types.FunctionType):
             tx.output.wrap_pinned(deleter).call(tx, [self, ConstantVar(name)], {})
         else:
             self.generic_delattr(tx, name)
 
-    def generic_delattr(self, tx, name):
-        if issubclass(self.cls, BaseException) and hasattr(
-            type(lookup(self.cls, name)[1]), "__set__"
-        ):
-            raise Break("attribute", f"deleting {self.cls.__name__}.{name}")
+    def generic_delattr(self, tx: Frame, name: str) -> None:
         if isinstance(lookup(self.cls, name)[1], types.MemberDescriptorType):
             self.slot(tx, name)
             self.slots[name], self.mutated = None, True
@@ -340,7 +317,7 @@ class ObjectVar(Variable):
             self.fields.remove(tx, ConstantVar(name))
 
     # ---- operations, through the class
-    def special(self, tx, name):
+    def special(self, tx: Frame, name: str) -> Variable | None:
         """The bound special method, or None.  Looked up on the class, as Python does."""
         owner, found = lookup(self.cls, name)
         if (
@@ -352,7 +329,7 @@ class ObjectVar(Variable):
             return None
         return self.class_attribute(tx, owner, found, name)
 
-    def call(self, tx, args, kwargs):
+    def call(self, tx: Frame, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
         method = self.special(tx, "__call__")
         if method is None:
             tx.raise_(TypeError, f"'{type_text(self.cls)}' object is not callable")
@@ -360,13 +337,13 @@ class ObjectVar(Variable):
             return tx.call_c(self.real(), args, kwargs)
         return method.call(tx, args, kwargs)
 
-    def truth(self, tx):
+    def truth(self, tx: Frame) -> bool:
         return truth_by_methods(tx, self)
 
-    def length(self, tx):
+    def length(self, tx: Frame) -> int:
         return self._through(tx, "__len__", []).as_constant()
 
-    def _through(self, tx, name, args):
+    def _through(self, tx: Frame, name: str, args: list[Variable]) -> Variable:
         method = self.special(tx, name)
         if method is None:
             if name == "__len__":
@@ -374,43 +351,47 @@ class ObjectVar(Variable):
             raise Break("C function", f"{name} of a {self.cls.__name__}")
         return method.call(tx, args, {})
 
-    def getitem(self, tx, key):
+    def getitem(self, tx: Frame, key: Variable) -> Variable:
         if lookup(self.cls, "__getitem__")[1] is MISSING:
             tx.raise_(TypeError, f"'{type_text(self.cls)}' object is not subscriptable")
         return self._through(tx, "__getitem__", [key])
 
-    def setitem(self, tx, key, value):
+    def setitem(self, tx: Frame, key: Variable, value: Variable) -> None:
         if lookup(self.cls, "__setitem__")[1] is MISSING:
-            tx.raise_(TypeError, f"'{self.cls.__name__}' object does not support item assignment")
+            tx.raise_(TypeError, f"'{type_text(self.cls)}' object does not support item assignment")
         self._through(tx, "__setitem__", [key, value])
 
-    def delitem(self, tx, key):
+    def delitem(self, tx: Frame, key: Variable) -> None:
         self._through(tx, "__delitem__", [key])
 
-    def contains(self, tx, item):
+    def contains(self, tx: Frame, item: Variable) -> bool:
         if self.special(tx, "__contains__") is not None:
             return self._through(tx, "__contains__", [item]).truth(tx)
         if self.special(tx, "__iter__") is None and self.special(tx, "__getitem__") is None:
             raise Break("iteration", f"`in` of a {self.cls.__name__}")  # plain Python complains
         return super().contains(tx, item)
 
-    def iterate(self, tx):
+    def iterate(self, tx: Frame) -> Iterator[Variable]:
         return tx.iter_of(self).rest(tx)
 
-    def call_method(self, tx, name, args, kwargs):
+    def call_method(
+        self, tx: Frame, name: str, args: list[Variable], kwargs: dict[str, Variable]
+    ) -> Variable:
         return self.getattr(tx, name).call(tx, args, kwargs)
 
-    def reconstruct(self, cg):
+    def reconstruct(self, cg: Codegen) -> None:
         cg.object(self)
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"{self.cls.__name__} object" + (
             f" {self.source.name()}" if self.source is not None and not self.pinned else ""
         )
 
 
-def wrap_object(builder, value, source):
-    """An instance of a class that no rule knows."""
+def wrap_object(
+    builder: OutputGraph, value: Any, source: Source, variable_class: type[ObjectVar] = ObjectVar
+) -> ObjectVar:
+    """An instance of a class that no rule knows better."""
     kind = type(value)
     fields = None
     own = next((vars(cls)["__dict__"] for cls in kind.__mro__ if "__dict__" in vars(cls)), None)
@@ -421,7 +402,7 @@ def wrap_object(builder, value, source):
         fields = builder.fields_of(value, source.instance_dict(plain))
     if isinstance(value, torch.optim.Optimizer):
         builder.modules.append(value)  # its entries, which hold its parameters, go with it
-    variable = ObjectVar(kind, value, source, fields)
+    variable = variable_class(kind, value, source, fields)
     for base, payload_of in PAYLOADS.items():
         if isinstance(value, base):
             variable.payload = payload_of(builder, value, source, base)

@@ -7,7 +7,10 @@ In:   a class and an object.   Out: what the classes after it define, bound to t
 Mirrors torch/_dynamo/variables/misc.py (SuperVariable).
 """
 
+from __future__ import annotations
+
 import types
+from typing import TYPE_CHECKING, Any
 
 from ..exceptions import Break
 from .base import Variable
@@ -16,14 +19,20 @@ from .functions import BOUND, BoundMethodVar
 from .lookup import METHODS, MISSING, lookup_in
 from .objects import ObjectVar, method_of_class
 
+if TYPE_CHECKING:
+    from ..reconstruct import Codegen
+    from ..symbolic_eval.evaluator import Frame
+
 
 class SuperVar(Variable):
     """super(cls, obj)."""
 
     __slots__ = ("start", "object")
+    start: type
+    object: Any
     cls = super
 
-    def getattr(self, tx, name):
+    def getattr(self, tx: Frame, name: str) -> Variable:
         bound_to_class = (
             isinstance(self.object, ClassVar) and self.start in self.object.value.__mro__
         )  # else in a metaclass
@@ -58,5 +67,5 @@ class SuperVar(Variable):
             else BoundMethodVar(tx.output.wrap_pinned(found), instance)
         )
 
-    def reconstruct(self, cg):
+    def reconstruct(self, cg: Codegen) -> None:
         cg.call_object(super, ClassVar(self.start), self.object)

@@ -12,9 +12,13 @@ Out:  arithmetic on them makes other symbolic numbers; a comparison that the pro
 Mirrors torch/_dynamo/variables/tensor.py (SymNodeVariable).
 """
 
+from __future__ import annotations
+
 import math
 import operator
 import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import sympy
 import torch
@@ -25,6 +29,11 @@ from ..symbolic_numbers import SYMBOLIC_MATH
 from ..symbolic_shapes import DataDependentDecision
 from .base import Variable
 from .constant import ConstantVar
+
+if TYPE_CHECKING:
+    from ..reconstruct import Codegen
+    from ..sources import Source
+    from ..symbolic_eval.evaluator import Frame
 
 PLAIN = re.compile(r"[<>^=]?[ +-]?#?\d*[,_]?d?")  # specifications that format every int
 SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
@@ -56,16 +65,16 @@ class Unpinned(Variable):
 
     __slots__ = ()
 
-    def constant(self):
+    def constant(self) -> ConstantVar:
         return ConstantVar(self.as_constant())
 
-    def truth(self, tx):
+    def truth(self, tx: Frame) -> bool:
         return bool(self.as_constant())
 
-    def hash_key(self, tx):
+    def hash_key(self, tx: Frame) -> Any:
         return self.as_constant()
 
-    def getattr(self, tx, name):
+    def getattr(self, tx: Frame, name: str) -> Variable:
         return (
             tx.output.wrap_pinned(self.python_type())
             if name == "__class__"
@@ -73,7 +82,7 @@ class Unpinned(Variable):
         )
 
 
-def _of_constant(name):
+def _of_constant(name: str) -> Callable:
     return lambda self, *args: getattr(self.constant(), name)(*args)
 
 
@@ -87,27 +96,27 @@ class SymVar(Unpinned):
 
     __slots__ = ("value", "node")
 
-    def __init__(self, value, source=None, node=None):
+    def __init__(self, value: Any, source: Source | None = None, node: Any = None) -> None:
         self.source, self.mutated, self.value, self.node = source, False, value, node
 
     @property
-    def fake(self):
+    def fake(self) -> Any:
         return self.value
 
-    def python_type(self):
+    def python_type(self) -> type:
         return self.value.node.pytype
 
-    def as_constant(self):
+    def as_constant(self) -> Any:
         node = self.value.node
         return node.guard_bool() if node.pytype is bool else node.guard_int()
 
-    def truth(self, tx):
+    def truth(self, tx: Frame) -> bool:
         return bool(self.value) if self.python_type() is bool else bool(self.value != 0)
 
-    def reconstruct(self, cg):
+    def reconstruct(self, cg: Codegen) -> None:
         cg.symbolic(self.value.node.expr)
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"symbolic {self.value}"
 
 
@@ -116,18 +125,19 @@ class TextVar(Unpinned):
     when the program runs."""
 
     __slots__ = ("parts",)
+    parts: list
     cls = str
 
-    def as_constant(self):
+    def as_constant(self) -> Any:
         return "".join(
             part if type(part) is str else format(part[0].as_constant(), part[1])
             for part in self.parts
         )
 
-    def identity(self):
+    def identity(self) -> Any:
         return self.as_constant()
 
-    def reconstruct(self, cg):
+    def reconstruct(self, cg: Codegen) -> None:
         texts = [
             part.replace("{", "{{").replace("}", "}}") if type(part) is str else f"{{:{part[1]}}}"
             for part in self.parts
@@ -139,7 +149,7 @@ class TextVar(Unpinned):
         cg.finish_call(len(numbers))
 
 
-def parts_of(value, specification=""):
+def parts_of(value: Variable, specification: str = "") -> list | None:
     """The parts of a formatted value, or None: nothing is symbolic, or formatting may raise."""
     if type(value) is TextVar and not specification:
         return value.parts
@@ -150,14 +160,14 @@ def parts_of(value, specification=""):
     )
 
 
-def wrap_symbolic(value):
+def wrap_symbolic(value: Any) -> Variable:
     """The variable of a SymInt, SymFloat or SymBool; a constant where it depends on no symbol any
     more."""
     constant = value.node.constant
     return SymVar(value) if constant is None else ConstantVar(constant)
 
 
-def is_number(variable):
+def is_number(variable: Variable) -> bool:
     return (
         type(variable) is SymVar
         or type(variable) is ConstantVar
@@ -165,7 +175,7 @@ def is_number(variable):
     )
 
 
-def apply(tx, function, *variables):
+def apply(tx: Frame, function: Callable | None, *variables: Any) -> Variable | None:
     """`function` on symbolic and constant numbers: symbolic where torch computes so, else on the
     pinned numbers."""
     if function is not None and all(map(is_number, variables)):
@@ -184,7 +194,7 @@ def apply(tx, function, *variables):
     return None
 
 
-def data_dependent(error):
+def data_dependent(error: Exception) -> Break:
     return Break(
         "data-dependent",
         str(error),

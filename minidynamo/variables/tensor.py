@@ -9,9 +9,13 @@ Out:  graph nodes (through `tx.output.call_graph`), constants for metadata; what
 Mirrors torch/_dynamo/variables/tensor.py (paper section 3.5).
 """
 
+from __future__ import annotations
+
 import functools
 import operator
 import types
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -26,6 +30,11 @@ from .containers import SequenceVar
 from .lookup import lookup
 from .objects import method_of_class
 from .symbolic import Unpinned
+
+if TYPE_CHECKING:
+    from ..reconstruct import Codegen
+    from ..sources import Source
+    from ..symbolic_eval.evaluator import Frame
 
 METADATA = {
     "dtype",
@@ -105,7 +114,14 @@ class TensorVar(Variable):
 
     __slots__ = ("node", "fake", "cls", "value")
 
-    def __init__(self, node, fake, cls=torch.Tensor, source=None, value=None):
+    def __init__(
+        self,
+        node: torch.fx.Node,
+        fake: torch.Tensor,
+        cls: type = torch.Tensor,
+        source: Source | None = None,
+        value: torch.Tensor | None = None,
+    ) -> None:
         self.source, self.mutated, self.node, self.fake, self.cls, self.value = (
             source,
             False,
@@ -115,18 +131,18 @@ class TensorVar(Variable):
             value,
         )
 
-    def real(self):
+    def real(self) -> Any:
         raise Break("constant", "a tensor where a constant is needed")
 
-    def hash_key(self, tx):
+    def hash_key(self, tx: Frame) -> Any:
         return self
 
-    def truth(self, tx):
+    def truth(self, tx: Frame) -> bool:
         return self._value_of(
             tx, bool, "a branch on a tensor's value", "use torch.where, or keep the test outside"
         )
 
-    def _value_of(self, tx, convert, reason, hint):
+    def _value_of(self, tx: Frame, convert: Callable, reason: str, hint: str) -> Any:
         """The value, where fake tensors know it (a constant made in the frame); else a break."""
         try:
             with tx.output.fake_mode:
@@ -134,32 +150,32 @@ class TensorVar(Variable):
         except ours(Exception):
             raise Break("data-dependent", f"{reason} ({self.describe()})", hint) from None
 
-    def describe(self):
+    def describe(self) -> str:
         return f"{str(self.fake.dtype).removeprefix('torch.')}{list(self.fake.shape)}"
 
-    def length(self, tx):
+    def length(self, tx: Frame) -> Any:
         if not self.fake.dim():
             tx.raise_(TypeError, "len() of a 0-d tensor")
         return self.fake.shape[0]
 
-    def iterate(self, tx):
+    def iterate(self, tx: Frame) -> Iterator[Variable]:
         if not self.fake.dim():
             tx.raise_(TypeError, "iteration over a 0-d tensor")
         return tx.output.call_graph(
             tx, "call_method", "unbind", [self, ConstantVar(0)], {}
         ).iterate(tx)
 
-    def getitem(self, tx, key):
+    def getitem(self, tx: Frame, key: Variable) -> Variable:
         return tx.output.call_graph(tx, "call_function", operator.getitem, [self, key], {})
 
-    def setitem(self, tx, key, value):
+    def setitem(self, tx: Frame, key: Variable, value: Variable) -> None:
         tx.output.call_graph(tx, "call_function", operator.setitem, [self, key, value], {})
 
-    def contains(self, tx, item):
+    def contains(self, tx: Frame, item: Variable) -> bool:
         result = tx.output.call_graph(tx, "call_method", "__contains__", [self, item], {})
         return result.truth(tx)
 
-    def getattr(self, tx, name):
+    def getattr(self, tx: Frame, name: str) -> Variable:
         replaced = self.replaced(tx, name)
         if replaced is not None:
             return replaced
@@ -167,16 +183,7 @@ class TensorVar(Variable):
             self.guard_shape(tx)
             return tx.output.wrap_result(self.fake.shape)
         if name in METADATA:
-            if name in UNGUARDED and self.value is not None:
-                tx.output.guard(
-                    self.source,
-                    ("FLAG", name),
-                    f"{{0}}.{name} == {{pin}}",
-                    getattr(self.value, name),
-                )
-                if name == "retains_grad":  # fake tensors do not carry it
-                    return ConstantVar(self.value.retains_grad)
-            return tx.output.wrap_result(self._told(tx, name))
+            return self._metadata(tx, name)
         if name == "grad":
             return self._grad(tx)
         if name == "grad_fn" and self._told(tx, "grad_fn") is None:
@@ -187,6 +194,19 @@ class TensorVar(Variable):
             return tx.output.call_graph(tx, "call_function", getattr, [self, ConstantVar(name)], {})
         if name == "__class__":
             return tx.output.wrap_pinned(self.cls)
+        return self._other_attribute(tx, name)
+
+    def _metadata(self, tx: Frame, name: str) -> Variable:
+        """What a fake tensor tells, too: no node."""
+        if name in UNGUARDED and self.value is not None:
+            found = getattr(self.value, name)
+            tx.output.guard(self.source, ("FLAG", name), f"{{0}}.{name} == {{pin}}", found)
+            if name == "retains_grad":  # fake tensors do not carry it
+                return ConstantVar(found)
+        return tx.output.wrap_result(self._told(tx, name))
+
+    def _other_attribute(self, tx: Frame, name: str) -> Variable:
+        """A method, or what the program has put on the tensor."""
         if name == "_typed_storage" or name in BREAKING_METHODS and not hasattr(torch.Tensor, name):
             raise Break("tensor attribute", f"Tensor.{name} is not traced")
         found = getattr(torch.Tensor, name, None)
@@ -201,7 +221,7 @@ class TensorVar(Variable):
             raise Break("tensor attribute", f"Tensor.{name} is not traced")
         return tx.method_of(self, name)
 
-    def _told(self, tx, name):
+    def _told(self, tx: Frame, name: str) -> Any:
         """An attribute that autograd may refuse to tell: of a view that was written in another
         mode."""
         if id(self.fake) in tx.output.untold and name in HISTORY:
@@ -211,7 +231,7 @@ class TensorVar(Variable):
         except ours(RuntimeError) as error:
             raise Break("tensor attribute", f"Tensor.{name}: {str(error)[:80]}") from None
 
-    def replaced(self, tx, name):
+    def replaced(self, tx: Frame, name: str) -> Variable | None:
         """What a program has put in the place of this attribute of torch's (`torch.Tensor.relu =
         mine`), or None."""
         owner, found = lookup(torch.Tensor, name)
@@ -221,35 +241,35 @@ class TensorVar(Variable):
             raise Break("tensor attribute", f"Tensor.{name}, which the program has replaced")
         return method_of_class(tx, owner, found, name, self, tx.output.wrap_pinned(self.cls))
 
-    def inlined(self, tx, owner, found, name):
+    def inlined(self, tx: Frame, owner: type | None, found: Any, name: str) -> Variable | None:
         """A Python method of torch's that calls what the program has replaced, or None: else it
         goes into the graph whole."""
         if made_by_torch(found) and tx.output.calls_replaced(found, in_leaf_module):
             return method_of_class(tx, owner, found, name, self, tx.output.wrap_pinned(self.cls))
         return None
 
-    def guard_shape(self, tx):
+    def guard_shape(self, tx: Frame) -> None:
         """A parameter's shape was asked for: from now on it matters whatever the backend is."""
         if self.source is not None and self.value is not None:
             tx.output.guard(
                 self.source, "SHAPE", f"{{0}}.shape == {tuple(self.value.shape)}", row=LAYOUT
             )
 
-    def _grad(self, tx):
+    def _grad(self, tx: Frame) -> Variable:
         if self.source is None or self.value is None:
             if not self._told(tx, "requires_grad") or not self._told(tx, "is_leaf"):
                 return ConstantVar(None)
             raise Break("tensor attribute", "the .grad of a tensor made in this frame")
         return tx.output.wrap(self.value.grad, self.source.attr("grad"))
 
-    def setattr(self, tx, name, value):
+    def setattr(self, tx: Frame, name: str, value: Variable) -> None:
         if name == "requires_grad" and self._sets_what_is(tx, value):
             return
         raise Break(
             "tensor attribute", f"setting Tensor.{name}", "set it outside the compiled function"
         )
 
-    def _sets_what_is(self, tx, value):
+    def _sets_what_is(self, tx: Frame, value: Variable) -> bool:
         """Does `tensor.requires_grad = value` neither change anything nor raise?"""
         tensor = self.fake if self.value is None else self.value
         return (
@@ -259,18 +279,20 @@ class TensorVar(Variable):
             and self.getattr(tx, "is_leaf").as_constant()
         )
 
-    def method_requires_grad_(self, tx, *args, **kwargs):
+    def method_requires_grad_(self, tx: Frame, *args: Variable, **kwargs: Variable) -> Any:
         tensor = self.fake if self.value is None else self.value
         self._told(tx, "requires_grad")
         if tensor.is_inference() or tensor._is_view():  # what it needs is not told by its flag
             raise Break("tensor method", "requires_grad_() of a view or an inference tensor")
         return tx.output.call_graph(tx, "call_method", "requires_grad_", [self, *args], kwargs)
 
-    def method_detach_(self, tx):
+    def method_detach_(self, tx: Frame) -> Any:
         self._told(tx, "requires_grad")  # eager refuses a view
         return tx.output.call_graph(tx, "call_method", "detach_", [self], {})
 
-    def call_method(self, tx, name, args, kwargs):
+    def call_method(
+        self, tx: Frame, name: str, args: list[Variable], kwargs: dict[str, Variable]
+    ) -> Variable:
         replaced = self.replaced(tx, name)
         if replaced is not None:
             return replaced.call(tx, args, kwargs)
@@ -287,7 +309,7 @@ class TensorVar(Variable):
             return self.getattr(tx, name).call(tx, args, kwargs)
         return tx.output.call_graph(tx, "call_method", name, [self, *args], kwargs)
 
-    def _python_value(self, tx, name):
+    def _python_value(self, tx: Frame, name: str) -> Variable:
         hint = "the value leaves the graph; keep it a tensor"
         if (
             config.capture_scalar_outputs
@@ -310,8 +332,8 @@ class TensorVar(Variable):
             raise Break("data-dependent", f"Tensor.{name}() ({self.describe()})", hint)
         return ConstantVar(value)
 
-    def _scaled(name, symbol):
-        def method(self, tx, *args, **kwargs):
+    def _scaled(name: Any, symbol: str) -> Callable:
+        def method(self: Any, tx: Frame, *args: Variable, **kwargs: Variable) -> Variable:
             """addcmul, addcdiv: a `value` that is a tensor (what follows from an optimizer's step
             count) is multiplied in."""
             value = kwargs.get("value")
@@ -328,36 +350,36 @@ class TensorVar(Variable):
     method_addcdiv, method_addcdiv_ = _scaled("addcdiv", "/"), _scaled("addcdiv_", "/")
 
     # ---- metadata that needs no node
-    def method_size(self, tx, dim=None):
+    def method_size(self, tx: Frame, dim: Variable | None = None) -> Any:
         self.guard_shape(tx)
         if dim is not None and dim.identity() is not None:
             return tx.fold(lambda: self.fake.size(dim.as_constant()))
         return self.getattr(tx, "shape")
 
-    def method_dim(self, tx):
+    def method_dim(self, tx: Frame) -> Any:
         return ConstantVar(self.fake.dim())
 
     method_ndimension = method_dim
 
-    def method_numel(self, tx):
+    def method_numel(self, tx: Frame) -> Any:
         return tx.output.wrap_result(self.fake.numel())
 
     method_nelement = method_numel
 
-    def method_stride(self, tx, dim=None):
+    def method_stride(self, tx: Frame, dim: Variable | None = None) -> Any:
         if dim is not None:
             return tx.fold(lambda: self.fake.stride(dim.as_constant()))
         return tx.output.wrap_result(self.fake.stride())
 
-    def method___len__(self, tx):
+    def method___len__(self, tx: Frame) -> Any:
         return tx.output.wrap_result(self.length(tx))
 
-    def method_type(self, tx, *args, **kwargs):
+    def method_type(self, tx: Frame, *args: Variable, **kwargs: Variable) -> Any:
         if not args and not kwargs:
             return ConstantVar(self.fake.type())
         return tx.output.call_graph(tx, "call_method", "type", [self, *args], kwargs)
 
-    def method_new(self, tx, *args, **kwargs):
+    def method_new(self, tx: Frame, *args: Variable, **kwargs: Variable) -> Any:
         """x.new(size) makes a tensor of that size, x.new((2, 3)) one that holds 2 and 3: a graph
         has tuples only, so that a torch.Size is given by its name."""
         if args and getattr(args[0], "cls", None) is torch.Size:
@@ -365,10 +387,10 @@ class TensorVar(Variable):
             args = args[1:]
         return tx.output.call_graph(tx, "call_method", "new", [self, *args], kwargs)
 
-    def method___hash__(self, tx):
+    def method___hash__(self, tx: Frame) -> None:
         raise Break("tensor method", "hash(tensor)")
 
-    def reconstruct(self, cg):
+    def reconstruct(self, cg: Codegen) -> None:
         cg.load_graph_output(self)
 
 
@@ -385,7 +407,9 @@ class FloatVar(Unpinned):
     __slots__ = ("value", "tensor", "pin")
     cls = float
 
-    def __init__(self, value, tensor, pin, source=None):
+    def __init__(
+        self, value: float, tensor: TensorVar, pin: Callable, source: Source | None = None
+    ) -> None:
         self.source, self.mutated, self.value, self.tensor, self.pin = (
             source,
             False,
@@ -394,18 +418,18 @@ class FloatVar(Unpinned):
             pin,
         )
 
-    def is_constant(self):
+    def is_constant(self) -> bool:
         return True
 
-    def as_constant(self):
+    def as_constant(self) -> Any:
         self.pin()
         return self.value
 
-    def reconstruct(self, cg):
+    def reconstruct(self, cg: Codegen) -> None:
         cg.load_const(self.as_constant())
 
     # ---- in the graph
-    def beside(self, tx, others):
+    def beside(self, tx: Frame, others: Iterable[Variable]) -> Variable:
         """What to use where `others` are the call's other arguments.  A number takes the dtype of
         the tensors it meets; a 0-d tensor only does so beside floating tensors that have
         dimensions, and is cast beside others."""
@@ -422,7 +446,7 @@ class FloatVar(Unpinned):
             return ConstantVar(self.as_constant())
         return tx.output.call_graph(tx, "call_method", "to", [self.tensor, ConstantVar(dtype)], {})
 
-    def combine(self, tx, operation, *operands):
+    def combine(self, tx: Frame, operation: Any, *operands: Any) -> Variable:
         """A float from `operands`: FloatVars and ConstantVars of numbers."""
         floats = [v for v in operands if isinstance(v, FloatVar)]
         tensor = tx.output.call_graph(
@@ -462,7 +486,7 @@ ARITHMETIC = {
 }
 
 
-def with_tensors(tx, target, args, kwargs):
+def with_tensors(tx: Frame, target: Any, args: Any, kwargs: Any) -> Any:
     """(args, kwargs) of a call in the graph where each FloatVar is a tensor, if the operation takes
     one there, or else a constant."""
     name = target if isinstance(target, str) else getattr(target, "__name__", "")

@@ -8,21 +8,30 @@ Out:  its variable, and guards on what was asked at once: a list's length, no ke
 Mirrors torch/_dynamo/variables/builder.py (wrap_listlike, _wrap for dicts).
 """
 
+from __future__ import annotations
+
 import collections
 import types
 import typing
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from ..exceptions import Break
 from ..foreign import ours
-from .base import Lazy
+from .base import Lazy, Variable
 from .constant import LITERALS, ConstantVar, is_constant_value
 from .containers import DictVar, ListVar, SetVar, TupleVar
 from .registry import SHARED
 
+if TYPE_CHECKING:
+    from ..graph_capture import OutputGraph
+    from ..sources import Source
+    from .base import Variable
 
-def list_of(builder, value, source, base=list):
+
+def list_of(builder: OutputGraph, value: Any, source: Source, base: type = list) -> ListVar:
     exact = type(value) in (list, collections.deque)
     values = value if exact else list.__getitem__(value, slice(None))
     builder.guard(
@@ -44,7 +53,7 @@ def list_of(builder, value, source, base=list):
     return variable
 
 
-def tuple_of(builder, value, source, base=tuple):
+def tuple_of(builder: OutputGraph, value: Any, source: Source, base: type = tuple) -> TupleVar:
     exact = type(value) in (tuple, torch.Size)
     kind = type(value) if exact or hasattr(type(value), "_fields") else tuple
     length = "len({0})" if exact else "tuple.__len__({0})"  # a program's class may have its own
@@ -54,50 +63,19 @@ def tuple_of(builder, value, source, base=tuple):
     return TupleVar(items, kind, source)
 
 
-def dict_of(builder, value, source, base=dict):
+def dict_of(builder: OutputGraph, value: Any, source: Source, base: type = dict) -> DictVar:
+    """`base`: of an instance of a subclass, the class whose methods answer for it."""
     if dict.__contains__(value, "__builtins__"):
         raise Break("dictionary", "a module's globals as a dictionary")
     exact = type(value) in (dict, collections.OrderedDict, collections.defaultdict)
-    items, kind = (
-        {},
-        collections.OrderedDict if isinstance(value, collections.OrderedDict) else dict,
-    )
-    try:
-        pairs = [
-            *kind.items(value)
-        ]  # in the order of the program: dict.items() of an OrderedDict forgets move_to_end()
-    except ours(KeyError, RuntimeError):
-        raise Break("dictionary", "an OrderedDict that was written by dict's methods") from None
+    pairs = pairs_of(value)
+    items = {}
     for key, item in pairs:
-        if is_constant_value(key):
-            variable = ConstantVar(key)
-        elif type(key) in (torch.Tensor, torch.nn.Parameter):  # an optimizer's state
-            known, variable = builder.memo.get(id(key)), builder.wrap_pinned(key)
-            if known is not None and variable.source.kind != "pinned":
-                builder.guard(variable.source, "ID", "{0} is {pin}", key)
-        elif (
-            isinstance(
-                key,
-                (
-                    type,
-                    types.FunctionType,
-                    types.BuiltinFunctionType,
-                    types.GenericAlias,
-                    types.UnionType,
-                    typing._Final,
-                ),
-            )
-            or isinstance(key, tuple)
-            and all(type(part) in LITERALS or isinstance(part, type) for part in key)
-        ):
-            variable = builder.wrap_result(key)
+        variable = wrap_key(builder, key)
+        if type(key) in (str, int, bool, type(None)):
+            child = source.child("item" if exact else "dict_item", key)
         else:
-            raise Break("dictionary", f"a dictionary with a {type(key).__name__} as a key")
-        child = (
-            source.child("item" if exact else "dict_item", key)
-            if type(key) in (str, int, bool, type(None))
-            else source.child("pinned_item", builder.tree.pinned(key).key)
-        )
+            child = source.child("pinned_item", builder.tree.pinned(key).key)
         items[variable.hash_key(builder.frame)] = (variable, Lazy(item, child))
     factory = None
     if type(value) is collections.defaultdict and value.default_factory is not None:
@@ -109,7 +87,43 @@ def dict_of(builder, value, source, base=dict):
     return made
 
 
-def set_of(builder, value, source):
+def pairs_of(value: Any) -> list[tuple[Any, Any]]:
+    """Keys and values in the order that the program sees: dict.items() of an OrderedDict forgets
+    move_to_end()."""
+    kind = collections.OrderedDict if isinstance(value, collections.OrderedDict) else dict
+    try:
+        return [*kind.items(value)]
+    except ours(KeyError, RuntimeError):
+        raise Break("dictionary", "an OrderedDict that was written by dict's methods") from None
+
+
+HASHED_BY_IDENTITY = (
+    *(type, types.FunctionType, types.BuiltinFunctionType),
+    *(types.GenericAlias, types.UnionType, typing._Final),
+)
+
+
+def wrap_key(builder: OutputGraph, key: Any) -> Variable:
+    """The variable of a key of a dictionary: those that hash by their value or as an object."""
+    if is_constant_value(key):
+        return ConstantVar(key)
+    if type(key) in (torch.Tensor, torch.nn.Parameter):  # an optimizer's state
+        known, variable = builder.memo.get(id(key)), builder.wrap_pinned(key)
+        if known is not None and variable.source.kind != "pinned":
+            builder.guard(variable.source, "ID", "{0} is {pin}", key)
+        return variable
+    if isinstance(key, HASHED_BY_IDENTITY) or is_tuple_of_constants(key):
+        return builder.wrap_result(key)
+    raise Break("dictionary", f"a dictionary with a {type(key).__name__} as a key")
+
+
+def is_tuple_of_constants(key: Any) -> bool:
+    return isinstance(key, tuple) and all(
+        type(part) in LITERALS or isinstance(part, type) for part in key
+    )
+
+
+def set_of(builder: OutputGraph, value: Any, source: Source) -> SetVar:
     if not all(is_constant_value(item) or isinstance(item, type) for item in value):
         raise Break("set", "a set with elements that are not constants")
     builder.guard(source, "EQUALS", "{0} == {pin}", type(value)(value))
@@ -118,10 +132,10 @@ def set_of(builder, value, source):
     return SetVar(hosts, type(value), source, type(value)(hosts))
 
 
-def wrapped(build):
+def wrapped(build: Callable) -> Callable:
     """The rule for a container that is exactly of a type which `build` knows."""
 
-    def rule(builder, value, source):
+    def rule(builder: OutputGraph, value: Any, source: Source) -> Variable:
         if type(value).__dictoffset__:
             guard_no_attributes(builder, value, source)
         variable = build(builder, value, source)
@@ -131,7 +145,7 @@ def wrapped(build):
     return rule
 
 
-def guard_no_attributes(builder, value, source):
+def guard_no_attributes(builder: OutputGraph, value: Any, source: Source) -> None:
     """A container that may have attributes of its own (an OrderedDict) has none."""
     if value.__dict__:
         raise Break("attribute", f"a {type(value).__name__} with attributes")
@@ -144,7 +158,7 @@ SHARED.rule(dict, collections.OrderedDict, collections.defaultdict)(wrapped(dict
 SHARED.rule(set, frozenset)(wrapped(set_of))
 
 
-def is_named_tuple(value):
+def is_named_tuple(value: Any) -> bool:
     kind = type(value)
     return (
         isinstance(value, tuple) and hasattr(kind, "_fields") and kind.__new__ is not tuple.__new__
@@ -152,7 +166,7 @@ def is_named_tuple(value):
 
 
 @SHARED.rule(test=is_named_tuple)
-def wrap_named_tuple(builder, value, source):
+def wrap_named_tuple(builder: OutputGraph, value: Any, source: Source) -> TupleVar:
     items = enumerate(tuple.__iter__(value))
     return TupleVar(
         [Lazy(item, source.child("tuple_item", n)) for n, item in items], type(value), source

@@ -9,6 +9,10 @@ Parameters and buffers are guarded by identity, which holds the rest of them fas
 Mirrors torch/_dynamo/variables/builder.py (wrap_tensor) and guards.py (TENSOR_MATCH).
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 import torch
 
 from miniinductor.sizes.printing import python_code
@@ -20,6 +24,10 @@ from ..guards import LAYOUT, Guard
 from ..sources import module_path
 from .registry import SHARED
 from .tensor import TensorVar
+
+if TYPE_CHECKING:
+    from ..graph_capture import OutputGraph
+    from ..sources import Source
 
 KNOWS_NAMES = hasattr(torch.Tensor, "has_names")  # named dimensions went with torch 2.13
 
@@ -46,7 +54,7 @@ def tells_history(value: torch.Tensor) -> bool:
 
 
 @SHARED.rule(test=lambda value: isinstance(value, torch.Tensor), order=10)
-def wrap_tensor(builder, value, source):
+def wrap_tensor(builder: OutputGraph, value: Any, source: Source) -> TensorVar:
     """A placeholder of the graph, or a parameter that the graph holds."""
     kind = type(value)
     if kind not in (torch.Tensor, torch.nn.Parameter):
@@ -56,46 +64,52 @@ def wrap_tensor(builder, value, source):
     if KNOWS_NAMES and value.has_names():
         raise Break("tensor", "a tensor with named dimensions", "drop them: tensor.rename(None)")
     parent = source.base
-    owned = (
-        parent is not None and parent.key in ("_parameters", "_buffers") and parent.kind == "item"
-    )
-    if owned and source.name() not in builder.input_sources:
-        builder.guard(source, "ID", "{0} is {pin}", value)
-        if config.guard_parameter_metadata:  # `p.data = ...`, `p.t_()` keep the identity
-            guard_layout(builder, value, kind, source)
-        if torch.is_grad_enabled():
-            builder.guard(
-                source,
-                "GRAD",
-                "{0}.requires_grad is {pin}",
-                value.requires_grad,
-                row="requires_grad",
-            )
-        name = builder.unique_name(module_name(source))
-        fake = builder.fake_of(value)
-        node = builder.add_input("get_attr", name, fake)
-        builder.attributes[name] = value
-        node.meta["module_path"] = module_name(source).rpartition(".")[0]
-        variable = TensorVar(node, fake, kind, source, value)
+    table = parent is not None and parent.kind == "item" and parent.key
+    if table in ("_parameters", "_buffers") and source.name() not in builder.input_sources:
+        variable = wrap_parameter(builder, value, kind, source)
     else:
-        dims, strides = builder.policy.of_tensor(value, source)
-        guard_tensor(builder, value, kind, source, dims if dims or strides else None)
-        fake = (
-            builder.symbolic_fake_of(value, source, dims, strides)
-            if dims or strides
-            else builder.fake_of(value)
-        )
-        node = builder.add_input("placeholder", builder.unique_name(source.name()), fake)
-        variable = TensorVar(node, fake, kind, source, value)
-        builder.inputs.append(variable)
-        if dims or strides:
-            builder.symbolic_inputs[id(variable)] = fake.shape, fake.stride()
-            guard_strides(builder, fake, source)
-    builder.by_fake[id(fake)] = variable
+        variable = wrap_input(builder, value, kind, source)
+    builder.by_fake[id(variable.fake)] = variable
     return variable
 
 
-def guard_layout(builder, value: torch.Tensor, kind: type, source) -> None:
+def wrap_parameter(
+    builder: OutputGraph, value: torch.Tensor, kind: type, source: Source
+) -> TensorVar:
+    """A parameter or buffer of a module: held by the graph, guarded by its identity."""
+    builder.guard(source, "ID", "{0} is {pin}", value)
+    if config.guard_parameter_metadata:  # `p.data = ...`, `p.t_()` keep the identity
+        guard_layout(builder, value, kind, source)
+    if torch.is_grad_enabled():
+        needed = value.requires_grad
+        builder.guard(source, "GRAD", "{0}.requires_grad is {pin}", needed, row=LAYOUT)
+    name = builder.unique_name(module_name(source))
+    fake = builder.fake_of(value)
+    node = builder.add_input("get_attr", name, fake)
+    builder.attributes[name] = value
+    node.meta["module_path"] = module_name(source).rpartition(".")[0]
+    return TensorVar(node, fake, kind, source, value)
+
+
+def wrap_input(builder: OutputGraph, value: torch.Tensor, kind: type, source: Source) -> TensorVar:
+    """A placeholder; some of its sizes and strides are symbols, if the policy says so."""
+    dims, strides = builder.policy.of_tensor(value, source)
+    symbolic = bool(dims or strides)
+    guard_tensor(builder, value, kind, source, dims if symbolic else None)
+    if symbolic:
+        fake = builder.symbolic_fake_of(value, source, dims, strides)
+    else:
+        fake = builder.fake_of(value)
+    node = builder.add_input("placeholder", builder.unique_name(source.name()), fake)
+    variable = TensorVar(node, fake, kind, source, value)
+    builder.inputs.append(variable)
+    if symbolic:
+        builder.symbolic_inputs[id(variable)] = fake.shape, fake.stride()
+        guard_strides(builder, fake, source)
+    return variable
+
+
+def guard_layout(builder: OutputGraph, value: torch.Tensor, kind: type, source: Source) -> None:
     """What the memo watches of a tensor whose identity is guarded (LAYOUT), each as a guard
     that says what has changed."""
     builder.guard(source, "TENSOR", "type({0}) is {pin}", kind, row=LAYOUT)
@@ -107,26 +121,29 @@ def guard_layout(builder, value: torch.Tensor, kind: type, source) -> None:
     builder.guard(source, "VIEW_BITS", view_bits_check(value), row=LAYOUT)
 
 
-def guard_tensor(builder, value, kind, source, symbolic=None):
-    builder.guard(source, "TENSOR", "type({0}) is {pin}", kind)
-    builder.guard(source, "DTYPE", "{0}.dtype is {pin}", value.dtype)
+def guard_tensor(
+    builder: OutputGraph, value: Any, kind: type, source: Source, symbolic: dict | None = None
+) -> None:
+    row = LAYOUT if symbolic is None and value.layout is torch.strided else None
+    builder.guard(source, "TENSOR", "type({0}) is {pin}", kind, row)
+    builder.guard(source, "DTYPE", "{0}.dtype is {pin}", value.dtype, row)
     if symbolic is not None:  # the rest is said by `guard_strides` and the ShapeEnv
         builder.guard(source, "SHAPE", f"{{0}}.dim() == {value.dim()}")
         fixed = [f"{{0}}[{d}] == {n}" for d, n in enumerate(value.shape) if d not in symbolic]
         if fixed:
             builder.guard(source.attr("shape"), "SHAPE", " and ".join(fixed))
     else:
-        builder.guard(source, "SHAPE", f"{{0}}.shape == {tuple(value.shape)}")
+        builder.guard(source, "SHAPE", f"{{0}}.shape == {tuple(value.shape)}", row=row)
     if symbolic is None and value.layout is torch.strided:
-        builder.guard(source, "STRIDE", f"{{0}}.stride() == {tuple(value.stride())}")
+        builder.guard(source, "STRIDE", f"{{0}}.stride() == {tuple(value.stride())}", row=row)
     elif symbolic is None:
         builder.guard(source, "LAYOUT", "{0}.layout is {pin}", value.layout)
-    builder.guard(source, "GRAD", f"{{0}}.requires_grad is {value.requires_grad}")
-    guard_place(builder, value, source)
-    builder.guard(source, "VIEW_BITS", view_bits_check(value))
+    builder.guard(source, "GRAD", f"{{0}}.requires_grad is {value.requires_grad}", row=row)
+    guard_place(builder, value, source, row)
+    builder.guard(source, "VIEW_BITS", view_bits_check(value), row=row)
 
 
-def guard_strides(builder, fake, source):
+def guard_strides(builder: OutputGraph, fake: Any, source: Source) -> None:
     """Strides that follow the symbolic sizes."""
     symbols = sorted(
         set().union(*[n.node.expr.free_symbols for n in fake.stride() if type(n) is torch.SymInt]),
@@ -143,14 +160,14 @@ def guard_strides(builder, fake, source):
     )
 
 
-def guard_place(builder, value, source):
+def guard_place(builder: OutputGraph, value: Any, source: Source, row: str | None = None) -> None:
     if value.is_cpu:
-        builder.guard(source, "DEVICE", "{0}.is_cpu")
+        builder.guard(source, "DEVICE", "{0}.is_cpu", row=row)
     else:
-        builder.guard(source, "DEVICE", "{0}.device == {pin}", value.device)
+        builder.guard(source, "DEVICE", "{0}.device == {pin}", value.device, row)
 
 
-def module_name(source):
+def module_name(source: Any) -> str:
     """ "h.0.weight" for a parameter's source."""
     owner = source.base.base
     while owner is not None and owner.kind in ("dict", "raw_dict"):

@@ -36,13 +36,10 @@ from torch.fx._lazy_graph_module import (
 
 from ..checks import may_raise
 from ..eager_support import refusal
+from ..exceptions import CannotFunctionalize
 from ..sizes.symbols import same, same_sizes
 
 aten = torch.ops.aten
-
-
-class CannotFunctionalize(Exception):
-    """A write that has no functional form here; the graph runs eagerly."""
 
 
 def with_graph(gm, graph, name="FunctionalGraph"):

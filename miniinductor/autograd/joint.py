@@ -27,17 +27,20 @@ from it outside only, as in PyTorch.
 
 import bisect
 import contextlib
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 import torch.utils._pytree as pytree
+from torch import fx
 from torch._dispatch.python import enable_python_dispatcher
 from torch.utils._python_dispatch import _disable_current_modes
 
+from ..exceptions import CannotTrace
 from ..foreign import ours
 from .functionalize import functionalize
 from .tracer import (
-    CannotTrace,
     OriginInterpreter,
     Tracer,
     ambient_autocast,
@@ -187,9 +190,13 @@ def with_histories(fake_mode, tensors, leaves):
 
 def check_histories(tensors, objects):
     """Raise CannotTrace if the program has changed whether an input needs gradients other than by
-    writing to it."""
+    writing to it: `detach_`, `requires_grad_`.  (Autograd lets nobody write to a leaf that needs
+    gradients, so one that has a history now was detached before.)"""
     for tensor, thing in zip(tensors, objects):
-        if not isinstance(tensor, torch.Tensor) or thing.grad_fn is not None:
+        if not isinstance(tensor, torch.Tensor):
+            continue
+        was_learned = tensor.is_leaf and tensor.requires_grad
+        if thing.grad_fn is not None and not was_learned:
             continue
         before, now = (tensor.requires_grad, tensor.is_leaf), (thing.requires_grad, thing.is_leaf)
         if before != now:
@@ -244,100 +251,150 @@ def autograd_errors():
         ) from error
 
 
-def trace_joint(gm, inputs, held, decompositions=None):
+def trace_joint(
+    gm: fx.GraphModule,
+    inputs: Sequence[Any],
+    held: Sequence[torch.Tensor],
+    decompositions: Mapping[Any, Callable] | None = None,
+) -> Joint:
     """Trace forward and backward of `gm(*inputs)`; `held`: the tensors behind its get_attr nodes.
 
     Placeholders: primal0.. for [*inputs, *held], then tangents.  Raises CannotTrace, also where
     autograd itself refuses the program (a saved tensor was written): it then runs eagerly, and
     raises what eager raises.
     """
-    fake_mode, primals, joint = new_fake_mode(), [*inputs, *held], Joint()
-    tracer = Tracer(fake_mode, decompositions)
-    leaves, objects = (
-        fake_inputs(fake_mode, primals),
-        [],
-    )  # what autograd differentiates by; what the program gets
-    for i, (tensor, leaf) in enumerate(zip(primals, leaves)):
-        thing = with_history(fake_mode, tensor, leaf)
-        objects.append(thing)
-        tracer.placeholder(input_name(gm, i, leaf, "primal"), thing)
-    histories = [getattr(t, "grad_fn", None) for t in objects]
-    origins = BackwardOrigins(tracer)
-    attributes = {id(t): o for t, o in zip(held, objects[len(inputs) :])}
-    recording = torch.is_grad_enabled()
-    with contextlib.ExitStack() as stack:
-        for context in (
+    return JointTrace(gm, inputs, held, decompositions).run()
+
+
+class JointTrace:
+    """One trace of a program and of its gradients.
+
+    leaves: what autograd differentiates by.  objects: what the program gets, in the same order.
+    results: what the autograd function will return.  recorded: primals that autograd saw written ->
+    where their new value stands among the results.
+    """
+
+    def __init__(
+        self,
+        gm: fx.GraphModule,
+        inputs: Sequence[Any],
+        held: Sequence[torch.Tensor],
+        decompositions: Mapping[Any, Callable] | None,
+    ) -> None:
+        self.gm, self.primals, self.joint = gm, [*inputs, *held], Joint()
+        self.arguments, self.held = len(inputs), held
+        self.fake_mode = new_fake_mode()
+        self.tracer = Tracer(self.fake_mode, decompositions)
+        self.leaves = fake_inputs(self.fake_mode, self.primals)
+        self.objects: list[Any] = []
+        for place, (tensor, leaf) in enumerate(zip(self.primals, self.leaves)):
+            thing = with_history(self.fake_mode, tensor, leaf)
+            self.objects.append(thing)
+            self.tracer.placeholder(input_name(gm, place, leaf, "primal"), thing)
+        self.histories = [getattr(thing, "grad_fn", None) for thing in self.objects]
+        self.origins = BackwardOrigins(self.tracer)
+        self.results: list[torch.Tensor] = []
+        self.recorded: dict[int, int] = {}
+
+    def run(self) -> Joint:
+        with (
             torch.autograd.set_multithreading_enabled(False),
-            torch.autograd.set_detect_anomaly(False),
+            torch.autograd.set_detect_anomaly(False),  # it reads values
             enable_python_dispatcher(),
-            fake_mode,
-            tracer,
-        ):  # (anomaly detection reads values)
-            stack.enter_context(context)
+            self.fake_mode,
+            self.tracer,
+        ):
+            self.plan_results(self.run_program())
+            self.check_gradients()
+            gradients = self.differentiate()
+        self.write_down(gradients)
+        return self.joint
+
+    def run_program(self) -> Any:
+        """What the program gives for the fakes."""
+        attributes = {id(t): o for t, o in zip(self.held, self.objects[self.arguments :])}
+        interpreter = JointInterpreter(self.gm, self.tracer, self.origins, attributes)
+        recording = torch.is_grad_enabled()
         with ambient_autocast(), autograd_errors():
             try:
-                out = JointInterpreter(gm, tracer, origins, attributes).run(*objects[: len(inputs)])
+                return interpreter.run(*self.objects[: self.arguments])
             finally:
                 torch._C._set_grad_enabled(recording)
-        flat, joint.structure = pytree.tree_flatten(out)
-        check_histories(primals, objects)
-        results = plan_outputs(joint, tracer, flat, objects)
-        recorded = {}  # primals that autograd saw written -> where the new value stands
-        for i, (thing, history) in enumerate(zip(objects, histories)):
-            if needs_gradient(thing) and thing.grad_fn is not history:
-                recorded[i] = len(results)
-                results.append(thing)
-        joint.count = len(results)
-        joint.tangents = [
-            i for i, r in enumerate(results) if isinstance(r, torch.Tensor) and r.requires_grad
-        ]
-        differentiated = [results[i] for i in joint.tangents]
+
+    def plan_results(self, out: Any) -> None:
+        """Which tensors the autograd function returns: outputs, then written primals."""
+        flat, self.joint.structure = pytree.tree_flatten(out)
+        check_histories(self.primals, self.objects)
+        self.results = plan_outputs(self.joint, self.tracer, flat, self.objects)
+        for place, (thing, history) in enumerate(zip(self.objects, self.histories)):
+            if not needs_gradient(thing) or thing.grad_fn is history:
+                continue
+            if history is not None and history not in history_of([thing]):
+                raise CannotTrace("the program detaches an input, then writes to it")
+            self.recorded[place] = len(self.results)
+            self.results.append(thing)
+        self.joint.count = len(self.results)
+        self.joint.tangents = [i for i, r in enumerate(self.results) if needs_gradient(r)]
+
+    def check_gradients(self) -> None:
+        """Raise CannotTrace where one autograd function could not stand for the program's."""
+        joint = self.joint
+        differentiated = [self.results[i] for i in joint.tangents]
         history = history_of(differentiated)
-        joint.unreached = unreached(leaves, history)
-        if joint.tangents and len(joint.unreached) == sum(map(needs_gradient, leaves)):
+        joint.unreached = unreached(self.leaves, history)
+        if joint.tangents and len(joint.unreached) == sum(map(needs_gradient, self.leaves)):
             raise CannotTrace("outputs need gradients because of a leaf that was made inside")
-        if len(differentiated) > 1 and any(
-            map(has_several_outputs, history)
-        ):  # without_tangents() takes what does not arrive for zero, and all that follows from it
+        if len(differentiated) > 1 and any(map(has_several_outputs, history)):
+            # without_tangents() takes what does not arrive for zero, and all that follows from it
             raise CannotTrace(
                 "a custom autograd function with several outputs: its backward must see "
                 "which of them reached the loss"
             )
-        if any(alias.kind == "input" and alias.at in recorded for alias in joint.aliases):
+        if any(alias.kind == "input" and alias.at in self.recorded for alias in joint.aliases):
             raise CannotTrace("a custom autograd function gave a view of an input that is written")
-        sources = [leaf for leaf, tensor in zip(leaves, primals) if needs_gradient(tensor)]
-        last = list(tracer.graph.nodes)[len(primals) - 1] if primals else None
-        tangents = []
-        for i in joint.tangents:
-            with _disable_current_modes(), fake_mode:
-                tangent = torch.empty_like(
-                    results[i].detach()
-                )  # dense, even if the result is an expand()
-            with tracer.graph.inserting_after(last):
-                last = tracer.placeholder(f"tangent{i}", tangent)
-            tangents.append(tangent)
-        tracer.before_record = origins.backward
+
+    def differentiate(self) -> list[torch.Tensor | None]:
+        """The gradient of each primal, traced; None for those without."""
+        tangents = self.make_tangents()
+        learned = [needs_gradient(tensor) for tensor in self.primals]
+        sources = [leaf for leaf, learns in zip(self.leaves, learned) if learns]
+        found: Sequence[torch.Tensor | None] = [None] * len(sources)
+        self.tracer.before_record = self.origins.backward
         with no_autocast(), autograd_errors():
-            gradients = iter(
-                torch.autograd.grad(
-                    [results[i] for i in joint.tangents], sources, tangents, allow_unused=True
-                )
-                if tangents and sources
-                else [None] * len(sources)
-            )
-        tracer.before_record = None
-        gradients = [next(gradients) if needs_gradient(tensor) else None for tensor in primals]
-    aliases = {alias.result for alias in joint.aliases if alias.at != alias.result}
-    computed = [None if i in aliases else result for i, result in enumerate(results)]
-    tracer.graph.output(tracer.nodes_of((computed, gradients)))
-    _forget_history(tracer.graph)
-    joint.record(tracer, "JointGraph")
-    joint.find_uncounted(tracer, objects)
-    names = {f"primal{i}": i for i in range(len(primals))}
-    joint.writes = [
-        Write(names[target], recorded.get(names[target])) for _, target in joint.written
-    ]
-    return joint
+            if tangents and sources:
+                outputs = [self.results[i] for i in self.joint.tangents]
+                found = torch.autograd.grad(outputs, sources, tangents, allow_unused=True)
+        self.tracer.before_record = None
+        gradients = iter(found)
+        return [next(gradients) if learns else None for learns in learned]
+
+    def make_tangents(self) -> list[torch.Tensor]:
+        """A placeholder for the gradient of each result that gets one, after those of the
+        primals."""
+        last = list(self.tracer.graph.nodes)[len(self.primals) - 1] if self.primals else None
+        tangents = []
+        for i in self.joint.tangents:
+            with _disable_current_modes(), self.fake_mode:
+                # dense, even if the result is an expand()
+                tangent = torch.empty_like(self.results[i].detach())
+            with self.tracer.graph.inserting_after(last):
+                last = self.tracer.placeholder(f"tangent{i}", tangent)
+            tangents.append(tangent)
+        return tangents
+
+    def write_down(self, gradients: Sequence[torch.Tensor | None]) -> None:
+        """The joint graph, and what it writes."""
+        joint, tracer = self.joint, self.tracer
+        aliases = {alias.result for alias in joint.aliases if alias.at != alias.result}
+        computed = [None if i in aliases else result for i, result in enumerate(self.results)]
+        tracer.graph.output(tracer.nodes_of((computed, gradients)))
+        _forget_history(tracer.graph)
+        joint.record(tracer, "JointGraph")
+        joint.find_uncounted(tracer, self.objects)
+        names = {f"primal{i}": i for i in range(len(self.primals))}
+        joint.writes = [
+            Write(names[target], self.recorded.get(names[target])) for _, target in joint.written
+        ]
 
 
 def trace_forward(gm, inputs, decompositions=None):
@@ -410,46 +467,67 @@ class OutputPlanner:
             self.results.append(tensor)
         return self.where[id(tensor)]
 
-    def output(self, place, leaf):
+    def output(self, place: int, leaf: Any) -> Output:
         if not isinstance(leaf, torch.Tensor):
             return Output("value", leaf)
         if id(leaf) in self.positions:
             return Output("input", self.positions[id(leaf)])
         root, steps = self.made[id(leaf)]
-        alone = len(self.sharing[id(root)]) == 1
         if self.places[id(leaf)] != place:  # the same tensor again
             return Output("output", self.places[id(leaf)])
         if leaf.requires_grad and leaf.is_leaf and not leaf._is_view():
             raise CannotTrace("an output is a leaf that requires gradients and was made inside")
-        if id(root) in self.positions:
-            source = Output("input", self.positions[id(root)])
-        elif self.tracer.node_of(root).op == "get_attr":
-            source = Output("held", self.tracer.constants[self.tracer.node_of(root).target])
-        elif alone and not (leaf.requires_grad and leaf.is_leaf) and not has_lazy_bits(leaf):
-            if passes_custom_function(leaf, root) and leaf._is_view():
-                at = len(self.results)
-                self.joint.aliases.append(Alias(at, "computed", at, ()))
-            return Output("computed", self.result(leaf))
-        else:
-            tensors = self.sharing[id(root)]
-            if any(t.requires_grad for t in tensors) and not root.requires_grad:
-                raise CannotTrace(
-                    "outputs share memory in a way that their common source does not know"
-                )
-            source = Output("computed", self.result(root))
+        source = self.outer_source(root)
+        if source is None:
+            if self.is_own(leaf, root):
+                return self.own_result(leaf, root)
+            source = self.shared_result(root)
         if leaf is root:
             return source
         near, last_steps = self.tracer.derivation(leaf, {*self.places, *self.positions})
         if passes_custom_function(leaf, near):
-            if source.kind == "held":
-                raise CannotTrace("an output shares memory with a constant, and has a history")
-            if not is_view_of(leaf, root):
-                raise CannotTrace("a custom autograd function gave a view of another output's data")
-            self.joint.aliases.append(Alias(len(self.results), source.kind, source.at, steps))
-            return Output("computed", self.result(leaf))
+            return self.alias(leaf, root, source, steps)
         if near is root:
             return Output(source.kind, source.at, steps)
         return Output("output", self.places[id(near)], last_steps)
+
+    def outer_source(self, root: torch.Tensor) -> Output | None:
+        """What a view is made of, if that is none of the results."""
+        if id(root) in self.positions:
+            return Output("input", self.positions[id(root)])
+        node = self.tracer.node_of(root)
+        if node.op == "get_attr":
+            return Output("held", self.tracer.constants[node.target])
+        return None
+
+    def is_own(self, leaf: torch.Tensor, root: torch.Tensor) -> bool:
+        """Can the leaf itself be a result: does no other output share its memory, and can it come
+        out of an autograd function as it is?"""
+        is_alone = len(self.sharing[id(root)]) == 1
+        return is_alone and not (leaf.requires_grad and leaf.is_leaf) and not has_lazy_bits(leaf)
+
+    def own_result(self, leaf: torch.Tensor, root: torch.Tensor) -> Output:
+        if passes_custom_function(leaf, root) and leaf._is_view():
+            at = len(self.results)
+            self.joint.aliases.append(Alias(at, "computed", at, ()))
+        return Output("computed", self.result(leaf))
+
+    def shared_result(self, root: torch.Tensor) -> Output:
+        """The root of several outputs, as a result of which they will be views."""
+        if any(t.requires_grad for t in self.sharing[id(root)]) and not root.requires_grad:
+            raise CannotTrace(
+                "outputs share memory in a way that their common source does not know"
+            )
+        return Output("computed", self.result(root))
+
+    def alias(self, leaf: torch.Tensor, root: torch.Tensor, source: Output, steps: tuple) -> Output:
+        """The leaf as a result that is made by these steps, with a history of its own."""
+        if source.kind == "held":
+            raise CannotTrace("an output shares memory with a constant, and has a history")
+        if not is_view_of(leaf, root):
+            raise CannotTrace("a custom autograd function gave a view of another output's data")
+        self.joint.aliases.append(Alias(len(self.results), source.kind, source.at, steps))
+        return Output("computed", self.result(leaf))
 
     def check(self, leaf, output):
         """Would the leaf, made as planned, be to autograd what it was when the program ran?"""

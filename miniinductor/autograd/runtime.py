@@ -24,16 +24,17 @@ Mirrors torch/_functorch/_aot_autograd/runtime_wrappers.py.
 
 import copy
 import functools
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.utils._pytree as pytree
 
 from .. import config
+from ..exceptions import CannotLower, CompilerError
 from ..foreign import ThreadState, faults
-from ..lowering import CannotLower
 from ..records import Later
-from ..runtime.build import CompilerError
 from ..runtime.program import in_layout
 from ..sizes.symbols import fill
 from .joint import has_lazy_bits, replay
@@ -70,6 +71,7 @@ class Plan:
     program: object  # of the forward half
     cut: Cut = None  # training
     shared_memory: bool = False  # it writes: no two tensors may share memory
+    may_refuse: bool = False  # kernels look at values, and nothing else happens: see eager.py
 
     def __getstate__(self):
         joint = copy.copy(self.joint)
@@ -205,74 +207,13 @@ def inner_writes(forward, joint):
     return forward
 
 
-def connect(plan, run_forward, run_backward, held):
+def connect(
+    plan: Plan, run_forward: Callable, run_backward: Callable, held: Sequence[torch.Tensor]
+) -> Callable:
     """The callable: an autograd function around the two halves, and the aliases around that."""
-    joint, cut, count = plan.joint, plan.cut, plan.joint.count
-    differentiable = set(joint.tangents)
-    saved_inputs, gradients = cut.saved_inputs, cut.gradients
-    strides = fill((cut.saved_strides, cut.tangents), list(joint.symbols.values()))
-    views_of_aliases = fill([alias.views for alias in joint.aliases], list(joint.symbols.values()))
-
-    def add_aliases(results, primals):
-        """The results that share memory with primals or with other results."""
-        sizes = [primals[i] for i in joint.symbols]
-        for alias, views in zip(joint.aliases, views_of_aliases(*sizes)):
-            source = primals[alias.at] if alias.kind == "input" else results[alias.at]
-            results[alias.result] = replay(source, views) if views else source.view_as(source)
-
-    class Compiled(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx, *primals):
-            values = run_forward(*uncounted(primals))
-            # a view made without autograd could not be written by the program
-            results = [
-                v.detach() if isinstance(v, torch.Tensor) and v._is_view() else v
-                for v in values[:count]
-            ]
-            if joint.aliases:
-                add_aliases(results, primals)
-            kept = iter(values[count:])
-            ctx.save_for_backward(*[next(kept) if i is None else primals[i] for i in saved_inputs])
-            ctx.set_materialize_grads(False)
-            ctx.sizes = [primals[i] for i in joint.symbols]
-            ctx.mark_non_differentiable(
-                *[
-                    r
-                    for i, r in enumerate(results)
-                    if i not in differentiable and isinstance(r, torch.Tensor)
-                ]
-            )
-            return tuple(results)
-
-        @staticmethod
-        @undisturbed
-        def backward(ctx, *given):
-            if not any(
-                tangent is not None for tangent in given
-            ):  # nothing of this call reached the loss
-                return (None,) * len(gradients)
-            saved_strides, tangents = strides(*ctx.sizes)
-            saved = [in_layout(t, stride) for t, stride in zip(ctx.saved_tensors, saved_strides)]
-            ctx.maybe_clear_saved_tensors()  # unless the graph is retained
-            arrived = [
-                given[i] if given[i] is None else in_layout(resolved(given[i]), stride)
-                for i, stride in tangents
-            ]
-            recording = torch.is_grad_enabled()
-            try:  # calls of C alone: an exception may come at any time, in an `__exit__` too
-                torch._C._set_grad_enabled(False)
-                values = without_autocast(run_backward, ctx.sizes, saved, arrived)
-            finally:
-                torch._C._set_grad_enabled(recording)
-            if torch.is_grad_enabled():  # create_graph=True
-                values = OnceOnly.apply(torch.empty(0, requires_grad=True), *values)
-            return tuple([None if at is None else values[at] for at in gradients])
-
-    def without_history(*primals):
-        return tuple(run_forward(*uncounted(primals))[:count])
-
-    uncounted = written_by_data(joint)
-    apply = Compiled.apply if joint.tangents else without_history
+    halves = Halves(plan, run_forward, run_backward)
+    joint = plan.joint
+    apply = halves.function().apply if joint.tangents else halves.without_history
     if joint.tangents and joint.unreached:
         apply = functools.partial(apply_detached, apply, joint.unreached)
     outside = [w for w in joint.writes if w.result is not None]
@@ -282,12 +223,83 @@ def connect(plan, run_forward, run_backward, held):
         if outside:
             primals = [*inputs, *held]
             for write in outside:
-                primals[write.primal].copy_(
-                    results[write.result]
-                )  # autograd is on: the input gets new history
+                # autograd is on: the input gets new history
+                primals[write.primal].copy_(results[write.result])
         return results
 
     return with_outputs(joint, run, held)
+
+
+class Halves:
+    """What the autograd function does in its two directions."""
+
+    def __init__(self, plan: Plan, run_forward: Callable, run_backward: Callable) -> None:
+        self.joint, self.cut = plan.joint, plan.cut
+        self.run_forward, self.run_backward = run_forward, run_backward
+        self.uncounted = written_by_data(plan.joint)
+        self.without_tangent = [
+            i for i in range(plan.joint.count) if i not in set(plan.joint.tangents)
+        ]
+        symbols = list(plan.joint.symbols.values())
+        self.strides = fill((plan.cut.saved_strides, plan.cut.tangents), symbols)
+        self.views_of_aliases = fill([alias.views for alias in plan.joint.aliases], symbols)
+
+    def function(self) -> type[torch.autograd.Function]:
+        """The autograd function; its two methods are this object's."""
+        compiled = {
+            "forward": staticmethod(self.forward),
+            "backward": staticmethod(undisturbed(self.backward)),
+        }
+        return type("Compiled", (torch.autograd.Function,), compiled)
+
+    def without_history(self, *primals: Any) -> tuple:
+        return tuple(self.run_forward(*self.uncounted(primals))[: self.joint.count])
+
+    def forward(self, ctx: Any, *primals: Any) -> tuple:
+        joint, count = self.joint, self.joint.count
+        values = self.run_forward(*self.uncounted(primals))
+        # a view made without autograd could not be written by the program
+        results = [
+            v.detach() if isinstance(v, torch.Tensor) and v._is_view() else v
+            for v in values[:count]
+        ]
+        if joint.aliases:
+            self.add_aliases(results, primals)
+        kept = iter(values[count:])
+        saved = [next(kept) if i is None else primals[i] for i in self.cut.saved_inputs]
+        ctx.save_for_backward(*saved)
+        ctx.set_materialize_grads(False)
+        ctx.sizes = [primals[i] for i in joint.symbols]
+        constant = [results[i] for i in self.without_tangent]
+        ctx.mark_non_differentiable(*[r for r in constant if isinstance(r, torch.Tensor)])
+        return tuple(results)
+
+    def add_aliases(self, results: list, primals: Sequence[Any]) -> None:
+        """The results that share memory with primals or with other results."""
+        sizes = [primals[i] for i in self.joint.symbols]
+        for alias, views in zip(self.joint.aliases, self.views_of_aliases(*sizes)):
+            source = primals[alias.at] if alias.kind == "input" else results[alias.at]
+            results[alias.result] = replay(source, views) if views else source.view_as(source)
+
+    def backward(self, ctx: Any, *given: torch.Tensor | None) -> tuple:
+        if all(tangent is None for tangent in given):  # nothing of this call reached the loss
+            return (None,) * len(self.cut.gradients)
+        saved_strides, tangents = self.strides(*ctx.sizes)
+        saved = [in_layout(t, stride) for t, stride in zip(ctx.saved_tensors, saved_strides)]
+        ctx.maybe_clear_saved_tensors()  # unless the graph is retained
+        arrived = [
+            None if given[i] is None else in_layout(resolved(given[i]), stride)
+            for i, stride in tangents
+        ]
+        recording = torch.is_grad_enabled()
+        try:  # calls of C alone: an exception may come at any time, in an `__exit__` too
+            torch._C._set_grad_enabled(False)
+            values = without_autocast(self.run_backward, ctx.sizes, saved, arrived)
+        finally:
+            torch._C._set_grad_enabled(recording)
+        if recording:  # create_graph=True
+            values = OnceOnly.apply(torch.empty(0, requires_grad=True), *values)
+        return tuple([None if at is None else values[at] for at in self.cut.gradients])
 
 
 def apply_detached(apply, places, *primals):

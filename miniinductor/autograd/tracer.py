@@ -33,11 +33,12 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 from .. import config
 from ..eager_layouts import strides_in_eager
 from ..eager_support import refusal
+from ..exceptions import CannotFunctionalize, CannotTrace, DataDependent
 from ..fake_mode import FakeMode
 from ..foreign import ours, together
+from ..hooks import CALLS
 from ..sizes.symbols import hint, same, same_sizes, sizes
-from . import recurrent
-from .functionalize import CannotFunctionalize, functional_form, graph_module, is_view
+from .functionalize import functional_form, graph_module, is_view
 
 aten = torch.ops.aten
 RESIZING = {
@@ -57,19 +58,11 @@ OWN_DROPOUT = {
     F.alpha_dropout,
     F.feature_alpha_dropout,
 }
-RESAMPLING = {F.interpolate, F.upsample, F.upsample_bilinear, F.upsample_nearest, F.grid_sample}
+RESAMPLING = {F.interpolate, F.upsample, F.upsample_nearest, F.upsample_bilinear, F.grid_sample}
 FEW = 4096  # elements
 # Python's rules for these neither ask for the dtype nor look at the targets, as eager's kernels do
 LOOKS_CLOSER = {"hardshrink", "softshrink", "multi_margin_loss", "multilabel_margin_loss"}
 LIFT = {aten.lift_fresh.default, aten.lift_fresh_copy.default}
-
-
-class CannotTrace(Exception):
-    """This program, on these arguments, is not traced; it runs eagerly."""
-
-
-class DataDependent(CannotTrace):
-    """The program asks for the *value* of a tensor; it cannot be traced whole."""
 
 
 @contextlib.contextmanager
@@ -168,6 +161,8 @@ class Tracer(TorchDispatchMode):
         self._made_by = {}  # id of a tensor that shares memory -> (its source, a step of a view)
         # ids of tensors whose version a write has raised: of a base, not of what it is `.data` of
         self.versions_raised = set()
+        # ids of tensors of which an as_strided() of a part has reached other parts
+        self.reached_around = set()
 
     # --- tensors and their nodes ------------------------------------------------------------------
     def bind(self, tensor, node):
@@ -209,13 +204,33 @@ class Tracer(TorchDispatchMode):
             given = args[place] if place < len(args) else kwargs.get(argument.name)
             for tensor in given if isinstance(given, (tuple, list)) else (given,):
                 self.check_mode_of(tensor)
-                if argument.is_out and repeats_elements(tensor):
-                    raise CannotTrace(f"{func} writes several elements to one place")
                 while (
                     id(tensor) in self._made_by and self._made_by[id(tensor)][1][0] is not data_of
                 ):
                     tensor = self._made_by[id(tensor)][0]
                 self.versions_raised.add(id(tensor))
+
+    def note_reach(self, source, out):
+        """`out` is source.as_strided(...): does it read what `source`, a part, does not have?
+
+        When the whole is written later, autograd makes the history of `out` anew: of an eager
+        tensor by one as_strided() of the whole, of ours by the views in turn, and the gradient of
+        what lies around the part is lost."""
+        root = self.derivation(source)[0]
+        first, last = span_of(source)
+        start, end = span_of(out)
+        if root is not source and (start < first or end > last):
+            self.reached_around.add(id(root))
+
+    def check_reach(self, args, kwargs):
+        """Raise CannotTrace if this write makes autograd give a wrong history to an earlier
+        as_strided()."""
+        met = []
+        of_tensors((args, kwargs), met.append)
+        if not (torch.is_grad_enabled() and any(t.requires_grad for t in met)):
+            return
+        if any(id(self.derivation(t)[0]) in self.reached_around for t in met):
+            raise CannotTrace("a write after as_strided() of a part that reaches around the part")
 
     def check_mode_of(self, tensor):
         """Raise CannotTrace if eager might refuse to write `tensor`: fake ones do not always know
@@ -285,6 +300,8 @@ class Tracer(TorchDispatchMode):
         if func is torch.ops.prim.device.default and isinstance(args[0], FakeTensor):
             return args[0].fake_device  # most of all questions: autograd's
         refuse_what_eager_refuses(func, args, kwargs)
+        if func._schema.is_mutable:
+            refuse_overlap(func, args, kwargs)
         if func._schema.is_mutable and torch.Tag.nondeterministic_seeded in func.tags:
             # eager draws in the order of memory; the functional form in that of the indices
             written = written_argument(func, args, kwargs)
@@ -318,11 +335,9 @@ class Tracer(TorchDispatchMode):
         elif is_composite(func):  # reached when autograd was off
             with self:
                 return func.decompose(*args, **kwargs)
-        if (
-            func._schema.is_mutable
-            and (rule := self.decompositions.get(functional_of(func))) is not None
-            and not refusal(functional_of(func), args, kwargs)
-        ):
+        functional = functional_of(func) if func._schema.is_mutable else None
+        rule = self.decompositions.get(functional)
+        if rule is not None and not refusal(functional, args, kwargs):
             with self:  # x.silu_() is x.copy_(silu(x)), and silu has a decomposition
                 out = rule(*args, **kwargs)
                 if out is not NotImplemented and torch.can_cast(out.dtype, args[0].dtype):
@@ -429,6 +444,8 @@ class Tracer(TorchDispatchMode):
         self.bind_output(out, node)
         if func._schema.is_mutable:
             self.note_writes(func, *of_tensors((args, kwargs), self.to_fake))
+            if self.reached_around:
+                self.check_reach(*of_tensors((args, kwargs), self.to_fake))
         if is_view(func):
             source = self.to_fake(args[0])
             if isinstance(out, (tuple, list)):
@@ -436,6 +453,8 @@ class Tracer(TorchDispatchMode):
                     self.share(piece, out, operator.getitem, (number,))
             if out is not source:
                 self.share(out, source, func, args[1:], kwargs)
+            if func is aten.as_strided.default:
+                self.note_reach(source, out)
         return out
 
     def bind_output(self, out, node):
@@ -507,9 +526,73 @@ def out_tensors(func, kwargs) -> list[torch.Tensor]:
     return [tensor for tensor in given if isinstance(tensor, torch.Tensor)]
 
 
-def repeats_elements(tensor: torch.Tensor) -> bool:
-    """Is it expanded, so that several elements lie in one place?"""
-    return any(same(step, 0) and not same(n, 1) for n, step in zip(tensor.shape, tensor.stride()))
+def refuse_overlap(func, args, kwargs) -> None:
+    """Raise CannotTrace where the call writes memory that has several elements in one place, or
+    that it also reads, in another layout: `x.add_(x.t())`.  Most of eager's kernels raise there.
+
+    Sizes that are symbols are taken for what they were in this call: what is refused runs eagerly,
+    which is right for all sizes."""
+    written, given = [], []
+    for place, argument in enumerate(func._schema.arguments):
+        value = args[place] if place < len(args) else kwargs.get(argument.name)
+        is_written = argument.alias_info is not None and argument.alias_info.is_write
+        of_tensors(value, (written if is_written else given).append)
+    if any(has_elements_in_one_place(t) for t in written):
+        raise CannotTrace(f"{func} writes several elements to one place in memory")
+    by_memory = {}
+    for t in written:
+        by_memory.setdefault(t.untyped_storage()._cdata, []).append(t)
+    for other in given:
+        for t in by_memory.get(other.untyped_storage()._cdata, ()):
+            if overlap_in_part(t, other):
+                raise CannotTrace(f"{func} writes to what it also reads, laid out otherwise")
+
+
+def as_in_this_call(t) -> tuple:
+    """(sizes, strides, offset) of a strided tensor in the call that is traced."""
+    numbers = [hint(n, 2) for n in (*t.shape, *t.stride(), t.storage_offset())]
+    return numbers[: t.dim()], numbers[t.dim() : -1], numbers[-1]
+
+
+def span_of(t) -> tuple:
+    """(the first, the last place in its memory) of a tensor, in the call that is traced."""
+    shape, strides, offset = as_in_this_call(t)
+    return offset, offset + sum((n - 1) * step for n, step in zip(shape, strides))
+
+
+def has_elements_in_one_place(t) -> bool:
+    """Is it expanded?"""
+    if t.layout is not torch.strided:
+        return False
+    shape, strides, _ = as_in_this_call(t)
+    return 0 not in shape and any(n > 1 and step == 0 for n, step in zip(shape, strides))
+
+
+def overlap_in_part(a, b) -> bool:
+    """Do two tensors in one memory, each without holes, share some of it, but not all alike?
+    (Of tensors with holes eager does not say, so it computes.)"""
+    if a.layout is not torch.strided or b.layout is not torch.strided or a is b:
+        return False
+    about, other = as_in_this_call(a), as_in_this_call(b)
+    if about == other or not (is_without_holes(*about[:2]) and is_without_holes(*other[:2])):
+        return False
+    start, end = about[2], about[2] + math.prod(about[0])
+    other_start, other_end = other[2], other[2] + math.prod(other[0])
+    if (start, end) == (other_start, other_end):
+        return about[1] != other[1]
+    return start < other_end and other_start < end
+
+
+def is_without_holes(shape, strides) -> bool:
+    """Do its elements fill the memory from the first to the last, each in a place of its own?"""
+    expected = 1
+    for step, n in sorted(zip(strides, shape)):
+        if n == 1:
+            continue
+        if step != expected:
+            return False
+        expected *= n
+    return 0 not in shape
 
 
 def of_tensors(tree, change):
@@ -629,45 +712,19 @@ class OriginInterpreter(fx.Interpreter):
             return self.ends.append(target.ended_by)
         if self.ends and target is self.ends[-1]:
             self.ends.pop()
-        images = [a for a in args[:1] if isinstance(a, torch.Tensor)]
-        if (
-            target in OWN_DROPOUT
-            or getattr(target, "__name__", "") in LOOKS_CLOSER
-            or target in RESAMPLING
-            and images
-            and (
-                images[0].dtype not in (torch.float32, torch.float64)
-                or same(images[0].numel(), 0)  # eager refuses some of them
-            )
-        ):
-            # Python's rule for it would split it before it reaches us; eager draws, and rounds, in
-            # a way of its own
+        rule = CALLS.get(target, OriginInterpreter.plain_call)
+        return rule(self, target, args, kwargs)
+
+    def plain_call(self, target, args, kwargs):
+        if stays_whole(target, args):
             with torch._C._DisablePythonDispatcher():
                 return super().call_function(target, args, kwargs)
+        out = super().call_function(target, args, kwargs)
+        if target in RESAMPLING and isinstance(out, torch.Tensor) and same(out.numel(), 0):
+            raise CannotTrace("eager may refuse to make an image without pixels")
         if target is getattr and args[1] == "data":
-            out, source = super().call_function(target, args, kwargs), self.tracer.to_fake(args[0])
-            self.tracer.share(out, source, data_of)
-            return out
-        if target in recurrent.FUNCTIONS:
-            given = recurrent.arguments(args, kwargs)
-            if recurrent.drops(given):
-                if args[0].is_cuda:
-                    raise CannotTrace("cuDNN draws a recurrent network's dropout in its own order")
-                return recurrent.layer_by_layer(target, given)
-            if recurrent.learns(given):
-                return recurrent.call_whole(target, given)
-        mask = kwargs.get("attn_mask") if target is F.scaled_dot_product_attention else None
-        if (
-            mask is not None
-            and mask.is_cuda
-            and mask.dim()
-            and mask.stride(-1) != 1
-            and not kwargs.get("dropout_p")
-        ):
-            # no fused attention kernel reads an expanded mask (and eager's other one draws dropout
-            # in another order)
-            kwargs = {**kwargs, "attn_mask": mask.contiguous()}
-        return super().call_function(target, args, kwargs)
+            self.tracer.share(out, self.tracer.to_fake(args[0]), data_of)
+        return out
 
     def call_method(self, target, args, kwargs):
         if target in LOOKS_CLOSER:
@@ -681,6 +738,27 @@ class OriginInterpreter(fx.Interpreter):
             return tensor
         self.tracer.constant(tensor, target)
         return self.tracer.to_fake(tensor)
+
+
+def stays_whole(target, args) -> bool:
+    """Would Python's rule for this function split it before it reaches us, though eager draws, or
+    rounds, or looks at values in a way of its own?"""
+    if target in OWN_DROPOUT or getattr(target, "__name__", "") in LOOKS_CLOSER:
+        return True
+    images = [a for a in args[:1] if isinstance(a, torch.Tensor)]
+    return target in RESAMPLING and any(map(resampled_unlike_eager, images))
+
+
+def resampled_unlike_eager(image) -> bool:
+    """Do Python's rules for `interpolate` and the like round, refuse, or lay out their results in
+    another way than eager's kernels, for this tensor?"""
+    if image.dtype not in (torch.float32, torch.float64) or same(image.numel(), 0):
+        return True
+    if image.dim() == 5 and not image.is_contiguous():
+        return True
+    dimensions = zip(image.shape, image.stride())
+    reach = 1 + sum((hint(n, 1) - 1) * hint(step, 0) for n, step in dimensions)
+    return reach < hint(image.numel(), 0)  # elements share memory
 
 
 def run_traced(function, args, decompositions=None, as_program=lambda mode, args, fakes: fakes):

@@ -63,7 +63,7 @@ class Scope:
         name = self.lookup((expression, c_type))
         if name is None:
             name = self.fresh(prefix)
-            self.lines.append(
+            self.add(
                 f"const {c_type} {name} = {expression};" if c_type else f"{name} = {expression}"
             )
             self.known[expression, c_type] = name
@@ -85,42 +85,6 @@ class Kernel:
     summary: str  # a short word for the kernel's name: "softmax", "add_gelu"
     reruns: bool = False  # it may read something again after it has written a result
     launch: object = None  # Triton: how many programs, and which block sizes to try
-
-
-# --- the order inside a kernel --------------------------------------------------------------------
-def in_data_flow_order(nodes: Sequence[Node]) -> list[Node]:
-    """A kernel's nodes so that each stands after those whose results it reads."""
-    names = {n.name for n in nodes}
-    needs = {n.name: {a.name for a in n.body.reads()} & names - {n.name} for n in nodes}
-    ordered: list[Node] = []
-    pending = list(nodes)
-    while pending:
-        done = {n.name for n in ordered}
-        ordered += [n for n in pending if needs[n.name] <= done]
-        pending = [n for n in pending if not needs[n.name] <= done]
-    return ordered
-
-
-def stages_of(
-    ordered: Sequence[Node], is_inner: Mapping[str, bool], is_pointwise: bool
-) -> dict[str, int]:
-    """In which inner loop (stage) each node runs, or right after which: a reduction ends a stage,
-    and so does what stands outside of the loop; -1: before the first."""
-    makers = {n.name: n for n in ordered}
-    stages: dict[str, int] = {}
-    for node in ordered:
-        inner = is_inner[node.name]
-        stage = 0 if inner else -1
-        for access in node.body.reads():
-            producer = makers.get(access.name)
-            if producer is None or producer is node:
-                continue
-            in_same_loop = (
-                not inner or is_pointwise or (is_inner[producer.name] and not producer.is_reduction)
-            )
-            stage = max(stage, stages[producer.name] + (0 if in_same_loop else 1))
-        stages[node.name] = stage
-    return stages
 
 
 # --- names ----------------------------------------------------------------------------------------
@@ -164,7 +128,3 @@ def origin_text(origins: Iterable[object], order: Mapping[str, int] | None, limi
     names = in_graph_order(origins, order)
     more = f"{len(names) - limit} more, ..., " if len(names) > limit else ""
     return f": {more}{', '.join(names[-limit:])}" if names else ""
-
-
-def strip_comments(source: str, sign: str = "//") -> str:
-    return re.sub(rf"[ \t]*{sign} [^\n]*", "", source)

@@ -28,50 +28,50 @@ Mirrors torch/_inductor/codegen/cpp.py (paper section 4.4 and 4.6).  Left out: e
 
 import math
 import re
+from dataclasses import replace
+from typing import Any
 
 import sympy
 import torch
 
 from .. import config
-from ..dependencies import int_or_none, loop_variables, merge_loops, stride_of
+from ..dependencies import int_or_none, stride_of
 from ..sizes.printing import index_text
-from ..sizes.symbols import hint
-from .common import (
-    Kernel,
-    Scope,
-    Value,
-    in_data_flow_order,
-    indent,
-    origin_text,
-    stages_of,
-    summary,
-)
-from .cpp_expressions import NARROW, CppExpressions, compute_type, memory_type
+from .common import Kernel, Value, indent, origin_text, summary
+from .cpp_expressions import NARROW, CppExpressions, CppScope, compute_type, memory_type
 from .cpp_lanes import RowInvariants, with_longer_lanes
 from .cpp_reductions import (
     CHUNK,
-    LANES,
     Accumulator,
     RowReductions,
     alone,
-    array_declarations,
     declarations,
-    estimate,
     longest,
-    loops_around,
+    bound,
+)
+from .plan import (
+    PARALLEL_WORK,
+    Crossings,
+    KernelPlan,
+    plan_crossings,
+    plan_kernel,
+    with_lanes,
+)
+from .strategy import Strategy, strategies_for
+from .tree import (
+    Block,
+    Line,
+    Pragma,
+    Statement,
+    Statements,
+    nest,
+    printed,
+    sets_error,
 )
 
-PARALLEL_WORK = 1 << 15  # scalar operations below which starting threads costs more than they save
-TILES = (
-    (64, 32),
-    (256, 128),
-)  # tiles of a transposed access: along it and along the lanes, of few elements and of many
-MANY = 1 << 18
-SHORT = 512  # a loop up to which what fills no vector counts
 BLOCK = 128  # elements of float16 converted at once
 SCRATCH_BYTES = 1 << 17  # stack for values between stages
 SMALL_SCRATCH = 2048  # elements of each, where their number is symbolic: more lie on the heap
-MOST_PARTS = 512  # partial results of a reduction that is itself spread over threads
 
 
 class CppKernelWriter(RowReductions, RowInvariants, CppExpressions):
@@ -84,158 +84,102 @@ class CppKernelWriter(RowReductions, RowInvariants, CppExpressions):
             overwritten,
         )  # buffer -> input whose memory it takes
         self.order = order  # FX node name -> its place in the graph; None: by name
-        self.nodes, self.group = list(group.nodes), group
-        self.outer, self.inner = group.outer, group.inner
+        self.group = group
         self.pointers, self.sizes = {}, []  # buffer name -> C name; size symbols
         self.values = {}  # buffer -> Value now at hand
         self.raw, self.copies = (
             {},
             {},
         )  # of 16 bits: rounded value -> what it was; loaded value -> its element
-        self.scratch, self.stored, self.read, self.guests = {}, [], [], {}
+        self.stored, self.read = [], []
+        self.crossings = Crossings()
+        self.strategies: list[Strategy] = []
+        self.spread = False  # do threads share the loops of a reduction?
+        self.is_tiled = False  # are outer loops cut into tiles, so that no loop may be taken alone?
         self.has_scatter = bool(group.targets)
         # element of float16 -> (array of floats, pointer to a block of elements, is it written?)
         self.halves = {}
         self.may_run_again = not self.has_scatter and not any(
-            n.name in overwritten for n in self.nodes
+            n.name in overwritten for n in group.nodes
         )
         self.inner_symbols = set()  # indirect indices that change in the inner loop
         self.accumulators, self.inner_variables = [], set()
         self.scatter_is_row_wise = False  # a scatter whose lanes write different elements
 
     # -- plan --------------------------------------------------------------------------------------
-    def plan_loops(self):
-        bodies = merge_loops([n.body for n in self.nodes])
-        self.outer = bodies[0].outer
-        self.inner = max((b.inner for b in bodies), key=len)
-        self.is_pointwise = not self.inner
-        if self.is_pointwise:
-            bodies = with_longer_lanes(bodies)
-            self.outer, self.inner = bodies[0].outer[:-1], bodies[0].outer[-1:]
-            if self.inner:
-                bodies = [b.as_full(self.outer, self.inner) for b in bodies]
-        self.bodies = {n.name: b for n, b in zip(self.nodes, bodies)}
-        self.x = loop_variables("x", len(self.outer))
-        self.r = loop_variables("r", len(self.inner))
-        self.outer_count = estimate(self.outer)
-        self.inner_count = estimate(self.inner)
-        operations = sum(len(b.instructions) for b in bodies)
-        made, instructions = {n.name for n in self.nodes}, [i for b in bodies for i in b.walk()]
-        self.any_nan = any(
-            i.op == "load"
-            and i.args[0] not in made
-            and self.buffers[i.args[0]].layout.dtype
-            in (torch.float16, torch.float32, torch.float64)
-            for i in instructions
-        )
+    def plan_loops(self) -> KernelPlan:
+        plan = plan_kernel(self.group.nodes)
+        if not plan.is_pointwise:
+            return plan
+        return with_lanes(plan, with_longer_lanes(list(plan.bodies.values())))
+
+    def decide(self) -> None:
+        """Which form the kernel takes: from its plan alone, before a line is written."""
+        plan = self.plan
+        self.any_nan = self.may_read_nan()
         self.by_rows = self.is_outer_reduction()
-        self.tile = self.plan_tile()
+        self.decide_threads()
+        self.strategies = strategies_for(self)
         self.plan_lanes()
-        # element -> (array, type in memory, element at the corner, its step along the lanes)
-        self.tile_loads = {}
-        work = self.outer_count * self.inner_count * max(1, operations // 4)
-        known = all(isinstance(n, int) for n in (*self.outer, *self.inner))
-        self.parallel = (
-            config.openmp and (work >= PARALLEL_WORK or not known) and not self.has_scatter
+        if self.by_rows:
+            self.spread = self.plan_rows()
+        self.crossings = plan_crossings(
+            plan,
+            self.buffers,
+            self.keep,
+            self.overwritten,
+            nbytes=plan.inner_count * 8,
+            room=None if self.spread or self.by_rows else SCRATCH_BYTES,
         )
-        enough = -(-PARALLEL_WORK // max(1, operations // 4))
-        self.threads_if = (
-            "" if known else f" if ({self.size(math.prod([*self.outer, *self.inner]))} >= {enough})"
+        self.keep |= self.crossings.stored
+
+    def may_read_nan(self) -> bool:
+        """Does it read floats other than bfloat16 (of which a NaN stays one when it is cut off)?"""
+        floats = (torch.float16, torch.float32, torch.float64)
+        made = {n.name for n in self.plan.nodes}
+        return any(
+            access.name not in made and self.buffers[access.name].layout.dtype in floats
+            for body in self.plan.bodies.values()
+            for access in body.reads()
         )
 
-    def is_outer_reduction(self):
+    def decide_threads(self) -> None:
+        plan = self.plan
+        operations = sum(len(body.instructions) for body in plan.bodies.values())
+        per_element = max(1, operations // 4)
+        work = plan.outer_count * plan.inner_count * per_element
+        sizes = (*plan.outer, *plan.inner)
+        known = all(isinstance(n, int) for n in sizes)
+        is_enough = work >= PARALLEL_WORK or not known
+        self.parallel = config.openmp and is_enough and not self.has_scatter
+        self.threads_if = ""
+        if not known:
+            enough = -(-PARALLEL_WORK // per_element)
+            self.threads_if = f"{self.size(math.prod(sizes))} >= {enough}"
+
+    def is_outer_reduction(self) -> bool:
         """Do the reduction's reads step through memory by the last outer loop rather than by the
         reduction's?"""
-        if (
-            self.is_pointwise
-            or not self.outer
-            or self.outer_count < 2
-            or not config.row_reductions
-            or self.group.has_scan
-            or self.has_scatter
-        ):
+        plan = self.plan
+        if not config.row_reductions or plan.is_pointwise or not plan.outer:
             return False
-        last, lane = self.x[-1], self.r[-1]
+        if plan.outer_count < 2 or self.group.has_scan or self.has_scatter:
+            return False
+        last, lane = plan.x[-1], plan.r[-1]
         votes = 0
-        for node in self.nodes:
-            if not self.bodies[node.name].inner:
-                continue
-            for access in self.bodies[node.name].reads():
-                if not access.index.free_symbols.intersection(self.r):
+        for body in plan.bodies.values():
+            for access in body.reads() if body.inner else ():
+                if not access.index.free_symbols.intersection(plan.r):
                     continue  # one value per row (a mean, a weight): read once either way
                 along, across = (int_or_none(stride_of(access.index, v)) for v in (last, lane))
                 votes += (along == 1 and across != 1) - (across == 1 and along != 1)
         return votes > 0
 
-    def plan_stages(self):
-        """stage of each node: inner nodes run in inner loop `stage`, outer ones right after it."""
-        self.is_inner = {n.name: bool(self.bodies[n.name].inner) for n in self.nodes}
-        self.nodes = in_data_flow_order(self.nodes)
-        self.stage = stages_of(self.nodes, self.is_inner, self.is_pointwise)
-        self.last_stage = max(self.stage.values())
-        self.spread = self.plan_rows() if self.by_rows else self.is_spread()
-        self.plan_crossings()
-
-    def is_spread(self):
-        """Few outer iterations over much: is the reduction itself spread over the threads?"""
-        return (
-            self.parallel
-            and config.split_reductions
-            and not self.group.has_scan
-            and not self.is_pointwise
-            and self.outer_count < 8
-            and self.inner_count >= PARALLEL_WORK
-        )
-
-    def plan_crossings(self):
-        """Values that cross stages: in scratch memory, or stored where that would be too large."""
-        scratch_bytes = 0
-        for node in self.nodes:
-            later = self.later_readers(node)
-            is_value = self.is_inner[node.name] and not node.is_reduction
-            if not later or not is_value or node.name in self.keep:
-                continue
-            nbytes = self.inner_count * 8
-            if self.spread or self.by_rows or scratch_bytes + nbytes > SCRATCH_BYTES:
-                self.keep.add(node.name)
-                self.guests.update(self.host(node, later))
-            else:
-                scratch_bytes += nbytes
-                self.scratch[node.name] = f"scratch{len(self.scratch)}"
-
-    def later_readers(self, node):
-        """The nodes that read its elements in a later inner loop."""
-        return [
-            n
-            for n in self.nodes
-            if self.stage[n.name] > self.stage[node.name]
-            and self.is_inner[n.name]
-            and any(a.name == node.name for a in n.body.reads())
-        ]
-
-    def host(self, node, later):
-        """{node: the only one that reads it, a result}, if each element is read just to store one
-        of the same size in the same place: there the other's memory serves both."""
-        user, (made, *_) = later[0], self.bodies[node.name].writes()
-        body = self.bodies[user.name]
-        same = {
-            a.index for a in body.writes() + [a for a in body.reads() if a.name == node.name]
-        } == {made.index}
-        free = (
-            not user.is_reduction
-            and user.name in self.keep
-            and user.name not in {**self.overwritten, **{h: g for g, h in self.guests.items()}}
-        )
-        fits = same and self.buffers[user.name].layout.dtype == self.buffers[node.name].layout.dtype
-        if len(later) == 1 and free and fits and not self.has_scatter:
-            return {node.name: user.name}
-        return {}
-
     # -- writing -----------------------------------------------------------------------------------
     def write(self):
-        self.plan_loops()
-        self.plan_stages()
-        self.outside = Scope(self.above)
+        self.plan = self.plan_loops()
+        self.decide()
+        self.outside = CppScope(self.above)
         if self.by_rows:
             body = self.write_by_rows()
         else:
@@ -248,25 +192,27 @@ class CppKernelWriter(RowReductions, RowInvariants, CppExpressions):
 
     def finish(self, lines, buffers):
         """The kernel, whose arguments are pointers to `buffers` and then the sizes."""
-        head = ["int error = 0;"] if any("error" in line for line in lines) else []
+        checks = sets_error(lines)
+        head = ["int error = 0;"] if checks else []
         arguments = [*buffers, *self.sizes]
         head += [
             f"const int64_t {symbol} = (int64_t)args[{arguments.index(symbol)}];"
             for symbol in self.sizes
         ]
-        origins = {o for n in self.nodes for o in n.buffer.origins}
-        body = head + lines + ["return error;" if "int error = 0;" in head else "return 0;"]
-        reruns = any("exact.v" in line for line in lines)
+        origins = {o for n in self.plan.nodes for o in n.buffer.origins}
+        body = [*head, *printed(lines), "return error;" if checks else "return 0;"]
+        reruns = any("exact.v" in line for line in body)
         if reruns:
             body = ["return mini::fast_then_exact([&](auto exact) {", *indent(body), "});"]
-        lines = [
-            f"// computes {', '.join(n.name for n in self.nodes)}{origin_text(origins, self.order, limit=12)}",
+        names = ", ".join(n.name for n in self.plan.nodes)
+        source = [
+            f"// computes {names}{origin_text(origins, self.order, limit=12)}",
             'extern "C" int NAME(void** args) {',
             *indent(body),
             "}",
         ]
         return Kernel(
-            fold_error_clauses("\n".join(lines)),
+            "\n".join(source) + "\n",
             arguments,
             list(self.stored),
             list(self.read),
@@ -281,17 +227,16 @@ class CppKernelWriter(RowReductions, RowInvariants, CppExpressions):
                 self.buffers[name].layout.dtype
             )
             made_by = origin_text(getattr(self.buffers[name], "origins", ()), self.order, limit=3)
-            lines.append(
-                f"{c_type}* {pointer} = ({c_type}*){place.format(number)};    // {name}{made_by}"
-            )
+            value = f"({c_type}*){place.format(number)}"
+            lines.append(Line(f"{c_type}* {pointer} = {value};    // {name}{made_by}"))
         return lines
 
     def write_stages(self):
         """Outer iteration = per stage: accumulators, inner loop, statements after it."""
         outside = self.outside
-        for name, array in self.scratch.items():
+        for name, array in self.crossings.scratch.items():
             c_type = compute_type(self.buffers[name].layout.dtype)
-            count = math.prod(self.inner)
+            count = math.prod(self.plan.inner)
             if isinstance(count, int):
                 outside.add(f"{c_type} {array}[{count}];")
             else:  # on the stack, or in memory that each thread keeps, and that grows
@@ -300,35 +245,32 @@ class CppKernelWriter(RowReductions, RowInvariants, CppExpressions):
                     f"{c_type}* {array} = {self.size(count)} <= {SMALL_SCRATCH} ? small_{array} : "
                     f"mini::scratch<{c_type}, {array.removeprefix('scratch')}>({self.size(count)});"
                 )
-        for stage in range(-1, self.last_stage + 1):
-            inner_nodes = [
-                n for n in self.nodes if self.stage[n.name] == stage and self.is_inner[n.name]
-            ]
+        for stage in self.plan.stages():
+            inner_nodes = self.plan.inner_nodes(stage)
             self.now = stage
             if inner_nodes:
                 self.write_inner_stage(inner_nodes)
             self.where_am_i(outside, ())
-            for node in self.nodes:
-                if self.stage[node.name] == stage and not self.is_inner[node.name]:
-                    self.play(node)
+            for node in self.plan.outer_nodes(stage):
+                self.play(node)
         return outside.lines
 
     def where_am_i(self, scope, inner_variables):
         self.scope, self.inner_variables = scope, set(inner_variables)
 
     def play(self, node, body=None):
-        self.node, body = node, body or self.bodies[node.name]
-        if len(self.nodes) > 1 and body is self.bodies[node.name]:
+        self.node, body = node, body or self.plan.bodies[node.name]
+        if len(self.plan.nodes) > 1 and body is self.plan.bodies[node.name]:
             self.scope.add(f"// {node.name}{origin_text(node.buffer.origins, self.order)}")
         body.play(self)
 
     def write_inner_stage(self, nodes):
         outside = self.outside
-        for self.inner, self.bodies in self.pieces:
-            inside, self.inner_count, self.halves = Scope(outside), estimate(self.inner), {}
+        for self.plan in self.pieces:
+            inside, self.halves = CppScope(outside), {}
             self.accumulators, self.deferred = [], []
             self.begin_lanes()
-            self.where_am_i(inside, self.r)
+            self.where_am_i(inside, self.plan.r)
             for node in nodes:
                 self.play(node)
             for node in nodes:  # next stages, and other parts, cannot see values of this loop
@@ -342,352 +284,108 @@ class CppKernelWriter(RowReductions, RowInvariants, CppExpressions):
         for name, index, value, mode in self.deferred:
             self.store(name, index, self.finished(value), mode)
 
-    def prefetches(self, group, lanes):
-        """In the last reduction, over what the cache holds by then, memory is fetched for what
-        follows: places of this iteration's results, for writing (else each store waits for its
-        line), or, where nothing but reductions is stored, what the next iteration reads first."""
-        if (
-            not 0 < self.last_stage - (not self.only_reads()) == self.now
-            or self.spread
-            or not self.outer
-        ):
-            return []
-        row, names = self.x[-1], {n.name for n in self.nodes}
-        if self.only_reads():
-            written, nodes, step = (
-                0,
-                [n for n in self.nodes if self.is_inner[n.name] and not self.stage[n.name]],
-                {row: row + 1},
-            )
-            accesses = dict.fromkeys(
-                a
-                for n in nodes
-                for a in self.bodies[n.name].reads()
-                if a.name not in names and a.index.has(row)
-            )
-        else:
-            written, nodes, step = (
-                1,
-                [
-                    n
-                    for n in self.nodes
-                    if self.stage[n.name] == self.last_stage
-                    and self.is_inner[n.name]
-                    and not n.is_reduction
-                    and n.name in self.keep
-                    and n.name not in self.overwritten
-                ],
-                {},
-            )
-            accesses = [a for n in nodes for a in self.bodies[n.name].writes()]
-        at = lambda a: self.index(
-            sympy.expand(a.index.xreplace({self.r[-1]: sympy.Symbol(group), **step}))
-        )  # noqa: E731
-        sizes = [
-            (self.buffers[a.name].layout.dtype.itemsize, a)
-            for a in accesses
-            if stride_of(a.index, self.r[-1]) == 1
-        ]
-        return [
-            f"for (int64_t k = 0; k < {lanes * size // 64}; k++) __builtin_prefetch({self.pointer(a.name, bool(written))} + {at(a)} + "
-            f"{64 // size}*k, {written});"
-            for size, a in sizes
-        ]
-
     def only_reads(self):
         """Does the kernel store nothing per element?"""
-        return all(n.is_reduction for n in self.nodes if self.is_inner[n.name])
+        return all(n.is_reduction for n in self.plan.nodes if self.plan.is_inner[n.name])
 
     def inner_loop(self, lines):
         """The loops over r0, r1, ... around `lines`, spread over threads where there are few outer
         iterations."""
         accumulators = self.accumulators
-        first, size = self.r[0], self.size(self.inner[0])
-        if not self.spread:
-            if self.lane_block:
-                return self.chunks(lines, accumulators, *self.lanes_now[1:])
-            loops = self.chunks(lines, accumulators, "0", size)  # decides the accumulators' types
-            return declarations(accumulators) + loops
-        rest = max(1, estimate(self.inner[1:]))
-        rows, prologue = max(1, CHUNK // rest), []
-        if isinstance(self.inner[0], int):
-            rows = max(rows, -(-self.inner[0] // MOST_PARTS))
-            blocks = most_blocks = -(-self.inner[0] // rows)
-        else:
-            prologue = [
-                f"const int64_t rows = mini::maximum<int64_t>({rows}, ({size} + {MOST_PARTS - 1})/{MOST_PARTS});",
-                f"const int64_t blocks = ({size} + rows - 1)/rows;",
-            ]
-            rows, blocks, most_blocks = "rows", "blocks", MOST_PARTS
-        of_block = [a.renamed("block") for a in accumulators]
-        for accumulator in accumulators:
-            accumulator.over_chunks = True
-        body = self.chunks(lines, of_block, f"{first}_block", f"{first}_end")
-        body = [
-            f"const int64_t {first}_block = block * {rows};",
-            f"const int64_t {first}_end = mini::minimum<int64_t>({first}_block + {rows}, {size});",
-            *declarations(of_block),
-            *body,
-            *[f"{b.name}s[block] = {b.name};" for b in of_block],
-        ]
-        loop = [("block", "0", blocks)]
-        result = prologue + [f"{b.c_type} {b.name}s[{most_blocks}];" for b in of_block]
-        result += [
-            f"#pragma omp parallel for schedule(static){self.threads_if}ERROR_CLAUSE",
-            *loops_around(body, loop),
-        ]
-        result += declarations(accumulators)
-        return result + (
-            loops_around(
-                [a.update(f"{b.name}s[block]") for a, b in zip(accumulators, of_block)], loop
-            )
-            if accumulators
-            else []
-        )
+        if self.lane_block:
+            return self.chunks(lines, accumulators, *self.lanes_now[1:])
+        found = self.ask("inner_loop", lines, accumulators)
+        if found is not None:
+            return found
+        # first this: it decides the accumulators' types
+        loops = self.chunks(lines, accumulators, "0", self.size(self.plan.inner[0]))
+        return declarations(accumulators) + loops
+
+    def ask(self, question: str, *args: object) -> Any:
+        """What the first strategy answers that has an answer; None: the plain form."""
+        for one in self.strategies:
+            answer = getattr(one, question)(*args)
+            if answer is not None:
+                return answer
+        return None
 
     def chunks(self, lines, accumulators, start, end):
         """Loops over r0 (from start to end), r1, ...: the innermost runs on vector lanes into
         accumulators of its own."""
-        if not accumulators or len(self.r) == 1:
-            lines = self.lanes(lines, accumulators, start, end)
-        elif (
-            config.vectorize
-            and self.lanes_are_free()
-            and longest(self.inner[-1]) <= LANES
-            and not any(a.is_arg for a in accumulators)
-        ):
-            return self.short_rows(lines, accumulators, start, end)
-        else:
+        if accumulators and len(self.plan.r) > 1:
+            found = self.ask("reduced_rows", lines, accumulators, start, end)
+            if found is not None:
+                return found
             parts = [a.renamed("part") for a in accumulators]
             for accumulator in accumulators:
                 accumulator.over_chunks = True
-            lines = [
-                *declarations(parts),
-                *self.lanes(lines, parts, "0", self.size(self.inner[-1])),
-                *[a.update(p.name) for a, p in zip(accumulators, parts)],
-            ]
-        return loops_around(lines, self.loops_of_reduction(self.r[:-1], start, end))
+            declared = declarations(parts)  # first: the loop may take them for sums of chunks
+            row = self.lanes(lines, parts, "0", self.size(self.plan.inner[-1]))
+            added = [a.update(p.name) for a, p in zip(accumulators, parts)]
+            lines = [*declared, *row, *added]
+        else:
+            lines = self.lanes(lines, accumulators, start, end)
+        return nest(lines, self.loops_of_reduction(self.plan.r[:-1], start, end))
 
     def loops_of_reduction(self, variables, start, end):
         return [
             (r, *(("0", self.size(n)) if k else (start, end)))
-            for k, (r, n) in enumerate(zip(variables, self.inner))
+            for k, (r, n) in enumerate(zip(variables, self.plan.inner))
         ]
-
-    def short_rows(self, lines, accumulators, start, end):
-        """A few elements of each of many rows: every lane adds up its own, and the lanes are put
-        together at the end (of CHUNK rows)."""
-        lane, row, count, parts = (
-            self.r[-1],
-            self.r[-2],
-            self.inner[-1],
-            [a.renamed("lane") for a in accumulators],
-        )
-        *outer, (_, low, high) = self.loops_of_reduction(self.r[:-1], start, end)
-        loops, chunked = (
-            [(row, low, high)],
-            longest(self.inner[-2]) > CHUNK and any(a.loses_bits for a in accumulators),
-        )
-        for accumulator in accumulators:
-            accumulator.over_chunks = True
-        if chunked:
-            outer, loops = (
-                outer + [(f"{row}_chunk", low, high, CHUNK)],
-                [(row, f"{row}_chunk", f"{row}_stop")],
-            )
-        stop = [
-            f"const int64_t {row}_stop = mini::minimum<int64_t>({row}_chunk + {CHUNK}, {high});"
-        ] * chunked
-        row_loop = loops_around(
-            [
-                *alone(lines),
-                "#pragma omp simdERROR_CLAUSE",
-                *loops_around(lines + [p.in_lane_array(lane) for p in parts], [(lane, "0", count)]),
-            ],
-            loops,
-        )
-        merge = loops_around(
-            [a.update(p.name + "[k]") for a, p in zip(accumulators, parts)], [("k", "0", count)]
-        )
-        return (
-            loops_around([*stop, *array_declarations(parts, count), *row_loop, *merge], outer)
-            if outer
-            else ["{", *indent([*array_declarations(parts, count), *row_loop, *merge]), "}"]
-        )
 
     def lanes(self, lines, accumulators, start, end):
         """The innermost loop.  A long sum of floats is the sum of the sums of chunks."""
-        lane = self.r[-1]
-        if len(self.r) > 1 and not accumulators:
-            start, end = "0", self.size(self.inner[-1])
-        # as many additions in a row: LANES parts, a vector's, or one
-        chunk = (
-            CHUNK * 4
-            if self.sums_are_bound_by_latency(lines, accumulators)
-            else CHUNK
-            if config.vectorize
-            else CHUNK // 8
-        )
-        if longest(self.inner[-1]) > 2 * chunk and any(a.loses_bits for a in accumulators):
+        lane = self.plan.r[-1]
+        if len(self.plan.r) > 1 and not accumulators:
+            start, end = "0", self.size(self.plan.inner[-1])
+        chunk = self.ask("longest_run", lines, accumulators)
+        if chunk is None:  # as many additions in a row: a vector's, or one
+            chunk = CHUNK if config.vectorize else CHUNK // 8
+        if longest(self.plan.inner[-1]) > 2 * chunk and any(a.loses_bits for a in accumulators):
             chunks = [a.renamed("chunk") for a in accumulators]
             for accumulator in accumulators:
                 accumulator.over_chunks = True
             body = [
-                f"const int64_t {lane}_stop = mini::minimum<int64_t>({lane}_chunk + {chunk}, {end});",
+                bound(f"{lane}_stop", f"{lane}_chunk + {chunk}", end),
                 *declarations(chunks),
                 *self.one_loop(lines, chunks, f"{lane}_chunk", f"{lane}_stop"),
                 *[a.update(c.name) for a, c in zip(accumulators, chunks)],
             ]
-            return loops_around(body, [(f"{lane}_chunk", start, end, chunk)])
+            return nest(body, [(f"{lane}_chunk", start, end, chunk)])
         return self.one_loop(lines, accumulators, start, end)
 
     def one_loop(self, lines, accumulators, start, end):
-        if (
-            any(a.is_arg for a in accumulators)
-            and config.vectorize
-            and self.lanes_are_free()
-            and estimate(self.inner[-1:]) >= 4 * LANES
-        ):
-            return self.arg_loop(lines, accumulators, start, end)
-        if self.sums_are_bound_by_latency(lines, accumulators):
-            return self.lane_loop(lines, accumulators, start, end)
-        lane = self.r[-1]
-        if self.tile is not None:
-            start, end = f"{lane}_tile", f"{lane}_end"
-        lines = lines + [line for a in accumulators for line in a.in_lanes()]
-        head = self.simd(accumulators, lines)
+        found = self.ask("innermost", lines, accumulators, start, end)
+        if found is not None:
+            return found
+        return self.plain_loops(lines, accumulators, [(start, end)])
+
+    def plain_loops(
+        self, body: Statements, accumulators: list[Accumulator], parts: list[tuple[str, str]]
+    ) -> list[Statement]:
+        """A loop over the lanes for each (start, end)."""
+        lane, pragma = self.plan.r[-1], self.simd(accumulators)
+        lines = [*body, *[line for a in accumulators for line in a.in_lanes()]]
         if self.halves:
-            return self.in_blocks(
-                head, loops_around(lines, [(lane, f"{lane}_block", f"{lane}_stop")]), start, end
-            )
-        is_costly = bool(accumulators) or any(re.search(r"mini::|/ ", line) for line in lines)
-        return [
-            *[line for a in accumulators for line in a.before_lanes()],
-            *[
-                line
-                for ends in whole_vectors(start, end, is_costly)
-                for line in alone(lines, lanes_of(*ends))
-                + head
-                + loops_around(lines, [(lane, *ends)])
-            ],
-            *[line for a in accumulators for line in a.after_lanes()],
-        ]
+            return self.in_blocks(pragma, lines, *parts[0])
+        result = [line for a in accumulators for line in a.before_lanes()]
+        for start, end in parts:
+            result += alone(lines, lanes_of(start, end))
+            result += nest(lines, [(lane, start, end)], pragma)
+        return result + [line for a in accumulators for line in a.after_lanes()]
 
-    def sums_are_bound_by_latency(self, lines, accumulators):
-        """Would a loop with one vector of partial sums wait for each addition?  Not where functions
-        fill the time."""
-        return bool(
-            accumulators
-            and config.vectorize
-            and self.lanes_are_free()
-            and all(a.loses_bits for a in accumulators)
-            and estimate(self.inner[-1:]) >= 4 * LANES
-            and len(lines) <= 16
-            and not any("mini::" in line for line in lines)
-        )
-
-    def lane_loop(self, lines, accumulators, start, end):
-        """Sums in LANES parts (half as many where elements are stored, too), which the compiler
-        keeps in registers; what is left of the loop follows."""
-        lane, group = self.r[-1], f"{self.r[-1]}_group"
-        parts = [a.renamed("lane") for a in accumulators]
-        lanes, alone = (
-            LANES if self.only_reads() else LANES // 2,
-            self.only_reads() and not self.last_stage and torch.get_num_threads() == 1,
-        )
-        # vectors of 32 bytes where one thread waits for nothing but memory: with 64, fewer reads
-        # are under way
-        width = f" simdlen({32 // max(a.dtype.itemsize for a in accumulators)})" if alone else ""
-        rest = [
-            *self.simd(accumulators, lines),
-            *loops_around(lines + [a.update(a.term) for a in accumulators], [(lane, group, end)]),
-        ]
-        if (
-            not end.isdigit()
-        ):  # setting up a vector loop over nothing would cost a tenth of a row of 768
-            rest = [f"if (__builtin_expect({group} < {end}, 0)) {{", *indent(rest), "}"]
-        elif start == "0" and int(end) % lanes == 0:
-            rest = []
-        return [
-            "{",
-            *indent(
-                [
-                    *array_declarations(parts, lanes),
-                    f"int64_t {group} = {start};",
-                    f"for (; {group} + {lanes} <= {end}; {group} += {lanes}) {{",
-                    *indent(
-                        [
-                            *self.prefetches(group, lanes),
-                            f"#pragma omp simd{width}ERROR_CLAUSE",
-                            *loops_around(
-                                [
-                                    f"const int64_t {lane} = {group} + k;",
-                                    *lines,
-                                    *[p.in_lane_array("k") for p in parts],
-                                ],
-                                [("k", "0", lanes)],
-                            ),
-                        ]
-                    ),
-                    "}",
-                    *self.simd(accumulators, []),
-                    *loops_around(
-                        [a.update(p.name + "[k]") for a, p in zip(accumulators, parts)],
-                        [("k", "0", lanes)],
-                    ),
-                    *rest,
-                ]
-            ),
-            "}",
-        ]
-
-    def arg_loop(self, lines, accumulators, start, end):
-        """argmax has no vector reduction: a loop over groups of lanes, each lane with a best
-        element of its own."""
-        lane, group = self.r[-1], f"{self.r[-1]}_group"
-        args, others = (
-            [a for a in accumulators if a.is_arg],
-            [a for a in accumulators if not a.is_arg],
-        )
-        lines = lines + [line for a in others for line in a.in_lanes()]
-        lines += [line for a in args for line in a.in_arg_lanes(f"{lane} - {group}")]
-        return [
-            *[line for a in others for line in a.before_lanes()],
-            *[line for a in args for line in a.arg_arrays(lane, start)],
-            *loops_around(
-                [
-                    f"const int64_t {group}_end = mini::minimum<int64_t>({group} + {LANES}, {end});",
-                    *self.simd(others, lines),
-                    *loops_around(lines, [(lane, group, f"{group}_end")]),
-                ],
-                [(group, start, end, LANES)],
-            ),
-            *[line for a in others for line in a.after_lanes()],
-            *[line for a in args for line in a.after_arg_lanes()],
-        ]
-
-    def simd(self, accumulators, lines):
-        if (
-            not config.vectorize
-            or any(a.clause is None for a in accumulators)
-            or not self.lanes_are_free()
-        ):
-            return []
+    def simd(self, accumulators: list[Accumulator]) -> Pragma | None:
+        """Vector lanes of an innermost loop; of a long one with little around it, threads, too."""
+        if not config.vectorize or not self.lanes_are_free():
+            return None
+        if any(a.clause is None for a in accumulators):
+            return None
         clauses = "".join(a.clause for a in accumulators)
-        parallel = (
-            self.is_pointwise
-            and self.parallel
-            and (not self.outer or self.outer_count < 8)
-            and self.inner_count >= 1024
-            and self.tile is None
-        )
-        condition = self.threads_if.replace("if (", "if (parallel: ")
-        head = (
-            f"#pragma omp parallel for simd schedule(static){condition}"
-            if parallel
-            else "#pragma omp simd"
-        )
-        return [head + clauses + "ERROR_CLAUSE"]
+        plan = self.plan
+        is_long = plan.inner_count >= 1024 and (not plan.outer or plan.outer_count < 8)
+        if plan.is_pointwise and self.parallel and is_long and not self.is_tiled:
+            return Pragma("parallel for", True, condition=self.threads_if, clauses=clauses)
+        return Pragma(simd=True, clauses=clauses)
 
     def lanes_are_free(self):
         """False where two lanes might write the same element (a scatter by an index that changes
@@ -696,94 +394,36 @@ class CppKernelWriter(RowReductions, RowInvariants, CppExpressions):
 
     def loop_nest(self, lines):
         """The outer loops around `lines`."""
-        if self.tile is not None:
-            return self.tiled_nest(lines, self.tile)
+        found = self.ask("loop_nest", lines)
+        if found is not None:
+            return found
         shared = (
             self.parallel
-            and self.outer
+            and self.plan.outer
             and not self.spread
-            and not (self.is_pointwise and self.outer_count < 8)
+            and not (self.plan.is_pointwise and self.plan.outer_count < 8)
         )
-        loops = [(v, "0", self.size(n)) for v, n in zip(self.x, self.outer)]
-        depth = len(self.outer) - (self.by_rows and self.columns[1] == "0")
+        loops = [(v, "0", self.size(n)) for v, n in zip(self.plan.x, self.plan.outer)]
+        depth = len(self.plan.outer) - (self.by_rows and self.columns[1] == "0")
         before = self.before_all_rows()
         if self.above is not None and self.above.lines:
             lines, loops, depth = self.rows_below(lines, loops, shared)
-        lines = loops_around(lines, loops[:-1] if self.by_rows else loops)
+        pragma = None
         if shared and depth:
-            collapse = f" collapse({depth})" if depth > 1 else ""
-            lines.insert(
-                0,
-                f"#pragma omp parallel for{collapse} schedule(static){self.threads_if}ERROR_CLAUSE",
-            )
-        elif not self.outer and not self.inner:
-            lines = ["{", *indent(lines), "}"]
+            pragma = Pragma("parallel for", collapse=depth, condition=self.threads_if)
+        if self.by_rows:
+            loops = loops[:-1]
+        if loops:
+            lines = nest(lines, loops, pragma)
+        elif pragma is not None:
+            lines[0].pragma = pragma  # the loop over blocks of columns
+        if not self.plan.outer and not self.plan.inner:
+            lines = [Block(lines)]
         return before + lines
-
-    # -- transposed access: run over tiles, so that both sides use whole cache lines
-    def plan_tile(self):
-        if not self.is_pointwise or not self.inner or self.has_scatter or not config.tiling:
-            return None
-        for number in range(len(self.x)):
-            size, lanes = hint(self.outer[number], 0), hint(self.inner[-1], 0)
-            if (
-                size
-                and lanes
-                and min(size, lanes) >= 8
-                and size * lanes >= 1024
-                and any(
-                    self.is_transposed(access.index, number)
-                    for b in self.bodies.values()
-                    for access in b.reads()
-                )
-            ):
-                self.tile_size = TILES[size * lanes >= MANY]
-                return number
-        return None
-
-    def is_transposed(self, index, number):
-        """Does the read step by one along outer loop `number`, and further along the lanes?"""
-        along_lanes = stride_of(index, self.r[-1])
-        return (
-            along_lanes is not None
-            and along_lanes not in (0, 1)
-            and stride_of(index, self.x[number]) == 1
-            and not any(s.name.startswith(("tmp", "indirect")) for s in index.free_symbols)
-        )
-
-    def tiled_nest(self, lines, number):
-        """`lines` is the loop over the lanes of a tile: around it, those of x<number>, and over
-        tiles."""
-        variable, lane, (rows, columns) = str(self.x[number]), str(self.r[-1]), self.tile_size
-        size, lanes = self.size(self.outer[number]), self.size(self.inner[-1])
-        fill = [
-            f"const int64_t {v}_end = mini::minimum<int64_t>({v}_tile + {step}, {n});"
-            for v, n, step in ((variable, size, rows), (lane, lanes, columns))
-        ]
-        for array, c_type, corner, step in self.tile_loads.values():
-            fill += [
-                f"{c_type} {array}[{rows}][{columns}];",
-                f"mini::transpose(&{corner}, {step}, {array}[0], {columns}, "
-                f"{lane}_end - {lane}_tile, {variable}_end - {variable}_tile);",
-            ]
-        lines = fill + loops_around(lines, [(variable, f"{variable}_tile", f"{variable}_end")])
-        loops = [
-            (v, "0", self.size(n))
-            for k, (v, n) in enumerate(zip(self.x, self.outer))
-            if k != number
-        ]
-        loops += [(f"{variable}_tile", "0", size, rows), (f"{lane}_tile", "0", lanes, columns)]
-        lines = loops_around(lines, loops)
-        if self.parallel:
-            lines.insert(
-                0,
-                f"#pragma omp parallel for collapse({len(loops)}) schedule(static){self.threads_if}ERROR_CLAUSE",
-            )
-        return lines
 
     # -- memory ------------------------------------------------------------------------------------
     def pointer(self, name, written):
-        name = self.guests.get(name, self.overwritten.get(name, name))
+        name = self.crossings.guests.get(name, self.overwritten.get(name, name))
         if name not in self.pointers:
             kind = "out" if written else "in"
             number = sum(p.startswith(kind) for p in self.pointers.values())
@@ -822,7 +462,7 @@ class CppKernelWriter(RowReductions, RowInvariants, CppExpressions):
         )
 
     def in_mask(self):
-        return getattr(self.scope, "is_mask", False)
+        return self.scope.is_mask
 
     def load(self, name, index):
         if name in self.values:
@@ -831,42 +471,32 @@ class CppKernelWriter(RowReductions, RowInvariants, CppExpressions):
         if self.by_rows and name in self.arrays:
             return Value(self.arrays[name] + self.place, dtype, True)
         inner = self.changes_inside(index)
-        if name in self.scratch:
-            return self.temporary(f"{self.scratch[name]}[{self.flat_inner()}]", dtype, True)
+        if name in self.crossings.scratch:
+            return self.temporary(
+                f"{self.crossings.scratch[name]}[{self.flat_inner()}]", dtype, True
+            )
         if (
             int_or_none(self.buffers[name].layout.numel) == 0
         ):  # no element to read: the index is out of range, too
             return self.constant(0, dtype)
-        if name not in (*self.stored, *self.read, *self.guests):
+        if name not in (*self.stored, *self.read, *self.crossings.guests):
             self.read.append(name)
         element = f"{self.pointer(name, False)}[{self.index(self.place_of(name, index))}]"
         if self.converts_blocks(dtype, index):
             value = self.temporary(self.half(name, index, False), dtype, inner)
             self.copies[value.text, dtype] = element
             return value
-        if self.tile is not None and not self.in_mask() and self.is_transposed(index, self.tile):
-            variable, lane = self.x[self.tile], self.r[-1]
-            if element not in self.tile_loads:
-                corner = index.xreplace({v: sympy.Symbol(f"{v}_tile") for v in (variable, lane)})
-                self.tile_loads[element] = (
-                    f"tile{len(self.tile_loads)}",
-                    memory_type(dtype),
-                    f"{self.pointer(name, False)}[{self.index(corner)}]",
-                    self.index(stride_of(index, lane)),
-                )
-            element = (
-                f"{self.tile_loads[element][0]}[{variable} - {variable}_tile][{lane} - {lane}_tile]"
-            )
+        element = self.ask("element", name, index, dtype, element) or element
         if dtype not in NARROW:
             return self.temporary(element, dtype, inner)
         value = self.temporary(f"mini::to_float({element})", dtype, inner)
-        if not self.overwritten and self.tile is None:
+        if not self.overwritten and not self.is_tiled:
             self.copies[value.text, dtype] = element
         return value
 
     def flat_inner(self):
         linear = sympy.Integer(0)
-        for variable, size in zip(self.r, self.inner):
+        for variable, size in zip(self.plan.r, self.plan.inner):
             linear = linear * size + variable
         return self.index(sympy.expand(linear))
 
@@ -876,11 +506,11 @@ class CppKernelWriter(RowReductions, RowInvariants, CppExpressions):
             return
         dtype = self.buffers[name].layout.dtype
         self.values[name] = Value(value.text, dtype, value.inner)
-        if name in self.scratch:
-            self.scope.add(f"{self.scratch[name]}[{self.flat_inner()}] = {value};")
+        if name in self.crossings.scratch:
+            self.scope.add(f"{self.crossings.scratch[name]}[{self.flat_inner()}] = {value};")
         if name not in self.keep:
             return
-        if name not in (*self.stored, *self.guests):
+        if name not in (*self.stored, *self.crossings.guests):
             self.stored.append(name)
         old = self.overwritten.get(name)
         if old in self.group.read_names and not self.group.is_reduction:
@@ -888,9 +518,9 @@ class CppKernelWriter(RowReductions, RowInvariants, CppExpressions):
         target = f"{self.pointer(name, True)}[{self.index(index)}]"
         if mode:
             self.scatter_is_row_wise = (
-                stride_of(index, self.r[-1]) not in (0, None)
+                stride_of(index, self.plan.r[-1]) not in (0, None)
                 and not any(s in self.inner_symbols for s in index.free_symbols)
-                if self.r
+                if self.plan.r
                 else False
             )
             old, c_type = (
@@ -928,49 +558,46 @@ class CppKernelWriter(RowReductions, RowInvariants, CppExpressions):
         return (
             dtype is torch.float16
             and config.vectorize
-            and self.is_pointwise
-            and self.inner_count >= BLOCK
-            and self.tile is None
+            and self.plan.is_pointwise
+            and self.plan.inner_count >= BLOCK
+            and not self.is_tiled
             and not self.has_scatter
             and not self.in_mask()
-            and stride_of(index, self.r[-1]) == 1
+            and stride_of(index, self.plan.r[-1]) == 1
             and not any(s.name.startswith(("tmp", "indirect")) for s in index.free_symbols)
         )
 
     def half(self, name, index, written):
         """The place in the array of a block's floats that stands for an element."""
-        block = sympy.Symbol(f"{self.r[-1]}_block")
-        start = f"{self.pointer(name, written)} + {self.index(index.xreplace({self.r[-1]: block}))}"
+        block = sympy.Symbol(f"{self.plan.r[-1]}_block")
+        place = self.index(index.xreplace({self.plan.r[-1]: block}))
+        start = f"{self.pointer(name, written)} + {place}"
         array, *_ = self.halves.setdefault(
             (start, written), (f"half{len(self.halves)}", start, written)
         )
-        return f"{array}[{self.r[-1]} - {block}]"
+        return f"{array}[{self.plan.r[-1]} - {block}]"
 
-    def in_blocks(self, head, loop, start, end):
-        lane, count = self.r[-1], f"{self.r[-1]}_stop - {self.r[-1]}_block"
+    def in_blocks(self, pragma, lines, start, end):
+        """The loop over the lanes, by blocks that are converted as a whole."""
+        lane, count = self.plan.r[-1], f"{self.plan.r[-1]}_stop - {self.plan.r[-1]}_block"
         if end.isdigit() and start == "0" and int(end) % BLOCK == 0:
-            stop, count = f"{lane}_block + {BLOCK}", str(BLOCK)
+            stop, count = Line(f"const int64_t {lane}_stop = {lane}_block + {BLOCK};"), str(BLOCK)
         else:
-            stop = f"mini::minimum<int64_t>({lane}_block + {BLOCK}, {end})"
-        lines = [f"const int64_t {lane}_stop = {stop};"]
+            stop = bound(f"{lane}_stop", f"{lane}_block + {BLOCK}", end)
+        body = [stop]
         for array, place, written in self.halves.values():
-            lines += [
-                f"float {array}[{BLOCK}];",
-                *[f"mini::convert({place}, {array}, {count});"] * (not written),
-            ]
-        lines += [
-            *[line.replace("parallel for simd schedule(static)", "simd") for line in head],
-            *loop,
-        ]
-        lines += [
-            f"mini::convert({array}, {place}, {count});"
-            for array, place, written in self.halves.values()
-            if written
-        ]
-        return [
-            *[line.replace("for simd", "for") for line in head if "parallel" in line],
-            *loops_around(lines, [(f"{lane}_block", start, end, BLOCK)]),
-        ]
+            body.append(Line(f"float {array}[{BLOCK}];"))
+            if not written:
+                body.append(Line(f"mini::convert({place}, {array}, {count});"))
+        threads = None
+        if pragma is not None and pragma.threads:
+            threads = replace(pragma, simd=False)
+            pragma = replace(pragma, threads="", condition="")
+        body += nest(lines, [(lane, f"{lane}_block", f"{lane}_stop")], pragma)
+        for array, place, written in self.halves.values():
+            if written:
+                body.append(Line(f"mini::convert({array}, {place}, {count});"))
+        return nest(body, [(f"{lane}_block", start, end, BLOCK)], threads)
 
     # -- reductions
     def pending_names(self):
@@ -990,7 +617,7 @@ class CppKernelWriter(RowReductions, RowInvariants, CppExpressions):
         return Value(text, value.dtype, self.by_rows)
 
     def scan(self, dtype, kind, value):
-        if self.is_pointwise or not self.bodies[self.node.name].inner:  # one element
+        if self.plan.is_pointwise or not self.plan.bodies[self.node.name].inner:  # one element
             return value
         total, c_type = self.outside.fresh("scan"), compute_type(dtype)
         start, combined = {
@@ -1004,7 +631,7 @@ class CppKernelWriter(RowReductions, RowInvariants, CppExpressions):
 
     def reduction(self, dtype, src_dtype, kind, value, flat_index):
         if (
-            self.is_pointwise or not self.bodies[self.node.name].inner
+            self.plan.is_pointwise or not self.plan.bodies[self.node.name].inner
         ):  # one element: nothing to reduce
             if kind.startswith("arg"):
                 return Value("0", dtype)
@@ -1025,36 +652,6 @@ class CppKernelWriter(RowReductions, RowInvariants, CppExpressions):
         return Value(accumulator.name, dtype)
 
 
-def lanes_of(start, end):
+def lanes_of(start: str, end: str) -> int | None:
     """How many iterations from one text to the other, or None."""
     return int(end) - int(start) if start.isdigit() and end.isdigit() else None
-
-
-def whole_vectors(start, end, is_costly):
-    """[(start, end)] of parts of a short loop: gcc would take what fills no vector one by one."""
-    if not (
-        start == "0" and end.isdigit() and int(end) <= SHORT and config.vectorize and is_costly
-    ):
-        return [(start, end)]
-    parts, at = [], 0
-    for lanes in (16, 8, 4, 1):
-        stop = int(end) // lanes * lanes
-        parts += [(str(at), str(stop))] if stop > at else []
-        at = stop
-    return parts
-
-
-def fold_error_clauses(source):
-    """Loops whose body sets `error` need to say so in their pragma."""
-    lines = source.splitlines()
-    for number, line in enumerate(lines):
-        if "ERROR_CLAUSE" in line:
-            margin = len(line) - len(line.lstrip())
-            inside = []
-            for later in lines[number + 1 :]:
-                inside.append(later)
-                if later.startswith(" " * margin + "}"):
-                    break
-            uses = any("error |=" in later for later in inside)
-            lines[number] = line.replace("ERROR_CLAUSE", " reduction(|:error)" if uses else "")
-    return "\n".join(lines) + "\n"

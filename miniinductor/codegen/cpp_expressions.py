@@ -23,7 +23,8 @@ import torch
 from .. import config
 from ..ops import BINARY, COMPARISON, UNARY, OpsHandler
 from ..sizes.symbols import Size
-from .common import Scope, Value, indent
+from .common import Scope, Value
+from .tree import Branch, Line, Statement
 
 # dtype -> (type in memory, type of arithmetic)
 TYPES = {
@@ -114,6 +115,18 @@ def constant_text(value: bool | int | float, dtype: torch.dtype) -> str:
     return f"{value}{suffix}"
 
 
+class CppScope(Scope):
+    """The statements of one nesting level."""
+
+    def __init__(self, parent: "CppScope | None" = None, is_mask: bool = False):
+        super().__init__(parent)
+        self.lines: list[Statement] = []
+        self.is_mask = is_mask  # they run under a condition
+
+    def add(self, line: str) -> None:
+        self.lines.append(Line(line))
+
+
 class CppExpressions(OpsHandler):
     """The ops without memory and reductions; `CppKernelWriter` adds those."""
 
@@ -140,7 +153,7 @@ class CppExpressions(OpsHandler):
         if not condition.inner and self.inner_variables and not self.in_mask() and not self.by_rows:
             scope = self.outside
         # not `condition ? error : 0`: in a branch of a vector loop, gcc 12 loses it
-        line = f"error |= (int){condition}*mini::{error};"
+        line = Line(f"error |= (int){condition}*mini::{error};", sets_error=True)
         if self.above is not None and condition.text in self.same_in_rows:
             lines = self.table_checks if condition.text in self.lazy else self.above.lines
         else:
@@ -199,8 +212,7 @@ class CppExpressions(OpsHandler):
 
     def masked(self, mask: Value, body: Callable[[], Value], other: object) -> Value:
         outside = self.scope
-        inside = Scope(outside)
-        inside.is_mask = True
+        inside = CppScope(outside, is_mask=True)
         self.scope = inside
         value = body()
         self.scope = outside
@@ -210,15 +222,13 @@ class CppExpressions(OpsHandler):
         if (
             inner and not mask.inner and config.vectorize and not self.by_rows
         ):  # gcc vectorizes no branch on what is the same for all lanes
-            count = self.temporary(f"{mask} ? {self.size(self.inner[-1])} : 0", torch.int64, False)
-            mask = f"{self.r[-1]} < {count}"
-        lines = [
-            f"{compute_type(value.dtype)} {name} = {constant_text(other, value.dtype)};",
-            f"if ({mask}) {{",
-            *indent(inside.lines + [f"{name} = {value};"]),
-            "}",
-        ]
-        outside.lines += lines
+            count = self.temporary(
+                f"{mask} ? {self.size(self.plan.inner[-1])} : 0", torch.int64, False
+            )
+            mask = f"{self.plan.r[-1]} < {count}"
+        outside.add(f"{compute_type(value.dtype)} {name} = {constant_text(other, value.dtype)};")
+        inside.add(f"{name} = {value};")
+        outside.lines.append(Branch(str(mask), inside.lines))
         return Value(name, value.dtype, inner)
 
     def random(self, op: str, seed: Value, offset: Value, *limits: object) -> Value:

@@ -16,14 +16,18 @@ multi_tensor_apply.
 """
 
 import math
+from dataclasses import replace
 
 import sympy
 
 from .. import config
 from ..foreach import Foreach
 from ..sizes.symbols import Size
-from .cpp import PARALLEL_WORK, CppKernelWriter
-from .cpp_reductions import Accumulator, estimate, loops_around
+from .common import Kernel
+from .cpp import CppKernelWriter
+from .cpp_reductions import Accumulator
+from .plan import PARALLEL_WORK, estimate
+from .tree import Line, Pragma, Statement, nest
 
 SIZE = sympy.Symbol("size", integer=True, nonnegative=True)
 
@@ -36,42 +40,41 @@ class ForeachWriter(CppKernelWriter):
         super().__init__(group.parts[0][0], *context)
         self.parts = group.parts
 
-    def plan_loops(self) -> None:
-        super().plan_loops()
-        self.inner = (SIZE,)
-        self.pieces = [(self.inner, self.bodies)]
-        operations = sum(len(b.instructions) for b in self.bodies.values())
+    def decide(self) -> None:
+        super().decide()
+        self.plan = replace(self.plan, inner=(SIZE,))
+        self.pieces = [self.plan]
+
+    def decide_threads(self) -> None:
+        super().decide_threads()
+        operations = sum(len(b.instructions) for b in self.plan.bodies.values())
         work = sum(estimate(group.outer) for group, _ in self.parts) * max(1, operations // 4)
         self.parallel = config.openmp and work >= PARALLEL_WORK
 
     def size(self, number: Size) -> str:
         return "size" if number == SIZE else super().size(number)
 
-    def simd(self, accumulators: list[Accumulator], lines: list[str]) -> list[str]:
+    def simd(self, accumulators: list[Accumulator]) -> Pragma | None:
         if self.parallel:
-            return [
-                f"#pragma omp for{' simd' if config.vectorize else ''} nowait schedule(static)ERROR_CLAUSE"
-            ]
-        return super().simd(accumulators, lines)
+            return Pragma("for", simd=config.vectorize)
+        return super().simd(accumulators)
 
-    def function(self, lines: list[str]) -> str:
+    def function(self, lines: list[Statement]) -> Kernel:
         count, width, names = len(self.parts), len(self.pointers), self.parts[0][1]
         memory = lambda name: self.overwritten.get(name, name)  # noqa: E731
         first = list(map(memory, names))
 
-        loop = loops_around(
-            [
-                "const int64_t size = sizes[part];",
-                *self.pointer_lines(f"args[part*{width} + {{}}]"),
-                *lines,
-            ],
-            [("part", "0", count)],
-        )
+        body = [
+            Line("const int64_t size = sizes[part];"),
+            *self.pointer_lines(f"args[part*{width} + {{}}]"),
+            *lines,
+        ]
         sizes = ", ".join(self.size(math.prod(group.outer)) for group, _ in self.parts)
+        every = [Line(f"const int64_t sizes[{count}] = {{{sizes}}};")]
+        if self.parallel:
+            every.append(Line("#pragma omp parallel"))
         kernel = self.finish(
-            [f"const int64_t sizes[{count}] = {{{sizes}}};"]
-            + ["#pragma omp parallel"] * self.parallel
-            + loop,
+            every + nest(body, [("part", "0", count)]),
             [
                 memory(theirs[first.index(name)])
                 for _, theirs in self.parts

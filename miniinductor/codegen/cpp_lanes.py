@@ -24,6 +24,7 @@ tables of symbolic sizes, transposed reads that come in pieces (`roll` from chan
 
 import math
 import re
+from dataclasses import replace
 
 import sympy
 import torch
@@ -34,8 +35,10 @@ from ..interpreter import evaluate
 from ..sizes.expressions import FloorDiv, Mod
 from ..sizes.printing import index_text
 from ..sizes.symbols import hint
-from .common import Scope
-from .cpp_reductions import loops_around
+from .cpp_expressions import CppScope
+from .cpp_reductions import bound
+from .plan import KernelPlan
+from .tree import Line, Pragma, nest, printed
 
 SHORT_LANES, LONGER_LANES = (
     16,
@@ -88,37 +91,38 @@ class RowInvariants:
     """The part of `CppKernelWriter` that moves work out of the rows of a pointwise kernel."""
 
     def plan_lanes(self):
-        self.pieces, self.above, self.lane_block = [(self.inner, self.bodies)], None, 0
+        self.pieces: list[KernelPlan] = [self.plan]
+        self.above, self.lane_block = None, 0
         self.small = set()  # indices that 32 bits hold
         if (
-            self.is_pointwise
-            and self.inner
-            and self.tile is None
+            self.plan.is_pointwise
+            and self.plan.inner
+            and not self.is_tiled
             and not self.has_scatter
-            and isinstance(self.inner[-1], int)
+            and isinstance(self.plan.inner[-1], int)
         ):
             self.pieces = (
                 self.plan_pieces()
-                if config.lane_tables and self.inner[-1] <= LONGEST
+                if config.lane_tables and self.plan.inner[-1] <= LONGEST
                 else self.pieces
             )
             if (
                 config.lane_tables
-                and 4 <= self.inner[-1]
-                and self.outer
-                and hint(self.outer[-1], 512) >= LEAST_ROWS
+                and 4 <= self.plan.inner[-1]
+                and self.plan.outer
+                and hint(self.plan.outer[-1], 512) >= LEAST_ROWS
             ):
-                self.above = Scope()
+                self.above = CppScope()
                 self.lane_block = (
-                    MOST_LANES if self.inner[-1] > MOST_LANES and len(self.pieces) == 1 else 0
+                    MOST_LANES if self.plan.inner[-1] > MOST_LANES and len(self.pieces) == 1 else 0
                 )
 
     def plan_pieces(self):
-        """[(lanes, bodies)] of each part of the lanes, in which indices and conditions that vary
+        """A plan for each part of the lanes, in which indices and conditions that vary
         with the lane alone take simpler forms."""
-        lane, size, cuts, runs = self.r[-1], self.inner[-1], {0, self.inner[-1]}, 0
-        ranges = dict(zip(self.x + self.r, self.outer + self.inner))
-        for body in self.bodies.values():
+        lane, size, cuts, runs = self.plan.r[-1], self.plan.inner[-1], {0, self.plan.inner[-1]}, 0
+        ranges = dict(zip(self.plan.x + self.plan.r, self.plan.outer + self.plan.inner))
+        for body in self.plan.bodies.values():
             for access in body.reads():
                 if (part := self.lane_part(access.index)) is not None:
                     steps = evaluate(part, {lane: torch.arange(size)}).diff()
@@ -133,26 +137,20 @@ class RowInvariants:
         ends = sorted(cuts)
         if not 2 < len(ends) <= MOST_PIECES + 1 or runs < size // 2:
             return self.pieces
-        result = []
-        for start, end in zip(ends, ends[1:]):
-            moved = {
-                name: body.substitute(self.outer, (end - start,), {lane: lane + start})
-                for name, body in self.bodies.items()
-            }
-            result.append(
-                (
-                    (end - start,),
-                    {
-                        name: body.recorded({**ranges, lane: end - start})[1]
-                        for name, body in moved.items()
-                    },
-                )
-            )
-        return result
+        return [self.piece(start, end, ranges) for start, end in zip(ends, ends[1:])]
+
+    def piece(self, start, end, ranges):
+        """The plan of the lanes from `start` to `end`."""
+        lane, count = self.plan.r[-1], end - start
+        bodies = {}
+        for name, body in self.plan.bodies.items():
+            moved = body.substitute(self.plan.outer, (count,), {lane: lane + start})
+            bodies[name] = moved.recorded({**ranges, lane: count})[1]
+        return replace(self.plan, inner=(count,), bodies=bodies)
 
     def lane_part(self, index):
         """The part of an index that varies with the lane alone, if not by a constant step."""
-        lane = self.r[-1]
+        lane = self.plan.r[-1]
         part = sympy.Add(*[term for term in sympy.Add.make_args(index) if term.has(lane)])
         return part if part.free_symbols == {lane} and stride_of(part, lane) is None else None
 
@@ -161,7 +159,7 @@ class RowInvariants:
         name of its own."""
         if self.above is None or self.in_mask():
             return index
-        lane = self.r[-1]
+        lane = self.plan.r[-1]
         part = sympy.Add(
             *[
                 term
@@ -181,7 +179,7 @@ class RowInvariants:
     def begin_lanes(self):
         """For one piece of the lanes; long ones are taken in blocks, so that a table stays in the
         cache."""
-        lane, size = self.r[-1], self.inner[-1]
+        lane, size = self.plan.r[-1], self.plan.inner[-1]
         if self.above is None or not self.lane_block and size > MOST_LANES:
             self.above = None
         elif self.lane_block:
@@ -189,17 +187,19 @@ class RowInvariants:
                 (lane, f"{lane}_part", f"{lane}_end"),
                 f"[{lane} - {lane}_part]",
                 self.lane_block,
-                (*self.x[:-1], lane),
+                (*self.plan.x[:-1], lane),
             )
         else:
-            self.begin_rows((lane, "0", self.size(size)), f"[{lane}]", size, (*self.x[:-1], lane))
+            self.begin_rows(
+                (lane, "0", self.size(size)), f"[{lane}]", size, (*self.plan.x[:-1], lane)
+            )
 
     def is_worth_blocks(self, lines):
         """Would one of the tables that these lines need save anything?"""
         return (
             not self.lane_block
             or self.above is None
-            or any(self.cost(name, set()) >= TABLE_COST for name in self.needed(lines))
+            or any(self.cost(name, set()) >= TABLE_COST for name in self.needed(printed(lines)))
         )
 
     def begin_rows(self, lanes, place, width, outer):
@@ -208,7 +208,7 @@ class RowInvariants:
         self.lazy, self.table_checks, self.lane_scope = (
             {},
             [],
-            Scope(self.above),
+            CppScope(self.above),
         )  # lazy: name -> (type, expression) of what varies with the lane
         self.same_in_rows = {
             *map(str, outer),
@@ -258,14 +258,14 @@ class RowInvariants:
                 stack += [] if is_end(name) else NAME.findall(self.lazy[name][1])
         return [name for name in self.lazy if name in found]
 
-    def definitions(self, lines):
-        """What the lanes' loop begins with, so that `lines` find all values; fills `self.above`
-        with what comes before the rows."""
+    def definitions(self, lines, added=()):
+        """What the lanes' loop begins with, so that `lines` (and what is `added` to accumulators)
+        find all values; fills `self.above` with what comes before the rows."""
         if self.above is None:
             return []
         result, fill = [], list(self.table_checks)
         is_table = lambda name: self.cost(name, set()) >= TABLE_COST  # noqa: E731
-        for name in self.needed(lines, is_table):
+        for name in self.needed([*printed(lines), *added], is_table):
             c_type, expression = self.lazy[name]
             if is_table(name):
                 array = self.above.fresh("table")
@@ -273,34 +273,39 @@ class RowInvariants:
                     f"{'int32_t' if name in self.small else c_type} {array}[{self.table_width}];"
                 )
                 expression = f"{array}{self.table_place}"
-                fill.append(f"{expression} = {name};")
-            result.append(f"const {c_type} {name} = {expression};")
+                fill.append(Line(f"{expression} = {name};"))
+            result.append(Line(f"const {c_type} {name} = {expression};"))
         if fill:
-            made = [f"const {self.lazy[n][0]} {n} = {self.lazy[n][1]};" for n in self.needed(fill)]
-            self.above.lines += ["#pragma omp simdERROR_CLAUSE"] * config.vectorize + loops_around(
-                made + fill, [self.lanes_now]
-            )
+            made = [
+                Line(f"const {self.lazy[name][0]} {name} = {self.lazy[name][1]};")
+                for name in self.needed(printed(fill))
+            ]
+            pragma = Pragma(simd=True) if config.vectorize else None
+            self.above.lines += nest(made + fill, [self.lanes_now], pragma)
         return result
 
     def rows_below(self, lines, loops, shared):
         """(lines, loops around them, how many of those threads share): the rows, below what is
         computed for all of a block of them."""
-        (row, start, size), around = loops[-1], math.prod(hint(n, 512) for n in self.outer[:-1])
+        (row, start, size), around = (
+            loops[-1],
+            math.prod(hint(n, 512) for n in self.plan.outer[:-1]),
+        )
         if self.lane_block:
-            lane, lanes = self.r[-1], self.size(self.inner[-1])
-            bound = f"const int64_t {lane}_end = mini::minimum<int64_t>({lane}_part + {self.lane_block}, {lanes});"
+            lane, lanes = self.plan.r[-1], self.size(self.plan.inner[-1])
+            ending = bound(f"{lane}_end", f"{lane}_part + {self.lane_block}", lanes)
             return (
-                [bound, *self.above.lines, *loops_around(lines, [loops[-1]])],
+                [ending, *self.above.lines, *nest(lines, [loops[-1]])],
                 [*loops[:-1], (f"{lane}_part", "0", lanes, self.lane_block)],
                 len(loops),
             )
-        count, wanted = hint(self.outer[-1], 512), 4 * torch.get_num_threads()
+        count, wanted = hint(self.plan.outer[-1], 512), 4 * torch.get_num_threads()
         block = max(LEAST_ROWS, -(-count * around // wanted))
-        if not shared or block >= count and isinstance(self.outer[-1], int):
-            return self.above.lines + loops_around(lines, [loops[-1]]), loops[:-1], len(loops) - 1
-        bound = f"const int64_t {row}_end = mini::minimum<int64_t>({row}_block + {block}, {size});"
+        if not shared or block >= count and isinstance(self.plan.outer[-1], int):
+            return self.above.lines + nest(lines, [loops[-1]]), loops[:-1], len(loops) - 1
+        ending = bound(f"{row}_end", f"{row}_block + {block}", size)
         return (
-            [bound, *self.above.lines, *loops_around(lines, [(row, f"{row}_block", f"{row}_end")])],
+            [ending, *self.above.lines, *nest(lines, [(row, f"{row}_block", f"{row}_end")])],
             [*loops[:-1], (f"{row}_block", start, size, block)],
             len(loops),
         )
@@ -309,7 +314,9 @@ class RowInvariants:
         """Of what comes before the rows, the lines that stand before all loops: no outer loop
         changes them."""
         lines = self.above.lines if self.above is not None else []
-        if self.lane_block or any(str(v) in NAME.findall(line) for v in self.x for line in lines):
+        if self.lane_block or any(
+            str(v) in NAME.findall(line) for v in self.plan.x for line in printed(lines)
+        ):
             return []
         self.above = None
         return lines

@@ -3,7 +3,7 @@
 In:   what one iteration adds.  Out: declarations, updates, pragma clauses.
 
     >>> Accumulator("acc0", "sum", torch.float32, term="tmp3").update("tmp3")
-    'acc0 = acc0 + tmp3;'
+    Line(text='acc0 = acc0 + tmp3;', sets_error=False)
 
 Two forms.  *Lanes* (in `cpp`): the reduction's loop is the vector loop, each lane keeps a part.
 *Rows* (here): memory runs along the outer loop, so the lanes do too, and the accumulators are
@@ -16,15 +16,26 @@ torch/_inductor/codegen/cpp.py.
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 import torch
 
 from .. import config
 from ..sizes.symbols import Size, hint
-from .common import Scope, indent
-from .cpp_expressions import compute_type, limit_text
+from .cpp_expressions import CppScope, compute_type, limit_text
+from .plan import estimate
+from .tree import (
+    Block,
+    Line,
+    Loop,
+    Pragma,
+    Statement,
+    Statements,
+    has_branch,
+    nest,
+    printed,
+)
 
 CHUNK = 512  # longest run of float additions into one accumulator; chunks are then added in double
 ROWS_CHUNK = 128  # the same where rows are added up
@@ -87,30 +98,25 @@ class Accumulator:
         watches = self.kind in ("max", "min") and self.dtype.is_floating_point
         return f"{self.name}_nan" if watches else None
 
-    def before_lanes(self) -> list[str]:
-        return [f"int32_t {self.nan_flag} = 0;"] if self.nan_flag else []
+    def before_lanes(self) -> list[Line]:
+        return [Line(f"int32_t {self.nan_flag} = 0;")] if self.nan_flag else []
 
     @property
     def is_arg(self) -> bool:
         return self.kind.startswith("arg")
 
-    def arg_arrays(self, lane: str, start: str) -> list[str]:
+    def arg_arrays(self, lane: str, start: str) -> list[Statement]:
         """A best element and its place for each of LANES lanes.  The first element of a lane is the
         place of the initial value: nothing replaces it if all elements are as low as that."""
-        c_type, start_value = (
-            compute_type(self.dtype),
-            limit_text(self.dtype, self.kind == "argmax"),
-        )
+        lowest = limit_text(self.dtype, self.kind == "argmax")
+        first = [
+            Line(f"{self.name}_best[{lane} - {start}] = {lowest};"),
+            Line(f"{self.name}_at[{lane} - {start}] = {self.at};"),
+        ]
         return [
-            f"{c_type} {self.name}_best[{LANES}];",
-            f"int64_t {self.name}_at[{LANES}];",
-            *loops_around(
-                [
-                    f"{self.name}_best[{lane} - {start}] = {start_value};",
-                    f"{self.name}_at[{lane} - {start}] = {self.at};",
-                ],
-                [(lane, start, f"{start} + {LANES}")],
-            ),
+            Line(f"{compute_type(self.dtype)} {self.name}_best[{LANES}];"),
+            Line(f"int64_t {self.name}_at[{LANES}];"),
+            *nest(first, [(lane, start, f"{start} + {LANES}")]),
         ]
 
     @property
@@ -127,7 +133,7 @@ class Accumulator:
             ]
         return [(self.c_type, self.name, self.initial)]
 
-    def in_arg_lanes(self, place: str) -> list[str]:
+    def in_arg_lanes(self, place: str) -> list[Line]:
         """Places grow within a lane, so only a better one replaces the best: not (v <= best), which
         a NaN is, unless best is one."""
         best, at, no_better = (
@@ -137,35 +143,33 @@ class Accumulator:
         )
         take = f"{self.name}_take"
         return [
-            f"const bool {take} = !({self.term} {no_better} {best}) & ({best} == {best});",
-            f"{best} = {take} ? {self.term} : {best};",
-            f"{at} = {take} ? {self.at} : {at};",
+            Line(f"const bool {take} = !({self.term} {no_better} {best}) & ({best} == {best});"),
+            Line(f"{best} = {take} ? {self.term} : {best};"),
+            Line(f"{at} = {take} ? {self.at} : {at};"),
         ]
 
-    def in_lane_array(self, lane: str) -> str:
+    def in_lane_array(self, lane: str) -> Line:
         return self.update(self.term, f"[{lane}]")
 
-    def after_arg_lanes(self) -> list[str]:
-        return [
-            f"for (int64_t k = 0; k < {LANES}; k++) "
-            + self.update(f"{self.c_type}{{{self.name}_best[k], {self.name}_at[k]}}")
-        ]
+    def after_arg_lanes(self) -> list[Line]:
+        best = self.update(f"{self.c_type}{{{self.name}_best[k], {self.name}_at[k]}}")
+        return [Line(f"for (int64_t k = 0; k < {LANES}; k++) {best.text}")]
 
-    def in_lanes(self) -> list[str]:
+    def in_lanes(self) -> list[Line]:
         if self.is_arg:
             return [self.update(f"{self.c_type}{{{self.term}, {self.at}}}")]
         if not self.nan_flag:
             return [self.update(self.term)]
         sign = ">" if self.kind == "max" else "<"
         return [
-            f"{self.name} = {self.term} {sign} {self.name} ? {self.term} : {self.name};",
-            f"{self.nan_flag} |= {self.term} != {self.term};",
+            Line(f"{self.name} = {self.term} {sign} {self.name} ? {self.term} : {self.name};"),
+            Line(f"{self.nan_flag} |= {self.term} != {self.term};"),
         ]
 
-    def after_lanes(self) -> list[str]:
-        return (
-            [f"{self.name} = {self.nan_flag} ? mini::nan : {self.name};"] if self.nan_flag else []
-        )
+    def after_lanes(self) -> list[Line]:
+        if not self.nan_flag:
+            return []
+        return [Line(f"{self.name} = {self.nan_flag} ? mini::nan : {self.name};")]
 
     @property
     def loses_bits(self) -> bool:
@@ -177,7 +181,7 @@ class Accumulator:
             re.sub(r"^[a-z]+", prefix, self.name), self.kind, self.dtype, self.term, self.at
         )
 
-    def merge(self) -> list[str]:
+    def merge(self) -> list[Line]:
         """To column k what a later part of the rows has added up."""
         if self.is_arg:
             return replace(
@@ -188,34 +192,34 @@ class Accumulator:
     def combine(self, a: str, b: str) -> str:
         return REDUCERS[self.kind][1].format(a=a, b=b, type=f"<{self.c_type}>")
 
-    def update(self, term: str, place: str = "") -> str:
+    def update(self, term: str, place: str = "") -> Line:
         target = self.name + place
-        return f"{target} = {self.combine(target, term)};"
+        return Line(f"{target} = {self.combine(target, term)};")
 
 
 def array_declarations(
     accumulators: Iterable[Accumulator], width: int | str, used: int | str | None = None
-) -> list[str]:
+) -> list[Line]:
     """Arrays of `width` elements, the first `used` of them set."""
     return [
         line
         for a in accumulators
         for c_type, name, start in a.arrays
-        for line in (f"{c_type} {name}[{width}];", filled(name, used or width, start))
+        for line in (Line(f"{c_type} {name}[{width}];"), filled(name, used or width, start))
     ]
 
 
-def filled(name: str, count: int | str, value: str) -> str:
-    return f"for (int64_t k = 0; k < {count}; k++) {name}[k] = {value};"
+def filled(name: str, count: int | str, value: str) -> Line:
+    return Line(f"for (int64_t k = 0; k < {count}; k++) {name}[k] = {value};")
 
 
-def declarations(accumulators: Iterable[Accumulator]) -> list[str]:
-    return [f"{a.c_type} {a.name} = {a.initial};" for a in accumulators]
+def declarations(accumulators: Iterable[Accumulator]) -> list[Line]:
+    return [Line(f"{a.c_type} {a.name} = {a.initial};") for a in accumulators]
 
 
-def estimate(sizes: Iterable[Size]) -> int:
-    """Number of iterations in the run the graph was captured in; an unknown size counts as 512."""
-    return math.prod(hint(n, 512) for n in sizes)
+def bound(name: str, wanted: str, end: str) -> Line:
+    """Where a part of a loop ends: at `wanted`, but not beyond the loop's own end."""
+    return Line(f"const int64_t {name} = mini::minimum<int64_t>({wanted}, {end});")
 
 
 def longest(size: Size) -> int | float:
@@ -224,10 +228,10 @@ def longest(size: Size) -> int | float:
 
 
 UNROLLED = 32  # iterations up to which gcc may unroll a loop wholly: 16, unless flags say otherwise
-BARRIER = 'asm volatile("");'
+BARRIER = Line('asm volatile("");')
 
 
-def alone(lines: list[str], count: int | str | None = None) -> list[str]:
+def alone(lines: Statements, count: int | str | None = None) -> list[Line]:
     """What stands before a marked loop (`omp simd`) over `lines`, so that no loop around is
     vectorised.
 
@@ -247,20 +251,7 @@ def alone(lines: list[str], count: int | str | None = None) -> list[str]:
     never vectorised, and costs nothing.  (-fno-tree-loop-vectorize would stop the marked loops,
     too.) count: how many lanes, where that is known."""
     is_short = count is None or not isinstance(count, int) or count <= UNROLLED
-    return [BARRIER] if is_short and any("if (" in line for line in lines) else []
-
-
-def loops_around(lines: list[str], loops: Sequence[tuple]) -> list[str]:
-    """`lines` in loops of (variable, start, end) or (variable, start, end, step), the first
-    outermost."""
-    for variable, start, end, *step in reversed(loops):
-        advance = f" += {step[0]}" if step and step[0] != 1 else "++"
-        lines = [
-            f"for (int64_t {variable} = {start}; {variable} < {end}; {variable}{advance}) {{",
-            *indent(lines),
-            "}",
-        ]
-    return lines
+    return [BARRIER] if is_short and has_branch(lines) else []
 
 
 class RowReductions:
@@ -276,8 +267,8 @@ class RowReductions:
         """Width of a block, and whether threads share its rows."""
         threads, size, rows = (
             torch.get_num_threads(),
-            hint(self.outer[-1], 512),
-            hint(self.inner[0], 512),
+            hint(self.plan.outer[-1], 512),
+            hint(self.plan.inner[0], 512),
         )
         spread = (
             self.parallel
@@ -286,33 +277,29 @@ class RowReductions:
             and not self.group.has_scan
             and size <= WHOLE_ROW
             and rows >= ROWS * threads
-            and estimate(self.outer[:-1]) < threads
+            and estimate(self.plan.outer[:-1]) < threads
         )
         blocks = (
-            max(1, threads // estimate(self.outer[:-1])) if self.parallel and not spread else 1
+            max(1, threads // estimate(self.plan.outer[:-1])) if self.parallel and not spread else 1
         )  # at least, so that every thread has one
         width = -(-size // blocks // LANES) * LANES
         self.width = min(
             width if width <= WHOLE_ROW else COLUMNS,
-            self.outer[-1] if isinstance(self.outer[-1], int) else WHOLE_ROW,
+            self.plan.outer[-1] if isinstance(self.plan.outer[-1], int) else WHOLE_ROW,
         )
         return spread
 
     def write_by_rows(self):
-        column, size = self.x[-1], self.size(self.outer[-1])
+        column, size = self.plan.x[-1], self.size(self.plan.outer[-1])
         whole = size == str(self.width)
         start, end = ("0", size) if whole else (f"{column}_block", f"{column}_end")
         self.columns, self.count = (column, start, end), size if whole else f"{end} - {start}"
         self.place = f"[{column}]" if whole else f"[{column} - {start}]"
         lines = []
         self.arrays = {}  # buffer -> array that holds its value for each column of the block
-        for stage in range(-1, self.last_stage + 1):
-            inner_nodes = [
-                n for n in self.nodes if self.stage[n.name] == stage and self.is_inner[n.name]
-            ]
-            outer_nodes = [
-                n for n in self.nodes if self.stage[n.name] == stage and not self.is_inner[n.name]
-            ]
+        for stage in self.plan.stages():
+            inner_nodes = self.plan.inner_nodes(stage)
+            outer_nodes = self.plan.outer_nodes(stage)
             self.deferred, self.accumulators = [], []
             if inner_nodes:
                 lines += self.rows_loop(inner_nodes)
@@ -324,37 +311,36 @@ class RowReductions:
                 for node in outer_nodes:
                     self.play(node)
                 for name in [name for name, *_ in deferred] + [n.name for n in outer_nodes]:
-                    if any(
-                        a.name == name
-                        for n in self.nodes
-                        if self.stage[n.name] > stage
-                        for a in n.body.reads()
-                    ):
+                    if self.plan.is_read_after(name, stage):
                         array = self.arrays[name] = f"column{len(self.arrays)}"
                         value = self.values[name]
-                        lines.append(f"{compute_type(value.dtype)} {array}[{self.width}];")
+                        lines.append(Line(f"{compute_type(value.dtype)} {array}[{self.width}];"))
                         scope.add(f"{array}{self.place} = {value};")
                 lines += self.columns_loop(scope.lines)
-        bound = f"const int64_t {end} = mini::minimum<int64_t>({start} + {self.width}, {size});"
-        return lines if whole else loops_around([bound] + lines, [(start, "0", size, self.width)])
+        if whole:
+            return lines
+        ending = bound(end, f"{start} + {self.width}", size)
+        return nest([ending, *lines], [(start, "0", size, self.width)])
 
     def own_scope(self, inner_variables):
         """Where nothing is known yet but what lies in arrays."""
-        scope, self.values = Scope(), {}
+        scope, self.values = CppScope(), {}
         scope.counter = self.outside.counter
         self.where_am_i(scope, inner_variables)
         return scope
 
     def columns_loop(self, lines):
-        simd = ["#pragma omp simdERROR_CLAUSE"] * config.vectorize
-        return alone(lines) + simd + loops_around(lines, [self.columns])
+        pragma = Pragma(simd=True) if config.vectorize else None
+        return alone(lines) + nest(lines, [self.columns], pragma)
 
     def rows_loop(self, nodes):
         """`loop_over_rows`, and before it what is the same in each row."""
         if config.lane_tables and isinstance(self.width, int):
-            self.above = Scope()
+            self.above = CppScope()
             self.above.counter = self.outside.counter
-            self.begin_rows(self.columns, self.place, self.width, (*self.x, *self.arrays.values()))
+            self.begin_rows(
+                self.columns, self.place, self.width, (*self.plan.x, *self.arrays.values())
+            )
         lines = self.loop_over_rows(nodes)
         lines, self.above = (self.above.lines if self.above is not None else []) + lines, None
         return lines
@@ -362,14 +348,14 @@ class RowReductions:
     def row_body(self, nodes, step):
         """The nodes for row `row + step`: lines, and the accumulators with what is added to
         each."""
-        scope = self.own_scope((self.x[-1], *self.r))
+        scope = self.own_scope((self.plan.x[-1], *self.plan.r))
         self.accumulators, self.deferred = [], []
         first = self.outside.counter.get("acc", -1)
         for node in nodes:
-            body = self.bodies[node.name]
+            body = self.plan.bodies[node.name]
             self.play(
                 node,
-                body.substitute(body.outer, body.inner, {self.r[-1]: self.r[-1] + step})
+                body.substitute(body.outer, body.inner, {self.plan.r[-1]: self.plan.r[-1] + step})
                 if step
                 else body,
             )
@@ -381,33 +367,26 @@ class RowReductions:
         """All rows of a block: what they add to the accumulators, which are declared here, or what
         is stored of each."""
         one, accumulators = self.row_body(nodes, 0)
-        deferred, first, size, threads = (
+        deferred, first, size, threads_used = (
             self.deferred,
-            self.r[0],
-            self.size(self.inner[0]),
+            self.plan.r[0],
+            self.size(self.plan.inner[0]),
             torch.get_num_threads(),
         )
-        pragma = f"#pragma omp parallel for schedule(static){self.threads_if}ERROR_CLAUSE"
+        threads = Pragma("parallel for", condition=self.threads_if)
         if not accumulators:
-            loops = loops_around(
-                self.columns_loop(self.definitions(one) + one),
-                [(r, "0", self.size(n)) for r, n in zip(self.r, self.inner)],
-            )
-            return [
-                pragma.replace("for", f"for collapse({len(self.r)})") if len(self.r) > 1 else pragma
-            ] * self.spread + loops
+            loops = [(r, "0", self.size(n)) for r, n in zip(self.plan.r, self.plan.inner)]
+            threads = replace(threads, collapse=len(loops)) if self.spread else None
+            return nest(self.columns_loop(self.definitions(one) + one), loops, threads)
         self.steps = [(one, accumulators)]
         if not any(
-            re.search(r"mini::(?!to_float)", line) for line in one
+            re.search(r"mini::(?!to_float)", line) for line in printed(one)
         ):  # else there is enough to do with one row
             self.steps += [self.row_body(nodes, step) for step in range(1, ROWS)]
         self.accumulators, self.deferred = accumulators, deferred
+        added = [f"{t.term} {t.at}" for _, terms in self.steps for t in terms]
         self.before_each = self.definitions(
-            [
-                line
-                for lines, terms in self.steps
-                for line in (*lines, *[f"{t.term} {t.at}" for t in terms])
-            ]
+            [line for some, _ in self.steps for line in some], added
         )
         if not self.spread:
             lines = self.all_rows(accumulators, "0", size)
@@ -418,40 +397,46 @@ class RowReductions:
         own = [
             line
             for c_type, name, value in arrays
-            for line in (f"{c_type}* {name} = {name}s[part];", filled(name, self.count, value))
+            for line in (
+                Line(f"{c_type}* {name} = {name}s[part];"),
+                filled(name, self.count, value),
+            )
         ]
-        bounds = (
-            f"const int64_t {start} = {size}*part/{threads}, {end} = {size}*(part + 1)/{threads};"
+        bounds = Line(
+            f"const int64_t {start} = {size}*part/{threads_used}, "
+            f"{end} = {size}*(part + 1)/{threads_used};"
         )
         return [
-            *[f"{c_type} {name}s[{threads}][{self.width}];" for c_type, name, _ in arrays],
-            pragma,
-            *loops_around([bounds, *own, *lines], [("part", "0", threads)]),
-            *[f"{c_type}* {name} = {name}s[0];" for c_type, name, _ in arrays],
-            *loops_around(
+            *[
+                Line(f"{c_type} {name}s[{threads_used}][{self.width}];")
+                for c_type, name, _ in arrays
+            ],
+            *nest([bounds, *own, *lines], [("part", "0", threads_used)], threads),
+            *[Line(f"{c_type}* {name} = {name}s[0];") for c_type, name, _ in arrays],
+            *nest(
                 [line for a in accumulators for line in a.merge()],
-                [("part", "1", threads), ("k", "0", self.count)],
+                [("part", "1", threads_used), ("k", "0", self.count)],
             ),
         ]
 
     def all_rows(self, accumulators, start, end):
         """The reduction's loops, the first from `start` to `end`.  A long sum of floats is the sum
         of the sums of ROWS_CHUNK rows."""
-        row, size = self.r[-1], self.inner[-1]
-        low, high = ("0", self.size(size)) if self.r[:-1] else (start, end)
-        if longest(math.prod(self.inner)) > 2 * ROWS_CHUNK and any(
+        row, size = self.plan.r[-1], self.plan.inner[-1]
+        low, high = ("0", self.size(size)) if self.plan.r[:-1] else (start, end)
+        if longest(math.prod(self.plan.inner)) > 2 * ROWS_CHUNK and any(
             a.loses_bits for a in accumulators
         ):
             parts = [a if a.is_arg else a.renamed("part") for a in accumulators]
             pairs = [(a, p) for a, p in zip(accumulators, parts) if not a.is_arg]
             for accumulator, _ in pairs:
                 accumulator.over_chunks = True
-            lines = loops_around(
+            lines = nest(
                 [
-                    f"const int64_t {row}_stop = mini::minimum<int64_t>({row}_chunk + {ROWS_CHUNK}, {high});",
+                    bound(f"{row}_stop", f"{row}_chunk + {ROWS_CHUNK}", high),
                     *array_declarations([p for _, p in pairs], self.width, self.count),
                     *self.rows(parts, f"{row}_chunk", f"{row}_stop"),
-                    *loops_around(
+                    *nest(
                         [a.update(p.name + "[k]", "[k]") for a, p in pairs],
                         [("k", "0", self.count)],
                     ),
@@ -460,27 +445,26 @@ class RowReductions:
             )
         else:
             lines = self.rows(accumulators, low, high)
-        return loops_around(lines, self.loops_of_reduction(self.r[:-1], start, end))
+        return nest(lines, self.loops_of_reduction(self.plan.r[:-1], start, end))
 
     def rows(self, accumulators, start, end):
         """Rows one by one, or ROWS at a time and then what is left."""
-        row, together, exact = self.r[-1], len(self.steps), start == "0" and end.isdigit()
+        row, together, exact = self.plan.r[-1], len(self.steps), start == "0" and end.isdigit()
         one = self.columns_loop(self.added(accumulators, 1))
         if together == 1 or exact and int(end) < together:
-            return loops_around(one, [(row, start, end)])
+            return nest(one, [(row, start, end)])
         many = self.columns_loop(self.added(accumulators, together))
         if exact and int(end) % together == 0:
-            return loops_around(many, [(row, start, end, together)])
+            return nest(many, [(row, start, end, together)])
+        room = f"{row} < {end} - {together - 1}"
         return [
-            "{",
-            f"    int64_t {row} = {start};",
-            f"    for (; {row} < {end} - {together - 1}; {row} += {together}) {{",
-            *indent(many, 2),
-            "    }",
-            f"    for (; {row} < {end}; {row}++) {{",
-            *indent(one, 2),
-            "    }",
-            "}",
+            Block(
+                [
+                    Line(f"int64_t {row} = {start};"),
+                    Loop(row, None, end, many, together, condition=room),
+                    Loop(row, None, end, one),
+                ]
+            )
         ]
 
     def added(self, accumulators, count):
@@ -490,10 +474,9 @@ class RowReductions:
         for k, a in enumerate(accumulators):
             terms = [terms[k] for _, terms in steps]
             if a.is_arg:
-                result += [
-                    f"{{ {' '.join(replace(t, name=a.name).in_arg_lanes(self.place[1:-1]))} }}"
-                    for t in terms
-                ]
+                for t in terms:
+                    better = replace(t, name=a.name).in_arg_lanes(self.place[1:-1])
+                    result.append(Line(f"{{ {' '.join(line.text for line in better)} }}"))
                 continue
             terms = [t.term for t in terms]
             while len(terms) > 1:  # a tree

@@ -37,10 +37,9 @@ from typing import NamedTuple
 import torch
 
 from .. import config
-from ..codegen.common import strip_comments
-from .kernel_writer import with_wide_indices
 from ..foreign import ours
-from ..runtime.build import CompilerError, cache_folder, write_whole
+from ..runtime.build import CompilerError, cache_folder, strip_comments, write_whole
+from .kernel_writer import with_wide_indices
 
 WORKER = os.path.join(os.path.dirname(__file__), "worker.py")
 MOST_SIZES = 1000  # launchers that are kept of a kernel whose sizes are arguments

@@ -39,7 +39,8 @@ from ..ir import Buffer, BufferView, ExternKernel, Layout
 from ..kernels import Choice, KernelStep, KernelWriting, Step
 from ..nodes import ExternNode, Group, NodeGraph, Refused, Schedule, ScheduledNode
 from ..records import CompileRecord, FusionDecision
-from ..codegen.common import Kernel, Scope, Value, in_data_flow_order
+from ..codegen.common import Kernel, Scope, Value
+from ..codegen.plan import in_data_flow_order
 from .kernel_writer import TritonKernelWriter
 from .launch import Launch, needs_64_bits
 from .tile_plan import Axis, TilePlan

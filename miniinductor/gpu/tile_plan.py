@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import sympy
 
-from ..codegen.common import in_data_flow_order, stages_of
+from ..codegen.plan import in_data_flow_order, stages_of
 from ..dependencies import LoopBody, int_or_none, loop_variables, merge_loops, runs_along, stride_of
 from ..ir import Buffer
 from ..nodes import Node

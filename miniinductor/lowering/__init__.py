@@ -2,6 +2,6 @@
 rules by family."""
 
 from .graph import lower_graph
-from .registry import LOWERINGS, CannotLower
+from .registry import LOWERINGS
 
-__all__ = ["lower_graph", "CannotLower", "LOWERINGS"]
+__all__ = ["lower_graph", "LOWERINGS"]

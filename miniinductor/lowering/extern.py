@@ -17,10 +17,11 @@ import torch
 import torch.utils._pytree as pytree
 
 from ..autograd.functionalize import COUNTS_PLACES
+from ..exceptions import CannotLower
 from ..ir import BufferView, ExternKernel, Graph, Layout, MultiOutput, TensorBox
 from ..records import CompileRecord, Fallback
 from ..sizes.symbols import Described, is_dense
-from .registry import Call, CannotLower, aten
+from .registry import Call, aten
 
 PRODUCTS = (
     aten.mm.default,

@@ -26,6 +26,7 @@ from ..autograd.functionalize import is_view
 from ..checks import may_raise
 from ..devices import recomputes
 from ..eager_support import refusal
+from ..exceptions import CannotLower
 from ..ir import (
     Buffer,
     BufferView,
@@ -49,14 +50,7 @@ from ..sizes.expressions import Size
 from ..sizes.symbols import SYMBOLIC, Described, described, hint, is_dense, same_sizes, size
 from . import indexing, pointwise, reductions, views  # noqa: F401  (they fill the table)
 from .extern import EXTERN, eager_kernel
-from .registry import (
-    LOWERINGS,
-    READ_SEVERAL_TIMES,
-    Call,
-    CannotLower,
-    NotLowered,
-    aten,
-)
+from .registry import LOWERINGS, READ_SEVERAL_TIMES, Call, NotLowered, aten
 from .unread import read_in_part
 
 MANY_READS = 4  # an inlined value that several users would re-read this often is stored instead

@@ -40,10 +40,6 @@ class NotLowered(Exception):
     """This op, on these arguments, has no rule; it runs as an eager kernel."""
 
 
-class CannotLower(Exception):
-    """This graph cannot be compiled; it runs eagerly."""
-
-
 @dataclass
 class Call:
     """The ATen call being lowered."""

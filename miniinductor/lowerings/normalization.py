@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch._prims_common import suggest_memory_format
 
-from ..decompositions import OURS, Tensors, decomposition, normalized, scaled, upcast
+from ..decompositions import OURS, decomposition, normalized, scaled, upcast
 from ..sizes.symbols import same
 
 aten = torch.ops.aten
@@ -63,19 +63,23 @@ def batch_norm(
     training: bool,
     momentum: float,
     eps: float,
-) -> Tensors:
+) -> Any:
     """Training updates the running statistics in place; functionalization turns that into outputs.
     Results: normalised x, mean and 1 / deviation of the batch, which have the dtype of the
     parameters."""
+    if x.dim() < 2:
+        return NotImplemented  # eager refuses it
     shape = [1, -1] + [1] * (x.dim() - 2)
     if not training and running_mean is not None:
-        out = (upcast(x) - running_mean.reshape(shape)) * torch.rsqrt(running_var + eps).reshape(
-            shape
-        )
-        return scaled(out, weight, bias, shape).to(x.dtype), x.new_empty((0,)), x.new_empty((0,))
+        deviation = torch.rsqrt(running_var + eps).reshape(shape)
+        out = (upcast(x) - running_mean.reshape(shape)) * deviation
+        out = scaled(out, weight, bias, shape).to(x.dtype)
+        out = out.contiguous(memory_format=suggest_memory_format(x))
+        return out, x.new_empty((0,)), x.new_empty((0,))
     kept = next((t.dtype for t in (weight, running_mean) if t is not None), x.dtype)
     out, mean, variance, rstd = normalized(x, [0, *range(2, x.dim())], eps)
     out = scaled(out, weight, bias, shape).to(x.dtype)
+    out = out.contiguous(memory_format=suggest_memory_format(x))
     mean, variance, rstd = (
         mean.reshape(-1).to(kept),
         variance.reshape(-1),

@@ -15,8 +15,9 @@ from typing import Any
 import sympy
 import torch
 
+from ..exceptions import CannotLower
 from ..ir import Buffer, Index, Layout, TensorBox, same_layout
-from ..lowering.registry import Call, CannotLower, aten, lower, made, normalize_dim, view
+from ..lowering.registry import Call, aten, lower, made, normalize_dim, view
 from ..lowering.views import at_place, between, reshape_index, along
 from ..ops import Value, ops
 from ..sizes.expressions import Mod, Size

@@ -26,6 +26,7 @@ import itertools
 import operator
 import os
 import platform
+import re
 import shutil
 import signal
 import subprocess
@@ -35,7 +36,7 @@ import threading
 import torch
 
 from .. import config
-from ..codegen.common import strip_comments
+from ..exceptions import CompilerError
 from ..foreign import ours
 from . import _launcher
 
@@ -58,10 +59,6 @@ FLAGS = (
 )
 PRELUDE = os.path.join(os.path.dirname(os.path.dirname(__file__)), "codegen", "cpp_prelude.h")
 KERNELS_PER_FILE = 6
-
-
-class CompilerError(RuntimeError):
-    """No C++ compiler, or it refused a kernel."""
 
 
 def build_kernels(sources):
@@ -235,6 +232,10 @@ def load(path):
         pass
     remove_file(path)
     return None
+
+
+def strip_comments(source: str, sign: str = "//") -> str:
+    return re.sub(rf"[ \t]*{sign} [^\n]*", "", source)
 
 
 def cache_key(source, command):

@@ -1,9 +1,11 @@
-"""What runs beside generated code: a functional graph by eager kernels, and a guard before writes.
+"""What runs beside generated code: a functional graph by eager kernels, a guard before writes, and
+errors in eager's words.
 
 In:   a graph.  Out: callables with the arguments of a compiled one.
 
     >>> run = Interpreted(functional, written=[]).start()       # stands for a Program
     >>> checked = guard_shared_memory(run, gm, record)
+    >>> told = with_eager_errors(run, gm)
 
 Mirrors `aot_eager` (torch/_dynamo/backends/debugging.py) and the checks of
 torch/_functorch/_aot_autograd/input_output_analysis.py.
@@ -17,12 +19,15 @@ import torch
 import torch.utils._pytree as pytree
 from torch import fx
 
+from ..foreign import ours
 from ..records import CompileRecord
 
 
 class Interpreted:
     """Stands for a Program: the functional graph run by eager kernels; mutated inputs are written
     back."""
+
+    device = torch.device("cpu")  # of its kernels: it has none that could be recorded or replayed
 
     def __init__(self, gm: fx.GraphModule, written: Sequence[tuple[str, str]]):
         self.gm, self.written = gm, written
@@ -74,6 +79,30 @@ def guard_shared_memory(run: Callable, gm: fx.GraphModule, record: CompileRecord
         tensors = [*[t for t in inputs if isinstance(t, torch.Tensor)], *held]
         if len({t.untyped_storage()._cdata for t in tensors}) == len(tensors):
             return run(*inputs)
-        return gm(*inputs)
+        return gm.forward(*inputs)
 
     return checked
+
+
+REPORT = "(in compiled kernel "  # how the message of a kernel that refuses a value ends
+
+
+def with_eager_errors(run: Callable, gm: fx.GraphModule) -> Callable:
+    """`run` of a graph that neither writes nor draws.  Where a kernel refuses a value, the graph
+    runs once more with eager kernels, whose class and words of an exception are those that the
+    program expects: scatter's is a RuntimeError, and our kernels know IndexError alone."""
+
+    def call(*inputs: object) -> object:
+        try:
+            return run(*inputs)
+        except ours(IndexError, RuntimeError) as error:
+            if REPORT not in str(error):
+                raise
+            report = error
+        try:
+            gm.forward(*inputs)  # (`gm()` would print the error)
+            raise report  # eager has nothing to say: what our kernel has seen is not hidden
+        finally:
+            del report  # it knows this frame, which knows the inputs
+
+    return call

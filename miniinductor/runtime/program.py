@@ -1,6 +1,6 @@
 """A generated wrapper as plain data, and the function that is made of it.
 
-In:   what codegen/wrapper.py printed.  Out: a `Program`: it can be kept on disk (graph_cache.py),
+In:   what wrapper.py printed.  Out: a `Program`: it can be kept on disk (graph_cache.py),
       and `start()` gives the callable, whose kernels are built then, or found on disk.
 
     >>> program = build_program(graph, record)                  # (graph_cache.py pickles it)

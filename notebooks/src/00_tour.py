@@ -297,7 +297,7 @@ check("00.2", quiet)
 # | scheduling | `miniinductor/scheduler.py` | `torch/_inductor/scheduler.py` | 4.4 |
 # | C++ | `miniinductor/codegen/cpp.py` | `torch/_inductor/codegen/cpp.py` | 4.6 |
 # | Triton | `miniinductor/gpu/kernel_writer.py` | `torch/_inductor/codegen/triton.py` | 4.5 |
-# | memory, wrapper | `miniinductor/memory.py`, `miniinductor/codegen/wrapper.py` | `torch/_inductor/codegen/wrapper.py` | 4.7 |
+# | memory, wrapper | `miniinductor/memory.py`, `miniinductor/wrapper.py` | `torch/_inductor/codegen/wrapper.py` | 4.7 |
 # | symbolic sizes | `minidynamo/symbolic_shapes.py` | `torch/fx/experimental/symbolic_shapes.py` | 5 |
 #
 # The paper: *PyTorch 2: Faster Machine Learning Through Dynamic Python Bytecode Transformation and Graph Compilation*, ASPLOS 2024.

@@ -238,7 +238,7 @@ print(f"first compilation {cold.wall:.2f} s, with the shared object on disk {war
 
 # %%
 from minidynamo.bench.models import bert
-from miniinductor.codegen.common import strip_comments
+from miniinductor.runtime.build import strip_comments
 
 model, inputs = bert()
 e = minidynamo.explain(model)(**inputs)

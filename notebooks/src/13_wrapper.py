@@ -114,7 +114,7 @@ e.wrapper
 
 # %%
 from miniinductor import memory
-from miniinductor.codegen.wrapper import WrapperWriter
+from miniinductor.wrapper import WrapperWriter
 
 excerpt(WrapperWriter.emit)
 

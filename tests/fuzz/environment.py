@@ -27,7 +27,8 @@ import collections, dataclasses, enum, functools, types
 import torch
 from torch import nn
 
-FACTOR, FLAG, NAMES, SETTINGS, KINDS, EMPTY = 2, True, ["a", "b"], {"gain": 0.5, "deep": {"k": [1, 2]}}, {1, 2}, None
+FACTOR, FLAG, NAMES, KINDS, EMPTY = 2, True, ["a", "b"], {1, 2}, None
+SETTINGS = {"gain": 0.5, "deep": {"k": [1, 2]}}
 BIAS = torch.arange(3.0)
 PAIR = (1, (2.0, "z"))
 BEHIND = {"k": 2.0}
@@ -68,7 +69,8 @@ class Layer(nn.Module):
         super().__init__()
         self.lin = nn.Linear(3, 3)
         with torch.no_grad():
-            for p in self.lin.parameters(): p.copy_(torch.arange(float(p.numel())).view(p.shape) * n / 10)
+            for p in self.lin.parameters():
+                p.copy_(torch.arange(float(p.numel())).view(p.shape) * n / 10)
         self.register_buffer("scale", torch.full((1,), 2.0))
         self.kind, self.act = "plain", torch.relu
     def forward(self, x):
@@ -79,7 +81,8 @@ class Layer(nn.Module):
 class Net(nn.Module):
     def __init__(self):
         super().__init__()
-        self.layers, self.drop, self.settings = nn.ModuleList([Layer(1), Layer(2)]), nn.Dropout(0.0), {"skip": False}
+        self.layers = nn.ModuleList([Layer(1), Layer(2)])
+        self.drop, self.settings = nn.Dropout(0.0), {"skip": False}
         self.heads = nn.ModuleDict({"one": Layer(3)})
         self.norm = nn.BatchNorm1d(3, momentum=0.5)
     def forward(self, x):
@@ -107,7 +110,8 @@ def f(x, y, items, table, obj, net, n=1, *rest, bonus=0, **kw):
     if 2 in KINDS: z = z + len(NAMES)
     if EMPTY is None: z = z - 1
     cfg = CONFIG
-    z = z * cfg.rate + cfg.width + len(cfg.tags) + (1 if cfg.mode is Mode.FAST else 2) + PLAIN.inner + PLAIN.shared + PAIR[0] + PAIR[1][0]
+    z = z * cfg.rate + cfg.width + len(cfg.tags) + (1 if cfg.mode is Mode.FAST else 2)
+    z = z + PLAIN.inner + PLAIN.shared + PAIR[0] + PAIR[1][0]
     z = z + n + bonus + len(rest) + len(kw) + BIAS + partial(x) + outside(y)
     z = z * PROXY["k"] + len(PROXY) + len([name for name in Helper.__dict__ if name[0] != "_"])
     if x is y: z = z * 2
@@ -170,6 +174,13 @@ class Sub(torch.Tensor):
     pass
 
 
+def halves(module):
+    """The module, all of its parameters 0.5 and without gradients."""
+    for parameter in module.requires_grad_(False).parameters():
+        parameter.fill_(0.5)
+    return module
+
+
 CHANGES = {}
 
 
@@ -200,30 +211,82 @@ for _name, _value in (
     setter(f"global {_name} = {_value!r}", lambda w, n=_name, v=_value: w.g.__setitem__(n, v))
 for _text in (
     """
-g['SETTINGS']['gain'] = 1.5 | g['SETTINGS']['deep']['k'].append(4) | g['SETTINGS']['deep']['k'][0] = 9 | g['SETTINGS']['deep'] = {'k': [7]} | g['NAMES'].append('c') | g['NAMES'].clear()
-g['KINDS'].discard(2) | g['KINDS'].add(9) | g['BIAS'].add_(1) | g['BIAS'] = torch.ones(3) | g['BIAS'] = torch.ones(2, 3) | g['BIAS'] = torch.ones(3).double() | g['BIAS'] = 2.0
-g['CONFIG'].width = 7 | g['CONFIG'].rate = 0.2 | g['CONFIG'].mode = g['Mode'].SLOW | g['CONFIG'].tags = ('p', 'q') | g['CONFIG'] = g['Config'](width=9) | g['CONFIG'] = type('C', (), dict(width=1, rate=2, tags=[], mode=0))
-g['PLAIN'].inner = 5 | g['Plain'].shared = 6 | g['closure'] = g['make'](4, [1]) | g['closure'].__closure__[1].cell_contents = 8 | g['closure'].__closure__[0].cell_contents.append(1) | g['closure'].__closure__[0].cell_contents = 'ab'
-g['partial'] = functools.partial(g['scaled'], k=6) | g['partial'].keywords['k'] = 7 | g['partial'].keywords['sign'] = -1 | g['scaled'].__defaults__ = (9,) | g['scaled'].__kwdefaults__ = {'sign': -1} | g['scaled'].__kwdefaults__['sign'] = 4
-g['scaled'].__code__ = g['outside2'].__code__ | g['outside'] = lambda x: x - 4 | g['outside'].__code__ = (lambda x: x * 9).__code__ | g['scaled'] = lambda x, k=1, sign=2: x - k | g['len'] = lambda v: 42 | g['sum'] = max
-g['BEHIND']['k'] = 3.0 | g['BEHIND']['j'] = 1 | g['PROXY'] = types.MappingProxyType({'k': 7.0}) | g['PROXY'] = {'k': 2.0} | g['isinstance'] = lambda a, b: True | g['enumerate'] = lambda v: zip((5, 6, 7, 8, 9, 10), v)
-x.requires_grad_(True) | x = x.double() | x = x.half() | x = torch.randn(4, 3, generator=values) | x = x.t().contiguous().t() | x = x[:1] | x = y | x = y[:] | x = torch.cat([x, x])[::2] | x = x.clone() | x = x.bfloat16() | x = x.to(torch.int64)
-x = x.expand(2, 2, 3) | x = torch.nn.Parameter(x.detach()) | x = x.detach().as_subclass(Sub) | x = x[0] | x = x.to_sparse().to_dense() | x = 3.0 | x = torch.zeros(0, 3) | x = torch._neg_view(x.detach())
-y = y.double() | y.requires_grad_(True) | y = x.view(2, 3) | y = x.clone() | y = x.view(-1)[:3] | y = g['BIAS'] | y = net.norm.running_mean | y.data = torch.ones(1, 3)
-items.append(4) | items.pop() | items[0] = 7 | items[0] = 1.0 | items[0] = True | items = (1, 2.5) | items[0] = x | items = [*items] | items.insert(0, items[0]) | items = g['SETTINGS']['deep']['k'] | items = list(range(3))
-table['r'] = 3 | table.pop('p') | table['p'] = 5 | table = {'q': 2.0, 'p': 1} | table = dict(reversed(table.items())) | table['p'] = x | table = collections.OrderedDict(table) | table = collections.defaultdict(int, table) | table.clear() | table['p'] = -0.0
-obj.offset = 4 | obj.level = 8 | g['Helper'].level = 9 | obj.items.append(1) | obj.late = 5 | g['Helper'].late = 2 | obj.compute = lambda x: x * 11 | g['Helper'].compute = lambda self, x: x * 12 | obj = g['Other']() | obj.__class__ = g['Other']
-g['Helper'].doubled = property(lambda self: 77) | g['Helper'].fixed = staticmethod(lambda x: x + 5) | g['Helper'].named = classmethod(lambda cls, x: x) | obj.fixed = lambda x: x * 3 | obj.offset = x | obj.items = () | obj = g['Helper']() | g['Helper'].__getattr__ = lambda self, name: 3
-g['Helper'].compute.__code__ = (lambda self, x: x + 20).__code__ | g['Helper'].__getattribute__ = lambda self, name: object.__getattribute__(self, name) if name != 'offset' else 50 | g['Helper'].level = property(lambda self: 6)
-net.train() | net.eval() | net.layers[0].train() | net.layers[1].kind = 'other' | net.layers[0].act = torch.tanh | net.settings['skip'] = True | net.settings = {'skip': 1} | net.layers.append(g['Layer'](4)) | net.layers[1] = g['Layer'](5) | net.heads['one'] = g['Layer'](6)
-net.layers[0].lin.weight.data.mul_(2) | net.layers[0].lin.weight = torch.nn.Parameter(torch.ones(3, 3)) | net.layers[0].lin = torch.nn.Linear(3, 3, bias=False).requires_grad_(False).apply(lambda m: m.weight.fill_(0.5)) | net.layers[0].lin.bias = None | net.layers[0].lin.weight.requires_grad_(False)
-net.layers[0].scale.fill_(3) | net.layers[0].scale = torch.ones(3) | net.layers[0].scale = torch.ones(1).double() | net.layers[0].register_forward_hook(lambda m, a, o: o * 2) | net.register_forward_pre_hook(lambda m, a: (a[0] + 1,)) | net.layers[0].lin.register_forward_hook(lambda m, a, o: o - 1)
-net = g['Net']().eval() | net.double() | net.norm.momentum = 0.1 | net.norm.eps = 0.5 | net.norm.running_mean.add_(1) | net.norm.track_running_stats = False | net.norm.affine = False | net.norm = torch.nn.Identity() | net.drop.p = 0.0 | net.requires_grad_(False)
-net.forward = lambda x: x * 5 | net.layers[0].forward = lambda x: x - 2 | g['Layer'].forward = lambda self, x: x + 30 | g['Net'].extra = 5 | net.layers[0].__class__ = g['Net'] | net.add_module('drop', torch.nn.ReLU()) | del net.layers[1] | net.layers[0].lin.weight.data = torch.zeros(3, 3)
-net.layers[0].lin.weight.data = net.layers[0].lin.weight.data.double() | net.layers[0].lin.weight.data = net.layers[0].lin.weight.data.t() | net.layers[0].lin.in_features = 9 | torch.nn.utils.parametrize.register_parametrization(net.layers[0].lin, 'weight', torch.nn.Softplus()) | net.layers[1].lin = net.layers[0].lin
-net.layers[1].lin.weight = net.layers[0].lin.weight | net.norm.running_var = None | net.norm.weight.data.add_(1)
-n = 4 | n = True | n = 1.0 | n = x | rest = (1,) | rest = (1, x) | kw = {'bonus': 3} | kw = {'q': 1} | kw = {'bonus': x} | f.__defaults__ = (5,) | f.__kwdefaults__ = {'bonus': 9} | f.__kwdefaults__['bonus'] = 2 | f.__code__ = g['f2'].__code__
-mode = torch.no_grad | mode = torch.inference_mode | mode = torch.enable_grad | mode = autocast | mode = default_dtype | mode = deterministic | mode = threads | mode = function_mode | mode = dispatch_mode | mode = global_hook | mode = autocast_cache | mode = flush | mode = warn_always | mode = device_context
+g['SETTINGS']['gain'] = 1.5 | g['SETTINGS']['deep']['k'].append(4)
+g['SETTINGS']['deep']['k'][0] = 9 | g['SETTINGS']['deep'] = {'k': [7]} | g['NAMES'].append('c')
+g['NAMES'].clear()
+g['KINDS'].discard(2) | g['KINDS'].add(9) | g['BIAS'].add_(1) | g['BIAS'] = torch.ones(3)
+g['BIAS'] = torch.ones(2, 3) | g['BIAS'] = torch.ones(3).double() | g['BIAS'] = 2.0
+g['CONFIG'].width = 7 | g['CONFIG'].rate = 0.2 | g['CONFIG'].mode = g['Mode'].SLOW
+g['CONFIG'].tags = ('p', 'q') | g['CONFIG'] = g['Config'](width=9)
+g['CONFIG'] = type('C', (), dict(width=1, rate=2, tags=[], mode=0))
+g['PLAIN'].inner = 5 | g['Plain'].shared = 6 | g['closure'] = g['make'](4, [1])
+g['closure'].__closure__[1].cell_contents = 8 | g['closure'].__closure__[0].cell_contents.append(1)
+g['closure'].__closure__[0].cell_contents = 'ab'
+g['partial'] = functools.partial(g['scaled'], k=6) | g['partial'].keywords['k'] = 7
+g['partial'].keywords['sign'] = -1 | g['scaled'].__defaults__ = (9,)
+g['scaled'].__kwdefaults__ = {'sign': -1} | g['scaled'].__kwdefaults__['sign'] = 4
+g['scaled'].__code__ = g['outside2'].__code__ | g['outside'] = lambda x: x - 4
+g['outside'].__code__ = (lambda x: x * 9).__code__ | g['scaled'] = lambda x, k=1, sign=2: x - k
+g['len'] = lambda v: 42 | g['sum'] = max
+g['BEHIND']['k'] = 3.0 | g['BEHIND']['j'] = 1 | g['PROXY'] = types.MappingProxyType({'k': 7.0})
+g['PROXY'] = {'k': 2.0} | g['isinstance'] = lambda a, b: True
+g['enumerate'] = lambda v: zip((5, 6, 7, 8, 9, 10), v)
+x.requires_grad_(True) | x = x.double() | x = x.half() | x = torch.randn(4, 3, generator=values)
+x = x.t().contiguous().t() | x = x[:1] | x = y | x = y[:] | x = torch.cat([x, x])[::2]
+x = x.clone() | x = x.bfloat16() | x = x.to(torch.int64)
+x = x.expand(2, 2, 3) | x = torch.nn.Parameter(x.detach()) | x = x.detach().as_subclass(Sub)
+x = x[0] | x = x.to_sparse().to_dense() | x = 3.0 | x = torch.zeros(0, 3)
+x = torch._neg_view(x.detach())
+y = y.double() | y.requires_grad_(True) | y = x.view(2, 3) | y = x.clone() | y = x.view(-1)[:3]
+y = g['BIAS'] | y = net.norm.running_mean | y.data = torch.ones(1, 3)
+items.append(4) | items.pop() | items[0] = 7 | items[0] = 1.0 | items[0] = True | items = (1, 2.5)
+items[0] = x | items = [*items] | items.insert(0, items[0]) | items = g['SETTINGS']['deep']['k']
+items = list(range(3))
+table['r'] = 3 | table.pop('p') | table['p'] = 5 | table = {'q': 2.0, 'p': 1}
+table = dict(reversed(table.items())) | table['p'] = x | table = collections.OrderedDict(table)
+table = collections.defaultdict(int, table) | table.clear() | table['p'] = -0.0
+obj.offset = 4 | obj.level = 8 | g['Helper'].level = 9 | obj.items.append(1) | obj.late = 5
+g['Helper'].late = 2 | obj.compute = lambda x: x * 11 | g['Helper'].compute = lambda self, x: x * 12
+obj = g['Other']() | obj.__class__ = g['Other']
+g['Helper'].doubled = property(lambda self: 77) | g['Helper'].fixed = staticmethod(lambda x: x + 5)
+g['Helper'].named = classmethod(lambda cls, x: x) | obj.fixed = lambda x: x * 3 | obj.offset = x
+obj.items = () | obj = g['Helper']() | g['Helper'].__getattr__ = lambda self, name: 3
+g['Helper'].compute.__code__ = (lambda self, x: x + 20).__code__
+g['Helper'].__getattribute__ = lambda s, n: 50 if n == 'offset' else object.__getattribute__(s, n)
+g['Helper'].level = property(lambda self: 6)
+net.train() | net.eval() | net.layers[0].train() | net.layers[1].kind = 'other'
+net.layers[0].act = torch.tanh | net.settings['skip'] = True | net.settings = {'skip': 1}
+net.layers.append(g['Layer'](4)) | net.layers[1] = g['Layer'](5) | net.heads['one'] = g['Layer'](6)
+net.layers[0].lin.weight.data.mul_(2)
+net.layers[0].lin.weight = torch.nn.Parameter(torch.ones(3, 3))
+net.layers[0].lin = halves(torch.nn.Linear(3, 3, bias=False))
+net.layers[0].lin.bias = None | net.layers[0].lin.weight.requires_grad_(False)
+net.layers[0].scale.fill_(3) | net.layers[0].scale = torch.ones(3)
+net.layers[0].scale = torch.ones(1).double()
+net.layers[0].register_forward_hook(lambda m, a, o: o * 2)
+net.register_forward_pre_hook(lambda m, a: (a[0] + 1,))
+net.layers[0].lin.register_forward_hook(lambda m, a, o: o - 1)
+net = g['Net']().eval() | net.double() | net.norm.momentum = 0.1 | net.norm.eps = 0.5
+net.norm.running_mean.add_(1) | net.norm.track_running_stats = False | net.norm.affine = False
+net.norm = torch.nn.Identity() | net.drop.p = 0.0 | net.requires_grad_(False)
+net.forward = lambda x: x * 5 | net.layers[0].forward = lambda x: x - 2
+g['Layer'].forward = lambda self, x: x + 30 | g['Net'].extra = 5
+net.layers[0].__class__ = g['Net'] | net.add_module('drop', torch.nn.ReLU()) | del net.layers[1]
+net.layers[0].lin.weight.data = torch.zeros(3, 3)
+net.layers[0].lin.weight.data = net.layers[0].lin.weight.data.double()
+net.layers[0].lin.weight.data = net.layers[0].lin.weight.data.t()
+net.layers[0].lin.in_features = 9
+register_parametrization(net.layers[0].lin, 'weight', torch.nn.Softplus())
+net.layers[1].lin = net.layers[0].lin
+net.layers[1].lin.weight = net.layers[0].lin.weight | net.norm.running_var = None
+net.norm.weight.data.add_(1)
+n = 4 | n = True | n = 1.0 | n = x | rest = (1,) | rest = (1, x) | kw = {'bonus': 3} | kw = {'q': 1}
+kw = {'bonus': x} | f.__defaults__ = (5,) | f.__kwdefaults__ = {'bonus': 9}
+f.__kwdefaults__['bonus'] = 2 | f.__code__ = g['f2'].__code__
+mode = torch.no_grad | mode = torch.inference_mode | mode = torch.enable_grad | mode = autocast
+mode = default_dtype | mode = deterministic | mode = threads | mode = function_mode
+mode = dispatch_mode | mode = global_hook | mode = autocast_cache | mode = flush
+mode = warn_always | mode = device_context
 """.strip()
     .replace("\n", " | ")
     .split(" | ")
@@ -242,6 +305,8 @@ mode = torch.no_grad | mode = torch.inference_mode | mode = torch.enable_grad | 
             Sub=Sub,
             w=w,
             types=types,
+            halves=halves,
+            register_parametrization=torch.nn.utils.parametrize.register_parametrization,
             functools=__import__("functools"),
             collections=__import__("collections"),
             **MODES,
@@ -365,7 +430,8 @@ def main():
                 if bad >= options.stop:
                     break
     print(
-        f"{len(jobs)} environments, {len(CHANGES)} kinds of change, each alone and {10 * options.count} in random orders; "
+        f"{len(jobs)} environments, {len(CHANGES)} kinds of change, "
+        f"each alone and {10 * options.count} in random orders; "
         f"{bad} with a difference, {time.time() - begin:.0f} s"
     )
     sys.exit(bad > 0)

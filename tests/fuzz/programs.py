@@ -47,7 +47,8 @@ class Box:
     def __eq__(self, other): return isinstance(other, Box) and len(self.log) == len(other.log)
     def __hash__(self): return 7
     def __contains__(self, item): return item in self.log
-    def __add__(self, other): return Box(self.v + (other.v if isinstance(other, Box) else other), self.log)
+    def __add__(self, other):
+        return Box(self.v + (other.v if isinstance(other, Box) else other), self.log)
     __radd__ = __add__
     def __call__(self, a, *b, **c): return a * self.scale + len(b) + len(c)
     def __iter__(self): return iter(self.log)
@@ -280,7 +281,9 @@ class Maker:
         if e < 0.75:
             return self.rng.choice(INTS)
         if e < 0.9:
-            return f"({self.old('i')} {self.pick('+', '-', '*', '//', '%', '&', '|', '^')} {self.pick('2', '3', self.old('i'))})"
+            left = self.old("i")
+            sign = self.pick("+", "-", "*", "//", "%", "&", "|", "^")
+            return f"({left} {sign} {self.pick('2', '3', self.old('i'))})"
         return self.pick(
             f"len({self.old('l')})",
             f"int({self.cond()})",
@@ -409,7 +412,8 @@ class Maker:
                 f"{self.old('i')} in {self.old('l')}",
                 f"{self.pick(repr('a'), repr('z'), self.old('i'))} in {self.old('d')}",
                 f"not {self.old('l')}",
-                f"isinstance({self.pick(self.old('t'), self.old('o'), self.old('l'))}, {self.pick('torch.Tensor', 'Box', 'list', '(int, Sub)')})",
+                f"isinstance({self.pick(self.old('t'), self.old('o'), self.old('l'))}, "
+                f"{self.pick('torch.Tensor', 'Box', 'list', '(int, Sub)')})",
                 f"hasattr({self.old('o')}, {self.pick(repr('v'), repr('extra'), repr('dynx'))})",
                 f"{self.old('t')}.requires_grad",
                 "box",
@@ -686,9 +690,15 @@ class Maker:
     def sets(self):
         if not self.names["s"] or self.rng.random() < 0.4:
             name = self.fresh("s")
-            self.emit(
-                f"{name} = {self.pick('{1, 2}', 'set()', f'set(range({self.small()}))', f'{{q % 2 for q in range(4)}}', f'set({self.old(chr(115))})', 'frozenset((3, 4))')}"
+            value = self.pick(
+                "{1, 2}",
+                "set()",
+                f"set(range({self.small()}))",
+                "{q % 2 for q in range(4)}",
+                f"set({self.old('s')})",
+                "frozenset((3, 4))",
             )
+            self.emit(f"{name} = {value}")
             self.bind("s", name)
         else:
             a, b = self.old("s"), self.old("s")
@@ -785,7 +795,8 @@ class Maker:
         elif e < 0.7 and self.depth:
             self.emit(
                 self.pick(
-                    f"raise {self.pick('ValueError', 'KeyError', 'RuntimeError', 'Err')}({self.any()})",
+                    f"raise {self.pick('ValueError', 'KeyError', 'RuntimeError', 'Err')}"
+                    f"({self.any()})",
                     f"raise Err({self.i()}, {self.any()}) from KeyError('k')",
                     "raise",
                     "raise IndexError",
@@ -894,23 +905,41 @@ class Maker:
         name = {"i": "i", "t": "t"}.get(kind, "a") + f"{self.count}"
         self.count += 1
         if kind == "i":
-            self.emit(
-                f"for {name} in {self.pick(f'range({self.small()})', f'counter({self.small()})', '[1, 2, 5]', f'reversed(range({self.small()}))')}:"
+            values = self.pick(
+                f"range({self.small()})",
+                f"counter({self.small()})",
+                "[1, 2, 5]",
+                f"reversed(range({self.small()}))",
             )
+            self.emit(f"for {name} in {values}:")
         elif kind == "t":
-            self.emit(
-                f"for {name} in {self.pick(f'({self.t()}, {self.old(chr(116))})', f'[{self.t()}, {self.t()}]', self.old('t'))}:"
+            values = self.pick(
+                f"({self.t()}, {self.old('t')})",
+                f"[{self.t()}, {self.t()}]",
+                self.old("t"),
             )
+            self.emit(f"for {name} in {values}:")
         elif kind == "pair":
             key = f"i{self.count}"
             self.count += 1
-            self.emit(
-                f"for {key}, {name} in {self.pick(f'enumerate({self.old(chr(108))}[:3])', f'zip(range(2), {self.old(chr(108))})', 'enumerate(rest)', f'list({self.old(chr(100))}.items())')}:"
+            pairs = self.pick(
+                f"enumerate({self.old('l')}[:3])",
+                f"zip(range(2), {self.old('l')})",
+                "enumerate(rest)",
+                f"list({self.old('d')}.items())",
             )
+            self.emit(f"for {key}, {name} in {pairs}:")
         else:
-            self.emit(
-                f"for {name} in {self.pick(f'{self.old(chr(108))}[:4]', 'rest', 'list(kw)', f'sorted({{2, 1}})', f'tuple({self.old(chr(108))})', 'box.log[:3]', self.old('p'))}:"
+            values = self.pick(
+                f"{self.old('l')}[:4]",
+                "rest",
+                "list(kw)",
+                "sorted({2, 1})",
+                f"tuple({self.old('l')})",
+                "box.log[:3]",
+                self.old("p"),
             )
+            self.emit(f"for {name} in {values}:")
 
         def body():
             self.names["t" if kind == "t" else "i"].append(name) if kind in "it" else None
@@ -1064,14 +1093,14 @@ class Maker:
             )()
 
     def match_(self):
-        self.emit(
-            f"match {self.pick(self.i(), '[n, k]', self.old('o'), f'({self.i()}, {self.any()})', 'd')}:"
-        )
+        subject = self.pick(self.i(), "[n, k]", self.old("o"), f"({self.i()}, {self.any()})", "d")
+        self.emit(f"match {subject}:")
         self.depth += 1
         for _ in range(self.rng.randint(1, 2)):
-            self.emit(
-                f"case {self.pick('1 | 2', '[1, z_]', '(z_, *_)', 'Box(v=z_)', 'int()', '{chr(34)}a{chr(34)}: z_}'.replace('{chr(34)}', chr(34)) if False else '0', 'Sub()', 'None')}:"
+            pattern = self.pick(
+                "1 | 2", "[1, z_]", "(z_, *_)", "Box(v=z_)", "int()", "0", "Sub()", "None"
             )
+            self.emit(f"case {pattern}:")
             self.scope(self.block)
         self.emit("case _:")
         self.scope(self.block)

@@ -181,7 +181,8 @@ def main():
                     break
         pool.shutdown(cancel_futures=True)
     print(
-        f"{len(tasks)} programs, {bad} with a difference, {time.time() - begin:.0f} s; {dict(totals)}"
+        f"{len(tasks)} programs, {bad} with a difference, "
+        f"{time.time() - begin:.0f} s; {dict(totals)}"
     )
     for reason, count in skipped.most_common(8):
         print(f"  skipped {count:6} {reason}")

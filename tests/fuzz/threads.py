@@ -26,8 +26,15 @@ def functions(count):
         space = {"torch": torch, "minidynamo": minidynamo}
         exec(
             compile(
-                f"def h(x): return x * {n + 1}\ndef f(x, log):\n    y = h(x) + {n}\n    log.append({n})\n    minidynamo.graph_break()\n"
-                f"    try:\n        return y - len(log), log[5]\n    except IndexError:\n        return h(y), None",
+                f"def h(x): return x * {n + 1}\n"
+                "def f(x, log):\n"
+                f"    y = h(x) + {n}\n"
+                f"    log.append({n})\n"
+                "    minidynamo.graph_break()\n"
+                "    try:\n"
+                "        return y - len(log), log[5]\n"
+                "    except IndexError:\n"
+                "        return h(y), None",
                 f"<thread {n}>",
                 "exec",
             ),
@@ -164,7 +171,8 @@ def main():
     torch.set_num_threads(1)
     calls, errors = hammer(options.seconds)
     print(
-        f"8 threads, {options.seconds} s: {sum(calls)} calls ({min(calls)} to {max(calls)} per thread), {len(errors)} errors",
+        f"8 threads, {options.seconds} s: {sum(calls)} calls "
+        f"({min(calls)} to {max(calls)} per thread), {len(errors)} errors",
         *errors[:5],
         sep="\n  ",
     )

@@ -34,7 +34,8 @@ import torch
 
 import minidynamo
 import miniinductor
-from miniinductor.runtime import build, graph_cache
+from miniinductor.extras import graph_cache
+from miniinductor.runtime import build
 
 from . import runner
 from .modes import Mode

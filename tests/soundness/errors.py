@@ -302,7 +302,8 @@ def has_any_sign(name):
 
 
 ANY_SIGN = {
-    *"max min maximum minimum fmax fmin amax amin clamp clamp_max clamp_min nn.functional.softshrink".split(),
+    *"max min maximum minimum fmax fmin amax amin clamp clamp_max clamp_min".split(),
+    "nn.functional.softshrink",
 }
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ import contextlib
 import ctypes
 import functools
 import gc
+import linecache
 import os
 import random
 import shutil
@@ -169,10 +170,15 @@ def places(frame: types.FrameType | None) -> list[str]:
     return found
 
 
-def asks_for_device(frame: types.FrameType | None) -> bool:
-    """Does C++ ask a tensor without data for its device?  What is raised there ends the process,
-    since torch's function is `noexcept`: miniinductor/foreign.py does not promise it."""
+def is_not_promised(frame: types.FrameType | None) -> bool:
+    """Is it a moment for which miniinductor/foreign.py promises nothing?
+
+    C++ asks a tensor without data for its device: what is raised there ends the process, since
+    torch's function is `noexcept`.  Or Python's linecache reads a file: it takes an OSError
+    (TimeoutError is one) for a file that is gone, and a MemoryError for too long a file."""
     while frame is not None:
+        if frame.f_code.co_filename == linecache.__file__:
+            return True
         if any(frame.f_locals.get(name) is DEVICE for name in ("op", "func")):
             return True
         frame = frame.f_back
@@ -190,7 +196,7 @@ class Arrival:
         self.where: list[str] = []
 
     def handler(self, number, frame):
-        if self.open and asks_for_device(frame):
+        if self.open and is_not_promised(frame):
             signal.setitimer(signal.ITIMER_REAL, 1e-4)
         elif self.open:
             self.sent, self.open = True, False
@@ -200,7 +206,7 @@ class Arrival:
     def thread(self, target: int) -> None:
         time.sleep(self.seconds)
         sys.setswitchinterval(10)  # the other thread stays where it is
-        while self.open and asks_for_device(sys._current_frames()[target]):
+        while self.open and is_not_promised(sys._current_frames()[target]):
             time.sleep(1e-4)
         if self.open:
             self.sent, self.open = True, False

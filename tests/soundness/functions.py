@@ -73,18 +73,25 @@ WAYS = {
     "closure": "f = enclosing(target)",
     "default": "f = default",
     "argument": "def g(x, read, fn): return fn(x), read(fn)",
-    "method": "def f(x, read): instance.__dict__['x'] = 0; return Class.method(x), read(Class.method)",
+    "method": "def f(x, read):\\n"
+    "    instance.__dict__['x'] = 0\\n"
+    "    return Class.method(x), read(Class.method)",
     "static": "def f(x, read): return instance.static(x), read(Class.static)",
     "classmethod": "def f(x, read): return instance.cls(x), read(target)",
-    "property": "class P(torch.nn.Module): prop = property(lambda self: target(self.x))\\np = P(); p.x = torch.ones(3)\\ndef f(x, read): return p.prop * x, read(target)",
+    "property": "class P(torch.nn.Module): prop = property(lambda self: target(self.x))\\n"
+    "p = P(); p.x = torch.ones(3)\\n"
+    "def f(x, read): return p.prop * x, read(target)",
     "submodule": "def f(x, read): return layer(x), read(target)",
     "partial": "def f(x, read): return partial(x), read(partial.func)",
     "bound": "def f(x, read): return bound() * x, read(bound.__func__)",
     "decorated": "def f(x, read): return decorated(x), read(decorated.__wrapped__)",
-    "cached": "@functools.cache\\ndef kept(): return target\\ndef f(x, read): return kept()(x), read(target)",
+    "cached": "@functools.cache\\n"
+    "def kept(): return target\\n"
+    "def f(x, read): return kept()(x), read(target)",
     "dictionary": "def f(x, read): return table['key'](x), read(table['key'])",
     "list": "def f(x, read): return items[0](x), read(items[0])",
-    "called by another": "def outer(x): return target(x)\\ndef f(x, read): return outer(x), read(target)",
+    "called by another": "def outer(x): return target(x)\\n"
+    "def f(x, read): return outer(x), read(target)",
 }
 
 

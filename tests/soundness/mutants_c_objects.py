@@ -1,7 +1,8 @@
 """Mutants that `c_objects` and `endless` must notice."""
 
 from minidynamo.graph_capture import OutputGraph
-from minidynamo.symbolic_eval import builtin_rules, class_checks, opcodes, operations
+from minidynamo.rules import c_methods, class_checks
+from minidynamo.symbolic_eval import opcodes, operations
 from minidynamo.variables import bounds, containers, functions, iterators
 
 from .mutants import mutant
@@ -76,7 +77,7 @@ def forgetful_sets() -> None:
 
 @mutant("any-number-of-arguments", METHODS)
 def unasked_signatures() -> None:
-    builtin_rules.takes = lambda descriptor, args, kwargs: True
+    c_methods.takes = lambda descriptor, args, kwargs: True
 
 
 @mutant("methods-are-bound", METHODS)

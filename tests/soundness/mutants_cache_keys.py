@@ -6,7 +6,7 @@ from typing import Any
 import torch
 
 from miniinductor.graph_passes import basic
-from miniinductor.runtime import graph_cache
+from miniinductor.extras import graph_cache
 
 from .mutants import mutant
 

@@ -151,11 +151,14 @@ def always() -> None:
     class Always:
         """Says after the first check that nothing has changed."""
 
-        def __init__(self, rows, watched):
+        def __init__(self, watched):
             self.checked = False
 
         def __call__(self):
             return self.checked
+
+        def layouts_hold(self):
+            return True
 
         def remember(self, objects, dicts):
             self.checked = True
@@ -163,10 +166,21 @@ def always() -> None:
     guards.Memo = Always
 
 
-@mutant("the memo asks no tensor's attributes", "tensors --count 600 --modes eager")
-def no_rows() -> None:
-    plain = guards.Memo
-    guards.Memo = lambda rows, watched: plain([], watched)
+@mutant("the memo of an argument is always right", "tensors --count 600 --modes eager")
+def arguments_always() -> None:
+    class Always:
+        """Says after the first check that all arguments lie as that one did."""
+
+        def __init__(self):
+            self.checked = False
+
+        def __call__(self, tensor):
+            return self.checked
+
+        def remember(self, tensor):
+            self.checked = True
+
+    guards.LayoutMemo = Always
 
 
 @mutant(

@@ -10,24 +10,31 @@ from .mutants import mutant
 
 aten = torch.ops.aten
 # mutant -> names of OpInfos, or of conversions, or kinds of layouts' cases
+REFUSES_SINGULAR = "linalg.inv,linalg.cholesky,linalg.solve,linalg.lu_factor"
 FOCUS = {
-    "errors: checks without results are dead code": "linalg.inv,linalg.cholesky,linalg.solve,linalg.lu_factor",
-    "errors: the scheduler drops kernels without result": "linalg.inv,linalg.cholesky,linalg.solve,linalg.lu_factor",
+    "errors: checks without results are dead code": REFUSES_SINGULAR,
+    "errors: the scheduler drops kernels without result": REFUSES_SINGULAR,
     "errors: what may raise is dead code": "gather,index_select,scatter,take,histc",
     "errors: values are checked where they are read": "gather,index_select,__getitem__,take",
     "errors: kernels that only check are dropped": "gather,index_select,index_add,index_copy",
     "errors: dead calls are not asked for their dtypes": "add,mul,bitwise_not,floor_divide,sub",
     "errors: positions are not checked": "gather,index_select,scatter,index_add,index_copy,take",
-    "errors: positions that nobody uses are not checked": "gather,scatter,scatter_add,index_select,scatter_reduce.sum,scatter_reduce.amax",
+    "errors: positions that nobody uses are not checked": "gather,scatter,scatter_add,index_select,"
+    "scatter_reduce.sum,scatter_reduce.amax",
     "errors: negative positions count from the end": "index_add,index_copy,gather,index_select",
-    "errors: every dtype has a kernel": "add,mul,exp,bitwise_not,nn.functional.gelu,floor_divide,sin,maximum",
-    "errors: nothing has an extreme": "max.reduction_no_dim,max.reduction_with_dim,min.reduction_no_dim,min.reduction_with_dim",
+    "errors: every dtype has a kernel": "add,mul,exp,bitwise_not,nn.functional.gelu,floor_divide,"
+    "sin,maximum",
+    "errors: nothing has an extreme": "max.reduction_no_dim,max.reduction_with_dim,"
+    "min.reduction_no_dim,min.reduction_with_dim",
     "errors: a probability may be anything": "nn.functional.binary_cross_entropy",
-    "errors: integers are divided by zero": "floor_divide,remainder,fmod,div.floor_rounding,div.trunc_rounding",
+    "errors: integers are divided by zero": "floor_divide,remainder,fmod,div.floor_rounding,"
+    "div.trunc_rounding",
     "errors: x + 0.0 is x": "add,sum,mean",
     "gradients keep their bits": "gradient",
-    "aliases: torch.tensor gives what it is given": "torch.tensor,torch.tensor dtype,torch.tensor device",
-    "aliases: copies may be left out before an output": "clone,to copy,torch.tensor,torch.asarray copy,repeat,cat",
+    "aliases: torch.tensor gives what it is given": "torch.tensor,torch.tensor dtype,"
+    "torch.tensor device",
+    "aliases: copies may be left out before an output": "clone,to copy,torch.tensor,"
+    "torch.asarray copy,repeat,cat",
 }
 
 

@@ -3,8 +3,9 @@ of draws."""
 
 import torch
 
+from miniinductor.autograd import joint, runtime
+from miniinductor.extras import recurrent
 from miniinductor.lowerings import random
-from miniinductor.autograd import joint, recurrent, runtime
 
 from .mutants import mutant
 

@@ -34,6 +34,7 @@ from miniinductor.dependencies import Recorder
 from miniinductor.graph_passes import basic
 from miniinductor.nodes import NodeGraph
 from miniinductor.scheduler import Scheduler
+from miniinductor.speed import lane_sums, tiles, whole_vectors
 
 from .mutants import mutant
 
@@ -198,15 +199,15 @@ def outside_of_mask() -> None:
 
 @mutant("tail: elements that fill no vector", CPU)
 def tail_of_vectors() -> None:
-    original = cpp.whole_vectors
-    cpp.whole_vectors = lambda *args: original(*args)[:2]
+    original = whole_vectors.whole_vectors
+    whole_vectors.whole_vectors = lambda *args: original(*args)[:2]
 
 
 @mutant("tail: of a reduction along memory", CPU)
 def tail_of_lanes() -> None:
-    original = cpp.CppKernelWriter.lane_loop
-    cpp.CppKernelWriter.lane_loop = lambda self, lines, accumulators, start, end: original(
-        self, lines, accumulators, start, whole(end, cpp.LANES)
+    original = lane_sums.LaneSums.lane_loop
+    lane_sums.LaneSums.lane_loop = lambda self, lines, accumulators, start, end: original(
+        self, lines, accumulators, start, whole(end, lane_sums.LANES)
     )
 
 
@@ -225,17 +226,17 @@ def whole(end: str, step: int) -> str:
 
 @mutant("tail: of a tile", CPU)
 def tail_of_tiles() -> None:
-    original = cpp.CppKernelWriter.tiled_nest
+    original = tiles.Tiles.tiled_nest
 
     def tiled_nest(self: Any, lines: list, number: int) -> list:
-        size = self.size
-        self.size = lambda n: str(int(size(n)) // 8 * 8) if size(n).isdigit() else size(n)
+        writer, size = self.writer, self.writer.size
+        writer.size = lambda n: str(int(size(n)) // 8 * 8) if size(n).isdigit() else size(n)
         try:
             return original(self, lines, number)
         finally:
-            del self.size
+            del writer.size
 
-    cpp.CppKernelWriter.tiled_nest = tiled_nest
+    tiles.Tiles.tiled_nest = tiled_nest
 
 
 @mutant("tail: of a float16 block", CPU)

@@ -4,9 +4,11 @@ against eager.  `make fuzz-graphs`.
 In:   a seed.  Out: a `Program`: a graph of 3 to 12 torch calls over random shapes, strides and
       dtypes, and its inputs.
 
-    python tests/sweeps/graphs.py --count 5000          # seeds 0..4999; prints every difference with the smallest graph that shows it
+    # seeds 0..4999; prints every difference with the smallest graph that shows it
+    python tests/sweeps/graphs.py --count 5000
     python tests/sweeps/graphs.py --seed 17 --count 1   # one, with its graph and kernels
-    python tests/sweeps/graphs.py --triton              # Triton's interpreter, which checks every address
+    # Triton's interpreter, which checks every address
+    python tests/sweeps/graphs.py --triton
 
 Several programs become one graph, so that they share one call of the compiler; where the batch
 differs, its programs are run alone. Values know whether they are *exact*: made by operations that
@@ -722,7 +724,8 @@ def check(seeds, interpreter=True):
             return [
                 (
                     seeds[0],
-                    f"{type(error).__name__}: {str(error)[:200]} ({os.path.basename(where.filename)}:{where.lineno})",
+                    f"{type(error).__name__}: {str(error)[:200]} "
+                    f"({os.path.basename(where.filename)}:{where.lineno})",
                 )
             ]
     return [problem for seed in seeds for problem in check([seed], interpreter)]

@@ -5,12 +5,16 @@ In:   the OpInfos of `torch.testing._internal.common_methods_invocations.op_db` 
 Out:  a table: ops that are right, that raise, that run eagerly, that give WRONG VALUES; the share
       lowered without any fallback kernel.
 
-    python tests/sweeps/ops.py                          # float32, bool, int64, bfloat16; 8 samples of each
-    python tests/sweeps/ops.py cumsum nn.functional.pad --samples 0     # these ops, all samples
-    python tests/sweeps/ops.py --samples 2 --dtypes first --peer    # torch.compile, in the first of these dtypes that the op takes
-    python tests/sweeps/ops.py --samples 2 --dtypes first --versus  # ours on the same samples, and
-    which ops only one of them has
-    python tests/sweeps/ops.py --samples 2 --dtypes first --device cuda     # Triton's kernels on a GPU
+    # float32, bool, int64, bfloat16; 8 samples of each
+    python tests/sweeps/ops.py
+    # these ops, all samples
+    python tests/sweeps/ops.py cumsum nn.functional.pad --samples 0
+    # torch.compile, in the first of these dtypes that the op takes
+    python tests/sweeps/ops.py --samples 2 --dtypes first --peer
+    # ours on the same samples, and which ops only one of them has
+    python tests/sweeps/ops.py --samples 2 --dtypes first --versus
+    # Triton's kernels on a GPU
+    python tests/sweeps/ops.py --samples 2 --dtypes first --device cuda
 
 Samples of one op and dtype are compiled as one graph (one call of the C++ compiler), and one by one
 where that fails.  The generator is seeded before each call, so random ops must draw what eager
@@ -448,7 +452,10 @@ def right_ops(rows):
 
 def report(rows, options):
     by_op = grouped(rows)
-    having = lambda key: sorted(op for op, group in by_op.items() if any(row[key] for row in group))  # noqa: E731
+
+    def having(key):
+        return sorted(op for op, group in by_op.items() if any(row[key] for row in group))
+
     wrong, raised, eager, fallback = (
         having(key) for key in ("wrong", "raised", "eager", "fallback")
     )
@@ -476,31 +483,29 @@ def report(rows, options):
             for group in by_op.values()
             for kernel in {k for row in group for k in row["fallback"]}
         )
-        print(
-            f"\neager kernels for want of a rule, by number of ops: {', '.join(f'{k} {n}' for k, n in kernels.most_common())}"
-        )
+        counts = ", ".join(f"{kernel} {n}" for kernel, n in kernels.most_common())
+        print(f"\neager kernels for want of a rule, by number of ops: {counts}")
         from miniinductor.decompositions import OURS, table
         from miniinductor.lowering import LOWERINGS
 
         print(
-            f"\nATen overloads with a lowering: {len(LOWERINGS)}; decompositions: {len(OURS)} ours, {len(table()) - len(OURS)} of torch's table"
+            f"\nATen overloads with a lowering: {len(LOWERINGS)}; "
+            f"decompositions: {len(OURS)} ours, {len(table()) - len(OURS)} of torch's table"
         )
     print(f"\n{samples} samples of {len(rows)} (op, dtype) pairs")
     print(f"right:                          {share(right)}")
     if not options.peer:
         print(f"  of these compiled whole:      {share(compiled)}")
         print(f"  without a fallback kernel:    {share(native)}")
-        print(
-            f"  nor a library kernel:         {share([op for op in native if not any(row['extern'] for row in by_op[op])])}"
-        )
+        without = [op for op in native if not any(row["extern"] for row in by_op[op])]
+        print(f"  nor a library kernel:         {share(without)}")
     print(f"raise: {len(raised)}, WRONG: {len(wrong)}")
     if options.versus:
         options.peer, options.seconds = True, 1e-9
         theirs = right_ops(sweep(options))
         print(f"torch.compile is right on:      {share(theirs)}")
-        print(
-            f"  only ours: {', '.join(sorted(right - theirs))}\n  only torch.compile: {', '.join(sorted(theirs - right))}"
-        )
+        print(f"  only ours: {', '.join(sorted(right - theirs))}")
+        print(f"  only torch.compile: {', '.join(sorted(theirs - right))}")
     return 1 if wrong else 0
 
 

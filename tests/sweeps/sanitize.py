@@ -24,8 +24,16 @@ SANITIZE = (
     "-g1",
 )
 PLANTED = {
-    "address": 'extern "C" int NAME(void** args) { float* x = (float*)args[0]; for (int64_t i = 0; i <= 100; i++) x[i] = 1.f; return 0; }',
-    "undefined": 'extern "C" int NAME(void** args) { int32_t* x = (int32_t*)args[0]; x[0] = 1 << (x[1] + 40); return 0; }',
+    "address": """extern "C" int NAME(void** args) {
+    float* x = (float*)args[0];
+    for (int64_t i = 0; i <= 100; i++) x[i] = 1.f;
+    return 0;
+}""",
+    "undefined": """extern "C" int NAME(void** args) {
+    int32_t* x = (int32_t*)args[0];
+    x[0] = 1 << (x[1] + 40);
+    return 0;
+}""",
 }
 
 
@@ -81,7 +89,8 @@ def child(options):
             kernels, samples = kernels + len(record.kernels), samples + 1
     built = len([name for name in os.listdir(options.folder) if name.endswith(".so")])
     print(
-        f"clean: {programs} random graphs, {samples} samples of ops ({kernels} kernels), {built} shared objects",
+        f"clean: {programs} random graphs, {samples} samples of ops ({kernels} kernels), "
+        f"{built} shared objects",
         flush=True,
     )
 

@@ -134,9 +134,8 @@ def program(seed):
                 lines.append(f"{indent}    x = {tensors[-1]}")
                 del tensors[known[0] :], ints[known[1] :]
             elif kind < 0.97:
-                lines.append(
-                    f"{indent}for i in range({fill('{n} % 3')}):\n{indent}    x = {fill(rng.choice(TENSORS))}"
-                )
+                lines.append(f"{indent}for i in range({fill('{n} % 3')}):")
+                lines.append(f"{indent}    x = {fill(rng.choice(TENSORS))}")
             else:
                 lines.append(
                     f"{indent}log.append(f'{{{rng.choice(ints)}}} {{{rng.choice(tensors)}.shape}}')"
@@ -179,7 +178,10 @@ def difference(got, expected, exact=True):
             expected.dtype,
             expected.stride(),
         ):
-            return f"{tuple(got.shape)} {got.stride()}, plain Python gives {tuple(expected.shape)} {expected.stride()}"
+            return (
+                f"{tuple(got.shape)} {got.stride()}, plain Python gives "
+                f"{tuple(expected.shape)} {expected.stride()}"
+            )
         same = (
             torch.equal(got.nan_to_num(), expected.nan_to_num())
             if exact
@@ -252,11 +254,12 @@ def check(seed, runs=20, backend="eager", verbose=False):
                 for record in records.frames
             )
             if entries and fits == again:
-                return (
-                    f"guards {'hold' if fits else 'fail'} and the frame was {'' if again else 'not '}compiled again at {[tuple(a.shape) for a in args[:2]]}",
-                    ran,
-                    len(entries),
+                problem = (
+                    f"guards {'hold' if fits else 'fail'} and the frame was "
+                    f"{'' if again else 'not '}compiled again at "
+                    f"{[tuple(a.shape) for a in args[:2]]}"
                 )
+                return problem, ran, len(entries)
             found = difference(got, expected, exact=backend == "eager")
             if found:
                 return (
@@ -298,7 +301,8 @@ def main():
             wrong += 1
             print(f"seed {seed}: {found}", flush=True)
     print(
-        f"{done} programs, {runs} runs at sizes that the guards let through, {graphs} compilations: {wrong} wrong"
+        f"{done} programs, {runs} runs at sizes that the guards let through, "
+        f"{graphs} compilations: {wrong} wrong"
     )
     return wrong > 0
 

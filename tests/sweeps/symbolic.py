@@ -4,8 +4,10 @@ fuzz-symbolic`.
 In:   a seed.  Out: a function over tensors of sizes A, B, C; its graph is captured at one choice of
       them and run at others.
 
-    python tests/sweeps/symbolic.py --count 1000            # seeds 0..999, 6 programs per compilation, 20 other sizes each
-    python tests/sweeps/symbolic.py --seed 17 --count 1     # one, with its graph and kernels
+    # seeds 0..999, 6 programs per compilation, 20 other sizes each
+    python tests/sweeps/symbolic.py --count 1000
+    # one, with its graph and kernels
+    python tests/sweeps/symbolic.py --seed 17 --count 1
 
 Operations take their sizes from tensors (`x.shape[0]`), as models do.  Sizes that a guard excludes
 are not run: capture would compile again.
@@ -407,12 +409,8 @@ def check(seeds, runs=20, verbose=False):
                 sizes = {name: rng.choice(SIZES) for name in "ABC"}
             return [], ran
     except Exception as error:
-        return [
-            (
-                seeds[0],
-                f"{type(error).__name__}: {str(error)[:300]}\n{''.join(traceback.format_tb(error.__traceback__)[-2:])}",
-            )
-        ], 0
+        where = "".join(traceback.format_tb(error.__traceback__)[-2:])
+        return [(seeds[0], f"{type(error).__name__}: {str(error)[:300]}\n{where}")], 0
 
 
 def main():

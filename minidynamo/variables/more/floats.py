@@ -7,7 +7,10 @@ Out:  a FloatVar: a placeholder of the graph; `runtime.floats_as_tensors` makes 
     >>> wrap_float(builder, 0.1, source)        # a constant, guarded by its value, at first
 """
 
+from __future__ import annotations
+
 import functools
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -15,9 +18,14 @@ from ..constant import wrap_constant
 from ..registry import BY_VALUE
 from ..tensor import FloatVar, TensorVar
 
+if TYPE_CHECKING:
+    from ...graph_capture import OutputGraph
+    from ...sources import Source
+    from ..base import Variable
+
 
 @BY_VALUE.rule(float)
-def wrap_float(builder, value, source):
+def wrap_float(builder: OutputGraph, value: Any, source: Source) -> Variable:
     """In the place of the core's rule, which takes every float as a constant."""
     if not builder.floats or source.name() not in builder.floats:
         return wrap_constant(builder, value, source)

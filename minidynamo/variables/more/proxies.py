@@ -5,17 +5,25 @@ In:   types.MappingProxyType({...}).   Out: a ProxyVar of the dictionary behind 
     >>> wrap_mapping_proxy(builder, types.MappingProxyType(table), source).getitem(tx, key)
 """
 
+from __future__ import annotations
+
 import collections
 import gc
 import types
+from typing import TYPE_CHECKING, Any
 
 from ...exceptions import Break
 from ..containers import ProxyVar
 from ..registry import SHARED
 
+if TYPE_CHECKING:
+    from ...graph_capture import OutputGraph
+    from ...sources import Source
+    from ..base import Variable
+
 
 @SHARED.rule(types.MappingProxyType)
-def wrap_mapping_proxy(builder, value, source):
+def wrap_mapping_proxy(builder: OutputGraph, value: Any, source: Source) -> ProxyVar:
     behind = gc.get_referents(value)[0]
     if type(behind) not in (dict, collections.OrderedDict):
         raise Break("dictionary", f"a mappingproxy of a {type(behind).__name__}")
@@ -23,5 +31,5 @@ def wrap_mapping_proxy(builder, value, source):
 
 
 @SHARED.rule(test=lambda value: isinstance(value, super))
-def wrap_super_object(builder, value, source):
+def wrap_super_object(builder: OutputGraph, value: Any, source: Source) -> Variable:
     raise Break("object", "a super() object that was made before this frame")

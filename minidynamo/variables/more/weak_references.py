@@ -7,13 +7,21 @@ In:   a call of a weak reference.   Out: the object that it refers to.
 Mirrors torch/_dynamo/variables/misc.py (WeakRefVariable).
 """
 
+from __future__ import annotations
+
 import types
 import weakref
+from typing import TYPE_CHECKING, Any
 
 from ...exceptions import Break
 from ..base import OpaqueVar, RealVar, Variable
 from ..lookup import lookup
 from ..registry import BY_VALUE, SHARED
+
+if TYPE_CHECKING:
+    from ...graph_capture import OutputGraph
+    from ...sources import Source
+    from ...symbolic_eval.evaluator import Frame
 
 
 class WeakRefVar(RealVar):
@@ -23,12 +31,12 @@ class WeakRefVar(RealVar):
     __slots__ = ()
     hash_key, real = Variable.hash_key, Variable.real
 
-    def getattr(self, tx, name):
+    def getattr(self, tx: Frame, name: str) -> Variable:
         if isinstance(lookup(type(self.value), name)[1], types.MemberDescriptorType):
             return tx.output.wrap(getattr(self.value, name), self.source.attr(name))
         return tx.method_of(self, name)
 
-    def call(self, tx, args, kwargs):
+    def call(self, tx: Frame, args: list[Variable], kwargs: dict[str, Variable]) -> Variable:
         if args or kwargs:
             raise Break("arguments", "the arguments of a weak reference")
         found = self.value()
@@ -41,17 +49,17 @@ class WeakRefVar(RealVar):
         return tx.output.wrap(found, self.source.child("call"))
 
 
-def is_weak_reference(value):
+def is_weak_reference(value: Any) -> bool:
     return isinstance(value, weakref.ref) and type(value).__call__ is weakref.ref.__call__
 
 
 @SHARED.rule(test=is_weak_reference)
-def wrap_weak_reference(builder, value, source):
+def wrap_weak_reference(builder: OutputGraph, value: Any, source: Source) -> WeakRefVar:
     return WeakRefVar(value, source)
 
 
 @BY_VALUE.rule(*weakref.ProxyTypes)
-def wrap_weak_proxy(builder, value, source):
+def wrap_weak_proxy(builder: OutputGraph, value: Any, source: Source) -> Variable:
     """Whatever one asks a proxy it is asked of its object: only its type is known."""
     builder.guard(source, "TYPE", "type({0}) is {pin}", type(value))
     return OpaqueVar(value, source, Break("object", "a weak proxy is not traced"))

@@ -30,7 +30,7 @@ from ..variables.classes import ClassVar
 from ..variables.lookup import MISSING, lookup, trusted
 from ..variables.objects import ObjectVar
 from ..variables.tensor import TensorVar
-from .torch_rules import rules
+from ..symbolic_eval.registry import rules
 
 LEGACY = type(torch.FloatTensor)
 ABC_CHECKS = (abc.ABCMeta.__instancecheck__, abc.ABCMeta.__subclasscheck__)

@@ -40,18 +40,24 @@ import pickle
 import struct
 import sys
 import types
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import sympy
 import torch
 import torch.utils._pytree as pytree
 from torch import fx
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx.immutable_collections import immutable_dict, immutable_list
 
 from .. import config, coverage
-from ..foreign import ours
+from ..autograd.tracer import ambient
+from ..foreign import faults, ours
+from ..hooks import PLAN_CACHES
+from ..records import CompileRecord, Later
 from ..sizes.symbols import SYMBOLIC, size
-from .build import cache_folder, cpu_name, write_whole
+from ..runtime.build import cache_folder, cpu_name, write_whole
 
 PACKAGE = Path(__file__).parent.parent
 SIMPLE = (bool, int, float, str, bytes, type(None), torch.dtype)
@@ -493,3 +499,71 @@ def constant(content, dtype, device, shape, stride):
     if content:
         made.copy_(torch.frombuffer(bytearray(content), dtype=dtype).reshape(shape))
     return made
+
+
+# --- for the driver -------------------------------------------------------------------------------
+class GraphCache:
+    """Plans on disk, as compile.py asks for them (`hooks.PlanCache`)."""
+
+    def entry(
+        self,
+        gm: fx.GraphModule,
+        inputs: Sequence[object],
+        mode: str | None,
+        record: CompileRecord,
+    ) -> Entry | None:
+        try:
+            return open_entry(gm, inputs, mode)
+        except Uncachable as reason:
+            record.notes.append(f"not kept on disk: {reason}")
+        except faults() as error:  # another torch may lack a switch that the key asks for
+            if config.raise_internal_errors:
+                raise
+            record.notes.append(
+                f"not kept on disk: internal error, {type(error).__name__}: {error}"
+            )
+        return None
+
+    def parts_again(
+        self,
+        gm: fx.GraphModule,
+        inputs: Sequence[object],
+        make_plan: Callable[..., Any],
+        record: CompileRecord,
+        is_training: bool,
+    ) -> Callable[[], Any]:
+        made_like = [like(value) for value in inputs]
+
+        def plan_again() -> tuple[Any, CompileRecord]:
+            again = CompileRecord(input_graph=gm)
+            _, parts = make_plan(gm, [make() for make in made_like], again)
+            return parts, again
+
+        again = functools.cache(ambient(plan_again))
+        names = ["aten_graph", "functional_graph", "loop_ir", "fused_ir"]
+        if is_training:
+            names.append("joint_graph")
+        for name in names:
+            setattr(record, name, Later(lambda name=name: getattr(again()[1], name)))
+        return lambda: again()[0]
+
+
+def like(value: object) -> Callable[[], object]:
+    """A function that gives a fake tensor with everything of `value` that tracing looks at; of a
+    number, or of a fake, itself."""
+    if not isinstance(value, torch.Tensor) or isinstance(value, FakeTensor):
+        return lambda: value
+    about, device = (value.shape, value.stride(), value.dtype), value.device
+    needs, leaf = value.requires_grad, value.is_leaf
+
+    def make() -> torch.Tensor:
+        with FakeTensorMode(), torch.enable_grad():
+            fake = torch.empty_strided(
+                *about[:2], dtype=about[2], device=device, requires_grad=needs
+            )
+            return fake if leaf else fake.view_as(fake)
+
+    return make
+
+
+PLAN_CACHES.append(GraphCache())

@@ -18,45 +18,20 @@ it is not run by an interpreter.
 """
 
 import operator
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import sympy
 import torch
-import torch.utils._pytree as pytree
 from torch import fx
 
-from .records import CompileRecord
-from .sizes.symbols import SYMBOLIC
+from ..hooks import CUTTERS
+from ..records import CompileRecord
+from ..sizes.symbols import SYMBOLIC
+from ..unknown_sizes import symbols_of, value_of
 
 PieceCompiler = Callable[[fx.GraphModule, list[Any]], Any]  # (graph, examples) -> CompiledGraph
-
-
-def value_of(node: fx.Node) -> Any:
-    return node.meta.get("example_value", node.meta.get("val"))
-
-
-def numbers_of(value: Any) -> Iterator[Any]:
-    """The symbolic numbers in a value: itself, or sizes and strides of its tensors."""
-    for leaf in pytree.tree_leaves(value):
-        numbers = (*leaf.shape, *leaf.stride()) if isinstance(leaf, torch.Tensor) else (leaf,)
-        yield from (n for n in numbers if isinstance(n, SYMBOLIC))
-
-
-def symbols_of(value: Any) -> set[sympy.Symbol]:
-    return {s for n in numbers_of(value) for s in n.node.expr.free_symbols}
-
-
-def unknown_symbols(gm: fx.GraphModule) -> set[sympy.Symbol]:
-    """Symbols of the graph's values that have no hint."""
-    return {
-        s
-        for node in gm.graph.nodes
-        for n in numbers_of(value_of(node))
-        if not n.node.has_hint()
-        for s in n.node.expr.free_symbols
-    }
 
 
 def runs_eagerly(node: fx.Node, known: set[sympy.Symbol]) -> bool:
@@ -238,3 +213,6 @@ def perform(gm: fx.GraphModule, node: fx.Node, args: Sequence[Any], kwargs: dict
         return getattr(args[0], str(node.target))(*args[1:], **kwargs)
     function: Any = fetch(gm, node) if node.op == "call_module" else node.target
     return function(*args, **kwargs)
+
+
+CUTTERS.append(compile_pieces)

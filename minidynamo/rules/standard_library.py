@@ -1,7 +1,6 @@
-"""Rules for the standard library: typing, dataclasses, inspect, os, copy, warnings, logging;
-itertools, which runs for real on variables.
+"""The standard library: typing, dataclasses, inspect, os, copy, warnings, logging.
 
-In, out: as in `builtin_rules`, whose table these rules join.
+In, out: see `symbolic_eval.registry`.
 
     >>> RULES[dataclasses.fields](tx, [class_variable], {})
 Mirrors torch/_dynamo/variables/misc.py and the polyfills of torch/_dynamo.
@@ -12,9 +11,7 @@ import copy
 import dataclasses
 import functools
 import inspect
-import itertools
 import logging
-import operator
 import os
 import sys
 import types
@@ -22,17 +19,16 @@ import typing
 import warnings
 
 from ..exceptions import Break
-from ..variables.base import NULL, current
+from ..variables.base import NULL
 from ..variables.constant import ConstantVar
 from ..variables.containers import DictVar, ListVar, SetVar, TupleVar
 from ..variables.functions import BoundMethodVar, CallableVar, FunctionVar, PartialVar
-from ..variables.iterators import LibraryIterator
 from ..variables.classes import ClassVar
 from ..variables.lookup import lookup
 from ..variables.nn_modules import ModuleVar
 from ..variables.objects import ObjectVar
-from .opcodes import exc_info
-from .torch_rules import NONE, RULES, refused, rules
+from ..symbolic_eval.opcodes import exc_info
+from ..symbolic_eval.registry import NONE, refused, rules
 
 
 def _class_of(value):
@@ -202,159 +198,3 @@ rules(
         },
     }
 )
-
-
-# ---- itertools: the real ones, run on variables
-class Iterable:
-    """A variable for host code, which asks for its iterator when it needs it."""
-
-    def __init__(self, tx, values, convert=None):
-        self.values, self.convert = values, convert
-
-    def __iter__(self):
-        host = Host(current(), self.values)
-        return host if self.convert is None else map(self.convert, host)
-
-    def __length_hint__(self):
-        current().length_hint(self.values)
-        return 0
-
-
-class Host:
-    """An iterator variable for host code, perhaps of another frame than the one that asks for the
-    next value."""
-
-    def __init__(self, tx, values):
-        self.iterator = tx.iter_of(values)
-
-    def __iter__(self):
-        return self
-
-    def __next__(self):
-        value = self.iterator.next(current())
-        if value is None:
-            raise StopIteration
-        return value
-
-
-def _function(tx, function):
-    function = SUM if function.identity() is None else function  # accumulate's None
-    return lambda *args: function.call(current(), list(args), {})
-
-
-def _test(tx, function):
-    return lambda value: (
-        value if function.identity() is None else function.call(current(), [value], {})
-    ).truth(current())
-
-
-AS_HOST = {
-    "iterable": Iterable,
-    "iterables": lambda tx, values: Iterable(tx, values, lambda value: Iterable(tx, value)),
-    "function": _function,
-    "test": _test,
-    "rows": lambda tx, values: Iterable(tx, values, lambda row: tuple(current().listed(row))),
-    "truths": lambda tx, values: Iterable(tx, values, lambda value: value.truth(current())),
-    "number": lambda tx, value: value.as_constant(),
-    "value": lambda tx, value: value,
-    "initial": lambda tx, value: None if value.identity() is None else value,
-}
-SUM = CallableVar(operator.add)
-ITERTOOLS = {  # positional arguments (... repeats the one before), keywords, defaults
-    itertools.chain: ("iterable ...", {}),
-    itertools.chain.from_iterable: ("iterables", {}),
-    itertools.cycle: ("iterable", {}),
-    itertools.pairwise: ("iterable", {}),
-    itertools.compress: ("iterable truths", {}),
-    itertools.islice: ("iterable number ...", {}),
-    itertools.repeat: ("value number", {"times": "number"}),
-    itertools.count: ("number number", {"start": "number", "step": "number"}),
-    itertools.product: ("iterable ...", {"repeat": "number"}),
-    itertools.permutations: ("iterable number", {}),
-    itertools.combinations: ("iterable number", {}),
-    itertools.combinations_with_replacement: ("iterable number", {}),
-    itertools.takewhile: ("test iterable", {}),
-    itertools.dropwhile: ("test iterable", {}),
-    itertools.filterfalse: ("test iterable", {}),
-    itertools.starmap: ("function rows", {}),
-    itertools.accumulate: (
-        "iterable function",
-        {"func": "function", "initial": "initial"},
-        {"func": SUM},
-    ),
-    itertools.zip_longest: ("iterable ...", {"fillvalue": "value"}, {"fillvalue": NONE}),
-}
-if hasattr(itertools, "batched"):
-    ITERTOOLS[itertools.batched] = "iterable number", {"strict": "number"}
-
-
-def _itertools_rule(real, positional, keywords, defaults={}):
-    kinds = positional.split()
-    if kinds[-1] == "...":
-        kinds = kinds[:-1] + kinds[-2:-1] * 250
-
-    def make(tx, args, kwargs):
-        if len(args) > len(kinds) or not kwargs.keys() <= keywords.keys():
-            raise Break("arguments", f"the arguments of itertools.{real.__name__}()")
-        named = {
-            **(defaults if kinds[-1] == "iterable" or len(args) < len(kinds) else {}),
-            **kwargs,
-        }
-        values = [AS_HOST[kind](tx, value) for kind, value in zip(kinds, args)]
-        return library_iterator(
-            tx,
-            tx.run_c(
-                real,
-                *values,
-                **{name: AS_HOST[keywords[name]](tx, value) for name, value in named.items()},
-            ),
-        )
-
-    return make
-
-
-for _real, _row in ITERTOOLS.items():
-    RULES[_real] = _itertools_rule(_real, *_row)
-
-
-def library_iterator(tx, iterator, cls=None):
-    return LibraryIterator(
-        iterator, (tx.user_stack(), tx.output.root.group_step), cls or type(iterator)
-    )
-
-
-def _tee(tx, values, n=ConstantVar(2), /):
-    inner = tx.iter_of(values)
-    copied = type(inner) is LibraryIterator and hasattr(inner.steps, "__copy__")  # a tee
-    copies = tx.run_c(itertools.tee, inner.steps if copied else Host(tx, inner), n.as_constant())
-    return TupleVar(
-        [
-            inner if copied and copy_ is inner.steps else library_iterator(tx, copy_)
-            for copy_ in copies
-        ]
-    )
-
-
-class _Key:
-    """A key of groupby's, compared as the program compares it."""
-
-    def __init__(self, variable):
-        self.variable = variable
-
-    def __eq__(self, other):
-        return current().same_or_equal(self.variable, other.variable)
-
-
-def _groupby(tx, iterable, key=NONE):
-    groups = itertools.groupby(
-        Host(tx, iterable),
-        lambda value: _Key(value if key.identity() is None else key.call(current(), [value], {})),
-    )
-    return library_iterator(
-        tx,
-        ((found.variable, library_iterator(tx, group)) for found, group in groups),
-        itertools.groupby,
-    )
-
-
-rules({itertools.tee: _tee, itertools.groupby: _groupby})

@@ -32,8 +32,10 @@ import sympy
 import torch
 import torch.utils._pytree as pytree
 
-from ..devices import Streams, about
-from ..ir import (
+from .codegen.common import indent
+from .codegen.cpp_expressions import TYPES
+from .devices import Streams, about
+from .ir import (
     Buffer,
     BufferView,
     ConstantBuffer,
@@ -43,15 +45,13 @@ from ..ir import (
     Opaque,
     same_layout,
 )
-from ..kernels import KernelStep, Step, functions_of
-from ..memory import MemoryPlan
-from ..nodes import Schedule
-from ..runtime.program import NewWorkspace, WorkspacesBySize, in_layout
-from ..sizes.printing import python_code
-from ..sizes.symbols import DERIVED, Size, same, sizes
-from ..sizes.symbols import size as as_size
-from .common import indent
-from .cpp_expressions import TYPES
+from .kernels import KernelStep, Step, functions_of
+from .memory import MemoryPlan
+from .nodes import Schedule
+from .runtime.program import NewWorkspace, WorkspacesBySize, in_layout
+from .sizes.printing import python_code
+from .sizes.symbols import DERIVED, Size, same, sizes
+from .sizes.symbols import size as as_size
 
 aten = torch.ops.aten
 # ops whose torch.* form is cheaper to call than the out= overload of the same name

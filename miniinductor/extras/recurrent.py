@@ -14,12 +14,29 @@ with time as the first dimension, too.  cuDNN draws inside of one kernel; such a
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
+
+from ..exceptions import CannotTrace
+from ..hooks import call_rule
 
 FUNCTIONS = (torch._VF.lstm, torch._VF.gru, torch._VF.rnn_tanh, torch._VF.rnn_relu)
 PADDED = "input hx params has_biases num_layers dropout train bidirectional batch_first".split()
 PACKED = "data batch_sizes hx params has_biases num_layers dropout train bidirectional".split()
+
+
+@call_rule(*FUNCTIONS)
+def traced(interpreter: Any, target: Callable, args: tuple, kwargs: dict) -> Any:
+    """A call under the tracer."""
+    given = arguments(args, kwargs)
+    if drops(given):
+        if args[0].is_cuda:
+            raise CannotTrace("cuDNN draws a recurrent network's dropout in its own order")
+        return layer_by_layer(target, given)
+    if learns(given):
+        return call_whole(target, given)
+    return interpreter.plain_call(target, args, kwargs)
 
 
 def arguments(args: tuple, kwargs: dict) -> dict:

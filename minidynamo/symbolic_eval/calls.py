@@ -1,0 +1,187 @@
+"""What a call of a function or class means that is not written in Python, or has a rule of its own.
+
+In:   the function or class, and its arguments as variables.   Out: a variable; a break.
+
+    >>> call_c(tx, math.sqrt, [ConstantVar(4)], {})         # constant 2.0
+
+`call_c` asks in this order: the rule of this very function (`rule`); is it torch's, and goes into
+the graph; what things of its type do (`callable_of_type`); is it pure, and its arguments known: it
+is called now.  `call_class` asks the rule of the class, then its bases (`class_with_base`), and
+traces `__new__` and `__init__` else.  Mirrors torch/_dynamo/variables/builtin.py.
+"""
+
+import builtins
+import types
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ..exceptions import Break
+from ..foreign import ours
+from ..variables.base import Variable
+from ..variables.constant import NUMPY, ConstantVar
+from ..variables.classes import instantiate
+from ..variables.objects import ObjectVar
+from ..variables.symbolic import CALLS, SymVar, apply
+from ..variables.tensor import TensorVar
+from .registry import RULES, callable_of_type, class_with_base
+from .text import text
+from .torch_rules import call_leaf, is_leaf
+
+if TYPE_CHECKING:
+    from .evaluator import Frame
+
+Arguments = list[Variable]
+Named = dict[str, Variable]
+
+PURE_MODULES = {
+    "math",
+    "operator",
+    "_operator",
+    "builtins",
+    "_functools",
+    "inspect",
+    "re",
+    "string",
+    "posixpath",
+    "keyword",
+    "numbers",
+    "typing",
+    "types",
+    "cmath",
+    "unicodedata",
+    "textwrap",
+    "os.path",
+    "genericpath",
+    "_sre",
+}
+IMPURE = {
+    print,
+    input,
+    open,
+    exec,
+    eval,
+    compile,
+    globals,
+    locals,
+    vars,
+    dir,
+    id,
+    __import__,
+    breakpoint,
+    help,
+    builtins.__build_class__,
+}
+CONSTANT_CLASSES = {
+    int,
+    float,
+    str,
+    bytes,
+    bool,
+    complex,
+    range,
+    torch.device,
+    torch.dtype,
+    torch.finfo,
+    torch.iinfo,
+    *NUMPY,
+}
+
+
+def call_c(tx: "Frame", function: Any, args: Arguments, kwargs: Named) -> Variable:
+    """A function, or another callable object of C."""
+    try:
+        found = RULES.get(function)
+    except ours(TypeError):  # not hashable
+        raise Break("C function", f"the call of a {type(function).__name__}") from None
+    if found is not None:
+        return found(tx, args, kwargs)
+    if is_leaf(function):
+        return call_leaf(tx, function, args, kwargs)
+    result = callable_of_type.ask(type(function), tx, function, args, kwargs)
+    return called_now(tx, function, args, kwargs) if result is None else result
+
+
+def called_now(tx: "Frame", function: Callable, args: Arguments, kwargs: Named) -> Variable:
+    """A pure function of constants is computed, one of symbols stays symbolic."""
+    if function in CALLS and len(args) == 1 and type(args[0]) is SymVar:
+        result = apply(tx, CALLS[function], *args)
+        if result is not None:
+            return result
+    if not is_pure(function):
+        raise unknown(function)
+    for value in (*args, *kwargs.values()):
+        if isinstance(value, ObjectVar) and not value.immutable():
+            raise Break("C function", f"the call of {function.__name__}() on {value}")
+    named = {name: value.real() for name, value in kwargs.items()}
+    return tx.fold(function, *[value.real() for value in args], **named)
+
+
+def is_pure(function: Any) -> bool:
+    """Does a call with equal arguments always give the same, and write nothing?"""
+    if function in IMPURE:
+        return False
+    if not isinstance(function, (types.BuiltinFunctionType, types.MethodWrapperType)):
+        return False
+    module = getattr(function, "__module__", None)
+    if module is None:
+        owner = getattr(function, "__self__", None)
+        module = owner.__name__ if isinstance(owner, types.ModuleType) else type(owner).__module__
+    return module in PURE_MODULES
+
+
+def unknown(function: Any) -> Break:
+    """The break at a call that nobody knows."""
+    name = getattr(function, "__qualname__", None) or getattr(function, "__name__", str(function))
+    module = getattr(function, "__module__", None)
+    if module and module != "builtins":
+        name = f"{module}.{name}"
+    hint = "move it out of the compiled function"
+    if function is print:
+        hint = "print after the compiled function"
+    return Break("C function", f"the call of {name}()", hint)
+
+
+def call_class(tx: "Frame", cls: type, args: Arguments, kwargs: Named) -> Variable:
+    """cls(*args, **kwargs)."""
+    found = RULES.get(cls)
+    if found is not None:
+        return found(tx, args, kwargs)
+    if cls in CONSTANT_CLASSES:
+        return constant_class(tx, cls, args, kwargs)
+    result = class_with_base.ask(cls, tx, cls, args, kwargs)
+    return instantiate(tx, cls, args, kwargs) if result is None else result
+
+
+CONVERTING_METHODS = {int: "__int__", float: "__float__", complex: "__complex__", bool: "__bool__"}
+
+
+def constant_class(tx: "Frame", cls: type, args: Arguments, kwargs: Named) -> Variable:
+    """int(), float(), str()..., torch.device(): a constant, or what the argument makes of itself."""
+    value = args[0] if args else None
+    if cls is bool and value is not None and not isinstance(value, TensorVar):
+        return ConstantVar(value.truth(tx))
+    if cls is str and len(args) == 1:
+        return ConstantVar(text(tx, value, "str"))
+    if cls in CONVERTING_METHODS and value is not None:
+        result = converted(tx, cls, args)
+        if result is not None:
+            return result
+    named = {name: item.as_constant() for name, item in kwargs.items()}
+    return tx.fold(cls, *[item.as_constant() for item in args], **named)
+
+
+def converted(tx: "Frame", cls: type, args: Arguments) -> Variable | None:
+    """int(), float(), complex() of a tensor, a symbol or an object."""
+    value, name = args[0], CONVERTING_METHODS[cls]
+    if isinstance(value, TensorVar):
+        return value.call_method(tx, name, [], {})
+    if isinstance(value, ObjectVar):
+        method = value.special(tx, name)
+        return None if method is None else method.call(tx, [], {})
+    if type(value) is not SymVar or value.python_type() is bool:
+        return None
+    if cls not in (int, float) or len(args) > 1:
+        return None
+    return apply(tx, CALLS[cls], value)

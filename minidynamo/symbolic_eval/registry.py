@@ -1,0 +1,121 @@
+"""The registries in which the evaluator looks up what a program's operations mean.
+
+`rule`: what a call of a function or class means.  There is one rule for each; its arguments are
+those of the function, after `tx`, the frame that calls.
+
+    @rule(len)
+    def _len(tx, value, /):
+        return ConstantVar(value.length(tx))
+
+`ByClass`: handlers that are found by the class of a variable, as a method would be, though they lie
+in a file of their own subject; `operators` asks them.
+
+    @right_operand(SetVar)
+    def _set_from_the_right(tx, operator, a, b): ...
+
+`callable_of_type`, `class_with_base`: what a call means by the type of what is called, where it has
+no rule of its own.
+
+A rule returns None for Python's None, a handler by class for "I do not know how".  Files of `minidynamo/rules/` register more; nothing registered means a graph break.
+PyTorch: `BuiltinVariable.call_...` methods and tables of handlers, in torch/_dynamo/variables/builtin.py.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from ..exceptions import Break
+from ..foreign import ours
+from ..variables.constant import ConstantVar
+
+NONE = ConstantVar(None)
+RULES: dict[Any, Callable] = {}  # function or class -> handler(tx, args, kwargs)
+
+
+def rule(*functions: Any) -> Callable[[Callable], Callable]:
+    """Decorator: the handler says what calling one of `functions` means (None: not in this torch,
+    or this Python)."""
+
+    def register(handler: Callable) -> Callable:
+        for function in functions:
+            if function is not None:
+                RULES[function] = Call(function, handler)
+        return handler
+
+    return register
+
+
+class Call:
+    """A handler that is given positional and named arguments as two containers."""
+
+    __slots__ = ("function", "handler")
+
+    def __init__(self, function: Any, handler: Callable):
+        self.function = function
+        self.handler = handler
+
+    def __call__(self, tx, args, kwargs):
+        try:
+            result = self.handler(tx, *args, **kwargs)
+        except ours(TypeError) as error:
+            if error.__traceback__.tb_next is not None:
+                raise
+            name = getattr(self.function, "__name__", self.function)
+            # plain Python says what is wrong with them
+            raise Break("arguments", f"the arguments of {name}()") from None
+        return NONE if result is None else result
+
+
+def rules(table: dict[Any, Callable]) -> None:
+    """`rule` for many functions, each with a handler of one line; a key may be a tuple of them."""
+    for functions, handler in table.items():
+        rule(*(functions if isinstance(functions, tuple) else (functions,)))(handler)
+
+
+def refused(kind: str, reason: str, hint: str = "") -> Callable:
+    """The handler of what always breaks the graph."""
+
+    def refuse(tx, *args, **kwargs):
+        raise Break(kind, reason, hint)
+
+    return refuse
+
+
+def traced(function: Callable) -> Callable:
+    """The handler of what C code does as `function` does, which is traced in its place."""
+
+    def trace(tx, *args, **kwargs):
+        return tx.output.wrap_pinned(function).call(tx, list(args), kwargs)
+
+    return trace
+
+
+class ByClass:
+    """Handlers by class, found as methods are: by the bases, the nearest first."""
+
+    def __init__(self) -> None:
+        self.handlers: dict[type, Callable] = {}
+
+    def __call__(self, *classes: type) -> Callable[[Callable], Callable]:
+        """Decorator."""
+
+        def register(handler: Callable) -> Callable:
+            for cls in classes:
+                self.handlers[cls] = handler
+            return handler
+
+        return register
+
+    def ask(self, cls: type, *args: Any) -> Any:
+        """What the nearest base of `cls` that has an answer answers; None if none has."""
+        for base in cls.__mro__:
+            handler = self.handlers.get(base)
+            if handler is not None:
+                result = handler(*args)
+                if result is not None:
+                    return result
+        return None
+
+
+# What a call means where no rule is for this very function or class: by the type of what is called,
+# handler(tx, function, args, kwargs); by the base of the class, handler(tx, cls, args, kwargs).
+callable_of_type, class_with_base = ByClass(), ByClass()

@@ -1,0 +1,232 @@
+"""What a kernel does, before anybody writes a line of it: loops, order, stages, crossing values.
+
+In:   the nodes of one fused group.  Out: a `KernelPlan`; for C++ also `Crossings`.
+
+    >>> plan = plan_kernel(softmax_group.nodes)
+    >>> plan.outer, plan.inner                     # rows, and the elements of a row
+    ((4096,), (1024,))
+    >>> plan.stage                                 # max | exp, sum | 1/sum, product
+    {'buf0': 0, 'buf1': 1, 'buf2': 1, 'buf3': 2}
+
+A kernel is outer loops and in them a sequence of *stages*.  A stage is one inner loop, run by the
+nodes with `is_inner`, and after it the nodes that run once per outer iteration.  A reduction ends a
+stage: who needs its result goes into the next one.  Stage -1 has no inner loop; it stands before
+the first.
+
+C++ (cpp.py) writes loops: `x` are loops over threads, `r` the loop over vector lanes; pointwise
+groups take their last loop for lanes (`with_lanes`).  `plan_crossings` says where the elements wait
+that one inner loop makes and a later one reads.
+
+Triton (gpu/tile_plan.py) can make its axes of the same loops: `outer` is flattened into axis x,
+`inner` into axis r; pointwise groups have no r.  A looped kernel writes one loop over r for each of
+`plan.stages()`; a persistent one plays `plan.nodes` in order.  Elements that cross stages are
+computed again, so it asks for no crossings.  A template that brings its own loops builds its plan
+by `plan_of`.
+
+Mirrors the decisions at the start of codegen in torch/_inductor/codegen/{cpp,simd}.py.
+"""
+
+import functools
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import sympy
+
+from ..dependencies import LoopBody, loop_variables, merge_loops
+from ..ir import Buffer, Scatter
+from ..nodes import Node
+from ..sizes.symbols import Size, hint
+
+PARALLEL_WORK = 1 << 15  # scalar operations below which starting threads costs more than they save
+
+
+@dataclass
+class KernelPlan:
+    nodes: list[Node]  # each after those whose results it reads
+    bodies: dict[str, LoopBody]  # name of a node -> its body over the kernel's loops, in that order
+    outer: tuple[Size, ...]  # sizes of x0, x1, ...
+    inner: tuple[Size, ...]  # sizes of r0, r1, ...
+    is_pointwise: bool  # no loop is one over a reduction's elements
+    is_inner: dict[str, bool]  # does the node run in an inner loop, or once per outer iteration?
+    stage: dict[str, int]
+
+    @functools.cached_property
+    def x(self) -> list[sympy.Symbol]:
+        return loop_variables("x", len(self.outer))
+
+    @functools.cached_property
+    def r(self) -> list[sympy.Symbol]:
+        return loop_variables("r", len(self.inner))
+
+    @functools.cached_property
+    def outer_count(self) -> int:
+        return estimate(self.outer)
+
+    @functools.cached_property
+    def inner_count(self) -> int:
+        return estimate(self.inner)
+
+    @property
+    def has_scatter(self) -> bool:
+        return any(isinstance(n.buffer.data, Scatter) for n in self.nodes)
+
+    @property
+    def last_stage(self) -> int:
+        return max(self.stage.values())
+
+    def stages(self) -> range:
+        return range(-1, self.last_stage + 1)
+
+    def inner_nodes(self, stage: int) -> list[Node]:
+        """What runs in the inner loop of a stage."""
+        return [n for n in self.nodes if self.stage[n.name] == stage and self.is_inner[n.name]]
+
+    def outer_nodes(self, stage: int) -> list[Node]:
+        """What runs right after the inner loop of a stage, once per outer iteration."""
+        return [n for n in self.nodes if self.stage[n.name] == stage and not self.is_inner[n.name]]
+
+    def is_read_after(self, name: str, stage: int) -> bool:
+        """Does a later stage read this buffer?"""
+        later = [n for n in self.nodes if self.stage[n.name] > stage]
+        return any(access.name == name for n in later for access in n.body.reads())
+
+    def later_loops(self, node: Node) -> list[Node]:
+        """The nodes that read its elements in a later inner loop."""
+        return [
+            n
+            for n in self.nodes
+            if self.stage[n.name] > self.stage[node.name]
+            and self.is_inner[n.name]
+            and any(access.name == node.name for access in n.body.reads())
+        ]
+
+
+def estimate(sizes: Iterable[Size]) -> int:
+    """Number of iterations in the run the graph was captured in; an unknown size counts as 512."""
+    return math.prod(hint(n, 512) for n in sizes)
+
+
+def plan_kernel(nodes: Sequence[Node]) -> KernelPlan:
+    """The plan of a group, over the fewest loops."""
+    return plan_of(nodes, merge_loops([n.body for n in nodes]))
+
+
+def plan_of(nodes: Sequence[Node], bodies: Sequence[LoopBody]) -> KernelPlan:
+    """The plan of nodes whose bodies are given: all over the same outer loops, and over the same
+    inner ones where they have some."""
+    inner = max((body.inner for body in bodies), key=len)
+    return planned(nodes, bodies, bodies[0].outer, inner, is_pointwise=not inner)
+
+
+def with_lanes(plan: KernelPlan, bodies: Sequence[LoopBody]) -> KernelPlan:
+    """The plan of a pointwise group (whose bodies are these now) with its last loop inside, where
+    it runs over vector lanes."""
+    outer, inner = bodies[0].outer[:-1], bodies[0].outer[-1:]
+    if inner:
+        bodies = [body.as_full(outer, inner) for body in bodies]
+    return planned(plan.nodes, bodies, outer, inner, is_pointwise=True)
+
+
+def planned(
+    nodes: Sequence[Node],
+    bodies: Sequence[LoopBody],
+    outer: tuple[Size, ...],
+    inner: tuple[Size, ...],
+    is_pointwise: bool,
+) -> KernelPlan:
+    body_of = {node.name: body for node, body in zip(nodes, bodies)}
+    ordered = in_data_flow_order(nodes)
+    in_order = {node.name: body_of[node.name] for node in ordered}
+    is_inner = {name: bool(body.inner) for name, body in in_order.items()}
+    stage = stages_of(ordered, is_inner, is_pointwise)
+    return KernelPlan(ordered, in_order, outer, inner, is_pointwise, is_inner, stage)
+
+
+# --- order and stages -----------------------------------------------------------------------------
+def in_data_flow_order(nodes: Sequence[Node]) -> list[Node]:
+    """A kernel's nodes so that each stands after those whose results it reads."""
+    names = {n.name for n in nodes}
+    needs = {n.name: {a.name for a in n.body.reads()} & names - {n.name} for n in nodes}
+    ordered: list[Node] = []
+    pending = list(nodes)
+    while pending:
+        done = {n.name for n in ordered}
+        ordered += [n for n in pending if needs[n.name] <= done]
+        pending = [n for n in pending if not needs[n.name] <= done]
+    return ordered
+
+
+def stages_of(
+    ordered: Sequence[Node], is_inner: Mapping[str, bool], is_pointwise: bool
+) -> dict[str, int]:
+    """In which inner loop (stage) each node runs, or right after which: a reduction ends a stage,
+    and so does what stands outside of the loop; -1: before the first."""
+    makers = {n.name: n for n in ordered}
+    stages: dict[str, int] = {}
+    for node in ordered:
+        inner = is_inner[node.name]
+        stage = 0 if inner else -1
+        for access in node.body.reads():
+            producer = makers.get(access.name)
+            if producer is None or producer is node:
+                continue
+            in_same_loop = (
+                not inner or is_pointwise or (is_inner[producer.name] and not producer.is_reduction)
+            )
+            stage = max(stage, stages[producer.name] + (0 if in_same_loop else 1))
+        stages[node.name] = stage
+    return stages
+
+
+# --- values that cross stages ---------------------------------------------------------------------
+@dataclass
+class Crossings:
+    """Where elements wait that one inner loop makes and a later one reads."""
+
+    scratch: dict[str, str] = field(default_factory=dict)  # buffer -> its array on the stack
+    stored: set[str] = field(default_factory=set)  # too large for that: they lie in memory
+    # stored buffer -> the result whose memory it uses until that is written
+    guests: dict[str, str] = field(default_factory=dict)
+
+
+def plan_crossings(
+    plan: KernelPlan,
+    buffers: Mapping[str, Buffer],
+    keep: Collection[str],
+    overwritten: Collection[str],
+    nbytes: int,
+    room: int | None,
+) -> Crossings:
+    """keep: buffers that are stored anyway; overwritten: those that take the memory of an input;
+    nbytes: of one scratch array; room: bytes of all of them, None: there is no stack to use."""
+    crossings = Crossings()
+    used = 0
+    for node in plan.nodes:
+        users = plan.later_loops(node)
+        is_value = plan.is_inner[node.name] and not node.is_reduction
+        if not users or not is_value or node.name in keep:
+            continue
+        if room is not None and used + nbytes <= room:
+            used += nbytes
+            crossings.scratch[node.name] = f"scratch{len(crossings.scratch)}"
+            continue
+        crossings.stored.add(node.name)
+        taken = {*overwritten, *crossings.guests.values()}
+        if len(users) == 1 and users[0].name in keep and users[0].name not in taken:
+            if may_be_guest(plan, buffers, node, users[0]):
+                crossings.guests[node.name] = users[0].name
+    return crossings
+
+
+def may_be_guest(plan: KernelPlan, buffers: Mapping[str, Buffer], node: Node, user: Node) -> bool:
+    """Is each element of `node` read just to store one of the same size, by `user`, in the same
+    place?  There the memory of the user's result serves both."""
+    if user.is_reduction or plan.has_scatter:
+        return False
+    if buffers[user.name].layout.dtype != buffers[node.name].layout.dtype:
+        return False
+    body = plan.bodies[user.name]
+    places = {access.index for access in body.writes()}
+    places |= {access.index for access in body.reads() if access.name == node.name}
+    return places == {plan.bodies[node.name].writes()[0].index}

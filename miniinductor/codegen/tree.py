@@ -1,0 +1,139 @@
+"""A kernel's code as a tree: lines, loops and branches that know what they do; and its printer.
+
+In:   statements.  Out: text.
+
+    >>> body = [Line("out0[r0] = tmp0;")]
+    >>> [loop] = nest(body, [("x0", "0", "64"), ("r0", "0", "96")], Pragma("parallel for"))
+    >>> print("\\n".join(printed([loop])))
+    #pragma omp parallel for schedule(static)
+    for (int64_t x0 = 0; x0 < 64; x0++) {
+        for (int64_t r0 = 0; r0 < 96; r0++) {
+            out0[r0] = tmp0;
+        }
+    }
+
+Whoever moves, wraps or repeats code asks the tree (`sets_error`, `has_branch`), never the text.
+PyTorch: writes text through an IndentedBuffer, and decides before.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from .common import indent
+
+
+@dataclass(frozen=True)
+class Line:
+    text: str
+    sets_error: bool = False  # what its check finds is put into `error`
+
+
+@dataclass(frozen=True)
+class Pragma:
+    """Who runs the iterations of a loop: threads, vector lanes, or both."""
+
+    threads: str = ""  # "parallel for": new ones; "for": those of the region around it
+    simd: bool = False
+    collapse: int = 1  # loops whose iterations are shared
+    condition: str = ""  # below it, starting threads is not worth it
+    clauses: str = ""  # reductions, and how wide vectors are
+
+    def text(self, sets_error: bool) -> str:
+        words = [self.threads] if self.threads else []
+        words += [f"collapse({self.collapse})"] if self.collapse > 1 else []
+        words += ["simd"] if self.simd else []
+        words += ["nowait"] if self.threads == "for" else []
+        words += ["schedule(static)"] if self.threads else []
+        if self.condition:
+            words.append(f"if ({'parallel: ' if self.simd else ''}{self.condition})")
+        error = " reduction(|:error)" if sets_error else ""
+        return f"#pragma omp {' '.join(words)}{self.clauses}{error}"
+
+
+@dataclass
+class Loop:
+    """for (int64_t variable = start; variable < end; variable += step)"""
+
+    variable: str
+    start: str | None  # None: the variable stands before the loop, and is read after it
+    end: str
+    body: "Statements"
+    step: int | str = 1
+    pragma: Pragma | None = None
+    condition: str | None = None  # None: until the end; else only while so much is left
+
+    @property
+    def head(self) -> str:
+        declaration = "" if self.start is None else f"int64_t {self.variable} = {self.start}"
+        advance = "++" if self.step == 1 else f" += {self.step}"
+        condition = self.condition or f"{self.variable} < {self.end}"
+        return f"for ({declaration}; {condition}; {self.variable}{advance})"
+
+
+@dataclass
+class Branch:
+    condition: str
+    body: "Statements"
+
+    @property
+    def head(self) -> str:
+        return f"if ({self.condition})"
+
+
+@dataclass
+class Block:
+    """Names of its own."""
+
+    body: "Statements"
+    head: str = field(default="", init=False)
+
+
+Statement: TypeAlias = Line | Loop | Branch | Block
+Statements: TypeAlias = Sequence[Statement]
+
+
+# --- making ---------------------------------------------------------------------------------------
+def lines(*texts: str) -> list[Statement]:
+    return [Line(text) for text in texts]
+
+
+def nest(body: Statements, loops: Sequence[tuple], pragma: Pragma | None = None) -> list[Statement]:
+    """`body` in loops of (variable, start, end) or (variable, start, end, step), the first
+    outermost; the pragma is that one's."""
+    result = list(body)
+    for variable, start, end, *step in reversed(loops):
+        result = [Loop(variable, start, str(end), result, step[0] if step else 1)]
+    if loops:
+        result[0].pragma = pragma
+    return result
+
+
+# --- asking ---------------------------------------------------------------------------------------
+def walk(statements: Statements) -> Iterator[Statement]:
+    for statement in statements:
+        yield statement
+        if not isinstance(statement, Line):
+            yield from walk(statement.body)
+
+
+def sets_error(statements: Statements) -> bool:
+    return any(isinstance(s, Line) and s.sets_error for s in walk(statements))
+
+
+def has_branch(statements: Statements) -> bool:
+    return any(isinstance(s, Branch) for s in walk(statements))
+
+
+# --- printing -------------------------------------------------------------------------------------
+def printed(statements: Statements) -> list[str]:
+    result: list[str] = []
+    for statement in statements:
+        if isinstance(statement, Line):
+            result.append(statement.text)
+            continue
+        if isinstance(statement, Loop) and statement.pragma is not None:
+            result.append(statement.pragma.text(sets_error(statement.body)))
+        head = f"{statement.head} " if statement.head else ""
+        result += [f"{head}{{", *indent(printed(statement.body)), "}"]
+    return result
